@@ -1,0 +1,64 @@
+# Shoal's one-page build. No config file is needed; Makefile.config is honoured (see Makefile.config.example).
+# Sources are found, not listed; a change of flags rebuilds; every variant has a folder of its own under build/.
+-include Makefile.config
+ifeq ($(origin CXX),default)
+CXX      := g++
+endif
+BUILD    ?= build/release
+PREFIX   ?= /usr/local
+OPT      ?= -O2 -g
+OPENMP   ?= 1
+ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
+PROTOC   ?= protoc
+CUDA     ?= 0
+CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
+CPPFLAGS += $(shell pkg-config --cflags-only-I opencv4 2>/dev/null | sed 's/-I/-isystem /g')
+LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb -lleveldb -lopenblas -lpthread
+
+OFF      := $(if $(filter 1,$(CUDA)),,cuda cudnn)
+find_src  = $(sort $(shell find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path '*/$(b)/*') 2>/dev/null))
+PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
+PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
+LIB_OBJ  := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src)) $(PB_CC:.cc=.o)
+TOOL_SRC := $(call find_src,tools)
+TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
+TOOL_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(filter tools/common/%,$(TOOL_SRC)))
+TEST_OBJ := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,tests))
+SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread)
+
+all: $(TOOLS)                        ## the library and the tools, in build/release/tools
+test: all $(BUILD)/tests/all         ## every test
+	TOOLS_DIR=$(BUILD)/tools $(BUILD)/tests/all $(TEST_ARGS)
+check:                               ## layering, sizes, forbidden words
+	python3 scripts/check_house.py
+asan tsan:                           ## the tests again under a sanitizer, in a build folder of its own
+	$(MAKE) test BUILD=build/$@ OPT='$(SAN)' $(if $(filter tsan,$@),OPENMP=0 TEST_ARGS='$(TSAN_ARGS)')
+bench: all                           ## speed and memory of the models, each beside a GEMM of the same run
+	scripts/bench.sh $(BUILD)
+install: all                         ## the tools, headers and library, under PREFIX
+	install -d $(PREFIX)/bin $(PREFIX)/lib $(PREFIX)/include
+	install $(TOOLS) $(PREFIX)/bin
+	install -m 644 $(BUILD)/libshoal.a $(PREFIX)/lib
+	cp -r include/shoal $(PREFIX)/include
+clean:                               ## forget every build
+	rm -rf build
+help:                                ## this list
+	@sed -nE 's/^([a-z ]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
+
+TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Prefetch*:*Source*
+
+$(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
+$(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(TOOL_LIB) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
+$(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(LDLIBS) -o $@
+$(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
+	@mkdir -p $(@D); echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
+$(BUILD)/gen/%.pb.o: CXXFLAGS += -Wno-all -Wno-extra
+$(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/src/shoal/ops/cpu/%.o: CXXFLAGS += -O3 $(ARCH)
+$(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH)' > $@
+FORCE:
+.PHONY: all test check asan tsan bench install clean help FORCE
+.SECONDARY:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

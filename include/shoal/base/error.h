@@ -1,0 +1,104 @@
+// Errors, by who can fix them (docs/design.md, "Errors"):
+//   the programmer             CHECK (base/log.h) aborts with the values
+//   who wrote the prototxt     ConfigError, thrown only while something is built, caught once in a tool's main
+//   the world (disk, bytes)    Result<T>, which the caller must look at
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace shoal {
+
+// Joins its arguments as an ostream would print them.
+template <class... Args>
+std::string str(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return std::move(out).str();
+}
+
+// What went wrong, which is also the exit code of a tool that ends for it. Append only; scripts test these numbers.
+enum class Code {
+  kInternal = 1,
+  kUsage = 2,       // the command line
+  kConfig = 3,      // net, solver or weights
+  kData = 4,        // a database, an image, a list
+  kDevice = 5,
+  kPeer = 6,
+  kNonFinite = 7,   // loss or gradient
+  kTimeout = 8,
+  kSnapshot = 9,    // a snapshot could not be written
+  kRequeue = 75,    // stopped by a signal after a good snapshot
+};
+
+struct Error {
+  Code code = Code::kInternal;
+  std::string message;   // one or more whole sentences: what, where (file, offset or line), the likely cause
+};
+
+// A value or an Error. value() on an error and error() on a value abort.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  T& value() & { return *std::get_if<0>(&check(0)); }
+  const T& value() const& { return *std::get_if<0>(&check(0)); }
+  T&& value() && { return std::move(*std::get_if<0>(&check(0))); }
+  const Error& error() const { return *std::get_if<1>(&check(1)); }
+
+ private:
+  std::variant<T, Error>& check(std::size_t index) {
+    if (state_.index() != index) std::terminate();
+    return state_;
+  }
+  const std::variant<T, Error>& check(std::size_t index) const { return const_cast<Result*>(this)->check(index); }
+  std::variant<T, Error> state_;
+};
+
+// Success or an Error.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}
+  bool ok() const { return !error_; }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const {
+    if (!error_) std::terminate();
+    return *error_;
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+using Status = Result<void>;
+
+// The user's mistake, found while a net, a solver or a tool is being built. what() is all that is printed.
+// See config_error in proto/config_error.h for one that names a layer with its file and line.
+class ConfigError : public std::exception {
+ public:
+  explicit ConfigError(Error error) : error_(std::move(error)) {}
+  template <class... Args>
+  explicit ConfigError(Code code, const Args&... args) : error_{code, str(args...)} {}
+  const char* what() const noexcept override { return error_.message.c_str(); }
+  const Error& error() const { return error_; }
+
+ private:
+  Error error_;
+};
+
+// Turns a world's error into a thrown one, for code that builds.
+template <class T>
+T or_throw(Result<T> result) {
+  if (!result.ok()) throw ConfigError(result.error());
+  if constexpr (!std::is_void_v<T>) return std::move(result).value();
+}
+
+}  // namespace shoal

@@ -1,0 +1,44 @@
+// Files of ours are written whole or not at all: a temporary file in the same directory, fsync, rename, fsync of the directory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/base/error.h"
+
+namespace shoal {
+
+// The whole file. Errors carry `code`, the path and the system's reason.
+Result<std::string> read_file(const std::string& path, Code code = Code::kConfig);
+
+// Puts `bytes` at `path`, or leaves what was there untouched. Errors carry `code`.
+Status write_file(const std::string& path, std::string_view bytes, Code code);
+
+// A file being written: nothing is seen under `path` until commit(), and a destroyed uncommitted one leaves no trace.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::string& path, Code code);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+  Status write(std::string_view bytes);
+  Status commit();   // flush, fsync, rename, fsync of the directory
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int fd, Code code);
+  Status fail(const char* doing) const;   // with errno
+  std::string path_, temporary_, buffer_;
+  int fd_;
+  Code code_;
+};
+
+// Fails, naming the directory and the reason, unless a file named `path` could be created now.
+Status check_writable(const std::string& path, Code code);
+
+bool file_exists(const std::string& path);
+// The text of errno after a failed call.
+std::string system_reason(int error_number);
+
+}  // namespace shoal

@@ -1,0 +1,62 @@
+// Counter-based random numbers: the n-th number of a stream is a pure function of (seed, stream, n), so threads can draw
+// parts of one sequence in any order, and a snapshot of a generator is three integers.
+// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox4x32-10).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace shoal {
+
+// Four random words for one counter value.
+std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter);
+
+// A number in [0, 1), 24 bits.
+inline float to_unit(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+// A 64-bit hash of a name that is the same on every machine and in every version (FNV-1a); names streams.
+std::uint64_t stream_of(std::string_view name);
+
+class Random {
+ public:
+  struct State {
+    std::uint64_t seed = 0;
+    std::uint64_t stream = 0;
+    std::uint64_t position = 0;   // words drawn so far
+    bool operator==(const State&) const = default;
+  };
+
+  explicit Random(std::uint64_t seed = 0, std::uint64_t stream = 0) : state_{seed, stream, 0} {}
+  explicit Random(const State& state) : state_(state) {}
+
+  const State& state() const { return state_; }
+  // A generator of the same seed that no draw from this one disturbs, and the other way round.
+  Random fork(std::string_view name) const;
+
+  // The word at position() + offset, which does not move the position. Any thread may call it.
+  std::uint32_t peek(std::uint64_t offset) const;
+  // Moves the position past `words` words, which the caller has peeked at or will not use.
+  void skip(std::uint64_t words) { state_.position += words; }
+
+  std::uint32_t word() { std::uint32_t w = peek(0); skip(1); return w; }
+  std::uint64_t word64() { std::uint64_t high = word(); return high << 32 | word(); }
+  float unit() { return to_unit(word()); }                                          // [0, 1)
+  float uniform(float low, float high) { return low + (high - low) * unit(); }
+  float gaussian(float mean, float std);                                            // two words a number
+  std::uint64_t below(std::uint64_t n);                                             // uniform in [0, n); n > 0; no bias
+
+  // What std::shuffle and its like ask for.
+  using result_type = std::uint32_t;
+  static constexpr result_type min() { return 0; }
+  static constexpr result_type max() { return ~result_type{0}; }
+  result_type operator()() { return word(); }
+
+ private:
+  State state_;
+};
+
+// A seed from the operating system, for a solver whose random_seed is not set.
+std::uint64_t random_seed();
+
+}  // namespace shoal
