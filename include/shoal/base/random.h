@@ -39,7 +39,7 @@ class Random {
   // Moves the position past `words` words, which the caller has peeked at or will not use.
   void skip(std::uint64_t words) { state_.position += words; }
 
-  std::uint32_t word() { std::uint32_t w = peek(0); skip(1); return w; }
+  std::uint32_t word();
   std::uint64_t word64() { std::uint64_t high = word(); return high << 32 | word(); }
   float unit() { return to_unit(word()); }                                          // [0, 1)
   float uniform(float low, float high) { return low + (high - low) * unit(); }
@@ -54,6 +54,8 @@ class Random {
 
  private:
   State state_;
+  std::array<std::uint32_t, 4> block_{};   // the four words around block_at_ * 4, so that drawing in order costs one philox for four
+  std::uint64_t block_at_ = ~std::uint64_t{0};
 };
 
 // A seed from the operating system, for a solver whose random_seed is not set.

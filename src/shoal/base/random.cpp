@@ -37,8 +37,16 @@ std::uint32_t Random::peek(std::uint64_t offset) const {
   return philox(state_.seed, state_.stream, at / 4)[at % 4];
 }
 
+std::uint32_t Random::word() {
+  if (state_.position / 4 != block_at_) {
+    block_at_ = state_.position / 4;
+    block_ = philox(state_.seed, state_.stream, block_at_);
+  }
+  return block_[state_.position++ % 4];
+}
+
 float Random::gaussian(float mean, float std) {
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - word() * 0x1p-32));
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - word() * 0x1p-32));   // of a number in (0, 1]
   const double angle = 2.0 * std::numbers::pi * (word() * 0x1p-32);
   return static_cast<float>(mean + std * radius * std::cos(angle));
 }

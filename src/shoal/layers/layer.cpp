@@ -1,0 +1,107 @@
+#include "shoal/layers/layer.h"
+
+#include <algorithm>
+
+#include "shoal/base/text.h"
+#include "shoal/layers/filler.h"
+#include "shoal/ops/op.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/layers.pb.h"
+
+#define LAYER(Name) std::unique_ptr<Layer> make_##Name(const LayerParameter&);
+namespace shoal {
+#include "shoal/layers/layers.def"
+}
+#undef LAYER
+
+namespace shoal {
+namespace {
+
+struct LayerEntry {
+  const char* type;
+  std::unique_ptr<Layer> (*make)(const LayerParameter&);
+};
+
+#define LAYER(Name) {#Name, make_##Name},
+constexpr LayerEntry kLayers[] = {
+#include "shoal/layers/layers.def"
+};
+#undef LAYER
+
+std::string shapes_line(const Shape& ours, const Shape& theirs) {
+  return str("this layer wants ", ours.str(), ", blobs {} holds ", theirs.str());
+}
+
+Shape shape_of(const BlobProto& blob) {
+  if (blob.has_shape()) return Shape(std::vector<std::int64_t>(blob.shape().dim().begin(), blob.shape().dim().end()));
+  return Shape{blob.num(), blob.channels(), blob.height(), blob.width()};
+}
+
+}  // namespace
+
+Layer::Layer(const LayerParameter& param) : param_(std::make_unique<LayerParameter>(param)) {}
+Layer::~Layer() = default;
+
+const std::string& Layer::name() const { return param_->name(); }
+const std::string& Layer::type() const { return param_->type(); }
+bool Layer::training() const { return param_->phase() == TRAIN; }
+std::vector<ops::Choice> Layer::choices() const { return {}; }
+
+Blob& Layer::add_param(Context& ctx, const Shape& shape, const FillerParameter& filler) {
+  Blob& blob = add_constant_param(shape, 0);
+  Random random = ctx.random().fork(str("param ", params_.size() - 1, " of ", name()));
+  try {
+    fill(filler, random, blob.data);
+  } catch (const ConfigError& error) {
+    throw config_error(param(), error.what());
+  }
+  return blob;
+}
+
+Blob& Layer::add_constant_param(const Shape& shape, float value) {
+  params_.push_back(std::make_unique<Blob>(str(name(), "[", params_.size(), "]")));
+  Blob& blob = *params_.back();
+  blob.reshape(shape);
+  std::ranges::fill(blob.data.host_out(), value);
+  return blob;
+}
+
+int Layer::axis_of(const Shape& shape, int axis, const char* field) const {
+  if (!shape.has_axis(axis))
+    throw config_error(param(), field, " is ", axis, ", but the bottom's shape ", shape.str(), " has ", shape.axes(), " axes");
+  return shape.canonical(axis);
+}
+
+void Layer::load_own_blobs() {
+  if (param_->blobs_size() == 0) return;
+  if (param_->blobs_size() != static_cast<int>(params_.size()))
+    throw config_error(param(), "blobs {} is given ", param_->blobs_size(), " times; this layer has ", params_.size(), " params");
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    const BlobProto& blob = param_->blobs(static_cast<int>(i));
+    const Shape& want = params_[i]->shape();
+    if (shape_of(blob).count() != want.count() || blob.data_size() != want.count())
+      throw config_error(param(), "param ", i, ": ", shapes_line(want, shape_of(blob)), " with ", blob.data_size(), " numbers");
+    std::ranges::copy(blob.data(), params_[i]->data.host_out().begin());
+  }
+  param_->clear_blobs();
+}
+
+std::vector<std::string> layer_types() {
+  std::vector<std::string> types;
+  for (const LayerEntry& entry : kLayers) types.emplace_back(entry.type);
+  std::ranges::sort(types);
+  return types;
+}
+
+std::unique_ptr<Layer> make_layer(const LayerParameter& param) {
+  for (const LayerEntry& entry : kLayers)
+    if (param.type() == entry.type) return entry.make(param);
+  const std::vector<std::string> types = layer_types();
+  std::string known;
+  for (const std::string& type : types) known += str(known.empty() ? "" : ", ", type);
+  const std::string near = nearest(param.type(), types);
+  throw config_error(param, "unknown layer type '", param.type(), "'", near.empty() ? "" : str("; did you mean '", near, "'?"),
+                     " Known types: ", known);
+}
+
+}  // namespace shoal

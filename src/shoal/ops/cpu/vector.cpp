@@ -1,0 +1,110 @@
+#include "shoal/ops/vector.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "shoal/base/log.h"
+#include "shoal/ops/cpu/parallel.h"
+
+namespace shoal::ops {
+namespace {
+
+void check_counts(const Tensor& x, const Tensor& y) {
+  CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
+}
+
+// The sum of term(i), in blocks of a fixed size whose sums are added in order: the same bits for any number of threads.
+template <class Term>
+double blocked_sum(Context& ctx, std::int64_t n, Term term) {
+  constexpr std::int64_t kBlock = 4096;
+  constexpr int kLanes = 8;
+  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  std::vector<double> sums(static_cast<std::size_t>(blocks));
+  cpu::parallel_for(ctx.threads(), blocks, 8, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      double lanes[kLanes] = {};
+      const std::int64_t last = std::min(n, (b + 1) * kBlock);
+      std::int64_t i = b * kBlock;
+      for (; i + kLanes <= last; i += kLanes)
+        for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+      for (; i < last; ++i) lanes[0] += term(i);
+      for (const double lane : lanes) sums[static_cast<std::size_t>(b)] += lane;
+    }
+  });
+  double sum = 0;
+  for (const double s : sums) sum += s;
+  return sum;
+}
+
+template <class F>
+void for_each(Context& ctx, std::int64_t n, F f) {
+  cpu::parallel_for(ctx.threads(), n, cpu::kElementGrain, [&](int, std::int64_t begin, std::int64_t end) { f(begin, end); });
+}
+
+}  // namespace
+
+void fill(Context& ctx, float value, Tensor& y) {
+  float* out = y.out();
+  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, value); });
+}
+
+void copy(Context& ctx, const Tensor& x, Tensor& y) {
+  check_counts(x, y);
+  const float* in = x.in();
+  float* out = y.out();
+  if (in == out) return;
+  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
+    std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
+  });
+}
+
+void scale(Context& ctx, float a, Tensor& y) {
+  float* out = y.mut();
+  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] *= a;
+  });
+}
+
+void axpy(Context& ctx, float a, const Tensor& x, Tensor& y) {
+  check_counts(x, y);
+  const float* in = x.in();
+  float* out = y.mut();
+  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] += a * in[i];
+  });
+}
+
+void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
+  check_counts(x, y);
+  check_counts(z, y);
+  const float *left = x.in(), *right = z.in();
+  float* out = y.mut();
+  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = left[i] + right[i];
+  });
+}
+
+double dot(Context& ctx, const Tensor& x, const Tensor& y) {
+  check_counts(x, y);
+  const float *left = x.in(), *right = y.in();
+  return blocked_sum(ctx, x.count(), [=](std::int64_t i) { return double{left[i]} * right[i]; });
+}
+
+double asum(Context& ctx, const Tensor& x) {
+  const float* in = x.in();
+  return blocked_sum(ctx, x.count(), [=](std::int64_t i) { return std::fabs(double{in[i]}); });
+}
+
+double sum_of_squares(Context& ctx, const Tensor& x) { return dot(ctx, x, x); }
+
+bool all_finite(Context&, const Tensor& x) {
+  const float* in = x.in();
+  std::uint32_t bad = 0;
+  for (std::int64_t i = 0; i < x.count(); ++i) bad |= (std::bit_cast<std::uint32_t>(in[i]) & 0x7f800000u) == 0x7f800000u;
+  return bad == 0;
+}
+
+}  // namespace shoal::ops

@@ -1,0 +1,66 @@
+// How an op with several implementations picks one.
+//
+// An op is described by a plain struct (ConvDesc, PoolDesc ...) and carried out by a kernel object made for one description.
+// impls.cpp lists the implementations of each op, fastest first, the plain CPU one last and for ever; each says why it cannot
+// serve a description. The choice is made once, when the layer is set up, and is kept for --explain_ops.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/tensor/context.h"
+
+namespace shoal::ops {
+
+// Why not; empty is yes.
+using Why = std::string;
+inline const Why kYes;
+
+struct Refusal {
+  std::string impl;
+  Why why;
+};
+struct Choice {
+  std::string op;     // "conv"
+  std::string impl;   // "plain"
+  std::vector<Refusal> refused;
+};
+
+template <class Desc, class Kernel>
+struct Impl {
+  const char* name;   // "cudnn", "cuda", "onednn", "plain": what LayerParameter.engine may say
+  Why (*supports)(const Desc&, const Device&);
+  std::unique_ptr<Kernel> (*make)(const Desc&);
+};
+
+template <class Kernel>
+struct Chosen {
+  std::unique_ptr<Kernel> kernel;
+  Choice choice;
+};
+
+// The first implementation that serves `desc` on `device`; with a non-empty `engine`, only the one of that name.
+// Throws ConfigError (kConfig) with every refusal if none does.
+template <class Desc, class Kernel>
+Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const> impls, const Desc& desc, const Device& device,
+                      const std::string& engine) {
+  Chosen<Kernel> chosen{nullptr, {op, "", {}}};
+  std::string names, reasons;
+  for (const Impl<Desc, Kernel>* impl : impls) {
+    names += str(names.empty() ? "" : ", ", impl->name);
+    Why why = !engine.empty() && engine != impl->name ? str("engine \"", engine, "\" was asked for") : impl->supports(desc, device);
+    if (why.empty()) {
+      chosen.choice.impl = impl->name;
+      chosen.kernel = impl->make(desc);
+      return chosen;
+    }
+    reasons += str("; ", impl->name, ": ", why);
+    chosen.choice.refused.push_back({impl->name, std::move(why)});
+  }
+  throw ConfigError(Code::kConfig, "no implementation of ", op, " serves this layer (known: ", names, reasons, ")");
+}
+
+}  // namespace shoal::ops

@@ -1,0 +1,24 @@
+#include "shoal/tensor/context.h"
+
+#include <utility>
+
+#include "shoal/base/log.h"
+
+namespace shoal {
+
+Context::Context(const Options& options) : options_(options), random_(options.seed) {
+  CHECK(options.threads >= 1) << "a context of " << options.threads << " threads";
+}
+
+std::span<float> Context::scratch(std::int64_t count) {
+  if (count > scratch_.count()) scratch_.reshape(Shape{count});
+  return scratch_.host_out();
+}
+
+void Context::fail(Error error, std::int64_t item) {
+  if (!failure_) failure_ = Failure{std::move(error), item};
+}
+
+std::optional<Failure> Context::take_failure() { return std::exchange(failure_, std::nullopt); }
+
+}  // namespace shoal
