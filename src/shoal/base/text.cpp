@@ -1,0 +1,75 @@
+#include "shoal/base/text.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace shoal {
+namespace {
+
+char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+}  // namespace
+
+int edit_distance(std::string_view a, std::string_view b) {
+  const auto rows = a.size() + 1, columns = b.size() + 1;
+  std::vector<int> cost(rows * columns);
+  const auto at = [&](std::size_t i, std::size_t j) -> int& { return cost[i * columns + j]; };
+  for (std::size_t i = 0; i < rows; ++i) at(i, 0) = static_cast<int>(i);
+  for (std::size_t j = 0; j < columns; ++j) at(0, j) = static_cast<int>(j);
+  for (std::size_t i = 1; i < rows; ++i) {
+    for (std::size_t j = 1; j < columns; ++j) {
+      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, at(i - 1, j - 1) + (same ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      if (swapped) at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
+    }
+  }
+  return at(rows - 1, columns - 1);
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  const int limit = std::clamp(static_cast<int>(word.size() + 1) / 3, 1, 3);
+  int best = limit + 1;
+  std::string found;
+  for (const std::string& candidate : candidates) {
+    const int distance = edit_distance(word, candidate);
+    if (distance < best) {
+      best = distance;
+      found = candidate;
+    }
+  }
+  return found;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+  const std::string near = nearest(word, candidates);
+  return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
+std::string join(std::span<const std::string> words, std::string_view separator) {
+  std::string out;
+  for (const std::string& word : words) {
+    if (!out.empty()) out += separator;
+    out += word;
+  }
+  return out;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(separator), text.size());
+    const std::string_view part = trimmed(text.substr(0, end));
+    if (!part.empty()) parts.emplace_back(part);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+}  // namespace shoal

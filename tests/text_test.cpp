@@ -1,0 +1,33 @@
+#include "shoal/base/text.h"
+
+#include <gtest/gtest.h>
+
+namespace shoal {
+namespace {
+
+TEST(Text, DistanceCountsLettersAndSwapsButNotCase) {
+  EXPECT_EQ(edit_distance("kernel", "kernel"), 0);
+  EXPECT_EQ(edit_distance("kernal", "kernel"), 1);
+  EXPECT_EQ(edit_distance("kenrel", "kernel"), 1);
+  EXPECT_EQ(edit_distance("relu", "ReLU"), 0);
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+}
+
+TEST(Text, NearestIsTheLikeliestOrNothing) {
+  const std::vector<std::string> known = {"kernel_h", "kernel_size", "stride"};
+  EXPECT_EQ(nearest("kernal_size", known), "kernel_size");
+  EXPECT_EQ(nearest("strid", known), "stride");
+  EXPECT_EQ(nearest("bias_term", known), "");
+  EXPECT_EQ(did_you_mean("kernal_size", known), "; did you mean 'kernel_size'?");
+  EXPECT_EQ(did_you_mean("bias_term", known), "");
+}
+
+TEST(Text, SplitDropsBlanksAndJoinPutsThemBack) {
+  EXPECT_EQ(split(" a, b ,,c", ','), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_TRUE(split("", ',').empty());
+  EXPECT_EQ(join(split("a,b", ',')), "a, b");
+}
+
+}  // namespace
+}  // namespace shoal
