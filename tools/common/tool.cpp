@@ -1,0 +1,152 @@
+#include "tool.h"
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <span>
+
+#include "shoal/base/error.h"
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+
+namespace shoal {
+namespace {
+
+constexpr const char* kVersion = "shoal 0.1.0";
+
+struct CommandLine {
+  std::vector<std::string> words;
+  std::vector<std::string> set;   // names of flags that were given
+  bool help = false, version = false;
+};
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Flags that the tool's own sources define; glog and gflags bring dozens more.
+std::vector<gflags::CommandLineFlagInfo> own_flags() {
+  std::vector<gflags::CommandLineFlagInfo> all;
+  gflags::GetAllFlags(&all);
+  std::erase_if(all, [](const auto& flag) { return flag.filename.rfind("tools/", 0) != 0; });
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return all;
+}
+
+std::optional<gflags::CommandLineFlagInfo> find_flag(const std::string& name) {
+  gflags::CommandLineFlagInfo info;
+  if (!gflags::GetCommandLineFlagInfo(name.c_str(), &info)) return std::nullopt;
+  return info;
+}
+
+[[noreturn]] void unknown_flag(const std::string& name) {
+  std::vector<std::string> known = {"help", "version", "v"};
+  for (const auto& flag : own_flags()) known.push_back(flag.name);
+  const std::string near = nearest(name, known);
+  throw ConfigError(Code::kUsage, "unknown flag --", name, near.empty() ? "" : "; did you mean --" + near + "?");
+}
+
+void set_flag(const gflags::CommandLineFlagInfo& flag, const std::string& value, const std::string& given_as) {
+  if (!gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) return;
+  throw ConfigError(Code::kUsage, given_as, ": '", value, "' is not a value of this flag (", flag.type, ")");
+}
+
+// The flag meant by --noNAME or --no_NAME, if NAME is a bool.
+std::optional<gflags::CommandLineFlagInfo> negated_flag(const std::string& name) {
+  if (name.rfind("no", 0) != 0) return std::nullopt;
+  auto flag = find_flag(name.substr(2));
+  if (!flag && name.rfind("no_", 0) == 0) flag = find_flag(name.substr(3));
+  if (!flag || flag->type != "bool") return std::nullopt;
+  return flag;
+}
+
+bool is_flag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && !std::isdigit(static_cast<unsigned char>(word[1])) && word[1] != '.';
+}
+
+// Reads args[at], and the word after it if the flag needs that one for its value. Returns how many words were used.
+std::size_t read_flag(std::span<const std::string> args, std::size_t at, CommandLine& line) {
+  const std::string& word = args[at];
+  const auto start = word.find_first_not_of('-');
+  const auto equals = word.find('=');
+  std::string name = start == std::string::npos ? word : word.substr(start, equals == std::string::npos ? equals : equals - start);
+  std::replace(name.begin(), name.end(), '-', '_');
+  if (name == "help" || name == "h" || name == "version") {
+    (name == "version" ? line.version : line.help) = true;
+    return 1;
+  }
+  const auto flag = find_flag(name);
+  if (!flag) {
+    const auto negated = negated_flag(name);
+    if (!negated || equals != std::string::npos) unknown_flag(name);
+    set_flag(*negated, "false", word);
+    line.set.push_back(negated->name);
+    return 1;
+  }
+  line.set.push_back(flag->name);
+  if (equals != std::string::npos) return set_flag(*flag, word.substr(equals + 1), word), 1;
+  if (flag->type == "bool") return set_flag(*flag, "true", word), 1;
+  if (at + 1 == args.size()) throw ConfigError(Code::kUsage, word, " needs a value (", flag->type, ")");
+  return set_flag(*flag, args[at + 1], word), 2;
+}
+
+CommandLine read_command_line(std::span<const std::string> args) {
+  CommandLine line;
+  for (std::size_t at = 0; at < args.size();) {
+    if (args[at] == "--") {
+      line.words.insert(line.words.end(), args.begin() + static_cast<std::ptrdiff_t>(at) + 1, args.end());
+      break;
+    }
+    if (is_flag(args[at])) at += read_flag(args, at, line);
+    else line.words.push_back(args[at++]);
+  }
+  return line;
+}
+
+void read_environment(const std::vector<std::string>& already_set) {
+  for (const auto& flag : own_flags()) {
+    if (std::find(already_set.begin(), already_set.end(), flag.name) != already_set.end()) continue;
+    std::string variable = "SHOAL_" + flag.name;
+    std::transform(variable.begin(), variable.end(), variable.begin(), [](unsigned char c) { return std::toupper(c); });
+    if (const char* value = std::getenv(variable.c_str())) set_flag(flag, value, variable);
+  }
+}
+
+void print_help(const char* usage) {
+  std::printf("%s\n", usage);
+  const auto flags = own_flags();
+  if (!flags.empty()) std::printf("\nFlags (each also as a variable SHOAL_<FLAG>):\n");
+  for (const auto& flag : flags) {
+    const std::string value = flag.type == "string" ? "\"" + flag.default_value + "\"" : flag.default_value;
+    std::printf("  --%s  %s (%s, default %s)\n", flag.name.c_str(), flag.description.c_str(), flag.type.c_str(), value.c_str());
+  }
+  std::printf("  --v=N  how much detail the log holds; --help, --version\n");
+}
+
+}  // namespace
+
+int run_tool(int argc, char** argv, const char* usage, int (*body)(const std::vector<std::string>& words)) {
+  const std::string name = argc > 0 ? base_name(argv[0]) : "tool";
+  try {
+    const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
+    const CommandLine line = read_command_line(args);
+    if (line.help) return print_help(usage), 0;
+    if (line.version) return std::printf("%s\n", kVersion), 0;
+    read_environment(line.set);
+    start_log(argv[0]);
+    return body(line.words);
+  } catch (const ConfigError& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s\n", error.what());
+    if (error.error().code == Code::kUsage) std::fprintf(stderr, "Try '%s --help'.\n", name.c_str());
+    return static_cast<int>(error.error().code);
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s: internal error: %s\n", name.c_str(), error.what());
+    return static_cast<int>(Code::kInternal);
+  }
+}
+
+}  // namespace shoal

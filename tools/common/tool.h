@@ -1,0 +1,18 @@
+// The main of every tool: flags in, exit code out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+// Reads the flags, starts the log, runs `body` with the words that are not flags and returns the process's exit code:
+// what `body` returns, the code of a ConfigError it throws (its words go to stderr), or 1 for any other exception.
+//   flags     one or two dashes; "-" inside a name is read as "_"; "--flag=value", "--flag value", "--flag", "--noflag"; "--" ends
+//             them. An unknown flag or a value of another type ends with 2, the nearest known flag named.
+//   variables SHOAL_<FLAG> in capitals sets a flag of the tool that the command line does not.
+//   --help    prints `usage` and the tool's own flags, --version the version; both end with 0.
+// `usage` is a line or more: "train --solver=FILE [--snapshot=FILE]\n\nTrains a net."
+int run_tool(int argc, char** argv, const char* usage, int (*body)(const std::vector<std::string>& words));
+
+}  // namespace shoal
