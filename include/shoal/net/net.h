@@ -1,0 +1,116 @@
+// A net: layers in order, the blobs between them, the params they learn, and a plan for the memory of it all.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/layers/layer.h"
+#include "shoal/tensor/context.h"
+
+namespace shoal {
+
+class NetParameter;
+class NetState;
+
+struct NetOptions {
+  // False gives every blob bytes of its own for as long as the net lives: for looking at all of them after a pass.
+  bool share_memory = true;
+  // Blobs whose data must still be there after forward (features to extract); the net's outputs always are.
+  std::vector<std::string> keep;
+};
+
+// A learned blob that this net updates. A blob shared by name is listed once, where it is owned.
+struct NetParam {
+  Blob* blob = nullptr;
+  int layer = 0;             // the owner's index in layers()
+  int index = 0;             // among the owner's params
+  float lr_mult = 1, decay_mult = 1;
+};
+
+// Bytes, as planned.
+struct NetMemory {
+  std::size_t params = 0;      // data and gradients
+  std::size_t blobs = 0;       // what the data and gradients between layers take with sharing
+  std::size_t blobs_unshared = 0;   // and would take without it
+};
+
+class Net {
+ public:
+  // Builds the net that `param` describes under its own `state` (phase, level, stage): filters layers, inserts splits, sets layers
+  // up, shares params, plans memory. Throws ConfigError. Borrows the context, which must outlive the net.
+  Net(const NetParameter& param, Context& context, const NetOptions& options = {});
+  ~Net();
+  Net(const Net&) = delete;
+
+  const std::string& name() const;
+  bool training() const;
+  Context& context() { return context_; }
+  std::span<const std::unique_ptr<Layer>> layers() const { return layers_; }
+  Bottoms bottoms(int layer) const;
+  Tops tops(int layer) const;
+  bool needs_backward(int layer) const;
+  // By name; null if there is none. Blobs made by inserted splits have names of their own.
+  Blob* blob(const std::string& name) const;
+  std::vector<std::string> blob_names() const;
+  // Tops that nobody takes, in order; each with its weight in the loss (0: none).
+  std::span<Blob* const> outputs() const { return outputs_; }
+  float loss_weight(const Blob& top) const;
+  std::span<const NetParam> params() const { return net_params_; }
+
+  // One pass over the layers. The loss is the sum of weight x top over all tops with a weight. An error is a data layer's, a loss
+  // layer's or a hook's: nothing after that layer ran.
+  Result<float> forward();
+  // The gradients of the last forward's loss: adds to the params' grads.
+  Status backward();
+  // Sets the params' grads to zero.
+  void clear_gradients();
+  // Gives all layers a chance to follow new shapes of input blobs, and plans memory anew. Throws ConfigError.
+  void reshape();
+
+  // Called with the layer's index before its forward, after its forward, and when its params' grads are complete. May block. An
+  // error ends the pass. At most one of each; the caller outlives the net or sets nullptr.
+  using Hook = std::function<Status(int layer)>;
+  void before_forward(Hook hook) { before_forward_ = std::move(hook); }
+  void after_forward(Hook hook) { after_forward_ = std::move(hook); }
+  void after_backward(Hook hook) { after_backward_ = std::move(hook); }
+  void before_backward(Hook hook) { before_backward_ = std::move(hook); }
+
+  // Copies params by layer name from a net read from `file`; layers that only one side has are skipped with a log line. Throws
+  // ConfigError where counts or shapes differ, naming both shapes and both files.
+  void copy_weights(const NetParameter& from, const std::string& file);
+  // From now on looks at the params of `other` (a test net at the train net's), by layer name. Throws ConfigError.
+  void share_weights(const Net& other);
+  // The net as built, with its params (and their gradients): the content of a caffemodel. Shared params are stored at their owner.
+  NetParameter to_proto(bool with_gradients) const;
+  // The net as built, without numbers; splits not included.
+  const NetParameter& definition() const;
+
+  NetMemory memory() const { return memory_; }
+  // After a pass whose loss or gradient is not finite: the first layer and blob, in order of computation, that is bad. Runs the
+  // layers again on the inputs of the last pass, without reading new data. Empty if all is finite.
+  std::string find_non_finite();
+
+ private:
+  struct Node;
+  struct Builder;
+  Result<float> run_forward(bool inputs_too, const Hook& after);
+  Status layer_failure(int layer);
+  void plan_memory();
+
+  Context& context_;
+  NetOptions options_;
+  std::unique_ptr<NetParameter> definition_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<Node> nodes_;                      // what the net knows of each layer
+  std::vector<std::unique_ptr<Blob>> blobs_;
+  std::vector<Blob*> outputs_;
+  std::vector<NetParam> net_params_;
+  NetMemory memory_;
+  Random::State pass_start_;                     // random state when the last forward began
+  Hook before_forward_, after_forward_, before_backward_, after_backward_;
+};
+
+}  // namespace shoal
