@@ -1,0 +1,173 @@
+#include "shoal/data/leveldb_overlay.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+using leveldb::Slice;
+using leveldb::Status;
+
+class MemorySequential final : public leveldb::SequentialFile {
+ public:
+  explicit MemorySequential(LevelDbOverlay::Bytes bytes) : bytes_(std::move(bytes)) {}
+  Status Read(std::size_t n, Slice* result, char* scratch) override {
+    const std::size_t count = std::min(n, bytes_->size() - at_);
+    std::memcpy(scratch, bytes_->data() + at_, count);
+    *result = Slice(scratch, count);
+    at_ += count;
+    return Status::OK();
+  }
+  Status Skip(std::uint64_t n) override {
+    at_ += std::min<std::size_t>(n, bytes_->size() - at_);
+    return Status::OK();
+  }
+
+ private:
+  LevelDbOverlay::Bytes bytes_;
+  std::size_t at_ = 0;
+};
+
+class MemoryRandomAccess final : public leveldb::RandomAccessFile {
+ public:
+  explicit MemoryRandomAccess(LevelDbOverlay::Bytes bytes) : bytes_(std::move(bytes)) {}
+  Status Read(std::uint64_t offset, std::size_t n, Slice* result, char*) const override {
+    if (offset > bytes_->size()) return Status::IOError("read past the end of a file in memory");
+    *result = Slice(bytes_->data() + offset, std::min<std::size_t>(n, bytes_->size() - offset));
+    return Status::OK();
+  }
+
+ private:
+  LevelDbOverlay::Bytes bytes_;
+};
+
+// LevelDB writes a file to its end before it opens it for reading, and does both under its own lock.
+class MemoryWritable final : public leveldb::WritableFile {
+ public:
+  explicit MemoryWritable(LevelDbOverlay::Bytes bytes) : bytes_(std::move(bytes)) {}
+  Status Append(const Slice& data) override {
+    bytes_->append(data.data(), data.size());
+    return Status::OK();
+  }
+  Status Close() override { return Status::OK(); }
+  Status Flush() override { return Status::OK(); }
+  Status Sync() override { return Status::OK(); }
+
+ private:
+  LevelDbOverlay::Bytes bytes_;
+};
+
+class NoLock final : public leveldb::FileLock {};
+
+}  // namespace
+
+LevelDbOverlay::LevelDbOverlay() : EnvWrapper(leveldb::Env::Default()) {}
+
+void LevelDbOverlay::seal() {
+  MutexLock lock(mutex_);
+  sealed_ = true;
+}
+
+LevelDbOverlay::Bytes LevelDbOverlay::find(const std::string& name) {
+  MutexLock lock(mutex_);
+  const auto found = files_.find(name);
+  return found == files_.end() ? nullptr : found->second;
+}
+
+bool LevelDbOverlay::removed(const std::string& name) {
+  MutexLock lock(mutex_);
+  return removed_.contains(name);
+}
+
+Status LevelDbOverlay::NewSequentialFile(const std::string& name, leveldb::SequentialFile** file) {
+  *file = nullptr;
+  if (removed(name)) return Status::NotFound(name);
+  const Bytes bytes = find(name);
+  if (!bytes) return target()->NewSequentialFile(name, file);
+  *file = std::make_unique<MemorySequential>(bytes).release();
+  return Status::OK();
+}
+
+Status LevelDbOverlay::NewRandomAccessFile(const std::string& name, leveldb::RandomAccessFile** file) {
+  *file = nullptr;
+  if (removed(name)) return Status::NotFound(name);
+  const Bytes bytes = find(name);
+  if (!bytes) return target()->NewRandomAccessFile(name, file);
+  *file = std::make_unique<MemoryRandomAccess>(bytes).release();
+  return Status::OK();
+}
+
+Status LevelDbOverlay::NewWritableFile(const std::string& name, leveldb::WritableFile** file) {
+  *file = nullptr;
+  MutexLock lock(mutex_);
+  if (sealed_) return Status::IOError(name, "opened for reading only");
+  removed_.erase(name);
+  files_[name] = std::make_shared<std::string>();
+  *file = std::make_unique<MemoryWritable>(files_[name]).release();
+  return Status::OK();
+}
+
+Status LevelDbOverlay::NewAppendableFile(const std::string& name, leveldb::WritableFile** file) {
+  *file = nullptr;
+  return Status::NotSupported(name, "opened for reading only");
+}
+
+bool LevelDbOverlay::FileExists(const std::string& name) {
+  return find(name) != nullptr || (!removed(name) && target()->FileExists(name));
+}
+
+Status LevelDbOverlay::GetChildren(const std::string& directory, std::vector<std::string>* children) {
+  const Status status = target()->GetChildren(directory, children);
+  if (!status.ok()) return status;
+  std::set<std::string> names(children->begin(), children->end());
+  const std::string prefix = directory + "/";
+  MutexLock lock(mutex_);
+  for (const auto& [name, bytes] : files_)
+    if (name.starts_with(prefix)) names.insert(name.substr(prefix.size()));
+  for (const std::string& name : removed_)
+    if (name.starts_with(prefix)) names.erase(name.substr(prefix.size()));
+  children->assign(names.begin(), names.end());
+  return Status::OK();
+}
+
+Status LevelDbOverlay::RemoveFile(const std::string& name) {
+  MutexLock lock(mutex_);
+  files_.erase(name);
+  removed_.insert(name);
+  return Status::OK();
+}
+
+Status LevelDbOverlay::CreateDir(const std::string&) { return Status::OK(); }
+
+Status LevelDbOverlay::GetFileSize(const std::string& name, std::uint64_t* size) {
+  if (removed(name)) return Status::NotFound(name);
+  const Bytes bytes = find(name);
+  if (!bytes) return target()->GetFileSize(name, size);
+  *size = bytes->size();
+  return Status::OK();
+}
+
+Status LevelDbOverlay::RenameFile(const std::string& from, const std::string& to) {
+  MutexLock lock(mutex_);
+  const auto found = files_.find(from);
+  if (found == files_.end()) return Status::NotSupported(from, "opened for reading only");
+  files_[to] = found->second;
+  removed_.erase(to);
+  files_.erase(from);
+  removed_.insert(from);
+  return Status::OK();
+}
+
+Status LevelDbOverlay::LockFile(const std::string&, leveldb::FileLock** lock) {
+  *lock = std::make_unique<NoLock>().release();
+  return Status::OK();
+}
+
+Status LevelDbOverlay::UnlockFile(leveldb::FileLock* lock) {
+  const std::unique_ptr<leveldb::FileLock> owned(lock);
+  return Status::OK();
+}
+
+}  // namespace shoal
