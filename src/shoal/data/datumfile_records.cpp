@@ -51,7 +51,7 @@ Status DatumFileSource::seek(std::uint64_t position) {
     return {};
   }
   if (position < number_) offset_ = 0, number_ = 0;
-  while (number_ < position) {
+  while (number_ < position || offset_ == file_.size()) {
     if (offset_ == file_.size()) {
       position %= number_;
       offset_ = 0, number_ = 0;

@@ -148,14 +148,19 @@ Status LevelDbSource::seek(std::uint64_t position) {
     return {};
   }
   if (position < position_) rewind();
-  while (position_ < position) {
-    Result<std::optional<RecordView>> skipped = next();
-    if (!skipped.ok()) return skipped.error();
-    if (skipped.value()) continue;
-    position %= count_;
-    rewind();
+  for (;;) {
+    if (given_) cursor_->Next();
+    given_ = false;
+    if (!cursor_->status().ok()) return failure(path_, str("read record ", position_, " of").c_str(), cursor_->status());
+    if (!cursor_->Valid()) {
+      count_ = position_;
+      position %= count_;
+      rewind();
+    }
+    if (position_ == position) return {};
+    given_ = true;
+    ++position_;
   }
-  return {};
 }
 
 template <class Visit>

@@ -1,0 +1,470 @@
+// Record sources and writers: every back end by the same tests, then what is particular to each.
+#include <gtest/gtest.h>
+#include <leveldb/db.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "shoal/base/bytes.h"
+#include "shoal/base/file.h"
+#include "shoal/data/record.h"
+
+namespace shoal {
+namespace {
+
+namespace fs = std::filesystem;
+using Records = std::vector<std::pair<std::string, std::string>>;
+
+std::string fresh_directory(const std::string& name) {
+  const std::string path = testing::TempDir() + str("shoal_records_", ::getpid(), "_", name);
+  fs::remove_all(path);
+  fs::create_directories(path);
+  return path;
+}
+
+std::string unhex(std::string_view digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
+    bytes.push_back(static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16)));
+  return bytes;
+}
+
+void put_file(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+std::string get_file(const std::string& path) { return or_throw(read_file(path)); }
+
+Records numbered(int count) {
+  Records records;
+  for (int i = 0; i < count; ++i) {
+    std::string key = std::to_string(i);
+    records.emplace_back(std::string(8 - key.size(), '0') + key, std::string(1 + i * 37 % 5000, static_cast<char>(i)));
+  }
+  return records;
+}
+
+Status write_records(const std::string& backend, const std::string& path, const Records& records, WriteMode mode = WriteMode::kNew) {
+  Result<std::unique_ptr<RecordWriter>> writer = create_writer(backend, path, mode);
+  if (!writer.ok()) return writer.error();
+  int since = 0;
+  for (const auto& [key, value] : records) {
+    if (Status put = writer.value()->put(key, value); !put.ok()) return put;
+    if (++since % kRecordsPerCommit == 0)
+      if (Status committed = writer.value()->commit(); !committed.ok()) return committed;
+  }
+  return writer.value()->finish();
+}
+
+Result<Records> read_all(RecordSource& source) {
+  Records records;
+  for (;;) {
+    Result<std::optional<RecordView>> record = source.next();
+    if (!record.ok()) return record.error();
+    if (!record.value()) return records;
+    records.emplace_back(record.value()->key, record.value()->value);
+  }
+}
+
+// The first error met in opening the file and reading it to the end; "" if there is none.
+std::string trouble(const std::string& backend, const std::string& path) {
+  Result<std::unique_ptr<RecordSource>> source = open_source(backend, path);
+  if (!source.ok()) return source.error().message;
+  Result<Records> all = read_all(*source.value());
+  return all.ok() ? "" : all.error().message;
+}
+
+std::vector<std::string> entries(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+#define EXPECT_HAS(text, part) EXPECT_PRED2([](const std::string& t, const std::string& p) { return t.find(p) != t.npos; }, text, part)
+#define ASSERT_OK(expression) do { const auto& result_ = (expression); ASSERT_TRUE(result_.ok()) << result_.error().message; } while (false)
+
+class SourceConformance : public testing::TestWithParam<std::string> {
+ protected:
+  std::string backend() const { return GetParam(); }
+  std::string directory_ = fresh_directory(GetParam());
+  std::string path_ = directory_ + "/set";
+};
+
+TEST_P(SourceConformance, GivesBackWhatWasPutInOrder) {
+  const Records records = numbered(2345);
+  ASSERT_OK(write_records(backend(), path_, records));
+  EXPECT_EQ(entries(directory_), std::vector<std::string>{"set"});
+  std::unique_ptr<RecordSource> source = or_throw(open_source(backend(), path_));
+  EXPECT_EQ(source->path(), path_);
+  EXPECT_EQ(or_throw(source->count()), 2345u);
+  EXPECT_EQ(or_throw(read_all(*source)), records);
+  EXPECT_FALSE(or_throw(source->next()));   // and stays at the end
+  ASSERT_OK(source->seek(0));
+  EXPECT_EQ(or_throw(read_all(*source)), records);
+  EXPECT_EQ(looks_like(path_), backend());
+}
+
+TEST_P(SourceConformance, SeeksModuloTheCount) {
+  const Records records = numbered(101);
+  ASSERT_OK(write_records(backend(), path_, records));
+  for (const bool random : {false, true}) {
+    std::unique_ptr<RecordSource> source = or_throw(open_source(backend(), path_));
+    if (random) ASSERT_OK(source->prepare_random_access());
+    for (const std::uint64_t position : {0, 100, 101, 57, 1000, 3, 3, 99, 0}) {
+      ASSERT_OK(source->seek(position));
+      const std::optional<RecordView> record = or_throw(source->next());
+      ASSERT_TRUE(record);
+      EXPECT_EQ(record->key, records[position % 101].first);
+      EXPECT_EQ(record->value, records[position % 101].second);
+    }
+  }
+}
+
+TEST_P(SourceConformance, LoadsIntoMemory) {
+  const Records records = numbered(30);
+  ASSERT_OK(write_records(backend(), path_, records));
+  std::unique_ptr<RecordSource> source = or_throw(load_source(or_throw(open_source(backend(), path_))));
+  fs::remove_all(path_);
+  EXPECT_EQ(or_throw(source->count()), 30u);
+  EXPECT_EQ(or_throw(read_all(*source)), records);
+  ASSERT_OK(source->seek(31));
+  EXPECT_EQ(or_throw(source->next())->key, "00000001");
+}
+
+TEST_P(SourceConformance, SeveralReadersAtOnce) {
+  ASSERT_OK(write_records(backend(), path_, numbered(50)));
+  std::unique_ptr<RecordSource> one = or_throw(open_source(backend(), path_));
+  std::unique_ptr<RecordSource> two = or_throw(open_source(backend(), path_));
+  EXPECT_EQ(or_throw(read_all(*one)), or_throw(read_all(*two)));
+}
+
+TEST_P(SourceConformance, ReadingLeavesTheFileAsItIs) {
+  ASSERT_OK(write_records(backend(), path_, numbered(50)));
+  const auto state = [&] {
+    std::string all;
+    if (!fs::is_directory(path_)) return get_file(path_);
+    for (const std::string& name : entries(path_))
+      if (name != "lock.mdb") all += name + get_file(path_ + "/" + name);
+    return all;
+  };
+  const std::string before = state();
+  EXPECT_EQ(trouble(backend(), path_), "");
+  EXPECT_EQ(state(), before);
+}
+
+TEST_P(SourceConformance, MissingFile) {
+  EXPECT_HAS(trouble(backend(), path_), path_ + ": No such file or directory");
+}
+
+TEST_P(SourceConformance, WrongKindSaysWhichItIs) {
+  for (const std::string& other : record_backends()) {
+    if (other == backend()) continue;
+    const std::string path = directory_ + "/" + other;
+    ASSERT_OK(write_records(other, path, numbered(3)));
+    EXPECT_HAS(trouble(backend(), path), "looks like a " + other);
+  }
+  EXPECT_HAS(trouble(backend(), directory_), "a directory");
+}
+
+TEST_P(SourceConformance, NewRefusesAndTruncateReplacesWhatIsThere) {
+  ASSERT_OK(write_records(backend(), path_, numbered(5)));
+  const Status again = write_records(backend(), path_, numbered(6));
+  ASSERT_FALSE(again.ok());
+  EXPECT_HAS(again.error().message, path_ + " exists already");
+  EXPECT_EQ(again.error().code, Code::kData);
+  EXPECT_EQ(or_throw(or_throw(open_source(backend(), path_))->count()), 5u);
+  ASSERT_OK(write_records(backend(), path_, numbered(7), WriteMode::kTruncate));
+  EXPECT_EQ(or_throw(or_throw(open_source(backend(), path_))->count()), 7u);
+  EXPECT_EQ(entries(directory_), std::vector<std::string>{"set"});
+}
+
+TEST_P(SourceConformance, AnUnfinishedWriterLeavesNothing) {
+  {
+    std::unique_ptr<RecordWriter> writer = or_throw(create_writer(backend(), path_));
+    ASSERT_OK(writer->put("a", "b"));
+    ASSERT_OK(writer->commit());
+    EXPECT_FALSE(fs::exists(path_));
+  }
+  EXPECT_EQ(entries(directory_), std::vector<std::string>{});
+}
+
+TEST_P(SourceConformance, ASetWithoutRecordsIsNotWritten) {
+  const Status written = write_records(backend(), path_, {});
+  ASSERT_FALSE(written.ok());
+  EXPECT_HAS(written.error().message, "no records were given for " + path_);
+  EXPECT_EQ(entries(directory_), std::vector<std::string>{});
+}
+
+TEST_P(SourceConformance, RefusesARecordThatNoReaderWouldTake) {
+  std::unique_ptr<RecordWriter> writer = or_throw(create_writer(backend(), path_));
+  const Status put = writer->put("big", std::string(kMaxRecordBytes, 'x'));
+  ASSERT_FALSE(put.ok());
+  EXPECT_HAS(put.error().message, "\"big\"");
+}
+
+TEST_P(SourceConformance, MissingFolderForWriting) {
+  const Status written = write_records(backend(), directory_ + "/no/set", numbered(1));
+  ASSERT_FALSE(written.ok());
+  EXPECT_HAS(written.error().message, "No such file or directory");
+}
+
+// A limit on file sizes stands for a full disk: the write fails half-way in the same manner.
+TEST_P(SourceConformance, AFullDiskIsAnErrorAndLeavesNothing) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{300'000, 300'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    Records records;
+    for (int i = 0; i < 2000; ++i) records.emplace_back(std::to_string(100000 + i), std::string(4000, static_cast<char>(i * 7919 >> 3)));
+    for (auto& [key, value] : records)
+      for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(std::hash<std::string>()(key) * (i + 1) >> 13);
+    const Status written = write_records(backend(), path_, records);
+    const bool named = !written.ok() && written.error().code == Code::kData && written.error().message.find(path_) != std::string::npos;
+    ::_exit(named ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(entries(directory_), std::vector<std::string>{});
+}
+
+// Cut anywhere, a set is refused or shorter by an error, never silently.
+TEST_P(SourceConformance, CutShort) {
+  ASSERT_OK(write_records(backend(), path_, numbered(200)));
+  for (const double part : {0.0, 0.01, 0.3, 0.5, 0.9, 0.999}) {
+    const std::string copy = directory_ + "/copy";
+    fs::remove_all(copy);
+    fs::copy(path_, copy, fs::copy_options::recursive);
+    fs::path largest = copy;
+    if (fs::is_directory(copy))
+      for (const fs::directory_entry& entry : fs::directory_iterator(copy))
+        if (largest == copy || entry.file_size() > fs::file_size(largest)) largest = entry.path();
+    fs::resize_file(largest, static_cast<std::uintmax_t>(static_cast<double>(fs::file_size(largest)) * part));
+    EXPECT_HAS(trouble(backend(), copy), copy) << part;
+  }
+}
+
+TEST_P(SourceConformance, Garbage) {
+  ASSERT_OK(write_records(backend(), path_, numbered(200)));
+  fs::path largest = path_;
+  if (fs::is_directory(path_))
+    for (const fs::directory_entry& entry : fs::directory_iterator(path_))
+      if (largest == path_ || entry.file_size() > fs::file_size(largest)) largest = entry.path();
+  put_file(largest, std::string(fs::file_size(largest), '\xa5'));
+  EXPECT_HAS(trouble(backend(), path_), path_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, SourceConformance, testing::ValuesIn(record_backends()), [](const auto& info) { return info.param; });
+
+TEST(SourceOpen, UnknownBackendNamesTheKnown) {
+  Result<std::unique_ptr<RecordSource>> source = open_source("sqlite", "x");
+  ASSERT_FALSE(source.ok());
+  EXPECT_EQ(source.error().message, "unknown back end \"sqlite\"; known are leveldb, lmdb, datumfile");
+  EXPECT_EQ(open_source("LMDB", "/nowhere").error().message.substr(0, 16), "cannot open LMDB");
+}
+
+TEST(DataLmdb, DoublesItsMap) {
+  const std::string path = fresh_directory("grow") + "/set";
+  Records records;
+  for (int i = 0; i < 90; ++i) records.emplace_back(std::to_string(100 + i), std::string(1 << 20, static_cast<char>(i)));
+  ASSERT_OK(write_records("lmdb", path, records));
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("lmdb", path)))), records);
+}
+
+TEST(DataLmdb, AKeyPutTwiceIsNamed) {
+  for (const std::string backend : {"lmdb", "leveldb"}) {
+    const Status written = write_records(backend, fresh_directory("twice") + "/set", {{"a", "1"}, {"b", "2"}, {"a", "3"}});
+    ASSERT_FALSE(written.ok());
+    EXPECT_HAS(written.error().message, "\"a\" was put twice");
+  }
+}
+
+TEST(DataLmdb, KeyTooLong) {
+  const Status written = write_records("lmdb", fresh_directory("long") + "/set", {{std::string(600, 'k'), "1"}});
+  ASSERT_FALSE(written.ok());
+  EXPECT_HAS(written.error().message, "has 600 bytes; LMDB takes 1 to 511");
+}
+
+// ---- datumfile
+
+const std::string kGolden = unhex("1900000005000000" "3030303030" "0c000000" "080110011802220201ff2807");
+
+class DataDatumFile : public testing::Test {
+ protected:
+  std::string error_of(const std::string& bytes) {
+    put_file(path_, bytes);
+    return trouble("datumfile", path_);
+  }
+  std::string directory_ = fresh_directory("datumfile");
+  std::string path_ = directory_ + "/set";
+};
+
+TEST_F(DataDatumFile, GoldenBytes) {
+  const std::string value = unhex("080110011802220201ff2807");
+  ASSERT_OK(write_records("datumfile", path_, {{"00000", value}}));
+  EXPECT_EQ(get_file(path_), kGolden);
+  ASSERT_EQ(kGolden.size(), 29u);
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))), (Records{{"00000", value}}));
+}
+
+TEST_F(DataDatumFile, KeepsDuplicatesEmptyKeysAndOrder) {
+  const Records records{{"b", "1"}, {"a", "2"}, {"b", "3"}, {"", ""}, {"c", ""}};
+  ASSERT_OK(write_records("datumfile", path_, records));
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))), records);
+}
+
+TEST_F(DataDatumFile, EmptyFile) { EXPECT_EQ(error_of(""), "datumfile " + path_ + " has no records (0 bytes)"); }
+
+TEST_F(DataDatumFile, StrayBytesAtTheEnd) {
+  for (const std::size_t n : {1, 2, 3})
+    EXPECT_EQ(error_of(kGolden + std::string(n, 'x')),
+              str("datumfile ", path_, ": ", n, " stray bytes at offset 29, after 1 whole records"));
+}
+
+TEST_F(DataDatumFile, CutAnywhereIsNamedWithOffsetAndNumber) {
+  const std::pair<std::size_t, const char*> cuts[] = {{4, "is cut in its key_size: 4 bytes are left of 29"},
+                                                      {7, "is cut in its key_size"}, {8, "is cut in its key:"},
+                                                      {12, "is cut in its key:"},    {16, "is cut in its key:"},
+                                                      {17, "is cut in its value"},   {28, "is cut in its value: 28 bytes are left of 29"}};
+  for (const auto& [length, what] : cuts) {
+    const std::string message = error_of(kGolden + kGolden.substr(0, length));
+    EXPECT_HAS(message, str("datumfile ", path_, ": record 1 at offset 29 ", what));
+  }
+}
+
+TEST_F(DataDatumFile, TooLargeRecordSize) {
+  std::string bytes = kGolden;
+  bytes.replace(0, 4, unhex("01004006"));   // 104857601
+  EXPECT_EQ(error_of(bytes), str("datumfile ", path_, ": record 0 at offset 0 has a record_size of 104857601 bytes; at most 104857600 are allowed"));
+}
+
+TEST_F(DataDatumFile, BigEndianIsRecognised) {
+  const std::string message = error_of(unhex("00000019" "00000005" "3030303030" "0000000c" "080110011802220201ff2807"));
+  EXPECT_HAS(message, "record_size of 419430400 bytes");
+  EXPECT_HAS(message, "with its bytes swapped it would be 25: the file was written on a big-endian machine");
+}
+
+TEST_F(DataDatumFile, SizesThatContradictEachOther) {
+  std::string bytes = kGolden;
+  bytes[13] = 11;   // value_size
+  EXPECT_HAS(error_of(bytes), "record 0 at offset 0 has a record_size of 25, but key_size 5 + value_size 11 + 8 is 24");
+  bytes = kGolden;
+  bytes[4] = 18;    // key_size
+  EXPECT_HAS(error_of(bytes), "has a key_size of 18 that does not fit its record_size of 25");
+  bytes = kGolden;
+  bytes[0] = 7;
+  EXPECT_HAS(error_of(bytes), "has a record_size of 7; two sizes alone take 8");
+}
+
+TEST_F(DataDatumFile, KeysLongerThanAPeek) {
+  const Records records{{std::string(500, 'k'), "v"}, {std::string(52, 'l'), "w"}, {std::string(56, 'm'), std::string(3 << 20, 'x')}, {"n", "y"}};
+  ASSERT_OK(write_records("datumfile", path_, records));
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))), records);
+  EXPECT_EQ(or_throw(or_throw(open_source("datumfile", path_))->count()), 4u);
+}
+
+TEST_F(DataDatumFile, AppendKeepsTheOldRecordsAndRefusesATornFile) {
+  ASSERT_OK(write_records("datumfile", path_, {{"a", "1"}}));
+  ASSERT_OK(write_records("datumfile", path_, {{"b", "2"}}, WriteMode::kAppend));
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))), (Records{{"a", "1"}, {"b", "2"}}));
+  put_file(path_, kGolden + "xx");
+  const Status torn = write_records("datumfile", path_, {{"b", "2"}}, WriteMode::kAppend);
+  ASSERT_FALSE(torn.ok());
+  EXPECT_HAS(torn.error().message, "2 stray bytes at offset 29");
+  EXPECT_EQ(get_file(path_), kGolden + "xx");
+  EXPECT_FALSE(write_records("datumfile", directory_ + "/missing", {{"b", "2"}}, WriteMode::kAppend).ok());
+  EXPECT_FALSE(write_records("lmdb", directory_ + "/lmdb", {{"b", "2"}}, WriteMode::kAppend).ok());
+}
+
+TEST_F(DataDatumFile, IndexIsWrittenReadAndRebuiltWhenStale) {
+  const std::string index = path_ + ".index";
+  ASSERT_OK(write_records("datumfile", path_, numbered(20)));
+  const auto key_at = [&](std::uint64_t position) {
+    std::unique_ptr<RecordSource> source = or_throw(open_source("datumfile", path_));
+    or_throw(source->prepare_random_access());
+    or_throw(source->seek(position));
+    return std::string(or_throw(source->next())->key);
+  };
+  EXPECT_EQ(key_at(7), "00000007");
+  const std::string good = get_file(index);
+  std::string expected = "SHIX";
+  put_le(expected, std::uint32_t{1});
+  put_le(expected, std::uint64_t{20});
+  put_le(expected, std::uint64_t{0});
+  EXPECT_EQ(good.substr(0, 24), expected);
+  EXPECT_EQ(good.size(), 16u + 8 * 20 + 4);
+  EXPECT_EQ(get_le<std::uint32_t>(good.substr(good.size() - 4)), crc32c(good.substr(0, good.size() - 4)));
+
+  std::string damaged = good;
+  damaged[30] ^= 1;
+  put_file(index, damaged);
+  EXPECT_EQ(key_at(19), "00000019");
+  EXPECT_EQ(get_file(index), good);
+
+  ASSERT_OK(write_records("datumfile", path_, numbered(25), WriteMode::kTruncate));   // another size
+  EXPECT_EQ(key_at(24), "00000024");
+  EXPECT_EQ(get_file(index).size(), 16u + 8 * 25 + 4);
+
+  fs::last_write_time(index, fs::last_write_time(path_) - std::chrono::hours(1));     // older than its file
+  EXPECT_EQ(key_at(24), "00000024");
+  EXPECT_GE(fs::last_write_time(index), fs::last_write_time(path_));
+}
+
+TEST_F(DataDatumFile, IndexStaysInMemoryWhereNoneCanBeWritten) {
+  ASSERT_OK(write_records("datumfile", path_, numbered(20)));
+  fs::create_directory(path_ + ".index");   // a name that no file can take
+  std::unique_ptr<RecordSource> source = or_throw(open_source("datumfile", path_));
+  ASSERT_OK(source->prepare_random_access());
+  ASSERT_OK(source->seek(13));
+  EXPECT_EQ(or_throw(source->next())->key, "00000013");
+}
+
+TEST(DataLevelDb, ReadsWhatIsStillInTheLogAndLeavesItThere) {   // as LevelDB's other users leave it
+  const std::string path = fresh_directory("log") + "/set";
+  leveldb::Options options;
+  options.create_if_missing = true;
+  leveldb::DB* opened = nullptr;
+  ASSERT_TRUE(leveldb::DB::Open(options, path, &opened).ok());
+  std::unique_ptr<leveldb::DB> db(opened);
+  for (const auto& [key, value] : numbered(300)) ASSERT_TRUE(db->Put({}, key, value).ok());
+  db.reset();
+  const std::vector<std::string> before = entries(path);
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("leveldb", path)))), numbered(300));
+  EXPECT_EQ(entries(path), before);
+}
+
+TEST(DataLevelDb, AWriterInAnotherProcessIsRespected) {
+  const std::string path = fresh_directory("held") + "/set";
+  ASSERT_OK(write_records("leveldb", path, numbered(3)));
+  int ready[2], done[2];
+  ASSERT_EQ(::pipe(ready) | ::pipe(done), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    leveldb::DB* db = nullptr;
+    char byte = leveldb::DB::Open({}, path, &db).ok() ? 'y' : 'n';
+    if (::write(ready[1], &byte, 1) != 1 || ::read(done[0], &byte, 1) != 1) ::_exit(1);
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  EXPECT_HAS(trouble("leveldb", path), "is held by another process");
+  ASSERT_EQ(::write(done[1], &byte, 1), 1);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(trouble("leveldb", path), "");
+}
+
+TEST(DataLevelDb, AMissingTableIsAnError) {
+  const std::string path = fresh_directory("lost") + "/set";
+  ASSERT_OK(write_records("leveldb", path, numbered(10)));
+  for (const std::string& name : entries(path))
+    if (name.ends_with(".ldb")) fs::remove(path + "/" + name);
+  EXPECT_HAS(trouble("leveldb", path), "missing files");
+}
+
+}  // namespace
+}  // namespace shoal
