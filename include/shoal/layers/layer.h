@@ -59,6 +59,9 @@ class Layer {
   // Gives the tops their shapes (Blob::reshape); may make a top look at a bottom's bytes (Tensor::share). Throws ConfigError.
   // Must not touch any blob's numbers: memory comes after all layers are reshaped.
   virtual void reshape(Context&, Bottoms, Tops) = 0;
+  // For layers without bottoms: called before each forward pass, when the next batch may be looked at. Gives the tops new shapes if
+  // they differ from the last batch's and says whether it did; the net then reshapes what follows. Failures go to ctx.fail.
+  virtual bool follow_input(Context&, Tops) { return false; }
   // Overwrites each top.data. Never throws: what can go wrong at run time is noted by ctx.fail and ends the pass.
   virtual void forward(Context&, Bottoms, Tops) = 0;
   // From top.grad, overwrites bottom[i].grad where propagate[i], leaves it alone elsewhere, and *adds* to the params' grads
@@ -68,6 +71,8 @@ class Layer {
   virtual Propagates propagates(int bottom) const { (void)bottom; return Propagates::kYes; }
   // The weight of a top in the net's loss where the prototxt gives none: 1 for the first top of a loss layer.
   virtual float default_loss_weight(int top) const { (void)top; return 0; }
+  // The lr_mult of a param that has no param {} of its own: 0 for BatchNorm's running sums.
+  virtual float default_lr_mult(int param) const { (void)param; return 1; }
   // Loss layers get their first top made for them if the prototxt names none.
   virtual bool makes_missing_top() const { return false; }
   // A top with the name of the same bottom is allowed: forward and backward work when both are one blob.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/base/error.h"
 #include "shoal/layers/layer.h"
 #include "shoal/tensor/context.h"
 
@@ -83,7 +84,7 @@ class Net {
   void copy_weights(const NetParameter& from, const std::string& file);
   // From now on looks at the params of `other` (a test net at the train net's), by layer name. Throws ConfigError.
   void share_weights(const Net& other);
-  // The net as built, with its params (and their gradients): the content of a caffemodel. Shared params are stored at their owner.
+  // The net as built, with its params (and their gradients): the content of a caffemodel.
   NetParameter to_proto(bool with_gradients) const;
   // The net as built, without numbers; splits not included.
   const NetParameter& definition() const;
@@ -94,20 +95,30 @@ class Net {
   std::string find_non_finite();
 
  private:
-  struct Node;
-  struct Builder;
-  Result<float> run_forward(bool inputs_too, const Hook& after);
-  Status layer_failure(int layer);
-  void plan_memory();
+  friend class NetBuilder;
+  // What the net knows of each layer.
+  struct Node {
+    std::vector<Blob*> bottoms, tops;
+    std::vector<bool> propagate;       // a gradient goes to this bottom
+    std::vector<float> loss_weights;   // of each top
+    std::vector<bool> missing;         // nobody writes this top's gradient, which backward will read
+    bool needs_backward = false;
+  };
+  Status run_layer(int layer, float& loss);
+  Status failure_of(int layer);
+  void prepare_gradients(int layer);
+  void plan_blobs();
+  void keep_blobs(const std::function<void(const Blob&)>& keep) const;
 
   Context& context_;
   NetOptions options_;
   std::unique_ptr<NetParameter> definition_;
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<Node> nodes_;                      // what the net knows of each layer
+  std::vector<Node> nodes_;                      // one a layer
   std::vector<std::unique_ptr<Blob>> blobs_;
   std::vector<Blob*> outputs_;
   std::vector<NetParam> net_params_;
+  std::shared_ptr<Memory> arena_;                // of all planned blobs
   NetMemory memory_;
   Random::State pass_start_;                     // random state when the last forward began
   Hook before_forward_, after_forward_, before_backward_, after_backward_;

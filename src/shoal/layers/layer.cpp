@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/base/text.h"
+#include "shoal/layers/blob_proto.h"
 #include "shoal/layers/filler.h"
 #include "shoal/ops/op.h"
 #include "shoal/proto/config_error.h"
@@ -27,15 +28,6 @@ constexpr LayerEntry kLayers[] = {
 #include "shoal/layers/layers.def"
 };
 #undef LAYER
-
-std::string shapes_line(const Shape& ours, const Shape& theirs) {
-  return str("this layer wants ", ours.str(), ", blobs {} holds ", theirs.str());
-}
-
-Shape shape_of(const BlobProto& blob) {
-  if (blob.has_shape()) return Shape(std::vector<std::int64_t>(blob.shape().dim().begin(), blob.shape().dim().end()));
-  return Shape{blob.num(), blob.channels(), blob.height(), blob.width()};
-}
 
 }  // namespace
 
@@ -79,9 +71,10 @@ void Layer::load_own_blobs() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     const BlobProto& blob = param_->blobs(static_cast<int>(i));
     const Shape& want = params_[i]->shape();
-    if (shape_of(blob).count() != want.count() || blob.data_size() != want.count())
-      throw config_error(param(), "param ", i, ": ", shapes_line(want, shape_of(blob)), " with ", blob.data_size(), " numbers");
-    std::ranges::copy(blob.data(), params_[i]->data.host_out().begin());
+    if (shape_of(blob).count() != want.count() || number_count(blob) != want.count())
+      throw config_error(param(), "param ", i, " has shape ", want.str(), "; blobs {} gives the shape ", shape_of(blob).str(), " and ",
+                         number_count(blob), " numbers");
+    copy_numbers(blob, params_[i]->data);
   }
   param_->clear_blobs();
 }
@@ -97,11 +90,7 @@ std::unique_ptr<Layer> make_layer(const LayerParameter& param) {
   for (const LayerEntry& entry : kLayers)
     if (param.type() == entry.type) return entry.make(param);
   const std::vector<std::string> types = layer_types();
-  std::string known;
-  for (const std::string& type : types) known += str(known.empty() ? "" : ", ", type);
-  const std::string near = nearest(param.type(), types);
-  throw config_error(param, "unknown layer type '", param.type(), "'", near.empty() ? "" : str("; did you mean '", near, "'?"),
-                     " Known types: ", known);
+  throw config_error(param, "unknown layer type '", param.type(), "'", did_you_mean(param.type(), types), ". Known types: ", join(types));
 }
 
 }  // namespace shoal

@@ -1,0 +1,246 @@
+#include "shoal/net/build.h"
+
+#include <algorithm>
+
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/proto/config_error.h"
+
+namespace shoal {
+namespace {
+
+// Runs a step of a layer's making; an error that does not say which layer gets its name and place put in front.
+template <class Step>
+void named(const Layer& layer, Step step) {
+  try {
+    step();
+  } catch (const ConfigError& error) {
+    if (error.error().message.find(str("layer '", layer.name(), "'")) != std::string::npos) throw;
+    throw config_error(error.error().code, layer.param(), error.error().message);
+  }
+}
+
+std::string shapes_of(const std::vector<Blob*>& blobs) {
+  std::string text;
+  for (const Blob* blob : blobs) text += str(text.empty() ? "" : ", ", "'", blob->name, "' ", blob->shape().str());
+  return text;
+}
+
+std::string wanted_number(int low, int high) {
+  if (low == high) return str("exactly ", low);
+  return high == Arity::kAny ? str("at least ", low) : str(low, " to ", high);
+}
+
+ParamSpec spec_of(const LayerParameter& layer, int index) {
+  return index < layer.param_size() ? layer.param(index) : ParamSpec();
+}
+
+}  // namespace
+
+void NetBuilder::build() {
+  for (const LayerParameter& layer : param_.layer()) add_layer(layer);
+  for (const std::string& name : open_) net_.outputs_.push_back(latest_.at(name));
+  find_gradients();
+}
+
+void NetBuilder::add_layer(const LayerParameter& layer) {
+  const int index = static_cast<int>(net_.layers_.size());
+  net_.layers_.push_back(make_layer(layer));
+  net_.nodes_.emplace_back();
+  connect_bottoms(index);
+  connect_tops(index);
+  check_arity(index);
+  set_up(index);
+  set_loss_weights(index);
+  add_params(index);
+}
+
+void NetBuilder::connect_bottoms(int index) {
+  const LayerParameter& layer = net_.layers_[index]->param();
+  for (const std::string& name : layer.bottom()) {
+    const auto found = latest_.find(name);
+    CHECK(found != latest_.end()) << "insert_splits let the unknown bottom '" << name << "' pass";
+    net_.nodes_[index].bottoms.push_back(found->second);
+    open_.erase(name);
+  }
+}
+
+void NetBuilder::connect_tops(int index) {
+  const Layer& layer = *net_.layers_[index];
+  Net::Node& node = net_.nodes_[index];
+  const auto make = [&](const std::string& name) {
+    net_.blobs_.push_back(std::make_unique<Blob>(name));
+    node.tops.push_back(net_.blobs_.back().get());
+    latest_[name] = net_.blobs_.back().get();
+    open_.insert(name);
+  };
+  for (int i = 0; i < layer.param().top_size(); ++i) {
+    const std::string& name = layer.param().top(i);
+    const bool in_place = i < layer.param().bottom_size() && layer.param().bottom(i) == name;
+    if (in_place && !layer.can_be_in_place())
+      throw config_error(layer.param(), "top '", name, "' is also its bottom, and a ", layer.type(),
+                         " layer does not work in place; give the top another name");
+    if (in_place) {
+      node.tops.push_back(node.bottoms[i]);
+      open_.insert(name);
+    } else if (latest_.contains(name)) {
+      throw config_error(layer.param(), "top '", name, "' is made by an earlier layer already; only a layer whose bottom ", i,
+                         " has that name may use it again (in place)");
+    } else {
+      make(name);
+    }
+  }
+  if (layer.makes_missing_top() && node.tops.empty()) make(layer.name());
+}
+
+void NetBuilder::check_arity(int index) const {
+  const Layer& layer = *net_.layers_[index];
+  const Arity arity = layer.arity();
+  const int bottoms = static_cast<int>(net_.nodes_[index].bottoms.size()), tops = static_cast<int>(net_.nodes_[index].tops.size());
+  if (bottoms < arity.min_bottoms || bottoms > arity.max_bottoms)
+    throw config_error(layer.param(), "has ", bottoms, " bottoms; a ", layer.type(), " layer takes ",
+                       wanted_number(arity.min_bottoms, arity.max_bottoms));
+  if (tops < arity.min_tops || tops > arity.max_tops)
+    throw config_error(layer.param(), "has ", tops, " tops; a ", layer.type(), " layer makes ",
+                       wanted_number(arity.min_tops, arity.max_tops));
+  if (arity.paired && bottoms != tops)
+    throw config_error(layer.param(), "has ", bottoms, " bottoms and ", tops, " tops; a ", layer.type(), " layer makes one top a bottom");
+  const int propagate = layer.param().propagate_down_size();
+  if (propagate != 0 && propagate != bottoms)
+    throw config_error(layer.param(), "propagate_down is given ", propagate, " times for ", bottoms, " bottoms; give none or one a bottom");
+}
+
+void NetBuilder::set_up(int index) {
+  Layer& layer = *net_.layers_[index];
+  const Net::Node& node = net_.nodes_[index];
+  named(layer, [&] {
+    layer.setup(net_.context_, node.bottoms, node.tops);
+    layer.load_own_blobs();
+    layer.reshape(net_.context_, node.bottoms, node.tops);
+  });
+  for (const Blob* top : node.tops)
+    if (top->data.count() == 0)
+      throw config_error(layer.param(), "top '", top->name, "' has no elements: its shape is ", top->shape().str(),
+                         node.bottoms.empty() ? "" : "; bottoms: ", shapes_of(node.bottoms));
+}
+
+void NetBuilder::set_loss_weights(int index) {
+  const Layer& layer = *net_.layers_[index];
+  Net::Node& node = net_.nodes_[index];
+  const int given = layer.param().loss_weight_size(), tops = static_cast<int>(node.tops.size());
+  if (given != 0 && given != tops)
+    throw config_error(layer.param(), "loss_weight is given ", given, " times for ", tops, " tops; give none or one a top");
+  for (int i = 0; i < tops; ++i)
+    node.loss_weights.push_back(given > 0 ? layer.param().loss_weight(i) : layer.default_loss_weight(i));
+}
+
+void NetBuilder::add_params(int index) {
+  Layer& layer = *net_.layers_[index];
+  const int count = static_cast<int>(layer.params().size());
+  if (layer.param().param_size() > count)
+    throw config_error(layer.param(), "has ", layer.param().param_size(), " param {} for ", count, " learned blobs");
+  std::vector<bool> wanted;
+  for (int i = 0; i < count; ++i) {
+    const ParamSpec spec = spec_of(layer.param(), i);
+    const float lr_mult = spec.has_lr_mult() ? spec.lr_mult() : layer.default_lr_mult(i);
+    const float decay_mult = spec.has_decay_mult() ? spec.decay_mult() : lr_mult == 0 && layer.default_lr_mult(i) == 0 ? 0 : 1;
+    wanted.push_back(lr_mult != 0);
+    if (!spec.name().empty() && owners_.contains(spec.name())) {
+      share_param(index, i, spec.name());
+      wanted.back() = net_.net_params_[owners_[spec.name()]].lr_mult != 0;
+      continue;
+    }
+    if (!spec.name().empty()) owners_[spec.name()] = net_.net_params_.size();
+    net_.net_params_.push_back({layer.params()[i].get(), index, i, lr_mult, decay_mult});
+  }
+  layer.set_param_propagates(std::move(wanted));
+}
+
+void NetBuilder::share_param(int index, int param, const std::string& name) {
+  const Layer& layer = *net_.layers_[index];
+  NetParam& owner = net_.net_params_[owners_.at(name)];
+  const Layer& owner_layer = *net_.layers_[owner.layer];
+  Blob& blob = *layer.params()[param];
+  const ParamSpec spec = spec_of(layer.param(), param), owner_spec = spec_of(owner_layer.param(), owner.index);
+  const bool strict = spec.share_mode() == ParamSpec::STRICT;
+  if (strict ? blob.shape() != owner.blob->shape() : blob.data.count() != owner.blob->data.count())
+    throw config_error(layer.param(), "param '", name, "' has shape ", blob.shape().str(), ", but its owner, layer '",
+                       owner_layer.name(), "' (", layer_place(owner_layer.param()), "), has ", owner.blob->shape().str(),
+                       strict ? "; share_mode: PERMISSIVE compares counts only" : "");
+  const auto agree = [&](const char* field, bool has, float value, bool owner_has, float& owner_value) {
+    if (has && owner_has && value != owner_value)
+      throw config_error(layer.param(), "param '", name, "' has ", field, " ", value, ", its owner, layer '", owner_layer.name(),
+                         "', has ", owner_value, "; a shared param has one");
+    if (has && !owner_has) owner_value = value;
+  };
+  agree("lr_mult", spec.has_lr_mult(), spec.lr_mult(), owner_spec.has_lr_mult(), owner.lr_mult);
+  agree("decay_mult", spec.has_decay_mult(), spec.decay_mult(), owner_spec.has_decay_mult(), owner.decay_mult);
+  blob.data.share(owner.blob->data);
+  blob.grad.share(owner.blob->grad);
+}
+
+void NetBuilder::find_gradients() {
+  for (int i = 0; i < static_cast<int>(net_.layers_.size()); ++i) want_gradients(i);
+  drop_gradients_without_loss();
+  find_missing_gradients();
+}
+
+// Forward through the net: which bottoms' gradients somebody upstream wants.
+void NetBuilder::want_gradients(int index) {
+  const Layer& layer = *net_.layers_[index];
+  Net::Node& node = net_.nodes_[index];
+  const bool forced = param_.force_backward();
+  for (int i = 0; i < static_cast<int>(layer.params().size()); ++i) node.needs_backward |= layer.param_propagates(i);
+  for (int i = 0; i < static_cast<int>(node.bottoms.size()); ++i) {
+    const bool explicit_choice = layer.param().propagate_down_size() > 0;
+    const bool wanted = explicit_choice ? layer.param().propagate_down(i) : forced || wanted_.contains(node.bottoms[i]);
+    if (explicit_choice && wanted && layer.propagates(i) != Propagates::kYes)
+      throw config_error(layer.param(), "propagate_down is true for bottom '", node.bottoms[i]->name, "', to which a ", layer.type(),
+                         " layer has no gradient");
+    // force_backward does not reach where there is no gradient; a gradient that is needed and refused is an error found below.
+    node.propagate.push_back(wanted && (layer.propagates(i) == Propagates::kYes || wanted_.contains(node.bottoms[i])));
+    node.needs_backward |= wanted;
+  }
+  for (Blob* top : node.tops)
+    if (node.needs_backward) wanted_.insert(top);
+    else wanted_.erase(top);
+}
+
+// Back through the net: no gradient flows where no loss comes of it, unless force_backward says so.
+void NetBuilder::drop_gradients_without_loss() {
+  std::set<const Blob*> under_loss;
+  for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {
+    const Layer& layer = *net_.layers_[i];
+    Net::Node& node = net_.nodes_[i];
+    bool contributes = param_.force_backward();
+    for (std::size_t t = 0; t < node.tops.size(); ++t) contributes |= node.loss_weights[t] != 0 || under_loss.contains(node.tops[t]);
+    if (!contributes) node.needs_backward = false;
+    for (std::size_t b = 0; b < node.bottoms.size(); ++b) {
+      node.propagate[b] = node.propagate[b] && node.needs_backward;
+      if (node.propagate[b] && layer.propagates(static_cast<int>(b)) == Propagates::kRefuses)
+        throw config_error(layer.param(), "bottom '", node.bottoms[b]->name, "' needs a gradient, because layers that learn make it, and a ",
+                           layer.type(), " layer has none for it; say propagate_down: false for it if that is meant");
+      if (layer.propagates(static_cast<int>(b)) == Propagates::kNothing) node.propagate[b] = false;
+    }
+    // An in-place layer's top and bottom are one blob: below it, what counts is the bottom.
+    for (Blob* top : node.tops) under_loss.erase(top);
+    for (std::size_t b = 0; b < node.bottoms.size(); ++b)
+      if (node.propagate[b]) under_loss.insert(node.bottoms[b]);
+  }
+}
+
+// Tops whose gradient backward will read although nobody writes it.
+void NetBuilder::find_missing_gradients() {
+  std::set<const Blob*> written;
+  for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {
+    Net::Node& node = net_.nodes_[i];
+    for (std::size_t t = 0; t < node.tops.size(); ++t)
+      node.missing.push_back(node.needs_backward && node.loss_weights[t] == 0 && !written.contains(node.tops[t]));
+    for (const Blob* top : node.tops) written.erase(top);
+    for (std::size_t b = 0; b < node.bottoms.size(); ++b)
+      if (node.propagate[b]) written.insert(node.bottoms[b]);
+    if (net_.layers_[i]->skips_missing_gradients()) net_.layers_[i]->set_missing_gradients(node.missing);
+  }
+}
+
+}  // namespace shoal

@@ -1,0 +1,40 @@
+// How a Net comes to be, step by step. Used by Net's constructor alone.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "shoal/net/net.h"
+#include "shoal/proto/net.pb.h"
+
+namespace shoal {
+
+class NetBuilder {
+ public:
+  NetBuilder(Net& net, const NetParameter& with_splits) : net_(net), param_(with_splits) {}
+  void build();
+
+ private:
+  void add_layer(const LayerParameter& layer);
+  void connect_bottoms(int layer);
+  void connect_tops(int layer);
+  void check_arity(int layer) const;
+  void set_up(int layer);
+  void set_loss_weights(int layer);
+  void add_params(int layer);
+  void share_param(int layer, int index, const std::string& name);
+  void find_gradients();
+  void want_gradients(int layer);
+  void drop_gradients_without_loss();
+  void find_missing_gradients();
+
+  Net& net_;
+  const NetParameter& param_;
+  std::map<std::string, Blob*> latest_;                  // each blob by name
+  std::set<std::string> open_;                           // blobs nobody has taken; in Caffe's (alphabetical) order
+  std::map<std::string, std::size_t> owners_;            // shared params by name: index in net_.net_params_
+  std::set<const Blob*> wanted_;                         // blobs whose gradient somebody upstream wants
+};
+
+}  // namespace shoal

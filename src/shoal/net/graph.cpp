@@ -1,0 +1,119 @@
+#include "shoal/net/graph.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shoal/base/text.h"
+#include "shoal/proto/config_error.h"
+
+namespace shoal {
+namespace {
+
+using TopId = std::pair<int, int>;   // layer, top
+
+bool has_stage(const NetState& state, const std::string& stage) {
+  return std::ranges::find(state.stage(), stage) != state.stage().end();
+}
+
+// What each bottom refers to, and how many takers each top has: the splits follow from that.
+struct Uses {
+  std::map<TopId, TopId> source;     // of a bottom (layer, bottom)
+  std::map<TopId, int> count;        // takers of a top, its loss weight being one if something else takes it too
+  std::map<TopId, float> loss_weight;
+};
+
+Uses find_uses(const NetParameter& net) {
+  Uses uses;
+  std::map<std::string, TopId> made;   // the latest maker of each blob: an in-place layer becomes the maker of its top
+  for (int i = 0; i < net.layer_size(); ++i) {
+    const LayerParameter& layer = net.layer(i);
+    for (int j = 0; j < layer.bottom_size(); ++j) {
+      const auto maker = made.find(layer.bottom(j));
+      if (maker == made.end()) {
+        std::vector<std::string> names;
+        for (const auto& [name, top] : made) names.push_back(name);
+        throw config_error(layer, "bottom '", layer.bottom(j), "' is made by no layer before this one",
+                           did_you_mean(layer.bottom(j), names));
+      }
+      uses.source[{i, j}] = maker->second;
+      ++uses.count[maker->second];
+    }
+    for (int j = 0; j < layer.top_size(); ++j) {
+      made[layer.top(j)] = {i, j};
+      if (j < layer.loss_weight_size() && layer.loss_weight(j) != 0) uses.loss_weight[{i, j}] = layer.loss_weight(j);
+    }
+  }
+  for (const auto& [top, weight] : uses.loss_weight)
+    if (const auto count = uses.count.find(top); count != uses.count.end()) ++count->second;
+  return uses;
+}
+
+std::string split_name(const NetParameter& net, TopId top) {
+  const LayerParameter& layer = net.layer(top.first);
+  return str(layer.top(top.second), "_", layer.name(), "_", top.second, "_split");
+}
+
+}  // namespace
+
+bool rule_matches(const NetStateRule& rule, const NetState& state) {
+  if (rule.has_phase() && rule.phase() != state.phase()) return false;
+  if (rule.has_min_level() && state.level() < rule.min_level()) return false;
+  if (rule.has_max_level() && state.level() > rule.max_level()) return false;
+  return std::ranges::all_of(rule.stage(), [&](const std::string& s) { return has_stage(state, s); }) &&
+         std::ranges::none_of(rule.not_stage(), [&](const std::string& s) { return has_stage(state, s); });
+}
+
+NetParameter filter_net(const NetParameter& net) {
+  NetParameter filtered(net);
+  filtered.clear_layer();
+  for (const LayerParameter& layer : net.layer()) {
+    if (layer.include_size() > 0 && layer.exclude_size() > 0)
+      throw config_error(layer, "has both include and exclude rules; give one kind");
+    const auto matches = [&](const NetStateRule& rule) { return rule_matches(rule, net.state()); };
+    const bool in = layer.include_size() > 0 ? std::ranges::any_of(layer.include(), matches)
+                                             : std::ranges::none_of(layer.exclude(), matches);
+    if (!in) continue;
+    LayerParameter* kept = filtered.add_layer();
+    *kept = layer;
+    kept->set_phase(net.state().phase());
+  }
+  return filtered;
+}
+
+NetParameter insert_splits(const NetParameter& net) {
+  const Uses uses = find_uses(net);
+  std::map<TopId, int> taken;
+  NetParameter result(net);
+  result.clear_layer();
+  for (int i = 0; i < net.layer_size(); ++i) {
+    LayerParameter* layer = result.add_layer();
+    *layer = net.layer(i);
+    for (int j = 0; j < layer->bottom_size(); ++j) {
+      const TopId top = uses.source.at({i, j});
+      if (uses.count.at(top) > 1) layer->set_bottom(j, str(split_name(net, top), "_", taken[top]++));
+    }
+    for (int j = 0; j < net.layer(i).top_size(); ++j) {
+      const TopId top{i, j};
+      const auto count = uses.count.find(top);
+      if (count == uses.count.end() || count->second < 2) continue;
+      LayerParameter* split = result.add_layer();
+      split->set_name(split_name(net, top));
+      split->set_type("Split");
+      split->set_phase(net.layer(i).phase());
+      split->set_origin(net.layer(i).origin());
+      split->add_bottom(net.layer(i).top(j));
+      for (int k = 0; k < count->second; ++k) split->add_top(str(split->name(), "_", k));
+      if (const auto weight = uses.loss_weight.find(top); weight != uses.loss_weight.end()) {
+        for (int k = 0; k < count->second; ++k) split->add_loss_weight(k == 0 ? weight->second : 0.0f);
+        ++taken[top];
+        layer->set_loss_weight(j, 0);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace shoal

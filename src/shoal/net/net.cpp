@@ -1,0 +1,201 @@
+#include "shoal/net/net.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/net/build.h"
+#include "shoal/net/graph.h"
+#include "shoal/net/memory_plan.h"
+#include "shoal/ops/vector.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/net.pb.h"
+
+namespace shoal {
+
+Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
+    : context_(context), options_(options), definition_(std::make_unique<NetParameter>(filter_net(param))) {
+  if (definition_->layer_size() == 0)
+    throw ConfigError(Code::kConfig, "net '", param.name(), "' has no layer in phase ", Phase_Name(param.state().phase()));
+  NetBuilder(*this, insert_splits(*definition_)).build();
+  for (LayerParameter& layer : *definition_->mutable_layer()) layer.clear_blobs();
+  for (const std::string& name : options_.keep)
+    if (blob(name) == nullptr) throw ConfigError(Code::kConfig, "net '", this->name(), "' has no blob '", name, "'");
+  plan_blobs();
+}
+
+Net::~Net() = default;
+
+const std::string& Net::name() const { return definition_->name(); }
+bool Net::training() const { return definition_->state().phase() == TRAIN; }
+const NetParameter& Net::definition() const { return *definition_; }
+Bottoms Net::bottoms(int layer) const { return nodes_[static_cast<std::size_t>(layer)].bottoms; }
+Tops Net::tops(int layer) const { return nodes_[static_cast<std::size_t>(layer)].tops; }
+bool Net::needs_backward(int layer) const { return nodes_[static_cast<std::size_t>(layer)].needs_backward; }
+
+Blob* Net::blob(const std::string& name) const {
+  const auto found = std::ranges::find(blobs_, name, [](const auto& blob) { return blob->name; });
+  return found == blobs_.end() ? nullptr : found->get();
+}
+
+std::vector<std::string> Net::blob_names() const {
+  std::vector<std::string> names;
+  for (const auto& blob : blobs_) names.push_back(blob->name);
+  return names;
+}
+
+float Net::loss_weight(const Blob& top) const {
+  for (const Node& node : nodes_)
+    for (std::size_t i = 0; i < node.tops.size(); ++i)
+      if (node.tops[i] == &top && node.loss_weights[i] != 0) return node.loss_weights[i];
+  return 0;
+}
+
+Status Net::failure_of(int layer) {
+  std::optional<Failure> failure = context_.take_failure();
+  if (!failure) return {};
+  std::string where;
+  for (std::size_t i = 0; failure->item >= 0 && where.empty() && i < layers_.size(); ++i)
+    if (const std::string record = layers_[i]->record_name(failure->item); !record.empty()) where = str("; record ", record);
+  return Error{failure->error.code, str(layer_place(layers_[static_cast<std::size_t>(layer)]->param()), ": ", failure->error.message, where)};
+}
+
+Status Net::run_layer(int i, float& loss) {
+  Node& node = nodes_[static_cast<std::size_t>(i)];
+  layers_[static_cast<std::size_t>(i)]->forward(context_, node.bottoms, node.tops);
+  if (context_.failed()) return failure_of(i);
+  for (std::size_t t = 0; t < node.tops.size(); ++t)
+    if (node.loss_weights[t] != 0)
+      for (const float value : node.tops[t]->data.host()) loss += node.loss_weights[t] * value;
+  return after_forward_ ? after_forward_(i) : Status();
+}
+
+Result<float> Net::forward() {
+  bool changed = false;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!nodes_[i].bottoms.empty()) continue;
+    changed |= layers_[i]->follow_input(context_, nodes_[i].tops);
+    if (context_.failed()) return failure_of(static_cast<int>(i)).error();
+  }
+  if (changed) reshape();
+  pass_start_ = context_.random().state();
+  float loss = 0;
+  for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
+    if (before_forward_)
+      if (Status status = before_forward_(i); !status.ok()) return status.error();
+    if (Status status = run_layer(i, loss); !status.ok()) return status.error();
+  }
+  return loss;
+}
+
+// Fills the tops' gradients that no layer writes: the loss weight, or zeros.
+void Net::prepare_gradients(int i) {
+  Node& node = nodes_[static_cast<std::size_t>(i)];
+  const bool skips = layers_[static_cast<std::size_t>(i)]->skips_missing_gradients();
+  for (std::size_t t = 0; t < node.tops.size(); ++t)
+    if (node.loss_weights[t] != 0 || (node.missing[t] && !skips)) ops::fill(context_, node.loss_weights[t], node.tops[t]->grad);
+}
+
+Status Net::backward() {
+  for (int i = static_cast<int>(layers_.size()) - 1; i >= 0; --i) {
+    if (nodes_[static_cast<std::size_t>(i)].needs_backward) {
+      if (before_backward_)
+        if (Status status = before_backward_(i); !status.ok()) return status;
+      prepare_gradients(i);
+      Node& node = nodes_[static_cast<std::size_t>(i)];
+      layers_[static_cast<std::size_t>(i)]->backward(context_, node.tops, node.propagate, node.bottoms);
+      if (context_.failed()) return failure_of(i);
+    }
+    if (after_backward_)
+      if (Status status = after_backward_(i); !status.ok()) return status;
+  }
+  return {};
+}
+
+void Net::clear_gradients() {
+  for (const NetParam& param : net_params_) ops::fill(context_, 0, param.blob->grad);
+}
+
+void Net::reshape() {
+  for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->reshape(context_, nodes_[i].bottoms, nodes_[i].tops);
+  plan_blobs();
+}
+
+void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
+  for (const Blob* output : outputs_) keep(*output);
+  for (const std::string& name : options_.keep) keep(*blob(name));
+  for (std::size_t i = 0; i < layers_.size(); ++i)   // in training, inputs stay for find_non_finite
+    if (layers_[i]->keeps_tops() || (training() && nodes_[i].bottoms.empty()))
+      for (const Blob* top : nodes_[i].tops) keep(*top);
+}
+
+// Steps: forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
+void Net::plan_blobs() {
+  const int n = static_cast<int>(layers_.size());
+  std::vector<Storage*> storages;
+  std::vector<Lifetime> lifetimes;
+  std::unordered_map<const Storage*, std::size_t> index;
+  const auto touch = [&](const Tensor& tensor, int step) {
+    Storage* storage = tensor.storage().get();
+    const auto [entry, fresh] = index.emplace(storage, storages.size());
+    if (fresh) {
+      storages.push_back(storage);
+      lifetimes.push_back({storage->required(), step, step});
+    }
+    Lifetime& lifetime = lifetimes[entry->second];
+    lifetime.first = std::min(lifetime.first, step);
+    lifetime.last = std::max(lifetime.last, step);
+  };
+  for (int i = 0; i < n; ++i) {
+    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    const Layer::Reads reads = layers_[static_cast<std::size_t>(i)]->reads();
+    const int back = 2 * n - 1 - i;
+    for (const Blob* blob : node.bottoms) touch(blob->data, i);
+    for (const Blob* blob : node.tops) touch(blob->data, i);
+    if (!node.needs_backward) continue;
+    for (const Blob* blob : node.tops) touch(blob->grad, back);
+    for (std::size_t b = 0; b < node.bottoms.size(); ++b)
+      if (node.propagate[b]) touch(node.bottoms[b]->grad, back);
+    if (reads.bottom_data)
+      for (const Blob* blob : node.bottoms) touch(blob->data, back);
+    if (reads.top_data)
+      for (const Blob* blob : node.tops) touch(blob->data, back);
+  }
+  keep_blobs([&](const Blob& blob) { touch(blob.data, 0), touch(blob.data, 2 * n); });
+
+  memory_ = {};
+  for (const NetParam& param : net_params_) memory_.params += 2 * param.blob->data.bytes();
+  for (const Lifetime& lifetime : lifetimes) memory_.blobs_unshared += lifetime.bytes;
+  if (!options_.share_memory) {
+    memory_.blobs = memory_.blobs_unshared;
+    return;
+  }
+  const MemoryPlan plan = plan_memory(lifetimes);
+  memory_.blobs = plan.bytes;
+  if (!arena_ || arena_->bytes() < plan.bytes) arena_ = std::make_shared<Memory>(plan.bytes);
+  for (std::size_t i = 0; i < storages.size(); ++i) storages[i]->bind(arena_, plan.offsets[i]);
+}
+
+std::string Net::find_non_finite() {
+  for (const NetParam& param : net_params_)
+    if (!ops::all_finite(context_, param.blob->data))
+      return str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": param ", param.index, " is not finite");
+  const Random::State now = context_.random().state();
+  context_.random() = Random(pass_start_);
+  std::string found;
+  for (std::size_t i = 0; i < layers_.size() && found.empty(); ++i) {
+    if (!nodes_[i].bottoms.empty()) layers_[i]->forward(context_, nodes_[i].bottoms, nodes_[i].tops);
+    if (context_.take_failure()) break;
+    for (const Blob* top : nodes_[i].tops)
+      if (found.empty() && !ops::all_finite(context_, top->data))
+        found = str(layer_place(layers_[i]->param()), ": top '", top->name, "' is not finite");
+  }
+  context_.random() = Random(now);
+  for (const NetParam& param : net_params_)
+    if (found.empty() && !ops::all_finite(context_, param.blob->grad))
+      found = str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": the gradient of param ", param.index, " is not finite");
+  return found;
+}
+
+}  // namespace shoal
