@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""The house rules that a machine can check: who may include whom, which vendor's header may stand where, names and calls that
+are not used here, data that changes behind everybody's back, sizes. Run by `make check`; `--self-test` breaks each rule once."""
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+CODE = ('.cpp', '.h', '.cu', '.cuh')
+PRODUCT = ('src/', 'include/', 'tools/')                  # what a user's binary is made of
+LIMITS = {'file': 400, 'function': 40, 'public header': 200, 'line': 100}   # lines, lines, lines, columns; twice that fails
+MAX_BYTES = 1_000_000
+
+# A header, by a pattern of its name, and the only places that may include it.
+VENDORS = [
+    (r'glog/', ('include/shoal/base/log.h', 'src/shoal/base/log.cpp')),
+    (r'gflags/', ('tools/',)),
+    (r'(openblas/)?(cblas|openblas_config)\.h', ('src/shoal/ops/cpu/gemm.cpp',)),
+    (r'opencv2?/', ('src/shoal/data/',)),
+    (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
+    (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'src/shoal/report/http')),
+    (r'cudnn', ('src/shoal/ops/cudnn/',)),
+    (r'(dnnl|oneapi/)', ('src/shoal/ops/onednn/',)),
+    (r'cuda', ('src/shoal/ops/cuda/', 'src/shoal/ops/cudnn/', 'src/shoal/tensor/device.cpp')),
+]
+FEATURE_TESTS = ('src/shoal/tensor/device.cpp', 'src/shoal/ops/impls.cpp')
+OP_VENDOR = re.compile(r'shoal/ops/(cpu|onednn|cuda|cudnn)/')
+
+# A pattern over code without comments and strings, where it is allowed, and what to do instead.
+CALLS = [
+    (r'\bdetach\s*\(', (), 'join every thread (std::jthread)'),
+    (r'\b(sleep_for|sleep_until)\b|\b(u|nano)?sleep\s*\(', (), 'wait on a Condition with a deadline'),
+    (r'\bvolatile\b', (), 'use std::atomic'),
+    (r'getenv\b', ('tools/', 'tests/'), 'the environment is read in tools/ only'),
+    (r'\bthread_local\b', (), 'pass it in'),
+    (r'\bstd::thread\b(?!::)', ('tests/',), 'use std::jthread'),
+    (r'\bstd::(recursive_|shared_)?(mutex|condition_variable|lock_guard|scoped_lock|unique_lock)\b',
+     ('include/shoal/base/mutex.h', 'tests/'), 'use base/mutex.h, which clang checks'),
+    (r'\busing\s+namespace\s+(?!std::(literals|\w+_literals)\b)', (), 'name what you use'),
+    (r'(?<!operator )\bnew\b\s*[\w:(<]', (), 'own it: a value or std::make_unique'),
+    (r'(?<!operator )(?<!=)(?<!= )\bdelete\b\s*(\[\s*\])?\s*[\w:(*]', (), 'own it: a value or std::unique_ptr'),
+]
+# Words no name is made of; the glossary in docs/design.md has one for each idea.
+NAMES = {'node', 'customer', 'app', 'bg', 'comm', 'mgr', 'util', 'utils'}
+# Written in pieces, so that this file does not contain them.
+UNFINISHED = re.compile(r'\b(%s)\b' % '|'.join(('TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK')))
+FOREIGN = re.compile('|'.join((r'(?<![\w.])/wo' r'rk/', r'/fa' r'rm/|\bfa' r'rm-', 'clau' 'de', 'anth' 'ropic', r'\.libr' r'ary/',
+                               'before-' 'stop')), re.IGNORECASE)
+LEFTOVERS = re.compile(r'\.(o|a|so|d|bak|orig|rej|swp|pyc|exe)$|~$')
+BINARY_HOMES = ('tests/golden/', 'docs/')
+
+TOKEN = re.compile(r'R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\''
+                   r'|//[^\n]*|/\*.*?\*/', re.DOTALL)
+PREPROCESSOR = re.compile(r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.MULTILINE | re.DOTALL)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
+NAMESPACE = re.compile(r'(inline\s+)?namespace\b|extern\s+""')
+TYPE = re.compile(r'(template\s*<.*>\s*)?(class|struct|union|enum)\b', re.DOTALL)
+NOT_DATA = re.compile(r'(using|typedef|namespace|static_assert|friend|template|class|struct|union|enum|return|goto)\b')
+CONST = re.compile(r'\b(const|constexpr)\b')
+POINTER_TO_CONST = re.compile(r'\bconst\s+[\w:]+\s*\*\s*\w+\s*(=|\[|$)')
+
+
+def lines_of(text, offset):
+    return text.count('\n', 0, offset) + 1
+
+
+def without_text(source):
+    """The same code with comments, strings and characters emptied; every newline stays where it was."""
+    def empty(match):
+        kept = '\n' * match.group().count('\n')
+        return ('""' if match.group()[0] in '"R' else "''" if match.group()[0] == "'" else '') + kept
+    return TOKEN.sub(empty, source)
+
+
+class Scopes:
+    """Walks code brace by brace; finds functions and their lengths, and data that is neither const nor local."""
+
+    def __init__(self, code):
+        self.functions, self.data = [], []                # (first line, lines, head); (line, statement)
+        stack, head, start, parens, line = [], '', 0, 0, 1
+        for char in PREPROCESSOR.sub(lambda m: '\n' * m.group().count('\n'), code):
+            if char == '\n':
+                line += 1
+            if not head.strip():
+                start = line
+            if char in '()':
+                parens += 1 if char == '(' else -1
+            if char == '{':
+                stack.append((self.kind(stack, head.strip(), parens), start, head))
+                if stack[-1][0] != 'value':
+                    head = ''
+            elif char == '}' and stack:
+                kind, first, opened = stack.pop()
+                if kind == 'function':
+                    self.functions.append((first, line - first + 1, ' '.join(opened.split())))
+                head = opened + '{}' if kind == 'value' else ''
+            elif char == ';' and parens == 0:
+                self.statement(stack, start, ' '.join(head.split()))
+                head = ''
+            elif char == ':' and re.fullmatch(r'\s*(public|private|protected)\s*', head):
+                head = ''
+            else:
+                head += char
+
+    @staticmethod
+    def kind(stack, head, parens):
+        if parens or (stack and stack[-1][0] == 'value'):
+            return 'value'
+        if any(scope[0] == 'function' for scope in stack):
+            return 'value' if head.startswith('static') else 'block'
+        if NAMESPACE.match(head):
+            return 'namespace'
+        if TYPE.match(head):
+            return 'type'
+        before_paren = re.split(r'\boperator\s*\(\s*\)|\(', head)[0]
+        if '(' not in head or re.search(r'(?<![=!<>])=(?!=)', re.sub(r'operator\S*', '', before_paren)):
+            return 'value'
+        return 'function'
+
+    def statement(self, stack, line, text):
+        where = stack[-1][0] if stack else 'namespace'
+        inside = any(scope[0] == 'function' for scope in stack)
+        if inside and not re.match(r'static\b', text) or where == 'value' or NOT_DATA.match(text) or not text:
+            return
+        if where == 'type' and not re.match(r'(inline\s+)?static\b', text):
+            return
+        plain = text
+        while re.search(r'<[^<>]*>', plain):
+            plain = re.sub(r'<[^<>]*>', '', plain)
+        first = re.search(r'[=({\[]', plain)
+        if not inside and first and first.group() == '(':
+            return                                        # a function
+        if not inside and not first and len(plain.split()) < 2:
+            return                                        # a macro, an enumerator
+        if not CONST.search(plain) or POINTER_TO_CONST.search(plain):
+            self.data.append((line, text))
+
+
+class House:
+    def __init__(self, root):
+        self.root, self.wrong, self.sizes = root, [], {kind: [] for kind in LIMITS}
+        self.allowed = self.read_layers()
+        for path in self.files():
+            self.check_file(path)
+        self.check_layers_def()
+        for kind, limit in LIMITS.items():
+            self.sizes[kind].sort(reverse=True)
+            for size, where in self.sizes[kind]:
+                if size > 2 * limit:
+                    self.complain(where, f'{kind} of {size}, more than twice the {limit} aimed at')
+
+    def complain(self, where, what):
+        self.wrong.append(f'{where}: {what}')
+
+    def read_layers(self):
+        allowed = {}
+        for line in (self.root / 'src/shoal/LAYERS').read_text().splitlines():
+            module, _, below = line.partition('#')[0].partition(':')
+            if module.strip():
+                allowed[module.strip()] = {module.strip(), *below.split()}
+        return allowed
+
+    def files(self):
+        listed = subprocess.run(['git', '-C', str(self.root), 'ls-files', '-coz', '--exclude-standard'], capture_output=True)
+        if listed.returncode == 0:
+            names = [n for n in listed.stdout.decode().split('\0') if n]
+        else:                                             # an unpacked archive
+            names = [str(p.relative_to(self.root)) for p in self.root.rglob('*') if not str(p).startswith(str(self.root / 'build'))]
+        return [n for n in sorted(names) if (self.root / n).is_file()]
+
+    def check_file(self, path):
+        content = (self.root / path).read_bytes()
+        if LEFTOVERS.search(path):
+            self.complain(path, 'a build product or a backup; it does not belong in the repository')
+            return
+        if len(content) > MAX_BYTES:
+            self.complain(path, f'{len(content)} bytes, more than {MAX_BYTES}')
+        if b'\0' in content:
+            if not path.startswith(BINARY_HOMES):
+                self.complain(path, 'a binary file outside ' + ' and '.join(BINARY_HOMES))
+            return
+        text = content.decode('utf-8', errors='replace')
+        for number, line in enumerate(text.splitlines(), 1):
+            for pattern, what in ((UNFINISHED, 'finish it, or write it down elsewhere'), (FOREIGN, 'is not of this project')):
+                if match := pattern.search(line):
+                    self.complain(f'{path}:{number}', f'"{match.group()}": {what}')
+        if path.endswith(CODE) and path.startswith(PRODUCT + ('tests/',)):
+            self.check_code(path, text)
+
+    def check_code(self, path, text):
+        code, lines = without_text(text), text.splitlines()
+        self.sizes['file'].append((len(lines), path))
+        if path.startswith('include/'):
+            self.sizes['public header'].append((len(lines), path))
+        for number, line in enumerate(lines, 1):
+            if len(line) > LIMITS['line']:
+                self.sizes['line'].append((len(line), f'{path}:{number}'))
+        scopes = Scopes(code)
+        self.sizes['function'] += [(length, f'{path}:{line}') for line, length, _ in scopes.functions]
+        for pattern, homes, instead in CALLS:
+            for match in re.finditer(pattern, code):
+                if not path.startswith(homes or ('-',)):
+                    self.complain(f'{path}:{lines_of(code, match.start())}', f'"{match.group().strip()}": {instead}')
+        if path.endswith(('.h', '.cuh')) and (match := re.search(r'\busing\s+namespace\b', code)):
+            self.complain(f'{path}:{lines_of(code, match.start())}', '"using namespace" in a header')
+        self.check_names(path, code)
+        if path.startswith(PRODUCT):
+            self.check_includes(path, text)
+            for line, statement in scopes.data:
+                self.complain(f'{path}:{line}', f'data that is not const outside any object: "{statement[:60]}"')
+            for match in re.finditer(r'^[ \t]*#[ \t]*(?:el)?if.*\bSHOAL_', text, re.MULTILINE):
+                if path not in FEATURE_TESTS:
+                    self.complain(f'{path}:{lines_of(text, match.start())}', '#if SHOAL_... belongs in ' + ' or '.join(FEATURE_TESTS))
+
+    def check_names(self, path, code):
+        for match in re.finditer(r'\b[A-Za-z_]\w*', PREPROCESSOR.sub(lambda m: '\n' * m.group().count('\n'), code)):
+            words = re.findall(r'[A-Z]?[a-z]+|[A-Z]+(?![a-z])', match.group())
+            for word in NAMES.intersection(w.lower() for w in words):
+                self.complain(f'{path}:{lines_of(code, match.start())}', f'"{match.group()}": "{word}" is not in the glossary')
+
+    def check_includes(self, path, text):
+        home = re.match(r'(?:src|include)/shoal/(\w+)/', path)
+        module = home.group(1) if home else None
+        if module and module not in self.allowed:
+            self.complain(path, f'module "{module}" has no line in src/shoal/LAYERS')
+        for match in INCLUDE.finditer(text):
+            name, where = match.group(1), f'{path}:{lines_of(text, match.start())}'
+            other = re.match(r'shoal/(\w+)/', name)
+            if module and other and other.group(1) not in self.allowed.get(module, {other.group(1)}):
+                self.complain(where, f'{module} may not include {other.group(1)} (src/shoal/LAYERS)')
+            if path.startswith('include/') and (name.endswith('.pb.h') or name.startswith('google/')):
+                self.complain(where, f'a public header includes {name}; declare the message instead')
+            for pattern, homes in VENDORS:
+                if re.match(pattern, name) and not path.startswith(homes):
+                    self.complain(where, f'{name} belongs in ' + ' or '.join(homes))
+            vendor = OP_VENDOR.match(name)
+            if vendor and not path.startswith((f'src/shoal/ops/{vendor.group(1)}/', 'src/shoal/ops/impls.cpp')):
+                self.complain(where, f'{name}: only src/shoal/ops/impls.cpp names an implementation')
+
+    def check_layers_def(self):
+        listing = self.root / 'src/shoal/layers/layers.def'
+        if not listing.exists():
+            return
+        listed = re.findall(r'^\s*LAYER\(\s*(\w+)', listing.read_text(), re.MULTILINE)
+        for before, after in zip(listed, listed[1:]):
+            if before.casefold() >= after.casefold():
+                self.complain('src/shoal/layers/layers.def', f'{after} stands after {before}; the list is alphabetical')
+        made = {}
+        for source in sorted((self.root / 'src/shoal/layers').rglob('*.cpp')):
+            for name in re.findall(r'unique_ptr<Layer>\s+make_(\w+)\s*\(', without_text(source.read_text())):
+                made[name] = source.relative_to(self.root)
+        for name in sorted(made.keys() - set(listed)):
+            self.complain(made[name], f'make_{name} has no line in layers.def')
+        for name in sorted(set(listed) - made.keys()):
+            self.complain('src/shoal/layers/layers.def', f'{name} has no make_{name} in src/shoal/layers')
+
+    def report(self):
+        for kind, limit in LIMITS.items():
+            worst = [f'{size} {where}' for size, where in self.sizes[kind][:5]]
+            print(f'longest, {kind} (aim {limit}): ' + ('; '.join(worst) or 'none'))
+        for line in self.wrong:
+            print(line)
+        print(f'house: {len(self.wrong)} complaint{"s" if len(self.wrong) != 1 else ""}')
+        return not self.wrong
+
+
+if __name__ == '__main__':
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--self-test', action='store_true', help='break each rule once in a scratch tree and expect a complaint')
+    arguments = parser.parse_args()
+    here = Path(__file__).resolve().parent
+    if arguments.self_test:
+        sys.path.insert(0, str(here))
+        import check_house_test
+        sys.exit(check_house_test.run(House))
+    sys.exit(0 if House(here.parent).report() else 1)

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test. The last line says "N passed, N failed, N skipped";
+# the exit code is 0 only if nothing failed. Works from any folder. BUILD=... chooses another build folder.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+build=${BUILD:-build/release}
+jobs=$(nproc 2>/dev/null || echo 2)
+log=$(mktemp) || exit 2
+trap 'rm -f "$log"' EXIT
+
+passed=0 failed=0 skipped=0
+finish() {
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" -eq 0 ]
+  exit
+}
+# One test that is a command: step NAME COMMAND...
+step() {
+  echo "== $1"
+  if "${@:2}"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+    return 1
+  fi
+}
+
+step "packages" scripts/install_packages.sh || finish
+step "build" make -j"$jobs" BUILD="$build" all "$build/tests/all" || finish
+step "house (make check)" make --no-print-directory check
+step "house checker's own test" python3 scripts/check_house.py --self-test
+
+echo "== tests"
+make --no-print-directory test BUILD="$build" 2>&1 | tee "$log"
+status=${PIPESTATUS[0]}
+# The test program's own count: its last line, unless it died before it could say one.
+if counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1) && [ -n "$counts" ]; then
+  read -r p _ f _ s _ <<<"$counts"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  [ "$status" -eq 0 ] || [ "$f" -gt 0 ] || { echo "FAILED: the test program counted no failure but ended with $status"; failed=$((failed + 1)); }
+else
+  echo "FAILED: the test program ended with $status before it counted its tests"
+  failed=$((failed + 1))
+fi
+finish
