@@ -248,7 +248,7 @@ class House:
                 self.complain('src/shoal/layers/layers.def', f'{after} stands after {before}; the list is alphabetical')
         made = {}
         for source in sorted((self.root / 'src/shoal/layers').rglob('*.cpp')):
-            for name in re.findall(r'unique_ptr<Layer>\s+make_(\w+)\s*\(', without_text(source.read_text())):
+            for name in re.findall(r'unique_ptr<Layer>\s+make_([A-Z]\w*)\s*\(', without_text(source.read_text())):
                 made[name] = source.relative_to(self.root)
         for name in sorted(made.keys() - set(listed)):
             self.complain(made[name], f'make_{name} has no line in layers.def')
@@ -269,9 +269,7 @@ if __name__ == '__main__':
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--self-test', action='store_true', help='break each rule once in a scratch tree and expect a complaint')
     arguments = parser.parse_args()
-    here = Path(__file__).resolve().parent
     if arguments.self_test:
-        sys.path.insert(0, str(here))
         import check_house_test
         sys.exit(check_house_test.run(House))
-    sys.exit(0 if House(here.parent).report() else 1)
+    sys.exit(0 if House(Path(__file__).resolve().parent.parent).report() else 1)

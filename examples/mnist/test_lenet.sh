@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# The accuracy of examples/mnist/lenet_iter_10000.caffemodel, or of the model named, on the 10000 test images of MNIST.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+"${BUILD:-build/release}/tools/test" --model=models/lenet/train_val.prototxt \
+  --weights="${1:-examples/mnist/lenet_iter_10000.caffemodel}" --iterations=100

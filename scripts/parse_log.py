@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Turns a training log (Caffe's spelling; BVLC's own logs read as well) into two tables, LOG.train and LOG.test:
+NumIters,Seconds,LearningRate and one column for each output of the net. Several test nets give LOG.test, LOG.test1 ..."""
+import argparse
+import csv
+import datetime
+import re
+import sys
+from pathlib import Path
+
+NUMBER = r'([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf))'
+STAMP = re.compile(r'^[IWEF](?:\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d+)?)')
+TRAINED = re.compile(r'Iteration (\d+) .*loss = ' + NUMBER)
+TESTING = re.compile(r'Iteration (\d+), Testing net \(#(\d+)\)')
+RATE = re.compile(r'Iteration (\d+), lr = ' + NUMBER)
+OUTPUT = re.compile(r'(Train|Test) net output #\d+: (\S+) = ' + NUMBER)
+
+
+class Log:
+    """train: rows {NumIters, Seconds, LearningRate, <output>: value, ...}, one per display; test: such rows for each test net.
+    losses: (iteration, smoothed loss). A name that comes several times in a row (a per-class output) gets [1], [2] ... added."""
+
+    def __init__(self, lines):
+        self.name, self.train, self.test, self.losses = '', [], {}, []
+        self.start = self.now = None
+        row = rate = None
+        for line in lines:
+            self.clock(line)
+            if 'Solving ' in line:
+                self.name = self.name or line.split('Solving ', 1)[1].strip()
+                self.start = self.start if self.start is not None else self.now
+            elif match := TESTING.search(line):
+                row = self.add(self.test.setdefault(int(match.group(2)), []), match.group(1), rate)
+            elif match := RATE.search(line):
+                rate = float(match.group(2))
+                # The rate's line follows the outputs of the iteration that it is about, or of the test before it.
+                for rows in [self.train, *self.test.values()]:
+                    if rows and rows[-1]['NumIters'] == int(match.group(1)):
+                        rows[-1]['LearningRate'] = rate
+            elif match := TRAINED.search(line):
+                row = self.add(self.train, match.group(1), rate)
+                self.losses.append((int(match.group(1)), float(match.group(2))))
+            elif (match := OUTPUT.search(line)) and row is not None:
+                name, count = match.group(2), 1
+                while name in row:
+                    name, count = f'{match.group(2)}[{count}]', count + 1
+                row[name] = float(match.group(3))
+
+    def clock(self, line):
+        if match := STAMP.match(line):
+            month, day, hour, minute = (int(g) for g in match.groups()[:4])
+            seconds = float(match.group(5))
+            self.now = (datetime.datetime(2000, month, day, hour, minute) - datetime.datetime(2000, 1, 1)).total_seconds() + seconds
+
+    def add(self, rows, iteration, rate):
+        seconds = self.now - self.start if self.start is not None and self.now is not None else float('nan')
+        if seconds < 0:                                   # the year turned over; the prefix does not say which year it was
+            seconds += 366 * 86400
+        rows.append({'NumIters': int(iteration), 'Seconds': round(seconds, 6), 'LearningRate': float('nan') if rate is None else rate})
+        return rows[-1]
+
+
+def read_log(path):
+    with (sys.stdin if path == '-' else open(path, errors='replace')) as lines:
+        return Log(lines)
+
+
+def columns(rows):
+    names = {}
+    for row in rows:
+        names.update(dict.fromkeys(row))
+    return list(names)
+
+
+def write_table(path, rows, delimiter):
+    with open(path, 'w', newline='') as out:
+        writer = csv.DictWriter(out, fieldnames=columns(rows), delimiter=delimiter, lineterminator='\n')
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('logfile_path')
+    parser.add_argument('output_dir', nargs='?', default='.')
+    parser.add_argument('--delimiter', default=',')
+    parser.add_argument('--verbose', action='store_true', help='say what was written')
+    arguments = parser.parse_args()
+    log = read_log(arguments.logfile_path)
+    if not log.train and not log.test:
+        sys.exit(f'{arguments.logfile_path}: no "Iteration N ..., loss = ..." line; is this a training log?')
+    stem = Path(arguments.output_dir) / Path(arguments.logfile_path).name
+    tables = [('.train', log.train)] + [(f'.test{net or ""}', rows) for net, rows in sorted(log.test.items())]
+    for suffix, rows in tables:
+        write_table(f'{stem}{suffix}', rows, arguments.delimiter)
+        if arguments.verbose:
+            print(f'{stem}{suffix}: {len(rows)} rows')
+
+
+if __name__ == '__main__':
+    main()
