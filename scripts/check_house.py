@@ -133,7 +133,7 @@ class Scopes:
             return                                        # a function
         if not inside and not first and len(plain.split()) < 2:
             return                                        # a macro, an enumerator
-        if not CONST.search(plain) or POINTER_TO_CONST.search(plain):
+        if not CONST.search(plain) or ("constexpr" not in plain and POINTER_TO_CONST.search(plain)):
             self.data.append((line, text))
 
 

@@ -17,6 +17,7 @@ GOOD = '''// A comment may say volatile, sleep_for( or "static int x;".
 namespace shoal {
 namespace {
 using std::literals::operator""s;
+constexpr const char* kVersion = "1";
 constexpr int kLimit = 1'000'000;
 const char* const kName = "new Node; detach(";
 const char* const kRaw = R"(static int counter = 0;)";
