@@ -97,7 +97,7 @@ class Net {
  private:
   friend class NetBuilder;
   // What the net knows of each layer.
-  struct Node {
+  struct Wiring {
     std::vector<Blob*> bottoms, tops;
     std::vector<bool> propagate;       // a gradient goes to this bottom
     std::vector<float> loss_weights;   // of each top
@@ -114,7 +114,7 @@ class Net {
   NetOptions options_;
   std::unique_ptr<NetParameter> definition_;
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<Node> nodes_;                      // one a layer
+  std::vector<Wiring> wiring_;                      // one a layer
   std::vector<std::unique_ptr<Blob>> blobs_;
   std::vector<Blob*> outputs_;
   std::vector<NetParam> net_params_;

@@ -46,7 +46,7 @@ void NetBuilder::build() {
 void NetBuilder::add_layer(const LayerParameter& layer) {
   const int index = static_cast<int>(net_.layers_.size());
   net_.layers_.push_back(make_layer(layer));
-  net_.nodes_.emplace_back();
+  net_.wiring_.emplace_back();
   connect_bottoms(index);
   connect_tops(index);
   check_arity(index);
@@ -60,17 +60,17 @@ void NetBuilder::connect_bottoms(int index) {
   for (const std::string& name : layer.bottom()) {
     const auto found = latest_.find(name);
     CHECK(found != latest_.end()) << "insert_splits let the unknown bottom '" << name << "' pass";
-    net_.nodes_[index].bottoms.push_back(found->second);
+    net_.wiring_[index].bottoms.push_back(found->second);
     open_.erase(name);
   }
 }
 
 void NetBuilder::connect_tops(int index) {
   const Layer& layer = *net_.layers_[index];
-  Net::Node& node = net_.nodes_[index];
+  Net::Wiring& wires = net_.wiring_[index];
   const auto make = [&](const std::string& name) {
     net_.blobs_.push_back(std::make_unique<Blob>(name));
-    node.tops.push_back(net_.blobs_.back().get());
+    wires.tops.push_back(net_.blobs_.back().get());
     latest_[name] = net_.blobs_.back().get();
     open_.insert(name);
   };
@@ -81,7 +81,7 @@ void NetBuilder::connect_tops(int index) {
       throw config_error(layer.param(), "top '", name, "' is also its bottom, and a ", layer.type(),
                          " layer does not work in place; give the top another name");
     if (in_place) {
-      node.tops.push_back(node.bottoms[i]);
+      wires.tops.push_back(wires.bottoms[i]);
       open_.insert(name);
     } else if (latest_.contains(name)) {
       throw config_error(layer.param(), "top '", name, "' is made by an earlier layer already; only a layer whose bottom ", i,
@@ -90,13 +90,13 @@ void NetBuilder::connect_tops(int index) {
       make(name);
     }
   }
-  if (layer.makes_missing_top() && node.tops.empty()) make(layer.name());
+  if (layer.makes_missing_top() && wires.tops.empty()) make(layer.name());
 }
 
 void NetBuilder::check_arity(int index) const {
   const Layer& layer = *net_.layers_[index];
   const Arity arity = layer.arity();
-  const int bottoms = static_cast<int>(net_.nodes_[index].bottoms.size()), tops = static_cast<int>(net_.nodes_[index].tops.size());
+  const int bottoms = static_cast<int>(net_.wiring_[index].bottoms.size()), tops = static_cast<int>(net_.wiring_[index].tops.size());
   if (bottoms < arity.min_bottoms || bottoms > arity.max_bottoms)
     throw config_error(layer.param(), "has ", bottoms, " bottoms; a ", layer.type(), " layer takes ",
                        wanted_number(arity.min_bottoms, arity.max_bottoms));
@@ -112,26 +112,26 @@ void NetBuilder::check_arity(int index) const {
 
 void NetBuilder::set_up(int index) {
   Layer& layer = *net_.layers_[index];
-  const Net::Node& node = net_.nodes_[index];
+  const Net::Wiring& wires = net_.wiring_[index];
   named(layer, [&] {
-    layer.setup(net_.context_, node.bottoms, node.tops);
+    layer.setup(net_.context_, wires.bottoms, wires.tops);
     layer.load_own_blobs();
-    layer.reshape(net_.context_, node.bottoms, node.tops);
+    layer.reshape(net_.context_, wires.bottoms, wires.tops);
   });
-  for (const Blob* top : node.tops)
+  for (const Blob* top : wires.tops)
     if (top->data.count() == 0)
       throw config_error(layer.param(), "top '", top->name, "' has no elements: its shape is ", top->shape().str(),
-                         node.bottoms.empty() ? "" : "; bottoms: ", shapes_of(node.bottoms));
+                         wires.bottoms.empty() ? "" : "; bottoms: ", shapes_of(wires.bottoms));
 }
 
 void NetBuilder::set_loss_weights(int index) {
   const Layer& layer = *net_.layers_[index];
-  Net::Node& node = net_.nodes_[index];
-  const int given = layer.param().loss_weight_size(), tops = static_cast<int>(node.tops.size());
+  Net::Wiring& wires = net_.wiring_[index];
+  const int given = layer.param().loss_weight_size(), tops = static_cast<int>(wires.tops.size());
   if (given != 0 && given != tops)
     throw config_error(layer.param(), "loss_weight is given ", given, " times for ", tops, " tops; give none or one a top");
   for (int i = 0; i < tops; ++i)
-    node.loss_weights.push_back(given > 0 ? layer.param().loss_weight(i) : layer.default_loss_weight(i));
+    wires.loss_weights.push_back(given > 0 ? layer.param().loss_weight(i) : layer.default_loss_weight(i));
 }
 
 void NetBuilder::add_params(int index) {
@@ -188,21 +188,21 @@ void NetBuilder::find_gradients() {
 // Forward through the net: which bottoms' gradients somebody upstream wants.
 void NetBuilder::want_gradients(int index) {
   const Layer& layer = *net_.layers_[index];
-  Net::Node& node = net_.nodes_[index];
+  Net::Wiring& wires = net_.wiring_[index];
   const bool forced = param_.force_backward();
-  for (int i = 0; i < static_cast<int>(layer.params().size()); ++i) node.needs_backward |= layer.param_propagates(i);
-  for (int i = 0; i < static_cast<int>(node.bottoms.size()); ++i) {
+  for (int i = 0; i < static_cast<int>(layer.params().size()); ++i) wires.needs_backward |= layer.param_propagates(i);
+  for (int i = 0; i < static_cast<int>(wires.bottoms.size()); ++i) {
     const bool explicit_choice = layer.param().propagate_down_size() > 0;
-    const bool wanted = explicit_choice ? layer.param().propagate_down(i) : forced || wanted_.contains(node.bottoms[i]);
+    const bool wanted = explicit_choice ? layer.param().propagate_down(i) : forced || wanted_.contains(wires.bottoms[i]);
     if (explicit_choice && wanted && layer.propagates(i) != Propagates::kYes)
-      throw config_error(layer.param(), "propagate_down is true for bottom '", node.bottoms[i]->name, "', to which a ", layer.type(),
+      throw config_error(layer.param(), "propagate_down is true for bottom '", wires.bottoms[i]->name, "', to which a ", layer.type(),
                          " layer has no gradient");
     // force_backward does not reach where there is no gradient; a gradient that is needed and refused is an error found below.
-    node.propagate.push_back(wanted && (layer.propagates(i) == Propagates::kYes || wanted_.contains(node.bottoms[i])));
-    node.needs_backward |= wanted;
+    wires.propagate.push_back(wanted && (layer.propagates(i) == Propagates::kYes || wanted_.contains(wires.bottoms[i])));
+    wires.needs_backward |= wanted;
   }
-  for (Blob* top : node.tops)
-    if (node.needs_backward) wanted_.insert(top);
+  for (Blob* top : wires.tops)
+    if (wires.needs_backward) wanted_.insert(top);
     else wanted_.erase(top);
 }
 
@@ -211,21 +211,21 @@ void NetBuilder::drop_gradients_without_loss() {
   std::set<const Blob*> under_loss;
   for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {
     const Layer& layer = *net_.layers_[i];
-    Net::Node& node = net_.nodes_[i];
+    Net::Wiring& wires = net_.wiring_[i];
     bool contributes = param_.force_backward();
-    for (std::size_t t = 0; t < node.tops.size(); ++t) contributes |= node.loss_weights[t] != 0 || under_loss.contains(node.tops[t]);
-    if (!contributes) node.needs_backward = false;
-    for (std::size_t b = 0; b < node.bottoms.size(); ++b) {
-      node.propagate[b] = node.propagate[b] && node.needs_backward;
-      if (node.propagate[b] && layer.propagates(static_cast<int>(b)) == Propagates::kRefuses)
-        throw config_error(layer.param(), "bottom '", node.bottoms[b]->name, "' needs a gradient, because layers that learn make it, and a ",
+    for (std::size_t t = 0; t < wires.tops.size(); ++t) contributes |= wires.loss_weights[t] != 0 || under_loss.contains(wires.tops[t]);
+    if (!contributes) wires.needs_backward = false;
+    for (std::size_t b = 0; b < wires.bottoms.size(); ++b) {
+      wires.propagate[b] = wires.propagate[b] && wires.needs_backward;
+      if (wires.propagate[b] && layer.propagates(static_cast<int>(b)) == Propagates::kRefuses)
+        throw config_error(layer.param(), "bottom '", wires.bottoms[b]->name, "' needs a gradient, because layers that learn make it, and a ",
                            layer.type(), " layer has none for it; say propagate_down: false for it if that is meant");
-      if (layer.propagates(static_cast<int>(b)) == Propagates::kNothing) node.propagate[b] = false;
+      if (layer.propagates(static_cast<int>(b)) == Propagates::kNothing) wires.propagate[b] = false;
     }
     // An in-place layer's top and bottom are one blob: below it, what counts is the bottom.
-    for (Blob* top : node.tops) under_loss.erase(top);
-    for (std::size_t b = 0; b < node.bottoms.size(); ++b)
-      if (node.propagate[b]) under_loss.insert(node.bottoms[b]);
+    for (Blob* top : wires.tops) under_loss.erase(top);
+    for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
+      if (wires.propagate[b]) under_loss.insert(wires.bottoms[b]);
   }
 }
 
@@ -233,13 +233,13 @@ void NetBuilder::drop_gradients_without_loss() {
 void NetBuilder::find_missing_gradients() {
   std::set<const Blob*> written;
   for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {
-    Net::Node& node = net_.nodes_[i];
-    for (std::size_t t = 0; t < node.tops.size(); ++t)
-      node.missing.push_back(node.needs_backward && node.loss_weights[t] == 0 && !written.contains(node.tops[t]));
-    for (const Blob* top : node.tops) written.erase(top);
-    for (std::size_t b = 0; b < node.bottoms.size(); ++b)
-      if (node.propagate[b]) written.insert(node.bottoms[b]);
-    if (net_.layers_[i]->skips_missing_gradients()) net_.layers_[i]->set_missing_gradients(node.missing);
+    Net::Wiring& wires = net_.wiring_[i];
+    for (std::size_t t = 0; t < wires.tops.size(); ++t)
+      wires.missing.push_back(wires.needs_backward && wires.loss_weights[t] == 0 && !written.contains(wires.tops[t]));
+    for (const Blob* top : wires.tops) written.erase(top);
+    for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
+      if (wires.propagate[b]) written.insert(wires.bottoms[b]);
+    if (net_.layers_[i]->skips_missing_gradients()) net_.layers_[i]->set_missing_gradients(wires.missing);
   }
 }
 

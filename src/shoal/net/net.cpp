@@ -30,9 +30,9 @@ Net::~Net() = default;
 const std::string& Net::name() const { return definition_->name(); }
 bool Net::training() const { return definition_->state().phase() == TRAIN; }
 const NetParameter& Net::definition() const { return *definition_; }
-Bottoms Net::bottoms(int layer) const { return nodes_[static_cast<std::size_t>(layer)].bottoms; }
-Tops Net::tops(int layer) const { return nodes_[static_cast<std::size_t>(layer)].tops; }
-bool Net::needs_backward(int layer) const { return nodes_[static_cast<std::size_t>(layer)].needs_backward; }
+Bottoms Net::bottoms(int layer) const { return wiring_[static_cast<std::size_t>(layer)].bottoms; }
+Tops Net::tops(int layer) const { return wiring_[static_cast<std::size_t>(layer)].tops; }
+bool Net::needs_backward(int layer) const { return wiring_[static_cast<std::size_t>(layer)].needs_backward; }
 
 Blob* Net::blob(const std::string& name) const {
   const auto found = std::ranges::find(blobs_, name, [](const auto& blob) { return blob->name; });
@@ -46,9 +46,9 @@ std::vector<std::string> Net::blob_names() const {
 }
 
 float Net::loss_weight(const Blob& top) const {
-  for (const Node& node : nodes_)
-    for (std::size_t i = 0; i < node.tops.size(); ++i)
-      if (node.tops[i] == &top && node.loss_weights[i] != 0) return node.loss_weights[i];
+  for (const Wiring& wires : wiring_)
+    for (std::size_t i = 0; i < wires.tops.size(); ++i)
+      if (wires.tops[i] == &top && wires.loss_weights[i] != 0) return wires.loss_weights[i];
   return 0;
 }
 
@@ -62,20 +62,20 @@ Status Net::failure_of(int layer) {
 }
 
 Status Net::run_layer(int i, float& loss) {
-  Node& node = nodes_[static_cast<std::size_t>(i)];
-  layers_[static_cast<std::size_t>(i)]->forward(context_, node.bottoms, node.tops);
+  Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+  layers_[static_cast<std::size_t>(i)]->forward(context_, wires.bottoms, wires.tops);
   if (context_.failed()) return failure_of(i);
-  for (std::size_t t = 0; t < node.tops.size(); ++t)
-    if (node.loss_weights[t] != 0)
-      for (const float value : node.tops[t]->data.host()) loss += node.loss_weights[t] * value;
+  for (std::size_t t = 0; t < wires.tops.size(); ++t)
+    if (wires.loss_weights[t] != 0)
+      for (const float value : wires.tops[t]->data.host()) loss += wires.loss_weights[t] * value;
   return after_forward_ ? after_forward_(i) : Status();
 }
 
 Result<float> Net::forward() {
   bool changed = false;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (!nodes_[i].bottoms.empty()) continue;
-    changed |= layers_[i]->follow_input(context_, nodes_[i].tops);
+    if (!wiring_[i].bottoms.empty()) continue;
+    changed |= layers_[i]->follow_input(context_, wiring_[i].tops);
     if (context_.failed()) return failure_of(static_cast<int>(i)).error();
   }
   if (changed) reshape();
@@ -91,20 +91,20 @@ Result<float> Net::forward() {
 
 // Fills the tops' gradients that no layer writes: the loss weight, or zeros.
 void Net::prepare_gradients(int i) {
-  Node& node = nodes_[static_cast<std::size_t>(i)];
+  Wiring& wires = wiring_[static_cast<std::size_t>(i)];
   const bool skips = layers_[static_cast<std::size_t>(i)]->skips_missing_gradients();
-  for (std::size_t t = 0; t < node.tops.size(); ++t)
-    if (node.loss_weights[t] != 0 || (node.missing[t] && !skips)) ops::fill(context_, node.loss_weights[t], node.tops[t]->grad);
+  for (std::size_t t = 0; t < wires.tops.size(); ++t)
+    if (wires.loss_weights[t] != 0 || (wires.missing[t] && !skips)) ops::fill(context_, wires.loss_weights[t], wires.tops[t]->grad);
 }
 
 Status Net::backward() {
   for (int i = static_cast<int>(layers_.size()) - 1; i >= 0; --i) {
-    if (nodes_[static_cast<std::size_t>(i)].needs_backward) {
+    if (wiring_[static_cast<std::size_t>(i)].needs_backward) {
       if (before_backward_)
         if (Status status = before_backward_(i); !status.ok()) return status;
       prepare_gradients(i);
-      Node& node = nodes_[static_cast<std::size_t>(i)];
-      layers_[static_cast<std::size_t>(i)]->backward(context_, node.tops, node.propagate, node.bottoms);
+      Wiring& wires = wiring_[static_cast<std::size_t>(i)];
+      layers_[static_cast<std::size_t>(i)]->backward(context_, wires.tops, wires.propagate, wires.bottoms);
       if (context_.failed()) return failure_of(i);
     }
     if (after_backward_)
@@ -118,7 +118,7 @@ void Net::clear_gradients() {
 }
 
 void Net::reshape() {
-  for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->reshape(context_, nodes_[i].bottoms, nodes_[i].tops);
+  for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->reshape(context_, wiring_[i].bottoms, wiring_[i].tops);
   plan_blobs();
 }
 
@@ -126,8 +126,8 @@ void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
   for (const Blob* output : outputs_) keep(*output);
   for (const std::string& name : options_.keep) keep(*blob(name));
   for (std::size_t i = 0; i < layers_.size(); ++i)   // in training, inputs stay for find_non_finite
-    if (layers_[i]->keeps_tops() || (training() && nodes_[i].bottoms.empty()))
-      for (const Blob* top : nodes_[i].tops) keep(*top);
+    if (layers_[i]->keeps_tops() || (training() && wiring_[i].bottoms.empty()))
+      for (const Blob* top : wiring_[i].tops) keep(*top);
 }
 
 // Steps: forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
@@ -148,19 +148,19 @@ void Net::plan_blobs() {
     lifetime.last = std::max(lifetime.last, step);
   };
   for (int i = 0; i < n; ++i) {
-    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    const Wiring& wires = wiring_[static_cast<std::size_t>(i)];
     const Layer::Reads reads = layers_[static_cast<std::size_t>(i)]->reads();
     const int back = 2 * n - 1 - i;
-    for (const Blob* blob : node.bottoms) touch(blob->data, i);
-    for (const Blob* blob : node.tops) touch(blob->data, i);
-    if (!node.needs_backward) continue;
-    for (const Blob* blob : node.tops) touch(blob->grad, back);
-    for (std::size_t b = 0; b < node.bottoms.size(); ++b)
-      if (node.propagate[b]) touch(node.bottoms[b]->grad, back);
+    for (const Blob* blob : wires.bottoms) touch(blob->data, i);
+    for (const Blob* blob : wires.tops) touch(blob->data, i);
+    if (!wires.needs_backward) continue;
+    for (const Blob* blob : wires.tops) touch(blob->grad, back);
+    for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
+      if (wires.propagate[b]) touch(wires.bottoms[b]->grad, back);
     if (reads.bottom_data)
-      for (const Blob* blob : node.bottoms) touch(blob->data, back);
+      for (const Blob* blob : wires.bottoms) touch(blob->data, back);
     if (reads.top_data)
-      for (const Blob* blob : node.tops) touch(blob->data, back);
+      for (const Blob* blob : wires.tops) touch(blob->data, back);
   }
   keep_blobs([&](const Blob& blob) { touch(blob.data, 0), touch(blob.data, 2 * n); });
 
@@ -185,9 +185,9 @@ std::string Net::find_non_finite() {
   context_.random() = Random(pass_start_);
   std::string found;
   for (std::size_t i = 0; i < layers_.size() && found.empty(); ++i) {
-    if (!nodes_[i].bottoms.empty()) layers_[i]->forward(context_, nodes_[i].bottoms, nodes_[i].tops);
+    if (!wiring_[i].bottoms.empty()) layers_[i]->forward(context_, wiring_[i].bottoms, wiring_[i].tops);
     if (context_.take_failure()) break;
-    for (const Blob* top : nodes_[i].tops)
+    for (const Blob* top : wiring_[i].tops)
       if (found.empty() && !ops::all_finite(context_, top->data))
         found = str(layer_place(layers_[i]->param()), ": top '", top->name, "' is not finite");
   }
