@@ -1,0 +1,17 @@
+// Update rules (optim/rule.h) on whole tensors.
+#pragma once
+
+#include <span>
+
+#include "shoal/optim/rule.h"
+#include "shoal/tensor/context.h"
+
+namespace shoal::ops {
+
+enum class Gradient { kKeep, kClear };
+
+// One update of `w` in one pass over memory: scale, regularise, rule, w -= ... . histories: as many tensors as the rule keeps.
+// All have w's count (CHECK). With kClear the gradient is zero afterwards. Elements do not meet: threads change no bit.
+void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad, std::span<Tensor* const> histories, Gradient after);
+
+}  // namespace shoal::ops
