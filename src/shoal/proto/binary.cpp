@@ -1,0 +1,103 @@
+// Models, solver states, run states and means: the binary files.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+
+#include <cerrno>
+#include <climits>
+#include <filesystem>
+#include <fstream>
+
+#include "shoal/base/file.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/foreign.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/run.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/proto/upgrade.h"
+
+namespace shoal {
+namespace {
+
+using google::protobuf::Message;
+namespace io = google::protobuf::io;
+
+constexpr std::uintmax_t kMostBytes = INT_MAX;   // protobuf's own limit
+
+std::string flag_hint(FileKind kind) {
+  if (kind == FileKind::kModel) return "; give it to --weights";
+  if (kind == FileKind::kSolverState) return "; give it to --snapshot";
+  if (kind == FileKind::kNetText) return "; give it to --model";
+  if (kind == FileKind::kSolverText) return "; give it to --solver";
+  if (kind == FileKind::kHdf5) return "; HDF5 (.h5) is not built, write it as a binary file";
+  if (kind == FileKind::kEmpty) return "; was a copy or a download cut short?";
+  return "";
+}
+
+std::uintmax_t checked_size(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw ConfigError(Code::kConfig, path, " is a folder");
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) throw ConfigError(Code::kConfig, "cannot open ", path, ": ", error.message());
+  if (size > kMostBytes) throw ConfigError(Code::kConfig, path, " holds ", size, " bytes; protobuf reads less than 2 GiB");
+  return size;
+}
+
+// Reads a whole file into `message`, having made sure that it is of that kind.
+void read_binary(const std::string& path, FileKind wanted, Message& message) {
+  const std::uintmax_t size = checked_size(path);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError(Code::kConfig, "cannot open ", path, ": ", system_reason(errno));
+  const FileKind kind = kind_of_file(path);
+  if (kind != wanted && kind != FileKind::kUnknown)
+    throw ConfigError(Code::kConfig, path, " is ", to_words(kind), ", not ", to_words(wanted), flag_hint(kind));
+  io::IstreamInputStream stream(&file);
+  io::CodedInputStream in(&stream);
+  in.SetTotalBytesLimit(INT_MAX);   // far above protobuf's default
+  const bool whole = message.ParsePartialFromCodedStream(&in) && in.ConsumedEntireMessage();
+  if (!whole)
+    throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted), ", or is damaged: no sense can be made of it at byte ",
+                      in.CurrentPosition(), " of ", size, "; was a copy or a download cut short?");
+  if (kind == FileKind::kUnknown) throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted));
+}
+
+}  // namespace
+
+NetParameter read_weights(const std::string& path) {
+  NetParameter net;
+  read_binary(path, FileKind::kModel, net);
+  adopt_poseidon(net, path);
+  upgrade_net(net, {path, {}, "", false});
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    layer.clear_origin();
+    for (int i = 0; i < layer.blobs_size(); ++i) settle_blob(*layer.mutable_blobs(i), str(path, ": ", layer_place(layer), ": blob ", i));
+  }
+  return net;
+}
+
+SolverState read_solver_state(const std::string& path) {
+  SolverState state;
+  read_binary(path, FileKind::kSolverState, state);
+  for (int i = 0; i < state.history_size(); ++i) settle_blob(*state.mutable_history(i), str(path, ": history ", i));
+  return state;
+}
+
+RunState read_run_state(const std::string& path) {
+  RunState state;
+  read_binary(path, FileKind::kRunState, state);
+  return state;
+}
+
+BlobProto read_blob_proto(const std::string& path) {
+  BlobProto blob;
+  read_binary(path, FileKind::kBlob, blob);
+  settle_blob(blob, path);
+  return blob;
+}
+
+std::vector<std::int64_t> blob_dims(const BlobProto& blob) {
+  if (blob.has_shape()) return {blob.shape().dim().begin(), blob.shape().dim().end()};
+  return {blob.num(), blob.channels(), blob.height(), blob.width()};
+}
+
+}  // namespace shoal
