@@ -4,39 +4,15 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cpu/parallel.h"
+#include "shoal/ops/cpu/elementwise.h"
 
 namespace shoal::ops {
 namespace {
 
 void check_counts(const Tensor& x, const Tensor& y) {
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
-}
-
-// The sum of term(i), in blocks of a fixed size whose sums are added in order: the same bits for any number of threads.
-template <class Term>
-double blocked_sum(Context& ctx, std::int64_t n, Term term) {
-  constexpr std::int64_t kBlock = 4096;
-  constexpr int kLanes = 8;
-  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
-  std::vector<double> sums(static_cast<std::size_t>(blocks));
-  cpu::parallel_for(ctx.threads(), blocks, 8, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) {
-      double lanes[kLanes] = {};
-      const std::int64_t last = std::min(n, (b + 1) * kBlock);
-      std::int64_t i = b * kBlock;
-      for (; i + kLanes <= last; i += kLanes)
-        for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
-      for (; i < last; ++i) lanes[0] += term(i);
-      for (const double lane : lanes) sums[static_cast<std::size_t>(b)] += lane;
-    }
-  });
-  double sum = 0;
-  for (const double s : sums) sum += s;
-  return sum;
 }
 
 template <class F>
@@ -90,12 +66,12 @@ void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
 double dot(Context& ctx, const Tensor& x, const Tensor& y) {
   check_counts(x, y);
   const float *left = x.in(), *right = y.in();
-  return blocked_sum(ctx, x.count(), [=](std::int64_t i) { return double{left[i]} * right[i]; });
+  return cpu::blocked_sum(ctx, x.count(), [=](std::int64_t i) { return double{left[i]} * right[i]; });
 }
 
 double asum(Context& ctx, const Tensor& x) {
   const float* in = x.in();
-  return blocked_sum(ctx, x.count(), [=](std::int64_t i) { return std::fabs(double{in[i]}); });
+  return cpu::blocked_sum(ctx, x.count(), [=](std::int64_t i) { return std::fabs(double{in[i]}); });
 }
 
 double sum_of_squares(Context& ctx, const Tensor& x) { return dot(ctx, x, x); }

@@ -1,0 +1,11 @@
+#include "shoal/layers/elementwise.h"
+#include "shoal/proto/layers.pb.h"
+
+namespace shoal {
+
+// x > 0: x, else alpha (e^x - 1).
+std::unique_ptr<Layer> make_ELU(const LayerParameter& param) {
+  return std::make_unique<Elementwise>(param, ops::Map{ops::MapKind::kElu, param.elu_param().alpha()});
+}
+
+}  // namespace shoal

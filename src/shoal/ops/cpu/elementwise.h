@@ -1,0 +1,46 @@
+// Loops and sums over the elements of tensors.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "shoal/ops/cpu/parallel.h"
+#include "shoal/tensor/context.h"
+
+namespace shoal::ops::cpu {
+
+// f(i) for each i in [0, n). Calls for different i must not touch each other's elements: the loop becomes vector code.
+template <class F>
+void for_elements(Context& ctx, std::int64_t n, F f) {
+  parallel_for(ctx.threads(), n, kElementGrain, [f](int, std::int64_t begin, std::int64_t end) {
+    const F each = f;   // a local copy, which no store of the loop can change
+#pragma GCC ivdep
+    for (std::int64_t i = begin; i < end; ++i) each(i);
+  });
+}
+
+// The sum of term(i), in blocks of a fixed size whose sums are added in order: the same bits for any number of threads.
+template <class Term>
+double blocked_sum(Context& ctx, std::int64_t n, Term term) {
+  constexpr std::int64_t kBlock = 4096;
+  constexpr int kLanes = 8;
+  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  std::vector<double> sums(static_cast<std::size_t>(blocks));
+  parallel_for(ctx.threads(), blocks, 8, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      double lanes[kLanes] = {};
+      const std::int64_t last = std::min(n, (b + 1) * kBlock);
+      std::int64_t i = b * kBlock;
+      for (; i + kLanes <= last; i += kLanes)
+        for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+      for (; i < last; ++i) lanes[0] += term(i);
+      for (const double lane : lanes) sums[static_cast<std::size_t>(b)] += lane;
+    }
+  });
+  double sum = 0;
+  for (const double s : sums) sum += s;
+  return sum;
+}
+
+}  // namespace shoal::ops::cpu

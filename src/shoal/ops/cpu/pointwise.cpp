@@ -1,0 +1,118 @@
+#include "shoal/ops/pointwise.h"
+
+#include <cmath>
+
+#include "shoal/base/log.h"
+#include "shoal/ops/cpu/elementwise.h"
+#include "shoal/ops/cpu/vector_math.h"
+
+namespace shoal::ops {
+namespace {
+
+using cpu::fast_exp;
+using cpu::fast_expm1_negative;
+using cpu::fast_sigmoid;
+using cpu::fast_tanh;
+
+// One function over all elements: of x into y, or of what backward reads and dy into dx.
+struct Forward {
+  Context& ctx;
+  const float* x;
+  float* y;
+  std::int64_t n;
+  template <class F>
+  void operator()(F f) const {
+    cpu::for_elements(ctx, n, [in = x, out = y, f](std::int64_t i) { out[i] = f(in[i]); });
+  }
+};
+struct Backward {
+  Context& ctx;
+  const float *read, *dy;
+  float* dx;
+  std::int64_t n;
+  template <class F>
+  void operator()(F slope) const {
+    cpu::for_elements(ctx, n, [in = read, d = dy, out = dx, slope](std::int64_t i) { out[i] = slope(in[i], d[i]); });
+  }
+};
+
+void relu(const Forward& each, float slope) {
+  if (slope == 0) return each([](float x) { return x < 0 ? 0.0f : x; });
+  each([slope](float x) { return x > 0 ? x : slope * x; });
+}
+
+void power(const Forward& each, float exponent, float scale, float shift) {
+  if (exponent == 1) return each([=](float x) { return shift + scale * x; });
+  if (exponent == 2) return each([=](float x) { return (shift + scale * x) * (shift + scale * x); });
+  if (exponent == 0.5f) return each([=](float x) { return std::sqrt(shift + scale * x); });
+  each([=](float x) { return std::pow(shift + scale * x, exponent); });
+}
+
+void power_backward(const Backward& each, float exponent, float scale, float shift) {
+  const float factor = exponent * scale;
+  if (exponent == 1 || factor == 0) return each([=](float, float dy) { return factor * dy; });
+  if (exponent == 2) return each([=](float x, float dy) { return dy * factor * (shift + scale * x); });
+  each([=](float x, float dy) { return dy * factor * std::pow(shift + scale * x, exponent - 1); });
+}
+
+float swish_slope(float beta, float x) {
+  const float s = fast_sigmoid(beta * x);
+  return s + beta * x * s * (1 - s);
+}
+
+}  // namespace
+
+MapReads reads(const Map& map) {
+  switch (map.kind) {
+    case MapKind::kSigmoid: case MapKind::kTanh: case MapKind::kExp: return MapReads::kY;
+    case MapKind::kRelu: case MapKind::kElu: return map.a >= 0 ? MapReads::kY : MapReads::kX;   // y > 0 tells x > 0 only then
+    case MapKind::kPower: return map.a == 1 || map.a * map.b == 0 ? MapReads::kNothing : MapReads::kX;
+    case MapKind::kThreshold: return MapReads::kNothing;
+    default: return MapReads::kX;
+  }
+}
+
+void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
+  CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
+  const Forward each{ctx, x.in(), y.out(), y.count()};
+  const float a = map.a, b = map.b, c = map.c;
+  switch (map.kind) {
+    case MapKind::kRelu: return relu(each, a);
+    case MapKind::kElu: return each([a](float x) { return x > 0 ? x : a * fast_expm1_negative(x); });
+    case MapKind::kSigmoid: return each([](float x) { return fast_sigmoid(x); });
+    case MapKind::kTanh: return each([](float x) { return fast_tanh(x); });
+    case MapKind::kAbs: return each([](float x) { return std::fabs(x); });
+    case MapKind::kPower: return power(each, a, b, c);
+    case MapKind::kExp: return each([a, b](float x) { return b * fast_exp(a * x); });
+    case MapKind::kLog: return each([a, b, c](float x) { return c * std::log(b + a * x); });
+    case MapKind::kSoftplus: return each([](float x) { return cpu::fast_softplus(x); });
+    case MapKind::kThreshold: return each([a](float x) { return x > a ? 1.0f : 0.0f; });
+    case MapKind::kClip: return each([a, b](float x) { return x < a ? a : x > b ? b : x; });
+    case MapKind::kSwish: return each([a](float x) { return x * fast_sigmoid(a * x); });
+  }
+}
+
+void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor& dy, Tensor& dx) {
+  CHECK(read.count() == dx.count() && dy.count() == dx.count())
+      << "shapes " << read.shape().str() << ", " << dy.shape().str() << " and " << dx.shape().str();
+  const Backward each{ctx, read.in(), dy.in(), dx.out(), dx.count()};
+  const float a = map.a, b = map.b, c = map.c;
+  switch (map.kind) {
+    case MapKind::kRelu: return each([a](float v, float dy) { return v > 0 ? dy : a * dy; });
+    case MapKind::kElu:
+      if (a < 0) return each([a](float x, float dy) { return x > 0 ? dy : dy * a * fast_exp(x); });
+      return each([a](float y, float dy) { return y > 0 ? dy : dy * (y + a); });
+    case MapKind::kSigmoid: return each([](float y, float dy) { return dy * y * (1 - y); });
+    case MapKind::kTanh: return each([](float y, float dy) { return dy * (1 - y * y); });
+    case MapKind::kAbs: return each([](float x, float dy) { return x > 0 ? dy : x < 0 ? -dy : 0 * dy; });
+    case MapKind::kPower: return power_backward(each, a, b, c);
+    case MapKind::kExp: return each([a](float y, float dy) { return dy * y * a; });
+    case MapKind::kLog: return each([a, b, c](float x, float dy) { return dy * (a * c) / (b + a * x); });
+    case MapKind::kSoftplus: return each([](float x, float dy) { return dy * fast_sigmoid(x); });
+    case MapKind::kThreshold: return each([](float, float dy) { return 0 * dy; });
+    case MapKind::kClip: return each([a, b](float x, float dy) { return x < a || x > b ? 0 * dy : dy; });
+    case MapKind::kSwish: return each([a](float x, float dy) { return dy * swish_slope(a, x); });
+  }
+}
+
+}  // namespace shoal::ops
