@@ -55,6 +55,7 @@ $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
 $(BUILD)/gen/%.pb.o: CXXFLAGS += -Wno-all -Wno-extra
 $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/src/shoal/ops/cpu/%.o: CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
+$(BUILD)/tests/%.o: CXXFLAGS += -Itests
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH)' > $@

@@ -1,0 +1,44 @@
+#include <vector>
+
+#include "shoal/layers/layer.h"
+#include "shoal/ops/eltwise.h"
+#include "shoal/ops/vector.h"
+#include "shoal/proto/layers.pb.h"
+
+namespace shoal {
+namespace {
+
+// One blob for several readers; nets insert these themselves.
+//   bottom[0] any shape   top[i] the same, looking at the same bytes
+// backward overwrites bottom[0].grad with the sum of the tops' gradients, those that nobody wrote left out.
+class Split final : public Layer {
+ public:
+  using Layer::Layer;
+  Arity arity() const override { return {.max_tops = Arity::kAny}; }
+  Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  bool skips_missing_gradients() const override { return true; }
+
+  void reshape(Context&, Bottoms bottom, Tops top) override {
+    for (Blob* blob : top) {
+      blob->reshape(bottom[0]->shape());
+      blob->data.share(bottom[0]->data);
+    }
+    if (top.size() == 1) bottom[0]->grad.share(top[0]->grad);
+  }
+  void forward(Context&, Bottoms, Tops) override {}
+  void backward(Context& ctx, Tops top, const std::vector<bool>& propagate, Bottoms bottom) override {
+    if (!propagate[0]) return;
+    std::vector<const Tensor*> grads;
+    for (std::size_t i = 0; i < top.size(); ++i)
+      if (!missing_gradient(static_cast<int>(i))) grads.push_back(&top[i]->grad);
+    if (grads.empty()) ops::fill(ctx, 0, bottom[0]->grad);
+    else if (grads.size() == 1) ops::copy(ctx, *grads[0], bottom[0]->grad);
+    else ops::weighted_sum(ctx, grads, {}, bottom[0]->grad);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_Split(const LayerParameter& param) { return std::make_unique<Split>(param); }
+
+}  // namespace shoal

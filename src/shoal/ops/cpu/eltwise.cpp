@@ -1,0 +1,117 @@
+#include "shoal/ops/eltwise.h"
+
+#include <vector>
+
+#include "shoal/base/log.h"
+#include "shoal/ops/cpu/parallel.h"
+
+namespace shoal::ops {
+namespace {
+
+// Pieces that stay in the first cache while one input after the other is read.
+constexpr std::int64_t kBlock = 1024;
+
+std::vector<const float*> pointers(Tensors x, const Tensor& y) {
+  std::vector<const float*> all;
+  for (const Tensor* tensor : x) {
+    CHECK(tensor->count() == y.count()) << "shapes " << tensor->shape().str() << " and " << y.shape().str();
+    all.push_back(tensor->in());
+  }
+  CHECK(!all.empty());
+  return all;
+}
+
+// f(begin, end) for small pieces of [0, n).
+template <class F>
+void for_blocks(Context& ctx, std::int64_t n, F f) {
+  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  cpu::parallel_for(ctx.threads(), blocks, cpu::kElementGrain / kBlock, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) f(b * kBlock, std::min(n, (b + 1) * kBlock));
+  });
+}
+
+}  // namespace
+
+void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y) {
+  const std::vector<const float*> in = pointers(x, y);
+  CHECK(weights.empty() || weights.size() == in.size()) << weights.size() << " weights for " << in.size() << " tensors";
+  const auto weight = [&](std::size_t k) { return weights.empty() ? 1.0f : weights[k]; };
+  float* out = y.out();
+  if (in.size() == 2) {
+    const float *left = in[0], *right = in[1], a = weight(0), b = weight(1);
+    for_blocks(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] = a * left[i] + b * right[i];
+    });
+    return;
+  }
+  for_blocks(ctx, y.count(), [&](std::int64_t begin, std::int64_t end) {
+    float sum[kBlock];
+    const std::int64_t n = end - begin;
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = weight(0) * in[0][begin + i];
+    for (std::size_t k = 1; k < in.size(); ++k) {
+      const float* next = in[k] + begin;
+      const float w = weight(k);
+      for (std::int64_t i = 0; i < n; ++i) sum[i] += w * next[i];
+    }
+    std::copy(sum, sum + n, out + begin);
+  });
+}
+
+void product(Context& ctx, Tensors x, Tensor& y) {
+  const std::vector<const float*> in = pointers(x, y);
+  float* out = y.out();
+  for_blocks(ctx, y.count(), [&](std::int64_t begin, std::int64_t end) {
+    std::copy(in[0] + begin, in[0] + end, out + begin);
+    for (std::size_t k = 1; k < in.size(); ++k)
+      for (std::int64_t i = begin; i < end; ++i) out[i] *= in[k][i];
+  });
+}
+
+void product_but_one(Context& ctx, Tensors x, int skip, const Tensor& g, Tensor& y) {
+  const std::vector<const float*> in = pointers(x, y);
+  CHECK(g.count() == y.count());
+  const float* grad = g.in();
+  float* out = y.out();
+  for_blocks(ctx, y.count(), [&](std::int64_t begin, std::int64_t end) {
+    std::fill(out + begin, out + end, 1.0f);
+    for (std::size_t k = 0; k < in.size(); ++k)
+      for (std::int64_t i = begin; k != static_cast<std::size_t>(skip) && i < end; ++i) out[i] *= in[k][i];
+    for (std::int64_t i = begin; i < end; ++i) out[i] *= grad[i];
+  });
+}
+
+void product_over(Context& ctx, const Tensor& g, const Tensor& p, const Tensor& x, Tensor& y) {
+  CHECK(g.count() == y.count() && p.count() == y.count() && x.count() == y.count());
+  const float *grad = g.in(), *product = p.in(), *factor = x.in();
+  float* out = y.out();
+  for_blocks(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = product[i] / factor[i] * grad[i];
+  });
+}
+
+void maximum(Context& ctx, Tensors x, Tensor& y, Tensor& winner) {
+  const std::vector<const float*> in = pointers(x, y);
+  CHECK(in.size() >= 2 && winner.count() == y.count());
+  float *out = y.out(), *best = winner.out();
+  for_blocks(ctx, y.count(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const bool first = in[0][i] > in[1][i];
+      float largest = first ? in[0][i] : in[1][i], index = first ? 0.0f : 1.0f;
+      for (std::size_t k = 2; k < in.size(); ++k)
+        if (in[k][i] > largest) largest = in[k][i], index = static_cast<float>(k);
+      out[i] = largest;
+      best[i] = index;
+    }
+  });
+}
+
+void take_where(Context& ctx, const Tensor& winner, int index, const Tensor& g, Tensor& y) {
+  CHECK(winner.count() == y.count() && g.count() == y.count());
+  const float *best = winner.in(), *grad = g.in(), want = static_cast<float>(index);
+  float* out = y.out();
+  for_blocks(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = best[i] == want ? grad[i] : 0.0f;
+  });
+}
+
+}  // namespace shoal::ops
