@@ -34,7 +34,7 @@ check:                               ## layering, sizes, forbidden words
 asan tsan:                           ## the tests again under a sanitizer, in a build folder of its own
 	$(MAKE) test BUILD=build/$@ OPT='$(SAN)' $(if $(filter tsan,$@),OPENMP=0 TEST_ARGS='$(TSAN_ARGS)')
 bench: all                           ## speed and memory of the models, each beside a GEMM of the same run
-	scripts/bench.sh $(BUILD)
+	scripts/bench.py $(BUILD)
 install: all                         ## the tools, headers and library, under PREFIX
 	install -d $(PREFIX)/bin $(PREFIX)/lib $(PREFIX)/include
 	install $(TOOLS) $(PREFIX)/bin

@@ -214,7 +214,11 @@ class House:
                     self.complain(f'{path}:{lines_of(text, match.start())}', '#if SHOAL_... belongs in ' + ' or '.join(FEATURE_TESTS))
 
     def check_names(self, path, code):
+        seen = set()
         for match in re.finditer(r'\b[A-Za-z_]\w*', PREPROCESSOR.sub(lambda m: '\n' * m.group().count('\n'), code)):
+            if match.group() in seen:
+                continue
+            seen.add(match.group())
             words = re.findall(r'[A-Z]?[a-z]+|[A-Z]+(?![a-z])', match.group())
             for word in NAMES.intersection(w.lower() for w in words):
                 self.complain(f'{path}:{lines_of(code, match.start())}', f'"{match.group()}": "{word}" is not in the glossary')

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Tests parse_log.py and plot.py on a short log with everything a log may hold."""
+import math
+import struct
+import tempfile
+import unittest
+import zlib
+from pathlib import Path
+
+import parse_log
+import plot
+
+LOG = '''I1231 23:59:50.000000 7 solver.cpp:1] Solving LeNet
+I1231 23:59:50.000000 7 solver.cpp:2] Iteration 0, Testing net (#0)
+I1231 23:59:51.000000 7 solver.cpp:3]     Test net output #0: accuracy = 0.1
+I1231 23:59:51.000000 7 solver.cpp:3]     Test net output #1: loss = 2.3 (* 1 = 2.3 loss)
+I1231 23:59:52.000000 7 solver.cpp:4] Iteration 0 (-1.28e-41 iter/s, 0.02s/100 iters), loss = 2.4
+I1231 23:59:52.000000 7 solver.cpp:5]     Train net output #0: loss = 2.5 (* 1 = 2.5 loss)
+I1231 23:59:52.000000 7 sgd_solver.cpp:6] Iteration 0, lr = 0.01
+I0101 00:00:10.500000 7 solver.cpp:4] Iteration 100 (50 iter/s, 2s/100 iters), loss = nan
+I0101 00:00:10.500000 7 solver.cpp:5]     Train net output #0: loss = nan (* 1 = nan loss)
+I0101 00:00:10.500000 7 sgd_solver.cpp:6] Iteration 100, lr = 1e-05
+I0101 00:00:11.000000 7 solver.cpp:7] 3200 images/s, 00:00:20 left
+I0101 00:00:12.000000 7 solver.cpp:2] Iteration 200, Testing net (#0)
+I0101 00:00:13.000000 7 solver.cpp:3]     Test net output #0: accuracy = 0.9
+I0101 00:00:13.000000 7 solver.cpp:3]     Test net output #1: accuracy = 0.8
+I0101 00:00:13.000000 7 solver.cpp:3]     Test net output #2: loss = 0.3 (* 1 = 0.3 loss)
+I0101 00:00:14.000000 7 solver.cpp:4] Iteration 200 (50 iter/s, 2s/100 iters), loss = 0.25
+I0101 00:00:14.000000 7 solver.cpp:5]     Train net output #0: loss = 0.26 (* 1 = 0.26 loss)
+'''
+
+
+def pixels(path):
+    """(width, height, rows of RGB bytes) of a PNG as plot.py writes it; every checksum is looked at."""
+    data, at, body, size = path.read_bytes(), 8, b'', None
+    assert data[:8] == b'\x89PNG\r\n\x1a\n'
+    while at < len(data):
+        length, kind = struct.unpack('>I4s', data[at:at + 8])
+        chunk = data[at + 8:at + 8 + length]
+        assert struct.unpack('>I', data[at + 8 + length:at + 12 + length])[0] == zlib.crc32(kind + chunk)
+        if kind == b'IHDR':
+            size = struct.unpack('>II', chunk[:8])
+        body += chunk if kind == b'IDAT' else b''
+        at += 12 + length
+    raw, stride = zlib.decompress(body), 3 * size[0] + 1
+    assert len(raw) == stride * size[1]
+    return *size, [raw[stride * y + 1:stride * (y + 1)] for y in range(size[1])]
+
+
+class LogTest(unittest.TestCase):
+    def setUp(self):
+        self.log = parse_log.Log(LOG.splitlines())
+
+    def test_rows(self):
+        self.assertEqual(self.log.name, 'LeNet')
+        self.assertEqual(self.log.losses[::2], [(0, 2.4), (200, 0.25)])
+        self.assertEqual(self.log.train[0], {'NumIters': 0, 'Seconds': 2.0, 'LearningRate': 0.01, 'loss': 2.5})
+        self.assertTrue(math.isnan(self.log.train[1]['loss']))
+        self.assertEqual(self.log.train[1]['Seconds'], 20.5)          # over the end of the year
+        self.assertEqual(self.log.train[1]['LearningRate'], 1e-5)
+        self.assertEqual(self.log.test[0][0], {'NumIters': 0, 'Seconds': 0.0, 'LearningRate': 0.01, 'accuracy': 0.1, 'loss': 2.3})
+        self.assertEqual(self.log.test[0][1]['accuracy[1]'], 0.8)
+
+    def test_picture(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / 'curve.png'
+            plot.draw(self.log, 'LeNet').save(out)
+            width, height, rows = pixels(out)
+        self.assertEqual((width, height), (1000, 740))
+        used = {row[3 * x:3 * x + 3] for row in rows for x in range(width)}
+        for colour in (plot.COLOURS[0], plot.COLOURS[1], plot.INK, plot.WHITE):
+            self.assertIn(bytes(colour), used)
+
+    def test_every_character_that_a_name_may_hold_can_be_drawn(self):
+        missing = [c for c in map(chr, range(33, 127)) if c not in plot.STROKES and (c.isalnum() or c in '._-/#()[]:=%+')]
+        self.assertEqual(missing, [])
+
+    def test_ticks(self):
+        self.assertEqual(plot.nice_ticks(0, 10000, 8), [1000 * k for k in range(11)])
+        self.assertEqual(plot.nice_ticks(0.07, 1.02, 6), [0.2, 0.4, 0.6, 0.8, 1])
+
+
+if __name__ == '__main__':
+    unittest.main()
