@@ -30,10 +30,11 @@ NetParameter read_net(const std::string& path);
 // The same from memory; `name` stands for the path in errors and origins.
 NetParameter parse_net(const std::string& text, const std::string& name);
 
-// A solver in text form; nets inside it are brought up to date too. An absent snapshot_prefix becomes the path without its
-// ending, a snapshot_prefix that is a folder gets the solver's name appended.
-SolverParameter read_solver(const std::string& path);
-SolverParameter parse_solver(const std::string& text, const std::string& name);
+// A solver in text form; nets inside it are brought up to date too. kComplete: an absent snapshot_prefix becomes the path without
+// its ending, a snapshot_prefix that is a folder gets the solver's name appended.
+enum class SnapshotPrefix { kComplete, kAsWritten };
+SolverParameter read_solver(const std::string& path, SnapshotPrefix prefix = SnapshotPrefix::kComplete);
+SolverParameter parse_solver(const std::string& text, const std::string& name, SnapshotPrefix prefix = SnapshotPrefix::kComplete);
 
 // A model: a binary NetParameter of BVLC, Poseidon or NVIDIA. Values of any precision end up in BlobProto.data (and diff),
 // and every blob holds as many as its shape says.

@@ -58,11 +58,12 @@ NetParameter read_net(const std::string& path) {
   return net;
 }
 
-SolverParameter parse_solver(const std::string& text, const std::string& name) {
+SolverParameter parse_solver(const std::string& text, const std::string& name, SnapshotPrefix prefix) {
   SolverParameter solver;
   TextPlaces places;
   parse_text(text, name, solver, places);
-  upgrade_solver(solver, name);
+  upgrade_solver_type(solver, name);
+  if (prefix == SnapshotPrefix::kComplete) complete_snapshot_prefix(solver, name);
   if (solver.has_net_param()) finish_inner_net(solver.mutable_net_param(), SolverParameter::kNetParamFieldNumber, -1, name, places);
   if (solver.has_train_net_param())
     finish_inner_net(solver.mutable_train_net_param(), SolverParameter::kTrainNetParamFieldNumber, -1, name, places);
@@ -71,6 +72,8 @@ SolverParameter parse_solver(const std::string& text, const std::string& name) {
   return solver;
 }
 
-SolverParameter read_solver(const std::string& path) { return parse_solver(read_text(path, FileKind::kSolverText), path); }
+SolverParameter read_solver(const std::string& path, SnapshotPrefix prefix) {
+  return parse_solver(read_text(path, FileKind::kSolverText), path, prefix);
+}
 
 }  // namespace shoal

@@ -102,13 +102,15 @@ void upgrade_net(NetParameter& net, NetSource source) {
   if (source.is_text) check_transforms(net);
 }
 
-void upgrade_solver(SolverParameter& solver, const std::string& name) {
-  if (solver.has_solver_type()) {
-    if (solver.has_type()) throw ConfigError(Code::kConfig, name, ": both type and solver_type are set; keep type");
-    solver.set_type(solver_name(solver.solver_type()));
-    solver.clear_solver_type();
-    LOG(INFO) << name << ": solver_type read as type: \"" << solver.type() << "\"";
-  }
+void upgrade_solver_type(SolverParameter& solver, const std::string& name) {
+  if (!solver.has_solver_type()) return;
+  if (solver.has_type()) throw ConfigError(Code::kConfig, name, ": both type and solver_type are set; keep type");
+  solver.set_type(solver_name(solver.solver_type()));
+  solver.clear_solver_type();
+  LOG(INFO) << name << ": solver_type read as type: \"" << solver.type() << "\"";
+}
+
+void complete_snapshot_prefix(SolverParameter& solver, const std::string& name) {
   const std::filesystem::path path(name);
   if (solver.snapshot_prefix().empty()) {
     solver.set_snapshot_prefix(std::filesystem::path(path).replace_extension().string());

@@ -22,8 +22,10 @@ struct NetSource {
 // Throws ConfigError for `layer` beside `layers`, unknown V0 types, and padding in front of what takes none.
 void upgrade_net(NetParameter& net, NetSource source);
 
-// The same for a solver: solver_type becomes type, snapshot_prefix is completed from the path `name`. Leaves nets inside alone.
-void upgrade_solver(SolverParameter& solver, const std::string& name);
+// A solver's solver_type becomes type. Throws ConfigError if both are set.
+void upgrade_solver_type(SolverParameter& solver, const std::string& name);
+// An empty snapshot_prefix becomes the path `name` without its ending; a folder gets the file's name appended.
+void complete_snapshot_prefix(SolverParameter& solver, const std::string& name);
 
 // The first of the steps, in upgrade_v0.cpp: afterwards no item of `layers` wraps a V0 layer. source.v1_origin is kept in step.
 void upgrade_v0(NetParameter& net, NetSource& source);
