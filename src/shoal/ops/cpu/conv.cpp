@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <utility>
+
+#include "shoal/ops/cpu/columns.h"
+#include "shoal/ops/cpu/impls.h"
+#include "shoal/ops/cpu/parallel.h"
+#include "shoal/ops/cpu/sgemm.h"
+
+namespace shoal::ops {
+
+std::int64_t ConvDesc::in_count() const {
+  std::int64_t count = 1;
+  for (const WindowAxis& axis : axes) count *= axis.in;
+  return count;
+}
+std::int64_t ConvDesc::out_count() const {
+  std::int64_t count = 1;
+  for (const WindowAxis& axis : axes) count *= axis.out;
+  return count;
+}
+std::int64_t ConvDesc::taps() const {
+  std::int64_t count = 1;
+  for (const WindowAxis& axis : axes) count *= axis.kernel;
+  return count;
+}
+
+namespace cpu {
+namespace {
+
+// The description with two axes at least; a missing outer one has size 1.
+ConvDesc with_two_axes(ConvDesc desc) {
+  while (desc.axes.size() < 2) desc.axes.insert(desc.axes.begin(), WindowAxis{});
+  return desc;
+}
+
+bool sees_itself(const ConvDesc& desc) {
+  return std::ranges::all_of(desc.axes, [](const WindowAxis& a) { return a.kernel == 1 && a.stride == 1 && a.pad == 0; });
+}
+
+// Columns and one product for each image and group, on one thread each; the images are divided among the threads.
+class Conv final : public ConvKernel {
+ public:
+  explicit Conv(const ConvDesc& desc)
+      : desc_(with_two_axes(desc)), direct_(sees_itself(desc)), in_(desc.in_count()), places_(desc.out_count()),
+        channels_(desc.channels / desc.groups), outputs_(desc.outputs / desc.groups), depth_(channels_ * desc.taps()) {
+    constexpr std::int64_t kColumnsInCache = 1 << 17;   // floats: half of a usual L2
+    block_rows_ = std::clamp<std::int64_t>(kColumnsInCache / std::max<std::int64_t>(1, depth_ * row_width(desc_)), 1, row_count(desc_));
+    if (direct_) block_rows_ = row_count(desc_);
+  }
+
+  void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b, Tensor& y) override {
+    const float *in = x.in(), *weight = w.in(), *bias = b == nullptr ? nullptr : b->in();
+    float* out = y.out();
+    const std::int64_t blocks = (row_count(desc_) + block_rows_ - 1) / block_rows_, tasks = desc_.images * desc_.groups * blocks;
+    const std::int64_t block = direct_ ? 0 : depth_ * block_rows_ * row_width(desc_);
+    float* scratch = ctx.scratch(block * ctx.threads()).data();
+    parallel_for(ctx.threads(), tasks, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) {
+        const std::int64_t part = task / blocks, first = task % blocks * block_rows_;
+        const Rows rows{first, std::min(first + block_rows_, row_count(desc_))};
+        forward_rows(part % desc_.groups, in + part * channels_ * in_, weight, bias, rows, scratch + thread * block,
+                     out + part * outputs_ * places_);
+      }
+    });
+  }
+
+  void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx, Tensor* dw, Tensor* db) override {
+    if (db != nullptr) add_bias_gradient(ctx, desc_.outputs, places_, dy, *db);
+    if (dx == nullptr && dw == nullptr) return;
+    Gradients g{dw == nullptr ? nullptr : x.in(), dx == nullptr ? nullptr : w.in(), dy.in(), dx == nullptr ? nullptr : dx->out()};
+    float* sum = dw == nullptr ? nullptr : dw->mut();
+    if (desc_.images < ctx.threads()) return backward_by_channel(ctx, g, sum);
+    backward_by_image(ctx, g, sum, dw == nullptr ? 0 : dw->count());
+  }
+
+ private:
+  struct Gradients {
+    const float *x, *w, *dy;
+    float* dx;
+  };
+
+  void forward_rows(std::int64_t group, const float* image, const float* weight, const float* bias, Rows rows, float* col,
+                    float* out) const {
+    const std::int64_t width = (rows.end - rows.begin) * row_width(desc_), offset = rows.begin * row_width(desc_);
+    In columns{Trans::kNo, image, in_};
+    if (!direct_) {
+      im2col(desc_, channels_, image, rows, col, width);
+      columns = {Trans::kNo, col, width};
+    }
+    sgemm(outputs_, width, depth_, 1, {Trans::kNo, weight + group * outputs_ * depth_, depth_}, columns, 0, out + offset, places_);
+    for (std::int64_t o = 0; bias != nullptr && o < outputs_; ++o) {
+      const float value = bias[group * outputs_ + o];
+      for (float* at = out + o * places_ + offset; at < out + o * places_ + offset + width; ++at) *at += value;
+    }
+  }
+
+  // Each thread has images of its own and sums its share of dw apart; the shares are added in the order of the threads.
+  void backward_by_image(Context& ctx, const Gradients& g, float* dw, std::int64_t weights) const {
+    const std::int64_t block = direct_ ? 0 : depth_ * places_;
+    const std::int64_t shares = dw == nullptr ? 0 : ctx.threads() - 1;
+    float* col = ctx.scratch(block * ctx.threads() + shares * weights).data();
+    float* share = col + block * ctx.threads();
+    std::fill(share, share + shares * weights, 0.0f);
+    parallel_for(ctx.threads(), desc_.images, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
+      float* mine = thread == 0 || dw == nullptr ? dw : share + (thread - 1) * weights;
+      for (std::int64_t part = begin * desc_.groups; part < end * desc_.groups; ++part)
+        backward_channels(g, part, 0, channels_, col + thread * block, mine);
+    });
+    for (std::int64_t s = 0; s < shares; ++s)
+      for (std::int64_t i = 0; i < weights; ++i) dw[i] += share[s * weights + i];
+  }
+
+  // With fewer images than threads: each thread has input channels of its own.
+  void backward_by_channel(Context& ctx, const Gradients& g, float* dw) const {
+    const std::int64_t block = direct_ ? 0 : depth_ * places_;
+    float* col = ctx.scratch(block).data();
+    parallel_for(ctx.threads(), channels_, 1, [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = 0; part < desc_.images * desc_.groups; ++part)
+        backward_channels(g, part, begin, end, direct_ ? col : col + begin * desc_.taps() * places_, dw);
+    });
+  }
+
+  // For one image and group (`part` counts both) and the channels [begin, end) of the group.
+  void backward_channels(const Gradients& g, std::int64_t part, std::int64_t begin, std::int64_t end, float* col, float* dw) const {
+    const std::int64_t group = part % desc_.groups, taps = desc_.taps(), depth = (end - begin) * taps;
+    const std::int64_t weights = group * outputs_ * depth_ + begin * taps, image = (part * channels_ + begin) * in_;
+    const float* dy = g.dy + part * outputs_ * places_;
+    const Rows all{0, row_count(desc_)};
+    if (dw != nullptr) {
+      if (!direct_) im2col(desc_, end - begin, g.x + image, all, col, places_);
+      sgemm(outputs_, depth, places_, 1, {Trans::kNo, dy, places_}, {Trans::kYes, direct_ ? g.x + image : col, places_}, 1,
+            dw + weights, depth_);
+    }
+    if (g.dx == nullptr) return;
+    float* dx = g.dx + image;
+    sgemm(depth, places_, outputs_, 1, {Trans::kYes, g.w + weights, depth_}, {Trans::kNo, dy, places_}, 0, direct_ ? dx : col, places_);
+    if (direct_) return;
+    std::fill(dx, dx + (end - begin) * in_, 0.0f);
+    col2im(desc_, end - begin, col, places_, all, dx);
+  }
+
+  ConvDesc desc_;
+  bool direct_;                                                  // x is its own columns: 1x1, stride 1, no padding
+  std::int64_t in_, places_, channels_, outputs_, depth_;        // of one channel; of one group; rows of its columns
+  std::int64_t block_rows_ = 1;                                  // output rows whose columns are made at a time in forward
+};
+
+class Im2col final : public Im2colKernel {
+ public:
+  explicit Im2col(const ConvDesc& desc) : desc_(with_two_axes(desc)) {}
+
+  void forward(Context& ctx, const Tensor& x, Tensor& y) override {
+    const float* in = x.in();
+    float* out = y.out();
+    each_channel(ctx, [&](std::int64_t channel) {
+      im2col(desc_, 1, in + channel * desc_.in_count(), {0, row_count(desc_)}, out + channel * column(), desc_.out_count());
+    });
+  }
+  void backward(Context& ctx, const Tensor& dy, Tensor& dx) override {
+    const float* in = dy.in();
+    float* out = dx.out();
+    each_channel(ctx, [&](std::int64_t channel) {
+      float* to = out + channel * desc_.in_count();
+      std::fill(to, to + desc_.in_count(), 0.0f);
+      col2im(desc_, 1, in + channel * column(), desc_.out_count(), {0, row_count(desc_)}, to);
+    });
+  }
+
+ private:
+  std::int64_t column() const { return desc_.taps() * desc_.out_count(); }
+  template <class F>
+  void each_channel(Context& ctx, F f) const {
+    parallel_for(ctx.threads(), desc_.images * desc_.channels, 1, [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t channel = begin; channel < end; ++channel) f(channel);
+    });
+  }
+  ConvDesc desc_;
+};
+
+}  // namespace
+
+const ConvImpl kConv{"plain", on_host<ConvDesc>, make_kernel<Conv, ConvKernel, ConvDesc>};
+const Im2colImpl kIm2col{"plain", on_host<ConvDesc>, make_kernel<Im2col, Im2colKernel, ConvDesc>};
+
+}  // namespace cpu
+}  // namespace shoal::ops
