@@ -1,0 +1,49 @@
+#include "machine.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "shoal/base/error.h"
+#include "shoal/base/text.h"
+#include "shoal/proto/layers.pb.h"
+
+namespace shoal {
+
+int threads_to_use(int asked) {
+  if (asked < 0) throw ConfigError(Code::kUsage, "--threads is ", asked, "; it must be 1 or more, or 0 for all cores");
+  if (asked > 0) return asked;
+  if (const char* variable = std::getenv("OMP_NUM_THREADS"))
+    if (const int threads = std::atoi(variable); threads > 0) return threads;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cores));
+}
+
+void refuse_gpu(const std::string& gpu) {
+  if (gpu.empty()) return;
+  throw ConfigError(Code::kDevice, "--gpu=", gpu, ": this build computes on the CPU alone; leave --gpu out to train there");
+}
+
+void set_state(const std::string& phase, int level, const std::string& stage, NetState& state) {
+  if (phase == "TRAIN") state.set_phase(TRAIN);
+  else if (phase == "TEST") state.set_phase(TEST);
+  else if (!phase.empty()) throw ConfigError(Code::kUsage, "--phase=", phase, ": a phase is TRAIN or TEST");
+  state.set_level(level);
+  for (const std::string& name : split(stage, ',')) state.add_stage(name);
+}
+
+void need_flag(const std::string& value, const char* flag) {
+  if (value.empty()) throw ConfigError(Code::kUsage, "this tool needs --", flag, "=FILE");
+}
+
+double peak_memory() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
+}
+
+}  // namespace shoal

@@ -1,0 +1,27 @@
+// What tools know of the machine and of the flags that several of them have.
+#pragma once
+
+#include <string>
+
+namespace shoal {
+
+class NetState;
+
+// How many threads kernels may use: `asked`, or if that is 0 what OMP_NUM_THREADS says, or the cores this process may run on.
+// Throws ConfigError (kUsage) for a negative number.
+int threads_to_use(int asked);
+
+// Throws ConfigError (kDevice) unless `gpu` is empty: this build computes on the CPU alone.
+void refuse_gpu(const std::string& gpu);
+
+// Writes --phase ("TRAIN", "TEST" or "" for none), --level and --stage (a list with commas) into `state`.
+// Throws ConfigError (kUsage) for another phase.
+void set_state(const std::string& phase, int level, const std::string& stage, NetState& state);
+
+// Throws ConfigError (kUsage) "NAME needs --flag=..." if `value` is empty.
+void need_flag(const std::string& value, const char* flag);
+
+// The most memory this process has had, in MB of 10^6 bytes.
+double peak_memory();
+
+}  // namespace shoal

@@ -1,0 +1,174 @@
+// Times a net layer by layer, as `caffe time` does.
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iomanip>
+
+#include "common/machine.h"
+#include "common/tool.h"
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/net/net.h"
+#include "shoal/ops/gemm.h"
+#include "shoal/ops/op.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+
+DEFINE_string(model, "", "the net, a prototxt");
+DEFINE_string(weights, "", "a list with commas of models to take the params from");
+DEFINE_int32(iterations, 50, "how many passes to measure");
+DEFINE_string(phase, "TRAIN", "TRAIN or TEST");
+DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
+DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
+DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
+DEFINE_string(gpu, "", "refused: this build has no device code");
+DEFINE_bool(forward_only, false, "no backward passes");
+DEFINE_bool(explain_ops, false, "also print which implementation serves each layer, and why the others do not");
+
+namespace shoal {
+namespace {
+
+constexpr const char* kUsage =
+    "time --model=FILE [--iterations=N] [--phase=TEST] [--forward_only] [--threads=N]\n\n"
+    "Runs a net forward and backward N times and prints the mean time of each layer, in milliseconds, beside the speed of a\n"
+    "1024 x 1024 matrix product in the same process. One pass goes before that is not counted.";
+
+using Clock = std::chrono::steady_clock;
+double ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+
+struct LayerTime {
+  double forward = 0, backward = 0;   // milliseconds, summed over the passes
+};
+
+// Hooks that sum the time of each layer.
+class Stopwatch {
+ public:
+  explicit Stopwatch(Net& net) : layers_(net.layers().size()) {
+    const auto start = [this](int) { return begin_ = Clock::now(), Status(); };
+    net.before_forward(start);
+    net.before_backward(start);
+    net.after_forward([this](int i) { return layers_[static_cast<std::size_t>(i)].forward += ms(Clock::now() - begin_), Status(); });
+    net.after_backward([this, &net](int i) {   // is called for layers without a backward too
+      if (net.needs_backward(i)) layers_[static_cast<std::size_t>(i)].backward += ms(Clock::now() - begin_);
+      return Status();
+    });
+  }
+  void clear() { std::fill(layers_.begin(), layers_.end(), LayerTime{}); }
+  const std::vector<LayerTime>& layers() const { return layers_; }
+
+ private:
+  std::vector<LayerTime> layers_;
+  Clock::time_point begin_;
+};
+
+void explain_ops(const Net& net) {
+  for (const auto& layer : net.layers())
+    for (const ops::Choice& choice : layer->choices()) {
+      std::printf("%s (%s): %s by %s\n", layer->name().c_str(), layer->type().c_str(), choice.op.c_str(), choice.impl.c_str());
+      for (const ops::Refusal& refusal : choice.refused) std::printf("    not %s: %s\n", refusal.impl.c_str(), refusal.why.c_str());
+    }
+  std::fflush(stdout);
+}
+
+// In GFLOP/s, the median of nine products.
+double gemm_speed(Context& context) {
+  constexpr std::int64_t kSize = 1024;
+  Tensor a(Shape{kSize, kSize}), b(Shape{kSize, kSize}), c(Shape{kSize, kSize});
+  for (float& x : a.host_out()) x = context.random().unit();
+  for (float& x : b.host_out()) x = context.random().unit();
+  std::vector<double> times;
+  for (int i = 0; i < 10; ++i) {
+    const auto start = Clock::now();
+    ops::gemm(context, ops::Trans::kNo, ops::Trans::kNo, kSize, kSize, kSize, 1, a, b, 0, c);
+    if (i > 0) times.push_back(ms(Clock::now() - start));   // the first one touches the memory
+  }
+  std::nth_element(times.begin(), times.begin() + 4, times.end());
+  return 2.0 * kSize * kSize * kSize / (times[4] * 1e6);
+}
+
+struct Passes {
+  double forward = 0, backward = 0;   // milliseconds, all passes
+  std::vector<double> each;           // milliseconds, forward and backward
+};
+
+void run_pass(Net& net, Passes& passes) {
+  const auto start = Clock::now();
+  or_throw(net.forward());
+  const auto middle = Clock::now();
+  if (!FLAGS_forward_only) or_throw(net.backward());
+  const auto end = Clock::now();
+  passes.forward += ms(middle - start);
+  passes.backward += ms(end - middle);
+  passes.each.push_back(ms(end - start));
+}
+
+void print_layers(const Net& net, const Stopwatch& watch) {
+  std::size_t width = 10;
+  for (const auto& layer : net.layers()) width = std::max(width, layer->name().size());
+  LOG(INFO) << "Average time per layer: ";
+  for (std::size_t i = 0; i < net.layers().size(); ++i) {
+    const std::string& name = net.layers()[i]->name();
+    const LayerTime& time = watch.layers()[i];
+    LOG(INFO) << std::setw(static_cast<int>(width)) << name << "\tforward: " << time.forward / FLAGS_iterations << " ms.";
+    if (!FLAGS_forward_only)
+      LOG(INFO) << std::setw(static_cast<int>(width)) << name << "\tbackward: " << time.backward / FLAGS_iterations << " ms.";
+  }
+}
+
+void print_totals(Passes& passes, double total) {
+  LOG(INFO) << "Average Forward pass: " << passes.forward / FLAGS_iterations << " ms.";
+  if (!FLAGS_forward_only) LOG(INFO) << "Average Backward pass: " << passes.backward / FLAGS_iterations << " ms.";
+  LOG(INFO) << "Average Forward-Backward: " << total / FLAGS_iterations << " ms.";
+  std::sort(passes.each.begin(), passes.each.end());
+  LOG(INFO) << "Median Forward-Backward: " << passes.each[passes.each.size() / 2] << " ms; fastest: " << passes.each.front() << " ms.";
+  LOG(INFO) << "Total Time: " << total << " ms.";
+}
+
+NetParameter net_to_time() {
+  NetParameter param = read_net(FLAGS_model);
+  set_state(FLAGS_phase.empty() ? "TRAIN" : FLAGS_phase, FLAGS_level, FLAGS_stage, *param.mutable_state());
+  return param;
+}
+
+int time_net(const std::vector<std::string>& words) {
+  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag");
+  need_flag(FLAGS_model, "model");
+  refuse_gpu(FLAGS_gpu);
+  if (FLAGS_iterations < 1) throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
+  const int threads = threads_to_use(FLAGS_threads);
+  Context context(Context::Options{.threads = threads});
+  Net net(net_to_time(), context);
+  for (const std::string& file : split(FLAGS_weights, ',')) net.copy_weights(read_weights(file), file);
+  if (FLAGS_explain_ops) explain_ops(net);
+
+  Stopwatch watch(net);
+  Passes passes;
+  LOG(INFO) << "Performing Forward";
+  run_pass(net, passes);
+  watch.clear();
+  passes = {};
+  LOG(INFO) << "*** Benchmark begins ***";
+  LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
+  const auto start = Clock::now();
+  for (int i = 0; i < FLAGS_iterations; ++i) {
+    run_pass(net, passes);
+    LOG(INFO) << "Iteration: " << i + 1 << " forward-backward time: " << passes.each.back() << " ms.";
+  }
+  const double total = ms(Clock::now() - start);
+  print_layers(net, watch);
+  print_totals(passes, total);
+  const NetMemory memory = net.memory();
+  LOG(INFO) << "Planned memory: params " << static_cast<double>(memory.params) / 1e6 << " MB, blobs " << static_cast<double>(memory.blobs) / 1e6
+            << " MB (" << static_cast<double>(memory.blobs_unshared) / 1e6 << " MB without sharing)";
+  LOG(INFO) << "Peak memory: " << peak_memory() << " MB";   // before the matrices of the next line
+  LOG(INFO) << "GEMM 1024: " << gemm_speed(context) << " GFLOP/s (threads " << threads << ")";
+  LOG(INFO) << "*** Benchmark ends ***";
+  return 0;
+}
+
+}  // namespace
+}  // namespace shoal
+
+int main(int argc, char** argv) { return shoal::run_tool(argc, argv, shoal::kUsage, shoal::time_net); }
