@@ -33,7 +33,7 @@ CALLS = [
     (r'\b(sleep_for|sleep_until)\b|\b(u|nano)?sleep\s*\(', (), 'wait on a Condition with a deadline'),
     (r'\bvolatile\b', (), 'use std::atomic'),
     (r'getenv\b', ('tools/', 'tests/'), 'the environment is read in tools/ only'),
-    (r'\bthread_local\b', (), 'pass it in'),
+    (r'\bthread_local\b', ('tests/',), 'pass it in'),
     (r'\bstd::thread\b(?!::)', ('tests/',), 'use std::jthread'),
     (r'\bstd::(recursive_|shared_)?(mutex|condition_variable|lock_guard|scoped_lock|unique_lock)\b',
      ('include/shoal/base/mutex.h', 'tests/'), 'use base/mutex.h, which clang checks'),
