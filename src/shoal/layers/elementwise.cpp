@@ -31,7 +31,7 @@ void Elementwise::forward(Context& ctx, Bottoms bottoms, Tops tops) {
 void Elementwise::backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) {
   if (!propagate[0]) return;
   const bool reads_x = ops::reads(map_) == ops::MapReads::kX;
-  if (in_place_ && reads_x && !training()) return fail_backward_in_place(ctx, *this);
+  if (in_place_ && reads_x && !training()) return fail_backward_in_place(ctx);
   const Tensor& read = !reads_x ? tops[0]->data : in_place_ ? kept_ : bottoms[0]->data;
   ops::map_backward(ctx, map_, read, tops[0]->grad, bottoms[0]->grad);
 }
@@ -42,9 +42,9 @@ float log_of_base(const LayerParameter& param, float base) {
   return std::log(base);
 }
 
-void fail_backward_in_place(Context& ctx, const Layer& layer) {
-  ctx.fail({Code::kConfig, str(layer_place(layer.param()), ": its top took the place of its bottom, which the gradient is worked out",
-                               " from; in phase TEST no copy is kept, so give the top a name of its own")});
+void fail_backward_in_place(Context& ctx) {
+  ctx.fail({Code::kConfig, "the top took the place of the bottom, which the gradient is worked out from; in phase TEST no copy is kept,"
+            " so give the top a name of its own"});
 }
 
 }  // namespace shoal

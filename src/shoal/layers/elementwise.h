@@ -28,6 +28,6 @@ class Elementwise final : public Layer {
 float log_of_base(const LayerParameter& param, float base);
 
 // For a layer whose top took the place of a bottom that its backward reads, in phase TEST, where no copy is kept.
-void fail_backward_in_place(Context& ctx, const Layer& layer);
+void fail_backward_in_place(Context& ctx);
 
 }  // namespace shoal

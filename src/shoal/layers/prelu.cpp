@@ -43,7 +43,7 @@ class PReLU final : public Layer {
   }
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
-    if (in_place_ && !keeps_bottom()) return fail_backward_in_place(ctx, *this);
+    if (in_place_ && !keeps_bottom()) return fail_backward_in_place(ctx);
     const Tensor &x = in_place_ ? kept_ : bottoms[0]->data, &dy = tops[0]->grad;
     if (param_propagates(0)) ops::prelu_slope_backward(ctx, x, inner_, dy, params()[0]->grad);
     if (propagate[0]) ops::prelu_backward(ctx, x, params()[0]->data, inner_, dy, bottoms[0]->grad);
