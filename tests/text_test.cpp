@@ -19,6 +19,7 @@ TEST(Text, NearestIsTheLikeliestOrNothing) {
   EXPECT_EQ(nearest("kernal_size", known), "kernel_size");
   EXPECT_EQ(nearest("strid", known), "stride");
   EXPECT_EQ(nearest("bias_term", known), "");
+  EXPECT_EQ(nearest("typ", std::vector<std::string>{"top", "type"}), "type");
   EXPECT_EQ(did_you_mean("kernal_size", known), "; did you mean 'kernel_size'?");
   EXPECT_EQ(did_you_mean("bias_term", known), "");
 }

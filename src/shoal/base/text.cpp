@@ -14,6 +14,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+// How many letters two words share from their beginning.
+std::size_t same_start(std::string_view a, std::string_view b) {
+  std::size_t n = 0;
+  while (n < a.size() && n < b.size() && lower(a[n]) == lower(b[n])) ++n;
+  return n;
+}
+
 }  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
@@ -39,7 +46,8 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   std::string found;
   for (const std::string& candidate : candidates) {
     const int distance = edit_distance(word, candidate);
-    if (distance < best) {
+    const bool better = distance < best || (distance == best && same_start(word, candidate) > same_start(word, found));
+    if (distance <= limit && better) {
       best = distance;
       found = candidate;
     }

@@ -112,7 +112,8 @@ std::string unknown_field(const Descriptor& message, const std::string& field, c
 std::string unknown_value(const EnumDescriptor& type, const std::string& field, const std::string& value) {
   std::vector<std::string> known;
   for (int i = 0; i < type.value_count(); ++i) known.push_back(type.value(i)->name());
-  return str("'", value, "' is not a value of ", field, did_you_mean(value, known), known.size() > 1 ? " Known" : "", ": ", join(known));
+  const std::string hint = did_you_mean(value, known);
+  return str("'", value, "' is not a value of ", field, hint, hint.empty() ? "; known: " : " Known: ", join(known));
 }
 
 // The parts of `text` between quotation marks.

@@ -128,8 +128,9 @@ V1::LayerType new_type(const NetSource& source, int index, const V0& layer) {
     if (entry.v0 == layer.type()) return entry.v1;
     known.emplace_back(entry.v0);
   }
-  throw ConfigError(Code::kConfig, place(source, index, layer), ": unknown layer type of the V0 form",
-                    did_you_mean(layer.type(), known), " Known: ", join(known));
+  const std::string hint = did_you_mean(layer.type(), known);
+  throw ConfigError(Code::kConfig, place(source, index, layer), ": unknown layer type of the V0 form", hint,
+                    hint.empty() ? "; known: " : " Known: ", join(known));
 }
 
 void move_field(const V0& layer, const FieldDescriptor& field, V1& out, const std::string& where) {

@@ -1,0 +1,339 @@
+// The schema, models of every writer, files that are not what they should be.
+#include <gtest/gtest.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/unknown_field_set.h>
+
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "shoal/base/bytes.h"
+#include "shoal/base/file.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/run.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "support/places.h"
+
+namespace shoal {
+namespace {
+
+namespace fs = std::filesystem;
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+// The words of the ConfigError that `run` throws, or "" if it throws none.
+template <class Run>
+std::string error_of(Run run) {
+  try {
+    run();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.error().code, Code::kConfig);
+    return error.what();
+  }
+  return "";
+}
+
+class ProtoFiles : public testing::Test {
+ protected:
+  ProtoFiles() : folder_(fs::path(testing::TempDir()) / ("proto_" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~ProtoFiles() override { fs::remove_all(folder_); }
+  std::string put(const std::string& name, const std::string& bytes) const {
+    const std::string path = (folder_ / name).string();
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  fs::path folder_;
+};
+
+void set_blob(BlobProto& blob, std::initializer_list<int> dims, std::initializer_list<float> values) {
+  for (const int dim : dims) blob.mutable_shape()->add_dim(dim);
+  for (const float value : values) blob.add_data(value);
+}
+
+NetParameter small_model() {
+  NetParameter net;
+  net.set_name("small");
+  LayerParameter& layer = *net.add_layer();
+  layer.set_name("ip");
+  layer.set_type("InnerProduct");
+  layer.set_origin("small.prototxt:3");
+  set_blob(*layer.add_blobs(), {2, 2}, {1, 2, 3, 4});
+  set_blob(*layer.add_blobs(), {2}, {5, -6});
+  return net;
+}
+
+SolverState small_state() {
+  SolverState state;
+  state.set_iter(7);
+  state.set_learned_net("small_iter_7.caffemodel");
+  set_blob(*state.add_history(), {2, 2}, {0, 1, 0, 1});
+  return state;
+}
+
+// ---- The schema
+
+std::string describe(const FieldDescriptor& field) {
+  const std::string type = field.enum_type() ? field.enum_type()->full_name()
+                           : field.message_type() ? field.message_type()->full_name() : field.type_name();
+  const std::string label = field.is_required() ? "required" : field.is_repeated() ? field.is_packed() ? "packed" : "repeated" : "optional";
+  std::string line = field.containing_type()->name() + " " + std::to_string(field.number()) + " " + field.name() + " " + label + " " + type;
+  if (!field.has_default_value()) return line;
+  if (field.enum_type()) return line + " = " + field.default_value_enum()->name();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL: return line + " = " + std::to_string(field.default_value_bool());
+    case FieldDescriptor::CPPTYPE_INT32: return line + " = " + std::to_string(field.default_value_int32());
+    case FieldDescriptor::CPPTYPE_INT64: return line + " = " + std::to_string(field.default_value_int64());
+    case FieldDescriptor::CPPTYPE_UINT32: return line + " = " + std::to_string(field.default_value_uint32());
+    case FieldDescriptor::CPPTYPE_FLOAT: return line + " = " + str(field.default_value_float());
+    default: return line + " = \"" + field.default_value_string() + "\"";
+  }
+}
+
+// All messages and enums that can be reached from a file's, by walking.
+void collect(const google::protobuf::FileDescriptor& file, std::set<std::string>& lines) {
+  const auto add_enum = [&](const google::protobuf::EnumDescriptor& type) {
+    for (int v = 0; v < type.value_count(); ++v)
+      lines.insert(type.full_name() + " " + type.value(v)->name() + " " + std::to_string(type.value(v)->number()));
+  };
+  for (int e = 0; e < file.enum_type_count(); ++e) add_enum(*file.enum_type(e));
+  for (int m = 0; m < file.message_type_count(); ++m) {
+    const Descriptor& message = *file.message_type(m);
+    for (int f = 0; f < message.field_count(); ++f) lines.insert(describe(*message.field(f)));
+    for (int e = 0; e < message.enum_type_count(); ++e) add_enum(*message.enum_type(e));
+  }
+}
+
+std::set<std::string> whole_schema() {
+  std::set<std::string> lines;
+  for (const Descriptor* message : {BlobProto::descriptor(), LayerParameter::descriptor(), V1LayerParameter::descriptor(),
+                                    NetParameter::descriptor(), SolverParameter::descriptor()})
+    collect(*message->file(), lines);
+  return lines;
+}
+
+// Files of users hold these names and numbers: a line of schema.txt is never changed nor taken away, only added.
+TEST(ProtoSchema, HoldsWhatItEverHeld) {
+  std::ifstream file(test::repository_root() / "tests/golden/schema.txt");
+  ASSERT_TRUE(file) << "tests/golden/schema.txt is not there";
+  std::set<std::string> kept;
+  for (std::string line; std::getline(file, line);)
+    if (!line.empty() && line[0] != '#') kept.insert(line);
+  const std::set<std::string> now = whole_schema();
+  for (const std::string& line : kept) EXPECT_TRUE(now.contains(line)) << "gone or changed: " << line;
+  for (const std::string& line : now) EXPECT_TRUE(kept.contains(line)) << "add to tests/golden/schema.txt: " << line;
+}
+
+TEST(ProtoSchema, OurFieldsStartAtOneThousandAndAreOptional) {
+  std::set<std::string> ours;
+  for (const Descriptor* root : {LayerParameter::descriptor(), NetParameter::descriptor(), SolverParameter::descriptor()}) {
+    for (int m = 0; m < root->file()->message_type_count(); ++m) {
+      const Descriptor& message = *root->file()->message_type(m);
+      for (int f = 0; f < message.field_count(); ++f) {
+        if (message.field(f)->number() < 1000) continue;
+        EXPECT_TRUE(message.field(f)->is_optional()) << message.field(f)->full_name();
+        ours.insert(message.name() + "." + message.field(f)->name());
+      }
+    }
+  }
+  EXPECT_TRUE(ours.contains("LayerParameter.engine"));
+  EXPECT_TRUE(ours.contains("SolverParameter.on_nan"));
+  EXPECT_EQ(DataParameter::DATUMFILE, 2);
+}
+
+TEST(ProtoSchema, DefaultsAreCaffes) {
+  EXPECT_EQ(SolverParameter().average_loss(), 1);
+  EXPECT_EQ(SolverParameter().solver_mode(), SolverParameter::GPU);
+  EXPECT_FLOAT_EQ(BatchNormParameter().moving_average_fraction(), 0.999f);
+  EXPECT_FLOAT_EQ(MVNParameter().eps(), 1e-9f);
+  EXPECT_EQ(LossParameter().normalization(), LossParameter::VALID);
+  EXPECT_TRUE(Datum::descriptor()->FindFieldByName("float_data")->is_packed() == false);   // five bytes a value, as Caffe writes them
+}
+
+// ---- Files
+
+TEST_F(ProtoFiles, TextFilesOfAnotherKindAreSaidToBeThat) {
+  const std::string net = put("net.prototxt", "layer { name: 'a' type: 'ReLU' }");
+  const std::string solver = put("solver.prototxt", "net: 'x'\nbase_lr: 0.1\n");
+  EXPECT_EQ(error_of([&] { read_net(solver); }), solver + " is a solver in text form (.prototxt), not a net in text form (.prototxt)");
+  EXPECT_EQ(error_of([&] { read_solver(net); }), net + " is a net in text form (.prototxt), not a solver in text form (.prototxt)");
+  EXPECT_NE(error_of([&] { read_net(path("none")); }).find("cannot open " + path("none") + ": No such file"), std::string::npos);
+  EXPECT_EQ(error_of([&] { read_net(folder_.string()); }), folder_.string() + " is a folder");
+  EXPECT_EQ(error_of([&] { read_net(put("empty", "")); }), path("empty") + " is empty");
+  EXPECT_EQ(error_of([&] { read_net(put("name", "name: 'x'")); }), path("name") + ": the net has no layer");
+  ASSERT_TRUE(write_binary(small_model(), path("m.caffemodel")).ok());
+  EXPECT_EQ(error_of([&] { read_net(path("m.caffemodel")); }),
+            path("m.caffemodel") + " is a model (.caffemodel), not a net in text form (.prototxt)");
+}
+
+TEST_F(ProtoFiles, WhatIsWrittenIsReadButTheOrigin) {
+  const NetParameter net = small_model();
+  ASSERT_TRUE(write_binary(net, path("m.caffemodel")).ok());
+  ASSERT_TRUE(write_text(net, path("m.prototxt")).ok());
+  NetParameter want = net;
+  clear_origins(want);
+  EXPECT_FALSE(want.layer(0).has_origin());
+  EXPECT_EQ(read_weights(path("m.caffemodel")).SerializeAsString(), want.SerializeAsString());
+  EXPECT_EQ(or_throw(read_file(path("m.prototxt"))).find("origin"), std::string::npos);
+  NetParameter again = read_net(path("m.prototxt"));
+  EXPECT_EQ(again.layer(0).origin(), path("m.prototxt") + ":2");
+  clear_origins(again);
+  EXPECT_EQ(again.SerializeAsString(), want.SerializeAsString());
+  ASSERT_TRUE(write_binary(small_state(), path("m.solverstate")).ok());
+  EXPECT_EQ(read_solver_state(path("m.solverstate")).SerializeAsString(), small_state().SerializeAsString());
+  ASSERT_TRUE(write_binary(net.layer(0).blobs(0), path("mean")).ok());
+  EXPECT_EQ(read_blob_proto(path("mean")).SerializeAsString(), net.layer(0).blobs(0).SerializeAsString());
+  EXPECT_FALSE(write_binary(net, path("no/such/folder")).ok());
+}
+
+TEST_F(ProtoFiles, RunStatesComeBack) {
+  RunState state;
+  state.set_version(1);
+  state.set_iteration(20);
+  state.mutable_random()->set_position(5);
+  state.add_net()->add_layer()->set_state(std::string("\0\1", 2));
+  ASSERT_TRUE(write_binary(state, path("x.run")).ok());
+  EXPECT_EQ(read_run_state(path("x.run")).SerializeAsString(), state.SerializeAsString());
+  EXPECT_EQ(error_of([&] { read_solver_state(path("x.run")); }),
+            path("x.run") + " is the state of a run (.run), not a solver state (.solverstate)");
+}
+
+TEST_F(ProtoFiles, FilesOfAnotherKindAreNamedWithTheFlagTheyBelongTo) {
+  ASSERT_TRUE(write_binary(small_model(), path("m")).ok());
+  ASSERT_TRUE(write_binary(small_state(), path("s")).ok());
+  ASSERT_TRUE(write_binary(small_model().layer(0).blobs(0), path("b")).ok());
+  const std::string h5 = put("h", "\x89HDF\r\n\x1a\nand more"), text = put("t", "layer { name: 'a' }");
+  EXPECT_EQ(error_of([&] { read_weights(path("s")); }),
+            path("s") + " is a solver state (.solverstate), not a model (.caffemodel); give it to --snapshot");
+  EXPECT_EQ(error_of([&] { read_solver_state(path("m")); }),
+            path("m") + " is a model (.caffemodel), not a solver state (.solverstate); give it to --weights");
+  EXPECT_EQ(error_of([&] { read_weights(path("b")); }), path("b") + " is a single blob, such as a mean file, not a model (.caffemodel)");
+  EXPECT_NE(error_of([&] { read_weights(h5); }).find("is an HDF5 file, not a model (.caffemodel); HDF5 (.h5) is not built"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { read_weights(text); }).find("is a net in text form (.prototxt), not a model (.caffemodel); give it to --model"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { read_weights(put("e", "")); }).find("is an empty file"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_weights(path("none")); }).find("cannot open"), std::string::npos);
+  fs::resize_file(put("large", "x"), 3ull << 30);   // sparse
+  EXPECT_NE(error_of([&] { read_weights(path("large")); }).find("holds 3221225472 bytes; protobuf reads less than 2 GiB"),
+            std::string::npos);
+  EXPECT_EQ(error_of([&] { read_weights(folder_.string()); }), folder_.string() + " is a folder");
+}
+
+TEST_F(ProtoFiles, EveryTruncationOfAModelOrAStateIsAnError) {
+  NetParameter net = small_model();
+  clear_origins(net);
+  const std::string model = net.SerializeAsString(), state = small_state().SerializeAsString();
+  const std::size_t name_only = 2 + net.name().size();   // a net with a name and no layer is whole
+  for (std::size_t size = 0; size < model.size(); ++size) {
+    if (size == name_only) continue;
+    EXPECT_NE(error_of([&] { read_weights(put("cut", model.substr(0, size))); }), "") << size << " of " << model.size();
+  }
+  EXPECT_NE(error_of([&] { read_weights(put("cut", model.substr(0, model.size() - 3))); }).find("cut short?"), std::string::npos);
+  for (const std::size_t size : {1u, 5u, 40u})
+    EXPECT_NE(error_of([&] { read_solver_state(put("cut", state.substr(0, state.size() - size))); }), "") << size;
+  EXPECT_NE(error_of([&] { read_weights(put("noise", std::string(300, '\xee'))); }).find("is not a model"), std::string::npos);
+}
+
+TEST_F(ProtoFiles, BlobsThatDoNotAddUpAreDamage) {
+  NetParameter net = small_model();
+  net.mutable_layer(0)->mutable_blobs(0)->add_data(9);
+  ASSERT_TRUE(write_binary(net, path("m")).ok());
+  EXPECT_EQ(error_of([&] { read_weights(path("m")); }),
+            path("m") + ": layer 'ip' (InnerProduct): blob 0: the shape 2 x 2 wants 4 values, but there are 5; the file is damaged");
+  net = small_model();
+  net.mutable_layer(0)->mutable_blobs(1)->mutable_shape()->set_dim(0, -2);
+  ASSERT_TRUE(write_binary(net, path("m")).ok());
+  EXPECT_NE(error_of([&] { read_weights(path("m")); }).find("blob 1: the shape -2 is negative or too large"), std::string::npos);
+}
+
+TEST_F(ProtoFiles, DoublesAreReadAsFloats) {
+  NetParameter net = small_model();
+  BlobProto& blob = *net.mutable_layer(0)->mutable_blobs(1);
+  blob.clear_data();
+  blob.add_double_data(0.5);
+  blob.add_double_data(-1e-3);
+  ASSERT_TRUE(write_binary(net, path("m")).ok());
+  const BlobProto read = read_weights(path("m")).layer(0).blobs(1);
+  ASSERT_EQ(read.data_size(), 2);
+  EXPECT_EQ(read.data(0), 0.5f);
+  EXPECT_EQ(read.data(1), -1e-3f);
+  EXPECT_EQ(read.double_data_size(), 0);
+}
+
+// The value of `read_weights` for a blob of two values in NVIDIA's form.
+BlobProto read_raw(const std::string& path, int type, const std::string& bytes) {
+  NetParameter net = small_model();
+  BlobProto& blob = *net.mutable_layer(0)->mutable_blobs(1);
+  blob.clear_data();
+  blob.mutable_unknown_fields()->AddVarint(10, static_cast<std::uint64_t>(type));
+  blob.mutable_unknown_fields()->AddLengthDelimited(12, bytes);
+  EXPECT_TRUE(write_binary(net, path).ok());
+  return read_weights(path).layer(0).blobs(1);
+}
+
+TEST_F(ProtoFiles, RawDataOfNvidiaIsRead) {
+  std::string halves, floats, doubles;
+  put_le<std::uint16_t>(halves, 0x3c00);   // 1
+  put_le<std::uint16_t>(halves, 0x8001);   // the smallest negative one, -2^-24
+  for (const float v : {1.5f, -2.25f}) put_le(floats, std::bit_cast<std::uint32_t>(v));
+  for (const double v : {0.1, -7.0}) put_le(doubles, std::bit_cast<std::uint64_t>(v));
+  EXPECT_EQ(read_raw(path("m"), 2, halves).data(0), 1.0f);
+  EXPECT_EQ(read_raw(path("m"), 2, halves).data(1), -std::ldexp(1.0f, -24));
+  EXPECT_EQ(read_raw(path("m"), 1, floats).data(1), -2.25f);
+  EXPECT_EQ(read_raw(path("m"), 0, doubles).data(0), 0.1f);
+  EXPECT_NE(error_of([&] { read_raw(path("m"), 3, floats); }).find("whole numbers"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_raw(path("m"), 1, halves); }).find("wants 2 values, but there are 1"), std::string::npos);
+}
+
+TEST_F(ProtoFiles, ModelsOfPoseidonAreRecognised) {
+  NetParameter net;
+  V1LayerParameter& data = *net.add_layers();
+  data.set_name("data");
+  data.set_type(V1LayerParameter::DATA);
+  data.mutable_data_param()->set_force_encoded_color(true);   // field 9, which is shared_file_system there
+  V1LayerParameter& images = *net.add_layers();
+  images.set_type(V1LayerParameter::IMAGE_DATA);
+  images.mutable_image_data_param()->set_is_color(false);     // field 11, likewise
+  V1LayerParameter& ip = *net.add_layers();
+  ip.set_name("ip");
+  ip.set_type(V1LayerParameter::INNER_PRODUCT);
+  BlobProto& blob = *ip.add_blobs();
+  blob.set_num(1), blob.set_channels(1), blob.set_height(1), blob.set_width(2);
+  blob.add_data(3), blob.add_data(4);
+  ASSERT_TRUE(write_binary(net, path("old")).ok());
+  EXPECT_TRUE(read_weights(path("old")).layer(0).data_param().force_encoded_color());
+  blob.mutable_unknown_fields()->AddVarint(7, 1);
+  blob.mutable_unknown_fields()->AddVarint(8, 12);
+  ASSERT_TRUE(write_binary(net, path("poseidon")).ok());
+  const NetParameter read = read_weights(path("poseidon"));
+  EXPECT_FALSE(read.layer(0).data_param().force_encoded_color());
+  EXPECT_TRUE(read.layer(0).data_param().shared_file_system());
+  EXPECT_TRUE(read.layer(1).image_data_param().is_color());
+  EXPECT_FALSE(read.layer(1).image_data_param().shared_file_system());
+  EXPECT_EQ(blob_dims(read.layer(2).blobs(0)), (std::vector<std::int64_t>{1, 1, 1, 2}));
+  EXPECT_EQ(read.layer(2).blobs(0).data(1), 4);
+}
+
+TEST_F(ProtoFiles, AModelOfCaffeComesOutAsItWas) {
+  const auto shared = test::shared_folder();
+  if (!shared) GTEST_SKIP() << "no shared folder";
+  const std::string lenet = (*shared / "golden/lenet/init.caffemodel").string();
+  const NetParameter net = read_weights(lenet);
+  const auto conv = std::find_if(net.layer().begin(), net.layer().end(), [](const auto& layer) { return layer.name() == "conv2"; });
+  ASSERT_NE(conv, net.layer().end());
+  EXPECT_EQ(conv->type(), "Convolution");
+  EXPECT_EQ(blob_dims(conv->blobs(0)), (std::vector<std::int64_t>{50, 20, 5, 5}));
+  EXPECT_EQ(conv->blobs(0).data_size(), 25000);
+  ASSERT_TRUE(write_binary(net, path("again")).ok());
+  EXPECT_TRUE(or_throw(read_file(path("again"))) == or_throw(read_file(lenet))) << "not byte for byte";
+}
+
+}  // namespace
+}  // namespace shoal

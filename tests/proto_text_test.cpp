@@ -1,0 +1,149 @@
+// Reading nets and solvers in text form, and what is said of mistakes in them.
+#include <gtest/gtest.h>
+
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+
+namespace shoal {
+namespace {
+
+// The words of the ConfigError that `run` throws, or "" if it throws none.
+template <class Run>
+std::string error_of(Run run) {
+  try {
+    run();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.error().code, Code::kConfig);
+    return error.what();
+  }
+  return "";
+}
+
+std::string net_error(const std::string& text) {
+  return error_of([&] { parse_net(text, "n.prototxt"); });
+}
+
+std::string solver_error(const std::string& text) {
+  return error_of([&] { parse_solver(text, "s.prototxt"); });
+}
+
+TEST(ProtoText, OriginsNameTheLineOfEachLayer) {
+  const NetParameter net = parse_net("name: 'x'\nlayer { name: 'a' type: 'ReLU' }\n\n# comment\nlayer {\n  name: 'b'\n}\n", "n.prototxt");
+  ASSERT_EQ(net.layer_size(), 2);
+  EXPECT_EQ(net.layer(0).origin(), "n.prototxt:2");
+  EXPECT_EQ(net.layer(1).origin(), "n.prototxt:5");
+  EXPECT_STREQ(config_error(net.layer(0), "kernel ", 7, " is too large").what(), "n.prototxt:2: layer 'a' (ReLU): kernel 7 is too large");
+  EXPECT_EQ(config_error(Code::kData, net.layer(0), "x").error().code, Code::kData);
+  EXPECT_EQ(layer_place(LayerParameter()), "layer '' ()");
+}
+
+TEST(ProtoText, AnUnknownFieldIsNamedWithItsPlaceAndTheNearestKnownOne) {
+  EXPECT_EQ(net_error("layer {\n  convolution_param {\n    kernal_size: 3\n  }\n}"),
+            "n.prototxt:3:5: ConvolutionParameter has no field 'kernal_size'; did you mean 'kernel_size'?");
+  EXPECT_EQ(net_error("layer { nme: 'x' }"), "n.prototxt:1:9: LayerParameter has no field 'nme'; did you mean 'name'?");
+  EXPECT_EQ(net_error("layer { zzzzzzzz: 1 }"), "n.prototxt:1:9: LayerParameter has no field 'zzzzzzzz'");
+}
+
+TEST(ProtoText, AFieldOfTheWrongMessageIsSentHome) {
+  EXPECT_EQ(net_error("layer {\n\tdropout_ratio: 0.5\n}"),
+            "n.prototxt:2:2: LayerParameter has no field 'dropout_ratio'; it goes inside dropout_param");
+  EXPECT_EQ(net_error("layer { kernal_size: 3 }"),
+            "n.prototxt:1:9: LayerParameter has no field 'kernal_size'; did you mean 'kernel_size' "
+            "inside convolution_param or pooling_param?");
+  EXPECT_EQ(net_error("bottom: 'x'"), "n.prototxt:1:1: NetParameter has no field 'bottom'; it goes inside layer or layers");
+}
+
+TEST(ProtoText, AllUnknownFieldsAreReportedAtOnce) {
+  EXPECT_EQ(net_error("layer { a_b: 1 }\nlayer { name: 'q' c_d { e: 2 } top: 't' e_f: [1, 2] }"),
+            "n.prototxt:1:9: LayerParameter has no field 'a_b'\n"
+            "n.prototxt:2:19: LayerParameter has no field 'c_d'\n"
+            "n.prototxt:2:41: LayerParameter has no field 'e_f'");
+  std::string many;
+  for (int i = 0; i < 13; ++i) many += "qqqqqqqq: 1\n";
+  EXPECT_NE(net_error(many).find("n.prototxt: and 3 more"), std::string::npos);
+}
+
+TEST(ProtoText, FieldsOfOtherFamiliesAreNamedAsTheirs) {
+  EXPECT_EQ(net_error("layer { blobs { raw_data: 'x' } }"),
+            "n.prototxt:1:17: BlobProto has no field 'raw_data'; it belongs to NVIDIA's fork");
+  EXPECT_EQ(net_error("global_grad_scale_adaptive: true"),
+            "n.prototxt:1:1: NetParameter has no field 'global_grad_scale_adaptive'; it belongs to NVIDIA's fork");
+  EXPECT_EQ(net_error("layer { ceil_mode: true }"),
+            "n.prototxt:1:9: LayerParameter has no field 'ceil_mode'; it belongs to OpenCV and forks (pooling_param only)");
+}
+
+TEST(ProtoText, AnUnknownValueIsAnsweredWithTheKnownOnes) {
+  EXPECT_EQ(net_error("layer {\n  pooling_param { pool: MAXX\n  }\n}"),
+            "n.prototxt:2:25: 'MAXX' is not a value of pool; did you mean 'MAX'? Known: MAX, AVE, STOCHASTIC");
+  EXPECT_EQ(net_error("layer { include { phase: train_val } }"),
+            "n.prototxt:1:26: 'train_val' is not a value of phase; known: TRAIN, TEST");
+}
+
+TEST(ProtoText, ValuesOfAnotherTypeNameTheirField) {
+  EXPECT_EQ(net_error("layer { type: CONVOLUTION }"),
+            "n.prototxt:1:15: 'type' of LayerParameter: Expected string, got: CONVOLUTION; "
+            "`layer` takes a quoted type, like \"InnerProduct\" (`layers` the other form)");
+  EXPECT_NE(net_error("layers { type: 'Conv' }").find("`layers` takes a type like INNER_PRODUCT"), std::string::npos);
+  EXPECT_EQ(net_error("layer { pooling_param { stride: -1 } }"), "n.prototxt:1:33: 'stride' of PoolingParameter: Expected integer, got: -");
+  EXPECT_EQ(net_error("layer { pooling_param { stride: 5000000000 } }"),
+            "n.prototxt:1:33: 'stride' of PoolingParameter: Integer out of range (5000000000)");
+  EXPECT_EQ(net_error("layer { name: 'a'\nname: 'b' }"), "n.prototxt:2:1: 'name' is given twice, but takes one value");
+  EXPECT_EQ(net_error("layer { name: 'a }"), "n.prototxt:1:15: 'name' of LayerParameter: Unexpected end of string.");
+}
+
+TEST(ProtoText, BracesThatDoNotMatchAreFound) {
+  EXPECT_EQ(net_error("layer { name: 'a' }\n}"), "n.prototxt:2:1: this } closes nothing: one too many, or a { is missing");
+  EXPECT_NE(net_error("layer {\n  pooling_param { stride: 1\n").find("the text ends inside layer.pooling_param: a } is missing"),
+            std::string::npos);
+}
+
+TEST(ProtoText, AMissingRequiredFieldIsNamedWithItsLine) {
+  EXPECT_EQ(net_error("layer { name: 'a' }\nlayer {\n  clip_param { min: 0 }\n}"), "n.prototxt:3: ClipParameter needs a value for 'max'");
+}
+
+TEST(ProtoText, CeilModeIsRoundModeInPooling) {
+  const NetParameter net = parse_net("layer { pooling_param { ceil_mode: false } }\nlayer { pooling_param { ceil_mode: true } }", "n");
+  EXPECT_EQ(net.layer(0).pooling_param().round_mode(), PoolingParameter::FLOOR);
+  EXPECT_TRUE(net.layer(1).pooling_param().has_round_mode());
+  EXPECT_EQ(net.layer(1).pooling_param().round_mode(), PoolingParameter::CEIL);
+  EXPECT_EQ(net.layer(1).origin(), "n:2");
+}
+
+TEST(ProtoText, TabsMarksAndWindowsLinesAreFine) {
+  const NetParameter net = parse_net("\xef\xbb\xbfname: 'x'\r\n\tlayer\t{\tpooling_param\t{\tceil_mode:\tfalse\t}\t}\r\n", "n");
+  EXPECT_EQ(net.layer(0).pooling_param().round_mode(), PoolingParameter::FLOOR);
+  EXPECT_EQ(net_error("\tlayer\t{\tnme: 'x' }"), "n.prototxt:1:10: LayerParameter has no field 'nme'; did you mean 'name'?");
+}
+
+TEST(ProtoText, TheSolverOfPoseidonIsUnderstood) {
+  const SolverParameter solver = parse_solver(
+      "device_id: \"0,1\"\nlayer_blobs_global_idx { layer_name: 'conv1' table_id: 3\n table_id: 4 }\nbase_lr: 0.5\n", "s.prototxt");
+  EXPECT_EQ(solver.device_list(), "0,1");
+  EXPECT_FALSE(solver.has_device_id());
+  EXPECT_FLOAT_EQ(solver.base_lr(), 0.5f);
+  EXPECT_EQ(parse_solver("device_id: 3", "s").device_id(), 3);
+  EXPECT_EQ(solver_error("layer_blobs_global_idx { layer_name: 'a'\n}\nbase_lrr: 1"),
+            "s.prototxt:3:1: SolverParameter has no field 'base_lrr'; did you mean 'base_lr'?");
+}
+
+TEST(ProtoText, FieldsNotBuiltYetAreErrorsRatherThanIgnored) {
+  for (const char* field : {"scheme", "batch_semantics", "lr_scale", "warmup_iter", "early_stop"})
+    EXPECT_NE(solver_error(str(field, ": 1")).find(str("has no field '", field, "'")), std::string::npos) << field;
+  for (const char* field : {"comm", "codec"})
+    EXPECT_NE(net_error(str("layer { ", field, ": 'x' }")).find(str("has no field '", field, "'")), std::string::npos) << field;
+}
+
+TEST(ProtoText, ANetInsideASolverIsReadLikeAnyOther) {
+  const SolverParameter solver = parse_solver("net_param {\n layers { name: 'r' type: RELU }\n}\ntest_net_param {\n}\n"
+                                              "test_net_param { layer { name: 't' } }", "s.prototxt");
+  ASSERT_EQ(solver.net_param().layer_size(), 1);
+  EXPECT_EQ(solver.net_param().layer(0).type(), "ReLU");
+  EXPECT_EQ(solver.net_param().layer(0).origin(), "s.prototxt:2");
+  EXPECT_EQ(solver.test_net_param(1).layer(0).origin(), "s.prototxt:6");
+  EXPECT_EQ(to_text(solver).find("origin"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace shoal
