@@ -36,13 +36,17 @@ struct Impl {
   std::unique_ptr<Kernel> (*make)(const Desc&);
 };
 
+// The engine that stands for every implementation of our own, whatever its name: Caffe's engine: CAFFE.
+inline constexpr const char* kOwnEngine = "caffe";
+inline bool is_own(const std::string& impl) { return impl != "cudnn" && impl != "onednn"; }
+
 template <class Kernel>
 struct Chosen {
   std::unique_ptr<Kernel> kernel;
   Choice choice;
 };
 
-// The first implementation that serves `desc` on `device`; with a non-empty `engine`, only the one of that name.
+// The first implementation that serves `desc` on `device`; with a non-empty `engine`, only the one of that name, or of our own.
 // Throws ConfigError (kConfig) with every refusal if none does.
 template <class Desc, class Kernel>
 Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const> impls, const Desc& desc, const Device& device,
@@ -51,7 +55,8 @@ Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const>
   std::string names, reasons;
   for (const Impl<Desc, Kernel>* impl : impls) {
     names += str(names.empty() ? "" : ", ", impl->name);
-    Why why = !engine.empty() && engine != impl->name ? str("engine \"", engine, "\" was asked for") : impl->supports(desc, device);
+    const bool allowed = engine.empty() || engine == impl->name || (engine == kOwnEngine && is_own(impl->name));
+    Why why = allowed ? impl->supports(desc, device) : str("engine \"", engine, "\" was asked for");
     if (why.empty()) {
       chosen.choice.impl = impl->name;
       chosen.kernel = impl->make(desc);
@@ -60,7 +65,7 @@ Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const>
     reasons += str("; ", impl->name, ": ", why);
     chosen.choice.refused.push_back({impl->name, std::move(why)});
   }
-  throw ConfigError(Code::kConfig, "no implementation of ", op, " serves this layer (known: ", names, reasons, ")");
+  throw ConfigError(Code::kConfig, "no implementation of ", op, " in this build serves the layer (there are: ", names, reasons, ")");
 }
 
 }  // namespace shoal::ops

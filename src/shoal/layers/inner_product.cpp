@@ -1,0 +1,59 @@
+#include "shoal/layers/served.h"
+#include "shoal/ops/gemm.h"
+
+namespace shoal {
+namespace {
+
+// Every output is a weighted sum of all inputs.
+//   bottom[0] (M..., K...), M the axes before `axis`, K all from it on   top[0] (M..., N), N = num_output
+//   params: weight (N, K), or (K, N) with transpose; bias (N)
+// Source: Caffe's InnerProductLayer.
+class InnerProduct final : public Layer {
+ public:
+  using Layer::Layer;
+  Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  std::vector<ops::Choice> choices() const override { return op_.choices(); }
+
+  void setup(Context& ctx, Bottoms bottoms, Tops) override {
+    const InnerProductParameter& ip = param().inner_product_param();
+    const Shape& bottom = bottoms[0]->shape();
+    axis_ = axis_of(bottom, ip.axis(), "axis");
+    desc_ = {.inputs = bottom.count(axis_), .outputs = ip.num_output(), .weight_is_kn = ip.transpose()};
+    if (desc_.outputs < 1) throw config_error(param(), "num_output must be given, and be 1 or more");
+    add_param(ctx, ip.transpose() ? Shape{desc_.inputs, desc_.outputs} : Shape{desc_.outputs, desc_.inputs}, ip.weight_filler());
+    has_bias_ = ip.bias_term();
+    if (has_bias_) add_param(ctx, Shape{desc_.outputs}, ip.bias_filler());
+  }
+
+  void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
+    const Shape& bottom = bottoms[0]->shape();
+    if (bottom.axes() < axis_ || bottom.count(axis_) != desc_.inputs)
+      throw config_error(param(), "was made for ", desc_.inputs, " inputs from axis ", axis_, " on; the bottom is now ", bottom.str());
+    desc_.rows = bottom.count(0, axis_);
+    std::vector<std::int64_t> top(bottom.dims().begin(), bottom.dims().begin() + axis_);
+    top.push_back(desc_.outputs);
+    tops[0]->reshape(Shape(top));
+    op_.serve("dense", ops::dense_impls(), desc_, ctx, engine_of(param()));
+  }
+
+  void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
+    op_->forward(ctx, bottoms[0]->data, params()[0]->data, has_bias_ ? &params()[1]->data : nullptr, tops[0]->data);
+  }
+
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+    op_->backward(ctx, bottoms[0]->data, params()[0]->data, tops[0]->grad, propagate[0] ? &bottoms[0]->grad : nullptr,
+                  param_propagates(0) ? &params()[0]->grad : nullptr, has_bias_ && param_propagates(1) ? &params()[1]->grad : nullptr);
+  }
+
+ private:
+  int axis_ = 1;
+  bool has_bias_ = true;
+  ops::DenseDesc desc_;
+  Served<ops::DenseDesc, ops::DenseKernel> op_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_InnerProduct(const LayerParameter& param) { return std::make_unique<InnerProduct>(param); }
+
+}  // namespace shoal
