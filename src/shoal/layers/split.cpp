@@ -23,7 +23,7 @@ class Split final : public Layer {
       blob->reshape(bottom[0]->shape());
       blob->data.share(bottom[0]->data);
     }
-    if (top.size() == 1) bottom[0]->grad.share(top[0]->grad);
+    if (top.size() == 1) top[0]->grad.share(bottom[0]->grad);
   }
   void forward(Context&, Bottoms, Tops) override {}
   void backward(Context& ctx, Tops top, const std::vector<bool>& propagate, Bottoms bottom) override {

@@ -1,5 +1,6 @@
 #include "shoal/ops/eltwise.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "shoal/base/log.h"
@@ -73,10 +74,12 @@ void product_but_one(Context& ctx, Tensors x, int skip, const Tensor& g, Tensor&
   const float* grad = g.in();
   float* out = y.out();
   for_blocks(ctx, y.count(), [&](std::int64_t begin, std::int64_t end) {
-    std::fill(out + begin, out + end, 1.0f);
+    float others[kBlock];
+    const std::int64_t n = end - begin;
+    std::fill(others, others + n, 1.0f);
     for (std::size_t k = 0; k < in.size(); ++k)
-      for (std::int64_t i = begin; k != static_cast<std::size_t>(skip) && i < end; ++i) out[i] *= in[k][i];
-    for (std::int64_t i = begin; i < end; ++i) out[i] *= grad[i];
+      for (std::int64_t i = 0; k != static_cast<std::size_t>(skip) && i < n; ++i) others[i] *= in[k][begin + i];
+    for (std::int64_t i = 0; i < n; ++i) out[begin + i] = others[i] * grad[begin + i];
   });
 }
 

@@ -1,0 +1,186 @@
+#include "shoal/ops/broadcast.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "shoal/base/log.h"
+#include "shoal/ops/cpu/parallel.h"
+
+namespace shoal::ops {
+namespace {
+
+void check(const Spread& s, const Tensor& x, const Tensor& y, std::int64_t numbers) {
+  CHECK(x.count() == s.outer * s.dim * s.inner && y.count() == x.count() && numbers == s.dim)
+      << s.outer << " x " << s.dim << " x " << s.inner << " for shapes " << x.shape().str() << ", " << y.shape().str() << " and "
+      << numbers << " numbers";
+}
+
+// f(d, begin, n) for each stretch of inner numbers that share their d; with inner 1, g(begin, n) for stretches of dim numbers.
+template <class Row, class Vector>
+void for_rows(Context& ctx, const Spread& s, Row row, Vector vector) {
+  const bool flat = s.inner == 1;
+  const std::int64_t length = flat ? s.dim : s.inner, rows = flat ? s.outer : s.outer * s.dim;
+  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
+  cpu::parallel_for(ctx.threads(), rows, grain, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      if (flat) vector(r * length, length);
+      else row(r % s.dim, r * length, length);
+    }
+  });
+}
+
+constexpr int kLanes = 16;
+constexpr std::int64_t kBlock = 2048;   // numbers that stay in the first cache from the sums to the product
+
+struct Sums {
+  double products = 0, grads = 0;
+};
+
+// Adds the sums of g x and of g over n numbers.
+void add_sums(const float* g, const float* x, std::int64_t n, Sums& sums) {
+  float products[kLanes] = {}, grads[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int lane = 0; lane < kLanes; ++lane) {
+      products[lane] += g[i + lane] * x[i + lane];
+      grads[lane] += g[i + lane];
+    }
+  for (; i < n; ++i) {
+    products[0] += g[i] * x[i];
+    grads[0] += g[i];
+  }
+  for (int lane = 0; lane < kLanes; ++lane) sums.products += products[lane], sums.grads += grads[lane];
+}
+
+void put(SumInto into, std::int64_t d, double sum) {
+  if (into.tensor == nullptr) return;
+  float* out = into.tensor->mut();
+  out[d] = static_cast<float>(into.add ? out[d] + sum : sum);
+}
+
+// One call's pointers; x is g where no products are wanted.
+struct Backward {
+  const float *g, *x, *factor;
+  float* gx;
+  bool sums;
+};
+
+// d from begin to end, whose numbers lie in stretches of inner.
+void backward_rows(const Spread& s, const Backward& b, std::int64_t d, SumInto g_factor, SumInto g_shift) {
+  Sums sums;
+  for (std::int64_t o = 0; o < s.outer; ++o) {
+    const std::int64_t start = (o * s.dim + d) * s.inner;
+    for (std::int64_t i = 0; i < s.inner; i += kBlock) {
+      const std::int64_t at = start + i, n = std::min(kBlock, s.inner - i);
+      if (b.sums) add_sums(b.g + at, b.x + at, n, sums);
+      if (b.gx != nullptr)
+        for (std::int64_t k = at; k < at + n; ++k) b.gx[k] = b.g[k] * b.factor[d];
+    }
+  }
+  put(g_factor, d, sums.products);
+  put(g_shift, d, sums.grads);
+}
+
+// The same for inner 1: several d side by side.
+void backward_columns(const Spread& s, const Backward& b, std::int64_t begin, std::int64_t end, SumInto g_factor, SumInto g_shift) {
+  constexpr std::int64_t kWide = 64;
+  for (std::int64_t d = begin; d < end; d += kWide) {
+    double products[kWide] = {}, grads[kWide] = {};
+    const std::int64_t n = std::min(kWide, end - d);
+    for (std::int64_t o = 0; o < s.outer; ++o) {
+      const std::int64_t at = o * s.dim + d;
+      for (std::int64_t k = 0; b.sums && k < n; ++k) {
+        products[k] += double{b.g[at + k]} * b.x[at + k];
+        grads[k] += b.g[at + k];
+      }
+      for (std::int64_t k = 0; b.gx != nullptr && k < n; ++k) b.gx[at + k] = b.g[at + k] * b.factor[d + k];
+    }
+    for (std::int64_t k = 0; k < n; ++k) put(g_factor, d + k, products[k]), put(g_shift, d + k, grads[k]);
+  }
+}
+
+// A single number against all: the sums are cut into blocks for the threads to share.
+void backward_scalar(Context& ctx, const Backward& b, std::int64_t count, SumInto g_factor, SumInto g_shift) {
+  constexpr std::int64_t kPart = 8 * kBlock;
+  const std::int64_t parts = (count + kPart - 1) / kPart;
+  std::vector<Sums> sums(static_cast<std::size_t>(parts));
+  cpu::parallel_for(ctx.threads(), parts, 1, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t p = begin; p < end; ++p) {
+      const std::int64_t last = std::min(count, (p + 1) * kPart);
+      for (std::int64_t at = p * kPart; at < last; at += kBlock) {
+        const std::int64_t n = std::min(kBlock, last - at);
+        if (b.sums) add_sums(b.g + at, b.x + at, n, sums[static_cast<std::size_t>(p)]);
+        for (std::int64_t k = at; b.gx != nullptr && k < at + n; ++k) b.gx[k] = b.g[k] * b.factor[0];
+      }
+    }
+  });
+  Sums all;
+  for (const Sums& part : sums) all.products += part.products, all.grads += part.grads;
+  put(g_factor, 0, all.products);
+  put(g_shift, 0, all.grads);
+}
+
+void backward(Context& ctx, const Spread& s, const Backward& b, SumInto g_factor, SumInto g_shift) {
+  if (s.dim == 1) return backward_scalar(ctx, b, s.outer * s.inner, g_factor, g_shift);
+  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(s.outer * s.inner, 1));
+  cpu::parallel_for(ctx.threads(), s.dim, grain, [&](int, std::int64_t begin, std::int64_t end) {
+    if (s.inner == 1) return backward_columns(s, b, begin, end, g_factor, g_shift);
+    for (std::int64_t d = begin; d < end; ++d) backward_rows(s, b, d, g_factor, g_shift);
+  });
+}
+
+}  // namespace
+
+void scale_and_shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& factor, const Tensor* shift, Tensor& y) {
+  check(spread, x, y, factor.count());
+  CHECK(shift == nullptr || shift->count() == spread.dim);
+  const float *in = x.in(), *scale = factor.in(), *add = shift != nullptr ? shift->in() : nullptr;
+  float* out = y.mut();
+  for_rows(
+      ctx, spread,
+      [=](std::int64_t d, std::int64_t begin, std::int64_t n) {
+        const float a = scale[d], b = add != nullptr ? add[d] : 0;
+        for (std::int64_t i = begin; i < begin + n; ++i) out[i] = a * in[i] + b;
+      },
+      [=](std::int64_t begin, std::int64_t n) {
+        if (add != nullptr) {
+          for (std::int64_t d = 0; d < n; ++d) out[begin + d] = scale[d] * in[begin + d] + add[d];
+        } else {
+          for (std::int64_t d = 0; d < n; ++d) out[begin + d] = scale[d] * in[begin + d];
+        }
+      });
+}
+
+void shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& shift, Tensor& y) {
+  check(spread, x, y, shift.count());
+  const float *in = x.in(), *add = shift.in();
+  float* out = y.mut();
+  for_rows(
+      ctx, spread,
+      [=](std::int64_t d, std::int64_t begin, std::int64_t n) {
+        const float b = add[d];
+        for (std::int64_t i = begin; i < begin + n; ++i) out[i] = in[i] + b;
+      },
+      [=](std::int64_t begin, std::int64_t n) {
+        for (std::int64_t d = 0; d < n; ++d) out[begin + d] = in[begin + d] + add[d];
+      });
+}
+
+void scale_backward(Context& ctx, const Spread& spread, const Tensor& g, const Tensor& x, const Tensor& factor, Tensor* gx,
+                    SumInto g_factor, SumInto g_shift) {
+  check(spread, g, g, factor.count());
+  for (const SumInto& into : {g_factor, g_shift}) CHECK(into.tensor == nullptr || into.tensor->count() == spread.dim);
+  const bool products = g_factor.tensor != nullptr;
+  CHECK(!products || x.count() == g.count()) << "shapes " << x.shape().str() << " and " << g.shape().str();
+  backward(ctx, spread,
+           {.g = g.in(), .x = products ? x.in() : g.in(), .factor = factor.in(), .gx = gx != nullptr ? gx->mut() : nullptr,
+            .sums = products || g_shift.tensor != nullptr},
+           g_factor, g_shift);
+}
+
+void shift_backward(Context& ctx, const Spread& spread, const Tensor& g, SumInto g_shift) {
+  check(spread, g, g, g_shift.tensor->count());
+  backward(ctx, spread, {.g = g.in(), .x = g.in(), .factor = nullptr, .gx = nullptr, .sums = true}, {}, g_shift);
+}
+
+}  // namespace shoal::ops

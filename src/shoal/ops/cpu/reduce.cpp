@@ -1,0 +1,86 @@
+#include "shoal/ops/reduce.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "shoal/base/log.h"
+#include "shoal/ops/cpu/parallel.h"
+
+namespace shoal::ops {
+namespace {
+
+constexpr std::int64_t kBlock = 4096;
+
+template <class Term>
+double block_sum(const float* x, std::int64_t n, Term term) {
+  constexpr int kLanes = 8;
+  double lanes[kLanes] = {}, sum = 0;
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(double{x[i + lane]});
+  for (; i < n; ++i) lanes[0] += term(double{x[i]});
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+// Blocks of all rows are shared out among the threads; each row's block sums are added in order.
+template <class Term>
+void sum_rows(Context& ctx, float coeff, const Tensor& x, Tensor& y, Term term) {
+  const std::int64_t rows = y.count(), length = rows == 0 ? 0 : x.count() / rows, blocks = (length + kBlock - 1) / kBlock;
+  std::vector<double> sums(static_cast<std::size_t>(rows * blocks));
+  const float* in = x.in();
+  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(std::min(length, kBlock), 1));
+  cpu::parallel_for(ctx.threads(), rows * blocks, grain, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t row = b / blocks, at = b % blocks * kBlock;
+      sums[static_cast<std::size_t>(b)] = block_sum(in + row * length + at, std::min(kBlock, length - at), term);
+    }
+  });
+  float* out = y.out();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    double sum = 0;
+    for (std::int64_t b = 0; b < blocks; ++b) sum += sums[static_cast<std::size_t>(row * blocks + b)];
+    out[row] = static_cast<float>(coeff * sum);
+  }
+}
+
+template <class Slope>
+void spread_rows(Context& ctx, float coeff, const Tensor& g, Tensor& gx, Slope slope) {
+  const std::int64_t rows = g.count(), length = rows == 0 ? 0 : gx.count() / rows;
+  const float* grad = g.in();
+  float* out = gx.mut();
+  cpu::parallel_for(ctx.threads(), rows * length, cpu::kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end;) {
+      const std::int64_t row = i / length, last = std::min(end, (row + 1) * length);
+      const float c = coeff * grad[row];
+      for (; i < last; ++i) out[i] = c * slope(i);
+    }
+  });
+}
+
+void check_rows(const Tensor& whole, const Tensor& rows) {
+  CHECK(rows.count() == 0 ? whole.count() == 0 : whole.count() % rows.count() == 0)
+      << whole.shape().str() << " in " << rows.count() << " rows";
+}
+
+}  // namespace
+
+void reduce_rows(Context& ctx, Reduce kind, float coeff, const Tensor& x, Tensor& y) {
+  check_rows(x, y);
+  if (kind == Reduce::kSum) sum_rows(ctx, coeff, x, y, [](double v) { return v; });
+  else if (kind == Reduce::kAbsSum) sum_rows(ctx, coeff, x, y, [](double v) { return std::fabs(v); });
+  else sum_rows(ctx, coeff, x, y, [](double v) { return v * v; });
+}
+
+void reduce_rows_backward(Context& ctx, Reduce kind, float coeff, const Tensor& g, const Tensor& x, Tensor& gx) {
+  check_rows(gx, g);
+  if (kind == Reduce::kSum) return spread_rows(ctx, coeff, g, gx, [](std::int64_t) { return 1.0f; });
+  CHECK(x.count() == gx.count());
+  const float* in = x.in();
+  const auto sign = [=](std::int64_t i) { return static_cast<float>((in[i] > 0) - (in[i] < 0)); };
+  if (kind == Reduce::kAbsSum) spread_rows(ctx, coeff, g, gx, sign);
+  else spread_rows(ctx, coeff, g, gx, [=](std::int64_t i) { return 2 * in[i]; });
+}
+
+}  // namespace shoal::ops

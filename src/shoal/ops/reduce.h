@@ -1,0 +1,18 @@
+// Rows of numbers made into one number each.
+#pragma once
+
+#include <cstdint>
+
+#include "shoal/tensor/context.h"
+
+namespace shoal::ops {
+
+enum class Reduce { kSum, kAbsSum, kSquareSum };
+
+// y[r] = coeff times the sum of x[r][i], |x[r][i]| or x[r][i]^2 over a row: y.count() rows of x.count() / y.count() numbers.
+// Summed in double in an order that threads do not change.
+void reduce_rows(Context& ctx, Reduce kind, float coeff, const Tensor& x, Tensor& y);
+// gx[r][i] = coeff g[r] times 1, the sign of x (0 for 0), or 2 x. x is not looked at for kSum. gx may be x.
+void reduce_rows_backward(Context& ctx, Reduce kind, float coeff, const Tensor& g, const Tensor& x, Tensor& gx);
+
+}  // namespace shoal::ops
