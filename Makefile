@@ -12,7 +12,7 @@ ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
 PROTOC   ?= protoc
 CUDA     ?= 0
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
-CPPFLAGS += $(shell pkg-config --cflags-only-I opencv4 2>/dev/null | sed 's/-I/-isystem /g')
+OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I opencv4 2>/dev/null)),-isystem /usr/include/opencv4)
 LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb -lleveldb -lopenblas -lpthread
 
 OFF      := $(if $(filter 1,$(CUDA)),,cuda cudnn)
@@ -52,10 +52,12 @@ $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(TOOL_LIB) $(BUILD)/libshoal.a ; @echo '  LD
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(LDLIBS) -o $@
 $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
 	@mkdir -p $(@D); echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
-$(BUILD)/gen/%.pb.o: CXXFLAGS += -Wno-all -Wno-extra
+$(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra
 $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/src/shoal/ops/cpu/%.o: CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
-$(BUILD)/tests/%.o: CXXFLAGS += -Itests
+$(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
+$(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
+$(BUILD)/src/shoal/data/image.o: private CPPFLAGS += $(OPENCV)
+$(BUILD)/tests/%.o: private CXXFLAGS += -Itests
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH)' > $@

@@ -1,0 +1,42 @@
+// Pixels in memory, and the only door to OpenCV: reading, resizing and encoding pictures. Channels are blue, green, red as OpenCV
+// gives them. Every function may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/base/error.h"
+
+namespace shoal {
+
+struct ImageSize {
+  int channels = 0, height = 0, width = 0;
+  std::int64_t count() const { return std::int64_t{channels} * height * width; }
+  bool operator==(const ImageSize&) const = default;
+};
+std::string to_string(const ImageSize& size);   // "3 x 32 x 32", channels first
+
+// A picture as decoded: rows of pixels, the channels of a pixel side by side.
+struct Image {
+  ImageSize size;
+  std::vector<std::uint8_t> pixels;
+};
+
+enum class Colour { kAsStored, kColour, kGrey };
+
+// The picture in `bytes` (JPEG, PNG, ...), 8 bits a channel. Errors (kData) say what was wrong, not where the bytes came from.
+Result<Image> decode_image(std::string_view bytes, Colour colour);
+
+// The picture in a file, resized (bilinear) if height and width are not 0. Errors (kData) name the file.
+Result<Image> read_image(const std::string& path, Colour colour, int height, int width);
+
+// `image` as a file of `type`: "jpg", "png" or another that OpenCV knows by its ending.
+Result<std::string> encode_image(const Image& image, const std::string& type);
+
+// Channel by channel, as a Datum holds pixels.
+std::string planar(const Image& image);
+
+}  // namespace shoal

@@ -1,0 +1,86 @@
+// Batches made ahead of the net: one thread reads records in order, a small pool decodes and transforms them, the net's thread takes
+// whole batches in order. What is in batch k depends on the records and the seed alone, never on the number of threads.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/data/image.h"
+
+namespace shoal {
+
+// A record on its way. Reused, so that its strings keep their memory.
+struct Item {
+  std::uint64_t n = 0;       // of all records that the net reads, from 0
+  std::string name;          // key, or path and line: for error messages
+  std::string bytes;         // a serialised Datum, or nothing for a listed image
+  std::uint64_t index = 0;   // of a listed image, in its list
+};
+
+// What a kind of data layer must say. read is called on one thread at a time, make on several at once.
+class ItemSource {
+ public:
+  virtual ~ItemSource() = default;
+  virtual const std::string& path() const = 0;
+  // Fills the item of item.n; n mostly rises by one from call to call. An error here ends the run: the source itself is broken.
+  virtual Status read(Item& item) = 0;
+  // The size of what make would write for `item`, found by decoding it. Errors as for make.
+  virtual Result<ImageSize> size(const Item& item) const = 0;
+  // Writes the item's numbers, which must come to `size`, and its label. An error is a bad record, and its words follow "the
+  // record K of S ".
+  virtual Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const = 0;
+};
+
+enum class OnBadRecord {
+  kStop,      // the batch is an error
+  kSkip,      // the record is left out; those after it move up
+  kReplace,   // the next good record is used here too
+};
+
+struct PrefetchOptions {
+  int batch_size = 1;                           // >= 1
+  int depth = 4;                                // batches ready or in the making, >= 1
+  int threads = 1;                              // that decode and transform, >= 1, beside the one that reads
+  OnBadRecord on_bad = OnBadRecord::kStop;
+  std::uint64_t start = 0;                      // the n of the first item
+  ImageSize size;                               // of every item
+  std::chrono::milliseconds deadline{600'000};  // for a batch that does not come; a tenth of it gives a warning
+};
+
+struct Batch {
+  std::vector<float> data;          // batch_size x size.count()
+  std::vector<float> labels;        // batch_size
+  std::vector<std::string> names;   // batch_size, "K of S"
+  std::uint64_t end = 0;            // the n after the last record used: where a run resumed after this batch starts
+};
+
+class Prefetch {
+ public:
+  // Starts the threads. They end, and are joined, in the destructor.
+  Prefetch(ItemSource& source, const PrefetchOptions& options);
+  ~Prefetch();
+  Prefetch(const Prefetch&) = delete;
+
+  // The next batch; good until the next call. After an error (which names the record and the file) every call returns it again.
+  Result<const Batch*> next();
+  // Seconds that next() has waited, all calls together.
+  double seconds_waited() const;
+
+ private:
+  class Machinery;
+  std::unique_ptr<Machinery> machinery_;
+};
+
+// Threads for decode_threads: 0. A few pixels copied need one; pictures to decode get half of the machine, four at most.
+int default_decode_threads(bool decodes_pictures);
+
+// The size of item n, or of the first good one after it unless `on_bad` is kStop. For layers that must know their shapes before
+// they start.
+Result<ImageSize> probe_size(ItemSource& source, std::uint64_t n, OnBadRecord on_bad);
+
+}  // namespace shoal

@@ -1,0 +1,39 @@
+// Which record is the n-th that a net reads, and which random numbers are its own: pure functions of a seed and n, so that a run
+// can go on at any n.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "shoal/base/random.h"
+
+namespace shoal {
+
+struct SequenceOptions {
+  std::uint64_t seed = 0, stream = 0;   // of a Random: streams of one seed do not meet
+  bool shuffle = false;                 // another order in every epoch
+  std::uint64_t rand_skip = 0;          // start at a random record below this
+};
+
+// An order of 0 .. count-1 for one epoch.
+std::vector<std::uint64_t> permutation(std::uint64_t seed, std::uint64_t stream, std::uint64_t epoch, std::uint64_t count);
+
+class Sequence {
+ public:
+  explicit Sequence(const SequenceOptions& options);
+  bool shuffles() const { return options_.shuffle; }
+  // Where item n stands in the endless row of epochs: n plus what rand_skip left out.
+  std::uint64_t position(std::uint64_t n) const { return n + skip_; }
+  // The record of item n in a set of `count`. Keeps the order of the last epoch asked for.
+  std::uint64_t record(std::uint64_t n, std::uint64_t count);
+  // Item n's own random words.
+  std::array<std::uint32_t, 4> random(std::uint64_t n) const;
+
+ private:
+  SequenceOptions options_;
+  std::uint64_t skip_ = 0, epoch_ = 0;
+  std::vector<std::uint64_t> order_;   // of epoch_, or empty
+};
+
+}  // namespace shoal

@@ -1,0 +1,159 @@
+#include "shoal/data/items.h"
+
+#include <limits>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/proto/blob.pb.h"
+
+namespace shoal {
+namespace {
+
+void warn_if_smaller(const std::string& path, std::uint64_t count, int batch_size) {
+  if (count < static_cast<std::uint64_t>(batch_size))
+    LOG(WARNING) << "a batch of " << batch_size << " is larger than the set " << path << " of " << count
+                 << " records: each batch holds some of them more than once";
+}
+
+Status check_fits(const Transform& transform, const ImageSize& input, const ImageSize& wanted) {
+  Result<ImageSize> output = transform.output_size(input);
+  if (!output.ok()) return output.error();
+  if (output.value() != wanted)
+    return Error{Code::kData, str("is ", to_string(output.value()), " where ", to_string(wanted),
+                                  " is wanted, the size of the first record: all must agree; resize them or set crop_size")};
+  return {};
+}
+
+class RecordItems final : public ItemSource {
+ public:
+  RecordItems(std::unique_ptr<RecordSource> source, const SequenceOptions& sequence, Transform transform, int batch_size)
+      : source_(std::move(source)), sequence_(sequence), transform_(std::move(transform)), batch_size_(batch_size) {}
+  Status start();
+  const std::string& path() const override { return source_->path(); }
+  Status read(Item& item) override;
+  Result<ImageSize> size(const Item& item) const override;
+  Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const override;
+
+ private:
+  static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
+  std::unique_ptr<RecordSource> source_;
+  Sequence sequence_;
+  Transform transform_;
+  int batch_size_;
+  std::uint64_t count_ = 0;           // known if shuffling
+  std::uint64_t next_ = kNowhere;     // the position that the source's cursor stands for
+  std::uint64_t in_set_ = 0;          // records read since the set last started at its first one
+  bool whole_ = false;                // in_set_ counts from there
+  bool warned_ = false;
+};
+
+Status RecordItems::start() {
+  if (!sequence_.shuffles()) return {};
+  if (Status prepared = source_->prepare_random_access(); !prepared.ok()) return prepared;
+  Result<std::uint64_t> count = source_->count();
+  if (!count.ok()) return count.error();
+  count_ = count.value();
+  warn_if_smaller(path(), count_, batch_size_);
+  return {};
+}
+
+Status RecordItems::read(Item& item) {
+  const std::uint64_t position = sequence_.shuffles() ? sequence_.record(item.n, count_) : sequence_.position(item.n);
+  if (position != next_) {
+    if (Status moved = source_->seek(position); !moved.ok()) return moved;
+    whole_ = position == 0;
+    in_set_ = 0;
+  }
+  Result<std::optional<RecordView>> record = source_->next();
+  if (record.ok() && !record.value()) {
+    if (whole_ && !warned_ && !sequence_.shuffles()) warn_if_smaller(path(), in_set_, batch_size_);
+    warned_ = warned_ || whole_;
+    whole_ = true;
+    in_set_ = 0;
+    if (Status moved = source_->seek(0); !moved.ok()) return moved;
+    record = source_->next();
+  }
+  if (!record.ok()) return record.error();
+  if (!record.value()) return Error{Code::kData, str(path(), " has no records any more")};
+  ++in_set_;
+  next_ = position + 1;
+  item.name = record.value()->key;
+  item.bytes = record.value()->value;
+  return {};
+}
+
+Result<ImageSize> RecordItems::size(const Item& item) const {
+  Datum datum;
+  if (!datum.ParseFromString(item.bytes)) return Error{Code::kData, "is no Datum"};
+  Result<DatumPixels> pixels = pixels_of(datum, transform_.colour());
+  if (!pixels.ok()) return pixels.error();
+  if (transform_.colour() != Colour::kAsStored && !datum.encoded())
+    LOG(WARNING) << path() << ": force_color and force_gray work on encoded records only; these are not";
+  return transform_.output_size(pixels.value().pixels.size);
+}
+
+Status RecordItems::make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const {
+  Datum datum;
+  if (!datum.ParseFromString(item.bytes)) return Error{Code::kData, "is no Datum"};
+  Result<DatumPixels> pixels = pixels_of(datum, transform_.colour());
+  if (!pixels.ok()) return pixels.error();
+  if (Status fits = check_fits(transform_, pixels.value().pixels.size, size); !fits.ok()) return fits;
+  transform_.apply(pixels.value().pixels, sequence_.random(item.n), out);
+  label = static_cast<float>(datum.label());
+  return {};
+}
+
+class ImageItems final : public ItemSource {
+ public:
+  ImageItems(std::vector<ListedImage> images, const ImageItemsOptions& options, const SequenceOptions& sequence, Transform transform)
+      : images_(std::move(images)), options_(options), sequence_(sequence), transform_(std::move(transform)) {
+    warn_if_smaller(options_.list, images_.size(), options_.batch_size);
+  }
+  const std::string& path() const override { return options_.list; }
+  Status read(Item& item) override {
+    item.index = sequence_.record(item.n, images_.size());
+    item.name = str(images_[item.index].path, " (line ", images_[item.index].line, ")");
+    return {};
+  }
+  Result<ImageSize> size(const Item& item) const override {
+    Result<Image> image = load(item);
+    if (!image.ok()) return image.error();
+    return transform_.output_size(image.value().size);
+  }
+  Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const override {
+    Result<Image> image = load(item);
+    if (!image.ok()) return image.error();
+    if (Status fits = check_fits(transform_, image.value().size, size); !fits.ok()) return fits;
+    transform_.apply(pixels_of(image.value()), sequence_.random(item.n), out);
+    label = static_cast<float>(images_[item.index].label);
+    return {};
+  }
+
+ private:
+  Result<Image> load(const Item& item) const {
+    const Colour colour = options_.colour ? Colour::kColour : Colour::kGrey;
+    Result<Image> image = read_image(options_.root + images_[item.index].path, colour, options_.height, options_.width);
+    if (!image.ok()) return Error{Code::kData, str("is bad: ", image.error().message)};
+    return image;
+  }
+  std::vector<ListedImage> images_;
+  ImageItemsOptions options_;
+  Sequence sequence_;
+  Transform transform_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ItemSource>> record_items(std::unique_ptr<RecordSource> source, const SequenceOptions& sequence,
+                                                 Transform transform, int batch_size) {
+  auto items = std::make_unique<RecordItems>(std::move(source), sequence, std::move(transform), batch_size);
+  if (Status started = items->start(); !started.ok()) return started.error();
+  return std::unique_ptr<ItemSource>(std::move(items));
+}
+
+std::unique_ptr<ItemSource> image_items(std::vector<ListedImage> images, const ImageItemsOptions& options, const SequenceOptions& sequence,
+                                        Transform transform) {
+  return std::make_unique<ImageItems>(std::move(images), options, sequence, std::move(transform));
+}
+
+}  // namespace shoal

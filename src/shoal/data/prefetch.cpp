@@ -1,0 +1,306 @@
+#include "shoal/data/prefetch.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/base/mutex.h"
+
+namespace shoal {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kTick{1000};         // idle threads look up this often, though a notification wakes them at once
+constexpr int kItemsAtOnce = 8;             // one thread takes so many of a batch: a lock for each would cost as much as a small copy
+constexpr std::uint64_t kBadInARow = 1000;  // then the set is bad, not a record
+constexpr std::uint64_t kBadLogged = 20;
+
+Error bad_record(const ItemSource& source, const Item& item, const Error& why) {
+  return Error{why.code, str("the record ", item.name, " of ", source.path(), " ", why.message)};
+}
+
+}  // namespace
+
+// A ring of `depth` + 1 batches: one is the caller's. A slot goes kFree -> kFilling (reader) -> kMaking (pool) -> kReady ->
+// kTaken -> kFree. Slots are used in turn, so the reader, the pool and the caller each need only a counter.
+class Prefetch::Machinery {
+ public:
+  Machinery(ItemSource& source, const PrefetchOptions& options);
+  ~Machinery();
+  Result<const Batch*> next();
+  double seconds_waited() const { return std::chrono::duration<double>(waited_).count(); }
+
+ private:
+  struct Slot {
+    Batch batch;
+    std::vector<Item> items;
+    std::vector<std::optional<Error>> bad;   // one an item; written by the thread that makes the item
+    std::optional<Error> error;
+    int filled = 0, taken = 0, made = 0;     // items read, given to a pool thread, finished
+    bool ready = false;
+  };
+
+  void read_batches();
+  void make_items();
+  bool wait_for_slot(Slot& slot);
+  bool fill(Slot& slot);
+  bool wait_until_made(Slot& slot);
+  Status repair(Slot& slot);
+  Status skip_bad(Slot& slot);
+  Status replace_bad(Slot& slot);
+  Status make_good(Slot& slot, std::size_t at, Item& item);
+  void make(Slot& slot, std::size_t at, const Item& item);
+  void log_bad(const Error& error);
+  void finish(Slot& slot);
+  Slot& slot(std::uint64_t batch) { return slots_[batch % slots_.size()]; }
+
+  ItemSource& source_;
+  const PrefetchOptions options_;
+  const std::size_t item_count_;        // numbers in an item
+  std::vector<Slot> slots_;             // a slot's contents belong to whoever the counters below say; the counters to mutex_
+  std::uint64_t n_;                     // reader: the next item
+  std::uint64_t bad_seen_ = 0;          // reader
+  std::optional<Error> failed_;         // caller: what every next() returns
+  Clock::duration waited_{};            // caller
+  Mutex mutex_;
+  Condition slot_free_, work_, ready_;
+  std::uint64_t published_ GUARDED_BY(mutex_) = 0;   // batches handed to the pool
+  std::uint64_t making_ GUARDED_BY(mutex_) = 0;      // the first batch with items not yet given to a thread
+  std::uint64_t consumed_ GUARDED_BY(mutex_) = 0;    // batches the caller has asked for; the last of them is still in its hands
+  bool stop_ GUARDED_BY(mutex_) = false;
+  std::vector<std::jthread> threads_;   // last, so joined before what they use
+};
+
+Prefetch::Machinery::Machinery(ItemSource& source, const PrefetchOptions& options)
+    : source_(source), options_(options), item_count_(static_cast<std::size_t>(options.size.count())),
+      slots_(static_cast<std::size_t>(options.depth) + 1), n_(options.start) {
+  CHECK(options.batch_size >= 1 && options.depth >= 1 && options.threads >= 1 && item_count_ > 0)
+      << options.batch_size << ' ' << options.depth << ' ' << options.threads << ' ' << item_count_;
+  const std::size_t items = static_cast<std::size_t>(options.batch_size);
+  for (Slot& slot : slots_) {
+    slot.batch.data.resize(items * item_count_);
+    slot.batch.labels.resize(items);
+    slot.batch.names.resize(items);
+    slot.items.resize(items);
+    slot.bad.resize(items);
+  }
+  threads_.emplace_back([this] { read_batches(); });
+  for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { make_items(); });
+}
+
+Prefetch::Machinery::~Machinery() {
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+  }
+  slot_free_.notify_all();
+  work_.notify_all();
+  ready_.notify_all();
+}
+
+// False: the end has come.
+bool Prefetch::Machinery::wait_for_slot(Slot& slot) {
+  MutexLock lock(mutex_);
+  const auto free = [&] { return stop_ || published_ < consumed_ + static_cast<std::uint64_t>(options_.depth); };
+  while (!slot_free_.wait_for(mutex_, kTick, free)) {}
+  slot.filled = slot.taken = slot.made = 0;
+  slot.ready = false;
+  return !stop_;
+}
+
+void Prefetch::Machinery::read_batches() {
+  for (std::uint64_t batch = 0;; ++batch) {
+    Slot& slot = this->slot(batch);
+    if (!wait_for_slot(slot)) return;
+    const bool filled = fill(slot);
+    {
+      MutexLock lock(mutex_);
+      slot.filled = filled ? options_.batch_size : 0;
+      slot.ready = !filled;
+      ++published_;
+    }
+    filled ? work_.notify_all() : ready_.notify_all();
+    if (!filled) return;   // the source is broken; the caller finds out when it gets here
+    if (options_.on_bad == OnBadRecord::kStop) continue;
+    if (!wait_until_made(slot)) return;   // only now is it known where the next batch starts
+    finish(slot);
+    MutexLock lock(mutex_);
+    if (stop_ || slot.error) return;
+  }
+}
+
+bool Prefetch::Machinery::fill(Slot& slot) {
+  for (std::size_t i = 0; i < slot.items.size(); ++i) {
+    slot.items[i].n = n_++;
+    slot.bad[i].reset();
+    if (Status read = source_.read(slot.items[i]); !read.ok()) {
+      slot.error = read.error();
+      return false;
+    }
+  }
+  slot.batch.end = n_;
+  return true;
+}
+
+// False: the end has come, and the pool may still be at work on the slot.
+bool Prefetch::Machinery::wait_until_made(Slot& slot) {
+  MutexLock lock(mutex_);
+  while (!ready_.wait_for(mutex_, kTick, [&] { return stop_ || slot.made == options_.batch_size; })) {}
+  return !stop_;
+}
+
+void Prefetch::Machinery::finish(Slot& slot) {
+  const Status repaired = repair(slot);
+  {
+    MutexLock lock(mutex_);
+    if (!repaired.ok()) slot.error = repaired.error();
+    slot.ready = true;
+  }
+  ready_.notify_all();
+}
+
+void Prefetch::Machinery::make_items() {
+  for (;;) {
+    Slot* slot = nullptr;
+    int first = 0, last = 0;
+    {
+      MutexLock lock(mutex_);
+      while (!work_.wait_for(mutex_, kTick, [&] { return stop_ || making_ < published_; })) {}
+      if (stop_) return;
+      slot = &this->slot(making_);
+      first = slot->taken;
+      last = slot->taken = std::min(first + kItemsAtOnce, slot->filled);
+      if (slot->taken == slot->filled) ++making_;
+    }
+    for (int i = first; i < last; ++i) make(*slot, static_cast<std::size_t>(i), slot->items[static_cast<std::size_t>(i)]);
+    bool all = false;
+    {
+      MutexLock lock(mutex_);
+      slot->made += last - first;
+      all = last > first && slot->made == options_.batch_size;
+      if (all && options_.on_bad == OnBadRecord::kStop) slot->ready = true;
+    }
+    if (all) ready_.notify_all();
+  }
+}
+
+void Prefetch::Machinery::make(Slot& slot, std::size_t at, const Item& item) {
+  const std::span<float> out(slot.batch.data.data() + at * item_count_, item_count_);
+  const Status made = source_.make(item, options_.size, out, slot.batch.labels[at]);
+  if (!made.ok()) slot.bad[at] = bad_record(source_, item, made.error());
+  slot.batch.names[at] = item.name;
+}
+
+void Prefetch::Machinery::log_bad(const Error& error) {
+  if (++bad_seen_ > kBadLogged) return;
+  LOG(WARNING) << error.message << (options_.on_bad == OnBadRecord::kSkip ? "; it is left out" : "; another is put in its place")
+               << (bad_seen_ == kBadLogged ? " (further ones are not logged)" : "");
+}
+
+// Reads and makes `item` for place `at`, moving item.n on past bad records.
+Status Prefetch::Machinery::make_good(Slot& slot, std::size_t at, Item& item) {
+  for (std::uint64_t tried = 0;; ++tried) {
+    if (Status read = source_.read(item); !read.ok()) return read;
+    slot.bad[at].reset();
+    make(slot, at, item);
+    if (!slot.bad[at]) return {};
+    if (tried == kBadInARow) return Error{Code::kData, str("more than ", kBadInARow, " bad records in a row; the last: ", slot.bad[at]->message)};
+    log_bad(*slot.bad[at]);
+    ++item.n;
+  }
+}
+
+Status Prefetch::Machinery::skip_bad(Slot& slot) {
+  Batch& batch = slot.batch;
+  std::size_t good = 0;
+  for (std::size_t i = 0; i < slot.items.size(); ++i) {
+    if (slot.bad[i]) {
+      log_bad(*slot.bad[i]);
+      continue;
+    }
+    if (good != i) {
+      std::copy_n(batch.data.begin() + static_cast<std::ptrdiff_t>(i * item_count_), item_count_,
+                  batch.data.begin() + static_cast<std::ptrdiff_t>(good * item_count_));
+      batch.labels[good] = batch.labels[i];
+      batch.names[good] = batch.names[i];
+    }
+    ++good;
+  }
+  for (Item item; good < slot.items.size(); ++good) {
+    item.n = n_;
+    if (Status made = make_good(slot, good, item); !made.ok()) return made;
+    n_ = item.n + 1;
+  }
+  batch.end = n_;
+  return {};
+}
+
+Status Prefetch::Machinery::replace_bad(Slot& slot) {
+  for (std::size_t i = 0; i < slot.items.size(); ++i) {
+    if (!slot.bad[i]) continue;
+    log_bad(*slot.bad[i]);
+    Item item;
+    item.n = slot.items[i].n + 1;
+    if (Status made = make_good(slot, i, item); !made.ok()) return made;
+  }
+  return {};
+}
+
+Status Prefetch::Machinery::repair(Slot& slot) {
+  if (std::ranges::none_of(slot.bad, [](const auto& bad) { return bad.has_value(); })) return {};
+  return options_.on_bad == OnBadRecord::kSkip ? skip_bad(slot) : replace_bad(slot);
+}
+
+Result<const Batch*> Prefetch::Machinery::next() {
+  if (failed_) return *failed_;
+  const Clock::time_point before = Clock::now();
+  Slot* slot = nullptr;
+  bool came = false;
+  {
+    MutexLock lock(mutex_);
+    slot = &this->slot(consumed_);
+    ++consumed_;   // gives the batch before this one back
+  }
+  slot_free_.notify_one();
+  for (int tenth = 0; tenth < 10 && !came; ++tenth) {
+    MutexLock lock(mutex_);
+    came = ready_.wait_for(mutex_, options_.deadline / 10, [&] { return published_ >= consumed_ && slot->ready; });
+    if (!came) LOG(WARNING) << "waiting for records of " << source_.path() << " since "
+                            << std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - before).count() << " s";
+  }
+  waited_ += Clock::now() - before;
+  if (!came) {
+    failed_ = Error{Code::kTimeout, str("no batch came from ", source_.path(), " within ", options_.deadline.count() / 1000, " s")};
+    return *failed_;
+  }
+  if (slot->error) failed_ = slot->error;
+  for (std::size_t i = 0; !failed_ && i < slot->bad.size(); ++i) failed_ = slot->bad[i];
+  if (failed_) return *failed_;
+  return &slot->batch;
+}
+
+Prefetch::Prefetch(ItemSource& source, const PrefetchOptions& options) : machinery_(std::make_unique<Machinery>(source, options)) {}
+Prefetch::~Prefetch() = default;
+Result<const Batch*> Prefetch::next() { return machinery_->next(); }
+double Prefetch::seconds_waited() const { return machinery_->seconds_waited(); }
+
+int default_decode_threads(bool decodes_pictures) {
+  if (!decodes_pictures) return 1;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 4);
+}
+
+Result<ImageSize> probe_size(ItemSource& source, std::uint64_t n, OnBadRecord on_bad) {
+  Item item;
+  for (item.n = n;; ++item.n) {
+    if (Status read = source.read(item); !read.ok()) return read.error();
+    Result<ImageSize> size = source.size(item);
+    if (size.ok()) return size;
+    if (on_bad == OnBadRecord::kStop || item.n - n == kBadInARow) return bad_record(source, item, size.error());
+  }
+}
+
+}  // namespace shoal

@@ -1,0 +1,126 @@
+#include "shoal/layers/prefetching.h"
+
+#include <algorithm>
+
+#include "shoal/base/bytes.h"
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/layers.pb.h"
+
+namespace shoal {
+namespace {
+
+constexpr std::uint64_t kLabelsChecked = 1000;
+constexpr std::int64_t kMostAhead = 1024;
+
+}  // namespace
+
+TransformationParameter PrefetchingLayer::transformation() const { return param().transform_param(); }
+
+OnBadRecord PrefetchingLayer::on_bad(int policy) const {
+  if (policy == DataParameter::SKIP) return OnBadRecord::kSkip;
+  return policy == DataParameter::REPLACE ? OnBadRecord::kReplace : OnBadRecord::kStop;
+}
+
+std::string PrefetchingLayer::find_source(const std::string& source) const {
+  if (source.empty()) throw config_error(param(), "no source is given");
+  const std::string part = source + "_0";
+  if (file_exists(source) || !file_exists(part)) return source;
+  LOG(INFO) << "layer '" << name() << "': " << source << " does not exist; reading " << part << ", the part of client 0";
+  return part;
+}
+
+void PrefetchingLayer::open_items() {
+  Result<Transform> transform = Transform::create(transformation(), training());
+  if (!transform.ok()) throw config_error(transform.error().code, param(), transform.error().message);
+  items_ = open(sequence_, std::move(transform).value());
+}
+
+void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
+  feed_ = feed();
+  if (feed_.batch_size < 1 || feed_.batch_size > Shape::kMaxCount)
+    throw config_error(param(), "batch_size is ", feed_.batch_size, "; it must be at least 1");
+  if (feed_.depth < 1 || feed_.depth > kMostAhead)
+    throw config_error(param(), "prefetch is ", feed_.depth, "; it must be from 1 to ", kMostAhead);
+  const Random random = ctx.random().fork("data of " + name());
+  sequence_ = {random.state().seed, random.state().stream, feed_.shuffle, feed_.rand_skip};
+  open_items();
+  Result<ImageSize> size = probe_size(*items_, n_, feed_.on_bad);
+  if (!size.ok()) throw config_error(size.error().code, param(), size.error().message);
+  size_ = size.value();
+  try {
+    tops[0]->reshape(Shape{feed_.batch_size, size_.channels, size_.height, size_.width});
+  } catch (const ConfigError& error) {
+    throw config_error(param(), error.what());
+  }
+  if (tops.size() > 1) tops[1]->reshape(Shape{feed_.batch_size});
+}
+
+void PrefetchingLayer::forward(Context& ctx, Bottoms, Tops tops) {
+  if (!prefetch_) {
+    PrefetchOptions options;
+    options.batch_size = static_cast<int>(feed_.batch_size);
+    options.depth = static_cast<int>(feed_.depth);
+    options.threads = feed_.threads;
+    options.on_bad = feed_.on_bad;
+    options.start = n_;
+    options.size = size_;
+    prefetch_ = std::make_unique<Prefetch>(*items_, options);
+  }
+  Result<const Batch*> batch = prefetch_->next();
+  batch_ = nullptr;
+  if (!batch.ok()) return ctx.fail(batch.error());
+  batch_ = batch.value();
+  n_ = batch_->end;
+  std::ranges::copy(batch_->data, tops[0]->data.host_out().begin());
+  if (tops.size() < 2) return;
+  std::ranges::copy(batch_->labels, tops[1]->data.host_out().begin());
+  if (training() && !feed_.shuffle && labels_seen_ < kLabelsChecked) look_for_order(*batch_);
+}
+
+// Sets that were written class by class train badly, and the loss does not say why.
+void PrefetchingLayer::look_for_order(const Batch& batch) {
+  for (const float label : batch.labels) {
+    if (labels_seen_++ == 0) first_label_ = last_label_ = label;
+    rising_ = rising_ && label >= last_label_;
+    last_label_ = label;
+  }
+  if (labels_seen_ >= kLabelsChecked && rising_ && first_label_ != last_label_)
+    LOG(WARNING) << "layer '" << name() << "': the first " << labels_seen_ << " labels of " << items_->path()
+                 << " are sorted; training wants them mixed: convert with shuffling, or set shuffle: true";
+}
+
+std::string PrefetchingLayer::save_state() const {
+  std::string state;
+  put_le(state, n_);
+  put_le(state, sequence_.seed);
+  put_le(state, sequence_.stream);
+  return state;
+}
+
+Status PrefetchingLayer::load_state(std::string_view state) {
+  if (state.size() != 24)
+    return Error{Code::kConfig, str("layer '", name(), "': the saved state has ", state.size(), " bytes; a data layer's has 24")};
+  waited_before_ = seconds_waited();
+  prefetch_.reset();
+  batch_ = nullptr;
+  n_ = get_le<std::uint64_t>(state);
+  const std::uint64_t seed = get_le<std::uint64_t>(state.substr(8)), stream = get_le<std::uint64_t>(state.substr(16));
+  if (seed == sequence_.seed && stream == sequence_.stream) return {};
+  sequence_.seed = seed;
+  sequence_.stream = stream;
+  try {
+    open_items();
+  } catch (const ConfigError& error) {
+    return error.error();
+  }
+  return {};
+}
+
+std::string PrefetchingLayer::record_name(std::int64_t item) const {
+  if (!batch_ || item < 0 || item >= static_cast<std::int64_t>(batch_->names.size())) return {};
+  return str(batch_->names[static_cast<std::size_t>(item)], " of ", items_->path());
+}
+
+}  // namespace shoal
