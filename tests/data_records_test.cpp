@@ -7,35 +7,20 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 
 #include "shoal/base/bytes.h"
-#include "shoal/base/file.h"
-#include "shoal/data/record.h"
+#include "support/data_files.h"
 
-namespace shoal {
+namespace shoal::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Records = std::vector<std::pair<std::string, std::string>>;
-
-std::string fresh_directory(const std::string& name) {
-  const std::string path = testing::TempDir() + str("shoal_records_", ::getpid(), "_", name);
-  fs::remove_all(path);
-  fs::create_directories(path);
-  return path;
-}
-
 std::string unhex(std::string_view digits) {
   std::string bytes;
   for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
     bytes.push_back(static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16)));
   return bytes;
 }
-
-void put_file(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
-std::string get_file(const std::string& path) { return or_throw(read_file(path)); }
 
 Records numbered(int count) {
   Records records;
@@ -46,28 +31,6 @@ Records numbered(int count) {
   return records;
 }
 
-Status write_records(const std::string& backend, const std::string& path, const Records& records, WriteMode mode = WriteMode::kNew) {
-  Result<std::unique_ptr<RecordWriter>> writer = create_writer(backend, path, mode);
-  if (!writer.ok()) return writer.error();
-  int since = 0;
-  for (const auto& [key, value] : records) {
-    if (Status put = writer.value()->put(key, value); !put.ok()) return put;
-    if (++since % kRecordsPerCommit == 0)
-      if (Status committed = writer.value()->commit(); !committed.ok()) return committed;
-  }
-  return writer.value()->finish();
-}
-
-Result<Records> read_all(RecordSource& source) {
-  Records records;
-  for (;;) {
-    Result<std::optional<RecordView>> record = source.next();
-    if (!record.ok()) return record.error();
-    if (!record.value()) return records;
-    records.emplace_back(record.value()->key, record.value()->value);
-  }
-}
-
 // The first error met in opening the file and reading it to the end; "" if there is none.
 std::string trouble(const std::string& backend, const std::string& path) {
   Result<std::unique_ptr<RecordSource>> source = open_source(backend, path);
@@ -75,16 +38,6 @@ std::string trouble(const std::string& backend, const std::string& path) {
   Result<Records> all = read_all(*source.value());
   return all.ok() ? "" : all.error().message;
 }
-
-std::vector<std::string> entries(const std::string& directory) {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-#define EXPECT_HAS(text, part) EXPECT_PRED2([](const std::string& t, const std::string& p) { return t.find(p) != t.npos; }, text, part)
-#define ASSERT_OK(expression) do { const auto& result_ = (expression); ASSERT_TRUE(result_.ok()) << result_.error().message; } while (false)
 
 class SourceConformance : public testing::TestWithParam<std::string> {
  protected:
@@ -467,4 +420,4 @@ TEST(DataLevelDb, AMissingTableIsAnError) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::test

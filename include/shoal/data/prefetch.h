@@ -22,6 +22,12 @@ struct Item {
   std::uint64_t index = 0;   // of a listed image, in its list
 };
 
+// What is known of a record once it was decoded.
+struct ItemKind {
+  ImageSize size;         // of what make writes
+  bool picture = false;   // JPEG or the like, not plain pixels
+};
+
 // What a kind of data layer must say. read is called on one thread at a time, make on several at once.
 class ItemSource {
  public:
@@ -29,8 +35,8 @@ class ItemSource {
   virtual const std::string& path() const = 0;
   // Fills the item of item.n; n mostly rises by one from call to call. An error here ends the run: the source itself is broken.
   virtual Status read(Item& item) = 0;
-  // The size of what make would write for `item`, found by decoding it. Errors as for make.
-  virtual Result<ImageSize> size(const Item& item) const = 0;
+  // Of `item`, found by decoding it. Errors as for make.
+  virtual Result<ItemKind> kind(const Item& item) const = 0;
   // Writes the item's numbers, which must come to `size`, and its label. An error is a bad record, and its words follow "the
   // record K of S ".
   virtual Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const = 0;
@@ -79,8 +85,8 @@ class Prefetch {
 // Threads for decode_threads: 0. A few pixels copied need one; pictures to decode get half of the machine, four at most.
 int default_decode_threads(bool decodes_pictures);
 
-// The size of item n, or of the first good one after it unless `on_bad` is kStop. For layers that must know their shapes before
+// The kind of item n, or of the first good one after it unless `on_bad` is kStop. For layers that must know their shapes before
 // they start.
-Result<ImageSize> probe_size(ItemSource& source, std::uint64_t n, OnBadRecord on_bad);
+Result<ItemKind> probe(ItemSource& source, std::uint64_t n, OnBadRecord on_bad);
 
 }  // namespace shoal

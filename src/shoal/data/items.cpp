@@ -31,7 +31,7 @@ class RecordItems final : public ItemSource {
   Status start();
   const std::string& path() const override { return source_->path(); }
   Status read(Item& item) override;
-  Result<ImageSize> size(const Item& item) const override;
+  Result<ItemKind> kind(const Item& item) const override;
   Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const override;
 
  private:
@@ -82,14 +82,16 @@ Status RecordItems::read(Item& item) {
   return {};
 }
 
-Result<ImageSize> RecordItems::size(const Item& item) const {
+Result<ItemKind> RecordItems::kind(const Item& item) const {
   Datum datum;
   if (!datum.ParseFromString(item.bytes)) return Error{Code::kData, "is no Datum"};
   Result<DatumPixels> pixels = pixels_of(datum, transform_.colour());
   if (!pixels.ok()) return pixels.error();
   if (transform_.colour() != Colour::kAsStored && !datum.encoded())
     LOG(WARNING) << path() << ": force_color and force_gray work on encoded records only; these are not";
-  return transform_.output_size(pixels.value().pixels.size);
+  Result<ImageSize> size = transform_.output_size(pixels.value().pixels.size);
+  if (!size.ok()) return size.error();
+  return ItemKind{size.value(), datum.encoded()};
 }
 
 Status RecordItems::make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const {
@@ -115,10 +117,12 @@ class ImageItems final : public ItemSource {
     item.name = str(images_[item.index].path, " (line ", images_[item.index].line, ")");
     return {};
   }
-  Result<ImageSize> size(const Item& item) const override {
+  Result<ItemKind> kind(const Item& item) const override {
     Result<Image> image = load(item);
     if (!image.ok()) return image.error();
-    return transform_.output_size(image.value().size);
+    Result<ImageSize> size = transform_.output_size(image.value().size);
+    if (!size.ok()) return size.error();
+    return ItemKind{size.value(), true};
   }
   Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const override {
     Result<Image> image = load(item);

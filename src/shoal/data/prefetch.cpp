@@ -252,7 +252,9 @@ Status Prefetch::Machinery::replace_bad(Slot& slot) {
 
 Status Prefetch::Machinery::repair(Slot& slot) {
   if (std::ranges::none_of(slot.bad, [](const auto& bad) { return bad.has_value(); })) return {};
-  return options_.on_bad == OnBadRecord::kSkip ? skip_bad(slot) : replace_bad(slot);
+  Status repaired = options_.on_bad == OnBadRecord::kSkip ? skip_bad(slot) : replace_bad(slot);
+  if (repaired.ok()) std::ranges::fill(slot.bad, std::nullopt);
+  return repaired;
 }
 
 Result<const Batch*> Prefetch::Machinery::next() {
@@ -293,13 +295,13 @@ int default_decode_threads(bool decodes_pictures) {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 4);
 }
 
-Result<ImageSize> probe_size(ItemSource& source, std::uint64_t n, OnBadRecord on_bad) {
+Result<ItemKind> probe(ItemSource& source, std::uint64_t n, OnBadRecord on_bad) {
   Item item;
   for (item.n = n;; ++item.n) {
     if (Status read = source.read(item); !read.ok()) return read.error();
-    Result<ImageSize> size = source.size(item);
-    if (size.ok()) return size;
-    if (on_bad == OnBadRecord::kStop || item.n - n == kBadInARow) return bad_record(source, item, size.error());
+    Result<ItemKind> kind = source.kind(item);
+    if (kind.ok()) return kind;
+    if (on_bad == OnBadRecord::kStop || item.n - n == kBadInARow) return bad_record(source, item, kind.error());
   }
 }
 

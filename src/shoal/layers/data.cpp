@@ -1,4 +1,3 @@
-#include "shoal/base/log.h"
 #include "shoal/data/items.h"
 #include "shoal/layers/prefetching.h"
 #include "shoal/proto/config_error.h"
@@ -23,7 +22,7 @@ class Data final : public PrefetchingLayer {
     Feed feed;
     feed.batch_size = data.batch_size();
     feed.depth = data.prefetch();
-    feed.threads = data.decode_threads() > 0 ? static_cast<int>(data.decode_threads()) : default_decode_threads(encoded_);
+    feed.threads = static_cast<int>(data.decode_threads());
     feed.on_bad = on_bad(data.on_bad_record());
     feed.shuffle = data.shuffle();
     feed.rand_skip = data.rand_skip();

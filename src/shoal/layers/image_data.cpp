@@ -23,7 +23,6 @@ class ImageData final : public PrefetchingLayer {
       throw config_error(param(), "new_height ", data.new_height(), " x new_width ", data.new_width(), " is more than ", kLargest, " a side");
     Feed feed;
     feed.batch_size = data.batch_size();
-    feed.threads = default_decode_threads(true);
     feed.on_bad = on_bad(data.on_bad_record());
     feed.shuffle = data.shuffle();
     feed.rand_skip = data.rand_skip();

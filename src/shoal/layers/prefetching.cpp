@@ -46,9 +46,10 @@ void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
   const Random random = ctx.random().fork("data of " + name());
   sequence_ = {random.state().seed, random.state().stream, feed_.shuffle, feed_.rand_skip};
   open_items();
-  Result<ImageSize> size = probe_size(*items_, n_, feed_.on_bad);
-  if (!size.ok()) throw config_error(size.error().code, param(), size.error().message);
-  size_ = size.value();
+  const Result<ItemKind> kind = probe(*items_, n_, feed_.on_bad);
+  if (!kind.ok()) throw config_error(kind.error().code, param(), kind.error().message);
+  size_ = kind.value().size;
+  if (feed_.threads == 0) feed_.threads = default_decode_threads(kind.value().picture);
   try {
     tops[0]->reshape(Shape{feed_.batch_size, size_.channels, size_.height, size_.width});
   } catch (const ConfigError& error) {

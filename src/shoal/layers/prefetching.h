@@ -29,7 +29,7 @@ class PrefetchingLayer : public Layer {
  protected:
   struct Feed {
     std::int64_t batch_size = 1, depth = 4;
-    int threads = 1;
+    int threads = 0;   // 0: default_decode_threads
     OnBadRecord on_bad = OnBadRecord::kStop;
     bool shuffle = false;
     std::uint64_t rand_skip = 0;

@@ -1,0 +1,312 @@
+// Batches made ahead: the same whatever the number of threads, errors that travel with their batch, an end that waits for nobody.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <set>
+#include <thread>
+
+#include "shoal/base/mutex.h"
+#include "shoal/data/items.h"
+#include "shoal/data/prefetch.h"
+#include "shoal/proto/blob.pb.h"
+#include "shoal/proto/layers.pb.h"
+#include "support/data_files.h"
+
+namespace shoal::test {
+namespace {
+
+// Item n holds n, n + 0.5; those in `bad` cannot be made; the record at `broken` cannot even be read.
+class Numbers final : public ItemSource {
+ public:
+  const std::string& path() const override { return path_; }
+  Status read(Item& item) override {
+    if (item.n == broken) return Error{Code::kData, "the source broke"};
+    item.name = str("#", item.n);
+    return {};
+  }
+  Result<ItemKind> kind(const Item&) const override { return ItemKind{{2, 1, 1}, false}; }
+  Status make(const Item& item, const ImageSize&, std::span<float> out, float& label) const override {
+    ++made;
+    if (held) {
+      MutexLock lock(mutex);
+      while (!opened.wait_for(mutex, std::chrono::seconds(1), [&] { return open; })) {}
+    }
+    if (bad && bad(item.n)) return Error{Code::kData, "is bad"};
+    out[0] = static_cast<float>(item.n), out[1] = out[0] + 0.5f;
+    label = static_cast<float>(item.n % 3);
+    return {};
+  }
+  void let_go() {
+    MutexLock lock(mutex);
+    open = true;
+    opened.notify_all();
+  }
+  std::function<bool(std::uint64_t)> bad;
+  std::uint64_t broken = ~std::uint64_t{0};
+  mutable std::atomic<int> made = 0;
+  bool held = false;   // make waits for let_go
+  mutable Mutex mutex;
+  mutable Condition opened;
+  bool open = false;
+
+ private:
+  std::string path_ = "numbers";
+};
+
+PrefetchOptions options(int batch_size, int threads) {
+  PrefetchOptions made;
+  made.batch_size = batch_size;
+  made.threads = threads;
+  made.size = {2, 1, 1};
+  return made;
+}
+
+// The first number of each item of the next `batches` batches.
+std::vector<int> drain(Prefetch& prefetch, int batches) {
+  std::vector<int> numbers;
+  for (int b = 0; b < batches; ++b) {
+    const Result<const Batch*> batch = prefetch.next();
+    if (!batch.ok()) {
+      ADD_FAILURE() << batch.error().message;
+      return numbers;
+    }
+    for (std::size_t i = 0; i < batch.value()->labels.size(); ++i) {
+      numbers.push_back(static_cast<int>(batch.value()->data[2 * i]));
+      EXPECT_EQ(batch.value()->data[2 * i + 1], batch.value()->data[2 * i] + 0.5f);
+      EXPECT_EQ(batch.value()->labels[i], static_cast<float>(numbers.back() % 3));
+      EXPECT_EQ(batch.value()->names[i], str("#", numbers.back()));
+    }
+  }
+  return numbers;
+}
+
+std::vector<int> count_from(int first, int count) {
+  std::vector<int> numbers;
+  for (int i = 0; i < count; ++i) numbers.push_back(first + i);
+  return numbers;
+}
+
+TEST(DataPrefetch, BatchesComeInOrderWhateverTheThreads) {
+  for (const int threads : {1, 2, 3, 4})
+    for (const int batch_size : {1, 7, 8, 9, 64}) {
+      Numbers source;
+      PrefetchOptions chosen = options(batch_size, threads);
+      chosen.depth = 1 + threads % 3;
+      chosen.start = 11;
+      Prefetch prefetch(source, chosen);
+      EXPECT_EQ(drain(prefetch, 20), count_from(11, 20 * batch_size));
+      EXPECT_EQ(prefetch.next().value()->end, 11u + 21u * static_cast<unsigned>(batch_size));
+    }
+}
+
+TEST(DataPrefetch, StopsAtTheFirstBadRecordOfTheBatchAndStaysStopped) {
+  for (const int threads : {1, 4}) {
+    Numbers source;
+    source.bad = [](std::uint64_t n) { return n >= 45; };
+    Prefetch prefetch(source, options(20, threads));
+    EXPECT_EQ(drain(prefetch, 2), count_from(0, 40));
+    for (int again = 0; again < 3; ++again) {
+      const Result<const Batch*> batch = prefetch.next();
+      ASSERT_FALSE(batch.ok());
+      EXPECT_EQ(batch.error().message, "the record #45 of numbers is bad");
+    }
+  }
+}
+
+TEST(DataPrefetch, SkipLeavesBadRecordsOutAndCountsThem) {
+  for (const int threads : {1, 4}) {
+    Numbers source;
+    source.bad = [](std::uint64_t n) { return n % 5 == 1 || (n > 20 && n < 40); };
+    PrefetchOptions chosen = options(10, threads);
+    chosen.on_bad = OnBadRecord::kSkip;
+    std::vector<int> want;
+    for (int n = 0; want.size() < 60; ++n)
+      if (!source.bad(static_cast<std::uint64_t>(n))) want.push_back(n);
+    std::vector<int> got;
+    std::uint64_t end = 0;
+    {
+      Prefetch prefetch(source, chosen);
+      for (int i = 0; i < 3; ++i) {
+        const Result<const Batch*> batch = prefetch.next();
+        ASSERT_OK(batch);
+        for (std::size_t item = 0; item < 10; ++item) got.push_back(static_cast<int>(batch.value()->data[2 * item]));
+        end = batch.value()->end;
+      }
+    }
+    chosen.start = end;   // goes on where the third batch ended
+    Prefetch resumed(source, chosen);
+    const std::vector<int> rest = drain(resumed, 3);
+    got.insert(got.end(), rest.begin(), rest.end());
+    EXPECT_EQ(got, want);
+  }
+}
+
+TEST(DataPrefetch, ReplaceTakesTheNextGoodRecord) {
+  for (const int threads : {1, 4}) {
+    Numbers source;
+    source.bad = [](std::uint64_t n) { return n == 3 || n == 4 || n == 9; };
+    PrefetchOptions chosen = options(5, threads);
+    chosen.on_bad = OnBadRecord::kReplace;
+    Prefetch prefetch(source, chosen);
+    EXPECT_EQ(drain(prefetch, 3), (std::vector<int>{0, 1, 2, 5, 5, 5, 6, 7, 8, 10, 10, 11, 12, 13, 14}));
+  }
+}
+
+TEST(DataPrefetch, NothingGoodIsAnErrorUnderEveryPolicy) {
+  for (const OnBadRecord policy : {OnBadRecord::kStop, OnBadRecord::kSkip, OnBadRecord::kReplace}) {
+    Numbers source;
+    source.bad = [](std::uint64_t) { return true; };
+    PrefetchOptions chosen = options(4, 2);
+    chosen.on_bad = policy;
+    Prefetch prefetch(source, chosen);
+    EXPECT_FAILS_WITH("is bad", prefetch.next());
+  }
+}
+
+TEST(DataPrefetch, ABrokenSourceEndsTheRunWhenItsBatchIsDue) {
+  for (const OnBadRecord policy : {OnBadRecord::kStop, OnBadRecord::kSkip}) {
+    Numbers source;
+    source.broken = 25;
+    PrefetchOptions chosen = options(10, 2);
+    chosen.on_bad = policy;
+    Prefetch prefetch(source, chosen);
+    EXPECT_EQ(drain(prefetch, 2), count_from(0, 20));
+    EXPECT_FAILS_WITH("the source broke", prefetch.next());
+    EXPECT_FAILS_WITH("the source broke", prefetch.next());
+  }
+}
+
+TEST(DataPrefetch, EndsWhileTheQueueIsFull) {
+  for (const OnBadRecord policy : {OnBadRecord::kStop, OnBadRecord::kSkip}) {
+    Numbers source;
+    PrefetchOptions chosen = options(4, 2);
+    chosen.on_bad = policy;
+    Prefetch prefetch(source, chosen);
+    ASSERT_OK(prefetch.next());
+    while (source.made < 4 * 4) std::this_thread::yield();   // as many as there is room for, at least
+  }
+}
+
+TEST(DataPrefetch, EndsBeforeAnythingWasAsked) {
+  for (int i = 0; i < 50; ++i) {
+    Numbers source;
+    PrefetchOptions chosen = options(100, 3);
+    chosen.on_bad = i % 2 ? OnBadRecord::kSkip : OnBadRecord::kStop;
+    const Prefetch prefetch(source, chosen);
+  }
+}
+
+TEST(DataPrefetch, NeverRunsFurtherAheadThanItMay) {
+  Numbers source;
+  PrefetchOptions chosen = options(4, 1);
+  chosen.depth = 2;
+  Prefetch prefetch(source, chosen);
+  for (int batch = 0; batch < 50; ++batch) {
+    ASSERT_OK(prefetch.next());
+    EXPECT_LE(source.made, 4 * (batch + 1 + 2));   // what was given out, and two batches
+  }
+}
+
+TEST(DataPrefetch, ABatchThatDoesNotComeIsATimeOut) {
+  Numbers source;
+  source.held = true;
+  PrefetchOptions chosen = options(4, 1);
+  chosen.deadline = std::chrono::milliseconds(50);
+  Prefetch prefetch(source, chosen);
+  const Result<const Batch*> batch = prefetch.next();
+  ASSERT_FALSE(batch.ok());
+  EXPECT_EQ(batch.error().code, Code::kTimeout);
+  EXPECT_GE(prefetch.seconds_waited(), 0.05);
+  source.let_go();
+}
+
+class DataItems : public testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<ItemSource> items(const SequenceOptions& sequence, int batch_size, const TransformationParameter& param = {}) {
+    return or_throw(record_items(or_throw(open_source(GetParam(), path_)), sequence, or_throw(Transform::create(param, true)), batch_size));
+  }
+  std::string path_ = fresh_directory("items_" + GetParam()) + "/set";
+};
+
+std::vector<float> everything(ItemSource& source, std::uint64_t start, int batches, int threads, const ImageSize& size) {
+  PrefetchOptions chosen;
+  chosen.batch_size = 7;
+  chosen.threads = threads;
+  chosen.start = start;
+  chosen.size = size;
+  Prefetch prefetch(source, chosen);
+  std::vector<float> numbers;
+  for (int i = 0; i < batches; ++i) {
+    const Result<const Batch*> batch = prefetch.next();
+    if (!batch.ok()) {
+      ADD_FAILURE() << batch.error().message;
+      break;
+    }
+    numbers.insert(numbers.end(), batch.value()->data.begin(), batch.value()->data.end());
+    numbers.insert(numbers.end(), batch.value()->labels.begin(), batch.value()->labels.end());
+  }
+  return numbers;
+}
+
+TEST_P(DataItems, WrapInsideABatchInOrder) {
+  ASSERT_OK(write_records(GetParam(), path_, small_records(10)));
+  const std::unique_ptr<ItemSource> source = items({}, 7);
+  const std::vector<float> numbers = everything(*source, 0, 3, 2, {1, 2, 2});
+  for (int batch = 0; batch < 3; ++batch)
+    for (int i = 0; i < 7; ++i) {
+      const int record = (batch * 7 + i) % 10;
+      EXPECT_EQ(numbers[static_cast<std::size_t>(batch * 35 + i * 4)], static_cast<float>(record));
+      EXPECT_EQ(numbers[static_cast<std::size_t>(batch * 35 + 28 + i)], static_cast<float>(record));
+    }
+}
+
+TEST_P(DataItems, ResumeAtAnyPointGivesTheSameBatches) {
+  ASSERT_OK(write_records(GetParam(), path_, small_records(23)));
+  TransformationParameter param;
+  param.set_crop_size(1);
+  param.set_mirror(true);
+  for (const bool shuffle : {false, true}) {
+    const SequenceOptions sequence{.seed = 9, .stream = 1, .shuffle = shuffle, .rand_skip = 40};
+    const std::vector<float> through = everything(*items(sequence, 7, param), 0, 12, 1, {1, 1, 1});
+    for (int from = 0; from < 12; ++from) {
+      const std::vector<float> resumed =
+          everything(*items(sequence, 7, param), static_cast<std::uint64_t>(from) * 7, 12 - from, 1 + from % 4, {1, 1, 1});
+      EXPECT_EQ(resumed, std::vector<float>(through.begin() + from * 14, through.end())) << "from batch " << from;
+    }
+  }
+}
+
+TEST_P(DataItems, ShufflingShowsEveryRecordOnceAnEpoch) {
+  ASSERT_OK(write_records(GetParam(), path_, small_records(14)));
+  const std::vector<float> numbers = everything(*items({.seed = 2, .shuffle = true}, 7), 0, 4, 2, {1, 2, 2});
+  std::vector<std::multiset<float>> epochs(2);
+  for (int batch = 0; batch < 4; ++batch)
+    for (int i = 0; i < 7; ++i) epochs[static_cast<std::size_t>(batch / 2)].insert(numbers[static_cast<std::size_t>(batch * 35 + i * 4)]);
+  for (const auto& epoch : epochs) {
+    EXPECT_EQ(std::set<float>(epoch.begin(), epoch.end()).size(), 14u);
+  }
+}
+
+TEST_P(DataItems, SizesMustAgree) {
+  ASSERT_OK(write_records(GetParam(), path_, {{"a", datum(1, 2, 2, "abcd", 0)}, {"b", datum(1, 1, 4, "abcd", 0)}}));
+  const std::unique_ptr<ItemSource> source = items({}, 2);
+  PrefetchOptions chosen = options(2, 1);
+  chosen.size = or_throw(probe(*source, 0, OnBadRecord::kStop)).size;
+  Prefetch prefetch(*source, chosen);
+  const Result<const Batch*> batch = prefetch.next();
+  ASSERT_FALSE(batch.ok());
+  EXPECT_HAS(batch.error().message, "the record b of " + path_ + " is 1 x 1 x 4 where 1 x 2 x 2 is wanted");
+}
+
+TEST_P(DataItems, ProbeHonoursThePolicy) {
+  ASSERT_OK(write_records(GetParam(), path_, {{"a", "\xff\xff"}, {"b", datum(1, 1, 4, "abcd", 0)}}));
+  const std::unique_ptr<ItemSource> source = items({}, 2);
+  EXPECT_FAILS_WITH("the record a of " + path_ + " is no Datum", probe(*source, 0, OnBadRecord::kStop));
+  EXPECT_EQ(or_throw(probe(*source, 0, OnBadRecord::kSkip)).size, (ImageSize{1, 1, 4}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, DataItems, testing::ValuesIn(record_backends()), [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace shoal::test

@@ -1,0 +1,113 @@
+#include "support/data_files.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "shoal/base/file.h"
+#include "shoal/proto/blob.pb.h"
+
+namespace shoal::test {
+
+namespace fs = std::filesystem;
+
+std::string fresh_directory(const std::string& name) {
+  const std::string path = testing::TempDir() + str("shoal_", ::getpid(), "_", name);
+  fs::remove_all(path);
+  fs::create_directories(path);
+  return path;
+}
+
+void put_file(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+std::string get_file(const std::string& path) { return or_throw(read_file(path)); }
+
+std::vector<std::string> entries(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Status write_records(const std::string& backend, const std::string& path, const Records& records, WriteMode mode) {
+  Result<std::unique_ptr<RecordWriter>> writer = create_writer(backend, path, mode);
+  if (!writer.ok()) return writer.error();
+  int since = 0;
+  for (const auto& [key, value] : records) {
+    if (Status put = writer.value()->put(key, value); !put.ok()) return put;
+    if (++since % kRecordsPerCommit == 0)
+      if (Status committed = writer.value()->commit(); !committed.ok()) return committed;
+  }
+  return writer.value()->finish();
+}
+
+Result<Records> read_all(RecordSource& source) {
+  Records records;
+  for (;;) {
+    Result<std::optional<RecordView>> record = source.next();
+    if (!record.ok()) return record.error();
+    if (!record.value()) return records;
+    records.emplace_back(record.value()->key, record.value()->value);
+  }
+}
+
+std::string datum(int channels, int height, int width, std::string_view pixels, int label) {
+  Datum made;
+  made.set_channels(channels);
+  made.set_height(height);
+  made.set_width(width);
+  made.set_data(std::string(pixels));
+  made.set_label(label);
+  return made.SerializeAsString();
+}
+
+Records small_records(int count) {
+  Records records;
+  for (int i = 0; i < count; ++i) {
+    char key[16];
+    std::snprintf(key, sizeof key, "%05d", i);
+    std::string pixels;
+    for (int p = 0; p < 4; ++p) pixels.push_back(static_cast<char>(i + p));
+    records.emplace_back(key, datum(1, 2, 2, pixels, i % 10));
+  }
+  return records;
+}
+
+Ran run_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) {
+  const std::string directory = fresh_directory("ran");
+  const std::string out = directory + "/out", err = directory + "/err";
+  std::vector<char*> words;
+  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr)) ::_exit(126);
+    if (file_size_limit > 0) {
+      std::signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{file_size_limit, file_size_limit};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    ::execv(words[0], words.data());
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  Ran ran{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), get_file(out), get_file(err)};
+  fs::remove_all(directory);
+  return ran;
+}
+
+std::string tools_dir() {
+  const char* given = std::getenv("TOOLS_DIR");
+  return given ? given : "";
+}
+
+}  // namespace shoal::test

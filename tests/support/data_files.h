@@ -1,0 +1,47 @@
+// Small sets of records and images for tests, in folders of their own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shoal/data/record.h"
+
+namespace shoal::test {
+
+using Records = std::vector<std::pair<std::string, std::string>>;
+
+// An empty folder under the tests' temporary one, without a slash at the end.
+std::string fresh_directory(const std::string& name);
+void put_file(const std::string& path, const std::string& bytes);
+std::string get_file(const std::string& path);
+std::vector<std::string> entries(const std::string& directory);   // names, sorted
+
+Status write_records(const std::string& backend, const std::string& path, const Records& records, WriteMode mode = WriteMode::kNew);
+Result<Records> read_all(RecordSource& source);
+
+// A serialised Datum of bytes.
+std::string datum(int channels, int height, int width, std::string_view pixels, int label);
+// `count` records of 1 x 2 x 2 with keys "00000", "00001" ...: record i has the pixels i, i + 1, i + 2, i + 3 (mod 256) and label i % 10.
+Records small_records(int count);
+
+// What a program said and how it ended.
+struct Ran {
+  int code = -1;          // exit code, or 128 + the signal
+  std::string out, err;
+};
+// Runs argv[0] with its output caught; no file may grow beyond the limit, if there is one.
+Ran run_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit = 0);
+// The folder of the built tools, from the variable TOOLS_DIR; "" if it is not set.
+std::string tools_dir();
+
+#define EXPECT_HAS(text, part) \
+  EXPECT_PRED2([](const std::string& t_, const std::string& p_) { return t_.find(p_) != std::string::npos; }, text, part)
+#define ASSERT_OK(expression) \
+  do { const auto& result_ = (expression); ASSERT_TRUE(result_.ok()) << result_.error().message; } while (false)
+#define EXPECT_FAILS_WITH(part, expression) \
+  do { const auto& result_ = (expression); ASSERT_FALSE(result_.ok()); EXPECT_HAS(result_.error().message, part); } while (false)
+
+}  // namespace shoal::test
