@@ -13,6 +13,7 @@ PROTOC   ?= protoc
 CUDA     ?= 0
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
 OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I opencv4 2>/dev/null)),-isystem /usr/include/opencv4)
+DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),-lopencv_dnn)   # only tests compare with it
 LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb -lleveldb -lopenblas -lz -lpthread
 
 OFF      := $(if $(filter 1,$(CUDA)),,cuda cudnn)
@@ -24,7 +25,6 @@ TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 TOOL_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(filter tools/common/%,$(TOOL_SRC)))
 TEST_OBJ := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,tests))
-DNN      := $(if $(wildcard /usr/include/opencv4/opencv2/dnn.hpp),-lopencv_dnn)
 SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread)
 
 all: $(TOOLS)                        ## the library and the tools, in build/release/tools
@@ -57,11 +57,11 @@ $(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra
 $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
-$(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_dnn_test.o: private CPPFLAGS += $(OPENCV)
+$(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/flags: FORCE
-	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' > $@
+	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH)' > $@
 FORCE:
 .PHONY: all test check asan tsan bench install clean help FORCE
 .SECONDARY:
