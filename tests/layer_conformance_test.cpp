@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ostream>
 #include <set>
 
 #include "shoal/layers/layer.h"
@@ -13,6 +14,9 @@
 #include "support/layer_rig.h"
 
 namespace shoal::test {
+
+void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.name; }
+
 namespace {
 
 std::uint64_t seed() { return static_cast<std::uint64_t>(GTEST_FLAG_GET(random_seed)) + 1; }

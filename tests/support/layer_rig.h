@@ -34,12 +34,14 @@ class LayerRig {
   LayerRig(const LayerRig&) = delete;
 
   Layer& layer() { return *layer_; }
+  Context& context() { return context_; }
   int bottoms() const { return static_cast<int>(bottoms_.size()); }
   int tops() const { return static_cast<int>(tops_.size()); }
   int params() const { return static_cast<int>(layer_->params().size()); }
   Blob& bottom(int i) { return *bottoms_.at(static_cast<std::size_t>(i)); }
   Blob& top(int i) { return *tops_.at(static_cast<std::size_t>(i)); }
   Blob& param(int i) { return *layer_->params().at(static_cast<std::size_t>(i)); }
+  Tops top_blobs() const { return tops_; }
   bool in_place() const;
 
   // What forward() puts into bottom i, and load_params() into param i. Start as what is there: zeros, and what the fillers made.
