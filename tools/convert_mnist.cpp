@@ -58,11 +58,12 @@ Idx read_idx(const std::string& path, std::uint32_t magic, const char* what) {
   Idx idx;
   idx.data = read_unpacked(path);
   const std::size_t axes = magic & 0xff, head = 4 + 4 * axes;
-  if (idx.data.size() < head) throw ConfigError(Code::kData, path, " is cut short: ", idx.data.size(), " bytes");
+  if (idx.data.size() < 4) throw ConfigError(Code::kData, path, " is cut short: ", idx.data.size(), " bytes");
   const std::uint32_t found = big_endian(idx.data);
   if (found != magic)
     throw ConfigError(Code::kData, path, " holds no ", what, ": its first four bytes are ", found, ", not ", magic,
                       found == kImages || found == kLabels ? "; are the two files swapped?" : "");
+  if (idx.data.size() < head) throw ConfigError(Code::kData, path, " is cut short: ", idx.data.size(), " bytes");
   std::uint64_t wanted = 1;
   for (std::size_t i = 0; i < axes; ++i) {
     idx.sizes.push_back(big_endian(std::string_view(idx.data).substr(4 + 4 * i)));

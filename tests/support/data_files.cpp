@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -81,7 +80,7 @@ Records small_records(int count) {
   return records;
 }
 
-Ran run_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) {
+Running start_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) {
   const std::string directory = fresh_directory("ran");
   const std::string out = directory + "/out", err = directory + "/err";
   std::vector<char*> words;
@@ -91,19 +90,24 @@ Ran run_program(const std::vector<std::string>& argv, std::uint64_t file_size_li
   if (child == 0) {
     if (!std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr)) ::_exit(126);
     if (file_size_limit > 0) {
-      std::signal(SIGXFSZ, SIG_IGN);
       const rlimit limit{file_size_limit, file_size_limit};
       ::setrlimit(RLIMIT_FSIZE, &limit);
     }
     ::execv(words[0], words.data());
     ::_exit(127);
   }
+  return {child, directory};
+}
+
+Ran wait_for(const Running& running) {
   int status = 0;
-  ::waitpid(child, &status, 0);
-  Ran ran{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), get_file(out), get_file(err)};
-  fs::remove_all(directory);
+  ::waitpid(running.process, &status, 0);
+  Ran ran{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), get_file(running.directory + "/out"), get_file(running.directory + "/err")};
+  fs::remove_all(running.directory);
   return ran;
 }
+
+Ran run_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) { return wait_for(start_program(argv, file_size_limit)); }
 
 std::string tools_dir() {
   const char* given = std::getenv("TOOLS_DIR");

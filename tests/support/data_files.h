@@ -34,6 +34,13 @@ struct Ran {
 };
 // Runs argv[0] with its output caught; no file may grow beyond the limit, if there is one.
 Ran run_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit = 0);
+// The same in two steps, for what the test does meanwhile.
+struct Running {
+  int process = -1;
+  std::string directory;
+};
+Running start_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit = 0);
+Ran wait_for(const Running& running);
 // The folder of the built tools, from the variable TOOLS_DIR; "" if it is not set.
 std::string tools_dir();
 

@@ -6,8 +6,10 @@
 
 namespace shoal {
 
-// Holds the signals back from the moment it is made, in this thread and those started after it; a file that outgrows the
-// process's limit becomes an error of its write. Made once, early in a tool's body; the destructor puts all back as it was.
+// Made once, early in a tool's body, on the main thread; the destructor puts all back as it was. From then on the signals wait at
+// the main thread until check() asks: its mask, and that of threads it starts, holds them back, and libraries' own threads, which
+// were there before, hand them over, once (a second signal there ends the program at once). A write that outgrows the process's
+// limit on file sizes becomes an error instead of a signal.
 class Interrupt {
  public:
   Interrupt();
@@ -17,7 +19,9 @@ class Interrupt {
   void check(const std::string& outcome) const;
 
  private:
-  sigset_t signals_, before_;
+  static constexpr int kSignals[] = {SIGINT, SIGHUP, SIGTERM};
+  sigset_t signals_, mask_before_;
+  struct sigaction actions_before_[3];
 };
 
 }  // namespace shoal
