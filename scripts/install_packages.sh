@@ -6,7 +6,7 @@ packages=(
   g++ make pkg-config python3 protobuf-compiler
   libprotobuf-dev libgoogle-glog-dev libgflags-dev
   liblmdb-dev libleveldb-dev libopenblas-dev
-  libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev
+  libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev libopencv-dnn-dev
   libgtest-dev nlohmann-json3-dev
   ca-certificates curl git
 )

@@ -196,7 +196,7 @@ TEST_F(ProtoFiles, RunStatesComeBack) {
   RunState state;
   state.set_version(1);
   state.set_iteration(20);
-  state.mutable_random()->set_position(5);
+  state.add_net()->mutable_random()->set_position(5);
   state.add_net()->add_layer()->set_state(std::string("\0\1", 2));
   ASSERT_TRUE(write_binary(state, path("x.run")).ok());
   EXPECT_EQ(read_run_state(path("x.run")).SerializeAsString(), state.SerializeAsString());

@@ -24,6 +24,7 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
   Status write(std::string_view bytes);
+  Status flush();    // all bytes on the disk, still under the temporary name
   Status commit();   // flush, fsync, rename, fsync of the directory
 
  private:

@@ -20,7 +20,7 @@ struct NetOptions {
   // False gives every blob bytes of its own for as long as the net lives: for looking at all of them after a pass.
   bool share_memory = true;
   // Blobs whose data must still be there after forward (features to extract); the net's outputs always are.
-  std::vector<std::string> keep;
+  std::vector<std::string> keep = {};
 };
 
 // A learned blob that this net updates. A blob shared by name is listed once, where it is owned.

@@ -99,10 +99,15 @@ Status AtomicFile::write(std::string_view bytes) {
   return {};
 }
 
-Status AtomicFile::commit() {
+Status AtomicFile::flush() {
   if (!write_all(fd_, buffer_).ok()) return fail("write");
   buffer_.clear();
   if (::fsync(fd_) != 0) return fail("flush");
+  return {};
+}
+
+Status AtomicFile::commit() {
+  if (Status flushed = flush(); !flushed.ok()) return flushed;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return fail("rename the temporary file to");
   ::close(std::exchange(fd_, -1));
   const int directory = ::open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

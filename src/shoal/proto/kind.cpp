@@ -75,8 +75,8 @@ FileKind kind_of_binary(std::string_view head) {
   const auto has = [&](int number, int type) { return fields.contains({number, type}); };
   if (fields.empty()) return FileKind::kUnknown;
   if (has(100, kLength) || has(1, kLength) || (has(2, kLength) && !has(1, kVarint))) return FileKind::kModel;
-  if (has(5, kLength) || has(7, kLength) || has(8, kLength)) return FileKind::kBlob;
   if (has(1, kVarint) && has(2, kVarint) && has(3, kLength)) return FileKind::kRunState;
+  if (has(5, kLength) || has(7, kLength) || has(8, kLength)) return FileKind::kBlob;
   if (has(1, kVarint) && has(2, kVarint) && !has(3, kVarint)) return FileKind::kRunState;
   if (has(1, kVarint) && (has(2, kLength) || has(3, kLength))) return FileKind::kSolverState;
   return FileKind::kUnknown;

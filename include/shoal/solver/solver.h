@@ -1,0 +1,146 @@
+// Trains a net on one machine: the loop, its tests, its snapshots and its log lines, which are Caffe's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/net/net.h"
+#include "shoal/solver/updater.h"
+
+namespace shoal {
+
+class RunState;
+class SolverParameter;
+struct Recipe;
+
+// What somebody outside, a signal say, wants of the solver.
+enum class Action {
+  kNone,
+  kStop,       // end after this iteration, with a snapshot if snapshot_after_train
+  kSnapshot,   // write one and go on
+  kRequeue,    // write one and end; the run is to be continued later
+};
+enum class Ending { kDone, kStopped, kRequeue };
+
+struct SolverOptions {
+  int threads = 1;                                   // that kernels may use
+  std::string name = "solver";                       // of the prototxt, for errors
+  std::function<Action()> action;                    // asked after every iteration and every batch of a test
+  std::function<std::unique_ptr<Updater>(Net&)> make_updater;   // default: make_local_updater
+};
+
+struct TestScore {
+  std::string output;
+  float loss_weight = 0;
+  double mean = 0;       // over the batches
+};
+
+// All on one thread. Run-time errors carry the exit code that a tool should end with: kData, kNonFinite, kSnapshot ...
+class Solver {
+ public:
+  // Builds the train net and the test nets, loads the param's `weights`. Throws ConfigError for whatever is wrong in solver, nets
+  // and weights, and for a snapshot_prefix where nothing can be written.
+  explicit Solver(const SolverParameter& param, SolverOptions options = {});
+  ~Solver();
+  Solver(const Solver&) = delete;
+
+  // Params by layer name, into the train net (whose params the test nets use).
+  void copy_weights(const std::string& model_file);
+  // Goes on from a .solverstate as if the run had not stopped: iteration, rate steps, history, random numbers, places in the data.
+  // One of BVLC Caffe's has only the first three; what is not exact is then logged. Throws ConfigError.
+  void restore(const std::string& state_file);
+
+  // From the present iteration to max_iter, with tests, snapshots and the lines that frame them.
+  Result<Ending> solve();
+  // n iterations, with the tests and snapshots that fall on them.
+  Result<Ending> step(std::int64_t n);
+  // One test of test net `index`; empty if it was interrupted.
+  Result<std::vector<TestScore>> test(int index);
+  Status snapshot();
+
+  Net& net() { return *net_; }
+  std::span<const std::unique_ptr<Net>> test_nets() const { return test_nets_; }
+  std::int64_t iteration() const { return iteration_; }   // iterations done
+  float last_loss() const { return last_loss_; }          // of the last iteration, the mean of its passes
+  float smoothed_loss() const;                            // mean of the last average_loss iterations
+  float rate() const { return rate_; }                    // of the last iteration
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Best {
+    std::string output;              // "" if no best model is kept
+    bool largest = true;
+    std::optional<double> value;     // of the best test so far
+  };
+
+  // Building.
+  Context& add_context();
+  void build_nets();
+  void connect_hooks();
+  void check_best();
+  // The loop.
+  Status iterate();
+  Result<bool> run_passes();
+  Status apply();
+  Status finish();
+  Action ask() const { return options_.action ? options_.action() : Action::kNone; }
+  Status act(Action action);
+  bool falls_on(int interval) const { return interval > 0 && iteration_ % interval == 0; }
+  // What on_nan says about `what`, which is not finite. An error ends the run; true: update all the same; false: the iteration was left out.
+  Result<bool> judge_non_finite(const std::string& what);
+  bool params_are_finite();
+  void save_running_sums();
+  void restore_running_sums();
+  // Reports.
+  void report_start() const;
+  void note_loss(float loss);
+  void display();
+  void display_speed(double seconds);
+  double seconds_waited() const;
+  // Tests.
+  Status test_all();
+  Status run_batches(int index, std::vector<TestScore>& scores, double& loss);
+  Status keep_best(const std::vector<TestScore>& scores);
+  // Snapshots.
+  RunState run_state() const;
+  void put_states(RunState& run) const;
+  void take_states(const RunState& run, const std::string& file);
+  Status remove_old_snapshots();
+
+  std::unique_ptr<SolverParameter> param_;
+  SolverOptions options_;
+  std::unique_ptr<Recipe> recipe_;
+  std::uint64_t seed_ = 0;
+  std::vector<std::unique_ptr<Context>> contexts_;   // of the train net, then of the test nets, which borrow them
+  std::unique_ptr<Net> net_;
+  std::vector<std::unique_ptr<Net>> test_nets_;
+  std::unique_ptr<Updater> updater_;
+
+  std::int64_t iteration_ = 0, steps_ = 0;
+  int pass_ = 0;                                     // of iter_size, counted from 0
+  float rate_ = 0, last_loss_ = 0;
+  std::deque<float> recent_losses_;                  // at most average_loss
+  std::optional<Ending> ending_;                     // asked for while the loop ran
+  std::uint64_t bad_iterations_ = 0;                 // whose loss or gradient was not finite
+  std::vector<std::vector<float>> running_sums_;     // params that forward changes, as they were before the iteration
+  Best best_;
+  std::optional<std::int64_t> snapshot_at_;          // the iteration of the last snapshot
+  std::vector<std::int64_t> kept_;                   // iterations of the snapshots of this run that are on the disk
+  std::unique_ptr<RunState> before_test_;            // states of the nets when the test that runs now began
+
+  Clock::time_point started_at_, shown_at_;
+  std::int64_t started_iteration_ = 0, shown_iteration_ = 0;
+  double away_seconds_ = 0;                          // in tests and snapshots since the last display
+  double shown_wait_ = 0;                            // seconds_waited() at the last display
+  bool warned_of_waiting_ = false;
+};
+
+}  // namespace shoal

@@ -1,0 +1,51 @@
+// How the gradients of an iteration become new params: the one thing that differs between a run on one machine and a distributed one.
+// The solver knows this interface and nothing behind it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "shoal/base/error.h"
+
+namespace shoal {
+
+class Net;
+class SolverParameter;
+class SolverState;
+
+// Called on the solver's thread, in this order, for each iteration:
+//   before_forward(i)   for every layer, first layer first, in the first of the iteration's iter_size passes
+//   after_backward(i)   for every layer, last layer first, in the last pass: the sums of its params' gradients are complete
+//   update(...)         once; or skip()
+class Updater {
+ public:
+  virtual ~Updater() = default;
+
+  // Returns when the layer's params are those that this iteration is to see.
+  virtual Status before_forward(int layer) { (void)layer; return {}; }
+  virtual Status after_backward(int layer) { (void)layer; return {}; }
+
+  enum class NonFinite { kRefuse, kApply };
+  enum class Outcome { kApplied, kRefused };
+  // Ends the iteration with an update at this rate; `iteration` counts from 0. kRefused: a gradient is not finite, nothing was
+  // changed, and the call may be repeated with kApply, or skip() may follow.
+  virtual Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) = 0;
+  // Ends the iteration without one; its gradients are forgotten.
+  virtual Status skip(std::int64_t iteration) = 0;
+  // The params' gradients are zero after update() or skip(); otherwise the solver clears them.
+  virtual bool clears_gradients() const { return false; }
+
+  // Returns when the params hold all updates so far: before a test, a snapshot, and the end.
+  virtual Status settle() { return {}; }
+
+  // Adds the history to `state`, in Caffe's order.
+  virtual void save(SolverState& state) const = 0;
+  // Takes the history of `state`, read from `file`. Throws ConfigError unless count and shapes are those of this net and rule.
+  virtual void restore(const SolverState& state, const std::string& file) = 0;
+};
+
+// The rule of `param` applied to the params of `net` here. Throws ConfigError; `name` stands in front of its words.
+std::unique_ptr<Updater> make_local_updater(const SolverParameter& param, const std::string& name, Net& net);
+
+}  // namespace shoal

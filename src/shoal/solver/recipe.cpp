@@ -1,0 +1,109 @@
+#include "recipe.h"
+
+#include <cmath>
+
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/proto/io.h"
+
+namespace shoal {
+namespace {
+
+template <class... Args>
+ConfigError wrong(const std::string& name, const Args&... args) {
+  return ConfigError(Code::kConfig, name, ": ", args...);
+}
+
+optim::RuleOptions read_rule(const SolverParameter& param, const std::string& name) {
+  const auto rule = optim::rule_named(param.type());
+  const std::vector<std::string> known = optim::rule_names();
+  if (!rule) throw wrong(name, "no solver type '", param.type(), "'", did_you_mean(param.type(), known), "; known: ", join(known));
+  const optim::RuleOptions options{*rule, param.momentum(), param.momentum2(), param.rms_decay(), param.delta()};
+  if (const std::string why = optim::validate(options); !why.empty()) throw wrong(name, why);
+  return options;
+}
+
+optim::RateOptions read_rate(const SolverParameter& param, const std::string& name) {
+  const auto policy = optim::policy_named(param.lr_policy());
+  const std::vector<std::string> known = optim::policy_names();
+  if (!policy) throw wrong(name, "no lr_policy '", param.lr_policy(), "'", did_you_mean(param.lr_policy(), known), "; known: ", join(known));
+  const optim::RateOptions options{*policy, param.base_lr(), param.gamma(), param.power(), param.stepsize(), param.max_iter(),
+                                   {param.stepvalue().begin(), param.stepvalue().end()}};
+  if (const std::string why = optim::validate(options); !why.empty()) throw wrong(name, why);
+  return options;
+}
+
+void check_counts(const SolverParameter& param, const std::string& name) {
+  const struct {
+    const char* field;
+    int value, least;
+  } counts[] = {
+      {"iter_size", param.iter_size(), 1},         {"average_loss", param.average_loss(), 1}, {"max_iter", param.max_iter(), 0},
+      {"test_interval", param.test_interval(), 0}, {"display", param.display(), 0},           {"snapshot", param.snapshot(), 0},
+      {"snapshot_keep", param.snapshot_keep(), 0},
+  };
+  for (const auto& count : counts)
+    if (count.value < count.least) throw wrong(name, count.field, " is ", count.value, "; it must be ", count.least, " or more");
+  for (const int batches : param.test_iter())
+    if (batches < 1) throw wrong(name, "test_iter is ", batches, "; it must be 1 or more");
+}
+
+void set_state(NetParameter& net, Phase phase, const NetState* from_solver) {
+  NetState state;
+  state.set_phase(phase);
+  state.MergeFrom(net.state());
+  if (from_solver) state.MergeFrom(*from_solver);
+  *net.mutable_state() = state;
+}
+
+}  // namespace
+
+Recipe read_recipe(const SolverParameter& param, const std::string& name) {
+  check_counts(param, name);
+  Recipe recipe;
+  recipe.rule = read_rule(param, name);
+  recipe.rate = read_rate(param, name);
+  recipe.weight_decay = param.weight_decay();
+  recipe.clip = param.clip_gradients();
+  recipe.iter_size = param.iter_size();
+  if (!std::isfinite(recipe.weight_decay)) throw wrong(name, "weight_decay is ", recipe.weight_decay);
+  if (std::isnan(recipe.clip)) throw wrong(name, "clip_gradients is nan");
+  if (param.regularization_type() == "L1") recipe.regularization = optim::Regularization::kL1;
+  else if (param.regularization_type() != "L2")
+    throw wrong(name, "no regularization_type '", param.regularization_type(), "'; known: L1, L2");
+  if (param.snapshot_format() == SolverParameter::HDF5)
+    throw wrong(name, "snapshot_format: HDF5 is not built; leave it out for .caffemodel and .solverstate files, which BVLC Caffe reads");
+  return recipe;
+}
+
+NetParameter train_net_of(const SolverParameter& param, const std::string& name) {
+  const int sources = param.has_net() + param.has_net_param() + param.has_train_net() + param.has_train_net_param();
+  if (sources != 1)
+    throw wrong(name, "exactly one of net, net_param, train_net and train_net_param must be given, and ", sources, " are");
+  NetParameter net;
+  if (param.has_train_net_param()) net = param.train_net_param();
+  else if (param.has_net_param()) net = param.net_param();
+  else net = read_net(param.has_train_net() ? param.train_net() : param.net());
+  set_state(net, TRAIN, &param.train_state());
+  return net;
+}
+
+std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name) {
+  const int named = param.test_net_param_size() + param.test_net_size();
+  const bool generic = param.has_net() || param.has_net_param();
+  const int total = param.test_iter_size();
+  if (generic ? total < named : total != named)
+    throw wrong(name, "test_iter has ", total, " values for the ", named, " test nets named by test_net and test_net_param");
+  if (param.test_state_size() > 0 && param.test_state_size() != total)
+    throw wrong(name, "test_state has ", param.test_state_size(), " values for ", total, " test nets; give one for each or none");
+  if (total > 0 && param.test_interval() == 0) throw wrong(name, "test_iter is given, but test_interval is not: when to test?");
+  std::vector<NetParameter> nets(param.test_net_param().begin(), param.test_net_param().end());
+  for (const std::string& file : param.test_net()) nets.push_back(read_net(file));
+  if (static_cast<int>(nets.size()) < total)
+    nets.resize(static_cast<std::size_t>(total), param.has_net_param() ? param.net_param() : read_net(param.net()));
+  for (int i = 0; i < total; ++i)
+    set_state(nets[static_cast<std::size_t>(i)], TEST, param.test_state_size() > 0 ? &param.test_state(i) : nullptr);
+  return nets;
+}
+
+}  // namespace shoal

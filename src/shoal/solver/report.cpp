@@ -1,0 +1,102 @@
+// What the solver says while it trains. Caffe's lines are kept to the letter: scripts read them.
+#include <cmath>
+#include <iomanip>
+#include <numeric>
+
+#include "recipe.h"
+#include "shoal/base/log.h"
+#include "shoal/solver/solver.h"
+
+namespace shoal {
+namespace {
+
+constexpr double kMuchWaiting = 0.1;   // of the time
+
+// The items of a batch: the first axis of the first top of the first layer without bottoms.
+std::int64_t batch_size(const Net& net) {
+  for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
+    if (net.bottoms(i).empty() && !net.tops(i).empty() && net.tops(i)[0]->shape().axes() > 0) return net.tops(i)[0]->shape()[0];
+  return 0;
+}
+
+std::string clock_words(double seconds) {
+  const auto whole = static_cast<long long>(std::max(0.0, seconds));
+  std::ostringstream out;
+  out << whole / 3600 << ':' << std::setfill('0') << std::setw(2) << whole / 60 % 60 << ':' << std::setw(2) << whole % 60;
+  return std::move(out).str();
+}
+
+double megabytes(std::size_t bytes) { return std::round(static_cast<double>(bytes) / 1e5) / 10; }
+
+}  // namespace
+
+void Solver::report_start() const {
+  const std::int64_t batch = batch_size(*net_);
+  LOG(INFO) << "Batch " << batch << " x iter_size " << recipe_->iter_size << " = " << batch * recipe_->iter_size
+            << " items an update, of whose gradients the mean is taken; " << options_.threads << " threads";
+  std::size_t tests = 0;
+  for (const auto& test_net : test_nets_) tests += test_net->memory().blobs;
+  const NetMemory memory = net_->memory();
+  LOG(INFO) << "Memory: params and their gradients " << megabytes(memory.params) << " MB, history "
+            << megabytes(memory.params / 2 * static_cast<std::size_t>(optim::histories(recipe_->rule.rule))) << " MB, blobs "
+            << megabytes(memory.blobs) << " MB (" << megabytes(memory.blobs_unshared) << " MB without sharing), test nets' blobs "
+            << megabytes(tests) << " MB";
+  LOG(INFO) << "Solver scaffolding done.";
+}
+
+void Solver::note_loss(float loss) {
+  recent_losses_.push_back(loss);
+  while (recent_losses_.size() > static_cast<std::size_t>(param_->average_loss())) recent_losses_.pop_front();
+}
+
+float Solver::smoothed_loss() const {
+  if (recent_losses_.empty()) return 0;
+  return static_cast<float>(std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) / static_cast<double>(recent_losses_.size()));
+}
+
+void Solver::display() {
+  const double seconds = std::chrono::duration<double>(Clock::now() - shown_at_).count();
+  const auto iterations = static_cast<double>(iteration_ - shown_iteration_);
+  LOG(INFO) << "Iteration " << iteration_ << " (" << static_cast<float>(seconds > 0 ? iterations / seconds : 0) << " iter/s, "
+            << static_cast<float>(seconds) << "s/" << param_->display() << " iters), loss = " << smoothed_loss();
+  display_speed(seconds);
+  int number = 0;
+  for (const Blob* output : net_->outputs())
+    for (const float value : output->data.host()) {
+      const float weight = net_->loss_weight(*output);
+      const std::string weighted = weight != 0 ? str(" (* ", weight, " = ", weight * value, " loss)") : "";
+      LOG(INFO) << "    Train net output #" << number++ << ": " << output->name << " = " << value << weighted;
+    }
+  LOG(INFO) << "Iteration " << iteration_ << ", lr = " << rate_;
+  shown_at_ = Clock::now();
+  shown_iteration_ = iteration_;
+  away_seconds_ = 0;
+}
+
+void Solver::display_speed(double seconds) {
+  const auto done = static_cast<double>(std::max<std::int64_t>(1, iteration_ - shown_iteration_));
+  const double busy = std::max(1e-9, seconds - away_seconds_);
+  const double waited = seconds_waited();
+  const double share = std::min(1.0, std::max(0.0, waited - shown_wait_) / busy);
+  std::string left;
+  if (const std::int64_t so_far = iteration_ - started_iteration_; so_far > 0) {
+    const double each = std::chrono::duration<double>(Clock::now() - started_at_).count() / static_cast<double>(so_far);
+    left = str(clock_words(each * static_cast<double>(param_->max_iter() - iteration_)), " left, ");
+  }
+  LOG(INFO) << "    " << std::round(10 * done * static_cast<double>(batch_size(*net_) * recipe_->iter_size) / busy) / 10 << " images/s, " << left
+            << "data " << std::lround(100 * share) << "% wait";
+  if (share > kMuchWaiting && iteration_ > started_iteration_ && !warned_of_waiting_) {
+    warned_of_waiting_ = true;
+    LOG(WARNING) << "Data is the bottleneck: " << std::lround(100 * share) << "% of the time went into waiting for it. Records that are already "
+                 << "of their final size and not encoded, a faster disk, or more cores for decode_threads help";
+  }
+  shown_wait_ = waited;
+}
+
+double Solver::seconds_waited() const {
+  double seconds = 0;
+  for (const auto& layer : net_->layers()) seconds += layer->seconds_waited();
+  return seconds;
+}
+
+}  // namespace shoal

@@ -1,0 +1,163 @@
+// The solver's snapshots, and how it goes on from one.
+#include <filesystem>
+
+#include "recipe.h"
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/run.pb.h"
+#include "shoal/solver/snapshot.h"
+#include "shoal/solver/solver.h"
+
+namespace shoal {
+namespace {
+
+constexpr std::uint32_t kRunVersion = 1;
+constexpr const char* kStateEnding = ".solverstate";
+
+void put_state(const Net& net, const Random::State& random, NetRunState& out) {
+  out.mutable_random()->set_seed(random.seed);
+  out.mutable_random()->set_stream(random.stream);
+  out.mutable_random()->set_position(random.position);
+  for (const auto& layer : net.layers()) {
+    std::string state = layer->save_state();
+    if (state.empty()) continue;
+    LayerState* entry = out.add_layer();
+    entry->set_name(layer->name());
+    entry->set_type(layer->type());
+    entry->set_state(std::move(state));
+  }
+}
+
+void take_state(Net& net, const NetRunState& from, const std::string& file) {
+  net.context().random() = Random(Random::State{from.random().seed(), from.random().stream(), from.random().position()});
+  for (const auto& layer : net.layers()) {
+    const LayerState* found = nullptr;
+    for (const LayerState& entry : from.layer())
+      if (entry.name() == layer->name() && entry.type() == layer->type()) found = &entry;
+    if (found) {
+      if (const Status status = layer->load_state(found->state()); !status.ok())
+        throw ConfigError(status.error().code, file, ": layer '", layer->name(), "': ", status.error().message);
+    } else if (!layer->save_state().empty()) {
+      LOG(WARNING) << file << " holds no state of layer '" << layer->name() << "' (" << layer->type() << "): it starts anew";
+    }
+  }
+}
+
+// The model of a solver state: as written, or else beside the state.
+std::string find_model(const std::string& written, const std::string& state_file) {
+  if (file_exists(written)) return written;
+  const std::filesystem::path folder = std::filesystem::path(state_file).parent_path();
+  const std::string beside = (folder / std::filesystem::path(written).filename()).string();
+  if (file_exists(beside)) return beside;
+  throw ConfigError(Code::kConfig, state_file, ": its model, ", written, ", is neither there nor beside it (", beside, ")");
+}
+
+std::string stem_of(const std::string& state_file) {
+  const std::string ending = kStateEnding;
+  if (state_file.size() <= ending.size() || state_file.compare(state_file.size() - ending.size(), ending.size(), ending) != 0) return state_file;
+  return state_file.substr(0, state_file.size() - ending.size());
+}
+
+}  // namespace
+
+void Solver::put_states(RunState& run) const {
+  put_state(*net_, contexts_[0]->random().state(), *run.add_net());
+  run.mutable_net(0)->set_name("train");
+  for (std::size_t i = 0; i < test_nets_.size(); ++i) {
+    NetRunState* out = run.add_net();
+    out->set_name(str("test ", i));
+    put_state(*test_nets_[i], contexts_[i + 1]->random().state(), *out);
+  }
+}
+
+RunState Solver::run_state() const {
+  RunState run;
+  if (before_test_) run = *before_test_;   // a test under way is not finished by who goes on: it is done again
+  else put_states(run);
+  run.set_version(kRunVersion);
+  run.set_iteration(iteration_);
+  run.mutable_recent_loss()->Add(recent_losses_.begin(), recent_losses_.end());
+  run.set_snapshot_best(param_->snapshot_best());
+  if (best_.value) run.set_best_value(*best_.value);
+  const auto keep = param_->snapshot_keep() > 0 ? static_cast<std::size_t>(param_->snapshot_keep()) : kept_.size();
+  run.mutable_kept_iteration()->Add(kept_.end() - static_cast<std::ptrdiff_t>(std::min(keep, kept_.size())), kept_.end());
+  return run;
+}
+
+Status Solver::snapshot() {
+  if (snapshot_at_ == iteration_) return {};
+  const auto start = Clock::now();
+  if (param_->snapshot_prefix().empty())
+    return Error{Code::kSnapshot, str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
+  if (Status status = updater_->settle(); !status.ok()) return status;
+  SolverState state;
+  state.set_iter(static_cast<std::int32_t>(iteration_));
+  state.set_current_step(static_cast<std::int32_t>(steps_));
+  state.set_learned_net(model_path(snapshot_stem(param_->snapshot_prefix(), iteration_)));
+  updater_->save(state);
+  std::erase(kept_, iteration_);
+  kept_.push_back(iteration_);
+  Status status = write_snapshot(param_->snapshot_prefix(), iteration_, net_->to_proto(param_->snapshot_diff()), state, run_state());
+  if (!status.ok()) {
+    kept_.pop_back();
+    return status;
+  }
+  snapshot_at_ = iteration_;
+  status = remove_old_snapshots();
+  away_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+  return status;
+}
+
+Status Solver::remove_old_snapshots() {
+  const auto keep = static_cast<std::size_t>(param_->snapshot_keep());
+  while (keep > 0 && kept_.size() > keep) {
+    const std::string stem = snapshot_stem(param_->snapshot_prefix(), kept_.front());
+    kept_.erase(kept_.begin());
+    if (Status status = remove_snapshot(stem); !status.ok()) return status;
+  }
+  return {};
+}
+
+void Solver::take_states(const RunState& run, const std::string& file) {
+  if (run.version() != kRunVersion)
+    throw ConfigError(Code::kConfig, file, " is of version ", run.version(), ", and this program knows version ", kRunVersion);
+  if (run.iteration() != iteration_)
+    throw ConfigError(Code::kConfig, file, " is from iteration ", run.iteration(), ", and the solver state beside it from ", iteration_,
+                      ": they are not of one snapshot");
+  const int nets = 1 + static_cast<int>(test_nets_.size());
+  if (run.net_size() != nets)
+    LOG(WARNING) << file << " is from a run with " << run.net_size() - 1 << " test nets; now there are " << nets - 1
+                 << ". Those without a state start their data anew";
+  for (int i = 0; i < std::min(nets, run.net_size()); ++i) take_state(i == 0 ? *net_ : *test_nets_[static_cast<std::size_t>(i) - 1], run.net(i), file);
+  recent_losses_.assign(run.recent_loss().begin(), run.recent_loss().end());
+  if (run.has_best_value() && run.snapshot_best() == param_->snapshot_best()) best_.value = run.best_value();
+  kept_.assign(run.kept_iteration().begin(), run.kept_iteration().end());
+}
+
+void Solver::restore(const std::string& state_file) {
+  LOG(INFO) << "Resuming from " << state_file;
+  const SolverState state = read_solver_state(state_file);
+  const std::string stem = stem_of(state_file);
+  const bool ours = file_exists(manifest_path(stem)) || file_exists(run_path(stem));
+  if (ours)
+    if (const std::string why = why_damaged(stem); !why.empty())
+      throw ConfigError(Code::kConfig, "the snapshot ", stem, " is not complete: ", why);
+  if (!state.learned_net().empty()) {
+    const std::string model = ours ? model_path(stem) : find_model(state.learned_net(), state_file);
+    net_->copy_weights(read_weights(model), model);
+  }
+  updater_->restore(state, state_file);
+  iteration_ = state.iter();
+  steps_ = state.current_step();
+  started_iteration_ = shown_iteration_ = iteration_;
+  if (ours) {
+    take_states(read_run_state(run_path(stem)), run_path(stem));
+    snapshot_at_ = iteration_;
+  } else {
+    LOG(WARNING) << state_file << " has no " << run_path(stem) << " beside it (BVLC Caffe writes none): params, history, iteration and rate "
+                 << "are restored, but the data starts from its beginning and random numbers from the seed";
+  }
+}
+
+}  // namespace shoal

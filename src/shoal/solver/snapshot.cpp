@@ -1,0 +1,231 @@
+#include "shoal/solver/snapshot.h"
+
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/base/sha256.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/run.pb.h"
+#include "shoal/proto/solver.pb.h"
+
+namespace shoal {
+namespace {
+
+namespace fs = std::filesystem;
+namespace pb = google::protobuf;
+
+std::string name_in_folder(const std::string& path) { return fs::path(path).filename().string(); }
+
+// Files that are written under temporary names and appear together.
+class FileSet {
+ public:
+  // The message's bytes, and its line in the manifest.
+  Status add(const std::string& path, const pb::Message& message, Manifest& manifest) {
+    const std::size_t size = message.ByteSizeLong();
+    if (size > INT_MAX) return Error{Code::kSnapshot, str(path, " would have ", size, " bytes; protobuf can hold less than 2 GiB")};
+    Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
+    if (!file.ok()) return file.error();
+    Sink sink(file.value());
+    {
+      pb::io::CopyingOutputStreamAdaptor stream(&sink, kBlock);
+      if (!message.SerializePartialToZeroCopyStream(&stream) || !stream.Flush()) return sink.status;
+    }
+    if (Status status = file.value().flush(); !status.ok()) return status;
+    Manifest::File* line = manifest.add_file();
+    line->set_name(name_in_folder(path));
+    line->set_size(static_cast<double>(size));
+    line->set_sha256(sink.hash.finish());
+    files_.push_back({path, std::move(file).value()});
+    return {};
+  }
+
+  // Gives all of them their names; if one cannot have its own, those that have are taken away again.
+  Status commit() {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      Status status = files_[i].file.commit();
+      if (status.ok()) continue;
+      while (i-- > 0) std::remove(files_[i].path.c_str());
+      return status;
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int kBlock = 1 << 18;   // bytes
+  struct Sink final : pb::io::CopyingOutputStream {
+    explicit Sink(AtomicFile& to) : file(to) {}
+    bool Write(const void* bytes, int size) override {
+      const std::string_view view(static_cast<const char*>(bytes), static_cast<std::size_t>(size));
+      hash.update(view);
+      status = file.write(view);
+      return status.ok();
+    }
+    AtomicFile& file;
+    Sha256 hash;
+    Status status;
+  };
+  struct Named {
+    std::string path;
+    AtomicFile file;
+  };
+  std::vector<Named> files_;
+};
+
+std::string to_json(const Manifest& manifest) {
+  pb::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  CHECK(pb::util::MessageToJsonString(manifest, &text, options).ok());
+  return text;
+}
+
+// "" and the manifest, or why there is none.
+std::string read_manifest(const std::string& stem, Manifest& manifest) {
+  const std::string path = manifest_path(stem);
+  if (!file_exists(path)) return str(path, " is missing");
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.error().message;
+  if (!pb::util::JsonStringToMessage(text.value(), &manifest).ok()) return str(path, " is not the JSON of a manifest");
+  if (manifest.version() != 1) return str(path, " is of version ", manifest.version(), ", and this program knows version 1");
+  return manifest.file_size() == 0 ? str(path, " lists no files") : "";
+}
+
+std::string in_folder_of(const std::string& stem, const std::string& name) { return (fs::path(stem).parent_path() / name).string(); }
+
+Result<std::string> hash_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  Sha256 hash;
+  std::vector<char> block(1 << 20);
+  while (file) {
+    file.read(block.data(), static_cast<std::streamsize>(block.size()));
+    hash.update({block.data(), static_cast<std::size_t>(file.gcount())});
+  }
+  if (!file.eof()) return Error{Code::kConfig, str("cannot read ", path, ": ", system_reason(errno))};
+  return hash.finish();
+}
+
+std::string check_files(const std::string& stem, bool contents) {
+  Manifest manifest;
+  if (std::string why = read_manifest(stem, manifest); !why.empty()) return why;
+  for (const Manifest::File& file : manifest.file()) {
+    const std::string path = in_folder_of(stem, file.name());
+    std::error_code error;
+    const std::uintmax_t size = fs::file_size(path, error);
+    if (error) return str(path, ": ", error.message());
+    if (static_cast<double>(size) != file.size()) return str(path, " has ", size, " bytes and should have ", static_cast<std::uintmax_t>(file.size()));
+    if (!contents) continue;
+    const Result<std::string> hash = hash_file(path);
+    if (!hash.ok()) return hash.error().message;
+    if (hash.value() != file.sha256()) return str(path, " is not the file that ", manifest_path(stem), " lists: its SHA-256 differs");
+  }
+  return "";
+}
+
+// The iteration in "<base>_iter_N<ending>", or -1.
+std::int64_t iteration_of(const std::string& name, const std::string& base, const std::string& ending) {
+  const std::string start = base + "_iter_";
+  if (name.size() <= start.size() + ending.size() || name.rfind(start, 0) != 0) return -1;
+  if (name.compare(name.size() - ending.size(), ending.size(), ending) != 0) return -1;
+  const std::string digits = name.substr(start.size(), name.size() - start.size() - ending.size());
+  if (digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
+  return std::stoll(digits);
+}
+
+// Iterations of which there is a solver state or a manifest, highest first.
+std::vector<std::int64_t> iterations_on_disk(const std::string& prefix) {
+  const fs::path folder = fs::path(prefix).parent_path();
+  const std::string base = name_in_folder(prefix);
+  std::vector<std::int64_t> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error))
+    for (const char* ending : {".solverstate", ".manifest"})
+      if (const std::int64_t n = iteration_of(entry.path().filename().string(), base, ending); n >= 0) found.push_back(n);
+  std::sort(found.begin(), found.end(), std::greater<>());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+// The iteration that <prefix>_latest names, or -1; and when that was written.
+std::int64_t latest_iteration(const std::string& prefix, fs::file_time_type& written) {
+  std::error_code error;
+  written = fs::last_write_time(latest_path(prefix), error);
+  if (error) return -1;
+  const Result<std::string> text = read_file(latest_path(prefix));
+  if (!text.ok()) return -1;
+  return iteration_of(text.value().substr(0, text.value().find('\n')), name_in_folder(prefix), "");
+}
+
+}  // namespace
+
+std::string snapshot_stem(const std::string& prefix, std::int64_t iteration) { return str(prefix, "_iter_", iteration); }
+std::string model_path(const std::string& stem) { return stem + ".caffemodel"; }
+std::string state_path(const std::string& stem) { return stem + ".solverstate"; }
+std::string run_path(const std::string& stem) { return stem + ".run"; }
+std::string manifest_path(const std::string& stem) { return stem + ".manifest"; }
+std::string latest_path(const std::string& prefix) { return prefix + "_latest"; }
+std::string best_path(const std::string& prefix) { return prefix + "_best.caffemodel"; }
+
+Status write_snapshot(const std::string& prefix, std::int64_t iteration, NetParameter model, const SolverState& state,
+                      const RunState& run) {
+  const std::string stem = snapshot_stem(prefix, iteration);
+  clear_origins(model);
+  FileSet files;
+  Manifest manifest;
+  manifest.set_version(1);
+  manifest.set_iteration(static_cast<std::int32_t>(iteration));
+  LOG(INFO) << "Snapshotting to binary proto file " << model_path(stem);
+  if (Status status = files.add(model_path(stem), model, manifest); !status.ok()) return status;
+  LOG(INFO) << "Snapshotting solver state to binary proto file " << state_path(stem);
+  if (Status status = files.add(state_path(stem), state, manifest); !status.ok()) return status;
+  if (Status status = files.add(run_path(stem), run, manifest); !status.ok()) return status;
+  std::remove(manifest_path(stem).c_str());   // an older snapshot of the same name is replaced: no longer complete from here on
+  if (Status status = files.commit(); !status.ok()) return status;
+  if (Status status = write_file(manifest_path(stem), to_json(manifest), Code::kSnapshot); !status.ok()) return status;
+  return write_file(latest_path(prefix), name_in_folder(stem) + "\n", Code::kSnapshot);
+}
+
+Status write_model(const std::string& path, NetParameter model) {
+  clear_origins(model);
+  return write_binary(model, path, Code::kSnapshot);
+}
+
+std::string why_incomplete(const std::string& stem) { return check_files(stem, false); }
+std::string why_damaged(const std::string& stem) { return check_files(stem, true); }
+
+std::string newest_snapshot(const std::string& prefix) {
+  fs::file_time_type pointed_at{};
+  const std::int64_t latest = latest_iteration(prefix, pointed_at);
+  const bool latest_is_good = latest >= 0 && why_incomplete(snapshot_stem(prefix, latest)).empty();
+  for (const std::int64_t n : iterations_on_disk(prefix)) {
+    const std::string stem = snapshot_stem(prefix, n);
+    if (latest_is_good && n == latest) return state_path(stem);
+    const std::string why = why_incomplete(stem);
+    std::error_code error;
+    const bool later = !latest_is_good || (fs::last_write_time(manifest_path(stem), error) >= pointed_at && !error);
+    if (why.empty() && later) return state_path(stem);
+    if (!why.empty()) LOG(WARNING) << "The snapshot " << stem << " is not complete and is passed over: " << why;
+  }
+  return "";
+}
+
+Status remove_snapshot(const std::string& stem) {
+  for (const std::string& path : {manifest_path(stem), run_path(stem), state_path(stem), model_path(stem)}) {
+    std::error_code error;
+    fs::remove(path, error);
+    if (error) return Error{Code::kSnapshot, str("cannot remove ", path, ": ", error.message())};
+  }
+  return {};
+}
+
+}  // namespace shoal

@@ -1,0 +1,204 @@
+#include "shoal/solver/solver.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "debug_info.h"
+#include "recipe.h"
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/run.pb.h"
+#include "shoal/solver/snapshot.h"
+
+namespace shoal {
+namespace {
+
+void check_prefix(const SolverParameter& param, const std::string& name) {
+  const bool writes = param.snapshot() > 0 || (param.snapshot_after_train() && param.max_iter() > 0) || !param.snapshot_best().empty();
+  if (!writes) return;
+  if (param.snapshot_prefix().empty()) throw ConfigError(Code::kConfig, name, ": snapshots are asked for, but there is no snapshot_prefix");
+  const Status writable = check_writable(latest_path(param.snapshot_prefix()), Code::kSnapshot);
+  if (!writable.ok())
+    throw ConfigError(Code::kSnapshot, name, ": no snapshot could be written under snapshot_prefix '", param.snapshot_prefix(),
+                      "': ", writable.error().message);
+}
+
+std::uint64_t pick_seed(const SolverParameter& param) {
+  if (param.random_seed() >= 0) return static_cast<std::uint64_t>(param.random_seed());
+  const std::uint64_t seed = random_seed() >> 1;   // fits random_seed, which has a sign
+  LOG(INFO) << "random_seed is not set; this run's is " << seed;
+  return seed;
+}
+
+// Whether `net` has a layer with params that `other` has not.
+bool has_own_params(const Net& net, const Net& other) {
+  return std::ranges::any_of(net.layers(), [&](const auto& layer) {
+    return !layer->params().empty() && std::ranges::none_of(other.layers(), [&](const auto& its) { return its->name() == layer->name(); });
+  });
+}
+
+}  // namespace
+
+Solver::Solver(const SolverParameter& param, SolverOptions options)
+    : param_(std::make_unique<SolverParameter>(param)), options_(std::move(options)),
+      recipe_(std::make_unique<Recipe>(read_recipe(param, options_.name))) {
+  check_prefix(param, options_.name);
+  if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
+    LOG(WARNING) << "solver_mode is GPU, and this build computes on the CPU alone: training there, on " << options_.threads << " threads";
+  seed_ = pick_seed(param);
+  build_nets();
+  check_best();
+  updater_ = options_.make_updater ? options_.make_updater(*net_) : make_local_updater(param, options_.name, *net_);
+  connect_hooks();
+  net_->clear_gradients();
+  for (const std::string& item : param.weights())
+    for (const std::string& file : split(item, ',')) copy_weights(file);
+  report_start();
+  started_at_ = shown_at_ = Clock::now();
+}
+
+Solver::~Solver() = default;
+
+Context& Solver::add_context() {
+  contexts_.push_back(std::make_unique<Context>(Context::Options{.threads = options_.threads, .seed = seed_}));
+  return *contexts_.back();
+}
+
+void Solver::build_nets() {
+  if (param_->has_net() || param_->has_train_net())
+    LOG(INFO) << "Creating training net from net file: " << (param_->has_net() ? param_->net() : param_->train_net());
+  net_ = std::make_unique<Net>(train_net_of(*param_, options_.name), add_context());
+  for (const NetParameter& test_net : test_nets_of(*param_, options_.name)) {
+    LOG(INFO) << "Creating test net (#" << test_nets_.size() << ")";
+    test_nets_.push_back(std::make_unique<Net>(test_net, add_context()));
+    test_nets_.back()->share_weights(*net_);
+  }
+}
+
+// The net has one hook of each kind: the updater's calls and debug_info's lines share them.
+void Solver::connect_hooks() {
+  net_->before_forward([this](int layer) { return pass_ == 0 ? updater_->before_forward(layer) : Status(); });
+  const bool debug = param_->debug_info() || net_->definition().debug_info();
+  if (debug) net_->after_forward([this](int layer) { return log_forward(*net_, layer), Status(); });
+  net_->after_backward([this, debug](int layer) {
+    if (debug) log_backward(*net_, layer);
+    return pass_ == recipe_->iter_size - 1 ? updater_->after_backward(layer) : Status();
+  });
+}
+
+void Solver::copy_weights(const std::string& model_file) {
+  LOG(INFO) << "Finetuning from " << model_file;
+  const NetParameter model = read_weights(model_file);
+  net_->copy_weights(model, model_file);
+  for (const auto& test_net : test_nets_)   // layers of the test phase alone
+    if (has_own_params(*test_net, *net_)) test_net->copy_weights(model, model_file);
+}
+
+Result<Ending> Solver::solve() {
+  LOG(INFO) << "Solving " << net_->name();
+  LOG(INFO) << "Learning Rate Policy: " << param_->lr_policy();
+  started_at_ = shown_at_ = Clock::now();
+  started_iteration_ = shown_iteration_ = iteration_;
+  away_seconds_ = 0;
+  Result<Ending> ending = step(param_->max_iter() - iteration_);
+  if (!ending.ok()) return ending;
+  if (param_->snapshot_after_train() && snapshot_at_ != iteration_)
+    if (Status status = snapshot(); !status.ok()) return status.error();
+  if (ending.value() != Ending::kDone) {
+    LOG(INFO) << "Optimization stopped early.";
+    return ending;
+  }
+  if (Status status = finish(); !status.ok()) return status.error();
+  if (ending_) return *ending_;
+  LOG(INFO) << "Optimization Done.";
+  return ending;
+}
+
+// The last lines: the loss that the next iteration would see, and a test if one falls here.
+Status Solver::finish() {
+  if (falls_on(param_->display())) {
+    if (Status status = updater_->settle(); !status.ok()) return status;
+    pass_ = recipe_->iter_size;   // the updater has no part in this pass
+    const Result<float> loss = net_->forward();
+    if (!loss.ok()) return loss.error();
+    note_loss(loss.value());
+    LOG(INFO) << "Iteration " << iteration_ << ", loss = " << smoothed_loss();
+  }
+  return falls_on(param_->test_interval()) ? test_all() : Status();
+}
+
+Result<Ending> Solver::step(std::int64_t n) {
+  const std::int64_t end = iteration_ + n;
+  ending_.reset();
+  while (iteration_ < end) {
+    if (falls_on(param_->test_interval()) && (iteration_ > 0 || param_->test_initialization()))
+      if (Status status = test_all(); !status.ok()) return status.error();
+    if (ending_) return *ending_;
+    if (Status status = iterate(); !status.ok()) return status.error();
+    ++iteration_;   // from here on the number of updates made
+    const bool due = falls_on(param_->snapshot());
+    const Action action = ask();
+    if (due && action != Action::kSnapshot && action != Action::kRequeue)
+      if (Status status = snapshot(); !status.ok()) return status.error();
+    if (Status status = act(action); !status.ok()) return status.error();
+    if (ending_) return *ending_;
+  }
+  return Ending::kDone;
+}
+
+Status Solver::act(Action action) {
+  if (action == Action::kSnapshot || action == Action::kRequeue)
+    if (Status status = snapshot(); !status.ok()) return status;
+  if (action == Action::kStop) ending_ = Ending::kStopped;
+  if (action == Action::kRequeue) ending_ = Ending::kRequeue;
+  return {};
+}
+
+Status Solver::iterate() {
+  const std::int64_t steps = optim::steps_taken(recipe_->rate, iteration_, steps_);
+  if (recipe_->rate.policy == optim::Policy::kMultistep && steps != steps_)
+    LOG(INFO) << "MultiStep Status: Iteration " << iteration_ << ", step = " << steps;
+  steps_ = steps;
+  rate_ = optim::rate_at(recipe_->rate, iteration_, steps_);
+  if (!updater_->clears_gradients()) net_->clear_gradients();
+  save_running_sums();
+  const Result<bool> finished = run_passes();
+  if (!finished.ok()) return finished.error();
+  if (!finished.value()) return {};
+  note_loss(last_loss_);
+  if (falls_on(param_->display())) display();
+  return apply();
+}
+
+// False: the loss was not finite, and on_nan says to leave this iteration out.
+Result<bool> Solver::run_passes() {
+  float sum = 0;
+  for (pass_ = 0; pass_ < recipe_->iter_size; ++pass_) {
+    const Result<float> loss = net_->forward();
+    if (!loss.ok()) return loss.error();
+    sum += loss.value();
+    if (!std::isfinite(loss.value())) {
+      Result<bool> verdict = judge_non_finite(str("the loss, ", loss.value(), ","));
+      if (!verdict.ok() || !verdict.value()) return verdict;
+    }
+    if (Status status = net_->backward(); !status.ok()) return status.error();
+  }
+  last_loss_ = sum / static_cast<float>(recipe_->iter_size);
+  if (param_->debug_info() || net_->definition().debug_info()) log_params(*net_);
+  return true;
+}
+
+Status Solver::apply() {
+  const bool warn_only = param_->on_nan() == SolverParameter::WARN;
+  Result<Updater::Outcome> outcome = updater_->update(iteration_, rate_, Updater::NonFinite::kRefuse);
+  if (!outcome.ok()) return outcome.error();
+  if (outcome.value() == Updater::Outcome::kApplied) return {};
+  if (const Result<bool> verdict = judge_non_finite("a gradient"); !verdict.ok()) return verdict.error();
+  if (!warn_only) return {};
+  outcome = updater_->update(iteration_, rate_, Updater::NonFinite::kApply);
+  return outcome.ok() ? Status() : Status(outcome.error());
+}
+
+}  // namespace shoal

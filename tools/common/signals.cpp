@@ -1,0 +1,51 @@
+#include "signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace shoal {
+namespace {
+
+// A handler is given nothing but the signal's number, so what it touches cannot come in by any other door.
+struct Noted {
+  std::atomic<bool> interrupt{false}, hangup{false}, requeue{false};
+  std::atomic<int> interrupts{0};
+  std::atomic<Action> on_interrupt{Action::kStop}, on_hangup{Action::kSnapshot};
+};
+Noted noted;
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+extern "C" void note_signal(int signal) {
+  if (signal == SIGHUP) noted.hangup = true;
+  if (signal == SIGTERM || signal == SIGUSR1) noted.requeue = true;
+  if (signal != SIGINT) return;
+  if (++noted.interrupts > 1 && noted.on_interrupt != Action::kNone) ::_exit(128 + SIGINT);
+  noted.interrupt = true;
+}
+
+}  // namespace
+
+void watch_signals(const SignalEffects& effects) {
+  noted.on_interrupt = effects.interrupt;
+  noted.on_hangup = effects.hangup;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigfillset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGHUP, SIGTERM, SIGUSR1}) ::sigaction(signal, &action, nullptr);
+}
+
+Action take_signal() {
+  if (noted.requeue) return Action::kRequeue;
+  const bool interrupt = noted.interrupt.exchange(false), hangup = noted.hangup.exchange(false);
+  if (interrupt && noted.on_interrupt == Action::kSnapshot) noted.interrupts = 0;   // answered: the run goes on
+  const Action first = interrupt ? noted.on_interrupt.load() : Action::kNone;
+  const Action second = hangup ? noted.on_hangup.load() : Action::kNone;
+  for (const Action action : {Action::kStop, Action::kSnapshot})
+    if (first == action || second == action) return action;
+  return Action::kNone;
+}
+
+}  // namespace shoal

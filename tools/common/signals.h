@@ -1,0 +1,21 @@
+// Signals as wishes that a loop asks for.
+#pragma once
+
+#include "shoal/solver/solver.h"
+
+namespace shoal {
+
+// What SIGINT and SIGHUP ask for; kNone ignores them.
+struct SignalEffects {
+  Action interrupt = Action::kStop;
+  Action hangup = Action::kSnapshot;
+};
+
+// From now on SIGINT, SIGHUP, SIGTERM and SIGUSR1 are noted. SIGTERM and SIGUSR1 ask for a snapshot and an end to be continued
+// (kRequeue). A second SIGINT before the first was answered by an end leaves at once, with 128 + SIGINT. Once, from main's thread.
+void watch_signals(const SignalEffects& effects);
+
+// The most urgent wish since the last call: kRequeue before kStop before kSnapshot.
+Action take_signal();
+
+}  // namespace shoal

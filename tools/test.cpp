@@ -1,0 +1,77 @@
+// Scores a model on the test phase of a net, as `caffe test` does.
+#include <gflags/gflags.h>
+
+#include "common/machine.h"
+#include "common/tool.h"
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/net/net.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+
+DEFINE_string(model, "", "the net, a prototxt");
+DEFINE_string(weights, "", "a list with commas of models");
+DEFINE_int32(iterations, 50, "how many batches");
+DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
+DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
+DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
+DEFINE_string(gpu, "", "refused: this build has no device code");
+
+namespace shoal {
+namespace {
+
+constexpr const char* kUsage =
+    "test --model=FILE --weights=FILE [--iterations=N] [--threads=N]\n\n"
+    "Runs N batches through a net in phase TEST and prints the mean of each of its outputs.";
+
+struct Score {
+  std::string output;
+  float loss_weight = 0;
+  double sum = 0;
+};
+
+void add_outputs(const Net& net, int batch, std::vector<Score>& scores) {
+  std::size_t at = 0;
+  for (const Blob* output : net.outputs())
+    for (const float value : output->data.host()) {
+      if (at == scores.size()) scores.push_back({output->name, net.loss_weight(*output), 0});
+      scores[at++].sum += value;
+      LOG(INFO) << "Batch " << batch << ", " << output->name << " = " << value;
+    }
+}
+
+void print_means(const std::vector<Score>& scores, double loss) {
+  LOG(INFO) << "Loss: " << static_cast<float>(loss / FLAGS_iterations);
+  for (const Score& score : scores) {
+    const auto mean = static_cast<float>(score.sum / FLAGS_iterations);
+    const std::string weighted = score.loss_weight != 0 ? str(" (* ", score.loss_weight, " = ", score.loss_weight * mean, " loss)") : "";
+    LOG(INFO) << score.output << " = " << mean << weighted;
+  }
+}
+
+int test(const std::vector<std::string>& words) {
+  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag");
+  need_flag(FLAGS_model, "model");
+  need_flag(FLAGS_weights, "weights");
+  refuse_gpu(FLAGS_gpu);
+  if (FLAGS_iterations < 1) throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
+  NetParameter param = read_net(FLAGS_model);
+  set_state("TEST", FLAGS_level, FLAGS_stage, *param.mutable_state());
+  Context context(Context::Options{.threads = threads_to_use(FLAGS_threads)});
+  Net net(param, context);
+  for (const std::string& file : split(FLAGS_weights, ',')) net.copy_weights(read_weights(file), file);
+  LOG(INFO) << "Running for " << FLAGS_iterations << " iterations.";
+  std::vector<Score> scores;
+  double loss = 0;
+  for (int batch = 0; batch < FLAGS_iterations; ++batch) {
+    loss += or_throw(net.forward());
+    add_outputs(net, batch, scores);
+  }
+  print_means(scores, loss);
+  return 0;
+}
+
+}  // namespace
+}  // namespace shoal
+
+int main(int argc, char** argv) { return shoal::run_tool(argc, argv, shoal::kUsage, shoal::test); }
