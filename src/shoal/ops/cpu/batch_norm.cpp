@@ -2,33 +2,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "shoal/ops/cpu/eight.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/parallel.h"
 
 namespace shoal::ops::cpu {
 namespace {
-
-constexpr int kLanes = 8;
-
-// Two sums over a run of numbers: of first(i) and of first(i) * second(i).
-struct Sums {
-  double plain = 0, product = 0;
-  template <class First, class Second>
-  void add(std::int64_t n, First first, Second second) {
-    float plains[kLanes] = {}, products[kLanes] = {};
-    std::int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
-      for (int lane = 0; lane < kLanes; ++lane) {
-        plains[lane] += first(i + lane);
-        products[lane] += first(i + lane) * second(i + lane);
-      }
-    for (; i < n; ++i) {
-      plains[0] += first(i);
-      products[0] += first(i) * second(i);
-    }
-    for (int lane = 0; lane < kLanes; ++lane) plain += plains[lane], product += products[lane];
-  }
-};
 
 class BatchNorm final : public BatchNormKernel {
  public:
@@ -39,14 +18,11 @@ class BatchNorm final : public BatchNormKernel {
     float *out = y.out(), *means = mean.out(), *variances = variance.out();
     each_channel(ctx, [&](std::int64_t c) {
       const float shift = in[c * desc_.inner];   // some number of the channel: keeps the squares small where the mean is large
-      Sums sums;
-      each_run(c, [&](std::int64_t at) {
-        const auto shifted = [&](std::int64_t i) { return in[at + i] - shift; };
-        sums.add(desc_.inner, shifted, shifted);
-      });
+      PairSums sums;
+      each_run(c, [&](std::int64_t at) { sums.add(in + at, shift, in + at, shift, desc_.inner); });
       const double offset = sums.plain / count_;
       means[c] = static_cast<float>(shift + offset);
-      variances[c] = static_cast<float>(std::max(0.0, sums.product / count_ - offset * offset));
+      variances[c] = static_cast<float>(std::max(0.0, sums.products / count_ - offset * offset));
       normalize(c, in, means[c], variances[c], out);
     });
   }
@@ -64,12 +40,9 @@ class BatchNorm final : public BatchNormKernel {
     each_channel(ctx, [&](std::int64_t c) {
       const float factor = inverse_deviation(variances[c]);
       const float center = x_is_normalized ? 0 : means[c], stretch = x_is_normalized ? 1 : factor;
-      Sums sums;
-      each_run(c, [&](std::int64_t at) {
-        const auto normal = [&](std::int64_t i) { return (in[at + i] - center) * stretch; };
-        sums.add(desc_.inner, [&](std::int64_t i) { return slope[at + i]; }, normal);
-      });
-      const float along = static_cast<float>(sums.plain / count_), across = static_cast<float>(sums.product / count_);
+      PairSums sums;
+      each_run(c, [&](std::int64_t at) { sums.add(slope + at, 0, in + at, center, desc_.inner); });
+      const float along = static_cast<float>(sums.plain / count_), across = static_cast<float>(sums.products / count_ * stretch);
       each_run(c, [&](std::int64_t at) {
         for (std::int64_t i = at; i < at + desc_.inner; ++i)
           out[i] = (slope[i] - along - across * ((in[i] - center) * stretch)) * factor;

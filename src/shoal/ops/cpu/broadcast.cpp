@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/ops/cpu/eight.h"
 #include "shoal/ops/cpu/parallel.h"
 
 namespace shoal::ops {
@@ -29,28 +30,7 @@ void for_rows(Context& ctx, const Spread& s, Row row, Vector vector) {
   });
 }
 
-constexpr int kLanes = 16;
 constexpr std::int64_t kBlock = 2048;   // numbers that stay in the first cache from the sums to the product
-
-struct Sums {
-  double products = 0, grads = 0;
-};
-
-// Adds the sums of g x and of g over n numbers.
-void add_sums(const float* g, const float* x, std::int64_t n, Sums& sums) {
-  float products[kLanes] = {}, grads[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int lane = 0; lane < kLanes; ++lane) {
-      products[lane] += g[i + lane] * x[i + lane];
-      grads[lane] += g[i + lane];
-    }
-  for (; i < n; ++i) {
-    products[0] += g[i] * x[i];
-    grads[0] += g[i];
-  }
-  for (int lane = 0; lane < kLanes; ++lane) sums.products += products[lane], sums.grads += grads[lane];
-}
 
 void put(SumInto into, std::int64_t d, double sum) {
   if (into.tensor == nullptr) return;
@@ -67,18 +47,18 @@ struct Backward {
 
 // d from begin to end, whose numbers lie in stretches of inner.
 void backward_rows(const Spread& s, const Backward& b, std::int64_t d, SumInto g_factor, SumInto g_shift) {
-  Sums sums;
+  cpu::PairSums sums;
   for (std::int64_t o = 0; o < s.outer; ++o) {
     const std::int64_t start = (o * s.dim + d) * s.inner;
     for (std::int64_t i = 0; i < s.inner; i += kBlock) {
       const std::int64_t at = start + i, n = std::min(kBlock, s.inner - i);
-      if (b.sums) add_sums(b.g + at, b.x + at, n, sums);
+      if (b.sums) sums.add(b.g + at, 0, b.x + at, 0, n);
       if (b.gx != nullptr)
         for (std::int64_t k = at; k < at + n; ++k) b.gx[k] = b.g[k] * b.factor[d];
     }
   }
   put(g_factor, d, sums.products);
-  put(g_shift, d, sums.grads);
+  put(g_shift, d, sums.plain);
 }
 
 // The same for inner 1: several d side by side.
@@ -103,21 +83,21 @@ void backward_columns(const Spread& s, const Backward& b, std::int64_t begin, st
 void backward_scalar(Context& ctx, const Backward& b, std::int64_t count, SumInto g_factor, SumInto g_shift) {
   constexpr std::int64_t kPart = 8 * kBlock;
   const std::int64_t parts = (count + kPart - 1) / kPart;
-  std::vector<Sums> sums(static_cast<std::size_t>(parts));
+  std::vector<cpu::PairSums> sums(static_cast<std::size_t>(parts));
   cpu::parallel_for(ctx.threads(), parts, 1, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) {
       const std::int64_t last = std::min(count, (p + 1) * kPart);
       for (std::int64_t at = p * kPart; at < last; at += kBlock) {
         const std::int64_t n = std::min(kBlock, last - at);
-        if (b.sums) add_sums(b.g + at, b.x + at, n, sums[static_cast<std::size_t>(p)]);
+        if (b.sums) sums[static_cast<std::size_t>(p)].add(b.g + at, 0, b.x + at, 0, n);
         for (std::int64_t k = at; b.gx != nullptr && k < at + n; ++k) b.gx[k] = b.g[k] * b.factor[0];
       }
     }
   });
-  Sums all;
-  for (const Sums& part : sums) all.products += part.products, all.grads += part.grads;
+  cpu::PairSums all;
+  for (const cpu::PairSums& part : sums) all.products += part.products, all.plain += part.plain;
   put(g_factor, 0, all.products);
-  put(g_shift, 0, all.grads);
+  put(g_shift, 0, all.plain);
 }
 
 void backward(Context& ctx, const Spread& s, const Backward& b, SumInto g_factor, SumInto g_shift) {
