@@ -11,6 +11,7 @@
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/file.h"
+#include "shoal/base/random.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
@@ -239,6 +240,19 @@ TEST_F(ProtoFiles, EveryTruncationOfAModelOrAStateIsAnError) {
   for (const std::size_t size : {1u, 5u, 40u})
     EXPECT_NE(error_of([&] { read_solver_state(put("cut", state.substr(0, state.size() - size))); }), "") << size;
   EXPECT_NE(error_of([&] { read_weights(put("noise", std::string(300, '\xee'))); }).find("is not a model"), std::string::npos);
+}
+
+TEST_F(ProtoFiles, DamagedModelsAreReadOrRefused) {
+  NetParameter net = small_model();
+  clear_origins(net);
+  const std::string whole = net.SerializeAsString();
+  Random random(13);
+  for (int trial = 0; trial < 1000; ++trial) {
+    std::string bytes = whole;
+    for (int i = 0; i < 2; ++i) bytes[random.below(bytes.size())] = static_cast<char>(random.below(128));
+    const std::string words = error_of([&] { read_weights(put("damaged", bytes)); });
+    EXPECT_TRUE(words.empty() || words.find("damaged") != std::string::npos) << words;
+  }
 }
 
 TEST_F(ProtoFiles, BlobsThatDoNotAddUpAreDamage) {

@@ -1,6 +1,7 @@
 // Reading nets and solvers in text form, and what is said of mistakes in them.
 #include <gtest/gtest.h>
 
+#include "shoal/base/random.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -124,8 +125,35 @@ TEST(ProtoText, TheSolverOfPoseidonIsUnderstood) {
   EXPECT_FALSE(solver.has_device_id());
   EXPECT_FLOAT_EQ(solver.base_lr(), 0.5f);
   EXPECT_EQ(parse_solver("device_id: 3", "s").device_id(), 3);
+  EXPECT_FLOAT_EQ(parse_solver("layer_blobs_global_idx: 3 base_lr: 2", "s").base_lr(), 2);
+  EXPECT_FLOAT_EQ(parse_solver("layer_blobs_global_idx: < table_id: 3 > base_lr: 2", "s").base_lr(), 2);
   EXPECT_EQ(solver_error("layer_blobs_global_idx { layer_name: 'a'\n}\nbase_lrr: 1"),
             "s.prototxt:3:1: SolverParameter has no field 'base_lrr'; did you mean 'base_lr'?");
+}
+
+// Whatever is done to a text, it is read or refused with words.
+TEST(ProtoText, DamagedTextIsReadOrRefused) {
+  const std::string whole = "name: 'x'\nlayers { name: 'c' type: CONVOLUTION blobs_lr: 1 convolution_param { pad: 1 } }\n"
+                            "layers { layer { name: 'p' type: 'pool' } bottom: 'c' }\ninput: 'a' input_dim: [1, 2, 3, 4]\n"
+                            "layers { type: POOLING pooling_param { ceil_mode: true pool: AVE } } # end";
+  const std::string letters = "{}<>:;,'\"#\n\t \\[]-.0a_";
+  Random random(11);
+  int refused = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    std::string text = whole;
+    for (int i = 0; i < 3; ++i) {
+      const std::size_t at = random.below(text.size());
+      if (random.below(2)) text.insert(at, 1, letters[random.below(letters.size())]);
+      else text.erase(at, 1 + random.below(12));
+    }
+    try {
+      parse_net(text, "n");
+    } catch (const ConfigError& error) {
+      ++refused;
+      EXPECT_TRUE(std::string(error.what()).starts_with("n")) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 1500);
 }
 
 TEST(ProtoText, FieldsNotBuiltYetAreErrorsRatherThanIgnored) {

@@ -46,8 +46,11 @@ std::string apply(std::string text, std::vector<Edit> edits) {
   return text;
 }
 
-// The token after the block that opens at or after `index`.
-std::size_t after_block(const std::vector<Token>& tokens, std::size_t index) {
+// The token after the value or block of the field named at `index`.
+std::size_t after_field(const std::vector<Token>& tokens, std::size_t index) {
+  ++index;
+  if (tokens[index].text == ":") ++index;
+  if (index < tokens.size() && tokens[index].text != "{" && tokens[index].text != "<") return index + 1;
   int depth = 0;
   for (; index < tokens.size(); ++index) {
     const std::string& text = tokens[index].text;
@@ -81,7 +84,7 @@ void rewrite_one(const std::vector<Token>& tokens, std::size_t index, const Desc
     edits.push_back({token.begin, token.end, "device_list"});
     LOG(INFO) << place << ": device_id: " << value->text << " (a list, as Poseidon has it) read as device_list";
   } else if (token.text == "layer_blobs_global_idx" && in_solver && place_of(tokens, index, root).path.empty()) {
-    const std::size_t end = tokens[after_block(tokens, index) - 1].end;
+    const std::size_t end = tokens[std::min(after_field(tokens, index), tokens.size()) - 1].end;
     std::string blank = text.substr(token.begin, end - token.begin);
     std::replace_if(blank.begin(), blank.end(), [](char c) { return c != '\n'; }, ' ');
     edits.push_back({token.begin, end, blank});
