@@ -87,6 +87,15 @@ std::vector<ConvDesc> conv_cases() {
       {2, 3, 8, 1, {axis(31, 11, 4), axis(27, 11, 4)}},
       {7, 20, 50, 1, {axis(12, 5), axis(12, 5)}},                          // lenet's second
       {2, 16, 24, 1, {axis(40, 3, 1, 1), axis(37, 3, 1, 1)}},
+      {3, 16, 24, 1, {axis(9, 3, 2, 1), axis(11, 3, 2, 1)}},               // many channels: strides
+      {2, 9, 17, 1, {axis(13, 5, 3, 2), axis(10, 4, 2, 1)}},
+      {4, 32, 32, 2, {axis(8, 3, 1, 1), axis(7, 3, 1, 1)}},                // groups
+      {3, 12, 9, 1, {axis(12, 3, 2, 2, 3), axis(14, 3, 1, 3, 2)}},         // dilation, with a stride
+      {2, 10, 8, 1, {axis(9, 2, 4), axis(9, 3, 5, 1)}},                    // strides that skip places
+      {5, 40, 33, 1, {axis(3, 3, 1, 1), axis(3, 3, 1, 1)}},                // several images at a time
+      {1, 16, 48, 1, {axis(20, 3, 1, 1), axis(21, 3, 1, 1)}},              // fewer images than threads
+      {2, 16, 8, 1, {axis(40, 5, 2, 2)}},
+      {2, 11, 9, 1, {axis(5, 3, 1, 1), axis(4, 2, 2), axis(6, 3, 2, 1)}},
       {3, 3, 5, 1, {axis(9, 3, 2, 1)}},                                    // one axis
       {2, 2, 4, 2, {axis(4, 3, 1, 1), axis(5, 2, 2), axis(4, 3, 1, 2)}},   // three axes
       {1, 2, 3, 1, {axis(3, 2), axis(4, 1), axis(3, 2, 1, 1), axis(2, 2, 2, 1, 2)}},

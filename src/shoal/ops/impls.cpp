@@ -6,7 +6,7 @@ namespace shoal::ops {
 namespace {
 
 constexpr const DenseImpl* kDense[] = {&cpu::kDense};
-constexpr const ConvImpl* kConv[] = {&cpu::kConv};
+constexpr const ConvImpl* kConv[] = {&cpu::kConvDirect, &cpu::kConv};
 constexpr const Im2colImpl* kIm2col[] = {&cpu::kIm2col};
 constexpr const PoolImpl* kPool[] = {&cpu::kPool};
 constexpr const LrnImpl* kLrn[] = {&cpu::kLrn};

@@ -8,6 +8,12 @@
 
 namespace shoal::ops::cpu {
 
+// The description with two axes at least; a missing outer one has size 1.
+ConvDesc with_two_axes(ConvDesc desc);
+
+// Whether every window is one place and moves by one: then x is its own columns, and OpenBLAS does well with them.
+bool sees_itself(const ConvDesc& desc);
+
 // Output places come in rows along the last axis; `Rows` are some of them, counted over all outer axes.
 struct Rows {
   std::int64_t begin, end;

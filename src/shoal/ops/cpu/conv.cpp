@@ -25,9 +25,7 @@ std::int64_t ConvDesc::taps() const {
 }
 
 namespace cpu {
-namespace {
 
-// The description with two axes at least; a missing outer one has size 1.
 ConvDesc with_two_axes(ConvDesc desc) {
   while (desc.axes.size() < 2) desc.axes.insert(desc.axes.begin(), WindowAxis{});
   return desc;
@@ -36,6 +34,8 @@ ConvDesc with_two_axes(ConvDesc desc) {
 bool sees_itself(const ConvDesc& desc) {
   return std::ranges::all_of(desc.axes, [](const WindowAxis& a) { return a.kernel == 1 && a.stride == 1 && a.pad == 0; });
 }
+
+namespace {
 
 // Columns and one product for each image and group, on one thread each; the images are divided among the threads.
 class Conv final : public ConvKernel {

@@ -12,6 +12,7 @@
 namespace shoal::ops::cpu {
 
 extern const DenseImpl kDense;
+extern const ConvImpl kConvDirect;
 extern const ConvImpl kConv;
 extern const Im2colImpl kIm2col;
 extern const PoolImpl kPool;
