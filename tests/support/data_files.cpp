@@ -18,8 +18,12 @@ namespace shoal::test {
 
 namespace fs = std::filesystem;
 
+// Of this process; gone when it ends.
+static std::string scratch() { return testing::TempDir() + str("shoal_tests_", ::getpid()); }
+
 std::string fresh_directory(const std::string& name) {
-  const std::string path = testing::TempDir() + str("shoal_", ::getpid(), "_", name);
+  if (!fs::exists(scratch())) std::atexit([] { fs::remove_all(scratch()); });
+  const std::string path = str(scratch(), "/", name);
   fs::remove_all(path);
   fs::create_directories(path);
   return path;
