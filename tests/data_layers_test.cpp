@@ -181,7 +181,8 @@ TEST(DataLayerErrors, Parameters) {
   EXPECT_HAS(trouble(data_layer("source: '" + path + "' batch_size: 1")), "looks like a lmdb, for which the back end is LMDB");
   EXPECT_HAS(trouble(data_layer(source + "batch_size: 1", "transform_param { crop_size: 3 }")),
              "the record 00000 of " + path + " is 1 x 2 x 2, smaller than crop_size 3");
-  EXPECT_HAS(trouble(data_layer(source + "batch_size: 1", "transform_param { mean_file: '/nowhere' }")), "the mean file /nowhere cannot be read");
+  EXPECT_HAS(trouble(data_layer(source + "batch_size: 1", "transform_param { mean_file: '/nowhere' }")),
+             "the mean file /nowhere cannot be read");
   EXPECT_HAS(trouble(data_layer(source + "batch_size: 2000000000")), "layer 'd' (Data): ");
 }
 
@@ -219,8 +220,8 @@ class DataImageLayer : public testing::Test {
     put_file(directory_ + "/list.txt", list);
   }
   std::string layer(const std::string& fields, const std::string& rest = "") const {
-    return "type: 'ImageData' top: 'data' top: 'label' image_data_param { source: '" + directory_ + "/list.txt' root_folder: '" + directory_ +
-           "/' " + fields + " } " + rest;
+    return "type: 'ImageData' top: 'data' top: 'label' image_data_param { source: '" + directory_ + "/list.txt' root_folder: '" +
+           directory_ + "/' " + fields + " } " + rest;
   }
   std::string directory_ = fresh_directory("image_layer");
 };

@@ -200,7 +200,8 @@ TEST_F(DataConvertImageset, ASignalInTheMiddleLeavesNothing) {
   for (const std::string backend : {"lmdb", "leveldb", "datumfile"})
     for (const int signal : {SIGINT, SIGTERM}) {
       ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-      const Running tool = start_program(command({"convert_imageset", "--backend=" + backend, directory_ + "/", list_, directory_ + "/db"}));
+      const Running tool =
+          start_program(command({"convert_imageset", "--backend=" + backend, directory_ + "/", list_, directory_ + "/db"}));
       const int fd = ::open(pipe.c_str(), O_WRONLY);   // returns when the tool reads its second image
       ASSERT_GE(fd, 0);
       ::kill(tool.process, signal);
@@ -289,7 +290,8 @@ TEST_F(DataConvertMnist, WhatIsWrongWithTheFiles) {
   EXPECT_HAS(trouble(idx_images(3).substr(0, 9), idx_labels(3)), "is cut short: 9 bytes");
   EXPECT_HAS(trouble("", idx_labels(3)), "is cut short: 0 bytes");
   EXPECT_HAS(trouble(idx_images(3) + "x", idx_labels(3)), "and holds 19");
-  EXPECT_HAS(run({"convert_mnist", directory_ + "/none", directory_ + "/none", directory_ + "/db"}).err, directory_ + "/none: No such file");
+  const std::string none = directory_ + "/none";
+  EXPECT_HAS(run({"convert_mnist", none, none, directory_ + "/db"}).err, none + ": No such file");
 }
 
 TEST_F(DataConvertMnist, AFullDiskNamesTheFileAndLeavesNothing) {
@@ -339,7 +341,8 @@ TEST_F(DataTools, ComputeImageMean) {
     Datum floats;
     floats.set_channels(2), floats.set_height(1), floats.set_width(1);
     floats.add_float_data(0.5f), floats.add_float_data(-7);
-    ASSERT_OK(write_records(backend, set, {{"a", datum(2, 1, 1, "\x01\xff", 0)}, {"b", datum(2, 1, 1, "\x04\x03", 1)}, {"c", floats.SerializeAsString()}}));
+    const Records given{{"a", datum(2, 1, 1, "\x01\xff", 0)}, {"b", datum(2, 1, 1, "\x04\x03", 1)}, {"c", floats.SerializeAsString()}};
+    ASSERT_OK(write_records(backend, set, given));
     const Ran ran = run({"compute_image_mean", "--backend=" + backend, set, out});
     ASSERT_EQ(ran.code, 0) << ran.err;
     BlobProto mean;

@@ -24,7 +24,7 @@ constexpr std::uint32_t kMost = 0xffffffffu;
 // 2 channels of 3 x 4: channel 0 holds 0 .. 11, channel 1 holds 100 .. 111.
 std::vector<std::uint8_t> ramp() {
   std::vector<std::uint8_t> values(24);
-  for (int i = 0; i < 12; ++i) values[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(i), values[static_cast<std::size_t>(12 + i)] = static_cast<std::uint8_t>(100 + i);
+  for (std::size_t i = 0; i < 12; ++i) values[i] = static_cast<std::uint8_t>(i), values[12 + i] = static_cast<std::uint8_t>(100 + i);
   return values;
 }
 
@@ -84,7 +84,7 @@ TEST_F(DataTransform, CropIsTheMiddleInTestAndAnywhereInTraining) {
 TEST_F(DataTransform, MeanFileIsLookedUpBeforeCropAndMirror) {
   BlobProto mean;
   for (const std::int64_t dim : {1, 2, 3, 4}) mean.mutable_shape()->add_dim(dim);
-  for (int i = 0; i < 24; ++i) mean.add_data(static_cast<float>(bytes_[static_cast<std::size_t>(i)]) - static_cast<float>(i));   // so pixel - mean is its index
+  for (std::size_t i = 0; i < 24; ++i) mean.add_data(static_cast<float>(bytes_[i]) - static_cast<float>(i));   // pixel - mean is i
   param_.set_mean_file(mean_file(mean));
   param_.set_crop_size(2);
   param_.set_mirror(true);
@@ -137,7 +137,8 @@ TEST_F(DataTransform, SideBySideAndPlanarAgree) {
   param_.add_mean_value(1);
   param_.add_mean_value(2);
   const Transform transform = or_throw(Transform::create(param_, true));
-  for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(run(transform, pixels_of(image), philox(3, 4, i)), run(transform, pixels_, philox(3, 4, i)));
+  for (std::uint64_t i = 0; i < 20; ++i)
+    EXPECT_EQ(run(transform, pixels_of(image), philox(3, 4, i)), run(transform, pixels_, philox(3, 4, i)));
   EXPECT_EQ(planar(image), std::string(bytes_.begin(), bytes_.end()));
 }
 

@@ -43,7 +43,8 @@ void add_record(const RecordView& record, const std::string& path, Sums& sums) {
     sums.size = size;
     sums.of_pixels.resize(static_cast<std::size_t>(size.count()));
   }
-  if (size != sums.size) fail(str("is ", to_string(size), "; those before it are ", to_string(sums.size), ": a mean needs one size, resize them"));
+  if (size != sums.size)
+    fail(str("is ", to_string(size), "; those before it are ", to_string(sums.size), ": a mean needs one size, resize them"));
   add(pixels.value().pixels, sums);
 }
 
@@ -97,6 +98,7 @@ int body(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   return shoal::run_tool(argc, argv,
                          "compute_image_mean [flags] DB [OUT] [lmdb|leveldb|datumfile]\n\n"
-                         "Writes the mean of all records of DB to OUT, a BlobProto for mean_file, and logs each channel's mean, for mean_value.",
+                         "Writes the mean of all records of DB to OUT, a BlobProto for mean_file, and logs each channel's mean, for\n"
+                         "mean_value.",
                          shoal::body);
 }

@@ -26,11 +26,11 @@ constexpr std::size_t kPixels = 3 * kSide * kSide, kRecord = 1 + kPixels;   // t
 std::string read_batch(const std::string& path) {
   std::string bytes = or_throw(read_file(path, Code::kData));
   if (bytes.empty() || bytes.size() % kRecord != 0)
-    throw ConfigError(Code::kData, path, " is no batch of CIFAR-10, or is cut short: its ", bytes.size(), " bytes are not whole records of ", kRecord);
+    throw ConfigError(Code::kData, path, " is no batch of CIFAR-10, or is cut short: its ", bytes.size(),
+                      " bytes are not whole records of ", kRecord);
   for (std::size_t at = 0; at < bytes.size(); at += kRecord)
-    if (static_cast<unsigned char>(bytes[at]) >= kClasses)
-      throw ConfigError(Code::kData, path, ": the record at offset ", at, " has the label ", static_cast<int>(static_cast<unsigned char>(bytes[at])),
-                        "; CIFAR-10's are below ", kClasses);
+    if (const int label = static_cast<unsigned char>(bytes[at]); label >= kClasses)
+      throw ConfigError(Code::kData, path, ": the record at offset ", at, " has the label ", label, "; CIFAR-10's are below ", kClasses);
   return bytes;
 }
 
@@ -77,7 +77,7 @@ int body(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   return shoal::run_tool(argc, argv,
                          "convert_cifar [flags] IN OUT [leveldb|lmdb|datumfile]\n\n"
-                         "Makes OUT/cifar10_train_<backend> and OUT/cifar10_test_<backend> of the files data_batch_1.bin .. data_batch_5.bin\n"
-                         "and test_batch.bin in the folder IN. Keys are the record's number, five digits; channels stay as they are stored.",
+                         "Makes OUT/cifar10_train_<backend> and OUT/cifar10_test_<backend> of data_batch_1.bin .. data_batch_5.bin and\n"
+                         "test_batch.bin in the folder IN. Keys are the record's number, five digits; channels stay as they are stored.",
                          shoal::body);
 }

@@ -8,7 +8,8 @@ namespace {
 int body(const std::vector<std::string>& words) {
   check_words(words.size(), 4, 4, "convert_format IN_TYPE IN_PATH OUT_TYPE OUT_PATH");
   const std::unique_ptr<RecordSource> source = or_throw(open_source(words[0], words[1]));
-  Conversion out({.tool = "convert_format", .backend = words[2], .path = words[3], .total = progress_shown() ? or_throw(source->count()) : 0});
+  const std::uint64_t total = progress_shown() ? or_throw(source->count()) : 0;
+  Conversion out({.tool = "convert_format", .backend = words[2], .path = words[3], .total = total});
   for (;;) {
     const std::optional<RecordView> record = or_throw(source->next());
     if (!record) break;

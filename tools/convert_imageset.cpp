@@ -119,14 +119,15 @@ void check_flags() {
     throw ConfigError(Code::kUsage, "--resize_width and --resize_height go together");
   for (const int side : {FLAGS_resize_width, FLAGS_resize_height})
     if (side < 0 || side > kLargestSide) throw ConfigError(Code::kUsage, "cannot resize to a side of ", side, " pixels");
-  if (!(FLAGS_subsampling > 0 && FLAGS_subsampling <= 1)) throw ConfigError(Code::kUsage, "--subsampling is a probability: above 0, at most 1");
+  if (!(FLAGS_subsampling > 0 && FLAGS_subsampling <= 1))
+    throw ConfigError(Code::kUsage, "--subsampling is a probability: above 0, at most 1");
   if (FLAGS_threads < 0 || FLAGS_threads > 1024) throw ConfigError(Code::kUsage, "--threads is from 0 to 1024");
 }
 
 int report_bad(const std::vector<std::string>& bad, std::uint64_t written, const std::string& path) {
   if (bad.empty()) return 0;
   for (const std::string& line : bad) std::fprintf(stderr, "%s\n", line.c_str());
-  std::fprintf(stderr, "%zu bad images were left out; the other %llu are in %s\n", bad.size(), static_cast<unsigned long long>(written), path.c_str());
+  std::fprintf(stderr, "%s\n", str(bad.size(), " bad images were left out; the other ", written, " are in ", path).c_str());
   return static_cast<int>(Code::kData);
 }
 

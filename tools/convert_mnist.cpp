@@ -67,12 +67,14 @@ Idx read_idx(const std::string& path, std::uint32_t magic, const char* what) {
   std::uint64_t wanted = 1;
   for (std::size_t i = 0; i < axes; ++i) {
     idx.sizes.push_back(big_endian(std::string_view(idx.data).substr(4 + 4 * i)));
-    if (idx.sizes.back() == 0 || idx.sizes.back() > kMostBytes / wanted) throw ConfigError(Code::kData, path, " says that an axis has the size ", idx.sizes.back());
+    if (idx.sizes.back() == 0 || idx.sizes.back() > kMostBytes / wanted)
+      throw ConfigError(Code::kData, path, " says that an axis has the size ", idx.sizes.back());
     wanted *= idx.sizes.back();
   }
   idx.data.erase(0, head);
   if (idx.data.size() != wanted)
-    throw ConfigError(Code::kData, path, " should hold ", wanted, " bytes after its ", head, " bytes of header, and holds ", idx.data.size());
+    throw ConfigError(Code::kData, path, " should hold ", wanted, " bytes after its ", head, " bytes of header, and holds ",
+                      idx.data.size());
   return idx;
 }
 

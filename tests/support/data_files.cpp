@@ -84,6 +84,22 @@ Records small_records(int count) {
   return records;
 }
 
+Records numbered(int count) {
+  Records records;
+  for (int i = 0; i < count; ++i) {
+    std::string key = std::to_string(i);
+    records.emplace_back(std::string(8 - key.size(), '0') + key, std::string(1 + i * 37 % 5000, static_cast<char>(i)));
+  }
+  return records;
+}
+
+std::string trouble(const std::string& backend, const std::string& path) {
+  Result<std::unique_ptr<RecordSource>> source = open_source(backend, path);
+  if (!source.ok()) return source.error().message;
+  Result<Records> all = read_all(*source.value());
+  return all.ok() ? "" : all.error().message;
+}
+
 Running start_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) {
   const std::string directory = fresh_directory("ran");
   const std::string out = directory + "/out", err = directory + "/err";
@@ -106,12 +122,15 @@ Running start_program(const std::vector<std::string>& argv, std::uint64_t file_s
 Ran wait_for(const Running& running) {
   int status = 0;
   ::waitpid(running.process, &status, 0);
-  Ran ran{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), get_file(running.directory + "/out"), get_file(running.directory + "/err")};
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  Ran ran{code, get_file(running.directory + "/out"), get_file(running.directory + "/err")};
   fs::remove_all(running.directory);
   return ran;
 }
 
-Ran run_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) { return wait_for(start_program(argv, file_size_limit)); }
+Ran run_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) {
+  return wait_for(start_program(argv, file_size_limit));
+}
 
 std::string tools_dir() {
   const char* given = std::getenv("TOOLS_DIR");

@@ -27,6 +27,11 @@ std::string datum(int channels, int height, int width, std::string_view pixels, 
 // `count` records of 1 x 2 x 2 with keys "00000", "00001" ...: record i has the pixels i, i + 1, i + 2, i + 3 (mod 256) and label i % 10.
 Records small_records(int count);
 
+// `count` records with keys of eight digits and values of 1 to 5000 bytes that are no Datums.
+Records numbered(int count);
+// The first error met in opening a set and reading it to the end; "" if there is none.
+std::string trouble(const std::string& backend, const std::string& path);
+
 // What a program said and how it ended.
 struct Ran {
   int code = -1;          // exit code, or 128 + the signal

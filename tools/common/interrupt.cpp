@@ -10,7 +10,7 @@
 namespace shoal {
 namespace {
 
-extern "C" void hand_to_main_thread(int signal) {
+void hand_to_main_thread(int signal) {
   const int error = errno;
   ::tgkill(::getpid(), ::getpid(), signal);   // on Linux the main thread's number is the process's
   errno = error;

@@ -97,7 +97,8 @@ Error DatumFile::bad_size(std::uint64_t offset, std::uint64_t number, std::uint3
 Result<std::uint64_t> DatumFile::extent(std::uint64_t offset, std::uint64_t number) {
   const std::uint64_t left = size_ - offset;
   if (left < 4)
-    return Error{Code::kData, str("datumfile ", path_, ": ", left, " stray bytes at offset ", offset, ", after ", number, " whole records")};
+    return Error{Code::kData, str("datumfile ", path_, ": ", left, " stray bytes at offset ", offset, ", after ", number,
+                                  " whole records")};
   const bool in_window = offset >= window_offset_ && offset + kPeek <= window_offset_ + window_.size();
   Result<std::string_view> head = bytes(offset, std::min<std::uint64_t>(kPeek, left), in_window);
   if (!head.ok()) return head.error();

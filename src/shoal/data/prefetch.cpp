@@ -105,7 +105,7 @@ Prefetch::Machinery::~Machinery() {
 // False: the end has come.
 bool Prefetch::Machinery::wait_for_slot(Slot& slot) {
   MutexLock lock(mutex_);
-  const auto free = [&] { return stop_ || published_ < consumed_ + static_cast<std::uint64_t>(options_.depth); };
+  const auto free = [&]() REQUIRES(mutex_) { return stop_ || published_ < consumed_ + static_cast<std::uint64_t>(options_.depth); };
   while (!slot_free_.wait_for(mutex_, kTick, free)) {}
   slot.filled = slot.taken = slot.made = 0;
   slot.ready = false;
@@ -149,7 +149,7 @@ bool Prefetch::Machinery::fill(Slot& slot) {
 // False: the end has come, and the pool may still be at work on the slot.
 bool Prefetch::Machinery::wait_until_made(Slot& slot) {
   MutexLock lock(mutex_);
-  while (!ready_.wait_for(mutex_, kTick, [&] { return stop_ || slot.made == options_.batch_size; })) {}
+  while (!ready_.wait_for(mutex_, kTick, [&]() REQUIRES(mutex_) { return stop_ || slot.made == options_.batch_size; })) {}
   return !stop_;
 }
 
@@ -169,7 +169,7 @@ void Prefetch::Machinery::make_items() {
     int first = 0, last = 0;
     {
       MutexLock lock(mutex_);
-      while (!work_.wait_for(mutex_, kTick, [&] { return stop_ || making_ < published_; })) {}
+      while (!work_.wait_for(mutex_, kTick, [&]() REQUIRES(mutex_) { return stop_ || making_ < published_; })) {}
       if (stop_) return;
       slot = &this->slot(making_);
       first = slot->taken;
@@ -208,7 +208,8 @@ Status Prefetch::Machinery::make_good(Slot& slot, std::size_t at, Item& item) {
     slot.bad[at].reset();
     make(slot, at, item);
     if (!slot.bad[at]) return {};
-    if (tried == kBadInARow) return Error{Code::kData, str("more than ", kBadInARow, " bad records in a row; the last: ", slot.bad[at]->message)};
+    if (tried == kBadInARow)
+      return Error{Code::kData, str("more than ", kBadInARow, " bad records in a row; the last: ", slot.bad[at]->message)};
     log_bad(*slot.bad[at]);
     ++item.n;
   }
@@ -270,7 +271,7 @@ Result<const Batch*> Prefetch::Machinery::next() {
   slot_free_.notify_one();
   for (int tenth = 0; tenth < 10 && !came; ++tenth) {
     MutexLock lock(mutex_);
-    came = ready_.wait_for(mutex_, options_.deadline / 10, [&] { return published_ >= consumed_ && slot->ready; });
+    came = ready_.wait_for(mutex_, options_.deadline / 10, [&]() REQUIRES(mutex_) { return published_ >= consumed_ && slot->ready; });
     if (!came) LOG(WARNING) << "waiting for records of " << source_.path() << " since "
                             << std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - before).count() << " s";
   }

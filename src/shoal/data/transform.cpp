@@ -147,7 +147,8 @@ void Transform::apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& 
       const float value = mean_values_.empty() ? 0.0f : mean_values_[mean_values_.size() == 1 ? 0 : static_cast<std::size_t>(c)];
       for (int y = 0; y < height; ++y, to += width) {
         const std::ptrdiff_t at = std::ptrdiff_t{top + y} * size.width + left;
-        const Row<std::remove_const_t<typename decltype(values)::element_type>> row{values.data() + c * channel_step + at * step, step, width, to};
+        using Value = std::remove_const_t<typename decltype(values)::element_type>;
+        const Row<Value> row{values.data() + c * channel_step + at * step, step, width, to};
         if (mean_.empty()) write_row(row, value, scale_);
         else write_row(row, mean_.data() + c * plane + at, scale_);
         if (mirrored) std::reverse(to, to + width);

@@ -20,7 +20,8 @@ class ImageData final : public PrefetchingLayer {
       throw config_error(param(), "new_height is ", data.new_height(), " and new_width ", data.new_width(), "; set both or neither");
     constexpr unsigned kLargest = 1 << 16;
     if (data.new_height() > kLargest || data.new_width() > kLargest)
-      throw config_error(param(), "new_height ", data.new_height(), " x new_width ", data.new_width(), " is more than ", kLargest, " a side");
+      throw config_error(param(), "new_height ", data.new_height(), " x new_width ", data.new_width(), " is more than ", kLargest,
+                         " a side");
     Feed feed;
     feed.batch_size = data.batch_size();
     feed.on_bad = on_bad(data.on_bad_record());

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "shoal/base/error.h"
@@ -20,7 +21,10 @@ std::string progress_line(const std::string& work, const std::string& unit, std:
   std::string line = work + ": ";
   if (total > 0) line += str(done * 100 / total, " %, ", done, " of ", total, " ", unit);
   else line += str(done, " ", unit);
-  if (rate > 0) line += rate < 10 ? str(", ", static_cast<double>(static_cast<int>(rate * 10)) / 10, "/s") : str(", ", static_cast<std::uint64_t>(rate), "/s");
+  const double shown = rate < 10 ? std::floor(rate * 10) / 10 : std::floor(rate);
+  if (rate > 0) line += str(", ", static_cast<std::int64_t>(shown));
+  if (rate > 0 && rate < 10) line += str(".", static_cast<std::int64_t>(shown * 10 + 0.5) % 10);
+  if (rate > 0) line += "/s";
   if (rate > 0 && total > done) line += str(", ", duration_text(static_cast<double>(total - done) / rate), " left");
   return line;
 }
