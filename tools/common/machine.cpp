@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,6 +22,12 @@ int threads_to_use(int asked) {
   CPU_ZERO(&cores);
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
   return std::max(1, CPU_COUNT(&cores));
+}
+
+void let_idle_threads_sleep(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  ::setenv("OMP_WAIT_POLICY", "passive", 0);
+  ::execv("/proc/self/exe", argv);   // comes back only if it fails, and then all is as it was but slower on a busy machine
 }
 
 void refuse_gpu(const std::string& gpu) {

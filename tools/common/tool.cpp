@@ -12,6 +12,7 @@
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "machine.h"
 
 namespace shoal {
 namespace {
@@ -129,6 +130,7 @@ void print_help(const char* usage) {
 
 int run_tool(int argc, char** argv, const char* usage, int (*body)(const std::vector<std::string>& words)) {
   const std::string name = argc > 0 ? base_name(argv[0]) : "tool";
+  let_idle_threads_sleep(argv);
   try {
     const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
     const CommandLine line = read_command_line(args);
