@@ -19,12 +19,22 @@ bool pin_openblas() {
 
 CBLAS_TRANSPOSE cblas(Trans trans) { return trans == Trans::kYes ? CblasTrans : CblasNoTrans; }
 
+// A product with M = 1, for which OpenBLAS's general product is slow.
+void row_times_matrix(std::int64_t n, std::int64_t k, float alpha, In a, In b, float beta, float* c) {
+  if (beta == 0) std::fill(c, c + n, 0.0f);
+  const bool stored_as_nk = b.trans == Trans::kYes;
+  cblas_sgemv(CblasRowMajor, stored_as_nk ? CblasNoTrans : CblasTrans, static_cast<blasint>(stored_as_nk ? n : k),
+              static_cast<blasint>(stored_as_nk ? k : n), alpha, b.data, static_cast<blasint>(b.stride), a.data,
+              static_cast<blasint>(a.trans == Trans::kYes ? a.stride : 1), beta == 0 ? 1.0f : beta, c, 1);
+}
+
 }  // namespace
 
 void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, In a, In b, float beta, float* c, std::int64_t c_stride) {
   static const bool pinned = pin_openblas();
   static_cast<void>(pinned);
   if (m == 0 || n == 0) return;
+  if (m == 1) return row_times_matrix(n, k, alpha, a, b, beta, c);
   cblas_sgemm(CblasRowMajor, cblas(a.trans), cblas(b.trans), static_cast<blasint>(m), static_cast<blasint>(n),
               static_cast<blasint>(k), alpha, a.data, static_cast<blasint>(a.stride), b.data, static_cast<blasint>(b.stride), beta, c,
               static_cast<blasint>(c_stride));
