@@ -16,7 +16,7 @@ scripts/install_packages.sh
 step "2 of 5: build (some minutes the first time)"
 make -j"$(nproc)" BUILD="${BUILD:-build/release}" all
 
-step "3 of 5: draw 14000 digits"
+step "3 of 5: draw 32000 digits"
 mkdir -p "$out"
 "$tools/draw_digits" --sheet="$out/digits.pgm" "$out"
 
@@ -35,13 +35,13 @@ fi
 cat <<END
 
 LeNet reads $accuracy of the 2000 test digits rightly, after $seconds seconds of training.
-  the model    $out/lenet_iter_1500.caffemodel (as BVLC Caffe reads and writes it)
+  the model    $out/lenet_iter_2000.caffemodel (as BVLC Caffe reads and writes it)
   the curve    $out/curve.png
   the digits   $out/digits.pgm (the first 400), $out/digits_{train,test}_datumfile
   the log      $log
 
 What to try next:
-  $tools/test --model=examples/quickstart/train_val.prototxt --weights=$out/lenet_iter_1500.caffemodel --iterations=20
+  $tools/test --model=examples/quickstart/train_val.prototxt --weights=$out/lenet_iter_2000.caffemodel --iterations=20
   examples/mnist/train_lenet.sh         real digits, 99 % (downloads MNIST, or set SHOAL_DATA_DIR)
   examples/cifar10/train_quick.sh       small colour images, 10 classes
   your own net                          write train_val.prototxt and solver.prototxt as for Caffe, then $tools/train --solver=...

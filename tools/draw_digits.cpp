@@ -19,7 +19,7 @@
 #include "shoal/proto/blob.pb.h"
 
 DEFINE_string(backend, "datumfile", "datumfile, lmdb or leveldb");
-DEFINE_int32(train, 12000, "training images");
+DEFINE_int32(train, 30000, "training images");
 DEFINE_int32(test, 2000, "test images");
 DEFINE_int32(seed, 1, "the same seed draws the same images");
 DEFINE_string(sheet, "", "also writes a sheet of the first 400 training images, as PGM, to this file");
@@ -198,7 +198,7 @@ Image draw(int digit, Random& random) {
   for (const Style& style : kStyles)
     if (style.digit == digit) styles.push_back(style.strokes);
   std::vector<Stroke> strokes = parse(styles[random.below(styles.size())]);
-  unsettle(strokes, 0.035f, random);
+  unsettle(strokes, 0.03f, random);
   const Distortion distortion(random);
   const float radius = random.uniform(0.45f, 1.5f);
   const float strength = random.uniform(0.7f, 1);
@@ -210,7 +210,7 @@ Image draw(int digit, Random& random) {
   }
   if (random.below(4) == 0) smear(image, radius, random);
   blur(image, random.uniform(0, 0.5f));
-  const float noise = random.uniform(0, 0.12f);
+  const float noise = random.uniform(0, 0.1f);
   for (float& pixel : image) pixel = std::clamp(pixel + random.gaussian(0, noise), 0.f, 1.f);
   return image;
 }
