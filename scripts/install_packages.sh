@@ -6,7 +6,8 @@ packages=(
   g++ make pkg-config python3 protobuf-compiler
   libprotobuf-dev libgoogle-glog-dev libgflags-dev
   liblmdb-dev libleveldb-dev libopenblas-dev
-  libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev libopencv-dnn-dev
+  libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev
+  libopencv-dnn-dev   # for the tests alone: OpenCV's Caffe importer reads our models
   libgtest-dev nlohmann-json3-dev
   ca-certificates curl git
 )
