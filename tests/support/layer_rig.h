@@ -41,6 +41,7 @@ class LayerRig {
   Blob& bottom(int i) { return *bottoms_.at(static_cast<std::size_t>(i)); }
   Blob& top(int i) { return *tops_.at(static_cast<std::size_t>(i)); }
   Blob& param(int i) { return *layer_->params().at(static_cast<std::size_t>(i)); }
+  Bottoms bottom_blobs() const { return bottoms_; }
   Tops top_blobs() const { return tops_; }
   bool in_place() const;
 

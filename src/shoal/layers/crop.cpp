@@ -31,7 +31,7 @@ class Crop final : public Layer {
       offset_[a] = offset_of(i - axis, whole.axes() - axis);
       dims[a] = size[i];
       if (offset_[a] + dims[a] > whole[i])
-        throw config_error(param(), "on axis ", i, " the crop of bottom '", bottom[0]->name, "', ", whole.str(), ", to the size of bottom '",
+        throw config_error(param(), "on axis ", i, " the crop of bottom '", bottom[0]->name, "', ", whole.str(), ", to the size of '",
                            bottom[1]->name, "', ", size.str(), ", ends at ", offset_[a], " + ", dims[a], ", past ", whole[i]);
     }
     top[0]->reshape(Shape(dims));

@@ -16,7 +16,7 @@ class Rows {
     CHECK(box.axes() == whole.axes() && offset.size() == box.dims().size())
         << "box " << box.str() << " in " << whole.str() << " at an offset of " << offset.size() << " axes";
     for (int i = 0; i < box.axes(); ++i)
-      CHECK(at(i) >= 0 && at(i) + box[i] <= whole[i]) << "box " << box.str() << " in " << whole.str() << " from " << at(i) << " on axis " << i;
+      CHECK(at(i) >= 0 && at(i) + box[i] <= whole[i]) << "box " << box.str() << " in " << whole.str() << ": axis " << i << " at " << at(i);
     outer_ = box.axes();
     while (outer_ > 0 && box[outer_ - 1] == whole[outer_ - 1]) --outer_;   // axes that the box fills
     if (outer_ > 0) --outer_;                                             // and one more, of which it takes a stretch

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/ops/cpu/eight.h"
 #include "shoal/ops/cpu/parallel.h"
 
 namespace shoal::ops {
@@ -59,6 +60,16 @@ void spread_rows(Context& ctx, float coeff, const Tensor& g, Tensor& gx, Slope s
   });
 }
 
+// f(row, its first number, numbers in a row).
+template <class F>
+void for_rows(Context& ctx, std::int64_t rows, std::int64_t count, F f) {
+  const std::int64_t length = rows == 0 ? 0 : count / rows;
+  cpu::parallel_for(ctx.threads(), rows, cpu::kElementGrain / std::max<std::int64_t>(length, 1) + 1,
+                    [&](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t row = begin; row < end; ++row) f(row, row * length, length);
+                    });
+}
+
 void check_rows(const Tensor& whole, const Tensor& rows) {
   CHECK(rows.count() == 0 ? whole.count() == 0 : whole.count() % rows.count() == 0)
       << whole.shape().str() << " in " << rows.count() << " rows";
@@ -81,6 +92,40 @@ void reduce_rows_backward(Context& ctx, Reduce kind, float coeff, const Tensor& 
   const auto sign = [=](std::int64_t i) { return static_cast<float>((in[i] > 0) - (in[i] < 0)); };
   if (kind == Reduce::kAbsSum) spread_rows(ctx, coeff, g, gx, sign);
   else spread_rows(ctx, coeff, g, gx, [=](std::int64_t i) { return 2 * in[i]; });
+}
+
+void standardize_rows(Context& ctx, std::int64_t rows, float eps, const Tensor& x, Tensor& y, Tensor& divisor) {
+  CHECK(x.count() == y.count() && (divisor.count() == 0 || divisor.count() == rows));
+  const float* in = x.in();
+  float *out = y.mut(), *divisors = divisor.count() > 0 ? divisor.out() : nullptr;
+  for_rows(ctx, rows, x.count(), [=](std::int64_t row, std::int64_t begin, std::int64_t n) {
+    cpu::PairSums sums, centered;
+    sums.add(in + begin, 0, in + begin, 0, n);
+    const float mean = static_cast<float>(sums.plain / static_cast<double>(n));
+    float factor = 1;
+    if (divisors != nullptr) {
+      centered.add(in + begin, mean, in + begin, mean, n);
+      const double rest = centered.plain / static_cast<double>(n);   // what rounding the mean left
+      divisors[row] = eps + static_cast<float>(std::sqrt(std::max(0.0, centered.products / static_cast<double>(n) - rest * rest)));
+      factor = 1 / divisors[row];
+    }
+    for (std::int64_t i = begin; i < begin + n; ++i) out[i] = (in[i] - mean) * factor;
+  });
+}
+
+void standardize_rows_backward(Context& ctx, std::int64_t rows, const Tensor& g, const Tensor& y, const Tensor& divisor, Tensor& gx) {
+  CHECK(g.count() == gx.count() && (divisor.count() == 0 || (divisor.count() == rows && y.count() == g.count())));
+  const bool divided = divisor.count() > 0;
+  const float *grad = g.in(), *out = divided ? y.in() : grad, *divisors = divided ? divisor.in() : nullptr;
+  float* to = gx.mut();
+  for_rows(ctx, rows, g.count(), [=](std::int64_t row, std::int64_t begin, std::int64_t n) {
+    cpu::PairSums sums;
+    sums.add(grad + begin, 0, out + begin, 0, n);
+    const float mean = static_cast<float>(sums.plain / static_cast<double>(n));
+    const float along = divided ? static_cast<float>(sums.products / static_cast<double>(n)) : 0;
+    const float factor = divided ? 1 / divisors[row] : 1;
+    for (std::int64_t i = begin; i < begin + n; ++i) to[i] = (grad[i] - mean - along * out[i]) * factor;
+  });
 }
 
 }  // namespace shoal::ops
