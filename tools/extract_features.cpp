@@ -1,0 +1,239 @@
+// Runs a net over its records and saves what some of its blobs hold for each of them.
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <iomanip>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+#include "common/conversion.h"
+#include "common/interrupt.h"
+#include "common/machine.h"
+#include "common/records.h"
+#include "common/tool.h"
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/data/record.h"
+#include "shoal/net/graph.h"
+#include "shoal/net/net.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/report/progress.h"
+
+DEFINE_string(model, "", "the net, a prototxt");
+DEFINE_string(weights, "", "a list with commas of models");
+DEFINE_string(extract_feature_blob_names, "", "a list with commas of the blobs to save");
+DEFINE_string(save_feature_leveldb_names, "", "a list with commas of as many outputs, whatever the backend");
+DEFINE_int32(num_mini_batches, 0, "how many batches; 0: until every record of the source was read once");
+DEFINE_string(backend, "leveldb", "leveldb, lmdb, datumfile or text");
+DEFINE_string(label_blob, "", "the blob whose values become the records' labels; default: 'label', if there is one");
+DEFINE_bool(merge, true, "one output a blob, under the name given; --nomerge writes NAME_0_0, a part as of client 0, thread 0");
+DEFINE_bool(poseidon_keys, false, "keys without leading zeros");
+DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
+DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
+DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
+DEFINE_string(gpu, "", "refused unless -1: this build has no device code");
+DEFINE_int32(num_rows_per_table, 1, "accepted and without effect: there are no tables here");
+
+namespace shoal {
+namespace {
+
+constexpr const char* kUsage =
+    "extract_features --model=FILE --weights=FILE --extract_feature_blob_names=B,... --save_feature_leveldb_names=OUT,...\n"
+    "extract_features WEIGHTS MODEL B,... OUT,... BATCHES leveldb|lmdb|datumfile|text [CPU]\n\n"
+    "Runs the net in phase TEST over the records of its data layer, in order, and writes for each record and blob a Datum with\n"
+    "float_data (1 x dim x 1) and the record's label. Keys are the record's number in ten digits. Text has a line a record: key,\n"
+    "label (or -), values. BATCHES 0 reads every record once; no record is written twice.";
+
+// One blob's records on their way out.
+class Output {
+ public:
+  virtual ~Output() = default;
+  virtual Status put(const std::string& key, std::optional<int> label, std::span<const float> values) = 0;
+  virtual Status commit() = 0;
+  virtual Status finish() = 0;
+};
+
+class DatumOutput final : public Output {
+ public:
+  explicit DatumOutput(const std::string& path) : writer_(or_throw(create_writer(FLAGS_backend, path))) {}
+  Status put(const std::string& key, std::optional<int> label, std::span<const float> values) override {
+    datum_.set_channels(1);
+    datum_.set_height(static_cast<int>(values.size()));
+    datum_.set_width(1);
+    datum_.mutable_float_data()->Clear();
+    datum_.mutable_float_data()->Add(values.begin(), values.end());
+    if (label) datum_.set_label(*label);
+    return writer_->put(key, datum_.SerializeAsString());
+  }
+  Status commit() override { return writer_->commit(); }
+  Status finish() override { return writer_->finish(); }
+
+ private:
+  std::unique_ptr<RecordWriter> writer_;
+  Datum datum_;
+};
+
+class TextOutput final : public Output {
+ public:
+  explicit TextOutput(const std::string& path) : file_(or_throw(AtomicFile::create(path, Code::kData))) {
+    if (file_exists(path)) throw ConfigError(Code::kData, path, " exists already");
+  }
+  Status put(const std::string& key, std::optional<int> label, std::span<const float> values) override {
+    std::ostringstream line;
+    line << std::setprecision(std::numeric_limits<float>::max_digits10) << key << ' ' << (label ? std::to_string(*label) : "-");
+    for (const float value : values) line << ' ' << value;
+    line << '\n';
+    return file_.write(line.str());
+  }
+  Status commit() override { return {}; }
+  Status finish() override { return file_.commit(); }
+
+ private:
+  AtomicFile file_;
+};
+
+// BVLC's form: WEIGHTS MODEL BLOBS OUTPUTS BATCHES BACKEND [CPU|GPU] [DEVICE].
+void take_words(const std::vector<std::string>& words) {
+  if (words.empty()) return;
+  check_words(words.size(), 6, 8, kUsage);
+  FLAGS_weights = words[0], FLAGS_model = words[1];
+  FLAGS_extract_feature_blob_names = words[2], FLAGS_save_feature_leveldb_names = words[3];
+  FLAGS_backend = words[5];
+  char* end = nullptr;
+  const long batches = std::strtol(words[4].c_str(), &end, 10);
+  if (words[4].empty() || *end != '\0' || batches < 0 || batches > std::numeric_limits<int>::max())
+    throw ConfigError(Code::kUsage, "'", words[4], "' is not a number of batches");
+  FLAGS_num_mini_batches = static_cast<int>(batches);
+  if (words.size() > 6 && words[6] == "GPU") refuse_gpu(words.size() > 7 ? words[7] : "0");
+}
+
+struct Feature {
+  const Blob* blob = nullptr;
+  std::string path;
+  std::unique_ptr<Output> output;
+};
+
+std::vector<Feature> open_outputs(const Net& net) {
+  const std::vector<std::string> blobs = split(FLAGS_extract_feature_blob_names, ','), paths = split(FLAGS_save_feature_leveldb_names, ',');
+  std::vector<Feature> features;
+  for (std::size_t i = 0; i < blobs.size(); ++i) {
+    Feature feature{net.blob(blobs[i]), paths[i] + (FLAGS_merge ? "" : "_0_0"), nullptr};
+    if (FLAGS_backend == "text") feature.output = std::make_unique<TextOutput>(feature.path);
+    else feature.output = std::make_unique<DatumOutput>(feature.path);
+    features.push_back(std::move(feature));
+  }
+  return features;
+}
+
+const Blob* label_blob(const Net& net) {
+  if (FLAGS_label_blob.empty()) return net.blob("label");
+  if (const Blob* blob = net.blob(FLAGS_label_blob)) return blob;
+  throw ConfigError(Code::kConfig, FLAGS_model, ": no blob '", FLAGS_label_blob, "'", did_you_mean(FLAGS_label_blob, net.blob_names()));
+}
+
+std::string key_of(std::uint64_t record) { return FLAGS_poseidon_keys ? std::to_string(record) : padded(record, 10); }
+
+class Extraction {
+ public:
+  Extraction(Net& net, std::optional<std::uint64_t> records) : net_(net), label_(label_blob(net)), records_(records), features_(open_outputs(net)) {}
+
+  void run(const Interrupt& interrupt) {
+    const std::uint64_t wanted = records_.value_or(0);
+    Progress progress("extract_features", "records", wanted);
+    for (int batch = 0; FLAGS_num_mini_batches == 0 || batch < FLAGS_num_mini_batches; ++batch) {
+      if (records_ && done_ >= *records_) break;
+      or_throw(net_.forward());
+      save_batch();
+      progress.update(done_);
+      interrupt.check("nothing was written");
+    }
+    for (Feature& feature : features_) or_throw(feature.output->finish());
+    for (const Feature& feature : features_)
+      LOG(INFO) << "Extracted features of " << done_ << " records for feature blob " << feature.blob->name << " to " << feature.path;
+  }
+
+ private:
+  void save_batch() {
+    const std::uint64_t size = batch_size(), before = done_;
+    const std::uint64_t use = records_ ? std::min(size, *records_ - done_) : size;
+    for (Feature& feature : features_) {
+      const std::span<const float> values = feature.blob->data.host();
+      const std::size_t dim = values.size() / size;
+      for (std::uint64_t i = 0; i < use; ++i) or_throw(feature.output->put(key_of(before + i), label_at(i), values.subspan(i * dim, dim)));
+    }
+    done_ += use;
+    if (done_ / kRecordsPerCommit != before / kRecordsPerCommit)
+      for (Feature& feature : features_) or_throw(feature.output->commit());
+  }
+
+  // The first axis, which all features and the label must share.
+  std::uint64_t batch_size() const {
+    std::int64_t size = 0;
+    for (const Feature& feature : features_) {
+      const Shape& shape = feature.blob->shape();
+      if (shape.axes() == 0 || shape[0] == 0 || (size != 0 && shape[0] != size))
+        throw ConfigError(Code::kConfig, "blob '", feature.blob->name, "' has shape ", shape.str(), ": its first axis is not the batch's");
+      size = shape[0];
+    }
+    if (label_ && label_->data.count() != size)
+      throw ConfigError(Code::kConfig, "label blob '", label_->name, "' has shape ", label_->shape().str(), " for batches of ", size);
+    return static_cast<std::uint64_t>(size);
+  }
+
+  std::optional<int> label_at(std::uint64_t i) const {
+    if (!label_) return std::nullopt;
+    return static_cast<int>(label_->data.host()[i]);
+  }
+
+  Net& net_;
+  const Blob* label_;
+  std::optional<std::uint64_t> records_;   // to write, if that is known
+  std::vector<Feature> features_;
+  std::uint64_t done_ = 0;
+};
+
+void check_flags() {
+  need_flag(FLAGS_model, "model");
+  need_flag(FLAGS_weights, "weights");
+  if (FLAGS_gpu != "-1") refuse_gpu(FLAGS_gpu);
+  const std::size_t blobs = split(FLAGS_extract_feature_blob_names, ',').size(), outputs = split(FLAGS_save_feature_leveldb_names, ',').size();
+  if (blobs == 0) throw ConfigError(Code::kUsage, "no blob is named: --extract_feature_blob_names=NAME,...");
+  if (blobs != outputs) throw ConfigError(Code::kUsage, blobs, " blobs are named and ", outputs, " outputs; give one for each");
+  if (FLAGS_num_mini_batches < 0) throw ConfigError(Code::kUsage, "--num_mini_batches is ", FLAGS_num_mini_batches);
+}
+
+NetOptions kept_blobs(const NetParameter& param) {
+  NetOptions options;
+  options.keep = split(FLAGS_extract_feature_blob_names, ',');
+  const std::string label = FLAGS_label_blob.empty() ? "label" : FLAGS_label_blob;
+  const NetParameter own = filter_net(param);
+  for (const LayerParameter& layer : own.layer())
+    for (const std::string& top : layer.top())
+      if (top == label && std::find(options.keep.begin(), options.keep.end(), label) == options.keep.end()) options.keep.push_back(label);
+  return options;
+}
+
+int extract(const std::vector<std::string>& words) {
+  take_words(words);
+  check_flags();
+  NetParameter param = read_net(FLAGS_model);
+  set_state("TEST", FLAGS_level, FLAGS_stage, *param.mutable_state());
+  read_in_order(param);
+  const std::optional<std::uint64_t> records = records_of(param, Counting::kWhatever);
+  if (!records && FLAGS_num_mini_batches == 0)
+    throw ConfigError(Code::kUsage, FLAGS_model, " reads no records that could be counted: say how many batches with --num_mini_batches");
+  Context context(Context::Options{.device = {}, .threads = threads_to_use(FLAGS_threads), .seed = 1});
+  Net net(param, context, kept_blobs(param));
+  for (const std::string& file : split(FLAGS_weights, ',')) net.copy_weights(read_weights(file), file);
+  const Interrupt interrupt;   // before there is anything to clean up
+  Extraction(net, records).run(interrupt);
+  return 0;
+}
+
+}  // namespace
+}  // namespace shoal
+
+int main(int argc, char** argv) { return shoal::run_tool(argc, argv, shoal::kUsage, shoal::extract); }
