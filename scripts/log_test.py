@@ -27,6 +27,7 @@ I0101 00:00:13.000000 7 solver.cpp:3]     Test net output #1: accuracy = 0.8
 I0101 00:00:13.000000 7 solver.cpp:3]     Test net output #2: loss = 0.3 (* 1 = 0.3 loss)
 I0101 00:00:14.000000 7 solver.cpp:4] Iteration 200 (50 iter/s, 2s/100 iters), loss = 0.25
 I0101 00:00:14.000000 7 solver.cpp:5]     Train net output #0: loss = 0.26 (* 1 = 0.26 loss)
+I0101 00:00:15.000000 7 solver.cpp:8] Iteration 300, loss = 0.2
 '''
 
 
@@ -53,7 +54,8 @@ class LogTest(unittest.TestCase):
 
     def test_rows(self):
         self.assertEqual(self.log.name, 'LeNet')
-        self.assertEqual(self.log.losses[::2], [(0, 2.4), (200, 0.25)])
+        self.assertEqual([self.log.losses[i] for i in (0, 2, 3)], [(0, 2.4), (200, 0.25), (300, 0.2)])
+        self.assertEqual([row['NumIters'] for row in self.log.train], [0, 100, 200])
         self.assertEqual(self.log.train[0], {'NumIters': 0, 'Seconds': 2.0, 'LearningRate': 0.01, 'loss': 2.5})
         self.assertTrue(math.isnan(self.log.train[1]['loss']))
         self.assertEqual(self.log.train[1]['Seconds'], 20.5)          # over the end of the year

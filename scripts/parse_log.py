@@ -10,7 +10,7 @@ from pathlib import Path
 
 NUMBER = r'([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf))'
 STAMP = re.compile(r'^[IWEF](?:\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d+)?)')
-TRAINED = re.compile(r'Iteration (\d+) .*loss = ' + NUMBER)
+TRAINED = re.compile(r'Iteration (\d+)( \(.*\))?, loss = ' + NUMBER)
 TESTING = re.compile(r'Iteration (\d+), Testing net \(#(\d+)\)')
 RATE = re.compile(r'Iteration (\d+), lr = ' + NUMBER)
 OUTPUT = re.compile(r'(Train|Test) net output #\d+: (\S+) = ' + NUMBER)
@@ -38,8 +38,9 @@ class Log:
                     if rows and rows[-1]['NumIters'] == int(match.group(1)):
                         rows[-1]['LearningRate'] = rate
             elif match := TRAINED.search(line):
-                row = self.add(self.train, match.group(1), rate)
-                self.losses.append((int(match.group(1)), float(match.group(2))))
+                self.losses.append((int(match.group(1)), float(match.group(3))))
+                if match.group(2):                        # the last iteration's line has no rate and no outputs after it
+                    row = self.add(self.train, match.group(1), rate)
             elif (match := OUTPUT.search(line)) and row is not None:
                 name, count = match.group(2), 1
                 while name in row:
