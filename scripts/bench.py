@@ -78,7 +78,7 @@ def bench_nets(build, nets, passes, seconds):
 
 
 def train_ms(build, net, iterations, folder, threads):
-    """ms an iteration of `train` with the data layer of `net`, from the log's own rate after the first tenth; and its share of waiting."""
+    """ms an iteration of `train` on the records of `net`, and the percentage of it spent waiting for them, as the log says them."""
     solver = Path(folder) / 'solver.prototxt'
     solver.write_text(f'net: "{net}"\nbase_lr: 0.001\nlr_policy: "fixed"\nmomentum: 0.9\nweight_decay: 0.004\nrandom_seed: 1\n'
                       f'display: {max(1, iterations // 10)}\nmax_iter: {iterations}\nsnapshot_after_train: false\nsolver_mode: CPU\n'
@@ -88,7 +88,8 @@ def train_ms(build, net, iterations, folder, threads):
     rates = [float(r) for r in re.findall(r'Iteration \d+ \(([\d.e+-]+) iter/s', text)][2:]
     if not rates:
         sys.exit(f'no rate in what {" ".join(command)} printed:\n{text[-2000:]}')
-    return 1000 / statistics.median(rates)
+    waits = [float(w) for w in re.findall(r'data ([\d.]+)% wait', text)][2:]
+    return 1000 / statistics.median(rates), statistics.median(waits)
 
 
 def bench_train(build, seconds):
@@ -108,12 +109,12 @@ def bench_train(build, seconds):
             for threads in (1, 2):
                 iterations = max(50, round(1000 * seconds / CAFFE[net][0]))
                 alone = [time_net(build, f'models/{net}/train_val.prototxt', threads, seconds)[0]]
-                train = train_ms(build, path, iterations, folder, threads)
+                train, wait = train_ms(build, path, iterations, folder, threads)
                 alone.append(time_net(build, f'models/{net}/train_val.prototxt', threads, seconds)[0])
                 base = statistics.mean(alone)
-                rows.append([label, str(threads), f'{base:.2f}', f'{train:.2f}', f'{100 * (train / base - 1):+.1f} %'])
+                rows.append([label, str(threads), f'{base:.2f}', f'{train:.2f}', f'{100 * (train / base - 1):+.1f} %', f'{wait:.0f} %'])
     print('what training costs over forward + backward')
-    table(['net', 'threads', 'time ms', 'train ms', 'more'], rows)
+    table(['net', 'threads', 'time ms', 'train ms', 'more', 'waiting'], rows)
 
 
 def main():
