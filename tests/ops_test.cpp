@@ -96,6 +96,7 @@ std::vector<ConvDesc> conv_cases() {
       {1, 16, 48, 1, {axis(20, 3, 1, 1), axis(21, 3, 1, 1)}},              // fewer images than threads
       {2, 16, 8, 1, {axis(40, 5, 2, 2)}},
       {2, 11, 9, 1, {axis(5, 3, 1, 1), axis(4, 2, 2), axis(6, 3, 2, 1)}},
+      {1, 64, 2, 1, {axis(40, 7, 1, 3), axis(41, 7, 1, 3)}},               // more columns than are made at a time
       {3, 3, 5, 1, {axis(9, 3, 2, 1)}},                                    // one axis
       {2, 2, 4, 2, {axis(4, 3, 1, 1), axis(5, 2, 2), axis(4, 3, 1, 2)}},   // three axes
       {1, 2, 3, 1, {axis(3, 2), axis(4, 1), axis(3, 2, 1, 1), axis(2, 2, 2, 1, 2)}},

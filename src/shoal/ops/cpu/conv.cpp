@@ -43,9 +43,10 @@ class Conv final : public ConvKernel {
   explicit Conv(const ConvDesc& desc)
       : desc_(with_two_axes(desc)), direct_(sees_itself(desc)), in_(desc.in_count()), places_(desc.out_count()),
         channels_(desc.channels / desc.groups), outputs_(desc.outputs / desc.groups), depth_(channels_ * desc.taps()) {
-    constexpr std::int64_t kColumnsInCache = 1 << 17;   // floats: half of a usual L2
-    block_rows_ = std::clamp<std::int64_t>(kColumnsInCache / std::max<std::int64_t>(1, depth_ * row_width(desc_)), 1, row_count(desc_));
-    if (direct_) block_rows_ = row_count(desc_);
+    constexpr std::int64_t kColumnsInCache = 1 << 17, kColumnsAtMost = 1 << 22;   // floats: half of a usual L2; 16 MB
+    const std::int64_t all = row_count(desc_), columns = depth_ * row_width(desc_);
+    block_rows_ = direct_ ? all : std::clamp<std::int64_t>(kColumnsInCache / columns, 1, all);
+    backward_rows_ = direct_ ? all : std::clamp<std::int64_t>(kColumnsAtMost / columns, 1, all);
   }
 
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b, Tensor& y) override {
@@ -96,7 +97,7 @@ class Conv final : public ConvKernel {
 
   // Each thread has images of its own and sums its share of dw apart; the shares are added in the order of the threads.
   void backward_by_image(Context& ctx, const Gradients& g, float* dw, std::int64_t weights) const {
-    const std::int64_t block = direct_ ? 0 : depth_ * places_;
+    const std::int64_t block = direct_ ? 0 : depth_ * backward_rows_ * row_width(desc_);
     const std::int64_t shares = dw == nullptr ? 0 : ctx.threads() - 1;
     float* col = ctx.scratch(block * ctx.threads() + shares * weights).data();
     float* share = col + block * ctx.threads();
@@ -106,17 +107,19 @@ class Conv final : public ConvKernel {
       for (std::int64_t part = begin * desc_.groups; part < end * desc_.groups; ++part)
         backward_channels(g, part, 0, channels_, col + thread * block, mine);
     });
-    for (std::int64_t s = 0; s < shares; ++s)
-      for (std::int64_t i = 0; i < weights; ++i) dw[i] += share[s * weights + i];
+    parallel_for(ctx.threads(), shares == 0 ? 0 : weights, kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t s = 0; s < shares; ++s)
+        for (std::int64_t i = begin; i < end; ++i) dw[i] += share[s * weights + i];
+    });
   }
 
   // With fewer images than threads: each thread has input channels of its own.
   void backward_by_channel(Context& ctx, const Gradients& g, float* dw) const {
-    const std::int64_t block = direct_ ? 0 : depth_ * places_;
-    float* col = ctx.scratch(block).data();
+    const std::int64_t channel = direct_ ? 0 : desc_.taps() * backward_rows_ * row_width(desc_);
+    float* col = ctx.scratch(channel * channels_).data();
     parallel_for(ctx.threads(), channels_, 1, [&](int, std::int64_t begin, std::int64_t end) {
       for (std::int64_t part = 0; part < desc_.images * desc_.groups; ++part)
-        backward_channels(g, part, begin, end, direct_ ? col : col + begin * desc_.taps() * places_, dw);
+        backward_channels(g, part, begin, end, col + begin * channel, dw);
     });
   }
 
@@ -124,25 +127,27 @@ class Conv final : public ConvKernel {
   void backward_channels(const Gradients& g, std::int64_t part, std::int64_t begin, std::int64_t end, float* col, float* dw) const {
     const std::int64_t group = part % desc_.groups, taps = desc_.taps(), depth = (end - begin) * taps;
     const std::int64_t weights = group * outputs_ * depth_ + begin * taps, image = (part * channels_ + begin) * in_;
-    const float* dy = g.dy + part * outputs_ * places_;
-    const Rows all{0, row_count(desc_)};
-    if (dw != nullptr) {
-      if (!direct_) im2col(desc_, end - begin, g.x + image, all, col, places_);
-      sgemm(outputs_, depth, places_, 1, {Trans::kNo, dy, places_}, {Trans::kYes, direct_ ? g.x + image : col, places_}, 1,
-            dw + weights, depth_);
+    const float* x = g.x == nullptr ? nullptr : g.x + image;
+    float* dx = g.dx == nullptr ? nullptr : g.dx + image;
+    if (dx != nullptr && !direct_) std::fill(dx, dx + (end - begin) * in_, 0.0f);
+    for (std::int64_t row = 0; row < row_count(desc_); row += backward_rows_) {
+      const Rows rows{row, std::min(row + backward_rows_, row_count(desc_))};
+      const std::int64_t width = (rows.end - rows.begin) * row_width(desc_);
+      const In dy{Trans::kNo, g.dy + part * outputs_ * places_ + row * row_width(desc_), places_};
+      if (dw != nullptr) {
+        if (!direct_) im2col(desc_, end - begin, x, rows, col, width);
+        sgemm(outputs_, depth, width, 1, dy, {Trans::kYes, direct_ ? x : col, width}, 1, dw + weights, depth_);
+      }
+      if (dx == nullptr) continue;
+      sgemm(depth, width, outputs_, 1, {Trans::kYes, g.w + weights, depth_}, dy, 0, direct_ ? dx : col, width);
+      if (!direct_) col2im(desc_, end - begin, col, width, rows, dx);
     }
-    if (g.dx == nullptr) return;
-    float* dx = g.dx + image;
-    sgemm(depth, places_, outputs_, 1, {Trans::kYes, g.w + weights, depth_}, {Trans::kNo, dy, places_}, 0, direct_ ? dx : col, places_);
-    if (direct_) return;
-    std::fill(dx, dx + (end - begin) * in_, 0.0f);
-    col2im(desc_, end - begin, col, places_, all, dx);
   }
 
   ConvDesc desc_;
   bool direct_;                                                  // x is its own columns: 1x1, stride 1, no padding
   std::int64_t in_, places_, channels_, outputs_, depth_;        // of one channel; of one group; rows of its columns
-  std::int64_t block_rows_ = 1;                                  // output rows whose columns are made at a time in forward
+  std::int64_t block_rows_ = 1, backward_rows_ = 1;              // output rows whose columns are made at a time
 };
 
 class Im2col final : public Im2colKernel {
