@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "shoal/base/random.h"
 #include "support/data_files.h"
 
 namespace shoal::test {
@@ -185,6 +186,38 @@ TEST_P(SourceConformance, Garbage) {
       if (largest == path_ || entry.file_size() > fs::file_size(largest)) largest = entry.path();
   put_file(largest, std::string(fs::file_size(largest), '\xa5'));
   EXPECT_HAS(trouble(backend(), path_), path_);
+}
+
+TEST_P(SourceConformance, NeitherFileNorDirectory) { EXPECT_HAS(trouble(backend(), "/dev/null"), "/dev/null is no "); }
+
+// Any damage gives an error or other records, never the end of the process or a wait without end.
+TEST_P(SourceConformance, DamagedAnywhere) {
+  Records records = numbered(300);
+  for (int i = 0; i < 6; ++i) records[static_cast<std::size_t>(40 * i)].second.assign(20'000, 'x');   // LMDB keeps those apart
+  ASSERT_OK(write_records(backend(), path_, records));
+  fs::path largest = path_;
+  if (fs::is_directory(path_))
+    for (const fs::directory_entry& entry : fs::directory_iterator(path_))
+      if (largest == path_ || entry.file_size() > fs::file_size(largest)) largest = entry.path();
+  const std::string good = get_file(largest);
+  Random random(static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()));
+  int noticed = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::string bytes = good;
+    const std::size_t from = random.below(bytes.size() / 16) * 16, count = std::size_t{1} << random.below(13);
+    for (std::size_t i = from; i < std::min(bytes.size(), from + count); ++i)
+      bytes[i] = round % 3 == 0 ? '\0' : round % 3 == 1 ? static_cast<char>(random.word()) : bytes[random.below(bytes.size())];
+    put_file(largest, bytes);
+    const std::string sequential = trouble(backend(), path_);
+    Result<std::unique_ptr<RecordSource>> source = open_source(backend(), path_);
+    const bool random_access = source.ok() && source.value()->prepare_random_access().ok();
+    for (std::uint64_t i = 0; random_access && i < 300; ++i)
+      if (source.value()->seek(i * 7).ok()) (void)source.value()->next().ok();
+    noticed += !sequential.empty();
+    EXPECT_TRUE(sequential.empty() || sequential.find(path_) != std::string::npos) << sequential;
+    fs::remove(path_ + ".index");
+  }
+  EXPECT_GT(noticed, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Data, SourceConformance, testing::ValuesIn(record_backends()), [](const auto& info) { return info.param; });

@@ -147,6 +147,19 @@ TEST_F(DataConvertImageset, NothingButBadImagesWritesNothing) {
   EXPECT_EQ(left(), std::vector<std::string>{});
 }
 
+TEST_F(DataConvertImageset, AListFromAPipe) {
+  make_images(3);
+  const std::string text = get_file(list_);
+  list_ = directory_ + "/fifo";
+  ASSERT_EQ(::mkfifo(list_.c_str(), 0600), 0);
+  const Running tool = start_program(command({"convert_imageset", directory_ + "/", list_, directory_ + "/db"}));
+  const int fd = ::open(list_.c_str(), O_WRONLY);
+  EXPECT_EQ(::write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  ::close(fd);
+  EXPECT_EQ(wait_for(tool).code, 0);
+  EXPECT_EQ(records(directory_ + "/db").size(), 3u);
+}
+
 TEST_F(DataConvertImageset, CheckSize) {
   make_images(2);
   give("im 1.png", or_throw(encode_image({{3, 1, 1}, {1, 2, 3}}, "png")));

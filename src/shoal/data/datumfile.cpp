@@ -10,7 +10,6 @@
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/file.h"
-#include "shoal/data/backends.h"
 
 namespace shoal {
 namespace {
@@ -43,7 +42,7 @@ Result<DatumFile> DatumFile::open(const std::string& path) {
   const bool known = ::fstat(fd, &info) == 0;
   if (!known || !S_ISREG(info.st_mode)) {
     ::close(fd);
-    return Error{Code::kData, str(path, " is no datumfile: it is not a regular file", kind_hint(path))};
+    return Error{Code::kData, str(path, " is no datumfile: it is not a regular file")};
   }
   ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   const std::int64_t changed = std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
@@ -152,6 +151,8 @@ Result<std::vector<std::uint64_t>> DatumFile::scan() {
 }
 
 bool starts_like_datumfile(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;   // opening a pipe might wait for ever
   Result<DatumFile> file = DatumFile::open(path);
   return file.ok() && file.value().size() > 0 && file.value().extent(0, 0).ok();
 }

@@ -141,7 +141,7 @@ Status DatumFileWriter::finish() {
 
 Result<std::unique_ptr<RecordSource>> open_datumfile(const std::string& path) {
   Result<DatumFile> file = DatumFile::open(path);
-  if (!file.ok()) return file.error();
+  if (!file.ok()) return Error{Code::kData, file.error().message + kind_hint(path)};
   if (file.value().size() == 0) return Error{Code::kData, str("datumfile ", path, " has no records (0 bytes)")};
   if (Result<std::uint64_t> first = file.value().extent(0, 0); !first.ok()) return first.error();
   return std::unique_ptr<RecordSource>(std::make_unique<DatumFileSource>(std::move(file).value()));

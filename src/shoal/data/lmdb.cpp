@@ -1,15 +1,16 @@
-// LMDB: a directory with data.mdb. Reading maps the file; what a process shows as shared memory for it is the page cache.
+// LMDB: a directory with data.mdb.
 #include <lmdb.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/data/backends.h"
+#include "shoal/data/lmdb_pages.h"
 #include "shoal/data/temporary.h"
 
 namespace shoal {
@@ -35,67 +36,45 @@ Result<Env> new_env(const std::string& path) {
   return Env(env);
 }
 
-std::string_view view(const MDB_val& value) { return {static_cast<const char*>(value.mv_data), value.mv_size}; }
-
 MDB_val to_mdb(std::string_view bytes) { return MDB_val{bytes.size(), const_cast<char*>(bytes.data())}; }
 
+Status check_kind(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return Error{Code::kData, str("cannot open LMDB ", path, ": ", system_reason(errno))};
+  if (!S_ISDIR(info.st_mode) || !file_exists(path + "/data.mdb"))
+    return Error{Code::kData, str(path, " is no LMDB, which is a directory that holds data.mdb", kind_hint(path))};
+  return {};
+}
+
+// LMDB holds the lock of a reader, which keeps writers from reusing our pages; the pages are read by lmdb_pages.h.
 class LmdbSource final : public RecordSource {
  public:
-  explicit LmdbSource(std::string path) : path_(std::move(path)) {}
+  LmdbSource(std::string path, LmdbPages pages) : path_(std::move(path)), pages_(std::move(pages)) {}
   ~LmdbSource() override {
-    if (cursor_) mdb_cursor_close(cursor_);
     if (txn_) mdb_txn_abort(txn_);
   }
   Status open();
   const std::string& path() const override { return path_; }
   Result<std::optional<RecordView>> next() override;
   Status seek(std::uint64_t position) override;
-  Result<std::uint64_t> count() override { return count_; }
+  Result<std::uint64_t> count() override { return pages_.count(); }
   Status prepare_random_access() override;
 
  private:
-  Status check_file();   // before LMDB maps it
-  Status check_size();   // a map past the end of a cut file would end the process at the first touch
-  Result<std::optional<RecordView>> checked(MDB_val key, MDB_val value);
   std::string path_;
+  LmdbPages pages_;
   Env env_;
   MDB_txn* txn_ = nullptr;
-  MDB_dbi dbi_ = 0;
-  MDB_cursor* cursor_ = nullptr;
-  std::uint64_t count_ = 0, file_bytes_ = 0, position_ = 0;
-  std::vector<std::string> keys_;   // empty, or all of them, in order
+  std::uint64_t position_ = 0;             // of the next record
+  std::vector<LmdbPages::Place> places_;   // empty, or of all records
+  std::string last_key_;                   // in order, to see that keys rise
 };
 
-Status LmdbSource::check_file() {
-  struct stat info;
-  if (::stat(path_.c_str(), &info) != 0)
-    return Error{Code::kData, str("cannot open LMDB ", path_, ": ", system_reason(errno))};
-  if (!S_ISDIR(info.st_mode) || !file_exists(path_ + "/data.mdb"))
-    return Error{Code::kData, str(path_, " is no LMDB, which is a directory that holds data.mdb", kind_hint(path_))};
-  if (::stat((path_ + "/data.mdb").c_str(), &info) != 0)
-    return Error{Code::kData, str("cannot open ", path_, "/data.mdb: ", system_reason(errno))};
-  file_bytes_ = static_cast<std::uint64_t>(info.st_size);
-  if (file_bytes_ == 0) return Error{Code::kData, str(path_, "/data.mdb is empty (0 bytes)")};
-  return {};
-}
-
-Status LmdbSource::check_size() {
-  MDB_envinfo info;
-  MDB_stat stat;
-  mdb_env_info(env_.get(), &info);
-  mdb_env_stat(env_.get(), &stat);
-  const std::uint64_t needed = (std::uint64_t{info.me_last_pgno} + 1) * stat.ms_psize;
-  if (needed > file_bytes_)
-    return Error{Code::kData, str(path_, "/data.mdb is cut short: it has ", file_bytes_, " bytes and says that it has ", needed)};
-  return {};
-}
-
 Status LmdbSource::open() {
-  if (Status fine = check_file(); !fine.ok()) return fine;
   Result<Env> env = new_env(path_);
   if (!env.ok()) return env.error();
   env_ = std::move(env).value();
-  unsigned flags = MDB_RDONLY | MDB_NORDAHEAD | MDB_NOTLS;
+  const unsigned flags = MDB_RDONLY | MDB_NORDAHEAD | MDB_NOTLS;
   int rc = mdb_env_open(env_.get(), path_.c_str(), flags, 0664);
   if (rc == EACCES || rc == EPERM || rc == EROFS) {   // no lock file can be made there: nor can a writer come
     env = new_env(path_);
@@ -104,66 +83,61 @@ Status LmdbSource::open() {
     rc = mdb_env_open(env_.get(), path_.c_str(), flags | MDB_NOLOCK, 0664);
   }
   if (rc != MDB_SUCCESS) return failure(path_, "open", rc);
-  if (Status fine = check_size(); !fine.ok()) return fine;
   if ((rc = mdb_txn_begin(env_.get(), nullptr, MDB_RDONLY, &txn_)) != MDB_SUCCESS) return failure(path_, "read", rc);
-  if ((rc = mdb_dbi_open(txn_, nullptr, 0, &dbi_)) != MDB_SUCCESS) return failure(path_, "read", rc);
-  if ((rc = mdb_cursor_open(txn_, dbi_, &cursor_)) != MDB_SUCCESS) return failure(path_, "read", rc);
-  MDB_stat stat;
-  if ((rc = mdb_stat(txn_, dbi_, &stat)) != MDB_SUCCESS) return failure(path_, "read", rc);
-  count_ = stat.ms_entries;
-  if (count_ == 0) return Error{Code::kData, str("LMDB ", path_, " has no records")};
+  if (Status chosen = pages_.choose(mdb_txn_id(txn_)); !chosen.ok()) return chosen;
+  if (pages_.count() == 0) return Error{Code::kData, str("LMDB ", path_, " has no records")};
   return {};
 }
 
-Result<std::optional<RecordView>> LmdbSource::checked(MDB_val key, MDB_val value) {
-  if (value.mv_size > file_bytes_ || key.mv_size > file_bytes_)
-    return Error{Code::kData, str("LMDB ", path_, ": record ", position_, " has an impossible size; the file is corrupt")};
-  ++position_;
-  return std::optional(RecordView{view(key), view(value)});
-}
-
 Result<std::optional<RecordView>> LmdbSource::next() {
-  if (position_ >= count_) return std::optional<RecordView>();
-  MDB_val key{}, value{};
-  int rc;
-  if (!keys_.empty()) {
-    key = to_mdb(keys_[position_]);
-    rc = mdb_get(txn_, dbi_, &key, &value);
+  if (position_ >= pages_.count()) return std::optional<RecordView>();
+  LmdbPages::Place place;
+  if (!places_.empty()) {
+    place = places_[position_];
   } else {
-    rc = mdb_cursor_get(cursor_, &key, &value, position_ == 0 ? MDB_FIRST : MDB_NEXT);
+    Result<std::optional<LmdbPages::Place>> found = pages_.next_place();
+    if (!found.ok()) return found.error();
+    place = found.value().value();   // count() says that there is one, and next_place fails where that is not so
   }
-  if (rc == MDB_NOTFOUND)
-    return Error{Code::kData, str("LMDB ", path_, " says that it has ", count_, " records and holds ", position_, "; it is corrupt")};
-  if (rc != MDB_SUCCESS) return failure(path_, "read", rc);
-  return checked(key, value);
+  Result<RecordView> record = pages_.record(place);
+  if (!record.ok()) return record.error();
+  if (places_.empty()) {
+    if (position_ > 0 && record.value().key <= last_key_)
+      return Error{Code::kData, str("LMDB ", path_, ": record ", position_, " is out of order; the file is corrupt")};
+    last_key_ = record.value().key;
+  }
+  ++position_;
+  return std::optional(record.value());
 }
 
 Status LmdbSource::seek(std::uint64_t position) {
-  position %= count_;
-  if (!keys_.empty()) {
+  position %= pages_.count();
+  if (!places_.empty()) {
     position_ = position;
     return {};
   }
-  if (position < position_) position_ = 0;
-  while (position_ < position) {
-    Result<std::optional<RecordView>> skipped = next();
-    if (!skipped.ok()) return skipped.error();
+  if (position < position_) {
+    pages_.rewind();
+    position_ = 0;
   }
+  if (position > position_) last_key_.clear();
+  for (; position_ < position; ++position_)
+    if (Result<std::optional<LmdbPages::Place>> skipped = pages_.next_place(); !skipped.ok()) return skipped.error();
   return {};
 }
 
 Status LmdbSource::prepare_random_access() {
-  if (!keys_.empty()) return {};
-  const std::uint64_t before = position_;
-  std::vector<std::string> keys;
-  keys.reserve(count_);
-  for (position_ = 0; position_ < count_;) {
-    Result<std::optional<RecordView>> record = next();
-    if (!record.ok()) return record.error();
-    keys.emplace_back(record.value()->key);
+  if (!places_.empty()) return {};
+  std::vector<LmdbPages::Place> places;
+  places.reserve(std::min<std::uint64_t>(pages_.count(), 1 << 20));
+  pages_.rewind();
+  for (;;) {
+    Result<std::optional<LmdbPages::Place>> place = pages_.next_place();
+    if (!place.ok()) return place.error();
+    if (!place.value()) break;
+    places.push_back(*place.value());
   }
-  keys_ = std::move(keys);
-  position_ = before;
+  places_ = std::move(places);
   return {};
 }
 
@@ -253,7 +227,10 @@ Status LmdbWriter::finish() {
 }  // namespace
 
 Result<std::unique_ptr<RecordSource>> open_lmdb(const std::string& path) {
-  auto source = std::make_unique<LmdbSource>(path);
+  if (Status fine = check_kind(path); !fine.ok()) return fine.error();
+  Result<LmdbPages> pages = LmdbPages::open(path + "/data.mdb");
+  if (!pages.ok()) return pages.error();
+  auto source = std::make_unique<LmdbSource>(path, std::move(pages).value());
   if (Status opened = source->open(); !opened.ok()) return opened.error();
   return std::unique_ptr<RecordSource>(std::move(source));
 }
