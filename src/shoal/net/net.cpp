@@ -179,7 +179,8 @@ void Net::plan_blobs() {
 
 std::string Net::find_non_finite() {
   for (const NetParam& param : net_params_)
-    if (!ops::all_finite(context_, param.blob->data))
+    if (layers_[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) != 0 &&   // running sums follow what came in
+        !ops::all_finite(context_, param.blob->data))
       return str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": param ", param.index, " is not finite");
   const Random::State now = context_.random().state();
   context_.random() = Random(pass_start_);

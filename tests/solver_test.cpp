@@ -1,0 +1,483 @@
+// The solver's loop: what a run restores, what it says, whom it obeys, and what it does about numbers that are not finite.
+#include "shoal/solver/solver.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <regex>
+
+#include "shoal/base/log.h"
+#include "shoal/proto/io.h"
+#include "shoal/solver/snapshot.h"
+#include "support/data_files.h"
+#include "support/solver_rig.h"
+
+namespace shoal {
+namespace {
+
+using test::all_params;
+using test::small_solver;
+using test::with_name;
+
+// Keeps the log's messages, without their prefixes.
+class LogLines final : public google::LogSink {
+ public:
+  LogLines() { google::AddLogSink(this); }
+  ~LogLines() override { google::RemoveLogSink(this); }
+  void send(google::LogSeverity, const char*, const char*, int, const std::tm*, const char* message, std::size_t length) override {
+    lines.emplace_back(message, length);
+  }
+  bool has(const std::string& pattern) const {
+    return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return std::regex_match(line, std::regex(pattern)); });
+  }
+  std::vector<std::string> lines;
+};
+
+std::string message_of(const std::function<void()>& build) {
+  try {
+    build();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+class SolverTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = test::fresh_directory("solver");
+    data_ = folder_ + "/data";
+    test::make_digits(data_);
+  }
+  SolverParameter solver(const std::string& more, const std::string& prefix = "s") { return small_solver(data_, folder_ + "/" + prefix, more); }
+  // As one line of an error, of a solver made of these fields.
+  std::string refusal(const std::string& more) { return message_of([&] { Solver s(solver(more), with_name("x.prototxt")); }); }
+  std::string folder_, data_;
+};
+
+// ---- restore ----
+
+struct Trace {
+  std::vector<float> losses, smoothed, rates;
+  std::vector<double> scores;
+  std::vector<float> params;
+  bool operator==(const Trace&) const = default;
+};
+
+void run(Solver& solver, int iterations, Trace& trace) {
+  for (int i = 0; i < iterations; ++i) {
+    if (solver.iteration() % 3 == 0)
+      for (int t = 0; t < static_cast<int>(solver.test_nets().size()); ++t)
+        for (const TestScore& score : or_throw(solver.test(t))) trace.scores.push_back(score.mean);
+    or_throw(solver.step(1));
+    trace.losses.push_back(solver.last_loss());
+    trace.smoothed.push_back(solver.smoothed_loss());
+    trace.rates.push_back(solver.rate());
+  }
+  trace.params = all_params(solver.net());
+}
+
+class SolverRestores : public SolverTest, public testing::WithParamInterface<std::pair<const char*, const char*>> {};
+
+TEST_P(SolverRestores, BitForBit) {
+  const std::string more = GetParam().second;
+  Trace whole, halves, first;
+  {
+    Solver solver(small_solver(data_, folder_ + "/whole", more), with_name("whole"));
+    run(solver, 6, first);
+    run(solver, 6, whole);
+    EXPECT_NE(first.params, whole.params);
+  }
+  if (more.find("random_seed: -1") == std::string::npos) {
+    Solver solver(small_solver(data_, folder_ + "/half", more), with_name("half"));
+    Trace again;
+    run(solver, 6, again);
+    EXPECT_EQ(again, first) << "two runs of one seed";
+    ASSERT_OK(solver.snapshot());
+    run(solver, 1, again);   // what is done after a snapshot does not touch it
+  } else {
+    Solver solver(small_solver(data_, folder_ + "/half", more), with_name("half"));
+    Trace ignored;
+    run(solver, 6, ignored);
+    ASSERT_OK(solver.snapshot());
+    whole = {};
+    run(solver, 6, whole);
+  }
+  Solver solver(small_solver(data_, folder_ + "/half", more), with_name("half"));
+  solver.restore(folder_ + "/half_iter_6.solverstate");
+  EXPECT_EQ(solver.iteration(), 6);
+  run(solver, 6, halves);
+  EXPECT_EQ(halves.losses, whole.losses);
+  EXPECT_EQ(halves.smoothed, whole.smoothed);
+  EXPECT_EQ(halves.rates, whole.rates);
+  EXPECT_EQ(halves.scores, whole.scores);
+  EXPECT_EQ(halves.params, whole.params);
+}
+
+constexpr std::pair<const char*, const char*> kRestoreCases[] = {
+    {"sgd", "weight_decay: 0.01 average_loss: 4"},
+    {"nesterov_multistep", "type: 'Nesterov' lr_policy: 'multistep' gamma: 0.5 stepvalue: 2 stepvalue: 5 stepvalue: 8"},
+    {"adagrad", "type: 'AdaGrad' momentum: 0"},
+    {"rmsprop_step", "type: 'RMSProp' momentum: 0 lr_policy: 'step' gamma: 0.9 stepsize: 4"},
+    {"adadelta", "type: 'AdaDelta' base_lr: 1 delta: 1e-6"},
+    {"adam_poly", "type: 'Adam' base_lr: 0.01 lr_policy: 'poly' power: 0.5"},
+    {"iter_size_clip", "iter_size: 2 clip_gradients: 0.1"},
+    {"two_test_nets", "test_iter: 2 test_iter: 3 test_interval: 1000 test_initialization: false"},
+    {"seed_of_the_system", "random_seed: -1 test_iter: 2 test_interval: 1000 test_initialization: false"},
+    {"two_threads_skip", "on_nan: SKIP snapshot_diff: true"},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, SolverRestores, testing::ValuesIn(kRestoreCases), [](const auto& info) { return std::string(info.param.first); });
+
+// solve() tests at 0, 3, 6 ...; interrupted at 6, just before the test there, or in the midst of it.
+TEST_F(SolverTest, ARunStoppedDuringATestMakesThatTestAgain) {
+  const std::string more = "test_iter: 4 test_interval: 3 average_loss: 5";
+  const auto scores_of = [](const LogLines& log) {
+    std::vector<std::string> scores;
+    for (const std::string& line : log.lines)
+      if (line.find("Test net output") != std::string::npos) scores.push_back(line);
+    return scores;
+  };
+  std::vector<std::string> whole;
+  std::vector<float> params;
+  {
+    LogLines log;
+    Solver solver(small_solver(data_, folder_ + "/whole", more), with_name("whole"));
+    ASSERT_EQ(or_throw(solver.solve()), Ending::kDone);
+    whole = scores_of(log);
+    params = all_params(solver.net());
+  }
+  ASSERT_EQ(whole.size(), 2u * 5);
+  LogLines log;
+  {
+    int asked = 0;   // once a batch of a test, once an iteration: the 18th is the third batch of the test at 6
+    SolverOptions options = with_name("half");
+    options.action = [&] { return ++asked == 4 + 3 + 4 + 3 + 3 ? Action::kRequeue : Action::kNone; };
+    Solver solver(small_solver(data_, folder_ + "/half", more), options);
+    ASSERT_EQ(or_throw(solver.solve()), Ending::kRequeue);
+    EXPECT_EQ(solver.iteration(), 6);
+    EXPECT_TRUE(log.has("Test interrupted\\."));
+  }
+  Solver solver(small_solver(data_, folder_ + "/half", more), with_name("half"));
+  solver.restore(newest_snapshot(folder_ + "/half"));
+  ASSERT_EQ(or_throw(solver.solve()), Ending::kDone);
+  EXPECT_EQ(scores_of(log), whole);
+  EXPECT_EQ(all_params(solver.net()), params);
+}
+
+// ---- the update ----
+
+// One pass over 16 records is two over 8, clipped or not: sums are halved.
+TEST_F(SolverTest, TwoPassesAnUpdateAreOneOfTwiceTheBatch) {
+  for (const char* clip : {"", "clip_gradients: 0.01"}) {
+    SCOPED_TRACE(clip);
+    const auto params_after = [&](int batch, int iter_size) {
+      SolverParameter param = solver(std::string(clip) + " iter_size: " + std::to_string(iter_size));
+      NetParameter plain = parse_net("layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: 0.01 } data_param { "
+                                     "source: '" + data_ + "' backend: DATUMFILE batch_size: " + std::to_string(batch) + " } }\n"
+                                     "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 4 "
+                                     "weight_filler { type: 'xavier' } } }\n"
+                                     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }", "plain");
+      *param.mutable_net_param() = plain;
+      Solver s(param, with_name("x"));
+      or_throw(s.step(2));
+      return all_params(s.net());
+    };
+    const std::vector<float> one = params_after(16, 1), two = params_after(8, 2);
+    double difference = 0;
+    for (std::size_t i = 0; i < one.size(); ++i) difference = std::max(difference, std::fabs(double{one[i]} - two[i]));
+    if (*clip == '\0') EXPECT_LT(difference, 1e-6);
+    else EXPECT_GT(difference, 1e-6) << "the limit is on the sum over passes, before its division: as in Caffe";
+  }
+}
+
+TEST_F(SolverTest, ClippingLimitsTheNormOfAllGradientsTogether) {
+  const auto distance = [&](const std::string& clip) {
+    Solver s(solver("momentum: 0 base_lr: 1 " + clip), with_name("x"));
+    double before = 0;
+    const std::vector<float> start = all_params(s.net());
+    or_throw(s.step(1));
+    const std::vector<float> end = all_params(s.net());
+    const std::size_t learned = 3 * 4 + 3;   // the convolution's; BatchNorm's sums follow, then lr_mult 1 and 2
+    for (std::size_t i = 0; i < end.size(); ++i) {
+      if (i >= learned && i < learned + 7) continue;
+      const double step = (double{end[i]} - start[i]) / (i >= end.size() - 4 ? 2 : 1);
+      before += step * step;
+    }
+    return std::sqrt(before);
+  };
+  const double free = distance("");
+  ASSERT_GT(free, 0.02);
+  EXPECT_NEAR(distance("clip_gradients: 0.01"), 0.01, 1e-6);
+  EXPECT_NEAR(distance("clip_gradients: 1000"), free, 1e-6);
+}
+
+TEST_F(SolverTest, ParamsWithLrMultZeroStay) {
+  SolverParameter param = solver("weight_decay: 0.5");
+  param.mutable_net_param()->mutable_layer(2)->add_param()->set_lr_mult(0);
+  ASSERT_EQ(param.net_param().layer(2).name(), "conv");
+  Solver s(param, with_name("x"));
+  const std::vector<float> before = all_params(s.net());
+  or_throw(s.step(3));
+  const std::vector<float> after = all_params(s.net());
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + 12, after.begin()));
+  EXPECT_NE(before, after);
+}
+
+// ---- log lines ----
+
+TEST_F(SolverTest, SaysWhatCaffeSays) {
+  LogLines log;
+  Solver s(solver("display: 2 average_loss: 2 max_iter: 4 test_iter: 2 test_interval: 4 snapshot: 4 test_compute_loss: true"), with_name("x"));
+  ASSERT_EQ(or_throw(s.solve()), Ending::kDone);
+  const std::string number = "[0-9.e+-]+";
+  for (const std::string& pattern : {
+           std::string("Solving small"), std::string("Learning Rate Policy: fixed"), std::string("Iteration 0, Testing net \\(#0\\)"),
+           "Test loss: " + number, "    Test net output #0: accuracy = " + number,
+           "    Test net output #1: loss = " + number + " \\(\\* 1 = " + number + " loss\\)",
+           "Iteration 2 \\(" + number + " iter/s, " + number + "s/2 iters\\), loss = " + number,
+           "    Train net output #0: loss = " + number + " \\(\\* 1 = " + number + " loss\\)", std::string("Iteration 2, lr = 0.05"),
+           "    " + number + " images/s, [0-9]+:[0-9][0-9]:[0-9][0-9] left, data [0-9]+% wait",
+           "Snapshotting to binary proto file " + folder_ + "/s_iter_4.caffemodel",
+           "Snapshotting solver state to binary proto file " + folder_ + "/s_iter_4.solverstate", "Iteration 4, loss = " + number,
+           std::string("Iteration 4, Testing net \\(#0\\)"), std::string("Optimization Done\\."),
+           std::string("Batch 8 x iter_size 1 = 8 items an update, .*")})
+    EXPECT_TRUE(log.has(pattern)) << pattern;
+  for (const std::string& line : log.lines) EXPECT_FALSE(line.empty()) << "parse_log stumbles over empty lines";
+}
+
+TEST_F(SolverTest, TheLossShownIsTheMeanOfTheLastOnes) {
+  Solver s(solver("average_loss: 3"), with_name("x"));
+  std::vector<float> losses;
+  for (int i = 0; i < 5; ++i) {
+    or_throw(s.step(1));
+    losses.push_back(s.last_loss());
+  }
+  EXPECT_FLOAT_EQ(s.smoothed_loss(), (losses[2] + losses[3] + losses[4]) / 3);
+}
+
+TEST_F(SolverTest, DebugInfoNamesEveryBlobAndGradient) {
+  LogLines log;
+  Solver s(solver("debug_info: true"), with_name("x"));
+  or_throw(s.step(1));
+  for (const char* start : {"    \\[Forward\\] Layer conv, top blob conv data: ", "    \\[Forward\\] Layer conv, param blob 0 data: ",
+                            "    \\[Backward\\] Layer loss, bottom blob ip diff: ", "    \\[Backward\\] Layer ip, param blob 1 diff: ",
+                            "    \\[Backward\\] All net params \\(data, diff\\): L1 norm = \\("})
+    EXPECT_TRUE(log.has(std::string(start) + ".*")) << start;
+  EXPECT_FALSE(log.has("    \\[Backward\\] Layer conv, bottom blob data .*")) << "the data has no gradient";
+}
+
+// ---- wishes from outside ----
+
+TEST_F(SolverTest, ActionsAreObeyed) {
+  const struct {
+    Action action;
+    bool after_train;
+    Ending ending;
+    std::int64_t iteration;
+    bool snapshot;
+  } cases[] = {
+      {Action::kSnapshot, false, Ending::kDone, 5, true},    {Action::kStop, false, Ending::kStopped, 3, false},
+      {Action::kStop, true, Ending::kStopped, 3, true},      {Action::kRequeue, false, Ending::kRequeue, 3, true},
+  };
+  int number = 0;
+  for (const auto& c : cases) {
+    SCOPED_TRACE(number);
+    const std::string prefix = "act" + std::to_string(number++);
+    int asked = 0;
+    SolverOptions options = with_name("x");
+    options.action = [&] { return ++asked == 3 ? c.action : Action::kNone; };
+    Solver s(solver(std::string("max_iter: 5 snapshot_after_train: ") + (c.after_train ? "true" : "false"), prefix), options);
+    EXPECT_EQ(or_throw(s.solve()), c.ending);
+    EXPECT_EQ(s.iteration(), c.iteration);
+    EXPECT_EQ(why_incomplete(folder_ + "/" + prefix + "_iter_3") == "", c.snapshot);
+  }
+}
+
+// The seam of a distributed run: the solver asks its updater and nobody else.
+class CountingUpdater final : public Updater {
+ public:
+  CountingUpdater(std::vector<std::string>& calls) : calls_(calls) {}
+  Status before_forward(int layer) override { return calls_.push_back("before " + std::to_string(layer)), Status(); }
+  Status after_backward(int layer) override { return calls_.push_back("after " + std::to_string(layer)), Status(); }
+  Result<Outcome> update(std::int64_t iteration, float rate, NonFinite) override {
+    calls_.push_back(str("update ", iteration, " ", rate));
+    return Outcome::kApplied;
+  }
+  Status skip(std::int64_t) override { return {}; }
+  Status settle() override { return calls_.push_back("settle"), Status(); }
+  void save(SolverState&) const override {}
+  void restore(const SolverState&, const std::string&) override {}
+
+ private:
+  std::vector<std::string>& calls_;
+};
+
+TEST_F(SolverTest, AsksTheUpdaterInItsOrder) {
+  std::vector<std::string> calls;
+  SolverOptions options = with_name("x");
+  options.make_updater = [&](Net&) { return std::make_unique<CountingUpdater>(calls); };
+  Solver s(solver("iter_size: 2 test_iter: 1 test_interval: 1"), options);
+  or_throw(s.step(1));
+  std::vector<std::string> wanted = {"settle"};
+  const int layers = static_cast<int>(s.net().layers().size());
+  for (int i = 0; i < layers; ++i) wanted.push_back("before " + std::to_string(i));   // in the first of the two passes
+  for (int i = layers; i-- > 0;) wanted.push_back("after " + std::to_string(i));      // in the last
+  wanted.push_back("update 0 0.05");
+  EXPECT_EQ(calls, wanted);
+}
+
+// ---- numbers that are not finite ----
+
+// Record `bad` of 24, in batches of 4, holds a NaN.
+std::string net_with_nan(const std::string& path, int bad) {
+  test::Records records;
+  for (int i = 0; i < 24; ++i) {
+    Datum datum;
+    datum.set_channels(1), datum.set_height(1), datum.set_width(3);
+    for (int p = 0; p < 3; ++p) datum.add_float_data(i == bad && p == 1 ? std::numeric_limits<float>::quiet_NaN() : 0.1f * static_cast<float>(i % 5 - p));
+    datum.set_label(i % 2);
+    records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
+  }
+  or_throw(test::write_records("datumfile", path, records));
+  return "name: 'nan' layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path +
+         "' backend: DATUMFILE batch_size: 4 } }\n"
+         "layer { name: 'norm' type: 'BatchNorm' bottom: 'data' top: 'norm' }\n"
+         "layer { name: 'ip' type: 'InnerProduct' bottom: 'norm' top: 'ip' inner_product_param { num_output: 2 weight_filler { type: "
+         "'xavier' } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+}
+
+class SolverNonFinite : public SolverTest {
+ protected:
+  void SetUp() override {
+    SolverTest::SetUp();
+    net_ = net_with_nan(folder_ + "/nan", 9);   // in the third batch
+  }
+  SolverParameter solver_with_nan(const std::string& more) {
+    SolverParameter param = solver(more);
+    *param.mutable_net_param() = parse_net(net_, "nan.prototxt");
+    return param;
+  }
+  std::string net_;
+};
+
+TEST_F(SolverNonFinite, StopsBeforeTheUpdateAndNamesTheFirstBlob) {
+  Solver s(solver_with_nan(""), with_name("x"));
+  or_throw(s.step(2));
+  const std::vector<float> before = all_params(s.net());
+  const auto ended = s.step(4);
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code, Code::kNonFinite);
+  EXPECT_HAS(ended.error().message, "Iteration 2, lr = 0.05: the loss, ");
+  EXPECT_HAS(ended.error().message, "layer 'data' (Data): top 'data' is not finite");
+  const std::vector<float> after = all_params(s.net());
+  EXPECT_TRUE(std::equal(before.end() - 8, before.end(), after.end() - 8)) << "InnerProduct's params";
+}
+
+TEST_F(SolverNonFinite, SkipsTheUpdateAndGoesOnAsIfItHadNotBeen) {
+  LogLines log;
+  Solver s(solver_with_nan("on_nan: SKIP"), with_name("x"));
+  or_throw(s.step(2));
+  const std::vector<float> before = all_params(s.net());
+  or_throw(s.step(1));
+  EXPECT_EQ(all_params(s.net()), before) << "running means included";
+  EXPECT_EQ(s.iteration(), 3);
+  or_throw(s.step(3));
+  EXPECT_NE(all_params(s.net()), before);
+  for (const float value : all_params(s.net())) EXPECT_TRUE(std::isfinite(value));
+  EXPECT_TRUE(log.has("Iteration 2, lr = 0.05: .* on_nan is SKIP: this update is left out \\(1 so far\\)"));
+}
+
+TEST_F(SolverNonFinite, WritesASnapshotOfTheLastGoodStateThenStops) {
+  Solver s(solver_with_nan("on_nan: SNAPSHOT"), with_name("x"));
+  or_throw(s.step(2));
+  const std::vector<float> before = all_params(s.net());
+  const auto ended = s.step(4);
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code, Code::kNonFinite);
+  Solver again(solver_with_nan(""), with_name("x"));
+  again.restore(folder_ + "/s_iter_2.solverstate");
+  EXPECT_EQ(all_params(again.net()), before);
+  EXPECT_TRUE(again.step(1).ok()) << "the next batch is good";
+}
+
+TEST_F(SolverNonFinite, WarnsAndGoesOn) {
+  LogLines log;
+  Solver s(solver_with_nan("on_nan: WARN"), with_name("x"));
+  EXPECT_TRUE(s.step(6).ok());
+  EXPECT_TRUE(std::isnan(s.last_loss()));
+  EXPECT_TRUE(log.has("Iteration 2, lr = 0.05: .* on_nan is WARN: going on"));
+}
+
+// y = sqrt(w x) at w = 0: the loss is finite, and the slope is not.
+TEST_F(SolverNonFinite, SeesAGradientThatIsNotFiniteUnderAFiniteLoss) {
+  const char* net = "layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 1 } "
+                    "data_filler { value: 1 } data_filler { value: 1 } } }\n"
+                    "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { num_output: 1 } }\n"
+                    "layer { name: 'root' type: 'Power' bottom: 'ip' top: 'y' power_param { power: 0.5 } }\n"
+                    "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 't' top: 'loss' }\n";
+  for (const char* more : {"", "clip_gradients: 1", "on_nan: SKIP"}) {
+    SCOPED_TRACE(more);
+    SolverParameter param = solver(more);
+    *param.mutable_net_param() = parse_net(net, "root.prototxt");
+    Solver s(param, with_name("x"));
+    const auto ended = s.step(1);
+    EXPECT_EQ(s.last_loss(), 0.5f);
+    EXPECT_EQ(all_params(s.net()), std::vector<float>(4, 0.0f));
+    if (param.on_nan() == SolverParameter::SKIP) {
+      EXPECT_TRUE(ended.ok());
+      EXPECT_EQ(s.iteration(), 1);
+      continue;
+    }
+    ASSERT_FALSE(ended.ok());
+    EXPECT_HAS(ended.error().message, "a gradient is not finite; the first that is not: root.prototxt:2: layer 'ip' (InnerProduct): the gradient of param 0");
+  }
+}
+
+// ---- what is refused ----
+
+TEST_F(SolverTest, MistakesAreNamed) {
+  EXPECT_HAS(refusal("type: 'Adamm'"), "x.prototxt: no solver type 'Adamm'; did you mean 'Adam'?; known: SGD, Nesterov");
+  EXPECT_HAS(refusal("lr_policy: 'stepp'"), "x.prototxt: no lr_policy 'stepp'; did you mean 'step'?");
+  EXPECT_HAS(refusal("type: 'AdaGrad'"), "x.prototxt: momentum is 0.9, and AdaGrad has none: leave it out");
+  EXPECT_HAS(refusal("regularization_type: 'L3'"), "x.prototxt: no regularization_type 'L3'; known: L1, L2");
+  EXPECT_HAS(refusal("iter_size: 0"), "x.prototxt: iter_size is 0; it must be 1 or more");
+  EXPECT_HAS(refusal("max_iter: -1"), "x.prototxt: max_iter is -1; it must be 0 or more");
+  EXPECT_HAS(refusal("snapshot_format: HDF5"), "x.prototxt: snapshot_format: HDF5 is not built");
+  EXPECT_HAS(refusal("test_iter: 1"), "x.prototxt: test_iter is given, but test_interval is not");
+  EXPECT_HAS(refusal("test_iter: 0 test_interval: 1"), "x.prototxt: test_iter is 0; it must be 1 or more");
+  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 test_state {} test_state {}"), "test_state has 2 values for 1 test nets");
+  EXPECT_HAS(refusal("net_param { name: 'a' } train_net_param { name: 'b' }"), "exactly one of net, net_param, train_net and train_net_param");
+  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 snapshot_best: 'accuracy'"), "snapshot_best is 'accuracy'; it must be");
+  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 snapshot_best: 'acuracy max'"), "no output 'acuracy'; did you mean 'accuracy'?");
+  EXPECT_HAS(refusal("snapshot: 1 snapshot_prefix: '" + data_ + "/below_a_file'"), "no snapshot could be written under snapshot_prefix");
+}
+
+TEST_F(SolverTest, TestNetsComeInCaffesOrder) {
+  SolverParameter param = solver("test_iter: 1 test_iter: 1 test_iter: 1 test_interval: 1 test_initialization: false");
+  test::put_file(folder_ + "/file.prototxt", "name: 'of a file' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 } } }");
+  param.add_test_net(folder_ + "/file.prototxt");
+  *param.add_test_net_param() = parse_net("name: 'in place' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 } } "
+                                          "include { stage: 'deep' } }", "in place");
+  param.add_test_state()->add_stage("deep");
+  param.add_test_state();
+  param.add_test_state()->set_level(2);
+  Solver s(param, with_name("x"));
+  ASSERT_EQ(s.test_nets().size(), 3u);
+  EXPECT_EQ(s.test_nets()[0]->name(), "in place");
+  EXPECT_EQ(s.test_nets()[1]->name(), "of a file");
+  EXPECT_EQ(s.test_nets()[2]->name(), "small");
+  for (const auto& net : s.test_nets()) EXPECT_FALSE(net->training());
+}
+
+TEST_F(SolverTest, ModeGpuIsTrainedOnTheCpuWithOneWarning) {
+  LogLines log;
+  Solver s(solver("solver_mode: GPU"), with_name("x"));
+  EXPECT_EQ(std::count_if(log.lines.begin(), log.lines.end(), [](const auto& line) { return line.find("solver_mode is GPU") != std::string::npos; }), 1);
+  EXPECT_TRUE(s.step(1).ok());
+}
+
+}  // namespace
+}  // namespace shoal
