@@ -17,6 +17,7 @@ step "2 of 5: build (some minutes the first time)"
 make -j"$(nproc)" BUILD="${BUILD:-build/release}" all
 
 step "3 of 5: draw 32000 digits"
+rm -rf "$out"
 mkdir -p "$out"
 "$tools/draw_digits" --sheet="$out/digits.pgm" "$out"
 

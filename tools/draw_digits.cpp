@@ -4,18 +4,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <numbers>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/conversion.h"
 #include "common/tool.h"
 #include "shoal/base/error.h"
 #include "shoal/base/file.h"
 #include "shoal/base/random.h"
-#include "shoal/data/record.h"
 #include "shoal/proto/blob.pb.h"
 
 DEFINE_string(backend, "datumfile", "datumfile, lmdb or leveldb");
@@ -229,16 +228,13 @@ Datum draw_record(const std::string& set, int n) {
 }
 
 void write_set(const std::string& folder, const std::string& set, int count) {
-  const std::string path = folder + "/digits_" + set + "_" + FLAGS_backend;
-  auto writer = or_throw(create_writer(FLAGS_backend, path, WriteMode::kTruncate));
+  Conversion out({.tool = "draw_digits", .backend = FLAGS_backend, .path = folder + "/digits_" + set + "_" + FLAGS_backend,
+                  .total = static_cast<std::uint64_t>(count)});
   for (int n = 0; n < count; ++n) {
-    std::array<char, 16> key;
-    std::snprintf(key.data(), key.size(), "%08d", n);
-    or_throw(writer->put(key.data(), draw_record(set, n).SerializeAsString()));
-    if ((n + 1) % kRecordsPerCommit == 0) or_throw(writer->commit());
+    out.put(padded(static_cast<std::uint64_t>(n), 8), draw_record(set, n).SerializeAsString());
+    out.passed(static_cast<std::uint64_t>(n) + 1);
   }
-  or_throw(writer->finish());
-  std::printf("%d images: %s\n", count, path.c_str());
+  out.finish();
 }
 
 // 20 by 20 images, edge to edge, in the netpbm form P5 that image viewers know.
@@ -256,7 +252,7 @@ void write_sheet(const std::string& path) {
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words.size() != 1) throw ConfigError(Code::kUsage, "draw_digits takes one folder to write to; see --help");
+  check_words(words.size(), 1, 1, "draw_digits [flags] FOLDER");
   if (FLAGS_train < 1 || FLAGS_test < 1) throw ConfigError(Code::kUsage, "--train and --test must be at least 1");
   write_set(words[0], "train", FLAGS_train);
   write_set(words[0], "test", FLAGS_test);
