@@ -28,9 +28,9 @@ struct CloseGz {
 
 // The whole content, unpacked if need be.
 std::string read_unpacked(const std::string& path) {
-  if (!file_exists(path)) throw ConfigError(Code::kData, "cannot open ", path, ": ", system_reason(ENOENT));
+  if (!file_exists(path)) throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, ENOENT));
   const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
-  if (!file) throw ConfigError(Code::kData, "cannot open ", path, ": ", system_reason(errno));
+  if (!file) throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, errno));
   std::string bytes, block(1 << 20, '\0');
   int n;
   while ((n = gzread(file.get(), block.data(), static_cast<unsigned>(block.size()))) > 0) {

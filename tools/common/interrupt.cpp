@@ -26,7 +26,6 @@ Interrupt::Interrupt() {
   action.sa_handler = hand_to_main_thread;
   action.sa_flags = SA_RESTART | SA_RESETHAND;
   for (int i = 0; i < 3; ++i) ::sigaction(kSignals[i], &action, &actions_before_[i]);
-  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 Interrupt::~Interrupt() {

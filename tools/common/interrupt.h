@@ -8,8 +8,7 @@ namespace shoal {
 
 // Made once, early in a tool's body, on the main thread; the destructor puts all back as it was. From then on the signals wait at
 // the main thread until check() asks: its mask, and that of threads it starts, holds them back, and libraries' own threads, which
-// were there before, hand them over, once (a second signal there ends the program at once). A write that outgrows the process's
-// limit on file sizes becomes an error instead of a signal.
+// were there before, hand them over, once (a second signal there ends the program at once).
 class Interrupt {
  public:
   Interrupt();

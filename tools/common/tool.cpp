@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -131,6 +132,7 @@ void print_help(const char* usage) {
 int run_tool(int argc, char** argv, const char* usage, int (*body)(const std::vector<std::string>& words)) {
   const std::string name = argc > 0 ? base_name(argv[0]) : "tool";
   let_idle_threads_sleep(argv);
+  std::signal(SIGXFSZ, SIG_IGN);   // a file that outgrows the process's limit is an error of its write, not the end of the process
   try {
     const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
     const CommandLine line = read_command_line(args);

@@ -1,4 +1,5 @@
 // Files of ours are written whole or not at all: a temporary file in the same directory, fsync, rename, fsync of the directory.
+// A device or a pipe (/dev/stdout) is written as it is, and a symbolic link stays one.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ class AtomicFile {
  private:
   AtomicFile(std::string path, std::string temporary, int fd, Code code);
   Status fail(const char* doing) const;   // with errno
+  bool in_place() const { return temporary_.empty(); }   // of a device or a pipe: there is no temporary file
   std::string path_, temporary_, buffer_;
   int fd_;
   Code code_;
@@ -41,5 +43,9 @@ Status check_writable(const std::string& path, Code code);
 bool file_exists(const std::string& path);
 // The text of errno after a failed call.
 std::string system_reason(int error_number);
+// The same after a failed open of `path`, with the current folder if a relative path leads nowhere from there.
+std::string why_not_opened(const std::string& path, int error_number);
+// The same after a failed creation of `path`, naming its folder if that is what is missing.
+std::string why_not_created(const std::string& path, int error_number);
 
 }  // namespace shoal

@@ -37,7 +37,7 @@ DatumFile::~DatumFile() {
 
 Result<DatumFile> DatumFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Error{Code::kData, str("cannot open datumfile ", path, ": ", system_reason(errno))};
+  if (fd < 0) return Error{Code::kData, str("cannot open datumfile ", path, ": ", why_not_opened(path, errno))};
   struct stat info;
   const bool known = ::fstat(fd, &info) == 0;
   if (!known || !S_ISREG(info.st_mode)) {

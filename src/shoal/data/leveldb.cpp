@@ -84,7 +84,7 @@ leveldb::ReadOptions LevelDbSource::read_options(bool fill_cache) const {
 Status LevelDbSource::check_files() const {
   struct stat info;
   if (::stat(path_.c_str(), &info) != 0)
-    return Error{Code::kData, str("cannot open LevelDB ", path_, ": ", system_reason(errno))};
+    return Error{Code::kData, str("cannot open LevelDB ", path_, ": ", why_not_opened(path_, errno))};
   if (!S_ISDIR(info.st_mode) || !file_exists(path_ + "/CURRENT"))
     return Error{Code::kData, str(path_, " is no LevelDB, which is a directory that holds CURRENT", kind_hint(path_))};
   if (locked_by_other(path_))

@@ -54,7 +54,7 @@ Result<TemporaryDirectory> TemporaryDirectory::create(const std::string& given, 
   const std::string working = str(path, ".tmp.", ::getpid());
   remove_all_quietly(working);   // only a dead process of our own number can have left it
   if (::mkdir(working.c_str(), 0777) != 0)
-    return Error{Code::kData, str("cannot create a directory beside ", path, ": ", system_reason(errno))};
+    return Error{Code::kData, str("cannot create ", path, ": ", why_not_created(path, errno))};
   return TemporaryDirectory(path, working, mode);
 }
 

@@ -38,7 +38,7 @@ std::uintmax_t checked_size(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) throw ConfigError(Code::kConfig, path, " is a folder");
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) throw ConfigError(Code::kConfig, "cannot open ", path, ": ", error.message());
+  if (error) throw ConfigError(Code::kConfig, "cannot open ", path, ": ", why_not_opened(path, error.value()));
   if (size > kMostBytes) throw ConfigError(Code::kConfig, path, " holds ", size, " bytes; protobuf reads less than 2 GiB");
   return size;
 }
@@ -47,7 +47,7 @@ std::uintmax_t checked_size(const std::string& path) {
 void read_binary(const std::string& path, FileKind wanted, Message& message) {
   const std::uintmax_t size = checked_size(path);
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(Code::kConfig, "cannot open ", path, ": ", system_reason(errno));
+  if (!file) throw ConfigError(Code::kConfig, "cannot open ", path, ": ", why_not_opened(path, errno));
   const FileKind kind = kind_of_file(path);
   if (kind != wanted && kind != FileKind::kUnknown)
     throw ConfigError(Code::kConfig, path, " is ", to_words(kind), ", not ", to_words(wanted), flag_hint(kind));
