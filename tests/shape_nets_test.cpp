@@ -14,7 +14,7 @@ namespace shoal {
 namespace {
 
 struct LearningNet {
-  explicit LearningNet(const std::string& text) : context({.device = {}, .threads = 2, .seed = 3}), net(parse(text), context) {
+  explicit LearningNet(const std::string& text) : context({.device = {}, .threads = 1, .seed = 3}), net(parse(text), context) {
     Random random(5);
     for (const char* input : {"x", "t"})
       for (float& number : net.blob(input)->data.host_out()) number = random.gaussian(0, 1);
@@ -112,6 +112,32 @@ TEST(ShapeNets, AScalePerItemFromAnotherBranchLearns) {
   text += one("InnerProduct", "bottom: 'pool'", "weights", "inner_product_param { num_output: 6 weight_filler { type: 'xavier' } }");
   text += in_place("Sigmoid", "weights") + one("Scale", "bottom: 'stem' bottom: 'weights'", "weighted", "scale_param { axis: 0 }");
   expect_slopes(text + loss_after("weighted"));
+}
+
+const std::string kTriple = "power_param { scale: 3 }";
+
+// What a layer writes in place, an earlier one may still need.
+TEST(ShapeNets, InPlaceLayersLeaveWhatABackwardStillReads) {
+  expect_slopes(kInputs + conv("stem", "x") + in_place("TanH", "stem") + in_place("Power", "stem", kTriple) + loss_after("stem"));
+  expect_slopes(kInputs + conv("stem", "x") + in_place("TanH", "stem") + one("Flatten", "bottom: 'stem'", "flat") +
+                in_place("Power", "flat", kTriple) + loss_after("flat"));
+}
+
+TEST(ShapeNets, InPlaceLayersLeaveWhatAnotherLayerReads) {
+  std::string text = kInputs + conv("stem", "x") + one("Flatten", "bottom: 'stem'", "flat") + in_place("Power", "flat", kTriple);
+  text += one("Power", "bottom: 'stem'", "same") + one("Flatten", "bottom: 'same'", "flat_too");
+  text += one("Concat", "bottom: 'flat' bottom: 'flat_too'", "both");
+  expect_slopes(text + loss_after("both"));
+  LearningNet learning(text);
+  ASSERT_TRUE(learning.net.forward().ok());
+  const auto both = learning.net.blob("both")->data.host();   // an item: 150 numbers three times as large, then the same as they were
+  for (std::size_t i = 0; i < 150; ++i) ASSERT_EQ(both[i], 3 * both[150 + i]) << i;
+}
+
+TEST(ShapeNets, OtherInPlaceLayersStayInPlace) {
+  const std::string text = kInputs + conv("stem", "x") + in_place("ReLU", "stem") + loss_after("stem");
+  LearningNet learning(text);
+  EXPECT_EQ(learning.net.tops(1)[0], learning.net.tops(2)[0]);
 }
 
 }  // namespace

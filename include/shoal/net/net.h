@@ -53,7 +53,7 @@ class Net {
   Bottoms bottoms(int layer) const;
   Tops tops(int layer) const;
   bool needs_backward(int layer) const;
-  // By name; null if there is none. Blobs made by inserted splits have names of their own.
+  // By name; null if there is none. Of a name that in-place layers use again, the last. Blobs made by inserted splits have names of their own.
   Blob* blob(const std::string& name) const;
   std::vector<std::string> blob_names() const;
   // Tops that nobody takes, in order; each with its weight in the loss (0: none).

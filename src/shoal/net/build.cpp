@@ -80,10 +80,10 @@ void NetBuilder::connect_tops(int index) {
     if (in_place && !layer.can_be_in_place())
       throw config_error(layer.param(), "top '", name, "' is also its bottom, and a ", layer.type(),
                          " layer does not work in place; give the top another name");
-    if (in_place) {
+    if (in_place && may_overwrite(index, *wires.bottoms[i])) {
       wires.tops.push_back(wires.bottoms[i]);
       open_.insert(name);
-    } else if (latest_.contains(name)) {
+    } else if (latest_.contains(name) && !in_place) {
       throw config_error(layer.param(), "top '", name, "' is made by an earlier layer already; only a layer whose bottom ", i,
                          " has that name may use it again (in place)");
     } else {
@@ -91,6 +91,19 @@ void NetBuilder::connect_tops(int index) {
     }
   }
   if (layer.makes_missing_top() && wires.tops.empty()) make(layer.name());
+}
+
+// A layer that is written in place gets a top of its own all the same where the old numbers are still wanted: by the backward of
+// an earlier layer (the TanH below an in-place Dropout), or by another reader of the same bytes (behind a Split and a Flatten).
+// BVLC Caffe overwrites them, and its gradients or values are then wrong.
+bool NetBuilder::may_overwrite(int index, const Blob& blob) const {
+  for (int i = 0; i < index; ++i) {
+    const Layer& layer = *net_.layers_[i];
+    const auto looks_there = [&](const Blob* other) { return other->data.shares_with(blob.data); };
+    const auto views = std::ranges::count_if(net_.wiring_[i].tops, looks_there);
+    if (views > 1 || (views > 0 && layer.reads().top_data && layer.param().phase() == TRAIN)) return false;
+  }
+  return true;
 }
 
 void NetBuilder::check_arity(int index) const {

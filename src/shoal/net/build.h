@@ -19,6 +19,7 @@ class NetBuilder {
   void add_layer(const LayerParameter& layer);
   void connect_bottoms(int layer);
   void connect_tops(int layer);
+  bool may_overwrite(int layer, const Blob& bottom) const;
   void check_arity(int layer) const;
   void set_up(int layer);
   void set_loss_weights(int layer);

@@ -35,13 +35,14 @@ Tops Net::tops(int layer) const { return wiring_[static_cast<std::size_t>(layer)
 bool Net::needs_backward(int layer) const { return wiring_[static_cast<std::size_t>(layer)].needs_backward; }
 
 Blob* Net::blob(const std::string& name) const {
-  const auto found = std::ranges::find(blobs_, name, [](const auto& blob) { return blob->name; });
-  return found == blobs_.end() ? nullptr : found->get();
+  const auto found = std::find_if(blobs_.rbegin(), blobs_.rend(), [&](const auto& blob) { return blob->name == name; });
+  return found == blobs_.rend() ? nullptr : found->get();
 }
 
 std::vector<std::string> Net::blob_names() const {
   std::vector<std::string> names;
-  for (const auto& blob : blobs_) names.push_back(blob->name);
+  for (const auto& entry : blobs_)
+    if (blob(entry->name) == entry.get()) names.push_back(entry->name);
   return names;
 }
 
