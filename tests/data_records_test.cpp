@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 
 #include "shoal/base/random.h"
+#include "shoal/data/leveldb_overlay.h"
 #include "support/data_files.h"
 
 namespace shoal::test {
@@ -245,6 +247,20 @@ TEST(DataLmdb, AKeyPutTwiceIsNamed) {
   }
 }
 
+TEST(DataLmdb, PagesThatChangedPlacesAreNoticed) {
+  const std::string path = fresh_directory("swapped") + "/set", file = path + "/data.mdb";
+  ASSERT_OK(write_records("lmdb", path, numbered(300)));
+  std::string bytes = get_file(file);
+  std::vector<std::size_t> leaves;
+  for (std::size_t at = 0; at < bytes.size(); at += 4096)
+    if (bytes[at + 10] == 2 && bytes[at + 11] == 0) leaves.push_back(at);
+  ASSERT_GT(leaves.size(), 3u);
+  std::swap_ranges(bytes.begin() + static_cast<std::ptrdiff_t>(leaves[1]), bytes.begin() + static_cast<std::ptrdiff_t>(leaves[1]) + 4096,
+                   bytes.begin() + static_cast<std::ptrdiff_t>(leaves[2]));
+  put_file(file, bytes);
+  EXPECT_HAS(trouble("lmdb", path), "carries the number ");
+}
+
 TEST(DataLmdb, KeyTooLong) {
   const Status written = write_records("lmdb", fresh_directory("long") + "/set", {{std::string(600, 'k'), "1"}});
   ASSERT_FALSE(written.ok());
@@ -263,6 +279,31 @@ TEST(DataLevelDb, ReadsWhatIsStillInTheLogAndLeavesItThere) {   // as LevelDB's 
   const std::vector<std::string> before = entries(path);
   EXPECT_EQ(or_throw(read_all(*or_throw(open_source("leveldb", path)))), numbered(300));
   EXPECT_EQ(entries(path), before);
+}
+
+TEST(DataLevelDb, TheOverlayKeepsItsChangesToItself) {
+  const std::string directory = fresh_directory("overlay");
+  put_file(directory + "/old", "old");
+  LevelDbOverlay overlay;
+  leveldb::WritableFile* opened = nullptr;
+  ASSERT_TRUE(overlay.NewWritableFile(directory + "/new.tmp", &opened).ok());
+  std::unique_ptr<leveldb::WritableFile> file(opened);
+  ASSERT_TRUE(file->Append("12345").ok());
+  ASSERT_TRUE(overlay.RenameFile(directory + "/new.tmp", directory + "/new").ok());
+  ASSERT_TRUE(overlay.RemoveFile(directory + "/old").ok());
+  std::vector<std::string> children;
+  ASSERT_TRUE(overlay.GetChildren(directory, &children).ok());
+  std::erase_if(children, [](const std::string& name) { return name.starts_with("."); });
+  EXPECT_EQ(children, std::vector<std::string>{"new"});
+  std::uint64_t size = 0;
+  EXPECT_TRUE(overlay.GetFileSize(directory + "/new", &size).ok());
+  EXPECT_EQ(size, 5u);
+  EXPECT_FALSE(overlay.FileExists(directory + "/old"));
+  leveldb::SequentialFile* reader = nullptr;
+  EXPECT_TRUE(overlay.NewSequentialFile(directory + "/old", &reader).IsNotFound());
+  overlay.seal();
+  EXPECT_FALSE(overlay.NewWritableFile(directory + "/more", &opened).ok());
+  EXPECT_EQ(entries(directory), std::vector<std::string>{"old"});
 }
 
 TEST(DataLevelDb, AWriterInAnotherProcessIsRespected) {

@@ -12,7 +12,6 @@
 
 #include "shoal/data/image.h"
 #include "shoal/proto/blob.pb.h"
-#include "shoal/report/progress.h"
 #include "support/data_files.h"
 
 namespace shoal::test {
@@ -390,16 +389,6 @@ TEST_F(DataTools, ConvertFormatCopiesRecordsAsTheyAre) {
   EXPECT_EQ(ran.code, 4);
   EXPECT_HAS(ran.err, "record 1233 at offset");
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/e"));
-}
-
-TEST(DataProgress, Line) {
-  EXPECT_EQ(progress_line("w", "images", 21000, 50000, 4.0), "w: 42 %, 21000 of 50000 images, 5250/s, 6 s left");
-  EXPECT_EQ(progress_line("w", "records", 5, 0, 2.0), "w: 5 records, 2.5/s");
-  EXPECT_EQ(progress_line("w", "records", 0, 10, 0), "w: 0 %, 0 of 10 records");
-  EXPECT_EQ(progress_line("w", "records", 10, 10, 1), "w: 100 %, 10 of 10 records, 10/s");
-  EXPECT_EQ(duration_text(59.4), "59 s");
-  EXPECT_EQ(duration_text(200), "3 min 20 s");
-  EXPECT_EQ(duration_text(7500), "2 h 5 min");
 }
 
 }  // namespace

@@ -84,13 +84,13 @@ TEST_F(DataTransform, CropIsTheMiddleInTestAndAnywhereInTraining) {
 TEST_F(DataTransform, MeanFileIsLookedUpBeforeCropAndMirror) {
   BlobProto mean;
   for (const std::int64_t dim : {1, 2, 3, 4}) mean.mutable_shape()->add_dim(dim);
-  for (std::size_t i = 0; i < 24; ++i) mean.add_data(static_cast<float>(bytes_[i]) - static_cast<float>(i));   // pixel - mean is i
+  for (std::size_t i = 0; i < 24; ++i) mean.add_data(static_cast<float>(bytes_[i]) - 3 * static_cast<float>(i));   // pixel - mean is 3 i
   param_.set_mean_file(mean_file(mean));
   param_.set_crop_size(2);
   param_.set_mirror(true);
   param_.set_scale(2);
-  EXPECT_EQ(test(kMirror), (std::vector<float>{4, 2, 12, 10, 28, 26, 36, 34}));
-  EXPECT_EQ(train({kMost, kMost, 0, 0}), (std::vector<float>{12, 14, 20, 22, 36, 38, 44, 46}));
+  EXPECT_EQ(test(kMirror), (std::vector<float>{12, 6, 36, 30, 84, 78, 108, 102}));
+  EXPECT_EQ(train({kMost, kMost, 0, 0}), (std::vector<float>{36, 42, 60, 66, 108, 114, 132, 138}));
 }
 
 TEST_F(DataTransform, OldMeanFilesInDoublesAreRead) {

@@ -14,10 +14,10 @@ namespace shoal {
 namespace {
 
 constexpr std::uint32_t kMagic = 0xbeefc0de, kVersion = 1;
-constexpr std::size_t kHead = 16, kNodeHead = 8, kMetaBytes = 136;
+constexpr std::size_t kHead = 16, kEntryHead = 8, kMetaBytes = 136;
 constexpr std::uint64_t kNoPage = ~std::uint64_t{0};
 constexpr std::uint32_t kBranch = 1, kLeaf = 2, kOverflow = 4, kKinds = 0x6f;   // flags of a page; the kinds but "dirty"
-constexpr std::uint32_t kBigData = 1;                                           // flag of a node: its data are elsewhere
+constexpr std::uint32_t kBigData = 1;                                           // flag of an entry: its data are elsewhere
 constexpr std::uint32_t kSortedKeysOnly = 0;                                    // flags of a tree like Caffe's
 constexpr std::uint64_t kDeepest = 32;
 
@@ -35,7 +35,7 @@ LmdbPages::LmdbPages(std::string file, int fd, std::uint64_t size) : file_(std::
 
 LmdbPages::LmdbPages(LmdbPages&& other) noexcept
     : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_), page_size_(other.page_size_),
-      last_page_(other.last_page_), entries_(other.entries_), root_(other.root_), depth_(other.depth_), walked_(other.walked_),
+      last_page_(other.last_page_), count_(other.count_), root_(other.root_), depth_(other.depth_), walked_(other.walked_),
       levels_(std::move(other.levels_)), started_(other.started_), leaf_(std::move(other.leaf_)), value_(std::move(other.value_)) {}
 
 LmdbPages::~LmdbPages() {
@@ -63,9 +63,11 @@ Result<std::string> LmdbPages::meta(std::uint64_t offset, const char* which) con
   if (Status done = read(offset + kHead, kMetaBytes, bytes); !done.ok()) return done.error();
   const auto error = [&](const std::string& what) { return Error{Code::kData, str(file_, ": the ", which, " meta page ", what)}; };
   if (get_le<std::uint32_t>(bytes) != kMagic) return error("has no magic number: the file is corrupt or no LMDB");
-  if (get_le<std::uint32_t>(bytes.substr(4)) != kVersion) return error(str("has version ", get_le<std::uint32_t>(bytes.substr(4)), ", not 1"));
+  const std::uint32_t version = get_le<std::uint32_t>(std::string_view(bytes).substr(4));
+  if (version != kVersion) return error(str("has version ", version, ", not 1"));
   const std::uint64_t size = page_size_of(bytes);
-  if (size < 512 || size > 65536 || (size & (size - 1)) != 0) return error(str("says that a page has ", size, " bytes; the file is corrupt"));
+  if (size < 512 || size > 65536 || (size & (size - 1)) != 0)
+    return error(str("says that a page has ", size, " bytes; the file is corrupt"));
   return bytes;
 }
 
@@ -103,9 +105,9 @@ Status LmdbPages::choose(std::uint64_t transaction) {
       return Error{Code::kData, str(file_, " keeps its records in a way that is not Caffe's (tree flags ", u16(tree, 4), ")")};
     last_page_ = last_page_of(found.value());
     depth_ = u16(tree, 6);
-    entries_ = get_le<std::uint64_t>(tree.substr(32));
+    count_ = get_le<std::uint64_t>(tree.substr(32));
     root_ = get_le<std::uint64_t>(tree.substr(40));
-    if (depth_ > kDeepest || (entries_ > 0 && root_ == kNoPage)) return bad(offset / page_size_, "describes no tree");
+    if (depth_ > kDeepest || (count_ > 0 && root_ == kNoPage)) return bad(offset / page_size_, "describes no tree");
     rewind();
     return {};
   }
@@ -128,24 +130,24 @@ Status LmdbPages::load(std::uint64_t page, bool leaf, Level& level) const {
   const std::uint32_t lower = u16(bytes, 12), upper = u16(bytes, 14);
   if (lower < kHead || lower > upper || upper > page_size_) return bad(page, str("has the bounds ", lower, " and ", upper));
   level.page = page;
-  level.nodes = static_cast<std::uint32_t>(lower - kHead) / 2;
+  level.entries = static_cast<std::uint32_t>(lower - kHead) / 2;
   level.at = 0;
-  if (level.nodes == 0) return bad(page, "holds nothing");
+  if (level.entries == 0) return bad(page, "holds nothing");
   return {};
 }
 
-Result<LmdbPages::Node> LmdbPages::node(const Level& level, std::uint32_t at) const {
+Result<LmdbPages::Entry> LmdbPages::entry(const Level& level, std::uint32_t at) const {
   const std::string_view bytes = level.bytes;
-  if (at >= level.nodes) return bad(level.page, str("has no node ", at));
+  if (at >= level.entries) return bad(level.page, str("has no entry ", at));
   const std::uint32_t offset = u16(bytes, kHead + 2 * at);
-  if (offset < kHead + 2 * level.nodes || offset + kNodeHead > bytes.size()) return bad(level.page, str("has a node at ", offset));
+  if (offset < kHead + 2 * level.entries || offset + kEntryHead > bytes.size()) return bad(level.page, str("has an entry at ", offset));
   const std::uint32_t key_size = u16(bytes, offset + 6);
-  if (offset + kNodeHead + key_size > bytes.size()) return bad(level.page, str("has a key of ", key_size, " bytes"));
-  Node found;
+  if (offset + kEntryHead + key_size > bytes.size()) return bad(level.page, str("has a key of ", key_size, " bytes"));
+  Entry found;
   found.low = u16(bytes, offset) | u16(bytes, offset + 2) << 16;
   found.flags = u16(bytes, offset + 4);
-  found.key = bytes.substr(offset + kNodeHead, key_size);
-  found.rest = bytes.substr(offset + kNodeHead + key_size);
+  found.key = bytes.substr(offset + kEntryHead, key_size);
+  found.rest = bytes.substr(offset + kEntryHead + key_size);
   return found;
 }
 
@@ -155,7 +157,7 @@ Status LmdbPages::descend(std::uint64_t page) {
     levels_.emplace_back();
     if (Status loaded = load(page, leaf, levels_.back()); !loaded.ok()) return loaded;
     if (leaf) return {};
-    const Result<Node> first = node(levels_.back(), 0);
+    const Result<Entry> first = entry(levels_.back(), 0);
     if (!first.ok()) return first.error();
     page = first.value().low | std::uint64_t{first.value().flags} << 32;
   }
@@ -164,18 +166,18 @@ Status LmdbPages::descend(std::uint64_t page) {
 Result<std::optional<LmdbPages::Place>> LmdbPages::next_place() {
   if (!started_) {
     started_ = true;
-    if (Status down = entries_ > 0 ? descend(root_) : Status(); !down.ok()) return down.error();
+    if (Status down = count_ > 0 ? descend(root_) : Status(); !down.ok()) return down.error();
   } else if (!levels_.empty()) {
-    while (!levels_.empty() && ++levels_.back().at == levels_.back().nodes) levels_.pop_back();
+    while (!levels_.empty() && ++levels_.back().at == levels_.back().entries) levels_.pop_back();
     if (!levels_.empty() && levels_.size() < depth_) {
-      const Result<Node> child = node(levels_.back(), levels_.back().at);
+      const Result<Entry> child = entry(levels_.back(), levels_.back().at);
       if (!child.ok()) return child.error();
       if (Status down = descend(child.value().low | std::uint64_t{child.value().flags} << 32); !down.ok()) return down.error();
     }
   }
   const bool end = levels_.empty();
-  if (end ? walked_ < entries_ : walked_ >= entries_)
-    return Error{Code::kData, str(file_, " says that it has ", entries_, " records and holds ", end ? "only " : "more than ", walked_,
+  if (end ? walked_ < count_ : walked_ >= count_)
+    return Error{Code::kData, str(file_, " says that it has ", count_, " records and holds ", end ? "only " : "more than ", walked_,
                                   "; it is corrupt")};
   if (end) return std::optional<Place>();
   ++walked_;
@@ -183,13 +185,16 @@ Result<std::optional<LmdbPages::Place>> LmdbPages::next_place() {
 }
 
 Result<std::string_view> LmdbPages::overflow(std::uint64_t page, std::uint32_t size) {
-  if (page > last_page_ || page * page_size_ + kHead + size > size_) return bad(page, str("is said to hold ", size, " bytes, beyond the end"));
+  if (page > last_page_ || page * page_size_ + kHead + size > size_)
+    return bad(page, str("is said to hold ", size, " bytes, beyond the end"));
   if (Status done = read(page * page_size_, kHead + size, value_); !done.ok()) return done.error();
   const std::string_view bytes = value_;
   if (get_le<std::uint64_t>(bytes) != page || (u16(bytes, 10) & kKinds) != kOverflow)
-    return bad(page, str("should hold a large value; it carries the number ", get_le<std::uint64_t>(bytes), " and the flags ", u16(bytes, 10)));
+    return bad(page, str("should hold a large value; it carries the number ", get_le<std::uint64_t>(bytes), " and the flags ",
+                         u16(bytes, 10)));
   const std::uint64_t pages = get_le<std::uint32_t>(bytes.substr(12));
-  if (kHead + size > pages * page_size_ || pages > last_page_ - page + 1) return bad(page, str("is said to hold ", size, " bytes on ", pages, " pages"));
+  if (kHead + size > pages * page_size_ || pages > last_page_ - page + 1)
+    return bad(page, str("is said to hold ", size, " bytes on ", pages, " pages"));
   return bytes.substr(kHead);
 }
 
@@ -199,7 +204,7 @@ Result<RecordView> LmdbPages::record(const Place& place) {
     leaf_.page = 0;
     if (Status loaded = load(place.page, true, leaf_); !loaded.ok()) return loaded.error();
   }
-  const Result<Node> found = node(*leaf, place.node);
+  const Result<Entry> found = entry(*leaf, place.entry);
   if (!found.ok()) return found.error();
   const auto& [size, flags, key, rest] = found.value();
   if (size > kMaxRecordBytes) return bad(place.page, str("has a value of ", size, " bytes"));
