@@ -199,14 +199,23 @@ class Direct final : public ConvKernel {
   }
 
  private:
-  // How images are divided: each task has some images, and every `splits`-th panel of them.
+  // How the work is divided: among the threads by images, some at a time, or with fewer images than threads by panels: then each
+  // thread has every `splits`-th panel of all images, and no two have the same.
   struct Tasks {
-    std::int64_t images, splits, count;
+    std::int64_t images, splits;
   };
   Tasks divide(int threads, std::int64_t places) const {
     const std::int64_t share = (desc_.images + threads - 1) / threads, wanted = (kChunk + places - 1) / places;
-    const std::int64_t images = std::clamp<std::int64_t>(wanted, 1, share), splits = desc_.images < threads ? threads : 1;
-    return {images, splits, (desc_.images + images - 1) / images * splits};
+    return {std::clamp<std::int64_t>(wanted, 1, share), desc_.images < threads ? threads : 1};
+  }
+  // f(thread, first image, images, split).
+  template <class F>
+  void each_task(int threads, const Tasks& tasks, F f) const {
+    parallel_for(threads, tasks.splits > 1 ? tasks.splits : desc_.images, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; tasks.splits == 1 && n < end; n += tasks.images) f(thread, n, std::min(tasks.images, end - n), 0);
+      for (std::int64_t split = begin; tasks.splits > 1 && split < end; ++split)
+        for (std::int64_t n = 0; n < desc_.images; ++n) f(thread, n, 1, split);
+    });
   }
 
   // The planes of some images of one group, bordered: where they lie, or a copy in `room`.
@@ -229,17 +238,14 @@ class Direct final : public ConvKernel {
     float* packed = ctx.scratch(packed_count + ctx.threads() * own).data();
     product.pack(ctx.threads(), w, packed);
     const std::int64_t in_image = in_planes * in_plane(product), out_image = out_planes * product.made(), groups = desc_.groups;
-    parallel_for(ctx.threads(), tasks.count, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
+    each_task(ctx.threads(), tasks, [&](int thread, std::int64_t first, std::int64_t images, std::int64_t split) {
       float* mine = packed + packed_count + thread * own;
-      for (std::int64_t task = begin; task < end; ++task) {
-        const std::int64_t first = task / tasks.splits * tasks.images, images = std::min(tasks.images, desc_.images - first);
-        for (std::int64_t group = 0; group < groups; ++group) {
-          const float* group_in = in + first * in_image + group * (in_image / groups);
-          const Planes planes = border(product, group_in, in_image, images, in_planes / groups, mine);
-          product.run(images, planes.data, planes.stride, product.of_group(packed, group),
-                      bias == nullptr ? nullptr : bias + group * (out_planes / groups), task % tasks.splits, tasks.splits,
-                      out + first * out_image + group * (out_image / groups), out_image, mine + room);
-        }
+      for (std::int64_t group = 0; group < groups; ++group) {
+        const float* group_in = in + first * in_image + group * (in_image / groups);
+        const Planes planes = border(product, group_in, in_image, images, in_planes / groups, mine);
+        product.run(images, planes.data, planes.stride, product.of_group(packed, group),
+                    bias == nullptr ? nullptr : bias + group * (out_planes / groups), split, tasks.splits,
+                    out + first * out_image + group * (out_image / groups), out_image, mine + room);
       }
     });
   }
@@ -256,17 +262,13 @@ class Direct final : public ConvKernel {
     std::fill(total, total + shares * sums, 0.0f);
     const std::int64_t in_image = desc_.channels * desc_.in_count(), out_image = desc_.outputs * product.made();
     const std::int64_t groups = desc_.groups;
-    parallel_for(ctx.threads(), tasks.count, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
+    each_task(ctx.threads(), tasks, [&](int thread, std::int64_t first, std::int64_t images, std::int64_t split) {
       float* mine = total + shares * sums + thread * own;
-      for (std::int64_t task = begin; task < end; ++task) {
-        const std::int64_t split = task % tasks.splits;
-        const std::int64_t first = task / tasks.splits * tasks.images, images = std::min(tasks.images, desc_.images - first);
-        for (std::int64_t group = 0; group < groups; ++group) {
-          const Planes planes = border(product, x + first * in_image + group * (in_image / groups), in_image, images, channels_, mine);
-          float* share = total + (shares == 1 ? 0 : thread) * sums + group * product.panels().total() * rows;
-          sum_weights(images, planes, dy + first * out_image + group * (out_image / groups), out_image, split, tasks.splits,
-                      mine + room, share);
-        }
+      for (std::int64_t group = 0; group < groups; ++group) {
+        const Planes planes = border(product, x + first * in_image + group * (in_image / groups), in_image, images, channels_, mine);
+        float* share = total + (shares == 1 ? 0 : thread) * sums + group * product.panels().total() * rows;
+        sum_weights(images, planes, dy + first * out_image + group * (out_image / groups), out_image, split, tasks.splits, mine + room,
+                    share);
       }
     });
     collect(ctx, total, shares, sums, dw);
