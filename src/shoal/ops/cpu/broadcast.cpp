@@ -32,55 +32,61 @@ void for_rows(Context& ctx, const Spread& s, Row row, Vector vector) {
 
 constexpr std::int64_t kBlock = 2048;   // numbers that stay in the first cache from the sums to the product
 
-void put(SumInto into, std::int64_t d, double sum) {
-  if (into.tensor == nullptr) return;
-  float* out = into.tensor->mut();
-  out[d] = static_cast<float>(into.add ? out[d] + sum : sum);
-}
+// A SumInto's numbers; fetched before threads start, since a tensor's bytes are made on first use.
+struct Target {
+  explicit Target(SumInto into) : numbers(into.tensor != nullptr ? into.tensor->mut() : nullptr), add(into.add) {}
+  void put(std::int64_t d, double sum) const {
+    if (numbers != nullptr) numbers[d] = static_cast<float>(add ? numbers[d] + sum : sum);
+  }
+  float* numbers;
+  bool add;
+};
 
 // One call's pointers; x is g where no products are wanted.
 struct Backward {
   const float *g, *x, *factor;
   float* gx;
-  bool sums;
+  Target g_factor, g_shift;
+  bool sums() const { return g_factor.numbers != nullptr || g_shift.numbers != nullptr; }
 };
 
 // d from begin to end, whose numbers lie in stretches of inner.
-void backward_rows(const Spread& s, const Backward& b, std::int64_t d, SumInto g_factor, SumInto g_shift) {
+void backward_rows(const Spread& s, const Backward& b, std::int64_t d) {
   cpu::PairSums sums;
   for (std::int64_t o = 0; o < s.outer; ++o) {
     const std::int64_t start = (o * s.dim + d) * s.inner;
     for (std::int64_t i = 0; i < s.inner; i += kBlock) {
       const std::int64_t at = start + i, n = std::min(kBlock, s.inner - i);
-      if (b.sums) sums.add(b.g + at, 0, b.x + at, 0, n);
+      if (b.sums()) sums.add(b.g + at, 0, b.x + at, 0, n);
       if (b.gx != nullptr)
         for (std::int64_t k = at; k < at + n; ++k) b.gx[k] = b.g[k] * b.factor[d];
     }
   }
-  put(g_factor, d, sums.products);
-  put(g_shift, d, sums.plain);
+  b.g_factor.put(d, sums.products);
+  b.g_shift.put(d, sums.plain);
 }
 
 // The same for inner 1: several d side by side.
-void backward_columns(const Spread& s, const Backward& b, std::int64_t begin, std::int64_t end, SumInto g_factor, SumInto g_shift) {
+void backward_columns(const Spread& s, const Backward& b, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kWide = 64;
+  const bool sums = b.sums();
   for (std::int64_t d = begin; d < end; d += kWide) {
     double products[kWide] = {}, grads[kWide] = {};
     const std::int64_t n = std::min(kWide, end - d);
     for (std::int64_t o = 0; o < s.outer; ++o) {
       const std::int64_t at = o * s.dim + d;
-      for (std::int64_t k = 0; b.sums && k < n; ++k) {
+      for (std::int64_t k = 0; sums && k < n; ++k) {
         products[k] += double{b.g[at + k]} * b.x[at + k];
         grads[k] += b.g[at + k];
       }
       for (std::int64_t k = 0; b.gx != nullptr && k < n; ++k) b.gx[at + k] = b.g[at + k] * b.factor[d + k];
     }
-    for (std::int64_t k = 0; k < n; ++k) put(g_factor, d + k, products[k]), put(g_shift, d + k, grads[k]);
+    for (std::int64_t k = 0; k < n; ++k) b.g_factor.put(d + k, products[k]), b.g_shift.put(d + k, grads[k]);
   }
 }
 
 // A single number against all: the sums are cut into blocks for the threads to share.
-void backward_scalar(Context& ctx, const Backward& b, std::int64_t count, SumInto g_factor, SumInto g_shift) {
+void backward_scalar(Context& ctx, const Backward& b, std::int64_t count) {
   constexpr std::int64_t kPart = 8 * kBlock;
   const std::int64_t parts = (count + kPart - 1) / kPart;
   std::vector<cpu::PairSums> sums(static_cast<std::size_t>(parts));
@@ -89,23 +95,23 @@ void backward_scalar(Context& ctx, const Backward& b, std::int64_t count, SumInt
       const std::int64_t last = std::min(count, (p + 1) * kPart);
       for (std::int64_t at = p * kPart; at < last; at += kBlock) {
         const std::int64_t n = std::min(kBlock, last - at);
-        if (b.sums) sums[static_cast<std::size_t>(p)].add(b.g + at, 0, b.x + at, 0, n);
+        if (b.sums()) sums[static_cast<std::size_t>(p)].add(b.g + at, 0, b.x + at, 0, n);
         for (std::int64_t k = at; b.gx != nullptr && k < at + n; ++k) b.gx[k] = b.g[k] * b.factor[0];
       }
     }
   });
   cpu::PairSums all;
   for (const cpu::PairSums& part : sums) all.products += part.products, all.plain += part.plain;
-  put(g_factor, 0, all.products);
-  put(g_shift, 0, all.plain);
+  b.g_factor.put(0, all.products);
+  b.g_shift.put(0, all.plain);
 }
 
-void backward(Context& ctx, const Spread& s, const Backward& b, SumInto g_factor, SumInto g_shift) {
-  if (s.dim == 1) return backward_scalar(ctx, b, s.outer * s.inner, g_factor, g_shift);
+void backward(Context& ctx, const Spread& s, const Backward& b) {
+  if (s.dim == 1) return backward_scalar(ctx, b, s.outer * s.inner);
   const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(s.outer * s.inner, 1));
   cpu::parallel_for(ctx.threads(), s.dim, grain, [&](int, std::int64_t begin, std::int64_t end) {
-    if (s.inner == 1) return backward_columns(s, b, begin, end, g_factor, g_shift);
-    for (std::int64_t d = begin; d < end; ++d) backward_rows(s, b, d, g_factor, g_shift);
+    if (s.inner == 1) return backward_columns(s, b, begin, end);
+    for (std::int64_t d = begin; d < end; ++d) backward_rows(s, b, d);
   });
 }
 
@@ -154,13 +160,12 @@ void scale_backward(Context& ctx, const Spread& spread, const Tensor& g, const T
   CHECK(!products || x.count() == g.count()) << "shapes " << x.shape().str() << " and " << g.shape().str();
   backward(ctx, spread,
            {.g = g.in(), .x = products ? x.in() : g.in(), .factor = factor.in(), .gx = gx != nullptr ? gx->mut() : nullptr,
-            .sums = products || g_shift.tensor != nullptr},
-           g_factor, g_shift);
+            .g_factor = Target(g_factor), .g_shift = Target(g_shift)});
 }
 
 void shift_backward(Context& ctx, const Spread& spread, const Tensor& g, SumInto g_shift) {
   check(spread, g, g, g_shift.tensor->count());
-  backward(ctx, spread, {.g = g.in(), .x = g.in(), .factor = nullptr, .gx = nullptr, .sums = true}, {}, g_shift);
+  backward(ctx, spread, {.g = g.in(), .x = g.in(), .factor = nullptr, .gx = nullptr, .g_factor = Target({}), .g_shift = Target(g_shift)});
 }
 
 }  // namespace shoal::ops
