@@ -1,0 +1,365 @@
+// The tools train, test, time and extract_features as processes: flags, exit codes, signals, files.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/inotify.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <regex>
+
+#include "shoal/base/file.h"
+#include "shoal/data/record.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/snapshot.h"
+#include "support/data_files.h"
+#include "support/solver_rig.h"
+
+namespace shoal {
+namespace {
+
+namespace fs = std::filesystem;
+using test::get_file;
+using test::put_file;
+using test::Ran;
+using test::Running;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kDeadline{120'000};   // for what takes a moment on an idle machine
+
+// Waits until the program's log holds `text`; false at the deadline, or if the program ended without saying it.
+bool wait_for_text(const Running& running, const std::string& text) {
+  const int watch = ::inotify_init1(IN_CLOEXEC);
+  ::inotify_add_watch(watch, running.directory.c_str(), IN_MODIFY | IN_CREATE | IN_CLOSE_WRITE);
+  const auto end = steady_clock::now() + kDeadline;
+  bool found = false, ended = false;
+  while (!found && !ended && steady_clock::now() < end) {
+    siginfo_t info{};
+    ended = ::waitid(P_PID, static_cast<id_t>(running.process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+    found = file_exists(running.directory + "/err") && get_file(running.directory + "/err").find(text) != std::string::npos;
+    pollfd events{watch, POLLIN, 0};
+    if (found || ended || ::poll(&events, 1, 1000) <= 0) continue;
+    char drained[4096];
+    if (::read(watch, drained, sizeof drained) < 0) break;
+  }
+  ::close(watch);
+  return found;
+}
+
+// Waits for the process's end; false at the deadline.
+bool wait_for_end(const Running& running, milliseconds deadline) {
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, running.process, 0));
+  pollfd events{process, POLLIN, 0};
+  const bool ended = ::poll(&events, 1, static_cast<int>(deadline.count())) > 0;
+  ::close(process);
+  return ended;
+}
+
+class TrainTool : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (test::tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
+    folder_ = test::fresh_directory("train_tool");
+    test::make_digits(folder_ + "/data");
+    put_file(folder_ + "/net.prototxt", test::small_net(folder_ + "/data"));
+  }
+
+  std::string tool(const std::string& name) const { return test::tools_dir() + "/" + name; }
+  // Writes a solver, `more` going before the usual fields; its snapshots go to `prefix` in the test's folder. Returns its path.
+  std::string solver(const std::string& prefix, const std::string& more) const {
+    const std::string path = folder_ + "/" + prefix + ".prototxt";
+    std::string text = "net: '" + folder_ + "/net.prototxt' lr_policy: 'fixed' random_seed: 3 solver_mode: CPU " + more;
+    for (const auto& [field, value] : {std::pair<std::string, std::string>{"snapshot_prefix", "'" + folder_ + "/" + prefix + "'"},
+                                       {"base_lr", "0.05"},
+                                       {"momentum", "0.9"}})
+      if (more.find(field + ":") == std::string::npos) text += " " + field + ": " + value;
+    put_file(path, text);
+    return path;
+  }
+  std::vector<std::string> train_command(const std::string& solver, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> command = {tool("train"), "--solver=" + solver, "--threads=1"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  }
+  Ran train(const std::string& solver, const std::vector<std::string>& more = {}) const { return test::run_program(train_command(solver, more)); }
+  std::string stem(const std::string& prefix, std::int64_t iteration) const { return snapshot_stem(folder_ + "/" + prefix, iteration); }
+
+  std::string folder_;
+};
+
+// ---- signals ----
+
+TEST_F(TrainTool, ATermIsASnapshotAndTheRunGoesOnFromIt) {
+  int number = 0;
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    const std::string prefix = "run" + std::to_string(number++);
+    const Running running = test::start_program(train_command(solver(prefix, "max_iter: 100000000 display: 1 average_loss: 3")));
+    ASSERT_TRUE(wait_for_text(running, "Iteration 5 ("));
+    ::kill(running.process, signal);
+    ASSERT_TRUE(wait_for_end(running, kDeadline));
+    EXPECT_EQ(test::wait_for(running).code, 75);
+    const std::string found = newest_snapshot(folder_ + "/" + prefix);
+    ASSERT_NE(found, "");
+    const int stopped = read_solver_state(found).iter();
+    EXPECT_GE(stopped, 6);
+
+    const std::string end = " max_iter: " + std::to_string(stopped + 5) + " display: 1 average_loss: 3";
+    const Ran resumed = train(solver(prefix, end), {"--snapshot=auto"});
+    EXPECT_EQ(resumed.code, 0) << resumed.err;
+    EXPECT_HAS(resumed.err, "Resuming from " + found);
+    const Ran whole = train(solver("whole", end));
+    EXPECT_EQ(whole.code, 0) << whole.err;
+    EXPECT_EQ(get_file(model_path(stem(prefix, stopped + 5))), get_file(model_path(stem("whole", stopped + 5))));
+  }
+}
+
+TEST_F(TrainTool, AnInterruptStopsAHangupSnapshotsAndBothCanBeToldOtherwise) {
+  const std::string endless = "max_iter: 100000000 display: 1 snapshot_after_train: true";
+  {
+    const Running running = test::start_program(train_command(solver("int", endless)));
+    ASSERT_TRUE(wait_for_text(running, "Iteration 2 ("));
+    ::kill(running.process, SIGHUP);
+    ASSERT_TRUE(wait_for_text(running, "Snapshotting solver state"));
+    ::kill(running.process, SIGINT);
+    ASSERT_TRUE(wait_for_end(running, kDeadline));
+    const Ran ran = test::wait_for(running);
+    EXPECT_EQ(ran.code, 0);
+    EXPECT_HAS(ran.err, "Optimization stopped early.");
+    EXPECT_NE(newest_snapshot(folder_ + "/int"), "");
+  }
+  const Running running = test::start_program(train_command(solver("other", endless), {"--sigint_effect=snapshot", "--sighup_effect=none"}));
+  ASSERT_TRUE(wait_for_text(running, "Iteration 2 ("));
+  ::kill(running.process, SIGHUP);
+  ::kill(running.process, SIGINT);
+  ASSERT_TRUE(wait_for_text(running, "Snapshotting solver state"));
+  ::kill(running.process, SIGTERM);
+  ASSERT_TRUE(wait_for_end(running, kDeadline));
+  EXPECT_EQ(test::wait_for(running).code, 75);
+}
+
+TEST_F(TrainTool, ASecondInterruptLeavesAtOnce) {
+  put_file(folder_ + "/net.prototxt",   // one iteration takes long
+           "layer { name: 'in' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 4000 dim: 3000 } data_filler { value: 1 } } }\n"
+           "layer { name: 'ip1' type: 'InnerProduct' bottom: 'x' top: 'ip1' inner_product_param { num_output: 3000 } }\n"
+           "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2' loss_weight: 1 inner_product_param { num_output: 3000 } }\n");
+  const Running running = test::start_program(train_command(solver("slow", "max_iter: 100000000")));
+  ASSERT_TRUE(wait_for_text(running, "Solving"));
+  for (int i = 0; i < 10000 && !wait_for_end(running, milliseconds(20)); ++i) ::kill(running.process, SIGINT);
+  EXPECT_EQ(test::wait_for(running).code, 128 + SIGINT);
+}
+
+// ---- snapshots ----
+
+TEST_F(TrainTool, AFullDiskEndsWithNineAndTheOldSnapshotIsWhole) {
+  put_file(folder_ + "/net.prototxt",   // a model of 2 MB
+           "layer { name: 'in' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 2 dim: 500 } data_filler { value: 1 } } }\n"
+           "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' loss_weight: 1e-3 inner_product_param { num_output: 1000 } }\n");
+  const std::string file = solver("full", "max_iter: 4 snapshot: 2");
+  ASSERT_EQ(train(file).code, 0);
+  const std::string old = get_file(model_path(stem("full", 4)));
+  const std::string more = solver("full", "max_iter: 8 snapshot: 2");
+  const Ran ran = test::run_program(train_command(more, {"--snapshot=auto"}), 1'000'000);
+  EXPECT_EQ(ran.code, 9) << ran.err;
+  EXPECT_HAS(ran.err, "cannot write " + model_path(stem("full", 6)));
+  EXPECT_EQ(newest_snapshot(folder_ + "/full"), state_path(stem("full", 4)));
+  EXPECT_EQ(why_damaged(stem("full", 4)), "");
+  EXPECT_EQ(get_file(model_path(stem("full", 4))), old);
+  for (const std::string& name : test::entries(folder_)) EXPECT_EQ(name.find("iter_6"), std::string::npos) << name;
+  EXPECT_EQ(train(more, {"--snapshot=auto"}).code, 0) << "with room again";
+}
+
+TEST_F(TrainTool, AnIncompleteSnapshotIsPassedOverWithAWarning) {
+  ASSERT_EQ(train(solver("part", "max_iter: 6 snapshot: 3")).code, 0);
+  fs::remove(run_path(stem("part", 6)));
+  const Ran ran = train(solver("part", "max_iter: 7"), {"--snapshot=auto"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, stem("part", 6) + " is not complete and is passed over: " + run_path(stem("part", 6)));
+  EXPECT_HAS(ran.err, "Resuming from " + state_path(stem("part", 3)));
+}
+
+// ---- exit codes ----
+
+TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
+  const std::string good = solver("good", "max_iter: 2");
+  ASSERT_EQ(train(good).code, 0);
+  const std::string model = model_path(stem("good", 2)), state = state_path(stem("good", 2));
+  const struct {
+    std::vector<std::string> more;
+    std::string solver;
+    int code;
+    std::string words;
+  } cases[] = {
+      {{"--solvr=x"}, good, 2, "did you mean --solver?"},
+      {{"word"}, good, 2, "'word' is not a flag"},
+      {{"--sigint_effect=die"}, good, 2, "--sigint_effect=die: known are stop, snapshot and none"},
+      {{"--snapshot=" + state, "--weights=" + model}, good, 2, " exclude each other"},
+      {{"--gpu=0"}, good, 5, "this build computes on the CPU alone"},
+      {{"--snapshot=" + model}, good, 3, "give it to --weights"},
+      {{"--weights=" + state}, good, 3, "give it to --snapshot"},
+      {{"--weights=" + folder_ + "/none"}, good, 3, "cannot open " + folder_ + "/none"},
+      {{}, folder_ + "/none.prototxt", 3, "cannot open " + folder_ + "/none.prototxt"},
+      {{}, solver("bad", "max_iter: 2 momentun: 0.9"), 3, "momentum"},
+      {{}, solver("far", "max_iter: 2 snapshot_prefix: '" + folder_ + "/no/such/folder/x'"), 9, "no snapshot could be written"},
+      {{}, solver("type", "max_iter: 2 type: 'Adagrat'"), 3, "did you mean 'AdaGrad'?"},
+      {{}, solver("nan", "max_iter: 200 base_lr: 1e30"), 7, "is not finite; the first that is not: "},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.words);
+    const Ran ran = train(c.solver, c.more);
+    EXPECT_EQ(ran.code, c.code) << ran.err;
+    EXPECT_HAS(ran.err, c.words);
+    EXPECT_EQ(ran.err.find("Starting Optimization") != std::string::npos, c.code == 7) << "all else is found at the start";
+  }
+  const Ran none = test::run_program({tool("train")});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_HAS(none.err, "--solver");
+  fs::remove(folder_ + "/data");
+  const Ran no_data = train(good);
+  EXPECT_EQ(no_data.code, 4) << no_data.err;
+  EXPECT_HAS(no_data.err, folder_ + "/data");
+}
+
+TEST_F(TrainTool, WeightsStartARunAndStagesChooseLayers) {
+  ASSERT_EQ(train(solver("a", "max_iter: 3")).code, 0);
+  const Ran ran = train(solver("b", "max_iter: 0 test_iter: 8 test_interval: 1"), {"--weights=" + model_path(stem("a", 3)), "--stage=deep,wide", "--level=2", "--v=1"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, "Finetuning from " + model_path(stem("a", 3)));
+  EXPECT_HAS(ran.err, "stage: \"wide\"");
+  EXPECT_HAS(ran.err, "level: 2");
+}
+
+// ---- test, time, extract_features ----
+
+TEST_F(TrainTool, TestPrintsBatchesAndMeans) {
+  const Ran trained = train(solver("t", "max_iter: 3 test_iter: 8 test_interval: 3 test_initialization: false"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  std::smatch in_training;
+  const std::string trained_log = trained.err;
+  ASSERT_TRUE(std::regex_search(trained_log, in_training, std::regex("Test net output #1: loss = ([0-9.e-]+) ")));
+  const Ran ran = test::run_program({tool("test"), "--model=" + folder_ + "/net.prototxt", "--weights=" + model_path(stem("t", 3)), "--iterations=8"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, "Running for 8 iterations.");
+  EXPECT_HAS(ran.err, "Batch 7, accuracy = ");
+  EXPECT_HAS(ran.err, "] Loss: " + in_training[1].str() + "\n");
+  EXPECT_HAS(ran.err, "] loss = " + in_training[1].str() + " (* 1 = " + in_training[1].str() + " loss)\n");
+}
+
+TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
+  const Ran ran = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt", "--iterations=3", "--threads=1", "--explain_ops"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* pattern : {"      conv\tforward: [0-9.e-]+ ms\\.", "      conv\tbackward: [0-9.e-]+ ms\\.", "Average Forward pass: [0-9.e-]+ ms\\.",
+                              "Average Backward pass: [0-9.e-]+ ms\\.", "Average Forward-Backward: [0-9.e-]+ ms\\.", "Total Time: [0-9.e-]+ ms\\.",
+                              "GEMM 1024: [0-9.e+]+ GFLOP/s \\(threads 1\\)", "Peak memory: [0-9.e+]+ MB", "Planned memory: params "})
+    EXPECT_TRUE(std::regex_search(ran.err, std::regex(pattern))) << pattern;
+  EXPECT_HAS(ran.out, "conv (Convolution): conv by ");
+  const Ran forward = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt", "--iterations=1", "--phase=TEST", "--forward_only"});
+  EXPECT_EQ(forward.code, 0);
+  EXPECT_EQ(forward.err.find("backward: "), std::string::npos);
+  EXPECT_HAS(forward.err, "accuracy\tforward: ");
+}
+
+struct Saved {
+  std::string key;
+  Datum datum;
+};
+
+std::vector<Saved> read_back(const std::string& backend, const std::string& path) {
+  auto source = or_throw(open_source(backend, path));
+  std::vector<Saved> result;
+  for (const auto& [key, value] : or_throw(test::read_all(*source))) {
+    result.push_back({key, {}});
+    EXPECT_TRUE(result.back().datum.ParseFromString(value));
+  }
+  return result;
+}
+
+TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
+  ASSERT_EQ(train(solver("f", "max_iter: 3")).code, 0);
+  put_file(folder_ + "/seven.prototxt", std::regex_replace(test::small_net(folder_ + "/data"), std::regex("batch_size: 5"), "batch_size: 7"));
+  const std::string weights = model_path(stem("f", 3));
+  std::vector<std::vector<float>> first;
+  for (const std::string backend : {"lmdb", "leveldb", "datumfile"}) {
+    SCOPED_TRACE(backend);
+    const std::string a = folder_ + "/conv_" + backend, b = folder_ + "/ip_" + backend;
+    const Ran ran = test::run_program({tool("extract_features"), weights, folder_ + "/seven.prototxt", "conv,ip", a + "," + b, "0", backend, "CPU"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const std::vector<Saved> conv = read_back(backend, a), ip = read_back(backend, b);
+    ASSERT_EQ(conv.size(), 40u) << "40 records in batches of 7";
+    ASSERT_EQ(ip.size(), 40u);
+    std::vector<std::vector<float>> values;
+    for (int i = 0; i < 40; ++i) {
+      const Saved& saved = ip[static_cast<std::size_t>(i)];
+      EXPECT_EQ(saved.key, str("00000000", i < 10 ? "0" : "", i));
+      EXPECT_EQ(saved.datum.label(), i % 4);
+      EXPECT_EQ(saved.datum.channels(), 1);
+      EXPECT_EQ(saved.datum.height(), 4);
+      EXPECT_EQ(saved.datum.width(), 1);
+      values.emplace_back(saved.datum.float_data().begin(), saved.datum.float_data().end());
+      EXPECT_EQ(conv[static_cast<std::size_t>(i)].datum.float_data_size(), 3 * 3 * 3);
+    }
+    if (first.empty()) first = values;
+    EXPECT_EQ(values, first);
+    EXPECT_NE(values[0], values[1]);
+  }
+  const Ran text = test::run_program({tool("extract_features"), "--model=" + folder_ + "/net.prototxt", "--weights=" + weights,
+                                      "--extract_feature_blob_names=ip", "--save_feature_leveldb_names=" + folder_ + "/ip.txt", "--backend=text",
+                                      "--num_mini_batches=3", "--gpu", "-1", "--num_rows_per_table=1", "--poseidon_keys"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  std::istringstream lines(get_file(folder_ + "/ip.txt"));
+  std::string line;
+  int count = 0;
+  for (; std::getline(lines, line); ++count) {
+    std::istringstream words(line);
+    std::string key, label;
+    words >> key >> label;
+    EXPECT_EQ(key, std::to_string(count));
+    EXPECT_EQ(label, std::to_string(count % 4));
+    for (const float wanted : first[static_cast<std::size_t>(count)]) {
+      float got = std::nanf("");
+      words >> got;
+      EXPECT_NEAR(got, wanted, 1e-6);   // from batches of another size
+    }
+  }
+  EXPECT_EQ(count, 15);
+}
+
+TEST_F(TrainTool, FeaturesThatCannotBeHadAreNamed) {
+  ASSERT_EQ(train(solver("f", "max_iter: 1")).code, 0);
+  const auto extract = [&](const std::string& blobs, const std::string& outputs, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = {tool("extract_features"), "--model=" + folder_ + "/net.prototxt", "--weights=" + model_path(stem("f", 1)),
+                                        "--extract_feature_blob_names=" + blobs, "--save_feature_leveldb_names=" + outputs};
+    command.insert(command.end(), more.begin(), more.end());
+    return test::run_program(command);
+  };
+  const std::string out = folder_ + "/out";
+  Ran ran = extract("ip", out + "," + out);
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_HAS(ran.err, "1 blobs are named and 2 outputs");
+  ran = extract("ipp", out);
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_HAS(ran.err, "no blob 'ipp'");
+  ran = extract("accuracy", out);
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_HAS(ran.err, "blob 'accuracy' has shape (1): its first axis is not the batch's");
+  ran = extract("ip", out, {"--label_blob=lable"});
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_HAS(ran.err, "did you mean 'label'?");
+  ran = extract("ip", out, {"--backend=hdf5"});
+  EXPECT_NE(ran.code, 0);
+  EXPECT_FALSE(file_exists(out));
+  put_file(out, "something");
+  ran = extract("ip", out, {"--backend=text"});
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_HAS(ran.err, out + " exists already");
+  EXPECT_EQ(get_file(out), "something");
+}
+
+}  // namespace
+}  // namespace shoal
