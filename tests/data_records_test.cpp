@@ -140,7 +140,7 @@ TEST_P(SourceConformance, RefusesARecordThatNoReaderWouldTake) {
 TEST_P(SourceConformance, MissingFolderForWriting) {
   const Status written = write_records(backend(), directory_ + "/no/set", numbered(1));
   ASSERT_FALSE(written.ok());
-  EXPECT_HAS(written.error().message, "No such file or directory");
+  EXPECT_HAS(written.error().message, "there is no folder " + directory_ + "/no");
 }
 
 // A limit on file sizes stands for a full disk: the write fails half-way in the same manner.

@@ -40,7 +40,7 @@ MDB_val to_mdb(std::string_view bytes) { return MDB_val{bytes.size(), const_cast
 
 Status check_kind(const std::string& path) {
   struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return Error{Code::kData, str("cannot open LMDB ", path, ": ", system_reason(errno))};
+  if (::stat(path.c_str(), &info) != 0) return Error{Code::kData, str("cannot open LMDB ", path, ": ", why_not_opened(path, errno))};
   if (!S_ISDIR(info.st_mode) || !file_exists(path + "/data.mdb"))
     return Error{Code::kData, str(path, " is no LMDB, which is a directory that holds data.mdb", kind_hint(path))};
   return {};
