@@ -2,12 +2,14 @@
 #include <gflags/gflags.h>
 
 #include "common/machine.h"
+#include "common/records.h"
 #include "common/signals.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
 
@@ -52,6 +54,15 @@ std::string find_snapshot(const SolverParameter& param) {
   return found;
 }
 
+void report_epoch(const SolverParameter& param, const Solver& solver) {
+  const std::int64_t items = solver.items_per_update();
+  const auto records = records_of(train_net_of(param, FLAGS_solver), Counting::kCheap);
+  if (!records || items == 0) return;
+  const auto iterations = static_cast<double>(*records) / static_cast<double>(items);
+  LOG(INFO) << "One epoch, " << *records << " records, is " << iterations << " iterations; max_iter " << param.max_iter() << " is "
+            << param.max_iter() / iterations << " epochs";
+}
+
 int train(const std::vector<std::string>& words) {
   check_flags(words);
   watch_signals({effect_named(FLAGS_sigint_effect, "sigint_effect"), effect_named(FLAGS_sighup_effect, "sighup_effect")});
@@ -69,6 +80,7 @@ int train(const std::vector<std::string>& words) {
   options.name = FLAGS_solver;
   options.action = take_signal;
   Solver solver(param, options);
+  report_epoch(param, solver);
   if (!snapshot.empty()) solver.restore(snapshot);
   LOG(INFO) << "Starting Optimization";
   return or_throw(solver.solve()) == Ending::kRequeue ? static_cast<int>(Code::kRequeue) : 0;

@@ -36,7 +36,6 @@ void watch_signals(const SignalEffects& effects) {
   ::sigfillset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGHUP, SIGTERM, SIGUSR1}) ::sigaction(signal, &action, nullptr);
   ::signal(SIGPIPE, SIG_IGN);   // in `train 2>&1 | tee log` Ctrl-C ends tee at once: the snapshot must not end with it
-  ::signal(SIGXFSZ, SIG_IGN);
 }
 
 Action take_signal() {

@@ -13,7 +13,7 @@ struct SignalEffects {
 
 // From now on SIGINT, SIGHUP, SIGTERM and SIGUSR1 are noted. SIGTERM and SIGUSR1 ask for a snapshot and an end to be continued
 // (kRequeue). A second SIGINT before the first was answered by an end leaves at once, with 128 + SIGINT. A reader of the log that goes
-// away is no end, and a write that outgrows the process's limit on file sizes is an error. Once, from main's thread.
+// away is no end. Once, from main's thread.
 void watch_signals(const SignalEffects& effects);
 
 // The most urgent wish since the last call: kRequeue before kStop before kSnapshot.

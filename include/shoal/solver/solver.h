@@ -69,6 +69,7 @@ class Solver {
   Net& net() { return *net_; }
   std::span<const std::unique_ptr<Net>> test_nets() const { return test_nets_; }
   std::int64_t iteration() const { return iteration_; }   // iterations done
+  std::int64_t items_per_update() const;                  // of a batch, times iter_size; 0 if the net reads nothing
   float last_loss() const { return last_loss_; }          // of the last iteration, the mean of its passes
   float smoothed_loss() const;                            // mean of the last average_loss iterations
   float rate() const { return rate_; }                    // of the last iteration

@@ -30,9 +30,10 @@ double megabytes(std::size_t bytes) { return std::round(static_cast<double>(byte
 
 }  // namespace
 
+std::int64_t Solver::items_per_update() const { return batch_size(*net_) * recipe_->iter_size; }
+
 void Solver::report_start() const {
-  const std::int64_t batch = batch_size(*net_);
-  LOG(INFO) << "Batch " << batch << " x iter_size " << recipe_->iter_size << " = " << batch * recipe_->iter_size
+  LOG(INFO) << "Batch " << batch_size(*net_) << " x iter_size " << recipe_->iter_size << " = " << items_per_update()
             << " items an update, of whose gradients the mean is taken; " << options_.threads << " threads";
   std::size_t tests = 0;
   for (const auto& test_net : test_nets_) tests += test_net->memory().blobs;
@@ -83,7 +84,7 @@ void Solver::display_speed(double seconds) {
     const double each = std::chrono::duration<double>(Clock::now() - started_at_).count() / static_cast<double>(so_far);
     left = str(clock_words(each * static_cast<double>(param_->max_iter() - iteration_)), " left, ");
   }
-  LOG(INFO) << "    " << std::round(10 * done * static_cast<double>(batch_size(*net_) * recipe_->iter_size) / busy) / 10 << " images/s, " << left
+  LOG(INFO) << "    " << std::round(10 * done * static_cast<double>(items_per_update()) / busy) / 10 << " images/s, " << left
             << "data " << std::lround(100 * share) << "% wait";
   if (share > kMuchWaiting && iteration_ > started_iteration_ && !warned_of_waiting_) {
     warned_of_waiting_ = true;

@@ -1,6 +1,7 @@
 #include "shoal/ops/vector.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -76,11 +77,15 @@ double asum(Context& ctx, const Tensor& x) {
 
 double sum_of_squares(Context& ctx, const Tensor& x) { return dot(ctx, x, x); }
 
-bool all_finite(Context&, const Tensor& x) {
+bool all_finite(Context& ctx, const Tensor& x) {
   const float* in = x.in();
-  std::uint32_t bad = 0;
-  for (std::int64_t i = 0; i < x.count(); ++i) bad |= (std::bit_cast<std::uint32_t>(in[i]) & 0x7f800000u) == 0x7f800000u;
-  return bad == 0;
+  std::atomic<bool> finite{true};
+  for_each(ctx, x.count(), [&](std::int64_t begin, std::int64_t end) {
+    std::uint32_t bad = 0;
+    for (std::int64_t i = begin; i < end; ++i) bad |= (std::bit_cast<std::uint32_t>(in[i]) & 0x7f800000u) == 0x7f800000u;
+    if (bad != 0) finite = false;
+  });
+  return finite;
 }
 
 }  // namespace shoal::ops
