@@ -436,6 +436,26 @@ TEST_F(SolverNonFinite, SeesAGradientThatIsNotFiniteUnderAFiniteLoss) {
   }
 }
 
+TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
+  test::Records records;
+  for (int i = 0; i < 40; ++i) records.emplace_back("r" + std::to_string(100 + i), i == 30 ? "no datum" : test::datum(1, 6, 6, std::string(36, 'x'), i % 4));
+  or_throw(test::write_records("datumfile", folder_ + "/bad", records));
+  const std::string net = std::regex_replace(test::small_net(folder_ + "/bad"), std::regex(" shuffle: true"), "");
+  for (const char* after : {"true", "false"}) {
+    SolverParameter param = solver(std::string("snapshot_after_train: ") + after, std::string("bad_") + after);
+    *param.mutable_net_param() = parse_net(net, "bad");
+    Solver s(param, with_name("x"));
+    const auto ended = s.solve();
+    ASSERT_FALSE(ended.ok());
+    EXPECT_EQ(ended.error().code, Code::kData);
+    EXPECT_HAS(ended.error().message, "r130");
+    EXPECT_EQ(s.iteration(), 3);
+    const bool saved = std::string(after) == "true";
+    EXPECT_EQ(ended.error().message.find("the state of iteration 3 is saved") != std::string::npos, saved);
+    EXPECT_EQ(newest_snapshot(folder_ + "/bad_" + after) != "", saved);
+  }
+}
+
 // ---- what is refused ----
 
 TEST_F(SolverTest, MistakesAreNamed) {

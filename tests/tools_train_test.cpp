@@ -265,6 +265,13 @@ TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
   EXPECT_HAS(forward.err, "accuracy\tforward: ");
 }
 
+TEST_F(TrainTool, CaffeIsOneNameForAll) {
+  const Ran ran = test::run_program({tool("caffe"), "train", "-solver", solver("c", "max_iter: 1")});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, "Optimization Done.");
+  EXPECT_EQ(test::run_program({tool("caffe"), "brew"}).code, 2);
+}
+
 struct Saved {
   std::string key;
   Datum datum;

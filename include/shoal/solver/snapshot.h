@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "shoal/base/error.h"
@@ -21,9 +22,10 @@ std::string latest_path(const std::string& prefix);
 std::string best_path(const std::string& prefix);   // "<prefix>_best.caffemodel"
 
 // Writes the four files and points <prefix>_latest to them. All contents are on the disk before the first name is; the manifest
-// comes last. An error (kSnapshot) leaves earlier snapshots as they were and nothing new under any name.
-Status write_snapshot(const std::string& prefix, std::int64_t iteration, NetParameter model, const SolverState& state,
-                      const RunState& run);
+// comes last. An error (kSnapshot) leaves earlier snapshots as they were and nothing new under any name. Model and state are made one
+// after the other, so that there is one copy of that many numbers at a time.
+Status write_snapshot(const std::string& prefix, std::int64_t iteration, const std::function<NetParameter()>& model,
+                      const std::function<SolverState()>& state, const RunState& run);
 // A model alone, whole or not at all.
 Status write_model(const std::string& path, NetParameter model);
 

@@ -19,6 +19,7 @@ namespace shoal {
 
 class RunState;
 class SolverParameter;
+class SolverState;
 struct Recipe;
 
 // What somebody outside, a signal say, wants of the solver.
@@ -58,7 +59,8 @@ class Solver {
   // One of BVLC Caffe's has only the first three; what is not exact is then logged. Throws ConfigError.
   void restore(const std::string& state_file);
 
-  // From the present iteration to max_iter, with tests, snapshots and the lines that frame them.
+  // From the present iteration to max_iter, with tests, snapshots and the lines that frame them. If the data ends the run, a snapshot is
+  // written first, where any are asked for.
   Result<Ending> solve();
   // n iterations, with the tests and snapshots that fall on them.
   Result<Ending> step(std::int64_t n);
@@ -112,6 +114,8 @@ class Solver {
   Status keep_best(const std::vector<TestScore>& scores);
   // Snapshots.
   RunState run_state() const;
+  SolverState solver_state() const;
+  Error rescue(Error error);
   void put_states(RunState& run) const;
   void take_states(const RunState& run, const std::string& file);
   Status remove_old_snapshots();

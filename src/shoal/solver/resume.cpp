@@ -85,20 +85,25 @@ RunState Solver::run_state() const {
   return run;
 }
 
+SolverState Solver::solver_state() const {
+  SolverState state;
+  state.set_iter(static_cast<std::int32_t>(iteration_));
+  state.set_current_step(static_cast<std::int32_t>(steps_));
+  state.set_learned_net(model_path(snapshot_stem(param_->snapshot_prefix(), iteration_)));
+  updater_->save(state);
+  return state;
+}
+
 Status Solver::snapshot() {
   if (snapshot_at_ == iteration_) return {};
   const auto start = Clock::now();
   if (param_->snapshot_prefix().empty())
     return Error{Code::kSnapshot, str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
   if (Status status = updater_->settle(); !status.ok()) return status;
-  SolverState state;
-  state.set_iter(static_cast<std::int32_t>(iteration_));
-  state.set_current_step(static_cast<std::int32_t>(steps_));
-  state.set_learned_net(model_path(snapshot_stem(param_->snapshot_prefix(), iteration_)));
-  updater_->save(state);
   std::erase(kept_, iteration_);
   kept_.push_back(iteration_);
-  Status status = write_snapshot(param_->snapshot_prefix(), iteration_, net_->to_proto(param_->snapshot_diff()), state, run_state());
+  const auto model = [this] { return net_->to_proto(param_->snapshot_diff()); };
+  Status status = write_snapshot(param_->snapshot_prefix(), iteration_, model, [this] { return solver_state(); }, run_state());
   if (!status.ok()) {
     kept_.pop_back();
     return status;

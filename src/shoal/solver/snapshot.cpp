@@ -81,6 +81,11 @@ class FileSet {
   std::vector<Named> files_;
 };
 
+NetParameter without_origins(NetParameter model) {
+  clear_origins(model);
+  return model;
+}
+
 std::string to_json(const Manifest& manifest) {
   pb::util::JsonPrintOptions options;
   options.add_whitespace = true;
@@ -176,18 +181,17 @@ std::string manifest_path(const std::string& stem) { return stem + ".manifest"; 
 std::string latest_path(const std::string& prefix) { return prefix + "_latest"; }
 std::string best_path(const std::string& prefix) { return prefix + "_best.caffemodel"; }
 
-Status write_snapshot(const std::string& prefix, std::int64_t iteration, NetParameter model, const SolverState& state,
-                      const RunState& run) {
+Status write_snapshot(const std::string& prefix, std::int64_t iteration, const std::function<NetParameter()>& model,
+                      const std::function<SolverState()>& state, const RunState& run) {
   const std::string stem = snapshot_stem(prefix, iteration);
-  clear_origins(model);
   FileSet files;
   Manifest manifest;
   manifest.set_version(1);
   manifest.set_iteration(static_cast<std::int32_t>(iteration));
   LOG(INFO) << "Snapshotting to binary proto file " << model_path(stem);
-  if (Status status = files.add(model_path(stem), model, manifest); !status.ok()) return status;
+  if (Status status = files.add(model_path(stem), without_origins(model()), manifest); !status.ok()) return status;
   LOG(INFO) << "Snapshotting solver state to binary proto file " << state_path(stem);
-  if (Status status = files.add(state_path(stem), state, manifest); !status.ok()) return status;
+  if (Status status = files.add(state_path(stem), state(), manifest); !status.ok()) return status;
   if (Status status = files.add(run_path(stem), run, manifest); !status.ok()) return status;
   std::remove(manifest_path(stem).c_str());   // an older snapshot of the same name is replaced: no longer complete from here on
   if (Status status = files.commit(); !status.ok()) return status;
@@ -196,8 +200,7 @@ Status write_snapshot(const std::string& prefix, std::int64_t iteration, NetPara
 }
 
 Status write_model(const std::string& path, NetParameter model) {
-  clear_origins(model);
-  return write_binary(model, path, Code::kSnapshot);
+  return write_binary(without_origins(std::move(model)), path, Code::kSnapshot);
 }
 
 std::string why_incomplete(const std::string& stem) { return check_files(stem, false); }

@@ -15,9 +15,10 @@
 namespace shoal {
 namespace {
 
+bool wants_snapshots(const SolverParameter& param) { return param.snapshot() > 0 || param.snapshot_after_train(); }
+
 void check_prefix(const SolverParameter& param, const std::string& name) {
-  const bool writes = param.snapshot() > 0 || (param.snapshot_after_train() && param.max_iter() > 0) || !param.snapshot_best().empty();
-  if (!writes) return;
+  if (!wants_snapshots(param) && param.snapshot_best().empty()) return;
   if (param.snapshot_prefix().empty()) throw ConfigError(Code::kConfig, name, ": snapshots are asked for, but there is no snapshot_prefix");
   const Status writable = check_writable(latest_path(param.snapshot_prefix()), Code::kSnapshot);
   if (!writable.ok())
@@ -103,7 +104,7 @@ Result<Ending> Solver::solve() {
   started_iteration_ = shown_iteration_ = iteration_;
   away_seconds_ = 0;
   Result<Ending> ending = step(param_->max_iter() - iteration_);
-  if (!ending.ok()) return ending;
+  if (!ending.ok()) return rescue(ending.error());
   if (param_->snapshot_after_train() && snapshot_at_ != iteration_)
     if (Status status = snapshot(); !status.ok()) return status.error();
   if (ending.value() != Ending::kDone) {
@@ -114,6 +115,14 @@ Result<Ending> Solver::solve() {
   if (ending_) return *ending_;
   LOG(INFO) << "Optimization Done.";
   return ending;
+}
+
+// The last whole iteration's params are good whatever the data did then, and nobody wants to lose them.
+Error Solver::rescue(Error error) {
+  if (error.code != Code::kData || iteration_ == started_iteration_ || !wants_snapshots(*param_)) return error;
+  const Status saved = snapshot();
+  const std::string outcome = saved.ok() ? str("the state of iteration ", iteration_, " is saved") : saved.error().message;
+  return Error{error.code, str(error.message, "; ", outcome)};
 }
 
 // The last lines: the loss that the next iteration would see, and a test if one falls here.
