@@ -14,16 +14,15 @@ namespace {
 constexpr std::int64_t kRows = 6;      // of a tile: with two vectors each, twelve of sixteen registers
 constexpr std::int64_t kPanel = 16;    // columns of a tile; the last panel may have 8
 constexpr std::int64_t kChunk = 240;   // places at a time: their sums stay in the first cache
-constexpr std::int64_t kDepth = 256;   // terms at a time: a panel of b stays there too
+constexpr std::int64_t kDepth = 160;   // terms at a time: a panel of b stays there too
 
-// sums[row][column] += sum over t < terms of base[row][offset[t]] * b[t][column], 6 rows by kVectors * 8 columns.
+// sums[row][column] += sum over t < terms of base[row][offset[t]] * b[t][column], 6 rows by kVectors * 8 columns. The new terms are
+// added up before they meet the old sum: a long sum in short pieces keeps its last digits.
 template <int kVectors>
 void add_tile(std::int64_t terms, const float* const* base, const std::int32_t* offset, const float* b, float* sums) {
   constexpr int kWidth = kVectors * kLanes;
   const float *p0 = base[0], *p1 = base[1], *p2 = base[2], *p3 = base[3], *p4 = base[4], *p5 = base[5];
-  Lanes sum[kRows][kVectors];
-  for (int row = 0; row < kRows; ++row)
-    for (int v = 0; v < kVectors; ++v) sum[row][v] = load(sums + row * kWidth + v * kLanes);
+  Lanes sum[kRows][kVectors] = {};
   for (std::int64_t t = 0; t < terms; ++t, b += kWidth) {
     const std::int64_t at = offset[t];
     const float x[kRows] = {p0[at], p1[at], p2[at], p3[at], p4[at], p5[at]};
@@ -33,7 +32,10 @@ void add_tile(std::int64_t terms, const float* const* base, const std::int32_t* 
       for (int v = 0; v < kVectors; ++v) sum[row][v] += x[row] * column[v];
   }
   for (int row = 0; row < kRows; ++row)
-    for (int v = 0; v < kVectors; ++v) store(sum[row][v], sums + row * kWidth + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = sums + row * kWidth + v * kLanes;
+      store(load(to) + sum[row][v], to);
+    }
 }
 
 // Columns in panels of 16, the last of 8 if that will do.
