@@ -77,6 +77,10 @@ class LogTest(unittest.TestCase):
         missing = [c for c in map(chr, range(33, 127)) if c not in plot.STROKES and (c.isalnum() or c in '._-/#()[]:=%+')]
         self.assertEqual(missing, [])
 
+    def test_an_axis_leaves_out_a_steep_start_only(self):
+        self.assertEqual(plot.worth_showing([('accuracy', [(0, 0.1), (1, 0.95), (2, 0.96)])]), [0.95, 0.96])
+        self.assertEqual(plot.worth_showing([('accuracy', [(0, 0.1), (1, 0.4), (2, 0.6)])]), [0.1, 0.4, 0.6])
+
     def test_ticks(self):
         self.assertEqual(plot.nice_ticks(0, 10000, 8), [1000 * k for k in range(11)])
         self.assertEqual(plot.nice_ticks(0.07, 1.02, 6), [0.2, 0.4, 0.6, 0.8, 1])

@@ -151,12 +151,24 @@ class Axes:
         self.stroke(run, colour, thick, strength)
         if marks:
             for x, y in points:
-                if math.isfinite(y):
+                if math.isfinite(y) and self.at(x, y)[1] <= self.bottom:
                     self.picture.line([self.at(x, y)], colour, 6)
 
     def stroke(self, run, colour, thick, strength):
-        if run:
-            self.picture.line([self.at(x, y) for x, y in run], colour, thick, strength)
+        """Draws what of the run lies above the box's lower edge."""
+        pieces, before = [[]], None
+        for x, y in (self.at(*point) for point in run):
+            below = y > self.bottom
+            if before and below != (before[1] > self.bottom):
+                share = (self.bottom - before[1]) / (y - before[1])
+                pieces[-1].append((before[0] + share * (x - before[0]), self.bottom))
+            if below and pieces[-1]:
+                pieces.append([])
+            elif not below:
+                pieces[-1].append((x, y))
+            before = x, y
+        for piece in filter(None, pieces):
+            self.picture.line(piece, colour, thick, strength)
 
 
 def smooth(points):
@@ -167,6 +179,15 @@ def smooth(points):
         if near:
             out.append((x, sum(near) / len(near)))
     return out
+
+
+def worth_showing(panel):
+    """The values that an axis should reach: without the steep start of a curve that then moves little."""
+    values = [y for _, y in finite(panel)]
+    settled = [y for _, points in panel for _, y in finite([('', points)])[max(1, len(points) // 10):]]
+    if settled and max(values) - min(settled) < 0.3 * (max(values) - min(values)):
+        return [y for y in values if y >= min(settled)]
+    return values
 
 
 def series_of(log):
@@ -201,7 +222,7 @@ def draw(log, title):
     xs = [x for panel in panels for x, _ in finite(panel)]
     for index, panel in enumerate(panels):
         top = 76 + 330 * index
-        values = [y for _, y in finite(panel)]
+        values = [y for _, y in finite(panel)] if panel is losses else worth_showing(panel)
         log_axis = panel is losses and min(values) > 0 and max(values) > 20 * min(values)
         axes = Axes(picture, (90, top, picture.width - 30, top + 262), xs, values, log_axis)
         shown = panel[:len(COLOURS)]
