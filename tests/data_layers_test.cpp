@@ -174,7 +174,7 @@ TEST(DataLayerErrors, Parameters) {
   const std::string path = fresh_directory("params") + "/set";
   ASSERT_OK(write_records("lmdb", path, small_records(3)));
   const std::string source = "source: '" + path + "' backend: LMDB ";
-  EXPECT_HAS(trouble(data_layer(source)), "layer 'd' (Data): batch_size is 0; it must be at least 1");
+  EXPECT_HAS(trouble(data_layer(source)), "layer 'd' (Data): batch_size is 0; it must be from 1 to 2147483647");
   EXPECT_HAS(trouble(data_layer("batch_size: 1")), "no source is given");
   EXPECT_HAS(trouble(data_layer(source + "batch_size: 1 prefetch: 0")), "prefetch is 0; it must be from 1");
   EXPECT_HAS(trouble(data_layer(source + "batch_size: 1 decode_threads: 5000")), "decode_threads is 5000");

@@ -162,8 +162,10 @@ TEST(ProtoSchema, DefaultsAreCaffes) {
 TEST_F(ProtoFiles, TextFilesOfAnotherKindAreSaidToBeThat) {
   const std::string net = put("net.prototxt", "layer { name: 'a' type: 'ReLU' }");
   const std::string solver = put("solver.prototxt", "net: 'x'\nbase_lr: 0.1\n");
-  EXPECT_EQ(error_of([&] { read_net(solver); }), solver + " is a solver in text form (.prototxt), not a net in text form (.prototxt)");
-  EXPECT_EQ(error_of([&] { read_solver(net); }), net + " is a net in text form (.prototxt), not a solver in text form (.prototxt)");
+  EXPECT_EQ(error_of([&] { read_net(solver); }), solver + " is a solver in text form (.prototxt), not a net in text form (.prototxt); "
+            "the net is the file that its field net names");
+  EXPECT_EQ(error_of([&] { read_solver(net); }), net + " is a net in text form (.prototxt), not a solver in text form (.prototxt); "
+            "a solver names its net in its field net");
   EXPECT_NE(error_of([&] { read_net(path("none")); }).find("cannot open " + path("none") + ": No such file"), std::string::npos);
   EXPECT_EQ(error_of([&] { read_net(folder_.string()); }), folder_.string() + " is a folder");
   EXPECT_EQ(error_of([&] { read_net(put("empty", "")); }), path("empty") + " is empty");

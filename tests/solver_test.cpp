@@ -459,7 +459,7 @@ TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
 // ---- what is refused ----
 
 TEST_F(SolverTest, MistakesAreNamed) {
-  EXPECT_HAS(refusal("type: 'Adamm'"), "x.prototxt: no solver type 'Adamm'; did you mean 'Adam'?; known: SGD, Nesterov");
+  EXPECT_HAS(refusal("type: 'Adamm'"), "x.prototxt: no solver type 'Adamm'; did you mean 'Adam'? Known: SGD, Nesterov");
   EXPECT_HAS(refusal("lr_policy: 'stepp'"), "x.prototxt: no lr_policy 'stepp'; did you mean 'step'?");
   EXPECT_HAS(refusal("type: 'AdaGrad'"), "x.prototxt: momentum is 0.9, and AdaGrad has none: leave it out");
   EXPECT_HAS(refusal("regularization_type: 'L3'"), "x.prototxt: no regularization_type 'L3'; known: L1, L2");

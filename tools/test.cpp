@@ -50,7 +50,7 @@ void print_means(const std::vector<Score>& scores, double loss) {
 }
 
 int test(const std::vector<std::string>& words) {
-  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag");
+  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --model=", words[0], "?");
   need_flag(FLAGS_model, "model");
   need_flag(FLAGS_weights, "weights");
   refuse_gpu(FLAGS_gpu);

@@ -133,7 +133,7 @@ NetParameter net_to_time() {
 }
 
 int time_net(const std::vector<std::string>& words) {
-  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag");
+  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --model=", words[0], "?");
   need_flag(FLAGS_model, "model");
   refuse_gpu(FLAGS_gpu);
   if (FLAGS_iterations < 1) throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");

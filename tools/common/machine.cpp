@@ -32,7 +32,7 @@ void let_idle_threads_sleep(char** argv) {
 
 void refuse_gpu(const std::string& gpu) {
   if (gpu.empty()) return;
-  throw ConfigError(Code::kDevice, "--gpu=", gpu, ": this build computes on the CPU alone; leave --gpu out to train there");
+  throw ConfigError(Code::kDevice, "--gpu=", gpu, ": this build computes on the CPU alone; leave --gpu out");
 }
 
 void set_state(const std::string& phase, int level, const std::string& stage, NetState& state) {
@@ -44,7 +44,7 @@ void set_state(const std::string& phase, int level, const std::string& stage, Ne
 }
 
 void need_flag(const std::string& value, const char* flag) {
-  if (value.empty()) throw ConfigError(Code::kUsage, "this tool needs --", flag, "=FILE");
+  if (split(value, ',').empty()) throw ConfigError(Code::kUsage, "this tool needs --", flag, "=FILE");
 }
 
 double peak_memory() {

@@ -23,7 +23,7 @@ void refuse_gpu(const std::string& gpu);
 // Throws ConfigError (kUsage) for another phase.
 void set_state(const std::string& phase, int level, const std::string& stage, NetState& state);
 
-// Throws ConfigError (kUsage) "NAME needs --flag=..." if `value` is empty.
+// Throws ConfigError (kUsage) "NAME needs --flag=..." if `value` is empty or a list of nothing.
 void need_flag(const std::string& value, const char* flag);
 
 // The most memory this process has had, in MB of 10^6 bytes.

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <optional>
 #include <span>
 
@@ -146,6 +147,10 @@ int run_tool(int argc, char** argv, const char* usage, int (*body)(const std::ve
     std::fprintf(stderr, "%s\n", error.what());
     if (error.error().code == Code::kUsage) std::fprintf(stderr, "Try '%s --help'.\n", name.c_str());
     return static_cast<int>(error.error().code);
+  } catch (const std::bad_alloc&) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s: out of memory; a smaller batch_size, smaller images or a smaller net may fit\n", name.c_str());
+    return static_cast<int>(Code::kConfig);
   } catch (const std::exception& error) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s: internal error: %s\n", name.c_str(), error.what());

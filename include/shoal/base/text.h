@@ -19,6 +19,9 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 // "; did you mean 'x'?", or "" if no candidate is near.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
+// "; did you mean 'x'? Known: a, b, c", or "; known: a, b, c" if no candidate is near.
+std::string known_words(std::string_view word, std::span<const std::string> candidates);
+
 // "a, b, c"
 std::string join(std::span<const std::string> words, std::string_view separator = ", ");
 

@@ -106,6 +106,8 @@ class Net {
   };
   Status run_layer(int layer, float& loss);
   Status failure_of(int layer);
+  // A sentence with the user's names for blobs, 'label', where it has those of inserted splits, 'label_data_1_split_0'.
+  std::string with_own_names(std::string sentence) const;
   void prepare_gradients(int layer);
   void plan_blobs();
   void keep_blobs(const std::function<void(const Blob&)>& keep) const;

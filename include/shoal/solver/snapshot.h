@@ -34,7 +34,7 @@ std::string why_incomplete(const std::string& stem);
 // The same, and every file's SHA-256 is looked at too.
 std::string why_damaged(const std::string& stem);
 
-// The .solverstate of the newest complete snapshot of `prefix`, or "" if there is none. A newer incomplete one is named in a warning.
+// The .solverstate of the newest undamaged snapshot of `prefix`, or "" if there is none. A newer damaged one is named in a warning.
 // Newest is what <prefix>_latest names, unless a snapshot with a higher iteration was completed after that was written.
 std::string newest_snapshot(const std::string& prefix);
 

@@ -60,6 +60,11 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
   return near.empty() ? "" : "; did you mean '" + near + "'?";
 }
 
+std::string known_words(std::string_view word, std::span<const std::string> candidates) {
+  const std::string hint = did_you_mean(word, candidates);
+  return hint + (hint.empty() ? "; known: " : " Known: ") + join(candidates);
+}
+
 std::string join(std::span<const std::string> words, std::string_view separator) {
   std::string out;
   for (const std::string& word : words) {

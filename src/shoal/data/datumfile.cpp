@@ -85,11 +85,13 @@ Result<std::string_view> DatumFile::bytes(std::uint64_t offset, std::size_t coun
 Error DatumFile::bad_size(std::uint64_t offset, std::uint64_t number, std::uint32_t record_size) {
   std::string what = str("has a record_size of ", record_size, " bytes; at most ", kMaxRecordBytes, " are allowed");
   const std::uint64_t turned = swapped(record_size);
+  bool agrees = false;
   if (turned >= 8 && turned <= kMaxRecordBytes && turned <= size_) {
     Result<std::string_view> second = offset + 8 <= size_ ? bytes(offset + 4, 4, false) : Result<std::string_view>(std::string_view());
-    const bool agrees = second.ok() && second.value().size() == 4 && swapped(get_le<std::uint32_t>(second.value())) <= turned - 8;
-    if (agrees) what += str("; with its bytes swapped it would be ", turned, ": the file was written on a big-endian machine");
+    agrees = second.ok() && second.value().size() == 4 && swapped(get_le<std::uint32_t>(second.value())) <= turned - 8;
   }
+  if (agrees) what += str("; with its bytes swapped it would be ", turned, ": the file was written on a big-endian machine");
+  else if (offset == 0) what += "; is this a datumfile at all?";
   return bad(offset, number, what);
 }
 

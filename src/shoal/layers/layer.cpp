@@ -29,6 +29,8 @@ constexpr LayerEntry kLayers[] = {
 };
 #undef LAYER
 
+constexpr std::string_view kOnlyInCaffe[] = {"Filter", "HDF5Data", "HDF5Output", "LSTM", "LSTMUnit", "Python", "RNN", "WindowData"};
+
 }  // namespace
 
 Layer::Layer(const LayerParameter& param) : param_(std::make_unique<LayerParameter>(param)) {}
@@ -90,7 +92,10 @@ std::unique_ptr<Layer> make_layer(const LayerParameter& param) {
   for (const LayerEntry& entry : kLayers)
     if (param.type() == entry.type) return entry.make(param);
   const std::vector<std::string> types = layer_types();
-  throw config_error(param, "unknown layer type '", param.type(), "'", did_you_mean(param.type(), types), ". Known types: ", join(types));
+  if (param.type().empty()) throw config_error(param, "no type is given; known: ", join(types));
+  if (std::ranges::find(kOnlyInCaffe, param.type()) != std::end(kOnlyInCaffe))
+    throw config_error(param, "the layer type '", param.type(), "' of BVLC Caffe is not built yet; known: ", join(types));
+  throw config_error(param, "unknown layer type '", param.type(), "'", known_words(param.type(), types));
 }
 
 }  // namespace shoal

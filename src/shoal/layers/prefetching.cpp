@@ -40,7 +40,7 @@ void PrefetchingLayer::open_items() {
 void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
   feed_ = feed();
   if (feed_.batch_size < 1 || feed_.batch_size > Shape::kMaxCount)
-    throw config_error(param(), "batch_size is ", feed_.batch_size, "; it must be at least 1");
+    throw config_error(param(), "batch_size is ", feed_.batch_size, "; it must be from 1 to ", Shape::kMaxCount);
   if (feed_.depth < 1 || feed_.depth > kMostAhead)
     throw config_error(param(), "prefetch is ", feed_.depth, "; it must be from 1 to ", kMostAhead);
   const Random random = ctx.random().fork("data of " + name());

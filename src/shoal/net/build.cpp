@@ -26,6 +26,8 @@ std::string shapes_of(const std::vector<Blob*>& blobs) {
   return text;
 }
 
+std::string in_brackets(const std::string& place) { return place.empty() ? "" : str(" (", place, ")"); }
+
 std::string wanted_number(int low, int high) {
   if (low == high) return str("exactly ", low);
   return high == Arity::kAny ? str("at least ", low) : str(low, " to ", high);
@@ -38,7 +40,11 @@ ParamSpec spec_of(const LayerParameter& layer, int index) {
 }  // namespace
 
 void NetBuilder::build() {
-  for (const LayerParameter& layer : param_.layer()) add_layer(layer);
+  try {
+    for (const LayerParameter& layer : param_.layer()) add_layer(layer);
+  } catch (const ConfigError& error) {
+    throw ConfigError(error.error().code, net_.with_own_names(error.error().message));
+  }
   for (const std::string& name : open_) net_.outputs_.push_back(latest_.at(name));
   find_gradients();
 }
@@ -152,6 +158,9 @@ void NetBuilder::add_params(int index) {
   const int count = static_cast<int>(layer.params().size());
   if (layer.param().param_size() > count)
     throw config_error(layer.param(), "has ", layer.param().param_size(), " param {} for ", count, " learned blobs");
+  if (count > 0 && !learners_.emplace(layer.name(), &layer).second)
+    throw config_error(layer.param(), "has the name of another layer with params", in_brackets(learners_.at(layer.name())->param().origin()),
+                       "; models and snapshots know layers by name: give one of them another");
   std::vector<bool> wanted;
   for (int i = 0; i < count; ++i) {
     const ParamSpec spec = spec_of(layer.param(), i);
@@ -178,7 +187,7 @@ void NetBuilder::share_param(int index, int param, const std::string& name) {
   const bool strict = spec.share_mode() == ParamSpec::STRICT;
   if (strict ? blob.shape() != owner.blob->shape() : blob.data.count() != owner.blob->data.count())
     throw config_error(layer.param(), "param '", name, "' has shape ", blob.shape().str(), ", but its owner, layer '",
-                       owner_layer.name(), "' (", layer_place(owner_layer.param()), "), has ", owner.blob->shape().str(),
+                       owner_layer.name(), "'", in_brackets(owner_layer.param().origin()), ", has ", owner.blob->shape().str(),
                        strict ? "; share_mode: PERMISSIVE compares counts only" : "");
   const auto agree = [&](const char* field, bool has, float value, bool owner_has, float& owner_value) {
     if (has && owner_has && value != owner_value)

@@ -34,6 +34,7 @@ class NetBuilder {
   const NetParameter& param_;
   std::map<std::string, Blob*> latest_;                  // each blob by name
   std::set<std::string> open_;                           // blobs nobody has taken; in Caffe's (alphabetical) order
+  std::map<std::string, const Layer*> learners_;         // layers with params, by name
   std::map<std::string, std::size_t> owners_;            // shared params by name: index in net_.net_params_
   std::set<const Blob*> wanted_;                         // blobs whose gradient somebody upstream wants
 };

@@ -116,4 +116,8 @@ NetParameter insert_splits(const NetParameter& net) {
   return result;
 }
 
+bool is_inserted_split(const LayerParameter& layer) {
+  return layer.type() == "Split" && layer.name().ends_with("_split") && layer.top_size() > 0 && layer.top(0) == layer.name() + "_0";
+}
+
 }  // namespace shoal

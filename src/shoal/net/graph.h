@@ -17,5 +17,7 @@ NetParameter filter_net(const NetParameter& net);
 //   layer <blob>_<layer>_<top>_split, tops the same with _<k>.
 // Throws ConfigError for a bottom that no earlier layer makes, with the nearest known blob.
 NetParameter insert_splits(const NetParameter& net);
+// Whether a layer is one of those.
+bool is_inserted_split(const LayerParameter& layer);
 
 }  // namespace shoal

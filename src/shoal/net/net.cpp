@@ -59,7 +59,20 @@ Status Net::failure_of(int layer) {
   std::string where;
   for (std::size_t i = 0; failure->item >= 0 && where.empty() && i < layers_.size(); ++i)
     if (const std::string record = layers_[i]->record_name(failure->item); !record.empty()) where = str("; record ", record);
-  return Error{failure->error.code, str(layer_place(layers_[static_cast<std::size_t>(layer)]->param()), ": ", failure->error.message, where)};
+  const std::string place = layer_place(layers_[static_cast<std::size_t>(layer)]->param());
+  return Error{failure->error.code, with_own_names(str(place, ": ", failure->error.message, where))};
+}
+
+std::string Net::with_own_names(std::string sentence) const {
+  for (const auto& layer : layers_) {
+    if (!is_inserted_split(layer->param())) continue;
+    const std::string own = str("'", layer->param().bottom(0), "'");
+    for (const std::string& top : layer->param().top()) {
+      const std::string quoted = str("'", top, "'");
+      for (std::size_t at = 0; (at = sentence.find(quoted, at)) != std::string::npos; at += own.size()) sentence.replace(at, quoted.size(), own);
+    }
+  }
+  return sentence;
 }
 
 Status Net::run_layer(int i, float& loss) {
@@ -191,7 +204,7 @@ std::string Net::find_non_finite() {
     if (context_.take_failure()) break;
     for (const Blob* top : wiring_[i].tops)
       if (found.empty() && !ops::all_finite(context_, top->data))
-        found = str(layer_place(layers_[i]->param()), ": top '", top->name, "' is not finite");
+        found = with_own_names(str(layer_place(layers_[i]->param()), ": top '", top->name, "' is not finite"));
   }
   context_.random() = Random(now);
   for (const NetParam& param : net_params_)

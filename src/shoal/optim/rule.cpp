@@ -43,7 +43,8 @@ std::vector<std::string> rule_names() {
 }
 
 std::string validate(const RuleOptions& o) {
-  if (!(std::isfinite(o.momentum) && o.momentum >= 0)) return str("momentum is ", o.momentum, "; it must not be negative");
+  if (!std::isfinite(o.momentum)) return str("momentum is ", o.momentum, "; it must be finite");
+  if (o.momentum < 0) return str("momentum is ", o.momentum, "; it must not be negative");
   switch (o.rule) {
     case Rule::kSgd:
     case Rule::kNesterov:
@@ -59,7 +60,8 @@ std::string validate(const RuleOptions& o) {
       if (o.rule == Rule::kAdam && !is_decay(o.momentum2)) return str("momentum2 is ", o.momentum2, "; it must be in [0, 1)");
       break;
   }
-  if (!(std::isfinite(o.delta) && o.delta >= 0)) return str("delta is ", o.delta, "; it must not be negative");
+  if (!std::isfinite(o.delta)) return str("delta is ", o.delta, "; it must be finite");
+  if (o.delta < 0) return str("delta is ", o.delta, "; it must not be negative");
   return "";
 }
 

@@ -19,6 +19,7 @@ using google::protobuf::TextFormat;
 namespace io = google::protobuf::io;
 
 constexpr std::size_t kMostErrors = 10;
+constexpr int kDeepest = 50;   // blocks inside each other; a net of the schema has six
 
 // Unknown fields reach us as warnings, so that parsing goes on and finds them all.
 class Collector final : public io::ErrorCollector {
@@ -83,6 +84,7 @@ void parse_text(std::string text, const std::string& name, Message& message, Tex
   parser.WriteLocationsTo(&places);
   parser.AllowPartialMessage(true);
   parser.AllowUnknownField(true);
+  parser.SetRecursionLimit(kDeepest);
   const bool parsed = parser.ParseFromString(text, &message);
   if (!collector.complaints.empty()) throw_errors(collector.complaints, name, text, *message.GetDescriptor());
   if (!parsed) throw ConfigError(Code::kConfig, name, ": not a prototxt");

@@ -16,6 +16,7 @@ using google::protobuf::Descriptor;
 namespace io = google::protobuf::io;
 
 constexpr int kTab = 8;   // protobuf's
+constexpr std::size_t kDeepest = 50;
 
 class Deaf final : public io::ErrorCollector {   // the parser will say it, with better words
  public:
@@ -29,11 +30,22 @@ std::vector<std::size_t> line_starts(const std::string& text) {
   return starts;
 }
 
-std::size_t byte_at(const std::string& text, std::size_t line_start, int column) {
-  std::size_t byte = line_start;
-  for (int at = 0; at < column && byte < text.size(); ++byte) at += text[byte] == '\t' ? kTab - at % kTab : 1;
-  return byte;
-}
+// Finds the byte of each line and column, which come in rising order, without going over a long line again and again.
+class Bytes {
+ public:
+  explicit Bytes(const std::string& text) : text_(text), starts_(line_starts(text)) {}
+  std::size_t at(int line, int column) {
+    if (line != line_) line_ = line, column_ = 0, byte_ = starts_[static_cast<std::size_t>(line)];
+    for (; column_ < column && byte_ < text_.size(); ++byte_) column_ += text_[byte_] == '\t' ? kTab - column_ % kTab : 1;
+    return byte_;
+  }
+
+ private:
+  const std::string& text_;
+  std::vector<std::size_t> starts_;
+  int line_ = -1, column_ = 0;
+  std::size_t byte_ = 0;
+};
 
 struct Edit {
   std::size_t begin, end;
@@ -94,7 +106,7 @@ void rewrite_one(const std::vector<Token>& tokens, std::size_t index, const Desc
 }  // namespace
 
 std::vector<Token> scan(const std::string& text) {
-  const std::vector<std::size_t> starts = line_starts(text);
+  Bytes bytes(text);
   io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
   Deaf deaf;
   io::Tokenizer tokenizer(&stream, &deaf);
@@ -105,7 +117,7 @@ std::vector<Token> scan(const std::string& text) {
   std::vector<Token> tokens;
   while (tokenizer.Next()) {
     const auto& now = tokenizer.current();
-    const std::size_t begin = byte_at(text, starts[static_cast<std::size_t>(now.line)], now.column);
+    const std::size_t begin = bytes.at(now.line, now.column);
     tokens.push_back({now.text, now.type == io::Tokenizer::TYPE_IDENTIFIER, now.type == io::Tokenizer::TYPE_STRING, now.line,
                       now.column, begin, begin + now.text.size()});
   }
@@ -123,7 +135,8 @@ Place place_of(const std::vector<Token>& tokens, std::size_t index, const Descri
       here.field = here.message ? here.message->FindFieldByName(text) : nullptr;
     } else if (text == "{" || text == "<") {
       const Descriptor* inner = here.field ? here.field->message_type() : nullptr;
-      stack.push_back({inner, nullptr, here.path.empty() ? names.back() : here.path + "." + names.back()});
+      const bool deep = stack.size() > kDeepest;   // no schema goes there, and paths would grow without bound
+      stack.push_back({inner, nullptr, deep ? here.path : here.path.empty() ? names.back() : here.path + "." + names.back()});
       names.emplace_back();
     } else if ((text == "}" || text == ">") && stack.size() > 1) {
       stack.pop_back();

@@ -99,6 +99,8 @@ std::string unknown_field(const Descriptor& message, const std::string& field, c
     return str(start, "; SolverParameter has: is this a solver where a net is expected?");
   if (in_root && &root == SolverParameter::descriptor() && NetParameter::descriptor()->FindFieldByName(field))
     return str(start, "; NetParameter has: is this a net where a solver is expected?");
+  if (&message == LayerParameter::descriptor() && (field == "layer" || field == "layers"))
+    return str(start, "; is the } missing that closes the layer before this one?");
   const std::vector<std::string> inside = owners(message, field);
   if (!inside.empty()) return str(start, "; it goes inside ", one_of(inside));
   const std::string near = nearest(field, field_names(message));
@@ -112,8 +114,7 @@ std::string unknown_field(const Descriptor& message, const std::string& field, c
 std::string unknown_value(const EnumDescriptor& type, const std::string& field, const std::string& value) {
   std::vector<std::string> known;
   for (int i = 0; i < type.value_count(); ++i) known.push_back(type.value(i)->name());
-  const std::string hint = did_you_mean(value, known);
-  return str("'", value, "' is not a value of ", field, hint, hint.empty() ? "; known: " : " Known: ", join(known));
+  return str("'", value, "' is not a value of ", field, known_words(value, known));
 }
 
 // The parts of `text` between quotation marks.

@@ -17,7 +17,7 @@ ConfigError wrong(const std::string& name, const Args&... args) {
 optim::RuleOptions read_rule(const SolverParameter& param, const std::string& name) {
   const auto rule = optim::rule_named(param.type());
   const std::vector<std::string> known = optim::rule_names();
-  if (!rule) throw wrong(name, "no solver type '", param.type(), "'", did_you_mean(param.type(), known), "; known: ", join(known));
+  if (!rule) throw wrong(name, "no solver type '", param.type(), "'", known_words(param.type(), known));
   const optim::RuleOptions options{*rule, param.momentum(), param.momentum2(), param.rms_decay(), param.delta()};
   if (const std::string why = optim::validate(options); !why.empty()) throw wrong(name, why);
   return options;
@@ -26,7 +26,8 @@ optim::RuleOptions read_rule(const SolverParameter& param, const std::string& na
 optim::RateOptions read_rate(const SolverParameter& param, const std::string& name) {
   const auto policy = optim::policy_named(param.lr_policy());
   const std::vector<std::string> known = optim::policy_names();
-  if (!policy) throw wrong(name, "no lr_policy '", param.lr_policy(), "'", did_you_mean(param.lr_policy(), known), "; known: ", join(known));
+  if (param.lr_policy().empty()) throw wrong(name, "lr_policy is not given; known: ", join(known));
+  if (!policy) throw wrong(name, "no lr_policy '", param.lr_policy(), "'", known_words(param.lr_policy(), known));
   const optim::RateOptions options{*policy, param.base_lr(), param.gamma(), param.power(), param.stepsize(), param.max_iter(),
                                    {param.stepvalue().begin(), param.stepvalue().end()}};
   if (const std::string why = optim::validate(options); !why.empty()) throw wrong(name, why);
@@ -46,6 +47,16 @@ void check_counts(const SolverParameter& param, const std::string& name) {
     if (count.value < count.least) throw wrong(name, count.field, " is ", count.value, "; it must be ", count.least, " or more");
   for (const int batches : param.test_iter())
     if (batches < 1) throw wrong(name, "test_iter is ", batches, "; it must be 1 or more");
+}
+
+// A net from a file that a field of the solver names.
+NetParameter read_named_net(const char* field, const std::string& file, const std::string& name) {
+  try {
+    return read_net(file);
+  } catch (const ConfigError& error) {
+    if (error.error().message.starts_with(file + ":")) throw;
+    throw wrong(name, field, ": ", error.error().message);
+  }
 }
 
 void set_state(NetParameter& net, Phase phase, const NetState* from_solver) {
@@ -76,6 +87,17 @@ Recipe read_recipe(const SolverParameter& param, const std::string& name) {
   return recipe;
 }
 
+void warn_of_idleness(const SolverParameter& param, const std::string& name) {
+  const auto warn = [&](const char* what) { LOG(WARNING) << name << ": " << what; };
+  const std::string& policy = param.lr_policy();
+  const bool falls = policy == "step" || policy == "exp" || (policy == "multistep" && param.stepvalue_size() > 0);
+  if (!param.has_max_iter()) warn("max_iter is not given: nothing is trained");
+  if (!param.has_base_lr()) warn("base_lr is not given: the rate is 0, and nothing is learned");
+  if (falls && !param.has_gamma()) warn("gamma is not given: the rate is 0 from its first fall on");
+  if (param.test_interval() > 0 && param.test_iter_size() + param.test_net_size() + param.test_net_param_size() == 0)
+    warn("test_interval is given, but test_iter is not: there are no tests");
+}
+
 NetParameter train_net_of(const SolverParameter& param, const std::string& name) {
   const int sources = param.has_net() + param.has_net_param() + param.has_train_net() + param.has_train_net_param();
   if (sources != 1)
@@ -83,7 +105,7 @@ NetParameter train_net_of(const SolverParameter& param, const std::string& name)
   NetParameter net;
   if (param.has_train_net_param()) net = param.train_net_param();
   else if (param.has_net_param()) net = param.net_param();
-  else net = read_net(param.has_train_net() ? param.train_net() : param.net());
+  else net = param.has_train_net() ? read_named_net("train_net", param.train_net(), name) : read_named_net("net", param.net(), name);
   set_state(net, TRAIN, &param.train_state());
   return net;
 }
@@ -98,7 +120,7 @@ std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::
     throw wrong(name, "test_state has ", param.test_state_size(), " values for ", total, " test nets; give one for each or none");
   if (total > 0 && param.test_interval() == 0) throw wrong(name, "test_iter is given, but test_interval is not: when to test?");
   std::vector<NetParameter> nets(param.test_net_param().begin(), param.test_net_param().end());
-  for (const std::string& file : param.test_net()) nets.push_back(read_net(file));
+  for (const std::string& file : param.test_net()) nets.push_back(read_named_net("test_net", file, name));
   if (static_cast<int>(nets.size()) < total)
     nets.resize(static_cast<std::size_t>(total), param.has_net_param() ? param.net_param() : read_net(param.net()));
   for (int i = 0; i < total; ++i)

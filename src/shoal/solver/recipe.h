@@ -23,6 +23,9 @@ struct Recipe {
 // Throws ConfigError for every number that makes no sense; `name`, the prototxt's, stands in front of its words.
 Recipe read_recipe(const SolverParameter& param, const std::string& name);
 
+// Says in the log what Caffe's schema lets pass and hardly anybody means: no max_iter, no base_lr, and the like.
+void warn_of_idleness(const SolverParameter& param, const std::string& name);
+
 // The train net and the test nets, with their states merged in. Throws ConfigError unless there is exactly one source of a train
 // net, and test_iter and test_state have a value for every test net.
 NetParameter train_net_of(const SolverParameter& param, const std::string& name);

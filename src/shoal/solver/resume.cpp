@@ -147,7 +147,7 @@ void Solver::restore(const std::string& state_file) {
   const bool ours = file_exists(manifest_path(stem)) || file_exists(run_path(stem));
   if (ours)
     if (const std::string why = why_damaged(stem); !why.empty())
-      throw ConfigError(Code::kConfig, "the snapshot ", stem, " is not complete: ", why);
+      throw ConfigError(Code::kConfig, "the snapshot ", stem, " is not whole: ", why);
   if (!state.learned_net().empty()) {
     const std::string model = ours ? model_path(stem) : find_model(state.learned_net(), state_file);
     net_->copy_weights(read_weights(model), model);

@@ -209,15 +209,15 @@ std::string why_damaged(const std::string& stem) { return check_files(stem, true
 std::string newest_snapshot(const std::string& prefix) {
   fs::file_time_type pointed_at{};
   const std::int64_t latest = latest_iteration(prefix, pointed_at);
-  const bool latest_is_good = latest >= 0 && why_incomplete(snapshot_stem(prefix, latest)).empty();
+  const bool latest_is_good = latest >= 0 && why_damaged(snapshot_stem(prefix, latest)).empty();
   for (const std::int64_t n : iterations_on_disk(prefix)) {
     const std::string stem = snapshot_stem(prefix, n);
     if (latest_is_good && n == latest) return state_path(stem);
-    const std::string why = why_incomplete(stem);
+    const std::string why = why_damaged(stem);
     std::error_code error;
     const bool later = !latest_is_good || (fs::last_write_time(manifest_path(stem), error) >= pointed_at && !error);
     if (why.empty() && later) return state_path(stem);
-    if (!why.empty()) LOG(WARNING) << "The snapshot " << stem << " is not complete and is passed over: " << why;
+    if (!why.empty()) LOG(WARNING) << "The snapshot " << stem << " is not whole and is passed over: " << why;
   }
   return "";
 }

@@ -46,6 +46,7 @@ Solver::Solver(const SolverParameter& param, SolverOptions options)
     : param_(std::make_unique<SolverParameter>(param)), options_(std::move(options)),
       recipe_(std::make_unique<Recipe>(read_recipe(param, options_.name))) {
   check_prefix(param, options_.name);
+  warn_of_idleness(param, options_.name);
   if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
     LOG(WARNING) << "solver_mode is GPU, and this build computes on the CPU alone: training there, on " << options_.threads << " threads";
   seed_ = pick_seed(param);
