@@ -180,7 +180,7 @@ TEST_F(TrainTool, AnIncompleteSnapshotIsPassedOverWithAWarning) {
   fs::remove(run_path(stem("part", 6)));
   const Ran ran = train(solver("part", "max_iter: 7"), {"--snapshot=auto"});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_HAS(ran.err, stem("part", 6) + " is not complete and is passed over: " + run_path(stem("part", 6)));
+  EXPECT_HAS(ran.err, stem("part", 6) + " is not whole and is passed over: " + run_path(stem("part", 6)));
   EXPECT_HAS(ran.err, "Resuming from " + state_path(stem("part", 3)));
 }
 
