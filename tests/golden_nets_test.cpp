@@ -105,7 +105,8 @@ void expect_like(const Tensor& got, const json& want, double tolerance, double f
   double own = 0;
   for (const char* part : {"first", "strided"})
     for (const double v : want[part]) own += v * v;
-  const double scale = std::max(std::sqrt(own), std::max(norm, floor_norm) * std::sqrt(samples / std::max(1.0, static_cast<double>(x.size()))));
+  const double scale =
+      std::max(std::sqrt(own), std::max(norm, floor_norm) * std::sqrt(samples / std::max(1.0, static_cast<double>(x.size()))));
   EXPECT_LE(std::sqrt(error), tolerance * scale);
 }
 
@@ -147,8 +148,9 @@ class GoldenNets : public testing::TestWithParam<std::string> {
     }
     for (const auto& [name, count] : {std::pair("train", "2000"), std::pair("t10k", "1000")}) {
       const std::string stem = data + "mnist-" + name + "-first" + count;
-      write_lmdb(mnist_of(output_of("gzip -dc '" + stem + "-images-idx3-ubyte.gz'"), output_of("gzip -dc '" + stem + "-labels-idx1-ubyte.gz'")),
-                 (place.made / (std::string("mnist_") + (std::string(name) == "train" ? "train2000_lmdb" : "test1000_lmdb"))).string());
+      write_lmdb(
+          mnist_of(output_of("gzip -dc '" + stem + "-images-idx3-ubyte.gz'"), output_of("gzip -dc '" + stem + "-labels-idx1-ubyte.gz'")),
+          (place.made / (std::string("mnist_") + (std::string(name) == "train" ? "train2000_lmdb" : "test1000_lmdb"))).string());
     }
     for (const auto& [name, count] : {std::pair("train", "2000"), std::pair("test", "1000")})
       write_lmdb(cifar_of(output_of("xz -dc '" + data + "cifar10-" + name + "-first" + count + ".bin.xz'")),
@@ -209,7 +211,8 @@ TEST_P(GoldenNets, TwentyIterationsGoAsInCaffe) {
     ASSERT_TRUE(ended.ok()) << ended.error().message;
     const json& want = golden["iterations"][static_cast<std::size_t>(i)];
     EXPECT_FLOAT_EQ(solver.rate(), want["lr"].get<float>()) << "iteration " << i;
-    EXPECT_LE(relative(solver.last_loss(), want["loss"]), i < 5 ? std::min(tolerance.first, tolerance.all) : tolerance.all) << "iteration " << i;
+    EXPECT_LE(relative(solver.last_loss(), want["loss"]), i < 5 ? std::min(tolerance.first, tolerance.all) : tolerance.all)
+        << "iteration " << i;
     if (i == 0) expect_params(solver.net(), golden["params_after_1"], 1e-4, 0);
   }
   expect_params(solver.net(), golden["params_after_20"], tolerance.params, 1e-3);
@@ -305,7 +308,8 @@ TEST(GoldenLenet, FiveIterationsOfEverySolverTypeGoAsInCaffe) {
   const fs::path golden = test::repository_root() / "tests/golden";
   const fs::path folder = fs::path(testing::TempDir()) / ("golden_lenet_" + std::to_string(::getpid()));
   fs::create_directories(folder);
-  write_lmdb(mnist_of(or_throw(read_file((golden / "mnist_320_images.idx").string())), or_throw(read_file((golden / "mnist_320_labels.idx").string()))),
+  write_lmdb(mnist_of(or_throw(read_file((golden / "mnist_320_images.idx").string())),
+                      or_throw(read_file((golden / "mnist_320_labels.idx").string()))),
              (folder / "lmdb").string());
   const json cases = read_json(golden / "lenet_losses.json");
   ASSERT_EQ(cases.size(), 9u);

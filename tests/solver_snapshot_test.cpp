@@ -84,7 +84,8 @@ class SnapshotTest : public testing::Test {
 TEST_F(SnapshotTest, FourFilesAndAPointerAreWritten) {
   auto solver = trained(2);
   ASSERT_OK(solver->snapshot());
-  EXPECT_EQ(files(), (std::vector<std::string>{"s_iter_2.caffemodel", "s_iter_2.manifest", "s_iter_2.run", "s_iter_2.solverstate", "s_latest"}));
+  EXPECT_EQ(files(),
+            (std::vector<std::string>{"s_iter_2.caffemodel", "s_iter_2.manifest", "s_iter_2.run", "s_iter_2.solverstate", "s_latest"}));
   EXPECT_EQ(get_file(latest_path(prefix_)), "s_iter_2\n");
   const auto manifest = nlohmann::json::parse(get_file(manifest_path(stem(2))));
   EXPECT_EQ(manifest["version"], 1);
@@ -198,7 +199,8 @@ TEST_F(SnapshotTest, DamageIsNamedBeforeAnythingIsRead) {
   content[content.size() / 2] ^= 1;
   put_file(run_path(stem(2)), content);
   EXPECT_EQ(why_incomplete(stem(2)), "");
-  EXPECT_HAS(restore_error(state_path(stem(2))), "s_iter_2.run is not the file that " + manifest_path(stem(2)) + " lists: its SHA-256 differs");
+  EXPECT_HAS(restore_error(state_path(stem(2))),
+             "s_iter_2.run is not the file that " + manifest_path(stem(2)) + " lists: its SHA-256 differs");
   fs::remove(run_path(stem(2)));
   EXPECT_HAS(restore_error(state_path(stem(2))), "s_iter_2.run: No such file");
   put_file(manifest_path(stem(2)), "{ \"version\": 1, ");
@@ -215,8 +217,9 @@ TEST_F(SnapshotTest, FilesOfAnotherKindOrOfAnotherNetAreNamed) {
   EXPECT_HAS(restore_error(folder_ + "/empty.solverstate"), "empty");
   put_file(folder_ + "/cut.solverstate", get_file(state_path(stem(2))).substr(0, 40));
   EXPECT_HAS(restore_error(folder_ + "/cut.solverstate"), "cut.solverstate");
-  EXPECT_HAS(restore_error(state_path(stem(2)), "type: 'Adam'"),
-             "holds 7 histories, and a solver of type Adam for the 7 params of net 'small' has 14: the file is from another net or another type");
+  EXPECT_HAS(
+      restore_error(state_path(stem(2)), "type: 'Adam'"),
+      "holds 7 histories, and a solver of type Adam for the 7 params of net 'small' has 14: the file is from another net or another type");
 }
 
 TEST_F(SnapshotTest, AnotherShapeOfHistoryIsNamed) {
@@ -227,7 +230,8 @@ TEST_F(SnapshotTest, AnotherShapeOfHistoryIsNamed) {
   state.mutable_history(0)->mutable_shape()->clear_dim();
   state.mutable_history(0)->mutable_shape()->add_dim(11);
   ASSERT_OK(write_binary(state, folder_ + "/other.solverstate"));
-  EXPECT_HAS(restore_error(folder_ + "/other.solverstate"), "the history of param 0 of layer 'conv' has shape 11 (11), and the param 3 1 2 2 (12)");
+  EXPECT_HAS(restore_error(folder_ + "/other.solverstate"),
+             "the history of param 0 of layer 'conv' has shape 11 (11), and the param 3 1 2 2 (12)");
 }
 
 // What BVLC Caffe writes: a model and a state, the model's path as it was then.
@@ -239,7 +243,8 @@ TEST_F(SnapshotTest, StatesWithoutOurFilesRestoreWhatTheyHold) {
   EXPECT_EQ(state.current_step(), 2);
   state.set_learned_net("/far/away/s_iter_4.caffemodel");
   ASSERT_OK(write_binary(state, folder_ + "/moved/s_iter_4.solverstate"));
-  EXPECT_HAS(restore_error(folder_ + "/moved/s_iter_4.solverstate"), "its model, /far/away/s_iter_4.caffemodel, is neither there nor beside it");
+  EXPECT_HAS(restore_error(folder_ + "/moved/s_iter_4.solverstate"),
+             "its model, /far/away/s_iter_4.caffemodel, is neither there nor beside it");
   fs::copy_file(model_path(stem(4)), folder_ + "/moved/s_iter_4.caffemodel");
   Solver again(param("lr_policy: 'multistep' gamma: 0.5 stepvalue: 1 stepvalue: 3"), with_name("x"));
   again.restore(folder_ + "/moved/s_iter_4.solverstate");

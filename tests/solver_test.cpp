@@ -1,4 +1,4 @@
-// The solver's loop: what a run restores, what it says, whom it obeys, and what it does about numbers that are not finite.
+// The solver's loop: what a run restores, what it says, whom it obeys, what it refuses.
 #include "shoal/solver/solver.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,6 @@
 #include <limits>
 #include <regex>
 
-#include "shoal/base/log.h"
 #include "shoal/proto/io.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
@@ -17,22 +16,9 @@ namespace shoal {
 namespace {
 
 using test::all_params;
+using test::LogLines;
 using test::small_solver;
 using test::with_name;
-
-// Keeps the log's messages, without their prefixes.
-class LogLines final : public google::LogSink {
- public:
-  LogLines() { google::AddLogSink(this); }
-  ~LogLines() override { google::RemoveLogSink(this); }
-  void send(google::LogSeverity, const char*, const char*, int, const std::tm*, const char* message, std::size_t length) override {
-    lines.emplace_back(message, length);
-  }
-  bool has(const std::string& pattern) const {
-    return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return std::regex_match(line, std::regex(pattern)); });
-  }
-  std::vector<std::string> lines;
-};
 
 std::string message_of(const std::function<void()>& build) {
   try {
@@ -50,7 +36,9 @@ class SolverTest : public testing::Test {
     data_ = folder_ + "/data";
     test::make_digits(data_);
   }
-  SolverParameter solver(const std::string& more, const std::string& prefix = "s") { return small_solver(data_, folder_ + "/" + prefix, more); }
+  SolverParameter solver(const std::string& more, const std::string& prefix = "s") {
+    return small_solver(data_, folder_ + "/" + prefix, more);
+  }
   // As one line of an error, of a solver made of these fields.
   std::string refusal(const std::string& more) { return message_of([&] { Solver s(solver(more), with_name("x.prototxt")); }); }
   std::string folder_, data_;
@@ -128,7 +116,8 @@ constexpr std::pair<const char*, const char*> kRestoreCases[] = {
     {"two_threads_skip", "on_nan: SKIP snapshot_diff: true"},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, SolverRestores, testing::ValuesIn(kRestoreCases), [](const auto& info) { return std::string(info.param.first); });
+INSTANTIATE_TEST_SUITE_P(All, SolverRestores, testing::ValuesIn(kRestoreCases),
+                         [](const auto& info) { return std::string(info.param.first); });
 
 // solve() tests at 0, 3, 6 ...; interrupted at 6, just before the test there, or in the midst of it.
 TEST_F(SolverTest, ARunStoppedDuringATestMakesThatTestAgain) {
@@ -174,11 +163,15 @@ TEST_F(SolverTest, TwoPassesAnUpdateAreOneOfTwiceTheBatch) {
     SCOPED_TRACE(clip);
     const auto params_after = [&](int batch, int iter_size) {
       SolverParameter param = solver(std::string(clip) + " iter_size: " + std::to_string(iter_size));
-      NetParameter plain = parse_net("layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: 0.01 } data_param { "
-                                     "source: '" + data_ + "' backend: DATUMFILE batch_size: " + std::to_string(batch) + " } }\n"
-                                     "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 4 "
-                                     "weight_filler { type: 'xavier' } } }\n"
-                                     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }", "plain");
+      NetParameter plain = parse_net(
+          "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: 0.01 } data_param { "
+          "source: '" +
+              data_ + "' backend: DATUMFILE batch_size: " + std::to_string(batch) +
+              " } }\n"
+              "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 4 "
+              "weight_filler { type: 'xavier' } } }\n"
+              "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }",
+          "plain");
       *param.mutable_net_param() = plain;
       Solver s(param, with_name("x"));
       or_throw(s.step(2));
@@ -229,7 +222,8 @@ TEST_F(SolverTest, ParamsWithLrMultZeroStay) {
 
 TEST_F(SolverTest, SaysWhatCaffeSays) {
   LogLines log;
-  Solver s(solver("display: 2 average_loss: 2 max_iter: 4 test_iter: 2 test_interval: 4 snapshot: 4 test_compute_loss: true"), with_name("x"));
+  Solver s(solver("display: 2 average_loss: 2 max_iter: 4 test_iter: 2 test_interval: 4 snapshot: 4 test_compute_loss: true"),
+           with_name("x"));
   ASSERT_EQ(or_throw(s.solve()), Ending::kDone);
   const std::string number = "[0-9.e+-]+";
   for (const std::string& pattern : {
@@ -328,117 +322,10 @@ TEST_F(SolverTest, AsksTheUpdaterInItsOrder) {
   EXPECT_EQ(calls, wanted);
 }
 
-// ---- numbers that are not finite ----
-
-// Record `bad` of 24, in batches of 4, holds a NaN.
-std::string net_with_nan(const std::string& path, int bad) {
-  test::Records records;
-  for (int i = 0; i < 24; ++i) {
-    Datum datum;
-    datum.set_channels(1), datum.set_height(1), datum.set_width(3);
-    for (int p = 0; p < 3; ++p) datum.add_float_data(i == bad && p == 1 ? std::numeric_limits<float>::quiet_NaN() : 0.1f * static_cast<float>(i % 5 - p));
-    datum.set_label(i % 2);
-    records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
-  }
-  or_throw(test::write_records("datumfile", path, records));
-  return "name: 'nan' layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path +
-         "' backend: DATUMFILE batch_size: 4 } }\n"
-         "layer { name: 'norm' type: 'BatchNorm' bottom: 'data' top: 'norm' }\n"
-         "layer { name: 'ip' type: 'InnerProduct' bottom: 'norm' top: 'ip' inner_product_param { num_output: 2 weight_filler { type: "
-         "'xavier' } } }\n"
-         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
-}
-
-class SolverNonFinite : public SolverTest {
- protected:
-  void SetUp() override {
-    SolverTest::SetUp();
-    net_ = net_with_nan(folder_ + "/nan", 9);   // in the third batch
-  }
-  SolverParameter solver_with_nan(const std::string& more) {
-    SolverParameter param = solver(more);
-    *param.mutable_net_param() = parse_net(net_, "nan.prototxt");
-    return param;
-  }
-  std::string net_;
-};
-
-TEST_F(SolverNonFinite, StopsBeforeTheUpdateAndNamesTheFirstBlob) {
-  Solver s(solver_with_nan(""), with_name("x"));
-  or_throw(s.step(2));
-  const std::vector<float> before = all_params(s.net());
-  const auto ended = s.step(4);
-  ASSERT_FALSE(ended.ok());
-  EXPECT_EQ(ended.error().code, Code::kNonFinite);
-  EXPECT_HAS(ended.error().message, "Iteration 2, lr = 0.05: the loss, ");
-  EXPECT_HAS(ended.error().message, "layer 'data' (Data): top 'data' is not finite");
-  const std::vector<float> after = all_params(s.net());
-  EXPECT_TRUE(std::equal(before.end() - 8, before.end(), after.end() - 8)) << "InnerProduct's params";
-}
-
-TEST_F(SolverNonFinite, SkipsTheUpdateAndGoesOnAsIfItHadNotBeen) {
-  LogLines log;
-  Solver s(solver_with_nan("on_nan: SKIP"), with_name("x"));
-  or_throw(s.step(2));
-  const std::vector<float> before = all_params(s.net());
-  or_throw(s.step(1));
-  EXPECT_EQ(all_params(s.net()), before) << "running means included";
-  EXPECT_EQ(s.iteration(), 3);
-  or_throw(s.step(3));
-  EXPECT_NE(all_params(s.net()), before);
-  for (const float value : all_params(s.net())) EXPECT_TRUE(std::isfinite(value));
-  EXPECT_TRUE(log.has("Iteration 2, lr = 0.05: .* on_nan is SKIP: this update is left out \\(1 so far\\)"));
-}
-
-TEST_F(SolverNonFinite, WritesASnapshotOfTheLastGoodStateThenStops) {
-  Solver s(solver_with_nan("on_nan: SNAPSHOT"), with_name("x"));
-  or_throw(s.step(2));
-  const std::vector<float> before = all_params(s.net());
-  const auto ended = s.step(4);
-  ASSERT_FALSE(ended.ok());
-  EXPECT_EQ(ended.error().code, Code::kNonFinite);
-  Solver again(solver_with_nan(""), with_name("x"));
-  again.restore(folder_ + "/s_iter_2.solverstate");
-  EXPECT_EQ(all_params(again.net()), before);
-  EXPECT_TRUE(again.step(1).ok()) << "the next batch is good";
-}
-
-TEST_F(SolverNonFinite, WarnsAndGoesOn) {
-  LogLines log;
-  Solver s(solver_with_nan("on_nan: WARN"), with_name("x"));
-  EXPECT_TRUE(s.step(6).ok());
-  EXPECT_TRUE(std::isnan(s.last_loss()));
-  EXPECT_TRUE(log.has("Iteration 2, lr = 0.05: .* on_nan is WARN: going on"));
-}
-
-// y = sqrt(w x) at w = 0: the loss is finite, and the slope is not.
-TEST_F(SolverNonFinite, SeesAGradientThatIsNotFiniteUnderAFiniteLoss) {
-  const char* net = "layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 1 } "
-                    "data_filler { value: 1 } data_filler { value: 1 } } }\n"
-                    "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { num_output: 1 } }\n"
-                    "layer { name: 'root' type: 'Power' bottom: 'ip' top: 'y' power_param { power: 0.5 } }\n"
-                    "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 't' top: 'loss' }\n";
-  for (const char* more : {"", "clip_gradients: 1", "on_nan: SKIP"}) {
-    SCOPED_TRACE(more);
-    SolverParameter param = solver(more);
-    *param.mutable_net_param() = parse_net(net, "root.prototxt");
-    Solver s(param, with_name("x"));
-    const auto ended = s.step(1);
-    EXPECT_EQ(s.last_loss(), 0.5f);
-    EXPECT_EQ(all_params(s.net()), std::vector<float>(4, 0.0f));
-    if (param.on_nan() == SolverParameter::SKIP) {
-      EXPECT_TRUE(ended.ok());
-      EXPECT_EQ(s.iteration(), 1);
-      continue;
-    }
-    ASSERT_FALSE(ended.ok());
-    EXPECT_HAS(ended.error().message, "a gradient is not finite; the first that is not: root.prototxt:2: layer 'ip' (InnerProduct): the gradient of param 0");
-  }
-}
-
 TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
   test::Records records;
-  for (int i = 0; i < 40; ++i) records.emplace_back("r" + std::to_string(100 + i), i == 30 ? "no datum" : test::datum(1, 6, 6, std::string(36, 'x'), i % 4));
+  for (int i = 0; i < 40; ++i)
+    records.emplace_back("r" + std::to_string(100 + i), i == 30 ? "no datum" : test::datum(1, 6, 6, std::string(36, 'x'), i % 4));
   or_throw(test::write_records("datumfile", folder_ + "/bad", records));
   const std::string net = std::regex_replace(test::small_net(folder_ + "/bad"), std::regex(" shuffle: true"), "");
   for (const char* after : {"true", "false"}) {
@@ -469,7 +356,8 @@ TEST_F(SolverTest, MistakesAreNamed) {
   EXPECT_HAS(refusal("test_iter: 1"), "x.prototxt: test_iter is given, but test_interval is not");
   EXPECT_HAS(refusal("test_iter: 0 test_interval: 1"), "x.prototxt: test_iter is 0; it must be 1 or more");
   EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 test_state {} test_state {}"), "test_state has 2 values for 1 test nets");
-  EXPECT_HAS(refusal("net_param { name: 'a' } train_net_param { name: 'b' }"), "exactly one of net, net_param, train_net and train_net_param");
+  EXPECT_HAS(refusal("net_param { name: 'a' } train_net_param { name: 'b' }"),
+             "exactly one of net, net_param, train_net and train_net_param");
   EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 snapshot_best: 'accuracy'"), "snapshot_best is 'accuracy'; it must be");
   EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 snapshot_best: 'acuracy max'"), "no output 'acuracy'; did you mean 'accuracy'?");
   EXPECT_HAS(refusal("snapshot: 1 snapshot_prefix: '" + data_ + "/below_a_file'"), "no snapshot could be written under snapshot_prefix");
@@ -477,10 +365,13 @@ TEST_F(SolverTest, MistakesAreNamed) {
 
 TEST_F(SolverTest, TestNetsComeInCaffesOrder) {
   SolverParameter param = solver("test_iter: 1 test_iter: 1 test_iter: 1 test_interval: 1 test_initialization: false");
-  test::put_file(folder_ + "/file.prototxt", "name: 'of a file' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 } } }");
+  test::put_file(folder_ + "/file.prototxt",
+                 "name: 'of a file' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 } } }");
   param.add_test_net(folder_ + "/file.prototxt");
-  *param.add_test_net_param() = parse_net("name: 'in place' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 } } "
-                                          "include { stage: 'deep' } }", "in place");
+  *param.add_test_net_param() = parse_net(
+      "name: 'in place' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 } } "
+      "include { stage: 'deep' } }",
+      "in place");
   param.add_test_state()->add_stage("deep");
   param.add_test_state();
   param.add_test_state()->set_level(2);
@@ -495,7 +386,9 @@ TEST_F(SolverTest, TestNetsComeInCaffesOrder) {
 TEST_F(SolverTest, ModeGpuIsTrainedOnTheCpuWithOneWarning) {
   LogLines log;
   Solver s(solver("solver_mode: GPU"), with_name("x"));
-  EXPECT_EQ(std::count_if(log.lines.begin(), log.lines.end(), [](const auto& line) { return line.find("solver_mode is GPU") != std::string::npos; }), 1);
+  EXPECT_EQ(std::count_if(log.lines.begin(), log.lines.end(),
+                          [](const auto& line) { return line.find("solver_mode is GPU") != std::string::npos; }),
+            1);
   EXPECT_TRUE(s.step(1).ok());
 }
 

@@ -88,7 +88,9 @@ class TrainTool : public testing::Test {
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
-  Ran train(const std::string& solver, const std::vector<std::string>& more = {}) const { return test::run_program(train_command(solver, more)); }
+  Ran train(const std::string& solver, const std::vector<std::string>& more = {}) const {
+    return test::run_program(train_command(solver, more));
+  }
   std::string stem(const std::string& prefix, std::int64_t iteration) const { return snapshot_stem(folder_ + "/" + prefix, iteration); }
 
   std::string folder_;
@@ -134,7 +136,8 @@ TEST_F(TrainTool, AnInterruptStopsAHangupSnapshotsAndBothCanBeToldOtherwise) {
     EXPECT_HAS(ran.err, "Optimization stopped early.");
     EXPECT_NE(newest_snapshot(folder_ + "/int"), "");
   }
-  const Running running = test::start_program(train_command(solver("other", endless), {"--sigint_effect=snapshot", "--sighup_effect=none"}));
+  const Running running =
+      test::start_program(train_command(solver("other", endless), {"--sigint_effect=snapshot", "--sighup_effect=none"}));
   ASSERT_TRUE(wait_for_text(running, "Iteration 2 ("));
   ::kill(running.process, SIGHUP);
   ::kill(running.process, SIGINT);
@@ -228,7 +231,8 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
 
 TEST_F(TrainTool, WeightsStartARunAndStagesChooseLayers) {
   ASSERT_EQ(train(solver("a", "max_iter: 3")).code, 0);
-  const Ran ran = train(solver("b", "max_iter: 0 test_iter: 8 test_interval: 1"), {"--weights=" + model_path(stem("a", 3)), "--stage=deep,wide", "--level=2", "--v=1"});
+  const Ran ran = train(solver("b", "max_iter: 0 test_iter: 8 test_interval: 1"),
+                        {"--weights=" + model_path(stem("a", 3)), "--stage=deep,wide", "--level=2", "--v=1"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, "Finetuning from " + model_path(stem("a", 3)));
   EXPECT_HAS(ran.err, "stage: \"wide\"");
@@ -243,7 +247,8 @@ TEST_F(TrainTool, TestPrintsBatchesAndMeans) {
   std::smatch in_training;
   const std::string trained_log = trained.err;
   ASSERT_TRUE(std::regex_search(trained_log, in_training, std::regex("Test net output #1: loss = ([0-9.e-]+) ")));
-  const Ran ran = test::run_program({tool("test"), "--model=" + folder_ + "/net.prototxt", "--weights=" + model_path(stem("t", 3)), "--iterations=8"});
+  const Ran ran =
+      test::run_program({tool("test"), "--model=" + folder_ + "/net.prototxt", "--weights=" + model_path(stem("t", 3)), "--iterations=8"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, "Running for 8 iterations.");
   EXPECT_HAS(ran.err, "Batch 7, accuracy = ");
@@ -252,14 +257,17 @@ TEST_F(TrainTool, TestPrintsBatchesAndMeans) {
 }
 
 TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
-  const Ran ran = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt", "--iterations=3", "--threads=1", "--explain_ops"});
+  const Ran ran =
+      test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt", "--iterations=3", "--threads=1", "--explain_ops"});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  for (const char* pattern : {"      conv\tforward: [0-9.e-]+ ms\\.", "      conv\tbackward: [0-9.e-]+ ms\\.", "Average Forward pass: [0-9.e-]+ ms\\.",
-                              "Average Backward pass: [0-9.e-]+ ms\\.", "Average Forward-Backward: [0-9.e-]+ ms\\.", "Total Time: [0-9.e-]+ ms\\.",
-                              "GEMM 1024: [0-9.e+]+ GFLOP/s \\(threads 1\\)", "Peak memory: [0-9.e+]+ MB", "Planned memory: params "})
+  for (const char* pattern :
+       {"      conv\tforward: [0-9.e-]+ ms\\.", "      conv\tbackward: [0-9.e-]+ ms\\.", "Average Forward pass: [0-9.e-]+ ms\\.",
+        "Average Backward pass: [0-9.e-]+ ms\\.", "Average Forward-Backward: [0-9.e-]+ ms\\.", "Total Time: [0-9.e-]+ ms\\.",
+        "GEMM 1024: [0-9.e+]+ GFLOP/s \\(threads 1\\)", "Peak memory: [0-9.e+]+ MB", "Planned memory: params "})
     EXPECT_TRUE(std::regex_search(ran.err, std::regex(pattern))) << pattern;
   EXPECT_HAS(ran.out, "conv (Convolution): conv by ");
-  const Ran forward = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt", "--iterations=1", "--phase=TEST", "--forward_only"});
+  const Ran forward =
+      test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt", "--iterations=1", "--phase=TEST", "--forward_only"});
   EXPECT_EQ(forward.code, 0);
   EXPECT_EQ(forward.err.find("backward: "), std::string::npos);
   EXPECT_HAS(forward.err, "accuracy\tforward: ");
@@ -289,13 +297,15 @@ std::vector<Saved> read_back(const std::string& backend, const std::string& path
 
 TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
   ASSERT_EQ(train(solver("f", "max_iter: 3")).code, 0);
-  put_file(folder_ + "/seven.prototxt", std::regex_replace(test::small_net(folder_ + "/data"), std::regex("batch_size: 5"), "batch_size: 7"));
+  put_file(folder_ + "/seven.prototxt",
+           std::regex_replace(test::small_net(folder_ + "/data"), std::regex("batch_size: 5"), "batch_size: 7"));
   const std::string weights = model_path(stem("f", 3));
   std::vector<std::vector<float>> first;
   for (const std::string backend : {"lmdb", "leveldb", "datumfile"}) {
     SCOPED_TRACE(backend);
     const std::string a = folder_ + "/conv_" + backend, b = folder_ + "/ip_" + backend;
-    const Ran ran = test::run_program({tool("extract_features"), weights, folder_ + "/seven.prototxt", "conv,ip", a + "," + b, "0", backend, "CPU"});
+    const Ran ran =
+        test::run_program({tool("extract_features"), weights, folder_ + "/seven.prototxt", "conv,ip", a + "," + b, "0", backend, "CPU"});
     ASSERT_EQ(ran.code, 0) << ran.err;
     const std::vector<Saved> conv = read_back(backend, a), ip = read_back(backend, b);
     ASSERT_EQ(conv.size(), 40u) << "40 records in batches of 7";
@@ -315,9 +325,10 @@ TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
     EXPECT_EQ(values, first);
     EXPECT_NE(values[0], values[1]);
   }
-  const Ran text = test::run_program({tool("extract_features"), "--model=" + folder_ + "/net.prototxt", "--weights=" + weights,
-                                      "--extract_feature_blob_names=ip", "--save_feature_leveldb_names=" + folder_ + "/ip.txt", "--backend=text",
-                                      "--num_mini_batches=3", "--gpu", "-1", "--num_rows_per_table=1", "--poseidon_keys"});
+  const Ran text =
+      test::run_program({tool("extract_features"), "--model=" + folder_ + "/net.prototxt", "--weights=" + weights,
+                         "--extract_feature_blob_names=ip", "--save_feature_leveldb_names=" + folder_ + "/ip.txt", "--backend=text",
+                         "--num_mini_batches=3", "--gpu", "-1", "--num_rows_per_table=1", "--poseidon_keys"});
   ASSERT_EQ(text.code, 0) << text.err;
   std::istringstream lines(get_file(folder_ + "/ip.txt"));
   std::string line;
@@ -340,8 +351,9 @@ TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
 TEST_F(TrainTool, FeaturesThatCannotBeHadAreNamed) {
   ASSERT_EQ(train(solver("f", "max_iter: 1")).code, 0);
   const auto extract = [&](const std::string& blobs, const std::string& outputs, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> command = {tool("extract_features"), "--model=" + folder_ + "/net.prototxt", "--weights=" + model_path(stem("f", 1)),
-                                        "--extract_feature_blob_names=" + blobs, "--save_feature_leveldb_names=" + outputs};
+    std::vector<std::string> command = {tool("extract_features"), "--model=" + folder_ + "/net.prototxt",
+                                        "--weights=" + model_path(stem("f", 1)), "--extract_feature_blob_names=" + blobs,
+                                        "--save_feature_leveldb_names=" + outputs};
     command.insert(command.end(), more.begin(), more.end());
     return test::run_program(command);
   };

@@ -138,7 +138,8 @@ std::string key_of(std::uint64_t record) { return FLAGS_poseidon_keys ? std::to_
 
 class Extraction {
  public:
-  Extraction(Net& net, std::optional<std::uint64_t> records) : net_(net), label_(label_blob(net)), records_(records), features_(open_outputs(net)) {}
+  Extraction(Net& net, std::optional<std::uint64_t> records)
+      : net_(net), label_(label_blob(net)), records_(records), features_(open_outputs(net)) {}
 
   void run(const Interrupt& interrupt) {
     const std::uint64_t wanted = records_.value_or(0);
@@ -199,7 +200,8 @@ void check_flags() {
   need_flag(FLAGS_model, "model");
   need_flag(FLAGS_weights, "weights");
   if (FLAGS_gpu != "-1") refuse_gpu(FLAGS_gpu);
-  const std::size_t blobs = split(FLAGS_extract_feature_blob_names, ',').size(), outputs = split(FLAGS_save_feature_leveldb_names, ',').size();
+  const std::size_t blobs = split(FLAGS_extract_feature_blob_names, ',').size(),
+                    outputs = split(FLAGS_save_feature_leveldb_names, ',').size();
   if (blobs == 0) throw ConfigError(Code::kUsage, "no blob is named: --extract_feature_blob_names=NAME,...");
   if (blobs != outputs) throw ConfigError(Code::kUsage, blobs, " blobs are named and ", outputs, " outputs; give one for each");
   if (FLAGS_num_mini_batches < 0) throw ConfigError(Code::kUsage, "--num_mini_batches is ", FLAGS_num_mini_batches);

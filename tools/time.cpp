@@ -160,8 +160,9 @@ int time_net(const std::vector<std::string>& words) {
   print_layers(net, watch);
   print_totals(passes, total);
   const NetMemory memory = net.memory();
-  LOG(INFO) << "Planned memory: params " << static_cast<double>(memory.params) / 1e6 << " MB, blobs " << static_cast<double>(memory.blobs) / 1e6
-            << " MB (" << static_cast<double>(memory.blobs_unshared) / 1e6 << " MB without sharing)";
+  LOG(INFO) << "Planned memory: params " << static_cast<double>(memory.params) / 1e6 << " MB, blobs "
+            << static_cast<double>(memory.blobs) / 1e6 << " MB (" << static_cast<double>(memory.blobs_unshared) / 1e6
+            << " MB without sharing)";
   LOG(INFO) << "Peak memory: " << peak_memory() << " MB";   // before the matrices of the next line
   LOG(INFO) << "GEMM 1024: " << gemm_speed(context) << " GFLOP/s (threads " << threads << ")";
   LOG(INFO) << "*** Benchmark ends ***";

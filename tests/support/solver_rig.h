@@ -1,9 +1,13 @@
 // A small net over records with everything that a run keeps between iterations: shuffled data, crops and mirrors, dropout, running means.
 #pragma once
 
+#include <algorithm>
+#include <ctime>
+#include <regex>
 #include <string>
 #include <vector>
 
+#include "shoal/base/log.h"
 #include "shoal/net/net.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
@@ -26,5 +30,20 @@ SolverOptions with_name(const std::string& name, int threads = 1);
 
 // Every learned number.
 std::vector<float> all_params(const Net& net);
+
+// Keeps the log's messages, without their prefixes.
+class LogLines final : public google::LogSink {
+ public:
+  LogLines() { google::AddLogSink(this); }
+  ~LogLines() override { google::RemoveLogSink(this); }
+  void send(google::LogSeverity, const char*, const char*, int, const std::tm*, const char* message, std::size_t length) override {
+    lines.emplace_back(message, length);
+  }
+  // Whether a whole line matches the regular expression.
+  bool has(const std::string& pattern) const {
+    return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return std::regex_match(line, std::regex(pattern)); });
+  }
+  std::vector<std::string> lines;
+};
 
 }  // namespace shoal::test

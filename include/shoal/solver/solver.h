@@ -97,7 +97,8 @@ class Solver {
   Action ask() const { return options_.action ? options_.action() : Action::kNone; }
   Status act(Action action);
   bool falls_on(int interval) const { return interval > 0 && iteration_ % interval == 0; }
-  // What on_nan says about `what`, which is not finite. An error ends the run; true: update all the same; false: the iteration was left out.
+  // What on_nan says about `what`, which is not finite. An error ends the run; true: update all the same; false: the iteration was left
+  // out.
   Result<bool> judge_non_finite(const std::string& what);
   bool params_are_finite();
   void save_running_sums();

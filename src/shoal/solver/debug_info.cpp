@@ -38,7 +38,8 @@ void log_backward(Net& net, int layer) {
   const Layer& l = layer_at(net, layer);
   for (const Blob* bottom : net.bottoms(layer))
     if (has_gradient(net, bottom, layer))
-      LOG(INFO) << "    [Backward] Layer " << l.name() << ", bottom blob " << bottom->name << " diff: " << mean_magnitude(net, bottom->grad);
+      LOG(INFO) << "    [Backward] Layer " << l.name() << ", bottom blob " << bottom->name
+                << " diff: " << mean_magnitude(net, bottom->grad);
   for (std::size_t i = 0; i < l.params().size(); ++i)
     if (l.param_propagates(static_cast<int>(i)))
       LOG(INFO) << "    [Backward] Layer " << l.name() << ", param blob " << i << " diff: " << mean_magnitude(net, l.params()[i]->grad);

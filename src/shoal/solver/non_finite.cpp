@@ -53,7 +53,8 @@ Result<bool> Solver::judge_non_finite(const std::string& what) {
     if (Status status = snapshot(); !status.ok()) return status.error();
     return Error{Code::kNonFinite, report + ". Stopped with a snapshot of the state before this iteration's update"};
   }
-  if (std::has_single_bit(++bad_iterations_)) LOG(WARNING) << report << ". on_nan is SKIP: this update is left out (" << bad_iterations_ << " so far)";
+  if (std::has_single_bit(++bad_iterations_))
+    LOG(WARNING) << report << ". on_nan is SKIP: this update is left out (" << bad_iterations_ << " so far)";
   return false;
 }
 

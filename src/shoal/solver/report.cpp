@@ -52,7 +52,8 @@ void Solver::note_loss(float loss) {
 
 float Solver::smoothed_loss() const {
   if (recent_losses_.empty()) return 0;
-  return static_cast<float>(std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) / static_cast<double>(recent_losses_.size()));
+  return static_cast<float>(std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
+                            static_cast<double>(recent_losses_.size()));
 }
 
 void Solver::display() {
@@ -88,7 +89,8 @@ void Solver::display_speed(double seconds) {
             << "data " << std::lround(100 * share) << "% wait";
   if (share > kMuchWaiting && iteration_ > started_iteration_ && !warned_of_waiting_) {
     warned_of_waiting_ = true;
-    LOG(WARNING) << "Data is the bottleneck: " << std::lround(100 * share) << "% of the time went into waiting for it. Records that are already "
+    LOG(WARNING) << "Data is the bottleneck: " << std::lround(100 * share)
+                 << "% of the time went into waiting for it. Records that are already "
                  << "of their final size and not encoded, a faster disk, or more cores for decode_threads help";
   }
   shown_wait_ = waited;

@@ -55,7 +55,8 @@ std::string find_model(const std::string& written, const std::string& state_file
 
 std::string stem_of(const std::string& state_file) {
   const std::string ending = kStateEnding;
-  if (state_file.size() <= ending.size() || state_file.compare(state_file.size() - ending.size(), ending.size(), ending) != 0) return state_file;
+  if (state_file.size() <= ending.size() || state_file.compare(state_file.size() - ending.size(), ending.size(), ending) != 0)
+    return state_file;
   return state_file.substr(0, state_file.size() - ending.size());
 }
 
@@ -134,7 +135,8 @@ void Solver::take_states(const RunState& run, const std::string& file) {
   if (run.net_size() != nets)
     LOG(WARNING) << file << " is from a run with " << run.net_size() - 1 << " test nets; now there are " << nets - 1
                  << ". Those without a state start their data anew";
-  for (int i = 0; i < std::min(nets, run.net_size()); ++i) take_state(i == 0 ? *net_ : *test_nets_[static_cast<std::size_t>(i) - 1], run.net(i), file);
+  for (int i = 0; i < std::min(nets, run.net_size()); ++i)
+    take_state(i == 0 ? *net_ : *test_nets_[static_cast<std::size_t>(i) - 1], run.net(i), file);
   recent_losses_.assign(run.recent_loss().begin(), run.recent_loss().end());
   if (run.has_best_value() && run.snapshot_best() == param_->snapshot_best()) best_.value = run.best_value();
   kept_.assign(run.kept_iteration().begin(), run.kept_iteration().end());
@@ -160,7 +162,8 @@ void Solver::restore(const std::string& state_file) {
     take_states(read_run_state(run_path(stem)), run_path(stem));
     snapshot_at_ = iteration_;
   } else {
-    LOG(WARNING) << state_file << " has no " << run_path(stem) << " beside it (BVLC Caffe writes none): params, history, iteration and rate "
+    LOG(WARNING) << state_file << " has no " << run_path(stem)
+                 << " beside it (BVLC Caffe writes none): params, history, iteration and rate "
                  << "are restored, but the data starts from its beginning and random numbers from the seed";
   }
 }

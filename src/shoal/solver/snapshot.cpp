@@ -128,7 +128,8 @@ std::string check_files(const std::string& stem, bool contents) {
     std::error_code error;
     const std::uintmax_t size = fs::file_size(path, error);
     if (error) return str(path, ": ", error.message());
-    if (static_cast<double>(size) != file.size()) return str(path, " has ", size, " bytes and should have ", static_cast<std::uintmax_t>(file.size()));
+    if (static_cast<double>(size) != file.size())
+      return str(path, " has ", size, " bytes and should have ", static_cast<std::uintmax_t>(file.size()));
     if (!contents) continue;
     const Result<std::string> hash = hash_file(path);
     if (!hash.ok()) return hash.error().message;

@@ -1,0 +1,131 @@
+// What the solver does about a loss or a gradient that is not finite.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "shoal/proto/io.h"
+#include "shoal/solver/solver.h"
+#include "support/data_files.h"
+#include "support/solver_rig.h"
+
+namespace shoal {
+namespace {
+
+using test::all_params;
+using test::LogLines;
+using test::small_solver;
+using test::with_name;
+
+// Record `bad` of 24, in batches of 4, holds a NaN.
+std::string net_with_nan(const std::string& path, int bad) {
+  test::Records records;
+  for (int i = 0; i < 24; ++i) {
+    Datum datum;
+    datum.set_channels(1), datum.set_height(1), datum.set_width(3);
+    for (int p = 0; p < 3; ++p)
+      datum.add_float_data(i == bad && p == 1 ? std::numeric_limits<float>::quiet_NaN() : 0.1f * static_cast<float>(i % 5 - p));
+    datum.set_label(i % 2);
+    records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
+  }
+  or_throw(test::write_records("datumfile", path, records));
+  return "name: 'nan' layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path +
+         "' backend: DATUMFILE batch_size: 4 } }\n"
+         "layer { name: 'norm' type: 'BatchNorm' bottom: 'data' top: 'norm' }\n"
+         "layer { name: 'ip' type: 'InnerProduct' bottom: 'norm' top: 'ip' inner_product_param { num_output: 2 weight_filler { type: "
+         "'xavier' } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+}
+
+class SolverNonFinite : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = test::fresh_directory("non_finite");
+    test::make_digits(folder_ + "/data");
+    net_ = net_with_nan(folder_ + "/nan", 9);   // in the third batch
+  }
+  SolverParameter solver_with_nan(const std::string& more) {
+    SolverParameter param = small_solver(folder_ + "/data", folder_ + "/s", more);
+    *param.mutable_net_param() = parse_net(net_, "nan.prototxt");
+    return param;
+  }
+  std::string folder_, net_;
+};
+
+TEST_F(SolverNonFinite, StopsBeforeTheUpdateAndNamesTheFirstBlob) {
+  Solver s(solver_with_nan(""), with_name("x"));
+  or_throw(s.step(2));
+  const std::vector<float> before = all_params(s.net());
+  const auto ended = s.step(4);
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code, Code::kNonFinite);
+  EXPECT_HAS(ended.error().message, "Iteration 2, lr = 0.05: the loss, ");
+  EXPECT_HAS(ended.error().message, "layer 'data' (Data): top 'data' is not finite");
+  const std::vector<float> after = all_params(s.net());
+  EXPECT_TRUE(std::equal(before.end() - 8, before.end(), after.end() - 8)) << "InnerProduct's params";
+}
+
+TEST_F(SolverNonFinite, SkipsTheUpdateAndGoesOnAsIfItHadNotBeen) {
+  LogLines log;
+  Solver s(solver_with_nan("on_nan: SKIP"), with_name("x"));
+  or_throw(s.step(2));
+  const std::vector<float> before = all_params(s.net());
+  or_throw(s.step(1));
+  EXPECT_EQ(all_params(s.net()), before) << "running means included";
+  EXPECT_EQ(s.iteration(), 3);
+  or_throw(s.step(3));
+  EXPECT_NE(all_params(s.net()), before);
+  for (const float value : all_params(s.net())) EXPECT_TRUE(std::isfinite(value));
+  EXPECT_TRUE(log.has("Iteration 2, lr = 0.05: .* on_nan is SKIP: this update is left out \\(1 so far\\)"));
+}
+
+TEST_F(SolverNonFinite, WritesASnapshotOfTheLastGoodStateThenStops) {
+  Solver s(solver_with_nan("on_nan: SNAPSHOT"), with_name("x"));
+  or_throw(s.step(2));
+  const std::vector<float> before = all_params(s.net());
+  const auto ended = s.step(4);
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code, Code::kNonFinite);
+  Solver again(solver_with_nan(""), with_name("x"));
+  again.restore(folder_ + "/s_iter_2.solverstate");
+  EXPECT_EQ(all_params(again.net()), before);
+  EXPECT_TRUE(again.step(1).ok()) << "the next batch is good";
+}
+
+TEST_F(SolverNonFinite, WarnsAndGoesOn) {
+  LogLines log;
+  Solver s(solver_with_nan("on_nan: WARN"), with_name("x"));
+  EXPECT_TRUE(s.step(6).ok());
+  EXPECT_TRUE(std::isnan(s.last_loss()));
+  EXPECT_TRUE(log.has("Iteration 2, lr = 0.05: .* on_nan is WARN: going on"));
+}
+
+// y = sqrt(w x) at w = 0: the loss is finite, and the slope is not.
+TEST_F(SolverNonFinite, SeesAGradientThatIsNotFiniteUnderAFiniteLoss) {
+  const char* net =
+      "layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 1 } "
+      "data_filler { value: 1 } data_filler { value: 1 } } }\n"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { num_output: 1 } }\n"
+      "layer { name: 'root' type: 'Power' bottom: 'ip' top: 'y' power_param { power: 0.5 } }\n"
+      "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 't' top: 'loss' }\n";
+  for (const char* more : {"", "clip_gradients: 1", "on_nan: SKIP"}) {
+    SCOPED_TRACE(more);
+    SolverParameter param = small_solver(folder_ + "/data", folder_ + "/s", more);
+    *param.mutable_net_param() = parse_net(net, "root.prototxt");
+    Solver s(param, with_name("x"));
+    const auto ended = s.step(1);
+    EXPECT_EQ(s.last_loss(), 0.5f);
+    EXPECT_EQ(all_params(s.net()), std::vector<float>(4, 0.0f));
+    if (param.on_nan() == SolverParameter::SKIP) {
+      EXPECT_TRUE(ended.ok());
+      EXPECT_EQ(s.iteration(), 1);
+      continue;
+    }
+    ASSERT_FALSE(ended.ok());
+    EXPECT_HAS(ended.error().message,
+               "a gradient is not finite; the first that is not: root.prototxt:2: layer 'ip' (InnerProduct): the gradient of param 0");
+  }
+}
+
+}  // namespace
+}  // namespace shoal
