@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const bool asked = command == "--help" || command == "-help" || command == "help";
+  if (!asked && argc > 1) std::fprintf(stderr, "caffe: no command '%s'\n", command.c_str());
   std::fprintf(asked ? stdout : stderr, "usage: caffe %s FLAGS\nEach has a --help of its own and is a tool of its own beside this one.\n",
                known.c_str());
   return asked ? 0 : 2;

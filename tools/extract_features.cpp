@@ -204,6 +204,10 @@ void check_flags() {
                     outputs = split(FLAGS_save_feature_leveldb_names, ',').size();
   if (blobs == 0) throw ConfigError(Code::kUsage, "no blob is named: --extract_feature_blob_names=NAME,...");
   if (blobs != outputs) throw ConfigError(Code::kUsage, blobs, " blobs are named and ", outputs, " outputs; give one for each");
+  std::vector<std::string> paths = split(FLAGS_save_feature_leveldb_names, ',');
+  std::ranges::sort(paths);
+  if (const auto twice = std::ranges::adjacent_find(paths); twice != paths.end())
+    throw ConfigError(Code::kUsage, "the output ", *twice, " is named twice; each blob needs one of its own");
   if (FLAGS_num_mini_batches < 0) throw ConfigError(Code::kUsage, "--num_mini_batches is ", FLAGS_num_mini_batches);
 }
 

@@ -1,10 +1,13 @@
 // The solver's snapshots, and how it goes on from one.
+#include <algorithm>
 #include <filesystem>
 
 #include "recipe.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
@@ -51,6 +54,16 @@ std::string find_model(const std::string& written, const std::string& state_file
   const std::string beside = (folder / std::filesystem::path(written).filename()).string();
   if (file_exists(beside)) return beside;
   throw ConfigError(Code::kConfig, state_file, ": its model, ", written, ", is neither there nor beside it (", beside, ")");
+}
+
+// A snapshot goes on with the net it was made of: no layer that learns may be without its numbers.
+void check_layers(const Net& net, const NetParameter& model, const std::string& file) {
+  for (const auto& layer : net.layers()) {
+    const auto holds = [&](const LayerParameter& source) { return source.name() == layer->name() && source.blobs_size() > 0; };
+    if (!layer->params().empty() && std::ranges::none_of(model.layer(), holds))
+      throw config_error(layer->param(), file, " holds nothing for this layer, and a snapshot goes on with the net it was made of; "
+                                               "to start another net from its model, give that to --weights");
+  }
 }
 
 std::string stem_of(const std::string& state_file) {
@@ -144,6 +157,8 @@ void Solver::take_states(const RunState& run, const std::string& file) {
 
 void Solver::restore(const std::string& state_file) {
   LOG(INFO) << "Resuming from " << state_file;
+  if (!file_exists(state_file) && file_exists(state_path(state_file)))
+    throw ConfigError(Code::kConfig, "cannot open ", state_file, "; did you mean ", state_path(state_file), "?");
   const SolverState state = read_solver_state(state_file);
   const std::string stem = stem_of(state_file);
   const bool ours = file_exists(manifest_path(stem)) || file_exists(run_path(stem));
@@ -152,7 +167,9 @@ void Solver::restore(const std::string& state_file) {
       throw ConfigError(Code::kConfig, "the snapshot ", stem, " is not whole: ", why);
   if (!state.learned_net().empty()) {
     const std::string model = ours ? model_path(stem) : find_model(state.learned_net(), state_file);
-    net_->copy_weights(read_weights(model), model);
+    const NetParameter weights = read_weights(model);
+    check_layers(*net_, weights, model);
+    net_->copy_weights(weights, model);
   }
   updater_->restore(state, state_file);
   iteration_ = state.iter();

@@ -104,6 +104,8 @@ Result<Ending> Solver::solve() {
   started_at_ = shown_at_ = Clock::now();
   started_iteration_ = shown_iteration_ = iteration_;
   away_seconds_ = 0;
+  if (iteration_ > 0 && iteration_ >= param_->max_iter())
+    LOG(WARNING) << "Iteration " << iteration_ << " is not below max_iter, " << param_->max_iter() << ": there is nothing left to train";
   Result<Ending> ending = step(param_->max_iter() - iteration_);
   if (!ending.ok()) return rescue(ending.error());
   if (param_->snapshot_after_train() && snapshot_at_ != iteration_)
