@@ -28,10 +28,12 @@ class DataRig {
   }
   // The message of the failure, or "".
   std::string forward() {
-    layer_->forward(context_, {}, tops_);
+    followed_ = layer_->follow_input(context_, tops_);
+    if (!context_.failed()) layer_->forward(context_, {}, tops_);
     const std::optional<Failure> failure = context_.take_failure();
     return failure ? failure->error.message : "";
   }
+  bool followed() const { return followed_; }   // the last forward had another shape
   std::vector<float> data() const { return {blobs_[0].data.host().begin(), blobs_[0].data.host().end()}; }
   std::vector<float> labels() const { return {blobs_[1].data.host().begin(), blobs_[1].data.host().end()}; }
   // Data and labels of `count` batches.
@@ -51,6 +53,7 @@ class DataRig {
   Blob blobs_[2];
   std::vector<Blob*> tops_;
   std::unique_ptr<Layer> layer_;
+  bool followed_ = false;
 };
 
 std::string trouble(const std::string& prototxt) {
@@ -280,6 +283,29 @@ TEST_F(DataImageLayer, ImagesMustAgreeInSize) {
   put_file(directory_ + "/im 1.png", or_throw(encode_image({{1, 4, 3}, std::vector<std::uint8_t>(12)}, "png")));
   DataRig rig(layer("batch_size: 2"));
   EXPECT_HAS(rig.forward(), "the record im 1.png (line 2) of " + directory_ + "/list.txt is 3 x 4 x 3 where 3 x 2 x 3 is wanted");
+}
+
+TEST_F(DataImageLayer, EachBatchHasItsOwnSize) {
+  for (int i = 0; i < 8; ++i)
+    put_file(str(directory_, "/im ", i, ".png"),
+             or_throw(encode_image({{1, 2 + i / 4, 3 + i % 3}, std::vector<std::uint8_t>(static_cast<std::size_t>((2 + i / 4) * (3 + i % 3)),
+                                                                                         static_cast<std::uint8_t>(10 * i))}, "png")));
+  const std::string prototxt = layer("batch_size: 1 is_color: false");
+  DataRig rig(prototxt), resumed(prototxt);
+  Shape before = rig.shape(0);
+  for (int n = 0; n < 20; ++n) {
+    const int i = n % 8;
+    ASSERT_EQ(rig.forward(), "");
+    EXPECT_EQ(rig.shape(0), (Shape{1, 1, 2 + i / 4, 3 + i % 3}));
+    EXPECT_EQ(rig.followed(), rig.shape(0) != before);
+    EXPECT_EQ(rig.data(), std::vector<float>(static_cast<std::size_t>(rig.shape(0).count()), static_cast<float>(10 * i)));
+    EXPECT_EQ(rig.labels(), std::vector<float>{static_cast<float>(i)});
+    before = rig.shape(0);
+  }
+  ASSERT_OK(resumed.layer().load_state(rig.layer().save_state()));
+  ASSERT_EQ(resumed.forward(), "");
+  EXPECT_EQ(resumed.shape(0), (Shape{1, 1, 3, 4}));
+  EXPECT_EQ(resumed.labels(), std::vector<float>{4});
 }
 
 TEST(DataMemory, GivesWhatItWasGiven) {

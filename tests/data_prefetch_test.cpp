@@ -26,15 +26,17 @@ class Numbers final : public ItemSource {
     return {};
   }
   Result<ItemKind> kind(const Item&) const override { return ItemKind{{2, 1, 1}, false}; }
-  Status make(const Item& item, const ImageSize&, std::span<float> out, float& label) const override {
+  Status make(const Item& item, Sample& sample) const override {
     ++made;
     if (held) {
       MutexLock lock(mutex);
       while (!opened.wait_for(mutex, std::chrono::seconds(1), [&] { return open; })) {}
     }
     if (bad && bad(item.n)) return Error{Code::kData, "is bad"};
-    out[0] = static_cast<float>(item.n), out[1] = out[0] + 0.5f;
-    label = static_cast<float>(item.n % 3);
+    sample.size = {2, 1, width ? width(item.n) : 1};
+    sample.data.assign(static_cast<std::size_t>(sample.size.count()), static_cast<float>(item.n) + 0.5f);
+    sample.data[0] = static_cast<float>(item.n);
+    sample.label = static_cast<float>(item.n % 3);
     return {};
   }
   void let_go() {
@@ -43,6 +45,7 @@ class Numbers final : public ItemSource {
     opened.notify_all();
   }
   std::function<bool(std::uint64_t)> bad;
+  std::function<int(std::uint64_t)> width;   // of item n, if not 1
   std::uint64_t broken = ~std::uint64_t{0};
   mutable std::atomic<int> made = 0;
   bool held = false;   // make waits for let_go
@@ -58,7 +61,6 @@ PrefetchOptions options(int batch_size, int threads) {
   PrefetchOptions made;
   made.batch_size = batch_size;
   made.threads = threads;
-  made.size = {2, 1, 1};
   return made;
 }
 
@@ -71,11 +73,13 @@ std::vector<int> drain(Prefetch& prefetch, int batches) {
       ADD_FAILURE() << batch.error().message;
       return numbers;
     }
-    for (std::size_t i = 0; i < batch.value()->labels.size(); ++i) {
-      numbers.push_back(static_cast<int>(batch.value()->data[2 * i]));
-      EXPECT_EQ(batch.value()->data[2 * i + 1], batch.value()->data[2 * i] + 0.5f);
-      EXPECT_EQ(batch.value()->labels[i], static_cast<float>(numbers.back() % 3));
-      EXPECT_EQ(batch.value()->names[i], str("#", numbers.back()));
+    for (const Sample& sample : batch.value()->samples) {
+      numbers.push_back(static_cast<int>(sample.data[0]));
+      EXPECT_EQ(sample.size, batch.value()->size());
+      EXPECT_EQ(static_cast<std::int64_t>(sample.data.size()), sample.size.count());
+      EXPECT_EQ(sample.data.back(), sample.data[0] + 0.5f);
+      EXPECT_EQ(sample.label, static_cast<float>(numbers.back() % 3));
+      EXPECT_EQ(sample.name, str("#", numbers.back()));
     }
   }
   return numbers;
@@ -130,7 +134,7 @@ TEST(DataPrefetch, SkipLeavesBadRecordsOutAndCountsThem) {
       for (int i = 0; i < 3; ++i) {
         const Result<const Batch*> batch = prefetch.next();
         ASSERT_OK(batch);
-        for (std::size_t item = 0; item < 10; ++item) got.push_back(static_cast<int>(batch.value()->data[2 * item]));
+        for (const Sample& sample : batch.value()->samples) got.push_back(static_cast<int>(sample.data[0]));
         end = batch.value()->end;
       }
     }
@@ -150,6 +154,59 @@ TEST(DataPrefetch, ReplaceTakesTheNextGoodRecord) {
     chosen.on_bad = OnBadRecord::kReplace;
     Prefetch prefetch(source, chosen);
     EXPECT_EQ(drain(prefetch, 3), (std::vector<int>{0, 1, 2, 5, 5, 5, 6, 7, 8, 10, 10, 11, 12, 13, 14}));
+  }
+}
+
+// Five items 1 wide, five 2, five 3, and again; but 8 and 15 are 7 wide.
+int width_of(std::uint64_t n) { return n == 8 || n == 15 ? 7 : 1 + static_cast<int>(n / 5 % 3); }
+
+TEST(DataPrefetch, EachBatchHasASizeOfItsOwn) {
+  for (const int threads : {1, 2, 4}) {
+    Numbers source;
+    source.width = [](std::uint64_t n) { return 1 + static_cast<int>(n / 9 % 5); };
+    Prefetch prefetch(source, options(9, threads));
+    for (int batch = 0; batch < 20; ++batch) {
+      const Result<const Batch*> got = prefetch.next();
+      ASSERT_OK(got);
+      EXPECT_EQ(got.value()->size(), (ImageSize{2, 1, 1 + batch % 5}));
+      EXPECT_EQ(got.value()->samples[8].data.size(), static_cast<std::size_t>(2 * (1 + batch % 5)));
+      EXPECT_EQ(got.value()->samples[8].data[0], static_cast<float>(9 * batch + 8));
+    }
+  }
+}
+
+TEST(DataPrefetch, AnotherSizeInABatchIsABadRecord) {
+  for (const int threads : {1, 4}) {
+    Numbers source;
+    source.width = width_of;
+    Prefetch stop(source, options(5, threads));
+    EXPECT_EQ(drain(stop, 1), count_from(0, 5));
+    EXPECT_FAILS_WITH("the record #8 of numbers is 2 x 1 x 7 where 2 x 1 x 2 is wanted, the size of its batch", stop.next());
+    EXPECT_FAILS_WITH("the record #8 of numbers is 2 x 1 x 7", stop.next());
+  }
+}
+
+TEST(DataPrefetch, MostGoodRecordsSayTheSize) {
+  for (const int threads : {1, 4}) {
+    Numbers source;
+    source.width = width_of;
+    source.bad = [](std::uint64_t n) { return n == 5; };   // whose size nobody knows
+    PrefetchOptions chosen = options(5, threads);
+    chosen.on_bad = OnBadRecord::kReplace;
+    Prefetch replace(source, chosen);
+    EXPECT_EQ(drain(replace, 4), (std::vector<int>{0, 1, 2, 3, 4, 6, 6, 7, 9, 9, 10, 11, 12, 13, 14, 16, 16, 17, 18, 19}));
+    chosen.on_bad = OnBadRecord::kSkip;
+    chosen.start = 4;
+    Prefetch skip(source, chosen);
+    EXPECT_EQ(drain(skip, 1), (std::vector<int>{6, 7, 9, 20, 21}));
+    EXPECT_EQ(drain(skip, 1), (std::vector<int>{22, 23, 24, 35, 36}));
+    chosen.start = 22;
+    Prefetch resumed(source, chosen);
+    EXPECT_EQ(drain(resumed, 1), (std::vector<int>{22, 23, 24, 35, 36}));
+    Numbers growing;
+    growing.width = [](std::uint64_t n) { return 1 + static_cast<int>(n); };
+    Prefetch none_alike(growing, chosen);
+    EXPECT_FAILS_WITH("more than 1000 bad records in a row; the last: the record #", none_alike.next());
   }
 }
 
@@ -229,12 +286,11 @@ class DataItems : public testing::TestWithParam<std::string> {
   std::string path_ = fresh_directory("items_" + GetParam()) + "/set";
 };
 
-std::vector<float> everything(ItemSource& source, std::uint64_t start, int batches, int threads, const ImageSize& size) {
+std::vector<float> everything(ItemSource& source, std::uint64_t start, int batches, int threads) {
   PrefetchOptions chosen;
   chosen.batch_size = 7;
   chosen.threads = threads;
   chosen.start = start;
-  chosen.size = size;
   Prefetch prefetch(source, chosen);
   std::vector<float> numbers;
   for (int i = 0; i < batches; ++i) {
@@ -243,8 +299,8 @@ std::vector<float> everything(ItemSource& source, std::uint64_t start, int batch
       ADD_FAILURE() << batch.error().message;
       break;
     }
-    numbers.insert(numbers.end(), batch.value()->data.begin(), batch.value()->data.end());
-    numbers.insert(numbers.end(), batch.value()->labels.begin(), batch.value()->labels.end());
+    for (const Sample& sample : batch.value()->samples) numbers.insert(numbers.end(), sample.data.begin(), sample.data.end());
+    for (const Sample& sample : batch.value()->samples) numbers.push_back(sample.label);
   }
   return numbers;
 }
@@ -252,7 +308,7 @@ std::vector<float> everything(ItemSource& source, std::uint64_t start, int batch
 TEST_P(DataItems, WrapInsideABatchInOrder) {
   ASSERT_OK(write_records(GetParam(), path_, small_records(10)));
   const std::unique_ptr<ItemSource> source = items({}, 7);
-  const std::vector<float> numbers = everything(*source, 0, 3, 2, {1, 2, 2});
+  const std::vector<float> numbers = everything(*source, 0, 3, 2);
   for (int batch = 0; batch < 3; ++batch)
     for (int i = 0; i < 7; ++i) {
       const int record = (batch * 7 + i) % 10;
@@ -268,10 +324,10 @@ TEST_P(DataItems, ResumeAtAnyPointGivesTheSameBatches) {
   param.set_mirror(true);
   for (const bool shuffle : {false, true}) {
     const SequenceOptions sequence{.seed = 9, .stream = 1, .shuffle = shuffle, .rand_skip = 40};
-    const std::vector<float> through = everything(*items(sequence, 7, param), 0, 12, 1, {1, 1, 1});
+    const std::vector<float> through = everything(*items(sequence, 7, param), 0, 12, 1);
     for (int from = 0; from < 12; ++from) {
       const std::vector<float> resumed =
-          everything(*items(sequence, 7, param), static_cast<std::uint64_t>(from) * 7, 12 - from, 1 + from % 4, {1, 1, 1});
+          everything(*items(sequence, 7, param), static_cast<std::uint64_t>(from) * 7, 12 - from, 1 + from % 4);
       EXPECT_EQ(resumed, std::vector<float>(through.begin() + from * 14, through.end())) << "from batch " << from;
     }
   }
@@ -279,7 +335,7 @@ TEST_P(DataItems, ResumeAtAnyPointGivesTheSameBatches) {
 
 TEST_P(DataItems, ShufflingShowsEveryRecordOnceAnEpoch) {
   ASSERT_OK(write_records(GetParam(), path_, small_records(14)));
-  const std::vector<float> numbers = everything(*items({.seed = 2, .shuffle = true}, 7), 0, 4, 2, {1, 2, 2});
+  const std::vector<float> numbers = everything(*items({.seed = 2, .shuffle = true}, 7), 0, 4, 2);
   std::vector<std::multiset<float>> epochs(2);
   for (int batch = 0; batch < 4; ++batch)
     for (int i = 0; i < 7; ++i) epochs[static_cast<std::size_t>(batch / 2)].insert(numbers[static_cast<std::size_t>(batch * 35 + i * 4)]);
@@ -291,9 +347,7 @@ TEST_P(DataItems, ShufflingShowsEveryRecordOnceAnEpoch) {
 TEST_P(DataItems, SizesMustAgree) {
   ASSERT_OK(write_records(GetParam(), path_, {{"a", datum(1, 2, 2, "abcd", 0)}, {"b", datum(1, 1, 4, "abcd", 0)}}));
   const std::unique_ptr<ItemSource> source = items({}, 2);
-  PrefetchOptions chosen = options(2, 1);
-  chosen.size = or_throw(probe(*source, 0, OnBadRecord::kStop)).size;
-  Prefetch prefetch(*source, chosen);
+  Prefetch prefetch(*source, options(2, 1));
   const Result<const Batch*> batch = prefetch.next();
   ASSERT_FALSE(batch.ok());
   EXPECT_HAS(batch.error().message, "the record b of " + path_ + " is 1 x 1 x 4 where 1 x 2 x 2 is wanted");

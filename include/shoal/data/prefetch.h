@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +27,14 @@ struct ItemKind {
   bool picture = false;   // JPEG or the like, not plain pixels
 };
 
+// A record decoded and transformed. Reused, so that its numbers keep their memory.
+struct Sample {
+  ImageSize size;
+  std::vector<float> data;   // size.count()
+  float label = 0;
+  std::string name;          // "K"
+};
+
 // What a kind of data layer must say. read is called on one thread at a time, make on several at once.
 class ItemSource {
  public:
@@ -37,9 +44,8 @@ class ItemSource {
   virtual Status read(Item& item) = 0;
   // Of `item`, found by decoding it. Errors as for make.
   virtual Result<ItemKind> kind(const Item& item) const = 0;
-  // Writes the item's numbers, which must come to `size`, and its label. An error is a bad record, and its words follow "the
-  // record K of S ".
-  virtual Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const = 0;
+  // Writes the sample's size, numbers and label. An error is a bad record, and its words follow "the record K of S ".
+  virtual Status make(const Item& item, Sample& sample) const = 0;
 };
 
 enum class OnBadRecord {
@@ -54,15 +60,15 @@ struct PrefetchOptions {
   int threads = 1;                              // that decode and transform, >= 1, beside the one that reads
   OnBadRecord on_bad = OnBadRecord::kStop;
   std::uint64_t start = 0;                      // the n of the first item
-  ImageSize size;                               // of every item
   std::chrono::milliseconds deadline{600'000};  // for a batch that does not come; a tenth of it gives a warning
 };
 
+// Of the records read for a batch the good ones say its size: that of most of them, or of the first if as many have another. A
+// record of another size is a bad one, so that under kSkip and kReplace a stray one does no harm wherever it stands.
 struct Batch {
-  std::vector<float> data;          // batch_size x size.count()
-  std::vector<float> labels;        // batch_size
-  std::vector<std::string> names;   // batch_size, "K of S"
-  std::uint64_t end = 0;            // the n after the last record used: where a run resumed after this batch starts
+  std::vector<Sample> samples;   // batch_size, of one size
+  std::uint64_t end = 0;         // the n after the last record used: where a run resumed after this batch starts
+  const ImageSize& size() const { return samples.front().size; }
 };
 
 class Prefetch {

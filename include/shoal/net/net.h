@@ -61,8 +61,9 @@ class Net {
   float loss_weight(const Blob& top) const;
   std::span<const NetParam> params() const { return net_params_; }
 
-  // One pass over the layers. The loss is the sum of weight x top over all tops with a weight. An error is a data layer's, a loss
-  // layer's or a hook's: nothing after that layer ran.
+  // One pass over the layers, which first follow the data layers' next batch if it has another size. The loss is the sum of weight
+  // x top over all tops with a weight. An error is a data layer's, a loss layer's, a hook's, or that of a layer which cannot follow:
+  // nothing after that layer ran.
   Result<float> forward();
   // The gradients of the last forward's loss: adds to the params' grads.
   Status backward();
@@ -104,6 +105,7 @@ class Net {
     std::vector<bool> missing;         // nobody writes this top's gradient, which backward will read
     bool needs_backward = false;
   };
+  Status follow_inputs();
   Status run_layer(int layer, float& loss);
   Status failure_of(int layer);
   // A sentence with the user's names for blobs, 'label', where it has those of inserted splits, 'label_data_1_split_0'.

@@ -15,12 +15,12 @@ void warn_if_smaller(const std::string& path, std::uint64_t count, int batch_siz
                  << " records: each batch holds some of them more than once";
 }
 
-Status check_fits(const Transform& transform, const ImageSize& input, const ImageSize& wanted) {
-  Result<ImageSize> output = transform.output_size(input);
-  if (!output.ok()) return output.error();
-  if (output.value() != wanted)
-    return Error{Code::kData, str("is ", to_string(output.value()), " where ", to_string(wanted),
-                                  " is wanted, the size of the first record: all must agree; resize them or set crop_size")};
+Status apply(const Transform& transform, const Pixels& pixels, const std::array<std::uint32_t, 4>& random, Sample& sample) {
+  Result<ImageSize> size = transform.output_size(pixels.size);
+  if (!size.ok()) return size.error();
+  sample.size = size.value();
+  sample.data.resize(static_cast<std::size_t>(sample.size.count()));
+  transform.apply(pixels, random, sample.data);
   return {};
 }
 
@@ -32,7 +32,7 @@ class RecordItems final : public ItemSource {
   const std::string& path() const override { return source_->path(); }
   Status read(Item& item) override;
   Result<ItemKind> kind(const Item& item) const override;
-  Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const override;
+  Status make(const Item& item, Sample& sample) const override;
 
  private:
   static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
@@ -94,15 +94,13 @@ Result<ItemKind> RecordItems::kind(const Item& item) const {
   return ItemKind{size.value(), datum.encoded()};
 }
 
-Status RecordItems::make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const {
+Status RecordItems::make(const Item& item, Sample& sample) const {
   Datum datum;
   if (!datum.ParseFromString(item.bytes)) return Error{Code::kData, "is no Datum"};
   Result<DatumPixels> pixels = pixels_of(datum, transform_.colour());
   if (!pixels.ok()) return pixels.error();
-  if (Status fits = check_fits(transform_, pixels.value().pixels.size, size); !fits.ok()) return fits;
-  transform_.apply(pixels.value().pixels, sequence_.random(item.n), out);
-  label = static_cast<float>(datum.label());
-  return {};
+  sample.label = static_cast<float>(datum.label());
+  return apply(transform_, pixels.value().pixels, sequence_.random(item.n), sample);
 }
 
 class ImageItems final : public ItemSource {
@@ -124,13 +122,11 @@ class ImageItems final : public ItemSource {
     if (!size.ok()) return size.error();
     return ItemKind{size.value(), true};
   }
-  Status make(const Item& item, const ImageSize& size, std::span<float> out, float& label) const override {
+  Status make(const Item& item, Sample& sample) const override {
     Result<Image> image = load(item);
     if (!image.ok()) return image.error();
-    if (Status fits = check_fits(transform_, image.value().size, size); !fits.ok()) return fits;
-    transform_.apply(pixels_of(image.value()), sequence_.random(item.n), out);
-    label = static_cast<float>(images_[item.index].label);
-    return {};
+    sample.label = static_cast<float>(images_[item.index].label);
+    return apply(transform_, pixels_of(image.value()), sequence_.random(item.n), sample);
   }
 
  private:

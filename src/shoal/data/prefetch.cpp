@@ -23,6 +23,11 @@ Error bad_record(const ItemSource& source, const Item& item, const Error& why) {
   return Error{why.code, str("the record ", item.name, " of ", source.path(), " ", why.message)};
 }
 
+Error misfit(const ImageSize& size, const ImageSize& wanted) {
+  return Error{Code::kData, str("is ", to_string(size), " where ", to_string(wanted),
+                                " is wanted, the size of its batch: all records of a batch must agree; resize them or set crop_size")};
+}
+
 }  // namespace
 
 // A ring of `depth` + 1 batches: one is the caller's. A slot goes kFree -> kFilling (reader) -> kMaking (pool) -> kReady ->
@@ -40,6 +45,7 @@ class Prefetch::Machinery {
     std::vector<Item> items;
     std::vector<std::optional<Error>> bad;   // one an item; written by the thread that makes the item
     std::optional<Error> error;
+    std::optional<ImageSize> size;           // of the batch, once all its items are made and one is good
     int filled = 0, taken = 0, made = 0;     // items read, given to a pool thread, finished
     bool ready = false;
   };
@@ -54,13 +60,14 @@ class Prefetch::Machinery {
   Status replace_bad(Slot& slot);
   Status make_good(Slot& slot, std::size_t at, Item& item);
   void make(Slot& slot, std::size_t at, const Item& item);
+  void fit(Slot& slot, std::size_t at, const Item& item);
+  void fit_all(Slot& slot);
   void log_bad(const Error& error);
   void finish(Slot& slot);
   Slot& slot(std::uint64_t batch) { return slots_[batch % slots_.size()]; }
 
   ItemSource& source_;
   const PrefetchOptions options_;
-  const std::size_t item_count_;        // numbers in an item
   std::vector<Slot> slots_;             // a slot's contents belong to whoever the counters below say; the counters to mutex_
   std::uint64_t n_;                     // reader: the next item
   std::uint64_t bad_seen_ = 0;          // reader
@@ -76,15 +83,12 @@ class Prefetch::Machinery {
 };
 
 Prefetch::Machinery::Machinery(ItemSource& source, const PrefetchOptions& options)
-    : source_(source), options_(options), item_count_(static_cast<std::size_t>(options.size.count())),
-      slots_(static_cast<std::size_t>(options.depth) + 1), n_(options.start) {
-  CHECK(options.batch_size >= 1 && options.depth >= 1 && options.threads >= 1 && item_count_ > 0)
-      << options.batch_size << ' ' << options.depth << ' ' << options.threads << ' ' << item_count_;
+    : source_(source), options_(options), slots_(static_cast<std::size_t>(options.depth) + 1), n_(options.start) {
+  CHECK(options.batch_size >= 1 && options.depth >= 1 && options.threads >= 1)
+      << options.batch_size << ' ' << options.depth << ' ' << options.threads;
   const std::size_t items = static_cast<std::size_t>(options.batch_size);
   for (Slot& slot : slots_) {
-    slot.batch.data.resize(items * item_count_);
-    slot.batch.labels.resize(items);
-    slot.batch.names.resize(items);
+    slot.batch.samples.resize(items);
     slot.items.resize(items);
     slot.bad.resize(items);
   }
@@ -134,6 +138,7 @@ void Prefetch::Machinery::read_batches() {
 }
 
 bool Prefetch::Machinery::fill(Slot& slot) {
+  slot.size.reset();
   for (std::size_t i = 0; i < slot.items.size(); ++i) {
     slot.items[i].n = n_++;
     slot.bad[i].reset();
@@ -189,10 +194,30 @@ void Prefetch::Machinery::make_items() {
 }
 
 void Prefetch::Machinery::make(Slot& slot, std::size_t at, const Item& item) {
-  const std::span<float> out(slot.batch.data.data() + at * item_count_, item_count_);
-  const Status made = source_.make(item, options_.size, out, slot.batch.labels[at]);
-  if (!made.ok()) slot.bad[at] = bad_record(source_, item, made.error());
-  slot.batch.names[at] = item.name;
+  Sample& sample = slot.batch.samples[at];
+  if (const Status made = source_.make(item, sample); !made.ok()) slot.bad[at] = bad_record(source_, item, made.error());
+  sample.name = item.name;
+}
+
+void Prefetch::Machinery::fit(Slot& slot, std::size_t at, const Item& item) {
+  if (slot.bad[at]) return;
+  const ImageSize& size = slot.batch.samples[at].size;
+  if (!slot.size) slot.size = size;
+  if (size != *slot.size) slot.bad[at] = bad_record(source_, item, misfit(size, *slot.size));
+}
+
+// Only when all items are made: the size must not hang on which thread was first.
+void Prefetch::Machinery::fit_all(Slot& slot) {
+  std::vector<std::pair<ImageSize, int>> counts;   // in the order met
+  for (std::size_t i = 0; i < slot.items.size(); ++i) {
+    if (slot.bad[i]) continue;
+    const ImageSize& size = slot.batch.samples[i].size;
+    auto found = std::ranges::find(counts, size, &std::pair<ImageSize, int>::first);
+    if (found == counts.end()) found = counts.insert(found, {size, 0});
+    ++found->second;
+  }
+  if (!counts.empty()) slot.size = std::ranges::max_element(counts, {}, &std::pair<ImageSize, int>::second)->first;
+  for (std::size_t i = 0; i < slot.items.size(); ++i) fit(slot, i, slot.items[i]);
 }
 
 void Prefetch::Machinery::log_bad(const Error& error) {
@@ -207,6 +232,7 @@ Status Prefetch::Machinery::make_good(Slot& slot, std::size_t at, Item& item) {
     if (Status read = source_.read(item); !read.ok()) return read;
     slot.bad[at].reset();
     make(slot, at, item);
+    fit(slot, at, item);
     if (!slot.bad[at]) return {};
     if (tried == kBadInARow)
       return Error{Code::kData, str("more than ", kBadInARow, " bad records in a row; the last: ", slot.bad[at]->message)};
@@ -223,12 +249,7 @@ Status Prefetch::Machinery::skip_bad(Slot& slot) {
       log_bad(*slot.bad[i]);
       continue;
     }
-    if (good != i) {
-      std::copy_n(batch.data.begin() + static_cast<std::ptrdiff_t>(i * item_count_), item_count_,
-                  batch.data.begin() + static_cast<std::ptrdiff_t>(good * item_count_));
-      batch.labels[good] = batch.labels[i];
-      batch.names[good] = batch.names[i];
-    }
+    if (good != i) std::swap(batch.samples[good], batch.samples[i]);
     ++good;
   }
   for (Item item; good < slot.items.size(); ++good) {
@@ -252,6 +273,7 @@ Status Prefetch::Machinery::replace_bad(Slot& slot) {
 }
 
 Status Prefetch::Machinery::repair(Slot& slot) {
+  fit_all(slot);
   if (std::ranges::none_of(slot.bad, [](const auto& bad) { return bad.has_value(); })) return {};
   Status repaired = options_.on_bad == OnBadRecord::kSkip ? skip_bad(slot) : replace_bad(slot);
   if (repaired.ok()) std::ranges::fill(slot.bad, std::nullopt);
@@ -280,7 +302,8 @@ Result<const Batch*> Prefetch::Machinery::next() {
     failed_ = Error{Code::kTimeout, str("no batch came from ", source_.path(), " within ", options_.deadline.count() / 1000, " s")};
     return *failed_;
   }
-  if (slot->error) failed_ = slot->error;
+  failed_ = slot->error;
+  if (!failed_ && options_.on_bad == OnBadRecord::kStop) fit_all(*slot);   // else the repair has
   for (std::size_t i = 0; !failed_ && i < slot->bad.size(); ++i) failed_ = slot->bad[i];
   if (failed_) return *failed_;
   return &slot->batch;

@@ -48,41 +48,61 @@ void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
   open_items();
   const Result<ItemKind> kind = probe(*items_, n_, feed_.on_bad);
   if (!kind.ok()) throw config_error(kind.error().code, param(), kind.error().message);
-  size_ = kind.value().size;
   if (feed_.threads == 0) feed_.threads = default_decode_threads(kind.value().picture);
-  try {
-    tops[0]->reshape(Shape{feed_.batch_size, size_.channels, size_.height, size_.width});
-  } catch (const ConfigError& error) {
-    throw config_error(param(), error.what());
-  }
+  reshape_data(*tops[0], kind.value().size);
   if (tops.size() > 1) tops[1]->reshape(Shape{feed_.batch_size});
 }
 
-void PrefetchingLayer::forward(Context& ctx, Bottoms, Tops tops) {
-  if (!prefetch_) {
-    PrefetchOptions options;
-    options.batch_size = static_cast<int>(feed_.batch_size);
-    options.depth = static_cast<int>(feed_.depth);
-    options.threads = feed_.threads;
-    options.on_bad = feed_.on_bad;
-    options.start = n_;
-    options.size = size_;
-    prefetch_ = std::make_unique<Prefetch>(*items_, options);
+void PrefetchingLayer::reshape_data(Blob& top, const ImageSize& size) const {
+  try {
+    top.reshape(Shape{feed_.batch_size, size.channels, size.height, size.width});
+  } catch (const ConfigError& error) {
+    throw config_error(param(), error.what());
   }
+}
+
+void PrefetchingLayer::start() {
+  PrefetchOptions options;
+  options.batch_size = static_cast<int>(feed_.batch_size);
+  options.depth = static_cast<int>(feed_.depth);
+  options.threads = feed_.threads;
+  options.on_bad = feed_.on_bad;
+  options.start = n_;
+  prefetch_ = std::make_unique<Prefetch>(*items_, options);
+}
+
+bool PrefetchingLayer::follow_input(Context& ctx, Tops tops) {
+  if (!prefetch_) start();
   Result<const Batch*> batch = prefetch_->next();
-  batch_ = nullptr;
-  if (!batch.ok()) return ctx.fail(batch.error());
-  batch_ = batch.value();
+  batch_ = batch.ok() ? batch.value() : nullptr;
+  if (!batch.ok()) {
+    ctx.fail(batch.error());
+    return false;
+  }
+  const Shape before = tops[0]->shape();
+  try {
+    reshape_data(*tops[0], batch_->size());
+  } catch (const ConfigError& error) {
+    ctx.fail(error.error());
+  }
+  return tops[0]->shape() != before;
+}
+
+void PrefetchingLayer::forward(Context&, Bottoms, Tops tops) {
+  CHECK(batch_ != nullptr) << "layer '" << name() << "' was run without follow_input";
   n_ = batch_->end;
-  std::ranges::copy(batch_->data, tops[0]->data.host_out().begin());
+  const std::span<float> data = tops[0]->data.host_out();
+  const std::size_t count = static_cast<std::size_t>(batch_->size().count());
+  for (std::size_t i = 0; i < batch_->samples.size(); ++i) std::ranges::copy(batch_->samples[i].data, data.subspan(i * count).begin());
   if (tops.size() < 2) return;
-  std::ranges::copy(batch_->labels, tops[1]->data.host_out().begin());
+  std::ranges::transform(batch_->samples, tops[1]->data.host_out().begin(), &Sample::label);
   if (training() && !feed_.shuffle && labels_seen_ < kLabelsChecked) look_for_order(*batch_);
 }
 
 // Sets that were written class by class train badly, and the loss does not say why.
 void PrefetchingLayer::look_for_order(const Batch& batch) {
-  for (const float label : batch.labels) {
+  for (const Sample& sample : batch.samples) {
+    const float label = sample.label;
     if (labels_seen_++ == 0) first_label_ = last_label_ = label;
     rising_ = rising_ && label >= last_label_;
     last_label_ = label;
@@ -120,8 +140,8 @@ Status PrefetchingLayer::load_state(std::string_view state) {
 }
 
 std::string PrefetchingLayer::record_name(std::int64_t item) const {
-  if (!batch_ || item < 0 || item >= static_cast<std::int64_t>(batch_->names.size())) return {};
-  return str(batch_->names[static_cast<std::size_t>(item)], " of ", items_->path());
+  if (!batch_ || item < 0 || item >= static_cast<std::int64_t>(batch_->samples.size())) return {};
+  return str(batch_->samples[static_cast<std::size_t>(item)].name, " of ", items_->path());
 }
 
 }  // namespace shoal

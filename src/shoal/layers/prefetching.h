@@ -1,4 +1,4 @@
-// What Data and ImageData share: batches made ahead, shapes from the first record, position and seed as their state.
+// What Data and ImageData share: batches made ahead, each with its own size, position and seed as their state.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,15 @@
 
 namespace shoal {
 
-// top[0] (N, C, H, W), the records' size after crop   top[1], if there is one: labels (N)
-// The threads start at the first forward. A record that cannot be used ends the pass by ctx.fail, unless on_bad_record says otherwise.
+// top[0] (N, C, H, W), the batch's size after crop   top[1], if there is one: labels (N)
+// All records of a batch have one size; the next batch may have another. follow_input takes the batch, which forward copies. The
+// threads start with the first. A record that cannot be used ends the pass by ctx.fail, unless on_bad_record says otherwise.
 class PrefetchingLayer : public Layer {
  public:
   using Layer::Layer;
   void setup(Context& ctx, Bottoms, Tops tops) final;
   void reshape(Context&, Bottoms, Tops) final {}
+  bool follow_input(Context& ctx, Tops tops) final;
   void forward(Context& ctx, Bottoms, Tops tops) final;
   void backward(Context&, Tops, const std::vector<bool>&, Bottoms) final {}
   // u64 n, the records used so far; u64 seed, u64 stream of the order and the crops. Little-endian.
@@ -43,14 +45,15 @@ class PrefetchingLayer : public Layer {
 
  private:
   void open_items();
+  void start();
+  void reshape_data(Blob& top, const ImageSize& size) const;   // throws ConfigError
   void look_for_order(const Batch& batch);
   Feed feed_;
   SequenceOptions sequence_;
-  ImageSize size_;
   std::unique_ptr<ItemSource> items_;
-  std::unique_ptr<Prefetch> prefetch_;   // after what it reads; empty until the first forward
+  std::unique_ptr<Prefetch> prefetch_;   // after what it reads; empty until the first batch
   const Batch* batch_ = nullptr;         // the last one
-  std::uint64_t n_ = 0;
+  std::uint64_t n_ = 0;                  // of the first record that no forward has used
   double waited_before_ = 0;             // in prefetches of before load_state
   std::uint64_t labels_seen_ = 0;        // of the first kLabelsChecked
   float first_label_ = 0, last_label_ = 0;

@@ -20,7 +20,7 @@ void named(const Layer& layer, Step step) {
   }
 }
 
-std::string shapes_of(const std::vector<Blob*>& blobs) {
+std::string shapes_of(Bottoms blobs) {
   std::string text;
   for (const Blob* blob : blobs) text += str(text.empty() ? "" : ", ", "'", blob->name, "' ", blob->shape().str());
   return text;
@@ -129,18 +129,22 @@ void NetBuilder::check_arity(int index) const {
     throw config_error(layer.param(), "propagate_down is given ", propagate, " times for ", bottoms, " bottoms; give none or one a bottom");
 }
 
+void reshape_layer(Layer& layer, Context& ctx, Bottoms bottoms, Tops tops) {
+  named(layer, [&] { layer.reshape(ctx, bottoms, tops); });
+  for (const Blob* top : tops)
+    if (top->data.count() == 0)
+      throw config_error(layer.param(), "top '", top->name, "' has no elements: its shape is ", top->shape().str(),
+                         bottoms.empty() ? "" : "; bottoms: ", shapes_of(bottoms));
+}
+
 void NetBuilder::set_up(int index) {
   Layer& layer = *net_.layers_[index];
   const Net::Wiring& wires = net_.wiring_[index];
   named(layer, [&] {
     layer.setup(net_.context_, wires.bottoms, wires.tops);
     layer.load_own_blobs();
-    layer.reshape(net_.context_, wires.bottoms, wires.tops);
   });
-  for (const Blob* top : wires.tops)
-    if (top->data.count() == 0)
-      throw config_error(layer.param(), "top '", top->name, "' has no elements: its shape is ", top->shape().str(),
-                         wires.bottoms.empty() ? "" : "; bottoms: ", shapes_of(wires.bottoms));
+  reshape_layer(layer, net_.context_, wires.bottoms, wires.tops);
 }
 
 void NetBuilder::set_loss_weights(int index) {

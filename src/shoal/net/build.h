@@ -1,4 +1,4 @@
-// How a Net comes to be, step by step. Used by Net's constructor alone.
+// How a Net comes to be, step by step. For Net alone.
 #pragma once
 
 #include <map>
@@ -9,6 +9,9 @@
 #include "shoal/proto/net.pb.h"
 
 namespace shoal {
+
+// Layer::reshape. Throws ConfigError with the layer's place, also if a top is left without elements.
+void reshape_layer(Layer& layer, Context& ctx, Bottoms bottoms, Tops tops);
 
 class NetBuilder {
  public:

@@ -85,14 +85,33 @@ Status Net::run_layer(int i, float& loss) {
   return after_forward_ ? after_forward_(i) : Status();
 }
 
-Result<float> Net::forward() {
+// Lets data layers say what the next batch looks like. What a caller put into inputs is still there afterwards.
+Status Net::follow_inputs() {
   bool changed = false;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (!wiring_[i].bottoms.empty()) continue;
     changed |= layers_[i]->follow_input(context_, wiring_[i].tops);
-    if (context_.failed()) return failure_of(static_cast<int>(i)).error();
+    if (context_.failed()) return failure_of(static_cast<int>(i));
   }
-  if (changed) reshape();
+  if (!changed) return {};
+  std::vector<std::pair<Blob*, std::vector<float>>> filled;
+  std::string records;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i]->keeps_tops())
+      for (Blob* top : wiring_[i].tops) filled.emplace_back(top, std::vector<float>(top->data.host().begin(), top->data.host().end()));
+    if (const std::string record = layers_[i]->record_name(0); !record.empty()) records += str("; record ", record);
+  }
+  try {
+    reshape();
+  } catch (const ConfigError& error) {
+    return Error{error.error().code, str(error.what(), records)};
+  }
+  for (const auto& [top, numbers] : filled) std::ranges::copy(numbers, top->data.host_out().begin());
+  return {};
+}
+
+Result<float> Net::forward() {
+  if (Status status = follow_inputs(); !status.ok()) return status.error();
   pass_start_ = context_.random().state();
   float loss = 0;
   for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
@@ -132,7 +151,7 @@ void Net::clear_gradients() {
 }
 
 void Net::reshape() {
-  for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->reshape(context_, wiring_[i].bottoms, wiring_[i].tops);
+  for (std::size_t i = 0; i < layers_.size(); ++i) reshape_layer(*layers_[i], context_, wiring_[i].bottoms, wiring_[i].tops);
   plan_blobs();
 }
 
