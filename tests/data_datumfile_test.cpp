@@ -66,7 +66,8 @@ TEST_F(DataDatumFile, CutAnywhereIsNamedWithOffsetAndNumber) {
 TEST_F(DataDatumFile, TooLargeRecordSize) {
   std::string bytes = kGolden;
   bytes.replace(0, 4, unhex("01004006"));   // 104857601
-  EXPECT_EQ(error_of(bytes), str("datumfile ", path_, ": record 0 at offset 0 has a record_size of 104857601 bytes; at most 104857600 are allowed; is this a datumfile at all?"));
+  EXPECT_EQ(error_of(bytes), str("datumfile ", path_,
+      ": record 0 at offset 0 has a record_size of 104857601 bytes; at most 104857600 are allowed; is this a datumfile at all?"));
 }
 
 TEST_F(DataDatumFile, BigEndianIsRecognised) {

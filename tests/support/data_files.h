@@ -45,7 +45,7 @@ struct Running {
   std::string directory;
 };
 Running start_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit = 0);
-Ran wait_for(const Running& running);
+Ran wait_for(const Running& running);   // a program that hangs is killed after two minutes
 // The folder of the built tools, from the variable TOOLS_DIR; "" if it is not set.
 std::string tools_dir();
 

@@ -163,7 +163,8 @@ void NetBuilder::add_params(int index) {
   if (layer.param().param_size() > count)
     throw config_error(layer.param(), "has ", layer.param().param_size(), " param {} for ", count, " learned blobs");
   if (count > 0 && !learners_.emplace(layer.name(), &layer).second)
-    throw config_error(layer.param(), "has the name of another layer with params", in_brackets(learners_.at(layer.name())->param().origin()),
+    throw config_error(layer.param(), "has the name of another layer with params",
+                       in_brackets(learners_.at(layer.name())->param().origin()),
                        "; models and snapshots know layers by name: give one of them another");
   std::vector<bool> wanted;
   for (int i = 0; i < count; ++i) {

@@ -69,7 +69,8 @@ std::string Net::with_own_names(std::string sentence) const {
     const std::string own = str("'", layer->param().bottom(0), "'");
     for (const std::string& top : layer->param().top()) {
       const std::string quoted = str("'", top, "'");
-      for (std::size_t at = 0; (at = sentence.find(quoted, at)) != std::string::npos; at += own.size()) sentence.replace(at, quoted.size(), own);
+      for (std::size_t at = 0; (at = sentence.find(quoted, at)) != std::string::npos; at += own.size())
+        sentence.replace(at, quoted.size(), own);
     }
   }
   return sentence;

@@ -38,7 +38,9 @@ std::string read_text(const std::string& path, FileKind wanted) {
   const bool binary = kind == FileKind::kModel || kind == FileKind::kSolverState || kind == FileKind::kRunState ||
                       kind == FileKind::kBlob || kind == FileKind::kHdf5 || text.find('\0') != std::string::npos;
   const bool other = (kind == FileKind::kNetText || kind == FileKind::kSolverText) && kind != wanted;
-  const char* hint = !other ? "" : wanted == FileKind::kSolverText ? "; a solver names its net in its field net" : "; the net is the file that its field net names";
+  const char* hint = "";
+  if (other && wanted == FileKind::kSolverText) hint = "; a solver names its net in its field net";
+  if (other && wanted == FileKind::kNetText) hint = "; the net is the file that its field net names";
   if (binary || other) throw ConfigError(Code::kConfig, path, " is ", to_words(kind), ", not ", to_words(wanted), hint);
   return text;
 }

@@ -49,6 +49,15 @@ class FileSet {
     return {};
   }
 
+  Status add(const std::string& path, const std::string& text) {
+    Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
+    if (!file.ok()) return file.error();
+    if (Status status = file.value().write(text); !status.ok()) return status;
+    if (Status status = file.value().flush(); !status.ok()) return status;
+    files_.push_back({path, std::move(file).value()});
+    return {};
+  }
+
   // Gives all of them their names; if one cannot have its own, those that have are taken away again.
   Status commit() {
     for (std::size_t i = 0; i < files_.size(); ++i) {
@@ -194,10 +203,10 @@ Status write_snapshot(const std::string& prefix, std::int64_t iteration, const s
   LOG(INFO) << "Snapshotting solver state to binary proto file " << state_path(stem);
   if (Status status = files.add(state_path(stem), state(), manifest); !status.ok()) return status;
   if (Status status = files.add(run_path(stem), run, manifest); !status.ok()) return status;
+  if (Status status = files.add(manifest_path(stem), to_json(manifest)); !status.ok()) return status;
+  if (Status status = files.add(latest_path(prefix), name_in_folder(stem) + "\n"); !status.ok()) return status;
   std::remove(manifest_path(stem).c_str());   // an older snapshot of the same name is replaced: no longer complete from here on
-  if (Status status = files.commit(); !status.ok()) return status;
-  if (Status status = write_file(manifest_path(stem), to_json(manifest), Code::kSnapshot); !status.ok()) return status;
-  return write_file(latest_path(prefix), name_in_folder(stem) + "\n", Code::kSnapshot);
+  return files.commit();
 }
 
 Status write_model(const std::string& path, NetParameter model) {
