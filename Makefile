@@ -32,9 +32,10 @@ test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools $(BUILD)/tests/all $(TEST_ARGS)
 check:                               ## layering, sizes, forbidden words
 	python3 scripts/check_house.py
-# OpenCV's imgcodecs loads a library that locks in two orders while it starts: only races are looked for.
+# TSan looks for races alone, since OpenCV's imgcodecs loads a library that locks in two orders while it starts; with a set time zone,
+# since the C library guards reading an unset one, for each line of the log, with a lock that TSan cannot see.
 asan tsan:                           ## the tests again under a sanitizer, in a build folder of its own
-	$(if $(filter tsan,$@),TSAN_OPTIONS=detect_deadlocks=0) $(MAKE) test BUILD=build/$@ OPT='$(SAN)' TEST_FLAGS=-Wno-maybe-uninitialized $(if $(filter tsan,$@),OPENMP=0 TEST_ARGS='$(TSAN_ARGS)')
+	$(if $(filter tsan,$@),TZ=UTC0 TSAN_OPTIONS=detect_deadlocks=0) $(MAKE) test BUILD=build/$@ OPT='$(SAN)' TEST_FLAGS=-Wno-maybe-uninitialized $(if $(filter tsan,$@),OPENMP=0 TEST_ARGS='$(TSAN_ARGS)')
 bench: all                           ## speed and memory of the models, each beside a GEMM of the same run
 	scripts/bench.py $(BUILD)
 install: all                         ## the tools, headers and library, under PREFIX
@@ -47,7 +48,8 @@ clean:                               ## forget every build
 help:                                ## this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
 
-TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Prefetch*:*Source*
+# TSan holds signals back until it suits it, so the one test of them is left out.
+TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Prefetch*:*Source*-*ASignalInTheMiddle*
 
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(TOOL_LIB) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
