@@ -9,6 +9,8 @@
 #include <functional>
 
 #include "shoal/base/file.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/solver.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
 #include "support/solver_rig.h"
@@ -137,6 +139,10 @@ TEST_F(BadFiles, DamagedModelsAndStates) {
     expect_refusal({tool("upgrade_net_proto_binary"), at("bad.caffemodel"), at("out")}, 3, {at("bad.caffemodel") + " is "});
     expect_refusal(training("max_iter: 2", {"--snapshot=" + at("bad.solverstate")}), 3, {at("bad.solverstate") + " is "});
   }
+  SolverState early = read_solver_state(state_path(stem(1)));
+  early.set_iter(-1);
+  ASSERT_OK(write_binary(early, at("bad.solverstate")));
+  expect_refusal(training("max_iter: 2", {"--snapshot=" + at("bad.solverstate")}), 3, {"is damaged: it says that it is of iteration -1"});
   fs::remove(model_path(stem(1)));
   expect_refusal(training("max_iter: 2", {"--snapshot=" + state_path(stem(1))}), 3,
       {state_path(stem(1)) + ": its model, " + model_path(stem(1)), "is neither there nor beside it"});

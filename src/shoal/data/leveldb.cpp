@@ -26,7 +26,8 @@ std::string_view view(const leveldb::Slice& slice) { return {slice.data(), slice
 leveldb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 Error failure(const std::string& path, const char* doing, const leveldb::Status& status) {
-  return Error{Code::kData, str("cannot ", doing, " LevelDB ", path, ": ", status.ToString())};
+  const char* hint = status.IsCorruption() ? "; the database is damaged: was a copy cut short?" : "";
+  return Error{Code::kData, str("cannot ", doing, " LevelDB ", path, ": ", status.ToString(), hint)};
 }
 
 class NoLog final : public leveldb::Logger {

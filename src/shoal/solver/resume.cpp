@@ -160,6 +160,9 @@ void Solver::restore(const std::string& state_file) {
   if (!file_exists(state_file) && file_exists(state_path(state_file)))
     throw ConfigError(Code::kConfig, "cannot open ", state_file, "; did you mean ", state_path(state_file), "?");
   const SolverState state = read_solver_state(state_file);
+  if (state.iter() < 0 || state.current_step() < 0)
+    throw ConfigError(Code::kConfig, state_file, " is damaged: it says that it is of iteration ", state.iter(), " and rate step ",
+                      state.current_step());
   const std::string stem = stem_of(state_file);
   const bool ours = file_exists(manifest_path(stem)) || file_exists(run_path(stem));
   if (ours)
