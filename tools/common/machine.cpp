@@ -26,7 +26,7 @@ int threads_to_use(int asked) {
 
 void let_idle_threads_sleep(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  ::setenv("OMP_WAIT_POLICY", "passive", 0);
+  ::setenv("GOMP_SPINCOUNT", "2000", 0);
   ::execv("/proc/self/exe", argv);   // comes back only if it fails, and then all is as it was but slower on a busy machine
 }
 

@@ -11,9 +11,10 @@ class NetState;
 // Throws ConfigError (kUsage) for a negative number.
 int threads_to_use(int asked);
 
-// Kernel threads that wait for each other are to sleep, not spin: on a machine with other work to do a spinning thread keeps the one
-// it waits for off the core (a step of LeNet took 225 ms instead of 15). OpenMP's library reads that from the environment before main
-// begins, so a process started without OMP_WAIT_POLICY sets it and starts its program again. Returns where that was not needed.
+// Kernel threads that wait for each other are to spin for some microseconds and then sleep. On a machine with other work to do, a
+// thread that spins for milliseconds, as is OpenMP's way, keeps the one it waits for off the core (a step of LeNet took 225 ms instead
+// of 20). GNU's OpenMP reads that from the environment before main begins, so a process started without GOMP_SPINCOUNT and
+// OMP_WAIT_POLICY sets the former and starts its program again. Returns where that was not needed.
 void let_idle_threads_sleep(char** argv);
 
 // Throws ConfigError (kDevice) unless `gpu` is empty: this build computes on the CPU alone.
