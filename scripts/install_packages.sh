@@ -8,6 +8,7 @@ packages=(
   liblmdb-dev libleveldb-dev libopenblas-dev
   libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev
   libopencv-dnn-dev   # for the tests alone: OpenCV's Caffe importer reads our models
+  libboost-dev        # Asio, headers alone
   libgtest-dev nlohmann-json3-dev
   ca-certificates curl git
 )

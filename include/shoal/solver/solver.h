@@ -13,6 +13,7 @@
 
 #include "shoal/base/error.h"
 #include "shoal/net/net.h"
+#include "shoal/solver/team.h"
 #include "shoal/solver/updater.h"
 
 namespace shoal {
@@ -22,13 +23,6 @@ class SolverParameter;
 class SolverState;
 struct Recipe;
 
-// What somebody outside, a signal say, wants of the solver.
-enum class Action {
-  kNone,
-  kStop,       // end after this iteration, with a snapshot if snapshot_after_train
-  kSnapshot,   // write one and go on
-  kRequeue,    // write one and end; the run is to be continued later
-};
 enum class Ending { kDone, kStopped, kRequeue };
 
 struct SolverOptions {
@@ -36,6 +30,8 @@ struct SolverOptions {
   std::string name = "solver";                       // of the prototxt, for errors
   std::function<Action()> action;                    // asked after every iteration and every batch of a test
   std::function<std::unique_ptr<Updater>(Net&)> make_updater;   // default: make_local_updater
+  Share share{};                                     // of the data, in a team
+  Team* team = nullptr;                              // which outlives the solver; null: alone
 };
 
 struct TestScore {

@@ -15,6 +15,7 @@ class SolverParameter;
 class SolverState;
 
 // Called on the solver's thread, in this order, for each iteration:
+//   begin(iteration, rate)
 //   before_forward(i)   for every layer, first layer first, in the first of the iteration's iter_size passes
 //   after_backward(i)   for every layer, last layer first, in the last pass: the sums of its params' gradients are complete
 //   update(...)         once; or skip()
@@ -22,13 +23,15 @@ class Updater {
  public:
   virtual ~Updater() = default;
 
+  // `iteration` counts from 0; `rate` is the solver's in it.
+  virtual Status begin(std::int64_t iteration, float rate) { (void)iteration, (void)rate; return {}; }
   // Returns when the layer's params are those that this iteration is to see.
   virtual Status before_forward(int layer) { (void)layer; return {}; }
   virtual Status after_backward(int layer) { (void)layer; return {}; }
 
   enum class NonFinite { kRefuse, kApply };
   enum class Outcome { kApplied, kRefused };
-  // Ends the iteration with an update at this rate; `iteration` counts from 0. kRefused: a gradient is not finite, nothing was
+  // Ends the iteration with an update at this rate. kRefused: a gradient is not finite, nothing was
   // changed, and the call may be repeated with kApply, or skip() may follow.
   virtual Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) = 0;
   // Ends the iteration without one; its gradients are forgotten.

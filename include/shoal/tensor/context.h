@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "shoal/base/error.h"
 #include "shoal/base/random.h"
@@ -24,19 +25,31 @@ struct Failure {
   std::int64_t item = -1;   // which item of the batch, if one is to blame; the net adds the record's key
 };
 
+// Which part of the data is this net's, of all the nets that train together: `clients` processes with `replicas` nets each.
+struct Share {
+  int client = 0, clients = 1;
+  int replica = 0, replicas = 1;
+  std::string suffix{};            // of the client's part of a source that is cut up; empty: its number
+  int index() const { return client * replicas + replica; }
+  int count() const { return clients * replicas; }
+};
+
 class Context {
  public:
   struct Options {
     Device device{};
     int threads = 1;               // that kernels may use; >= 1
-    std::uint64_t seed = 1;
+    std::uint64_t seed = 1;        // the same for all nets that train together
+    Share share{};
   };
   explicit Context(const Options& options);
   Context(const Context&) = delete;
 
   const Device& device() const { return options_.device; }
   int threads() const { return options_.threads; }
-  Random& random() { return random_; }
+  const Share& share() const { return options_.share; }
+  Random& random() { return random_; }             // this net's own: no other's of the job draws the same
+  Random common() const { return Random(options_.seed); }   // the same for all nets of the job
   // At least `count` floats, not cleared, good until the next call. Kernels divide it among their threads.
   std::span<float> scratch(std::int64_t count);
   std::int64_t scratch_count() const { return scratch_.count(); }

@@ -64,7 +64,7 @@ Solver::Solver(const SolverParameter& param, SolverOptions options)
 Solver::~Solver() = default;
 
 Context& Solver::add_context() {
-  contexts_.push_back(std::make_unique<Context>(Context::Options{.threads = options_.threads, .seed = seed_}));
+  contexts_.push_back(std::make_unique<Context>(Context::Options{.threads = options_.threads, .seed = seed_, .share = options_.share}));
   return *contexts_.back();
 }
 
@@ -175,6 +175,7 @@ Status Solver::iterate() {
   steps_ = steps;
   rate_ = optim::rate_at(recipe_->rate, iteration_, steps_);
   if (!updater_->clears_gradients()) net_->clear_gradients();
+  if (Status status = updater_->begin(iteration_, rate_); !status.ok()) return status;
   save_running_sums();
   const Result<bool> finished = run_passes();
   if (!finished.ok()) return finished.error();

@@ -1,0 +1,69 @@
+// Which processes make up a job and which of them this one is: from a machinefile, flags and the environments of launchers. Pure: files
+// are read by the caller's hand, variables come in as a map.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/base/error.h"
+
+namespace shoal::parallel {
+
+enum class Role : std::uint8_t { kBoth, kWorker, kServer };
+const char* name_of(Role role);
+
+// One process to be.
+struct Process {
+  int id = 0;                      // rank, 0 first
+  std::string host;                // as written: a name, an IPv4 or, without brackets, an IPv6 address
+  int port = 0;                    // of the table service; 0: the default port, plus what keeps processes of one host apart
+  Role role = Role::kBoth;
+  int ssh_port = 22;
+  std::string user, interface, group;
+  std::string data;                // suffix of its part of the data; empty: its client id
+  std::vector<int> gpus;
+  double weight = 1;               // first guess of its speed, its share of data that is cut up
+  int line = 0;                    // of the machinefile
+};
+
+enum class HostfileFormat { kAuto, kPoseidon, kOpenMpi, kHorovod, kDeepSpeed, kMxnet, kMpich };
+std::optional<HostfileFormat> hostfile_format_named(std::string_view name);
+
+// The processes of a machinefile (docs/formats.md): in the order of ids, slots made processes of their own. Errors (kUsage) name the file and all
+// lines concerned: duplicate or missing ids, duplicate host:port, an unknown key (the nearest known named), a port out of range, an
+// ambiguous "host:N", no lines.
+Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name, HostfileFormat format = HostfileFormat::kAuto);
+
+inline constexpr int kDefaultPort = 29600;
+
+// What a process knows of itself and the job.
+struct Place {
+  int rank = 0, processes = 1;
+  std::string master;              // "host:port" of process 0
+  std::string source;              // where rank and size come from, for the log: "flags --client_id and --num_clients", "torchrun (RANK ...)"
+  std::vector<Process> machines;   // of the machinefile, or empty
+  Role role = Role::kBoth;         // its own
+  bool distributed() const { return processes > 1 || !machines.empty(); }
+};
+
+struct PlaceFlags {
+  std::optional<int> client_id, num_clients;
+  std::string master;                          // "host:port"
+  std::string machinefile, machinefile_text;   // name and content, or empty
+  HostfileFormat format = HostfileFormat::kAuto;
+  std::string role;                            // "", "worker", "server", "both"
+  int port = 0;
+};
+// Flags first, then the families of conventions known to launchers: torchrun, Open MPI, PMI, Slurm, Horovod, DMLC, Paddle. Without any: one
+// process alone. Errors (kUsage): a half-set family (which variable is missing), a rank outside the size, a size that is not the
+// machinefile's, no address for process 0.
+Result<Place> find_place(const PlaceFlags& flags, const std::map<std::string, std::string>& environment);
+
+// Slurm's "gnode[10,20,25-27],login" in full.
+Result<std::vector<std::string>> expand_host_list(std::string_view list);
+
+}  // namespace shoal::parallel

@@ -1,0 +1,37 @@
+// Which rows hold which numbers of a net's params.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "shoal/net/net.h"
+#include "shoal/table/types.h"
+
+namespace shoal::parallel {
+
+class RowMap {
+ public:
+  // Cuts the params into rows for so many servers. All params are in: those that do not learn are read once.
+  RowMap(Net& net, int servers);
+
+  std::span<const table::Row> rows() const { return rows_; }
+  // Rows of params that the layer owns: what its gradients make; and what its forward needs, shared params' owners included.
+  std::span<const table::RowId> owned_by(int layer) const { return owned_[static_cast<std::size_t>(layer)]; }
+  std::span<const table::RowId> needed_by(int layer) const { return needed_[static_cast<std::size_t>(layer)]; }
+  std::vector<table::RowId> learning() const;
+
+  std::span<float> weights(table::RowId row) const;
+  std::span<float> gradient(table::RowId row) const;
+  // Where the row lies: index into net.params(), first element.
+  struct Piece { std::size_t param = 0, offset = 0; };
+  Piece piece(table::RowId row) const { return pieces_[row]; }
+
+ private:
+  Net& net_;
+  std::vector<table::Row> rows_;
+  std::vector<Piece> pieces_;
+  std::vector<std::vector<table::RowId>> owned_, needed_;   // by layer
+};
+
+}  // namespace shoal::parallel

@@ -1,0 +1,45 @@
+// What a solver that trains together with others must do together with them. A solver alone has a team of one. The solver knows this
+// interface and nothing behind it. All calls on the solver's thread; every wait ends, with an error if need be.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/base/error.h"
+
+namespace shoal {
+
+// What somebody outside, a signal say, wants of a solver.
+enum class Action {
+  kNone,
+  kStop,       // end after this iteration, with a snapshot if snapshot_after_train
+  kSnapshot,   // write one and go on
+  kRequeue,    // write one and end; the run is to be continued later
+};
+
+class Team {
+ public:
+  virtual ~Team() = default;
+  virtual int index() const { return 0; }      // 0 is the chief: it prints, and writes what the team writes once
+  virtual int size() const { return 1; }
+  bool chief() const { return index() == 0; }
+
+  // Before iteration `iteration`: what all of the team do now, having finished that many. `mine` is what this one wants; all do the same
+  // at the same iteration, perhaps a few iterations later.
+  virtual Result<Action> agree(std::int64_t iteration, Action mine) { (void)iteration; return mine; }
+  // Replaces each number by its sum over the team, in a fixed order. Of the same length everywhere.
+  virtual Status sum(std::span<double> numbers) { (void)numbers; return {}; }
+  // On the chief one string a member, in order; on others nothing.
+  virtual Result<std::vector<std::string>> gather(std::string mine) { return std::vector<std::string>{std::move(mine)}; }
+  // The chief's string, on all.
+  virtual Result<std::string> share(std::string chiefs) { return chiefs; }
+  // Numbers of an iteration, to be averaged over the team with these weights when all have spoken; nobody waits for it.
+  virtual void report(std::int64_t iteration, double weight, std::span<const double> numbers) { (void)iteration, (void)weight, (void)numbers; }
+  // Averages that are complete and were not taken yet: on the chief alone.
+  struct Average { std::int64_t iteration = 0; std::vector<double> numbers; };
+  virtual std::vector<Average> take_averages() { return {}; }
+};
+
+}  // namespace shoal

@@ -1,0 +1,71 @@
+// A worker's half of the tables: what it has pushed and not heard of, which rows it waits for, and what is to be sent next. A pure state
+// machine like the shard: no socket, no thread, no time of its own. table.h's implementation drives it between the solver's thread and the
+// links; tests drive it over a simulated network.
+//
+// A push is kept, by reference, until its acknowledgement came; what a link may have lost is asked for again (Get), and sent again where the
+// server says NeedPush. Pushes and reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/table/messages.h"
+
+namespace shoal::table {
+
+// The time of a monotonic clock, given from outside.
+using Instant = std::chrono::nanoseconds;
+
+enum class Order { kPriority, kArrival };       // of sending; kArrival (FIFO) is there to be compared with
+
+struct ClientOptions {
+  int worker = 0;
+  Order order = Order::kPriority;
+  std::chrono::milliseconds retry{2000};        // a row not heard of for so long is asked for again; doubled each time, up to 16 times
+};
+
+class Client {
+ public:
+  // `destination(row, part)` says where the numbers of an answer go: row.length floats that nobody else looks at until the row arrived.
+  Client(const ClientOptions& options, const Plan& plan, std::function<std::span<float>(RowId, Part)> destination);
+  ~Client();
+  Client(const Client&) = delete;
+
+  // ---- the worker's side ----
+  // Sends push.values, which stay as they are until the row arrived, and asks for the row at push.clock + 1. Client fills in `base`.
+  void push(Push push, Instant now);
+  // Asks for the row at `clock` (for histories: whatever there is).
+  void get(RowId row, Clock clock, Part part, Instant now);
+  // All answers asked for so far have come.
+  bool arrived(RowId row) const;
+  std::size_t waiting() const;                  // rows that have not arrived
+
+  // ---- the network's side ----
+  // Where the numbers of this answer are to be written, before take() is called with it; empty if nobody waits for it (read and forget).
+  std::span<float> place(const RowMessage& row) const;
+  // Takes what a server said. True if a row arrived. The numbers of a Row are copied unless they are in their place already.
+  // An error is the server's, which broke the protocol.
+  Result<bool> take(int server, const Message& message, Instant now);
+  // The most urgent message for `server`, or nothing. Called when the link can take another; what it returns counts as sent.
+  std::optional<Message> next(int server);
+  // The link to `server` was lost, and is up again: all that was not acknowledged is asked for anew.
+  void link_up(int server, Instant now);
+  // Asks again for what has been silent too long. Returns when to be called next.
+  Instant on_time(Instant now);
+
+  // The row waited for longest, and since when; for messages to people.
+  struct Overdue { RowId row = 0; int server = 0; Clock clock = 0; Instant since{}; };
+  std::optional<Overdue> overdue() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,134 @@
+// What processes of a job say to each other, as values. Their bytes are docs/protocol.md and wire.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/table/types.h"
+
+namespace shoal::table {
+
+// Append only; these are on the wire.
+enum class MessageType : std::uint8_t {
+  kChallenge = 1, kHello = 2, kWelcome = 3, kRefuse = 4, kPing = 5, kBye = 6,
+  kPlan = 16, kInit = 17, kReady = 18,
+  kPush = 24, kGet = 25, kRow = 26, kNeedPush = 27, kRetire = 28,
+  kNorm = 32, kNormTotal = 33,
+  kAsk = 40, kAnswer = 41, kDirective = 42,
+};
+
+using Nonce = std::array<std::uint8_t, 16>;
+using Digest = std::array<std::uint8_t, 32>;
+
+// What a connection is for. A process of both kinds opens one of each kind it needs.
+enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
+
+// ---- the first messages of a connection; who accepts speaks first ----
+struct Challenge { std::uint16_t lowest = 1, highest = 1; Nonce nonce{}; };
+struct Hello {
+  std::uint16_t lowest = 1, highest = 1;   // versions of the protocol it speaks
+  Purpose purpose = Purpose::kRows;
+  std::uint32_t rank = 0;                  // of who connects
+  std::uint64_t incarnation = 0;           // drawn at its start: a process that was started again is another
+  Digest configuration{};                  // of net, solver and scheme
+  Nonce nonce{};
+  Digest proof{};                          // HMAC-SHA256 of the job's token over "hello", the challenge's nonce and all fields above
+};
+struct Welcome {
+  std::uint16_t version = 1;
+  std::uint32_t rank = 0;                  // of who accepted
+  std::uint64_t incarnation = 0;
+  Digest proof{};                          // the same over "welcome", both nonces and the fields above
+};
+// Why a connection ends; the last message of it. The code is what the other side ends with.
+struct Refuse { Code code = Code::kPeer; std::string reason; };
+// Each second in both directions; silence is how a stalled peer is known. `clock` is the sender's own, -1 if it has none.
+struct Ping { Clock clock = -1; };
+// Ends a connection in order: the peer is not lost.
+struct Bye {};
+
+// ---- rows ----
+// From the chief, worker 0, to every server: all rows, of which the server keeps its own.
+struct PlanMessage { Plan plan; };
+// Its numbers, part by part. Answered by one Ready when all rows of the server have their weights.
+struct Init { RowId row = 0; Part part = Part::kWeights; Values values{}; };
+struct Ready { std::uint32_t rows = 0; };
+// A contribution. An acknowledgement is any Row for a later clock of the same row; until then it may be sent again.
+struct Push {
+  RowId row = 0;
+  Clock clock = 0;             // of the iteration that made it
+  Version base = 0;
+  Payload payload = Payload::kGradient;
+  float weight = 1;
+  float rate = 0;              // the solver's rate in that iteration
+  Values values{};             // none if weight is 0
+};
+// Wants the row as a worker that finished `clock` iterations may see it. A worker that pushed need not ask: a push asks for clock + 1.
+// Answered by Row, when the scheme allows, or by NeedPush, at once, if the worker's own push of clock - 1 has not arrived. Parts other
+// than weights are answered at once.
+struct Get { RowId row = 0; Clock clock = 0; Part part = Part::kWeights; };
+struct RowMessage { RowId row = 0; Clock clock = 0; Version version = 0; Part part = Part::kWeights; Values values{}; };
+struct NeedPush { RowId row = 0; Clock clock = 0; };
+// The worker made its last push, of clock - 1, or never will: nobody is to wait for it from there on.
+struct Retire { Clock clock = 0; };
+// Of a server's rows at one clock, for a clip of the norm of all: the sum of squares of its part of the mean gradient; the coordinator
+// adds them up in the order of servers.
+struct Norm { Clock clock = 0; std::uint16_t server = 0; double squares = 0; };
+struct NormTotal { Clock clock = 0; double squares = 0; };
+
+// ---- the coordinator ----
+// What a question to it is about. Append only.
+enum class Topic : std::uint16_t {
+  kJoin = 1,       // body: a JoinBody. Answer: a RosterBody, when all have joined
+  kBarrier = 2,    // nothing; answered when every worker asked
+  kSum = 3,        // float64s; the sum over the workers, in their order
+  kGather = 4,     // anything; worker 0 gets all bodies, in order, each after its u32 length; others get nothing
+  kShare = 5,      // anything, from worker 0 (others: nothing); all get that
+  kOutputs = 6,    // float64s, the first the weight: worker 0 gets the weighted means, when all have spoken; nobody waits
+  kPause = 7,      // u8 Want: what this worker wants all to do; everyone is told when (Directive)
+  kPaused = 8,     // the clock that this worker will surely finish, in answer to a kPause directive
+  kDone = 9,       // this worker has finished; answered when all have
+  kReport = 10,    // the worker's times since its last report, for the straggler's name; not answered
+};
+// What a worker may want of all.
+enum class Want : std::uint8_t { kNothing = 0, kSnapshot = 1, kStop = 2, kRequeue = 3 };
+
+struct Ask { Topic topic = Topic::kBarrier; Clock clock = 0; std::string body; };   // `clock` tells one round of a topic from the next
+struct Answer { Topic topic = Topic::kBarrier; Clock clock = 0; std::string body; };
+enum class DirectiveKind : std::uint8_t {
+  kAbort = 1,      // the job ends now; code and reason for everyone
+  kPause = 2,      // say which clock you will surely finish (kPaused), and do not start another before you hear kAgreed
+  kAgreed = 3,     // after `clock` iterations all do `want`
+  kFinished = 4,   // all workers are done: servers may go
+};
+struct Directive { DirectiveKind kind = DirectiveKind::kAbort; Clock clock = 0; Want want = Want::kNothing; Code code = Code::kPeer; std::string text; };
+
+using Message = std::variant<Challenge, Hello, Welcome, Refuse, Ping, Bye, PlanMessage, Init, Ready, Push, Get, RowMessage, NeedPush, Retire,
+                             Norm, NormTotal, Ask, Answer, Directive>;
+MessageType type_of(const Message& message);
+const char* name_of(MessageType type);   // "Push"
+
+// Bodies of kJoin.
+struct JoinBody {
+  std::uint32_t rank = 0;
+  bool worker = true, server = true;
+  std::string host;                // for people: what it calls itself
+  std::string address;             // "10.0.0.3:29600", where others reach it; a part before the colon that is empty or "0.0.0.0"
+                                   // means: where this connection comes from
+  std::string configuration;       // net, solver and scheme as text: so that a difference can be shown
+};
+struct RosterBody {
+  struct Process { std::uint32_t rank = 0; std::int32_t worker = -1, server = -1; std::string host, address; };   // -1: is none
+  std::vector<Process> processes;  // by rank; workers and servers are numbered in the order of ranks
+  std::uint64_t seed = 0;          // of the job, common to all
+};
+std::string encode(const JoinBody& body);
+std::string encode(const RosterBody& body);
+Result<JoinBody> decode_join(std::string_view bytes);
+Result<RosterBody> decode_roster(std::string_view bytes);
+
+}  // namespace shoal::table

@@ -1,0 +1,28 @@
+// Which server holds which row, and where a param is cut into rows. Pure functions: every worker computes the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shoal/table/types.h"
+
+namespace shoal::table {
+
+// A row is at most so long unless told otherwise: measured by `bench_table --rows` (docs/performance in the README of tools): shorter rows
+// cost frames, longer ones let urgent rows wait.
+inline constexpr std::uint32_t kRowFloats = 64 * 1024;
+
+// Lengths of the rows of a param with `count` numbers: nearly equal, none above `longest`.
+std::vector<std::uint32_t> cut(std::size_t count, std::uint32_t longest = kRowFloats);
+
+// Gives every row a server, balanced by bytes: the largest row first, to the server with the least so far (a tie: the lowest id).
+// Cuts rows further where that is needed for a difference of at most 5 % of the mean; hence call cut_for with the number of servers.
+std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, int servers, std::uint32_t longest = kRowFloats);
+void place(std::span<Row> rows, int servers);
+
+// Bytes of weights on each server.
+std::vector<std::size_t> bytes_per_server(std::span<const Row> rows, int servers);
+
+}  // namespace shoal::table

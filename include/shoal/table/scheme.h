@@ -1,0 +1,88 @@
+// A consistency scheme: which contributions to a row become an update, and when a worker may read it. Pure: no socket, no thread, no
+// time. One object serves all rows of a shard, and keeps nothing of any.
+//
+// A shard holds every contribution to a row that was not merged yet, in the order of arrival, and asks next_merge() after each arrival and
+// each change of membership until it says nothing; then it asks readable() for each read that waits. A scheme is one file in
+// src/shoal/table/scheme and one line in make.cpp there.
+//
+// Schemes whose decisions are about whole iterations rather than rows (a drift barrier, weed-out by completions, backup workers, local
+// steps by measured speed) take them at the coordinator, which every worker can ask (Topic in messages.h): a worker asks before it pushes
+// or before it starts, and the weight, or the drop, is in what it pushes then. Shards need not know.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/table/types.h"
+
+namespace shoal::table {
+
+// A push that waits at its row.
+struct Contribution {
+  int worker = 0;
+  Clock clock = 0;
+  Version base = 0;      // of the row when its worker last read it
+  float weight = 1;      // relative to other workers': its samples, say. 0: nothing in it (an iteration left out)
+};
+
+// What a row knows of a worker.
+struct WorkerView {
+  bool counts = true;    // false once it finished or left: nobody waits for it
+  int group = 0;         // of grouped schemes
+  Clock pushed = 0;      // its contributions 0 .. pushed-1 have arrived (starts at Plan::start)
+  Clock merged = 0;      // and 0 .. merged-1 are in the row
+  Version last = 0;      // of the row just after its last contribution was merged
+};
+
+struct RowView {
+  std::span<const WorkerView> workers;    // by worker
+  std::span<const Contribution> held;     // in order of arrival
+  Version version = 0;
+};
+
+// How the numbers of a merge change the row.
+enum class Apply : std::uint8_t {
+  kRule,      // one step of the update rule on scale * sum of weight * values
+  kAdd,       // row += scale * sum of weight * values
+  kElastic,   // of one contribution w': e = scale * (w' - row), row += e; its worker reads w' - e instead of the row
+};
+
+// One update: the version rises by one.
+struct Merge {
+  std::vector<std::size_t> take;     // indices into held, in the order of summation
+  std::vector<float> weights;        // one each
+  float scale = 1;                   // of the sum
+  float rate_scale = 1;              // times the rate that the first contribution carries (kRule)
+  Apply apply = Apply::kRule;
+  std::vector<std::size_t> drop{};   // thrown away, counted, not merged; a merge may be drops alone: then there is no update
+};
+
+class Scheme {
+ public:
+  virtual ~Scheme() = default;
+  // As make_scheme reads it: "ssp 2".
+  virtual std::string name() const = 0;
+  virtual Payload payload() const { return Payload::kGradient; }
+  // The next update that what is held allows, or nothing.
+  virtual std::optional<Merge> next_merge(const RowView& row) const = 0;
+  // Whether `worker`, which has finished `clock` iterations, may read the row for the next. Once true it stays true until the worker
+  // pushes again. A worker's own contributions 0 .. clock-1 have arrived when this is asked.
+  virtual bool readable(const RowView& row, int worker, Clock clock) const = 0;
+  // Every update takes exactly one contribution of each counting worker: what a clip of the global norm needs.
+  virtual bool lockstep() const { return false; }
+};
+
+// The smallest `pushed` of the workers that count; kUnbounded if none does.
+Clock slowest(const RowView& row);
+
+// "bsp", "ssp S" (S >= 0, or "unbounded"), "async". Errors (kConfig) list what is known.
+Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words);
+std::vector<std::string> scheme_names();
+
+}  // namespace shoal::table

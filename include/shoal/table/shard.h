@@ -1,0 +1,62 @@
+// A server's half of the tables: rows, their update rule, and who waits for what. A pure state machine: message in, messages out. It knows
+// no socket, no thread and no time; whoever drives it calls it from one thread at a time.
+//
+// What it promises, whatever is repeated, reordered or lost on the way:
+//   an acknowledged push is merged exactly once (its Row for clock + 1 or later is the acknowledgement);
+//   a Row holds one version of the row, with all that the scheme promises to its reader, and the reader's own pushes;
+//   numbers of a lockstep scheme are summed in the order of workers, so the same pushes give the same bits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/table/messages.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::table {
+
+// To whom a message goes.
+struct Address {
+  enum class Kind : std::uint8_t { kWorker, kServer, kCoordinator } kind = Kind::kWorker;
+  int id = 0;                                   // worker or server
+  bool operator==(const Address&) const = default;
+};
+struct Outgoing {
+  Address to;
+  Message message;
+};
+using Outbox = std::vector<Outgoing>;
+
+struct ShardCounters {
+  std::uint64_t merges = 0, contributions = 0, dropped = 0, repeated = 0, parked = 0;   // repeated: pushes that were there already
+  std::vector<std::uint64_t> staleness;         // how many reads were so many clocks ahead of the slowest worker; the last: or more
+};
+
+class Shard {
+ public:
+  explicit Shard(int server);
+  ~Shard();
+  Shard(const Shard&) = delete;
+
+  // Takes a worker's message (or, NormTotal, the coordinator's) and adds what is to be sent. Values in a Push must stay as they are until
+  // the push is acknowledged, or carry their owner. An error is a peer's that broke the protocol: its connection is to end with it.
+  Status handle(int worker, const Message& message, Outbox& out);
+  // The worker is gone without a Retire: counts it out as from its last whole push, and forgets its waiting reads.
+  void leave(int worker, Outbox& out);
+
+  bool ready() const;                           // planned, and every own row has its weights
+  const Plan* plan() const;                     // null before it came
+  Clock clock_of(int worker) const;             // the least of its pushes over all rows; for messages to people
+  ShardCounters counters() const;
+  std::size_t bytes_held() const;               // rows, histories and contributions that wait
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal::table

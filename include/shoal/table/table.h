@@ -1,0 +1,102 @@
+// The table service as a worker sees it, and the processes that make it up. The interface is what the bridge (parallel/) uses: the
+// service over TCP implements it, and so can a simulation.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/table/client.h"
+#include "shoal/table/messages.h"
+
+namespace shoal::table {
+
+// Bytes and frames since the start, as counted where they are handed to or taken from the system; in-process traffic apart.
+struct Traffic {
+  std::uint64_t bytes_sent = 0, bytes_received = 0, frames_sent = 0, frames_received = 0;
+  std::uint64_t local_bytes = 0;           // rows that went to or came from a server in this process, which no wire saw
+};
+
+// A worker's table. All calls on one thread, the solver's. Every wait ends: with an error (kPeer: lost or refused, kTimeout: stalled) that
+// names who, since when and its last clock. After an error every call returns it again.
+class Table {
+ public:
+  virtual ~Table() = default;
+  virtual int worker() const = 0;          // 0 is the chief
+  virtual const RosterBody& roster() const = 0;
+
+  // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)` gives their numbers (histories: as many
+  // parts as the rule has, or empty spans for zeros); others' is not called. `destination` as in Client.
+  using Source = std::function<std::span<const float>(RowId, Part)>;
+  using Destination = std::function<std::span<float>(RowId, Part)>;
+  virtual Status create(const Plan& plan, const Source& initial, const Destination& destination) = 0;
+
+  // Asynchronous: returns at once. Values as in Client::push.
+  virtual void push(const Push& push) = 0;
+  virtual void get(RowId row, Clock clock, Part part) = 0;
+  // Returns when these rows have arrived.
+  virtual Status wait(std::span<const RowId> rows) = 0;
+
+  // A round with all workers, by the coordinator: what Topic says of it. `clock` must differ from round to round of a topic.
+  virtual Result<std::string> ask(Topic topic, Clock clock, std::string body) = 0;
+  // Says without waiting (kOutputs, kReport, kPause).
+  virtual void tell(Topic topic, Clock clock, std::string body) = 0;
+  // Answers to kOutputs that came since the last call: chief only.
+  virtual std::vector<Answer> take_outputs() = 0;
+
+  // Before iteration `clock` starts: waits while a pause is being agreed on, and returns what all do now, after `clock` iterations.
+  virtual Result<Want> start(Clock clock) = 0;
+
+  // Ends the worker's part in order: all have finished when it returns.
+  virtual Status finish(Clock clock) = 0;
+  // Ends the job for all: this worker met an error.
+  virtual void abort(const Error& error) = 0;
+
+  virtual Traffic traffic() const = 0;
+};
+
+struct ServiceOptions {
+  std::uint32_t rank = 0, processes = 1;
+  bool worker = true, server = true;
+  std::string coordinator;                 // "host:port" of process 0; unused there
+  std::string bind = "127.0.0.1";          // address to listen on
+  std::uint16_t port = 0;                  // 0: a free one
+  std::string advertise;                   // "host:port" or "host" told to others; empty: `bind`
+  std::string host;                        // for people
+  std::string token;                       // of the job; the same on all
+  std::string configuration;               // net, solver and scheme as text
+  std::uint64_t seed = 0;                  // the job's, if this is process 0
+  int threads = 1;                         // for input and output
+  Order order = Order::kPriority;
+  std::size_t window = 512 * 1024;         // bytes a link hands to the system ahead: the most an urgent row waits for
+  double throttle = 0;                     // bytes a second each way that this process may send and receive; 0: no limit. For trials
+  std::chrono::milliseconds start{300'000};        // all must have joined
+  std::chrono::milliseconds connect{10'000};       // one attempt to connect
+  std::chrono::milliseconds reconnect{800};        // a broken connection must be back
+  std::chrono::milliseconds stall_warn{10'000}, stall_abort{60'000};   // a silent peer is named, is given up
+};
+// Empty, or the first thing wrong, in words.
+std::string validate(const ServiceOptions& options);
+
+// What runs in one process of the job: the listener, the coordinator in process 0, a shard in servers, a Table in workers.
+class Service {
+ public:
+  // Listens, finds the coordinator (trying again until `start` has passed: the order of starting does not matter), joins, and returns when
+  // all processes have. Errors name who is missing, or why this process was refused.
+  static Result<std::unique_ptr<Service>> create(const ServiceOptions& options);
+  virtual ~Service() = default;
+  virtual const RosterBody& roster() const = 0;
+  virtual std::uint16_t port() const = 0;          // listened on
+  // The worker's table; null in a process that is a server alone.
+  virtual Table* table() = 0;
+  // A server alone stays here until the job is done or failed. `interrupted` is asked a few times a second; true leaves.
+  virtual Status serve(const std::function<bool()>& interrupted) = 0;
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,66 @@
+// The words of the table service: rows, clocks, versions, and what a worker sends of each row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/optim/rule.h"
+
+namespace shoal::table {
+
+using Clock = std::int64_t;     // iterations a worker has finished; what it computes in its iteration c carries clock c, the first 0
+using Version = std::int64_t;   // updates applied to a row
+using RowId = std::uint32_t;    // an index into Plan::rows
+
+inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
+inline constexpr std::size_t kMaxRowFloats = 1u << 20;   // of one row, and so of one frame: 4 MiB
+
+// Numbers at rest or on their way, which nobody changes while somebody holds `owner`. Without an owner: good for as long as the
+// function that handed them out says.
+struct Values {
+  std::span<const float> data{};
+  std::shared_ptr<const void> owner{};
+};
+
+// What a worker pushes of a row.
+enum class Payload : std::uint8_t {
+  kGradient = 0,   // the sum over its passes; the shard applies the update rule
+  kDelta = 1,      // what its own solver added to the weights; the shard adds
+  kWeights = 2,    // its weights, for elastic averaging; the answer is its own too
+};
+
+// The numbers that a shard keeps for each number of a row.
+enum class Part : std::uint8_t { kWeights = 0, kHistory = 1, kHistory2 = 2 };
+
+// A piece of a param: consecutive numbers that are sent, updated and read together, at one version.
+struct Row {
+  std::uint32_t length = 0;      // floats, 1 .. kMaxRowFloats
+  std::uint32_t priority = 0;    // the owner's place in the forward pass: a row with a smaller one is needed, and sent, earlier
+  std::uint16_t server = 0;      // which server holds it
+  bool learns = true;            // false: written once and never pushed (a frozen param)
+  float lr_mult = 1, decay_mult = 1;
+  bool operator==(const Row&) const = default;
+};
+
+// What all workers and servers must agree on before the first push. The same on every worker: it is computed from the net, the solver
+// and the number of servers, and its digest is compared.
+struct Plan {
+  std::uint16_t workers = 1, servers = 1;
+  Clock start = 0;                            // of every worker, and the version of every row
+  optim::RuleOptions rule;
+  optim::Regularization regularization = optim::Regularization::kL2;
+  float weight_decay = 0;
+  float clip = -1;                            // limit of the norm of the mean gradient of all rows; below 0: none
+  std::uint32_t iter_size = 1;                // passes whose gradients a push sums
+  std::string scheme = "ssp 0";               // as make_scheme reads it
+  std::vector<Row> rows;
+};
+// Empty, or the first thing wrong, in words.
+std::string validate(const Plan& plan);
+
+}  // namespace shoal::table

@@ -1,0 +1,54 @@
+// Messages as bytes: docs/protocol.md, which this follows to the byte.
+//
+// A frame is a header of 24 bytes, then the message's fields, then, for messages that carry a row's numbers, float32s to the end.
+// Everything is little-endian. The crc32c covers fields and numbers.
+//   0 u32 magic   4 u8 version   5 u8 type   6 u16 bytes of fields   8 u64 request   16 u32 bytes after the header   20 u32 crc32c
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "shoal/base/error.h"
+#include "shoal/table/messages.h"
+
+namespace shoal::table {
+
+inline constexpr std::uint32_t kMagic = 0x4c4f4853;      // "SHOL"
+inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::size_t kHeaderSize = 24;
+
+struct Header {
+  std::uint8_t version = kProtocolVersion;
+  MessageType type = MessageType::kPing;
+  std::uint16_t fields = 0;        // bytes; 0xffff for messages without numbers whose fields are longer than that: then all is fields
+  std::uint64_t request = 0;       // of its sender, rising by one a frame: names a frame in errors
+  std::uint32_t length = 0;        // bytes after the header
+  std::uint32_t crc = 0;
+};
+
+// A frame ready to be gathered: header and fields in one string, numbers where they are.
+struct Frame {
+  std::string head;
+  Values values;
+  std::size_t bytes() const { return head.size() + values.data.size_bytes(); }
+};
+Frame encode(const Message& message, std::uint64_t request);
+
+// What a connection may send before its Hello was answered, and after it.
+enum class Stage { kStranger, kPeer };
+// Checks magic, version, type and length before anything is allocated. Errors are kPeer and say what was found and what was
+// expected, and what the other end may be (an HTTP client, another version, a process of another byte order).
+Result<Header> decode_header(std::span<const char, kHeaderSize> bytes, Stage stage);
+
+// The message of a header's fields, without its numbers (Values stay empty); checks every length and enum value.
+Result<Message> decode_fields(const Header& header, std::string_view fields);
+// Where a message of this type keeps its numbers, or null: Init, Push and RowMessage have some.
+Values* values_of(Message& message);
+
+// A whole frame, for where bytes come whole: header, fields, crc and numbers, which are copied.
+Result<Message> decode(std::string_view frame, Stage stage);
+
+}  // namespace shoal::table

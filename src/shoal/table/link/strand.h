@@ -1,0 +1,44 @@
+// The threads that move bytes, and the strands that keep state on one of them at a time. Asio stays behind these names: who uses a strand
+// or a link includes no Asio.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace shoal::table {
+
+// The only maker of input and output threads in the house. Joins them when destroyed; what is posted after that is not run.
+class IoThreads {
+ public:
+  explicit IoThreads(int threads);
+  ~IoThreads();
+  IoThreads(const IoThreads&) = delete;
+  void stop();                       // returns when no handler runs any more; the destructor calls it
+
+ private:
+  friend class Strand;
+  friend class Wire;
+  struct Machinery;
+  std::unique_ptr<Machinery> machinery_;
+};
+
+// Functions posted to a strand run one after the other, in order, on some thread of its IoThreads. Copies are the same strand.
+class Strand {
+ public:
+  explicit Strand(IoThreads& threads);
+  void post(std::function<void()> work) const;
+  // Runs `work` on this strand after `delay`, unless the IoThreads stop first.
+  void after(std::chrono::milliseconds delay, std::function<void()> work) const;
+  bool here() const;                 // whether the caller runs on it
+
+ private:
+  friend class Wire;
+  struct Machinery;
+  std::shared_ptr<Machinery> machinery_;
+};
+
+// A monotonic clock's time.
+std::chrono::nanoseconds now();
+
+}  // namespace shoal::table
