@@ -11,6 +11,7 @@
 namespace shoal {
 
 class Net;
+class RunState;
 class SolverParameter;
 class SolverState;
 
@@ -29,6 +30,9 @@ class Updater {
   virtual Status before_forward(int layer) { (void)layer; return {}; }
   virtual Status after_backward(int layer) { (void)layer; return {}; }
 
+  // After the last pass: the iteration's loss, where the solver's net had `own`. More than one net here may have had its part in it.
+  virtual float mean_loss(float own) { return own; }
+
   enum class NonFinite { kRefuse, kApply };
   enum class Outcome { kApplied, kRefused };
   // Ends the iteration with an update at this rate. kRefused: a gradient is not finite, nothing was
@@ -36,16 +40,21 @@ class Updater {
   virtual Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) = 0;
   // Ends the iteration without one; its gradients are forgotten.
   virtual Status skip(std::int64_t iteration) = 0;
-  // The params' gradients are zero after update() or skip(); otherwise the solver clears them.
+  // The updater clears the params' gradients before the next iteration adds to them; otherwise the solver does.
   virtual bool clears_gradients() const { return false; }
 
   // Returns when the params hold all updates so far: before a test, a snapshot, and the end.
   virtual Status settle() { return {}; }
 
+  // Fetches what save() is to write, where that is elsewhere. After settle().
+  virtual Status prepare_save() { return {}; }
   // Adds the history to `state`, in Caffe's order.
   virtual void save(SolverState& state) const = 0;
   // Takes the history of `state`, read from `file`. Throws ConfigError unless count and shapes are those of this net and rule.
   virtual void restore(const SolverState& state, const std::string& file) = 0;
+  // What nets of the updater's own keep between iterations, to and from `run`. take_states throws ConfigError.
+  virtual void put_states(RunState& run) { (void)run; }
+  virtual void take_states(const RunState& run, const std::string& file) { (void)run, (void)file; }
 };
 
 // The rule of `param` applied to the params of `net` here. Throws ConfigError; `name` stands in front of its words.

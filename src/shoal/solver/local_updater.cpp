@@ -2,11 +2,11 @@
 #include <cmath>
 #include <vector>
 
+#include "histories.h"
 #include "recipe.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
-#include "shoal/proto/io.h"
 #include "shoal/solver/updater.h"
 
 namespace shoal {
@@ -58,22 +58,13 @@ class LocalUpdater final : public Updater {
 
   void save(SolverState& state) const override {
     for (const auto& history : histories_)
-      for (const Tensor& tensor : history) {
-        BlobProto* blob = state.add_history();
-        for (const std::int64_t dim : tensor.shape().dims()) blob->mutable_shape()->add_dim(dim);
-        blob->mutable_data()->Add(tensor.host().begin(), tensor.host().end());
-      }
+      for (const Tensor& tensor : history) put_history(tensor.shape(), tensor.host(), state);
   }
 
   void restore(const SolverState& state, const std::string& file) override {
-    const std::size_t params = net_.params().size();
-    if (state.history_size() != static_cast<int>(histories_.size() * params))
-      throw ConfigError(Code::kConfig, file, " holds ", state.history_size(), " histories, and a solver of type ",
-                        optim::name_of(recipe_.rule.rule), " for the ", params, " params of net '", net_.name(), "' has ",
-                        histories_.size() * params, ": the file is from another net or another type of solver");
-    for (std::size_t h = 0; h < histories_.size(); ++h)
-      for (std::size_t i = 0; i < params; ++i)
-        restore_one(histories_[h][i], net_.params()[i], state.history(static_cast<int>(h * params + i)), file);
+    take_histories(state, file, net_, recipe_.rule.rule, [this](std::size_t h, std::size_t i, std::span<const float> numbers) {
+      std::ranges::copy(numbers, histories_[h][i].out());
+    });
   }
 
  private:
@@ -84,15 +75,6 @@ class LocalUpdater final : public Updater {
   }
 
   void forget() { squares_ = 0, finite_ = true; }
-
-  // Caffe of 2014 wrote four axes for every blob: as many numbers are the same history.
-  void restore_one(Tensor& history, const NetParam& param, const BlobProto& from, const std::string& file) const {
-    if (from.data_size() != history.count())
-      throw ConfigError(Code::kConfig, file, ": the history of param ", param.index, " of layer '",
-                        net_.layers()[static_cast<std::size_t>(param.layer)]->name(), "' has shape ", Shape(blob_dims(from)).str(),
-                        ", and the param ", history.shape().str(), ": the file is from another net");
-    std::copy(from.data().begin(), from.data().end(), history.out());
-  }
 
   const Recipe recipe_;
   const bool keep_gradients_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "net_state.h"
 #include "recipe.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
@@ -17,35 +18,6 @@ namespace {
 
 constexpr std::uint32_t kRunVersion = 1;
 constexpr const char* kStateEnding = ".solverstate";
-
-void put_state(const Net& net, const Random::State& random, NetRunState& out) {
-  out.mutable_random()->set_seed(random.seed);
-  out.mutable_random()->set_stream(random.stream);
-  out.mutable_random()->set_position(random.position);
-  for (const auto& layer : net.layers()) {
-    std::string state = layer->save_state();
-    if (state.empty()) continue;
-    LayerState* entry = out.add_layer();
-    entry->set_name(layer->name());
-    entry->set_type(layer->type());
-    entry->set_state(std::move(state));
-  }
-}
-
-void take_state(Net& net, const NetRunState& from, const std::string& file) {
-  net.context().random() = Random(Random::State{from.random().seed(), from.random().stream(), from.random().position()});
-  for (const auto& layer : net.layers()) {
-    const LayerState* found = nullptr;
-    for (const LayerState& entry : from.layer())
-      if (entry.name() == layer->name() && entry.type() == layer->type()) found = &entry;
-    if (found) {
-      if (const Status status = layer->load_state(found->state()); !status.ok())
-        throw ConfigError(status.error().code, file, ": layer '", layer->name(), "': ", status.error().message);
-    } else if (!layer->save_state().empty()) {
-      LOG(WARNING) << file << " holds no state of layer '" << layer->name() << "' (" << layer->type() << "): it starts anew";
-    }
-  }
-}
 
 // The model of a solver state: as written, or else beside the state.
 std::string find_model(const std::string& written, const std::string& state_file) {
@@ -76,13 +48,14 @@ std::string stem_of(const std::string& state_file) {
 }  // namespace
 
 void Solver::put_states(RunState& run) const {
-  put_state(*net_, contexts_[0]->random().state(), *run.add_net());
+  put_state(*net_, *run.add_net());
   run.mutable_net(0)->set_name("train");
   for (std::size_t i = 0; i < test_nets_.size(); ++i) {
     NetRunState* out = run.add_net();
     out->set_name(str("test ", i));
-    put_state(*test_nets_[i], contexts_[i + 1]->random().state(), *out);
+    put_state(*test_nets_[i], *out);
   }
+  updater_->put_states(run);
 }
 
 RunState Solver::run_state() const {
@@ -114,6 +87,7 @@ Status Solver::snapshot() {
   if (param_->snapshot_prefix().empty())
     return Error{Code::kSnapshot, str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
   if (Status status = updater_->settle(); !status.ok()) return status;
+  if (Status status = updater_->prepare_save(); !status.ok()) return status;
   std::erase(kept_, iteration_);
   kept_.push_back(iteration_);
   const auto model = [this] { return net_->to_proto(param_->snapshot_diff()); };
@@ -150,6 +124,7 @@ void Solver::take_states(const RunState& run, const std::string& file) {
                  << ". Those without a state start their data anew";
   for (int i = 0; i < std::min(nets, run.net_size()); ++i)
     take_state(i == 0 ? *net_ : *test_nets_[static_cast<std::size_t>(i) - 1], run.net(i), file);
+  updater_->take_states(run, file);
   recent_losses_.assign(run.recent_loss().begin(), run.recent_loss().end());
   if (run.has_best_value() && run.snapshot_best() == param_->snapshot_best()) best_.value = run.best_value();
   kept_.assign(run.kept_iteration().begin(), run.kept_iteration().end());

@@ -198,7 +198,7 @@ Result<bool> Solver::run_passes() {
     }
     if (Status status = net_->backward(); !status.ok()) return status.error();
   }
-  last_loss_ = sum / static_cast<float>(recipe_->iter_size);
+  last_loss_ = updater_->mean_loss(sum / static_cast<float>(recipe_->iter_size));
   if (param_->debug_info() || net_->definition().debug_info()) log_params(*net_);
   return true;
 }

@@ -1,0 +1,16 @@
+// What one net keeps between iterations beside its params: random numbers and what its layers keep.
+#pragma once
+
+#include <string>
+
+#include "shoal/proto/run.pb.h"
+
+namespace shoal {
+
+class Net;
+
+void put_state(Net& net, NetRunState& out);
+// Takes what put_state wrote, read from `file`. Throws ConfigError where a layer cannot take its part.
+void take_state(Net& net, const NetRunState& from, const std::string& file);
+
+}  // namespace shoal
