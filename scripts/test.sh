@@ -31,6 +31,7 @@ step "build" make -j"$jobs" BUILD="$build" all "$build/tests/all" || finish
 step "house (make check)" make --no-print-directory check
 step "house checker's own test" python3 scripts/check_house.py --self-test
 step "log scripts" python3 scripts/log_test.py
+step "launcher" python3 scripts/launch_test.py
 
 echo "== tests"
 make --no-print-directory test BUILD="$build" 2>&1 | tee "$log"

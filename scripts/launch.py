@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Starts a job: the same command on every machine of a machinefile, over ssh, or several times on this one.
+
+  scripts/launch.py --machinefile=FILE -- build/release/tools/train --solver=S.prototxt
+  scripts/launch.py --local=4          -- build/release/tools/train --solver=S.prototxt
+  scripts/launch.py check --machinefile=FILE -- build/release/tools/train --solver=S.prototxt
+
+Every process gets --machinefile and --client_id behind the command's own words, and the job's token in its environment. One log a
+process lies in logs/<job>/; the console shows all of them with the prefix [rank@host]. The first process that fails is named with its
+last words, the rest is stopped, and its exit code is the launcher's. Ctrl-C stops every process of the job and no other: with SIGINT
+(the trainer ends after its iteration), or with --interrupt=snapshot by SIGTERM (a snapshot first, exit code 75); a second Ctrl-C kills.
+What was left behind, scripts/stop.py stops."""
+import argparse
+import json
+import os
+import queue
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import launch_check
+from machines import Hosts, UsageError, add_ssh_flags, jobs_folder, machinefile_text, main_of, read_machinefile
+
+PEER_LOST, REQUEUE, KILLED = 6, 75, 128
+LAST_LINES = 20
+
+# Runs on each machine, given: folder, job, rank, grace in seconds, the command. On its stdin: the job's token, the machinefile up to a
+# line with a full stop, then names of signals for the command's process group, one a line. Its end (the launcher is gone) counts as TERM.
+AGENT = r'''
+cd -- "$1" || exit 125
+folder=${SHOAL_JOBS:-$HOME/.shoal/jobs}/$2; rank=$3; grace=$4; shift 4
+umask 077
+mkdir -p "$folder" || exit 125
+IFS= read -r SHOAL_JOB_TOKEN || exit 125
+export SHOAL_JOB_TOKEN
+machines=$folder/machinefile.$rank
+while IFS= read -r line && [ "$line" != . ]; do printf '%s\n' "$line"; done > "$machines" || exit 125
+default=$(env --default-signal=INT,QUIT true 2>/dev/null && echo env --default-signal=INT,QUIT)   # sh has them ignored behind an &
+$default setsid "$@" --machinefile="$machines" --client_id="$rank" < /dev/null &
+pid=$!
+start=$(cut -d ' ' -f 22 "/proc/$pid/stat" 2>/dev/null)
+echo "$pid $start" > "$folder/$rank.pid"
+exec 3<&0
+{
+  while IFS= read -r name; do kill -s "$name" -- "-$pid" 2>/dev/null; done
+  kill -s TERM -- "-$pid" 2>/dev/null
+  for i in $(seq "$grace"); do kill -0 "$pid" 2>/dev/null || exit; sleep 1; done
+  kill -s KILL -- "-$pid" 2>/dev/null
+} <&3 > /dev/null 2>&1 &
+listener=$!
+exec < /dev/null 3<&-
+while :; do wait "$pid"; code=$?; kill -0 "$pid" 2>/dev/null || break; done
+kill -s KILL -- "-$pid" 2>/dev/null
+kill "$listener" 2>/dev/null
+rm -f "$folder/$rank.pid" "$machines"
+rmdir "$folder" 2>/dev/null
+exit "$code"
+'''
+
+
+class Rank:
+    """One process of the job, seen from here: an ssh or a shell, and threads that copy what it says."""
+
+    def __init__(self, process, job):
+        self.process, self.job, self.code, self.ended = process, job, None, None
+        stem = job.logs / f'rank.{process.rank:04d}'
+        self.error_log = stem.with_name(stem.name + '.err')
+        folder = os.getcwd() if job.hosts.is_local(process) else job.args.remote_dir or os.getcwd()
+        arguments = [folder, job.name, process.rank, job.args.grace, *job.command]
+        self.popen = subprocess.Popen(job.hosts.command(process, AGENT, arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, start_new_session=True, text=True, errors='replace')
+        self.say(job.token + '\n' + job.machinefile + '.\n')
+        self.threads = [threading.Thread(target=self.copy, args=(stream, stem.with_name(stem.name + ending)), daemon=True)
+                        for stream, ending in ((self.popen.stdout, '.out'), (self.popen.stderr, '.err'))]
+        self.threads.append(threading.Thread(target=self.wait, daemon=True))
+        for thread in self.threads:
+            thread.start()
+
+    def say(self, text):
+        try:
+            self.popen.stdin.write(text)
+            self.popen.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass                                              # it has ended, which wait() sees
+
+    def copy(self, stream, path):
+        with open(path, 'w', buffering=1) as log:
+            for line in stream:
+                log.write(line)
+                self.job.show(f'[{self.process.name}] {line}')
+
+    def wait(self):
+        code = self.popen.wait()
+        for thread in self.threads[:2]:
+            thread.join()
+        self.code = code if code >= 0 else KILLED - code
+        self.job.events.put(self)
+
+    def last_words(self):
+        return self.error_log.read_text(errors='replace').splitlines()[-LAST_LINES:]
+
+
+class Job:
+    def __init__(self, args, processes, command):
+        self.args, self.processes, self.command = args, processes, command
+        self.name = args.job or time.strftime('%Y%m%d-%H%M%S-') + secrets.token_hex(2)
+        self.hosts = Hosts(args.ssh_port, args.ssh_identity, args.ssh_args, args.force_ssh)
+        self.logs = Path(args.log_dir) / self.name
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.token = os.environ.get('SHOAL_JOB_TOKEN') or secrets.token_hex(32)
+        self.machinefile = machinefile_text(processes)
+        self.events, self.console = queue.Queue(), threading.Lock()
+        self.ranks, self.interrupts, self.failed = [], 0, []
+        self.kill_at = None
+
+    def show(self, line):
+        with self.console:
+            sys.stderr.write(line)
+            sys.stderr.flush()
+
+    def record(self):
+        """Where stop.py finds what this launcher started."""
+        folder = jobs_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f'{self.name}.json'
+        content = {'job': self.name, 'launcher': os.getpid(), 'command': self.command, 'ssh': self.hosts.options(),
+                   'machinefile': self.machinefile}
+        path.write_text(json.dumps(content, indent=1) + '\n')
+        return path
+
+    def signal_all(self, name):
+        for rank in self.ranks:
+            if rank.code is None:
+                rank.say(name + '\n')
+
+    def on_interrupt(self, *_):
+        self.interrupts += 1
+        self.events.put(None)                                 # wakes the loop, where the rest happens
+
+    def run(self):
+        record = self.record()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self.on_interrupt)
+        self.show(f'launch: job {self.name}, {len(self.processes)} processes, logs in {self.logs}\n')
+        try:
+            for process in self.processes:
+                self.ranks.append(Rank(process, self))
+            self.supervise()
+        finally:
+            self.stop_rest()
+            record.unlink(missing_ok=True)
+        return self.verdict()
+
+    def supervise(self):
+        handled = 0
+        while any(rank.code is None for rank in self.ranks):
+            try:
+                ended = self.events.get(timeout=None if self.kill_at is None else max(0.05, self.kill_at - time.monotonic()))
+            except queue.Empty:
+                self.show('launch: not all have ended; killing the rest\n')
+                self.signal_all('KILL')
+                self.kill_at = time.monotonic() + self.args.grace
+                continue
+            while handled < self.interrupts:
+                handled += 1
+                self.interrupt(handled)
+            if ended is not None and ended.code != 0:
+                self.failed.append(ended)
+                self.on_failure(ended)
+
+    def interrupt(self, count):
+        if count == 1:
+            name = 'TERM' if self.args.interrupt == 'snapshot' else 'INT'
+            self.show(f'launch: interrupted; sending SIG{name} to all processes of the job, once more kills them\n')
+            self.signal_all(name)
+        else:
+            self.signal_all('KILL')
+
+    def on_failure(self, rank):
+        if len(self.failed) > 1 or self.interrupts:
+            return
+        self.show(f'launch: {rank.process.name} ended with code {rank.code}; stopping the others\n')
+        self.kill_at = time.monotonic() + self.args.settle    # they learn it from each other first, and say more than a killed one could
+        threading.Timer(self.args.settle / 2, self.signal_all, ['INT']).start()
+
+    def stop_rest(self):
+        """Whatever way run() ends, nothing of the job goes on."""
+        self.signal_all('KILL')
+        for rank in self.ranks:
+            if rank.code is None:
+                rank.popen.stdin.close()
+        deadline = time.monotonic() + self.args.grace + 10
+        for rank in self.ranks:
+            try:
+                rank.popen.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.show(f'launch: {rank.process.name} does not end; scripts/stop.py --job={self.name} tries again\n')
+
+    def verdict(self):
+        if not self.failed:
+            return 0
+        # Who lost a peer is not the one that failed, unless nobody else did.
+        first = next((r for r in self.failed if r.code not in (PEER_LOST, REQUEUE)), self.failed[0])
+        if first.code == REQUEUE:
+            self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
+            return REQUEUE
+        self.show(f'launch: the first to fail was {first.process.name}, with code {first.code}; its last lines ({first.error_log}):\n')
+        for line in first.last_words():
+            self.show(f'    {line}\n')
+        return first.code
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(('127.0.0.1', 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+def processes_of(args):
+    if bool(args.machinefile) == (args.local is not None):
+        raise UsageError('one of --machinefile=FILE and --local=N is needed')
+    if args.local is not None:
+        if args.local < 1:
+            raise UsageError(f'--local={args.local}: at least 1')
+        return read_machinefile(''.join(f'{k} 127.0.0.1 {port}\n' for k, port in enumerate(free_ports(args.local))), '--local')
+    try:
+        return read_machinefile(Path(args.machinefile).read_text(), args.machinefile)
+    except OSError as error:
+        raise UsageError(f'--machinefile: {error.filename}: {error.strerror}') from None
+
+
+def read_arguments(words):
+    split = words.index('--') if '--' in words else len(words)
+    words, command = words[:split], words[split + 1:]
+    checking = words[:1] == ['check']
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument('--machinefile', '--hostfile', metavar='FILE')
+    parser.add_argument('--local', type=int, metavar='N', help='N processes on this machine, on free ports')
+    parser.add_argument('--log_dir', default='logs', help='default: %(default)s')
+    parser.add_argument('--job', default='', help='name of the job; default: the time and a random number')
+    parser.add_argument('--remote_dir', default='', metavar='FOLDER', help="where the command runs on other hosts; default: this folder's path")
+    parser.add_argument('--interrupt', choices=('stop', 'snapshot'), default='stop', help='what Ctrl-C means; default: %(default)s')
+    parser.add_argument('--settle', type=float, default=10, metavar='SECONDS', help='after a failure the others may take so long to end by themselves')
+    parser.add_argument('--grace', type=int, default=30, metavar='SECONDS', help='between SIGTERM and SIGKILL when the launcher is gone')
+    parser.add_argument('--check', action='store_true', help='check first, and start only if nothing is wrong')
+    add_ssh_flags(parser)
+    args = parser.parse_args(words[1:] if checking else words)
+    if not command:
+        raise UsageError('the command to run is missing: ... -- build/release/tools/train --solver=FILE')
+    return args, command, checking
+
+
+def main():
+    args, command, checking = read_arguments(sys.argv[1:])
+    processes = processes_of(args)
+    hosts = Hosts(args.ssh_port, args.ssh_identity, args.ssh_args, args.force_ssh)
+    if not all(map(hosts.is_local, processes)) and not shutil.which('ssh'):
+        raise UsageError('the machinefile names other hosts, and there is no ssh here')
+    if checking or args.check:
+        wrong = launch_check.check(hosts, processes, command, args.remote_dir or os.getcwd())
+        if checking or wrong:
+            return 1 if wrong else 0
+    return Job(args, processes, command).run()
+
+
+if __name__ == '__main__':
+    main_of(main)
