@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Shoal is built from and is not there yet. Debian or Ubuntu, as root or with sudo; asks nothing.
+# With --tests also what some tests are skipped without: an ssh server (which Debian then starts) and ip.
 set -euo pipefail
 
 packages=(
@@ -12,6 +13,7 @@ packages=(
   libgtest-dev nlohmann-json3-dev
   ca-certificates curl git
 )
+[ "${1:-}" != --tests ] || packages+=(openssh-server openssh-client iproute2)
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "install_packages.sh knows Debian and Ubuntu only. Install what your system calls these, then run make:" >&2

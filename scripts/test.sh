@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. The last line says "N passed, N failed, N skipped";
-# the exit code is 0 only if nothing failed. Works from any folder. BUILD=... chooses another build folder.
+# the exit code is 0 only if nothing failed. Works from any folder. BUILD=... chooses another build folder; TEST_PACKAGES=1 also
+# installs an ssh server and ip, without which some tests are skipped.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 build=${BUILD:-build/release}
@@ -26,7 +27,7 @@ step() {
   fi
 }
 
-step "packages" scripts/install_packages.sh || finish
+step "packages" scripts/install_packages.sh ${TEST_PACKAGES:+--tests} || finish
 step "build" make -j"$jobs" BUILD="$build" all "$build/tests/all" || finish
 step "house (make check)" make --no-print-directory check
 step "house checker's own test" python3 scripts/check_house.py --self-test
