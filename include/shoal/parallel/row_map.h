@@ -28,6 +28,8 @@ class RowMap {
   Piece piece(table::RowId row) const { return pieces_[row]; }
 
  private:
+  void find_needs();
+
   Net& net_;
   std::vector<table::Row> rows_;
   std::vector<Piece> pieces_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "shoal/solver/team.h"
 #include "shoal/solver/updater.h"
@@ -19,22 +20,29 @@ struct WorkerOptions {
   std::string name = "solver";      // of the prototxt, for errors
   std::string scheme = "ssp 0";
   float weight = 1;                 // of this worker's gradients beside others': its batch, where batches differ
-  int servers = 1;
 };
 
 // Seconds since the worker began, for its reports.
 struct WorkerTimes { double rows = 0; };    // spent in waiting for rows
 
-// An Updater over a table. Its rows exist, with the chief's weights, from the first begin() on: whatever copy_weights or restore did before
-// that on the chief counts, on others it is overwritten.
+// An Updater over a table, of as many workers and servers as its roster names. Its rows exist, with the chief's weights and histories, from
+// the first settle() or begin() on: whatever copy_weights or restore did before that on the chief counts, on others it is overwritten.
+//
+// Under on_nan: SKIP and WARN, and with debug_info, gradients leave after the last layer's backward, not before: the iteration may yet be
+// left out, and its params are to be looked at.
 class TableUpdater : public Updater {
  public:
   virtual WorkerTimes times() const = 0;
 };
-// Throws ConfigError for what cannot be had together: clip_gradients with a scheme that is not lockstep, on_nan: SNAPSHOT.
+// The table may write into the net's params until it was settled, or ended with an error. Throws ConfigError for what cannot be had
+// together: clip_gradients with a scheme that is not lockstep, on_nan: SNAPSHOT; and for a scheme that is not known.
 std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options);
 
 // The solver's view of the others, over the same table.
-std::unique_ptr<Team> make_table_team(table::Table& table, int workers);
+std::unique_ptr<Team> make_table_team(table::Table& table);
+
+// How many of a job's processes are workers, and how many servers.
+int workers_of(const table::RosterBody& roster);
+int servers_of(const table::RosterBody& roster);
 
 }  // namespace shoal::parallel

@@ -1,0 +1,54 @@
+#include "shoal/parallel/row_map.h"
+
+#include <algorithm>
+
+#include "shoal/base/log.h"
+#include "shoal/table/placement.h"
+
+namespace shoal::parallel {
+
+RowMap::RowMap(Net& net, int servers) : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
+  std::size_t total = 0;
+  for (const NetParam& param : net.params()) total += static_cast<std::size_t>(param.blob->data.count());
+  for (std::size_t p = 0; p < net.params().size(); ++p) {
+    const NetParam& param = net.params()[p];
+    std::size_t offset = 0;
+    for (const std::uint32_t length : table::cut_for(static_cast<std::size_t>(param.blob->data.count()), total, servers)) {
+      owned_[static_cast<std::size_t>(param.layer)].push_back(static_cast<table::RowId>(rows_.size()));
+      rows_.push_back({.length = length, .priority = static_cast<std::uint32_t>(param.layer), .learns = param.lr_mult != 0,
+                       .lr_mult = param.lr_mult, .decay_mult = param.decay_mult});
+      pieces_.push_back({p, offset});
+      offset += length;
+    }
+    CHECK(offset == static_cast<std::size_t>(param.blob->data.count())) << offset << " numbers in the rows of param " << p;
+  }
+  table::place(rows_, servers);
+  find_needs();
+}
+
+// A layer that shares a param by name looks at its owner's bytes.
+void RowMap::find_needs() {
+  for (std::size_t layer = 0; layer < needed_.size(); ++layer)
+    for (const auto& blob : net_.layers()[layer]->params())
+      for (table::RowId row = 0; row < rows_.size(); ++row)
+        if (net_.params()[pieces_[row].param].blob->data.shares_with(blob->data)) needed_[layer].push_back(row);
+}
+
+std::vector<table::RowId> RowMap::learning() const {
+  std::vector<table::RowId> rows;
+  for (table::RowId row = 0; row < rows_.size(); ++row)
+    if (rows_[row].learns) rows.push_back(row);
+  return rows;
+}
+
+std::span<float> RowMap::weights(table::RowId row) const {
+  const Piece at = pieces_[row];
+  return net_.params()[at.param].blob->data.host_mut().subspan(at.offset, rows_[row].length);
+}
+
+std::span<float> RowMap::gradient(table::RowId row) const {
+  const Piece at = pieces_[row];
+  return net_.params()[at.param].blob->grad.host_mut().subspan(at.offset, rows_[row].length);
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,116 @@
+#include <bit>
+#include <utility>
+
+#include "shoal/base/bytes.h"
+#include "shoal/base/log.h"
+#include "shoal/parallel/worker.h"
+
+namespace shoal::parallel {
+namespace {
+
+using table::Topic;
+using table::Want;
+
+constexpr std::pair<Action, Want> kWants[] = {
+    {Action::kNone, Want::kNothing}, {Action::kStop, Want::kStop}, {Action::kSnapshot, Want::kSnapshot}, {Action::kRequeue, Want::kRequeue}};
+
+Want want_of(Action action) {
+  for (const auto& [known, want] : kWants)
+    if (known == action) return want;
+  return Want::kNothing;
+}
+
+Action action_of(Want want) {
+  for (const auto& [action, known] : kWants)
+    if (known == want) return action;
+  return Action::kNone;
+}
+
+void put_number(std::string& out, double number) { put_le(out, std::bit_cast<std::uint64_t>(number)); }
+
+std::string bytes_of(std::span<const double> numbers) {
+  std::string bytes;
+  for (const double number : numbers) put_number(bytes, number);
+  return bytes;
+}
+
+std::vector<double> numbers_of(std::string_view bytes) {
+  std::vector<double> numbers;
+  for (; bytes.size() >= sizeof(double); bytes.remove_prefix(sizeof(double)))
+    numbers.push_back(std::bit_cast<double>(get_le<std::uint64_t>(bytes)));
+  return numbers;
+}
+
+Error broken(const char* what, std::size_t wanted, std::size_t found) {
+  return {Code::kPeer, str("the coordinator's answer to a ", what, " has ", found, " bytes where ", wanted,
+                           " were expected: do all processes run the same program?")};
+}
+
+class TableTeam final : public Team {
+ public:
+  explicit TableTeam(table::Table& table) : table_(table), size_(workers_of(table.roster())) {}
+
+  int index() const override { return table_.worker(); }
+  int size() const override { return size_; }
+
+  Result<Action> agree(std::int64_t iteration, Action mine) override {
+    if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
+    const Result<Want> want = table_.start(iteration);
+    if (!want.ok()) return want.error();
+    return action_of(want.value());
+  }
+
+  Status sum(std::span<double> numbers) override {
+    const Result<std::string> answer = table_.ask(Topic::kSum, rounds_++, bytes_of(numbers));
+    if (!answer.ok()) return answer.error();
+    const std::size_t wanted = numbers.size() * sizeof(double);
+    if (answer.value().size() != wanted) return broken("sum", wanted, answer.value().size());
+    std::size_t at = 0;
+    for (const double number : numbers_of(answer.value())) numbers[at++] = number;
+    return {};
+  }
+
+  Result<std::vector<std::string>> gather(std::string mine) override {
+    Result<std::string> answer = table_.ask(Topic::kGather, rounds_++, std::move(mine));
+    if (!answer.ok()) return answer.error();
+    std::vector<std::string> parts;
+    std::string_view rest = answer.value();
+    while (!rest.empty()) {
+      if (rest.size() < 4) return broken("gathering", 4, rest.size());
+      const std::size_t length = get_le<std::uint32_t>(rest);
+      rest.remove_prefix(4);
+      if (rest.size() < length) return broken("gathering", length, rest.size());
+      parts.emplace_back(rest.substr(0, length));
+      rest.remove_prefix(length);
+    }
+    if (chief() && parts.size() != static_cast<std::size_t>(size_)) return broken("gathering", static_cast<std::size_t>(size_) * 4, parts.size() * 4);
+    return parts;
+  }
+
+  Result<std::string> share(std::string chiefs) override {
+    return table_.ask(Topic::kShare, rounds_++, chief() ? std::move(chiefs) : std::string());
+  }
+
+  void report(std::int64_t iteration, double weight, std::span<const double> numbers) override {
+    std::string body;
+    put_number(body, weight);
+    table_.tell(Topic::kOutputs, iteration, body + bytes_of(numbers));
+  }
+
+  std::vector<Average> take_averages() override {
+    std::vector<Average> averages;
+    for (const table::Answer& answer : table_.take_outputs()) averages.push_back({answer.clock, numbers_of(answer.body)});
+    return averages;
+  }
+
+ private:
+  table::Table& table_;
+  const int size_;
+  table::Clock rounds_ = 0;   // asked so far: all members ask the same in the same order
+};
+
+}  // namespace
+
+std::unique_ptr<Team> make_table_team(table::Table& table) { return std::make_unique<TableTeam>(table); }
+
+}  // namespace shoal::parallel

@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+#include "shoal/base/log.h"
+#include "shoal/net/net.h"
+#include "shoal/ops/vector.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/proto/io.h"
+#include "shoal/solver/histories.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::parallel {
+namespace {
+
+using table::Clock;
+using table::Part;
+using table::RowId;
+
+class Rows final : public TableUpdater {
+ public:
+  Rows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options)
+      : recipe_(read_recipe(param, options.name)), options_(options), net_(net), table_(table), map_(net, servers_of(table.roster())),
+        early_(param.on_nan() == SolverParameter::STOP && !param.debug_info() && !net.definition().debug_info()),
+        all_(map_.rows().size()), learning_(map_.learning()) {
+    std::iota(all_.begin(), all_.end(), RowId{0});
+    const auto scheme = table::make_scheme(options.scheme);
+    if (!scheme.ok()) throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
+    CHECK(scheme.value()->payload() == table::Payload::kGradient) << "scheme " << options.scheme << " wants something else than gradients";
+    if (recipe_.clip >= 0 && !scheme.value()->lockstep())
+      throw ConfigError(Code::kConfig, options.name, ": clip_gradients limits the norm of the gradients of all workers together, and under scheme '",
+                        options.scheme, "' they do not come together; leave it out, or take scheme 'bsp'");
+    if (param.on_nan() == SolverParameter::SNAPSHOT)
+      throw ConfigError(Code::kConfig, options.name, ": on_nan is SNAPSHOT, which works on one machine alone: when one worker notices, others "
+                                                     "have gone on; STOP with snapshot: N, or SKIP, work on many");
+  }
+
+  Status begin(std::int64_t iteration, float rate) override {
+    if (Status status = create(); !status.ok()) return status;
+    CHECK(iteration >= start_) << "iteration " << iteration << " of rows that begin at " << start_;
+    iteration_ = iteration, rate_ = rate;
+    finite_ = true;
+    held_.clear();
+    histories_.clear();
+    return {};
+  }
+
+  Status before_forward(int layer) override {
+    if (Status status = wait(map_.needed_by(layer)); !status.ok()) return status;
+    for (const NetParam& param : net_.params())
+      if (param.layer == layer) ops::fill(net_.context(), 0, param.blob->grad);
+    return {};
+  }
+
+  Status after_backward(int layer) override {
+    for (const NetParam& param : net_.params())
+      if (param.layer == layer && param.lr_mult != 0) finite_ = finite_ && ops::all_finite(net_.context(), param.blob->grad);
+    for (const RowId row : map_.owned_by(layer))
+      if (map_.rows()[row].learns) held_.push_back(row);
+    if (early_ && finite_) push_held();
+    return {};
+  }
+
+  Result<Outcome> update(std::int64_t, float, NonFinite when) override {
+    if (when == NonFinite::kRefuse && !finite_) return Outcome::kRefused;
+    push_held();
+    return Outcome::kApplied;
+  }
+
+  // Others wait for this worker's part: it says that there is none.
+  Status skip(std::int64_t iteration) override {
+    held_.clear();
+    for (const RowId row : learning_) table_.push({.row = row, .clock = iteration, .weight = 0, .rate = rate_});
+    return {};
+  }
+
+  bool clears_gradients() const override { return true; }
+
+  Status settle() override {
+    if (Status status = create(); !status.ok()) return status;
+    return wait(all_);
+  }
+
+  Status prepare_save() override {
+    if (table_.worker() != 0) return {};
+    make_histories();
+    for (const RowId row : learning_)
+      for (std::size_t h = 0; h < histories_.size(); ++h) table_.get(row, iteration_ + 1, kHistoryParts[h]);
+    return wait(learning_);
+  }
+
+  void save(SolverState& state) const override {
+    for (const auto& history : histories_)
+      for (const Tensor& tensor : history) put_history(tensor.shape(), tensor.host(), state);
+  }
+
+  void restore(const SolverState& state, const std::string& file) override {
+    CHECK(!created_) << "restored from " << file << " when others had begun";
+    make_histories();
+    take_histories(state, file, net_, recipe_.rule.rule, [this](std::size_t h, std::size_t i, std::span<const float> numbers) {
+      std::ranges::copy(numbers, histories_[h][i].out());
+    });
+    start_ = state.iter();
+    iteration_ = start_ - 1;
+  }
+
+  WorkerTimes times() const override { return {std::chrono::duration<double>(waited_).count()}; }
+
+ private:
+  static constexpr Part kHistoryParts[] = {Part::kHistory, Part::kHistory2};
+  static_assert(std::size(kHistoryParts) == optim::kMaxHistories);
+
+  Status create() {
+    if (created_) return {};
+    const auto initial = [this](RowId row, Part part) { return std::span<const float>(place(row, part)); };
+    const auto destination = [this](RowId row, Part part) { return place(row, part); };
+    if (Status status = table_.create(plan(), initial, destination); !status.ok()) return status;
+    for (const RowId row : all_) table_.get(row, start_, Part::kWeights);
+    created_ = true;
+    return {};
+  }
+
+  table::Plan plan() const {
+    table::Plan plan;
+    plan.workers = static_cast<std::uint16_t>(workers_of(table_.roster()));
+    plan.servers = static_cast<std::uint16_t>(servers_of(table_.roster()));
+    plan.start = start_;
+    plan.rule = recipe_.rule;
+    plan.regularization = recipe_.regularization;
+    plan.weight_decay = recipe_.weight_decay;
+    plan.clip = recipe_.clip;
+    plan.iter_size = static_cast<std::uint32_t>(recipe_.iter_size);
+    plan.scheme = options_.scheme;
+    plan.rows.assign(map_.rows().begin(), map_.rows().end());
+    return plan;
+  }
+
+  // Where the numbers of a row are, here; nothing for histories that nobody restored or asked for.
+  std::span<float> place(RowId row, Part part) {
+    if (part == Part::kWeights) return map_.weights(row);
+    const std::size_t h = part == Part::kHistory ? 0 : 1;
+    if (h >= histories_.size()) return {};
+    const RowMap::Piece at = map_.piece(row);
+    return histories_[h][at.param].host_mut().subspan(at.offset, map_.rows()[row].length);
+  }
+
+  void make_histories() {
+    histories_.clear();
+    for (int h = 0; h < optim::histories(recipe_.rule.rule); ++h) {
+      histories_.emplace_back();
+      for (const NetParam& param : net_.params()) histories_.back().emplace_back(param.blob->shape());
+    }
+  }
+
+  void push_held() {
+    for (const RowId row : held_)
+      table_.push({.row = row, .clock = iteration_, .weight = options_.weight, .rate = rate_, .values = {map_.gradient(row)}});
+    held_.clear();
+  }
+
+  Status wait(std::span<const RowId> rows) {
+    const auto start = std::chrono::steady_clock::now();
+    Status status = table_.wait(rows);
+    waited_ += std::chrono::steady_clock::now() - start;
+    return status;
+  }
+
+  const Recipe recipe_;
+  const WorkerOptions options_;
+  Net& net_;
+  table::Table& table_;
+  const RowMap map_;
+  const bool early_;                             // a layer's gradients leave as soon as they are there
+  std::vector<RowId> all_, learning_;
+  bool created_ = false;
+  Clock start_ = 0;                              // the iteration from which this run goes on
+  std::int64_t iteration_ = -1;                  // under way, or the last
+  float rate_ = 0;
+  bool finite_ = true;                           // this iteration's gradients, so far
+  std::vector<RowId> held_;                      // whose gradients are complete and were not pushed
+  std::vector<std::vector<Tensor>> histories_;   // of the rule's history h and param i, between restore and create, and for a save
+  std::chrono::steady_clock::duration waited_{};
+};
+
+}  // namespace
+
+int workers_of(const table::RosterBody& roster) {
+  return static_cast<int>(std::ranges::count_if(roster.processes, [](const auto& process) { return process.worker >= 0; }));
+}
+
+int servers_of(const table::RosterBody& roster) {
+  return static_cast<int>(std::ranges::count_if(roster.processes, [](const auto& process) { return process.server >= 0; }));
+}
+
+std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options) {
+  return std::make_unique<Rows>(param, net, table, options);
+}
+
+}  // namespace shoal::parallel
