@@ -93,6 +93,8 @@ enum class Topic : std::uint16_t {
   kPaused = 8,     // the clock that this worker will surely finish, in answer to a kPause directive
   kDone = 9,       // this worker has finished; answered when all have
   kReport = 10,    // the worker's times since its last report, for the straggler's name; not answered
+  kHeard = 11,     // both ways: `clock` messages of this conversation with the coordinator have come, whatever became of the connections that
+                   // carried them: the other side sends the rest again on a new one, and forgets what is not needed
 };
 // What a worker may want of all.
 enum class Want : std::uint8_t { kNothing = 0, kSnapshot = 1, kStop = 2, kRequeue = 3 };
@@ -100,7 +102,8 @@ enum class Want : std::uint8_t { kNothing = 0, kSnapshot = 1, kStop = 2, kRequeu
 struct Ask { Topic topic = Topic::kBarrier; Clock clock = 0; std::string body; };   // `clock` tells one round of a topic from the next
 struct Answer { Topic topic = Topic::kBarrier; Clock clock = 0; std::string body; };
 enum class DirectiveKind : std::uint8_t {
-  kAbort = 1,      // the job ends now; code and reason for everyone
+  kAbort = 1,      // the job ends now; code and reason for everyone. To the coordinator: the process of rank `clock` is lost to the sender,
+                   // or, if that is its own, ends by itself
   kPause = 2,      // say which clock you will surely finish (kPaused), and do not start another before you hear kAgreed
   kAgreed = 3,     // after `clock` iterations all do `want`
   kFinished = 4,   // all workers are done: servers may go
