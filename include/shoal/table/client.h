@@ -40,23 +40,25 @@ class Client {
   // ---- the worker's side ----
   // Sends push.values, which stay as they are until the row arrived, and asks for the row at push.clock + 1. Client fills in `base`.
   void push(Push push, Instant now);
-  // Asks for the row at `clock` (for histories: whatever there is).
+  // Asks for the row at `clock` (for histories: whatever there is). Asked again while it is waited for, it changes nothing.
   void get(RowId row, Clock clock, Part part, Instant now);
   // All answers asked for so far have come.
   bool arrived(RowId row) const;
   std::size_t waiting() const;                  // rows that have not arrived
 
   // ---- the network's side ----
-  // Where the numbers of this answer are to be written, before take() is called with it; empty if nobody waits for it (read and forget).
+  // Where the numbers of this answer are to be written, before take() is called with it; empty if nobody waits for it (read and forget):
+  // only the answer to what was sent last of this row and part is waited for, until it has come once.
   std::span<float> place(const RowMessage& row) const;
   // Takes what a server said. True if a row arrived. The numbers of a Row are copied unless they are in their place already.
   // An error is the server's, which broke the protocol.
   Result<bool> take(int server, const Message& message, Instant now);
-  // The most urgent message for `server`, or nothing. Called when the link can take another; what it returns counts as sent.
+  // The most urgent message for `server`, or nothing. Called when the link can take another; what it returns counts as sent. A push that is
+  // sent again owns its numbers: the first one's answer may come, and the worker go on, while a link still reads the second.
   std::optional<Message> next(int server);
-  // The link to `server` was lost, and is up again: all that was not acknowledged is asked for anew.
+  // The link to `server` was lost, and is up again: all that was sent and not acknowledged is asked for anew, with new patience.
   void link_up(int server, Instant now);
-  // Asks again for what has been silent too long. Returns when to be called next.
+  // Asks again for what has been silent too long. Returns when to be called next; Instant::max() while nothing is waited for.
   Instant on_time(Instant now);
 
   // The row waited for longest, and since when; for messages to people.

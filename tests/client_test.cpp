@@ -1,0 +1,347 @@
+// The client alone, against a server that says what the test tells it to.
+#include "shoal/table/client.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace shoal::table {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A client of rows with their numbers; what it says is written down as words: "push 3@7" (row 3, clock 7), "get 3@8", "get 3@8 part 1".
+struct Rig {
+  explicit Rig(std::vector<Row> rows, Order order = Order::kPriority, Clock start = 0) {
+    plan.rows = std::move(rows);
+    plan.start = start;
+    for (const Row& row : plan.rows) plan.servers = std::max<std::uint16_t>(plan.servers, row.server + 1);
+    for (const Row& row : plan.rows) {
+      numbers.push_back(std::vector<float>(row.length * 3, 0.f));
+      gradients.push_back(std::vector<float>(row.length, 1.f));
+    }
+    client.emplace(ClientOptions{.worker = 0, .order = order, .retry = 100ms}, plan, [this](RowId row, Part part) {
+      const std::size_t length = plan.rows[row].length;
+      return std::span<float>(numbers[row]).subspan(static_cast<std::size_t>(part) * length, length);
+    });
+  }
+
+  void push(RowId row, Clock clock) { client->push({.row = row, .clock = clock, .values = {gradients[row], nullptr}}, now); }
+  void get(RowId row, Clock clock, Part part = Part::kWeights) { client->get(row, clock, part, now); }
+  Result<bool> row(RowId id, Clock clock, float value, Version version = 1, Part part = Part::kWeights) {
+    answer.assign(plan.rows[id].length, value);
+    return client->take(plan.rows[id].server, RowMessage{id, clock, version, part, {answer, nullptr}}, now);
+  }
+  void need(RowId id, Clock clock) { EXPECT_FALSE(client->take(plan.rows[id].server, NeedPush{id, clock}, now).value()); }
+  float value(RowId row, Part part = Part::kWeights) const { return numbers[row][static_cast<std::size_t>(part) * plan.rows[row].length]; }
+
+  std::string said(int server = 0) {
+    std::string words;
+    while (const std::optional<Message> message = client->next(server)) {
+      if (!words.empty()) words += ", ";
+      if (const auto* push = std::get_if<Push>(&*message)) words += str("push ", push->row, "@", push->clock);
+      else if (const auto* get = std::get_if<Get>(&*message)) {
+        words += str("get ", get->row, "@", get->clock);
+        if (get->part != Part::kWeights) words += str(" part ", static_cast<int>(get->part));
+      } else words += "something else";
+    }
+    return words;
+  }
+
+  Plan plan;
+  std::vector<std::vector<float>> numbers, gradients;
+  std::vector<float> answer;
+  Instant now{};
+  std::optional<Client> client;
+};
+
+std::vector<Row> rows(std::vector<std::uint32_t> priorities) {
+  std::vector<Row> made;
+  for (const std::uint32_t priority : priorities) made.push_back({.length = 4, .priority = priority});
+  return made;
+}
+
+TEST(Client, SendsTheFrontOfTheNetFirst) {
+  Rig rig(rows({2, 0, 1, 0}));
+  for (const RowId row : {0u, 2u, 3u, 1u}) rig.push(row, 0);
+  EXPECT_EQ(rig.said(), "push 1@0, push 3@0, push 2@0, push 0@0");
+  EXPECT_EQ(rig.client->waiting(), 4u);
+}
+
+TEST(Client, AnUrgentRowOvertakesWhatHasNotLeft) {
+  Rig rig(rows({2, 0, 1}));
+  rig.push(0, 0);
+  rig.push(2, 0);
+  EXPECT_EQ(std::get<Push>(*rig.client->next(0)).row, 2u);
+  rig.push(1, 0);
+  EXPECT_EQ(rig.said(), "push 1@0, push 0@0");
+}
+
+TEST(Client, ByArrivalSendsInTheOrderOfTheCalls) {
+  Rig rig(rows({2, 0, 1}), Order::kArrival);
+  rig.push(0, 0);
+  rig.get(2, 0);
+  rig.push(1, 0);
+  EXPECT_EQ(rig.said(), "push 0@0, get 2@0, push 1@0");
+}
+
+TEST(Client, AsksEachServerForItsOwn) {
+  std::vector<Row> two = rows({0, 1});
+  two[0].server = 1;
+  Rig rig(two);
+  rig.push(0, 0);
+  rig.push(1, 0);
+  EXPECT_EQ(rig.said(0), "push 1@0");
+  EXPECT_EQ(rig.said(1), "push 0@0");
+}
+
+TEST(Client, ARowIsTheAcknowledgementAndCarriesTheNumbers) {
+  Rig rig(rows({0, 1}));
+  EXPECT_TRUE(rig.client->arrived(0));
+  rig.push(0, 4);
+  EXPECT_FALSE(rig.client->arrived(0));
+  rig.said();
+  EXPECT_TRUE(rig.row(0, 5, 2.5f).value());
+  EXPECT_TRUE(rig.client->arrived(0));
+  EXPECT_EQ(rig.numbers[0], (std::vector<float>{2.5f, 2.5f, 2.5f, 2.5f, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(rig.client->waiting(), 0u);
+  EXPECT_EQ(rig.said(), "");
+}
+
+TEST(Client, SaysTheVersionThatTheWorkerRead) {
+  Rig rig(rows({0}), Order::kPriority, 40);
+  rig.push(0, 40);
+  EXPECT_EQ(std::get<Push>(*rig.client->next(0)).base, 40);
+  ASSERT_TRUE(rig.row(0, 41, 1, 47).value());
+  rig.get(0, 41, Part::kHistory);
+  rig.said();
+  ASSERT_TRUE(rig.row(0, 41, 1, 50, Part::kHistory).value());   // not what the next gradient is computed from
+  rig.push(0, 41);
+  EXPECT_EQ(std::get<Push>(*rig.client->next(0)).base, 47);
+}
+
+TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
+  Rig rig(rows({0, 1}));
+  rig.push(0, 0);
+  const RowMessage first{0, 1, 1, Part::kWeights, {}};
+  EXPECT_TRUE(rig.client->place(first).empty()) << "nothing was sent yet";
+  rig.said();
+  EXPECT_EQ(rig.client->place(first).data(), rig.numbers[0].data());
+  EXPECT_EQ(rig.client->place(first).size(), 4u);
+  ASSERT_TRUE(rig.row(0, 1, 1).value());
+  EXPECT_TRUE(rig.client->place(first).empty()) << "a second one";
+  EXPECT_FALSE(rig.row(0, 1, 9).value());
+  rig.push(0, 1);
+  rig.said();
+  EXPECT_TRUE(rig.client->place(first).empty()) << "a late one";
+  EXPECT_FALSE(rig.row(0, 1, 9).value());
+  EXPECT_FALSE(rig.row(0, 3, 9).value());
+  EXPECT_EQ(rig.value(0), 1);
+  EXPECT_FALSE(rig.client->arrived(0));
+  EXPECT_TRUE(rig.row(0, 2, 3).value());
+  EXPECT_EQ(rig.value(0), 3);
+  EXPECT_TRUE(rig.client->place({7, 1, 1, Part::kWeights, {}}).empty()) << "no such row";
+}
+
+// An answer that was thrown away because nobody waits comes without numbers.
+TEST(Client, AnAnswerForNobodyNeedsNoNumbers) {
+  Rig rig(rows({0}));
+  EXPECT_FALSE(rig.client->take(0, RowMessage{0, 3, 1, Part::kWeights, {}}, rig.now).value());
+}
+
+TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
+  Rig rig(rows({0}));
+  rig.get(0, 0);
+  rig.said();
+  RowMessage row{0, 0, 1, Part::kWeights, {}};
+  const std::span<float> place = rig.client->place(row);
+  for (float& number : place) number = 6;
+  row.values.data = place;
+  EXPECT_TRUE(rig.client->take(0, row, rig.now).value());
+  EXPECT_EQ(rig.value(0), 6);
+}
+
+TEST(Client, PartsAreWaitedForByThemselves) {
+  Rig rig(rows({0}));
+  rig.get(0, 3);
+  rig.get(0, 3, Part::kHistory);
+  rig.get(0, 3, Part::kHistory2);
+  rig.get(0, 3);   // said once
+  EXPECT_EQ(rig.said(), "get 0@3, get 0@3 part 1, get 0@3 part 2");
+  EXPECT_TRUE(rig.row(0, 3, 1).value());
+  EXPECT_TRUE(rig.row(0, 3, 3, 1, Part::kHistory2).value());
+  EXPECT_FALSE(rig.client->arrived(0));
+  EXPECT_TRUE(rig.row(0, 3, 2, 1, Part::kHistory).value());
+  EXPECT_TRUE(rig.client->arrived(0));
+  EXPECT_EQ(rig.value(0, Part::kHistory), 2);
+  EXPECT_EQ(rig.value(0, Part::kHistory2), 3);
+}
+
+TEST(Client, AsksAgainLessAndLessOften) {
+  Rig rig(rows({0, 1}));
+  rig.push(0, 0);
+  rig.said();
+  std::vector<int> asked;
+  for (int ms = 1; ms <= 7000; ++ms) {
+    rig.now = ms * 1ms;
+    rig.client->on_time(rig.now);
+    const std::string words = rig.said();
+    if (words.empty()) continue;
+    EXPECT_EQ(words, "get 0@1");
+    asked.push_back(ms);
+  }
+  EXPECT_EQ(asked, (std::vector<int>{100, 300, 700, 1500, 3100, 4700, 6300}));
+}
+
+TEST(Client, SaysWhenToBeCalledNext) {
+  Rig rig(rows({0, 1}));
+  EXPECT_EQ(rig.client->on_time(rig.now), Instant::max());
+  rig.push(0, 0);
+  rig.said();
+  rig.now = 30ms;
+  rig.push(1, 0);
+  rig.said();
+  EXPECT_EQ(rig.client->on_time(rig.now), Instant(100ms));
+  rig.now = 100ms;
+  EXPECT_EQ(rig.client->on_time(rig.now), Instant(130ms));   // row 1; row 0 is asked for again at 300
+  EXPECT_EQ(rig.said(), "get 0@1");
+  ASSERT_TRUE(rig.row(1, 1, 1).value());
+  EXPECT_EQ(rig.client->on_time(rig.now), Instant(300ms));
+}
+
+TEST(Client, APushWhoseTurnHasNotComeIsNotAskedFor) {
+  Rig rig(rows({0}));
+  rig.push(0, 0);
+  for (int i = 1; i < 50; ++i) rig.client->on_time(rig.now = i * 100ms);
+  EXPECT_EQ(rig.said(), "push 0@0");
+  rig.client->on_time(rig.now += 100ms);
+  EXPECT_EQ(rig.said(), "get 0@1") << "waiting for its turn costs no patience";
+}
+
+TEST(Client, SendsAgainWhatTheServerMisses) {
+  Rig rig(rows({0, 1}));
+  rig.push(0, 5);
+  rig.said();
+  rig.need(0, 4);   // late
+  EXPECT_EQ(rig.said(), "");
+  rig.need(0, 5);
+  rig.need(0, 5);   // repeated
+  EXPECT_EQ(rig.said(), "push 0@5");
+  ASSERT_TRUE(rig.row(0, 6, 1).value());
+  rig.need(0, 5);
+  EXPECT_EQ(rig.said(), "") << "acknowledged";
+  rig.need(1, 5);
+  EXPECT_EQ(rig.said(), "") << "never pushed";
+}
+
+// The answer to the first may come, and the worker write its next gradient, while a link is still reading the second.
+TEST(Client, WhatIsSentAgainIsACopy) {
+  Rig rig(rows({0}));
+  rig.push(0, 0);
+  const Push first = std::get<Push>(*rig.client->next(0));
+  EXPECT_EQ(first.values.data.data(), rig.gradients[0].data());
+  rig.need(0, 0);
+  const Push second = std::get<Push>(*rig.client->next(0));
+  EXPECT_NE(second.values.owner, nullptr);
+  ASSERT_TRUE(rig.row(0, 1, 1).value());
+  rig.gradients[0].assign(4, 77.f);
+  EXPECT_EQ(std::vector<float>(second.values.data.begin(), second.values.data.end()), std::vector<float>(4, 1.f));
+}
+
+TEST(Client, ANewLinkIsAskedForAllThatWasSent) {
+  std::vector<Row> four = rows({3, 2, 1, 0});
+  four[3].server = 1;
+  Rig rig(four);
+  rig.push(0, 0);
+  rig.push(1, 0);
+  rig.push(3, 0);
+  rig.said(0);
+  rig.said(1);
+  ASSERT_TRUE(rig.row(1, 1, 1).value());
+  rig.push(1, 1);
+  rig.get(2, 0, Part::kHistory);
+  rig.said();
+  rig.push(2, 0);   // has never left
+  rig.client->link_up(0, rig.now);
+  EXPECT_EQ(rig.said(0), "push 2@0, get 2@0 part 1, get 1@2, get 0@1");
+  EXPECT_EQ(rig.said(1), "");
+}
+
+TEST(Client, ANewLinkBringsNewPatience) {
+  Rig rig(rows({0}));
+  rig.push(0, 0);
+  for (int ms = 0; ms <= 1600; ms += 100, rig.said()) rig.client->on_time(rig.now = ms * 1ms);
+  rig.client->link_up(0, rig.now);
+  EXPECT_EQ(rig.said(), "get 0@1");
+  EXPECT_EQ(rig.client->on_time(rig.now), rig.now + 100ms);
+}
+
+// The missing push waits for its turn when its row comes after all: its turn is given to nobody.
+TEST(Client, AnAnswerTakesWhatItAnswersOutOfTheQueue) {
+  for (const Order order : {Order::kPriority, Order::kArrival}) {
+    Rig rig(rows({0, 0}), order);
+    rig.push(0, 0);
+    rig.said();
+    rig.need(0, 0);
+    ASSERT_TRUE(rig.row(0, 1, 1).value());
+    rig.push(1, 0);
+    rig.push(0, 1);
+    EXPECT_EQ(rig.said(), order == Order::kPriority ? "push 0@1, push 1@0" : "push 1@0, push 0@1");
+    EXPECT_EQ(rig.said(), "");
+  }
+}
+
+TEST(Client, NamesTheRowThatIsWaitedForLongest) {
+  std::vector<Row> two = rows({0, 0});
+  two[1].server = 1;
+  Rig rig(two);
+  EXPECT_FALSE(rig.client->overdue().has_value());
+  rig.now = 5ms;
+  rig.push(1, 8);
+  rig.now = 9ms;
+  rig.push(0, 8);
+  rig.said(0);
+  rig.said(1);
+  const Client::Overdue oldest = *rig.client->overdue();
+  EXPECT_EQ(oldest.row, 1u);
+  EXPECT_EQ(oldest.server, 1);
+  EXPECT_EQ(oldest.clock, 9);
+  EXPECT_EQ(oldest.since, Instant(5ms));
+  ASSERT_TRUE(rig.row(1, 9, 0).value());
+  EXPECT_EQ(rig.client->overdue()->row, 0u);
+}
+
+TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
+  std::vector<Row> two = rows({0, 0});
+  two[1].server = 1;
+  Rig rig(two);
+  rig.push(0, 0);
+  rig.said();
+  const std::vector<float> three(3);
+  const struct { int server; Message message; std::string words; } cases[] = {
+      {0, RowMessage{2, 1, 1, Part::kWeights, {}}, "server 0 broke the protocol: Row of row 2; there are 2"},
+      {0, NeedPush{9, 1}, "NeedPush of row 9; there are 2"},
+      {0, RowMessage{1, 1, 1, Part::kWeights, {}}, "server 0 broke the protocol: Row of row 1, which is server 1's"},
+      {1, NeedPush{0, 0}, "server 1 broke the protocol: NeedPush of row 0, which is server 0's"},
+      {0, RowMessage{0, 1, 1, Part::kWeights, {three, nullptr}}, "Row of row 0 with 3 numbers; it has 4"},
+      {0, Push{}, "not for workers"},
+  };
+  for (const auto& each : cases) {
+    const Result<bool> taken = rig.client->take(each.server, each.message, rig.now);
+    ASSERT_FALSE(taken.ok()) << each.words;
+    EXPECT_EQ(taken.error().code, Code::kPeer);
+    EXPECT_NE(taken.error().message.find(each.words), std::string::npos) << taken.error().message;
+  }
+  EXPECT_FALSE(rig.client->arrived(0));
+}
+
+TEST(ClientDeathTest, AWorkerThatPushesOverItsOwnPushIsStopped) {
+  Rig rig(rows({0}));
+  rig.push(0, 0);
+  EXPECT_DEATH(rig.push(0, 1), "before that of clock 1 arrived");
+  EXPECT_DEATH(rig.get(0, 7), "asked for at clock 7 and at 1");
+}
+
+}  // namespace
+}  // namespace shoal::table
