@@ -6,64 +6,12 @@
 #include <set>
 
 #include "shoal/data/image.h"
-#include "shoal/layers/layer.h"
 #include "shoal/layers/memory_data.h"
 #include "shoal/proto/layers.pb.h"
-#include "support/data_files.h"
-#include "support/layer_rig.h"
+#include "support/data_rig.h"
 
 namespace shoal::test {
 namespace {
-
-// A data layer made as a net makes it.
-class DataRig {
- public:
-  explicit DataRig(const std::string& prototxt, std::uint64_t seed = 1, Phase phase = TRAIN) : context_({.seed = seed}) {
-    LayerParameter param = parse_layer("layer { name: 'd' " + prototxt + " }");
-    param.set_phase(phase);
-    layer_ = make_layer(param);
-    for (int i = 0; i < param.top_size(); ++i) tops_.push_back(&blobs_[i]);
-    layer_->setup(context_, {}, tops_);
-    layer_->reshape(context_, {}, tops_);
-  }
-  // The message of the failure, or "".
-  std::string forward() {
-    followed_ = layer_->follow_input(context_, tops_);
-    if (!context_.failed()) layer_->forward(context_, {}, tops_);
-    const std::optional<Failure> failure = context_.take_failure();
-    return failure ? failure->error.message : "";
-  }
-  bool followed() const { return followed_; }   // the last forward had another shape
-  std::vector<float> data() const { return {blobs_[0].data.host().begin(), blobs_[0].data.host().end()}; }
-  std::vector<float> labels() const { return {blobs_[1].data.host().begin(), blobs_[1].data.host().end()}; }
-  // Data and labels of `count` batches.
-  std::vector<float> batches(int count) {
-    std::vector<float> all;
-    for (int i = 0; i < count; ++i) {
-      EXPECT_EQ(forward(), "");
-      for (const std::vector<float>& part : {data(), labels()}) all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
-  }
-  const Shape& shape(int top) const { return blobs_[top].data.shape(); }
-  Layer& layer() { return *layer_; }
-
- private:
-  Context context_;
-  Blob blobs_[2];
-  std::vector<Blob*> tops_;
-  std::unique_ptr<Layer> layer_;
-  bool followed_ = false;
-};
-
-std::string trouble(const std::string& prototxt) {
-  try {
-    DataRig rig(prototxt);
-    return rig.forward();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-}
 
 std::string data_layer(const std::string& fields, const std::string& rest = "") {
   return "type: 'Data' top: 'data' top: 'label' data_param { " + fields + " } " + rest;

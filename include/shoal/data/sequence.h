@@ -14,6 +14,7 @@ struct SequenceOptions {
   std::uint64_t seed = 0, stream = 0;   // of a Random: streams of one seed do not meet
   bool shuffle = false;                 // another order in every epoch
   std::uint64_t rand_skip = 0;          // start at a random record below this
+  std::uint64_t first = 0, step = 1;    // of `step` nets that share the records, this is number `first`: they take them in turn
 };
 
 // An order of 0 .. count-1 for one epoch.
@@ -23,11 +24,14 @@ class Sequence {
  public:
   explicit Sequence(const SequenceOptions& options);
   bool shuffles() const { return options_.shuffle; }
-  // Where item n stands in the endless row of epochs: n plus what rand_skip left out.
-  std::uint64_t position(std::uint64_t n) const { return n + skip_; }
+  std::uint64_t step() const { return options_.step; }
+  // How many items all nets together take before this one takes its item n.
+  std::uint64_t before(std::uint64_t n) const { return n * options_.step + options_.first; }
+  // Where item n stands in the endless row of epochs: after those before it and what rand_skip left out.
+  std::uint64_t position(std::uint64_t n) const { return before(n) + skip_; }
   // The record of item n in a set of `count`. Keeps the order of the last epoch asked for.
   std::uint64_t record(std::uint64_t n, std::uint64_t count);
-  // Item n's own random words.
+  // Item n's own random words, the same whichever net takes it.
   std::array<std::uint32_t, 4> random(std::uint64_t n) const;
 
  private:

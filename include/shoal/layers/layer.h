@@ -88,7 +88,9 @@ class Layer {
   virtual bool skips_missing_gradients() const { return false; }
   void set_missing_gradients(std::vector<bool> missing) { missing_gradients_ = std::move(missing); }
 
-  // What a resumed run needs besides params and random state: the position of a data layer. load_state undoes save_state.
+  // What a resumed run needs besides params and random state: the position of a data layer. load_state undoes save_state; it also
+  // takes the state that any member of a job of any size saved, and then goes on where that job as a whole had come to (context.h,
+  // Share), each member with its own part of the data.
   virtual std::string save_state() const { return {}; }
   virtual Status load_state(std::string_view) { return {}; }
   // Of the record behind item i of the last forward: "key of source"; empty for layers that read no records.
@@ -108,7 +110,7 @@ class Layer {
 
  protected:
   // A new param of `shape`, filled by `filler` from a random stream named after this layer and the param's index: what other
-  // layers there are does not change it.
+  // layers there are does not change it, and all nets of a job start from the same.
   Blob& add_param(Context& ctx, const Shape& shape, const FillerParameter& filler);
   Blob& add_constant_param(const Shape& shape, float value);
   // `axis` of the prototxt counted from the front; a ConfigError that names `field` if the shape has no such axis.

@@ -9,10 +9,10 @@
 namespace shoal {
 namespace {
 
-void warn_if_smaller(const std::string& path, std::uint64_t count, int batch_size) {
-  if (count < static_cast<std::uint64_t>(batch_size))
-    LOG(WARNING) << "a batch of " << batch_size << " is larger than the set " << path << " of " << count
-                 << " records: each batch holds some of them more than once";
+void warn_if_smaller(const std::string& path, std::uint64_t count, int batch_size, std::uint64_t nets) {
+  if (count < static_cast<std::uint64_t>(batch_size) * nets)
+    LOG(WARNING) << "a batch of " << batch_size << (nets > 1 ? str(" on each of ", nets, " nets") : "") << " is larger than the set " << path
+                 << " of " << count << " records: each batch holds some of them more than once";
 }
 
 Status apply(const Transform& transform, const Pixels& pixels, const std::array<std::uint32_t, 4>& random, Sample& sample) {
@@ -53,7 +53,7 @@ Status RecordItems::start() {
   Result<std::uint64_t> count = source_->count();
   if (!count.ok()) return count.error();
   count_ = count.value();
-  warn_if_smaller(path(), count_, batch_size_);
+  warn_if_smaller(path(), count_, batch_size_, sequence_.step());
   return {};
 }
 
@@ -66,7 +66,7 @@ Status RecordItems::read(Item& item) {
   }
   Result<std::optional<RecordView>> record = source_->next();
   if (record.ok() && !record.value()) {
-    if (whole_ && !warned_ && !sequence_.shuffles()) warn_if_smaller(path(), in_set_, batch_size_);
+    if (whole_ && !warned_ && !sequence_.shuffles()) warn_if_smaller(path(), in_set_, batch_size_, 1);
     warned_ = warned_ || whole_;
     whole_ = true;
     in_set_ = 0;
@@ -107,7 +107,7 @@ class ImageItems final : public ItemSource {
  public:
   ImageItems(std::vector<ListedImage> images, const ImageItemsOptions& options, const SequenceOptions& sequence, Transform transform)
       : images_(std::move(images)), options_(options), sequence_(sequence), transform_(std::move(transform)) {
-    warn_if_smaller(options_.list, images_.size(), options_.batch_size);
+    warn_if_smaller(options_.list, images_.size(), options_.batch_size, sequence.step);
   }
   const std::string& path() const override { return options_.list; }
   Status read(Item& item) override {

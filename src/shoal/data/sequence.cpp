@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "shoal/base/log.h"
+
 namespace shoal {
 namespace {
 
@@ -20,6 +22,7 @@ std::vector<std::uint64_t> permutation(std::uint64_t seed, std::uint64_t stream,
 }
 
 Sequence::Sequence(const SequenceOptions& options) : options_(options) {
+  CHECK(options.first < options.step) << options.first << " of " << options.step;
   if (options.rand_skip > 0) skip_ = named(options.seed, options.stream, "skip").below(options.rand_skip);
 }
 
@@ -34,7 +37,7 @@ std::uint64_t Sequence::record(std::uint64_t n, std::uint64_t count) {
 }
 
 std::array<std::uint32_t, 4> Sequence::random(std::uint64_t n) const {
-  return philox(options_.seed, options_.stream ^ stream_of("items"), n);
+  return philox(options_.seed, options_.stream ^ stream_of("items"), before(n));
 }
 
 }  // namespace shoal

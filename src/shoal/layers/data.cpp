@@ -20,6 +20,12 @@ class Data final : public PrefetchingLayer {
     if (data.decode_threads() > kMostThreads)
       throw config_error(param(), "decode_threads is ", data.decode_threads(), "; at most ", kMostThreads, " make sense");
     Feed feed;
+    feed.source = data.source();
+    feed.shared = data.shared_file_system();
+    if (data.backend() == DataParameter::LEVELDB)
+      feed.why_not_shared = "a LevelDB is made for one process at a time, and opening it the ordinary way rewrites files of it that others "
+                            "read: convert it to LMDB or a datumfile (convert_format), or cut it up (partition_data) and leave "
+                            "shared_file_system out";
     feed.batch_size = data.batch_size();
     feed.depth = data.prefetch();
     feed.threads = static_cast<int>(data.decode_threads());
@@ -29,9 +35,9 @@ class Data final : public PrefetchingLayer {
     return feed;
   }
 
-  std::unique_ptr<ItemSource> open(const SequenceOptions& sequence, Transform transform) override {
+  std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions& sequence, Transform transform) override {
     const DataParameter& data = param().data_param();
-    Result<std::unique_ptr<RecordSource>> source = open_source(DataParameter::DB_Name(data.backend()), find_source(data.source()));
+    Result<std::unique_ptr<RecordSource>> source = open_source(DataParameter::DB_Name(data.backend()), path);
     if (source.ok() && data.in_memory()) source = load_source(std::move(source).value());
     if (!source.ok()) throw config_error(source.error().code, param(), source.error().message);
     Result<std::unique_ptr<ItemSource>> items =

@@ -23,6 +23,8 @@ class ImageData final : public PrefetchingLayer {
       throw config_error(param(), "new_height ", data.new_height(), " x new_width ", data.new_width(), " is more than ", kLargest,
                          " a side");
     Feed feed;
+    feed.source = data.source();
+    feed.shared = data.shared_file_system();
     feed.batch_size = data.batch_size();
     feed.on_bad = on_bad(data.on_bad_record());
     feed.shuffle = data.shuffle();
@@ -30,9 +32,8 @@ class ImageData final : public PrefetchingLayer {
     return feed;
   }
 
-  std::unique_ptr<ItemSource> open(const SequenceOptions& sequence, Transform transform) override {
+  std::unique_ptr<ItemSource> open(const std::string& list, const SequenceOptions& sequence, Transform transform) override {
     const ImageDataParameter& data = param().image_data_param();
-    const std::string list = find_source(data.source());
     Result<std::vector<ListedImage>> images = read_image_list(list);
     if (!images.ok()) throw config_error(images.error().code, param(), images.error().message);
     ImageItemsOptions options;

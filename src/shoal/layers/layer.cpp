@@ -43,7 +43,7 @@ std::vector<ops::Choice> Layer::choices() const { return {}; }
 
 Blob& Layer::add_param(Context& ctx, const Shape& shape, const FillerParameter& filler) {
   Blob& blob = add_constant_param(shape, 0);
-  Random random = ctx.random().fork(str("param ", params_.size() - 1, " of ", name()));
+  Random random = ctx.common().fork(str("param ", params_.size() - 1, " of ", name()));
   try {
     fill(filler, random, blob.data);
   } catch (const ConfigError& error) {

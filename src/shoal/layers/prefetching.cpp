@@ -5,8 +5,10 @@
 #include "shoal/base/bytes.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/data/parts.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
+#include "shoal/proto/parts.pb.h"
 
 namespace shoal {
 namespace {
@@ -23,18 +25,63 @@ OnBadRecord PrefetchingLayer::on_bad(int policy) const {
   return policy == DataParameter::REPLACE ? OnBadRecord::kReplace : OnBadRecord::kStop;
 }
 
-std::string PrefetchingLayer::find_source(const std::string& source) const {
-  if (source.empty()) throw config_error(param(), "no source is given");
-  const std::string part = source + "_0";
-  if (file_exists(source) || !file_exists(part)) return source;
+std::string PrefetchingLayer::part_suffix() const {
+  return share_.suffix.empty() ? std::to_string(share_.client) : share_.suffix;
+}
+
+// With one client that is the part of client 0 where only that exists: what is left of a set that was cut up for several.
+std::string PrefetchingLayer::whole_source() const {
+  const std::string& source = feed_.source;
+  if (share_.clients > 1 && !feed_.why_not_shared.empty())
+    throw config_error(param(), "shared_file_system is true and ", share_.clients, " clients would read ", source, "; ", feed_.why_not_shared);
+  const std::string part = part_path(source, "0");
+  if (share_.clients > 1 || file_exists(source) || !file_exists(part)) return source;
   LOG(INFO) << "layer '" << name() << "': " << source << " does not exist; reading " << part << ", the part of client 0";
   return part;
+}
+
+std::string PrefetchingLayer::own_part() const {
+  const std::string part = part_path(feed_.source, part_suffix());
+  if (file_exists(part)) return part;
+  throw config_error(Code::kData, param(), part, ", the part of client ", share_.client, " of ", share_.clients,
+                     ", does not exist; make the parts with partition_data --num_partitions=", share_.clients, " ", feed_.source,
+                     ", or set shared_file_system: true if every client can read ", feed_.source);
+}
+
+// One net of the job speaks for all.
+void PrefetchingLayer::compare_parts() const {
+  if (share_.index() != 0) return;
+  PartsManifest manifest;
+  const Result<bool> found = read_parts_manifest(feed_.source, manifest);
+  if (!found.ok()) LOG(WARNING) << "layer '" << name() << "': " << found.error().message;
+  if (found.ok() && found.value() && manifest.part_size() > 0) warn_of_parts(manifest);
+}
+
+void PrefetchingLayer::warn_of_parts(const PartsManifest& manifest) const {
+  if (manifest.part_size() != share_.clients)
+    LOG(WARNING) << "layer '" << name() << "': " << feed_.source << " was cut into " << manifest.part_size() << " parts, and "
+                 << share_.clients << " clients read one each";
+  const auto by_count = [](const PartsManifest::Part& a, const PartsManifest::Part& b) { return a.count() < b.count(); };
+  const auto [least, most] = std::ranges::minmax_element(manifest.part(), by_count);
+  if (least->count() < most->count())
+    LOG(INFO) << "layer '" << name() << "': the parts of " << feed_.source << " hold from " << std::uint64_t(least->count()) << " to "
+              << std::uint64_t(most->count()) << " records; a client at the end of a smaller one starts it again, and sees its records more often";
+}
+
+SequenceOptions PrefetchingLayer::sequence() const {
+  Random order(order_);
+  if (reads_part() && share_.client > 0) order = order.fork(str("part of client ", share_.client));
+  SequenceOptions sequence{order.state().seed, order.state().stream, feed_.shuffle, feed_.rand_skip};
+  const int first = reads_part() ? share_.replica : share_.index(), step = reads_part() ? share_.replicas : share_.count();
+  sequence.first = static_cast<std::uint64_t>(first);
+  sequence.step = static_cast<std::uint64_t>(step);
+  return sequence;
 }
 
 void PrefetchingLayer::open_items() {
   Result<Transform> transform = Transform::create(transformation(), training());
   if (!transform.ok()) throw config_error(transform.error().code, param(), transform.error().message);
-  items_ = open(sequence_, std::move(transform).value());
+  items_ = open(reads_part() ? own_part() : whole_source(), sequence(), std::move(transform).value());
 }
 
 void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
@@ -43,8 +90,10 @@ void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
     throw config_error(param(), "batch_size is ", feed_.batch_size, "; it must be from 1 to ", Shape::kMaxCount);
   if (feed_.depth < 1 || feed_.depth > kMostAhead)
     throw config_error(param(), "prefetch is ", feed_.depth, "; it must be from 1 to ", kMostAhead);
-  const Random random = ctx.random().fork("data of " + name());
-  sequence_ = {random.state().seed, random.state().stream, feed_.shuffle, feed_.rand_skip};
+  if (feed_.source.empty()) throw config_error(param(), "no source is given");
+  share_ = ctx.share();
+  order_ = ctx.common().fork("data of " + name()).state();
+  if (reads_part()) compare_parts();
   open_items();
   const Result<ItemKind> kind = probe(*items_, n_, feed_.on_bad);
   if (!kind.ok()) throw config_error(kind.error().code, param(), kind.error().message);
@@ -115,22 +164,23 @@ void PrefetchingLayer::look_for_order(const Batch& batch) {
 std::string PrefetchingLayer::save_state() const {
   std::string state;
   put_le(state, n_);
-  put_le(state, sequence_.seed);
-  put_le(state, sequence_.stream);
+  put_le(state, order_.seed);
+  put_le(state, order_.stream);
+  if (share_.count() > 1) put_le(state, static_cast<std::uint64_t>(share_.count()));
   return state;
 }
 
 Status PrefetchingLayer::load_state(std::string_view state) {
-  if (state.size() != 24)
-    return Error{Code::kConfig, str("layer '", name(), "': the saved state has ", state.size(), " bytes; a data layer's has 24")};
+  if (state.size() != 24 && state.size() != 32)
+    return Error{Code::kConfig, str("layer '", name(), "': the saved state has ", state.size(), " bytes; a data layer's has 24 or 32")};
   waited_before_ = seconds_waited();
   prefetch_.reset();
   batch_ = nullptr;
-  n_ = get_le<std::uint64_t>(state);
-  const std::uint64_t seed = get_le<std::uint64_t>(state.substr(8)), stream = get_le<std::uint64_t>(state.substr(16));
-  if (seed == sequence_.seed && stream == sequence_.stream) return {};
-  sequence_.seed = seed;
-  sequence_.stream = stream;
+  const std::uint64_t saved_by = state.size() == 32 ? get_le<std::uint64_t>(state.substr(24)) : 1;
+  n_ = get_le<std::uint64_t>(state) * saved_by / static_cast<std::uint64_t>(share_.count());
+  const Random::State order{get_le<std::uint64_t>(state.substr(8)), get_le<std::uint64_t>(state.substr(16)), 0};
+  if (order == order_) return {};
+  order_ = order;
   try {
     open_items();
   } catch (const ConfigError& error) {

@@ -1,4 +1,4 @@
-// What Data and ImageData share: batches made ahead, each with its own size, position and seed as their state.
+// What Data and ImageData share: batches made ahead, each with its own size; the net's share of the records; position and seed as state.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,15 @@
 
 namespace shoal {
 
+class PartsManifest;
+
 // top[0] (N, C, H, W), the batch's size after crop   top[1], if there is one: labels (N)
 // All records of a batch have one size; the next batch may have another. follow_input takes the batch, which forward copies. The
 // threads start with the first. A record that cannot be used ends the pass by ctx.fail, unless on_bad_record says otherwise.
+//
+// Of several clients each reads a part of its own, <source>_<client> (or the suffix that its Share names), and its replicas take the
+// part's records in turn. With shared_file_system all read <source>, and of P nets number i takes the records at the places
+// i, i + P, i + 2 P ... of one row of epochs: in an epoch each record is used once, by one of them.
 class PrefetchingLayer : public Layer {
  public:
   using Layer::Layer;
@@ -22,7 +28,8 @@ class PrefetchingLayer : public Layer {
   bool follow_input(Context& ctx, Tops tops) final;
   void forward(Context& ctx, Bottoms, Tops tops) final;
   void backward(Context&, Tops, const std::vector<bool>&, Bottoms) final {}
-  // u64 n, the records used so far; u64 seed, u64 stream of the order and the crops. Little-endian.
+  // u64 n, the records used so far; u64 seed, u64 stream of the job's order and crops; u64 how many nets share the data, left out
+  // if that is 1. Little-endian. load_state in a job of P nets makes n * (how many) / P, rounded down, of n.
   std::string save_state() const final;
   Status load_state(std::string_view state) final;
   std::string record_name(std::int64_t item) const final;
@@ -30,6 +37,9 @@ class PrefetchingLayer : public Layer {
 
  protected:
   struct Feed {
+    std::string source;
+    bool shared = false;           // shared_file_system
+    std::string why_not_shared;    // by several processes; empty: they may
     std::int64_t batch_size = 1, depth = 4;
     int threads = 0;   // 0: default_decode_threads
     OnBadRecord on_bad = OnBadRecord::kStop;
@@ -37,19 +47,26 @@ class PrefetchingLayer : public Layer {
     std::uint64_t rand_skip = 0;
   };
   virtual Feed feed() const = 0;                                                       // throws ConfigError
-  virtual std::unique_ptr<ItemSource> open(const SequenceOptions&, Transform) = 0;     // throws ConfigError
+  // Items of `path`, which is the source or a part of it. Throws ConfigError.
+  virtual std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions&, Transform) = 0;
   virtual TransformationParameter transformation() const;
-  // The name the layer reads: `source`, or `source`_0 where only that exists (a set cut up for several clients).
-  std::string find_source(const std::string& source) const;
   OnBadRecord on_bad(int policy) const;   // a DataParameter_BadRecord
 
  private:
+  bool reads_part() const { return share_.clients > 1 && !feed_.shared; }
+  std::string part_suffix() const;
+  std::string whole_source() const;
+  std::string own_part() const;         // throws ConfigError if it is not there
+  void compare_parts() const;
+  void warn_of_parts(const PartsManifest& manifest) const;
+  SequenceOptions sequence() const;
   void open_items();
   void start();
   void reshape_data(Blob& top, const ImageSize& size) const;   // throws ConfigError
   void look_for_order(const Batch& batch);
   Feed feed_;
-  SequenceOptions sequence_;
+  Share share_;
+  Random::State order_;                  // names the stream of the order and the crops, the same for all nets of the job
   std::unique_ptr<ItemSource> items_;
   std::unique_ptr<Prefetch> prefetch_;   // after what it reads; empty until the first batch
   const Batch* batch_ = nullptr;         // the last one

@@ -6,7 +6,16 @@
 
 namespace shoal {
 
-Context::Context(const Options& options) : options_(options), random_(options.seed) {
+namespace {
+
+Random own_random(std::uint64_t seed, const Share& share) {
+  const Random first(seed);
+  return share.index() == 0 ? first : first.fork(str("net ", share.index(), " of the job"));
+}
+
+}  // namespace
+
+Context::Context(const Options& options) : options_(options), random_(own_random(options.seed, options.share)) {
   CHECK(options.threads >= 1) << "a context of " << options.threads << " threads";
 }
 

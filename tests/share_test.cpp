@@ -1,0 +1,303 @@
+// Nets that train together and divide their data: what each reads of a source that all share, or of parts of its own.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <set>
+
+#include "shoal/data/image.h"
+#include "shoal/data/parts.h"
+#include "shoal/net/net.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/parts.pb.h"
+#include "support/data_rig.h"
+
+namespace shoal::test {
+namespace {
+
+constexpr int kSide = 4;
+
+// Record i has the label i and pixels that say where each is.
+std::string pixels_of(int i) {
+  std::string pixels;
+  for (int p = 0; p < kSide * kSide; ++p) pixels.push_back(static_cast<char>(16 * (i % 13) + p));
+  return pixels;
+}
+
+Records labelled(int first, int count) {
+  Records records;
+  for (int i = first; i < first + count; ++i) records.emplace_back(str("k", 100 + i), datum(1, kSide, kSide, pixels_of(i), i));
+  return records;
+}
+
+// A kind of source, and how to make one of records first .. first + count - 1 and to name it in a prototxt.
+struct Kind {
+  std::string name;
+  bool by_processes = true;   // several may share one source
+
+  void write(const std::string& path, int first, int count) const {
+    if (name != "imagelist") {
+      ASSERT_OK(write_records(name, path, labelled(first, count)));
+      return;
+    }
+    std::string list;
+    for (int i = first; i < first + count; ++i) {
+      const std::string pixels = pixels_of(i);
+      put_file(str(path, ".", i, ".png"), or_throw(encode_image({{1, kSide, kSide}, {pixels.begin(), pixels.end()}}, "png")));
+      list += str(path, ".", i, ".png ", i, "\n");
+    }
+    put_file(path, list);
+  }
+  std::string layer(const std::string& path, const std::string& more) const {
+    std::string upper = name;
+    for (char& c : upper) c = static_cast<char>(std::toupper(c));
+    const std::string transform = " transform_param { crop_size: 2 mirror: true }", source = "source: '" + path + "' " + more;
+    if (name == "imagelist")
+      return "type: 'ImageData' top: 'data' top: 'label' image_data_param { is_color: false " + source + " }" + transform;
+    return "type: 'Data' top: 'data' top: 'label' data_param { backend: " + upper + " " + source + " }" + transform;
+  }
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+// What one item looked like: its label and its cropped, mirrored pixels.
+using Seen = std::vector<float>;
+
+std::vector<Seen> take(DataRig& rig, int batches) {
+  std::vector<Seen> items;
+  for (int b = 0; b < batches; ++b) {
+    EXPECT_EQ(rig.forward(), "");
+    const std::vector<float> data = rig.data(), labels = rig.labels();
+    const std::size_t size = data.size() / labels.size();
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      Seen seen{labels[i]};
+      seen.insert(seen.end(), data.begin() + static_cast<std::ptrdiff_t>(i * size), data.begin() + static_cast<std::ptrdiff_t>((i + 1) * size));
+      items.push_back(std::move(seen));
+    }
+  }
+  return items;
+}
+
+// All nets of `clients` x `replicas`, each run for some batches; item n of net i at n * P + i.
+std::vector<Seen> interleaved(const std::string& layer, int clients, int replicas, int batches, Phase phase = TRAIN) {
+  std::vector<std::vector<Seen>> taken;
+  for (int c = 0; c < clients; ++c)
+    for (int r = 0; r < replicas; ++r) {
+      DataRig rig(layer, 5, phase, Share{.client = c, .clients = clients, .replica = r, .replicas = replicas});
+      taken.push_back(take(rig, batches));
+    }
+  std::vector<Seen> all;
+  for (std::size_t n = 0; n < taken[0].size(); ++n)
+    for (const std::vector<Seen>& net : taken) all.push_back(net[n]);
+  return all;
+}
+
+void expect_each_once_an_epoch(const std::vector<Seen>& items, int first, int count, int skipped = 0) {
+  for (std::size_t begin = static_cast<std::size_t>(skipped); begin + static_cast<std::size_t>(count) <= items.size();
+       begin += static_cast<std::size_t>(count)) {
+    std::set<float> labels;
+    for (int i = 0; i < count; ++i) labels.insert(items[begin + static_cast<std::size_t>(i)][0]);
+    EXPECT_EQ(labels.size(), static_cast<std::size_t>(count)) << "an epoch that begins at " << begin;
+    EXPECT_EQ(*labels.begin(), static_cast<float>(first));
+    EXPECT_EQ(*labels.rbegin(), static_cast<float>(first + count - 1));
+  }
+}
+
+const std::string kShared = "shared_file_system: true ";
+
+class ShareLayers : public testing::TestWithParam<Kind> {
+ protected:
+  const Kind& kind() const { return GetParam(); }
+  std::string layer(const std::string& more) const { return kind().layer(path_, more); }
+  std::string path_ = fresh_directory("share_" + GetParam().name) + "/set";
+};
+
+TEST_P(ShareLayers, EachRecordOnceAnEpochOverAllNets) {
+  constexpr int kCount = 23;
+  kind().write(path_, 0, kCount);
+  for (const Phase phase : {TRAIN, TEST})
+    for (const std::string more : {"", "shuffle: true ", "rand_skip: 50 ", "shuffle: true rand_skip: 9 "})
+      for (int nets = 1; nets <= 5; ++nets)
+        for (int replicas = 1; replicas <= nets; ++replicas) {
+          const int clients = nets / replicas;
+          if (clients * replicas != nets || (clients > 1 && !kind().by_processes)) continue;
+          SCOPED_TRACE(str(phase == TRAIN ? "train " : "test ", more, clients, " x ", replicas));
+          const std::vector<Seen> all = interleaved(layer(kShared + more + "batch_size: 3"), clients, replicas, 96 / (3 * nets), phase);
+          if (more.find("rand_skip") == std::string::npos) expect_each_once_an_epoch(all, 0, kCount);
+          // Word for word what one net alone reads, crops and mirrors too.
+          DataRig alone(layer(more + "batch_size: 1"), 5, phase);
+          EXPECT_EQ(all, take(alone, static_cast<int>(all.size())));
+        }
+}
+
+TEST_P(ShareLayers, EpochsDifferAndSeedsDiffer) {
+  kind().write(path_, 0, 23);
+  const std::string shuffled = layer("shuffle: true batch_size: 23");
+  DataRig one(shuffled, 5), other(shuffled, 6);
+  const std::vector<Seen> first = take(one, 1), second = take(one, 1);
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, take(other, 1));
+}
+
+TEST_P(ShareLayers, AnotherNumberOfNetsGoesOnWhereTheJobWas) {
+  kind().write(path_, 0, 23);
+  const std::string shuffled = layer(kShared + "shuffle: true batch_size: 2");
+  DataRig alone(layer("shuffle: true batch_size: 1"), 5);
+  const std::vector<Seen> row = take(alone, 120);
+  for (int before = 1; before <= 5; ++before)
+    for (int after = 1; after <= 5; ++after) {
+      if (!kind().by_processes && before * after > 1) continue;
+      SCOPED_TRACE(str(before, " then ", after));
+      DataRig saved(shuffled, 5, TRAIN, Share{.client = before - 1, .clients = before});
+      take(saved, 5);
+      const int used = 10 * before, go_on = used / after * after;   // at most after - 1 records are read twice, none is left out
+      for (int i = 0; i < after; ++i) {
+        DataRig rig(shuffled, 77, TRAIN, Share{.client = i, .clients = after});
+        ASSERT_OK(rig.layer().load_state(saved.layer().save_state()));
+        const std::vector<Seen> items = take(rig, 3);
+        for (int n = 0; n < 6; ++n) EXPECT_EQ(items[static_cast<std::size_t>(n)], row[static_cast<std::size_t>(go_on + n * after + i)]);
+      }
+    }
+}
+
+TEST_P(ShareLayers, EachClientReadsItsPart) {
+  kind().write(path_ + "_0", 0, 7);
+  kind().write(path_ + "_1", 7, 8);
+  kind().write(path_ + "_b", 15, 3);
+  for (const std::string more : {"batch_size: 2", "batch_size: 2 shuffle: true"})
+    for (int replicas = 1; replicas <= 3; ++replicas)
+      for (int client = 0; client < 3; ++client) {
+        SCOPED_TRACE(str(more, " client ", client, " of 3, with ", replicas));
+        std::vector<std::vector<Seen>> taken;
+        for (int r = 0; r < replicas; ++r) {
+          const Share share{.client = client, .clients = 3, .replica = r, .replicas = replicas, .suffix = client == 2 ? "b" : ""};
+          DataRig rig(layer(more), 5, TRAIN, share);
+          taken.push_back(take(rig, 12));
+        }
+        std::vector<Seen> all;
+        for (std::size_t n = 0; n < 24; ++n)
+          for (const std::vector<Seen>& net : taken) all.push_back(net[n]);
+        const int first[] = {0, 7, 15}, count[] = {7, 8, 3};
+        expect_each_once_an_epoch(all, first[client], count[client]);
+      }
+}
+
+TEST_P(ShareLayers, PartsHaveOrdersAndCropsOfTheirOwn) {
+  kind().write(path_ + "_0", 0, 12);
+  kind().write(path_ + "_1", 0, 12);   // the same, so that only the random numbers differ
+  const std::string prototxt = layer("batch_size: 12 shuffle: true");
+  DataRig zero(prototxt, 5, TRAIN, Share{.client = 0, .clients = 2}), one(prototxt, 5, TRAIN, Share{.client = 1, .clients = 2});
+  EXPECT_NE(take(zero, 1), take(one, 1));
+  DataRig alone(prototxt, 5);   // client 0 of a job is what one client is
+  DataRig again(prototxt, 5, TRAIN, Share{.client = 0, .clients = 2});
+  EXPECT_EQ(take(alone, 2), take(again, 2));
+  // A state of client 0 makes client 1 go on in its own order.
+  DataRig restored(prototxt, 9, TRAIN, Share{.client = 1, .clients = 2});
+  ASSERT_OK(restored.layer().load_state(zero.layer().save_state()));
+  EXPECT_EQ(take(restored, 2), take(one, 2));
+}
+
+TEST_P(ShareLayers, AMissingPartIsNamedWithTheFix) {
+  kind().write(path_, 0, 4);
+  kind().write(path_ + "_0", 0, 2);
+  const std::string prototxt = layer("batch_size: 1");
+  EXPECT_EQ(trouble(prototxt, Share{.client = 0, .clients = 2}), "");
+  const std::string words = trouble(prototxt, Share{.client = 1, .clients = 2});
+  EXPECT_HAS(words, path_ + "_1, the part of client 1 of 2, does not exist; make the parts with partition_data --num_partitions=2 " + path_ +
+                        ", or set shared_file_system: true if every client can read " + path_);
+  EXPECT_HAS(trouble(prototxt, Share{.client = 1, .clients = 2, .suffix = "left"}), path_ + "_left, the part of client 1 of 2, does not exist");
+  std::filesystem::remove_all(path_);
+  if (kind().by_processes) {
+    EXPECT_HAS(trouble(layer(kShared + "batch_size: 1"), Share{.client = 0, .clients = 2}), path_);   // client 0's part is not taken for it
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ShareLayers,
+                         testing::Values(Kind{"lmdb"}, Kind{"datumfile"}, Kind{"leveldb", false}, Kind{"imagelist"}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ShareOfLevelDb, IsForOneProcess) {
+  const std::string path = fresh_directory("share_refused") + "/set";
+  const Kind kind{"leveldb"};
+  kind.write(path, 0, 4);
+  const std::string words = trouble(kind.layer(path, kShared + "batch_size: 1"), Share{.client = 1, .clients = 2});
+  EXPECT_HAS(words, "shared_file_system is true and 2 clients would read " + path);
+  EXPECT_HAS(words, "a LevelDB is made for one process at a time");
+  EXPECT_HAS(words, "convert it to LMDB or a datumfile (convert_format), or cut it up (partition_data)");
+}
+
+class ShareOfParts : public testing::Test {
+ protected:
+  void manifest(const std::vector<int>& counts) {
+    PartsManifest parts;
+    parts.set_source(path_);
+    for (const int count : counts) parts.add_part()->set_count(count);
+    ASSERT_OK(write_parts_manifest(path_, parts));
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      std::filesystem::remove_all(str(path_, "_", i));
+      kind_.write(str(path_, "_", i), 0, std::min(counts[i], 3));   // what is read is the manifest
+    }
+  }
+  std::string said(int client, int clients, int replica = 0) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(trouble(kind_.layer(path_, "batch_size: 1"), Share{.client = client, .clients = clients, .replica = replica, .replicas = 2}), "");
+    return testing::internal::GetCapturedStderr();
+  }
+  Kind kind_{"datumfile"};
+  std::string path_ = fresh_directory("share_parts") + "/set";
+};
+
+TEST_F(ShareOfParts, UnequalPartsAreSaidOnceInTheJob) {
+  manifest({1234567, 3});
+  const std::string unequal = "the parts of " + path_ + " hold from 3 to 1234567 records";
+  EXPECT_HAS(said(0, 2), unequal);
+  EXPECT_EQ(said(0, 2, 1).find(unequal), std::string::npos);
+  EXPECT_EQ(said(1, 2).find(unequal), std::string::npos);
+  manifest({3, 3});
+  EXPECT_EQ(said(0, 2).find("parts"), std::string::npos);
+}
+
+TEST_F(ShareOfParts, AnotherNumberOfPartsIsWarnedOf) {
+  manifest({3, 3, 3});
+  EXPECT_HAS(said(0, 2), path_ + " was cut into 3 parts, and 2 clients read one each");
+  EXPECT_EQ(said(0, 3).find("was cut into"), std::string::npos);
+  put_file(parts_manifest_path(path_), "{");
+  EXPECT_HAS(said(0, 3), path_ + "_parts.json is not the JSON of a list of parts");
+}
+
+// ---- random numbers
+
+TEST(ShareRandom, EachNetHasAStreamOfItsOwnAndOneIsCommon) {
+  std::set<std::uint64_t> streams;
+  for (int client = 0; client < 4; ++client)
+    for (int replica = 0; replica < 3; ++replica) {
+      Context context({.seed = 7, .share = {.client = client, .clients = 4, .replica = replica, .replicas = 3}});
+      streams.insert(context.random().state().stream);
+      EXPECT_EQ(context.random().state().seed, 7u);
+      EXPECT_EQ(context.common().state(), Random(7).state());
+      EXPECT_EQ(context.random().state() == Random(7).state(), context.share().index() == 0);
+    }
+  EXPECT_EQ(streams.size(), 12u);
+}
+
+TEST(ShareRandom, NetsStartFromTheSameParamsAndDrawTheirOwnNoise) {
+  const NetParameter param = parse_net(
+      "layer { name: 'd' type: 'DummyData' top: 'd' dummy_data_param { shape { dim: 2 dim: 5 } data_filler { type: 'gaussian' } } }"
+      "layer { name: 'i' type: 'InnerProduct' bottom: 'd' top: 'i' inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'o' type: 'Dropout' bottom: 'i' top: 'o' }", "net");
+  std::vector<std::vector<float>> params, noise;
+  for (int client = 0; client < 2; ++client) {
+    Context context({.seed = 7, .share = {.client = client, .clients = 2}});
+    Net net(param, context);
+    ASSERT_OK(net.forward());
+    params.push_back(values(net.params()[0].blob->data));
+    noise.push_back(values(net.blob("d")->data));
+  }
+  EXPECT_EQ(params[0], params[1]);
+  EXPECT_NE(noise[0], noise[1]);
+}
+
+}  // namespace
+}  // namespace shoal::test
