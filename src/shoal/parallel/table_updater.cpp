@@ -99,12 +99,13 @@ class Rows final : public TableUpdater {
 
   void restore(const SolverState& state, const std::string& file) override {
     CHECK(!created_) << "restored from " << file << " when others had begun";
+    start_ = state.iter();
+    iteration_ = start_ - 1;
+    if (table_.worker() != 0) return;
     make_histories();
     take_histories(state, file, net_, recipe_.rule.rule, [this](std::size_t h, std::size_t i, std::span<const float> numbers) {
       std::ranges::copy(numbers, histories_[h][i].out());
     });
-    start_ = state.iter();
-    iteration_ = start_ - 1;
   }
 
   WorkerTimes times() const override { return {std::chrono::duration<double>(waited_).count()}; }

@@ -6,11 +6,15 @@
 
 namespace shoal {
 
-void put_state(Net& net, NetRunState& out) {
+void put_random(Net& net, RandomState& out) {
   const Random::State random = net.context().random().state();
-  out.mutable_random()->set_seed(random.seed);
-  out.mutable_random()->set_stream(random.stream);
-  out.mutable_random()->set_position(random.position);
+  out.set_seed(random.seed);
+  out.set_stream(random.stream);
+  out.set_position(random.position);
+}
+
+void put_state(Net& net, NetRunState& out) {
+  put_random(net, *out.mutable_random());
   for (const auto& layer : net.layers()) {
     std::string state = layer->save_state();
     if (state.empty()) continue;
