@@ -8,6 +8,7 @@ BUILD    ?= build/release
 PREFIX   ?= /usr/local
 OPT      ?= -O2 -g
 OPENMP   ?= 1
+FUZZ_SECONDS ?= 60
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
 PROTOC   ?= protoc
 CUDA     ?= 0
@@ -24,7 +25,8 @@ LIB_OBJ  := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src)) $(PB_CC:.cc=.o)
 TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 TOOL_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(filter tools/common/%,$(TOOL_SRC)))
-TEST_OBJ := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,tests))
+TEST_OBJ := $(patsubst %.cpp,$(BUILD)/%.o,$(filter-out tests/fuzz/%,$(call find_src,tests)))
+FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/optim/rule.cpp
 SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread)
 
 all: $(TOOLS)                        ## the library and the tools, in build/release/tools
@@ -36,6 +38,10 @@ check:                               ## layering, sizes, forbidden words
 # since the C library guards reading an unset one, for each line of the log, with a lock that TSan cannot see.
 asan tsan:                           ## the tests again under a sanitizer, in a build folder of its own
 	$(if $(filter tsan,$@),TZ=UTC0 TSAN_OPTIONS=detect_deadlocks=0) $(MAKE) test BUILD=build/$@ OPT='$(SAN)' TEST_FLAGS=-Wno-maybe-uninitialized $(if $(filter tsan,$@),OPENMP=0 TEST_ARGS='$(TSAN_ARGS)')
+# A frame that it finds is left in build/fuzz; the golden ones are where it starts.
+fuzz: build/fuzz/wire                ## damaged frames, made by libFuzzer for FUZZ_SECONDS (60)
+	@mkdir -p build/fuzz/seeds build/fuzz/corpus; for f in tests/golden/wire/*.hex; do python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("".join(l for l in open(sys.argv[1]) if l[0] != "#")))' $$f > build/fuzz/seeds/$$(basename $$f .hex); done
+	$< -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -malloc_limit_mb=64 -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/seeds
 bench: all                           ## speed and memory of the models, each beside a GEMM of the same run
 	scripts/bench.py $(BUILD)
 install: all                         ## the tools, headers and library, under PREFIX
@@ -54,6 +60,10 @@ TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Prefetch*:*Source*-*ASignalInTheMid
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(TOOL_LIB) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
+build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)
+	@mkdir -p $(@D); clang++ --version > /dev/null || { echo 'make fuzz needs clang++ (apt install clang)'; exit 1; }
+	@test -n "$$(find -L $$(clang++ -print-resource-dir) -name 'libclang_rt.fuzzer-*' 2>/dev/null)" || { echo "make fuzz needs clang's libclang_rt.fuzzer (apt install libclang-rt-dev, or llvm's compiler-rt)"; exit 1; }
+	@echo '  CXX  $<'; clang++ -O1 -g -std=c++20 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc $< $(FUZZ_SRC) -lglog -lgflags -o $@
 $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
 	@mkdir -p $(@D); echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
 $(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra
@@ -66,6 +76,6 @@ $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' > $@
 FORCE:
-.PHONY: all test check asan tsan bench install clean help FORCE
+.PHONY: all test check asan tsan fuzz bench install clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

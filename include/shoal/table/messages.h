@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -24,6 +25,11 @@ enum class MessageType : std::uint8_t {
 using Nonce = std::array<std::uint8_t, 16>;
 using Digest = std::array<std::uint8_t, 32>;
 
+// Longer ones are cut when they are encoded.
+inline constexpr std::size_t kMaxReasonBytes = 4000;         // of Refuse's reason and of Directive's text
+// Longer ones may not be encoded.
+inline constexpr std::size_t kMaxBodyBytes = 16u << 20;      // of Ask and Answer
+
 // What a connection is for. A process of both kinds opens one of each kind it needs.
 enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
@@ -36,13 +42,13 @@ struct Hello {
   std::uint64_t incarnation = 0;           // drawn at its start: a process that was started again is another
   Digest configuration{};                  // of net, solver and scheme
   Nonce nonce{};
-  Digest proof{};                          // HMAC-SHA256 of the job's token over "hello", the challenge's nonce and all fields above
+  Digest proof{};                          // HMAC-SHA256 of the job's token over "hello", the challenge's fields and all fields above
 };
 struct Welcome {
   std::uint16_t version = 1;
   std::uint32_t rank = 0;                  // of who accepted
   std::uint64_t incarnation = 0;
-  Digest proof{};                          // the same over "welcome", both nonces and the fields above
+  Digest proof{};                          // the same over "welcome", the challenge's fields, the hello's nonce and the fields above
 };
 // Why a connection ends; the last message of it. The code is what the other side ends with.
 struct Refuse { Code code = Code::kPeer; std::string reason; };

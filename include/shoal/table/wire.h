@@ -1,7 +1,8 @@
 // Messages as bytes: docs/protocol.md, which this follows to the byte.
 //
 // A frame is a header of 24 bytes, then the message's fields, then, for messages that carry a row's numbers, float32s to the end.
-// Everything is little-endian. The crc32c covers fields and numbers.
+// Everything is little-endian. The crc32c covers all of the frame but itself: the header's first 20 bytes, fields and numbers. (Without
+// the header, one flipped bit of the type would make an Answer of an Ask.)
 //   0 u32 magic   4 u8 version   5 u8 type   6 u16 bytes of fields   8 u64 request   16 u32 bytes after the header   20 u32 crc32c
 #pragma once
 
@@ -27,9 +28,13 @@ struct Header {
   std::uint64_t request = 0;       // of its sender, rising by one a frame: names a frame in errors
   std::uint32_t length = 0;        // bytes after the header
   std::uint32_t crc = 0;
+
+  std::size_t field_bytes() const { return fields == 0xffff ? length : fields; }
+  std::size_t floats() const { return (length - field_bytes()) / sizeof(float); }
 };
 
-// A frame ready to be gathered: header and fields in one string, numbers where they are.
+// A frame ready to be gathered: header and fields in one string, numbers where they are. They must not change until it was sent, for its
+// checksum is made here.
 struct Frame {
   std::string head;
   Values values;
@@ -42,6 +47,12 @@ enum class Stage { kStranger, kPeer };
 // Checks magic, version, type and length before anything is allocated. Errors are kPeer and say what was found and what was
 // expected, and what the other end may be (an HTTP client, another version, a process of another byte order).
 Result<Header> decode_header(std::span<const char, kHeaderSize> bytes, Stage stage);
+// The same of the first four bytes or more: what is no frame need not be waited for.
+Status check_magic(std::string_view bytes);
+// The crc32c to go on with: of the header's bytes before its own crc.
+std::uint32_t crc_of_header(std::span<const char, kHeaderSize> bytes);
+// Ok if the crc of a frame's bytes is the one that its header says; else an error that says what is damaged.
+Status check_crc(const Header& header, std::uint32_t crc);
 
 // The message of a header's fields, without its numbers (Values stay empty); checks every length and enum value.
 Result<Message> decode_fields(const Header& header, std::string_view fields);

@@ -61,15 +61,20 @@ void Sha256::update(std::string_view text) {
   if (left > 0) std::memcpy(rest_.data(), bytes, left);
 }
 
-std::string Sha256::finish() {
+std::array<std::uint8_t, 32> Sha256::digest() {
   const std::uint64_t bits = bytes_ * 8;
   std::string end(1, '\x80');
   end.append((120 - (bytes_ + 1) % 64) % 64, '\0');
   for (int shift = 56; shift >= 0; shift -= 8) end.push_back(static_cast<char>(bits >> shift & 0xff));
   update(end);
+  std::array<std::uint8_t, 32> digest{};
+  for (std::size_t i = 0; i < digest.size(); ++i) digest[i] = static_cast<std::uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+  return digest;
+}
+
+std::string Sha256::finish() {
   std::string digits;
-  for (const std::uint32_t word : state_)
-    for (int shift = 28; shift >= 0; shift -= 4) digits.push_back("0123456789abcdef"[word >> shift & 15]);
+  for (const std::uint8_t byte : digest()) digits.push_back("0123456789abcdef"[byte >> 4]), digits.push_back("0123456789abcdef"[byte & 15]);
   return digits;
 }
 

@@ -1,0 +1,131 @@
+// Fields to bytes and back, one after the other.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "shoal/base/bytes.h"
+#include "shoal/base/error.h"
+#include "shoal/base/log.h"
+
+namespace shoal::table::wire {
+
+// An integer's, float's or bool's bits; an enum is one byte, or two if it was declared so.
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+template <class Enum>
+using EnumBits = std::conditional_t<sizeof(Enum) == 2, std::uint16_t, std::uint8_t>;
+
+class Writer {
+ public:
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void operator()(const T& value) { put_le(out_, std::bit_cast<Bits<T>>(value)); }
+  template <std::size_t N>
+  void operator()(const std::array<std::uint8_t, N>& bytes) { out_.append(reinterpret_cast<const char*>(bytes.data()), N); }
+  template <class Enum>
+  void one_of(const Enum& value, std::initializer_list<Enum>, const char*) { put_le(out_, static_cast<EnumBits<Enum>>(value)); }
+  void bytes(const std::string& value, std::size_t limit, const char* field) {
+    CHECK(value.size() <= limit) << field << " of " << value.size() << " bytes; at most " << limit << " can be sent";
+    text(value, limit, field);
+  }
+  // Cut at the limit.
+  void text(const std::string& value, std::size_t limit, const char*) {
+    const std::string_view kept = std::string_view(value).substr(0, limit);
+    put_le(out_, static_cast<std::uint32_t>(kept.size()));
+    out_ += kept;
+  }
+  template <class T>
+  void list(const std::vector<T>& items, std::size_t least_bytes, std::size_t limit, const char* field) {
+    CHECK(items.size() <= limit) << items.size() << " " << field << "; at most " << limit << " can be sent";
+    out_.reserve(out_.size() + 4 + items.size() * least_bytes);
+    put_le(out_, static_cast<std::uint32_t>(items.size()));
+    for (const T& item : items) fields(*this, item);
+  }
+  std::string& out() { return out_; }
+
+ private:
+  std::string out_;
+};
+
+// After the first thing wrong everything reads as zero.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : left_(bytes), whole_(bytes.size()) {}
+
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  void operator()(T& value) {
+    const std::string_view bytes = take(sizeof(T));
+    if (bytes.empty()) value = T{};
+    else if constexpr (std::is_same_v<T, bool>) value = flag(bytes[0]);
+    else value = std::bit_cast<T>(get_le<Bits<T>>(bytes));
+  }
+  template <std::size_t N>
+  void operator()(std::array<std::uint8_t, N>& value) {
+    const std::string_view bytes = take(N);
+    std::copy(bytes.begin(), bytes.end(), value.begin());
+  }
+  template <class Enum>
+  void one_of(Enum& value, std::initializer_list<Enum> known, const char* field) {
+    EnumBits<Enum> bits = 0;
+    (*this)(bits);
+    value = static_cast<Enum>(bits);
+    if (wrong_.empty() && std::find(known.begin(), known.end(), value) == known.end())
+      fail(str("an unknown ", field, ", ", int{bits}, "; the other end may be a newer build"));
+  }
+  void bytes(std::string& value, std::size_t limit, const char* field) {
+    std::uint32_t size = 0;
+    (*this)(size);
+    if (size > limit) fail(str("a ", field, " of ", size, " bytes; at most ", limit, " are allowed"));
+    value = take(size);
+  }
+  void text(std::string& value, std::size_t limit, const char* field) { bytes(value, limit, field); }
+  template <class T>
+  void list(std::vector<T>& items, std::size_t least_bytes, std::size_t limit, const char* field) {
+    std::uint32_t count = 0;
+    (*this)(count);
+    if (count > limit) fail(str(count, " ", field, "; at most ", limit, " are allowed"));
+    if (wrong_.empty() && count > left_.size() / least_bytes)
+      fail(str(count, " ", field, ", which ", left_.size(), " bytes cannot hold"));
+    items.clear();
+    for (std::uint32_t i = 0; i < count && wrong_.empty(); ++i) fields(*this, items.emplace_back());
+  }
+
+  // Empty, or what was wrong; bytes left over are.
+  const std::string& finish() {
+    if (!left_.empty()) fail(str(left_.size(), " bytes more than its fields, of ", whole_));
+    return wrong_;
+  }
+
+ private:
+  std::string_view take(std::size_t size) {
+    if (wrong_.empty() && size > left_.size()) fail(str("fields that end too early, after ", whole_, " bytes"));
+    if (!wrong_.empty()) return {};
+    const std::string_view taken = left_.substr(0, size);
+    left_.remove_prefix(size);
+    return taken;
+  }
+  bool flag(char byte) {
+    if (byte != 0 && byte != 1) fail(str("a yes or no of ", int{static_cast<unsigned char>(byte)}));
+    return byte == 1;
+  }
+  void fail(std::string words) {
+    if (wrong_.empty()) wrong_ = std::move(words);
+    left_ = {};
+  }
+
+  std::string_view left_;
+  std::size_t whole_;
+  std::string wrong_;
+};
+
+}  // namespace shoal::table::wire

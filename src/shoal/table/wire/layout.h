@@ -1,0 +1,133 @@
+// The fields of each message, in their order on the wire: docs/protocol.md. One list for both directions: `io` is a Writer or a Reader.
+#pragma once
+
+#include <concepts>
+
+#include "shoal/table/messages.h"
+#include "shoal/table/wire/fields.h"
+
+namespace shoal::table::wire {
+
+template <class M, class T>
+concept Is = std::same_as<std::remove_const_t<M>, T>;
+
+inline constexpr auto kPurposes = {Purpose::kRows, Purpose::kCoordination};
+inline constexpr auto kParts = {Part::kWeights, Part::kHistory, Part::kHistory2};
+inline constexpr auto kPayloads = {Payload::kGradient, Payload::kDelta, Payload::kWeights};
+inline constexpr auto kWants = {Want::kNothing, Want::kSnapshot, Want::kStop, Want::kRequeue};
+inline constexpr auto kDirectives = {DirectiveKind::kAbort, DirectiveKind::kPause, DirectiveKind::kAgreed, DirectiveKind::kFinished};
+inline constexpr auto kCodes = {Code::kInternal, Code::kUsage,     Code::kConfig,  Code::kData,     Code::kDevice,
+                                Code::kPeer,     Code::kNonFinite, Code::kTimeout, Code::kSnapshot, Code::kRequeue};
+inline constexpr auto kTopics = {Topic::kJoin,    Topic::kBarrier, Topic::kSum,    Topic::kGather, Topic::kShare,
+                                 Topic::kOutputs, Topic::kPause,   Topic::kPaused, Topic::kDone,   Topic::kReport};
+// These two have their numbers from elsewhere, and are on the wire now.
+inline constexpr auto kRules = {optim::Rule::kSgd,     optim::Rule::kNesterov, optim::Rule::kAdaGrad,
+                                optim::Rule::kRmsProp, optim::Rule::kAdaDelta, optim::Rule::kAdam};
+inline constexpr auto kRegularizations = {optim::Regularization::kL2, optim::Regularization::kL1};
+static_assert(static_cast<int>(optim::Rule::kAdam) == 5 && static_cast<int>(optim::Regularization::kL1) == 1);
+
+inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20, kMaxProcesses = 1u << 16;
+inline constexpr std::size_t kRowBytes = 19, kLeastProcessBytes = 20;   // of the lists' items
+
+template <class Io, Is<Challenge> M>
+void fields(Io& io, M& m) {
+  io(m.lowest), io(m.highest), io(m.nonce);
+}
+template <class Io, Is<Hello> M>
+void fields(Io& io, M& m) {
+  io(m.lowest), io(m.highest), io.one_of(m.purpose, kPurposes, "purpose"), io(m.rank), io(m.incarnation);
+  io(m.configuration), io(m.nonce), io(m.proof);
+}
+template <class Io, Is<Welcome> M>
+void fields(Io& io, M& m) {
+  io(m.version), io(m.rank), io(m.incarnation), io(m.proof);
+}
+template <class Io, Is<Refuse> M>
+void fields(Io& io, M& m) {
+  io.one_of(m.code, kCodes, "code"), io.text(m.reason, kMaxReasonBytes, "reason");
+}
+template <class Io, Is<Ping> M>
+void fields(Io& io, M& m) {
+  io(m.clock);
+}
+template <class Io, Is<Bye> M>
+void fields(Io&, M&) {}
+
+template <class Io, Is<Row> M>
+void fields(Io& io, M& m) {
+  io(m.length), io(m.priority), io(m.server), io(m.learns), io(m.lr_mult), io(m.decay_mult);
+}
+template <class Io, Is<PlanMessage> M>
+void fields(Io& io, M& m) {
+  auto& plan = m.plan;
+  io(plan.workers), io(plan.servers), io(plan.start);
+  io.one_of(plan.rule.rule, kRules, "rule"), io(plan.rule.momentum), io(plan.rule.momentum2), io(plan.rule.rms_decay), io(plan.rule.delta);
+  io.one_of(plan.regularization, kRegularizations, "regularization"), io(plan.weight_decay), io(plan.clip), io(plan.iter_size);
+  io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
+  io.list(plan.rows, kRowBytes, kMaxRows, "rows");
+}
+template <class Io, Is<Init> M>
+void fields(Io& io, M& m) {
+  io(m.row), io.one_of(m.part, kParts, "part");
+}
+template <class Io, Is<Ready> M>
+void fields(Io& io, M& m) {
+  io(m.rows);
+}
+template <class Io, Is<Push> M>
+void fields(Io& io, M& m) {
+  io(m.row), io(m.clock), io(m.base), io.one_of(m.payload, kPayloads, "payload"), io(m.weight), io(m.rate);
+}
+template <class Io, Is<Get> M>
+void fields(Io& io, M& m) {
+  io(m.row), io(m.clock), io.one_of(m.part, kParts, "part");
+}
+template <class Io, Is<RowMessage> M>
+void fields(Io& io, M& m) {
+  io(m.row), io(m.clock), io(m.version), io.one_of(m.part, kParts, "part");
+}
+template <class Io, Is<NeedPush> M>
+void fields(Io& io, M& m) {
+  io(m.row), io(m.clock);
+}
+template <class Io, Is<Retire> M>
+void fields(Io& io, M& m) {
+  io(m.clock);
+}
+template <class Io, Is<Norm> M>
+void fields(Io& io, M& m) {
+  io(m.clock), io(m.server), io(m.squares);
+}
+template <class Io, Is<NormTotal> M>
+void fields(Io& io, M& m) {
+  io(m.clock), io(m.squares);
+}
+template <class Io, Is<Ask> M>
+void fields(Io& io, M& m) {
+  io.one_of(m.topic, kTopics, "topic"), io(m.clock), io.bytes(m.body, kMaxBodyBytes, "body");
+}
+template <class Io, Is<Answer> M>
+void fields(Io& io, M& m) {
+  io.one_of(m.topic, kTopics, "topic"), io(m.clock), io.bytes(m.body, kMaxBodyBytes, "body");
+}
+template <class Io, Is<Directive> M>
+void fields(Io& io, M& m) {
+  io.one_of(m.kind, kDirectives, "kind"), io(m.clock), io.one_of(m.want, kWants, "want"), io.one_of(m.code, kCodes, "code");
+  io.text(m.text, kMaxReasonBytes, "text");
+}
+
+template <class Io, Is<JoinBody> M>
+void fields(Io& io, M& m) {
+  io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"), io.bytes(m.address, kMaxHostBytes, "address");
+  io.bytes(m.configuration, kMaxConfigurationBytes, "configuration");
+}
+template <class Io, Is<RosterBody::Process> M>
+void fields(Io& io, M& m) {
+  io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"), io.bytes(m.address, kMaxHostBytes, "address");
+}
+template <class Io, Is<RosterBody> M>
+void fields(Io& io, M& m) {
+  io(m.seed), io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
+}
+
+}  // namespace shoal::table::wire

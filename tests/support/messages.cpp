@@ -1,0 +1,161 @@
+#include "support/messages.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "shoal/table/wire.h"
+
+namespace shoal::table::test {
+namespace {
+
+template <class Array>
+Array counting(std::uint8_t first) {
+  Array bytes{};
+  for (std::uint8_t& b : bytes) b = first++;
+  return bytes;
+}
+
+Digest digest_of(std::string_view hex) {
+  Digest digest{};
+  for (std::size_t i = 0; i < digest.size(); ++i) digest[i] = static_cast<std::uint8_t>(std::stoi(std::string(hex.substr(2 * i, 2)), nullptr, 16));
+  return digest;
+}
+
+Plan golden_plan() {
+  Plan plan{.workers = 4, .servers = 2, .start = 100, .rule = {}, .regularization = optim::Regularization::kL1, .weight_decay = 0.0005f,
+            .clip = 35, .iter_size = 2, .scheme = "ssp 2", .rows = {}};
+  plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
+  plan.rows = {{65536, 0, 0, true, 1, 1}, {500, 3, 1, false, 2, 0}};
+  return plan;
+}
+
+Values random_values(Random& random, std::size_t most) {
+  std::vector<float> numbers(random.below(most + 1));
+  for (float& x : numbers) x = std::bit_cast<float>(random.word());   // NaNs and all
+  return owned(std::move(numbers));
+}
+
+std::string random_text(Random& random, std::size_t most) {
+  std::string text(random.below(most + 1), '\0');
+  for (char& c : text) c = static_cast<char>(random.word());
+  return text;
+}
+
+template <class T>
+T one_of(Random& random, std::initializer_list<T> choices) { return choices.begin()[random.below(choices.size())]; }
+
+Clock random_clock(Random& random) { return std::bit_cast<Clock>(random.word64() >> random.below(64)); }
+
+template <class Bytes>
+void fill(Random& random, Bytes& bytes) {
+  for (std::uint8_t& b : bytes) b = static_cast<std::uint8_t>(random.word());
+}
+
+Part random_part(Random& r) { return one_of(r, {Part::kWeights, Part::kHistory, Part::kHistory2}); }
+Code random_code(Random& r) { return one_of(r, {Code::kInternal, Code::kPeer, Code::kConfig, Code::kTimeout, Code::kRequeue}); }
+Topic random_topic(Random& r) { return static_cast<Topic>(1 + r.below(10)); }
+
+Plan random_plan(Random& r) {
+  Plan plan{.workers = static_cast<std::uint16_t>(1 + r.below(65535)), .servers = static_cast<std::uint16_t>(1 + r.below(9)),
+            .start = static_cast<Clock>(r.below(1u << 30)), .rule = {}, .regularization = optim::Regularization::kL2,
+            .weight_decay = r.unit(), .clip = r.uniform(-1, 40), .iter_size = static_cast<std::uint32_t>(1 + r.below(64)),
+            .scheme = "ssp " + std::to_string(r.below(100)), .rows = {}};
+  plan.rule.rule = one_of(r, {optim::Rule::kSgd, optim::Rule::kNesterov, optim::Rule::kAdam, optim::Rule::kAdaDelta});
+  plan.rule.momentum = r.unit();
+  for (std::size_t n = 1 + r.below(r.below(8) == 0 ? 5000 : 9); n > 0; --n)   // a few of them longer than 64 KiB
+    plan.rows.push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(), static_cast<std::uint16_t>(r.below(plan.servers)),
+                         r.below(2) == 0, r.unit(), r.unit()});
+  return plan;
+}
+
+struct Draw {
+  Random& random;
+  std::size_t floats;
+
+  Message operator()(Challenge m) { m.highest = static_cast<std::uint16_t>(1 + random.below(65535)), fill(random, m.nonce); return m; }
+  Message operator()(Hello m) {
+    m.purpose = one_of(random, {Purpose::kRows, Purpose::kCoordination}), m.rank = random.word(), m.incarnation = random.word64();
+    fill(random, m.configuration), fill(random, m.nonce), fill(random, m.proof);
+    return m;
+  }
+  Message operator()(Welcome m) { m.rank = random.word(), m.incarnation = random.word64(), fill(random, m.proof); return m; }
+  Message operator()(Refuse) { return Refuse{random_code(random), random_text(random, kMaxReasonBytes)}; }
+  Message operator()(Ping) { return Ping{random_clock(random)}; }
+  Message operator()(Bye) { return Bye{}; }
+  Message operator()(PlanMessage) { return PlanMessage{random_plan(random)}; }
+  Message operator()(Init) { return Init{random.word(), random_part(random), random_values(random, floats)}; }
+  Message operator()(Ready) { return Ready{random.word()}; }
+  Message operator()(Push) {
+    Push m{.row = random.word(), .clock = random_clock(random), .base = random_clock(random),
+           .payload = one_of(random, {Payload::kGradient, Payload::kDelta, Payload::kWeights}), .rate = random.unit()};
+    m.values = random_values(random, floats);
+    m.weight = m.values.data.empty() ? 0 : 1 - random.unit();
+    return m;
+  }
+  Message operator()(Get) { return Get{random.word(), random_clock(random), random_part(random)}; }
+  Message operator()(RowMessage) {
+    return RowMessage{random.word(), random_clock(random), random_clock(random), random_part(random), random_values(random, floats)};
+  }
+  Message operator()(NeedPush) { return NeedPush{random.word(), random_clock(random)}; }
+  Message operator()(Retire) { return Retire{random_clock(random)}; }
+  Message operator()(Norm) { return Norm{random_clock(random), static_cast<std::uint16_t>(random.word()), std::bit_cast<double>(random.word64())}; }
+  Message operator()(NormTotal) { return NormTotal{random_clock(random), std::bit_cast<double>(random.word64())}; }
+  Message operator()(Ask) { return Ask{random_topic(random), random_clock(random), random_text(random, random.below(8) == 0 ? 100'000 : 100)}; }
+  Message operator()(Answer) { return Answer{random_topic(random), random_clock(random), random_text(random, random.below(8) == 0 ? 100'000 : 100)}; }
+  Message operator()(Directive) {
+    return Directive{static_cast<DirectiveKind>(1 + random.below(4)), random_clock(random), static_cast<Want>(random.below(4)),
+                     random_code(random), random_text(random, kMaxReasonBytes)};
+  }
+};
+
+template <std::size_t... I>
+Message draw(Draw d, std::size_t index, std::index_sequence<I...>) {
+  Message result;
+  ((I == index ? void(result = d(std::variant_alternative_t<I, Message>{})) : void()), ...);
+  return result;
+}
+
+}  // namespace
+
+Values owned(std::vector<float> numbers) {
+  const auto owner = std::make_shared<const std::vector<float>>(std::move(numbers));
+  return {*owner, owner};
+}
+
+std::vector<std::pair<std::string, Message>> golden_messages() {
+  const Nonce first = counting<Nonce>(0), second = counting<Nonce>(16);
+  const Digest configuration = counting<Digest>(64);
+  const float minus_infinity = -std::numeric_limits<float>::infinity();
+  return {
+      {"challenge", Challenge{1, 1, first}},
+      // The proofs were computed by another program.
+      {"hello", Hello{1, 1, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+                      digest_of("545981a19eba58f639d7bbb75b5f90f33ede79c9ae44a26a11e7dae2a70aa007")}},
+      {"welcome", Welcome{1, 0, 0x99aabbccddeeff00, digest_of("6e3a6f323c8adbbc42bfa53be3590dfba4f95d5518944ad42bda084d6ba19a8e")}},
+      {"refuse", Refuse{Code::kConfig, "The token is another one."}},
+      {"ping", Ping{-1}},
+      {"bye", Bye{}},
+      {"plan", PlanMessage{golden_plan()}},
+      {"init", Init{1, Part::kHistory, owned({1, -2.5f, 0.1f})}},
+      {"ready", Ready{12}},
+      {"push", Push{0x01020304, 41, 39, Payload::kGradient, 1, 0.01f, owned({0.5f, -0.25f})}},
+      {"push_nothing", Push{5, 41, 39, Payload::kDelta, 0, 0.01f, {}}},
+      {"get", Get{6, 42, Part::kHistory2}},
+      {"row", RowMessage{6, 42, 40, Part::kWeights, owned({3, 1e-40f, minus_infinity})}},
+      {"need_push", NeedPush{6, 42}},
+      {"retire", Retire{43}},
+      {"norm", Norm{44, 1, 2.25}},
+      {"norm_total", NormTotal{44, 5.5}},
+      {"ask", Ask{Topic::kJoin, 0, encode(JoinBody{2, true, false, "host-b", "10.0.0.3:29600", "net: a\nscheme: ssp 2\n"})}},
+      {"answer", Answer{Topic::kJoin, 0, encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600"}, {1, -1, 1, "host-b", "10.0.0.3:29600"}}, 7})}},
+      {"directive", Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},
+  };
+}
+
+Message random_message(Random& random, std::size_t index, std::size_t floats) {
+  return draw({random, floats}, index, std::make_index_sequence<std::variant_size_v<Message>>{});
+}
+
+}  // namespace shoal::table::test

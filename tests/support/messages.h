@@ -1,0 +1,25 @@
+// Messages of every type for tests of the wire and of links.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shoal/base/random.h"
+#include "shoal/table/messages.h"
+
+namespace shoal::table::test {
+
+// One of each type (two of Push), by the name of its file in tests/golden/wire; request numbers count from 0.
+std::vector<std::pair<std::string, Message>> golden_messages();
+// The token that the proofs in them are made with.
+inline constexpr std::string_view kGoldenToken = "token of the job";
+
+// A message of the type at `index` in table::Message, of any content that can be sent; `floats` at most.
+Message random_message(Random& random, std::size_t index, std::size_t floats);
+
+// Values that own their numbers.
+Values owned(std::vector<float> numbers);
+
+}  // namespace shoal::table::test
