@@ -89,7 +89,7 @@ struct NormTotal { Clock clock = 0; double squares = 0; };
 // ---- the coordinator ----
 // What a question to it is about. Append only.
 enum class Topic : std::uint16_t {
-  kJoin = 1,       // body: a JoinBody. Answer: a RosterBody, when all have joined
+  kJoin = 1,       // body: a JoinBody; `clock` is the process's incarnation. Answer: a RosterBody, when all have joined
   kBarrier = 2,    // nothing; answered when every worker asked
   kSum = 3,        // float64s; the sum over the workers, in their order
   kGather = 4,     // anything; worker 0 gets all bodies, in order, each after its u32 length; others get nothing
@@ -98,7 +98,7 @@ enum class Topic : std::uint16_t {
   kPause = 7,      // u8 Want: what this worker wants all to do; everyone is told when (Directive)
   kPaused = 8,     // the clock that this worker will surely finish, in answer to a kPause directive
   kDone = 9,       // this worker has finished; answered when all have
-  kReport = 10,    // the worker's times since its last report, for the straggler's name; not answered
+  kReport = 10,    // the worker's times since its last report (ReportBody), for the straggler's name; not answered
   kHeard = 11,     // both ways: `clock` messages of this conversation with the coordinator have come, whatever became of the connections that
                    // carried them: the other side sends the rest again on a new one, and forgets what is not needed
 };
@@ -110,8 +110,8 @@ struct Answer { Topic topic = Topic::kBarrier; Clock clock = 0; std::string body
 enum class DirectiveKind : std::uint8_t {
   kAbort = 1,      // the job ends now; code and reason for everyone. To the coordinator: the process of rank `clock` is lost to the sender,
                    // or, if that is its own, ends by itself
-  kPause = 2,      // say which clock you will surely finish (kPaused), and do not start another before you hear kAgreed
-  kAgreed = 3,     // after `clock` iterations all do `want`
+  kPause = 2,      // say at once which clock you will surely finish (kPaused), and do not start another before you hear kAgreed
+  kAgreed = 3,     // after `clock` iterations all do `want`; an earlier one whose clock is still to come stands beside it
   kFinished = 4,   // all workers are done: servers may go
 };
 struct Directive { DirectiveKind kind = DirectiveKind::kAbort; Clock clock = 0; Want want = Want::kNothing; Code code = Code::kPeer; std::string text; };

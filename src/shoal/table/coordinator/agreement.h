@@ -1,0 +1,36 @@
+// When all do what one of them wants: each worker says which iteration it will surely finish and goes no further until it hears the agreed
+// clock, which is the largest of these. Nobody has passed it then, and everybody reaches it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "members.h"
+
+namespace shoal::table {
+
+class Agreement {
+ public:
+  explicit Agreement(const Members& members) : members_(members), wanted_(members.size()) {}
+  // What is wanted while an agreement is open becomes part of it: of two wants the more urgent counts.
+  Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  Status paused(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out);
+  // Goes on without workers that are done now.
+  void close(std::vector<Dispatch>& out);
+  // "agreement on a stop: waiting for rank 2"; "" if there is nothing to agree on.
+  std::string waiting_for() const;
+
+ private:
+  struct Wanted { Clock clock = -1; Want want = Want::kNothing; bool operator==(const Wanted&) const = default; };
+
+  const Members& members_;
+  std::vector<Wanted> wanted_;                  // last, by rank
+  bool open_ = false;
+  Want want_ = Want::kNothing;
+  std::map<std::uint32_t, Clock> clocks_;       // said in this agreement
+  Directive agreed_{};                          // the last one's; clocks of agreements rise
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,264 @@
+#include "shoal/table/coordinator.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "agreement.h"
+#include "difference.h"
+#include "members.h"
+#include "norms.h"
+#include "outputs.h"
+#include "rounds.h"
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "stragglers.h"
+
+namespace shoal::table {
+
+struct Coordinator::State {
+  explicit State(const CoordinatorOptions& given) : options(given), members(given.processes) {}
+
+  Status join(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  Status join_again(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  std::string why_not(std::uint32_t rank, const JoinBody& body) const;
+  std::string why_not_all() const;
+  void refuse(std::uint32_t rank, const std::string& reason, std::vector<Dispatch>& out);
+  void call_the_roll(std::vector<Dispatch>& out);
+  Answer roster_answer(std::uint32_t rank) const { return {Topic::kJoin, members[rank].incarnation, encode(*roster)}; }
+  void end(Error error, std::uint32_t but, std::vector<Dispatch>& out);
+
+  Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  Status done(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  void finish(std::vector<Dispatch>& out);
+  void warn(std::string line) {
+    if (!line.empty()) warnings.push_back(std::move(line));
+  }
+
+  const CoordinatorOptions options;
+  Members members;
+  std::optional<RosterBody> roster;
+  std::optional<Error> ended;
+  bool finished = false;
+  std::map<std::uint32_t, Clock> done_at;      // clocks of kDone, by rank
+  std::vector<std::string> warnings;
+  Rounds rounds{members};
+  Outputs outputs{members};
+  Agreement agreement{members};
+  Norms norms{members};
+  Stragglers stragglers{members};
+};
+
+namespace {
+
+constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+
+Error broken(const std::string& words) { return {Code::kPeer, words}; }
+
+}  // namespace
+
+// ---- who is in the job ----
+
+Status Coordinator::State::join(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+  Result<JoinBody> body = decode_join(ask.body);
+  if (!body.ok()) return body.error();
+  if (body.value().rank != rank) return broken(str("the process of rank ", rank, " asks to join as rank ", body.value().rank));
+  if (ended) {
+    out.push_back({rank, Refuse{ended->code, "the job has ended: " + ended->message}});
+    return {};
+  }
+  if (rank < members.size() && members[rank].joined) return join_again(rank, ask, out);
+  if (const std::string reason = why_not(rank, body.value()); !reason.empty()) {
+    refuse(rank, reason, out);
+    return {};
+  }
+  members[rank].joined = true;
+  members[rank].incarnation = ask.clock;
+  members[rank].body = std::move(body).value();
+  if (!members.which([](const Member& member) { return !member.joined; }).empty()) return {};
+  if (const std::string reason = why_not_all(); reason.empty())
+    call_the_roll(out);
+  else
+    refuse(rank, reason, out);
+  return {};
+}
+
+// From the process that joined, it is a repeat; from another, a mistake that ends a job which has not begun.
+Status Coordinator::State::join_again(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+  if (members[rank].incarnation == ask.clock) {
+    if (roster) out.push_back({rank, roster_answer(rank)});
+    if (finished && members[rank].server >= 0) out.push_back({rank, Directive{.kind = DirectiveKind::kFinished, .text = {}}});
+    return {};
+  }
+  const std::string host = decode_join(ask.body).value().host, before = members[rank].body.host;
+  Error error = host == before
+      ? broken(str("a second process says that it is rank ", rank, ", on the same host ", host,
+                   ": either two have the same --client_id, or it was started again; a job goes on only with the processes it began with"))
+      : broken(str("two processes say that they are rank ", rank, ", on hosts ", before, " and ", host, "; each needs its own --client_id"));
+  if (!roster) end(error, kNobody, out);
+  return error;
+}
+
+// Why this process cannot be part of the job; "" if it can.
+std::string Coordinator::State::why_not(std::uint32_t rank, const JoinBody& body) const {
+  const std::string self = str("rank ", rank, body.host.empty() ? "" : " (host " + body.host + ")");
+  if (rank >= members.size())
+    return str(self, " is outside the job, which has ranks 0 to ", members.size() - 1, "; is --num_clients the same everywhere?");
+  if (!body.worker && !body.server) return self + " is neither worker nor server";
+  for (const std::uint32_t other : members.which([](const Member& member) { return member.joined; })) {
+    const JoinBody& theirs = members[other].body;
+    if (theirs.configuration != body.configuration) return difference(self, body.configuration, members.name(other), theirs.configuration);
+    if (theirs.server && body.server && !body.address.empty() && theirs.address == body.address)
+      return str(self, " and ", members.name(other), " both say that they are reached at ", body.address,
+                 "; each needs a port of its own and an address that others can reach");
+  }
+  return {};
+}
+
+// Why these processes are no job; "" if they are one.
+std::string Coordinator::State::why_not_all() const {
+  const auto count = [&](bool JoinBody::*role) { return members.which([&](const Member& member) { return member.body.*role; }).size(); };
+  if (count(&JoinBody::server) == 0)
+    return str("zero servers: all ", members.size(), " processes have role=worker, and nobody holds the weights");
+  if (count(&JoinBody::worker) == 0) return str("zero workers: all ", members.size(), " processes have role=server, and nobody trains");
+  return {};
+}
+
+void Coordinator::State::refuse(std::uint32_t rank, const std::string& reason, std::vector<Dispatch>& out) {
+  out.push_back({rank, Refuse{Code::kPeer, reason}});
+  if (!roster) end({Code::kPeer, reason}, rank, out);
+}
+
+void Coordinator::State::call_the_roll(std::vector<Dispatch>& out) {
+  RosterBody body{.processes = {}, .seed = options.seed};
+  std::int32_t workers = 0, servers = 0;
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
+    Member& member = members[rank];
+    if (member.body.worker) member.worker = workers++;
+    if (member.body.server) member.server = servers++;
+    body.processes.push_back({rank, member.worker, member.server, member.body.host, member.body.address});
+    member.body.configuration.clear();   // equal on all
+  }
+  roster = std::move(body);
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) out.push_back({rank, roster_answer(rank)});
+}
+
+// Tells all who have joined, `but` one, that the job ends now.
+void Coordinator::State::end(Error error, std::uint32_t but, std::vector<Dispatch>& out) {
+  if (ended || finished) return;
+  for (const std::uint32_t rank : members.which([](const Member& member) { return member.joined; }))
+    if (rank != but) out.push_back({rank, Directive{.kind = DirectiveKind::kAbort, .code = error.code, .text = error.message}});
+  ended = std::move(error);
+}
+
+// ---- what all agree on ----
+
+Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+  const Member& member = members[rank];
+  if (member.worker < 0) return broken(str(members.name(rank), " is a server alone and asks for ", name_of(ask.topic), ", which is for workers"));
+  if (ask.topic == Topic::kDone) return done(rank, ask, out);
+  if (Rounds::is_one(ask.topic)) {
+    if (member.done) return broken(str(members.name(rank), " is done and asks for ", name_of(ask.topic), ' ', ask.clock));
+    return rounds.ask(rank, ask, out);
+  }
+  if (member.done) return {};
+  switch (ask.topic) {
+    case Topic::kOutputs: return outputs.tell(rank, ask, out);
+    case Topic::kPause: return agreement.want(rank, ask, out);
+    case Topic::kPaused: return agreement.paused(rank, ask.clock, out);
+    case Topic::kReport: {
+      Result<std::string> line = stragglers.take(rank, ask.body);
+      if (!line.ok()) return line.error();
+      warn(std::move(line).value());
+      return {};
+    }
+    default: return broken(str(members.name(rank), " asks for topic ", static_cast<int>(ask.topic), ", which is not known here"));
+  }
+}
+
+Status Coordinator::State::done(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+  if (members[rank].done) {
+    if (finished) out.push_back({rank, Answer{Topic::kDone, ask.clock, {}}});
+    return {};
+  }
+  if (rounds.waits(rank)) return broken(str(members.name(rank), " is done while it waits in a round"));
+  members[rank].done = true;
+  done_at[rank] = ask.clock;
+  rounds.close(out);
+  outputs.close(out);
+  agreement.close(out);
+  if (members.active().empty()) finish(out);
+  return {};
+}
+
+void Coordinator::State::finish(std::vector<Dispatch>& out) {
+  finished = true;
+  for (const auto& [rank, clock] : done_at) out.push_back({rank, Answer{Topic::kDone, clock, {}}});
+  for (const std::uint32_t server : members.servers()) out.push_back({server, Directive{.kind = DirectiveKind::kFinished, .text = {}}});
+}
+
+Coordinator::Coordinator(const CoordinatorOptions& options) : state_(std::make_unique<State>(options)) {
+  CHECK_GE(options.processes, 1u);
+}
+Coordinator::~Coordinator() = default;
+
+Status Coordinator::handle(std::uint32_t rank, const Message& message, std::vector<Dispatch>& out) {
+  if (const auto* ping = std::get_if<Ping>(&message)) {
+    heard(rank, ping->clock);
+    return {};
+  }
+  const auto* ask = std::get_if<Ask>(&message);
+  if (ask && ask->topic == Topic::kJoin) return state_->join(rank, *ask, out);
+  if (state_->ended) return {};   // everybody has been told
+  if (rank >= state_->members.size() || !state_->members[rank].joined)
+    return broken(str("rank ", rank, " sends ", name_of(type_of(message)), " before it has joined"));
+  if (const auto* directive = std::get_if<Directive>(&message); directive && directive->kind == DirectiveKind::kAbort) {
+    const auto whose = static_cast<std::uint32_t>(directive->clock);
+    if (whose == rank)
+      state_->end({directive->code, str(state_->members.name(rank), " has ended: ", directive->text)}, rank, out);
+    else
+      lost(whose, directive->code, directive->text, out);
+    return {};
+  }
+  if (!state_->roster)
+    return broken(str(state_->members.name(rank), " sends ", name_of(type_of(message)), " before all have joined"));
+  if (const auto* norm = std::get_if<Norm>(&message)) return state_->norms.take(rank, *norm, out);
+  if (!ask) return broken(str(state_->members.name(rank), " sends ", name_of(type_of(message)), " to the coordinator"));
+  const Status status = state_->ask(rank, *ask, out);
+  state_->warn(state_->outputs.take_warning());
+  if (std::optional<Error> fault = state_->rounds.fault()) state_->end(*std::move(fault), kNobody, out);
+  return status;
+}
+
+void Coordinator::lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out) {
+  state_->end({code, str("lost ", state_->members.name(rank), ": ", why)}, rank, out);
+}
+
+void Coordinator::heard(std::uint32_t rank, Clock clock) {
+  if (rank < state_->members.size()) state_->members[rank].clock = std::max(state_->members[rank].clock, clock);
+}
+
+const RosterBody* Coordinator::roster() const { return state_->roster ? &*state_->roster : nullptr; }
+
+std::vector<std::uint32_t> Coordinator::missing() const {
+  return state_->members.which([](const Member& member) { return !member.joined; });
+}
+
+std::string Coordinator::waiting_for() const {
+  if (state_->ended || finished()) return {};
+  const Members& members = state_->members;
+  if (const std::vector<std::uint32_t> absent = missing(); !absent.empty()) return "start: waiting for " + members.names(absent);
+  std::vector<std::string> lines = state_->rounds.waiting_for();
+  for (std::string& line : state_->norms.waiting_for()) lines.push_back(std::move(line));
+  if (std::string line = state_->agreement.waiting_for(); !line.empty()) lines.push_back(std::move(line));
+  if (!state_->done_at.empty()) lines.push_back("end: waiting for " + members.names(members.active()));
+  return join(lines, "; ");
+}
+
+bool Coordinator::finished() const { return state_->finished; }
+
+const Error* Coordinator::ended() const { return state_->ended ? &*state_->ended : nullptr; }
+
+std::vector<std::string> Coordinator::take_warnings() { return std::exchange(state_->warnings, {}); }
+
+}  // namespace shoal::table

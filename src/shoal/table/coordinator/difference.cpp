@@ -1,0 +1,68 @@
+#include "difference.h"
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+#include "shoal/base/error.h"
+
+namespace shoal::table {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+Lines lines_of(std::string_view text) {
+  Lines lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    const std::size_t first = std::min(line.find_first_not_of(" \t\r"), line.size());
+    line.remove_prefix(first);
+    line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
+    lines.emplace_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::string key_of(const std::string& line) { return line.substr(0, line.find_first_of(": {")); }
+
+// "" or " in layer 'conv1'": the innermost block around line `at` that says its name before it.
+std::string place_of(const Lines& lines, std::size_t at) {
+  struct Block { std::string kind, name; };
+  std::vector<Block> blocks;
+  for (std::size_t i = 0; i < std::min(at, lines.size()); ++i) {
+    const std::string& line = lines[i];
+    if (line.ends_with("{")) blocks.push_back({key_of(line), ""});
+    if (line == "}" && !blocks.empty()) blocks.pop_back();
+    const std::size_t quote = line.find('"');
+    if (line.starts_with("name:") && quote != std::string::npos && !blocks.empty())
+      blocks.back().name = line.substr(quote + 1, line.rfind('"') - quote - 1);
+  }
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block)
+    if (!block->name.empty()) return str(" in ", block->kind, " '", block->name, "'");
+  return {};
+}
+
+bool has_later(const Lines& lines, std::size_t from, const std::string& line) {
+  return std::find(lines.begin() + static_cast<std::ptrdiff_t>(std::min(from, lines.size())), lines.end(), line) != lines.end();
+}
+
+}  // namespace
+
+std::string difference(const std::string& one, std::string_view one_text, const std::string& other, std::string_view other_text) {
+  const Lines a = lines_of(one_text), b = lines_of(other_text);
+  std::size_t at = 0;
+  while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
+  const bool in_a = at < a.size(), in_b = at < b.size();
+  if (!in_a && !in_b) return str(one, " has the same net, solver and scheme as ", other, " but for blanks");
+  // A line that the other side has not got at all is told from one that has another value.
+  const bool same_key = in_a && in_b && key_of(a[at]) == key_of(b[at]);
+  if (in_a && (!in_b || (!same_key && has_later(a, at, b[at]))))
+    return str(one, " trains with '", a[at], "'", place_of(a, at), " where ", other, " has no such line");
+  if (in_b && (!in_a || (!same_key && has_later(b, at, a[at]))))
+    return str(one, " trains without '", b[at], "'", place_of(b, at), ", which ", other, " has");
+  return str(one, " trains with '", a[at], "'", place_of(a, at), " where ", other, " has '", b[at], "'");
+}
+
+}  // namespace shoal::table

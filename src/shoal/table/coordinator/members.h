@@ -1,0 +1,53 @@
+// The processes of a job as the coordinator knows them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/table/coordinator.h"
+
+namespace shoal::table {
+
+struct Member {
+  bool joined = false, done = false;
+  std::int64_t incarnation = 0;
+  JoinBody body;
+  std::int32_t worker = -1, server = -1;   // numbers, once all have joined
+  Clock clock = -1;                        // last heard of
+  bool active() const { return worker >= 0 && !done; }
+};
+
+class Members {
+ public:
+  explicit Members(std::uint32_t processes) : members_(processes) {}
+  std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
+  Member& operator[](std::uint32_t rank) { return members_[rank]; }
+  const Member& operator[](std::uint32_t rank) const { return members_[rank]; }
+
+  // Ranks, in their order, of those for which `test` holds.
+  std::vector<std::uint32_t> which(const std::function<bool(const Member&)>& test) const;
+  std::vector<std::uint32_t> active() const { return which([](const Member& member) { return member.active(); }); }
+  std::vector<std::uint32_t> servers() const { return which([](const Member& member) { return member.server >= 0; }); }
+  std::uint32_t rank_of_worker(std::int32_t worker) const;
+
+  // "rank 2 (host b, clock 498)", as much of it as is known; and several with commas.
+  std::string name(std::uint32_t rank) const;
+  std::string names(std::span<const std::uint32_t> ranks) const;
+
+ private:
+  std::vector<Member> members_;
+};
+
+std::string numbers_to_bytes(std::span<const double> numbers);
+// The caller has checked that these are whole numbers.
+std::vector<double> bytes_to_numbers(std::string_view bytes);
+inline bool whole_numbers(std::string_view bytes) { return bytes.size() % sizeof(double) == 0; }
+
+// "sum", of a topic in which workers wait.
+const char* name_of(Topic topic);
+
+}  // namespace shoal::table

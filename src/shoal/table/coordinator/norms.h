@@ -1,0 +1,28 @@
+// The norm of all rows' gradients at a clock, from what each server has of it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "members.h"
+
+namespace shoal::table {
+
+class Norms {
+ public:
+  // Servers are at most one clock apart when they ask, as none can go on without the answer.
+  static constexpr std::size_t kMost = 8;
+
+  explicit Norms(const Members& members) : members_(members) {}
+  Status take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& out);
+  std::vector<std::string> waiting_for() const;
+
+ private:
+  const Members& members_;
+  std::map<Clock, std::map<std::uint32_t, double>> open_;   // by rank, which is the order of servers
+  std::map<Clock, double> totals_;                          // the last ones
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,134 @@
+#include "rounds.h"
+
+#include <algorithm>
+
+#include "shoal/base/bytes.h"
+#include "shoal/base/text.h"
+
+namespace shoal::table {
+namespace {
+
+std::string name_of(const std::pair<Topic, Clock>& key) { return str(table::name_of(key.first), ' ', key.second); }
+
+}  // namespace
+
+bool Rounds::is_one(Topic topic) {
+  return topic == Topic::kBarrier || topic == Topic::kSum || topic == Topic::kGather || topic == Topic::kShare;
+}
+
+Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+  const Key key{ask.topic, ask.clock};
+  Worker& worker = workers_[rank];
+  if (worker.answer && worker.last == key) {
+    out.push_back({rank, Answer{ask.topic, ask.clock, *worker.answer}});
+    return {};
+  }
+  const auto before = worker.answered.find(ask.topic);
+  if (before != worker.answered.end() && ask.clock <= before->second) return {};
+  if (worker.waits == key) return {};
+  if (worker.waits)
+    return Error{Code::kPeer, str(members_.name(rank), " asks for ", name_of(key), " while it waits in ", name_of(*worker.waits),
+                                  "; a worker waits in one round at a time")};
+  if (ask.topic == Topic::kSum && !whole_numbers(ask.body))
+    return Error{Code::kPeer, str(members_.name(rank), " sends ", ask.body.size(), " bytes for ", name_of(key), ", which are no float64s")};
+  worker.waits = key;
+  open_[key][rank] = ask.body;
+  close(out);
+  return {};
+}
+
+void Rounds::close(std::vector<Dispatch>& out) {
+  for (auto round = open_.begin(); round != open_.end();) {
+    if (!complete(round->second)) {
+      ++round;
+      continue;
+    }
+    answer(round->first, round->second, out);
+    round = open_.erase(round);
+  }
+}
+
+bool Rounds::complete(const Round& round) const {
+  return std::ranges::all_of(members_.active(), [&](std::uint32_t rank) { return round.contains(rank); });
+}
+
+void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& out) {
+  const std::uint32_t chief = members_.rank_of_worker(0);
+  std::string chiefs, others;
+  if (key.first == Topic::kGather) {
+    chiefs = gathered(round);
+  } else if (key.first == Topic::kSum) {
+    const std::optional<std::string> total = sum(key, round);
+    if (!total) return;
+    chiefs = others = *total;
+  } else if (key.first == Topic::kShare) {
+    if (!round.contains(chief)) {
+      mismatch_ = Error{Code::kPeer, str(name_of(key), " can have no answer: worker 0, ", members_.name(chief), ", is done already")};
+      return;
+    }
+    chiefs = others = round.at(chief);
+  }
+  const auto to_chief = std::make_shared<const std::string>(std::move(chiefs));
+  const auto to_others = std::make_shared<const std::string>(std::move(others));
+  for (const auto& [rank, body] : round) {
+    Worker& worker = workers_[rank];
+    worker.waits.reset();
+    worker.last = key;
+    worker.answered[key.first] = key.second;
+    worker.answer = rank == chief ? to_chief : to_others;
+    out.push_back({rank, Answer{key.first, key.second, *worker.answer}});
+  }
+}
+
+// In the order of workers, so that the same numbers give the same bits whoever came first.
+std::optional<std::string> Rounds::sum(const Key& key, const Round& round) {
+  std::vector<double> total = bytes_to_numbers(round.begin()->second);
+  for (auto next = std::next(round.begin()); next != round.end(); ++next) {
+    const std::vector<double> numbers = bytes_to_numbers(next->second);
+    if (numbers.size() != total.size()) {
+      mismatch_ = Error{Code::kPeer, str("in ", name_of(key), " ", members_.name(next->first), " has ", numbers.size(), " numbers where ",
+                                         members_.name(round.begin()->first), " has ", total.size(), "; do both train the same net?")};
+      return std::nullopt;
+    }
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += numbers[i];
+  }
+  return numbers_to_bytes(total);
+}
+
+std::string Rounds::gathered(const Round& round) const {
+  std::string bytes;
+  for (const std::uint32_t rank : members_.which([](const Member& member) { return member.worker >= 0; })) {
+    const auto body = round.find(rank);
+    const std::string_view part = body == round.end() ? std::string_view() : std::string_view(body->second);
+    put_le(bytes, static_cast<std::uint32_t>(part.size()));
+    bytes += part;
+  }
+  return bytes;
+}
+
+std::optional<Error> Rounds::fault() const {
+  if (mismatch_) return mismatch_;
+  const std::vector<std::uint32_t> active = members_.active();
+  if (open_.size() < 2 || !std::ranges::all_of(active, [&](std::uint32_t rank) { return waits(rank); })) return std::nullopt;
+  std::vector<std::string> parts;
+  for (const auto& [key, round] : open_) {
+    std::vector<std::uint32_t> ranks;
+    for (const auto& [rank, body] : round) ranks.push_back(rank);
+    parts.push_back(str(members_.names(ranks), " in ", name_of(key)));
+  }
+  return Error{Code::kPeer, str("the workers wait for each other in different places and none can go on: ", join(parts, "; "),
+                                ". Do all run the same program, solver and iterations?")};
+}
+
+std::vector<std::string> Rounds::waiting_for() const {
+  std::vector<std::string> lines;
+  for (const auto& [key, round] : open_) {
+    std::vector<std::uint32_t> absent;
+    for (const std::uint32_t rank : members_.active())
+      if (!round.contains(rank)) absent.push_back(rank);
+    lines.push_back(str(name_of(key), ": waiting for ", members_.names(absent)));
+  }
+  return lines;
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,49 @@
+// Rounds in which every worker that is not done takes part, and waits for the others: barrier, sum, gather, share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "members.h"
+
+namespace shoal::table {
+
+class Rounds {
+ public:
+  explicit Rounds(const Members& members) : members_(members), workers_(members.size()) {}
+  static bool is_one(Topic topic);
+
+  Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  // Closes what only waited for workers that are done now.
+  void close(std::vector<Dispatch>& out);
+  bool waits(std::uint32_t rank) const { return workers_[rank].waits.has_value(); }
+  // Why the workers can never go on, if they cannot.
+  std::optional<Error> fault() const;
+  // "barrier 500: waiting for rank 2", one line for each open round.
+  std::vector<std::string> waiting_for() const;
+
+ private:
+  using Key = std::pair<Topic, Clock>;
+  using Round = std::map<std::uint32_t, std::string>;   // bodies, by rank, which is the order of workers
+  struct Worker {
+    std::optional<Key> waits;
+    Key last{Topic::kJoin, 0};                          // answered, with this body
+    std::shared_ptr<const std::string> answer;
+    std::map<Topic, Clock> answered;                    // the last clock of each topic
+  };
+  bool complete(const Round& round) const;
+  void answer(const Key& key, const Round& round, std::vector<Dispatch>& out);
+  std::optional<std::string> sum(const Key& key, const Round& round);
+  std::string gathered(const Round& round) const;
+
+  const Members& members_;
+  std::map<Key, Round> open_;
+  std::vector<Worker> workers_;                         // by rank
+  std::optional<Error> mismatch_;
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,30 @@
+// Workers' reports of their times, and who is much slower than the others, and why.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "members.h"
+
+namespace shoal::table {
+
+class Stragglers {
+ public:
+  static constexpr int kInARow = 5;
+  static constexpr double kTimesTheMedian = 2;
+
+  explicit Stragglers(const Members& members) : members_(members), workers_(members.size()) {}
+  // Returns a line for the log when a worker's time for an iteration, waiting for rows apart, is more than twice the median of all for the
+  // fifth report in a row; once for each such row. "" otherwise.
+  Result<std::string> take(std::uint32_t rank, std::string_view body);
+
+ private:
+  struct Worker { std::optional<ReportBody> last; int slow = 0; };
+  double median() const;
+
+  const Members& members_;
+  std::vector<Worker> workers_;   // by rank
+};
+
+}  // namespace shoal::table
