@@ -1,6 +1,5 @@
 // The data tools as a user runs them. Wants the variable TOOLS_DIR; skipped by name without it.
 #include <fcntl.h>
-#include <poll.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -218,7 +217,7 @@ TEST_F(DataConvertImageset, ASignalInTheMiddleLeavesNothing) {
       const int fd = ::open(pipe.c_str(), O_WRONLY);   // returns when the tool reads its second image
       ASSERT_GE(fd, 0);
       ::kill(tool.process, signal);
-      ::poll(nullptr, 0, 200);   // on a busy machine, the library's thread that takes the signal needs a moment to run
+      EXPECT_TRUE(wait_for_words(tool, "Stopping as soon as what is under way allows it"));
       EXPECT_EQ(::write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
       ::close(fd);
       const Ran ran = wait_for(tool);

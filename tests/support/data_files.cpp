@@ -122,6 +122,18 @@ Running start_program(const std::vector<std::string>& argv, std::uint64_t file_s
   return {child, directory};
 }
 
+bool wait_for_words(const Running& running, const std::string& words) {
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, running.process, 0));
+  bool said = false, ended = false;
+  for (int looks = 0; looks < 12'000 && !said && !ended; ++looks) {   // of 10 ms, for a file tells nobody that it grew
+    pollfd end{process, POLLIN, 0};
+    ended = process < 0 || ::poll(&end, 1, 10) != 0;
+    said = file_exists(running.directory + "/err") && get_file(running.directory + "/err").find(words) != std::string::npos;
+  }
+  ::close(process);
+  return said;
+}
+
 Ran wait_for(const Running& running) {
   constexpr int kDeadline = 120'000;   // milliseconds, for what takes a moment on an idle machine
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, running.process, 0));

@@ -13,6 +13,8 @@ namespace {
 void hand_to_main_thread(int signal) {
   const int error = errno;
   ::tgkill(::getpid(), ::getpid(), signal);   // on Linux the main thread's number is the process's
+  constexpr char kWords[] = "Stopping as soon as what is under way allows it; the same signal again ends at once.\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kWords, sizeof kWords - 1);
   errno = error;
 }
 
@@ -26,9 +28,16 @@ Interrupt::Interrupt() {
   action.sa_handler = hand_to_main_thread;
   action.sa_flags = SA_RESTART | SA_RESETHAND;
   for (int i = 0; i < 3; ++i) ::sigaction(kSignals[i], &action, &actions_before_[i]);
+  taker_ = std::jthread([this] {
+    pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+    over_.wait(false);
+  });
 }
 
 Interrupt::~Interrupt() {
+  over_ = true;
+  over_.notify_all();
+  taker_.join();
   for (int i = 0; i < 3; ++i) ::sigaction(kSignals[i], &actions_before_[i], nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
 }

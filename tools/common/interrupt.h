@@ -1,14 +1,16 @@
 // SIGINT, SIGHUP and SIGTERM asked about between two steps instead of ending the program in the middle of one.
 #pragma once
 
+#include <atomic>
 #include <csignal>
 #include <string>
+#include <thread>
 
 namespace shoal {
 
 // Made once, early in a tool's body, on the main thread; the destructor puts all back as it was. From then on the signals wait at
-// the main thread until check() asks: its mask, and that of threads it starts, holds them back, and libraries' own threads, which
-// were there before, hand them over, once (a second signal there ends the program at once).
+// the main thread until check() asks: its mask, and that of threads it starts, holds them back. A thread made for it, or a library's
+// that was there before, takes the first, hands it over and says so on stderr; a second one of its kind ends the program at once.
 class Interrupt {
  public:
   Interrupt();
@@ -21,6 +23,8 @@ class Interrupt {
   static constexpr int kSignals[] = {SIGINT, SIGHUP, SIGTERM};
   sigset_t signals_, mask_before_;
   struct sigaction actions_before_[3];
+  std::atomic<bool> over_ = false;
+  std::jthread taker_;
 };
 
 }  // namespace shoal

@@ -1,0 +1,47 @@
+// Which part of a set that is cut up a record goes to. Pure: decided by counts, labels and shares alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/base/error.h"
+
+namespace shoal {
+
+// Where the parts of `count` records begin, and `count`: part k is the records bounds[k] .. bounds[k + 1] - 1. Every part has at least one;
+// where that cannot be, an Error (kUsage).
+using PartBounds = std::vector<std::uint64_t>;
+
+// In proportion to `weights`, which are finite and above 0 (else kUsage): each part gets the whole of its share, and the records left over
+// go one each to the parts that lost most by that, the first of equals first. Weights of 1 make parts that differ by one at most.
+Result<PartBounds> bounds_by_weights(std::uint64_t count, std::span<const double> weights);
+
+// From the text of a data_sharding file: line k + 1 is "begin end" of part k, in fractions of the set. `name` is the file's. Errors
+// (kUsage) with file and line: no two numbers, an end before its begin, a range that overlaps the one before or leaves out a record
+// before it, a first that does not begin at 0, a last that does not end at 1. All to within one record; part k begins at record
+// floor(begin * count), whatever the end before it rounds to.
+Result<PartBounds> bounds_by_sharding(std::string_view text, const std::string& name, std::uint64_t count);
+
+class Partition {
+ public:
+  // Record i to part i mod `parts`.
+  static Partition round_robin(std::size_t parts);
+  static Partition blocks(PartBounds bounds);
+  // Blocks of the records ordered by label, those of one label by their place.
+  static Partition by_class(const PartBounds& bounds, std::span<const int> labels);
+
+  std::size_t parts() const { return parts_; }
+  std::size_t of(std::uint64_t record) const;
+
+ private:
+  explicit Partition(std::size_t parts) : parts_(parts) {}
+  std::size_t parts_;
+  PartBounds bounds_;                   // of blocks, or empty
+  std::vector<std::uint32_t> chosen_;   // by_class: the part of each record, or empty
+};
+
+}  // namespace shoal
