@@ -14,12 +14,12 @@ namespace shoal::table {
 // cost frames, longer ones let urgent rows wait.
 inline constexpr std::uint32_t kRowFloats = 64 * 1024;
 
-// Lengths of the rows of a param with `count` numbers: nearly equal, none above `longest`.
-std::vector<std::uint32_t> cut(std::size_t count, std::uint32_t longest = kRowFloats);
-
-// Gives every row a server, balanced by bytes: the largest row first, to the server with the least so far (a tie: the lowest id).
-// Cuts rows further where that is needed for a difference of at most 5 % of the mean; hence call cut_for with the number of servers.
+// Lengths of the rows of a param with `count` numbers, of `total` in all params: nearly equal, none above `longest`, and so many that
+// place() can give all servers the same within 5 % of their mean.
 std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, int servers, std::uint32_t longest = kRowFloats);
+
+// Gives every row a server, balanced by bytes: the largest row first, to the server with the least so far (a tie: the lowest id). A server
+// may get none.
 void place(std::span<Row> rows, int servers);
 
 // Bytes of weights on each server.
