@@ -7,7 +7,9 @@
 //
 // Schemes whose decisions are about whole iterations rather than rows (a drift barrier, weed-out by completions, backup workers, local
 // steps by measured speed) take them at the coordinator, which every worker can ask (Topic in messages.h): a worker asks before it pushes
-// or before it starts, and the weight, or the drop, is in what it pushes then. Shards need not know.
+// or before it starts, and the weight, or the drop, is in what it pushes then. Shards need not know. A change of scheme, or of groups, is a
+// new plan that starts at the clock of an agreed pause. A clock is a task: where a worker does several local steps between two
+// exchanges, it pushes, and counts, once for all of them.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +35,10 @@ struct Contribution {
 
 // What a row knows of a worker.
 struct WorkerView {
-  bool counts = true;    // false once it finished or left: nobody waits for it
-  int group = 0;         // of grouped schemes
+  bool counts = true;    // false once it finished or left, and all its pushes are here: nobody waits for it
   Clock pushed = 0;      // its contributions 0 .. pushed-1 have arrived (starts at Plan::start)
-  Clock merged = 0;      // and 0 .. merged-1 are in the row
-  Version last = 0;      // of the row just after its last contribution was merged
+  Clock merged = 0;      // and 0 .. merged-1 are in the row, or were dropped
+  Version last = 0;      // of the row just after its last contribution was merged (before the first: Plan::start)
 };
 
 struct RowView {
@@ -53,14 +54,15 @@ enum class Apply : std::uint8_t {
   kElastic,   // of one contribution w': e = scale * (w' - row), row += e; its worker reads w' - e instead of the row
 };
 
-// One update: the version rises by one.
+// One update: the version rises by one. What is taken and dropped of a worker is, together, its oldest contributions held.
 struct Merge {
   std::vector<std::size_t> take;     // indices into held, in the order of summation
   std::vector<float> weights;        // one each
-  float scale = 1;                   // of the sum
+  float scale = 1;                   // of the sum; for kRule before the clip, and not of the decay
   float rate_scale = 1;              // times the rate that the first contribution carries (kRule)
   Apply apply = Apply::kRule;
-  std::vector<std::size_t> drop{};   // thrown away, counted, not merged; a merge may be drops alone: then there is no update
+  std::vector<std::size_t> drop{};   // thrown away, counted, not merged; a merge may be drops alone: then there is no update, no version
+  float compensation = 0;            // lambda: values are v + lambda * v * v * (row - what their worker last read); see keeps_reads()
 };
 
 class Scheme {
@@ -74,15 +76,18 @@ class Scheme {
   // Whether `worker`, which has finished `clock` iterations, may read the row for the next. Once true it stays true until the worker
   // pushes again. A worker's own contributions 0 .. clock-1 have arrived when this is asked.
   virtual bool readable(const RowView& row, int worker, Clock clock) const = 0;
-  // Every update takes exactly one contribution of each counting worker: what a clip of the global norm needs.
+  // Every update takes the contributions of one clock of all workers that count, less those that have nothing in them: what a clip of the
+  // global norm needs.
   virtual bool lockstep() const { return false; }
+  // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the row's bytes a worker.
+  virtual bool keeps_reads() const { return false; }
 };
 
 // The smallest `pushed` of the workers that count; kUnbounded if none does.
 Clock slowest(const RowView& row);
 
-// "bsp", "ssp S" (S >= 0, or "unbounded"), "async". Errors (kConfig) list what is known.
+// "bsp", "ssp S" (S >= 0, or "unbounded"), "async". bsp is ssp 0 and async is ssp unbounded. Errors (kConfig) list what is known.
 Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words);
-std::vector<std::string> scheme_names();
+std::vector<std::string> scheme_names();   // with their parameters: "ssp S"
 
 }  // namespace shoal::table
