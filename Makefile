@@ -69,6 +69,8 @@ $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
 $(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra
 $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
+$(BUILD)/src/shoal/table/update.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math
+$(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)

@@ -11,7 +11,8 @@ namespace shoal::ops {
 enum class Gradient { kKeep, kClear };
 
 // One update of `w` in one pass over memory: scale, regularise, rule, w -= ... . histories: as many tensors as the rule keeps.
-// All have w's count (CHECK). With kClear the gradient is zero afterwards. Elements do not meet: threads change no bit.
+// All have w's count (CHECK). With kClear the gradient is zero afterwards. Elements do not meet, and a
+// product and a sum are rounded each: threads, and cuts into rows, change no bit.
 void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad, std::span<Tensor* const> histories, Gradient after);
 
 }  // namespace shoal::ops
