@@ -42,6 +42,7 @@ struct RuleOptions {
   float momentum2 = 0.999f;    // Adam's beta2
   float rms_decay = 0.99f;     // RMSProp
   float delta = 1e-8f;         // AdaGrad, RMSProp, AdaDelta, Adam
+  bool operator==(const RuleOptions&) const = default;
 };
 // Empty, or the first thing wrong, in words.
 std::string validate(const RuleOptions& options);

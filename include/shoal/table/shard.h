@@ -8,9 +8,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -32,20 +32,29 @@ struct Outgoing {
 using Outbox = std::vector<Outgoing>;
 
 struct ShardCounters {
-  std::uint64_t merges = 0, contributions = 0, dropped = 0, repeated = 0, parked = 0;   // repeated: pushes that were there already
+  std::uint64_t merges = 0, contributions = 0, dropped = 0;   // updates; pushes in them; pushes thrown away, left-out iterations among them
+  std::uint64_t repeated = 0;                   // pushes that were there already
+  std::uint64_t early = 0;                      // pushes before an earlier one of their worker: asked for again, not kept
+  std::uint64_t refused = 0;                    // pushes with a NaN or an infinity
+  std::uint64_t parked = 0;                     // reads that had to wait
   std::vector<std::uint64_t> staleness;         // how many reads were so many clocks ahead of the slowest worker; the last: or more
 };
 
+using SchemeMaker = std::function<Result<std::unique_ptr<Scheme>>(std::string_view words)>;
+
 class Shard {
  public:
-  explicit Shard(int server);
+  // `maker` makes the scheme of the plan's words.
+  explicit Shard(int server, SchemeMaker maker = make_scheme);
   ~Shard();
   Shard(const Shard&) = delete;
 
   // Takes a worker's message (or, NormTotal, the coordinator's) and adds what is to be sent. Values in a Push must stay as they are until
-  // the push is acknowledged, or carry their owner. An error is a peer's that broke the protocol: its connection is to end with it.
+  // the push is acknowledged, or carry their owner; those of Init need not outlive the call. An error is a peer's that broke the protocol,
+  // or pushed a NaN: its connection is to end with it. It names worker, row and clock, and changed nothing.
   Status handle(int worker, const Message& message, Outbox& out);
-  // The worker is gone without a Retire: counts it out as from its last whole push, and forgets its waiting reads.
+  // The worker is gone without a Retire: counts it out as from its last whole push, that is the first clock of which some row of this
+  // server has none; what it pushed of that clock to other rows, and is not merged, is dropped. Nothing more is taken from it.
   void leave(int worker, Outbox& out);
 
   bool ready() const;                           // planned, and every own row has its weights

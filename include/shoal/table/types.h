@@ -61,6 +61,7 @@ struct Plan {
   std::uint32_t iter_size = 1;                // passes whose gradients a push sums
   std::string scheme = "ssp 0";               // as make_scheme reads it
   std::vector<Row> rows;
+  bool operator==(const Plan&) const = default;
 };
 // Empty, or the first thing wrong, in words.
 std::string validate(const Plan& plan);

@@ -1,0 +1,182 @@
+#include "shard_row.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shoal/base/log.h"
+
+namespace shoal::table {
+namespace {
+
+int parts_of(const Row& row, const Plan& plan) { return row.learns ? 1 + optim::histories(plan.rule.rule) : 1; }
+
+// Takes the elements at `gone`, which rise, out of `list`.
+template <class T>
+void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
+  std::size_t kept = 0, next = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (next < gone.size() && gone[next] == i) ++next;
+    else if (kept++ != i) list[kept - 1] = std::move(list[i]);
+  }
+  list.resize(kept);
+}
+
+}  // namespace
+
+ShardRow::ShardRow(RowId id, const Plan& plan)
+    : id(id), row(plan.rows[id]), start_(plan.start), version_(plan.start),
+      workers_(plan.workers, {.counts = true, .pushed = plan.start, .merged = plan.start, .last = plan.start}), waits_(plan.workers, kNobody) {
+  for (int part = 0; part < parts_of(row, plan); ++part) parts_.push_back(std::make_shared<Buffer>(row.length));
+}
+
+void ShardRow::set(Part part, std::span<const float> numbers) {
+  has_[static_cast<std::size_t>(part)] = true;
+  const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
+  CHECK(!buffer->is_lent()) << "row " << id << " was read before it had its first numbers";
+  if (numbers.empty()) std::ranges::fill(buffer->numbers(), 0.0f);
+  else std::ranges::copy(numbers, buffer->numbers().begin());
+}
+
+// ---- membership and pushes ----
+
+void ShardRow::hold(int worker, Push push, Clock end) {
+  WorkerView& view = workers_[index(worker)];
+  CHECK(push.clock == view.pushed) << "row " << id << ": push of clock " << push.clock << " in the place of " << view.pushed;
+  held_.push_back({.worker = worker, .clock = push.clock, .base = push.base, .weight = push.weight});
+  pushes_.push_back(std::move(push));
+  ++view.pushed;
+  end_at(worker, end);
+}
+
+void ShardRow::end_at(int worker, Clock end) {
+  WorkerView& view = workers_[index(worker)];
+  view.counts = view.pushed < end;
+}
+
+std::size_t ShardRow::forget(int worker, Clock end) {
+  std::vector<std::size_t> gone;
+  for (std::size_t i = 0; i < held_.size(); ++i)
+    if (held_[i].worker == worker && held_[i].clock >= end) gone.push_back(i);
+  take_out(held_, gone);
+  take_out(pushes_, gone);
+  WorkerView& view = workers_[index(worker)];
+  view.pushed = std::max(view.merged, std::min(view.pushed, end));
+  end_at(worker, end);
+  return gone.size();
+}
+
+// ---- merges ----
+
+std::vector<Term> ShardRow::terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const {
+  std::vector<Term> terms;
+  for (std::size_t t = 0; t < merge.take.size(); ++t) {
+    const std::size_t i = merge.take[t];
+    const float* values = pushes_[i].values.data.data();
+    const Values* then = merge.compensation == 0 || reads_.empty() ? nullptr : &reads_[index(held_[i].worker)];
+    if (then != nullptr && !then->data.empty()) {
+      compensated.emplace_back(row.length);
+      compensate(merge.compensation, row.length, values, parts_[0]->numbers().data(), then->data.data(), compensated.back().data());
+      values = compensated.back().data();
+    }
+    terms.push_back({values, merge.weights[t]});
+  }
+  return terms;
+}
+
+double ShardRow::squares(const Merge& merge) const {
+  if (merge.take.empty()) return 0;
+  std::vector<std::vector<float>> compensated;
+  return double{merge.scale} * merge.scale * sum_of_squares(row.length, terms(merge, compensated));
+}
+
+// Where a part is to be changed: in another buffer if somebody still looks at this one, which then is among the replaced.
+Change ShardRow::change(Part part, Spares& spares, Buffers& replaced) {
+  std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
+  const float* from = buffer->numbers().data();
+  if (buffer->is_lent()) replaced.push_back(std::exchange(buffer, spares.take(row.length)));
+  return {from, buffer->numbers().data()};
+}
+
+void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares) {
+  CHECK_EQ(merge.take.size(), merge.weights.size());
+  if (!merge.take.empty()) {
+    std::vector<std::vector<float>> compensated;
+    const std::vector<Term> terms = this->terms(merge, compensated);
+    Buffers replaced;   // whose numbers are read below, so that none is a spare yet
+    if (merge.apply == Apply::kRule) step(merge, terms, plan, gradient_scale, spares, replaced);
+    else if (merge.apply == Apply::kAdd) add_to_row(merge.scale, row.length, terms, change(Part::kWeights, spares, replaced));
+    else pull(merge, change(Part::kWeights, spares, replaced));
+    for (auto& buffer : replaced) spares.give(std::move(buffer));
+    ++version_;
+  }
+  throw_away(merge);
+}
+
+void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan, double gradient_scale, Spares& spares,
+                    Buffers& replaced) {
+  const Push& first = pushes_[merge.take[0]];
+  const optim::Step step = optim::make_step(plan.rule, {.iteration = first.clock, .rate = first.rate * merge.rate_scale, .lr_mult = row.lr_mult,
+                                                        .weight_decay = plan.weight_decay, .decay_mult = row.decay_mult,
+                                                        .regularization = plan.regularization,
+                                                        .gradient_scale = static_cast<float>(gradient_scale * merge.scale)});
+  const Change weights = change(Part::kWeights, spares, replaced);
+  std::vector<Change> histories;
+  for (std::size_t part = 1; part < parts_.size(); ++part) histories.push_back(change(static_cast<Part>(part), spares, replaced));
+  step_row(step, row.length, terms, weights, histories);
+}
+
+void ShardRow::pull(const Merge& merge, Change weights) {
+  CHECK_EQ(merge.take.size(), 1u);
+  const std::size_t i = merge.take[0];
+  const auto answer = std::make_shared<Buffer>(row.length);
+  pull_row(merge.scale, row.length, pushes_[i].values.data.data(), weights, answer->numbers().data());
+  own_.resize(workers_.size());
+  own_[index(held_[i].worker)] = {held_[i].clock + 1, Buffer::lend(answer)};
+}
+
+void ShardRow::throw_away(const Merge& merge) {
+  std::vector<std::size_t> gone = merge.take;
+  gone.insert(gone.end(), merge.drop.begin(), merge.drop.end());
+  std::ranges::sort(gone);
+  for (const std::size_t i : merge.take) workers_[index(held_[i].worker)].last = version_;
+  for (const std::size_t i : gone) {
+    WorkerView& worker = workers_[index(held_[i].worker)];
+    CHECK(worker.merged == held_[i].clock) << "row " << id << ": the scheme takes a push of clock " << held_[i].clock << " before that of " << worker.merged;
+    ++worker.merged;
+  }
+  take_out(held_, gone);
+  take_out(pushes_, gone);
+}
+
+// ---- reads ----
+
+bool ShardRow::wait(int worker, Clock clock) {
+  Clock& waits = waits_[index(worker)];
+  if (waits >= clock) return false;
+  waits = clock;
+  return true;
+}
+
+bool ShardRow::can_read(const Scheme& scheme, int worker) const {
+  return !row.learns || scheme.readable(view(), worker, waits_[index(worker)]);
+}
+
+RowMessage ShardRow::answer(const Scheme& scheme, int worker) {
+  const Clock clock = std::exchange(waits_[index(worker)], kNobody);
+  Values values = numbers(Part::kWeights);
+  if (!own_.empty() && own_[index(worker)].clock == clock) values = own_[index(worker)].values;
+  if (scheme.keeps_reads()) {
+    reads_.resize(workers_.size());
+    reads_[index(worker)] = values;
+  }
+  return {.row = id, .clock = clock, .version = version_, .part = Part::kWeights, .values = std::move(values)};
+}
+
+std::size_t ShardRow::bytes() const {
+  std::size_t floats = parts_.size() * row.length;
+  for (const Push& push : pushes_) floats += push.values.data.size();
+  for (const Own& own : own_) floats += own.values.data.size();
+  return floats * sizeof(float);
+}
+
+}  // namespace shoal::table

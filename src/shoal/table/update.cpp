@@ -1,0 +1,117 @@
+#include "update.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace shoal::table {
+namespace {
+
+using optim::Regularization;
+using optim::Rule;
+
+constexpr std::size_t kBlock = 2048;   // floats: a block of sums stays in the nearest cache
+
+// The sum of the terms, at least one, from `begin` on: in `block`, or where it is if it is one of weight 1.
+const float* sum(std::span<const Term> terms, std::size_t begin, std::size_t n, float* block) {
+  if (terms.size() == 1 && terms[0].weight == 1) return terms[0].values + begin;
+  for (std::size_t t = 0; t < terms.size(); ++t) {
+    const float* values = terms[t].values + begin;
+    const float weight = terms[t].weight;
+    if (t == 0)
+      for (std::size_t i = 0; i < n; ++i) block[i] = weight * values[i];
+    else
+      for (std::size_t i = 0; i < n; ++i) block[i] += weight * values[i];
+  }
+  return block;
+}
+
+// Calls f(begin, n, sum of the terms there) block by block.
+template <class F>
+void for_each_block(std::size_t n, std::span<const Term> terms, F f) {
+  float block[kBlock];
+  for (std::size_t begin = 0; begin < n; begin += kBlock) {
+    const std::size_t count = std::min(kBlock, n - begin);
+    f(begin, count, sum(terms, begin, count, block));
+  }
+}
+
+// The numbers from `begin` on, at the place where they are to be changed.
+float* bring(Change change, std::size_t begin, std::size_t n) {
+  if (change.from != change.to) std::copy_n(change.from + begin, n, change.to + begin);
+  return change.to + begin;
+}
+
+template <Rule rule, Regularization kind>
+void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories) {
+  for_each_block(n, terms, [&](std::size_t begin, std::size_t count, const float* gradient) {
+    float* w = bring(weights, begin, count);
+    float* h = bring(histories[0], begin, count);
+    float* h2 = histories.size() > 1 ? bring(histories[1], begin, count) : nullptr;
+    optim::update_elements<rule, kind>(step, static_cast<std::int64_t>(count), w, gradient, h, h2);
+  });
+}
+
+template <Rule rule>
+void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories) {
+  if (step.regularization == Regularization::kL1 && step.decay != 0) run<rule, Regularization::kL1>(step, n, terms, weights, histories);
+  else run<rule, Regularization::kL2>(step, n, terms, weights, histories);
+}
+
+}  // namespace
+
+void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories) {
+  switch (step.rule) {
+    case Rule::kSgd: return run<Rule::kSgd>(step, n, terms, weights, histories);
+    case Rule::kNesterov: return run<Rule::kNesterov>(step, n, terms, weights, histories);
+    case Rule::kAdaGrad: return run<Rule::kAdaGrad>(step, n, terms, weights, histories);
+    case Rule::kRmsProp: return run<Rule::kRmsProp>(step, n, terms, weights, histories);
+    case Rule::kAdaDelta: return run<Rule::kAdaDelta>(step, n, terms, weights, histories);
+    case Rule::kAdam: return run<Rule::kAdam>(step, n, terms, weights, histories);
+  }
+}
+
+void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row) {
+  for_each_block(n, terms, [&](std::size_t begin, std::size_t count, const float* delta) {
+    float* w = bring(row, begin, count);
+    for (std::size_t i = 0; i < count; ++i) w[i] += scale * delta[i];
+  });
+}
+
+// e is written down, so that no compiler rounds it in two ways.
+void pull_row(float scale, std::size_t n, const float* theirs, Change row, float* answer) {
+  float e[kBlock];
+  for (std::size_t begin = 0; begin < n; begin += kBlock) {
+    const std::size_t count = std::min(kBlock, n - begin);
+    float* w = bring(row, begin, count);
+    for (std::size_t i = 0; i < count; ++i) e[i] = scale * (theirs[begin + i] - w[i]);
+    for (std::size_t i = 0; i < count; ++i) w[i] += e[i];
+    for (std::size_t i = 0; i < count; ++i) answer[begin + i] = theirs[begin + i] - e[i];
+  }
+}
+
+void compensate(float lambda, std::size_t n, const float* values, const float* now, const float* then, float* out) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = values[i] + lambda * values[i] * values[i] * (now[i] - then[i]);
+}
+
+double sum_of_squares(std::size_t n, std::span<const Term> terms) {
+  constexpr std::size_t kLanes = 8;   // sums side by side, which a vector holds
+  double lanes[kLanes] = {};
+  for_each_block(n, terms, [&](std::size_t, std::size_t count, const float* values) {
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes)
+      for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += double{values[i + lane]} * values[i + lane];
+    for (; i < count; ++i) lanes[i % kLanes] += double{values[i]} * values[i];
+  });
+  double total = 0;
+  for (const double lane : lanes) total += lane;
+  return total;
+}
+
+bool all_finite(std::span<const float> values) {
+  std::uint32_t bad = 0;
+  for (const float value : values) bad |= (std::bit_cast<std::uint32_t>(value) & 0x7f800000u) == 0x7f800000u;
+  return bad == 0;
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,36 @@
+// What a shard computes: sums of contributions and what they do to a row, in one pass over memory. Each element's arithmetic is its own: how
+// a param is cut into rows changes no bit.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "shoal/optim/rule.h"
+
+namespace shoal::table {
+
+// weight * values; a sum of terms adds them in their order.
+struct Term {
+  const float* values = nullptr;
+  float weight = 1;
+};
+
+// Numbers that are read at `from` and written at `to`, which may be the same place.
+struct Change {
+  const float* from = nullptr;
+  float* to = nullptr;
+};
+
+// One step of the rule on the sum of the terms, as ops::update takes it on one gradient, to the bit. histories: as many as the rule keeps.
+void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories);
+// row += scale * sum
+void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row);
+// e = scale * (theirs - row), row += e, answer = theirs - e; the same e for both.
+void pull_row(float scale, std::size_t n, const float* theirs, Change row, float* answer);
+// out = v + lambda * v * v * (now - then)
+void compensate(float lambda, std::size_t n, const float* values, const float* now, const float* then, float* out);
+
+double sum_of_squares(std::size_t n, std::span<const Term> terms);   // of the sum of the terms, in double
+bool all_finite(std::span<const float> values);
+
+}  // namespace shoal::table

@@ -1,0 +1,278 @@
+// One shard, message by message: faults, membership, bad input.
+#include "shoal/table/shard.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "shoal/base/random.h"
+#include "support/shard_rig.h"
+
+namespace shoal::table {
+namespace {
+
+using test::plan_of;
+using test::push_of;
+using test::ShardRig;
+
+std::vector<float> random_numbers(Random& random, std::size_t n) {
+  std::vector<float> numbers(n);
+  for (float& x : numbers) x = random.uniform(-1, 1);
+  return numbers;
+}
+
+TEST(Shard, ARepeatedPushIsMergedOnceAndAnsweredAgain) {
+  ShardRig rig(plan_of("bsp", 2));
+  rig.push(0, 0, 2);
+  rig.push(0, 0, 2);
+  rig.push(0, 0, 99);
+  EXPECT_EQ(rig.said(), "");
+  rig.push(1, 0, 4);
+  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1");
+  rig.push(0, 0, 2);   // its answer was lost
+  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0");
+  rig.push(0, 1, 0);
+  rig.push(0, 0, 2);   // from before: it has the answer, as it pushed again
+  rig.give(0, Get{0, 0});
+  EXPECT_EQ(rig.said(), "") << "nor was a read delayed that nobody waits for";
+  rig.push(1, 1, 0);
+  EXPECT_EQ(rig.said(), "row 0@2=-3v2 to 0, row 0@2=-3v2 to 1");
+  const ShardCounters counters = rig.shard().counters();
+  EXPECT_EQ(counters.merges, 2u);
+  EXPECT_EQ(counters.contributions, 4u);
+  EXPECT_EQ(counters.repeated, 4u);
+}
+
+TEST(Shard, AMissingPushIsAskedForAtOnce) {
+  ShardRig rig(plan_of("ssp 1", 2));
+  rig.give(0, Get{0, 1});
+  EXPECT_EQ(rig.said(), "need 0@0 to 0");
+  rig.push(0, 1, 5);   // overtook that of clock 0
+  EXPECT_EQ(rig.said(), "need 0@0 to 0");
+  EXPECT_EQ(rig.shard().counters().early, 1u);
+  rig.push(0, 0, 2);
+  EXPECT_EQ(rig.said(), "row 0@1=-1v1 to 0");
+  rig.give(0, Get{0, 2});
+  EXPECT_EQ(rig.said(), "need 0@1 to 0");
+  rig.push(0, 1, 2);
+  EXPECT_EQ(rig.said(), "") << "two clocks ahead of worker 1";
+  rig.push(1, 0, 2);
+  EXPECT_EQ(rig.said(), "row 0@2=-3v3 to 0, row 0@1=-3v3 to 1");
+}
+
+// Every push and read of a BSP run by three workers, each delivered one to four times and in an order that random numbers make: the
+// final bits are those of the run in order.
+TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
+  constexpr int kWorkers = 3;
+  constexpr Clock kClocks = 5;
+  const std::vector<std::uint32_t> lengths = {5, 17};
+  Random numbers(3, 1);
+  std::vector<std::vector<float>> gradients;
+  for (int i = 0; i < kWorkers * kClocks * 2; ++i) gradients.push_back(random_numbers(numbers, lengths[static_cast<std::size_t>(i) % 2]));
+  const auto gradient = [&](int worker, Clock clock, RowId row) -> std::span<const float> {
+    return gradients[static_cast<std::size_t>((clock * kWorkers + worker) * 2 + row)];
+  };
+  std::vector<std::vector<float>> first;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(str("seed ", seed));
+    Random random(seed, 2);
+    ShardRig rig(plan_of("bsp", kWorkers, lengths), 1);
+    std::vector<std::pair<int, Message>> flight;
+    Clock reads[kWorkers][2] = {};
+    const auto fly = [&](int worker, Clock clock, RowId row) {
+      const int copies = 1 + static_cast<int>(random.uniform(0, 4));
+      for (int i = 0; i < copies; ++i) {
+        flight.emplace_back(worker, Push{.row = row, .clock = clock, .base = clock, .rate = 0.1f, .values = {gradient(worker, clock, row), nullptr}});
+        if (random.uniform(0, 1) < 0.3f) flight.emplace_back(worker, Get{row, clock + 1});
+      }
+    };
+    for (int worker = 0; worker < kWorkers; ++worker)
+      for (RowId row = 0; row < 2; ++row) fly(worker, 0, row);
+    while (!flight.empty()) {
+      const std::size_t at = std::min(flight.size() - 1, static_cast<std::size_t>(random.uniform(0, static_cast<float>(flight.size()))));
+      const auto [worker, message] = flight[at];
+      flight[at] = flight.back();
+      flight.pop_back();
+      rig.give(worker, message);
+      for (const Outgoing& one : std::exchange(rig.out(), {})) {
+        const auto* row = std::get_if<RowMessage>(&one.message);
+        if (row == nullptr || row->clock <= reads[one.to.id][row->row]) continue;
+        EXPECT_EQ(row->clock, reads[one.to.id][row->row] + 1);
+        EXPECT_EQ(row->version, row->clock);
+        reads[one.to.id][row->row] = row->clock;
+        if (row->clock < kClocks) fly(one.to.id, row->clock, row->row);
+      }
+    }
+    EXPECT_EQ(rig.shard().counters().contributions, static_cast<std::uint64_t>(kWorkers * kClocks * 2));
+    const std::vector<std::vector<float>> last = {rig.numbers(0), rig.numbers(1)};
+    if (first.empty()) first = last;
+    ASSERT_EQ(first, last);
+  }
+}
+
+TEST(Shard, LeftOutIterationsMoveNothing) {
+  ShardRig rig(plan_of("bsp", 2), 1);
+  const Push nothing{.row = 0, .clock = 0, .weight = 0, .rate = 1, .values = {}};
+  rig.give(0, nothing);
+  rig.push(1, 0, 4);
+  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1") << "the mean of the one that there is";
+  for (int worker = 0; worker < 2; ++worker) rig.give(worker, Push{.row = 0, .clock = 1, .base = 1, .weight = 0, .values = {}});
+  EXPECT_EQ(rig.said(), "row 0@2=-3v1 to 0, row 0@2=-3v1 to 1") << "no update, no version";
+  EXPECT_EQ(rig.shard().counters().dropped, 3u);
+  EXPECT_EQ(rig.shard().counters().merges, 1u);
+}
+
+TEST(Shard, FrozenRowsAreReadAtOnceAndNotPushed) {
+  Plan plan = plan_of("bsp", 2, {1, 1});
+  plan.rows[1].learns = false;
+  ShardRig rig(plan, 3);
+  rig.give(1, Get{1, 5});
+  EXPECT_EQ(rig.said(), "row 1@5=3v0 to 1");
+  EXPECT_EQ(rig.refused(0, push_of(1, 0, 1)), "worker 0's push of row 1 at clock 0 is of a row that does not learn");
+}
+
+// ---- messages lost between shard and coordinator ----
+
+TEST(Shard, ALostNormIsSentAgainWhenSomebodyAsks) {
+  Plan plan = plan_of("bsp", 2, {1, 1});
+  plan.clip = 1;
+  ShardRig rig(plan);
+  for (int worker = 0; worker < 2; ++worker)
+    for (RowId row = 0; row < 2; ++row) rig.push(worker, 0, 3, row);
+  EXPECT_EQ(rig.said(), "norm @0=18");
+  rig.give(0, Get{1, 1});
+  EXPECT_EQ(rig.said(), "norm @0=18");
+  rig.push(1, 0, 3);
+  EXPECT_EQ(rig.said(), "norm @0=18");
+  rig.give(-1, NormTotal{0, 9});
+  EXPECT_EQ(rig.said(), "row 0@1=-1v1 to 0, row 0@1=-1v1 to 1, row 1@1=-1v1 to 0, row 1@1=-1v1 to 1");
+  rig.give(0, Get{1, 1});
+  EXPECT_EQ(rig.said(), "row 1@1=-1v1 to 0");
+  EXPECT_EQ(rig.refused(-1, NormTotal{1, 9}), "the coordinator sends the norm of clock 1 before this server said its part; it is at clock 1");
+}
+
+TEST(Shard, AServerWithoutRowsSpeaksOfTheNormToo) {
+  Plan plan = plan_of("bsp", 2, {1});
+  plan.servers = 2;
+  plan.clip = 1;
+  Shard shard(1);
+  Outbox out;
+  ASSERT_TRUE(shard.handle(0, PlanMessage{plan}, out).ok());
+  EXPECT_TRUE(shard.ready());
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(std::get<Ready>(out[0].message).rows, 0u);
+  for (Clock clock = 0; clock < 3; ++clock) {
+    const auto& norm = std::get<Norm>(out.back().message);
+    EXPECT_EQ(norm.clock, clock);
+    EXPECT_EQ(norm.squares, 0);
+    for (int worker = 0; clock == 2 && worker < 2; ++worker) ASSERT_TRUE(shard.handle(worker, Retire{3}, out).ok());
+    out.clear();
+    ASSERT_TRUE(shard.handle(-1, NormTotal{clock, 4}, out).ok());
+  }
+  EXPECT_TRUE(out.empty()) << "nobody goes on";
+}
+
+// ---- bad input ----
+
+TEST(Shard, BadInputIsNamed) {
+  Plan plan = plan_of("bsp", 2, {2, 2, 2});
+  plan.servers = 2;
+  plan.start = 5;
+  plan.rows[1].server = 1;
+  ShardRig rig(plan, 1);
+  const auto push = [](auto change) {
+    Push push = push_of(0, 5, 1, 2);
+    push.base = 5;
+    change(push);
+    return push;
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const struct {
+    int worker;
+    Message message;
+    const char* words;
+  } cases[] = {
+      {0, push([](Push& p) { p.row = 3; }), "worker 0's push at clock 5 is of row 3; the plan has 3 (the first is 0)"},
+      {0, push([](Push& p) { p.row = 1; }), "worker 0's push at clock 5 is of row 1, which server 1 holds; this is server 0"},
+      {2, push([](Push&) {}), "worker 2 sends a Push, and there are 2 (the first is 0)"},
+      {-1, push([](Push&) {}), "worker -1 sends a Push, and there are 2 (the first is 0)"},
+      {1, push([](Push& p) { p.values = push_of(0, 5, 1, 3).values; }), "worker 1's push of row 0 at clock 5 has 3 numbers; the row has 2"},
+      {1, push([](Push& p) { p.values = {}; }), "worker 1's push of row 0 at clock 5 has 0 numbers; the row has 2"},
+      {1, push([](Push& p) { p.payload = Payload::kDelta; }), "worker 1's push of row 0 at clock 5 holds a delta; scheme 'ssp 0' takes a gradient"},
+      {0, push([](Push& p) { p.clock = 4; }), "worker 0's push of row 0 at clock 4 is from before the start, clock 5"},
+      {0, push([](Push& p) { p.base = 6; }), "worker 0's push of row 0 at clock 5 is based on version 6; the row has had 5 to 5"},
+      {0, push([](Push& p) { p.weight = -1; }), "worker 0's push of row 0 at clock 5 has weight -1; it must be finite, 0 or more"},
+      {0, push([&](Push& p) { p.rate = infinity; }), "worker 0's push of row 0 at clock 5 has rate inf; it must be finite"},
+      {1, push([&](Push& p) { p.values = push_of(0, 5, nan, 2).values; }),
+       "worker 1's push of row 0 at clock 5 holds a NaN or an infinity: its gradients have grown beyond all bounds"},
+      {1, push([&](Push& p) { p.values = push_of(0, 5, -infinity, 2).values; }),
+       "worker 1's push of row 0 at clock 5 holds a NaN or an infinity: its gradients have grown beyond all bounds"},
+      {1, Get{1, 5}, "worker 1's read at clock 5 is of row 1, which server 1 holds; this is server 0"},
+      {1, Get{0, 4}, "worker 1's read at clock 4 of row 0 is from before the start, clock 5"},
+      {1, Get{0, 5, Part::kHistory2}, "worker 1's read at clock 5 of row 0 wants history 2; the row keeps 1"},
+      {1, Init{0, Part::kWeights, {}}, "worker 1 sends a Init, and only worker 0 may"},
+      {1, PlanMessage{plan}, "worker 1 sends a Plan, and only worker 0 may"},
+      {0, PlanMessage{plan_of("bsp", 2)}, "worker 0 sends a second plan, which differs from its first"},
+      {0, Init{0, Part::kWeights, {}}, "worker 0's Init of row 0 has 0 numbers; the row has 2"},
+      {0, Init{0, Part::kHistory2, {}}, "worker 0's Init of row 0 is of history 2; SGD keeps 1"},
+      {1, Retire{4}, "worker 1 retires at clock 4, before the start, clock 5"},
+      {1, Norm{}, "worker 1 sends a Norm, which is not for servers"},
+      {1, NormTotal{}, "the coordinator sends the norm of clock 0, and nothing is to be clipped"},
+  };
+  for (const auto& c : cases) EXPECT_EQ(rig.refused(c.worker, c.message), c.words);
+  EXPECT_EQ(rig.shard().counters().refused, 2u);
+  EXPECT_EQ(rig.said(), "");
+  for (int worker = 0; worker < 2; ++worker) rig.push(worker, 5, 1);
+  EXPECT_EQ(rig.said(), "row 0@6=0v6 to 0, row 0@6=0v6 to 1") << "what was refused changed nothing";
+  EXPECT_EQ(rig.refused(1, Retire{5}), "worker 1 retires at clock 5, and has pushed row 0 at clock 5");
+  rig.give(1, Retire{6});
+  EXPECT_EQ(rig.refused(1, push([](Push& p) { p.clock = 6; })), "worker 1's push of row 0 at clock 6 comes after it retired at clock 6");
+  EXPECT_EQ(rig.refused(1, Retire{7}), "worker 1 retires at clock 7, and did so at clock 6");
+}
+
+TEST(Shard, BadPlansAreNamed) {
+  const auto plan_with = [](auto change) {
+    Plan plan = plan_of("bsp", 2);
+    change(plan);
+    return plan;
+  };
+  const struct {
+    Plan plan;
+    const char* words;
+  } cases[] = {
+      {plan_with([](Plan& p) { p.workers = 0; }), "worker 0's plan: there are 0 workers; at least one is needed"},
+      {plan_with([](Plan& p) { p.rows[0].server = 1; }), "worker 0's plan: row 0 is on server 1, and there are 1 (the first is 0)"},
+      {plan_with([](Plan& p) { p.scheme = "ssp -1"; }),
+       "worker 0's plan: scheme 'ssp -1': the staleness is -1; it must be 0 or more clocks, or \"unbounded\""},
+      {plan_with([](Plan& p) { p.scheme = "ssp 1", p.clip = 3; }),
+       "worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme 'ssp 1' they come one by one"},
+  };
+  for (const auto& c : cases) {
+    Shard shard(0);
+    Outbox out;
+    const Status status = shard.handle(0, PlanMessage{c.plan}, out);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().message, c.words);
+    EXPECT_EQ(shard.plan(), nullptr);
+  }
+  Shard shard(3);
+  Outbox out;
+  EXPECT_EQ(shard.handle(0, PlanMessage{plan_of("bsp", 1)}, out).error().message,
+            "worker 0's plan is for 1 servers, and this is server 3 (the first is 0)");
+  EXPECT_EQ(shard.handle(1, Get{0, 0}, out).error().message, "worker 1 sends a Get before worker 0 sent the plan");
+}
+
+TEST(Shard, ThePlanAndTheWeightsMayBeSentAgain) {
+  const Plan plan = plan_of("bsp", 2);
+  ShardRig rig(plan, 2);
+  rig.give(0, PlanMessage{plan});
+  const float other = 9;
+  rig.give(0, Init{0, Part::kWeights, {{&other, 1}, nullptr}});
+  EXPECT_EQ(rig.said(), "ready 1, ready 1");
+  EXPECT_EQ(rig.numbers(0)[0], 2) << "the first count";
+}
+
+}  // namespace
+}  // namespace shoal::table

@@ -1,0 +1,110 @@
+// A shard under test: its plan, its rows planted, and what it answers in words.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shoal/table/shard.h"
+
+namespace shoal::table::test {
+
+// `rows` on server 0, of SGD without momentum or decay at a rate that pushes bring.
+inline Plan plan_of(std::string scheme, std::uint16_t workers, std::vector<std::uint32_t> rows = {1}) {
+  Plan plan;
+  plan.workers = workers;
+  plan.scheme = std::move(scheme);
+  for (const std::uint32_t length : rows) plan.rows.push_back({.length = length});
+  return plan;
+}
+
+// Gradient that all numbers of the row share; with owner, so that it may be repeated whenever.
+inline Push push_of(RowId row, Clock clock, float value, std::size_t length = 1) {
+  const auto numbers = std::make_shared<const std::vector<float>>(length, value);
+  return {.row = row, .clock = clock, .rate = 1, .values = {*numbers, numbers}};
+}
+
+class ShardRig {
+ public:
+  explicit ShardRig(const Plan& plan, float initial = 0, int server = 0, SchemeMaker maker = make_scheme)
+      : plan_(plan), shard_(std::make_unique<Shard>(server, std::move(maker))) {
+    give(0, PlanMessage{plan});
+    for (RowId row = 0; row < plan.rows.size(); ++row) {
+      const std::vector<float> numbers(plan.rows[row].length, initial);
+      if (plan.rows[row].server == server) give(0, Init{row, Part::kWeights, {numbers, nullptr}});
+    }
+    EXPECT_TRUE(shard_->ready());
+    said();
+  }
+
+  Shard& shard() { return *shard_; }
+  const Plan& plan() const { return plan_; }
+  Outbox& out() { return out_; }
+
+  void give(int worker, const Message& message) {
+    const Status status = shard_->handle(worker, message, out_);
+    EXPECT_TRUE(status.ok()) << status.error().message;
+  }
+  std::string refused(int worker, const Message& message) {
+    const Status status = shard_->handle(worker, message, out_);
+    return status.ok() ? "" : status.error().message;
+  }
+  // The gradient `value`, read at the version that the worker last saw.
+  void push(int worker, Clock clock, float value, RowId row = 0, float weight = 1) {
+    Push push = push_of(row, clock, value, plan_.rows[row].length);
+    push.weight = weight;
+    push.base = base(worker, row);
+    give(worker, push);
+  }
+  void leave(int worker) { shard_->leave(worker, out_); }
+  Version& base(int worker, RowId row) {
+    const std::size_t at = static_cast<std::size_t>(worker) * plan_.rows.size() + row;
+    if (bases_.size() <= at) bases_.resize(at + 1, plan_.start);
+    return bases_[at];
+  }
+
+  // All that was said since the last call: "row 0@1=0.5v1 to 2" (row 0 at clock 1 begins with 0.5, version 1, to worker 2), "need 0@3 to 1",
+  // "norm @2=25", "ready 1".
+  std::string said() {
+    std::string words;
+    for (const Outgoing& one : std::exchange(out_, {})) {
+      if (!words.empty()) words += ", ";
+      if (const auto* row = std::get_if<RowMessage>(&one.message)) {
+        base(one.to.id, row->row) = row->version;
+        words += str("row ", row->row, '@', row->clock, '=', row->values.data[0], 'v', row->version, " to ", one.to.id);
+      } else if (const auto* need = std::get_if<NeedPush>(&one.message)) {
+        words += str("need ", need->row, '@', need->clock, " to ", one.to.id);
+      } else if (const auto* norm = std::get_if<Norm>(&one.message)) {
+        words += str("norm @", norm->clock, '=', norm->squares);
+      } else if (const auto* ready = std::get_if<Ready>(&one.message)) {
+        words += str("ready ", ready->rows);
+      } else {
+        words += name_of(type_of(one.message));
+      }
+    }
+    return words;
+  }
+
+  std::vector<float> numbers(RowId row, Part part = Part::kWeights, int worker = 0) {
+    Outbox out;
+    const Clock clock = part == Part::kWeights ? shard_->clock_of(worker) : plan_.start;
+    EXPECT_TRUE(shard_->handle(worker, Get{row, clock, part}, out).ok());
+    for (const Outgoing& one : out)
+      if (const auto* answer = std::get_if<RowMessage>(&one.message); answer && answer->part == part && one.to.id == worker)
+        return {answer->values.data.begin(), answer->values.data.end()};
+    ADD_FAILURE() << "row " << row << " is not to be read";
+    return {};
+  }
+
+ private:
+  const Plan plan_;
+  std::unique_ptr<Shard> shard_;
+  Outbox out_;
+  std::vector<Version> bases_;
+};
+
+}  // namespace shoal::table::test
