@@ -217,7 +217,7 @@ TEST_F(DataConvertImageset, ASignalInTheMiddleLeavesNothing) {
       const int fd = ::open(pipe.c_str(), O_WRONLY);   // returns when the tool reads its second image
       ASSERT_GE(fd, 0);
       ::kill(tool.process, signal);
-      EXPECT_TRUE(wait_for_words(tool, "Stopping as soon as what is under way allows it"));
+      EXPECT_TRUE(wait_for_text(tool, "Stopping as soon as what is under way allows it"));
       EXPECT_EQ(::write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
       ::close(fd);
       const Ran ran = wait_for(tool);

@@ -348,7 +348,7 @@ TEST_P(PartitionCommand, ASignalLeavesNothing) {
     const Running tool = start_program({tools_dir() + "/partition_data", "--data_sharding=" + pipe, path_});
     const int fd = ::open(pipe.c_str(), O_WRONLY);   // returns when the tool reads the file
     ::kill(tool.process, signal);
-    EXPECT_TRUE(wait_for_words(tool, "Stopping as soon as what is under way allows it"));
+    EXPECT_TRUE(wait_for_text(tool, "Stopping as soon as what is under way allows it"));
     EXPECT_EQ(::write(fd, "0 1\n", 4), 4);
     ::close(fd);
     const Ran ran = wait_for(tool);

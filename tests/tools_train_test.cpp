@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/inotify.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,29 +28,11 @@ using test::get_file;
 using test::put_file;
 using test::Ran;
 using test::Running;
+using test::wait_for_text;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kDeadline{120'000};   // for what takes a moment on an idle machine
-
-// Waits until the program's log holds `text`; false at the deadline, or if the program ended without saying it.
-bool wait_for_text(const Running& running, const std::string& text) {
-  const int watch = ::inotify_init1(IN_CLOEXEC);
-  ::inotify_add_watch(watch, running.directory.c_str(), IN_MODIFY | IN_CREATE | IN_CLOSE_WRITE);
-  const auto end = steady_clock::now() + kDeadline;
-  bool found = false, ended = false;
-  while (!found && !ended && steady_clock::now() < end) {
-    siginfo_t info{};
-    ended = ::waitid(P_PID, static_cast<id_t>(running.process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
-    found = file_exists(running.directory + "/err") && get_file(running.directory + "/err").find(text) != std::string::npos;
-    pollfd events{watch, POLLIN, 0};
-    if (found || ended || ::poll(&events, 1, 1000) <= 0) continue;
-    char drained[4096];
-    if (::read(watch, drained, sizeof drained) < 0) break;
-  }
-  ::close(watch);
-  return found;
-}
 
 // Waits for the process's end; false at the deadline.
 bool wait_for_end(const Running& running, milliseconds deadline) {

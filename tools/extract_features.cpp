@@ -10,6 +10,7 @@
 #include "common/conversion.h"
 #include "common/interrupt.h"
 #include "common/machine.h"
+#include "common/merge_features.h"
 #include "common/records.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
@@ -30,6 +31,9 @@ DEFINE_int32(num_mini_batches, 0, "how many batches; 0: until every record of th
 DEFINE_string(backend, "leveldb", "leveldb, lmdb, datumfile or text");
 DEFINE_string(label_blob, "", "the blob whose values become the records' labels; default: 'label', if there is one");
 DEFINE_bool(merge, true, "one output a blob, under the name given; --nomerge writes NAME_0_0, a part as of client 0, thread 0");
+DEFINE_int32(client_id, 0, "which of several programs that share the work this one is; it writes NAME_0, NAME_1, ...");
+DEFINE_int32(num_clients, 1, "how many programs share the work");
+DEFINE_int32(merge_parts, 0, "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");
 DEFINE_bool(poseidon_keys, false, "keys without leading zeros");
 DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
 DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
@@ -42,10 +46,14 @@ namespace {
 
 constexpr const char* kUsage =
     "extract_features --model=FILE --weights=FILE --extract_feature_blob_names=B,... --save_feature_leveldb_names=OUT,...\n"
-    "extract_features WEIGHTS MODEL B,... OUT,... BATCHES leveldb|lmdb|datumfile|text [CPU]\n\n"
+    "extract_features WEIGHTS MODEL B,... OUT,... BATCHES leveldb|lmdb|datumfile|text [CPU]\n"
+    "extract_features ... --client_id=K --num_clients=N   on each of N machines, then\n"
+    "extract_features --merge_parts=N --save_feature_leveldb_names=OUT,... --backend=...\n\n"
     "Runs the net in phase TEST over the records of its data layer, in order, and writes for each record and blob a Datum with\n"
     "float_data (1 x dim x 1) and the record's label. Keys are the record's number in ten digits. Text has a line a record: key,\n"
-    "label (or -), values. BATCHES 0 reads every record once; no record is written twice.";
+    "label (or -), values. BATCHES 0 reads every record once; no record is written twice. Of several clients each reads its share, as in\n"
+    "training (its part of the source, or every N-th record with shared_file_system), and writes OUT_<client> with the records' numbers in\n"
+    "the whole as keys; merged, they are what one client alone would have written.";
 
 // One blob's records on their way out.
 class Output {
@@ -116,11 +124,16 @@ struct Feature {
   std::unique_ptr<Output> output;
 };
 
+std::string ending() {
+  if (FLAGS_num_clients > 1) return str("_", FLAGS_client_id);
+  return FLAGS_merge ? "" : "_0_0";
+}
+
 std::vector<Feature> open_outputs(const Net& net) {
   const std::vector<std::string> blobs = split(FLAGS_extract_feature_blob_names, ','), paths = split(FLAGS_save_feature_leveldb_names, ',');
   std::vector<Feature> features;
   for (std::size_t i = 0; i < blobs.size(); ++i) {
-    Feature feature{net.blob(blobs[i]), paths[i] + (FLAGS_merge ? "" : "_0_0"), nullptr};
+    Feature feature{net.blob(blobs[i]), paths[i] + ending(), nullptr};
     if (FLAGS_backend == "text") feature.output = std::make_unique<TextOutput>(feature.path);
     else feature.output = std::make_unique<DatumOutput>(feature.path);
     features.push_back(std::move(feature));
@@ -138,8 +151,11 @@ std::string key_of(std::uint64_t record) { return FLAGS_poseidon_keys ? std::to_
 
 class Extraction {
  public:
-  Extraction(Net& net, std::optional<std::uint64_t> records)
-      : net_(net), label_(label_blob(net)), records_(records), features_(open_outputs(net)) {}
+  Extraction(Net& net, const std::optional<OwnRecords>& own) : net_(net), label_(label_blob(net)), features_(open_outputs(net)) {
+    if (!own) return;
+    own_ = *own;
+    records_ = own->count;
+  }
 
   void run(const Interrupt& interrupt) {
     const std::uint64_t wanted = records_.value_or(0);
@@ -163,7 +179,7 @@ class Extraction {
     for (Feature& feature : features_) {
       const std::span<const float> values = feature.blob->data.host();
       const std::size_t dim = values.size() / size;
-      for (std::uint64_t i = 0; i < use; ++i) or_throw(feature.output->put(key_of(before + i), label_at(i), values.subspan(i * dim, dim)));
+      for (std::uint64_t i = 0; i < use; ++i) or_throw(feature.output->put(key_of(own_.first + (before + i) * own_.step), label_at(i), values.subspan(i * dim, dim)));
     }
     done_ += use;
     if (done_ / kRecordsPerCommit != before / kRecordsPerCommit)
@@ -191,14 +207,32 @@ class Extraction {
 
   Net& net_;
   const Blob* label_;
+  OwnRecords own_;
   std::optional<std::uint64_t> records_;   // to write, if that is known
   std::vector<Feature> features_;
   std::uint64_t done_ = 0;
 };
 
+bool given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
+
+void check_clients() {
+  if (FLAGS_num_clients < 1) throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients, "; it is at least 1");
+  if (FLAGS_client_id < 0 || FLAGS_client_id >= FLAGS_num_clients)
+    throw ConfigError(Code::kUsage, "--client_id is ", FLAGS_client_id, "; of ", FLAGS_num_clients, " clients (--num_clients) they are from 0 to ",
+                      FLAGS_num_clients - 1);
+  if (given("num_clients") && FLAGS_num_clients > 1 && !given("client_id"))
+    throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients, ": say with --client_id which of them this is");
+  if (FLAGS_num_clients > 1 && given("merge") && FLAGS_merge)
+    throw ConfigError(Code::kUsage, "--merge: one of ", FLAGS_num_clients, " clients has only its own records; when all are through, call "
+                      "extract_features --merge_parts=", FLAGS_num_clients);
+  if (FLAGS_num_clients > 1 && FLAGS_poseidon_keys)
+    throw ConfigError(Code::kUsage, "--poseidon_keys: keys without leading zeros cannot be merged; leave it out with several clients");
+}
+
 void check_flags() {
   need_flag(FLAGS_model, "model");
   need_flag(FLAGS_weights, "weights");
+  check_clients();
   if (FLAGS_gpu != "-1") refuse_gpu(FLAGS_gpu);
   const std::size_t blobs = split(FLAGS_extract_feature_blob_names, ',').size(),
                     outputs = split(FLAGS_save_feature_leveldb_names, ',').size();
@@ -222,20 +256,31 @@ NetOptions kept_blobs(const NetParameter& param) {
   return options;
 }
 
+int merge_all() {
+  need_flag(FLAGS_save_feature_leveldb_names, "save_feature_leveldb_names");
+  const Interrupt interrupt;
+  for (const std::string& name : split(FLAGS_save_feature_leveldb_names, ','))
+    merge_features(FLAGS_backend, name, FLAGS_merge_parts, interrupt);
+  return 0;
+}
+
 int extract(const std::vector<std::string>& words) {
   take_words(words);
+  if (given("merge_parts")) return merge_all();
   check_flags();
   NetParameter param = read_net(FLAGS_model);
   set_state("TEST", FLAGS_level, FLAGS_stage, *param.mutable_state());
   read_in_order(param);
-  const std::optional<std::uint64_t> records = records_of(param, Counting::kWhatever);
-  if (!records && FLAGS_num_mini_batches == 0)
-    throw ConfigError(Code::kUsage, FLAGS_model, " reads no records that could be counted: say how many batches with --num_mini_batches");
-  Context context(Context::Options{.device = {}, .threads = threads_to_use(FLAGS_threads), .seed = 1});
-  Net net(param, context, kept_blobs(param));
+  const Share share{.client = FLAGS_client_id, .clients = FLAGS_num_clients};
+  const std::optional<OwnRecords> own = own_records(param, share);
+  Context context(Context::Options{.device = {}, .threads = threads_to_use(FLAGS_threads), .seed = 1, .share = share});
+  Net net(param, context, kept_blobs(param));   // which says better than a count what is wrong with a source
+  if (!own && (FLAGS_num_mini_batches == 0 || share.clients > 1))
+    throw ConfigError(Code::kUsage, FLAGS_model, " reads no records that could be counted",
+                      share.clients > 1 ? ", so that clients cannot divide them" : ": say how many batches with --num_mini_batches");
   for (const std::string& file : split(FLAGS_weights, ',')) net.copy_weights(read_weights(file), file);
   const Interrupt interrupt;   // before there is anything to clean up
-  Extraction(net, records).run(interrupt);
+  Extraction(net, own).run(interrupt);
   return 0;
 }
 

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -122,16 +124,22 @@ Running start_program(const std::vector<std::string>& argv, std::uint64_t file_s
   return {child, directory};
 }
 
-bool wait_for_words(const Running& running, const std::string& words) {
-  const int process = static_cast<int>(::syscall(SYS_pidfd_open, running.process, 0));
-  bool said = false, ended = false;
-  for (int looks = 0; looks < 12'000 && !said && !ended; ++looks) {   // of 10 ms, for a file tells nobody that it grew
-    pollfd end{process, POLLIN, 0};
-    ended = process < 0 || ::poll(&end, 1, 10) != 0;
-    said = file_exists(running.directory + "/err") && get_file(running.directory + "/err").find(words) != std::string::npos;
+bool wait_for_text(const Running& running, const std::string& text) {
+  const int watch = ::inotify_init1(IN_CLOEXEC);
+  ::inotify_add_watch(watch, running.directory.c_str(), IN_MODIFY | IN_CREATE | IN_CLOSE_WRITE);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  bool found = false, ended = false;
+  while (!found && !ended && std::chrono::steady_clock::now() < end) {
+    siginfo_t info{};
+    ended = ::waitid(P_PID, static_cast<id_t>(running.process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+    found = file_exists(running.directory + "/err") && get_file(running.directory + "/err").find(text) != std::string::npos;
+    pollfd events{watch, POLLIN, 0};
+    if (found || ended || ::poll(&events, 1, 1000) <= 0) continue;
+    char drained[4096];
+    if (::read(watch, drained, sizeof drained) < 0) break;
   }
-  ::close(process);
-  return said;
+  ::close(watch);
+  return found;
 }
 
 Ran wait_for(const Running& running) {

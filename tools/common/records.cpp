@@ -3,26 +3,61 @@
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/data/image_list.h"
+#include "shoal/data/parts.h"
 #include "shoal/data/record.h"
 #include "shoal/net/graph.h"
+#include "shoal/proto/config_error.h"
 #include "shoal/proto/net.pb.h"
+#include "shoal/proto/parts.pb.h"
 
 namespace shoal {
 namespace {
 
-std::optional<std::uint64_t> count_of(const DataParameter& data, Counting effort) {
-  if (effort == Counting::kCheap && data.backend() != DataParameter::LMDB) return std::nullopt;
-  const std::string part = data.source() + "_0";   // as the layer does: a set cut up for several clients
-  const std::string path = file_exists(data.source()) || !file_exists(part) ? data.source() : part;
+std::optional<std::uint64_t> count_at(const DataParameter& data, const std::string& path) {
   Result<std::unique_ptr<RecordSource>> source = open_source(DataParameter::DB_Name(data.backend()), path);
   if (!source.ok()) return std::nullopt;
   const Result<std::uint64_t> count = source.value()->count();
   return count.ok() ? std::optional(count.value()) : std::nullopt;
 }
 
-std::optional<std::uint64_t> count_of(const ImageDataParameter& data) {
-  const Result<std::vector<ListedImage>> images = read_image_list(data.source());
+std::optional<std::uint64_t> count_at(const ImageDataParameter&, const std::string& list) {
+  const Result<std::vector<ListedImage>> images = read_image_list(list);
   return images.ok() ? std::optional<std::uint64_t>(images.value().size()) : std::nullopt;
+}
+
+// As the layer does: of a set cut up for several clients there may be the first part only.
+std::string path_alone(const std::string& source) {
+  const std::string part = part_path(source, "0");
+  return file_exists(source) || !file_exists(part) ? source : part;
+}
+
+// Of the part of one client, the numbers that its records have in the whole.
+OwnRecords numbered(const LayerParameter& layer, const std::string& source, const Share& share, std::uint64_t count) {
+  const std::uint64_t client = static_cast<std::uint64_t>(share.client), clients = static_cast<std::uint64_t>(share.clients);
+  PartsManifest manifest;
+  const bool listed = or_throw(read_parts_manifest(source, manifest));
+  if (listed && manifest.part_size() != share.clients)
+    throw config_error(Code::kUsage, layer, source, " was cut into ", manifest.part_size(), " parts, and ", clients,
+                       " clients are to read one each; give as many clients");
+  if (!listed || manifest.mode() == "round_robin") return {count, client, clients};
+  if (manifest.mode() == "by_class")
+    LOG(INFO) << source << " was cut by class: its records are numbered part after part, not as they stood in " << source;
+  OwnRecords own{count, 0, 1};
+  for (int k = 0; k < share.client; ++k) own.first += static_cast<std::uint64_t>(manifest.part(k).count());
+  return own;
+}
+
+template <class Param>
+std::optional<OwnRecords> own_of(const LayerParameter& layer, const Param& data, const Share& share) {
+  const bool shared = data.shared_file_system();
+  const std::string path = shared ? data.source() : part_path(data.source(), std::to_string(share.client));
+  const std::optional<std::uint64_t> count = count_at(data, path);
+  if (!count) return std::nullopt;
+  if (!shared) return numbered(layer, data.source(), share, *count);
+  const std::uint64_t client = static_cast<std::uint64_t>(share.client), clients = static_cast<std::uint64_t>(share.clients);
+  if (clients > *count)
+    throw config_error(Code::kUsage, layer, clients, " clients are more than the ", *count, " records of ", path);
+  return OwnRecords{(*count - client + clients - 1) / clients, client, clients};
 }
 
 template <class Param>
@@ -39,8 +74,23 @@ void set_order(const LayerParameter& layer, Param& data) {
 std::optional<std::uint64_t> records_of(const NetParameter& net, Counting effort) {
   const NetParameter own = filter_net(net);
   for (const LayerParameter& layer : own.layer()) {
-    if (layer.type() == "Data") return count_of(layer.data_param(), effort);
-    if (layer.type() == "ImageData") return count_of(layer.image_data_param());
+    const DataParameter& data = layer.data_param();
+    if (layer.type() == "Data" && effort == Counting::kCheap && data.backend() != DataParameter::LMDB) return std::nullopt;
+    if (layer.type() == "Data") return count_at(data, path_alone(data.source()));
+    if (layer.type() == "ImageData") return count_at(layer.image_data_param(), path_alone(layer.image_data_param().source()));
+  }
+  return std::nullopt;
+}
+
+std::optional<OwnRecords> own_records(const NetParameter& net, const Share& share) {
+  if (share.clients == 1) {
+    const std::optional<std::uint64_t> count = records_of(net, Counting::kWhatever);
+    return count ? std::optional(OwnRecords{*count}) : std::nullopt;
+  }
+  const NetParameter own = filter_net(net);
+  for (const LayerParameter& layer : own.layer()) {
+    if (layer.type() == "Data") return own_of(layer, layer.data_param(), share);
+    if (layer.type() == "ImageData") return own_of(layer, layer.image_data_param(), share);
   }
   return std::nullopt;
 }
