@@ -325,7 +325,7 @@ TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
       {0, RowMessage{1, 1, 1, Part::kWeights, {}}, "server 0 broke the protocol: Row of row 1, which is server 1's"},
       {1, NeedPush{0, 0}, "server 1 broke the protocol: NeedPush of row 0, which is server 0's"},
       {0, RowMessage{0, 1, 1, Part::kWeights, {three, nullptr}}, "Row of row 0 with 3 numbers; it has 4"},
-      {0, Push{}, "not for workers"},
+      {0, Push{}, "server 0 broke the protocol: a Push to a worker"},
   };
   for (const auto& each : cases) {
     const Result<bool> taken = rig.client->take(each.server, each.message, rig.now);

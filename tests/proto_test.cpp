@@ -131,14 +131,14 @@ TEST(ProtoSchema, HoldsWhatItEverHeld) {
   for (const std::string& line : now) EXPECT_TRUE(kept.contains(line)) << "add to tests/golden/schema.txt: " << line;
 }
 
-TEST(ProtoSchema, OurFieldsStartAtOneThousandAndAreOptional) {
+TEST(ProtoSchema, OurFieldsStartAtOneThousandAndNeedNotBeGiven) {
   std::set<std::string> ours;
   for (const Descriptor* root : {LayerParameter::descriptor(), NetParameter::descriptor(), SolverParameter::descriptor()}) {
     for (int m = 0; m < root->file()->message_type_count(); ++m) {
       const Descriptor& message = *root->file()->message_type(m);
       for (int f = 0; f < message.field_count(); ++f) {
         if (message.field(f)->number() < 1000) continue;
-        EXPECT_TRUE(message.field(f)->is_optional()) << message.field(f)->full_name();
+        EXPECT_FALSE(message.field(f)->is_required()) << message.field(f)->full_name();
         ours.insert(message.name() + "." + message.field(f)->name());
       }
     }

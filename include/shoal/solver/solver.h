@@ -1,10 +1,12 @@
-// Trains a net on one machine: the loop, its tests, its snapshots and its log lines, which are Caffe's.
+// Trains a net: the loop, its tests, its snapshots and its log lines, which are Caffe's. Alone, or as one of a team whose members all make
+// the same calls: then what each says below of a member's part holds.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +15,7 @@
 
 #include "shoal/base/error.h"
 #include "shoal/net/net.h"
+#include "shoal/solver/observer.h"
 #include "shoal/solver/team.h"
 #include "shoal/solver/updater.h"
 
@@ -28,10 +31,14 @@ enum class Ending { kDone, kStopped, kRequeue };
 struct SolverOptions {
   int threads = 1;                                   // that kernels may use
   std::string name = "solver";                       // of the prototxt, for errors
-  std::function<Action()> action;                    // asked after every iteration and every batch of a test
+  std::function<Action()> action;                    // asked after every iteration and, alone, every batch of a test
   std::function<std::unique_ptr<Updater>(Net&)> make_updater;   // default: make_local_updater
   Share share{};                                     // of the data, in a team
   Team* team = nullptr;                              // which outlives the solver; null: alone
+  Observer* observer = nullptr;                      // of a whole team's displays and tests, on its chief; outlives the solver
+  // For the log of a team.
+  std::uint64_t epoch = 0;                           // records that all members together go through in an epoch; 0: not known
+  std::string averaging = "the mean of all gradients is taken";   // how gradients become updates
 };
 
 struct TestScore {
@@ -44,15 +51,17 @@ struct TestScore {
 class Solver {
  public:
   // Builds the train net and the test nets, loads the param's `weights`. Throws ConfigError for whatever is wrong in solver, nets
-  // and weights, and for a snapshot_prefix where nothing can be written.
+  // and weights, and for a snapshot_prefix where nothing can be written. Of a team the chief alone needs weights and the prefix.
   explicit Solver(const SolverParameter& param, SolverOptions options = {});
   ~Solver();
   Solver(const Solver&) = delete;
 
-  // Params by layer name, into the train net (whose params the test nets use).
+  // Params by layer name, into the train net (whose params the test nets use). In a team on the chief, before the first
+  // iteration: an updater that keeps params elsewhere brings them to the others.
   void copy_weights(const std::string& model_file);
   // Goes on from a .solverstate as if the run had not stopped: iteration, rate steps, history, random numbers, places in the data.
-  // One of BVLC Caffe's has only the first three; what is not exact is then logged. Throws ConfigError.
+  // One of BVLC Caffe's has only the first three; what is not exact is then logged. Throws ConfigError. In a team the chief reads the
+  // files. A snapshot of a team of another size goes on from the same part of the epoch.
   void restore(const std::string& state_file);
 
   // From the present iteration to max_iter, with tests, snapshots and the lines that frame them. If the data ends the run, a snapshot is
@@ -60,14 +69,15 @@ class Solver {
   Result<Ending> solve();
   // n iterations, with the tests and snapshots that fall on them.
   Result<Ending> step(std::int64_t n);
-  // One test of test net `index`; empty if it was interrupted.
+  // One test of test net `index`, whose batches a team divides; the scores are the whole team's. Empty if it was interrupted.
   Result<std::vector<TestScore>> test(int index);
+  // One for the whole team: the chief writes it.
   Status snapshot();
 
   Net& net() { return *net_; }
   std::span<const std::unique_ptr<Net>> test_nets() const { return test_nets_; }
   std::int64_t iteration() const { return iteration_; }   // iterations done
-  std::int64_t items_per_update() const;                  // of a batch, times iter_size; 0 if the net reads nothing
+  std::int64_t items_per_update() const;                  // of all nets that train together; 0 if the net reads nothing
   float last_loss() const { return last_loss_; }          // of the last iteration, the mean of its passes
   float smoothed_loss() const;                            // mean of the last average_loss iterations
   float rate() const { return rate_; }                    // of the last iteration
@@ -81,7 +91,7 @@ class Solver {
   };
 
   // Building.
-  Context& add_context();
+  Context& add_context(const Share& share);
   void build_nets();
   void connect_hooks();
   void check_best();
@@ -91,6 +101,7 @@ class Solver {
   Status apply();
   Status finish();
   Action ask() const { return options_.action ? options_.action() : Action::kNone; }
+  Status at_boundary();
   Status act(Action action);
   bool falls_on(int interval) const { return interval > 0 && iteration_ % interval == 0; }
   // What on_nan says about `what`, which is not finite. An error ends the run; true: update all the same; false: the iteration was left
@@ -99,8 +110,22 @@ class Solver {
   bool params_are_finite();
   void save_running_sums();
   void restore_running_sums();
+  // The team.
+  Team& team() { return options_.team ? *options_.team : alone_; }
+  const Team& team() const { return options_.team ? *options_.team : alone_; }
+  bool in_team() const { return team().size() > 1; }
+  Status settle_all();
+  Status share_outcome(Status chiefs);
+  void share_test_weights();
+  Status gather_states(RunState& run);
+  void share_resumption(const std::string& file, RunState run);
   // Reports.
   void report_start() const;
+  double own_items() const;
+  void observe_display(bool counts);
+  void observe_test(int index, const std::vector<TestScore>& scores, double loss);
+  void pass_on_averages();
+  Status end_observing();
   void note_loss(float loss);
   void display();
   void display_speed(double seconds);
@@ -108,20 +133,26 @@ class Solver {
   // Tests.
   Status test_all();
   Status run_batches(int index, std::vector<TestScore>& scores, double& loss);
+  Status sum_scores(std::vector<TestScore>& scores, double& loss);
   Status keep_best(const std::vector<TestScore>& scores);
   // Snapshots.
   RunState run_state() const;
   SolverState solver_state() const;
   Error rescue(Error error);
+  Status write_files(const RunState& run);
   void put_states(RunState& run) const;
   void take_states(const RunState& run, const std::string& file);
+  std::string read_files(const std::string& state_file, RunState& run);
   Status remove_old_snapshots();
 
   std::unique_ptr<SolverParameter> param_;
   SolverOptions options_;
+  Team alone_;
   std::unique_ptr<Recipe> recipe_;
   std::uint64_t seed_ = 0;
   std::vector<std::unique_ptr<Context>> contexts_;   // of the train net, then of the test nets, which borrow them
+  std::int64_t whole_batch_ = 0;                     // of all nets that train together, under batch_semantics: GLOBAL; else 0
+  float weight_ = 1;                                 // of this member's items beside others'
   std::unique_ptr<Net> net_;
   std::vector<std::unique_ptr<Net>> test_nets_;
   std::unique_ptr<Updater> updater_;
@@ -137,11 +168,14 @@ class Solver {
   std::optional<std::int64_t> snapshot_at_;          // the iteration of the last snapshot
   std::vector<std::int64_t> kept_;                   // iterations of the snapshots of this run that are on the disk
   std::unique_ptr<RunState> before_test_;            // states of the nets when the test that runs now began
+  std::optional<std::int64_t> agreed_at_;            // the iteration before which the team last agreed on what to do
+  bool observed_ = false;                            // by the chief's observer
+  std::map<std::int64_t, double> shown_seconds_;     // when the displays were whose averages have not come
 
   Clock::time_point started_at_, shown_at_;
   std::int64_t started_iteration_ = 0, shown_iteration_ = 0;
   double away_seconds_ = 0;                          // in tests and snapshots since the last display
-  double shown_wait_ = 0;                            // seconds_waited() at the last display
+  double shown_wait_ = 0, shown_rows_wait_ = 0;      // seconds_waited() and the updater's at the last display
   bool warned_of_waiting_ = false;
 };
 

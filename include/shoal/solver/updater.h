@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "shoal/base/error.h"
@@ -45,6 +46,10 @@ class Updater {
 
   // Returns when the params hold all updates so far: before a test, a snapshot, and the end.
   virtual Status settle() { return {}; }
+  // After settle() on every member of a team, none of which goes on before: the params take whatever others added since.
+  virtual Status refresh() { return {}; }
+  // Seconds spent in waiting for params so far; nothing if they are here anyway.
+  virtual std::optional<double> seconds_waited() const { return {}; }
 
   // Fetches what save() is to write, where that is elsewhere. After settle().
   virtual Status prepare_save() { return {}; }
@@ -52,6 +57,8 @@ class Updater {
   virtual void save(SolverState& state) const = 0;
   // Takes the history of `state`, read from `file`. Throws ConfigError unless count and shapes are those of this net and rule.
   virtual void restore(const SolverState& state, const std::string& file) = 0;
+  // Instead of restore() on members of a team whose chief restored: the run goes on from this iteration.
+  virtual void start_at(std::int64_t iteration) { (void)iteration; }
   // What nets of the updater's own keep between iterations, to and from `run`. take_states throws ConfigError.
   virtual void put_states(RunState& run) { (void)run; }
   virtual void take_states(const RunState& run, const std::string& file) { (void)run, (void)file; }

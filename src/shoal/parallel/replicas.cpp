@@ -49,9 +49,9 @@ class Replicas final : public Updater {
   Replicas(const SolverParameter& param, const std::string& name, Net& first, std::unique_ptr<Updater> inner)
       : inner_(std::move(inner)), first_(first), passes_(read_recipe(param, name).iter_size),
         meeting_(first.context().share().replicas, static_cast<int>(first.layers().size())) {
-    const NetParameter net = train_net_of(param, name);
     for (int r = 1; r < first.context().share().replicas; ++r) {
-      others_.push_back(std::make_unique<Replica>(net, options_of(first.context(), r)));
+      const Context::Options options = options_of(first.context(), r);
+      others_.push_back(std::make_unique<Replica>(train_net_of(param, name, options.share), options));
       share_params(others_.back()->net);
       connect(*others_.back());
     }
@@ -112,9 +112,13 @@ class Replicas final : public Updater {
 
   bool clears_gradients() const override { return inner_->clears_gradients(); }
   Status settle() override { return inner_->settle(); }
+  Status refresh() override { return inner_->refresh(); }
+  std::optional<double> seconds_waited() const override { return inner_->seconds_waited(); }
   Status prepare_save() override { return inner_->prepare_save(); }
   void save(SolverState& state) const override { inner_->save(state); }
   void restore(const SolverState& state, const std::string& file) override { inner_->restore(state, file); }
+
+  void start_at(std::int64_t iteration) override { inner_->start_at(iteration); }
 
   void put_states(RunState& run) override {
     if (const Status status = meeting_.give_up(); !status.ok()) LOG(WARNING) << status.error().message << "; its state is not saved";

@@ -30,7 +30,8 @@ class Rows final : public TableUpdater {
     const auto scheme = table::make_scheme(options.scheme);
     if (!scheme.ok()) throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
     CHECK(scheme.value()->payload() == table::Payload::kGradient) << "scheme " << options.scheme << " wants something else than gradients";
-    if (recipe_.clip >= 0 && !scheme.value()->lockstep())
+    lockstep_ = scheme.value()->lockstep();
+    if (recipe_.clip >= 0 && !lockstep_)
       throw ConfigError(Code::kConfig, options.name, ": clip_gradients limits the norm of the gradients of all workers together, and under scheme '",
                         options.scheme, "' they do not come together; leave it out, or take scheme 'bsp'");
     if (param.on_nan() == SolverParameter::SNAPSHOT)
@@ -84,6 +85,15 @@ class Rows final : public TableUpdater {
     return wait(all_);
   }
 
+  // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
+  Status refresh() override {
+    if (lockstep_) return {};
+    for (const RowId row : learning_) table_.get(row, iteration_ + 1, Part::kWeights);
+    return wait(learning_);
+  }
+
+  std::optional<double> seconds_waited() const override { return times().rows; }
+
   Status prepare_save() override {
     if (table_.worker() != 0) return {};
     make_histories();
@@ -106,6 +116,12 @@ class Rows final : public TableUpdater {
     take_histories(state, file, net_, recipe_.rule.rule, [this](std::size_t h, std::size_t i, std::span<const float> numbers) {
       std::ranges::copy(numbers, histories_[h][i].out());
     });
+  }
+
+  void start_at(std::int64_t iteration) override {
+    CHECK(!created_) << "a start at " << iteration << " when others had begun";
+    start_ = iteration;
+    iteration_ = start_ - 1;
   }
 
   WorkerTimes times() const override { return {std::chrono::duration<double>(waited_).count()}; }
@@ -176,6 +192,7 @@ class Rows final : public TableUpdater {
   const RowMap map_;
   const bool early_;                             // a layer's gradients leave as soon as they are there
   std::vector<RowId> all_, learning_;
+  bool lockstep_ = false;
   bool created_ = false;
   Clock start_ = 0;                              // the iteration from which this run goes on
   std::int64_t iteration_ = -1;                  // under way, or the last

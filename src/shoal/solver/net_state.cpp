@@ -26,7 +26,7 @@ void put_state(Net& net, NetRunState& out) {
 }
 
 void take_state(Net& net, const NetRunState& from, const std::string& file) {
-  net.context().random() = Random(Random::State{from.random().seed(), from.random().stream(), from.random().position()});
+  if (from.has_random()) net.context().random() = Random(Random::State{from.random().seed(), from.random().stream(), from.random().position()});
   for (const auto& layer : net.layers()) {
     const LayerState* found = nullptr;
     for (const LayerState& entry : from.layer())

@@ -11,7 +11,8 @@ class Net;
 
 void put_random(Net& net, RandomState& out);
 void put_state(Net& net, NetRunState& out);   // put_random's part, too
-// Takes what put_state wrote, read from `file`. Throws ConfigError where a layer cannot take its part.
+// Takes what put_state wrote, read from `file`; random numbers stay as they are if there are none in it. Throws ConfigError where a layer
+// cannot take its part.
 void take_state(Net& net, const NetRunState& from, const std::string& file);
 
 }  // namespace shoal

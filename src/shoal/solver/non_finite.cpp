@@ -2,23 +2,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "net_params.h"
 #include "recipe.h"
 #include "shoal/base/log.h"
 #include "shoal/ops/vector.h"
 #include "shoal/solver/solver.h"
 
 namespace shoal {
-namespace {
-
-// Calls f(tensor) for the params that a forward pass changes: running means and the like, which no rule updates.
-template <class F>
-void for_each_running_sum(const Net& net, F f) {
-  for (const auto& layer : net.layers())
-    for (std::size_t i = 0; i < layer->params().size(); ++i)
-      if (layer->default_lr_mult(static_cast<int>(i)) == 0) f(layer->params()[i]->data);
-}
-
-}  // namespace
 
 void Solver::save_running_sums() {
   if (param_->on_nan() != SolverParameter::SKIP && param_->on_nan() != SolverParameter::SNAPSHOT) return;

@@ -1,9 +1,11 @@
 #include "recipe.h"
 
 #include <cmath>
+#include <optional>
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/net/graph.h"
 #include "shoal/proto/io.h"
 
 namespace shoal {
@@ -67,6 +69,25 @@ void set_state(NetParameter& net, Phase phase, const NetState* from_solver) {
   *net.mutable_state() = state;
 }
 
+// Calls f(layer, read, write) for the batch_size of each layer that has one.
+template <class F>
+void for_each_batch_size(NetParameter& net, F f) {
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.type() == "Data") f(layer, *layer.mutable_data_param());
+    if (layer.type() == "ImageData") f(layer, *layer.mutable_image_data_param());
+    if (layer.type() == "MemoryData") f(layer, *layer.mutable_memory_data_param());
+    if (layer.type() == "HDF5Data") f(layer, *layer.mutable_hdf5_data_param());
+    if (layer.type() == "WindowData") f(layer, *layer.mutable_window_data_param());
+  }
+}
+
+// Of `whole` items net `index` of `count` has so many: the first ones have one more where it does not come out even.
+std::int64_t part_of_batch(std::int64_t whole, int index, int count) { return whole / count + (index < whole % count ? 1 : 0); }
+
+bool divides_batches(const SolverParameter& param, const Share& share) {
+  return param.batch_semantics() == SolverParameter::GLOBAL && share.count() > 1;
+}
+
 }  // namespace
 
 Recipe read_recipe(const SolverParameter& param, const std::string& name) {
@@ -108,6 +129,38 @@ NetParameter train_net_of(const SolverParameter& param, const std::string& name)
   else net = param.has_train_net() ? read_named_net("train_net", param.train_net(), name) : read_named_net("net", param.net(), name);
   set_state(net, TRAIN, &param.train_state());
   return net;
+}
+
+NetParameter train_net_of(const SolverParameter& param, const std::string& name, const Share& share) {
+  NetParameter net = train_net_of(param, name);
+  if (!divides_batches(param, share)) return net;
+  net = filter_net(net);
+  int divided = 0;
+  for_each_batch_size(net, [&](const LayerParameter& layer, auto& data) {
+    ++divided;
+    if (data.batch_size() < static_cast<std::int64_t>(share.count()))
+      throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer.name(), "', ", data.batch_size(),
+                  ", is less than the ", share.count(), " nets that divide it (", share.clients, " workers x ", share.replicas, " replicas)");
+    if (share.replicas > 1 && data.batch_size() % static_cast<std::uint32_t>(share.count()) != 0)
+      throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer.name(), "', ", data.batch_size(),
+                  ", is no multiple of the ", share.count(), " nets that divide it; replicas of one process have batches of one size");
+    data.set_batch_size(static_cast<std::uint32_t>(part_of_batch(data.batch_size(), share.index(), share.count())));
+  });
+  if (divided == 0) throw wrong(name, "batch_semantics is GLOBAL, and the train net has no layer with a batch_size to divide");
+  return net;
+}
+
+std::int64_t written_batch(const SolverParameter& param, const std::string& name) {
+  NetParameter net = filter_net(train_net_of(param, name));
+  std::optional<std::int64_t> first;
+  for_each_batch_size(net, [&](const LayerParameter&, const auto& data) { first = first.value_or(data.batch_size()); });
+  return first.value_or(0);
+}
+
+float contribution_weight(const SolverParameter& param, const std::string& name, const Share& share) {
+  const std::int64_t whole = divides_batches(param, share) ? written_batch(param, name) : 0;
+  if (whole % share.count() == 0) return 1;
+  return static_cast<float>(part_of_batch(whole, share.index(), share.count()) * share.clients) / static_cast<float>(whole);
 }
 
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name) {

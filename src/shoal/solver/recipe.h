@@ -1,6 +1,7 @@
 // What a solver's prototxt asks for, checked and in the words of the modules that carry it out.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "shoal/optim/rule.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/tensor/context.h"
 
 namespace shoal {
 
@@ -29,6 +31,14 @@ void warn_of_idleness(const SolverParameter& param, const std::string& name);
 // The train net and the test nets, with their states merged in. Throws ConfigError unless there is exactly one source of a train
 // net, and test_iter and test_state have a value for every test net.
 NetParameter train_net_of(const SolverParameter& param, const std::string& name);
+// The same for one of several nets that train together: under batch_semantics: GLOBAL each has its part of every batch_size. Throws
+// ConfigError too where a batch is smaller than the number of nets, or is no multiple of it and processes have several nets.
+NetParameter train_net_of(const SolverParameter& param, const std::string& name, const Share& share);
+// The batch_size of the train net's first layer that has one, as written; 0 if none has.
+std::int64_t written_batch(const SolverParameter& param, const std::string& name);
+// How much the mean gradient of a client's nets counts beside other clients': 1 unless GLOBAL gives them different batches; then the items
+// of its own batches over the mean of all clients'.
+float contribution_weight(const SolverParameter& param, const std::string& name, const Share& share);
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name);
 
 }  // namespace shoal

@@ -1,4 +1,5 @@
 // What the solver says while it trains. Caffe's lines are kept to the letter: scripts read them.
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <numeric>
@@ -30,11 +31,29 @@ double megabytes(std::size_t bytes) { return std::round(static_cast<double>(byte
 
 }  // namespace
 
-std::int64_t Solver::items_per_update() const { return batch_size(*net_) * recipe_->iter_size; }
+std::int64_t Solver::items_per_update() const {
+  return (whole_batch_ > 0 ? whole_batch_ : batch_size(*net_) * options_.share.count()) * recipe_->iter_size;
+}
+
+// Of this member's nets.
+double Solver::own_items() const { return weight_ * static_cast<double>(items_per_update()) / options_.share.clients; }
 
 void Solver::report_start() const {
-  LOG(INFO) << "Batch " << batch_size(*net_) << " x iter_size " << recipe_->iter_size << " = " << items_per_update()
-            << " items an update, of whose gradients the mean is taken; " << options_.threads << " threads";
+  const std::int64_t items = items_per_update();
+  const Share& share = options_.share;
+  std::ostringstream line;
+  if (options_.team || share.count() > 1) {
+    line << "Batch " << (whole_batch_ > 0 ? str(whole_batch_, " divided among") : str(batch_size(*net_), " x")) << " workers " << share.clients
+         << " x replicas " << share.replicas << ", x iter_size " << recipe_->iter_size << " = " << items << " items an update; ";
+    if (options_.epoch > 0 && items > 0)
+      line << "one epoch, " << options_.epoch << " records, is " << static_cast<double>(options_.epoch) / static_cast<double>(items)
+           << " iterations; ";
+    line << options_.averaging;
+  } else {
+    line << "Batch " << batch_size(*net_) << " x iter_size " << recipe_->iter_size << " = " << items
+         << " items an update, of whose gradients the mean is taken";
+  }
+  LOG(INFO) << line.str() << "; " << options_.threads << " threads";
   std::size_t tests = 0;
   for (const auto& test_net : test_nets_) tests += test_net->memory().blobs;
   const NetMemory memory = net_->memory();
@@ -85,8 +104,13 @@ void Solver::display_speed(double seconds) {
     const double each = std::chrono::duration<double>(Clock::now() - started_at_).count() / static_cast<double>(so_far);
     left = str(clock_words(each * static_cast<double>(param_->max_iter() - iteration_)), " left, ");
   }
+  std::string rows;
+  if (const std::optional<double> so_far = updater_->seconds_waited()) {
+    rows = str(", rows ", std::lround(100 * std::clamp((*so_far - shown_rows_wait_) / busy, 0.0, 1.0)), "% wait");
+    shown_rows_wait_ = *so_far;
+  }
   LOG(INFO) << "    " << std::round(10 * done * static_cast<double>(items_per_update()) / busy) / 10 << " images/s, " << left
-            << "data " << std::lround(100 * share) << "% wait";
+            << "data " << std::lround(100 * share) << "% wait" << rows;
   if (share > kMuchWaiting && iteration_ > started_iteration_ && !warned_of_waiting_) {
     warned_of_waiting_ = true;
     LOG(WARNING) << "Data is the bottleneck: " << std::lround(100 * share)

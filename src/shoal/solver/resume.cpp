@@ -38,6 +38,14 @@ void check_layers(const Net& net, const NetParameter& model, const std::string& 
   }
 }
 
+void check_run(const RunState& run, std::int64_t iteration, const std::string& file) {
+  if (run.version() != kRunVersion)
+    throw ConfigError(Code::kConfig, file, " is of version ", run.version(), ", and this program knows version ", kRunVersion);
+  if (run.iteration() != iteration)
+    throw ConfigError(Code::kConfig, file, " is from iteration ", run.iteration(), ", and the solver state beside it from ", iteration,
+                      ": they are not of one snapshot");
+}
+
 std::string stem_of(const std::string& state_file) {
   const std::string ending = kStateEnding;
   if (state_file.size() <= ending.size() || state_file.compare(state_file.size() - ending.size(), ending.size(), ending) != 0)
@@ -86,19 +94,23 @@ Status Solver::snapshot() {
   const auto start = Clock::now();
   if (param_->snapshot_prefix().empty())
     return Error{Code::kSnapshot, str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
-  if (Status status = updater_->settle(); !status.ok()) return status;
+  if (Status status = settle_all(); !status.ok()) return status;
   if (Status status = updater_->prepare_save(); !status.ok()) return status;
   std::erase(kept_, iteration_);
   kept_.push_back(iteration_);
-  const auto model = [this] { return net_->to_proto(param_->snapshot_diff()); };
-  Status status = write_snapshot(param_->snapshot_prefix(), iteration_, model, [this] { return solver_state(); }, run_state());
-  if (!status.ok()) {
-    kept_.pop_back();
-    return status;
-  }
-  snapshot_at_ = iteration_;
-  status = remove_old_snapshots();
+  RunState run = run_state();
+  if (Status status = gather_states(run); !status.ok()) return status;
+  const Status status = share_outcome(team().chief() ? write_files(run) : Status());
+  if (status.ok()) snapshot_at_ = iteration_;
   away_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
+  return status;
+}
+
+Status Solver::write_files(const RunState& run) {
+  const auto model = [this] { return net_->to_proto(param_->snapshot_diff()); };
+  Status status = write_snapshot(param_->snapshot_prefix(), iteration_, model, [this] { return solver_state(); }, run);
+  if (status.ok()) return remove_old_snapshots();
+  kept_.pop_back();
   return status;
 }
 
@@ -113,13 +125,8 @@ Status Solver::remove_old_snapshots() {
 }
 
 void Solver::take_states(const RunState& run, const std::string& file) {
-  if (run.version() != kRunVersion)
-    throw ConfigError(Code::kConfig, file, " is of version ", run.version(), ", and this program knows version ", kRunVersion);
-  if (run.iteration() != iteration_)
-    throw ConfigError(Code::kConfig, file, " is from iteration ", run.iteration(), ", and the solver state beside it from ", iteration_,
-                      ": they are not of one snapshot");
   const int nets = 1 + static_cast<int>(test_nets_.size());
-  if (run.net_size() != nets)
+  if (run.net_size() != nets && team().chief())
     LOG(WARNING) << file << " is from a run with " << run.net_size() - 1 << " test nets; now there are " << nets - 1
                  << ". Those without a state start their data anew";
   for (int i = 0; i < std::min(nets, run.net_size()); ++i)
@@ -131,6 +138,13 @@ void Solver::take_states(const RunState& run, const std::string& file) {
 }
 
 void Solver::restore(const std::string& state_file) {
+  RunState run;
+  const std::string run_file = team().chief() ? read_files(state_file, run) : "";
+  share_resumption(run_file, std::move(run));
+}
+
+// Weights, history, iteration and rate steps; and `run` from the file whose name it returns, or "" if there is none.
+std::string Solver::read_files(const std::string& state_file, RunState& run) {
   LOG(INFO) << "Resuming from " << state_file;
   if (!file_exists(state_file) && file_exists(state_path(state_file)))
     throw ConfigError(Code::kConfig, "cannot open ", state_file, "; did you mean ", state_path(state_file), "?");
@@ -152,15 +166,15 @@ void Solver::restore(const std::string& state_file) {
   updater_->restore(state, state_file);
   iteration_ = state.iter();
   steps_ = state.current_step();
-  started_iteration_ = shown_iteration_ = iteration_;
   if (ours) {
-    take_states(read_run_state(run_path(stem)), run_path(stem));
-    snapshot_at_ = iteration_;
-  } else {
-    LOG(WARNING) << state_file << " has no " << run_path(stem)
-                 << " beside it (BVLC Caffe writes none): params, history, iteration and rate "
-                 << "are restored, but the data starts from its beginning and random numbers from the seed";
+    run = read_run_state(run_path(stem));
+    check_run(run, iteration_, run_path(stem));
+    return run_path(stem);
   }
+  LOG(WARNING) << state_file << " has no " << run_path(stem)
+               << " beside it (BVLC Caffe writes none): params, history, iteration and rate "
+               << "are restored, but the data starts from its beginning and random numbers from the seed";
+  return "";
 }
 
 }  // namespace shoal

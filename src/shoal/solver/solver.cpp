@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "debug_info.h"
+#include "net_params.h"
 #include "recipe.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
@@ -33,19 +34,12 @@ std::uint64_t pick_seed(const SolverParameter& param) {
   return seed;
 }
 
-// Whether `net` has a layer with params that `other` has not.
-bool has_own_params(const Net& net, const Net& other) {
-  return std::ranges::any_of(net.layers(), [&](const auto& layer) {
-    return !layer->params().empty() && std::ranges::none_of(other.layers(), [&](const auto& its) { return its->name() == layer->name(); });
-  });
-}
-
 }  // namespace
 
 Solver::Solver(const SolverParameter& param, SolverOptions options)
     : param_(std::make_unique<SolverParameter>(param)), options_(std::move(options)),
       recipe_(std::make_unique<Recipe>(read_recipe(param, options_.name))) {
-  check_prefix(param, options_.name);
+  if (team().chief()) check_prefix(param, options_.name);
   warn_of_idleness(param, options_.name);
   if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
     LOG(WARNING) << "solver_mode is GPU, and this build computes on the CPU alone: training there, on " << options_.threads << " threads";
@@ -55,26 +49,36 @@ Solver::Solver(const SolverParameter& param, SolverOptions options)
   updater_ = options_.make_updater ? options_.make_updater(*net_) : make_local_updater(param, options_.name, *net_);
   connect_hooks();
   net_->clear_gradients();
-  for (const std::string& item : param.weights())
-    for (const std::string& file : split(item, ',')) copy_weights(file);
+  if (team().chief())
+    for (const std::string& item : param.weights())
+      for (const std::string& file : split(item, ',')) copy_weights(file);
+  else options_.observer = nullptr;
+  share_test_weights();
+  observed_ = or_throw(team().share(options_.observer ? "yes" : "")) == "yes";
   report_start();
   started_at_ = shown_at_ = Clock::now();
 }
 
 Solver::~Solver() = default;
 
-Context& Solver::add_context() {
-  contexts_.push_back(std::make_unique<Context>(Context::Options{.threads = options_.threads, .seed = seed_, .share = options_.share}));
+Context& Solver::add_context(const Share& share) {
+  contexts_.push_back(std::make_unique<Context>(Context::Options{.threads = options_.threads, .seed = seed_, .share = share}));
   return *contexts_.back();
 }
 
 void Solver::build_nets() {
   if (param_->has_net() || param_->has_train_net())
     LOG(INFO) << "Creating training net from net file: " << (param_->has_net() ? param_->net() : param_->train_net());
-  net_ = std::make_unique<Net>(train_net_of(*param_, options_.name), add_context());
+  net_ = std::make_unique<Net>(train_net_of(*param_, options_.name, options_.share), add_context(options_.share));
+  if (param_->batch_semantics() == SolverParameter::GLOBAL && options_.share.count() > 1) {
+    whole_batch_ = written_batch(*param_, options_.name);
+    weight_ = contribution_weight(*param_, options_.name, options_.share);
+  }
+  Share one = options_.share;   // a process tests with one net, however many it trains with
+  one.replica = 0, one.replicas = 1;
   for (const NetParameter& test_net : test_nets_of(*param_, options_.name)) {
     LOG(INFO) << "Creating test net (#" << test_nets_.size() << ")";
-    test_nets_.push_back(std::make_unique<Net>(test_net, add_context()));
+    test_nets_.push_back(std::make_unique<Net>(test_net, add_context(one)));
     test_nets_.back()->share_weights(*net_);
   }
 }
@@ -112,17 +116,20 @@ Result<Ending> Solver::solve() {
     if (Status status = snapshot(); !status.ok()) return status.error();
   if (ending.value() != Ending::kDone) {
     LOG(INFO) << "Optimization stopped early.";
+    if (Status status = end_observing(); !status.ok()) return status.error();
     return ending;
   }
   if (Status status = finish(); !status.ok()) return status.error();
+  if (Status status = end_observing(); !status.ok()) return status.error();
   if (ending_) return *ending_;
   LOG(INFO) << "Optimization Done.";
   return ending;
 }
 
-// The last whole iteration's params are good whatever the data did then, and nobody wants to lose them.
+// The last whole iteration's params are good whatever the data did then, and nobody wants to lose them. A team cannot be asked: others
+// are in another iteration by then, and wait for this one.
 Error Solver::rescue(Error error) {
-  if (error.code != Code::kData || iteration_ == started_iteration_ || !wants_snapshots(*param_)) return error;
+  if (in_team() || error.code != Code::kData || iteration_ == started_iteration_ || !wants_snapshots(*param_)) return error;
   const Status saved = snapshot();
   const std::string outcome = saved.ok() ? str("the state of iteration ", iteration_, " is saved") : saved.error().message;
   return Error{error.code, str(error.message, "; ", outcome)};
@@ -144,20 +151,17 @@ Status Solver::finish() {
 Result<Ending> Solver::step(std::int64_t n) {
   const std::int64_t end = iteration_ + n;
   ending_.reset();
-  while (iteration_ < end) {
+  if (options_.team && n > 0 && agreed_at_ != iteration_)
+    if (const Status status = at_boundary(); !status.ok()) return status.error();
+  while (!ending_ && iteration_ < end) {
     if (falls_on(param_->test_interval()) && (iteration_ > 0 || param_->test_initialization()))
       if (Status status = test_all(); !status.ok()) return status.error();
-    if (ending_) return *ending_;
+    if (ending_) break;
     if (Status status = iterate(); !status.ok()) return status.error();
     ++iteration_;   // from here on the number of updates made
-    const bool due = falls_on(param_->snapshot());
-    const Action action = ask();
-    if (due && action != Action::kSnapshot && action != Action::kRequeue)
-      if (Status status = snapshot(); !status.ok()) return status.error();
-    if (Status status = act(action); !status.ok()) return status.error();
-    if (ending_) return *ending_;
+    if (const Status status = at_boundary(); !status.ok()) return status.error();
   }
-  return Ending::kDone;
+  return ending_.value_or(Ending::kDone);
 }
 
 Status Solver::act(Action action) {
@@ -179,9 +183,15 @@ Status Solver::iterate() {
   save_running_sums();
   const Result<bool> finished = run_passes();
   if (!finished.ok()) return finished.error();
-  if (!finished.value()) return {};
+  if (!finished.value()) {
+    if (falls_on(param_->display())) observe_display(false);
+    return {};
+  }
   note_loss(last_loss_);
-  if (falls_on(param_->display())) display();
+  if (falls_on(param_->display())) {
+    display();
+    observe_display(true);
+  }
   return apply();
 }
 

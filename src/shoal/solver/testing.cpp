@@ -45,7 +45,7 @@ void Solver::check_best() {
 
 Status Solver::test_all() {
   const auto start = Clock::now();
-  if (Status status = updater_->settle(); !status.ok()) return status;
+  if (Status status = settle_all(); !status.ok()) return status;
   before_test_ = std::make_unique<RunState>();
   put_states(*before_test_);
   Status status;
@@ -76,15 +76,18 @@ Result<std::vector<TestScore>> Solver::test(int index) {
     const std::string weighted = score.loss_weight != 0 ? str(" (* ", score.loss_weight, " = ", score.loss_weight * mean, " loss)") : "";
     LOG(INFO) << "    Test net output #" << i << ": " << score.output << " = " << mean << weighted;
   }
+  if (options_.observer) observe_test(index, scores, loss);
   return scores;
 }
 
-// Means over test_iter batches, unless the test is interrupted.
+// Means over test_iter batches, of which a team's members have about as many each, unless the test is interrupted.
 Status Solver::run_batches(int index, std::vector<TestScore>& scores, double& loss) {
   Net& net = *test_nets_[static_cast<std::size_t>(index)];
   const int batches = param_->test_iter(index);
-  for (int b = 0; b < batches; ++b) {
-    if (Status status = act(ask()); !status.ok()) return status;
+  const int own = batches / team().size() + (team().index() < batches % team().size() ? 1 : 0);
+  for (int b = 0; b < own; ++b) {
+    if (!in_team())   // who is alone can stop in the middle
+      if (Status status = act(ask()); !status.ok()) return status;
     if (ending_) return {};
     const Result<float> batch_loss = net.forward();
     if (!batch_loss.ok()) return batch_loss.error();
@@ -92,7 +95,19 @@ Status Solver::run_batches(int index, std::vector<TestScore>& scores, double& lo
     if (b == 0) scores = empty_scores(net);
     add_outputs(net, scores);
   }
+  if (own == 0) scores = empty_scores(net);
+  if (Status status = sum_scores(scores, loss); !status.ok()) return status;
   for (TestScore& score : scores) score.mean /= batches;
+  return {};
+}
+
+Status Solver::sum_scores(std::vector<TestScore>& scores, double& loss) {
+  if (!in_team()) return {};
+  std::vector<double> sums = {loss};
+  for (const TestScore& score : scores) sums.push_back(score.mean);
+  if (Status status = team().sum(sums); !status.ok()) return status;
+  loss = sums[0];
+  for (std::size_t i = 0; i < scores.size(); ++i) scores[i].mean = sums[i + 1];
   return {};
 }
 
@@ -104,7 +119,7 @@ Status Solver::keep_best(const std::vector<TestScore>& scores) {
   best_.value = found->mean;
   const std::string path = best_path(param_->snapshot_prefix());
   LOG(INFO) << "Best " << best_.output << " so far, " << static_cast<float>(found->mean) << ": writing " << path;
-  return write_model(path, net_->to_proto(false));
+  return share_outcome(team().chief() ? write_model(path, net_->to_proto(false)) : Status());
 }
 
 }  // namespace shoal

@@ -201,7 +201,7 @@ Status Client::State::check_row(int server, RowId row, const char* name) const {
 Result<bool> Client::take(int server, const Message& message, Instant) {
   if (const auto* row = std::get_if<RowMessage>(&message)) return state_->take_row(server, *row);
   if (const auto* need = std::get_if<NeedPush>(&message)) return state_->take_need(server, *need);
-  return broken(server, "a message that is not for workers");
+  return broken(server, str("a ", name_of(type_of(message)), " to a worker"));
 }
 
 Result<bool> Client::State::take_row(int server, const RowMessage& message) {

@@ -1,0 +1,27 @@
+// Who wants the numbers of a run's displays and tests, beside the log.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace shoal {
+
+struct Measured {
+  std::int64_t iteration = 0;
+  double seconds = 0;                // since solve() or the solver began
+  double loss = 0;
+  std::vector<double> outputs{};     // one a number of each output of the net, in order
+};
+
+// Called on the solver's thread. In a team on the chief alone, with means over all members, those of displays weighted by their items;
+// a display is told of when the slowest has had it, so perhaps some iterations later.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  // The smoothed loss; outputs times their weight in the loss, where they have one.
+  virtual void displayed(const Measured& row) = 0;
+  // Of test net `net`, with its outputs as they are.
+  virtual void tested(int net, const Measured& row) = 0;
+};
+
+}  // namespace shoal

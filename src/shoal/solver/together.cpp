@@ -1,0 +1,143 @@
+// What a solver does together with the others of its team. Alone all of this is nothing.
+#include <algorithm>
+
+#include "net_params.h"
+#include "shoal/base/log.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/run.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/solver.h"
+
+namespace shoal {
+namespace {
+
+MemberState member_state(const RunState& run) {
+  MemberState member;
+  *member.mutable_net() = run.net();
+  *member.mutable_replica() = run.replica();
+  *member.mutable_recent_loss() = run.recent_loss();
+  return member;
+}
+
+// `run` is its chief's; the member's own parts take the place of the chief's.
+void put_member(const MemberState& member, RunState& run) {
+  *run.mutable_net() = member.net();
+  *run.mutable_replica() = member.replica();
+  *run.mutable_recent_loss() = member.recent_loss();
+}
+
+// The layers of `net` that `other` has not, with their numbers.
+NetParameter own_layers(const Net& net, const Net& other) {
+  NetParameter own = net.to_proto(false);
+  auto& layers = *own.mutable_layer();
+  layers.erase(std::remove_if(layers.begin(), layers.end(), [&](const LayerParameter& layer) { return has_layer(other, layer.name()); }),
+               layers.end());
+  return own;
+}
+
+// Streams of random numbers are of one member each; places in the data are the whole team's, and layers find their own from them.
+void keep_own_random(const MemberState* own, google::protobuf::RepeatedPtrField<NetRunState>& nets) {
+  for (int i = 0; i < nets.size(); ++i) {
+    nets[i].clear_random();
+    if (own && i < own->net_size()) *nets[i].mutable_random() = own->net(i).random();
+  }
+}
+
+}  // namespace
+
+// What `run` of a team of any size means to member `index` of `size`.
+RunState run_of_member(RunState run, int index, int size) {
+  const int saved_by = 1 + run.member_size();
+  const MemberState own = index > 0 && index < saved_by ? run.member(index - 1) : MemberState();
+  run.clear_member();
+  if (saved_by == size) {
+    if (index > 0) put_member(own, run);
+    return run;
+  }
+  LOG(INFO) << "The snapshot is of " << saved_by << " workers, and now there are " << size
+            << ": each goes on in its own part of the data where all together had come to, with "
+            << (size > saved_by ? "new streams of random numbers on those that are new" : "its own random numbers");
+  if (index == 0) return run;
+  keep_own_random(index < saved_by ? &own : nullptr, *run.mutable_net());
+  for (NetRunState& replica : *run.mutable_replica()) replica.clear_random();
+  return run;
+}
+
+// What all do between two iterations.
+Status Solver::at_boundary() {
+  agreed_at_ = iteration_;
+  const Result<Action> action = team().agree(iteration_, ask());
+  if (!action.ok()) return action.error();
+  const bool due = falls_on(param_->snapshot()) && iteration_ > started_iteration_;
+  if (due && action.value() != Action::kSnapshot && action.value() != Action::kRequeue)
+    if (Status status = snapshot(); !status.ok()) return status;
+  return act(action.value());
+}
+
+// Params with everybody's updates in them, the same on all members.
+Status Solver::settle_all() {
+  if (Status status = updater_->settle(); !status.ok() || !in_team()) return status;
+  std::vector<double> sums = {1};   // of what forward passes changed, each on its own part of the data
+  for_each_running_sum(*net_, [&](const Tensor& sum) { sums.insert(sums.end(), sum.host().begin(), sum.host().end()); });
+  if (Status status = team().sum(sums); !status.ok()) return status;
+  auto from = sums.begin() + 1;
+  for_each_running_sum(*net_, [&](Tensor& sum) {
+    for (float& number : sum.host_mut()) number = static_cast<float>(*from++ / sums[0]);
+  });
+  return updater_->refresh();
+}
+
+// The chief's, on all.
+Status Solver::share_outcome(Status chiefs) {
+  if (!in_team()) return chiefs;
+  const Result<std::string> shared = team().share(chiefs.ok() ? "" : chiefs.error().message);
+  if (!shared.ok()) return shared.error();
+  if (!chiefs.ok() || shared.value().empty()) return chiefs;
+  return Error{Code::kSnapshot, "the chief of the team: " + shared.value()};
+}
+
+// The updater brings what the train net learns; layers of the test phase alone are left.
+void Solver::share_test_weights() {
+  if (!in_team()) return;
+  for (const auto& test_net : test_nets_) {
+    if (!has_own_params(*test_net, *net_)) continue;
+    NetParameter own;
+    const std::string shared = or_throw(team().share(team().chief() ? own_layers(*test_net, *net_).SerializePartialAsString() : ""));
+    if (!team().chief() && own.ParsePartialFromString(shared)) test_net->copy_weights(own, "the chief's weights");
+  }
+}
+
+Status Solver::gather_states(RunState& run) {
+  if (!in_team()) return {};
+  const Result<std::vector<std::string>> states = team().gather(member_state(run).SerializeAsString());
+  if (!states.ok()) return states.error();
+  for (std::size_t i = 1; i < states.value().size(); ++i)
+    if (!run.add_member()->ParseFromString(states.value()[i]))
+      return Error{Code::kPeer, str("what worker ", i, " says of its state cannot be read: do all processes run the same program?")};
+  return {};
+}
+
+// From the chief, which read `run` from `file` (neither, if there was no such file), to all: the iteration and their own part of the run.
+void Solver::share_resumption(const std::string& file, RunState run) {
+  Resumption resumption;
+  if (team().chief()) {
+    resumption.set_iteration(iteration_);
+    resumption.set_step(steps_);
+    resumption.set_file(file);
+    *resumption.mutable_run() = std::move(run);
+  }
+  if (in_team()) {
+    const std::string shared = or_throw(team().share(resumption.SerializeAsString()));
+    if (!team().chief() && !resumption.ParseFromString(shared))
+      throw ConfigError(Code::kPeer, "what the chief says of its snapshot cannot be read: do all processes run the same program?");
+  }
+  iteration_ = resumption.iteration();
+  steps_ = resumption.step();
+  if (!team().chief()) updater_->start_at(iteration_);
+  started_iteration_ = shown_iteration_ = iteration_;
+  if (resumption.file().empty()) return;
+  take_states(run_of_member(std::move(*resumption.mutable_run()), team().index(), team().size()), resumption.file());
+  snapshot_at_ = iteration_;
+}
+
+}  // namespace shoal

@@ -1,0 +1,114 @@
+// A network in one thread: messages arrive when a virtual clock says so, after a latency, jitter and the time that their bytes take, and
+// faulty as asked for. The same seed gives the same history. For tests and tools/simulate: the state machines of the table service, and
+// whatever else is driven by messages and instants, run on it as they do on links.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/base/random.h"
+#include "shoal/table/client.h"
+#include "shoal/table/messages.h"
+
+namespace shoal::table {
+
+// The clock, and what is to happen when.
+class VirtualTime {
+ public:
+  Instant now() const { return now_; }
+  // Of what is to happen at one instant, what was said first happens first. An instant in the past is now.
+  void at(Instant when, std::function<void()> work);
+  void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
+  // Goes on to the next thing and does it; false if there is none.
+  bool step();
+
+ private:
+  struct Event {
+    Instant when{};
+    std::uint64_t number = 0;
+    std::function<void()> work;
+    bool operator<(const Event& other) const { return when != other.when ? when > other.when : number > other.number; }   // for a heap
+  };
+  std::vector<Event> heap_;
+  Instant now_{};
+  std::uint64_t numbers_ = 0;
+};
+
+// Probabilities, of each frame by itself.
+struct SimulatedFaults {
+  double lose = 0;                             // never arrives
+  double repeat = 0;                           // arrives once more, up to `late` later
+  double reorder = 0;                          // arrives up to `late` later; those behind it may overtake it
+  double damage = 0;                           // one bit of it is wrong; seen by who receives it, who breaks the connection
+  double delay = 0;                            // arrives up to `late` later, and those behind it after it
+  double reset = 0;                            // the connection breaks: all on its way and all that waits to leave is lost, both ways
+  Instant late = std::chrono::milliseconds(50);
+  Instant down = std::chrono::milliseconds(50);   // a broken connection is back after up to so long
+};
+
+struct SimulatedLinkOptions {
+  Instant latency = std::chrono::microseconds(50), jitter{};   // jitter: up to so much more, drawn for each frame
+  double bandwidth = 0;                        // bytes a second, each way; 0: no limit
+  std::size_t window = 512 * 1024;             // bytes on their way at which no more is taken from next(); one frame may exceed it
+  SimulatedFaults faults{};
+};
+
+// What is at an end of a link.
+struct SimulatedEnd {
+  std::function<void(const Message&)> received;          // as decoded: its Values own their numbers
+  std::function<std::optional<Message>()> next = {};     // as LinkOwner::next; may be empty
+  std::function<void()> up = {};                         // the connection was lost and is back; may be empty
+};
+
+// A connection between two ends, 0 and 1. In order, unless asked otherwise. Messages travel as their frames' bytes (wire.h), which are made
+// when they are sent, or taken from next(): from then on nobody looks at their numbers. What it draws depends on `random` and the frames that pass.
+class SimulatedLink {
+ public:
+  SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& options, Random random, SimulatedEnd first, SimulatedEnd second);
+  SimulatedLink(const SimulatedLink&) = delete;
+
+  void send(int from, const Message& message);           // before anything that next() would give, in order; lost while the link is down
+  void wake(int from) { pump(from); }                    // next() has something to say
+  void cut();                                            // breaks the connection now, as a reset does
+
+  struct Counters { std::uint64_t frames = 0, bytes = 0, lost = 0, resets = 0; std::size_t most_waiting = 0; };
+  // Of one direction: frames and bytes that left; the most bytes that waited to leave or were on their way at one instant.
+  const Counters& counters(int from) const { return directions_[static_cast<std::size_t>(from)].counters; }
+
+ private:
+  using Bytes = std::shared_ptr<const std::string>;     // a frame
+  struct Direction {
+    std::deque<Bytes> queue;
+    std::size_t queued = 0, on_the_way = 0;              // bytes
+    std::uint64_t requests = 0;
+    bool busy = false;                                   // a frame is leaving
+    Instant last{};                                      // arrival of the last frame that keeps the order
+    Counters counters;
+  };
+
+  Bytes frame_of(const Message& message, Direction& direction);
+  void pump(int from);
+  void receive(int to, const std::string& frame);
+  bool leave(int from, const Bytes& frame);           // false if it broke the connection
+  void travel(int from, const Bytes& frame);
+  void deliver(int from, const Bytes& frame, Instant when, std::size_t bytes);
+  bool happens(double probability) { return probability > 0 && random_.unit() < probability; }
+  Instant up_to(Instant most) { return Instant(static_cast<std::int64_t>(static_cast<double>(most.count()) * random_.unit())); }
+
+  VirtualTime& time_;
+  const SimulatedLinkOptions options_;
+  Random random_;
+  const std::array<SimulatedEnd, 2> ends_;
+  std::array<Direction, 2> directions_;
+  bool up_ = true;
+  std::uint64_t connection_ = 0;                         // counts; frames of an earlier one do not arrive
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,153 @@
+// The simulated network by itself: when frames arrive, in which order, and what faults do to them.
+#include "shoal/table/link/simulated.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace shoal::table {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kPing = 32;              // bytes of its frame
+
+// A link whose ends write down what comes, as "clock@microseconds".
+struct Rig {
+  explicit Rig(const SimulatedLinkOptions& options, std::uint64_t seed = 1)
+      : link(time, options, Random(seed), end(0), end(1)) {}
+
+  SimulatedEnd end(std::size_t side) {
+    return {.received = [this, side](const Message& message) {
+              if (const auto* ping = std::get_if<Ping>(&message)) heard[side].push_back(str(ping->clock, "@", time.now() / 1us));
+              else heard[side].push_back("row");
+            },
+            .next = [this, side]() -> std::optional<Message> {
+              if (to_say[side] == 0) return std::nullopt;
+              return Ping{--to_say[side]};
+            },
+            .up = [this, side] { heard[side].push_back("up"); }};
+  }
+  void run() { while (time.step()) {} }
+
+  VirtualTime time;
+  std::vector<std::string> heard[2];
+  Clock to_say[2] = {0, 0};
+  SimulatedLink link;
+};
+
+using Words = std::vector<std::string>;
+
+TEST(VirtualTime, GoesFromEventToEventInOrder) {
+  VirtualTime time;
+  std::string order;
+  time.at(20ms, [&] { order += "c"; });
+  time.at(10ms, [&] {
+    order += "a";
+    time.after(10ms, [&] { order += "d"; });
+    time.at(5ms, [&] { order += str("b", time.now() / 1ms); });   // the past is now
+  });
+  while (time.step()) {}
+  EXPECT_EQ(order, "ab10cd");
+  EXPECT_EQ(time.now(), Instant(20ms));
+}
+
+TEST(SimulatedLink, BytesTakeTimeAndLatencyDoesNotAddUp) {
+  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4});   // a ping in 100 us
+  for (Clock clock = 1; clock <= 3; ++clock) rig.link.send(0, Ping{clock});
+  rig.link.send(1, Ping{9});
+  rig.run();
+  EXPECT_EQ(rig.heard[1], (Words{"1@200", "2@300", "3@400"}));
+  EXPECT_EQ(rig.heard[0], (Words{"9@200"}));
+  EXPECT_EQ(rig.link.counters(0).bytes, 3 * kPing);
+}
+
+TEST(SimulatedLink, WhatIsSentGoesBeforeWhatIsTaken) {
+  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4});
+  rig.to_say[0] = 2;
+  rig.link.wake(0);
+  rig.link.send(0, Ping{7});
+  rig.run();
+  EXPECT_EQ(rig.heard[1], (Words{"1@200", "7@300", "0@400"}));
+}
+
+TEST(SimulatedLink, TakesNoMoreThanItsWindow) {
+  Rig rig({.latency = 100us, .window = 2 * kPing});
+  rig.to_say[0] = 5;
+  rig.link.wake(0);
+  EXPECT_EQ(rig.to_say[0], 3);
+  rig.run();
+  EXPECT_EQ(rig.heard[1], (Words{"4@100", "3@100", "2@200", "1@200", "0@300"}));
+  EXPECT_EQ(rig.link.counters(0).most_waiting, 2 * kPing);
+}
+
+TEST(SimulatedLink, KeepsTheOrderWhateverTheJitter) {
+  Rig rig({.latency = 10us, .jitter = 1ms, .faults = {.delay = 0.5}});
+  for (Clock clock = 0; clock < 50; ++clock) rig.link.send(0, Ping{clock});
+  rig.run();
+  ASSERT_EQ(rig.heard[1].size(), 50u);
+  for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(rig.heard[1][i].substr(0, rig.heard[1][i].find('@')), std::to_string(i));
+}
+
+TEST(SimulatedLink, FaultsHappenAsOftenAsAskedFor) {
+  const struct { SimulatedFaults faults; std::size_t least, most; bool ordered; } cases[] = {
+      {{.lose = 0.5}, 400, 600, true}, {{.repeat = 0.5}, 1400, 1600, false}, {{.reorder = 0.5}, 1000, 1000, false}};
+  for (const auto& each : cases) {
+    Rig rig({.latency = 10us, .faults = each.faults});
+    for (Clock clock = 1000; clock < 2000; ++clock) rig.link.send(0, Ping{clock});
+    rig.run();
+    EXPECT_GE(rig.heard[1].size(), each.least);
+    EXPECT_LE(rig.heard[1].size(), each.most);
+    EXPECT_EQ(std::is_sorted(rig.heard[1].begin(), rig.heard[1].end()), each.ordered);
+  }
+}
+
+TEST(SimulatedLink, ABreakLosesWhatIsOnItsWayAndWaits) {
+  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4, .faults = {.down = 1ms}});
+  for (Clock clock = 1; clock <= 4; ++clock) rig.link.send(0, Ping{clock});
+  rig.link.send(1, Ping{8});
+  rig.time.at(250us, [&] { rig.link.cut(); });             // 1 is there, 2 on its way, 3 leaving, 4 waiting; 8 is there
+  rig.time.at(251us, [&] { rig.link.send(0, Ping{5}); });
+  rig.time.at(2ms, [&] { rig.link.send(0, Ping{6}); });
+  rig.run();
+  EXPECT_EQ(rig.heard[1], (Words{"1@200", "up", "6@2200"}));
+  EXPECT_EQ(rig.heard[0], (Words{"8@200", "up"}));
+  EXPECT_EQ(rig.link.counters(0).resets, 1u);
+}
+
+TEST(SimulatedLink, DamageIsSeenAndBreaksTheConnection) {
+  Rig rig({.latency = 100us, .faults = {.damage = 1, .down = 1ms}});
+  rig.link.send(0, Ping{1});
+  rig.run();
+  EXPECT_EQ(rig.heard[1], (Words{"up"}));
+}
+
+TEST(SimulatedLink, NumbersAreCopiedWhenTheyLeave) {
+  VirtualTime time;
+  std::vector<float> numbers(4, 1.f), heard;
+  SimulatedLink link(time, {}, Random(1), {.received = [](const Message&) {}},
+                     {.received = [&](const Message& message) {
+                       const Values& values = std::get<Push>(message).values;
+                       heard.assign(values.data.begin(), values.data.end());
+                     }});
+  link.send(0, Push{.row = 3, .values = {numbers, nullptr}});
+  numbers.assign(4, 2.f);
+  while (time.step()) {}
+  EXPECT_EQ(heard, std::vector<float>(4, 1.f));
+}
+
+TEST(SimulatedLink, ASeedIsAHistory) {
+  std::vector<Words> histories;
+  for (const std::uint64_t seed : {5, 5, 6}) {
+    Rig rig({.latency = 10us, .jitter = 1ms, .faults = {.lose = 0.2, .repeat = 0.2, .reorder = 0.2, .reset = 0.02}}, seed);
+    for (Clock clock = 0; clock < 100; ++clock) rig.time.at(clock * 1ms, [&rig, clock] { rig.link.send(0, Ping{clock}); });
+    rig.run();
+    histories.push_back(rig.heard[1]);
+  }
+  EXPECT_EQ(histories[0], histories[1]);
+  EXPECT_NE(histories[0], histories[2]);
+}
+
+}  // namespace
+}  // namespace shoal::table
