@@ -32,6 +32,8 @@ SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),add
 all: $(TOOLS)                        ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools $(BUILD)/tests/all $(TEST_ARGS)
+soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, on all cores (SEEDS, FIRST)
+	$(BUILD)/tests/all --gtest_filter='Faults.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
 check:                               ## layering, sizes, forbidden words
 	python3 scripts/check_house.py
 # TSan looks for races alone, since OpenCV's imgcodecs loads a library that locks in two orders while it starts; with a set time zone,
@@ -53,6 +55,9 @@ clean:                               ## forget every build
 	rm -rf build
 help:                                ## this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 16
+
+SEEDS ?= 1000000
+FIRST ?= 1
 
 # TSan holds signals back until it suits it, so the one test of them is left out.
 TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Prefetch*:*Source*-*ASignalInTheMiddle*
@@ -78,6 +83,6 @@ $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' > $@
 FORCE:
-.PHONY: all test check asan tsan fuzz bench install clean help FORCE
+.PHONY: all test soak check asan tsan fuzz bench install clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
