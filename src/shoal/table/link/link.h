@@ -14,7 +14,7 @@
 #include "shoal/base/error.h"
 #include "shoal/table/table.h"
 #include "shoal/table/wire.h"
-#include "strand.h"
+#include "shoal/table/link/strand.h"
 
 namespace shoal::table {
 
@@ -34,7 +34,7 @@ struct PeerName {
 
 struct LinkOptions {
   std::size_t window = 512 * 1024;     // bytes handed to the system ahead
-  double throttle = 0;                 // bytes a second each way; 0: no limit
+  double throttle = 0;                 // bytes a second each way, of all links of these IoThreads together; 0: no limit
   std::chrono::milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000}, connect{10'000};
   const std::atomic<Clock>* clock = nullptr;   // said in heartbeats; may be null
 };
@@ -42,6 +42,7 @@ struct LinkOptions {
 class Link;
 
 // What a link tells its owner, on the link's strand. The owner outlives the link, or calls Link::close first and never hears of it again.
+// From when it was closed or has closed, a link touches no numbers but those that have an owner of their own.
 class LinkOwner {
  public:
   virtual ~LinkOwner() = default;
@@ -59,7 +60,7 @@ class LinkOwner {
   virtual void closed(Link& link, Status error) = 0;
 };
 
-// Made by connect() and Listener. Functions may be called on any thread.
+// Made by connect() and Listener. Functions may be called on any thread. A link that nobody holds any more closes without a Bye.
 class Link {
  public:
   virtual ~Link() = default;
@@ -72,11 +73,14 @@ class Link {
 };
 
 // One attempt: resolves, connects, shakes hands. Calls `done` once, on the strand, within `options.connect`: with a link whose owner is `owner`, or an
-// error that names host:port and the reason: kPeer (refused, unknown host, wrong token, another configuration or version), kTimeout.
+// error that names host:port and the reason: kPeer (refused, unknown host, wrong token, another configuration or version), kTimeout, or what
+// the other end refused with. A connection for coordination may have another configuration: its Join says which, so that the
+// difference can be shown.
 void connect(const Strand& strand, const std::string& address, Purpose purpose, const Credentials& self, const LinkOptions& options,
              LinkOwner& owner, std::function<void(Result<std::shared_ptr<Link>>)> done);
 
-// Whether an error of connect() may go away by itself (nobody listens yet, the name is not known yet), or is final (wrong token).
+// Whether an error of connect() may go away by itself (nobody listens yet, the name is not known yet), or is final: somebody was there and
+// said no (wrong token), or is none of ours. The former begin with "No connection to ".
 bool worth_another_try(const Error& error);
 
 class Listener {
@@ -88,7 +92,7 @@ class Listener {
   // Listens on address:port (0: a free one). Errors (kPeer) name address and port, the reason, and the next free port if this one is taken.
   static Result<std::unique_ptr<Listener>> create(IoThreads& threads, const std::string& address, std::uint16_t port, const Credentials& self,
                                                   const LinkOptions& options, Accept accept, Opened opened);
-  virtual ~Listener() = default;               // closes the port; links stay
+  virtual ~Listener() = default;               // closes the port and calls neither function any more; links stay. From neither of them
   virtual std::uint16_t port() const = 0;
 };
 

@@ -8,19 +8,20 @@
 
 namespace shoal::table {
 
-// The only maker of input and output threads in the house. Joins them when destroyed; what is posted after that is not run.
+// The only maker of input and output threads in the house. Joins them when destroyed; what is posted after that is not run. Strands, links and
+// listeners may outlive it: they then do nothing.
 class IoThreads {
  public:
   explicit IoThreads(int threads);
   ~IoThreads();
   IoThreads(const IoThreads&) = delete;
-  void stop();                       // returns when no handler runs any more; the destructor calls it
+  void stop();                       // returns when no handler runs any more, with those that wait thrown away; not from a handler
 
  private:
   friend class Strand;
-  friend class Wire;
+  friend class Wiring;
   struct Machinery;
-  std::unique_ptr<Machinery> machinery_;
+  std::shared_ptr<Machinery> machinery_;
 };
 
 // Functions posted to a strand run one after the other, in order, on some thread of its IoThreads. Copies are the same strand.
@@ -33,8 +34,9 @@ class Strand {
   bool here() const;                 // whether the caller runs on it
 
  private:
-  friend class Wire;
+  friend class Wiring;
   struct Machinery;
+  explicit Strand(std::shared_ptr<Machinery> machinery);
   std::shared_ptr<Machinery> machinery_;
 };
 

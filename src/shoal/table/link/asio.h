@@ -1,0 +1,66 @@
+// Boost.Asio, which only files of this folder include, and what is behind Strand and IoThreads.
+#pragma once
+
+#include <utility>   // before Asio of Boost 1.74, which uses std::exchange and does not include it
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "shoal/base/mutex.h"
+#include "shoal/table/link/strand.h"
+#include "shoal/table/link/throttle.h"
+
+namespace shoal::table {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
+
+struct IoThreads::Machinery {
+  // Handlers hold links and strands, which hold this: they are thrown away when the threads have ended, or nobody ever would.
+  struct Context : asio::io_context {
+    using asio::io_context::io_context;
+    void drain() { shutdown(); }
+  };
+  explicit Machinery(int threads) : io(threads), guard(io.get_executor()) {}
+
+  Context io;
+  asio::executor_work_guard<asio::io_context::executor_type> guard;
+  Mutex mutex;                                    // held while something is posted from outside
+  bool stopped GUARDED_BY(mutex) = false;
+  std::shared_ptr<Throttles> throttles GUARDED_BY(mutex);
+  std::vector<std::jthread> threads;
+};
+
+struct Strand::Machinery {
+  std::shared_ptr<IoThreads::Machinery> io;
+  asio::strand<asio::io_context::executor_type> strand;
+};
+
+class Wiring {
+ public:
+  static asio::io_context& io(const Strand& strand) { return strand.machinery_->io->io; }
+  static auto& executor(const Strand& strand) { return strand.machinery_->strand; }
+  // Another strand of the same threads.
+  static Strand sibling(const Strand& strand);
+  // Shared by all who ask with these threads; null if `rate` is 0.
+  static std::shared_ptr<Throttles> throttles(const Strand& strand, double rate);
+};
+
+// `handler` on the strand.
+template <class Handler>
+auto on(const Strand& strand, Handler handler) {
+  return asio::bind_executor(Wiring::executor(strand), std::move(handler));
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,126 @@
+#include "shoal/table/link/frame_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shoal/base/bytes.h"
+
+namespace shoal::table {
+namespace {
+
+constexpr std::size_t kStrangersBuffer = 8 * 1024, kBuffer = 64 * 1024;
+constexpr std::size_t kBehindNumbers = 4 * 1024;    // read behind a row: the next header, but little that is then copied to its place
+constexpr std::size_t kLongestRead = 256 * 1024;    // so that the checksum finds its bytes in a cache
+
+}  // namespace
+
+FrameReader::FrameReader(FrameSink& sink) : sink_(sink), buffer_(kStrangersBuffer) {}
+
+FrameReader::Room FrameReader::room() {
+  const std::size_t size = stage_ == Stage::kPeer ? kBuffer : kStrangersBuffer;
+  if (begin_ == end_) begin_ = end_ = 0;
+  if (begin_ > 0 && buffer_.size() - end_ < buffer_.size() / 2) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_, begin_ = 0;
+  }
+  if (buffer_.size() < size) buffer_.resize(size);
+  const std::span<char> free = std::span(buffer_).subspan(end_);
+  if (direct_.empty()) return {{}, free};
+  if (direct_.size() > kLongestRead) return {direct_.first(kLongestRead), {}};
+  return {direct_, free.first(std::min(free.size(), kBehindNumbers))};
+}
+
+Status FrameReader::took(std::size_t bytes) {
+  const std::size_t placed = std::min(bytes, direct_.size());
+  crc_ = crc32c({direct_.data(), placed}, crc_);
+  direct_ = direct_.subspan(placed);
+  left_ -= std::min(left_, placed);
+  end_ += bytes - placed;
+  for (;;) {
+    const Result<bool> more = step();
+    if (!more.ok()) return more.error();
+    if (!more.value()) return {};
+  }
+}
+
+Result<bool> FrameReader::step() {
+  switch (part_) {
+    case Part::kHeader: return read_header();
+    case Part::kFields: return read_fields();
+    case Part::kNumbers: return read_numbers();
+  }
+  return false;
+}
+
+Result<bool> FrameReader::read_header() {
+  const std::string_view bytes = waiting();
+  if (bytes.size() >= 4)
+    if (Status magic = check_magic(bytes); !magic.ok()) return magic.error();
+  if (bytes.size() < kHeaderSize) return false;
+  const std::span<const char, kHeaderSize> head(bytes.data(), kHeaderSize);
+  const Result<Header> header = decode_header(head, stage_);
+  if (!header.ok()) return header.error();
+  header_ = header.value();
+  crc_ = crc_of_header(head);
+  begin_ += kHeaderSize;
+  part_ = Part::kFields;
+  if (header_.field_bytes() > kStrangersBuffer - kHeaderSize) {
+    fields_.resize(header_.field_bytes());
+    begin_direct(fields_);
+  }
+  return true;
+}
+
+// Takes what is in the buffer already; the rest is read straight to the target.
+void FrameReader::begin_direct(std::span<char> target) {
+  const std::string_view here = waiting().substr(0, target.size());
+  std::memcpy(target.data(), here.data(), here.size());
+  crc_ = crc32c(here, crc_);
+  begin_ += here.size();
+  direct_ = target.subspan(here.size());
+  left_ -= std::min(left_, here.size());
+}
+
+Result<bool> FrameReader::read_fields() {
+  const std::size_t size = header_.field_bytes();
+  if (!direct_.empty() || (fields_.empty() && waiting().size() < size)) return false;
+  const std::string_view bytes = fields_.empty() ? waiting().substr(0, size) : std::string_view(fields_);
+  if (fields_.empty()) {
+    crc_ = crc32c(bytes, crc_);
+    begin_ += size;
+  }
+  // Fields without numbers behind them are not looked at before their checksum was; those with numbers say where they go.
+  left_ = header_.length - size;
+  if (left_ == 0)
+    if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
+  Result<Message> message = decode_fields(header_, bytes);
+  if (!message.ok()) return message.error();
+  message_ = std::move(message).value();
+  fields_ = {};
+  part_ = Part::kNumbers;
+  if (left_ == 0) return true;
+  const std::span<float> place = sink_.place(message_, header_.floats());
+  if (place.size() < header_.floats()) return true;
+  const std::span<float> numbers = place.first(header_.floats());
+  if (Values* values = values_of(message_); values && values->data.empty()) values->data = numbers;
+  begin_direct({reinterpret_cast<char*>(numbers.data()), numbers.size_bytes()});
+  return true;
+}
+
+Result<bool> FrameReader::read_numbers() {
+  if (direct_.empty() && left_ > 0) {             // nobody wants them
+    const std::string_view here = waiting().substr(0, left_);
+    crc_ = crc32c(here, crc_);
+    begin_ += here.size();
+    left_ -= here.size();
+  }
+  if (left_ > 0) return false;
+  if (header_.floats() > 0)
+    if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
+  ++frames_;
+  part_ = Part::kHeader;
+  if (Status status = sink_.frame(std::move(message_)); !status.ok()) return status.error();
+  return true;
+}
+
+}  // namespace shoal::table

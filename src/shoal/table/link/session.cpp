@@ -1,0 +1,334 @@
+#include "shoal/table/link/session.h"
+
+#include <netinet/tcp.h>
+
+#include <algorithm>
+
+namespace shoal::table {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLinger{2000};   // for the other end to read the last words
+
+double seconds(milliseconds time) { return std::chrono::duration<double>(time).count(); }
+
+// How often a link looks at what is due.
+milliseconds period(const LinkOptions& options) {
+  return std::max(milliseconds(1), std::min({options.heartbeat, options.stall_warn, options.stall_abort}));
+}
+
+Error lost(const error_code& error) {
+  if (error == asio::error::eof) return {Code::kPeer, "The other end closed the connection without a Bye: its process has ended or was killed."};
+  return {Code::kPeer, str("The connection broke (", error.message(), "): the other process was killed, or its machine or the network went away.")};
+}
+
+}  // namespace
+
+Session::Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Handshake> handshake, const LinkOptions& options, Opening opening)
+    : strand_(strand), options_(options), throttles_(Wiring::throttles(strand, options.throttle)), socket_(std::move(socket)),
+      timer_(Wiring::io(strand)), handshake_(std::move(handshake)), opening_(std::move(opening)), reader_(*this) {}
+
+// ---- for any thread ----
+
+void Session::run(std::function<void()> work) const {
+  if (strand_.here()) work();
+  else strand_.post(std::move(work));
+}
+
+void Session::send(Message message) {
+  run([self = shared_from_this(), message = std::move(message)]() mutable {
+    if (self->state_ != State::kOpen) return;
+    self->queue_.push_back(std::move(message));
+    self->write();
+  });
+}
+
+void Session::wake() {
+  if (woken_.exchange(true)) return;
+  run([self = shared_from_this()] {
+    self->woken_ = false;
+    if (self->state_ == State::kOpen) self->write();
+  });
+}
+
+void Session::close(bool with_bye) {
+  run([self = shared_from_this(), with_bye] {
+    if (self->state_ == State::kParting || self->state_ == State::kClosed) return;
+    if (with_bye && self->state_ == State::kOpen) self->part(Bye{});
+    else self->shut();
+  });
+}
+
+Traffic Session::traffic() const {
+  return {.bytes_sent = bytes_sent_, .bytes_received = bytes_received_, .frames_sent = frames_sent_, .frames_received = frames_received_};
+}
+
+// ---- from handshake to open ----
+
+void Session::start(milliseconds deadline) {
+  error_code ignored;
+  socket_.set_option(tcp::no_delay(true), ignored);
+  // What the system holds unsent is as good as in the window: half of it is there, half in the batch.
+  const int unsent = static_cast<int>(std::min<std::size_t>(options_.window / 2, 1u << 30));
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+  const tcp::endpoint other = socket_.remote_endpoint(ignored);
+  peer_.address = str(other);
+  arm(deadline, &Session::late);
+  if (std::optional<Message> first = handshake_->begin()) queue_.push_back(std::move(*first));
+  write();
+  read();
+}
+
+void Session::late() {
+  end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, overloaded, or no Shoal process.")}, std::nullopt);
+}
+
+Status Session::shake(const Message& message) {
+  if (const Refuse* refuse = std::get_if<Refuse>(&message)) {
+    said_no_ = true;
+    end(Error{refuse->code, refuse->reason}, std::nullopt);
+    return {};
+  }
+  Result<Handshake::Step> step = handshake_->take(message);
+  if (!step.ok()) return step.error();
+  if (step.value().done) return open(std::move(step.value().answer));
+  if (step.value().answer) queue_.push_back(std::move(*step.value().answer));
+  write();
+  return {};
+}
+
+Status Session::open(std::optional<Message> welcome) {
+  const std::string address = std::move(peer_.address);
+  peer_ = handshake_->peer();
+  peer_.address = address;
+  const Result<LinkOwner*> owner = opening_.admit(peer_);
+  if (!owner.ok()) return owner.error();
+  if (state_ != State::kHandshake) return {};
+  owner_ = owner.value();
+  state_ = State::kOpen;
+  shaking_hands_ = false;
+  reader_.set_stage(Stage::kPeer);
+  if (welcome) queue_.push_back(std::move(*welcome));
+  last_tick_ = now();
+  arm(period(options_), &Session::tick);
+  // The last who holds the handle closes the link.
+  const std::shared_ptr<Link> handle(this, [self = shared_from_this()](Link*) { self->close(false); });
+  const Opening opening = std::exchange(opening_, {});
+  opening.opened(handle);
+  if (state_ == State::kOpen) write();
+  return {};
+}
+
+// ---- what was heard ----
+
+std::span<float> Session::place(Message& message, std::size_t floats) {
+  if (state_ != State::kOpen) return {};
+  const std::span<float> place = owner_->place(*this, message, floats);
+  return state_ == State::kOpen ? place : std::span<float>();
+}
+
+Status Session::frame(Message&& message) {
+  ++frames_received_;
+  const Status status = state_ == State::kHandshake ? shake(message) : hear(std::move(message));
+  if (status.ok() && state_ != State::kHandshake && state_ != State::kOpen) return Error{Code::kInternal, "Closed meanwhile."};   // read no more
+  return status;
+}
+
+Status Session::hear(Message&& message) {
+  if (const Ping* ping = std::get_if<Ping>(&message)) heard_clock_ = ping->clock;
+  else if (std::holds_alternative<Bye>(message)) end({}, std::nullopt);
+  else if (const Refuse* refuse = std::get_if<Refuse>(&message)) end(Error{refuse->code, refuse->reason}, std::nullopt);
+  else if (message.index() <= Message(Welcome{}).index()) return Error{Code::kPeer, str("A ", name_of(type_of(message)), " came after the handshake.")};
+  else return owner_->received(*this, std::move(message));
+  return {};
+}
+
+// ---- time ----
+
+void Session::arm(milliseconds delay, void (Session::*then)()) {
+  timer_.expires_after(delay);
+  timer_.async_wait(on(strand_, [self = shared_from_this(), then](error_code error) {
+    if (!error && self->state_ != State::kClosed) ((*self).*then)();
+  }));
+}
+
+void Session::tick() {
+  if (state_ != State::kOpen) return;
+  const auto passed = std::chrono::duration_cast<milliseconds>(now() - last_tick_);
+  last_tick_ += passed;
+  const milliseconds counted = std::min(passed, 2 * period(options_));
+  if (!writing_) stuck_.moved();
+  const milliseconds silence = silence_.tick(counted), stuck = stuck_.tick(counted);
+  if (write_error_) return end(lost(write_error_), std::nullopt);
+  if (silence >= options_.stall_abort)
+    return end(Error{Code::kTimeout, str("Nothing was heard for ", seconds(silence), " s: its process is stopped or its machine or network hangs.")}, std::nullopt);
+  if (stuck >= options_.stall_abort)
+    return end(Error{Code::kTimeout, str("Nothing of what was sent was taken for ", seconds(stuck), " s: its process is stopped or hangs.")}, std::nullopt);
+  if (silence < options_.stall_warn) warned_ = false;
+  else if (!std::exchange(warned_, true)) owner_->silent(*this, silence);
+  if (state_ != State::kOpen) return;
+  since_ping_ += counted;
+  if (since_ping_ >= options_.heartbeat && !ping_waits_) {
+    since_ping_ = {};
+    ping_waits_ = true;
+    queue_.push_back(Ping{});
+    write();
+    if (state_ != State::kOpen) return;
+  }
+  arm(period(options_), &Session::tick);
+}
+
+// ---- the end ----
+
+void Session::fail(const Error& error) {
+  said_no_ = true;
+  end(error, Message(Refuse{error.code, error.message}));
+}
+
+void Session::end(Status status, std::optional<Message> last_words) {
+  if (state_ != State::kHandshake && state_ != State::kOpen) return;
+  const State before = state_;
+  LinkOwner* owner = owner_;
+  const Opening opening = std::exchange(opening_, {});
+  if (last_words) part(std::move(*last_words));
+  else shut();
+  if (before == State::kOpen) owner->closed(*this, std::move(status));
+  else if (opening.failed) opening.failed(status.error(), said_no_);
+}
+
+// The owner may do with its numbers what it likes from here on: operations under way end, and go on with copies.
+void Session::part(Message last_words) {
+  state_ = State::kParting;
+  owner_ = nullptr;
+  shaking_hands_ = false;
+  for (Message& message : queue_)
+    if (Values* values = values_of(message)) *values = owned(*values);
+  batch_.own();
+  queue_.push_back(std::move(last_words));
+  error_code ignored;
+  if (reading_ || writing_) socket_.cancel(ignored);
+  arm(kLinger, &Session::shut);
+  if (!reading_) drain();
+  write();
+}
+
+void Session::shut() {
+  state_ = State::kClosed;
+  owner_ = nullptr;
+  shaking_hands_ = false;
+  error_code ignored;
+  socket_.close(ignored);
+  timer_.cancel();
+  queue_.clear();
+  batch_ = {};
+  opening_ = {};
+}
+
+// ---- bytes ----
+
+void Session::read() {
+  if (state_ != State::kHandshake && state_ != State::kOpen) return;
+  const FrameReader::Room room = reader_.room();
+  std::size_t granted = room.numbers.size() + room.buffer.size();
+  if (throttles_) {
+    granted = throttles_->receiving.grant(granted, now());
+    silence_.moved();                              // it is we who do not listen
+    if (granted == 0) return later(throttles_->receiving.wait(now()), &Session::read);
+  }
+  const std::size_t numbers = std::min(granted, room.numbers.size()), rest = std::min(granted - numbers, room.buffer.size());
+  const std::array<asio::mutable_buffer, 2> buffers{asio::buffer(room.numbers.data(), numbers), asio::buffer(room.buffer.data(), rest)};
+  reading_ = true;
+  socket_.async_read_some(buffers, on(strand_, [self = shared_from_this(), granted](error_code error, std::size_t bytes) {
+    if (self->throttles_) self->throttles_->receiving.give_back(granted - bytes);
+    self->has_read(error, bytes);
+  }));
+}
+
+void Session::has_read(error_code error, std::size_t bytes) {
+  reading_ = false;
+  bytes_received_ += bytes;
+  if (state_ == State::kParting) return error && error != asio::error::operation_aborted ? shut() : drain();
+  if (state_ == State::kClosed) return;
+  if (error) return end(lost(error), std::nullopt);
+  silence_.moved();
+  const Status status = reader_.took(bytes);
+  if (state_ != State::kHandshake && state_ != State::kOpen) return;
+  if (!status.ok()) return fail(status.error());
+  read();
+}
+
+void Session::drain() {
+  if (state_ != State::kParting) return;
+  reading_ = true;
+  socket_.async_read_some(asio::buffer(scratch_), on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
+    self->has_read(error, bytes);
+  }));
+}
+
+void Session::write() {
+  if (writing_ || state_ == State::kClosed || write_error_) return;
+  writing_ = true;                                 // whatever the owner calls from next()
+  if (batch_.empty()) fill_batch();
+  writing_ = false;
+  if (state_ == State::kClosed) return;
+  if (!batch_.empty()) return hand_over();
+  error_code ignored;
+  if (state_ == State::kParting) socket_.shutdown(tcp::socket::shutdown_send, ignored);
+}
+
+void Session::fill_batch() {
+  const std::size_t limit = std::max<std::size_t>(1, options_.window / 2);
+  while (batch_.has_room(limit) && !queue_.empty()) {
+    Message message = std::move(queue_.front());
+    queue_.pop_front();
+    if (Ping* ping = std::get_if<Ping>(&message)) {
+      ping->clock = options_.clock ? options_.clock->load() : -1;
+      ping_waits_ = false;
+    }
+    batch_.add(encode(message, request_++));
+  }
+  while (batch_.has_room(limit) && state_ == State::kOpen) {
+    const std::optional<Message> message = owner_->next(*this);
+    if (!message || state_ != State::kOpen) return;
+    batch_.add(encode(*message, request_++));
+  }
+}
+
+void Session::hand_over() {
+  writing_ = true;
+  std::size_t granted = ~std::size_t{0};
+  if (throttles_) {
+    granted = throttles_->sending.grant(options_.window, now());
+    stuck_.moved();
+    if (granted == 0) return later(throttles_->sending.wait(now()), &Session::hand_over);
+  }
+  Batch::Pieces pieces;
+  const std::size_t count = batch_.pieces(pieces, granted);
+  for (std::size_t i = 0; i < count; ++i) buffers_[i] = asio::buffer(pieces[i].data(), pieces[i].size());
+  socket_.async_write_some(std::span<const asio::const_buffer>(buffers_).first(count),
+                           on(strand_, [self = shared_from_this(), granted](error_code error, std::size_t bytes) {
+    if (self->throttles_) self->throttles_->sending.give_back(granted - bytes);
+    self->has_written(error, bytes);
+  }));
+}
+
+void Session::has_written(error_code error, std::size_t bytes) {
+  writing_ = false;
+  bytes_sent_ += bytes;
+  if (state_ == State::kClosed) return;
+  if (bytes > 0) stuck_.moved();
+  frames_sent_ += batch_.sent(bytes);
+  if (!error || (state_ == State::kParting && error == asio::error::operation_aborted)) return write();
+  if (state_ == State::kParting) return shut();
+  write_error_ = error;                            // the reader may yet find the reason, in a Refuse; else the next tick ends it
+}
+
+void Session::later(std::chrono::nanoseconds delay, void (Session::*then)()) {
+  const auto timer = std::make_shared<asio::steady_timer>(Wiring::io(strand_), delay);
+  timer->async_wait(on(strand_, [self = shared_from_this(), timer, then](error_code error) {
+    if (!error && self->state_ != State::kClosed) ((*self).*then)();
+  }));
+}
+
+}  // namespace shoal::table

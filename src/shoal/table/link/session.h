@@ -1,0 +1,122 @@
+// A connection from its first byte to its last: the handshake, then a Link.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "shoal/table/link/asio.h"
+#include "shoal/table/link/batch.h"
+#include "shoal/table/link/frame_reader.h"
+#include "shoal/table/link/handshake.h"
+#include "shoal/table/link/link.h"
+
+namespace shoal::table {
+
+// What becomes of a connection that shakes hands. On its strand; `opened` or `failed` is called, once.
+struct Opening {
+  std::function<Result<LinkOwner*>(const PeerName&)> admit;
+  std::function<void(std::shared_ptr<Link>)> opened;
+  // `said_no`: the other end was there and answered; it will not answer otherwise next time.
+  std::function<void(const Error&, bool said_no)> failed;
+};
+
+// How long something has not moved, counting only time in which this process itself ran.
+class Stillness {
+ public:
+  void moved() { moved_ = true; }
+  std::chrono::milliseconds tick(std::chrono::milliseconds passed) {
+    total_ = moved_ ? std::chrono::milliseconds{} : total_ + passed;
+    moved_ = false;
+    return total_;
+  }
+
+ private:
+  bool moved_ = false;
+  std::chrono::milliseconds total_{};
+};
+
+// All but the atomics is touched on the strand only. Operations in flight hold the session; so does the handle that its owner was given.
+class Session final : public Link, public std::enable_shared_from_this<Session>, private FrameSink {
+ public:
+  Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Handshake> handshake, const LinkOptions& options, Opening opening);
+
+  // Shakes hands within `deadline`. On the strand.
+  void start(std::chrono::milliseconds deadline);
+  bool shaking_hands() const { return shaking_hands_; }    // on any thread
+
+  const PeerName& peer() const override { return peer_; }
+  void send(Message message) override;
+  void wake() override;
+  void close(bool with_bye) override;
+  Clock heard_clock() const override { return heard_clock_; }
+  Traffic traffic() const override;
+
+ private:
+  // kParting: the owner hears nothing more, last words are on their way.
+  enum class State { kHandshake, kOpen, kParting, kClosed };
+
+  // FrameSink
+  std::span<float> place(Message& message, std::size_t floats) override;
+  Status frame(Message&& message) override;
+
+  void run(std::function<void()> work) const;    // on the strand, now if this is it
+  Status shake(const Message& message);
+  Status open(std::optional<Message> welcome);
+  Status hear(Message&& message);
+
+  void read();
+  void has_read(error_code error, std::size_t bytes);
+  void drain();
+  void write();
+  void fill_batch();
+  void hand_over();
+  void has_written(error_code error, std::size_t bytes);
+  void tick();
+  void arm(std::chrono::milliseconds delay, void (Session::*then)());
+  void later(std::chrono::nanoseconds delay, void (Session::*then)());
+  void late();
+
+  void fail(const Error& error);                 // that was found here: the other end is told
+  void end(Status status, std::optional<Message> last_words);
+  void part(Message last_words);
+  void shut();
+
+  const Strand strand_;
+  const LinkOptions options_;
+  const std::shared_ptr<Throttles> throttles_;
+  tcp::socket socket_;
+  asio::steady_timer timer_;
+  std::unique_ptr<Handshake> handshake_;
+  Opening opening_;
+  LinkOwner* owner_ = nullptr;
+  PeerName peer_;
+  State state_ = State::kHandshake;
+  bool said_no_ = false;
+
+  FrameReader reader_;
+  bool reading_ = false;
+  std::array<char, 4096> scratch_;               // what comes while parting
+  std::deque<Message> queue_;
+  Batch batch_;
+  std::array<asio::const_buffer, Batch::kMostPieces> buffers_;
+  bool writing_ = false, ping_waits_ = false;
+  error_code write_error_;
+  std::uint64_t request_ = 0;
+
+  std::chrono::nanoseconds last_tick_{};
+  std::chrono::milliseconds since_ping_{};
+  Stillness silence_, stuck_;
+  bool warned_ = false;
+
+  std::atomic<bool> shaking_hands_{true}, woken_{false};
+  std::atomic<Clock> heard_clock_{-1};
+  std::atomic<std::uint64_t> bytes_sent_{0}, bytes_received_{0}, frames_sent_{0}, frames_received_{0};
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,412 @@
+// What can go wrong with a connection: strangers, damage, silence, the end.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <future>
+
+#include "shoal/base/bytes.h"
+#include "shoal/table/link/handshake.h"
+#include "shoal/table/link/link.h"
+#include "support/links.h"
+#include "support/messages.h"
+
+namespace shoal::table {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Ends;
+using test::hasty;
+using test::PlainListener;
+using test::PlainSocket;
+
+#define EXPECT_SAYS(part, text) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
+
+std::string whole(const Message& message) {
+  const Frame frame = encode(message, 0);
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes());
+}
+
+// The last message in what was heard.
+std::optional<Message> last_of(std::string_view bytes) {
+  std::optional<Message> last;
+  while (bytes.size() >= kHeaderSize) {
+    const std::size_t size = kHeaderSize + get_le<std::uint32_t>(bytes.substr(16));
+    if (bytes.size() < size) break;
+    const Result<Message> message = decode(bytes.substr(0, size), Stage::kPeer);
+    if (!message.ok()) break;
+    last = message.value();
+    bytes.remove_prefix(size);
+  }
+  return last;
+}
+
+std::string reason_in(std::string_view bytes) {
+  const std::optional<Message> last = last_of(bytes);
+  const Refuse* refuse = last ? std::get_if<Refuse>(&*last) : nullptr;
+  return refuse ? refuse->reason : "";
+}
+
+Message some_row(std::size_t floats) { return Init{1, Part::kWeights, test::owned(std::vector<float>(floats, 1.0f))}; }
+
+// ---- who may come in ----
+
+TEST(LinkRefuses, AnotherTokenAndAnotherConfiguration) {
+  Ends ends;
+  Credentials stranger = test::credentials(1);
+  stranger.token = "another";
+  const auto other_token = ends.try_connect(ends.address(), stranger);
+  ASSERT_FALSE(other_token.ok());
+  EXPECT_SAYS("another token", other_token.error().message);
+  EXPECT_SAYS(ends.address(), other_token.error().message);
+  EXPECT_EQ(other_token.error().code, Code::kPeer);
+  EXPECT_FALSE(worth_another_try(other_token.error()));
+  Credentials other = test::credentials(1);
+  other.configuration[0] = 9;
+  const auto other_net = ends.try_connect(ends.address(), other);
+  ASSERT_FALSE(other_net.ok());
+  EXPECT_SAYS("net, solver and scheme must be the same", other_net.error().message);
+  EXPECT_FALSE(worth_another_try(other_net.error()));
+  EXPECT_TRUE(ends.try_connect(ends.address(), other, Purpose::kCoordination).ok()) << "its Join says what differs";
+}
+
+TEST(LinkRefuses, WhomTheOwnerDoesNotWant) {
+  Ends ends;
+  ends.admit = [](const PeerName& peer) { return Status(Error{Code::kConfig, str("rank ", peer.rank, " is here already")}); };
+  const auto link = ends.try_connect(ends.address(), test::credentials(3));
+  ASSERT_FALSE(link.ok());
+  EXPECT_SAYS("rank 3 is here already", link.error().message);
+  EXPECT_EQ(link.error().code, Code::kConfig);
+  EXPECT_FALSE(worth_another_try(link.error()));
+}
+
+TEST(LinkRefuses, OtherVersions) {
+  Ends ends;
+  PlainSocket newer(ends.listener->port());
+  newer.hear(kHeaderSize + 20);
+  newer.say(whole(Hello{.lowest = 2, .highest = 3}));
+  EXPECT_SAYS("speaks versions 2 to 3 of the protocol, the other only 1", reason_in(newer.hear_all()));
+  PlainSocket newest(ends.listener->port());
+  newest.hear(kHeaderSize + 20);
+  newest.say(whole(Hello{}).replace(4, 1, "\x09"));
+  EXPECT_SAYS("version 9 of the protocol", reason_in(newest.hear_all()));
+  PlainListener listener;
+  std::thread answers([&] {
+    PlainSocket socket = listener.accept();
+    socket.say(whole(Challenge{2, 4, {}}));
+    EXPECT_SAYS("versions 2 to 4", reason_in(socket.hear_all()));
+  });
+  const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
+  answers.join();
+  ASSERT_FALSE(link.ok());
+  EXPECT_SAYS("versions 2 to 4", link.error().message);
+  EXPECT_FALSE(worth_another_try(link.error()));
+}
+
+TEST(LinkRefuses, WhoOnlyPretendsToKnowTheToken) {
+  PlainListener listener;
+  std::thread answers([&] {
+    PlainSocket socket = listener.accept();
+    socket.say(whole(Challenge{}) + whole(Welcome{}));
+    socket.hear_all();
+  });
+  Ends ends;
+  const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
+  answers.join();
+  ASSERT_FALSE(link.ok());
+  EXPECT_SAYS("does not know itself", link.error().message);
+}
+
+TEST(LinkRefuses, WhatIsNoShoalProcess) {
+  Ends ends;
+  PlainSocket browser(ends.listener->port());
+  browser.hear(kHeaderSize + 20);
+  browser.say("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_SAYS("HTTP", reason_in(browser.hear_all()));
+  PlainSocket early(ends.listener->port());
+  early.hear(kHeaderSize + 20);
+  early.say(whole(some_row(5)));
+  EXPECT_SAYS("A Init came before", reason_in(early.hear_all()));
+  PlainSocket wrong_turn(ends.listener->port());
+  wrong_turn.hear(kHeaderSize + 20);
+  wrong_turn.say(whole(Challenge{}));
+  EXPECT_SAYS("A Challenge came where a Hello was due", reason_in(wrong_turn.hear_all()));
+  ends.join();                     // and none of them was in anybody's way
+}
+
+TEST(LinkRefuses, GarbageByTheHundred) {
+  const std::uint64_t seed = 61;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  Ends ends;
+  for (int i = 0; i < 200; ++i) {
+    std::string bytes = i % 2 == 0 ? "" : whole(test::random_message(random, random.below(3), 10));
+    for (std::uint64_t n = 40 + random.below(300); n > 0; --n) bytes += static_cast<char>(random.word());
+    PlainSocket stranger(ends.listener->port());
+    stranger.say(bytes);
+    EXPECT_FALSE(reason_in(stranger.hear_all()).empty());
+  }
+  ends.join();
+}
+
+TEST(LinkRefuses, WhoDawdles) {
+  Ends ends({.connect = 300ms});
+  PlainSocket silent(ends.listener->port()), half(ends.listener->port());
+  half.say(whole(Hello{}).substr(0, 60));
+  ends.join();
+  EXPECT_EQ(silent.hear_all().size(), kHeaderSize + 20);      // a Challenge, then the end
+  EXPECT_EQ(half.hear_all().size(), kHeaderSize + 20);
+}
+
+TEST(LinkRefuses, ASlowDripDoesNotLastLonger) {
+  Ends ends({.connect = 300ms});
+  PlainSocket drip(ends.listener->port());
+  const std::string hello = whole(Hello{});
+  bool ended = false;
+  for (std::size_t i = 0; i < hello.size() - 1 && !ended; ++i) {        // 20 ms a byte: 2.4 s for all
+    drip.say(hello.substr(i, 1));
+    ended = drip.ended(20ms);
+  }
+  EXPECT_TRUE(ended);
+}
+
+TEST(LinkRefuses, TheOldestOfTooManyStrangers) {
+  Ends ends;
+  std::vector<PlainSocket> crowd;
+  for (int i = 0; i < 257; ++i) {
+    crowd.emplace_back(ends.listener->port());
+    crowd.back().hear(kHeaderSize + 20);
+  }
+  EXPECT_EQ(crowd.front().hear_all(), "");
+  ends.join();
+}
+
+// ---- connect ----
+
+TEST(LinkConnect, ErrorsSayWhatAndWhetherToTryAgain) {
+  Ends ends({.connect = 2s});
+  std::uint16_t closed = 0;
+  { closed = PlainListener().port; }
+  const auto refused = ends.try_connect(str("127.0.0.1:", closed), test::credentials(1));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_SAYS(str("No connection to 127.0.0.1:", closed, ": Connection refused: nobody listens there"), refused.error().message);
+  EXPECT_TRUE(worth_another_try(refused.error()));
+  const auto nowhere = ends.try_connect("no-such-host.invalid:29600", test::credentials(1));
+  ASSERT_FALSE(nowhere.ok());
+  EXPECT_SAYS("No connection to no-such-host.invalid:29600", nowhere.error().message);
+  EXPECT_TRUE(worth_another_try(nowhere.error()));
+  for (const char* bad : {"host", ":5", "host:", ""}) {
+    const auto link = ends.try_connect(bad, test::credentials(1));
+    ASSERT_FALSE(link.ok());
+    EXPECT_SAYS("is not host:port", link.error().message);
+    EXPECT_FALSE(worth_another_try(link.error()));
+  }
+}
+
+TEST(LinkConnect, NobodyAnswers) {
+  Ends ends({.connect = 200ms});
+  PlainListener mute;              // the system accepts, nobody speaks
+  const auto link = ends.try_connect(str("127.0.0.1:", mute.port), test::credentials(1));
+  ASSERT_FALSE(link.ok());
+  EXPECT_EQ(link.error().code, Code::kTimeout);
+  EXPECT_SAYS("not done in time", link.error().message);
+  EXPECT_TRUE(worth_another_try(link.error()));
+}
+
+TEST(LinkConnect, WhoLeavesInTheMiddleMayComeBack) {
+  Ends ends;
+  PlainListener listener;
+  std::thread answers([&] {
+    PlainSocket socket = listener.accept();
+    socket.say(whole(Challenge{}).substr(0, 10));
+  });
+  const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
+  answers.join();
+  ASSERT_FALSE(link.ok());
+  EXPECT_TRUE(worth_another_try(link.error())) << link.error().message;
+}
+
+TEST(LinkListener, ATakenPortNamesTheNextFreeOne) {
+  Ends ends;
+  const auto other = Listener::create(ends.far_threads, "127.0.0.1", ends.listener->port(), test::credentials(2), {}, nullptr, nullptr);
+  ASSERT_FALSE(other.ok());
+  EXPECT_SAYS(str("Cannot listen on 127.0.0.1, port ", ends.listener->port(), ": Address already in use; port "), other.error().message);
+  EXPECT_SAYS("is free", other.error().message);
+  const auto elsewhere = Listener::create(ends.far_threads, "192.0.2.1", 0, test::credentials(2), {}, nullptr, nullptr);
+  ASSERT_FALSE(elsewhere.ok());
+  EXPECT_SAYS("192.0.2.1", elsewhere.error().message);
+  const auto nowhere = Listener::create(ends.far_threads, "no-such-host.invalid", 0, test::credentials(2), {}, nullptr, nullptr);
+  EXPECT_FALSE(nowhere.ok());
+}
+
+TEST(LinkListener, CallsNobodyOnceItIsGoneAndLinksStay) {
+  Ends ends;
+  ends.join();
+  PlainSocket late(ends.listener->port());
+  late.hear(kHeaderSize + 20);
+  ends.listener.reset();
+  ends.admit = [](const PeerName&) { ADD_FAILURE(); return Status(); };
+  ends.near_link->send(Ready{1});
+  EXPECT_TRUE(ends.far.wait([&] { return ends.far.heard.size() == 1; }));
+}
+
+// ---- damage and loss ----
+
+TEST(LinkDamage, AFlippedBitIsAnErrorAndNotData) {
+  const std::uint64_t seed = 71;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  for (int round = 0; round < 30; ++round) {
+    Ends ends;
+    test::Wire wire(ends.listener->port());
+    ends.join(wire.port());
+    const std::string row = whole(some_row(1000));
+    const long hello = static_cast<long>(whole(Hello{}).size()), at = hello + static_cast<long>(row.size() + random.below(row.size()));
+    wire.flip_bit = 8 * at + static_cast<long>(random.below(8));
+    for (int i = 0; i < 3; ++i) ends.near_link->send(some_row(1000));
+    if (!ends.far.wait([&] { return ends.far.end.has_value() || !ends.far.heard.empty(); })) FAIL();
+    // A length that has grown is waited for, with more of the stream; the next frames fill it up.
+    for (int i = 0; i < 40; ++i) ends.near_link->send(some_row(1u << 20));
+    ASSERT_EQ(ends.far.why().code, Code::kPeer) << wire.flip_bit;
+    EXPECT_EQ(ends.far.count(), 1u);
+    EXPECT_GT(ends.far.why().message.size(), 20u);
+    EXPECT_EQ(ends.near.why().message, ends.far.why().message) << "the Refuse tells the other end";
+  }
+}
+
+TEST(LinkDamage, ABrokenConnectionIsAnErrorOnBothEnds) {
+  Ends ends;
+  test::Wire wire(ends.listener->port());
+  ends.join(wire.port());
+  wire.cut = true;
+  EXPECT_EQ(ends.near.why().code, Code::kPeer);
+  EXPECT_EQ(ends.far.why().code, Code::kPeer);
+}
+
+TEST(LinkStall, ASilentPeerIsNamedThenGivenUp) {
+  Ends ends(hasty());
+  test::Wire wire(ends.listener->port());
+  ends.join(wire.port());
+  wire.backward_stopped = true;
+  EXPECT_TRUE(ends.near.wait([&] { return ends.near.silences == 1; }));
+  EXPECT_EQ(ends.near.why().code, Code::kTimeout);
+  EXPECT_SAYS("Nothing was heard for", ends.near.why().message);
+  EXPECT_EQ(ends.near.silences, 1);
+}
+
+TEST(LinkStall, WhoPingsIsNotSilent) {
+  LinkOptions options = hasty();
+  options.stall_warn = options.stall_abort = 1s;
+  Ends ends(options);
+  ends.join();
+  std::promise<void> later;
+  const Strand strand(ends.near_threads);
+  strand.after(2s, [&] { later.set_value(); });
+  later.get_future().wait();
+  EXPECT_FALSE(ends.near.end.has_value());
+}
+
+// Its pings come, but it takes nothing.
+TEST(LinkStall, APeerThatReadsNothingIsGivenUpAndHoldsLittleMemory) {
+  Ends ends(hasty());
+  std::atomic<std::size_t> asked{0};
+  ends.near.source = [&]() -> std::optional<Message> {
+    ++asked;
+    return some_row(64 * 1024);
+  };
+  test::Wire wire(ends.listener->port());
+  ends.join(wire.port());
+  wire.forward_stopped = true;
+  EXPECT_EQ(ends.near.why().code, Code::kTimeout);
+  EXPECT_SAYS("Nothing of what was sent was taken", ends.near.why().message);
+  const std::size_t arrived = ends.far.count();
+  EXPECT_LT(asked - arrived, 200u) << "rows of 256 KiB: what the system and the wire hold, and one window";
+}
+
+// ---- the end ----
+
+TEST(LinkEnd, AByeIsNoLoss) {
+  for (const bool near_leaves : {true, false}) {
+    Ends ends;
+    ends.join();
+    test::Ear& left = near_leaves ? ends.far : ends.near;
+    for (int i = 0; i < 50; ++i) (near_leaves ? ends.near_link : ends.far_link)->send(some_row(10'000));
+    (near_leaves ? ends.near_link : ends.far_link)->close(true);
+    ASSERT_TRUE(left.wait_closed());
+    EXPECT_TRUE(left.end->ok());
+    EXPECT_EQ(left.count(), 50u) << "what was said before the Bye arrives";
+    EXPECT_FALSE((near_leaves ? ends.near : ends.far).end.has_value()) << "who closes hears nothing more";
+  }
+}
+
+TEST(LinkEnd, WithoutAByeItIsALoss) {
+  Ends ends;
+  ends.join();
+  ends.near_link->close(false);
+  EXPECT_EQ(ends.far.why().code, Code::kPeer);
+  EXPECT_SAYS("without a Bye", ends.far.why().message);
+}
+
+TEST(LinkEnd, ALinkThatNobodyHoldsCloses) {
+  Ends ends;
+  ends.join();
+  ends.near_link.reset();
+  EXPECT_EQ(ends.far.why().code, Code::kPeer);
+}
+
+// While rows are under way in both directions, and from the middle of a callback.
+TEST(LinkEnd, InTheMiddleFromEitherSide) {
+  for (const bool with_bye : {false, true}) {
+    for (const int closer : {0, 1, 2}) {                        // near's thread, far's, inside received()
+      Ends ends;
+      std::vector<float> numbers(64 * 1024, 1.0f);              // without an owner: not touched once the end is known
+      ends.near.source = ends.far.source = [&]() -> std::optional<Message> { return Init{1, Part::kWeights, {numbers, nullptr}}; };
+      if (closer == 2)
+        ends.near.judge = [&, n = 0](const Message&) mutable {
+          if (++n == 20 && ends.near_link) ends.near.over = true, ends.near_link->close(with_bye);
+          return Status();
+        };
+      ends.join();
+      ASSERT_TRUE(ends.far.wait([&] { return ends.far.heard.size() > 10 || ends.far.end.has_value(); }));
+      if (closer == 0) ends.near_link->close(with_bye);
+      if (closer == 1) ends.far_link->close(with_bye);
+      test::Ear& other = closer == 1 ? ends.near : ends.far;
+      ASSERT_TRUE(other.wait_closed()) << closer;
+      EXPECT_EQ(other.end->ok(), with_bye) << closer;
+      ends.near_threads.stop(), ends.far_threads.stop();        // before the numbers go
+    }
+  }
+}
+
+TEST(LinkEnd, AnErrorOfTheOwnerReachesTheOtherEnd) {
+  Ends ends;
+  ends.far.judge = [](const Message&) { return Status(Error{Code::kNonFinite, "rank 1 sent a row that does not exist"}); };
+  ends.join();
+  for (int i = 0; i < 100; ++i) ends.near_link->send(some_row(50'000));      // and more on its way, which must not drown the reason
+  EXPECT_EQ(ends.near.why().code, Code::kNonFinite);
+  EXPECT_EQ(ends.near.why().message, "rank 1 sent a row that does not exist");
+  EXPECT_EQ(ends.far.why().code, Code::kNonFinite);
+  EXPECT_EQ(ends.far.count(), 1u);
+}
+
+TEST(LinkEnd, FromManyThreadsAtOnce) {
+  for (int round = 0; round < 20; ++round) {
+    Ends ends({}, 2);
+    ends.join();
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 50; ++i) {
+          ends.near_link->send(some_row(100));
+          ends.near_link->wake();
+          ends.far_link->traffic();
+          if (i == 25 && t % 2 == 0) (t == 0 ? ends.near_link : ends.far_link)->close(round % 2 == 0);
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    if (round % 2 == 1) ends.near_link.reset();
+    ends.far_link.reset();
+  }
+}
+
+}  // namespace
+}  // namespace shoal::table

@@ -1,0 +1,118 @@
+// Two ends of a link in one process, a wire between them that a test can spoil, and a stranger's plain socket.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "shoal/table/link/link.h"
+
+namespace shoal::table::test {
+
+// An owner that keeps what it hears. Its functions for tests may be called on any thread; they wait 20 seconds at most.
+class Ear : public LinkOwner {
+ public:
+  std::span<float> place(Link& link, Message& message, std::size_t floats) override;
+  Status received(Link& link, Message&& message) override;
+  std::optional<Message> next(Link& link) override;
+  void silent(Link& link, std::chrono::milliseconds since) override;
+  void closed(Link& link, Status error) override;
+
+  // Before the link is there:
+  std::function<std::optional<Message>()> source;                 // of next(); on the strand
+  std::function<Status(const Message&)> judge;                    // of received(); on the strand
+  bool deaf = false;                                              // no place for numbers
+
+  bool wait(const std::function<bool()>& done);                   // until something happened that makes it true; the lock is held
+  bool wait_closed() { return wait([this] { return end.has_value(); }); }
+  Error why() { return wait_closed() && !end->ok() ? end->error() : Error{Code::kInternal, "it closed in order, or not at all"}; }
+  std::size_t count() { std::lock_guard lock(mutex); return heard.size(); }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Message> heard;                                     // with numbers of their own
+  std::optional<Status> end;
+  int silences = 0;
+  std::atomic<bool> over{false};                                  // closed was called, or the test closed it on the strand
+  std::atomic<int> after_the_end{0};
+};
+
+Credentials credentials(std::uint32_t rank);
+// Short times: for tests in which a peer is not heard of.
+LinkOptions hasty();
+
+struct Ends {
+  explicit Ends(const LinkOptions& options = {}, int threads = 1);
+  ~Ends();
+  // Connects `near` with `far` and waits until both know; through `port` if it is not 0.
+  void join(std::uint16_t port = 0);
+  Result<std::shared_ptr<Link>> try_connect(const std::string& address, const Credentials& self, Purpose purpose = Purpose::kRows);
+  std::string address() const;
+
+  LinkOptions options;
+  IoThreads near_threads, far_threads;
+  Ear near, far;
+  std::shared_ptr<Link> near_link, far_link;
+  std::function<Status(const PeerName&)> admit;
+  Credentials far_self = credentials(0);
+  std::unique_ptr<Listener> listener;
+  std::mutex mutex;
+  std::condition_variable changed;
+};
+
+// A plain blocking socket with a deadline for each call.
+class PlainSocket {
+ public:
+  explicit PlainSocket(std::uint16_t port);
+  explicit PlainSocket(int descriptor) : descriptor_(descriptor) {}
+  PlainSocket(PlainSocket&& other) : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  ~PlainSocket();
+  void say(std::string_view bytes);
+  std::string hear(std::size_t bytes);      // fewer at the end of the connection
+  std::string hear_all() { return hear(1u << 30); }
+  bool ended(std::chrono::milliseconds within);   // whether the other end closes; what it says meanwhile is forgotten
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+class PlainListener {
+ public:
+  PlainListener();
+  ~PlainListener();
+  PlainSocket accept();
+  std::uint16_t port = 0;
+
+ private:
+  int descriptor_;
+};
+
+// Passes bytes between who connects to `port` and a port beyond, until told otherwise.
+class Wire {
+ public:
+  explicit Wire(std::uint16_t beyond);
+  ~Wire();
+  std::uint16_t port() const { return listener_.port; }
+  // Flips this bit of what comes from who connects, counted from its first byte; -1: none.
+  std::atomic<long> flip_bit{-1};
+  std::atomic<bool> forward_stopped{false}, backward_stopped{false};   // bytes are no longer read
+  std::atomic<bool> cut{false};
+
+ private:
+  void run();
+  PlainListener listener_;
+  const std::uint16_t beyond_;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
+}  // namespace shoal::table::test
