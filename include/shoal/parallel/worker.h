@@ -28,14 +28,14 @@ struct WorkerTimes { double rows = 0; };    // spent in waiting for rows
 // An Updater over a table, of as many workers and servers as its roster names. Its rows exist, with the chief's weights and histories, from
 // the first settle() or begin() on: whatever copy_weights or restore did before that on the chief counts, on others it is overwritten.
 //
-// Under on_nan: SKIP and WARN, and with debug_info, gradients leave after the last layer's backward, not before: the iteration may yet be
-// left out, and its params are to be looked at.
+// Under on_nan: SKIP, and with debug_info, gradients leave after the last layer's backward, not before: the iteration may yet be left out,
+// or its params are to be looked at.
 class TableUpdater : public Updater {
  public:
   virtual WorkerTimes times() const = 0;
 };
 // The table may write into the net's params until it was settled, or ended with an error. Throws ConfigError for what cannot be had
-// together: clip_gradients with a scheme that is not lockstep, on_nan: SNAPSHOT; and for a scheme that is not known.
+// together: clip_gradients with a scheme that is not lockstep, on_nan: SNAPSHOT or WARN; and for a scheme that is not known.
 std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options);
 
 // The solver's view of the others, over the same table.

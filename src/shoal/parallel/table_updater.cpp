@@ -24,7 +24,7 @@ class Rows final : public TableUpdater {
  public:
   Rows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options)
       : recipe_(read_recipe(param, options.name)), options_(options), net_(net), table_(table), map_(net, servers_of(table.roster())),
-        early_(param.on_nan() == SolverParameter::STOP && !param.debug_info() && !net.definition().debug_info()),
+        early_(param.on_nan() != SolverParameter::SKIP && !param.debug_info() && !net.definition().debug_info()),
         all_(map_.rows().size()), learning_(map_.learning()) {
     std::iota(all_.begin(), all_.end(), RowId{0});
     const auto scheme = table::make_scheme(options.scheme);
@@ -34,9 +34,12 @@ class Rows final : public TableUpdater {
     if (recipe_.clip >= 0 && !lockstep_)
       throw ConfigError(Code::kConfig, options.name, ": clip_gradients limits the norm of the gradients of all workers together, and under scheme '",
                         options.scheme, "' they do not come together; leave it out, or take scheme 'bsp'");
-    if (param.on_nan() == SolverParameter::SNAPSHOT)
-      throw ConfigError(Code::kConfig, options.name, ": on_nan is SNAPSHOT, which works on one machine alone: when one worker notices, others "
-                                                     "have gone on; STOP with snapshot: N, or SKIP, work on many");
+    if (param.on_nan() == SolverParameter::SNAPSHOT || param.on_nan() == SolverParameter::WARN)
+      throw ConfigError(Code::kConfig, options.name, ": on_nan is ", SolverParameter::OnNan_Name(param.on_nan()),
+                        ", which works without a table alone: ", param.on_nan() == SolverParameter::WARN
+                            ? "a table takes no gradient that is not finite"
+                            : "when one worker notices, others have gone on",
+                        "; STOP and SKIP work with one");
   }
 
   Status begin(std::int64_t iteration, float rate) override {
