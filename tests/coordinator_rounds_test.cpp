@@ -200,60 +200,6 @@ TEST(CoordinatorRounds, WaitingForSaysWhoAndSinceWhichClock) {
   EXPECT_EQ(ending.coordinator.waiting_for(), "end: waiting for rank 0 (host a)");
 }
 
-// ---- outputs ----
-
-TEST(CoordinatorOutputs, WeightedMeansInEveryOrderToWorkerZeroAlone) {
-  const std::vector<double> parts[] = {{2, 1, 0.5}, {1, 4, 0.25}, {1, 2, 1}};
-  in_every_order(3, [&](const std::vector<std::uint32_t>& order) {
-    Job job = Job::joined(3);
-    for (const Clock clock : {0, 3})
-      for (const std::uint32_t rank : order) {
-        ASSERT_TRUE(job.ask(rank, Topic::kOutputs, clock, numbers(parts[rank])).ok());
-        ASSERT_TRUE(job.ask(rank, Topic::kOutputs, clock, numbers({9, 9, 9})).ok() || clock == 3);
-      }
-    ASSERT_GE(job.told[0].size(), 2u);
-    for (const auto& message : job.told[0]) EXPECT_EQ(numbers_of(body_of(message)), (std::vector<double>{2, 0.5625}));
-    EXPECT_EQ(job.take(1), Words{});
-    EXPECT_EQ(job.take(2), Words{});
-  });
-}
-
-TEST(CoordinatorOutputs, AFastWorkerLeavesRoundsOpenAndADoneOneIsNotWaitedFor) {
-  Job job = Job::joined(2);
-  for (Clock clock = 0; clock < 10; ++clock) ASSERT_TRUE(job.ask(1, Topic::kOutputs, clock, numbers({1, double(clock)})).ok());
-  for (Clock clock = 0; clock < 4; ++clock) ASSERT_TRUE(job.ask(0, Topic::kOutputs, clock, numbers({1, 0})).ok());
-  EXPECT_EQ(job.told[0].size(), 4u);
-  ASSERT_TRUE(job.ask(0, Topic::kDone, 4).ok());
-  ASSERT_EQ(job.told[0].size(), 10u);
-  EXPECT_EQ(numbers_of(body_of(job.told[0][3])), std::vector<double>{1.5});
-  EXPECT_EQ(numbers_of(body_of(job.told[0][9])), std::vector<double>{9});
-}
-
-TEST(CoordinatorOutputs, OpenRoundsAreBounded) {
-  Job job = Job::joined(2);
-  for (Clock clock = 0; clock < 5000; ++clock) ASSERT_TRUE(job.ask(0, Topic::kOutputs, clock, numbers({1, double(clock)})).ok());
-  EXPECT_EQ(job.told[0].size(), 5000u - 4096u);
-  const Words warnings = job.coordinator.take_warnings();
-  ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find("outputs of iteration 0 are averaged without some worker that is 4096 iterations behind"), std::string::npos);
-  for (Clock clock = 0; clock < 5000; ++clock) ASSERT_TRUE(job.ask(1, Topic::kOutputs, clock, numbers({1, 0})).ok());
-  ASSERT_EQ(job.told[0].size(), 5000u);
-  for (Clock clock = 0; clock < 5000; ++clock) {
-    const double mean = numbers_of(body_of(job.told[0][static_cast<std::size_t>(clock)])).at(0);
-    ASSERT_EQ(mean, clock < 5000 - 4096 ? double(clock) : double(clock) / 2);
-  }
-}
-
-TEST(CoordinatorOutputs, NoWeightAtAllIsNoDivisionByZeroAndOtherCountsAreAnError) {
-  Job job = Job::joined(2);
-  ASSERT_TRUE(job.ask(0, Topic::kOutputs, 1, numbers({0, 5})).ok());
-  ASSERT_TRUE(job.ask(1, Topic::kOutputs, 1, numbers({0, 7})).ok());
-  EXPECT_EQ(numbers_of(body_of(job.told[0].at(0))), std::vector<double>{0});
-  ASSERT_TRUE(job.ask(0, Topic::kOutputs, 2, numbers({1, 5})).ok());
-  EXPECT_EQ(job.ask(1, Topic::kOutputs, 2, numbers({1, 5, 5})).error().message,
-            "rank 1 (host b) has 2 outputs in iteration 2 where rank 0 (host a) has 1; do both train the same net?");
-}
-
 // ---- agreements ----
 
 TEST(CoordinatorAgreement, TheLargestClockAndTheMostUrgentWant) {

@@ -20,7 +20,7 @@ const char* name_of(Role role);
 struct Process {
   int id = 0;                      // rank, 0 first
   std::string host;                // as written: a name, an IPv4 or, without brackets, an IPv6 address
-  int port = 0;                    // of the table service; 0: the default port, plus what keeps processes of one host apart
+  int port = 0;                    // of the table service; where none was given: the default port, or the next on the same host
   Role role = Role::kBoth;
   int ssh_port = 22;
   std::string user, interface, group;
@@ -35,10 +35,12 @@ std::optional<HostfileFormat> hostfile_format_named(std::string_view name);
 
 // The processes of a machinefile (docs/formats.md): in the order of ids, slots made processes of their own. Errors (kUsage) name the file and all
 // lines concerned: duplicate or missing ids, duplicate host:port, an unknown key (the nearest known named), a port out of range, an
-// ambiguous "host:N", no lines.
+// ambiguous "host:N" (of which the format tells ssh port from slots), no lines.
 Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name, HostfileFormat format = HostfileFormat::kAuto);
 
 inline constexpr int kDefaultPort = 29600;
+// "a:29600", "[::1]:29600".
+std::string address_text(const std::string& host, int port);
 
 // What a process knows of itself and the job.
 struct Place {
@@ -51,17 +53,23 @@ struct Place {
 };
 
 struct PlaceFlags {
-  std::optional<int> client_id, num_clients;
-  std::string master;                          // "host:port"
-  std::string machinefile, machinefile_text;   // name and content, or empty
+  std::optional<int> client_id{}, num_clients{};
+  std::string master{};                        // "host:port"
+  std::string machinefile{}, machinefile_text{};   // name and content, or empty
   HostfileFormat format = HostfileFormat::kAuto;
-  std::string role;                            // "", "worker", "server", "both"
+  std::string role{};                          // "", "worker", "server", "both"
   int port = 0;
 };
 // Flags first, then the families of conventions known to launchers: torchrun, Open MPI, PMI, Slurm, Horovod, DMLC, Paddle. Without any: one
-// process alone. Errors (kUsage): a half-set family (which variable is missing), a rank outside the size, a size that is not the
-// machinefile's, no address for process 0.
+// process alone. An empty variable counts as not set. Errors (kUsage): a half-set family (which variable is missing), a rank outside the
+// size, a size that is not the machinefile's, no address for process 0, a machinefile of several processes and nothing that says which one.
 Result<Place> find_place(const PlaceFlags& flags, const std::map<std::string, std::string>& environment);
+
+// A machinefile with the content of MXNet-G's `groups`, `hosts` and `data_sharding`: ids are its ranks, which follow the addresses as strings,
+// the largest first; groups are named by their lines, and shares of the data become weights. Without `hosts` (or with empty ones) every address of
+// `groups` is one process; `groups` and `data_sharding` may be empty. What was passed over there is a comment. Errors (kUsage) name file
+// and line: an address in no group, or in a group alone, fewer or more shares than workers, shares that overlap.
+Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts, std::string_view data_sharding);
 
 // Slurm's "gnode[10,20,25-27],login" in full.
 Result<std::vector<std::string>> expand_host_list(std::string_view list);
