@@ -1,8 +1,10 @@
-// Runs every test and ends with one plain line, alone: "N passed, N failed, N skipped", after the names of those skipped.
+// Runs every test, or those of --gtest_filter=..., and ends with one plain line, alone: "N passed, N failed, N skipped", after the names of those skipped.
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shoal/base/log.h"
@@ -30,11 +32,33 @@ Tally tally(const testing::UnitTest& run) {
   return result;
 }
 
+// --seed=N replays one history of the tests that try many by seed, --seeds=N tries so many, --first_seed=N begins there. Those tests read
+// them from the environment. False if there is another word.
+bool read_flags(int argc, char** argv) {
+  constexpr struct { std::string_view flag; const char* name; } kFlags[] = {
+      {"--seed=", "SHOAL_TEST_SEED"}, {"--seeds=", "SHOAL_TEST_SEEDS"}, {"--first_seed=", "SHOAL_TEST_FIRST_SEED"}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    bool known = false;
+    for (const auto& [flag, name] : kFlags) {
+      if (!word.starts_with(flag)) continue;
+      setenv(name, argv[i] + flag.size(), 1);
+      known = true;
+    }
+    if (!known) {
+      std::fprintf(stderr, "unknown flag %s; known: --seed=N, --seeds=N, --first_seed=N and gtest's\n", argv[i]);
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   shoal::start_log(argv[0]);
   testing::InitGoogleTest(&argc, argv);
+  if (!read_flags(argc, argv)) return 2;
   const int code = RUN_ALL_TESTS();
   const Tally result = tally(*testing::UnitTest::GetInstance());
   std::fflush(stderr);

@@ -1,0 +1,101 @@
+// The jobs that fault tests try: many small ones, of every kind.
+#include <algorithm>
+
+#include "shoal/base/random.h"
+#include "shoal/table/placement.h"
+#include "support/simulated_cluster.h"
+
+namespace shoal::table {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Each fault is there in every other job, at most so often.
+double some(Random& random, double most) { return random.below(2) == 0 ? 0 : random.unit() * most; }
+
+SimulatedLinkOptions draw_network(Random& random) {
+  SimulatedLinkOptions network;
+  network.latency = std::chrono::microseconds(10 + random.below(2000));
+  network.jitter = std::chrono::microseconds(random.below(3000));
+  const double bandwidths[] = {0, 0, 1e5, 1e6};
+  network.bandwidth = bandwidths[random.below(4)];
+  network.window = 64 + random.below(2000);
+  network.faults.lose = some(random, 0.2);
+  network.faults.repeat = some(random, 0.3);
+  network.faults.reorder = some(random, 0.3);
+  network.faults.delay = some(random, 0.2);
+  network.faults.damage = some(random, 0.03);
+  network.faults.reset = some(random, 0.05);
+  network.faults.late = std::chrono::milliseconds(1 + random.below(300));
+  network.faults.down = std::chrono::milliseconds(1 + random.below(200));
+  return network;
+}
+
+void draw_scheme(Random& random, ClusterCase& one) {
+  struct Choice { const char* words; Clock staleness; float clip; bool exact; };
+  constexpr Choice choices[] = {{"bsp", 0, -1, true},   {"ssp 0", 0, -1, true},   {"ssp 1", 1, -1, true},  {"ssp 3", 3, -1, true},
+                                {"async", kUnbounded, -1, true}, {"bsp", 0, 1e9f, true}, {"bsp", 0, 1.f, false}, {"bsp", 0, -1, false}};
+  const Choice& choice = choices[random.below(std::size(choices))];
+  one.plan.scheme = choice.words;
+  one.plan.clip = choice.clip;
+  one.staleness = choice.staleness;
+  one.exact = choice.exact;
+  if (!one.exact) one.plan.rule = {.rule = random.below(2) == 0 ? optim::Rule::kAdam : optim::Rule::kSgd, .momentum = 0.9f};
+}
+
+// Iterations that are left out, and rows that are read twice, in some jobs.
+void draw_clocks(Random& random, ClusterCase& one) {
+  const double skips = some(random, 0.3), twice = some(random, 0.3);
+  for (int worker = 0; worker < one.plan.workers; ++worker) {
+    for (Clock clock = one.plan.start; clock < one.stops[static_cast<std::size_t>(worker)]; ++clock) {
+      if (random.unit() < skips) one.skipped.insert({worker, clock});
+      if (random.unit() < twice) one.reads_twice.insert({worker, clock});
+    }
+  }
+}
+
+}  // namespace
+
+ClusterCase draw_case(std::uint64_t seed) {
+  Random random(seed, 0);
+  ClusterCase one;
+  one.seed = seed;
+  draw_scheme(random, one);
+  one.plan.workers = static_cast<std::uint16_t>(1 + random.below(4));
+  one.plan.servers = static_cast<std::uint16_t>(1 + random.below(3));
+  one.plan.start = random.below(3) == 0 ? static_cast<Clock>(random.below(1000)) : 0;
+  one.plan.rows.resize(one.plan.servers + random.below(4));
+  for (RowId row = 0; row < one.plan.rows.size(); ++row) {
+    one.plan.rows[row].length = one.plan.workers + kFractions;
+    one.plan.rows[row].priority = row;
+  }
+  place(one.plan.rows, one.plan.servers);
+  const auto most = static_cast<std::uint64_t>(1 + random.below(kMostClocks));
+  for (int worker = 0; worker < one.plan.workers; ++worker) {
+    const std::uint64_t least = random.below(4) == 0 ? random.below(most + 1) : most;   // some retire early, or do nothing at all
+    one.stops.push_back(one.plan.start + static_cast<Clock>(least));
+  }
+  draw_clocks(random, one);
+  one.order = random.below(4) == 0 ? Order::kArrival : Order::kPriority;
+  one.compute = std::chrono::microseconds(random.below(4) == 0 ? 100'000 : 2'000);
+  one.network = draw_network(random);
+  return one;
+}
+
+ClusterCase without_faults(ClusterCase one) {
+  one.network.faults = {};
+  one.network.jitter = {};
+  return one;
+}
+
+std::string describe(const ClusterCase& one) {
+  const SimulatedFaults& faults = one.network.faults;
+  std::string stops;
+  for (const Clock stop : one.stops) stops += str(stops.empty() ? "" : ",", stop);
+  return str("seed ", one.seed, ": ", one.plan.scheme, ", clip ", one.plan.clip, ", ", one.plan.workers, " workers from clock ", one.plan.start, " to ", stops,
+             ", ", one.plan.servers, " servers, ", one.plan.rows.size(), " rows, ", one.skipped.size(), " iterations left out, ",
+             one.reads_twice.size(), " read twice; lose ", faults.lose, ", repeat ", faults.repeat, ", reorder ",
+             faults.reorder, ", delay ", faults.delay, ", damage ", faults.damage, ", reset ", faults.reset);
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,45 @@
+// A whole job in one thread: clients driven by scripted workers, shards, and the adder of norms, on a simulated network. All of it follows
+// from a seed.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shoal/table/link/simulated.h"
+#include "shoal/table/types.h"
+#include "support/history.h"
+
+namespace shoal::table {
+
+struct ClusterCase {
+  std::uint64_t seed = 0;                      // of the gradients, the times and the faults
+  Plan plan;
+  Clock staleness = 0;                         // the scheme's
+  std::vector<Clock> stops;                    // by worker
+  std::set<std::pair<int, Clock>> skipped;     // (worker, clock): it leaves the iteration out, with a push of weight 0
+  std::set<std::pair<int, Clock>> reads_twice; // (worker, clock): it reads all rows once more, and histories, before it computes
+  Order order = Order::kPriority;
+  SimulatedLinkOptions network;
+  Instant compute = std::chrono::milliseconds(2);           // of one row, up to
+  std::chrono::milliseconds retry{100};
+  Instant limit = std::chrono::seconds(120);   // nobody waits longer for a row (I6)
+  bool exact = true;                           // the rule is a plain sum, and the clip, if any, is never reached
+};
+
+ClusterCase draw_case(std::uint64_t seed);
+// The same job on a network without faults.
+ClusterCase without_faults(ClusterCase one);
+std::string describe(const ClusterCase& one);
+
+struct ClusterRun {
+  std::string wrong;                           // the first invariant that was broken, or ""
+  History::Reads reads;
+  Instant took{};
+  std::uint64_t frames = 0, lost = 0, resets = 0, repeated = 0;   // repeated: pushes that a shard had already
+};
+ClusterRun run_cluster(const ClusterCase& one);
+
+}  // namespace shoal::table
