@@ -57,8 +57,11 @@ class Table {
   virtual Status finish(Clock clock) = 0;
   // Ends the job for all: this worker met an error.
   virtual void abort(const Error& error) = 0;
+  // Returns when nobody looks at what push() and create() were given, nor will. Before their memory goes, unless the service went first; what
+  // is left of the table is ask, tell and abort. If the job is not over, the others take this worker for lost, unless abort follows at once.
+  virtual void release() {}
 
-  virtual Traffic traffic() const = 0;
+  virtual Traffic traffic() const = 0;     // of the whole process
 };
 
 struct ServiceOptions {
@@ -90,6 +93,7 @@ class Service {
   // Listens, finds the coordinator (trying again until `start` has passed: the order of starting does not matter), joins, and returns when
   // all processes have. Errors name who is missing, or why this process was refused.
   static Result<std::unique_ptr<Service>> create(const ServiceOptions& options);
+  // A job that is over ends in order: what was said last still arrives. A service that goes before that is lost to the others, as if killed.
   virtual ~Service() = default;
   virtual const RosterBody& roster() const = 0;
   virtual std::uint16_t port() const = 0;          // listened on

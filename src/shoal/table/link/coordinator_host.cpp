@@ -1,0 +1,135 @@
+#include "coordinator_host.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "shoal/base/log.h"
+
+namespace shoal::table {
+namespace {
+
+// The address in a Join, with where its connection comes from in the place of a host that says nothing.
+void complete(Message& message, const std::string& from) {
+  Ask* ask = std::get_if<Ask>(&message);
+  if (!ask || ask->topic != Topic::kJoin) return;
+  Result<JoinBody> join = decode_join(ask->body);
+  if (!join.ok()) return;                                    // the coordinator says so
+  const HostPort address = split_address(join.value().address);
+  if (!is_anywhere(address.host)) return;
+  join.value().address = join_address(from, address.port);
+  ask->body = encode(join.value());
+}
+
+}  // namespace
+
+CoordinatorHost::CoordinatorHost(Job& job, IoThreads& threads, std::function<void(Message)> own)
+    : job_(job), strand_(threads), own_(std::move(own)), coordinator_({.processes = job.options.processes, .seed = job.options.seed}),
+      conversations_(job.options.processes), from_(job.options.processes), missing_(coordinator_.missing()) {
+  for (std::uint32_t rank = 0; rank < job.options.processes; ++rank)
+    seats_.push_back(rank == 0 ? nullptr : std::make_unique<Seat>(job, strand_, Purpose::kCoordination, rank, *this));
+  strand_.after(job.options.stall_warn, [this] { watch(); });
+}
+
+void CoordinatorHost::take(std::shared_ptr<Link> link) { seats_[link->peer().rank]->take(link); }
+
+void CoordinatorHost::hear(std::uint32_t rank, Message message) {
+  ++coming_;
+  strand_.post([this, rank, message = std::move(message)]() mutable {
+    handle(rank, std::move(message));
+    MutexLock lock(job_.mutex);
+    --coming_;
+    job_.changed.notify_all();
+  });
+}
+
+std::vector<std::uint32_t> CoordinatorHost::missing() const {
+  MutexLock lock(job_.mutex);
+  return missing_;
+}
+
+void CoordinatorHost::close(bool with_bye) {
+  for (const auto& seat : seats_)
+    if (seat) seat->close(with_bye);
+}
+
+void CoordinatorHost::opened(Seat& seat, const std::shared_ptr<Link>& link) {
+  from_[seat.rank()] = split_address(link->peer().address).host;
+  conversations_[seat.rank()].opened(link);
+  note();
+}
+
+void CoordinatorHost::received(Seat& seat, Message&& message) {
+  const Result<bool> said = conversations_[seat.rank()].received(message);
+  if (!said.ok()) return lose(seat.rank(), said.error().code, said.error().message);
+  if (said.value()) handle(seat.rank(), std::move(message));
+  else note();
+}
+
+void CoordinatorHost::closed(Seat& seat) {
+  conversations_[seat.rank()].closed();
+  note();
+}
+
+void CoordinatorHost::lost(Seat& seat, const Error& error) { lose(seat.rank(), error.code, error.message); }
+
+void CoordinatorHost::handle(std::uint32_t rank, Message message) {
+  complete(message, from_[rank]);
+  hear_clocks();
+  std::vector<Dispatch> out;
+  const Status status = coordinator_.handle(rank, message, out);
+  if (const Directive* directive = std::get_if<Directive>(&message)) tell_too(static_cast<std::uint32_t>(directive->clock), rank, out);
+  dispatch(out);
+  for (const std::string& line : coordinator_.take_warnings()) LOG(WARNING) << line;
+  if (!status.ok()) return lose(rank, status.error().code, status.error().message);
+  MutexLock lock(job_.mutex);
+  missing_ = coordinator_.missing();
+}
+
+void CoordinatorHost::lose(std::uint32_t rank, Code code, const std::string& why) {
+  hear_clocks();
+  std::vector<Dispatch> out;
+  coordinator_.lost(rank, code, why, out);
+  tell_too(rank, job_.options.processes, out);   // reported by nobody
+  dispatch(out);
+}
+
+void CoordinatorHost::hear_clocks() {
+  coordinator_.heard(0, job_.clock);
+  for (const auto& seat : seats_)
+    if (seat) coordinator_.heard(seat->rank(), seat->heard_clock());
+}
+
+// A process that is lost to one may still hear others.
+void CoordinatorHost::tell_too(std::uint32_t lost, std::uint32_t reporter, std::vector<Dispatch>& out) const {
+  if (out.empty() || lost == reporter || lost >= seats_.size()) return;
+  if (std::none_of(out.begin(), out.end(), [&](const Dispatch& one) { return one.rank == lost; })) out.push_back({lost, out.front().message});
+}
+
+void CoordinatorHost::dispatch(std::vector<Dispatch>& out) {
+  for (Dispatch& one : out) {
+    if (const Refuse* refuse = std::get_if<Refuse>(&one.message))
+      one.message = Directive{.kind = DirectiveKind::kAbort, .code = refuse->code, .text = refuse->reason};
+    if (one.rank == 0) own_(std::move(one.message));
+    else conversations_[one.rank].send(std::move(one.message));
+  }
+  note();
+}
+
+void CoordinatorHost::note() {
+  const bool idle = std::all_of(conversations_.begin(), conversations_.end(), [](const auto& one) { return one.idle() || !one.open(); });
+  MutexLock lock(job_.mutex);
+  idle_ = idle;
+  job_.changed.notify_all();
+}
+
+// Names who is waited for, if it is the same as stall_warn ago.
+void CoordinatorHost::watch() {
+  hear_clocks();
+  std::string waited_for = job_.roster() ? coordinator_.waiting_for() : "";
+  if (!waited_for.empty() && waited_for == waited_for_ && !job_.over()) LOG(WARNING) << waited_for;
+  waited_for_ = std::move(waited_for);
+  strand_.after(job_.options.stall_warn, [this] { watch(); });
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,140 @@
+#include "job.h"
+
+#include <algorithm>
+#include <future>
+#include <random>
+
+#include "shoal/base/sha256.h"
+
+namespace shoal::table {
+namespace {
+
+void add(Traffic& sum, const Traffic& more) {
+  sum.bytes_sent += more.bytes_sent;
+  sum.bytes_received += more.bytes_received;
+  sum.frames_sent += more.frames_sent;
+  sum.frames_received += more.frames_received;
+}
+
+Digest digest_of(const std::string& text) {
+  Sha256 hash;
+  hash.update(text);
+  const std::string hex = hash.finish();
+  Digest digest{};
+  for (std::size_t i = 0; i < digest.size(); ++i) digest[i] = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  return digest;
+}
+
+Credentials credentials(const ServiceOptions& options) {
+  std::random_device device;
+  const std::uint64_t incarnation = static_cast<std::uint64_t>(device()) << 32 | device();
+  return {.rank = options.rank, .incarnation = incarnation, .token = options.token, .configuration = digest_of(options.configuration)};
+}
+
+}  // namespace
+
+Job::Job(const ServiceOptions& given) : options(given), self(credentials(given)) {}
+
+LinkOptions Job::link_options() const {
+  const std::chrono::milliseconds heartbeat = std::min(std::chrono::milliseconds(1000), std::max(options.stall_abort / 4, std::chrono::milliseconds(1)));
+  return {.window = options.window, .throttle = options.throttle, .heartbeat = heartbeat, .stall_warn = options.stall_warn, .stall_abort = options.stall_abort,
+          .connect = options.connect, .clock = &clock};
+}
+
+void Job::fail(Error error) {
+  MutexLock lock(mutex);
+  if (error_ || finished_) return;
+  error_ = std::move(error);
+  over_ = true;
+  changed.notify_all();
+}
+
+void Job::finish() {
+  MutexLock lock(mutex);
+  if (error_) return;
+  finished_ = true;
+  over_ = true;
+  changed.notify_all();
+}
+
+Status Job::status() const {
+  MutexLock lock(mutex);
+  return error_ ? Status(*error_) : Status();
+}
+
+void Job::know(RosterBody roster) {
+  MutexLock lock(mutex);
+  if (roster_) return;
+  roster_ = std::make_unique<const RosterBody>(std::move(roster));
+  known_ = true;
+  changed.notify_all();
+}
+
+const RosterBody* Job::roster() const {
+  MutexLock lock(mutex);
+  return roster_.get();
+}
+
+std::string Job::name_of(std::uint32_t rank, Clock clock) const {
+  const RosterBody* known = roster();
+  std::string inside;
+  if (known && rank < known->processes.size()) inside = str("host ", known->processes[rank].host);
+  if (clock >= 0) inside += str(inside.empty() ? "" : ", ", "last clock ", clock);
+  return inside.empty() ? str("rank ", rank) : str("rank ", rank, " (", inside, ")");
+}
+
+void Job::opened(std::shared_ptr<Link> link) {
+  MutexLock lock(mutex);
+  links_.push_back(std::move(link));
+}
+
+void Job::closed(const Link& link) {
+  MutexLock lock(mutex);
+  const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& known) { return known.get() == &link; });
+  if (found == links_.end()) return;
+  add(before_, link.traffic());
+  links_.erase(found);
+}
+
+void Job::forget_links() {
+  MutexLock lock(mutex);
+  for (const auto& link : links_) add(before_, link->traffic());
+  links_.clear();
+}
+
+Traffic Job::traffic() const {
+  MutexLock lock(mutex);
+  Traffic sum = before_;
+  for (const auto& link : links_) add(sum, link->traffic());
+  sum.local_bytes = local_bytes;
+  return sum;
+}
+
+void let_run(IoThreads& threads) {
+  constexpr int kSteps = 3;                     // closing posts to a strand, which posts to a link's, which writes
+  const Strand strand(threads);
+  for (int step = 0; step < kSteps; ++step) {
+    const auto done = std::make_shared<std::promise<void>>();
+    strand.post([done] { done->set_value(); });
+    if (done->get_future().wait_for(std::chrono::seconds(1)) != std::future_status::ready) return;
+  }
+}
+
+HostPort split_address(const std::string& address) {
+  if (!address.empty() && address[0] == '[') {
+    const std::size_t end = address.find(']');
+    if (end == std::string::npos) return {address, ""};
+    return {address.substr(1, end - 1), end + 1 < address.size() && address[end + 1] == ':' ? address.substr(end + 2) : ""};
+  }
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos || address.find(':') != colon) return {address, ""};     // none, or an IPv6 address without a port
+  return {address.substr(0, colon), address.substr(colon + 1)};
+}
+
+std::string join_address(const std::string& host, const std::string& port) {
+  return host.find(':') == std::string::npos ? str(host, ":", port) : str("[", host, "]:", port);
+}
+
+bool is_anywhere(const std::string& host) { return host.empty() || host == "0.0.0.0" || host == "::"; }
+
+}  // namespace shoal::table

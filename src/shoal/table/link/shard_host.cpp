@@ -1,0 +1,95 @@
+#include "shard_host.h"
+
+#include <variant>
+
+#include "shoal/base/log.h"
+
+namespace shoal::table {
+
+ShardHost::ShardHost(Job& job, IoThreads& threads, Envoy& envoy) : job_(job), envoy_(envoy), strand_(threads) {
+  for (std::uint32_t rank = 0; rank < job.options.processes; ++rank)
+    seats_.push_back(rank == job.options.rank ? nullptr : std::make_unique<Seat>(job, strand_, Purpose::kRows, rank, *this));
+}
+
+void ShardHost::take(std::shared_ptr<Link> link) { seats_[link->peer().rank]->take(link); }
+
+void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<Message>)> own) {
+  strand_.post([this, &roster, own = std::move(own)]() mutable {
+    own_ = std::move(own);
+    for (const RosterBody::Process& process : roster.processes) {
+      worker_of_.push_back(process.worker);
+      if (process.worker >= 0) rank_of_.push_back(process.rank);
+    }
+    own_worker_ = worker_of_[job_.options.rank];
+    shard_ = std::make_unique<Shard>(roster.processes[job_.options.rank].server);
+    for (const auto& [rank, message] : std::exchange(early_, {})) handle(rank, message);
+  });
+}
+
+void ShardHost::hear(std::vector<Message> messages) {
+  strand_.post([this, messages = std::move(messages)] {
+    for (const Message& message : messages) handle(job_.options.rank, message);
+  });
+}
+
+void ShardHost::total(const NormTotal& total) {
+  strand_.post([this, total] { handle(job_.options.rank, total); });
+}
+
+void ShardHost::stop(std::function<void()> done) {
+  strand_.post([this, done = std::move(done)] {
+    stopped_ = true;
+    done();
+  });
+}
+
+void ShardHost::close(bool with_bye) {
+  for (const auto& seat : seats_)
+    if (seat) seat->close(with_bye);
+}
+
+std::span<float> ShardHost::place(Seat&, Message& message, std::size_t floats) {
+  Values* values = values_of(message);
+  if (!values) return {};
+  const auto numbers = std::make_shared_for_overwrite<float[]>(floats);
+  *values = {.data = {numbers.get(), floats}, .owner = numbers};
+  return {numbers.get(), floats};
+}
+
+void ShardHost::received(Seat& seat, Message&& message) {
+  if (shard_) handle(seat.rank(), message);
+  else early_.emplace_back(seat.rank(), std::move(message));
+}
+
+void ShardHost::lost(Seat& seat, const Error& error) { envoy_.report(seat.rank(), seat.heard_clock(), error); }
+
+void ShardHost::handle(std::uint32_t rank, const Message& message) {
+  if (stopped_ || !shard_) return;
+  if (worker_of_[rank] < 0 && !std::holds_alternative<NormTotal>(message))
+    return envoy_.report(rank, -1, {Code::kPeer, str("it sent a ", name_of(type_of(message)), " and is no worker")});
+  Outbox out;
+  const Status status = shard_->handle(worker_of_[rank], message, out);
+  dispatch(out);
+  if (!status.ok()) envoy_.report(rank, -1, status.error());
+}
+
+std::uint32_t ShardHost::priority_of(const Message& message) const {
+  const Plan* plan = shard_->plan();
+  const auto* row = std::get_if<RowMessage>(&message);
+  return plan && row && row->row < plan->rows.size() ? plan->rows[row->row].priority : 0;
+}
+
+void ShardHost::dispatch(Outbox& out) {
+  std::vector<Message> own;
+  for (Outgoing& one : out) {
+    if (one.to.kind == Address::Kind::kCoordinator) envoy_.send(std::move(one.message));
+    if (one.to.kind != Address::Kind::kWorker) continue;
+    CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size()) << "worker " << one.to.id << " of " << rank_of_.size();
+    const std::uint32_t rank = rank_of_[static_cast<std::size_t>(one.to.id)];
+    if (one.to.id == own_worker_) own.push_back(std::move(one.message));
+    else seats_[rank]->send(priority_of(one.message), std::move(one.message));
+  }
+  if (!own.empty()) own_(std::move(own));
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,54 @@
+// The shard of this process and those who speak to it: workers of other processes over connections, this process's own without one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "envoy.h"
+#include "seat.h"
+#include "shoal/table/shard.h"
+
+namespace shoal::table {
+
+class ShardHost final : public SeatOwner {
+ public:
+  ShardHost(Job& job, IoThreads& threads, Envoy& envoy);
+
+  // On any thread:
+  LinkOwner* seat(std::uint32_t rank) { return seats_[rank].get(); }
+  void take(std::shared_ptr<Link> link);
+  // Who is which worker; `own` takes what is for this process's worker, on the shard's strand. Once.
+  void start(const RosterBody& roster, std::function<void(std::vector<Message>)> own);
+  void hear(std::vector<Message> messages);          // of this process's worker, numbers where they are
+  void total(const NormTotal& total);
+  // Calls `done` when nobody looks at this worker's numbers any more, nor ever will: the shard stands still from here on.
+  void stop(std::function<void()> done);
+  void close(bool with_bye);
+
+ private:
+  std::span<float> place(Seat& seat, Message& message, std::size_t floats) override;
+  void opened(Seat&, const std::shared_ptr<Link>&) override {}
+  void received(Seat& seat, Message&& message) override;
+  void lost(Seat& seat, const Error& error) override;
+  void handle(std::uint32_t rank, const Message& message);
+  void dispatch(Outbox& out);
+  std::uint32_t priority_of(const Message& message) const;
+
+  Job& job_;
+  Envoy& envoy_;
+  const Strand strand_;
+  // On the strand:
+  std::unique_ptr<Shard> shard_;
+  std::function<void(std::vector<Message>)> own_;
+  int own_worker_ = -1;
+  std::vector<int> worker_of_;                       // by rank
+  std::vector<std::uint32_t> rank_of_;               // by worker
+  std::vector<std::pair<std::uint32_t, Message>> early_;   // said by ranks that knew of the roster before this process did
+  bool stopped_ = false;
+
+  std::vector<std::unique_ptr<Seat>> seats_;         // by rank; this process has none
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,227 @@
+#include "table_over_tcp.h"
+
+#include <algorithm>
+#include <future>
+#include <numeric>
+#include <variant>
+
+#include "shoal/base/log.h"
+
+namespace shoal::table {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTick{1000};
+
+}  // namespace
+
+// ---- the solver's thread ----
+
+void TableOverTcp::push(const Push& push) { request({.push = push}); }
+
+void TableOverTcp::get(RowId row, Clock clock, Part part) {
+  request({.push = {.row = row, .clock = clock}, .only_get = true, .part = part});
+}
+
+void TableOverTcp::request(Request request) {
+  ++requested_[request.push.row];
+  bool first = false;
+  {
+    MutexLock lock(job_.mutex);
+    first = requests_.empty();
+    requests_.push_back(std::move(request));
+  }
+  if (first) strand_.post([this] { drain(); });
+}
+
+Status TableOverTcp::wait(std::span<const RowId> rows) {
+  {
+    MutexLock lock(job_.mutex);
+    for (const RowId row : rows) {
+      if (arrived_[row] >= requested_[row] || awaited_[row] != 0) continue;
+      awaited_[row] = requested_[row];
+      ++missing_;
+    }
+  }
+  return job_.wait(kForever, job_.options.stall_warn, [this]() REQUIRES(job_.mutex) { return missing_ == 0; },
+                   [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
+}
+
+void TableOverTcp::tell(Topic topic, Clock clock, std::string body) {
+  envoy_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+}
+
+Status TableOverTcp::finish(Clock clock) {
+  std::vector<RowId> all(requested_.size());
+  std::iota(all.begin(), all.end(), RowId{0});
+  if (Status status = wait(all); !status.ok()) return status;
+  talks_.end(clock);
+  strand_.post([this, clock] {
+    if (!client_) return;                                              // no server has heard of this worker
+    retired_ = clock;
+    for (int server = 0; server < static_cast<int>(servers_.size()); ++server) say(server, Retire{.clock = clock});
+  });
+  const Result<std::string> done = talks_.ask(Topic::kDone, clock, {});
+  return done.ok() ? Status() : Status(done.error());
+}
+
+void TableOverTcp::release() {
+  const auto client_gone = std::make_shared<std::promise<void>>(), shard_stopped = std::make_shared<std::promise<void>>();
+  const bool in_order = job_.over();
+  strand_.post([this, in_order, client_gone] {
+    client_.reset();
+    for (Server& server : servers_) {
+      server.initial.clear();
+      if (server.line) server.line->close(in_order);
+    }
+    strand_.post([client_gone] { client_gone->set_value(); });       // after what the links had to do
+  });
+  if (shard_) shard_->stop([shard_stopped] { shard_stopped->set_value(); });
+  else shard_stopped->set_value();
+  constexpr std::chrono::seconds kLong{10};                            // strands that nothing holds up
+  if (client_gone->get_future().wait_for(kLong) != std::future_status::ready || shard_stopped->get_future().wait_for(kLong) != std::future_status::ready)
+    LOG(ERROR) << "the threads that move rows do not answer";
+}
+
+// ---- the strand ----
+
+void TableOverTcp::drain() {
+  std::vector<Request> requests;
+  {
+    MutexLock lock(job_.mutex);
+    requests.swap(requests_);
+  }
+  if (!client_) return;
+  std::vector<bool> concerned(servers_.size());
+  for (Request& request : requests) {
+    const RowId row = request.push.row;
+    ++taken_[row];
+    concerned[plan_.rows[row].server] = true;
+    if (request.only_get) client_->get(row, request.push.clock, request.part, now());
+    else client_->push(std::move(request.push), now());
+  }
+  for (int server = 0; server < static_cast<int>(servers_.size()); ++server)
+    if (concerned[static_cast<std::size_t>(server)]) pump(server);
+}
+
+void TableOverTcp::pump(int server) {
+  if (server != own_server_) {
+    const Line& line = *servers_[static_cast<std::size_t>(server)].line;
+    if (line.link()) line.link()->wake();
+    return;
+  }
+  std::vector<Message> messages;
+  while (std::optional<Message> message = client_->next(server)) {
+    if (const Values* values = values_of(*message)) job_.local_bytes += values->data.size_bytes();
+    messages.push_back(std::move(*message));
+  }
+  if (!messages.empty()) shard_->hear(std::move(messages));
+}
+
+void TableOverTcp::say(int server, const Message& message) {
+  if (server == own_server_) return shard_->hear({message});
+  const Line& line = *servers_[static_cast<std::size_t>(server)].line;
+  if (line.link()) line.link()->send(message);
+}
+
+void TableOverTcp::take(std::vector<Message> messages) {
+  strand_.post([this, messages = std::move(messages)]() mutable {
+    for (Message& message : messages) {
+      if (const Values* values = values_of(message)) job_.local_bytes += values->data.size_bytes();
+      if (const Status status = handle(own_server_, message); !status.ok()) job_.fail(status.error());
+    }
+  });
+}
+
+Status TableOverTcp::handle(int server, const Message& message) {
+  if (std::holds_alternative<Ready>(message)) {
+    MutexLock lock(job_.mutex);
+    servers_[static_cast<std::size_t>(server)].ready = true;
+    job_.changed.notify_all();
+    return {};
+  }
+  if (!client_) return {};
+  const Result<bool> taken = client_->take(server, message, now());
+  if (!taken.ok()) return taken.error();
+  if (taken.value()) arrived(std::get<RowMessage>(message).row);
+  if (std::holds_alternative<NeedPush>(message)) pump(server);
+  return {};
+}
+
+void TableOverTcp::arrived(RowId row) {
+  MutexLock lock(job_.mutex);
+  arrived_[row] = taken_[row];
+  if (awaited_[row] == 0 || arrived_[row] < awaited_[row]) return;
+  awaited_[row] = 0;
+  if (--missing_ == 0) job_.changed.notify_all();
+}
+
+std::span<float> TableOverTcp::place(Line&, Message& message, std::size_t floats) {
+  const RowMessage* row = std::get_if<RowMessage>(&message);
+  if (!client_ || !row) return {};
+  const std::span<float> where = client_->place(*row);
+  return where.size() == floats ? where : std::span<float>();
+}
+
+Status TableOverTcp::received(Line& line, Message&& message) {
+  const Status status = handle(server_of(line), message);
+  if (!status.ok()) envoy_.report(line.rank(), line.heard_clock(), status.error());
+  return status;
+}
+
+std::optional<Message> TableOverTcp::next(Line& line) { return client_ ? client_->next(server_of(line)) : std::nullopt; }
+
+void TableOverTcp::up(Line& line, bool again) {
+  const int number = server_of(line);
+  Server& server = servers_[static_cast<std::size_t>(number)];
+  {
+    MutexLock lock(job_.mutex);
+    server.up = true;
+    job_.changed.notify_all();
+  }
+  if (!again) return;
+  for (const Message& message : server.initial) line.link()->send(message);
+  if (retired_ >= 0) line.link()->send(Retire{.clock = retired_});
+  if (client_) client_->link_up(number, now());
+  line.link()->wake();
+}
+
+void TableOverTcp::lost(Line& line, const Error& error) { envoy_.report(line.rank(), line.heard_clock(), error); }
+
+int TableOverTcp::server_of(const Line& line) const {
+  const auto found = std::find_if(servers_.begin(), servers_.end(), [&](const Server& server) { return server.line.get() == &line; });
+  return static_cast<int>(found - servers_.begin());
+}
+
+void TableOverTcp::tick() {
+  if (!client_) return;
+  const Instant again = client_->on_time(now());
+  for (int server = 0; server < static_cast<int>(servers_.size()); ++server) pump(server);
+  const milliseconds until = std::chrono::duration_cast<milliseconds>(again - now());
+  strand_.after(std::clamp(until, milliseconds(10), kTick), [this] { tick(); });
+}
+
+void TableOverTcp::warn(double seconds) {
+  const std::optional<Client::Overdue> overdue = client_ ? client_->overdue() : std::nullopt;
+  if (!overdue) return;
+  const std::uint32_t rank = servers_[static_cast<std::size_t>(overdue->server)].rank;
+  std::string slowest;
+  Clock least = kUnbounded;
+  for (const Server& server : servers_) {
+    const bool works = roster().processes[server.rank].worker >= 0;
+    const Clock clock = server.line && works ? server.line->heard_clock() : kUnbounded;
+    if (clock >= 0 && clock < least) slowest = str("; the slowest worker it hears of is ", job_.name_of(server.rank, least = clock));
+  }
+  LOG(WARNING) << "has waited for rows for " << seconds << " s at clock " << job_.clock << ", for longest for row " << overdue->row << " from server "
+               << overdue->server << ", " << job_.name_of(rank) << slowest;
+}
+
+void TableOverTcp::close(bool with_bye) {
+  strand_.post([this, with_bye] {
+    for (const Server& server : servers_)
+      if (server.line) server.line->close(with_bye);
+  });
+}
+
+}  // namespace shoal::table

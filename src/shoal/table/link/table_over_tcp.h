@@ -1,0 +1,99 @@
+// The Table of a worker: a Client on a strand of its own, with a connection to each server but the one in its own process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "envoy.h"
+#include "line.h"
+#include "talks.h"
+#include "shard_host.h"
+
+namespace shoal::table {
+
+class TableOverTcp final : public Table, public LineOwner {
+ public:
+  // `shard` is that of this process, or null.
+  TableOverTcp(Job& job, IoThreads& threads, Envoy& envoy, Talks& talks, ShardHost* shard);
+
+  // Connects with the servers, and returns when that is done.
+  Status connect();
+  void take(std::vector<Message> messages);              // of this process's shard; on any thread
+  void close(bool with_bye);
+
+  int worker() const override { return worker_; }
+  const RosterBody& roster() const override { return *job_.roster(); }
+  Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
+  void push(const Push& push) override;
+  void get(RowId row, Clock clock, Part part) override;
+  Status wait(std::span<const RowId> rows) override;
+  Result<std::string> ask(Topic topic, Clock clock, std::string body) override { return talks_.ask(topic, clock, std::move(body)); }
+  void tell(Topic topic, Clock clock, std::string body) override;
+  std::vector<Answer> take_outputs() override { return talks_.take_outputs(); }
+  Result<Want> start(Clock clock) override { return talks_.start(clock); }
+  Status finish(Clock clock) override;
+  void abort(const Error& error) override { envoy_.abort(error); }
+  void release() override;
+  Traffic traffic() const override { return job_.traffic(); }
+
+ private:
+  // A push or a get on its way to the strand.
+  struct Request {
+    Push push;
+    bool only_get = false;
+    Part part = Part::kWeights;
+  };
+  struct Server {
+    std::uint32_t rank = 0;
+    std::unique_ptr<Line> line;                          // null for this process's own
+    bool up = false;                                     // guarded by the job's mutex
+    bool ready = false;                                  // its rows exist; guarded likewise
+    std::vector<Message> initial;                        // the chief's, until then; on the strand
+  };
+
+  // On the strand:
+  std::span<float> place(Line& line, Message& message, std::size_t floats) override;
+  Status received(Line& line, Message&& message) override;
+  std::optional<Message> next(Line& line) override;
+  void up(Line& line, bool again) override;
+  void lost(Line& line, const Error& error) override;
+  Status handle(int server, const Message& message);
+  void drain();
+  void pump(int server);
+  void say(int server, const Message& message);
+  void tick();
+  void arrived(RowId row);
+  void warn(double seconds);
+  int server_of(const Line& line) const;
+  // On the solver's thread:
+  void request(Request request);
+  Status agree(const Plan& plan);
+  std::vector<std::vector<Message>> initial_of(const Plan& plan, const Source& initial) const;
+
+  Job& job_;
+  Envoy& envoy_;
+  ShardHost* const shard_;
+  Talks& talks_;
+  const Strand strand_;
+  int worker_ = -1, own_server_ = -1;
+  std::vector<Server> servers_;
+
+  // On the strand:
+  std::unique_ptr<Client> client_;
+  Plan plan_;
+  std::vector<std::uint64_t> taken_;                     // requests by row that the client knows of
+  Clock retired_ = -1;
+
+  // On the solver's thread:
+  std::vector<std::uint64_t> requested_;                 // by row
+
+  std::vector<Request> requests_ GUARDED_BY(job_.mutex); // not taken to the strand yet; it comes for them if there are any
+  std::vector<std::uint64_t> arrived_ GUARDED_BY(job_.mutex);      // requests by row that have been answered
+  std::vector<std::uint64_t> awaited_ GUARDED_BY(job_.mutex);      // by row: the request that wait() waits for; 0: none
+  std::size_t missing_ GUARDED_BY(job_.mutex) = 0;       // rows that wait() waits for
+};
+
+}  // namespace shoal::table

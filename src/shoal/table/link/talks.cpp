@@ -1,0 +1,76 @@
+#include "talks.h"
+
+#include <utility>
+
+#include "shoal/base/log.h"
+
+namespace shoal::table {
+
+Result<std::string> Talks::ask(Topic topic, Clock clock, std::string body) {
+  if (Status status = job_.status(); !status.ok()) return status.error();
+  envoy_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+  std::string answer;
+  const auto answered = [&]() REQUIRES(job_.mutex) {
+    const auto found = answers_.find({topic, clock});
+    if (found == answers_.end()) return false;
+    answer = std::move(found->second);
+    answers_.erase(found);
+    return true;
+  };
+  const auto late = [&](double seconds) { LOG(WARNING) << "has waited for the other workers for " << seconds << " s, at clock " << job_.clock; };
+  if (Status status = job_.wait(kForever, job_.options.stall_warn, answered, late); !status.ok()) return status.error();
+  return answer;
+}
+
+std::vector<Answer> Talks::take_outputs() {
+  MutexLock lock(job_.mutex);
+  return std::exchange(outputs_, {});
+}
+
+Result<Want> Talks::start(Clock clock) {
+  job_.clock = clock;
+  Want want = Want::kNothing;
+  const auto may_start = [&]() REQUIRES(job_.mutex) {
+    if (pausing_) return false;
+    const auto first = agreed_.begin();
+    if (first != agreed_.end() && first->first <= clock) {
+      want = first->second;
+      agreed_.erase(first);
+    }
+    started_ = clock + 1;
+    return true;
+  };
+  const auto late = [&](double seconds) {
+    LOG(WARNING) << "has waited for " << seconds << " s, at clock " << clock << ", for all workers to agree on a pause";
+  };
+  if (Status status = job_.wait(kForever, job_.options.stall_warn, may_start, late); !status.ok()) return status.error();
+  return want;
+}
+
+void Talks::end(Clock clock) {
+  job_.clock = clock;
+  MutexLock lock(job_.mutex);
+  started_ = clock;
+}
+
+void Talks::answer(Answer answer) {
+  MutexLock lock(job_.mutex);
+  if (answer.topic == Topic::kOutputs) outputs_.push_back(std::move(answer));
+  else answers_[{answer.topic, answer.clock}] = std::move(answer.body);
+  job_.changed.notify_all();
+}
+
+Clock Talks::pause() {
+  MutexLock lock(job_.mutex);
+  pausing_ = true;
+  return started_;
+}
+
+void Talks::agreed(Clock clock, Want want) {
+  MutexLock lock(job_.mutex);
+  pausing_ = false;
+  agreed_[clock] = want;
+  job_.changed.notify_all();
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,41 @@
+// What a worker asks of the others and hears of them, between the solver's thread, which waits, and the strands, which never do.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "envoy.h"
+
+namespace shoal::table {
+
+class Talks {
+ public:
+  Talks(Job& job, Envoy& envoy) : job_(job), envoy_(envoy) {}
+
+  // ---- the solver's side ----
+  Result<std::string> ask(Topic topic, Clock clock, std::string body);
+  std::vector<Answer> take_outputs();
+  Result<Want> start(Clock clock);
+  // No iteration follows `clock` of them.
+  void end(Clock clock);
+
+  // ---- the strands' side ----
+  void answer(Answer answer);
+  // The clock that the worker will surely finish; it starts nothing else until agreed() is called.
+  Clock pause();
+  void agreed(Clock clock, Want want);
+
+ private:
+  Job& job_;
+  Envoy& envoy_;
+  std::map<std::pair<Topic, Clock>, std::string> answers_ GUARDED_BY(job_.mutex);
+  std::vector<Answer> outputs_ GUARDED_BY(job_.mutex);
+  Clock started_ GUARDED_BY(job_.mutex) = 0;             // iterations begun, all of which will be finished
+  bool pausing_ GUARDED_BY(job_.mutex) = false;
+  std::map<Clock, Want> agreed_ GUARDED_BY(job_.mutex);
+};
+
+}  // namespace shoal::table
