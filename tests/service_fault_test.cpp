@@ -1,0 +1,247 @@
+// What a job does when a process dies, freezes or is cut off.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <iostream>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "support/cluster.h"
+#include "support/data_files.h"
+
+namespace shoal::test {
+namespace {
+
+using table::Clock;
+using table::Service;
+using table::Table;
+using table::Topic;
+using table::Want;
+using std::chrono::milliseconds;
+
+// ---- death: a service that goes before its job is over is gone as if killed ----
+
+enum class Stage { kJoined, kCreated, kTraining };
+struct Death { std::string roles; std::size_t victim; Stage stage; };
+
+class ServiceDeath : public testing::TestWithParam<Death> {};
+
+// Lives until its time has come, then returns, and so is destroyed.
+Status die(const Death& death, Service& service) {
+  if (death.stage == Stage::kJoined) return {};
+  const Training training{.scheme = "async"};
+  Table& table = *service.table();
+  const auto plan = plan_of(training, table.roster());
+  Weights numbers;
+  for (const std::uint32_t length : training.lengths) numbers.emplace_back(length);
+  const auto where = [&](table::RowId row, table::Part) { return std::span<float>(numbers[row]); };
+  if (Status status = table.create(plan, where, where); !status.ok() || death.stage == Stage::kCreated) return table.release(), status;
+  for (Clock c = 0; c < 3; ++c) {
+    for (table::RowId row = 0; row < numbers.size(); ++row) table.push({.row = row, .clock = c, .rate = 1, .values = {.data = numbers[row]}});
+    std::vector<table::RowId> all{0, 1, 2, 3, 4};
+    if (Status status = table.wait(all); !status.ok()) return table.release(), status;
+  }
+  return table.release(), Status();
+}
+
+TEST_P(ServiceDeath, EndsAllOthersWithItsName) {
+  const Death& death = GetParam();
+  Cluster cluster(death.roles);
+  std::atomic<std::int64_t> died = 0, last = 0;
+  const auto time = [] { return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+  Training training{.scheme = "async", .iterations = 1'000'000};
+  const std::vector<Status> results = cluster.run([&](std::size_t rank, Service& service) -> Status {
+    if (rank == death.victim) {
+      Status status = die(death, service);
+      died = time();
+      return status;
+    }
+    Status status;
+    if (service.table()) {
+      const Result<Weights> result = train(*service.table(), training);
+      if (!result.ok()) status = result.error();
+    } else {
+      status = service.serve({});
+    }
+    last = std::max(last.load(), time());
+    return status;
+  });
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    if (rank == death.victim) continue;
+    EXPECT_FAILS_WITH(str("rank ", death.victim, " (host host-", static_cast<char>('a' + death.victim)), results[rank]);
+    EXPECT_EQ(results[rank].error().code, Code::kPeer);
+  }
+  std::cout << "all ended " << last - died << " ms after the death\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, ServiceDeath,
+                         testing::Values(Death{"bbb", 0, Stage::kJoined}, Death{"bbb", 2, Stage::kJoined}, Death{"sww", 0, Stage::kJoined}, Death{"wsw", 1, Stage::kJoined},
+                                         Death{"bbb", 0, Stage::kCreated}, Death{"bbb", 1, Stage::kCreated}, Death{"sww", 2, Stage::kCreated},
+                                         Death{"bbb", 0, Stage::kTraining}, Death{"bbb", 1, Stage::kTraining}, Death{"sww", 1, Stage::kTraining}, Death{"bws", 1, Stage::kTraining}));
+
+TEST(ServiceFault, AServerThatDiesInTrainingIsNamed) {
+  // The server's service goes while it serves: abruptly, since nobody said that the job is over.
+  Cluster cluster("bws");
+  Training training{.iterations = 1'000'000};
+  std::atomic<bool> go = false;
+  training.at = [&](Table&, Clock clock, Want) { go = go || clock == 5; };
+  const std::vector<Status> results = cluster.run([&](std::size_t rank, Service& service) -> Status {
+    if (rank == 2) {
+      while (!go) std::this_thread::yield();
+      return {};
+    }
+    const Result<Weights> result = train(*service.table(), training);
+    return result.ok() ? Status() : Status(result.error());
+  });
+  for (const std::size_t rank : {0u, 1u}) EXPECT_FAILS_WITH("rank 2 (host host-c", results[rank]);
+}
+
+TEST(ServiceFault, AProcessThatDiesBeforeAllHaveJoinedIsNamed) {
+  Cluster cluster("bbbb", true);
+  cluster.options[1].start = milliseconds(400);                          // it leaves by itself, in words
+  cluster.options.resize(3);                                             // and rank 3 never starts
+  const std::vector<Status> results = cluster.start();
+  for (const Status& result : results) EXPECT_FAILS_WITH("did not start within 0.4 s", result);
+  EXPECT_HAS(results[0].error().message, "rank 1");
+}
+
+// ---- broken connections ----
+
+Training drawn() {
+  return {.iterations = 15, .rule = {.rule = optim::Rule::kAdam, .momentum = 0.9f}, .rate = 0.01f, .whole = false};
+}
+
+Weights undisturbed(const std::string& roles) {
+  Cluster cluster(roles);
+  const auto results = cluster.train_all(drawn());
+  for (const Status& result : results) EXPECT_TRUE(result.ok()) << result.error().message;
+  return cluster.weights[roles.find_first_not_of('s')];
+}
+
+class ServiceCut : public testing::TestWithParam<std::string> {};
+
+TEST_P(ServiceCut, ComesBackWithTheSameBits) {
+  const std::string roles = GetParam();
+  const Weights expected = undisturbed(roles);
+  const unsigned seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937 draw(seed);
+  for (int round = 0; round < 6; ++round) {
+    Cluster cluster(roles, true);
+    for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
+      const std::uint64_t after = draw() % (round % 4 < 2 ? 1'000'000 : 3'000);
+      if (round % 2 == 0) cluster.proxy(rank).cut_after(after);
+      else cluster.proxy(rank).damage_after(100'000 + after);         // a handshake that is damaged is refused, and rightly
+    }
+    Training training = drawn();
+    training.at = [&](Table& table, Clock clock, Want) {
+      if (round % 2 == 0 && table.worker() == 0 && clock == 9) cluster.proxy(0).cut();
+    };
+    const auto results = cluster.train_all(training);
+    for (std::size_t rank = 0; rank < results.size(); ++rank)
+      ASSERT_TRUE(results[rank].ok()) << "round " << round << " rank " << rank << ": " << results[rank].error().message;
+    for (std::size_t rank = 0; rank < cluster.size(); ++rank)
+      EXPECT_TRUE(!cluster.options[rank].worker || cluster.weights[rank] == expected) << "round " << round << " rank " << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Roles, ServiceCut, testing::Values("bb", "sww", "bbb"));
+
+TEST(ServiceFault, SlowConnectionsChangeNothing) {
+  const Weights expected = undisturbed("bb");
+  Cluster cluster("bb", true);
+  for (std::size_t rank = 0; rank < 2; ++rank) cluster.proxy(rank).delay(milliseconds(3));
+  for (const Status& result : cluster.train_all(drawn())) EXPECT_TRUE(result.ok()) << result.error().message;
+  EXPECT_EQ(cluster.weights[1], expected);
+}
+
+TEST(ServiceFault, AConnectionThatStaysBrokenIsALoss) {
+  for (const std::size_t victim : {0u, 1u}) {
+    Cluster cluster("bb", true);
+    Training training{.iterations = 1'000'000};
+    training.at = [&](Table& table, Clock clock, Want) {
+      if (table.worker() == 0 && clock == 5) cluster.proxy(victim).shut();
+    };
+    const auto results = cluster.train_all(training);
+    for (const Status& result : results) {
+      ASSERT_FALSE(result.ok());
+      EXPECT_EQ(result.error().code, Code::kPeer) << result.error().message;
+      EXPECT_HAS(result.error().message, "rank ");
+    }
+    EXPECT_HAS(results[1 - victim].error().message, str("rank ", victim));
+  }
+}
+
+// ---- silence ----
+
+TEST(ServiceFault, ASilentPeerIsGivenUp) {
+  for (const std::size_t victim : {0u, 1u}) {
+    Cluster cluster("bb", true);
+    for (auto& options : cluster.options) {
+      options.stall_warn = milliseconds(200);
+      options.stall_abort = milliseconds(600);
+    }
+    Training training{.iterations = 1'000'000};
+    training.at = [&](Table& table, Clock clock, Want) {
+      if (table.worker() == 0 && clock == 5) cluster.proxy(victim).hold();
+    };
+    const auto results = cluster.train_all(training);
+    for (const Status& result : results) {
+      ASSERT_FALSE(result.ok());
+      EXPECT_EQ(result.error().code, Code::kTimeout) << result.error().message;
+    }
+    EXPECT_HAS(results[1 - victim].error().message, str("rank ", victim));
+  }
+}
+
+TEST(ServiceFault, ASlowWorkerIsNotASilentOne) {
+  Cluster cluster("bb");
+  for (auto& options : cluster.options) {
+    options.stall_warn = milliseconds(100);
+    options.stall_abort = milliseconds(300);
+  }
+  Training training{.iterations = 3};
+  training.at = [](Table& table, Clock clock, Want) {
+    // Computes for longer than anybody may be silent: a wait that nothing ends but its time.
+    if (table.worker() == 1 && clock == 1) {
+      std::mutex mutex;
+      std::condition_variable never;
+      std::unique_lock lock(mutex);
+      never.wait_for(lock, milliseconds(900), [] { return false; });
+    }
+  };
+  for (const Status& result : cluster.train_all(training)) EXPECT_TRUE(result.ok()) << result.error().message;
+}
+
+TEST(ServiceFault, AServiceMayGoAtAnyMoment) {
+  // While others come, before anybody came, and with pushes on their way.
+  for (int round = 0; round < 5; ++round) {
+    Cluster cluster("bbb");
+    for (auto& options : cluster.options) options.start = milliseconds(round * 20 + 1);
+    (void)cluster.start();
+    cluster.services.clear();
+  }
+  Cluster cluster("bb");
+  for (const Status& result : cluster.start()) ASSERT_TRUE(result.ok()) << result.error().message;
+  std::vector<float> numbers(4096);
+  std::vector<std::jthread> threads;
+  for (const auto& service : cluster.services)
+    threads.emplace_back([&] {
+      const Training training{.lengths = {4096}};
+      Table& table = *service->table();
+      const auto where = [&](table::RowId, table::Part) { return std::span<float>(numbers); };
+      Weights mine(1, std::vector<float>(4096));
+      const auto to = [&](table::RowId, table::Part) { return std::span<float>(mine[0]); };
+      ASSERT_OK(table.create(plan_of(training, table.roster()), where, to));
+      if (table.worker() == 1) table.push({.row = 0, .clock = 0, .rate = 1, .values = {.data = numbers}});
+      table.release();
+    });
+  threads.clear();
+  cluster.services.clear();
+}
+
+}  // namespace
+}  // namespace shoal::test

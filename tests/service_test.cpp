@@ -1,0 +1,310 @@
+// The table service over TCP, with every process of a job a Service of this one: what it counts, says and refuses.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <future>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "shoal/base/bytes.h"
+#include "support/cluster.h"
+#include "support/data_files.h"
+
+namespace shoal::test {
+namespace {
+
+using table::Clock;
+using table::RowId;
+using table::Service;
+using table::Table;
+using table::Topic;
+using table::Want;
+
+void expect_all_ok(const std::vector<Status>& results) {
+  for (std::size_t rank = 0; rank < results.size(); ++rank)
+    EXPECT_TRUE(results[rank].ok()) << "rank " << rank << ": " << results[rank].error().message;
+}
+
+int workers_in(const std::string& roles) { return static_cast<int>(std::count_if(roles.begin(), roles.end(), [](char role) { return role != 's'; })); }
+
+// ---- numbers ----
+
+struct Shape { std::string roles, scheme; };
+
+class ServiceCounts : public testing::TestWithParam<Shape> {};
+
+TEST_P(ServiceCounts, EveryPushOnce) {
+  const Training training{.scheme = GetParam().scheme};
+  Cluster cluster(GetParam().roles);
+  expect_all_ok(cluster.train_all(training));
+  const int workers = workers_in(GetParam().roles);
+  for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
+    if (!cluster.options[rank].worker) continue;
+    ASSERT_EQ(cluster.weights[rank].size(), training.lengths.size());
+    for (RowId row = 0; row < training.lengths.size(); ++row)
+      for (std::size_t i = 0; i < training.lengths[row]; i += 1 + i / 7) {
+        float expected = first_weight(row, i);
+        for (Clock clock = 0; clock < training.iterations; ++clock)
+          for (int worker = 0; worker < workers; ++worker) expected -= gradient_of(training, workers, worker, clock, row, i) / static_cast<float>(workers);
+        ASSERT_EQ(cluster.weights[rank][row][i], expected) << "rank " << rank << ", row " << row << "[" << i << "]";
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ServiceCounts,
+                         testing::Values(Shape{"b", "ssp 0"}, Shape{"b", "async"}, Shape{"bb", "ssp 0"}, Shape{"bb", "ssp 2"}, Shape{"bb", "async"}, Shape{"bbb", "ssp 0"},
+                                         Shape{"bbbb", "ssp 1"}, Shape{"sw", "ssp 0"}, Shape{"ws", "ssp 0"}, Shape{"swww", "ssp 2"}, Shape{"wwwwsss", "ssp 0"},
+                                         Shape{"bws", "async"}, Shape{"ssbw", "ssp 0"}));
+
+TEST(Service, TheSamePushesGiveTheSameBits) {
+  Training training{.rule = {.momentum = 0.9f}, .rate = 0.01f, .whole = false};
+  std::vector<Weights> runs;
+  for (int run = 0; run < 2; ++run) {
+    Cluster cluster("bbb");
+    cluster.options[1].threads = 3;
+    expect_all_ok(cluster.train_all(training));
+    runs.push_back(cluster.weights[run]);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+TEST(Service, ClipsTheNormOverAllServers) {
+  Training training{.iterations = 1, .lengths = {3, 4, 5}, .clip = 2};
+  Cluster cluster("bb");
+  expect_all_ok(cluster.train_all(training));
+  double squares = 0;
+  std::vector<float> mean;
+  for (RowId row = 0; row < 3; ++row)
+    for (std::size_t i = 0; i < training.lengths[row]; ++i) {
+      mean.push_back((gradient_of(training, 2, 0, 0, row, i) + gradient_of(training, 2, 1, 0, row, i)) / 2);
+      squares += mean.back() * mean.back();
+    }
+  std::size_t at = 0;
+  for (RowId row = 0; row < 3; ++row)
+    for (std::size_t i = 0; i < training.lengths[row]; ++i, ++at)
+      EXPECT_NEAR(cluster.weights[1][row][i], first_weight(row, i) - mean[at] * 2 / std::sqrt(squares), 1e-5);
+}
+
+TEST(Service, CountsBytesPerIteration) {
+  // Large rows, so that frames do not count; the first weights are the difference of two runs.
+  const auto bytes_of = [](int iterations, const std::string& roles) {
+    Training training{.iterations = iterations, .lengths = std::vector<std::uint32_t>(6, 50'000)};
+    std::vector<table::Traffic> traffic(roles.size());
+    training.at = [](Table&, Clock, Want) {};
+    Cluster cluster(roles);
+    expect_all_ok(cluster.run([&](std::size_t rank, Service& service) -> Status {
+      const Result<Weights> result = train(*service.table(), training);
+      traffic[rank] = service.table()->traffic();
+      return result.ok() ? Status() : Status(result.error());
+    }));
+    return traffic;
+  };
+  constexpr int kMore = 10;
+  for (const std::string roles : {"bb", "bbb"}) {
+    const auto few = bytes_of(2, roles), many = bytes_of(2 + kMore, roles);
+    const double processes = static_cast<double>(roles.size()), weights = 6 * 50'000 * 4.0;
+    for (std::size_t rank = 0; rank < roles.size(); ++rank) {
+      const double expected = 2 * weights * (processes - 1) / processes;
+      EXPECT_NEAR(static_cast<double>(many[rank].bytes_sent - few[rank].bytes_sent) / kMore / expected, 1, 0.02) << roles << " rank " << rank;
+      EXPECT_NEAR(static_cast<double>(many[rank].bytes_received - few[rank].bytes_received) / kMore / expected, 1, 0.02) << roles << " rank " << rank;
+      EXPECT_NEAR(static_cast<double>(many[rank].local_bytes - few[rank].local_bytes) / kMore, 2 * weights / processes, 1);
+    }
+  }
+}
+
+// ---- words ----
+
+std::string number(double value) {
+  std::string bytes;
+  put_le(bytes, std::bit_cast<std::uint64_t>(value));
+  return bytes;
+}
+
+TEST(Service, AnswersWhatWorkersAsk) {
+  Cluster cluster("bsw");
+  std::mutex mutex;
+  std::set<std::string> sums, shares, gathers;
+  std::vector<table::Answer> outputs;
+  expect_all_ok(cluster.run([&](std::size_t, Service& service) -> Status {
+    if (!service.table()) return service.serve({});
+    Table& table = *service.table();
+    const std::string name = table.worker() == 0 ? "chief" : "other";
+    const auto sum = table.ask(Topic::kSum, 0, number(1 + table.worker()));
+    const auto share = table.ask(Topic::kShare, 1, table.worker() == 0 ? name : "");
+    const auto gather = table.ask(Topic::kGather, 2, name);
+    table.tell(Topic::kOutputs, 5, number(1 + 2 * table.worker()) + number(10 * table.worker()));
+    const auto barrier = table.ask(Topic::kBarrier, 3, {});
+    if (!sum.ok() || !share.ok() || !gather.ok() || !barrier.ok()) return sum.ok() ? barrier.error() : sum.error();
+    {
+      std::lock_guard lock(mutex);
+      sums.insert(sum.value());
+      shares.insert(share.value());
+      if (table.worker() == 0) outputs = table.take_outputs();
+      if (table.worker() == 0) gathers.insert(gather.value());
+    }
+    return table.finish(0);
+  }));
+  EXPECT_EQ(sums, std::set<std::string>{number(3)});
+  EXPECT_EQ(shares, std::set<std::string>{"chief"});
+  EXPECT_EQ(gathers, std::set<std::string>{std::string("\5\0\0\0chief\5\0\0\0other", 18)});
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].clock, 5);
+}
+
+TEST(Service, AllPauseAtTheSameClock) {
+  for (const char* scheme : {"ssp 0", "ssp 3", "async"}) {
+    Training training{.scheme = scheme, .iterations = 60};
+    std::mutex mutex;
+    std::map<int, std::vector<std::pair<Clock, Want>>> paused;
+    training.at = [&](Table& table, Clock clock, Want want) {
+      if (table.worker() == 1 && clock == 7) table.tell(Topic::kPause, clock, std::string(1, static_cast<char>(Want::kSnapshot)));
+      if (table.worker() == 2 && clock == 31) table.tell(Topic::kPause, clock, std::string(1, static_cast<char>(Want::kRequeue)));
+      std::lock_guard lock(mutex);
+      if (want != Want::kNothing) paused[table.worker()].emplace_back(clock, want);
+    };
+    Cluster cluster("bbw");
+    expect_all_ok(cluster.train_all(training));
+    ASSERT_EQ(paused[0].size(), 2u) << scheme;
+    EXPECT_EQ(paused[0][0].second, Want::kSnapshot);
+    EXPECT_EQ(paused[0][1].second, Want::kRequeue);
+    EXPECT_GT(paused[0][0].first, 7);
+    EXPECT_EQ(paused[0], paused[1]) << scheme;
+    EXPECT_EQ(paused[0], paused[2]) << scheme;
+  }
+}
+
+TEST(Service, AnAbortReachesAllWithItsReason) {
+  for (const std::size_t who : {0u, 1u}) {
+    Training training{.iterations = 1000};
+    Cluster cluster("bbs");
+    training.at = [&](Table& table, Clock clock, Want) {
+      if (table.worker() == static_cast<int>(who) && clock == 5) table.abort({Code::kNonFinite, "the loss is nan"});
+    };
+    const std::vector<Status> results = cluster.train_all(training);
+    for (const Status& result : results) {
+      EXPECT_FAILS_WITH("the loss is nan", result);
+      EXPECT_EQ(result.error().code, Code::kNonFinite);
+    }
+    EXPECT_HAS(results[2].error().message, str("rank ", who, " (host host-", "ab"[who]));
+  }
+}
+
+TEST(Service, AServerThatIsToldToLeaveEndsTheJob) {
+  Cluster cluster("bs");
+  std::atomic<bool> leave = false;
+  Training training{.iterations = 100'000};
+  training.at = [&](Table&, Clock clock, Want) { leave = leave || clock == 3; };
+  const std::vector<Status> results = cluster.run([&](std::size_t, Service& service) -> Status {
+    if (!service.table()) return service.serve([&] { return leave.load(); });
+    const Result<Weights> result = train(*service.table(), training);
+    return result.ok() ? Status() : Status(result.error());
+  });
+  EXPECT_FAILS_WITH("told to leave", results[1]);
+  EXPECT_FAILS_WITH("rank 1 (host host-b", results[0]);
+}
+
+// ---- who may not, and who does not, come ----
+
+TEST(Service, StartsInAnyOrder) {
+  Cluster cluster("bb", true);
+  auto second = std::async(std::launch::async, [&] { return Service::create(cluster.options[1]); });
+  ASSERT_TRUE(cluster.proxy(0).wait_for_connections(3));            // it has tried in vain
+  auto first = Service::create(cluster.options[0]);
+  ASSERT_OK(first);
+  ASSERT_OK(second.get());
+}
+
+TEST(Service, RefusesAnotherToken) {
+  Cluster cluster("bb");
+  cluster.options[0].start = std::chrono::seconds(2);
+  cluster.options[1].token = "guess";
+  const std::vector<Status> results = cluster.start();
+  EXPECT_FAILS_WITH("token", results[1]);
+  EXPECT_EQ(results[1].error().code, Code::kPeer);
+  EXPECT_FAILS_WITH("rank 1 of 2 has not joined", results[0]);
+  EXPECT_EQ(results[0].error().code, Code::kTimeout);
+}
+
+TEST(Service, RefusesAnotherConfigurationWithBothSidesWords) {
+  Cluster cluster("bb");
+  cluster.options[1].configuration = "net: \"lenet\"\nbase_lr: 0.02\n";
+  const std::vector<Status> results = cluster.start();
+  for (const Status& result : results) {
+    EXPECT_FAILS_WITH("base_lr: 0.01", result);
+    EXPECT_HAS(result.error().message, "base_lr: 0.02");
+    EXPECT_HAS(result.error().message, "rank 1 (host host-b)");
+  }
+}
+
+TEST(Service, RefusesASecondProcessWithARank) {
+  Cluster cluster("bb");
+  ASSERT_EQ(cluster.start()[1].ok(), true);
+  const auto third = Service::create(cluster.options[1]);
+  EXPECT_FAILS_WITH("rank 1 is in the job already", third);
+}
+
+TEST(Service, NamesWhoIsMissing) {
+  Cluster cluster("bbbb");
+  cluster.options.resize(2);                                          // ranks 2 and 3 never start
+  cluster.options[0].start = std::chrono::milliseconds(700);
+  const std::vector<Status> results = cluster.start();
+  EXPECT_FAILS_WITH("ranks 2, 3 of 4 have not joined", results[0]);
+  EXPECT_EQ(results[0].error().code, Code::kTimeout);
+  EXPECT_FAILS_WITH("ranks 2, 3", results[1]);
+  EXPECT_EQ(results[1].error().code, Code::kTimeout);
+}
+
+TEST(Service, NamesTheCoordinatorThatIsMissing) {
+  Cluster cluster("bb");
+  cluster.options[1].start = std::chrono::milliseconds(300);
+  const auto alone = Service::create(cluster.options[1]);
+  EXPECT_FAILS_WITH(cluster.options[1].coordinator, alone);
+  EXPECT_HAS(alone.error().message, "refused");
+  EXPECT_EQ(alone.error().code, Code::kTimeout);
+}
+
+TEST(Service, NamesAPortThatIsTaken) {
+  Cluster cluster("b");
+  const auto first = Service::create(cluster.options[0]);
+  ASSERT_OK(first);
+  EXPECT_FAILS_WITH(str("127.0.0.1, port ", cluster.options[0].port), Service::create(cluster.options[0]));
+}
+
+TEST(Service, RefusesAnotherPlan) {
+  Cluster cluster("bbs");
+  const std::vector<Status> results = cluster.run([&](std::size_t rank, Service& service) -> Status {
+    if (!service.table()) return service.serve({});
+    const Training training{.clip = rank == 1 ? 5.0f : -1.0f};
+    const Result<Weights> result = train(*service.table(), training);
+    return result.ok() ? Status() : Status(result.error());
+  });
+  for (const Status& result : results) {
+    EXPECT_FAILS_WITH("worker 1 plans with 'clip: 5' where worker 0 has 'clip: -1'", result);
+    EXPECT_EQ(result.error().code, Code::kConfig);
+  }
+}
+
+TEST(Service, SaysWhatIsWrongWithItsOptions) {
+  const std::pair<const char*, std::function<void(table::ServiceOptions&)>> cases[] = {
+      {"rank 2 of 2", [](auto& o) { o.rank = 2; }},
+      {"is no host:port", [](auto& o) { o.coordinator = "somewhere"; }},
+      {"a worker, a server, or both", [](auto& o) { o.worker = o.server = false; }},
+      {"no address to listen on", [](auto& o) { o.bind.clear(); }},
+      {"0 threads", [](auto& o) { o.threads = 0; }},
+      {"above 0", [](auto& o) { o.stall_abort = {}; }},
+  };
+  for (const auto& [words, spoil] : cases) {
+    Cluster cluster("bb");
+    spoil(cluster.options[1]);
+    EXPECT_HAS(validate(cluster.options[1]), words);
+    const auto made = Service::create(cluster.options[1]);
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code, Code::kUsage);
+  }
+}
+
+}  // namespace
+}  // namespace shoal::test

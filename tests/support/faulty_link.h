@@ -1,0 +1,39 @@
+// A TCP proxy on this machine that forwards bytes until it is told to do worse: cut, hold back, delay, damage, swallow.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+namespace shoal::test {
+
+// A port that nobody listens on, outside the range that the system hands out by itself.
+std::uint16_t free_port();
+
+class FaultyLink {
+ public:
+  // Listens on a port of its own on 127.0.0.1; connections are forwarded to `target` there.
+  explicit FaultyLink(std::uint16_t target);
+  ~FaultyLink();
+  FaultyLink(const FaultyLink&) = delete;
+
+  std::uint16_t port() const;
+  void cut();                                       // resets all connections; new ones are forwarded
+  void shut();                                      // and new ones are reset, too
+  void hold();                                      // no byte moves any more, and new connections are held, too
+  void go_on();
+  void delay(std::chrono::milliseconds each);       // of each piece that is read from now on
+  // Once so many more bytes have been forwarded, either way:
+  void cut_after(std::uint64_t bytes);
+  void damage_after(std::uint64_t bytes);           // a bit of the next one
+
+  std::uint64_t bytes() const;                      // forwarded so far
+  bool wait_for_connections(int count) const;       // until so many were accepted; false if that takes a minute
+  int faults() const;                               // of cut_after and damage_after, that have happened
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal::test
