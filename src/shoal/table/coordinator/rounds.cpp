@@ -67,6 +67,8 @@ void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& o
       return;
     }
     chiefs = others = round.at(chief);
+  } else if (const auto first = round.find(chief); first != round.end()) {
+    chiefs = others = first->second;
   }
   const auto to_chief = std::make_shared<const std::string>(std::move(chiefs));
   const auto to_others = std::make_shared<const std::string>(std::move(others));

@@ -11,7 +11,7 @@
 namespace shoal::table {
 namespace {
 
-constexpr Clock kBeforeAll = -1;         // of the rounds of create(); those of the solver begin with 0
+constexpr Clock kPlans = -2, kBeforeAll = -1;         // of the rounds of create(); those of the solver begin with 0
 
 // A plan line by line, so that a difference can be shown.
 std::string describe(const Plan& plan) {
@@ -104,7 +104,7 @@ Status TableOverTcp::agree(const Plan& plan) {
   if (wrong.empty() && plan.servers != servers_.size()) wrong = str("the plan is for ", plan.servers, " servers, and the job has ", servers_.size());
   const std::string mine = describe(plan);
   if (wrong.empty()) {
-    const Result<std::string> chiefs = talks_.ask(Topic::kShare, kBeforeAll, worker_ == 0 ? mine : "");
+    const Result<std::string> chiefs = talks_.ask(Topic::kBarrier, kPlans, worker_ == 0 ? mine : "");
     if (!chiefs.ok()) return chiefs.error();
     if (chiefs.value() != mine) wrong = str("worker ", worker_, " plans with ", difference_of(mine, chiefs.value()));
   }
