@@ -106,7 +106,8 @@ std::string trouble(const std::string& backend, const std::string& path) {
 }
 
 Running start_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) {
-  const std::string directory = fresh_directory("ran");
+  std::string directory = fresh_directory("ran") + "_XXXXXX";   // several may run at once
+  if (::mkdtemp(directory.data()) == nullptr) ADD_FAILURE() << "no folder like " << directory;
   const std::string out = directory + "/out", err = directory + "/err";
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));

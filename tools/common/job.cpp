@@ -1,0 +1,216 @@
+#include "job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "addresses.h"
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal {
+namespace {
+
+template <class... Args>
+ConfigError usage(const Args&... args) {
+  return ConfigError(Code::kUsage, args...);
+}
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::optional<int> given(int value) { return value < 0 ? std::nullopt : std::optional(value); }
+
+std::string own_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+// The job's token, which no command line holds: others can read those.
+std::string read_token(const JobFlags& flags) {
+  if (const char* variable = std::getenv("SHOAL_JOB_TOKEN")) return variable;
+  if (flags.token_file.empty()) return "";
+  std::string token = or_throw(read_file(flags.token_file, Code::kUsage));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) throw usage("--token_file=", flags.token_file, ": the file is empty");
+  return token;
+}
+
+// A staleness below 0 is refused here, since make_scheme would be asked for "ssp -1".
+int staleness_number(const std::string& text) {
+  const bool digits = !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits) throw usage("--staleness=", text, ": it is a number of clocks, 0 or more, or unbounded");
+  return std::stoi(text);
+}
+
+// Fields that may differ from machine to machine.
+void clear_paths(NetParameter& net) {
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    layer.clear_blobs();
+    if (layer.has_transform_param()) layer.mutable_transform_param()->clear_mean_file();
+    if (layer.has_data_param()) {
+      DataParameter& data = *layer.mutable_data_param();
+      for (const auto clear : {&DataParameter::clear_source, &DataParameter::clear_mean_file, &DataParameter::clear_backend,
+                               &DataParameter::clear_prefetch, &DataParameter::clear_decode_threads, &DataParameter::clear_in_memory})
+        (data.*clear)();
+    }
+    if (layer.has_image_data_param()) {
+      ImageDataParameter& data = *layer.mutable_image_data_param();
+      for (const auto clear : {&ImageDataParameter::clear_source, &ImageDataParameter::clear_mean_file, &ImageDataParameter::clear_root_folder})
+        (data.*clear)();
+    }
+    if (layer.has_hdf5_data_param()) layer.mutable_hdf5_data_param()->clear_source();
+  }
+  clear_origins(net);
+}
+
+}  // namespace
+
+std::string one_of(const char* name, const std::string& value, const char* other_name, const std::string& other) {
+  if (!value.empty() && !other.empty() && value != other)
+    throw usage("--", name, "=", value, " and --", other_name, "=", other, " are one flag with two names, and differ");
+  return value.empty() ? other : value;
+}
+
+parallel::Place find_place(const JobFlags& flags) {
+  parallel::PlaceFlags place;
+  place.client_id = given(flags.client_id);
+  place.num_clients = given(flags.num_clients);
+  place.master = flags.master;
+  place.role = flags.role;
+  place.port = std::max(0, flags.port);
+  place.machinefile = flags.hostfile;
+  if (!flags.hostfile.empty()) place.machinefile_text = or_throw(read_file(flags.hostfile, Code::kUsage));
+  const auto format = parallel::hostfile_format_named(flags.hostfile_format);
+  if (!format)
+    throw usage("--hostfile_format=", flags.hostfile_format, ": known are auto, poseidon, openmpi, horovod, deepspeed, mxnet, mpich");
+  place.format = *format;
+  return or_throw(parallel::find_place(place, environment()));
+}
+
+int processes_here(const parallel::Place& place) {
+  if (place.machines.empty()) return 1;
+  const std::string& own = place.machines[static_cast<std::size_t>(place.rank)].host;
+  return static_cast<int>(std::ranges::count(place.machines, own, &parallel::Process::host));
+}
+
+int replicas_of(const JobFlags& flags) {
+  if (flags.replicas < 0 || flags.num_table_threads < 0 || flags.num_table_threads == 1)
+    throw usage("--replicas=", flags.replicas, ", --num_table_threads=", flags.num_table_threads,
+                ": there is at least 1 replica, and Poseidon counts one thread more than those");
+  if (flags.replicas > 0 && flags.num_table_threads > 0 && flags.num_table_threads != flags.replicas + 1)
+    throw usage("--replicas=", flags.replicas, " and --num_table_threads=", flags.num_table_threads,
+                " exclude each other: Poseidon's count is one more than that of replicas");
+  if (flags.num_table_threads > 0) return flags.num_table_threads - 1;
+  return std::max(1, flags.replicas);
+}
+
+void merge_flags(const JobFlags& flags, SolverParameter& param) {
+  if (!flags.batch_semantics.empty()) {
+    SolverParameter::BatchSemantics value{};
+    if (!SolverParameter::BatchSemantics_Parse(flags.batch_semantics, &value))
+      throw usage("--batch_semantics=", flags.batch_semantics, ": known are PER_WORKER and GLOBAL");
+    param.set_batch_semantics(value);
+  }
+  std::string scheme = flags.scheme, from = "--scheme=" + flags.scheme;
+  if (!flags.consistency_model.empty()) {
+    const std::string& model = flags.consistency_model;
+    if (model != "SSP" && model != "SSPPush" && model != "SSPAggr")
+      throw usage("--consistency_model=", model, ": known are SSP, SSPPush and SSPAggr");
+    if (!scheme.empty() && scheme != "ssp") throw usage("--scheme=", scheme, " and --consistency_model=", model, " exclude each other");
+    scheme = "ssp", from = "--consistency_model=" + model;
+  }
+  if (scheme.empty() && flags.staleness.empty()) return;
+  if (scheme.empty() || scheme == "ssp") {
+    const bool unbounded = flags.staleness == "unbounded";
+    const int staleness = unbounded || flags.staleness.empty() ? 0 : staleness_number(flags.staleness);
+    param.clear_scheme();
+    param.add_scheme()->set_type(unbounded ? "async" : "ssp");
+    if (!unbounded) param.mutable_scheme(0)->set_staleness(staleness);
+    return;
+  }
+  if (!flags.staleness.empty() && flags.staleness != (scheme == "async" ? "unbounded" : "0"))
+    throw usage(from, " and --staleness=", flags.staleness, " exclude each other: a staleness is ssp's");
+  param.clear_scheme();
+  param.add_scheme()->set_type(scheme);
+}
+
+std::string scheme_of(const SolverParameter& param, const std::string& name) {
+  if (param.scheme_size() > 1)
+    throw ConfigError(Code::kConfig, name, ": ", param.scheme_size(), " schemes are given; one can be had, from the start to the end");
+  const SchemeParameter scheme = param.scheme_size() > 0 ? param.scheme(0) : SchemeParameter();
+  if (scheme.staleness() < 0)
+    throw ConfigError(Code::kConfig, name, ": scheme: staleness is ", scheme.staleness(), "; it must be 0 or more (scheme { type: \"async\" } has no bound)");
+  if (scheme.type() != "ssp" && scheme.staleness() != 0)
+    throw ConfigError(Code::kConfig, name, ": scheme '", scheme.type(), "' has no staleness; ssp has");
+  const std::string words = scheme.type() == "ssp" ? str("ssp ", scheme.staleness()) : scheme.type();
+  const auto made = table::make_scheme(words);
+  if (!made.ok()) throw ConfigError(made.error().code, name, ": ", made.error().message);
+  return words;
+}
+
+std::string configuration_of(const SolverParameter& param, const std::string& name) {
+  SolverParameter same = param;
+  NetParameter train = train_net_of(param, name);
+  std::vector<NetParameter> tests = test_nets_of(param, name);
+  for (const auto clear : {&SolverParameter::clear_net, &SolverParameter::clear_train_net, &SolverParameter::clear_test_net,
+                           &SolverParameter::clear_net_param, &SolverParameter::clear_train_net_param, &SolverParameter::clear_test_net_param,
+                           &SolverParameter::clear_snapshot_prefix, &SolverParameter::clear_weights, &SolverParameter::clear_solver_mode,
+                           &SolverParameter::clear_device_id, &SolverParameter::clear_device_list, &SolverParameter::clear_random_seed,
+                           &SolverParameter::clear_debug_info, &SolverParameter::clear_snapshot_keep, &SolverParameter::clear_scheme})
+    (same.*clear)();
+  same.add_scheme()->set_type(scheme_of(param, name));
+  clear_paths(train);
+  *same.mutable_train_net_param() = std::move(train);
+  for (NetParameter& test : tests) {
+    clear_paths(test);
+    *same.add_test_net_param() = std::move(test);
+  }
+  return to_text(same);
+}
+
+table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place) {
+  table::ServiceOptions options;
+  options.rank = static_cast<std::uint32_t>(place.rank);
+  options.processes = static_cast<std::uint32_t>(place.processes);
+  options.worker = place.role != parallel::Role::kServer;
+  options.server = place.role != parallel::Role::kWorker;
+  options.coordinator = place.master;
+  options.host = own_name();
+  options.token = read_token(flags);
+  const Listening listening = where_to_listen(flags, place);
+  options.bind = listening.address;
+  options.port = listening.port;
+  options.advertise = flags.advertise;
+  options.threads = flags.io_threads;
+  if (flags.send_order != "priority" && flags.send_order != "arrival")
+    throw usage("--send_order=", flags.send_order, ": known are priority and arrival");
+  options.order = flags.send_order == "priority" ? table::Order::kPriority : table::Order::kArrival;
+  options.throttle = flags.throttle;
+  options.start = std::chrono::seconds(flags.start_timeout);
+  options.connect = std::chrono::seconds(flags.connect_timeout);
+  options.stall_warn = std::chrono::seconds(flags.stall_warn);
+  options.stall_abort = std::chrono::seconds(flags.stall_abort);
+  if (options.token.empty() && !stays_on_this_machine(place, options.bind))
+    LOG(WARNING) << "no job token is given: whoever reaches port " << (options.port > 0 ? std::to_string(options.port) : "of this process")
+                 << " can join the job. Set the variable SHOAL_JOB_TOKEN, or --token_file, to the same in all its processes (scripts/launch.py does)";
+  if (const std::string wrong = table::validate(options); !wrong.empty()) throw usage(wrong);
+  return options;
+}
+
+}  // namespace shoal

@@ -1,0 +1,45 @@
+// A job of several processes as a tool is told of it, by flags, the launcher's variables and the solver, and as the table service wants it.
+#pragma once
+
+#include <string>
+
+#include "shoal/parallel/cluster.h"
+#include "shoal/table/table.h"
+
+namespace shoal {
+
+class SolverParameter;
+
+struct JobFlags {
+  std::string hostfile, hostfile_format, master, role, host, advertise, interface, port_range;
+  int client_id = -1, num_clients = -1, port = -1;               // -1: not given
+  std::string scheme, staleness, consistency_model, batch_semantics;
+  int replicas = 0, num_table_threads = 0;                       // 0: not given
+  int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;   // seconds
+  int io_threads = 1;
+  std::string send_order = "priority";
+  double throttle = 0;
+  std::string token_file;
+};
+
+// The value of a flag with two names. Throws ConfigError (kUsage) if both are given and differ.
+std::string one_of(const char* name, const std::string& value, const char* other_name, const std::string& other);
+
+// Which process of which job this is: from the flags, the machinefile and the environment. Throws ConfigError, as all below.
+parallel::Place find_place(const JobFlags& flags);
+// "2 of 4 processes" of them run on this process's own machine, as far as the machinefile says; at least 1.
+int processes_here(const parallel::Place& place);
+// Nets a process trains with.
+int replicas_of(const JobFlags& flags);
+// Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict each other, by both names.
+void merge_flags(const JobFlags& flags, SolverParameter& param);
+// The solver's scheme as make_scheme reads it, "ssp 2". `name` stands in front of errors.
+std::string scheme_of(const SolverParameter& param, const std::string& name);
+
+// What must be the same in all processes, as text with a field a line: the solver with its nets and its scheme, without what may differ
+// from machine to machine: paths, names of devices, what is logged and where snapshots go.
+std::string configuration_of(const SolverParameter& param, const std::string& name);
+
+table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place);
+
+}  // namespace shoal

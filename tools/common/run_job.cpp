@@ -1,0 +1,202 @@
+#include "run_job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "machine.h"
+#include "records.h"
+#include "shoal/base/log.h"
+#include "shoal/base/random.h"
+#include "shoal/data/parts.h"
+#include "shoal/net/graph.h"
+#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/solver/snapshot.h"
+#include "shoal/solver/solver.h"
+#include "shoal/table/placement.h"
+#include "table_outputs.h"
+
+namespace shoal {
+namespace {
+
+// The solver state to go on from, or "".
+std::string find_snapshot(const TrainRequest& request) {
+  if (request.snapshot != "auto") return request.snapshot;
+  const std::string found = newest_snapshot(request.param.snapshot_prefix());
+  if (found.empty()) LOG(INFO) << "--snapshot=auto: no complete snapshot under " << request.param.snapshot_prefix() << "; starting anew";
+  return found;
+}
+
+int exit_code(Ending ending) { return ending == Ending::kRequeue ? static_cast<int>(Code::kRequeue) : 0; }
+
+void report_epoch(const SolverParameter& param, const std::string& name, const Solver& solver) {
+  const std::int64_t items = solver.items_per_update();
+  const auto records = records_of(train_net_of(param, name), Counting::kCheap);
+  if (!records || items == 0) return;
+  const auto iterations = static_cast<double>(*records) / static_cast<double>(items);
+  LOG(INFO) << "One epoch, " << *records << " records, is " << iterations << " iterations; max_iter " << param.max_iter() << " is "
+            << param.max_iter() / iterations << " epochs";
+}
+
+// Records of an epoch of the whole job, as far as this process can tell: all parts are taken to be as large as its own.
+std::uint64_t epoch_of_job(const TrainRequest& request, const Share& share) {
+  NetParameter net = train_net_of(request.param, request.name);
+  bool parts = false;
+  const auto take_part = [&](auto& data) {
+    if (data.shared_file_system() || share.clients == 1) return;
+    parts = true;
+    data.set_source(part_path(data.source(), share.suffix.empty() ? std::to_string(share.client) : share.suffix));
+  };
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.type() == "Data") take_part(*layer.mutable_data_param());
+    if (layer.type() == "ImageData") take_part(*layer.mutable_image_data_param());
+  }
+  return records_of(net, Counting::kCheap).value_or(0) * (parts ? static_cast<std::uint64_t>(share.clients) : 1);
+}
+
+std::unique_ptr<Updater> with_replicas(const TrainRequest& request, Net& net, std::unique_ptr<Updater> updater) {
+  if (net.context().share().replicas == 1) return updater;
+  return parallel::make_replicas(request.param, request.name, net, std::move(updater));
+}
+
+// Cores are divided among the nets that compute at once on this machine, unless --threads says how many each is to have.
+int threads_each(int asked, int nets) { return asked > 0 ? asked : std::max(1, threads_to_use(0) / nets); }
+
+// The worker of this process, from its nets to its last word.
+class JobWorker {
+ public:
+  JobWorker(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place, table::Table& table)
+      : request_(request), place_(place), table_(table), team_(parallel::make_table_team(table)), outputs_(request.net_outputs) {
+    scheme_ = scheme_of(request_.param, request_.name);
+    share_.client = table.worker();
+    share_.clients = parallel::workers_of(table.roster());
+    share_.replicas = replicas_of(flags);
+    if (!place.machines.empty()) share_.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
+  }
+
+  Result<Ending> run() {
+    const std::string snapshot = or_throw(team_->share(team_->chief() ? find_snapshot(request_) : ""));
+    if (!snapshot.empty()) request_.param.clear_weights();
+    Solver solver(request_.param, options());
+    const Released released{table_};   // before the solver's params go
+    if (team_->chief()) report(solver);
+    if (!snapshot.empty()) solver.restore(snapshot);
+    if (team_->chief() && !request_.net_outputs.empty()) outputs_.open(solver);
+    LOG(INFO) << "Starting Optimization";
+    Result<Ending> ending = solver.solve();
+    outputs_.close();
+    if (!ending.ok()) {
+      table_.abort(ending.error());
+      return ending;
+    }
+    if (Status status = table_.finish(solver.iteration()); !status.ok()) return status.error();
+    return ending;
+  }
+
+ private:
+  struct Released {
+    table::Table& table;
+    ~Released() { table.release(); }
+  };
+
+  SolverOptions options() {
+    SolverOptions options;
+    options.threads = threads_each(request_.threads, processes_here(place_) * share_.replicas);
+    options.name = request_.name;
+    options.action = take_signal;
+    options.share = share_;
+    options.team = team_.get();
+    if (!request_.net_outputs.empty()) options.observer = &outputs_;
+    options.epoch = epoch_of_job(request_, share_);
+    if (scheme_ != "bsp" && scheme_ != "ssp 0") options.averaging = "each worker's mean gradient is an update of its own";
+    options.make_updater = [this](Net& net) {
+      parallel::WorkerOptions worker;
+      worker.name = request_.name;
+      worker.scheme = scheme_;
+      worker.weight = contribution_weight(request_.param, request_.name, share_);
+      return with_replicas(request_, net, parallel::make_table_updater(request_.param, net, table_, worker));
+    };
+    return options;
+  }
+
+  void report(Solver& solver) const {
+    const int servers = parallel::servers_of(table_.roster());
+    const parallel::RowMap map(solver.net(), servers);
+    std::string bytes;
+    for (const std::size_t each : table::bytes_per_server(map.rows(), servers)) bytes += str(bytes.empty() ? "" : ", ", each);
+    LOG(INFO) << "Scheme " << scheme_ << "; " << map.rows().size() << " rows of params on " << servers << (servers == 1 ? " server" : " servers")
+              << ", with " << bytes << " bytes";
+  }
+
+  TrainRequest request_;
+  const parallel::Place& place_;
+  table::Table& table_;
+  const std::unique_ptr<Team> team_;
+  TableOutputs outputs_;
+  std::string scheme_;
+  Share share_;
+};
+
+Status serve(table::Service& service) {
+  return service.serve([] {
+    const Action action = take_signal();
+    return action == Action::kStop || action == Action::kRequeue;
+  });
+}
+
+}  // namespace
+
+void say_only_warnings(bool only) { FLAGS_minloglevel = only && FLAGS_v == 0 ? google::GLOG_WARNING : google::GLOG_INFO; }
+
+int train_alone(const TrainRequest& request, const JobFlags& flags) {
+  watch_signals(request.effects);
+  TrainRequest own = request;
+  scheme_of(own.param, own.name);   // so that what would be wrong among many is wrong here
+  const std::string snapshot = find_snapshot(own);
+  if (!snapshot.empty()) own.param.clear_weights();
+  SolverOptions options;
+  options.share.replicas = replicas_of(flags);
+  options.threads = threads_each(own.threads, options.share.replicas);
+  options.name = own.name;
+  options.action = take_signal;
+  TableOutputs outputs(own.net_outputs);
+  if (!own.net_outputs.empty()) options.observer = &outputs;
+  options.make_updater = [&](Net& net) { return with_replicas(own, net, make_local_updater(own.param, own.name, net)); };
+  Solver solver(own.param, options);
+  report_epoch(own.param, own.name, solver);
+  if (!snapshot.empty()) solver.restore(snapshot);
+  if (!own.net_outputs.empty()) outputs.open(solver);
+  LOG(INFO) << "Starting Optimization";
+  const Result<Ending> ending = solver.solve();
+  outputs.close();
+  return exit_code(or_throw(ending));
+}
+
+int train_in_job(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place) {
+  LOG(INFO) << "Process " << place.rank << " of " << place.processes << ", as " << parallel::name_of(place.role) << "; known from " << place.source;
+  TrainRequest own = request;
+  table::ServiceOptions options = service_options(flags, place);
+  options.configuration = configuration_of(own.param, own.name);
+  options.seed = own.param.random_seed() >= 0 ? static_cast<std::uint64_t>(own.param.random_seed()) : random_seed() >> 1;
+  const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
+  watch_signals(request.effects);   // not before: who waits for others has nothing to save, and is ended as any program
+  table::Table* table = service->table();
+  if (!table) {
+    if (Status status = serve(*service); !status.ok()) throw ConfigError(status.error());
+    return 0;
+  }
+  say_only_warnings(table->worker() != 0);
+  own.param.set_random_seed(static_cast<std::int64_t>(service->roster().seed));
+  try {
+    return exit_code(or_throw(JobWorker(own, flags, place, *table).run()));
+  } catch (const ConfigError& error) {
+    table->abort(error.error());
+    throw;
+  }
+}
+
+}  // namespace shoal

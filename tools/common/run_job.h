@@ -1,0 +1,28 @@
+// Training, alone or as one process of a job.
+#pragma once
+
+#include <string>
+
+#include "job.h"
+#include "shoal/proto/solver.pb.h"
+#include "signals.h"
+
+namespace shoal {
+
+struct TrainRequest {
+  SolverParameter param;
+  std::string name;            // of the solver's prototxt
+  std::string snapshot;        // to go on from: a .solverstate, "auto", or ""
+  std::string net_outputs;     // a prefix, or ""
+  int threads = 0;             // asked for
+  SignalEffects effects;
+};
+
+// Others than the chief say what is wrong and nothing else, unless details were asked for (--v).
+void say_only_warnings(bool only);
+// Returns the exit code: 0, or kRequeue. Throws ConfigError. With one process no port is opened.
+int train_alone(const TrainRequest& request, const JobFlags& flags);
+// One process of several: worker, server or both. An error here ends the job for all.
+int train_in_job(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place);
+
+}  // namespace shoal

@@ -1,0 +1,43 @@
+#include "table_outputs.h"
+
+#include "shoal/base/log.h"
+#include "shoal/solver/solver.h"
+
+namespace shoal {
+namespace {
+
+std::vector<std::string> columns_of(const Net& net) {
+  std::vector<std::string> columns;
+  for (const Blob* output : net.outputs())
+    for (std::string& name : column_names(output->name, output->data.count())) columns.push_back(std::move(name));
+  return columns;
+}
+
+}  // namespace
+
+void TableOutputs::open(Solver& solver) {
+  std::vector<std::vector<std::string>> nets = {columns_of(solver.net())};
+  for (const auto& net : solver.test_nets()) nets.push_back(columns_of(*net));
+  outputs_ = or_throw(NetOutputs::open(prefix_, nets, solver.iteration()));
+}
+
+void TableOutputs::tested(int net, const Measured& row) {
+  add(static_cast<std::size_t>(net) + 1, row);
+  if (outputs_ && !failed_) warn(outputs_->gather());
+}
+
+void TableOutputs::close() {
+  if (outputs_ && !failed_) warn(outputs_->gather());
+}
+
+void TableOutputs::add(std::size_t net, const Measured& row) {
+  if (outputs_ && !failed_) warn(outputs_->add(net, {row.iteration, row.seconds, row.loss, row.outputs}));
+}
+
+void TableOutputs::warn(const Status& status) {
+  if (status.ok()) return;
+  failed_ = true;
+  LOG(WARNING) << "--net_outputs: " << status.error().message << "; training goes on without";
+}
+
+}  // namespace shoal
