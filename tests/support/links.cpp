@@ -15,7 +15,7 @@ namespace shoal::table::test {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{60};
 
 sockaddr_in loopback(std::uint16_t port) {
   sockaddr_in address{};

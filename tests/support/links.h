@@ -18,7 +18,7 @@
 
 namespace shoal::table::test {
 
-// An owner that keeps what it hears. Its functions for tests may be called on any thread; they wait 20 seconds at most.
+// An owner that keeps what it hears. Its functions for tests may be called on any thread; they wait a minute at most.
 class Ear : public LinkOwner {
  public:
   std::span<float> place(Link& link, Message& message, std::size_t floats) override;

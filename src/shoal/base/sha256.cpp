@@ -46,6 +46,7 @@ void Sha256::block(const unsigned char* bytes) {
 }
 
 void Sha256::update(std::string_view text) {
+  if (text.empty()) return;
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   std::size_t left = text.size();
   const std::size_t held = bytes_ % 64;

@@ -74,7 +74,7 @@ Result<bool> FrameReader::read_header() {
 // Takes what is in the buffer already; the rest is read straight to the target.
 void FrameReader::begin_direct(std::span<char> target) {
   const std::string_view here = waiting().substr(0, target.size());
-  std::memcpy(target.data(), here.data(), here.size());
+  std::copy(here.begin(), here.end(), target.begin());
   crc_ = crc32c(here, crc_);
   begin_ += here.size();
   direct_ = target.subspan(here.size());

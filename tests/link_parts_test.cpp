@@ -1,0 +1,249 @@
+// The pieces of a link by themselves: strands, frames in pieces, batches, the throttle, the handshake.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <future>
+#include <optional>
+
+#include "shoal/table/link/batch.h"
+#include "shoal/table/link/frame_reader.h"
+#include "shoal/table/link/handshake.h"
+#include "shoal/table/link/throttle.h"
+#include "support/links.h"
+#include "support/messages.h"
+
+namespace shoal::table {
+namespace {
+
+using namespace std::chrono_literals;
+using test::random_message;
+
+std::string whole(const Frame& frame) {
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes());
+}
+std::string whole(const Message& message) { return whole(encode(message, 0)); }
+
+constexpr std::size_t kTypes = std::variant_size_v<Message>;
+
+// ---- strands ----
+
+TEST(Strand, RunsInOrderAndOnlyOneAtATime) {
+  IoThreads threads(3);
+  const Strand strand(threads);
+  std::vector<int> order;
+  std::promise<void> done;
+  EXPECT_FALSE(strand.here());
+  for (int i = 0; i < 1000; ++i) strand.post([&, i] { order.push_back(i); });
+  strand.post([&] {
+    EXPECT_TRUE(strand.here());
+    strand.after(1ms, [&] { done.set_value(); });
+  });
+  ASSERT_EQ(done.get_future().wait_for(20s), std::future_status::ready);
+  ASSERT_EQ(order.size(), 1000u);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(Strand, WhatWaitsWhenThreadsStopIsThrownAway) {
+  std::optional<Strand> kept;
+  const auto held = std::make_shared<int>(1);
+  {
+    IoThreads threads(2);
+    kept.emplace(threads);
+    kept->after(10h, [held, strand = *kept] { FAIL(); });
+    kept->post([held, strand = *kept] { strand.after(10h, [held] { FAIL(); }); });
+    threads.stop();
+    kept->post([held] { FAIL(); });
+  }
+  kept->post([held] { FAIL(); });
+  kept->after(1ms, [held] { FAIL(); });
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+// ---- frames in pieces ----
+
+struct Sink : FrameSink {
+  std::span<float> place(Message&, std::size_t floats) override {
+    memory.push_back(std::vector<float>(floats));
+    return deaf ? std::span<float>() : memory.back();
+  }
+  Status frame(Message&& message) override {
+    frames.push_back(whole(message));
+    return {};
+  }
+  bool deaf = false;
+  std::deque<std::vector<float>> memory;
+  std::vector<std::string> frames;
+};
+
+// Feeds `bytes` in pieces of up to `most` bytes.
+Status feed(FrameReader& reader, std::string_view bytes, Random& random, std::size_t most) {
+  while (!bytes.empty()) {
+    const FrameReader::Room room = reader.room();
+    const std::size_t taken = std::min({bytes.size(), room.numbers.size() + room.buffer.size(), 1 + random.below(most)});
+    EXPECT_GT(taken, 0u);
+    const std::size_t first = std::min(taken, room.numbers.size());
+    std::copy_n(bytes.data(), first, room.numbers.data());
+    std::copy_n(bytes.data() + first, taken - first, room.buffer.data());
+    bytes.remove_prefix(taken);
+    if (Status status = reader.took(taken); !status.ok()) return status;
+  }
+  return {};
+}
+
+TEST(FrameReader, PiecesOfAnySizeGiveTheSameMessages) {
+  const std::uint64_t seed = 31;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  for (const std::size_t most : {1u, 7u, 100u, 5000u, 100'000u, 10'000'000u}) {
+    Sink sink;
+    FrameReader reader(sink);
+    reader.set_stage(Stage::kPeer);
+    std::string stream;
+    std::vector<std::string> said;
+    for (int i = 0; i < (most < 50 ? 40 : 300); ++i) {
+      said.push_back(whole(random_message(random, random.below(kTypes), i % 10 == 0 ? 80'000 : 50)));
+      stream += said.back();
+    }
+    const Status status = feed(reader, stream, random, most);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    ASSERT_EQ(sink.frames, said);
+  }
+}
+
+TEST(FrameReader, NumbersThatNobodyWantsAreReadAndForgotten) {
+  Random random(5);
+  Sink sink;
+  sink.deaf = true;
+  FrameReader reader(sink);
+  reader.set_stage(Stage::kPeer);
+  std::string stream;
+  for (const std::size_t floats : {1u, 3000u, 100'000u}) stream += whole(RowMessage{1, 2, 3, Part::kWeights, test::owned(std::vector<float>(floats, 1.5f))});
+  stream += whole(Get{9, 8, Part::kWeights});
+  ASSERT_TRUE(feed(reader, stream, random, 5000).ok());
+  ASSERT_EQ(sink.frames.size(), 4u);
+  EXPECT_EQ(sink.frames[0], whole(RowMessage{1, 2, 3, Part::kWeights, {}}));
+  EXPECT_EQ(sink.frames[3], whole(Get{9, 8, Part::kWeights}));
+}
+
+TEST(FrameReader, ADamagedFrameIsNoMessage) {
+  Random random(6);
+  const std::string good = whole(RowMessage{1, 2, 3, Part::kWeights, test::owned({1, 2, 3, 4, 5})});
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    Sink sink;
+    FrameReader reader(sink);
+    reader.set_stage(Stage::kPeer);
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
+    const Status status = feed(reader, bad + std::string(100, '\0'), random, 50);
+    EXPECT_TRUE(!status.ok() || (bit >= 128 && bit < 160)) << "bit " << bit;   // a greater length is waited for
+    EXPECT_TRUE(sink.frames.empty()) << "bit " << bit;
+  }
+}
+
+TEST(Batch, PiecesSentInAnySizesAreTheFrames) {
+  const std::uint64_t seed = 41;
+  SCOPED_TRACE(seed);
+  Random random(seed);
+  for (int round = 0; round < 200; ++round) {
+    Batch batch;
+    std::string said, sent;
+    std::size_t frames = 0, whole_frames = 0;
+    while (batch.has_room(100'000) && frames < 1 + random.below(60)) {
+      const Frame frame = encode(random_message(random, random.below(kTypes), 3000), frames++);
+      said += whole(frame);
+      batch.add(frame);
+    }
+    EXPECT_LE(frames, 32u);
+    if (round % 3 == 0) batch.own();
+    while (!batch.empty()) {
+      Batch::Pieces pieces;
+      const std::size_t count = batch.pieces(pieces, 1 + random.below(20'000));
+      std::string some;
+      for (std::size_t i = 0; i < count; ++i) some += pieces[i];
+      ASSERT_FALSE(some.empty());
+      some.resize(1 + random.below(some.size()));
+      sent += some;
+      whole_frames += batch.sent(some.size());
+    }
+    ASSERT_EQ(sent, said);
+    ASSERT_EQ(whole_frames, frames);
+  }
+}
+
+TEST(Throttle, TheMeanIsTheRateWhateverIsAskedFor) {
+  for (const std::size_t wanted : {100u, 5000u, 1'000'000u}) {
+    Throttle throttle(1e6);
+    std::chrono::nanoseconds time = 5s;
+    double moved = 0;
+    while (time < 15s) {
+      const std::size_t granted = throttle.grant(wanted, time);
+      throttle.give_back(granted / 2);
+      moved += static_cast<double>(granted - granted / 2);
+      if (granted == 0) {
+        ASSERT_GT(throttle.wait(time), 0ns);
+        time += throttle.wait(time);
+      }
+    }
+    EXPECT_NEAR(moved, 10e6, 0.02 * 10e6) << wanted;
+  }
+}
+
+// ---- handshakes ----
+
+Message golden(const char* name) {
+  for (const auto& [other, message] : test::golden_messages())
+    if (other == name) return message;
+  return Bye{};
+}
+
+TEST(Handshake, ProofsAreThoseOfTheProtocol) {
+  const Hello hello = std::get<Hello>(golden("hello"));
+  const Welcome welcome = std::get<Welcome>(golden("welcome"));
+  const Credentials near{hello.rank, hello.incarnation, std::string(test::kGoldenToken), hello.configuration};
+  const Credentials far{welcome.rank, welcome.incarnation, std::string(test::kGoldenToken), hello.configuration};
+  const auto accepts = accepting(far, std::get<Challenge>(golden("challenge")).nonce);
+  const auto connects = connecting(near, Purpose::kRows, hello.nonce);
+  EXPECT_FALSE(connects->begin().has_value());
+  const Message challenge = accepts->begin().value();
+  EXPECT_EQ(whole(challenge), whole(golden("challenge")));
+  const auto said = connects->take(challenge).value();
+  EXPECT_EQ(whole(*said.answer), whole(golden("hello")));
+  EXPECT_FALSE(said.done);
+  const auto answered = accepts->take(*said.answer).value();
+  EXPECT_EQ(whole(*answered.answer), whole(golden("welcome")));
+  EXPECT_TRUE(answered.done);
+  EXPECT_TRUE(connects->take(*answered.answer).value().done);
+  EXPECT_EQ(accepts->peer().rank, hello.rank);
+  EXPECT_EQ(connects->peer().incarnation, welcome.incarnation);
+}
+
+// Every field of what is said is covered by a proof.
+TEST(Handshake, WhatIsChangedOnTheWayIsRefused) {
+  const Credentials near = test::credentials(1), far = test::credentials(0);
+  for (std::size_t byte = 0; byte < 97; ++byte) {
+    const auto accepts = accepting(far, random_nonce()), connects = connecting(near, Purpose::kCoordination, random_nonce());
+    const Message hello = *connects->take(*accepts->begin()).value().answer;
+    std::string frame = whole(hello);
+    frame[kHeaderSize + byte] = static_cast<char>(frame[kHeaderSize + byte] ^ 3);   // rows to coordination, the other way round
+    const Result<Message> changed = decode_fields({.type = MessageType::kHello, .fields = 97, .length = 97}, std::string_view(frame).substr(kHeaderSize));
+    EXPECT_FALSE(changed.ok() && accepts->take(changed.value()).ok()) << "byte " << byte;
+    const auto answer = accepts->take(hello);
+    ASSERT_TRUE(answer.ok());
+    if (byte >= 46) continue;
+    std::string welcome = whole(*answer.value().answer).substr(kHeaderSize);
+    welcome[byte] = static_cast<char>(welcome[byte] ^ 1);
+    EXPECT_FALSE(connects->take(decode_fields({.type = MessageType::kWelcome, .fields = 46, .length = 46}, welcome).value()).ok()) << "byte " << byte;
+  }
+}
+
+TEST(Handshake, AnOldProofIsNoProof) {
+  const auto one = accepting(test::credentials(0), random_nonce()), other = accepting(test::credentials(0), random_nonce());
+  const auto connects = connecting(test::credentials(1), Purpose::kRows, random_nonce());
+  const Message hello = *connects->take(*one->begin()).value().answer;
+  EXPECT_TRUE(one->take(hello).ok());
+  EXPECT_FALSE(other->take(hello).ok());
+}
+
+}  // namespace
+}  // namespace shoal::table
