@@ -2,24 +2,22 @@
 
 #include <array>
 #include <chrono>
-#include <utility>
-
-#include <boost/asio.hpp>   // after <utility>, which it uses and does not include
 
 #include "shoal/base/log.h"
+#include "shoal/table/link/asio.h"
+#include <boost/asio/read.hpp>    // after asio.h, which prepares for them
+#include <boost/asio/write.hpp>
 
 namespace shoal::table {
 namespace {
 
-namespace asio = boost::asio;
-using asio::ip::tcp;
-using Failed = boost::system::error_code;
+using Failed = error_code;
 using Header = std::array<char, 24>;
 
 // A connection's server side: reads and writes go on side by side.
-class Session : public std::enable_shared_from_this<Session> {
+class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  Session(tcp::socket socket, std::span<char> memory, std::size_t row_bytes) : socket_(std::move(socket)), memory_(memory), row_bytes_(row_bytes) {
+  Exchange(tcp::socket socket, std::span<char> memory, std::size_t row_bytes) : socket_(std::move(socket)), memory_(memory), row_bytes_(row_bytes) {
     socket_.set_option(tcp::no_delay(true));
   }
   void read() {
@@ -68,7 +66,7 @@ void BareServer::serve(int connections) {
   for (int i = 0; i < connections; ++i)
     machinery_->acceptor.async_accept([this](Failed failed, tcp::socket socket) {
       CHECK(!failed) << failed.message();
-      std::make_shared<Session>(std::move(socket), machinery_->memory, machinery_->row_bytes)->read();
+      std::make_shared<Exchange>(std::move(socket), machinery_->memory, machinery_->row_bytes)->read();
     });
   machinery_->io.run();
 }
