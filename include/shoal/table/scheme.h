@@ -3,7 +3,7 @@
 //
 // A shard holds every contribution to a row that was not merged yet, in the order of arrival, and asks next_merge() after each arrival and
 // each change of membership until it says nothing; then it asks readable() for each read that waits. A scheme is one file in
-// src/shoal/table/scheme and one line in make.cpp there.
+// src/shoal/table/scheme and one line in schemes.def there.
 //
 // Schemes whose decisions are about whole iterations rather than rows (a drift barrier, weed-out by completions, backup workers, local
 // steps by measured speed) take them at the coordinator, which every worker can ask (Topic in messages.h): a worker asks before it pushes

@@ -13,9 +13,9 @@ constexpr struct {
   const char* parameters;   // their names, cut at blanks
   Result<std::unique_ptr<Scheme>> (*make)(const Parameters&);
 } kSchemes[] = {
-    {"async", "", make_async},
-    {"bsp", "", make_bsp},
-    {"ssp", "S", make_ssp},
+#define SCHEME(name, parameters) {#name, parameters, make_##name},
+#include "schemes.def"
+#undef SCHEME
 };
 
 Error wrong(std::string_view words, const std::string& what) {

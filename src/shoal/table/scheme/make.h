@@ -1,4 +1,4 @@
-// The schemes there are: each is a file here and a line in make.cpp.
+// What the files of schemes define: each is a file here and a line in schemes.def, which make_<name> belongs to.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,12 @@
 
 namespace shoal::table {
 
-// What follows the scheme's name, cut at blanks; as many words as the line in make.cpp has parameters. Errors say what is wrong with them.
+// What follows the scheme's name, cut at blanks; as many words as its line in schemes.def has parameters. Errors say what is wrong with
+// them.
 using Parameters = std::vector<std::string>;
 
-Result<std::unique_ptr<Scheme>> make_bsp(const Parameters& none);
-Result<std::unique_ptr<Scheme>> make_ssp(const Parameters& staleness);
-Result<std::unique_ptr<Scheme>> make_async(const Parameters& none);
+#define SCHEME(name, parameters) Result<std::unique_ptr<Scheme>> make_##name(const Parameters&);
+#include "schemes.def"
+#undef SCHEME
 
 }  // namespace shoal::table
