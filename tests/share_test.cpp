@@ -7,6 +7,7 @@
 #include <set>
 
 #include "shoal/data/image.h"
+#include "shoal/data/items.h"
 #include "shoal/data/parts.h"
 #include "shoal/net/net.h"
 #include "shoal/proto/io.h"
@@ -297,6 +298,50 @@ TEST(ShareRandom, NetsStartFromTheSameParamsAndDrawTheirOwnNoise) {
   }
   EXPECT_EQ(params[0], params[1]);
   EXPECT_NE(noise[0], noise[1]);
+}
+
+// Records in memory that remember where they were asked to go.
+class Watched final : public RecordSource {
+ public:
+  Watched(Records records, std::vector<std::uint64_t>& seeks) : records_(std::move(records)), seeks_(seeks) {}
+  const std::string& path() const override { return path_; }
+  Result<std::optional<RecordView>> next() override {
+    if (at_ == records_.size()) return std::optional<RecordView>();
+    const auto& [key, value] = records_[at_++];
+    return std::optional(RecordView{key, value});
+  }
+  Status seek(std::uint64_t position) override {
+    seeks_.push_back(position);
+    at_ = position % records_.size();
+    return {};
+  }
+  Result<std::uint64_t> count() override { return std::uint64_t{records_.size()}; }
+  Status prepare_random_access() override { return {}; }
+
+ private:
+  const std::string path_ = "watched";
+  const Records records_;
+  std::vector<std::uint64_t>& seeks_;
+  std::size_t at_ = 0;
+};
+
+// A back end without an index walks to where it is sent: sent past the end again and again, it would walk through all of the set for each
+// record of the second epoch.
+TEST(ShareTest, LaterEpochsAreNotSoughtPastTheEnd) {
+  constexpr int kRecords = 23;
+  std::vector<std::uint64_t> seeks;
+  auto transform = Transform::create({}, true);
+  ASSERT_OK(transform);
+  auto items = record_items(std::make_unique<Watched>(labelled(0, kRecords), seeks), {.first = 1, .step = 2}, std::move(transform).value(), 1);
+  ASSERT_OK(items);
+  for (std::uint64_t n = 0; n < 2 * kRecords; ++n) {
+    Item item;
+    item.n = n;
+    ASSERT_OK(items.value()->read(item));
+    EXPECT_EQ(item.name, str("k", 100 + (2 * n + 1) % kRecords));
+  }
+  ASSERT_FALSE(seeks.empty());
+  EXPECT_LT(*std::ranges::max_element(seeks), std::uint64_t{kRecords});
 }
 
 }  // namespace

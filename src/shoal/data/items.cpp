@@ -40,7 +40,8 @@ class RecordItems final : public ItemSource {
   Sequence sequence_;
   Transform transform_;
   int batch_size_;
-  std::uint64_t count_ = 0;           // known if shuffling
+  bool leaps() const { return sequence_.shuffles() || sequence_.step() > 1; }
+  std::uint64_t count_ = 0;           // known if it leaps
   std::uint64_t next_ = kNowhere;     // the position that the source's cursor stands for
   std::uint64_t in_set_ = 0;          // records read since the set last started at its first one
   bool whole_ = false;                // in_set_ counts from there
@@ -48,7 +49,7 @@ class RecordItems final : public ItemSource {
 };
 
 Status RecordItems::start() {
-  if (!sequence_.shuffles()) return {};
+  if (!leaps()) return {};
   if (Status prepared = source_->prepare_random_access(); !prepared.ok()) return prepared;
   Result<std::uint64_t> count = source_->count();
   if (!count.ok()) return count.error();
@@ -58,7 +59,7 @@ Status RecordItems::start() {
 }
 
 Status RecordItems::read(Item& item) {
-  const std::uint64_t position = sequence_.shuffles() ? sequence_.record(item.n, count_) : sequence_.position(item.n);
+  const std::uint64_t position = leaps() ? sequence_.record(item.n, count_) : sequence_.position(item.n);
   if (position != next_) {
     if (Status moved = source_->seek(position); !moved.ok()) return moved;
     whole_ = position == 0;
@@ -66,7 +67,7 @@ Status RecordItems::read(Item& item) {
   }
   Result<std::optional<RecordView>> record = source_->next();
   if (record.ok() && !record.value()) {
-    if (whole_ && !warned_ && !sequence_.shuffles()) warn_if_smaller(path(), in_set_, batch_size_, 1);
+    if (whole_ && !warned_ && !leaps()) warn_if_smaller(path(), in_set_, batch_size_, 1);
     warned_ = warned_ || whole_;
     whole_ = true;
     in_set_ = 0;
