@@ -87,6 +87,7 @@ class JobWorker {
     if (!snapshot.empty()) solver.restore(snapshot);
     if (team_->chief() && !request_.net_outputs.empty()) outputs_.open(solver);
     LOG(INFO) << "Starting Optimization";
+    const std::int64_t first = solver.iteration();
     Result<Ending> ending = solver.solve();
     outputs_.close();
     if (!ending.ok()) {
@@ -94,6 +95,7 @@ class JobWorker {
       return ending;
     }
     if (Status status = table_.finish(solver.iteration()); !status.ok()) return status.error();
+    report_traffic(solver.iteration() - first);
     return ending;
   }
 
@@ -130,6 +132,14 @@ class JobWorker {
     for (const std::size_t each : table::bytes_per_server(map.rows(), servers)) bytes += str(bytes.empty() ? "" : ", ", each);
     LOG(INFO) << "Scheme " << scheme_ << "; " << map.rows().size() << " rows of params on " << servers << (servers == 1 ? " server" : " servers")
               << ", with " << bytes << " bytes";
+  }
+
+  // Of this process, as worker and as server, with all that is not params: tests, snapshots, heartbeats.
+  void report_traffic(std::int64_t iterations) const {
+    const table::Traffic all = table_.traffic();
+    const auto each = [&](std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(1, iterations)); };
+    LOG(INFO) << "Traffic: " << each(all.bytes_sent) << " bytes sent and " << each(all.bytes_received) << " received an iteration, "
+              << each(all.local_bytes) << " within this process";
   }
 
   TrainRequest request_;
