@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh machine to a trained net: installs what is missing, builds, draws digits, trains LeNet on them to at least 98 %,
-# and draws the curve. Everything it makes lies in build/. BUILD=... chooses another build folder.
+# From a fresh machine to a trained net: installs what is missing, builds, draws digits, trains LeNet on them to at least 98 % with two
+# workers and a table service, and draws the curve. Everything it makes lies in build/. BUILD=... chooses another build folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools=${BUILD:-build/release}/tools
@@ -21,9 +21,11 @@ rm -rf "$out"
 mkdir -p "$out"
 "$tools/draw_digits" --sheet="$out/digits.pgm" "$out"
 
-step "4 of 5: train LeNet"
+step "4 of 5: train LeNet with two workers, each with its half of every batch; their params live in a table service"
 started=$SECONDS
-"$tools/train" --solver=examples/quickstart/solver.prototxt 2>&1 | tee "$log"
+threads=$(($(nproc) > 3 ? $(nproc) / 2 : 1))
+scripts/launch.py --local=2 --log_dir="$out/logs" -- "$tools/train" --solver=examples/quickstart/solver.prototxt --threads="$threads" 2>&1 |
+  sed -u 's/^\[0@127.0.0.1\] //' | tee "$log"
 seconds=$((SECONDS - started))
 
 step "5 of 5: result"
@@ -35,7 +37,7 @@ if ! awk -v a="${accuracy:-0}" -v g="$goal" 'BEGIN { exit !(a >= g) }'; then
 fi
 cat <<END
 
-LeNet reads $accuracy of the 2000 test digits rightly, after $seconds seconds of training.
+LeNet reads $accuracy of the 2000 test digits rightly, after $seconds seconds of training by two workers and a table service (bsp).
   the model    $out/lenet_iter_2000.caffemodel (as BVLC Caffe reads and writes it)
   the curve    $out/curve.png
   the digits   $out/digits.pgm (the first 400), $out/digits_{train,test}_datumfile
@@ -45,5 +47,6 @@ What to try next:
   $tools/test --model=examples/quickstart/train_val.prototxt --weights=$out/lenet_iter_2000.caffemodel --iterations=20
   examples/mnist/train_lenet.sh         real digits, 99 % (downloads MNIST, or set SHOAL_DATA_DIR)
   examples/cifar10/train_quick.sh       small colour images, 10 classes
+  examples/cluster/run.sh               the same by four processes, with three degrees of patience; docs/cluster.md is about machines
   your own net                          write train_val.prototxt and solver.prototxt as for Caffe, then $tools/train --solver=...
 END

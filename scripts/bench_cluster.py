@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""What distribution costs, on this machine: every figure beside one measured in the same run.
+
+  1. One worker with a server in its process against the local solver.
+  2. Two workers with links of a given rate against the larger of compute (the same two processes, each alone in its training) and
+     transfer (the bytes they counted, at that rate), and the part of the transfer that was hidden.
+  3. Sending by priority against sending in the order of arrival, at the rate where transfer takes as long as compute.
+
+Part of `make bench_cluster`. BUILD=... chooses another build folder."""
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from launch import free_ports  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+GIGABIT = 125e6           # bytes a second
+FC_HEAVY = '''name: "three layers of 1024"
+layer { name: "data" type: "DummyData" top: "data" top: "label" include { stage: "dummy" }
+        dummy_data_param { shape { dim: 64 dim: 1024 } shape { dim: 64 } } }
+''' + ''.join(f'''layer {{ name: "ip{i}" type: "InnerProduct" bottom: "{below}" top: "ip{i}"
+        inner_product_param {{ num_output: {width} weight_filler {{ type: "xavier" }} }} }}
+''' + (f'layer {{ name: "relu{i}" type: "ReLU" bottom: "ip{i}" top: "ip{i}" }}\n' if i < 4 else '')
+              for i, (below, width) in enumerate((('data', 1024), ('ip1', 1024), ('ip2', 1024), ('ip3', 10)), 1)) + \
+    'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip4" bottom: "label" top: "loss" }\n'
+
+
+class Bench:
+    def __init__(self, build, folder, seconds):
+        self.build, self.folder, self.seconds = build, Path(folder), seconds
+
+    def net(self, name):
+        if name != 'fc_heavy':
+            return f'models/{name}/train_val.prototxt'
+        path = self.folder / 'fc_heavy.prototxt'
+        path.write_text(FC_HEAVY)
+        return str(path)
+
+    def solver(self, name, iterations):
+        path = self.folder / f'{name}_{iterations}.prototxt'
+        # Only the train net: a tenth of the run a display, of which the first ones are left out.
+        path.write_text(f'train_net: "{self.net(name)}"\nbase_lr: 0.0001\nmomentum: 0.9\nlr_policy: "fixed"\ndisplay: {max(1, iterations // 10)}\n'
+                        f'max_iter: {iterations}\nsnapshot_after_train: false\nrandom_seed: 1\nsolver_mode: CPU\n')
+        return str(path)
+
+    def run(self, name, iterations, processes, threads, *flags, together=True):
+        """ms an iteration and the text of rank 0's log; `together`: one job, or as many jobs alone at the same time."""
+        machines = self.folder / 'machines'
+        machines.write_text(''.join(f'{k} 127.0.0.1 {port}\n' for k, port in enumerate(free_ports(processes))))
+        command = [f'{self.build}/tools/train', f'--solver={self.solver(name, iterations)}', '--stage=dummy', f'--threads={threads}']
+        logs = [open(self.folder / f'log.{k}', 'w') for k in range(processes)]
+        started = []
+        for k, log in enumerate(logs):
+            more = [f'--machinefile={machines}', f'--client_id={k}', *flags] if together else []
+            started.append(subprocess.Popen(command + more, cwd=ROOT, stdout=log, stderr=log))
+        codes = [process.wait() for process in started]
+        text = (self.folder / 'log.0').read_text()
+        if any(codes):
+            sys.exit(f'{" ".join(command)} {" ".join(flags)}: exit codes {codes}\n{text[-3000:]}')
+        speeds = [float(x) for x in re.findall(r'Iteration \d+ \(([\d.e+]+) iter/s', text)][2:]
+        return 1000 / statistics.median(speeds), text
+
+    def iterations_for(self, ms):
+        return max(20, min(2000, int(1000 * self.seconds / ms)))
+
+
+def bytes_an_iteration(text):
+    """The largest of sent and received, by a process and iteration, as the trainer counted them."""
+    found = re.search(r'Traffic: ([\d.e+]+) bytes sent and ([\d.e+]+) received an iteration', text)
+    if not found:
+        sys.exit('the trainer said nothing of its traffic:\n' + text[-3000:])
+    return float(found.group(1)), float(found.group(2))
+
+
+def one_worker(bench, nets, passes):
+    print('one worker with a server in its process, against the local solver; two threads')
+    for name in nets:
+        guess = bench.run(name, 20, 1, 2, together=False)[0]
+        n = bench.iterations_for(guess)
+        local, table = [], []
+        for _ in range(passes):                           # in turns: a machine drifts
+            local.append(bench.run(name, n, 1, 2, together=False)[0])
+            table.append(bench.run(name, n, 1, 2)[0])
+        a, b = statistics.median(local), statistics.median(table)
+        print(f'  {name:14} local {a:8.2f} ms  table {b:8.2f} ms  ratio {b / a:.3f}', flush=True)
+
+
+def overlap(bench, nets, passes, rate):
+    print(f'two workers, one thread each, links of {8 * rate / 1e9:g} Gbit/s each way')
+    for name in nets:
+        guess = bench.run(name, 20, 2, 1, together=False)[0]
+        moved = bytes_an_iteration(bench.run(name, 20, 2, 1)[1])
+        transfer = 1000 * max(moved) / rate
+        n = bench.iterations_for(max(guess, transfer))
+        alone, shared = [], []
+        for _ in range(passes):
+            alone.append(bench.run(name, n, 2, 1, together=False)[0])
+            shared.append(bench.run(name, n, 2, 1, f'--throttle={rate:.0f}')[0])
+        compute, spent = statistics.median(alone), statistics.median(shared)
+        hidden = max(0.0, min(1.0, (compute + transfer - spent) / min(compute, transfer)))
+        print(f'  {name:14} compute {compute:7.2f} ms  transfer {transfer:7.2f} ms ({moved[0] / 1e6:.2f} MB out, {moved[1] / 1e6:.2f} in)  '
+              f'iteration {spent:7.2f} ms  ratio {spent / max(compute, transfer):.3f}  hidden {100 * hidden:.0f} %', flush=True)
+
+
+def priorities(bench, nets, passes):
+    print('priority against order of arrival, two workers, where transfer takes as long as compute')
+    for name in nets:
+        compute = bench.run(name, 20, 2, 1, together=False)[0]
+        moved = max(bytes_an_iteration(bench.run(name, 20, 2, 1)[1]))
+        rate = moved / (compute / 1000)
+        n = bench.iterations_for(compute)
+        times = {'priority': [], 'arrival': []}
+        for _ in range(passes):
+            for order, results in times.items():
+                results.append(bench.run(name, n, 2, 1, f'--throttle={rate:.0f}', f'--send_order={order}')[0])
+        a, b = (statistics.median(times[order]) for order in ('priority', 'arrival'))
+        print(f'  {name:14} {8 * rate / 1e9:5.2f} Gbit/s  priority {a:7.2f} ms  arrival {b:7.2f} ms  ratio {b / a:.3f}', flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('build', nargs='?', default=os.environ.get('BUILD', 'build/release'))
+    parser.add_argument('--nets', default='lenet,cifar10_quick,fc_heavy')
+    parser.add_argument('--passes', type=int, default=3)
+    parser.add_argument('--seconds', type=float, default=4, help='of one measurement')
+    parser.add_argument('--rate', type=float, default=GIGABIT, help='bytes a second each way; default: 1 Gbit/s')
+    parser.add_argument('--parts', default='123')
+    args = parser.parse_args()
+    nets = args.nets.split(',')
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(args.build, folder, args.seconds)
+        if '1' in args.parts:
+            one_worker(bench, nets, args.passes)
+        if '2' in args.parts:
+            overlap(bench, nets, args.passes, args.rate)
+        if '3' in args.parts:
+            priorities(bench, nets, args.passes)
+
+
+if __name__ == '__main__':
+    main()
