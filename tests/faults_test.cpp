@@ -41,7 +41,7 @@ std::string broken_promise(std::uint64_t seed, ClusterRun& run) {
   return different.empty() ? "" : "I5: " + different + " is not as without faults";
 }
 
-// What each core is trying, for a CHECK that ends the process.
+// What each core is trying, for a CHECK or a crash that ends the process.
 class Trying {
  public:
   static constexpr std::size_t kMost = 64;
@@ -49,12 +49,12 @@ class Trying {
     static std::atomic<std::uint64_t> seeds[kMost];
     return seeds[core % kMost];
   }
-  static void say(int) {
+  static void say(int signal) {
     for (std::size_t core = 0; core < kMost; ++core) {
       if (const std::uint64_t seed = Trying::seed(core)) std::fprintf(stderr, "while trying --seed=%llu\n", static_cast<unsigned long long>(seed));
     }
-    std::signal(SIGABRT, SIG_DFL);
-    std::raise(SIGABRT);
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
   }
 };
 
@@ -66,10 +66,11 @@ class Trial {
   void run() {
     std::vector<std::jthread> threads;
     const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-    const auto before = std::signal(SIGABRT, Trying::say);
+    const auto before_abort = std::signal(SIGABRT, Trying::say), before_crash = std::signal(SIGSEGV, Trying::say);
     for (unsigned core = 0; core < cores; ++core) threads.emplace_back([this, core] { try_seeds(Trying::seed(core)); });
     threads.clear();
-    std::signal(SIGABRT, before);
+    std::signal(SIGABRT, before_abort);
+    std::signal(SIGSEGV, before_crash);
   }
   const std::map<std::uint64_t, std::string>& wrong() const { return wrong_; }
   const ClusterRun& sum() const { return sum_; }

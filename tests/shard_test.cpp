@@ -19,7 +19,7 @@ using test::ShardRig;
 
 std::vector<float> random_numbers(Random& random, std::size_t n) {
   std::vector<float> numbers(n);
-  for (float& x : numbers) x = random.uniform(-1, 1);
+  for (float& x : numbers) x = random.uniform(-1, 1) * random.uniform(0.1f, 10);   // a sum of them is rounded, and so depends on its order
   return numbers;
 }
 
@@ -78,7 +78,9 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(str("seed ", seed));
     Random random(seed, 2);
-    ShardRig rig(plan_of("bsp", kWorkers, lengths), 1);
+    Plan plan = plan_of("bsp", kWorkers, lengths);
+    plan.rule.momentum = 0.9f;
+    ShardRig rig(plan, 1);
     std::vector<std::pair<int, Message>> flight;
     Clock reads[kWorkers][2] = {};
     const auto fly = [&](int worker, Clock clock, RowId row) {
@@ -106,7 +108,7 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
       }
     }
     EXPECT_EQ(rig.shard().counters().contributions, static_cast<std::uint64_t>(kWorkers * kClocks * 2));
-    const std::vector<std::vector<float>> last = {rig.numbers(0), rig.numbers(1)};
+    const std::vector<std::vector<float>> last = {rig.numbers(0), rig.numbers(1), rig.numbers(0, Part::kHistory), rig.numbers(1, Part::kHistory)};
     if (first.empty()) first = last;
     ASSERT_EQ(first, last);
   }
@@ -133,6 +135,89 @@ TEST(Shard, FrozenRowsAreReadAtOnceAndNotPushed) {
   EXPECT_EQ(rig.refused(0, push_of(1, 0, 1)), "worker 0's push of row 1 at clock 0 is of a row that does not learn");
 }
 
+// ---- membership ----
+
+TEST(Shard, WhatALostWorkerLeftUnfinishedIsDropped) {
+  ShardRig rig(plan_of("bsp", 3, {1, 1}));
+  for (int worker = 0; worker < 3; ++worker)
+    for (RowId row = 0; row < 2; ++row) rig.push(worker, 0, 0, row);
+  rig.said();
+  rig.push(2, 1, 100, 0);   // of row 0 alone
+  EXPECT_EQ(rig.shard().clock_of(2), 1);
+  for (int worker = 0; worker < 2; ++worker) rig.push(worker, 1, 2, 1);
+  rig.push(0, 1, 2, 0);
+  EXPECT_EQ(rig.said(), "");
+  rig.leave(2);
+  EXPECT_EQ(rig.said(), "row 1@2=-2v2 to 0, row 1@2=-2v2 to 1");
+  rig.push(1, 1, 2, 0);
+  EXPECT_EQ(rig.said(), "row 0@2=-2v2 to 0, row 0@2=-2v2 to 1");
+  EXPECT_EQ(rig.shard().counters().dropped, 1u);
+  EXPECT_EQ(rig.refused(2, push_of(1, 1, 100)), "worker 2 sends a Push, and it is counted out since it was lost");
+  rig.leave(2);
+  rig.leave(7);
+  EXPECT_EQ(rig.said(), "");
+}
+
+TEST(Shard, APushThatWasWholeWhenItsWorkerWasLostCounts) {
+  ShardRig rig(plan_of("bsp", 2));
+  rig.push(1, 0, 4);
+  rig.leave(1);
+  rig.push(0, 0, 2);
+  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0");
+  rig.push(0, 1, 2);
+  EXPECT_EQ(rig.said(), "row 0@2=-5v2 to 0");
+}
+
+TEST(Shard, ARetiredWorkersPushesOnTheWayAreWaitedFor) {
+  ShardRig rig(plan_of("bsp", 2));
+  rig.give(1, Retire{1});   // overtook its push of clock 0
+  rig.push(0, 0, 2);
+  EXPECT_EQ(rig.said(), "");
+  rig.push(1, 0, 4);
+  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1");
+  rig.push(0, 1, 2);
+  EXPECT_EQ(rig.said(), "row 0@2=-5v2 to 0");
+  rig.give(1, Retire{1});
+  rig.give(1, Get{0, 1});
+  EXPECT_EQ(rig.said(), "row 0@1=-5v2 to 1") << "it may read on";
+}
+
+TEST(Shard, ALastPushIsOneOfAllWorkers) {
+  ShardRig rig(plan_of("async", 2));
+  rig.give(1, Retire{1});   // overtook its push of clock 0
+  rig.push(1, 0, 4);
+  EXPECT_EQ(rig.said(), "row 0@1=-2v1 to 1") << "half a step";
+  rig.push(0, 0, 4);
+  EXPECT_EQ(rig.said(), "row 0@1=-6v2 to 0") << "alone";
+}
+
+// Worker 1 is lost before, between and after its pushes of clock 1 to two rows, or after the norm was sent.
+TEST(Shard, ALossWhileTheNormIsAwaited) {
+  const struct {
+    int pushes;
+    const char* norm;
+    const char* row;
+  } cases[] = {{0, "norm @1=8", "-2"}, {1, "norm @1=8", "-2"}, {2, "norm @1=32", "-4"}};
+  for (const auto& c : cases)
+    for (const bool is_last : {false, true}) {
+      SCOPED_TRACE(str(c.pushes, " pushes, lost ", is_last ? "after" : "before", " worker 0's"));
+      Plan plan = plan_of("bsp", 2, {1, 1});
+      plan.clip = 100;
+      ShardRig rig(plan);
+      for (int worker = 0; worker < 2; ++worker)
+        for (RowId row = 0; row < 2; ++row) rig.push(worker, 0, 0, row);
+      rig.give(-1, NormTotal{0, 0});
+      rig.said();
+      for (RowId row = 0; row < static_cast<RowId>(c.pushes); ++row) rig.push(1, 1, 6, row);
+      if (!is_last) rig.leave(1);
+      for (RowId row = 0; row < 2; ++row) rig.push(0, 1, 2, row);
+      if (is_last) rig.leave(1);
+      EXPECT_EQ(rig.said(), c.norm);
+      rig.give(-1, NormTotal{1, 32});
+      EXPECT_EQ(rig.said(), str("row 0@2=", c.row, "v2 to 0, row 1@2=", c.row, "v2 to 0"));
+    }
+}
+
 // ---- messages lost between shard and coordinator ----
 
 TEST(Shard, ALostNormIsSentAgainWhenSomebodyAsks) {
@@ -151,6 +236,18 @@ TEST(Shard, ALostNormIsSentAgainWhenSomebodyAsks) {
   rig.give(0, Get{1, 1});
   EXPECT_EQ(rig.said(), "row 1@1=-1v1 to 0");
   EXPECT_EQ(rig.refused(-1, NormTotal{1, 9}), "the coordinator sends the norm of clock 1 before this server said its part; it is at clock 1");
+}
+
+TEST(Shard, WhatCameWhileTheNormWasAwaitedIsNext) {
+  Plan plan = plan_of("bsp", 1, {1});
+  plan.clip = 100;
+  ShardRig rig(plan);
+  for (Clock clock = 0; clock < 2; ++clock) rig.push(0, clock, 3);
+  EXPECT_EQ(rig.said(), "norm @0=9");
+  rig.give(-1, NormTotal{0, 9});
+  EXPECT_EQ(rig.said(), "norm @1=9");
+  rig.give(-1, NormTotal{1, 9});
+  EXPECT_EQ(rig.said(), "row 0@2=-6v2 to 0");
 }
 
 TEST(Shard, AServerWithoutRowsSpeaksOfTheNormToo) {

@@ -34,7 +34,8 @@ struct Shard::State {
   Status take_retire(int worker, const Retire& retire, Outbox& out);
   Status take_total(const NormTotal& total, Outbox& out);
   Status check_push(int worker, const Push& push) const;
-  Result<ShardRow*> find(RowId row, const std::string& what) const;
+  ShardRow* find(RowId row) const;
+  Error not_here(RowId row, const std::string& what) const;
 
   void be_ready(Outbox& out);
   void say_ready(Outbox& out) const;
@@ -132,9 +133,9 @@ Status Shard::State::take_plan(const Plan& said, Outbox& out) {
 }
 
 Status Shard::State::take_init(const Init& init, Outbox& out) {
-  auto found = find(init.row, "worker 0's Init");
-  if (!found.ok()) return found.error();
-  ShardRow& row = *found.value();
+  ShardRow* const found = find(init.row);
+  if (found == nullptr) return not_here(init.row, "worker 0's Init");
+  ShardRow& row = *found;
   const int part = static_cast<int>(init.part);
   if (part > optim::histories(plan->rule.rule))
     return broken("worker 0's Init of row ", init.row, " is of history ", part, "; ", optim::name_of(plan->rule.rule), " keeps ", optim::histories(plan->rule.rule));
@@ -163,41 +164,43 @@ void Shard::State::be_ready(Outbox& out) {
   send_norm_if_complete(out);
 }
 
-Result<ShardRow*> Shard::State::find(RowId row, const std::string& what) const {
+ShardRow* Shard::State::find(RowId row) const { return row < rows.size() ? rows[row].get() : nullptr; }
+
+// Why there is no such row here.
+Error Shard::State::not_here(RowId row, const std::string& what) const {
   if (row >= rows.size()) return broken(what, " is of row ", row, "; the plan has ", rows.size(), " (the first is 0)");
-  if (!rows[row]) return broken(what, " is of row ", row, ", which server ", plan->rows[row].server, " holds; this is server ", server);
-  return rows[row].get();
+  return broken(what, " is of row ", row, ", which server ", plan->rows[row].server, " holds; this is server ", server);
 }
 
 // ---- pushes ----
 
 Status Shard::State::check_push(int worker, const Push& push) const {
   const ShardRow& row = *rows[push.row];
-  const std::string name = push_named(worker, push);
-  if (without_weights > 0) return broken(name, " comes before worker 0 sent all weights");
-  if (!row.row.learns) return broken(name, " is of a row that does not learn");
-  if (push.clock < plan->start) return broken(name, " is from before the start, clock ", plan->start);
+  const auto wrong = [&](const auto&... words) { return broken(push_named(worker, push), words...); };
+  if (without_weights > 0) return wrong(" comes before worker 0 sent all weights");
+  if (!row.row.learns) return wrong(" is of a row that does not learn");
+  if (push.clock < plan->start) return wrong(" is from before the start, clock ", plan->start);
   if (push.clock >= ends[static_cast<std::size_t>(worker)])
-    return broken(name, " comes after it retired at clock ", ends[static_cast<std::size_t>(worker)]);
+    return wrong(" comes after it retired at clock ", ends[static_cast<std::size_t>(worker)]);
   if (push.base < plan->start || push.base > row.version())
-    return broken(name, " is based on version ", push.base, "; the row has had ", plan->start, " to ", row.version());
+    return wrong(" is based on version ", push.base, "; the row has had ", plan->start, " to ", row.version());
   if (push.payload != scheme->payload())
-    return broken(name, " holds ", kPayloads[static_cast<std::size_t>(push.payload)], "; scheme '", scheme->name(), "' takes ",
+    return wrong(" holds ", kPayloads[static_cast<std::size_t>(push.payload)], "; scheme '", scheme->name(), "' takes ",
                   kPayloads[static_cast<std::size_t>(scheme->payload())]);
-  if (!(push.weight >= 0 && std::isfinite(push.weight))) return broken(name, " has weight ", push.weight, "; it must be finite, 0 or more");
-  if (!std::isfinite(push.rate)) return broken(name, " has rate ", push.rate, "; it must be finite");
+  if (!(push.weight >= 0 && std::isfinite(push.weight))) return wrong(" has weight ", push.weight, "; it must be finite, 0 or more");
+  if (!std::isfinite(push.rate)) return wrong(" has rate ", push.rate, "; it must be finite");
   const std::size_t count = push.values.data.size();
-  if (count != row.row.length && !(push.weight == 0 && count == 0)) return broken(name, " has ", count, " numbers; the row has ", row.row.length);
+  if (count != row.row.length && !(push.weight == 0 && count == 0)) return wrong(" has ", count, " numbers; the row has ", row.row.length);
   return {};
 }
 
 // A push is taken in its turn, once. One that is there already is its worker's question whether it arrived; the answer is the row, if not
 // yet then when it may be read.
 Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
-  auto found = find(push.row, str("worker ", worker, "'s push at clock ", push.clock));
-  if (!found.ok()) return found.error();
+  ShardRow* const found = find(push.row);
+  if (found == nullptr) return not_here(push.row, str("worker ", worker, "'s push at clock ", push.clock));
   if (Status status = check_push(worker, push); !status.ok()) return status;
-  ShardRow& row = *found.value();
+  ShardRow& row = *found;
   const Clock next = row.pushed(worker);
   if (push.clock > next) {
     ++counters.early;
@@ -230,18 +233,18 @@ void Shard::State::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out
 }
 
 Status Shard::State::take_get(int worker, const Get& get, Outbox& out) {
-  const std::string name = str("worker ", worker, "'s read at clock ", get.clock);
-  auto found = find(get.row, name);
-  if (!found.ok()) return found.error();
-  ShardRow& row = *found.value();
-  if (without_weights > 0) return broken(name, " of row ", get.row, " comes before worker 0 sent all weights");
+  const auto wrong = [&](const auto&... words) { return broken("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row, words...); };
+  ShardRow* const found = find(get.row);
+  if (found == nullptr) return not_here(get.row, str("worker ", worker, "'s read at clock ", get.clock));
+  ShardRow& row = *found;
+  if (without_weights > 0) return wrong(" comes before worker 0 sent all weights");
   if (get.part != Part::kWeights) {
     const int part = static_cast<int>(get.part), kept = row.row.learns ? optim::histories(plan->rule.rule) : 0;
-    if (part > kept) return broken(name, " of row ", get.row, " wants history ", part, "; the row keeps ", kept);
+    if (part > kept) return wrong(" wants history ", part, "; the row keeps ", kept);
     out.push_back({to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part, row.numbers(get.part)}});
     return {};
   }
-  if (get.clock < plan->start) return broken(name, " of row ", get.row, " is from before the start, clock ", plan->start);
+  if (get.clock < plan->start) return wrong(" is from before the start, clock ", plan->start);
   if (row.row.learns && get.clock > row.pushed(worker)) out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker)}});
   else ask_again(row, worker, get.clock, out);
   return {};

@@ -1,0 +1,287 @@
+// The schemes there are, through a real shard: their vectors, and every interleaving of a small job.
+#include "shoal/table/scheme.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/shard_rig.h"
+
+namespace shoal::table {
+namespace {
+
+using test::plan_of;
+using test::push_of;
+using test::ShardRig;
+
+TEST(Schemes, AreMadeOfWords) {
+  const struct {
+    const char* words;
+    const char* name;
+    bool lockstep;
+  } cases[] = {
+      {"bsp", "ssp 0", true}, {"ssp 0", "ssp 0", true}, {" ssp  3 ", "ssp 3", false}, {"ssp unbounded", "ssp unbounded", false}, {"async", "ssp unbounded", false}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.words);
+    const auto scheme = make_scheme(c.words);
+    ASSERT_TRUE(scheme.ok()) << scheme.error().message;
+    EXPECT_EQ(scheme.value()->name(), c.name);
+    EXPECT_EQ(scheme.value()->lockstep(), c.lockstep);
+    EXPECT_EQ(scheme.value()->payload(), Payload::kGradient);
+    EXPECT_EQ(make_scheme(scheme.value()->name()).value()->name(), c.name);
+  }
+  EXPECT_EQ(scheme_names(), (std::vector<std::string>{"async", "bsp", "ssp S"}));
+}
+
+TEST(Schemes, WordsThatMakeNoneAreNamed) {
+  const struct {
+    const char* words;
+    const char* error;
+  } cases[] = {
+      {"ssp -1", "scheme 'ssp -1': the staleness is -1; it must be 0 or more clocks, or \"unbounded\""},
+      {"ssp two", "scheme 'ssp two': the staleness is 'two'; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp 1.5", "scheme 'ssp 1.5': the staleness is '1.5'; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp 99999999999999999999",
+       "scheme 'ssp 99999999999999999999': the staleness is '99999999999999999999'; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp", "scheme 'ssp': ssp takes 1 parameters, and 0 are given; known: async, bsp, ssp S"},
+      {"bsp 1", "scheme 'bsp 1': bsp takes 0 parameters, and 1 are given; known: async, bsp, ssp S"},
+      {"asynch", "scheme 'asynch': there is no 'asynch'; did you mean 'async'?; known: async, bsp, ssp S"},
+      {"elastic", "scheme 'elastic': there is no 'elastic'; known: async, bsp, ssp S"},
+      {"", "scheme '': it has no name; known: async, bsp, ssp S"},
+  };
+  for (const auto& c : cases) {
+    const auto scheme = make_scheme(c.words);
+    ASSERT_FALSE(scheme.ok()) << c.words;
+    EXPECT_EQ(scheme.error().code, Code::kConfig);
+    EXPECT_EQ(scheme.error().message, c.error);
+  }
+}
+
+// ---- vectors ----
+
+TEST(Schemes, BspStepsOnTheMeanOnce) {
+  Plan plan = plan_of("bsp", 2);
+  plan.rule.momentum = 0.9f;
+  ShardRig rig(plan, 1);
+  for (Clock clock = 0; clock < 2; ++clock)
+    for (int worker = 0; worker < 2; ++worker) {
+      Push push = push_of(0, clock, worker == 0 ? 2 : 4);
+      push.rate = 0.1f, push.base = clock;
+      rig.give(worker, push);
+      const char* both = clock == 0 ? "row 0@1=0.7v1 to 0, row 0@1=0.7v1 to 1" : "row 0@2=0.13v2 to 0, row 0@2=0.13v2 to 1";
+      EXPECT_EQ(rig.said(), worker == 0 ? "" : both);
+    }
+}
+
+TEST(Schemes, SspOfOneHoldsTheFastUntilTheSlowestMoves) {
+  ShardRig rig(plan_of("ssp 1", 3));
+  rig.push(0, 0, 3);
+  EXPECT_EQ(rig.said(), "row 0@1=-1v1 to 0");
+  rig.push(0, 1, 3);
+  EXPECT_EQ(rig.said(), "") << "2 > 0 + 1";
+  rig.push(1, 0, 3);
+  EXPECT_EQ(rig.said(), "row 0@1=-3v3 to 1");
+  rig.push(2, 0, 3);
+  EXPECT_EQ(rig.said(), "row 0@2=-4v4 to 0, row 0@1=-4v4 to 2");
+  EXPECT_EQ(rig.shard().counters().parked, 1u);
+  EXPECT_EQ(rig.shard().counters().staleness[1], 3u) << "who read at 1 while the slowest was at 0, or at 2 while it was at 1";
+  EXPECT_EQ(rig.shard().counters().staleness[0], 1u);
+}
+
+TEST(Schemes, SspOfNoneReleasesAllAtOnce) {
+  ShardRig rig(plan_of("ssp 0", 3));
+  rig.push(2, 0, 3);
+  rig.push(0, 0, 3);
+  EXPECT_EQ(rig.said(), "");
+  rig.push(1, 0, 3);
+  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1, row 0@1=-3v1 to 2");
+}
+
+TEST(Schemes, TheDeathOfTheSlowestReleases) {
+  for (const bool dies : {true, false}) {
+    ShardRig rig(plan_of("ssp 1", 3));
+    rig.push(0, 0, 0);
+    rig.push(0, 1, 0);
+    rig.push(1, 0, 0);
+    rig.said();
+    if (dies) rig.leave(2);
+    else rig.give(2, Retire{0});
+    EXPECT_EQ(rig.said(), "row 0@2=0v3 to 0");
+  }
+}
+
+TEST(Schemes, AsyncAppliesEachAloneAndReleasesItsWorkerAlone) {
+  ShardRig rig(plan_of("async", 3), 30);
+  const struct {
+    int worker;
+    Clock clock;
+    float gradient;
+    const char* said;
+  } steps[] = {{1, 0, 3, "row 0@1=29v1 to 1"}, {1, 1, 3, "row 0@2=28v2 to 1"}, {0, 0, 30, "row 0@1=18v3 to 0"}, {1, 2, 3, "row 0@3=17v4 to 1"},
+               {2, 0, -6, "row 0@1=19v5 to 2"}};
+  for (const auto& step : steps) {
+    rig.push(step.worker, step.clock, step.gradient);
+    EXPECT_EQ(rig.said(), step.said);
+  }
+}
+
+// ---- every interleaving ----
+
+constexpr int kWorkers = 3;
+
+// One number in which each contribution is a bit, and some that show rounding. Pushes go to both rows at once.
+struct Job {
+  explicit Job(const std::string& words) : scheme(make_scheme(words).value()), rig(plan(words)) {}
+
+  static Plan plan(const std::string& words) {
+    Plan plan = plan_of(words, kWorkers, {1, 5});
+    plan.rows[1].lr_mult = 0.01f;
+    return plan;
+  }
+  // Weights 1, 1, 2: their sum is 4, and a division by it exact. Alone, a contribution moves the row by 3 * (1 / 3).
+  void push(int worker) {
+    const Clock clock = done[worker]++;
+    const float bit = static_cast<float>(1 << (4 * worker + static_cast<int>(clock)));
+    for (RowId row = 0; row < 2; ++row) {
+      const float weight = worker == 2 ? 2 : 1, value = row == 1 ? bit : scheme->lockstep() ? 4 * bit / weight : bit;
+      auto numbers = std::make_shared<std::vector<float>>(row == 0 ? 1 : 5, value);
+      for (std::size_t i = 0; row == 1 && i < numbers->size(); ++i) (*numbers)[i] = std::sin(value + static_cast<float>(i));
+      Push push{.row = row, .clock = clock, .values = {*numbers, numbers}};
+      push.weight = weight, push.base = rig.base(worker, row), push.rate = scheme->lockstep() ? 1 : 3;
+      rig.give(worker, push);
+    }
+    hear();
+  }
+  void hear() {
+    for (const Outgoing& one : std::exchange(rig.out(), {})) {
+      const auto& row = std::get<RowMessage>(one.message);
+      rig.base(one.to.id, row.row) = row.version;
+      if (row.row != 0) continue;
+      ASSERT_EQ(row.clock, done[one.to.id]) << "worker " << one.to.id;
+      reads[one.to.id] = row.clock;
+      check(one.to.id, row.clock, static_cast<unsigned>(-row.values.data[0]), row.version);
+    }
+  }
+  // What a read at `clock` holds. The bits are whole as long as all are there: then what a contribution is divided by is known.
+  void check(int reader, Clock clock, unsigned bits, Version version) const {
+    int merges = 0;
+    if (scheme->lockstep()) {
+      ASSERT_EQ(version, clock);
+    }
+    if (gone >= 0) return;
+    for (int worker = 0; worker < kWorkers; ++worker) {
+      const unsigned held = bits >> (4 * worker) & 15;
+      const Clock prefix = std::countr_one(held);
+      ASSERT_EQ(held, (1u << prefix) - 1) << "not the first so many of worker " << worker;
+      if (worker == reader) {
+        ASSERT_EQ(prefix, clock) << "the reader's own";
+      }
+      ASSERT_GE(prefix, clock - staleness) << "worker " << worker << "'s, read by " << reader << " at " << clock;
+      merges += static_cast<int>(prefix);
+    }
+    if (!scheme->lockstep()) {
+      ASSERT_EQ(version, merges);
+    }
+    ASSERT_EQ(bits >> 12, 0u);
+  }
+  bool can_move(int worker) const { return worker != gone && reads[worker] == done[worker]; }
+  // Who may move, may; who may not, is ahead of the slowest by more than the bound.
+  void check_progress(Clock clocks) const {
+    Clock least = kUnbounded;
+    for (int worker = 0; worker < kWorkers; ++worker)
+      if (worker != gone) least = std::min(least, done[worker]);
+    bool somebody = least >= clocks;
+    for (int worker = 0; worker < kWorkers; ++worker) {
+      if (worker == gone) continue;
+      somebody |= can_move(worker) && done[worker] < clocks;
+      ASSERT_EQ(can_move(worker), done[worker] <= least + staleness) << "worker " << worker;
+    }
+    ASSERT_TRUE(somebody) << "nobody can move";
+  }
+
+  const std::unique_ptr<Scheme> scheme;
+  const Clock staleness = scheme->lockstep() ? 0 : scheme->name() == "ssp unbounded" ? 100 : scheme->name().back() - '0';
+  ShardRig rig;
+  Clock done[kWorkers] = {}, reads[kWorkers] = {};
+  int gone = -1;
+};
+
+const char* const kListed[] = {"bsp", "ssp 1", "ssp 2", "async"};
+
+TEST(Schemes, EveryInterleavingOfThreeWorkersAndFourClocksKeepsThePromises) {
+  constexpr Clock kClocks = 4;
+  const std::size_t possible[] = {6 * 6 * 6 * 6, 0, 0, 34650};   // 3! orders in each clock; 12! / (4!)^3
+  for (std::size_t s = 0; s < std::size(kListed); ++s) {
+    SCOPED_TRACE(kListed[s]);
+    std::vector<int> order = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
+    std::size_t finished = 0;
+    std::vector<float> first;
+    do {
+      Job job(kListed[s]);
+      std::size_t moved = 0;
+      for (; moved < order.size() && job.can_move(order[moved]); ++moved) {
+        job.push(order[moved]);
+        job.check_progress(kClocks);
+        if (::testing::Test::HasFatalFailure()) FAIL() << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
+      }
+      if (moved < order.size()) {   // every order that begins so is blocked: on to the next beginning
+        std::sort(order.begin() + static_cast<std::ptrdiff_t>(moved) + 1, order.end(), std::greater<>());
+        continue;
+      }
+      ++finished;
+      ASSERT_EQ(job.rig.shard().counters().contributions, 24u);
+      ASSERT_EQ(job.rig.shard().counters().merges, job.scheme->lockstep() ? 8u : 24u);
+      ASSERT_EQ(job.rig.numbers(0)[0], -4095);
+      if (first.empty()) first = job.rig.numbers(1, Part::kHistory);
+      if (job.scheme->lockstep()) {
+        ASSERT_TRUE(job.rig.numbers(1, Part::kHistory) == first) << "bits by the order of arrival: " << ::testing::PrintToString(order);
+      }
+    } while (std::next_permutation(order.begin(), order.end()));
+    if (possible[s] != 0) {
+      EXPECT_EQ(finished, possible[s]);
+    }
+    EXPECT_GT(finished, 1000u);
+  }
+}
+
+// Worker 1 makes 0 to 3 pushes of 3, then retires or is lost, at every point of every interleaving.
+TEST(Schemes, AWorkerMayGoAtEveryPoint) {
+  constexpr Clock kClocks = 3;
+  constexpr int kGo = kWorkers;
+  for (const char* words : kListed)
+    for (const bool dies : {true, false})
+      for (int pushes = 0; pushes <= 3; ++pushes) {
+        SCOPED_TRACE(str(words, dies ? " dies after " : " retires after ", pushes));
+        std::vector<int> order = {0, 0, 0, 2, 2, 2, kGo};
+        order.insert(order.end(), static_cast<std::size_t>(pushes), 1);
+        std::sort(order.begin(), order.end());
+        std::size_t finished = 0;
+        do {
+          if (std::find(std::find(order.begin(), order.end(), kGo), order.end(), 1) != order.end()) continue;   // goes after its last push
+          Job job(words);
+          std::size_t moved = 0;
+          for (; moved < order.size() && (order[moved] == kGo || job.can_move(order[moved])); ++moved) {
+            if (order[moved] != kGo) {
+              job.push(order[moved]);
+            } else {
+              job.gone = 1;
+              if (dies) job.rig.leave(1);
+              else job.rig.give(1, Retire{job.done[1]});
+              job.hear();
+            }
+            job.check_progress(kClocks);
+            if (::testing::Test::HasFatalFailure()) FAIL() << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
+          }
+          finished += moved == order.size();
+        } while (std::next_permutation(order.begin(), order.end()));
+        EXPECT_GT(finished, 0u);
+      }
+}
+
+}  // namespace
+}  // namespace shoal::table
