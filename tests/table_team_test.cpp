@@ -68,6 +68,24 @@ TEST(TableTeam, ReportsAreAveragedByWeight) {
   }
 }
 
+TEST(TableTeam, TheSlowOneIsNamedWithWhatItSpendsItsTimeOn) {
+  LocalCluster cluster(3);
+  const auto outcomes = cluster.run([](int worker, table::Table& table) -> Status {
+    const std::unique_ptr<Team> team = parallel::make_table_team(table);
+    for (std::int64_t iteration = 100; iteration <= 600; iteration += 100) {
+      if (worker == 2) team->note(iteration, {.iterations = 100, .compute = 2, .data = 7});
+      else team->note(iteration, {.iterations = 100, .compute = 2, .data = 0.1, .rows = 7});
+      if (Status status = team->sum({}); !status.ok()) return status;   // nobody runs away
+    }
+    return {};
+  });
+  for (const Status& status : outcomes) ASSERT_OK(status);
+  const std::vector<std::string> warnings = cluster.warnings();
+  ASSERT_EQ(1u, warnings.size());
+  EXPECT_EQ(0u, warnings[0].find("straggler: rank 2")) << warnings[0];
+  EXPECT_NE(std::string::npos, warnings[0].find("the largest part of its time is data")) << warnings[0];
+}
+
 TEST(TableTeam, AllDoWhatOneWantsAtTheSameIteration) {
   for (const Action wanted : {Action::kSnapshot, Action::kStop, Action::kRequeue}) {
     std::vector<std::vector<std::int64_t>> done(3);

@@ -124,6 +124,11 @@ class LocalCluster::Hub {
     changed_.notify_all();
   }
 
+  std::vector<std::string> warnings() {
+    const MutexLock lock(mutex_);
+    return coordinator_.take_warnings();
+  }
+
   std::uint64_t merges() {
     const MutexLock lock(mutex_);
     std::uint64_t merges = 0;
@@ -270,6 +275,8 @@ std::vector<Status> LocalCluster::run(const std::function<Status(int worker, tab
   }
   return outcomes;
 }
+
+std::vector<std::string> LocalCluster::warnings() { return hub_->warnings(); }
 
 std::uint64_t LocalCluster::merges() const { return hub_->merges(); }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -23,6 +24,8 @@ class LocalCluster {
   std::vector<Status> run(const std::function<Status(int worker, table::Table& table)>& body);
   // Updates applied to rows, on all servers.
   std::uint64_t merges() const;
+  // What the coordinator would have logged since the last call.
+  std::vector<std::string> warnings();
 
  private:
   class Hub;

@@ -37,6 +37,9 @@ class Team {
   virtual Result<std::string> share(std::string chiefs) { return chiefs; }
   // Numbers of an iteration, to be averaged over the team with these weights when all have spoken; nobody waits for it.
   virtual void report(std::int64_t iteration, double weight, std::span<const double> numbers) { (void)iteration, (void)weight, (void)numbers; }
+  // How the iterations since the last call went, in seconds, so that the slow one of a team can be named. Nobody waits for it.
+  struct Times { double iterations = 0, compute = 0, data = 0, rows = 0, other = 0; };   // data, rows: waited for; other: tests, snapshots
+  virtual void note(std::int64_t iteration, const Times& times) { (void)iteration, (void)times; }
   // Averages that are complete and were not taken yet: on the chief alone.
   struct Average { std::int64_t iteration = 0; std::vector<double> numbers; };
   virtual std::vector<Average> take_averages() { return {}; }

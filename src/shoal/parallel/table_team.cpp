@@ -4,6 +4,7 @@
 #include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
 #include "shoal/parallel/worker.h"
+#include "shoal/table/coordinator.h"
 
 namespace shoal::parallel {
 namespace {
@@ -95,6 +96,10 @@ class TableTeam final : public Team {
     std::string body;
     put_number(body, weight);
     table_.tell(Topic::kOutputs, iteration, body + bytes_of(numbers));
+  }
+
+  void note(std::int64_t iteration, const Times& times) override {
+    table_.tell(Topic::kReport, iteration, encode(table::ReportBody{times.iterations, times.compute, times.data, times.rows, times.other}));
   }
 
   std::vector<Average> take_averages() override {

@@ -98,7 +98,8 @@ void Solver::display_speed(double seconds) {
   const auto done = static_cast<double>(std::max<std::int64_t>(1, iteration_ - shown_iteration_));
   const double busy = std::max(1e-9, seconds - away_seconds_);
   const double waited = seconds_waited();
-  const double share = std::min(1.0, std::max(0.0, waited - shown_wait_) / busy);
+  const double data = std::clamp(waited - shown_wait_, 0.0, busy);
+  const double share = data / busy;
   std::string left;
   if (const std::int64_t so_far = iteration_ - started_iteration_; so_far > 0) {
     const double each = std::chrono::duration<double>(Clock::now() - started_at_).count() / static_cast<double>(so_far);
@@ -106,8 +107,11 @@ void Solver::display_speed(double seconds) {
   }
   std::string rows;
   if (const std::optional<double> so_far = updater_->seconds_waited()) {
-    rows = str(", rows ", std::lround(100 * std::clamp((*so_far - shown_rows_wait_) / busy, 0.0, 1.0)), "% wait");
+    const double seconds_for_rows = std::clamp(*so_far - shown_rows_wait_, 0.0, busy);
+    rows = str(", rows ", std::lround(100 * seconds_for_rows / busy), "% wait");
     shown_rows_wait_ = *so_far;
+    if (iteration_ > shown_iteration_)
+      team().note(iteration_, {done, std::max(0.0, busy - data - seconds_for_rows), data, seconds_for_rows, away_seconds_});
   }
   LOG(INFO) << "    " << std::round(10 * done * static_cast<double>(items_per_update()) / busy) / 10 << " images/s, " << left
             << "data " << std::lround(100 * share) << "% wait" << rows;
