@@ -239,6 +239,7 @@ class LocalCluster::Seat final : public table::Table {
   Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
     return hub_.create(worker_, plan, initial, destination);
   }
+  Status status() const override { return {}; }
   void push(const table::Push& push) override { hub_.push(worker_, push); }
   void get(RowId row, Clock clock, table::Part part) override { hub_.get(worker_, row, clock, part); }
   Status wait(std::span<const RowId> rows) override { return hub_.wait_rows(worker_, rows); }

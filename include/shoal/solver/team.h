@@ -26,6 +26,8 @@ class Team {
   virtual int size() const { return 1; }
   bool chief() const { return index() == 0; }
 
+  // An error if the team has lost a member: for work that goes on for long without a wait.
+  virtual Status status() const { return {}; }
   // Before iteration `iteration`: what all of the team do now, having finished that many. `mine` is what this one wants; all do the same
   // at the same iteration, perhaps a few iterations later.
   virtual Result<Action> agree(std::int64_t iteration, Action mine) { (void)iteration; return mine; }

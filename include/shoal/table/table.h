@@ -37,6 +37,9 @@ class Table {
   using Destination = std::function<std::span<float>(RowId, Part)>;
   virtual Status create(const Plan& plan, const Source& initial, const Destination& destination) = 0;
 
+  // The job's error, if it has failed, without waiting.
+  virtual Status status() const = 0;
+
   // Asynchronous: returns at once. Values as in Client::push.
   virtual void push(const Push& push) = 0;
   virtual void get(RowId row, Clock clock, Part part) = 0;

@@ -54,6 +54,8 @@ class TableTeam final : public Team {
   int index() const override { return table_.worker(); }
   int size() const override { return size_; }
 
+  Status status() const override { return table_.status(); }
+
   Result<Action> agree(std::int64_t iteration, Action mine) override {
     if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
     const Result<Want> want = table_.start(iteration);

@@ -199,6 +199,7 @@ Status Solver::iterate() {
 Result<bool> Solver::run_passes() {
   float sum = 0;
   for (pass_ = 0; pass_ < recipe_->iter_size; ++pass_) {
+    if (Status status = team().status(); !status.ok()) return status.error();
     const Result<float> loss = net_->forward();
     if (!loss.ok()) return loss.error();
     sum += loss.value();

@@ -89,6 +89,7 @@ Status Solver::run_batches(int index, std::vector<TestScore>& scores, double& lo
     if (!in_team())   // who is alone can stop in the middle
       if (Status status = act(ask()); !status.ok()) return status;
     if (ending_) return {};
+    if (Status status = team().status(); !status.ok()) return status;
     const Result<float> batch_loss = net.forward();
     if (!batch_loss.ok()) return batch_loss.error();
     loss += batch_loss.value() / batches;

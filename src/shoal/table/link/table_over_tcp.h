@@ -27,6 +27,7 @@ class TableOverTcp final : public Table, public LineOwner {
   int worker() const override { return worker_; }
   const RosterBody& roster() const override { return *job_.roster(); }
   Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
+  Status status() const override { return job_.status(); }
   void push(const Push& push) override;
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
