@@ -186,15 +186,15 @@ TEST(CoordinatorRounds, WaitingForSaysWhoAndSinceWhichClock) {
   begun.coordinator.heard(2, 498);
   begun.coordinator.heard(2, 497);
   ASSERT_TRUE(begun.say(1, table::Ping{500}).ok());
-  EXPECT_EQ(begun.coordinator.waiting_for(), "barrier 500: waiting for rank 1 (host b, clock 500), rank 2 (host c, clock 498)");
+  EXPECT_EQ(begun.coordinator.waiting_for(), "barrier 500: waiting for rank 1 (host b, last clock 500), rank 2 (host c, last clock 498)");
   ASSERT_TRUE(begun.ask(1, Topic::kPause, 500, body_of(Want::kStop)).ok());
   ASSERT_TRUE(begun.ask(0, Topic::kPaused, 500).ok());
   ASSERT_TRUE(begun.ask(1, Topic::kPaused, 500).ok());
   ASSERT_TRUE(begun.say(0, table::Norm{7, 0, 1}).ok());
   ASSERT_TRUE(begun.say(1, table::Norm{7, 1, 1}).ok());
   EXPECT_EQ(begun.coordinator.waiting_for(),
-            "barrier 500: waiting for rank 1 (host b, clock 500), rank 2 (host c, clock 498); norm 7: waiting for rank 2 (host c, clock 498); "
-            "agreement on a stop: waiting for rank 2 (host c, clock 498)");
+            "barrier 500: waiting for rank 1 (host b, last clock 500), rank 2 (host c, last clock 498); norm 7: waiting for rank 2 (host c, last clock 498); "
+            "agreement on a stop: waiting for rank 2 (host c, last clock 498)");
   Job ending = Job::joined(2);
   ASSERT_TRUE(ending.ask(1, Topic::kDone, 5).ok());
   EXPECT_EQ(ending.coordinator.waiting_for(), "end: waiting for rank 0 (host a)");

@@ -285,7 +285,7 @@ TEST(CoordinatorLoss, AtEveryStageEndsAllOthersOnce) {
     job.coordinator.heard(1, 41);
     for (std::uint32_t rank = 0; rank < 3; ++rank) (void)job.take(rank);
     job.lose(1, Code::kTimeout, "not heard of for 60 s");
-    const Words expected = {"abort 8: lost rank 1 (host b, clock 41): not heard of for 60 s"};
+    const Words expected = {"abort 8: lost rank 1 (host b, last clock 41): not heard of for 60 s"};
     EXPECT_EQ(job.take(0), expected);
     EXPECT_EQ(job.take(1), Words{});
     EXPECT_EQ(job.take(2), expected);

@@ -56,7 +56,7 @@ class Coordinator {
 
   const RosterBody* roster() const;            // null until all have joined
   std::vector<std::uint32_t> missing() const;  // ranks that have not joined yet
-  // Who is asked for and has not answered: "barrier 500: waiting for rank 2 (host b, clock 498)"; "" if nobody is waited for.
+  // Who is asked for and has not answered: "barrier 500: waiting for rank 2 (host b, last clock 498)"; "" if nobody is waited for.
   std::string waiting_for() const;
   bool finished() const;                       // every worker is done
   // Why the job was ended for all; null if it was not.

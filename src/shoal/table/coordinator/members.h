@@ -34,7 +34,7 @@ class Members {
   std::vector<std::uint32_t> servers() const { return which([](const Member& member) { return member.server >= 0; }); }
   std::uint32_t rank_of_worker(std::int32_t worker) const;
 
-  // "rank 2 (host b, clock 498)", as much of it as is known; and several with commas.
+  // "rank 2 (host b, last clock 498)", as much of it as is known; and several with commas.
   std::string name(std::uint32_t rank) const;
   std::string names(std::span<const std::uint32_t> ranks) const;
 

@@ -10,7 +10,7 @@ Envoy::Envoy(Job& job, IoThreads& threads, CoordinatorHost* host, std::function<
 
 void Envoy::open(const std::string& address) {
   // The wait for all to join ends before that, with better words.
-  strand_.post([this, address] { line_.open(address, job_.options.start + job_.options.reconnect); });
+  strand_.post([this, address] { line_.open(address, job_.options.start + 2 * job_.options.reconnect); });
 }
 
 void Envoy::send(Message message) {

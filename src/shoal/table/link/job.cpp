@@ -79,6 +79,7 @@ std::string Job::name_of(std::uint32_t rank, Clock clock) const {
   const RosterBody* known = roster();
   std::string inside;
   if (known && rank < known->processes.size()) inside = str("host ", known->processes[rank].host);
+  else if (rank == 0) inside = str("at ", options.coordinator);
   if (clock >= 0) inside += str(inside.empty() ? "" : ", ", "last clock ", clock);
   return inside.empty() ? str("rank ", rank) : str("rank ", rank, " (", inside, ")");
 }

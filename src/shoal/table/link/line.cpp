@@ -71,7 +71,7 @@ void Line::attempted(Result<std::shared_ptr<Link>> result) {
   if (ended_ || (job_.over() && was_up_)) return;
   trouble_ = result.error().message;
   if (!worth_another_try(result.error())) return lose(result.error());
-  if (left() <= pause_) return lose(broken_ ? Error{broken_->code, broken_->message + "; not back in time: " + trouble_} : result.error());
+  if (left() <= pause_) return lose(broken_ ? Error{broken_->code, str(broken_->message, " It was not back in time: ", trouble_)} : result.error());
   owner_.down(*this);
   strand_.after(pause_, [this] { attempt(); });
   pause_ = std::min(2 * pause_, kLongestPause);

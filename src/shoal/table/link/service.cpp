@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStillMissing{10'000}, kLastWords{2'000}, kInterruption{200};
+constexpr milliseconds kLastWords{2'000}, kInterruption{200};
 
 // Who has connected so far: a rank belongs to the process that had it first.
 class Guests {
@@ -115,7 +115,9 @@ Status ServiceOverTcp::join() {
                       .configuration = options.configuration};
   envoy_->send(Ask{.topic = Topic::kJoin, .clock = static_cast<Clock>(job_.self.incarnation), .body = encode(body)});
   const auto late = [this](double seconds) { LOG(INFO) << "after " << seconds << " s: " << absent(); };
-  const Status status = job_.wait(options.start, kStillMissing, [this] { return job_.known(); }, late);
+  // The coordinator, which knows who is missing, is to be the first to say so.
+  const milliseconds limit = coordinator_ ? options.start : options.start + options.reconnect;
+  const Status status = job_.wait(limit, options.stall_warn, [this] { return job_.known(); }, late);
   if (status.ok() || job_.over()) return status;
   const Error error{Code::kTimeout, str("the job did not start within ", std::chrono::duration<double>(options.start).count(), " s: ", absent())};
   envoy_->abort(error);
