@@ -8,6 +8,7 @@
 #include "records.h"
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
+#include "shoal/base/text.h"
 #include "shoal/data/parts.h"
 #include "shoal/net/graph.h"
 #include "shoal/parallel/replicas.h"
@@ -42,8 +43,12 @@ void report_epoch(const SolverParameter& param, const std::string& name, const S
             << param.max_iter() / iterations << " epochs";
 }
 
-// Records of an epoch of the whole job, as far as this process can tell: all parts are taken to be as large as its own.
-std::uint64_t epoch_of_job(const TrainRequest& request, const Share& share) {
+struct Records {
+  std::uint64_t own = 0;    // that this process reads in an epoch; 0 if that is not cheaply known
+  bool parts = false;       // other processes have others
+};
+
+Records records_for(const TrainRequest& request, const Share& share) {
   NetParameter net = train_net_of(request.param, request.name);
   bool parts = false;
   const auto take_part = [&](auto& data) {
@@ -55,7 +60,12 @@ std::uint64_t epoch_of_job(const TrainRequest& request, const Share& share) {
     if (layer.type() == "Data") take_part(*layer.mutable_data_param());
     if (layer.type() == "ImageData") take_part(*layer.mutable_image_data_param());
   }
-  return records_of(net, Counting::kCheap).value_or(0) * (parts ? static_cast<std::uint64_t>(share.clients) : 1);
+  return {records_of(net, Counting::kCheap).value_or(0), parts};
+}
+
+// Records of an epoch of the whole job, as far as this process can tell: all parts are taken to be as large as its own.
+std::uint64_t epoch_of_job(const Records& records, const Share& share) {
+  return records.own * (records.parts ? static_cast<std::uint64_t>(share.clients) : 1);
 }
 
 std::unique_ptr<Updater> with_replicas(const TrainRequest& request, Net& net, std::unique_ptr<Updater> updater) {
@@ -79,6 +89,8 @@ class JobWorker {
   }
 
   Result<Ending> run() {
+    records_ = records_for(request_, share_);
+    if (records_.parts) compare_parts();
     const std::string snapshot = or_throw(team_->share(team_->chief() ? find_snapshot(request_) : ""));
     if (!snapshot.empty()) request_.param.clear_weights();
     Solver solver(request_.param, options());
@@ -105,6 +117,14 @@ class JobWorker {
     ~Released() { table.release(); }
   };
 
+  // Parts may differ in size: who has read all of its own begins it anew. The chief says so, if it is cheap to know.
+  void compare_parts() const {
+    const std::vector<std::string> sizes = or_throw(team_->gather(std::to_string(records_.own)));
+    const bool equal = std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();   // on all but the chief there are none
+    if (equal || std::ranges::count(sizes, "0") > 0) return;
+    LOG(WARNING) << "The workers' parts of the data have " << join(sizes) << " records: who has the fewest reads each of them more often than others theirs";
+  }
+
   SolverOptions options() {
     SolverOptions options;
     options.threads = threads_each(request_.threads, processes_here(place_) * share_.replicas);
@@ -113,7 +133,7 @@ class JobWorker {
     options.share = share_;
     options.team = team_.get();
     if (!request_.net_outputs.empty()) options.observer = &outputs_;
-    options.epoch = epoch_of_job(request_, share_);
+    options.epoch = epoch_of_job(records_, share_);
     if (scheme_ != "bsp" && scheme_ != "ssp 0") options.averaging = "each worker's mean gradient is an update of its own";
     options.make_updater = [this](Net& net) {
       parallel::WorkerOptions worker;
@@ -149,6 +169,7 @@ class JobWorker {
   TableOutputs outputs_;
   std::string scheme_;
   Share share_;
+  Records records_;
 };
 
 Status serve(table::Service& service) {
