@@ -1,0 +1,157 @@
+// Jobs of real train processes in network namespaces, whose links go away: for long, which ends all, and for a while, which harms nothing.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+
+#include "shoal/solver/snapshot.h"
+#include "support/data_files.h"
+#include "support/job_processes.h"
+
+namespace shoal::test {
+namespace {
+
+constexpr double kBounded = 20;   // seconds, for a machine on which much else runs
+
+// Namespaces that a bridge in one of their own connects: machine k is at 10.77.0.(k + 1).
+class Network {
+ public:
+  explicit Network(int machines) : name_(str("shoal-", ::getpid(), "-")), machines_(machines) {
+    add(hub());
+    run({"-n", hub(), "link", "add", "bridge0", "type", "bridge"});
+    run({"-n", hub(), "link", "set", "bridge0", "up"});
+    for (int k = 0; k < machines_; ++k) {
+      add(machine(k));
+      run({"-n", hub(), "link", "add", port(k), "type", "veth", "peer", "name", "eth0", "netns", machine(k)});
+      run({"-n", hub(), "link", "set", port(k), "master", "bridge0", "up"});
+      run({"-n", machine(k), "addr", "add", address(k) + "/24", "dev", "eth0"});
+      run({"-n", machine(k), "link", "set", "eth0", "up"});
+      run({"-n", machine(k), "link", "set", "lo", "up"});
+    }
+  }
+  ~Network() {
+    for (int k = 0; k < machines_; ++k) run_program({kIp, "netns", "del", machine(k)});
+    run_program({kIp, "netns", "del", hub()});
+  }
+  Network(const Network&) = delete;
+
+  std::string trouble;                           // what could not be had, or ""
+  static std::string address(int k) { return str("10.77.0.", k + 1); }
+  std::vector<std::string> starter(int k) const { return {kIp, "netns", "exec", machine(k)}; }
+  void set_link(int k, bool up) { run({"-n", hub(), "link", "set", port(k), up ? "up" : "down"}); }
+  // What machine k sends is lost from now on; it still hears. False: this kernel cannot do it.
+  bool silence(int k) {
+    return run_program({kTc, "-n", machine(k), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "8bit", "burst", "1b", "limit", "1b"}).code == 0;
+  }
+
+ private:
+  static constexpr const char* kIp = "/usr/sbin/ip";
+  static constexpr const char* kTc = "/usr/sbin/tc";
+  std::string hub() const { return name_ + "hub"; }
+  std::string machine(int k) const { return name_ + std::to_string(k); }
+  static std::string port(int k) { return str("port", k); }
+  void add(const std::string& space) { run({"netns", "add", space}); }
+  void run(std::vector<std::string> words) {
+    if (!trouble.empty()) return;
+    words.insert(words.begin(), kIp);
+    if (const Ran ran = run_program(words); ran.code != 0) trouble = ran.code == 127 ? str("there is no ", kIp) : ran.err;
+  }
+
+  const std::string name_;
+  const int machines_;
+};
+
+class ProcessNetwork : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
+    if (::geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
+    folder_ = fresh_directory("process_network");
+    network_ = std::make_unique<Network>(3);
+    if (!network_->trouble.empty()) GTEST_SKIP() << "no network namespaces here: " << network_->trouble;
+  }
+  std::string solver(const std::string& name, const std::string& more) const {
+    const std::string path = folder_ + "/" + name + ".prototxt";
+    put_file(path, "base_lr: 0.001 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 display: 1 snapshot_prefix: '" + folder_ + "/" + name + "' " + more +
+                       R"( net_param { name: 'drawn'
+      layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' dummy_data_param { shape { dim: 4 dim: 36 } shape { dim: 4 }
+        data_filler { type: 'gaussian' std: 1 } data_filler { type: 'constant' value: 1 } } }
+      layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 5000 weight_filler { type: 'xavier' } } }
+      layer { name: 'out' type: 'InnerProduct' bottom: 'ip' top: 'out' inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }
+      layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'out' bottom: 'label' top: 'loss' } })");
+    return path;
+  }
+  std::unique_ptr<JobProcesses> job(const std::string& roles) const {
+    std::vector<std::string> hosts;
+    std::vector<std::vector<std::string>> starters;
+    for (int k = 0; k < static_cast<int>(roles.size()); ++k) hosts.push_back(Network::address(k)), starters.push_back(network_->starter(k));
+    auto made = std::make_unique<JobProcesses>(folder_, roles, hosts, starters);
+    made->flags.push_back("--throttle=16000000");   // about ten iterations a second, and little work
+    return made;
+  }
+  // All end by themselves, since nobody hears one of them.
+  static void expect_end(JobProcesses& job, std::size_t cut) {
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      const JobProcesses::Ended ended = job.wait(rank);
+      EXPECT_TRUE(ended.ran.code == 6 || ended.ran.code == 8) << "rank " << rank << ", " << ended.ran.code << ": " << ended.ran.err;
+      EXPECT_LT(ended.seconds, 3 + kBounded);
+      if (rank != cut) { EXPECT_HAS(ended.ran.err, str("rank ", cut, " (")); }
+      std::cout << "  rank " << rank << " ended with " << ended.ran.code << " after " << ended.seconds << " s" << std::endl;
+    }
+  }
+
+  std::string folder_;
+  std::unique_ptr<Network> network_;
+};
+
+TEST_F(ProcessNetwork, ALinkThatStaysDownEndsAll) {
+  for (const std::size_t cut : {0u, 2u}) {
+    SCOPED_TRACE(cut);
+    const auto cut_off = job("bbb");
+    for (const char* const flag : {"--stall_warn=1", "--stall_abort=3"}) cut_off->flags.push_back(flag);
+    cut_off->start_all(solver("down", "max_iter: 100000000"));
+    ASSERT_TRUE(cut_off->says(0, "Iteration 12 ("));
+    network_->set_link(static_cast<int>(cut), false);
+    cut_off->signal(cut, 0);                      // from now on
+    expect_end(*cut_off, cut);
+    network_->set_link(static_cast<int>(cut), true);
+  }
+}
+
+TEST_F(ProcessNetwork, OneWhoIsNotHeardEndsAll) {
+  const auto mute = job("bbb");
+  for (const char* const flag : {"--stall_warn=1", "--stall_abort=3"}) mute->flags.push_back(flag);
+  mute->start_all(solver("mute", "max_iter: 100000000"));
+  ASSERT_TRUE(mute->says(0, "Iteration 12 ("));
+  if (!network_->silence(1)) GTEST_SKIP() << "this kernel has no tbf";
+  mute->signal(1, 0);
+  expect_end(*mute, 1);
+}
+
+TEST_F(ProcessNetwork, ALinkThatIsDownForAWhileChangesNoBit) {
+  std::vector<std::string> models;
+  for (const bool disturbed : {false, true}) {
+    const std::string name = disturbed ? "disturbed" : "smooth";
+    const auto trained = job("bbw");
+    trained->flags.push_back("--stall_warn=1");
+    trained->start_all(solver(name, "max_iter: 40"));
+    if (disturbed) {
+      ASSERT_TRUE(trained->says(0, "Iteration 12 ("));
+      network_->set_link(1, false);
+      EXPECT_TRUE(trained->says(0, "has waited for rows for"));
+      network_->set_link(1, true);
+    }
+    for (std::size_t rank = 0; rank < trained->size(); ++rank) {
+      const Ran ran = trained->wait(rank).ran;
+      ASSERT_EQ(ran.code, 0) << "rank " << rank << ": " << ran.err;
+    }
+    models.push_back(get_file(model_path(snapshot_stem(folder_ + "/" + name, 40))));
+  }
+  EXPECT_EQ(models[0].size(), models[1].size());
+  EXPECT_TRUE(models[0] == models[1]);
+}
+
+}  // namespace
+}  // namespace shoal::test
