@@ -26,6 +26,9 @@ TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 TOOL_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(filter tools/common/%,$(TOOL_SRC)))
 TEST_OBJ := $(patsubst %.cpp,$(BUILD)/%.o,$(filter-out tests/fuzz/%,$(call find_src,tests)))
+TABLE_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src/shoal/base src/shoal/optim src/shoal/table))
+TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire link link_parts link_faults simulated_link client shard scheme scheme_seam \
+             coordinator coordinator_rounds faults service service_fault) $(addprefix support/,cluster faulty_link history job links messages places simulated_cluster draw_case))
 FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/optim/rule.cpp
 SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread)
 
@@ -40,6 +43,10 @@ check:                               ## layering, sizes, forbidden words
 # since the C library guards reading an unset one, for each line of the log, with a lock that TSan cannot see.
 asan tsan:                           ## the tests again under a sanitizer, in a build folder of its own
 	$(if $(filter tsan,$@),TZ=UTC0 TSAN_OPTIONS=detect_deadlocks=0) $(MAKE) test BUILD=build/$@ OPT='$(SAN)' TEST_FLAGS=-Wno-maybe-uninitialized $(if $(filter tsan,$@),OPENMP=0 TEST_ARGS='$(TSAN_ARGS)')
+# That column links none of these libraries, so that nothing is forgiven it.
+tsan_table:                          ## the table service's tests that need no net, under TSan (a part of `make tsan`)
+	TZ=UTC0 $(MAKE) build/tsan/tests/table BUILD=build/tsan OPT='$(SAN)' TEST_FLAGS=-Wno-maybe-uninitialized OPENMP=0
+	TZ=UTC0 TSAN_OPTIONS='detect_deadlocks=1 second_deadlock_stack=1' build/tsan/tests/table --seeds=200 $(TABLE_ARGS)
 # A frame that it finds is left in build/fuzz; the golden ones are where it starts.
 fuzz: build/fuzz/wire                ## damaged frames, made by libFuzzer for FUZZ_SECONDS (60)
 	@mkdir -p build/fuzz/seeds build/fuzz/corpus; for f in tests/golden/wire/*.hex; do python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("".join(l for l in open(sys.argv[1]) if l[0] != "#")))' $$f > build/fuzz/seeds/$$(basename $$f .hex); done
@@ -65,6 +72,7 @@ TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Prefetch*:*Source*-*ASignalInTheMid
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(TOOL_LIB) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
+$(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB) ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
 build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)
 	@mkdir -p $(@D); clang++ --version > /dev/null || { echo 'make fuzz needs clang++ (apt install clang)'; exit 1; }
 	@test -n "$$(find -L $$(clang++ -print-resource-dir) -name 'libclang_rt.fuzzer-*' 2>/dev/null)" || { echo "make fuzz needs clang's libclang_rt.fuzzer (apt install libclang-rt-dev, or llvm's compiler-rt)"; exit 1; }
@@ -83,6 +91,6 @@ $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' > $@
 FORCE:
-.PHONY: all test soak check asan tsan fuzz bench install clean help FORCE
+.PHONY: all test soak check asan tsan tsan_table fuzz bench install clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "support/cluster.h"
-#include "support/data_files.h"
+#include "support/expect.h"
 
 namespace shoal::test {
 namespace {

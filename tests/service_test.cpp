@@ -11,7 +11,7 @@
 
 #include "shoal/base/bytes.h"
 #include "support/cluster.h"
-#include "support/data_files.h"
+#include "support/expect.h"
 
 namespace shoal::test {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shoal/data/record.h"
+#include "support/expect.h"
 
 namespace shoal::test {
 
@@ -50,12 +51,5 @@ bool wait_for_text(const Running& running, const std::string& text);
 Ran wait_for(const Running& running);   // a program that hangs is killed after two minutes
 // The folder of the built tools, from the variable TOOLS_DIR; "" if it is not set.
 std::string tools_dir();
-
-#define EXPECT_HAS(text, part) \
-  EXPECT_PRED2([](const std::string& t_, const std::string& p_) { return t_.find(p_) != std::string::npos; }, text, part)
-#define ASSERT_OK(expression) \
-  do { const auto& result_ = (expression); ASSERT_TRUE(result_.ok()) << result_.error().message; } while (false)
-#define EXPECT_FAILS_WITH(part, expression) \
-  do { const auto& result_ = (expression); ASSERT_FALSE(result_.ok()); EXPECT_HAS(result_.error().message, part); } while (false)
 
 }  // namespace shoal::test
