@@ -1,12 +1,6 @@
 // How fast rows go to a table service and back, beside a bare Asio program that moves the same bytes. Every process of a measurement is a
 // process of its own, which this program starts from itself; all talk over loopback.
-#include <fcntl.h>
 #include <gflags/gflags.h>
-#include <netinet/in.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,9 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "shoal/table/link/bare.h"
+#include "common/child.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
+#include "shoal/table/link/bare.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
 
@@ -146,50 +141,21 @@ int table_process() {
 
 // ---- processes ----
 
-class Child {
- public:
-  explicit Child(std::vector<std::string> flags) {
-    flags.insert(flags.begin(), "bench_table");
-    for (const auto& [name, value] : {std::pair{"mib", str(FLAGS_mib)}, {"repeats", str(FLAGS_repeats)}, {"row_floats", str(FLAGS_row_floats)}, {"echoes", str(FLAGS_echoes)},
-                                      {"threads", str(FLAGS_threads)}, {"window", str(FLAGS_window)}})
-      flags.push_back(str("--", name, "=", value));
-    std::vector<char*> argv;
-    for (std::string& flag : flags) argv.push_back(flag.data());
-    argv.push_back(nullptr);
-    int ends[2];
-    PCHECK(pipe2(ends, O_CLOEXEC) == 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    CHECK_EQ(posix_spawn(&process_, "/proc/self/exe", &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    out_ = fdopen(ends[0], "r");
-    PCHECK(out_ != nullptr);
-  }
-  double number() {
-    double value = -1;
-    if (std::fscanf(out_, "%lf", &value) != 1) throw ConfigError(Code::kInternal, "a process of the measurement has ended early");
-    return value;
-  }
-  ~Child() {
-    std::fclose(out_);
-    int state = 0;
-    waitpid(process_, &state, 0);
-  }
-  Child(const Child&) = delete;
+using Children = std::vector<std::unique_ptr<Child>>;
 
- private:
-  pid_t process_ = 0;
-  FILE* out_ = nullptr;
-};
+std::unique_ptr<Child> start(std::vector<std::string> flags) {
+  for (const auto& [name, value] : {std::pair{"mib", str(FLAGS_mib)}, {"repeats", str(FLAGS_repeats)}, {"row_floats", str(FLAGS_row_floats)}, {"echoes", str(FLAGS_echoes)},
+                                    {"threads", str(FLAGS_threads)}, {"window", str(FLAGS_window)}})
+    flags.push_back(str("--", name, "=", value));
+  return std::make_unique<Child>(std::move(flags));
+}
 
 struct Outcome {
   double seconds = 0;
   std::vector<double> echoes, sent, received;
 };
 
-Outcome collect(std::vector<std::unique_ptr<Child>>& workers, bool traffic) {
+Outcome collect(Children& workers, bool traffic) {
   Outcome outcome;
   double begin = 1e300, end = 0;
   for (const auto& worker : workers) {
@@ -207,31 +173,20 @@ Outcome collect(std::vector<std::unique_ptr<Child>>& workers, bool traffic) {
 }
 
 Outcome run_bare(int clients) {
-  Child server({"--part=bare_server", str("--clients=", clients)});
-  const int port = static_cast<int>(server.number());
-  std::vector<std::unique_ptr<Child>> all;
-  for (int i = 0; i < clients; ++i) all.push_back(std::make_unique<Child>(std::vector<std::string>{"--part=bare_client", str("--port=", port)}));
+  const auto server = start({"--part=bare_server", str("--clients=", clients)});
+  const int port = static_cast<int>(server->number());
+  Children all;
+  for (int i = 0; i < clients; ++i) all.push_back(start({"--part=bare_client", str("--port=", port)}));
   return collect(all, false);
-}
-
-int unused_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  PCHECK(fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
 }
 
 // One letter a process, as in --role.
 Outcome run_table(const std::string& roles) {
   const int port = unused_port();
-  std::vector<std::unique_ptr<Child>> workers, servers;
+  Children workers, servers;
   for (std::size_t rank = 0; rank < roles.size(); ++rank)
     (roles[rank] == 's' ? servers : workers)
-        .push_back(std::make_unique<Child>(std::vector<std::string>{"--part=table", str("--rank=", rank), str("--processes=", roles.size()), str("--role=", roles[rank]), str("--port=", port)}));
+        .push_back(start({"--part=table", str("--rank=", rank), str("--processes=", roles.size()), str("--role=", roles[rank]), str("--port=", port)}));
   return collect(workers, true);
 }
 
