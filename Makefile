@@ -51,8 +51,11 @@ tsan_table:                          ## the table service's tests that need no n
 fuzz: build/fuzz/wire                ## damaged frames, made by libFuzzer for FUZZ_SECONDS (60)
 	@mkdir -p build/fuzz/seeds build/fuzz/corpus; for f in tests/golden/wire/*.hex; do python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex("".join(l for l in open(sys.argv[1]) if l[0] != "#")))' $$f > build/fuzz/seeds/$$(basename $$f .hex); done
 	$< -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -malloc_limit_mb=64 -rss_limit_mb=1024 -timeout=10 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/seeds
-bench: all                           ## speed and memory of the models, each beside a GEMM of the same run
+bench: all                           ## speed and memory of the models, and what distribution costs, each beside a measure of the same run
 	scripts/bench.py $(BUILD)
+	$(BUILD)/tools/bench_table
+	$(BUILD)/tools/bench_cluster
+	scripts/bench_cluster.py $(BUILD)
 install: all                         ## the tools, headers and library, under PREFIX
 	install -d $(PREFIX)/bin $(PREFIX)/lib $(PREFIX)/include
 	install $(TOOLS) $(PREFIX)/bin

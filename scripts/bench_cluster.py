@@ -6,7 +6,7 @@
      transfer (the bytes they counted, at that rate), and the part of the transfer that was hidden.
   3. Sending by priority against sending in the order of arrival, at the rate where transfer takes as long as compute.
 
-Part of `make bench_cluster`. BUILD=... chooses another build folder."""
+Part of `make bench`. BUILD=... chooses another build folder."""
 import argparse
 import os
 import re

@@ -10,8 +10,8 @@
 
 namespace shoal::table {
 
-// A row is at most so long unless told otherwise: measured by `bench_table --rows` (docs/performance in the README of tools): shorter rows
-// cost frames, longer ones let urgent rows wait.
+// A row is at most so long unless told otherwise. `bench_table --rows` compares lengths: shorter rows cost frames, longer ones let urgent
+// rows wait.
 inline constexpr std::uint32_t kRowFloats = 64 * 1024;
 
 // Lengths of the rows of a param with `count` numbers, of `total` in all params: nearly equal, none above `longest`, and so many that
