@@ -39,7 +39,7 @@ Push with_payload(Push push, Payload payload) {
 class Elastic final : public Free {
  public:
   explicit Elastic(float alpha) : alpha_(alpha) {}
-  Payload payload() const override { return Payload::kWeights; }
+  Task task() const override { return {.payload = Payload::kWeights}; }
   std::optional<Merge> next_merge(const RowView& row) const override {
     if (row.held.empty()) return std::nullopt;
     return Merge{.take = {0}, .weights = {1}, .scale = alpha_, .apply = Apply::kElastic};
@@ -232,7 +232,7 @@ TEST(SchemeSeam, HoldsWeedOutByVersion) {
 class DeltaMean final : public Free {
  public:
   explicit DeltaMean(float rate) : rate_(rate) {}
-  Payload payload() const override { return Payload::kDelta; }
+  Task task() const override { return {.payload = Payload::kDelta}; }
   bool lockstep() const override { return true; }
   std::optional<Merge> next_merge(const RowView& row) const override {
     if (row.held.empty() || slowest(row) <= row.held[0].clock) return std::nullopt;

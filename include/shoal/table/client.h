@@ -16,11 +16,9 @@
 
 #include "shoal/base/error.h"
 #include "shoal/table/messages.h"
+#include "shoal/table/pacer.h"
 
 namespace shoal::table {
-
-// The time of a monotonic clock, given from outside.
-using Instant = std::chrono::nanoseconds;
 
 enum class Order { kPriority, kArrival };       // of sending; kArrival (FIFO) is there to be compared with
 

@@ -5,11 +5,11 @@
 // each change of membership until it says nothing; then it asks readable() for each read that waits. A scheme is one file in
 // src/shoal/table/scheme and one line in schemes.def there.
 //
-// Schemes whose decisions are about whole iterations rather than rows (a drift barrier, weed-out by completions, backup workers, local
-// steps by measured speed) take them at the coordinator, which every worker can ask (Topic in messages.h): a worker asks before it pushes
-// or before it starts, and the weight, or the drop, is in what it pushes then. Shards need not know. A change of scheme, or of groups, is a
-// new plan that starts at the clock of an agreed pause. A clock is a task: where a worker does several local steps between two
-// exchanges, it pushes, and counts, once for all of them.
+// A clock is a task: where a worker does several local steps between two exchanges, it pushes, and counts, once for all of them; task()
+// says what it does in one. Schemes whose decisions are about whole tasks rather than rows (a drift barrier, weed-out by completions, local
+// steps by measured speed) take them at the coordinator, in their pacer (pacer.h): a worker asks it before it starts a task, or before it
+// pushes, and a drop is a push of weight 0. Shards need not know. A change of scheme, or of groups, is a new plan that starts at the clock of
+// an agreed pause.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/table/pacer.h"
 #include "shoal/table/types.h"
 
 namespace shoal::table {
@@ -65,12 +66,32 @@ struct Merge {
   float compensation = 0;            // lambda: values are v + lambda * v * v * (row - what their worker last read); see keeps_reads()
 };
 
+// What becomes of the momentum of a worker's own solver when it has exchanged its numbers.
+enum class MomentumPolicy : std::uint8_t { kKeep, kReset, kAverage };   // kAverage: histories are exchanged as the weights are
+// How much a worker's contribution counts beside others'.
+enum class Weighing : std::uint8_t { kUniform, kSamples, kSteps };
+
+// What a worker does in one task. With a gradient: the passes of one iteration. With a delta or weights: `steps` iterations of its own
+// solver, rate, momentum, decay and clip included.
+struct Task {
+  Payload payload = Payload::kGradient;
+  int steps = 1;               // 0: as many as the pacer says
+  bool judged = false;         // asks the pacer, before it pushes, what becomes of the task (Topic::kJudge)
+  bool paced = false;          // asks the pacer before it starts (Topic::kBegin)
+  bool pull_first = false;     // weights: exchanged before the first step, whose gradient is still that of the weights before the exchange
+  MomentumPolicy momentum = MomentumPolicy::kKeep;
+  Weighing weighing = Weighing::kSamples;
+};
+
 class Scheme {
  public:
   virtual ~Scheme() = default;
   // As make_scheme reads it: "ssp 2".
   virtual std::string name() const = 0;
-  virtual Payload payload() const { return Payload::kGradient; }
+  virtual Task task() const { return {}; }
+  Payload payload() const { return task().payload; }
+  // Its decisions on whole tasks; null if it takes none. The coordinator's, one for the job.
+  virtual std::unique_ptr<Pacer> make_pacer() const { return nullptr; }
   // The next update that what is held allows, or nothing.
   virtual std::optional<Merge> next_merge(const RowView& row) const = 0;
   // Whether `worker`, which has finished `clock` iterations, may read the row for the next. Once true it stays true until the worker
@@ -79,6 +100,9 @@ class Scheme {
   // Every update takes the contributions of one clock of all workers that count, less those that have nothing in them: what a clip of the
   // global norm needs.
   virtual bool lockstep() const { return false; }
+  // Workers stay within a bound of each other's clocks, so that all can meet at one: to test, to save, to stop. Others do these things each at
+  // a clock of its own.
+  virtual bool bounded() const { return lockstep(); }
   // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the row's bytes a worker.
   virtual bool keeps_reads() const { return false; }
 };

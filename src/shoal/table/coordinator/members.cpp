@@ -57,6 +57,8 @@ const char* name_of(Topic topic) {
     case Topic::kDone: return "done";
     case Topic::kReport: return "report";
     case Topic::kHeard: return "heard";
+    case Topic::kBegin: return "begin";
+    case Topic::kJudge: return "judge";
   }
   return "unknown";
 }

@@ -63,6 +63,7 @@ class Ssp final : public Scheme {
   }
 
   bool readable(const RowView& row, int worker, Clock clock) const override { return is_readable(row, worker, clock, staleness_); }
+  bool bounded() const override { return staleness_ != kUnbounded; }
 
  private:
   const Clock staleness_;
