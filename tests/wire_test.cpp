@@ -203,7 +203,7 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("crc32c", why_not(with(get, 30, "\x07").replace(20, 1, "\x07")));
   EXPECT_SAYS("unknown part, 7", why_not(with(get, 36, "\x07")));
   EXPECT_SAYS("unknown payload, 3", why_not(with(push, 44, "\x03")));
-  EXPECT_SAYS("unknown topic, 12", why_not(with(ask, 24, "\x0c")));
+  EXPECT_SAYS("unknown topic, 99", why_not(with(ask, 24, "\x63")));
   EXPECT_SAYS("no numbers, and the weight 1", why_not(with(nothing, 45, std::string_view("\0\0\x80\x3f", 4))));
   EXPECT_SAYS("the weight 0", why_not(with(push, 45, std::string_view("\0\0\0\0", 4))));
   EXPECT_SAYS("a weight of nan", why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))));
