@@ -1,0 +1,113 @@
+#include "shoal/report/metrics.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "json.h"
+#include "shoal/base/file.h"
+
+namespace shoal {
+namespace {
+
+// {"0":12,"3":1}: classes that are empty are left out.
+std::string counts(const Histogram& histogram) {
+  JsonObject object;
+  for (std::size_t i = 0; i < histogram.size(); ++i)
+    if (histogram[i] > 0) object.whole(std::to_string(i), static_cast<std::int64_t>(histogram[i]));
+  return object.str();
+}
+
+// The number after `"name":` in a line of ours.
+std::optional<double> member(const std::string& line, const std::string& name) {
+  const std::string key = "\"" + name + "\":";
+  const std::size_t at = line.find(key);
+  if (at == std::string::npos) return std::nullopt;
+  const char* begin = line.c_str() + at + key.size();
+  char* end = nullptr;
+  const double value = std::strtod(begin, &end);
+  return end == begin ? std::nullopt : std::optional(value);
+}
+
+// Whole lines of clocks before `first`; the latest time of them is put into `seconds`.
+std::string kept_lines(const std::string& text, std::int64_t first, double& seconds) {
+  std::string kept;
+  std::size_t at = 0;
+  for (std::size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
+    const std::string line = text.substr(at, end - at);
+    const std::optional<double> clock = member(line, "clock");
+    if (clock && *clock >= static_cast<double>(first)) continue;
+    kept += line + "\n";
+    seconds = std::max(seconds, member(line, "time").value_or(0));
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string metrics_path(const std::string& directory, int worker) { return str(directory, "/metrics.", worker, ".jsonl"); }
+
+std::string line_of(const RunMetrics& run) {
+  return JsonObject().text("kind", "run").text("name", run.name).text("scheme", run.scheme).whole("worker", run.worker).whole("workers", run.workers)
+      .raw("simulated", run.simulated ? "true" : "false").str();
+}
+
+std::string line_of(const ClockMetrics& c) {
+  const std::string staleness = JsonObject().raw("reads", counts(c.reads)).raw("pushes", counts(c.pushes)).str();
+  return JsonObject().text("kind", "clock").whole("worker", c.worker).whole("clock", c.clock).number("time", c.time)
+      .number("compute", c.compute).number("data_wait", c.data_wait).number("row_wait", c.row_wait).number("update", c.update)
+      .number("other", c.other).number("send", c.send).number("receive", c.receive)
+      .whole("bytes_sent", static_cast<std::int64_t>(c.bytes_sent)).whole("bytes_received", static_cast<std::int64_t>(c.bytes_received))
+      .number("samples", c.samples).whole("local_steps", static_cast<std::int64_t>(c.local_steps))
+      .whole("drops", static_cast<std::int64_t>(c.drops)).raw("staleness", staleness).str();
+}
+
+std::string line_of(const ScoreMetrics& score) {
+  JsonObject outputs;
+  for (const auto& [name, value] : score.outputs) outputs.number(name, value);
+  const bool is_test = score.kind == ScoreMetrics::Kind::kTest;
+  JsonObject line;
+  line.text("kind", is_test ? "test" : "display").whole("clock", score.clock).number("time", score.time);
+  if (is_test) line.whole("net", score.net);
+  return line.number("loss", score.loss).raw("outputs", outputs.str()).str();
+}
+
+Result<MetricsWriter> MetricsWriter::open(const std::string& path, const RunMetrics& run, std::int64_t first) {
+  std::error_code ignored;   // what is wrong is found when the file is opened
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  MetricsWriter made;
+  made.path_ = path;
+  std::string text;
+  if (first > 0 && file_exists(path)) {
+    const Result<std::string> before = read_file(path, Code::kUsage);
+    if (!before.ok()) return before.error();
+    text = kept_lines(before.value(), first, made.seconds_before_);
+  }
+  if (text.empty()) text = line_of(run) + "\n";
+  if (const Status written = write_file(path, text, Code::kUsage); !written.ok()) return written.error();
+  made.file_.open(path, std::ios::binary | std::ios::app);
+  if (!made.file_) return Error{Code::kUsage, str(path, ": ", why_not_opened(path, errno))};
+  return made;
+}
+
+Status MetricsWriter::write(const std::string& line) {
+  file_ << line << '\n' << std::flush;
+  if (file_) return {};
+  return Error{Code::kSnapshot, str("cannot write ", path_, ": ", system_reason(errno))};
+}
+
+Status MetricsWriter::add(const ClockMetrics& clock) {
+  ClockMetrics later = clock;
+  later.time += seconds_before_;
+  return write(line_of(later));
+}
+
+Status MetricsWriter::add(const ScoreMetrics& score) {
+  ScoreMetrics later = score;
+  later.time += seconds_before_;
+  return write(line_of(later));
+}
+
+}  // namespace shoal

@@ -1,0 +1,93 @@
+// Lines of metrics.jsonl: what is written, and that others can read it.
+#include "shoal/report/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "support/data_files.h"
+
+namespace shoal::test {
+namespace {
+
+using nlohmann::json;
+
+ClockMetrics sample(std::int64_t clock, double time) {
+  return {.worker = 2, .clock = clock, .time = time, .compute = 0.5, .data_wait = 0.125, .row_wait = 0.25, .update = 0.0625, .other = 1, .send = 0.75,
+          .receive = 0.375, .bytes_sent = 1ull << 40, .bytes_received = 7, .samples = 64, .local_steps = 3, .drops = 1,
+          .reads = {5, 0, 2}, .pushes = {0, 4}};
+}
+
+std::vector<json> lines_in(const std::string& path) {
+  std::vector<json> lines;
+  std::istringstream text(get_file(path));
+  for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+TEST(Metrics, AClockIsOneLineWithAllItsNumbers) {
+  const std::string line = line_of(sample(9, 12.5));
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  EXPECT_EQ(json::parse(line), json::parse(R"({"kind":"clock","worker":2,"clock":9,"time":12.5,"compute":0.5,"data_wait":0.125,"row_wait":0.25,
+      "update":0.0625,"other":1,"send":0.75,"receive":0.375,"bytes_sent":1099511627776,"bytes_received":7,"samples":64,"local_steps":3,"drops":1,
+      "staleness":{"reads":{"0":5,"2":2},"pushes":{"1":4}}})"));
+}
+
+TEST(Metrics, NumbersThatAreNotFiniteAreNull) {
+  ScoreMetrics score{.kind = ScoreMetrics::Kind::kTest, .clock = 3, .time = 1, .net = 1, .loss = std::numeric_limits<double>::quiet_NaN()};
+  score.outputs = {{"accuracy", 0.1f}, {"quote\"\\\n", -std::numeric_limits<double>::infinity()}};
+  const json read = json::parse(line_of(score));
+  EXPECT_TRUE(read["loss"].is_null());
+  EXPECT_EQ(static_cast<float>(read["outputs"]["accuracy"].get<double>()), 0.1f);
+  EXPECT_TRUE(read["outputs"]["quote\"\\\n"].is_null());
+  EXPECT_EQ(read["kind"], "test");
+  EXPECT_EQ(read["net"], 1);
+  score.kind = ScoreMetrics::Kind::kDisplay;
+  EXPECT_FALSE(json::parse(line_of(score)).contains("net"));
+}
+
+TEST(Metrics, EveryLineIsInTheFileAtOnce) {
+  const std::string path = metrics_path(fresh_directory("metrics_lines") + "/new/folder", 2);
+  Result<MetricsWriter> writer = MetricsWriter::open(path, {.name = "net", .scheme = "ssp 2", .worker = 2, .workers = 4, .simulated = true}, 0);
+  ASSERT_TRUE(writer.ok()) << writer.error().message;
+  EXPECT_EQ(lines_in(path), std::vector<json>{json::parse(R"({"kind":"run","name":"net","scheme":"ssp 2","worker":2,"workers":4,"simulated":true})")});
+  for (std::int64_t clock = 0; clock < 3; ++clock) {
+    ASSERT_TRUE(writer.value().add(sample(clock, 0.5 * static_cast<double>(clock))).ok());
+    EXPECT_EQ(lines_in(path).size(), static_cast<std::size_t>(clock) + 2);
+  }
+}
+
+TEST(Metrics, ARunThatGoesOnKeepsWhatWasBefore) {
+  const std::string path = metrics_path(fresh_directory("metrics_resumed"), 0);
+  {
+    Result<MetricsWriter> writer = MetricsWriter::open(path, {}, 0);
+    for (std::int64_t clock = 0; clock < 5; ++clock) ASSERT_TRUE(writer.value().add(sample(clock, static_cast<double>(clock + 1))).ok());
+  }
+  put_file(path, get_file(path) + "{\"kind\":\"clo");   // what a crash left
+  Result<MetricsWriter> writer = MetricsWriter::open(path, {}, 3);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer.value().add(sample(3, 0.25)).ok());
+  const std::vector<json> lines = lines_in(path);
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(lines[0]["kind"], "run");
+  EXPECT_EQ(lines[3]["clock"], 2);
+  EXPECT_EQ(lines[4]["clock"], 3);
+  EXPECT_EQ(lines[4]["time"], 3.25) << "three seconds were before";
+  ASSERT_TRUE(MetricsWriter::open(path, {}, 0).ok());
+  EXPECT_EQ(lines_in(path).size(), 1u) << "a run from 0 starts anew";
+}
+
+TEST(Metrics, AFolderThatCannotBeMadeIsSaid) {
+  const std::string file = fresh_directory("metrics_blocked") + "/file";
+  put_file(file, "x");
+  const Result<MetricsWriter> writer = MetricsWriter::open(metrics_path(file, 0), {}, 0);
+  ASSERT_FALSE(writer.ok());
+  EXPECT_EQ(writer.error().code, Code::kUsage);
+  EXPECT_NE(writer.error().message.find(file), std::string::npos) << writer.error().message;
+}
+
+}  // namespace
+}  // namespace shoal::test
