@@ -25,7 +25,17 @@ TEST(Schemes, AreMadeOfWords) {
     const char* name;
     bool lockstep;
   } cases[] = {
-      {"bsp", "ssp 0", true}, {"ssp 0", "ssp 0", true}, {" ssp  3 ", "ssp 3", false}, {"ssp unbounded", "ssp unbounded", false}, {"async", "ssp unbounded", false}};
+      {"bsp", "bsp", true},
+      {"ssp 0", "bsp", true},
+      {" ssp  3 ", "ssp 3", false},
+      {"ssp staleness=3", "ssp 3", false},
+      {"ssp unbounded", "ssp unbounded", false},
+      {"async", "async", false},
+      {"async factor=4.0 payload=gradient weighting=none", "async factor=4", false},
+      {"ssp weighting_on=rate weighting=polynomial staleness=1 weighting_a=0.50 factor=0", "ssp 1 weighting=polynomial weighting_a=0.5 weighting_on=rate", false},
+      {"async weighting=inverse weighting_definition=counter weighting_floor=1 weighting_cap=8", "async weighting=inverse weighting_cap=8", false},
+      {"dc_asgd compensation=0.04 factor=1", "dc_asgd factor=1", false},
+  };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.words);
     const auto scheme = make_scheme(c.words);
@@ -35,7 +45,8 @@ TEST(Schemes, AreMadeOfWords) {
     EXPECT_EQ(scheme.value()->payload(), Payload::kGradient);
     EXPECT_EQ(make_scheme(scheme.value()->name()).value()->name(), c.name);
   }
-  EXPECT_EQ(scheme_names(), (std::vector<std::string>{"async", "bsp", "ssp S"}));
+  EXPECT_TRUE(std::ranges::is_sorted(scheme_names()));
+  EXPECT_GE(scheme_names().size(), 4u);
 }
 
 TEST(Schemes, WordsThatMakeNoneAreNamed) {
@@ -43,22 +54,43 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
     const char* words;
     const char* error;
   } cases[] = {
-      {"ssp -1", "scheme 'ssp -1': the staleness is -1; it must be 0 or more clocks, or \"unbounded\""},
-      {"ssp two", "scheme 'ssp two': the staleness is 'two'; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
-      {"ssp 1.5", "scheme 'ssp 1.5': the staleness is '1.5'; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
-      {"ssp 99999999999999999999",
-       "scheme 'ssp 99999999999999999999': the staleness is '99999999999999999999'; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
-      {"ssp", "scheme 'ssp': ssp takes 1 parameters, and 0 are given; known: async, bsp, ssp S"},
-      {"bsp 1", "scheme 'bsp 1': bsp takes 0 parameters, and 1 are given; known: async, bsp, ssp S"},
-      {"asynch", "scheme 'asynch': there is no 'asynch'; did you mean 'async'?; known: async, bsp, ssp S"},
-      {"elastic", "scheme 'elastic': there is no 'elastic'; known: async, bsp, ssp S"},
-      {"", "scheme '': it has no name; known: async, bsp, ssp S"},
+      {"ssp -1", "staleness is -1; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp two", "staleness is two; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp 1.5", "staleness is 1.5; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp 99999999999999999999", "staleness is 99999999999999999999; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp", "ssp needs staleness=..."},
+      {"ssp 1 staleness=1", "staleness is given twice"},
+      {"ssp factor=1 2", "'2' is not of the form key=value"},
+      {"ssp stalenes=1", "ssp has no 'stalenes'; did you mean 'staleness'?; it has staleness, payload, compensation, factor, weighting"},
+      {"ssp 0 factor=2", "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else (of deltas, local_steps is that)"},
+      {"bsp 1", "'1' is not of the form key=value"},
+      {"bsp staleness=1", "bsp has no 'staleness', how far a worker may be ahead of the slowest: of ssp, and of grouped between groups; it has no parameters"},
+      {"bsp weighting=inverse",
+       "bsp has no 'weighting', less weight for a stale update: of schemes whose updates come one by one; where those of all workers are one, none is "
+       "stale; it has no parameters"},
+      {"async moving_rate=0.5", "moving_rate=0.5 is of elastic averaging, where workers send weights"},
+      {"async local_steps=4", "local_steps=4 is of payload=delta, or weights: a gradient is of one step"},
+      {"async payload=deltas", "payload is 'deltas'; did you mean 'delta'? Known: gradient, delta"},
+      {"async payload=delta compensation=1", "compensation=1 is of gradients"},
+      {"async payload=delta local_steps=0", "local_steps is 0; it must be a whole number, 1 to 1000000"},
+      {"async factor=-1", "factor is -1; it must be a number, 0 or more"},
+      {"async factor=nan", "factor is nan; it must be a number, 0 or more"},
+      {"async weighting_a=1", "weighting_a=1 is of a weighting, and there is none"},
+      {"async weighting=inverse weighting_a=1", "weighting_a=1 is of no use to weighting=inverse, which is 1/Y"},
+      {"async weighting=cutoff", "async needs weighting_a=..."},
+      {"async weighting=exponential weighting_a=0", "weighting_a is 0; it must be a number, above 0"},
+      {"async weighting=inverse weighting_floor=3 weighting_cap=2", "weighting_cap is below weighting_floor"},
+      {"async weighting=inverse weighting_on=rate payload=delta",
+       "weighting_on=rate is a choice with gradients alone: in deltas and weights the rate is at work already"},
+      {"asynch", "there is no 'asynch'; did you mean 'async'?; known: "},
+      {"nothing", "there is no 'nothing'; known: "},
+      {"", "it has no name; known: async, bsp, "},
   };
   for (const auto& c : cases) {
     const auto scheme = make_scheme(c.words);
     ASSERT_FALSE(scheme.ok()) << c.words;
     EXPECT_EQ(scheme.error().code, Code::kConfig);
-    EXPECT_EQ(scheme.error().message, c.error);
+    EXPECT_EQ(scheme.error().message.rfind(str("scheme '", c.words, "': ", c.error), 0), 0u) << scheme.error().message;
   }
 }
 
@@ -205,7 +237,7 @@ struct Job {
   }
 
   const std::unique_ptr<Scheme> scheme;
-  const Clock staleness = scheme->lockstep() ? 0 : scheme->name() == "ssp unbounded" ? 100 : scheme->name().back() - '0';
+  const Clock staleness = scheme->lockstep() ? 0 : scheme->name() == "async" ? 100 : scheme->name().back() - '0';
   ShardRig rig;
   Clock done[kWorkers] = {}, reads[kWorkers] = {};
   int gone = -1;

@@ -297,7 +297,7 @@ TEST(Shard, BadInputIsNamed) {
       {-1, push([](Push&) {}), "worker -1 sends a Push, and there are 2 (the first is 0)"},
       {1, push([](Push& p) { p.values = push_of(0, 5, 1, 3).values; }), "worker 1's push of row 0 at clock 5 has 3 numbers; the row has 2"},
       {1, push([](Push& p) { p.values = {}; }), "worker 1's push of row 0 at clock 5 has 0 numbers; the row has 2"},
-      {1, push([](Push& p) { p.payload = Payload::kDelta; }), "worker 1's push of row 0 at clock 5 holds a delta; scheme 'ssp 0' takes a gradient"},
+      {1, push([](Push& p) { p.payload = Payload::kDelta; }), "worker 1's push of row 0 at clock 5 holds a delta; scheme 'bsp' takes a gradient"},
       {0, push([](Push& p) { p.clock = 4; }), "worker 0's push of row 0 at clock 4 is from before the start, clock 5"},
       {0, push([](Push& p) { p.base = 6; }), "worker 0's push of row 0 at clock 5 is based on version 6; the row has had 5 to 5"},
       {0, push([](Push& p) { p.weight = -1; }), "worker 0's push of row 0 at clock 5 has weight -1; it must be finite, 0 or more"},
@@ -342,7 +342,7 @@ TEST(Shard, BadPlansAreNamed) {
       {plan_with([](Plan& p) { p.workers = 0; }), "worker 0's plan: there are 0 workers; at least one is needed"},
       {plan_with([](Plan& p) { p.rows[0].server = 1; }), "worker 0's plan: row 0 is on server 1, and there are 1 (the first is 0)"},
       {plan_with([](Plan& p) { p.scheme = "ssp -1"; }),
-       "worker 0's plan: scheme 'ssp -1': the staleness is -1; it must be 0 or more clocks, or \"unbounded\""},
+       "worker 0's plan: scheme 'ssp -1': staleness is -1; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
       {plan_with([](Plan& p) { p.scheme = "ssp 1", p.clip = 3; }),
        "worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme 'ssp 1' they come one by one"},
   };

@@ -263,7 +263,7 @@ TEST(PlanIsValid, OrSaysWhy) {
       {"clip_gradients is inf", [](Plan& p) { p.clip = INFINITY; }},
       {"momentum is -1", [](Plan& p) { p.rule.momentum = -1; }},
       {"the scheme has no name", [](Plan& p) { p.scheme.clear(); }},
-      {"has 300 letters", [](Plan& p) { p.scheme.assign(300, 's'); }},
+      {"has 70000 letters", [](Plan& p) { p.scheme.assign(70000, 's'); }},
       {"row 0 has 0 numbers", [](Plan& p) { p.rows[0].length = 0; }},
       {"row 0 has 1048577 numbers", [](Plan& p) { p.rows[0].length = kMaxRowFloats + 1; }},
       {"row 0 is on server 1, and there are 1", [](Plan& p) { p.rows[0].server = 1; }},

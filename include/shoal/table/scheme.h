@@ -86,8 +86,12 @@ struct Task {
 class Scheme {
  public:
   virtual ~Scheme() = default;
-  // As make_scheme reads it: "ssp 2".
+  // As make_scheme reads it, as short as can be: "ssp 2".
   virtual std::string name() const = 0;
+  // Why it cannot serve a job of so many workers; "" if it can.
+  virtual std::string unfit(int workers) const { return workers < 1 ? "there are no workers" : ""; }
+  // What a person should be told who has it serve so many; "" if nothing.
+  virtual std::string caution(int) const { return ""; }
   virtual Task task() const { return {}; }
   Payload payload() const { return task().payload; }
   // Its decisions on whole tasks; null if it takes none. The coordinator's, one for the job.
@@ -110,8 +114,9 @@ class Scheme {
 // The smallest `pushed` of the workers that count; kUnbounded if none does.
 Clock slowest(const RowView& row);
 
-// "bsp", "ssp S" (S >= 0, or "unbounded"), "async". bsp is ssp 0 and async is ssp unbounded. Errors (kConfig) list what is known.
+// A scheme's name, then "key=value" words: "bsp", "ssp staleness=2", which may be said as "ssp 2", "async payload=delta local_steps=5".
+// docs/consistency.md has them all; bsp is ssp 0 and async is ssp unbounded. Errors (kConfig) list what is known.
 Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words);
-std::vector<std::string> scheme_names();   // with their parameters: "ssp S"
+std::vector<std::string> scheme_names();
 
 }  // namespace shoal::table

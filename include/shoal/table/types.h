@@ -20,7 +20,7 @@ using RowId = std::uint32_t;    // an index into Plan::rows
 inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
 inline constexpr std::size_t kMaxRowFloats = 1u << 20;   // of one row, and so of one frame: 4 MiB
 inline constexpr std::size_t kMaxRows = 1u << 20;        // of a plan
-inline constexpr std::size_t kMaxSchemeBytes = 256;      // of a scheme's name
+inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;   // of a scheme's name and parameters
 
 // Numbers at rest or on their way, which nobody changes while somebody holds `owner`. Without an owner: good for as long as the
 // function that handed them out says.

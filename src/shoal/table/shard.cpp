@@ -114,6 +114,8 @@ Status Shard::State::take_plan(const Plan& said, Outbox& out) {
   if (server >= said.servers) return broken("worker 0's plan is for ", said.servers, " servers, and this is server ", server, " (the first is 0)");
   auto made = maker(said.scheme);
   if (!made.ok()) return broken("worker 0's plan: ", made.error().message);
+  if (const std::string unfit = made.value()->unfit(said.workers); !unfit.empty())
+    return broken("worker 0's plan: scheme '", said.scheme, "': ", unfit);
   if (said.clip >= 0 && !made.value()->lockstep())
     return broken("worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme '", said.scheme, "' they come one by one");
   scheme = std::move(made).value();

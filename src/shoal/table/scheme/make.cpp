@@ -10,10 +10,9 @@ namespace {
 
 constexpr struct {
   const char* name;
-  const char* parameters;   // their names, cut at blanks
-  Result<std::unique_ptr<Scheme>> (*make)(const Parameters&);
+  std::unique_ptr<Scheme> (*make)(Parameters&);
 } kSchemes[] = {
-#define SCHEME(name, parameters) {#name, parameters, make_##name},
+#define SCHEME(name) {#name, make_##name},
 #include "schemes.def"
 #undef SCHEME
 };
@@ -24,28 +23,22 @@ Error wrong(std::string_view words, const std::string& what) {
 
 }  // namespace
 
-Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words) {
-  Parameters parameters = split(words, ' ');
-  if (parameters.empty()) return wrong(words, str("it has no name; known: ", join(scheme_names())));
-  const std::string name = parameters.front();
-  parameters.erase(parameters.begin());
-  std::vector<std::string> names;
+Result<std::unique_ptr<Scheme>> make_scheme(std::string_view text) {
+  const std::vector<std::string> words = split(text, ' '), names = scheme_names();
+  if (words.empty()) return wrong(text, str("it has no name; known: ", join(names)));
   for (const auto& entry : kSchemes) {
-    names.emplace_back(entry.name);
-    if (name != entry.name) continue;
-    const std::size_t wanted = split(entry.parameters, ' ').size();
-    if (parameters.size() != wanted)
-      return wrong(words, str(name, " takes ", wanted, " parameters, and ", parameters.size(), " are given; known: ", join(scheme_names())));
-    auto made = entry.make(parameters);
-    if (!made.ok()) return wrong(words, made.error().message);
+    if (words.front() != entry.name) continue;
+    Parameters parameters(words);
+    std::unique_ptr<Scheme> made = entry.make(parameters);
+    if (const std::string what = parameters.wrong(); !what.empty()) return wrong(text, what);
     return made;
   }
-  return wrong(words, str("there is no '", name, "'", did_you_mean(name, names), "; known: ", join(scheme_names())));
+  return wrong(text, str("there is no '", words.front(), "'", did_you_mean(words.front(), names), "; known: ", join(names)));
 }
 
 std::vector<std::string> scheme_names() {
   std::vector<std::string> names;
-  for (const auto& entry : kSchemes) names.push_back(entry.parameters[0] == '\0' ? entry.name : str(entry.name, ' ', entry.parameters));
+  for (const auto& entry : kSchemes) names.emplace_back(entry.name);
   return names;
 }
 

@@ -2,18 +2,14 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
+#include "parameters.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal::table {
 
-// What follows the scheme's name, cut at blanks; as many words as its line in schemes.def has parameters. Errors say what is wrong with
-// them.
-using Parameters = std::vector<std::string>;
-
-#define SCHEME(name, parameters) Result<std::unique_ptr<Scheme>> make_##name(const Parameters&);
+// Complains, if it must, to the parameters: then what is made is thrown away.
+#define SCHEME(name) std::unique_ptr<Scheme> make_##name(Parameters&);
 #include "schemes.def"
 #undef SCHEME
 

@@ -1,0 +1,174 @@
+#include "parameters.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "shoal/base/error.h"
+#include "shoal/base/text.h"
+
+namespace shoal::table {
+namespace {
+
+// What a key is, for who gives it to a scheme that has none.
+constexpr struct {
+  const char* key;
+  const char* is;
+} kKeys[] = {
+    {"backup", "how many late gradients of a version do without: of sync_backup"},
+    {"compensation", "the lambda of delay compensation: of gradients merged one by one, as dc_asgd, async and ssp do"},
+    {"exchange_order", "when elastic averaging exchanges weights: of elastic"},
+    {"factor", "what an update of one worker alone is divided by; where the updates of all are one, their mean is taken"},
+    {"global_rate", "the rate of a mean of deltas: of local_steps and esync"},
+    {"groups", "which workers go in step: of grouped"},
+    {"local_steps", "steps of a worker's own solver between two exchanges: of deltas and weights; a gradient is of one step"},
+    {"max_advance", "the drift that brings all to a barrier: of drift_barrier"},
+    {"max_version_lag", "how old a contribution may be: of weed_out"},
+    {"momentum_policy", "what becomes of a worker's own momentum: of deltas and weights; with gradients the table has the only one"},
+    {"moving_rate", "how hard elastic averaging pulls: of elastic, where workers send weights"},
+    {"staleness", "how far a worker may be ahead of the slowest: of ssp, and of grouped between groups"},
+    {"weedout", "the window of late results: of weed_out"},
+    {"weighting", "less weight for a stale update: of schemes whose updates come one by one; where those of all workers are one, none is stale"},
+};
+
+template <class T>
+std::optional<T> parsed(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string shortest(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+std::string described(const Range& range) {
+  std::string words;
+  if (std::isfinite(range.above)) words = str("above ", range.above);
+  if (std::isfinite(range.least)) words = str(range.least, " or more");
+  if (std::isfinite(range.most)) words += str(words.empty() ? "" : ", ", "at most ", range.most);
+  return words;
+}
+
+}  // namespace
+
+Parameters::Parameters(std::span<const std::string> words) : scheme_(words.front()), words_(scheme_) {
+  for (const std::string& word : words.subspan(1)) {
+    const std::size_t equals = word.find('=');
+    if (equals != std::string::npos) {
+      if (!given_.emplace(word.substr(0, equals), word.substr(equals + 1)).second) refuse(str(word.substr(0, equals), " is given twice"));
+    } else if (&word == &words[1]) {
+      bare_ = word;
+    } else {
+      refuse(str("'", word, "' is not of the form key=value"));
+    }
+  }
+}
+
+void Parameters::name_first(const std::string& key) {
+  first_ = key;
+  if (!bare_) return;
+  if (!given_.emplace(key, *bare_).second) refuse(str(key, " is given twice"));
+  bare_.reset();
+}
+
+void Parameters::refuse(const std::string& why) {
+  if (wrong_.empty()) wrong_ = why;
+}
+
+std::optional<std::string> Parameters::take(const std::string& key, bool required) {
+  known_.push_back(key);
+  const auto found = given_.find(key);
+  if (found != given_.end()) return found->second;
+  if (required) refuse(str(scheme_, " needs ", key, "=..."));
+  return std::nullopt;
+}
+
+void Parameters::write(const std::string& key, const std::string& value) {
+  words_ += key == first_ && words_ == scheme_ ? str(' ', value) : str(' ', key, '=', value);
+}
+
+double Parameters::number(const std::string& key, const Range& range, std::optional<double> otherwise) {
+  const std::optional<std::string> text = take(key, !otherwise);
+  if (!text) return otherwise.value_or(1);
+  const std::optional<double> value = parsed<double>(*text);
+  const bool good = value && std::isfinite(*value) && *value > range.above && *value >= range.least && *value <= range.most;
+  if (!good) refuse(str(key, " is ", *text, "; it must be a number, ", described(range)));
+  else if (value != otherwise) write(key, shortest(*value));
+  return value.value_or(1);
+}
+
+std::int64_t Parameters::whole(const std::string& key, std::int64_t least, std::int64_t most, std::optional<std::int64_t> otherwise) {
+  const std::optional<std::string> text = take(key, !otherwise);
+  if (!text) return otherwise.value_or(least);
+  const std::optional<std::int64_t> value = parsed<std::int64_t>(*text);
+  if (!value || *value < least || *value > most) refuse(str(key, " is ", *text, "; it must be a whole number, ", least, " to ", most));
+  else if (value != otherwise) write(key, str(*value));
+  return value.value_or(least);
+}
+
+Clock Parameters::clocks(const std::string& key, std::optional<Clock> otherwise) {
+  const std::optional<std::string> text = take(key, !otherwise);
+  if (!text) return otherwise.value_or(0);
+  const std::optional<Clock> value = *text == "unbounded" ? kUnbounded : parsed<Clock>(*text);
+  if (!value || *value < 0) refuse(str(key, " is ", *text, "; it must be a whole number of clocks, 0 or more, or \"unbounded\""));
+  else if (value != otherwise) write(key, value == kUnbounded ? "unbounded" : str(*value));
+  return value.value_or(0);
+}
+
+Groups Parameters::groups(const std::string& key) {
+  const std::optional<std::string> text = take(key, true);
+  Groups groups;
+  std::vector<int> all;
+  std::string again;
+  const auto wrong = [&](const std::string& what) { refuse(str(key, " is ", *text, ": ", what, "; it must be as \"0,2|1,3\", workers by number, each in one group")); };
+  for (std::size_t begin = 0; text && begin <= text->size();) {
+    const std::size_t end = std::min(text->find_first_of(",|", begin), text->size());
+    const std::string word = text->substr(begin, end - begin);
+    const std::optional<int> worker = parsed<int>(word);
+    if (!worker || *worker < 0) wrong(str("'", word, "' is no worker"));
+    if (std::ranges::count(all, worker.value_or(-1)) > 0) wrong(str("worker ", word, " is there twice"));
+    if (begin == 0 || (*text)[begin - 1] == '|') groups.emplace_back();
+    again += str(begin == 0 ? "" : text->substr(begin - 1, 1), word);
+    all.push_back(worker.value_or(-1));
+    groups.back().push_back(worker.value_or(-1));
+    begin = end + 1;
+  }
+  if (text) write(key, again);
+  return groups;
+}
+
+std::size_t Parameters::choose(const std::string& key, std::span<const std::string> known, std::size_t usual) {
+  const std::optional<std::string> text = take(key, usual == known.size());
+  if (!text) return usual < known.size() ? usual : 0;
+  const auto found = std::ranges::find(known, *text);
+  if (found == known.end()) {
+    refuse(str(key, " is '", *text, "'", known_words(*text, known)));
+    return 0;
+  }
+  const auto place = static_cast<std::size_t>(found - known.begin());
+  if (place != usual) write(key, *text);
+  return place;
+}
+
+void Parameters::without(const std::string& key, const std::string& why) {
+  refused_.push_back(key);
+  if (has(key)) refuse(str(key, '=', given_.at(key), ' ', why));
+}
+
+std::string Parameters::wrong() const {
+  if (bare_) return str("'", *bare_, "' is not of the form key=value");
+  for (const auto& [key, value] : given_) {
+    if (std::ranges::count(known_, key) + std::ranges::count(refused_, key) > 0) continue;
+    std::string is;
+    for (const auto& entry : kKeys)
+      if (key == entry.key) is = str(", ", entry.is);
+    return str(scheme_, " has no '", key, "'", is, is.empty() ? did_you_mean(key, known_) : "",
+               known_.empty() ? "; it has no parameters" : str("; it has ", join(known_)));
+  }
+  return wrong_;
+}
+
+}  // namespace shoal::table

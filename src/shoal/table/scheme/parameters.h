@@ -1,0 +1,83 @@
+// What follows a scheme's name, "key=value" a word. A scheme asks for the keys it has; what is wrong with their values, and keys that nobody
+// asked for, become one error, which make_scheme gives out. So what is asked always has an answer, if only for an object that is thrown away.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shoal/table/types.h"
+
+namespace shoal::table {
+
+// A word and what it means.
+template <class E>
+struct Choice { const char* word; E value; };
+
+// What a number may be, both ends included, but for `above`.
+struct Range {
+  double above = -std::numeric_limits<double>::infinity();
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+};
+
+using Groups = std::vector<std::vector<int>>;   // of workers
+
+class Parameters {
+ public:
+  // `words`: all of a scheme's, its name first.
+  explicit Parameters(std::span<const std::string> words);
+
+  // The first word may stand without its key, which is this: "ssp 2".
+  void name_first(const std::string& key);
+  bool has(const std::string& key) const { return given_.contains(key); }
+
+  // The value of a key. Without `otherwise` it must be given. What differs from `otherwise` goes into words(), in the order of asking.
+  double number(const std::string& key, const Range& range, std::optional<double> otherwise = std::nullopt);
+  std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most, std::optional<std::int64_t> otherwise = std::nullopt);
+  // Clocks, 0 or more; "unbounded" is kUnbounded.
+  Clock clocks(const std::string& key, std::optional<Clock> otherwise = std::nullopt);
+  // "0,2|1,3": groups of different workers, none empty. Always required.
+  Groups groups(const std::string& key);
+  template <class E, std::size_t n>
+  E one_of(const std::string& key, const Choice<E> (&choices)[n], std::optional<E> otherwise = std::nullopt) {
+    std::vector<std::string> known;
+    std::size_t usual = n;
+    for (std::size_t i = 0; i < n; ++i) {
+      known.emplace_back(choices[i].word);
+      if (otherwise && choices[i].value == *otherwise) usual = i;
+    }
+    return choices[choose(key, known, usual)].value;
+  }
+  // The key makes no sense here: `why`, which follows the key and its value in the error.
+  void without(const std::string& key, const std::string& why);
+  // Whatever else is wrong. The first complaint is the one that is heard.
+  void refuse(const std::string& why);
+
+  // The scheme, written as briefly as it can be: "ssp 2 payload=delta". What its name() is.
+  std::string words() const { return words_; }
+  // What is wrong, "" if nothing: after the scheme asked all it has.
+  std::string wrong() const;
+
+ private:
+  std::optional<std::string> take(const std::string& key, bool required);
+  void write(const std::string& key, const std::string& value);
+  // The place in `known` of the key's value; `usual` if it is not given and there is such a place.
+  std::size_t choose(const std::string& key, std::span<const std::string> known, std::size_t usual);
+
+  const std::string scheme_;
+  std::optional<std::string> bare_;                      // the first word, if it has no key
+  std::string first_;                                    // the key it may do without
+  std::map<std::string, std::string> given_;
+  std::vector<std::string> known_;                       // keys that the scheme has
+  std::vector<std::string> refused_;                     // keys that it has, but not here
+  std::string words_, wrong_;
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,85 @@
+#include "single.h"
+
+#include <algorithm>
+
+#include "shoal/base/error.h"
+
+namespace shoal::table {
+namespace {
+
+constexpr Choice<Payload> kPayloads[] = {{"gradient", Payload::kGradient}, {"delta", Payload::kDelta}, {"weights", Payload::kWeights}};
+constexpr Choice<Payload> kTwoPayloads[] = {{"gradient", Payload::kGradient}, {"delta", Payload::kDelta}};
+constexpr Choice<bool> kOrders[] = {{"after", false}, {"before", true}};
+constexpr Choice<MomentumPolicy> kPolicies[] = {
+    {"keep", MomentumPolicy::kKeep}, {"reset", MomentumPolicy::kReset}, {"average", MomentumPolicy::kAverage}};
+constexpr double kBeta = 0.9;   // of the paper: what all workers' moving rates add up to
+constexpr std::int64_t kMostSteps = 1'000'000;
+
+double rate_or(double moving_rate, int workers) { return moving_rate > 0 ? moving_rate : kBeta / std::max(1, workers); }
+
+}  // namespace
+
+int live_workers(const RowView& row) {
+  int workers = 0;
+  for (std::size_t w = 0; w < row.workers.size(); ++w)
+    workers += row.workers[w].counts || row.workers[w].merged < row.workers[w].pushed;
+  return workers;
+}
+
+Merge Single::merge(const RowView& row, std::size_t i) const {
+  const double weight = row.held[i].weight > 0 ? weighting.weight_of(row, i) : 0;
+  if (weight == 0) return {.take = {}, .weights = {}, .drop = {i}};
+  Merge merge{.take = {i}, .weights = {1}};
+  const float divisor = factor > 0 ? static_cast<float>(factor) : static_cast<float>(live_workers(row));
+  if (task.payload == Payload::kGradient) {
+    merge.rate_scale = 1 / divisor;
+    merge.compensation = static_cast<float>(compensation);
+  } else if (task.payload == Payload::kDelta) {
+    merge.scale = 1 / divisor;
+    merge.apply = Apply::kAdd;
+  } else {
+    merge.scale = static_cast<float>(rate_or(moving_rate, live_workers(row)));
+    merge.apply = Apply::kElastic;
+  }
+  weighting.put(weight, merge);
+  return merge;
+}
+
+std::string Single::caution(int workers) const {
+  const double all = rate_or(moving_rate, workers) * workers;
+  if (task.payload != Payload::kWeights || all <= 1) return "";
+  return str("moving_rate ", moving_rate, " times ", workers, " workers is ", all, ", above 1: the center moves further than to the workers' mean");
+}
+
+MomentumPolicy read_momentum_policy(Parameters& parameters) {
+  return parameters.one_of("momentum_policy", kPolicies, std::optional(MomentumPolicy::kKeep));
+}
+
+Single read_single(Parameters& parameters, Payloads payloads, double compensation) {
+  Single single;
+  Payload& payload = single.task.payload;
+  if (payloads == Payloads::kWeights) payload = Payload::kWeights;
+  if (payloads == Payloads::kAny) payload = parameters.one_of("payload", kPayloads, std::optional(Payload::kGradient));
+  else if (payloads == Payloads::kGradientOrDelta) payload = parameters.one_of("payload", kTwoPayloads, std::optional(Payload::kGradient));
+  const bool weights = payload == Payload::kWeights;
+  if (payload == Payload::kGradient) {
+    for (const char* key : {"local_steps", "momentum_policy"}) parameters.without(key, "is of payload=delta, or weights: a gradient is of one step");
+    single.compensation = parameters.number("compensation", {.least = 0}, compensation);
+  } else {
+    single.task.steps = static_cast<int>(parameters.whole("local_steps", 1, kMostSteps, weights ? 10 : 1));
+    single.task.momentum = read_momentum_policy(parameters);
+    parameters.without("compensation", "is of gradients");
+  }
+  if (weights) {
+    single.moving_rate = parameters.number("moving_rate", {.above = 0, .most = 1}, 0);
+    single.task.pull_first = parameters.one_of("exchange_order", kOrders, std::optional(false));
+    parameters.without("factor", "is of gradients and deltas; weights have a moving_rate");
+  } else {
+    single.factor = parameters.number("factor", {.least = 0}, payload == Payload::kDelta ? 1 : 0);
+    for (const char* key : {"moving_rate", "exchange_order"}) parameters.without(key, "is of elastic averaging, where workers send weights");
+  }
+  single.weighting = read_weighting(parameters, Weighting::Function::kNone, payload);
+  return single;
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,28 @@
+#include "together.h"
+
+#include <algorithm>
+
+namespace shoal::table {
+
+std::optional<Merge> merge_clock(const RowView& row, Weighing weighing) {
+  if (row.held.empty()) return std::nullopt;
+  const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
+  if (slowest(row) <= clock) return std::nullopt;
+  Merge merge;
+  for (std::size_t i = 0; i < row.held.size(); ++i)
+    if (row.held[i].clock == clock) (row.held[i].weight > 0 ? merge.take : merge.drop).push_back(i);
+  std::ranges::sort(merge.take, {}, [&](std::size_t i) { return row.held[i].worker; });
+  double sum = 0;
+  for (const std::size_t i : merge.take) {
+    merge.weights.push_back(weighing == Weighing::kUniform ? 1 : row.held[i].weight);
+    sum += weighing == Weighing::kSteps ? 1 : merge.weights.back();
+  }
+  if (sum > 0) merge.scale = static_cast<float>(1 / sum);
+  return merge;
+}
+
+bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness) {
+  return row.workers[static_cast<std::size_t>(worker)].merged >= clock && slowest(row) >= clock - staleness;
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,65 @@
+#include "weighting.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace shoal::table {
+namespace {
+
+constexpr Choice<Weighting::Function> kFunctions[] = {{"none", Weighting::Function::kNone},
+                                                      {"inverse", Weighting::Function::kInverse},
+                                                      {"polynomial", Weighting::Function::kPolynomial},
+                                                      {"exponential", Weighting::Function::kExponential},
+                                                      {"cutoff", Weighting::Function::kCutoff}};
+constexpr Choice<Weighting::Definition> kDefinitions[] = {{"counter", Weighting::Definition::kCounter}, {"version", Weighting::Definition::kVersion}};
+constexpr Choice<Weighting::On> kOn[] = {{"gradient", Weighting::On::kGradient}, {"rate", Weighting::On::kRate}};
+
+}  // namespace
+
+double Weighting::y(Version version, Version used, Version last) const {
+  const Version missed = definition == Definition::kVersion ? version - used : 1 + version - last;
+  const double y = std::max(floor, static_cast<double>(missed));
+  return cap > 0 ? std::min(y, cap) : y;
+}
+
+double Weighting::weight(double y) const {
+  switch (function) {
+    case Function::kNone: return 1;
+    case Function::kInverse: return 1 / y;
+    case Function::kPolynomial: return 1 / (1 + a * (y - 1));
+    case Function::kExponential: return std::exp(-a * (y - 1));
+    case Function::kCutoff: return y <= a ? 1 : 0;
+  }
+  return 1;
+}
+
+double Weighting::weight_of(const RowView& row, std::size_t i) const {
+  const Contribution& one = row.held[i];
+  return weight(y(row.version, one.base, row.workers[static_cast<std::size_t>(one.worker)].last));
+}
+
+void Weighting::put(double weight, Merge& merge) const {
+  (on == On::kRate ? merge.rate_scale : merge.scale) *= static_cast<float>(weight);
+}
+
+Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise, Payload payload) {
+  using Function = Weighting::Function;
+  Weighting weighting;
+  weighting.function = parameters.one_of("weighting", kFunctions, std::optional(otherwise));
+  if (weighting.function == Function::kNone) {
+    for (const char* key : {"weighting_definition", "weighting_a", "weighting_floor", "weighting_cap", "weighting_on"})
+      parameters.without(key, "is of a weighting, and there is none");
+    return weighting;
+  }
+  weighting.definition = parameters.one_of("weighting_definition", kDefinitions, std::optional(Weighting::Definition::kCounter));
+  if (weighting.function == Function::kInverse) parameters.without("weighting_a", "is of no use to weighting=inverse, which is 1/Y");
+  else weighting.a = parameters.number("weighting_a", weighting.function == Function::kCutoff ? Range{.least = 1} : Range{.above = 0});
+  weighting.floor = parameters.number("weighting_floor", {.least = 1}, 1);
+  weighting.cap = parameters.number("weighting_cap", {.least = 0}, 0);
+  if (weighting.cap > 0 && weighting.cap < weighting.floor) parameters.refuse("weighting_cap is below weighting_floor");
+  if (payload == Payload::kGradient) weighting.on = parameters.one_of("weighting_on", kOn, std::optional(Weighting::On::kGradient));
+  else parameters.without("weighting_on", "is a choice with gradients alone: in deltas and weights the rate is at work already");
+  return weighting;
+}
+
+}  // namespace shoal::table
