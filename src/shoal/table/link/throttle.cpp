@@ -6,11 +6,13 @@ namespace shoal::table {
 namespace {
 
 constexpr double kLongestBurst = 0.002;            // seconds of the rate
-constexpr std::size_t kLargestGrant = 32 * 1024;   // so that links take turns
+// So that links take turns, at low rates too: who waits, waits for what the others were granted.
+constexpr double kSmallestGrant = 1024, kLargestGrant = 32 * 1024;
 
 }  // namespace
 
-Throttle::Throttle(double bytes_per_second) : rate_(bytes_per_second), most_(rate_ * kLongestBurst), tokens_(most_) {}
+Throttle::Throttle(double bytes_per_second)
+    : rate_(bytes_per_second), most_(rate_ * kLongestBurst), largest_(static_cast<std::size_t>(std::clamp(most_, kSmallestGrant, kLargestGrant))), tokens_(most_) {}
 
 void Throttle::fill(Time now) {
   if (filled_ != Time{} && now > filled_) tokens_ = std::min(most_, tokens_ + rate_ * std::chrono::duration<double>(now - filled_).count());
@@ -21,7 +23,7 @@ std::size_t Throttle::grant(std::size_t wanted, Time now) {
   MutexLock lock(mutex_);
   fill(now);
   if (tokens_ <= 0) return 0;
-  const std::size_t granted = std::min(wanted, kLargestGrant);
+  const std::size_t granted = std::min(wanted, largest_);
   tokens_ -= static_cast<double>(granted);
   return granted;
 }

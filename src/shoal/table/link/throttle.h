@@ -22,6 +22,7 @@ class Throttle {
  private:
   void fill(Time now) REQUIRES(mutex_);
   const double rate_, most_;
+  const std::size_t largest_;                      // grant
   Mutex mutex_;
   double tokens_ GUARDED_BY(mutex_);
   Time filled_ GUARDED_BY(mutex_){};
