@@ -1,11 +1,14 @@
 // What can go wrong with a connection: strangers, damage, silence, the end.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <future>
+#include <utility>
 
 #include "shoal/base/bytes.h"
 #include "shoal/table/link/handshake.h"
+#include "shoal/table/link/job.h"
 #include "shoal/table/link/link.h"
 #include "support/links.h"
 #include "support/messages.h"
@@ -307,6 +310,29 @@ TEST(LinkEnd, InTheMiddleFromEitherSide) {
       ends.near_threads.stop(), ends.far_threads.stop();        // before the numbers go
     }
   }
+}
+
+// A row half of which the system took: the rest of it follows the owner's goodbye, and is what it was though the owner's memory is not.
+TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
+  std::vector<float> numbers(kMaxRowFloats, 1.0f);              // without an owner
+  Ends ends;
+  test::Wire wire(ends.listener->port());
+  ends.near.source = [&]() -> std::optional<Message> { return Init{1, Part::kWeights, {numbers, nullptr}}; };
+  ends.far.judge = [&, first = true](const Message&) mutable {
+    if (std::exchange(first, false)) wire.forward_stopped = true;
+    return Status();
+  };
+  ends.join(wire.port());
+  ASSERT_TRUE(ends.far.wait([&] { return !ends.far.heard.empty(); }));
+  ends.near.over = true;
+  ends.near_link->close(true);
+  let_run(ends.near_threads);                                   // the link has closed
+  std::ranges::fill(numbers, 2.0f);
+  wire.forward_stopped = false;
+  ASSERT_TRUE(ends.far.wait_closed());
+  for (const Message& message : ends.far.heard)
+    for (const float number : std::get<Init>(message).values.data) ASSERT_EQ(number, 1.0f);
+  EXPECT_TRUE(ends.far.end->ok()) << ends.far.why().message;
 }
 
 TEST(LinkEnd, AnErrorOfTheOwnerReachesTheOtherEnd) {

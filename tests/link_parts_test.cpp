@@ -5,6 +5,7 @@
 #include <deque>
 #include <future>
 #include <optional>
+#include <thread>
 
 #include "shoal/table/link/batch.h"
 #include "shoal/table/link/frame_reader.h"
@@ -42,6 +43,57 @@ TEST(Strand, RunsInOrderAndOnlyOneAtATime) {
   ASSERT_EQ(done.get_future().wait_for(20s), std::future_status::ready);
   ASSERT_EQ(order.size(), 1000u);
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+// Threads of its own and others', now and later, from its inside and another's: a counter without a lock finds out.
+TEST(Strand, RunsOneAtATimeWhoeverAsks) {
+  IoThreads threads(3);
+  const Strand strand(threads), other(threads);
+  constexpr int kEach = 2000;
+  int count = 0, touched = 0, visits = 0;
+  std::promise<void> done;
+  const auto add = [&] {
+    EXPECT_TRUE(strand.here());
+    ++touched;
+    if (++count == 4 * kEach) done.set_value();
+  };
+  const auto ask = [&] {
+    for (int i = 0; i < kEach; ++i) {
+      strand.post(add);
+      other.post([&] { strand.run(add); });
+    }
+  };
+  std::thread first(ask), second(ask);
+  for (int i = 0; i < kEach; ++i) {
+    visits += strand.try_run([&] { ++touched; });
+    EXPECT_FALSE(strand.here());
+  }
+  first.join(), second.join();
+  ASSERT_EQ(done.get_future().wait_for(20s), std::future_status::ready);
+  threads.stop();
+  EXPECT_EQ(touched, 4 * kEach + visits);
+  EXPECT_FALSE(strand.try_run([] { FAIL(); })) << "the threads have stopped";
+}
+
+TEST(Strand, RunsAtOnceWhereItMay) {
+  IoThreads threads(1);
+  const Strand strand(threads), other(threads);
+  std::vector<int> order;
+  std::promise<void> done;
+  ASSERT_TRUE(strand.try_run([&] {
+    order.push_back(1);
+    strand.run([&] { order.push_back(2); });
+    EXPECT_FALSE(strand.try_run([&] { order.push_back(0); })) << "it is busy with this";
+    strand.post([&] {
+      order.push_back(4);
+      other.run([&] { strand.run([&] { order.push_back(5); }); });
+      order.push_back(6);
+      done.set_value();
+    });
+    order.push_back(3);
+  }));
+  ASSERT_EQ(done.get_future().wait_for(20s), std::future_status::ready);
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 5, 6}));
 }
 
 TEST(Strand, WhatWaitsWhenThreadsStopIsThrownAway) {
@@ -186,6 +238,15 @@ TEST(Throttle, TheMeanIsTheRateWhateverIsAskedFor) {
       }
     }
     EXPECT_NEAR(moved, 10e6, 0.02 * 10e6) << wanted;
+  }
+}
+
+TEST(Throttle, AGrantIsWorthLittleTime) {
+  for (const double rate : {2e4, 1e5, 1e6, 125e6, 1e10}) {
+    Throttle throttle(rate);
+    const std::size_t granted = throttle.grant(10'000'000, 5s);
+    EXPECT_GT(granted, 0u);
+    EXPECT_LE(static_cast<double>(granted), std::clamp(rate * 0.002, 1024.0, 32'768.0)) << rate;
   }
 }
 

@@ -34,13 +34,9 @@ int workers_in(const std::string& roles) { return static_cast<int>(std::count_if
 
 struct Shape { std::string roles, scheme; };
 
-class ServiceCounts : public testing::TestWithParam<Shape> {};
-
-TEST_P(ServiceCounts, EveryPushOnce) {
-  const Training training{.scheme = GetParam().scheme};
-  Cluster cluster(GetParam().roles);
+// Whole numbers: every update of every worker is in every worker's weights, once.
+void train_and_count(Cluster& cluster, const Training& training, int workers) {
   expect_all_ok(cluster.train_all(training));
-  const int workers = workers_in(GetParam().roles);
   for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
     if (!cluster.options[rank].worker) continue;
     ASSERT_EQ(cluster.weights[rank].size(), training.lengths.size());
@@ -52,6 +48,13 @@ TEST_P(ServiceCounts, EveryPushOnce) {
         ASSERT_EQ(cluster.weights[rank][row][i], expected) << "rank " << rank << ", row " << row << "[" << i << "]";
       }
   }
+}
+
+class ServiceCounts : public testing::TestWithParam<Shape> {};
+
+TEST_P(ServiceCounts, EveryPushOnce) {
+  Cluster cluster(GetParam().roles);
+  train_and_count(cluster, {.scheme = GetParam().scheme}, workers_in(GetParam().roles));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ServiceCounts,
@@ -113,6 +116,13 @@ TEST(Service, CountsBytesPerIteration) {
       EXPECT_NEAR(static_cast<double>(many[rank].local_bytes - few[rank].local_bytes) / kMore, 2 * weights / processes, 1);
     }
   }
+}
+
+// All connections of a process share its rate: one that has nothing to read or to send takes nothing of it.
+TEST(Service, GoesOnAtALowRate) {
+  Cluster cluster("bbw");
+  for (auto& options : cluster.options) options.throttle = 100e3;
+  train_and_count(cluster, {.iterations = 10, .lengths = {1, 700, 33, 256}}, 3);
 }
 
 // ---- words ----

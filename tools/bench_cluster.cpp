@@ -195,8 +195,10 @@ class Worker {
     }
     for (auto rows = rows_.rbegin(); rows != rows_.rend(); ++rows) {
       pace_.compute(2 * step);
+      pushes_.clear();
       for (const RowId row : *rows)
-        table_.push({.row = row, .clock = clock, .rate = 1e-3f, .values = {.data = part_of(gradients_, row)}});
+        pushes_.push_back({.row = row, .clock = clock, .rate = 1e-3f, .values = {.data = part_of(gradients_, row)}});
+      table_.push(pushes_);
     }
   }
 
@@ -205,6 +207,7 @@ class Worker {
   std::vector<std::vector<RowId>> rows_;    // by layer
   std::vector<std::size_t> begins_;         // by row
   std::vector<float> numbers_, gradients_;
+  std::vector<table::Push> pushes_;         // of a layer
   Pace pace_;
 };
 

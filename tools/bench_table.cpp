@@ -118,10 +118,13 @@ void work(table::Table& table) {
   or_throw(table.wait(rows));
   table::Clock clock = 0;
   table::Traffic before{}, after{};
+  std::vector<table::Push> pushes;
   const auto iteration = [&] {
     or_throw(table.start(clock));
     if (clock == 1) before = table.traffic();
-    for (auto row = rows.rbegin(); row != rows.rend(); ++row) table.push({.row = *row, .clock = clock, .rate = 1e-3f, .values = {.data = part_of(gradients, *row)}});
+    pushes.clear();
+    for (auto row = rows.rbegin(); row != rows.rend(); ++row) pushes.push_back({.row = *row, .clock = clock, .rate = 1e-3f, .values = {.data = part_of(gradients, *row)}});
+    table.push(pushes);
     or_throw(table.wait(rows));
     ++clock;
     after = table.traffic();

@@ -240,7 +240,9 @@ class LocalCluster::Seat final : public table::Table {
     return hub_.create(worker_, plan, initial, destination);
   }
   Status status() const override { return {}; }
-  void push(const table::Push& push) override { hub_.push(worker_, push); }
+  void push(std::span<const table::Push> together) override {
+    for (const table::Push& push : together) hub_.push(worker_, push);
+  }
   void get(RowId row, Clock clock, table::Part part) override { hub_.get(worker_, row, clock, part); }
   Status wait(std::span<const RowId> rows) override { return hub_.wait_rows(worker_, rows); }
   Result<std::string> ask(Topic topic, Clock clock, std::string body) override { return hub_.ask(worker_, topic, clock, std::move(body)); }

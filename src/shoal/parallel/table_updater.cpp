@@ -176,8 +176,10 @@ class Rows final : public TableUpdater {
   }
 
   void push_held() {
+    pushes_.clear();
     for (const RowId row : held_)
-      table_.push({.row = row, .clock = iteration_, .weight = options_.weight, .rate = rate_, .values = {map_.gradient(row)}});
+      pushes_.push_back({.row = row, .clock = iteration_, .weight = options_.weight, .rate = rate_, .values = {map_.gradient(row)}});
+    table_.push(pushes_);
     held_.clear();
   }
 
@@ -202,6 +204,7 @@ class Rows final : public TableUpdater {
   float rate_ = 0;
   bool finite_ = true;                           // this iteration's gradients, so far
   std::vector<RowId> held_;                      // whose gradients are complete and were not pushed
+  std::vector<table::Push> pushes_;              // of them, while they are pushed
   std::vector<std::vector<Tensor>> histories_;   // of the rule's history h and param i, between restore and create, and for a save
   std::chrono::steady_clock::duration waited_{};
 };

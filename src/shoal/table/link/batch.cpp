@@ -6,7 +6,7 @@
 namespace shoal::table {
 
 void Batch::add(Frame frame) {
-  bytes_ += frame.bytes();
+  unsent_ += frame.bytes();
   frames_.push_back(std::move(frame));
 }
 
@@ -29,6 +29,7 @@ std::size_t Batch::pieces(Pieces& out, std::size_t limit) const {
 
 std::size_t Batch::sent(std::size_t bytes) {
   std::size_t whole = 0;
+  unsent_ -= bytes;
   for (offset_ += bytes; first_ < frames_.size() && offset_ >= frames_[first_].bytes(); ++whole) {
     offset_ -= frames_[first_].bytes();
     frames_[first_++] = {};

@@ -16,8 +16,9 @@ class Batch {
   static constexpr std::size_t kMostPieces = 64;   // of a gather write: as many as Asio passes on
 
   bool empty() const { return frames_.empty(); }
-  bool has_room(std::size_t limit) const { return bytes_ < limit && frames_.size() < kMostPieces / 2; }
+  bool has_room(std::size_t limit) const { return unsent_ < limit && frames_.size() < kMostPieces / 2; }
   void add(Frame frame);
+  std::size_t unsent() const { return unsent_; }   // bytes
   // The pieces not sent yet, up to `limit` bytes of them. Good until the batch changes.
   using Pieces = std::array<std::string_view, kMostPieces>;
   std::size_t pieces(Pieces& out, std::size_t limit) const;
@@ -29,7 +30,7 @@ class Batch {
  private:
   std::vector<Frame> frames_;
   std::size_t first_ = 0, offset_ = 0;             // the first frame that is not whole, and how much of it was sent
-  std::size_t bytes_ = 0;                          // of all frames
+  std::size_t unsent_ = 0;
 };
 
 // The same numbers, with an owner.

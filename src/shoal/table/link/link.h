@@ -51,6 +51,8 @@ class LinkOwner {
   virtual std::span<float> place(Link& link, Message& message, std::size_t floats) = 0;
   // A whole frame whose checksum is right. An error closes the link, after a Refuse that carries it to the peer.
   virtual Status received(Link& link, Message&& message) = 0;
+  // All that had come was received: a good moment to act on it together. Also said, if it is due, before closed().
+  virtual void paused(Link& link) { (void)link; }
   // The link can take another message, and has nothing of its own to send; nothing: it will ask again after wake().
   virtual std::optional<Message> next(Link& link) = 0;
   // Nothing was heard for so long; said once for each silence longer than stall_warn.

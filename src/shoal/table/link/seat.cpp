@@ -26,18 +26,22 @@ void Seat::take(std::shared_ptr<Link> link) {
     current_ = link.get();
     ++generation_;
     owner_.opened(*this, link);
+    owner_.paused();
   });
 }
 
-void Seat::send(std::uint32_t priority, Message message) {
-  std::shared_ptr<Link> idle;
+void Seat::add(std::uint32_t priority, Message message) {
+  MutexLock lock(mutex_);
+  if (link_) waiting_[priority].push_back(std::move(message));
+}
+
+void Seat::wake() {
+  std::shared_ptr<Link> link;
   {
     MutexLock lock(mutex_);
-    if (!link_) return;
-    if (waiting_.empty()) idle = link_;
-    waiting_[priority].push_back(std::move(message));
+    if (!waiting_.empty()) link = link_;
   }
-  if (idle) idle->wake();
+  if (link) link->wake();
 }
 
 void Seat::close(bool with_bye) {
@@ -63,10 +67,14 @@ Clock Seat::heard_clock() const {
 std::span<float> Seat::place(Link&, Message& message, std::size_t floats) { return owner_.place(*this, message, floats); }
 
 Status Seat::received(Link& link, Message&& message) {
-  home_.post([this, from = &link, message = std::move(message)]() mutable {
+  home_.run([this, from = &link, message = std::move(message)]() mutable {
     if (!ended_ && from == current_) owner_.received(*this, std::move(message));
   });
   return {};
+}
+
+void Seat::paused(Link&) {
+  home_.run([this] { owner_.paused(); });
 }
 
 std::optional<Message> Seat::next(Link& link) {
@@ -98,6 +106,7 @@ void Seat::ended(const Link* link, const Status& error) {
   if (ended_ || link != current_) return;
   current_ = nullptr;
   owner_.closed(*this);
+  owner_.paused();
   if (job_.over()) return;
   const std::uint64_t generation = generation_;
   const Error why = error.ok() ? Error{Code::kPeer, "it left before the job was done"} : error.error();

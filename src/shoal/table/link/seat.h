@@ -19,6 +19,7 @@ class SeatOwner {
   virtual std::span<float> place(Seat& seat, Message& message, std::size_t floats) = 0;
   virtual void opened(Seat& seat, const std::shared_ptr<Link>& link) = 0;
   virtual void received(Seat& seat, Message&& message) = 0;
+  virtual void paused() {}                                  // as in LinkOwner, of some seat; also after opened() and closed()
   virtual void closed(Seat& seat) { (void)seat; }           // it may come back
   // It did not come back in time, and the job is not over: `error` says why, without naming the peer.
   virtual void lost(Seat& seat, const Error& error) = 0;
@@ -31,14 +32,17 @@ class Seat final : public LinkOwner {
   std::uint32_t rank() const { return rank_; }
   // The process has connected; an earlier connection is at its end. On any thread, as all that follows.
   void take(std::shared_ptr<Link> link);
-  // Goes out when the link has room, what has the smallest priority first. Forgotten when the link breaks: the other side will ask again.
-  void send(std::uint32_t priority, Message message);
+  // Goes out when the link has room after wake(), what has the smallest priority first. Forgotten when the link breaks: the other side will
+  // ask again.
+  void add(std::uint32_t priority, Message message);
+  void wake();
   void close(bool with_bye);                    // the owner hears nothing more
   Clock heard_clock() const;
 
  private:
   std::span<float> place(Link& link, Message& message, std::size_t floats) override;
   Status received(Link& link, Message&& message) override;
+  void paused(Link& link) override;
   std::optional<Message> next(Link& link) override;
   void silent(Link& link, std::chrono::milliseconds since) override;
   void closed(Link& link, Status error) override;

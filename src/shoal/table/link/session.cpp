@@ -10,6 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLinger{2000};   // for the other end to read the last words
+constexpr std::size_t kAtOnce = 64 * 1024;   // bytes: copying them to the system holds nobody up
 
 double seconds(milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
@@ -32,8 +33,7 @@ Session::Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Hands
 // ---- for any thread ----
 
 void Session::run(std::function<void()> work) const {
-  if (strand_.here()) work();
-  else strand_.post(std::move(work));
+  strand_.run(std::move(work));
 }
 
 void Session::send(Message message) {
@@ -69,6 +69,7 @@ Traffic Session::traffic() const {
 void Session::start(milliseconds deadline) {
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
   // What the system holds unsent is as good as in the window: half of it is there, half in the batch.
   const int unsent = static_cast<int>(std::min<std::size_t>(options_.window / 2, 1u << 30));
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
@@ -140,8 +141,15 @@ Status Session::hear(Message&& message) {
   else if (std::holds_alternative<Bye>(message)) end({}, std::nullopt);
   else if (const Refuse* refuse = std::get_if<Refuse>(&message)) end(Error{refuse->code, refuse->reason}, std::nullopt);
   else if (message.index() <= Message(Welcome{}).index()) return Error{Code::kPeer, str("A ", name_of(type_of(message)), " came after the handshake.")};
-  else return owner_->received(*this, std::move(message));
+  else {
+    received_ = true;
+    return owner_->received(*this, std::move(message));
+  }
   return {};
+}
+
+void Session::pause() {
+  if (std::exchange(received_, false) && state_ == State::kOpen) owner_->paused(*this);
 }
 
 // ---- time ----
@@ -191,6 +199,8 @@ void Session::end(Status status, std::optional<Message> last_words) {
   const State before = state_;
   LinkOwner* owner = owner_;
   const Opening opening = std::exchange(opening_, {});
+  pause();
+  if (state_ != before) return;
   if (last_words) part(std::move(*last_words));
   else shut();
   if (before == State::kOpen) owner->closed(*this, std::move(status));
@@ -229,20 +239,38 @@ void Session::shut() {
 
 void Session::read() {
   if (state_ != State::kHandshake && state_ != State::kOpen) return;
-  const FrameReader::Room room = reader_.room();
-  std::size_t granted = room.numbers.size() + room.buffer.size();
-  if (throttles_) {
-    granted = throttles_->receiving.grant(granted, now());
-    silence_.moved();                              // it is we who do not listen
-    if (granted == 0) return later(throttles_->receiving.wait(now()), &Session::read);
-  }
-  const std::size_t numbers = std::min(granted, room.numbers.size()), rest = std::min(granted - numbers, room.buffer.size());
-  const std::array<asio::mutable_buffer, 2> buffers{asio::buffer(room.numbers.data(), numbers), asio::buffer(room.buffer.data(), rest)};
+  if (throttles_) return wait_for_bytes();
   reading_ = true;
-  socket_.async_read_some(buffers, on(strand_, [self = shared_from_this(), granted](error_code error, std::size_t bytes) {
-    if (self->throttles_) self->throttles_->receiving.give_back(granted - bytes);
-    self->has_read(error, bytes);
+  socket_.async_read_some(room(~std::size_t{0}), on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) { self->has_read(error, bytes); }));
+}
+
+// Where up to `limit` bytes go.
+std::array<asio::mutable_buffer, 2> Session::room(std::size_t limit) {
+  const FrameReader::Room room = reader_.room();
+  const std::size_t numbers = std::min(limit, room.numbers.size()), rest = std::min(limit - numbers, room.buffer.size());
+  return {asio::buffer(room.numbers.data(), numbers), asio::buffer(room.buffer.data(), rest)};
+}
+
+// Under a throttle, nothing is granted to a link that has nothing to read: others would have to wait for it.
+void Session::wait_for_bytes() {
+  reading_ = true;
+  socket_.async_wait(tcp::socket::wait_read, on(strand_, [self = shared_from_this()](error_code error) {
+    self->reading_ = false;
+    if (error || self->state_ == State::kParting) self->has_read(error, 0);
+    else self->read_granted();
   }));
+}
+
+void Session::read_granted() {
+  if (state_ != State::kHandshake && state_ != State::kOpen) return;
+  silence_.moved();                                // if the other end is silent, it is because we do not listen
+  const std::size_t granted = throttles_->receiving.grant(asio::buffer_size(room(~std::size_t{0})), now());
+  if (granted == 0) return later(throttles_->receiving.wait(now()), &Session::read_granted);
+  error_code error;
+  const std::size_t bytes = socket_.read_some(room(granted), error);
+  throttles_->receiving.give_back(granted - bytes);
+  if (error == asio::error::would_block) read();
+  else has_read(error, bytes);
 }
 
 void Session::has_read(error_code error, std::size_t bytes) {
@@ -255,6 +283,7 @@ void Session::has_read(error_code error, std::size_t bytes) {
   const Status status = reader_.took(bytes);
   if (state_ != State::kHandshake && state_ != State::kOpen) return;
   if (!status.ok()) return fail(status.error());
+  pause();
   read();
 }
 
@@ -267,17 +296,20 @@ void Session::drain() {
 }
 
 void Session::write() {
-  if (writing_ || state_ == State::kClosed || write_error_) return;
-  writing_ = true;                                 // whatever the owner calls from next()
-  if (batch_.empty()) fill_batch();
-  writing_ = false;
-  if (state_ == State::kClosed) return;
-  if (!batch_.empty()) return hand_over();
+  while (!writing_ && state_ != State::kClosed && !write_error_) {
+    writing_ = true;                               // whatever the owner calls from next()
+    const bool all = batch_.empty() && fill_batch();
+    writing_ = false;
+    if (state_ == State::kClosed) return;
+    if (batch_.empty()) break;
+    if (!all || !write_at_once()) return hand_over();
+  }
   error_code ignored;
-  if (state_ == State::kParting) socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  if (state_ == State::kParting && !writing_ && batch_.empty()) socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-void Session::fill_batch() {
+// Whether it took all that there is.
+bool Session::fill_batch() {
   const std::size_t limit = std::max<std::size_t>(1, options_.window / 2);
   while (batch_.has_room(limit) && !queue_.empty()) {
     Message message = std::move(queue_.front());
@@ -288,26 +320,41 @@ void Session::fill_batch() {
     }
     batch_.add(encode(message, request_++));
   }
-  while (batch_.has_room(limit) && state_ == State::kOpen) {
-    const std::optional<Message> message = owner_->next(*this);
-    if (!message || state_ != State::kOpen) return;
+  while (batch_.has_room(limit)) {
+    std::optional<Message> message;
+    if (state_ == State::kOpen) message = owner_->next(*this);
+    if (!message || state_ != State::kOpen) return true;
     batch_.add(encode(*message, request_++));
   }
+  return false;
+}
+
+// A little is written without a turn of the threads' queue, if the system takes it. False if has_written() is needed.
+bool Session::write_at_once() {
+  if (throttles_ || batch_.unsent() > kAtOnce) return false;
+  error_code error;
+  const std::size_t bytes = socket_.write_some(gather(batch_.unsent()), error);
+  if (error == asio::error::would_block) return false;
+  wrote(error, bytes);
+  return true;
+}
+
+std::span<const asio::const_buffer> Session::gather(std::size_t limit) {
+  Batch::Pieces pieces;
+  const std::size_t count = batch_.pieces(pieces, limit);
+  for (std::size_t i = 0; i < count; ++i) buffers_[i] = asio::buffer(pieces[i].data(), pieces[i].size());
+  return std::span<const asio::const_buffer>(buffers_).first(count);
 }
 
 void Session::hand_over() {
   writing_ = true;
-  std::size_t granted = ~std::size_t{0};
+  std::size_t granted = batch_.unsent();
   if (throttles_) {
-    granted = throttles_->sending.grant(options_.window, now());
+    granted = throttles_->sending.grant(granted, now());
     stuck_.moved();
     if (granted == 0) return later(throttles_->sending.wait(now()), &Session::hand_over);
   }
-  Batch::Pieces pieces;
-  const std::size_t count = batch_.pieces(pieces, granted);
-  for (std::size_t i = 0; i < count; ++i) buffers_[i] = asio::buffer(pieces[i].data(), pieces[i].size());
-  socket_.async_write_some(std::span<const asio::const_buffer>(buffers_).first(count),
-                           on(strand_, [self = shared_from_this(), granted](error_code error, std::size_t bytes) {
+  socket_.async_write_some(gather(granted), on(strand_, [self = shared_from_this(), granted](error_code error, std::size_t bytes) {
     if (self->throttles_) self->throttles_->sending.give_back(granted - bytes);
     self->has_written(error, bytes);
   }));
@@ -315,11 +362,16 @@ void Session::hand_over() {
 
 void Session::has_written(error_code error, std::size_t bytes) {
   writing_ = false;
+  wrote(error, bytes);
+  write();
+}
+
+void Session::wrote(error_code error, std::size_t bytes) {
   bytes_sent_ += bytes;
   if (state_ == State::kClosed) return;
   if (bytes > 0) stuck_.moved();
   frames_sent_ += batch_.sent(bytes);
-  if (!error || (state_ == State::kParting && error == asio::error::operation_aborted)) return write();
+  if (!error || (state_ == State::kParting && error == asio::error::operation_aborted)) return;
   if (state_ == State::kParting) return shut();
   write_error_ = error;                            // the reader may yet find the reason, in a Refuse; else the next tick ends it
 }

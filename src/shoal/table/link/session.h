@@ -71,12 +71,19 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   Status hear(Message&& message);
 
   void read();
+  std::array<asio::mutable_buffer, 2> room(std::size_t limit);
+  void wait_for_bytes();
+  void read_granted();
   void has_read(error_code error, std::size_t bytes);
   void drain();
+  void pause();
   void write();
-  void fill_batch();
+  bool fill_batch();
+  bool write_at_once();
+  std::span<const asio::const_buffer> gather(std::size_t limit);
   void hand_over();
   void has_written(error_code error, std::size_t bytes);
+  void wrote(error_code error, std::size_t bytes);
   void tick();
   void arm(std::chrono::milliseconds delay, void (Session::*then)());
   void later(std::chrono::nanoseconds delay, void (Session::*then)());
@@ -105,7 +112,7 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   std::deque<Message> queue_;
   Batch batch_;
   std::array<asio::const_buffer, Batch::kMostPieces> buffers_;
-  bool writing_ = false, ping_waits_ = false;
+  bool writing_ = false, ping_waits_ = false, received_ = false;   // received_: something, since the owner's last pause
   error_code write_error_;
   std::uint64_t request_ = 0;
 

@@ -23,17 +23,22 @@ void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<M
     own_worker_ = worker_of_[job_.options.rank];
     shard_ = std::make_unique<Shard>(roster.processes[job_.options.rank].server);
     for (const auto& [rank, message] : std::exchange(early_, {})) handle(rank, message);
+    paused();
   });
 }
 
 void ShardHost::hear(std::vector<Message> messages) {
   strand_.post([this, messages = std::move(messages)] {
     for (const Message& message : messages) handle(job_.options.rank, message);
+    paused();
   });
 }
 
 void ShardHost::total(const NormTotal& total) {
-  strand_.post([this, total] { handle(job_.options.rank, total); });
+  strand_.post([this, total] {
+    handle(job_.options.rank, total);
+    paused();
+  });
 }
 
 void ShardHost::stop(std::function<void()> done) {
@@ -61,6 +66,12 @@ void ShardHost::received(Seat& seat, Message&& message) {
   else early_.emplace_back(seat.rank(), std::move(message));
 }
 
+// All answers that one event released, to one peer, leave together.
+void ShardHost::paused() {
+  for (Seat* const seat : fed_) seat->wake();
+  fed_.clear();
+}
+
 void ShardHost::lost(Seat& seat, const Error& error) { envoy_.report(seat.rank(), seat.heard_clock(), error); }
 
 void ShardHost::handle(std::uint32_t rank, const Message& message) {
@@ -79,6 +90,11 @@ std::uint32_t ShardHost::priority_of(const Message& message) const {
   return plan && row && row->row < plan->rows.size() ? plan->rows[row->row].priority : 0;
 }
 
+void ShardHost::feed(Seat& seat, Message message) {
+  seat.add(priority_of(message), std::move(message));
+  if (fed_.empty() || fed_.back() != &seat) fed_.push_back(&seat);
+}
+
 void ShardHost::dispatch(Outbox& out) {
   std::vector<Message> own;
   for (Outgoing& one : out) {
@@ -87,7 +103,7 @@ void ShardHost::dispatch(Outbox& out) {
     CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size()) << "worker " << one.to.id << " of " << rank_of_.size();
     const std::uint32_t rank = rank_of_[static_cast<std::size_t>(one.to.id)];
     if (one.to.id == own_worker_) own.push_back(std::move(one.message));
-    else seats_[rank]->send(priority_of(one.message), std::move(one.message));
+    else feed(*seats_[rank], std::move(one.message));
   }
   if (!own.empty()) own_(std::move(own));
 }

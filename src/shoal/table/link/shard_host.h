@@ -31,9 +31,11 @@ class ShardHost final : public SeatOwner {
   std::span<float> place(Seat& seat, Message& message, std::size_t floats) override;
   void opened(Seat&, const std::shared_ptr<Link>&) override {}
   void received(Seat& seat, Message&& message) override;
+  void paused() override;
   void lost(Seat& seat, const Error& error) override;
   void handle(std::uint32_t rank, const Message& message);
   void dispatch(Outbox& out);
+  void feed(Seat& seat, Message message);
   std::uint32_t priority_of(const Message& message) const;
 
   Job& job_;
@@ -46,6 +48,7 @@ class ShardHost final : public SeatOwner {
   std::vector<int> worker_of_;                       // by rank
   std::vector<std::uint32_t> rank_of_;               // by worker
   std::vector<std::pair<std::uint32_t, Message>> early_;   // said by ranks that knew of the roster before this process did
+  std::vector<Seat*> fed_;                           // to wake, some perhaps twice
   bool stopped_ = false;
 
   std::vector<std::unique_ptr<Seat>> seats_;         // by rank; this process has none

@@ -24,17 +24,25 @@ class IoThreads {
   std::shared_ptr<Machinery> machinery_;
 };
 
-// Functions posted to a strand run one after the other, in order, on some thread of its IoThreads. Copies are the same strand.
+// Functions given to a strand run one after the other, in order. Copies are the same strand.
 class Strand {
  public:
   explicit Strand(IoThreads& threads);
+  // On some thread of its IoThreads, later.
   void post(std::function<void()> work) const;
+  // Before this returns if the caller is on the strand already, or is another strand's work on a thread of its IoThreads and nothing is on
+  // this one; else as post(). Saves a turn of the threads' queue.
+  void run(std::function<void()> work) const;
+  // Before this returns, on the caller's thread, whichever that is. False, and not at all, if something else is on the strand or the
+  // IoThreads have stopped.
+  bool try_run(const std::function<void()>& work) const;
   // Runs `work` on this strand after `delay`, unless the IoThreads stop first.
   void after(std::chrono::milliseconds delay, std::function<void()> work) const;
   bool here() const;                 // whether the caller runs on it
 
  private:
   friend class Wiring;
+  friend class StrandExecutor;
   struct Machinery;
   explicit Strand(std::shared_ptr<Machinery> machinery);
   std::shared_ptr<Machinery> machinery_;

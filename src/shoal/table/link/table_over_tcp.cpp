@@ -13,26 +13,35 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{1000};
+constexpr std::size_t kAtOnce = 16 * 1024;
 
 }  // namespace
 
 // ---- the solver's thread ----
 
-void TableOverTcp::push(const Push& push) { request({.push = push}); }
-
-void TableOverTcp::get(RowId row, Clock clock, Part part) {
-  request({.push = {.row = row, .clock = clock}, .only_get = true, .part = part});
+// A little is sent here and now: that costs no more than to wake a thread that does.
+void TableOverTcp::push(std::span<const Push> together) {
+  std::size_t bytes = 0;
+  for (const Push& push : together) bytes += push.values.data.size_bytes();
+  if (!add(together.size(), [&](std::size_t i) { return Request{.push = together[i]}; })) return;
+  if (bytes > kAtOnce || !strand_.try_run([this] { drain(); })) strand_.post([this] { drain(); });
 }
 
-void TableOverTcp::request(Request request) {
-  ++requested_[request.push.row];
-  bool first = false;
-  {
-    MutexLock lock(job_.mutex);
-    first = requests_.empty();
-    requests_.push_back(std::move(request));
+void TableOverTcp::get(RowId row, Clock clock, Part part) {
+  const auto request = [&](std::size_t) { return Request{.push = {.row = row, .clock = clock}, .only_get = true, .part = part}; };
+  if (add(1, request)) strand_.post([this] { drain(); });
+}
+
+// Whether nobody comes for them yet.
+template <class Make>
+bool TableOverTcp::add(std::size_t count, const Make& request) {
+  MutexLock lock(job_.mutex);
+  const bool first = requests_.empty();
+  for (std::size_t i = 0; i < count; ++i) {
+    requests_.push_back(request(i));
+    ++requested_[requests_.back().push.row];
   }
-  if (first) strand_.post([this] { drain(); });
+  return first && count > 0;
 }
 
 Status TableOverTcp::wait(std::span<const RowId> rows) {
@@ -150,11 +159,14 @@ Status TableOverTcp::handle(int server, const Message& message) {
 }
 
 void TableOverTcp::arrived(RowId row) {
-  MutexLock lock(job_.mutex);
-  arrived_[row] = taken_[row];
-  if (awaited_[row] == 0 || arrived_[row] < awaited_[row]) return;
-  awaited_[row] = 0;
-  if (--missing_ == 0) job_.changed.notify_all();
+  {
+    MutexLock lock(job_.mutex);
+    arrived_[row] = taken_[row];
+    if (awaited_[row] == 0 || arrived_[row] < awaited_[row]) return;
+    awaited_[row] = 0;
+    if (--missing_ > 0) return;
+  }
+  job_.changed.notify_all();                             // who wakes up finds the mutex free
 }
 
 std::span<float> TableOverTcp::place(Line&, Message& message, std::size_t floats) {

@@ -28,7 +28,7 @@ class TableOverTcp final : public Table, public LineOwner {
   const RosterBody& roster() const override { return *job_.roster(); }
   Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
   Status status() const override { return job_.status(); }
-  void push(const Push& push) override;
+  void push(std::span<const Push> together) override;
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
   Result<std::string> ask(Topic topic, Clock clock, std::string body) override { return talks_.ask(topic, clock, std::move(body)); }
@@ -70,7 +70,8 @@ class TableOverTcp final : public Table, public LineOwner {
   void warn(double seconds);
   int server_of(const Line& line) const;
   // On the solver's thread:
-  void request(Request request);
+  template <class Make>
+  bool add(std::size_t count, const Make& request);
   Status agree(const Plan& plan);
   std::vector<std::vector<Message>> initial_of(const Plan& plan, const Source& initial) const;
 
