@@ -26,7 +26,8 @@ import time
 from pathlib import Path
 
 import launch_check
-from machines import Hosts, UsageError, add_ssh_flags, jobs_folder, machinefile_text, main_of, read_machinefile
+from machinefile import UsageError, machinefile_text, read_machinefile
+from machines import Hosts, add_ssh_flags, jobs_folder, main_of
 
 PEER_LOST, REQUEUE, KILLED = 6, 75, 128
 LAST_LINES = 20
@@ -236,7 +237,7 @@ def processes_of(args):
             raise UsageError(f'--local={args.local}: at least 1')
         return read_machinefile(''.join(f'{k} 127.0.0.1 {port}\n' for k, port in enumerate(free_ports(args.local))), '--local')
     try:
-        return read_machinefile(Path(args.machinefile).read_text(), args.machinefile)
+        return read_machinefile(Path(args.machinefile).read_bytes().decode('utf-8', 'surrogateescape'), args.machinefile)
     except OSError as error:
         raise UsageError(f'--machinefile: {error.filename}: {error.strerror}') from None
 

@@ -1,93 +1,14 @@
-"""Machines of a job as launch.py and stop.py see them: the machinefile, a shell on each host, and where a job's records lie."""
+"""Machines of a job as launch.py and stop.py see them: a shell on each host, and where a job's records lie."""
 import os
 import re
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
-DEFAULT_PORT = 29600
-KEYS = ('slots', 'max_slots', 'port', 'ssh_port', 'user', 'gpus', 'group', 'data', 'iface', 'weight', 'role')
+from machinefile import UsageError
+
 HERE = ('localhost', '127.0.0.1', '::1')
-
-
-class UsageError(Exception):
-    """What the user can mend: said in one line, exit code 2."""
-
-
-@dataclass
-class Process:
-    rank: int
-    host: str
-    port: int
-    line: int
-    keys: dict = field(default_factory=dict)
-
-    @property
-    def name(self):
-        return f'{self.rank}@{self.host}'
-
-
-def parse_line(text, where):
-    words = text.split()
-    if len(words) >= 3 and words[0].isdigit():
-        rank, host, port, rest = int(words[0]), words[1], words[2], words[3:]
-    else:
-        rank, host, port, rest = None, words[0], None, words[1:]
-    keys = {}
-    for word in rest:
-        key, equals, value = word.partition('=')
-        if not equals or key not in KEYS:
-            raise UsageError(f'{where}: "{word}" is not one of {", ".join(k + "=" for k in KEYS)}')
-        keys[key] = value
-    host = host[1:-1] if host.startswith('[') and host.endswith(']') else host
-    if port is None and host.count(':') == 1:
-        raise UsageError(f'{where}: "{host}" is ambiguous; write "{host.split(":")[0]} ssh_port=N" or "{host.split(":")[0]} slots=N"')
-    if port is None:
-        port = keys.get('port', str(DEFAULT_PORT))
-    if not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise UsageError(f'{where}: port {port} is not from 1 to 65535')
-    return rank, host, int(port), keys
-
-
-def read_machinefile(text, name):
-    """The processes of a machinefile in the order of their ranks: the grammar of docs/formats.md."""
-    processes, taken, ranked = [], {}, None
-    for number, line in enumerate(text.lstrip('\ufeff').splitlines(), 1):
-        line = line.partition('#')[0].strip()
-        if not line:
-            continue
-        rank, host, port, keys = parse_line(line, f'{name}:{number}')
-        if ranked is not None and ranked != (rank is not None):
-            raise UsageError(f'{name}:{number}: either every line has an id, or none has')
-        ranked = rank is not None
-        for slot in range(int(keys.get('slots', '1'))):
-            at = port + slot
-            while not ranked and 'port' not in keys and (host, at) in taken:
-                at += 1                                       # a host named again
-            if (host, at) in taken:
-                raise UsageError(f'{name}: lines {taken[host, at]} and {number} both have {host} port {at}')
-            processes.append(Process(rank if ranked else len(processes), host, at, number, keys))
-            taken[host, at] = number
-    if not processes:
-        raise UsageError(f'{name} names no machine')
-    processes.sort(key=lambda p: p.rank)
-    for want, process in enumerate(processes):
-        if process.rank != want:
-            what = 'twice' if process.rank < want else f'but not {want}'
-            raise UsageError(f'{name}:{process.line}: id {process.rank} is there {what}; ids must be 0 to {len(processes) - 1}')
-    return processes
-
-
-def machinefile_text(processes):
-    """One line a process, with its id: what every process of the job reads."""
-    lines = []
-    for p in processes:
-        host = f'[{p.host}]' if ':' in p.host else p.host
-        keys = ''.join(f' {k}={v}' for k, v in p.keys.items() if k not in ('slots', 'max_slots', 'port'))
-        lines.append(f'{p.rank} {host} {p.port}{keys}\n')
-    return ''.join(lines)
 
 
 class Hosts:

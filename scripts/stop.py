@@ -11,7 +11,8 @@ import argparse
 import json
 import sys
 
-from machines import JOB, Hosts, UsageError, jobs_folder, main_of, read_machinefile
+from machinefile import UsageError, read_machinefile
+from machines import JOB, Hosts, jobs_folder, main_of
 
 # Given: job, rank, grace, and "look" or "stop". Says what it found in one word.
 SCRIPT = r'''
