@@ -3,8 +3,10 @@
 
   1. One worker with a server in its process against the local solver.
   2. Two workers with links of a given rate against the larger of compute (the same two processes, each alone in its training) and
-     transfer (the bytes they counted, at that rate), and the part of the transfer that was hidden.
-  3. Sending by priority against sending in the order of arrival, at the rate where transfer takes as long as compute.
+     transfer (the bytes they counted, at that rate), and the part of the transfer that was hidden. A layer's transfer cannot begin before its
+     backward ends, nor its next forward before its transfer does: the bound is the iteration if nothing else costs time (timeline() below).
+  3. Sending by priority against sending in the order of arrival, at the rate where transfer takes as long as compute, beside what the
+     timeline says that priority gains.
 
 Part of `make bench`. BUILD=... chooses another build folder."""
 import argparse
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from launch import free_ports  # noqa: E402
@@ -31,15 +34,58 @@ layer { name: "data" type: "DummyData" top: "data" top: "label" include { stage:
     'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip4" bottom: "label" top: "loss" }\n'
 
 
+FC_DEEP = '''name: "twelve layers of 512"
+layer { name: "data" type: "DummyData" top: "data" top: "label" include { stage: "dummy" }
+        dummy_data_param { shape { dim: 256 dim: 512 } shape { dim: 256 } } }
+''' + ''.join(f'''layer {{ name: "ip{i}" type: "InnerProduct" bottom: "{'data' if i == 1 else f'ip{i - 1}'}" top: "ip{i}"
+        inner_product_param {{ num_output: 512 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "relu{i}" type: "ReLU" bottom: "ip{i}" top: "ip{i}" }}
+''' for i in range(1, 13)) + 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip12" bottom: "label" top: "loss" }\n'
+MADE = {'fc_heavy': FC_HEAVY, 'fc_deep': FC_DEEP}
+
+
+class Layer(NamedTuple):
+    forward: float        # ms
+    backward: float
+    bytes: int            # of its params
+
+
+def timeline(layers, rate, order):
+    """ms from one backward pass to the next, with one worker and server in each of two processes, and links whose only cost is their rate:
+    half of a layer's gradient leaves, half of its weights comes back, and the other half's go the other way for the other process, so that
+    each direction carries the layer's bytes once. `order` of what is ready: 'arrival', or 'priority', the next forward's first."""
+    ready, now = {}, 0.0
+    for k, layer in reversed(list(enumerate(layers))):
+        now += layer.backward
+        ready[k] = now
+    left = {k: 1000 * layer.bytes / rate for k, layer in enumerate(layers) if layer.bytes}
+    arrived, at = {}, 0.0
+    while left:
+        waiting = [k for k in left if ready[k] <= at]
+        if not waiting:
+            at = min(ready[k] for k in left)
+            continue
+        k = min(waiting) if order == 'priority' else min(waiting, key=ready.get)
+        later = [ready[j] for j in left if ready[j] > at]
+        step = min([left[k], *(t - at for t in later)])
+        at, left[k] = at + step, left[k] - step
+        if left[k] <= 1e-9:
+            del left[k]
+            arrived[k] = at
+    for k, layer in enumerate(layers):
+        now = max(now, arrived.get(k, 0.0)) + layer.forward
+    return now
+
+
 class Bench:
     def __init__(self, build, folder, seconds):
         self.build, self.folder, self.seconds = build, Path(folder), seconds
 
     def net(self, name):
-        if name != 'fc_heavy':
+        if name not in MADE:
             return f'models/{name}/train_val.prototxt'
-        path = self.folder / 'fc_heavy.prototxt'
-        path.write_text(FC_HEAVY)
+        path = self.folder / f'{name}.prototxt'
+        path.write_text(MADE[name])
         return str(path)
 
     def solver(self, name, iterations):
@@ -65,6 +111,18 @@ class Bench:
             sys.exit(f'{" ".join(command)} {" ".join(flags)}: exit codes {codes}\n{text[-3000:]}')
         speeds = [float(x) for x in re.findall(r'Iteration \d+ \(([\d.e+]+) iter/s', text)][2:]
         return 1000 / statistics.median(speeds), text
+
+    def layers(self, name):
+        """Layers as the tool `time` measures them, in two processes with a thread each, as there are in a measurement."""
+        command = [f'{self.build}/tools/time', f'--model={self.net(name)}', '--stage=dummy', '--threads=1', '--iterations=50']
+        both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
+        text = [process.communicate()[0] for process in both][0]
+        if any(process.returncode for process in both):
+            sys.exit(f'{" ".join(command)}:\n{text[-3000:]}')
+        found = {}
+        for layer, what, number in re.findall(r'\] *(\S+)\t(forward|backward|params): ([\d.e+-]+?)(?: ms)?\.$', text, re.M):
+            found.setdefault(layer, {})[what] = float(number)
+        return [Layer(x['forward'], x.get('backward', 0.0), int(4 * x.get('params', 0))) for x in found.values()]
 
     def iterations_for(self, ms):
         return max(20, min(2000, int(1000 * self.seconds / ms)))
@@ -103,9 +161,10 @@ def overlap(bench, nets, passes, rate):
             alone.append(bench.run(name, n, 2, 1, together=False)[0])
             shared.append(bench.run(name, n, 2, 1, f'--throttle={rate:.0f}')[0])
         compute, spent = statistics.median(alone), statistics.median(shared)
+        bound = timeline(bench.layers(name), rate, 'priority')
         hidden = max(0.0, min(1.0, (compute + transfer - spent) / min(compute, transfer)))
         print(f'  {name:14} compute {compute:7.2f} ms  transfer {transfer:7.2f} ms ({moved[0] / 1e6:.2f} MB out, {moved[1] / 1e6:.2f} in)  '
-              f'iteration {spent:7.2f} ms  ratio {spent / max(compute, transfer):.3f}  hidden {100 * hidden:.0f} %', flush=True)
+              f'iteration {spent:7.2f} ms  ratio {spent / max(compute, transfer):.3f}  hidden {100 * hidden:.0f} %  bound {bound:7.2f} ms  ratio to it {spent / bound:.3f}', flush=True)
 
 
 def priorities(bench, nets, passes):
@@ -114,19 +173,22 @@ def priorities(bench, nets, passes):
         compute = bench.run(name, 20, 2, 1, together=False)[0]
         moved = max(bytes_an_iteration(bench.run(name, 20, 2, 1)[1]))
         rate = moved / (compute / 1000)
+        layers = bench.layers(name)
+        predicted = timeline(layers, rate, 'arrival') / timeline(layers, rate, 'priority')
         n = bench.iterations_for(compute)
         times = {'priority': [], 'arrival': []}
         for _ in range(passes):
             for order, results in times.items():
                 results.append(bench.run(name, n, 2, 1, f'--throttle={rate:.0f}', f'--send_order={order}')[0])
         a, b = (statistics.median(times[order]) for order in ('priority', 'arrival'))
-        print(f'  {name:14} {8 * rate / 1e9:5.2f} Gbit/s  priority {a:7.2f} ms  arrival {b:7.2f} ms  ratio {b / a:.3f}', flush=True)
+        print(f'  {name:14} {8 * rate / 1e9:5.2f} Gbit/s  priority {a:7.2f} ms  arrival {b:7.2f} ms  ratio {b / a:.3f}  predicted {predicted:.3f}',
+              flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('build', nargs='?', default=os.environ.get('BUILD', 'build/release'))
-    parser.add_argument('--nets', default='lenet,cifar10_quick,fc_heavy')
+    parser.add_argument('--nets', default='lenet,cifar10_quick,fc_heavy,fc_deep')
     parser.add_argument('--passes', type=int, default=3)
     parser.add_argument('--seconds', type=float, default=4, help='of one measurement')
     parser.add_argument('--rate', type=float, default=GIGABIT, help='bytes a second each way; default: 1 Gbit/s')

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <iomanip>
+#include <map>
 
 #include "common/machine.h"
 #include "common/tool.h"
@@ -115,6 +116,10 @@ void print_layers(const Net& net, const Stopwatch& watch) {
     if (!FLAGS_forward_only)
       LOG(INFO) << std::setw(static_cast<int>(width)) << name << "\tbackward: " << time.backward / FLAGS_iterations << " ms.";
   }
+  std::map<int, std::int64_t> params;
+  for (const NetParam& param : net.params()) params[param.layer] += param.blob->shape().count();
+  for (const auto& [layer, count] : params)
+    LOG(INFO) << std::setw(static_cast<int>(width)) << net.layers()[static_cast<std::size_t>(layer)]->name() << "\tparams: " << count << ".";
 }
 
 void print_totals(Passes& passes, double total) {

@@ -80,7 +80,7 @@ struct ServiceOptions {
   std::string configuration;               // net, solver and scheme as text
   std::uint64_t seed = 0;                  // the job's, if this is process 0
   int threads = 1;                         // for input and output
-  Order order = Order::kPriority;
+  Order order = Order::kPriority;          // of a worker's pushes and of a server's answers
   std::size_t window = 512 * 1024;         // bytes a link hands to the system ahead: the most an urgent row waits for
   double throttle = 0;                     // bytes a second each way that this process may send and receive; 0: no limit. For trials
   std::chrono::milliseconds start{300'000};        // all must have joined

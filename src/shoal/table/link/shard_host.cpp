@@ -85,6 +85,7 @@ void ShardHost::handle(std::uint32_t rank, const Message& message) {
 }
 
 std::uint32_t ShardHost::priority_of(const Message& message) const {
+  if (job_.options.order == Order::kArrival) return 0;
   const Plan* plan = shard_->plan();
   const auto* row = std::get_if<RowMessage>(&message);
   return plan && row && row->row < plan->rows.size() ? plan->rows[row->row].priority : 0;
