@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "shoal/base/bytes.h"
+#include "shoal/table/coordinator.h"
 #include "shoal/table/wire.h"
 
 namespace {
@@ -43,6 +44,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   check_body(bytes, table::decode_join);
   check_body(bytes, table::decode_roster);
+  check_body(bytes, table::decode_task);
+  check_body(bytes, table::decode_start);
+  if (!bytes.empty()) check_body(bytes, table::decode_begin);
   check_frame(bytes, table::Stage::kPeer);
   if (size < table::kHeaderSize) return 0;
   // The same with the length and the crc that belong to it, which no fuzzer guesses.

@@ -41,7 +41,7 @@ Job::Job(const std::vector<Process>& processes) : Job(static_cast<std::uint32_t>
 
 Status Job::say(std::uint32_t rank, const table::Message& message) {
   std::vector<table::Dispatch> out;
-  Status status = coordinator.handle(rank, message, out);
+  Status status = coordinator.handle(rank, message, now, out);
   deliver(out);
   return status;
 }

@@ -16,7 +16,8 @@ class Job {
  public:
   struct Process { bool worker = true, server = true; std::string host{}, configuration = "net", address{}; std::int64_t incarnation = 0; };
 
-  explicit Job(std::uint32_t processes, std::uint64_t seed = 7) : coordinator({.processes = processes, .seed = seed}), told(processes + 2) {}
+  explicit Job(std::uint32_t processes, std::uint64_t seed = 7, const std::string& scheme = "")
+      : coordinator({.processes = processes, .seed = seed, .scheme = scheme}), told(processes + 2) {}
   // All of them workers and servers, on hosts a, b, c ..., joined in the order of ranks; what they are told of it is forgotten.
   static Job joined(std::uint32_t processes) { return Job(std::vector<Process>(processes)); }
   explicit Job(const std::vector<Process>& processes);
@@ -31,6 +32,7 @@ class Job {
   // What the process was told since the last call: "answer sum 5 'body'", "abort 6: text", "refuse 6: text" ...
   std::vector<std::string> take(std::uint32_t rank);
 
+  table::Instant now{};                            // that it is told
   table::Coordinator coordinator;
   std::vector<std::vector<table::Message>> told;   // by rank
 

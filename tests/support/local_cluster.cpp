@@ -146,6 +146,8 @@ class LocalCluster::Hub {
 
   // The chief's plan and numbers, to every server.
   void plant(const table::Plan& plan, const table::Table::Source& initial) REQUIRES(mutex_) {
+    std::vector<table::Dispatch> out;
+    check(coordinator_.pace(plan.scheme, {}, out));
     for (std::size_t s = 0; s < shards_.size(); ++s) to_shard(s, 0, table::PlanMessage{plan});
     for (RowId row = 0; row < plan.rows.size(); ++row)
       for (const table::Part part : {table::Part::kHistory, table::Part::kHistory2, table::Part::kWeights}) {
@@ -191,7 +193,7 @@ class LocalCluster::Hub {
 
   void tell(std::uint32_t rank, const Message& message) REQUIRES(mutex_) {
     std::vector<table::Dispatch> out;
-    check(coordinator_.handle(rank, message, out));
+    check(coordinator_.handle(rank, message, std::chrono::steady_clock::now().time_since_epoch(), out));
     for (const table::Dispatch& dispatch : out) from_coordinator(dispatch);
     changed_.notify_all();
   }

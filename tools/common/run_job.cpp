@@ -212,6 +212,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& flags, const paral
   TrainRequest own = request;
   table::ServiceOptions options = service_options(flags, place);
   options.configuration = configuration_of(own.param, own.name);
+  options.scheme = scheme_of(own.param, own.name);
   options.seed = own.param.random_seed() >= 0 ? static_cast<std::uint64_t>(own.param.random_seed()) : random_seed() >> 1;
   const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
   watch_signals(request.effects);   // not before: who waits for others has nothing to save, and is ended as any program

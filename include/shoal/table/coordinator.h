@@ -1,8 +1,9 @@
 // Process 0's second duty: who is in the job, and what all must agree on. A pure state machine: message in, messages out.
 //
 // Every Ask may be repeated: it counts once, and where an answer was given already it is given again. Clocks of a topic rise with a worker's
-// rounds; a repeat from before its last round is passed over. A worker waits in one round (barrier, sum, gather, share) at a time. Workers
-// that are done take part in no further round. When no worker can go on, because they wait in different rounds, all are told to end, and why.
+// rounds; a repeat from before its last round is passed over. A worker waits in one round (barrier, sum, gather, share) or for one start of a
+// task at a time. Workers that are done take part in no further round, and no task waits for them. When no worker can go on, because they wait
+// in different places, all are told to end, and why.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,15 @@
 
 #include "shoal/base/error.h"
 #include "shoal/table/messages.h"
+#include "shoal/table/pacer.h"
 
 namespace shoal::table {
 
 struct CoordinatorOptions {
   std::uint32_t processes = 1;            // that are to join
   std::uint64_t seed = 0;                 // of the job
+  std::string scheme{};                   // as make_scheme reads it; its pacer answers kBegin and kJudge. Empty, or none: every task may start
+                                          // at once, with one step, and counts
 };
 
 // A message to the process with this rank.
@@ -37,6 +41,24 @@ struct ReportBody {
 std::string encode(const ReportBody& body);
 Result<ReportBody> decode_report(std::string_view bytes);
 
+// The body of kBegin; no bytes at all are one with nothing in it.
+struct BeginBody {
+  TaskReport last;                        // of the worker's last task; of 0 steps: nothing is said
+  Clock until = 0;                        // 0: the worker ends by itself. Otherwise how many tasks it would end after if all were equally fast:
+                                          // its job is that many less those it has at its first kBegin, of each worker, done by whoever is fast
+  bool operator==(const BeginBody&) const = default;
+};
+std::string encode(const BeginBody& body);
+std::string encode(const TaskReport& body);                       // kJudge
+std::string encode(const Start& body);                            // the answer to kBegin; its worker is not in it
+std::string encode(std::uint32_t steps, Verdict verdict);         // to kJudge
+Result<BeginBody> decode_begin(std::string_view bytes);
+Result<TaskReport> decode_task(std::string_view bytes);
+Result<Start> decode_start(std::string_view bytes);
+Result<Verdict> decode_verdict(std::string_view bytes);
+// What tells questions of one topic and clock, and their answers, apart: the steps of kJudge, 0 of all others.
+std::uint32_t part_of(Topic topic, std::string_view body);
+
 class Coordinator {
  public:
   explicit Coordinator(const CoordinatorOptions& options);
@@ -47,7 +69,11 @@ class Coordinator {
   // (whoever drives this knows where the connection comes from). A Join that cannot be (another configuration: said with the first differing
   // line and both its values; a rank outside the job; no server or no worker at all) is answered by a Refuse to it and, while not all
   // have joined, an Abort to those who have. An error is a broken protocol, or a rank that another process has: the connection is to end with it.
-  Status handle(std::uint32_t rank, const Message& message, std::vector<Dispatch>& out);
+  // `now` never goes back.
+  Status handle(std::uint32_t rank, const Message& message, Instant now, std::vector<Dispatch>& out);
+  // From now on another scheme's pacer (words as in the options) decides: a change of phase, when nobody is in a task. Who waits to start one
+  // waits for the new one's word. An error: there is no such scheme; nothing changed.
+  Status pace(const std::string& scheme, Instant now, std::vector<Dispatch>& out);
   // The process is lost, or was silent too long: everybody else is told to end, with a message that names its rank, host, last clock and `why`.
   // Nothing is said twice, and nothing after the job is done.
   void lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out);
@@ -61,8 +87,10 @@ class Coordinator {
   bool finished() const;                       // every worker is done
   // Why the job was ended for all; null if it was not.
   const Error* ended() const;
-  // Lines for the log since the last call: stragglers, and outputs that were averaged without some worker.
+  // Lines for the log since the last call: stragglers, outputs that were averaged without some worker, and what the pacer says.
   std::vector<std::string> take_warnings();
+  // What the pacer has measured and decided, as a JSON object; "" if there is nothing.
+  std::string describe_pace() const;
 
  private:
   struct State;

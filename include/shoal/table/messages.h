@@ -101,8 +101,8 @@ enum class Topic : std::uint16_t {
   kReport = 10,    // the worker's times since its last report (ReportBody), for the straggler's name; not answered
   kHeard = 11,     // both ways: `clock` messages of this conversation with the coordinator have come, whatever became of the connections that
                    // carried them: the other side sends the rest again on a new one, and forgets what is not needed
-  kBegin = 12,     // may this worker start its task `clock`? Answered with a Start, when the scheme's pacer lets it
-  kJudge = 13,     // a TaskReport of task `clock`; its steps tell one question from the next. Answered at once with a u8 Verdict
+  kBegin = 12,     // may this worker start its task `clock`? A BeginBody; answered with a Start, when the scheme's pacer lets it
+  kJudge = 13,     // a TaskReport of task `clock`; its steps tell one question from the next. Answered at once with those and a u8 Verdict
 };
 // What a worker may want of all.
 enum class Want : std::uint8_t { kNothing = 0, kSnapshot = 1, kStop = 2, kRequeue = 3 };

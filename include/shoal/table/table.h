@@ -47,7 +47,7 @@ class Table {
   // Returns when these rows have arrived.
   virtual Status wait(std::span<const RowId> rows) = 0;
 
-  // A round with all workers, by the coordinator: what Topic says of it. `clock` must differ from round to round of a topic.
+  // A question to the coordinator, or a round with all workers: what Topic says of it. `clock` must differ from round to round of a topic.
   virtual Result<std::string> ask(Topic topic, Clock clock, std::string body) = 0;
   // Says without waiting (kOutputs, kReport, kPause).
   virtual void tell(Topic topic, Clock clock, std::string body) = 0;
@@ -79,6 +79,7 @@ struct ServiceOptions {
   std::string token;                       // of the job; the same on all
   std::string configuration;               // net, solver and scheme as text
   std::uint64_t seed = 0;                  // the job's, if this is process 0
+  std::string scheme;                      // as make_scheme reads it, for the coordinator of process 0; that of the plan
   int threads = 1;                         // for input and output
   Order order = Order::kPriority;          // of a worker's pushes and of a server's answers
   std::size_t window = 512 * 1024;         // bytes a link hands to the system ahead: the most an urgent row waits for

@@ -9,9 +9,11 @@
 #include "members.h"
 #include "norms.h"
 #include "outputs.h"
+#include "pacing.h"
 #include "rounds.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/table/scheme.h"
 #include "stragglers.h"
 
 namespace shoal::table {
@@ -19,17 +21,19 @@ namespace shoal::table {
 struct Coordinator::State {
   explicit State(const CoordinatorOptions& given) : options(given), members(given.processes) {}
 
-  Status join(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  Status join(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   Status join_again(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   std::string why_not(std::uint32_t rank, const JoinBody& body) const;
   std::string why_not_all() const;
   void refuse(std::uint32_t rank, const std::string& reason, std::vector<Dispatch>& out);
-  void call_the_roll(std::vector<Dispatch>& out);
+  void call_the_roll(Instant now, std::vector<Dispatch>& out);
   Answer roster_answer(std::uint32_t rank) const { return {Topic::kJoin, members[rank].incarnation, encode(*roster)}; }
   void end(Error error, std::uint32_t but, std::vector<Dispatch>& out);
 
-  Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
-  Status done(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  Status ask(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  Status done(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  std::optional<Error> stuck() const;
+  std::unique_ptr<Pacer> pacer;                // until all have joined
   void finish(std::vector<Dispatch>& out);
   void warn(std::string line) {
     if (!line.empty()) warnings.push_back(std::move(line));
@@ -47,6 +51,7 @@ struct Coordinator::State {
   Agreement agreement{members};
   Norms norms{members};
   Stragglers stragglers{members};
+  Pacing pacing{members};
 };
 
 namespace {
@@ -59,7 +64,7 @@ Error broken(const std::string& words) { return {Code::kPeer, words}; }
 
 // ---- who is in the job ----
 
-Status Coordinator::State::join(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+Status Coordinator::State::join(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
   Result<JoinBody> body = decode_join(ask.body);
   if (!body.ok()) return body.error();
   if (body.value().rank != rank) return broken(str("the process of rank ", rank, " asks to join as rank ", body.value().rank));
@@ -77,7 +82,7 @@ Status Coordinator::State::join(std::uint32_t rank, const Ask& ask, std::vector<
   members[rank].body = std::move(body).value();
   if (!members.which([](const Member& member) { return !member.joined; }).empty()) return {};
   if (const std::string reason = why_not_all(); reason.empty())
-    call_the_roll(out);
+    call_the_roll(now, out);
   else
     refuse(rank, reason, out);
   return {};
@@ -129,7 +134,7 @@ void Coordinator::State::refuse(std::uint32_t rank, const std::string& reason, s
   if (!roster) end({Code::kPeer, reason}, rank, out);
 }
 
-void Coordinator::State::call_the_roll(std::vector<Dispatch>& out) {
+void Coordinator::State::call_the_roll(Instant now, std::vector<Dispatch>& out) {
   RosterBody body{.processes = {}, .seed = options.seed};
   std::int32_t workers = 0, servers = 0;
   for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
@@ -141,6 +146,7 @@ void Coordinator::State::call_the_roll(std::vector<Dispatch>& out) {
   }
   roster = std::move(body);
   for (std::uint32_t rank = 0; rank < members.size(); ++rank) out.push_back({rank, roster_answer(rank)});
+  pacing.use(std::move(pacer), now, out);
 }
 
 // Tells all who have joined, `but` one, that the job ends now.
@@ -153,19 +159,23 @@ void Coordinator::State::end(Error error, std::uint32_t but, std::vector<Dispatc
 
 // ---- what all agree on ----
 
-Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
   const Member& member = members[rank];
   if (member.worker < 0) return broken(str(members.name(rank), " is a server alone and asks for ", name_of(ask.topic), ", which is for workers"));
-  if (ask.topic == Topic::kDone) return done(rank, ask, out);
-  if (Rounds::is_one(ask.topic)) {
-    if (member.done) return broken(str(members.name(rank), " is done and asks for ", name_of(ask.topic), ' ', ask.clock));
-    return rounds.ask(rank, ask, out);
-  }
+  if (ask.topic == Topic::kDone) return done(rank, ask, now, out);
+  const bool about_task = ask.topic == Topic::kBegin || ask.topic == Topic::kJudge, round = Rounds::is_one(ask.topic);
+  if (member.done && (about_task || round)) return broken(str(members.name(rank), " is done and asks for ", name_of(ask.topic), ' ', ask.clock));
+  if (ask.topic != Topic::kBegin && (about_task || round) && pacing.waits(rank))
+    return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock, " while it waits for the start of a task"));
+  if (about_task && rounds.waits(rank)) return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock, " while it waits in a round"));
+  if (round) return rounds.ask(rank, ask, out);
   if (member.done) return {};
   switch (ask.topic) {
     case Topic::kOutputs: return outputs.tell(rank, ask, out);
     case Topic::kPause: return agreement.want(rank, ask, out);
     case Topic::kPaused: return agreement.paused(rank, ask.clock, out);
+    case Topic::kBegin: return pacing.begin(rank, ask, now, out);
+    case Topic::kJudge: return pacing.judge(rank, ask, now, out);
     case Topic::kReport: {
       Result<std::string> line = stragglers.take(rank, ask.body);
       if (!line.ok()) return line.error();
@@ -176,17 +186,19 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, std::vector<D
   }
 }
 
-Status Coordinator::State::done(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+Status Coordinator::State::done(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
   if (members[rank].done) {
     if (finished) out.push_back({rank, Answer{Topic::kDone, ask.clock, {}}});
     return {};
   }
   if (rounds.waits(rank)) return broken(str(members.name(rank), " is done while it waits in a round"));
+  if (pacing.waits(rank)) return broken(str(members.name(rank), " is done while it waits for the start of a task"));
   members[rank].done = true;
   done_at[rank] = ask.clock;
   rounds.close(out);
   outputs.close(out);
   agreement.close(out);
+  pacing.leave(rank, now, out);
   if (members.active().empty()) finish(out);
   return {};
 }
@@ -197,18 +209,33 @@ void Coordinator::State::finish(std::vector<Dispatch>& out) {
   for (const std::uint32_t server : members.servers()) out.push_back({server, Directive{.kind = DirectiveKind::kFinished, .text = {}}});
 }
 
+// Why the workers can never go on, if they cannot.
+std::optional<Error> Coordinator::State::stuck() const {
+  if (rounds.mismatch()) return rounds.mismatch();
+  const std::vector<std::uint32_t> active = members.active();
+  if (active.empty() || !std::ranges::all_of(active, [&](std::uint32_t rank) { return rounds.waits(rank) || pacing.waits(rank); })) return std::nullopt;
+  std::vector<std::string> places = rounds.places();
+  for (std::string& place : pacing.places()) places.push_back(std::move(place));
+  return broken(str("the workers wait for each other in different places and none can go on: ", shoal::join(places, "; "),
+                    ". Do all run the same program, solver and iterations?"));
+}
+
 Coordinator::Coordinator(const CoordinatorOptions& options) : state_(std::make_unique<State>(options)) {
   CHECK_GE(options.processes, 1u);
+  if (options.scheme.empty()) return;
+  const auto scheme = make_scheme(options.scheme);
+  CHECK(scheme.ok()) << scheme.error().message;
+  state_->pacer = scheme.value()->make_pacer();
 }
 Coordinator::~Coordinator() = default;
 
-Status Coordinator::handle(std::uint32_t rank, const Message& message, std::vector<Dispatch>& out) {
+Status Coordinator::handle(std::uint32_t rank, const Message& message, Instant now, std::vector<Dispatch>& out) {
   if (const auto* ping = std::get_if<Ping>(&message)) {
     heard(rank, ping->clock);
     return {};
   }
   const auto* ask = std::get_if<Ask>(&message);
-  if (ask && ask->topic == Topic::kJoin) return state_->join(rank, *ask, out);
+  if (ask && ask->topic == Topic::kJoin) return state_->join(rank, *ask, now, out);
   if (state_->ended) return {};   // everybody has been told
   if (rank >= state_->members.size() || !state_->members[rank].joined)
     return broken(str("rank ", rank, " sends ", name_of(type_of(message)), " before it has joined"));
@@ -224,10 +251,19 @@ Status Coordinator::handle(std::uint32_t rank, const Message& message, std::vect
     return broken(str(state_->members.name(rank), " sends ", name_of(type_of(message)), " before all have joined"));
   if (const auto* norm = std::get_if<Norm>(&message)) return state_->norms.take(rank, *norm, out);
   if (!ask) return broken(str(state_->members.name(rank), " sends ", name_of(type_of(message)), " to the coordinator"));
-  const Status status = state_->ask(rank, *ask, out);
+  const Status status = state_->ask(rank, *ask, now, out);
   state_->warn(state_->outputs.take_warning());
-  if (std::optional<Error> fault = state_->rounds.fault()) state_->end(*std::move(fault), kNobody, out);
+  for (std::string& line : state_->pacing.take_remarks()) state_->warn(std::move(line));
+  if (std::optional<Error> fault = state_->stuck()) state_->end(*std::move(fault), kNobody, out);
   return status;
+}
+
+Status Coordinator::pace(const std::string& words, Instant now, std::vector<Dispatch>& out) {
+  const auto scheme = make_scheme(words);
+  if (!scheme.ok()) return scheme.error();
+  if (state_->roster) state_->pacing.use(scheme.value()->make_pacer(), now, out);
+  else state_->pacer = scheme.value()->make_pacer();
+  return {};
 }
 
 void Coordinator::lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out) {
@@ -251,6 +287,7 @@ std::string Coordinator::waiting_for() const {
   std::vector<std::string> lines = state_->rounds.waiting_for();
   for (std::string& line : state_->norms.waiting_for()) lines.push_back(std::move(line));
   if (std::string line = state_->agreement.waiting_for(); !line.empty()) lines.push_back(std::move(line));
+  if (std::string line = state_->pacing.waiting_for(); !line.empty()) lines.push_back(std::move(line));
   if (!state_->done_at.empty()) lines.push_back("end: waiting for " + members.names(members.active()));
   return join(lines, "; ");
 }
@@ -258,6 +295,8 @@ std::string Coordinator::waiting_for() const {
 bool Coordinator::finished() const { return state_->finished; }
 
 const Error* Coordinator::ended() const { return state_->ended ? &*state_->ended : nullptr; }
+
+std::string Coordinator::describe_pace() const { return state_->pacing.describe(); }
 
 std::vector<std::string> Coordinator::take_warnings() { return std::exchange(state_->warnings, {}); }
 

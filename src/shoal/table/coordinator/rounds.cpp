@@ -108,18 +108,14 @@ std::string Rounds::gathered(const Round& round) const {
   return bytes;
 }
 
-std::optional<Error> Rounds::fault() const {
-  if (mismatch_) return mismatch_;
-  const std::vector<std::uint32_t> active = members_.active();
-  if (open_.size() < 2 || !std::ranges::all_of(active, [&](std::uint32_t rank) { return waits(rank); })) return std::nullopt;
-  std::vector<std::string> parts;
+std::vector<std::string> Rounds::places() const {
+  std::vector<std::string> lines;
   for (const auto& [key, round] : open_) {
     std::vector<std::uint32_t> ranks;
     for (const auto& [rank, body] : round) ranks.push_back(rank);
-    parts.push_back(str(members_.names(ranks), " in ", name_of(key)));
+    lines.push_back(str(members_.names(ranks), " in ", name_of(key)));
   }
-  return Error{Code::kPeer, str("the workers wait for each other in different places and none can go on: ", join(parts, "; "),
-                                ". Do all run the same program, solver and iterations?")};
+  return lines;
 }
 
 std::vector<std::string> Rounds::waiting_for() const {

@@ -21,8 +21,10 @@ class Rounds {
   // Closes what only waited for workers that are done now.
   void close(std::vector<Dispatch>& out);
   bool waits(std::uint32_t rank) const { return workers_[rank].waits.has_value(); }
-  // Why the workers can never go on, if they cannot.
-  std::optional<Error> fault() const;
+  // Why a round that is complete has no answer, if that is so.
+  const std::optional<Error>& mismatch() const { return mismatch_; }
+  // "rank 2 (host b) in barrier 500", one line for each open round.
+  std::vector<std::string> places() const;
   // "barrier 500: waiting for rank 2", one line for each open round.
   std::vector<std::string> waiting_for() const;
 

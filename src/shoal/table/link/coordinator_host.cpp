@@ -24,7 +24,7 @@ void complete(Message& message, const std::string& from) {
 }  // namespace
 
 CoordinatorHost::CoordinatorHost(Job& job, IoThreads& threads, std::function<void(Message)> own)
-    : job_(job), strand_(threads), own_(std::move(own)), coordinator_({.processes = job.options.processes, .seed = job.options.seed}),
+    : job_(job), strand_(threads), own_(std::move(own)), coordinator_({.processes = job.options.processes, .seed = job.options.seed, .scheme = job.options.scheme}),
       conversations_(job.options.processes), from_(job.options.processes), missing_(coordinator_.missing()) {
   for (std::uint32_t rank = 0; rank < job.options.processes; ++rank)
     seats_.push_back(rank == 0 ? nullptr : std::make_unique<Seat>(job, strand_, Purpose::kCoordination, rank, *this));
@@ -77,7 +77,7 @@ void CoordinatorHost::handle(std::uint32_t rank, Message message) {
   complete(message, from_[rank]);
   hear_clocks();
   std::vector<Dispatch> out;
-  const Status status = coordinator_.handle(rank, message, out);
+  const Status status = coordinator_.handle(rank, message, now(), out);
   if (const Directive* directive = std::get_if<Directive>(&message)) tell_too(static_cast<std::uint32_t>(directive->clock), rank, out);
   dispatch(out);
   for (const std::string& line : coordinator_.take_warnings()) LOG(WARNING) << line;

@@ -9,6 +9,7 @@
 #include "shard_host.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/table/scheme.h"
 #include "table_over_tcp.h"
 
 namespace shoal::table {
@@ -203,6 +204,8 @@ std::string validate(const ServiceOptions& options) {
     return str("\"", options.coordinator, "\" is no host:port of process 0");
   if (options.bind.empty()) return "no address to listen on";
   if (options.threads < 1) return str(options.threads, " threads for input and output; at least 1 is needed");
+  if (!options.scheme.empty())
+    if (const auto scheme = make_scheme(options.scheme); !scheme.ok()) return scheme.error().message;
   if (options.window < 1) return "a window of 0 bytes lets nothing through";
   if (options.throttle < 0) return str("a throttle of ", options.throttle, " bytes a second");
   for (const milliseconds time : {options.start, options.connect, options.reconnect, options.stall_warn, options.stall_abort})

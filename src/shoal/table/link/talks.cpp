@@ -3,15 +3,17 @@
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/table/coordinator.h"
 
 namespace shoal::table {
 
 Result<std::string> Talks::ask(Topic topic, Clock clock, std::string body) {
   if (Status status = job_.status(); !status.ok()) return status.error();
+  const std::tuple question(topic, clock, part_of(topic, body));
   envoy_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
   std::string answer;
   const auto answered = [&]() REQUIRES(job_.mutex) {
-    const auto found = answers_.find({topic, clock});
+    const auto found = answers_.find(question);
     if (found == answers_.end()) return false;
     answer = std::move(found->second);
     answers_.erase(found);
@@ -56,7 +58,7 @@ void Talks::end(Clock clock) {
 void Talks::answer(Answer answer) {
   MutexLock lock(job_.mutex);
   if (answer.topic == Topic::kOutputs) outputs_.push_back(std::move(answer));
-  else answers_[{answer.topic, answer.clock}] = std::move(answer.body);
+  else answers_[{answer.topic, answer.clock, part_of(answer.topic, answer.body)}] = std::move(answer.body);
   job_.changed.notify_all();
 }
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "envoy.h"
@@ -31,7 +31,7 @@ class Talks {
  private:
   Job& job_;
   Envoy& envoy_;
-  std::map<std::pair<Topic, Clock>, std::string> answers_ GUARDED_BY(job_.mutex);
+  std::map<std::tuple<Topic, Clock, std::uint32_t>, std::string> answers_ GUARDED_BY(job_.mutex);   // the number is part_of()
   std::vector<Answer> outputs_ GUARDED_BY(job_.mutex);
   Clock started_ GUARDED_BY(job_.mutex) = 0;             // iterations begun, all of which will be finished
   bool pausing_ GUARDED_BY(job_.mutex) = false;

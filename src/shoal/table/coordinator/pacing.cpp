@@ -1,0 +1,118 @@
+#include "pacing.h"
+
+#include <algorithm>
+
+#include "shoal/base/text.h"
+
+namespace shoal::table {
+
+void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out) {
+  pacer_ = std::move(pacer);
+  for (Worker& worker : workers_) worker.takes_part = false;
+  for (const std::uint32_t rank : members_.active()) {
+    if (!pacer_) continue;
+    workers_[rank].takes_part = true;
+    pacer_->join(members_[rank].worker, now);
+  }
+  for (const std::uint32_t rank : members_.active()) {
+    if (!waits(rank)) continue;
+    if (pacer_) pacer_->ready(members_[rank].worker, *workers_[rank].waits, {}, now);
+    else answer(rank, {}, now, out);
+  }
+  release(now, out);
+}
+
+Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
+  const Result<BeginBody> body = decode_begin(ask.body);
+  if (!body.ok()) return Error{body.error().code, str(members_.name(rank), " sends ", body.error().message)};
+  Worker& worker = workers_[rank];
+  if (worker.begun && ask.clock == *worker.begun) {
+    out.push_back({rank, Answer{Topic::kBegin, ask.clock, worker.start}});
+    return {};
+  }
+  if ((worker.begun && ask.clock < *worker.begun) || worker.waits == ask.clock) return {};
+  if (worker.waits)
+    return Error{Code::kPeer, str(members_.name(rank), " asks for begin ", ask.clock, " while it waits in begin ", *worker.waits,
+                                  "; a worker begins one task at a time")};
+  if (body.value().until > 0 && !tasks_)
+    tasks_ = std::max<Clock>(0, body.value().until - ask.clock) * static_cast<std::int64_t>(members_.active().size());
+  worker.waits = ask.clock;
+  if (!worker.takes_part) {
+    answer(rank, {}, now, out);
+  } else {
+    pacer_->ready(members_[rank].worker, ask.clock, body.value().last, now);
+  }
+  release(now, out);
+  return {};
+}
+
+Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
+  const Result<TaskReport> report = decode_task(ask.body);
+  if (!report.ok()) return Error{report.error().code, str(members_.name(rank), " sends ", report.error().message)};
+  Worker& worker = workers_[rank];
+  const std::pair question(ask.clock, report.value().steps);
+  if (worker.judged && question < *worker.judged) return {};
+  if (!worker.judged || question != *worker.judged) {
+    Verdict verdict = Verdict::kPush;
+    if (worker.takes_part) verdict = pacer_->judge(members_[rank].worker, ask.clock, report.value(), now);
+    worker.judged = question;
+    worker.verdict = encode(report.value().steps, verdict);
+  }
+  out.push_back({rank, Answer{Topic::kJudge, ask.clock, worker.verdict}});
+  release(now, out);
+  return {};
+}
+
+void Pacing::leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out) {
+  drop_out(rank, now);
+  release(now, out);
+}
+
+void Pacing::drop_out(std::uint32_t rank, Instant now) {
+  if (!std::exchange(workers_[rank].takes_part, false)) return;
+  pacer_->leave(members_[rank].worker, now);
+}
+
+// One that hears that all is over takes part no longer, which may free others, and so on.
+void Pacing::release(Instant now, std::vector<Dispatch>& out) {
+  if (!pacer_) return;
+  for (std::vector<Start> starts = pacer_->take_starts(now); !starts.empty(); starts = pacer_->take_starts(now))
+    for (const Start& start : starts) answer(members_.rank_of_worker(start.worker), start, now, out);
+}
+
+void Pacing::answer(std::uint32_t rank, Start start, Instant now, std::vector<Dispatch>& out) {
+  Worker& worker = workers_[rank];
+  start.over = tasks_ && begun_ >= *tasks_;
+  ++begun_;
+  worker.begun = *std::exchange(worker.waits, std::nullopt);
+  worker.start = encode(start);
+  out.push_back({rank, Answer{Topic::kBegin, *worker.begun, worker.start}});
+  if (start.over) drop_out(rank, now);
+}
+
+std::vector<std::string> Pacing::places() const {
+  std::vector<std::string> lines;
+  for (const std::uint32_t rank : members_.active())
+    if (waits(rank)) lines.push_back(str(members_.name(rank), " in begin ", *workers_[rank].waits));
+  return lines;
+}
+
+std::string Pacing::waiting_for() const {
+  std::optional<Clock> first;
+  std::vector<std::uint32_t> others;
+  for (const std::uint32_t rank : members_.active()) {
+    if (!waits(rank)) others.push_back(rank);
+    else if (!first || *workers_[rank].waits < *first) first = workers_[rank].waits;
+  }
+  if (!first) return "";
+  return str("begin ", *first, ": waiting for ", others.empty() ? "nobody" : members_.names(others));
+}
+
+std::vector<std::string> Pacing::take_remarks() {
+  std::vector<std::string> lines;
+  if (!pacer_) return lines;
+  for (const Remark& remark : pacer_->take_remarks()) lines.push_back(str(members_.name(members_.rank_of_worker(remark.worker)), ' ', remark.words));
+  return lines;
+}
+
+}  // namespace shoal::table

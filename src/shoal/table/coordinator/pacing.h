@@ -1,0 +1,55 @@
+// Between workers that ask about their tasks and the scheme's pacer, which knows nothing of repeats, of bytes, or of the tasks of the job.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "members.h"
+#include "shoal/table/pacer.h"
+
+namespace shoal::table {
+
+class Pacing {
+ public:
+  explicit Pacing(const Members& members) : members_(members), workers_(members.size()) {}
+
+  // This pacer decides from now on; null: every task may start, and counts. Workers that are active take part in it.
+  void use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
+  Status begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  Status judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  // It is done.
+  void leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out);
+
+  bool waits(std::uint32_t rank) const { return workers_[rank].waits.has_value(); }
+  // "rank 2 (host b) in begin 7", a line for each that waits for its start.
+  std::vector<std::string> places() const;
+  // "begin 7: waiting for rank 2 (host b)", or "" if nobody waits for a start.
+  std::string waiting_for() const;
+  std::vector<std::string> take_remarks();
+  std::string describe() const { return pacer_ ? pacer_->describe() : ""; }
+
+ private:
+  struct Worker {
+    bool takes_part = false;                       // in the pacer
+    std::optional<Clock> waits;                    // for the start of this task
+    std::optional<Clock> begun;                    // the last task that it was answered about, and how
+    std::string start;
+    std::optional<std::pair<Clock, std::uint32_t>> judged;   // the last question, and the answer
+    std::string verdict;
+  };
+  void drop_out(std::uint32_t rank, Instant now);
+  void release(Instant now, std::vector<Dispatch>& out);
+  void answer(std::uint32_t rank, Start start, Instant now, std::vector<Dispatch>& out);
+
+  const Members& members_;
+  std::unique_ptr<Pacer> pacer_;
+  std::vector<Worker> workers_;                    // by rank
+  std::optional<std::int64_t> tasks_;              // of the whole job, where workers share them
+  std::int64_t begun_ = 0;                         // of these
+};
+
+}  // namespace shoal::table
