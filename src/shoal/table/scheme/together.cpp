@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "single.h"
+
 namespace shoal::table {
 
 std::optional<Merge> merge_clock(const RowView& row, Weighing weighing) {
@@ -19,6 +21,14 @@ std::optional<Merge> merge_clock(const RowView& row, Weighing weighing) {
   }
   if (sum > 0) merge.scale = static_cast<float>(1 / sum);
   return merge;
+}
+
+Task read_averaging(Parameters& parameters) {
+  constexpr Choice<Weighing> kWeighings[] = {{"uniform", Weighing::kUniform}, {"samples", Weighing::kSamples}, {"steps", Weighing::kSteps}};
+  Task task{.payload = Payload::kDelta};
+  task.momentum = read_momentum_policy(parameters);
+  task.weighing = parameters.one_of("aggregation", kWeighings, std::optional(Weighing::kSamples));
+  return task;
 }
 
 bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness) {

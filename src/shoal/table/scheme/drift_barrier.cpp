@@ -1,0 +1,119 @@
+// Asynchronous until the workers have drifted apart: when one has done `max_advance` tasks more than another since the last barrier, each
+// finishes the task it is in and waits for the others; then all start together. Source: SpeeDO's "partially synchronous" (--maxAdvance).
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "make.h"
+#include "shoal/base/error.h"
+#include "single.h"
+
+namespace shoal::table {
+namespace {
+
+class DriftPacer final : public Pacer {
+ public:
+  // `reread`: workers go on from the rows, rather than from weights of their own.
+  DriftPacer(std::int64_t max_advance, bool reread) : max_advance_(max_advance), reread_(reread) {}
+
+  // During a barrier it is not waited for, and starts with the others; otherwise it counts as the foremost.
+  void join(int worker, Instant) override {
+    std::int64_t most = 1;
+    for (const auto& [number, other] : workers_) most = std::max(most, other.done);
+    workers_[worker] = {.done = most, .outside = catching_up_};
+  }
+
+  void leave(int worker, Instant) override {
+    workers_.erase(worker);
+    if (catching_up_) try_to_end(-1);
+  }
+
+  void ready(int number, Clock, const TaskReport&, Instant) override {
+    Worker& worker = workers_.at(number);
+    if (!std::exchange(worker.begun, true) && !worker.outside) return start(number, false);   // no task of its own is behind it
+    if (!catching_up_) {
+      ++worker.done;
+      if (drift() < max_advance_) return start(number, false);
+      catching_up_ = true;
+    }
+    worker.waits = true;
+    try_to_end(number);
+  }
+
+  Verdict judge(int, Clock, const TaskReport&, Instant) override { return Verdict::kPush; }
+  std::vector<Start> take_starts(Instant) override { return std::exchange(starts_, {}); }
+
+  std::string describe() const override {
+    std::string workers;
+    for (const auto& [number, worker] : workers_)
+      workers += str(workers.empty() ? "" : ", ", "[", number, ", ", worker.done, ", ", worker.waits ? "true" : "false", "]");
+    return str("{\"max_advance\": ", max_advance_, ", \"catching_up\": ", catching_up_ ? "true" : "false", ", \"workers\": [", workers, "]}");
+  }
+
+ private:
+  struct Worker {
+    std::int64_t done = 1;       // tasks since the last barrier, and one more
+    bool outside = false;        // joined during a barrier
+    bool begun = false, waits = false;
+  };
+
+  std::int64_t drift() const {
+    const auto done = [](const auto& entry) { return entry.second.done; };
+    return done(*std::ranges::max_element(workers_, {}, done)) - done(*std::ranges::min_element(workers_, {}, done));
+  }
+
+  // `last` came last: its rows hold what all have done.
+  void try_to_end(int last) {
+    if (!std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.waits || entry.second.outside; })) return;
+    catching_up_ = false;
+    for (auto& [number, worker] : workers_) {
+      worker.done = 1;
+      worker.outside = false;
+      if (std::exchange(worker.waits, false)) start(number, reread_ && number != last);
+    }
+  }
+
+  void start(int worker, bool reread) { starts_.push_back({.worker = worker, .reread = reread}); }
+
+  const std::int64_t max_advance_;
+  const bool reread_;
+  std::map<int, Worker> workers_;
+  bool catching_up_ = false;
+  std::vector<Start> starts_;
+};
+
+class DriftBarrier final : public Scheme {
+ public:
+  DriftBarrier(std::string name, std::int64_t max_advance, Single single) : name_(std::move(name)), max_advance_(max_advance), single_(single) {
+    single_.task.paced = true;
+  }
+  std::string name() const override { return name_; }
+  Task task() const override { return single_.task; }
+  std::unique_ptr<Pacer> make_pacer() const override { return std::make_unique<DriftPacer>(max_advance_, payload() != Payload::kWeights); }
+  std::string caution(int workers) const override { return single_.caution(workers); }
+  bool keeps_reads() const override { return single_.compensation > 0; }
+
+  std::optional<Merge> next_merge(const RowView& row) const override {
+    if (row.held.empty()) return std::nullopt;
+    return single_.merge(row, 0);
+  }
+  bool readable(const RowView& row, int worker, Clock clock) const override {
+    return row.workers[static_cast<std::size_t>(worker)].merged >= clock;
+  }
+
+ private:
+  const std::string name_;
+  const std::int64_t max_advance_;
+  Single single_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scheme> make_drift_barrier(Parameters& parameters) {
+  parameters.name_first("max_advance");
+  const std::int64_t max_advance = parameters.whole("max_advance", 1, 1'000'000'000);
+  const Single single = read_single(parameters, Payloads::kAny);
+  return std::make_unique<DriftBarrier>(parameters.words(), max_advance, single);
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,240 @@
+// Local SGD whose workers make as many steps as the slowest one's step leaves time for, then average. Source: ESync (Li et al., IEEE TSC 2020).
+// The rows are local_steps'; here are the pacers, which say how many steps. `pull`: after each step the worker asks whether to make another,
+// as in the original. `assigned`: it is told at the start of a round, from the times of the rounds before.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "make.h"
+#include "shoal/base/error.h"
+#include "shoal/base/text.h"
+#include "step_times.h"
+#include "together.h"
+
+namespace shoal::table {
+namespace {
+
+constexpr double kExchangeShare = 0.3;   // of a new time of an exchange in the smoothed one
+
+struct Limits {
+  double epsilon = 0.5;                  // seconds before the slowest that a worker must be able to end another step
+  std::int64_t least = 1, most = 0;      // local steps; most 0: no limit
+};
+
+double seconds_of(Instant time) { return std::chrono::duration<double>(time).count(); }
+
+// One worker in the view that ESync's state server gives.
+std::string record_of(int worker, std::int64_t steps, double seconds, Instant end, bool done, Clock round) {
+  return str('[', worker, ", ", steps, ", ", std::to_string(seconds), ", ", std::to_string(seconds_of(end)), ", ", done ? "true" : "false", ", ", round, ']');
+}
+
+std::string view_of(std::size_t workers, Clock round, double epsilon, const std::vector<std::string>& records) {
+  return str("{\"num_workers\": ", workers, ", \"t\": ", round, ", \"epsilon\": ", epsilon, ", \"records\": [", join(records), "]}");
+}
+
+// ---- pull ----
+
+class PullPacer final : public Pacer {
+ public:
+  explicit PullPacer(const Limits& limits) : limits_(limits) {}
+
+  void join(int worker, Instant) override { workers_[worker] = {}; }
+  void leave(int worker, Instant) override { workers_.erase(worker); }
+
+  void ready(int number, Clock clock, const TaskReport&, Instant now) override {
+    if (clock != round_) {
+      round_ = clock;
+      for (auto& [other, worker] : workers_) worker.steps = 0, worker.done = false;
+    }
+    Worker& worker = workers_.at(number);
+    worker.round = clock;
+    worker.end = now;
+    starts_.push_back({.worker = number, .steps = 0});
+  }
+
+  Verdict judge(int number, Clock, const TaskReport& report, Instant now) override {
+    Worker& worker = workers_.at(number);
+    worker.steps = report.steps;
+    worker.seconds = report.seconds;
+    worker.end = now;
+    if (report.exchange > 0) worker.exchange = report.exchange;
+    if (worker.steps < limits_.least) return Verdict::kAnother;
+    const bool full = limits_.most > 0 && worker.steps >= limits_.most;
+    if (!full && !may_push(number, worker, now)) return Verdict::kAnother;
+    worker.done = true;
+    return Verdict::kPush;
+  }
+
+  std::vector<Start> take_starts(Instant) override { return std::exchange(starts_, {}); }
+
+  std::string describe() const override {
+    std::vector<std::string> records;
+    for (const auto& [number, worker] : workers_) records.push_back(record_of(number, worker.steps, worker.seconds, worker.end, worker.done, worker.round));
+    return view_of(workers_.size(), round_, limits_.epsilon, records);
+  }
+
+ private:
+  struct Worker {
+    std::int64_t steps = 0;
+    double seconds = 0, exchange = 0;      // of the latest step, and exchange; 0: not known
+    Instant end{};                         // of the latest step, or of the start of the round
+    bool done = false;
+    Clock round = -1;                      // that it has entered
+  };
+
+  bool may_push(int number, const Worker& worker, Instant now) const {
+    const auto total = [](const auto& entry) { return entry.second.seconds > 0 ? entry.second.seconds + entry.second.exchange : 0; };
+    const auto& [slowest_number, slowest] = *std::ranges::max_element(workers_, {}, total);   // the first of several
+    if (slowest_number == number || slowest.done) return slowest.round == round_;
+    if (slowest.round != round_) return false;
+    const double rest = seconds_of(slowest.end) + slowest.seconds + slowest.exchange - seconds_of(now);
+    return worker.seconds + worker.exchange + limits_.epsilon > rest;
+  }
+
+  const Limits limits_;
+  Clock round_ = -1;
+  std::map<int, Worker> workers_;
+  std::vector<Start> starts_;
+};
+
+// ---- assigned ----
+
+// A round is of one clock. Who asks for the first time, and who comes when the round has begun, makes the least number of steps; the others
+// begin a round together, when all that are in the job have asked.
+class AssigningPacer final : public Pacer {
+ public:
+  explicit AssigningPacer(const Limits& limits) : limits_(limits) {}
+
+  void join(int worker, Instant) override { workers_[worker] = {}; }
+  void leave(int worker, Instant) override {
+    workers_.erase(worker);
+    try_to_begin();
+  }
+
+  void ready(int number, Clock clock, const TaskReport& last, Instant now) override {
+    Worker& worker = workers_.at(number);
+    worker.waits = true;
+    worker.clock = clock;
+    worker.end = now;
+    if (last.steps > 0 && last.seconds > 0) worker.times.add(last.seconds, last.steps);
+    if (last.exchange > 0) worker.exchange += (worker.exchange > 0 ? kExchangeShare : 1) * (last.exchange - worker.exchange);
+    if (clock > round_) return try_to_begin();
+    worker.steps = limits_.least;
+    start(number, worker);
+  }
+
+  Verdict judge(int, Clock, const TaskReport&, Instant) override { return Verdict::kPush; }
+  std::vector<Start> take_starts(Instant) override { return std::exchange(starts_, {}); }
+
+  std::string describe() const override {
+    std::vector<std::string> records;
+    for (const auto& [number, worker] : workers_)
+      records.push_back(record_of(number, worker.steps, worker.times.smoothed(), worker.end, worker.waits, worker.clock));
+    return view_of(workers_.size(), round_, limits_.epsilon, records);
+  }
+
+ private:
+  struct Worker {
+    Clock clock = -1;                      // that it asked to start last; -1: none yet
+    bool waits = false;
+    std::int64_t steps = 0;                // that it was told last
+    StepTimes times;
+    double exchange = 0;                   // smoothed; 0: not known
+    Instant end{};                         // of its last task
+  };
+
+  void try_to_begin() {
+    bool somebody = false;
+    for (const auto& [number, worker] : workers_) {
+      if (!worker.waits && worker.clock >= 0) return;
+      somebody = somebody || worker.waits;
+    }
+    if (!somebody) return;
+    plan();
+    for (auto& [number, worker] : workers_)
+      if (worker.waits) start(number, worker);
+  }
+
+  // The slowest makes the least number of steps; what it needs for them and to hand them in is there for all.
+  void plan() {
+    double available = 0, total = 0;
+    for (const auto& [number, worker] : workers_)
+      if (worker.times.known()) available = std::max(available, needs(worker));
+    int planned = 0;
+    for (auto& [number, worker] : workers_) {
+      if (!worker.waits) continue;
+      round_ = std::max(round_, worker.clock);
+      worker.steps = limits_.least;
+      if (worker.times.known() && needs(worker) < available)
+        worker.steps = std::max<std::int64_t>(worker.steps, steps_within(available - worker.exchange, worker.times.high(), limits_.epsilon));
+      if (limits_.most > 0) worker.steps = std::min(worker.steps, limits_.most);
+      total += static_cast<double>(worker.steps);
+      ++planned;
+    }
+    mean_steps_ = total / planned;
+  }
+
+  double needs(const Worker& worker) const { return static_cast<double>(limits_.least) * worker.times.smoothed() + worker.exchange; }
+
+  void start(int number, Worker& worker) {
+    worker.waits = false;
+    starts_.push_back({.worker = number, .steps = static_cast<std::uint32_t>(worker.steps), .mean_steps = mean_steps_});
+  }
+
+  const Limits limits_;
+  Clock round_ = -1;
+  double mean_steps_ = 1;
+  std::map<int, Worker> workers_;
+  std::vector<Start> starts_;
+};
+
+// ---- the scheme ----
+
+class Esync final : public Scheme {
+ public:
+  Esync(std::string name, const Task& task, double rate, const Limits& limits)
+      : name_(std::move(name)), task_(task), rate_(static_cast<float>(rate)), limits_(limits) {}
+  std::string name() const override { return name_; }
+  Task task() const override { return task_; }
+  std::unique_ptr<Pacer> make_pacer() const override {
+    if (task_.judged) return std::make_unique<PullPacer>(limits_);
+    return std::make_unique<AssigningPacer>(limits_);
+  }
+
+  std::optional<Merge> next_merge(const RowView& row) const override {
+    std::optional<Merge> merge = merge_clock(row, task_.weighing);
+    if (merge) merge->apply = Apply::kAdd, merge->scale *= rate_;
+    return merge;
+  }
+  bool readable(const RowView& row, int worker, Clock clock) const override { return is_readable(row, worker, clock, 0); }
+  bool lockstep() const override { return true; }
+
+ private:
+  const std::string name_;
+  const Task task_;
+  const float rate_;
+  const Limits limits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
+  constexpr Choice<bool> kModes[] = {{"assigned", false}, {"pull", true}};
+  constexpr std::int64_t kMostSteps = 1'000'000;
+  Task task = read_averaging(parameters);
+  task.steps = 0;
+  task.paced = true;
+  task.judged = parameters.one_of("mode", kModes, std::optional(false));
+  if (task.judged && task.weighing == Weighing::kSteps)
+    parameters.refuse("aggregation=steps needs mode=assigned: with mode=pull nobody knows, when a worker is done, how many steps the others will make");
+  const double rate = parameters.number("global_rate", {.above = 0}, 1);
+  Limits limits;
+  limits.epsilon = parameters.number("epsilon", {.least = 0}, 0.5);
+  limits.least = parameters.whole("min_steps", 1, kMostSteps, 1);
+  limits.most = parameters.whole("max_steps", 0, kMostSteps, 0);
+  if (limits.most > 0 && limits.most < limits.least) parameters.refuse(str("max_steps is ", limits.most, ", below min_steps, which is ", limits.least));
+  return std::make_unique<Esync>(parameters.words(), task, rate, limits);
+}
+
+}  // namespace shoal::table
