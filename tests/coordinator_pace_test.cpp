@@ -80,6 +80,131 @@ TEST(CoordinatorPace, ARepeatGetsTheAnswerAgainAndAnOldOneNothing) {
   EXPECT_EQ(take(job, 0), Words{});
 }
 
+// ---- with a pacer: a drift barrier, where they wait, and ESync's judge ----
+
+struct Paced : Job {
+  explicit Paced(const std::string& scheme, std::uint32_t processes = 3) : Job(processes, 7, scheme) {
+    for (std::uint32_t rank = 0; rank < processes; ++rank) (void)join(rank, {}).ok();
+    for (auto& messages : told) messages.clear();
+  }
+};
+
+// Workers have begun their first tasks, and worker 1 has done so many that it waits for the others.
+struct AtBarrier : Paced {
+  AtBarrier() : Paced("drift_barrier 1") {
+    for (const std::uint32_t rank : {0u, 1u, 2u}) EXPECT_TRUE(begin(*this, rank, 5).ok());
+    EXPECT_TRUE(begin(*this, 1, 6).ok());
+    for (const std::uint32_t rank : {0u, 1u, 2u}) EXPECT_EQ(shoal::test::take(*this, rank), Words{"begin 5 with 1 steps"});
+  }
+};
+
+TEST(CoordinatorPace, AWorkerWaitsForThoseThatAreNamed) {
+  AtBarrier job;
+  EXPECT_EQ(job.coordinator.waiting_for(), "begin 6: waiting for rank 0 (host a), rank 2 (host c)");
+  ASSERT_TRUE(begin(job, 1, 6).ok());                  // said again while it waits
+  EXPECT_EQ(take(job, 1), Words{});
+  job.coordinator.heard(2, 5);
+  ASSERT_TRUE(begin(job, 0, 6).ok());
+  EXPECT_EQ(job.coordinator.waiting_for(), "begin 6: waiting for rank 2 (host c, last clock 5)");
+  ASSERT_TRUE(begin(job, 2, 6).ok());
+  EXPECT_EQ(take(job, 0), Words{"begin 6 with 1 steps, reread"});
+  EXPECT_EQ(take(job, 1), Words{"begin 6 with 1 steps, reread"});
+  EXPECT_EQ(take(job, 2), Words{"begin 6 with 1 steps"});
+  ASSERT_TRUE(begin(job, 1, 6).ok());
+  EXPECT_EQ(take(job, 1), Words{"begin 6 with 1 steps, reread"});
+  EXPECT_EQ(job.coordinator.waiting_for(), "");
+  EXPECT_EQ(job.coordinator.describe_pace(), "{\"max_advance\": 1, \"catching_up\": false, \"workers\": [[0, 1, false], [1, 1, false], [2, 1, false]]}");
+}
+
+TEST(CoordinatorPace, WhoIsDoneFreesOthers) {
+  AtBarrier job;
+  ASSERT_TRUE(job.ask(0, Topic::kDone, 6).ok());
+  EXPECT_EQ(take(job, 1), Words{});
+  ASSERT_TRUE(job.ask(2, Topic::kDone, 6).ok());
+  EXPECT_EQ(take(job, 1), Words{"begin 6 with 1 steps, reread"});
+}
+
+TEST(CoordinatorPace, WhoHearsThatAllIsOverFreesOthers) {
+  Paced job("drift_barrier 1", 2);                // 2 workers, 1 task each
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, 0, 1).ok());
+  ASSERT_TRUE(begin(job, 0, 1, 1).ok());
+  (void)take(job, 0), (void)take(job, 1);
+  ASSERT_TRUE(begin(job, 1, 1, 1).ok());               // the barrier ends, and so do all
+  EXPECT_EQ(take(job, 0), Words{"begin 1 over, reread"});
+  EXPECT_EQ(take(job, 1), Words{"begin 1 over"});
+}
+
+TEST(CoordinatorPace, ALossEndsTheWaitForAll) {
+  AtBarrier job;
+  job.lose(2, Code::kTimeout, "silent");
+  EXPECT_EQ(take(job, 1), Words{"abort 8: lost rank 2 (host c): silent"});
+  EXPECT_EQ(job.coordinator.waiting_for(), "");
+  ASSERT_TRUE(begin(job, 0, 6).ok());
+  EXPECT_EQ(take(job, 0), Words{"abort 8: lost rank 2 (host c): silent"});   // nothing starts after that
+}
+
+TEST(CoordinatorPace, WaitsThatNobodyCanEndEndTheJob) {
+  AtBarrier job;
+  for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(job.ask(rank, Topic::kSum, 6).ok());
+  const std::string why = "abort 6: the workers wait for each other in different places and none can go on: rank 0 (host a), rank 2 (host c) in sum 6; "
+                          "rank 1 (host b) in begin 6. Do all run the same program, solver and iterations?";
+  EXPECT_EQ(take(job, 0), Words{why});
+  EXPECT_EQ(take(job, 1), Words{why});
+}
+
+TEST(CoordinatorPace, OneQuestionAtATime) {
+  AtBarrier job;
+  EXPECT_EQ(begin(job, 1, 7).error().message, "rank 1 (host b) asks for begin 7 while it waits in begin 6; a worker begins one task at a time");
+  EXPECT_EQ(judge(job, 1, 6, 1).error().message, "rank 1 (host b) asks for judge 6 while it waits for the start of a task");
+  EXPECT_EQ(job.ask(1, Topic::kBarrier, 6).error().message, "rank 1 (host b) asks for barrier 6 while it waits for the start of a task");
+  EXPECT_EQ(job.ask(1, Topic::kDone, 6).error().message, "rank 1 (host b) is done while it waits for the start of a task");
+  ASSERT_TRUE(job.ask(0, Topic::kBarrier, 6).ok());
+  EXPECT_EQ(begin(job, 0, 6).error().message, "rank 0 (host a) asks for begin 6 while it waits in a round");
+}
+
+TEST(CoordinatorPace, TheJudgeIsAskedOncePerQuestion) {
+  Paced job("esync mode=pull min_steps=3 max_steps=3", 1);
+  for (Clock clock = 0; clock < 2; ++clock) {
+    ASSERT_TRUE(begin(job, 0, clock).ok());
+    EXPECT_EQ(take(job, 0), Words{str("begin ", clock, " with 0 steps")});
+    for (const std::uint32_t steps : {1u, 2u, 3u})
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        ASSERT_TRUE(judge(job, 0, clock, steps).ok());
+        EXPECT_EQ(take(job, 0), Words{str("judge ", clock, steps < 3 ? ": another" : ": push")});
+      }
+  }
+}
+
+TEST(CoordinatorPace, TheTimeComesFromOutside) {
+  Paced job("esync mode=pull", 2);
+  for (Clock clock = 0; clock < 2; ++clock) {
+    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, clock).ok());
+    const auto judge_at = [&](std::uint32_t rank, std::uint32_t steps, double seconds, double own) {
+      job.now = table::Instant(static_cast<std::int64_t>((static_cast<double>(clock) * 10 + seconds) * 1e9));
+      ASSERT_TRUE(job.ask(rank, Topic::kJudge, clock, table::encode(TaskReport{.steps = steps, .seconds = own})).ok());
+    };
+    for (std::uint32_t step = 1; step <= (clock == 0 ? 1u : 3u); ++step) judge_at(0, step, 3.0 * step, 3);
+    judge_at(1, 1, 10, 10);
+  }
+  EXPECT_EQ(take(job, 0), (Words{"begin 0 with 0 steps", "judge 0: push", "begin 1 with 0 steps", "judge 1: another", "judge 1: another", "judge 1: push"}));
+  EXPECT_EQ(take(job, 1), (Words{"begin 0 with 0 steps", "judge 0: push", "begin 1 with 0 steps", "judge 1: push"}));
+}
+
+TEST(CoordinatorPace, AnotherPhaseHasAnotherPacer) {
+  AtBarrier job;
+  std::vector<table::Dispatch> out;
+  ASSERT_TRUE(job.coordinator.pace("esync", {}, out).ok());
+  ASSERT_EQ(out.size(), 1u);                           // who waited is asked for anew
+  EXPECT_EQ(out[0].rank, 1u);
+  ASSERT_TRUE(job.coordinator.pace("async", {}, out).ok());
+  EXPECT_EQ(out.size(), 1u);
+  for (Clock clock = 6; clock < 20; ++clock) ASSERT_TRUE(begin(job, 0, clock).ok());
+  EXPECT_EQ(take(job, 0).size(), 14u);
+  AtBarrier waits;
+  ASSERT_TRUE(waits.coordinator.pace("async", {}, out).ok());
+  EXPECT_EQ(out.size(), 2u);                           // nobody to wait for
+}
+
 // ---- the tasks of the job ----
 
 TEST(CoordinatorPace, TheTasksOfTheJobAreDoneByWhoeverIsFast) {
