@@ -58,7 +58,9 @@ TEST(TableUpdater, RefusesWhatCannotBeHadTogether) {
   const std::string path = records("table_refuses");
   const struct { const char* more; const char* scheme; const char* why; } cases[] = {
       {"clip_gradients: 1", "ssp 1", "job: clip_gradients"}, {"clip_gradients: 1", "async", "job: clip_gradients"},
-      {"on_nan: SNAPSHOT", "bsp", "job: on_nan is SNAPSHOT"}, {"on_nan: WARN", "bsp", "job: on_nan is WARN"}, {"", "no such", "job: "}};
+      {"on_nan: SNAPSHOT", "bsp", "job: on_nan is SNAPSHOT"}, {"on_nan: WARN", "bsp", "job: on_nan is WARN"}, {"", "no such", "job: "},
+      {"", "sync_backup backup=9", "job: scheme 'sync_backup backup=9': backup is 9 and there are "},
+      {"", "grouped groups=8", "worker 8 is in a group, and there are "}};
   for (const auto& c : cases) EXPECT_HAS(why_refused(regression(path, c.more), c.scheme), c.why);
   for (const char* scheme : {"bsp", "ssp 0", "ssp 3", "async"}) EXPECT_EQ("", why_refused(regression(path), scheme)) << scheme;
   EXPECT_EQ("", why_refused(regression(path, "clip_gradients: 1 on_nan: SKIP"), "bsp"));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "shoal/table/scheme.h"
 #include "shoal/table/shard.h"
 
 namespace shoal::table::test {
@@ -31,7 +32,8 @@ inline Push push_of(RowId row, Clock clock, float value, std::size_t length = 1)
 class ShardRig {
  public:
   explicit ShardRig(const Plan& plan, float initial = 0, int server = 0, SchemeMaker maker = make_scheme)
-      : plan_(plan), shard_(std::make_unique<Shard>(server, std::move(maker))) {
+      : plan_(plan), shard_(std::make_unique<Shard>(server, maker)) {
+    if (const auto scheme = maker(plan.scheme); scheme.ok()) payload_ = scheme.value()->payload();
     give(0, PlanMessage{plan});
     for (RowId row = 0; row < plan.rows.size(); ++row) {
       const std::vector<float> numbers(plan.rows[row].length, initial);
@@ -53,11 +55,12 @@ class ShardRig {
     const Status status = shard_->handle(worker, message, out_);
     return status.ok() ? "" : status.error().message;
   }
-  // The gradient `value`, read at the version that the worker last saw.
+  // The gradient `value`, or what else the scheme takes, read at the version that the worker last saw.
   void push(int worker, Clock clock, float value, RowId row = 0, float weight = 1) {
     Push push = push_of(row, clock, value, plan_.rows[row].length);
     push.weight = weight;
     push.base = base(worker, row);
+    push.payload = payload_;
     give(worker, push);
   }
   void leave(int worker) { shard_->leave(worker, out_); }
@@ -102,6 +105,7 @@ class ShardRig {
 
  private:
   const Plan plan_;
+  Payload payload_ = Payload::kGradient;
   std::unique_ptr<Shard> shard_;
   Outbox out_;
   std::vector<Version> bases_;

@@ -29,7 +29,10 @@ class Rows final : public TableUpdater {
     std::iota(all_.begin(), all_.end(), RowId{0});
     const auto scheme = table::make_scheme(options.scheme);
     if (!scheme.ok()) throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
-    CHECK(scheme.value()->payload() == table::Payload::kGradient) << "scheme " << options.scheme << " wants something else than gradients";
+    if (const std::string unfit = scheme.value()->unfit(workers_of(table.roster())); !unfit.empty())
+      throw ConfigError(Code::kConfig, options.name, ": scheme '", options.scheme, "': ", unfit);
+    if (const table::Task task = scheme.value()->task(); task.payload != table::Payload::kGradient || task.paced || task.judged)
+      throw ConfigError(Code::kConfig, options.name, ": scheme '", options.scheme, "' has workers do more than send gradients, which they cannot yet");
     lockstep_ = scheme.value()->lockstep();
     if (recipe_.clip >= 0 && !lockstep_)
       throw ConfigError(Code::kConfig, options.name, ": clip_gradients limits the norm of the gradients of all workers together, and under scheme '",

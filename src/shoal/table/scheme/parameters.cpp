@@ -15,8 +15,10 @@ constexpr struct {
   const char* key;
   const char* is;
 } kKeys[] = {
+    {"aggregation", "how much each worker counts in a mean of deltas: of local_steps and esync"},
     {"backup", "how many late gradients of a version do without: of sync_backup"},
     {"compensation", "the lambda of delay compensation: of gradients merged one by one, as dc_asgd, async and ssp do"},
+    {"epsilon", "seconds to spare: of esync"},
     {"exchange_order", "when elastic averaging exchanges weights: of elastic"},
     {"factor", "what an update of one worker alone is divided by; where the updates of all are one, their mean is taken"},
     {"global_rate", "the rate of a mean of deltas: of local_steps and esync"},
@@ -24,8 +26,12 @@ constexpr struct {
     {"local_steps", "steps of a worker's own solver between two exchanges: of deltas and weights; a gradient is of one step"},
     {"max_advance", "the drift that brings all to a barrier: of drift_barrier"},
     {"max_version_lag", "how old a contribution may be: of weed_out"},
+    {"max_steps", "most steps of a worker in a round: of esync"},
+    {"min_steps", "least steps of a worker in a round: of esync"},
+    {"mode", "who says how many steps a worker makes: of esync"},
     {"momentum_policy", "what becomes of a worker's own momentum: of deltas and weights; with gradients the table has the only one"},
     {"moving_rate", "how hard elastic averaging pulls: of elastic, where workers send weights"},
+    {"payload", "what workers send: of schemes whose updates come one by one; in others it goes without saying"},
     {"staleness", "how far a worker may be ahead of the slowest: of ssp, and of grouped between groups"},
     {"weedout", "the window of late results: of weed_out"},
     {"weighting", "less weight for a stale update: of schemes whose updates come one by one; where those of all workers are one, none is stale"},

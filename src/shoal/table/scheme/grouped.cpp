@@ -1,0 +1,94 @@
+// Grouping SGD: workers of a group are in step, groups are not; what a group brings is one update of the mean of its members, weighed by how
+// much of the others' it missed, by default 1/Y. Source: MXNet-G's dist_gsync (CCGRID 2019). With a staleness no group starts a round
+// more than that many ahead of the slowest group.
+//
+// One group is bsp; groups of one worker each are async with weighting, at the full rate.
+#include <algorithm>
+#include <utility>
+
+#include "make.h"
+#include "together.h"
+#include "weighting.h"
+
+namespace shoal::table {
+namespace {
+
+const WorkerView& of(const RowView& row, int worker) { return row.workers[static_cast<std::size_t>(worker)]; }
+
+class Grouped final : public Scheme {
+ public:
+  Grouped(std::string name, Groups groups, Clock staleness, Weighting weighting)
+      : name_(std::move(name)), groups_(std::move(groups)), staleness_(staleness), weighting_(weighting) {}
+  std::string name() const override { return name_; }
+
+  std::string unfit(int workers) const override {
+    std::vector<bool> has_group(static_cast<std::size_t>(workers));
+    for (const std::vector<int>& group : groups_)
+      for (const int worker : group) {
+        if (worker >= workers) return str("worker ", worker, " is in a group, and there are ", workers, " workers (the first is 0)");
+        has_group[static_cast<std::size_t>(worker)] = true;
+      }
+    for (int worker = 0; worker < workers; ++worker)
+      if (!has_group[static_cast<std::size_t>(worker)]) return str("worker ", worker, " is in no group");
+    return "";
+  }
+
+  std::optional<Merge> next_merge(const RowView& row) const override {
+    for (const std::vector<int>& group : groups_)
+      if (std::optional<Merge> merge = merge_group(row, group)) return merge;
+    return std::nullopt;
+  }
+
+  bool readable(const RowView& row, int worker, Clock clock) const override {
+    return is_readable(row, worker, clock, staleness_);   // the clocks that all of a group have pushed are its rounds
+  }
+  bool bounded() const override { return staleness_ != kUnbounded; }
+
+ private:
+  // The round of a group: all that its members hold, when all have something.
+  std::optional<Merge> merge_group(const RowView& row, const std::vector<int>& group) const {
+    Merge merge;
+    Version last = 0, used = row.version;
+    double sum = 0;
+    for (const int worker : group) {
+      const auto held = std::ranges::find(row.held, worker, &Contribution::worker);
+      last = std::max(last, of(row, worker).last);
+      if (held == row.held.end()) {
+        if (of(row, worker).counts) return std::nullopt;
+        continue;
+      }
+      const auto i = static_cast<std::size_t>(held - row.held.begin());
+      (held->weight > 0 ? merge.take : merge.drop).push_back(i);
+      if (held->weight == 0) continue;
+      used = std::min(used, held->base);
+      merge.weights.push_back(held->weight);
+      sum += held->weight;
+    }
+    if (merge.take.empty()) return merge.drop.empty() ? std::nullopt : std::optional(merge);
+    const double weight = weighting_.weight(weighting_.y(row.version, used, last));
+    merge.scale = static_cast<float>(1 / sum);
+    if (weight > 0) {
+      weighting_.put(weight, merge);
+      return merge;
+    }
+    std::vector<std::size_t> all = std::move(merge.take);
+    all.insert(all.end(), merge.drop.begin(), merge.drop.end());
+    return Merge{.take = {}, .weights = {}, .drop = std::move(all)};
+  }
+
+  const std::string name_;
+  const Groups groups_;
+  const Clock staleness_;
+  const Weighting weighting_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scheme> make_grouped(Parameters& parameters) {
+  Groups groups = parameters.groups("groups");
+  const Clock staleness = parameters.clocks("staleness", kUnbounded);
+  const Weighting weighting = read_weighting(parameters, Weighting::Function::kInverse, Payload::kGradient);
+  return std::make_unique<Grouped>(parameters.words(), std::move(groups), staleness, weighting);
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,55 @@
+// Synchronous SGD with backup workers: of each version of a row the first N gradients, of as many workers, make the next version, where
+// N = workers - backup, at least 1; what comes later is dropped, and its worker goes on from the newest. Each row decides by itself. A worker
+// that goes leaves backup as it is, so that N shrinks and nobody waits for the lost. Source: Chen et al., "Revisiting distributed
+// synchronous SGD", arXiv 1604.00981. Late gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
+#include <algorithm>
+#include <utility>
+
+#include "make.h"
+#include "single.h"
+
+namespace shoal::table {
+namespace {
+
+class SyncBackup final : public Scheme {
+ public:
+  SyncBackup(std::string name, int backup) : name_(std::move(name)), backup_(backup) {}
+  std::string name() const override { return name_; }
+
+  std::string unfit(int workers) const override {
+    return backup_ < workers ? "" : str("backup is ", backup_, " and there are ", workers, " workers; at least one must not be spare");
+  }
+
+  std::optional<Merge> next_merge(const RowView& row) const override {
+    Merge late, merge;
+    std::vector<std::size_t> fresh;
+    for (std::size_t i = 0; i < row.held.size(); ++i) (row.held[i].base < row.version ? late.drop : fresh).push_back(i);
+    if (!late.drop.empty()) return late;   // alone, and first: who made them may yet bring something of this version
+    const auto enough = static_cast<std::size_t>(std::max(1, live_workers(row) - backup_));
+    if (fresh.size() < enough) return std::nullopt;
+    std::ranges::sort(fresh, {}, [&](std::size_t i) { return row.held[i].worker; });
+    double sum = 0;
+    for (const std::size_t i : fresh) {
+      (row.held[i].weight > 0 ? merge.take : merge.drop).push_back(i);
+      if (row.held[i].weight > 0) merge.weights.push_back(row.held[i].weight);
+      sum += row.held[i].weight;
+    }
+    if (sum > 0) merge.scale = static_cast<float>(1 / sum);
+    return merge;
+  }
+
+  bool readable(const RowView& row, int worker, Clock clock) const override { return row.workers[static_cast<std::size_t>(worker)].merged >= clock; }
+
+ private:
+  const std::string name_;
+  const int backup_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scheme> make_sync_backup(Parameters& parameters) {
+  const std::int64_t backup = parameters.whole("backup", 0, 65535);
+  return std::make_unique<SyncBackup>(parameters.words(), static_cast<int>(backup));
+}
+
+}  // namespace shoal::table
