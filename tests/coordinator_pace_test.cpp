@@ -124,7 +124,7 @@ TEST(CoordinatorPace, WhoIsDoneFreesOthers) {
   EXPECT_EQ(take(job, 1), Words{"begin 6 with 1 steps, reread"});
 }
 
-TEST(CoordinatorPace, WhoHearsThatAllIsOverFreesOthers) {
+TEST(CoordinatorPace, TheLastBarrierTellsAllThatTheTasksAreOver) {
   Paced job("drift_barrier 1", 2);                // 2 workers, 1 task each
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, 0, 1).ok());
   ASSERT_TRUE(begin(job, 0, 1, 1).ok());

@@ -17,7 +17,7 @@ void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch
   for (const std::uint32_t rank : members_.active()) {
     if (!waits(rank)) continue;
     if (pacer_) pacer_->ready(members_[rank].worker, *workers_[rank].waits, {}, now);
-    else answer(rank, {}, now, out);
+    else answer(rank, {}, out);
   }
   release(now, out);
 }
@@ -38,7 +38,7 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
     tasks_ = std::max<Clock>(0, body.value().until - ask.clock) * static_cast<std::int64_t>(members_.active().size());
   worker.waits = ask.clock;
   if (!worker.takes_part) {
-    answer(rank, {}, now, out);
+    answer(rank, {}, out);
   } else {
     pacer_->ready(members_[rank].worker, ask.clock, body.value().last, now);
   }
@@ -64,30 +64,23 @@ Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
 }
 
 void Pacing::leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out) {
-  drop_out(rank, now);
+  if (!std::exchange(workers_[rank].takes_part, false)) return;
+  pacer_->leave(members_[rank].worker, now);
   release(now, out);
 }
 
-void Pacing::drop_out(std::uint32_t rank, Instant now) {
-  if (!std::exchange(workers_[rank].takes_part, false)) return;
-  pacer_->leave(members_[rank].worker, now);
-}
-
-// One that hears that all is over takes part no longer, which may free others, and so on.
 void Pacing::release(Instant now, std::vector<Dispatch>& out) {
   if (!pacer_) return;
-  for (std::vector<Start> starts = pacer_->take_starts(now); !starts.empty(); starts = pacer_->take_starts(now))
-    for (const Start& start : starts) answer(members_.rank_of_worker(start.worker), start, now, out);
+  for (const Start& start : pacer_->take_starts(now)) answer(members_.rank_of_worker(start.worker), start, out);
 }
 
-void Pacing::answer(std::uint32_t rank, Start start, Instant now, std::vector<Dispatch>& out) {
+void Pacing::answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out) {
   Worker& worker = workers_[rank];
   start.over = tasks_ && begun_ >= *tasks_;
   ++begun_;
   worker.begun = *std::exchange(worker.waits, std::nullopt);
   worker.start = encode(start);
   out.push_back({rank, Answer{Topic::kBegin, *worker.begun, worker.start}});
-  if (start.over) drop_out(rank, now);
 }
 
 std::vector<std::string> Pacing::places() const {

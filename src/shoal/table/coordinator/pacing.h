@@ -41,9 +41,8 @@ class Pacing {
     std::optional<std::pair<Clock, std::uint32_t>> judged;   // the last question, and the answer
     std::string verdict;
   };
-  void drop_out(std::uint32_t rank, Instant now);
   void release(Instant now, std::vector<Dispatch>& out);
-  void answer(std::uint32_t rank, Start start, Instant now, std::vector<Dispatch>& out);
+  void answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out);
 
   const Members& members_;
   std::unique_ptr<Pacer> pacer_;
