@@ -29,6 +29,7 @@ constexpr struct {
     {"max_steps", "most steps of a worker in a round: of esync"},
     {"min_steps", "least steps of a worker in a round: of esync"},
     {"mode", "who says how many steps a worker makes: of esync"},
+    {"merge_every", "which of a worker's late tasks count all the same: of weed_out by completions"},
     {"momentum_policy", "what becomes of a worker's own momentum: of deltas and weights; with gradients the table has the only one"},
     {"moving_rate", "how hard elastic averaging pulls: of elastic, where workers send weights"},
     {"payload", "what workers send: of schemes whose updates come one by one; in others it goes without saying"},

@@ -1,0 +1,184 @@
+// Weed-out by completions: SpeeDO's own vectors, and every order in which three workers can finish four tasks each.
+#include "shoal/table/pacer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "shoal/base/error.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::test {
+namespace {
+
+using table::Clock;
+using table::Pacer;
+using table::Start;
+using table::Verdict;
+using Numbers = std::vector<int>;
+
+// A pacer and its workers, each of which asks to start as soon as it has finished a task.
+struct Rig {
+  explicit Rig(const std::string& scheme, int workers = 3) : pacer(table::make_scheme(scheme).value()->make_pacer()) {
+    for (int worker = 0; worker < workers; ++worker) pacer->join(worker, {});
+    for (int worker = 0; worker < workers; ++worker) EXPECT_EQ(ready(worker), Numbers{worker});
+  }
+  // Who starts then.
+  Numbers ready(int worker) {
+    pacer->ready(worker, clock[worker]++, {}, {});
+    return started();
+  }
+  Numbers started() {
+    Numbers workers;
+    reread.clear();
+    for (const Start& start : pacer->take_starts({})) {
+      workers.push_back(start.worker);
+      if (start.reread) reread.push_back(start.worker);
+    }
+    std::ranges::sort(workers);
+    return workers;
+  }
+  Numbers leave(int worker) {
+    pacer->leave(worker, {});
+    return started();
+  }
+  char judge(int worker) { return pacer->judge(worker, clock[worker]++, {.steps = 1}, {}) == Verdict::kDrop ? 'd' : 'p'; }
+
+  std::unique_ptr<Pacer> pacer;
+  std::map<int, Clock> clock;
+  Numbers reread;              // of those that started last
+};
+
+// Calls `run(order)` with every order in which `workers` can finish `tasks` each.
+void in_every_interleaving(int workers, int tasks, const std::function<void(const Numbers&)>& run) {
+  Numbers order;
+  for (int i = 0; i < workers * tasks; ++i) order.push_back(i / tasks);
+  do {
+    run(order);
+  } while (std::ranges::next_permutation(order).found && !testing::Test::HasFailure());
+}
+
+std::string ring_of(const Rig& rig) {
+  const std::string view = rig.pacer->describe();
+  const std::size_t begin = view.find("\"ring\": ") + 8;
+  return view.substr(begin, view.find(']', begin) + 1 - begin);
+}
+std::string next_of(const Rig& rig) {
+  const std::string view = rig.pacer->describe();
+  return view.substr(view.find("\"limit\": ") + 9, view.find(", \"ring") - view.find("\"limit\": ") - 9);   // "3, "next": 0"
+}
+std::string judged(Rig& rig, const Numbers& workers) {
+  std::string verdicts;
+  for (const int worker : workers) verdicts += rig.judge(worker);
+  return verdicts;
+}
+
+TEST(WeedOutWindow, VectorOfTheOriginal) {
+  Rig rig("weed_out weedout=3");
+  const std::pair<int, const char*> completions[] = {{0, "p[0]"}, {1, "p[0, 1]"}, {1, "p[0, 1, 1]"}, {0, "p[0, 1, 1]"}, {2, "d[0, 2, 1]"}};
+  for (const auto& [worker, expected] : completions) {
+    const std::string verdict(1, rig.judge(worker));
+    EXPECT_EQ(verdict + ring_of(rig), expected);
+    EXPECT_EQ(rig.ready(worker), Numbers{worker});      // at once, merged or not
+  }
+  EXPECT_EQ(rig.pacer->describe(), "{\"limit\": 3, \"next\": 2, \"ring\": [0, 2, 1], \"workers\": [[0, 2, 0], [1, 2, 0], [2, 0, 1]]}");
+}
+
+TEST(WeedOutWindow, JoinVectors) {
+  const struct { Numbers completions; const char *ring, *next; } cases[] = {
+      {{}, "[9]", "4, \"next\": 1"},
+      {{0, 1, 2}, "[9, 0, 1, 2]", "4, \"next\": 1"},
+      {{2, 1, 2, 0}, "[0, 9, 1, 2]", "4, \"next\": 2"},
+      {{2, 2, 2, 0, 1}, "[0, 1, 9, 2]", "4, \"next\": 3"}};
+  for (const auto& c : cases) {
+    Rig rig("weed_out weedout=3");
+    (void)judged(rig, c.completions);
+    rig.pacer->join(9, {});
+    EXPECT_EQ(ring_of(rig), c.ring);
+    EXPECT_EQ(next_of(rig), c.next);
+    EXPECT_EQ(rig.ready(9), Numbers{9});
+    EXPECT_EQ(rig.judge(9), 'p');                       // its first result merges
+  }
+}
+
+TEST(WeedOutWindow, DeathVectors) {
+  const struct { Numbers completions; const char *ring, *next; } cases[] = {
+      {{0, 1, 2}, "[1, 2]", "2, \"next\": 0"},
+      {{2, 1, 2, 0}, "[0, 2]", "2, \"next\": 1"},
+      {{2, 2, 2, 0, 1}, "[0, 1]", "2, \"next\": 0"},
+      {{0}, "[0]", "2, \"next\": 1"},
+      {{0, 1}, "[0, 1]", "2, \"next\": 0"}};
+  for (const auto& c : cases)
+    for (const int who : {0, 1, 2}) {
+      Rig rig("weed_out weedout=3");
+      (void)judged(rig, c.completions);
+      EXPECT_EQ(rig.leave(who), Numbers{});
+      EXPECT_EQ(ring_of(rig), c.ring);
+      EXPECT_EQ(next_of(rig), c.next);
+    }
+}
+
+TEST(WeedOutWindow, IsNoSmallerThanTheJobAtItsStart) {
+  EXPECT_EQ(next_of(Rig("weed_out weedout=1", 4)), "4, \"next\": 0");
+  EXPECT_EQ(next_of(Rig("weed_out weedout=6", 4)), "6, \"next\": 0");
+  Rig equal("weed_out weedout=1", 4);
+  EXPECT_EQ(judged(equal, {3, 1, 2, 0, 3, 1, 2, 0, 3, 1, 2, 0}), "pppppppppppp");   // in turn: nothing is late
+}
+
+TEST(WeedOutWindow, EveryInterleavingOfThreeWorkersAndFourTasks) {
+  for (const int window : {3, 4})
+    in_every_interleaving(3, 4, [&](const Numbers& order) {
+      Rig rig(str("weed_out weedout=", window));
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        std::size_t others = i;                         // finished since its own last, or since ever
+        for (std::size_t j = i; j-- > 0;)
+          if (order[j] == order[i]) {
+            others = i - j - 1;
+            break;
+          }
+        const bool warm = i < static_cast<std::size_t>(window);
+        ASSERT_EQ(rig.judge(order[i]), warm || others < static_cast<std::size_t>(window) ? 'p' : 'd') << testing::PrintToString(order) << " at " << i;
+      }
+    });
+}
+
+// Worker 2 is so slow that the others finish four tasks during each of its own.
+std::string of_the_slow(Rig& rig, int tasks) {
+  std::string verdicts;
+  for (int task = 0; task < tasks; ++task) {
+    (void)judged(rig, {0, 1, 0, 1});
+    verdicts += rig.judge(2);
+  }
+  return verdicts;
+}
+
+TEST(WeedOutWindow, SaysWhoIsAlwaysLate) {
+  Rig rig("weed_out weedout=3");
+  EXPECT_EQ(of_the_slow(rig, 9), "ddddddddd");
+  EXPECT_TRUE(rig.pacer->take_remarks().empty());
+  EXPECT_EQ(of_the_slow(rig, 11), "ddddddddddd");
+  const auto remarks = rig.pacer->take_remarks();
+  ASSERT_EQ(remarks.size(), 1u);
+  EXPECT_EQ(remarks[0].worker, 2);
+  EXPECT_EQ(remarks[0].words, "has had its last 10 tasks thrown away: 3 others or more were finished during each. A larger weedout, or merge_every, lets it count");
+}
+
+TEST(WeedOutWindow, MayLetEveryNthCount) {
+  Rig rig("weed_out weedout=3 merge_every=3");
+  EXPECT_EQ(of_the_slow(rig, 12), "ddpddpddpddp");
+  EXPECT_TRUE(rig.pacer->take_remarks().empty());
+}
+
+TEST(WeedOutWindow, IsOneOfTwoWaysToBeLate) {
+  const auto task = [](const char* words) { return table::make_scheme(words).value()->task(); };
+  EXPECT_TRUE(task("weed_out weedout=3").judged);
+  EXPECT_FALSE(task("weed_out max_version_lag=3").judged);
+  EXPECT_EQ(table::make_scheme("weed_out weedout=3 merge_every=2 payload=delta").value()->name(), "weed_out weedout=3 merge_every=2 payload=delta");
+  for (const char* words : {"weed_out", "weed_out weedout=0", "weed_out weedout=3 max_version_lag=2", "weed_out max_version_lag=2 merge_every=3"})
+    EXPECT_FALSE(table::make_scheme(words).ok()) << words;
+}
+
+}  // namespace
+}  // namespace shoal::test
