@@ -121,6 +121,30 @@ TEST(Client, SaysTheVersionThatTheWorkerRead) {
   EXPECT_EQ(std::get<Push>(*rig.client->next(0)).base, 47);
 }
 
+// Others' versions between the read and the answer: 5 and one of its own; 0; none at all, not even its own; nothing pushed.
+TEST(Client, CountsHowOldWhatItPushedWas) {
+  Rig rig(rows({0}), Order::kPriority, 40);
+  Version version = 40;
+  for (const auto& [grows, clock] : {std::pair{6, 40}, {1, 41}, {0, 42}, {1000, 43}}) {
+    rig.push(0, clock);
+    rig.said();
+    ASSERT_TRUE(rig.row(0, clock + 1, 1, version += grows).value());
+    rig.row(0, clock + 1, 1, version + 3).value();   // a second answer counts for nothing
+  }
+  rig.client->push({.row = 0, .clock = 44, .weight = 0}, rig.now);
+  rig.said();
+  ASSERT_TRUE(rig.row(0, 45, 1, version += 2).value());
+  rig.get(0, 45);
+  rig.said();
+  ASSERT_TRUE(rig.row(0, 45, 1, version + 7).value());
+  const StalenessCounts& counts = rig.client->staleness();
+  StalenessCounts expected;
+  expected.pushes[5] = expected.pushes[0] = expected.pushes[63] = 1;
+  expected.drops = 2;
+  EXPECT_EQ(counts.pushes, expected.pushes);
+  EXPECT_EQ(counts.drops, expected.drops);
+}
+
 TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
   Rig rig(rows({0, 1}));
   rig.push(0, 0);

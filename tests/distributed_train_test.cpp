@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "shoal/base/file.h"
@@ -173,6 +174,47 @@ TEST_F(DistributedTrain, EverySchemeLearnsAndARunInLockstepRepeatsItself) {
     models.push_back(model("run", 40));
   }
   EXPECT_EQ(models[0], models[1]);
+}
+
+// Who wrote what, and sums that must come out whatever the times were.
+TEST_F(DistributedTrain, MetricsTellWhatEachWorkerDid) {
+  const std::string more = "max_iter: 6 display: 2 test_iter: 4 test_interval: 3 snapshot_after_train: false";
+  const auto ran = run(2, solver("metered", plain_net(4), more), {"--metrics=" + folder_ + "/m", "--esync_log_dir=" + folder_ + "/e"});
+  EXPECT_NE(ran[0].err.find("Worker 0, iterations 0 to 1: compute "), std::string::npos) << ran[0].err;
+  for (int worker = 0; worker < 2; ++worker) {
+    std::map<std::string, int> kinds;
+    double end = 0;
+    std::istringstream file(get_file(folder_ + "/m/metrics." + std::to_string(worker) + ".jsonl"));
+    for (std::string text; std::getline(file, text);) {
+      const auto line = nlohmann::json::parse(text);
+      const std::string kind = line["kind"];
+      if (kind != "clock") {
+        ++kinds[kind];
+        if (kind == "run") { EXPECT_NE(line["scheme"], "") << text; }
+        if (kind == "test") { EXPECT_GE(line["outputs"]["accuracy"].get<double>(), 0) << text; }
+        continue;
+      }
+      EXPECT_EQ(line["clock"], kinds[kind]++) << text;
+      EXPECT_EQ(line["worker"], worker);
+      EXPECT_EQ(line["samples"], 4);
+      EXPECT_EQ(line["local_steps"], 1);
+      EXPECT_EQ(line["drops"], 0);
+      EXPECT_GT(line["bytes_sent"], 0);
+      double parts = 0;
+      for (const char* part : {"compute", "data_wait", "row_wait", "update", "other"}) parts += line[part].get<double>();
+      EXPECT_NEAR(line["time"].get<double>() - end, parts, 1e-6) << text;
+      end = line["time"];
+      if (line["clock"] > 0) { EXPECT_EQ(line["staleness"]["pushes"].size(), 1u) << text; }   // in lockstep all are of age 0
+    }
+    EXPECT_EQ(kinds["clock"], 6);
+    EXPECT_EQ(kinds["test"], worker == 0 ? 3 : 0);
+    EXPECT_EQ(kinds["display"], worker == 0 ? 3 : 0);
+    const std::string rounds = folder_ + "/e/worker" + std::to_string(worker);
+    EXPECT_EQ(test::entries(rounds).size(), 6u);
+    const auto third = nlohmann::json::parse(get_file(rounds + "/iter-3.txt"));
+    EXPECT_EQ(third["time"]["0"].size(), worker == 0 ? 4u : 3u) << third;   // with an evaluation
+    EXPECT_EQ(third.contains("accuracy"), worker == 0);
+  }
 }
 
 TEST_F(DistributedTrain, ReplicasServersAndWorkersShareTheWork) {

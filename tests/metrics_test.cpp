@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "shoal/report/esync_log.h"
 #include "support/data_files.h"
 
 namespace shoal::test {
@@ -87,6 +88,36 @@ TEST(Metrics, AFolderThatCannotBeMadeIsSaid) {
   ASSERT_FALSE(writer.ok());
   EXPECT_EQ(writer.error().code, Code::kUsage);
   EXPECT_NE(writer.error().message.find(file), std::string::npos) << writer.error().message;
+}
+
+// ESync's own fields and phases, and ours after them.
+TEST(Metrics, ARoundOfLocalStepsIsAsESyncWritesIt) {
+  ClockMetrics clock = sample(6, 20.00004);
+  clock.steps = {{.data_wait = 0.1, .compute = 0.25, .update = 0.01}, {.data_wait = 0.2, .compute = 0.5, .update = 0.02}};
+  EXPECT_EQ(json::parse(esync_round(clock, true, Evaluation{.seconds = 1.5, .time = 21.5, .accuracy = 0.875})), json::parse(R"({"num_iters":7,"time":{
+      "0":{"check ready":0,"get_batch":0.1,"forward and backward":0.25,"local update":0.01},
+      "1":{"check ready":0,"get_batch":0.2,"forward and backward":0.5,"local update":0.02},
+      "2":{"check ready":0,"global update":0.25,"evaluation":1.5}},"num_samples":64,"total_time":21.5,"accuracy":0.875,
+      "rank":2,"bytes_sent":1099511627776,"bytes_received":7,"staleness":1})"));
+}
+
+TEST(Metrics, ARoundOfOneStepHasItsExchangeInItsEntry) {
+  ClockMetrics clock = sample(0, 2.5);
+  clock.steps = {{.data_wait = 0.12345678, .compute = 0.25, .update = 0.5}};
+  const std::string text = esync_round(clock, false, std::nullopt);
+  EXPECT_EQ(json::parse(text)["time"], json::parse(R"({"0":{"get_batch":0.1235,"forward and backward":0.25,"global aggregate":0.75}})"));
+  EXPECT_FALSE(json::parse(text).contains("accuracy"));
+  EXPECT_NE(text.find("0.1235"), std::string::npos) << "four decimals";
+}
+
+TEST(Metrics, ESyncsLogsOfEarlierRoundsStayWhereARunGoesOn) {
+  const std::string folder = fresh_directory("esync_log") + "/worker0";
+  Result<EsyncLog> log = EsyncLog::open(folder, false, 0);
+  ASSERT_TRUE(log.ok());
+  for (std::int64_t clock = 0; clock < 12; ++clock) ASSERT_TRUE(log.value().add(sample(clock, 1), std::nullopt).ok());
+  EXPECT_EQ(entries(folder).size(), 12u);
+  ASSERT_TRUE(EsyncLog::open(folder, false, 2).ok());
+  EXPECT_EQ(entries(folder), (std::vector<std::string>{"iter-1.txt", "iter-2.txt"}));
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
 DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_string(net_outputs, "", "write the numbers of displays and tests to PREFIX.train.csv, PREFIX.test0.csv ... and PREFIX.netoutputs");
+DEFINE_string(metrics, "", "write what each worker did in each iteration to DIR/metrics.<worker>.jsonl, and displays and tests to the first's");
+DEFINE_string(esync_log_dir, "", "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
 DEFINE_string(gpu, "", "refused: this build has no device code");
 
 namespace shoal {
@@ -65,7 +67,7 @@ int train(const std::vector<std::string>& words) {
   if (const auto ignored = ignored_flags(); !ignored.empty())
     LOG(INFO) << "Taken and without effect, since Shoal has nothing that they tune: " << join(ignored);
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
-  const TrainRequest request{param, FLAGS_solver, FLAGS_snapshot, FLAGS_net_outputs, FLAGS_threads, effects};
+  const TrainRequest request{param, FLAGS_solver, FLAGS_snapshot, FLAGS_net_outputs, FLAGS_threads, effects, FLAGS_metrics, FLAGS_esync_log_dir};
   return place.distributed() ? train_in_job(request, flags, place) : train_alone(request, flags);
 }
 

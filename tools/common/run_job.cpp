@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "machine.h"
 #include "records.h"
@@ -11,6 +12,7 @@
 #include "shoal/base/text.h"
 #include "shoal/data/parts.h"
 #include "shoal/net/graph.h"
+#include "shoal/parallel/recorder.h"
 #include "shoal/parallel/replicas.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/worker.h"
@@ -19,6 +21,7 @@
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
 #include "shoal/table/placement.h"
+#include "shoal/table/scheme.h"
 #include "table_outputs.h"
 
 namespace shoal {
@@ -76,6 +79,22 @@ std::unique_ptr<Updater> with_replicas(const TrainRequest& request, Net& net, st
 // Cores are divided among the nets that compute at once on this machine, unless --threads says how many each is to have.
 int threads_each(int asked, int nets) { return asked > 0 ? asked : std::max(1, threads_to_use(0) / nets); }
 
+parallel::RecorderOptions recorder_options(const TrainRequest& request, const std::string& scheme, int worker, int workers) {
+  parallel::RecorderOptions options;
+  options.metrics = request.metrics;
+  options.esync_logs = request.esync_log_dir;
+  options.run = {.scheme = scheme, .worker = worker, .workers = workers};
+  if (const auto made = table::make_scheme(scheme); made.ok()) options.local_steps = made.value()->payload() != table::Payload::kGradient;
+  if (workers > 1) options.display = request.param.display();
+  return options;
+}
+
+// Sees to it that `solver` is measured, and its displays and tests are heard.
+void connect(const TrainRequest& request, parallel::Recorder& recorder, SolverOptions& solver) {
+  solver.meter = &recorder;
+  if (!request.net_outputs.empty() || !request.metrics.empty() || !request.esync_log_dir.empty()) solver.observer = &recorder;
+}
+
 // The worker of this process, from its nets to its last word.
 class JobWorker {
  public:
@@ -86,6 +105,7 @@ class JobWorker {
     share_.clients = parallel::workers_of(table.roster());
     share_.replicas = replicas_of(flags);
     if (!place.machines.empty()) share_.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
+    recorder_.emplace(recorder_options(request_, scheme_, share_.client, share_.clients), &table, request_.net_outputs.empty() ? nullptr : &outputs_);
   }
 
   Result<Ending> run() {
@@ -98,10 +118,12 @@ class JobWorker {
     if (team_->chief()) report(solver);
     if (!snapshot.empty()) solver.restore(snapshot);
     if (team_->chief() && !request_.net_outputs.empty()) outputs_.open(solver);
+    recorder_->open(solver);
     LOG(INFO) << "Starting Optimization";
     const std::int64_t first = solver.iteration();
     Result<Ending> ending = solver.solve();
     outputs_.close();
+    recorder_->close();
     if (!ending.ok()) {
       table_.abort(ending.error());
       return ending;
@@ -132,7 +154,7 @@ class JobWorker {
     options.action = take_signal;
     options.share = share_;
     options.team = team_.get();
-    if (!request_.net_outputs.empty()) options.observer = &outputs_;
+    connect(request_, *recorder_, options);
     options.epoch = epoch_of_job(records_, share_);
     if (scheme_ != "bsp" && scheme_ != "ssp 0") options.averaging = "each worker's mean gradient is an update of its own";
     options.make_updater = [this](Net& net) {
@@ -167,6 +189,7 @@ class JobWorker {
   table::Table& table_;
   const std::unique_ptr<Team> team_;
   TableOutputs outputs_;
+  std::optional<parallel::Recorder> recorder_;
   std::string scheme_;
   Share share_;
   Records records_;
@@ -195,15 +218,18 @@ int train_alone(const TrainRequest& request, const JobFlags& flags) {
   options.name = own.name;
   options.action = take_signal;
   TableOutputs outputs(own.net_outputs);
-  if (!own.net_outputs.empty()) options.observer = &outputs;
+  parallel::Recorder recorder(recorder_options(own, "local", 0, 1), nullptr, own.net_outputs.empty() ? nullptr : &outputs);
+  connect(own, recorder, options);
   options.make_updater = [&](Net& net) { return with_replicas(own, net, make_local_updater(own.param, own.name, net)); };
   Solver solver(own.param, options);
   report_epoch(own.param, own.name, solver);
   if (!snapshot.empty()) solver.restore(snapshot);
   if (!own.net_outputs.empty()) outputs.open(solver);
+  recorder.open(solver);
   LOG(INFO) << "Starting Optimization";
   const Result<Ending> ending = solver.solve();
   outputs.close();
+  recorder.close();
   return exit_code(or_throw(ending));
 }
 

@@ -16,6 +16,8 @@ struct TrainRequest {
   std::string net_outputs;     // a prefix, or ""
   int threads = 0;             // asked for
   SignalEffects effects;
+  std::string metrics;         // a folder, or ""
+  std::string esync_log_dir;   // likewise
 };
 
 // Others than the chief say what is wrong and nothing else, unless details were asked for (--v).

@@ -1,23 +1,13 @@
 #include "table_outputs.h"
 
 #include "shoal/base/log.h"
+#include "shoal/parallel/recorder.h"
 #include "shoal/solver/solver.h"
 
 namespace shoal {
-namespace {
-
-std::vector<std::string> columns_of(const Net& net) {
-  std::vector<std::string> columns;
-  for (const Blob* output : net.outputs())
-    for (std::string& name : column_names(output->name, output->data.count())) columns.push_back(std::move(name));
-  return columns;
-}
-
-}  // namespace
-
 void TableOutputs::open(Solver& solver) {
-  std::vector<std::vector<std::string>> nets = {columns_of(solver.net())};
-  for (const auto& net : solver.test_nets()) nets.push_back(columns_of(*net));
+  std::vector<std::vector<std::string>> nets = {parallel::output_columns(solver.net())};
+  for (const auto& net : solver.test_nets()) nets.push_back(parallel::output_columns(*net));
   outputs_ = or_throw(NetOutputs::open(prefix_, nets, solver.iteration()));
 }
 

@@ -55,8 +55,8 @@ struct ScoreMetrics {
 
 // What the first line says of the run.
 struct RunMetrics {
-  std::string name;                  // of the net
-  std::string scheme;                // "ssp 2"; "local" without a table
+  std::string name{};                // of the net
+  std::string scheme{};              // "ssp 2"; "local" without a table
   int worker = 0, workers = 1;
   bool simulated = false;            // time is virtual
 };

@@ -15,6 +15,7 @@
 
 #include "shoal/base/error.h"
 #include "shoal/net/net.h"
+#include "shoal/solver/meter.h"
 #include "shoal/solver/observer.h"
 #include "shoal/solver/team.h"
 #include "shoal/solver/updater.h"
@@ -36,6 +37,7 @@ struct SolverOptions {
   Share share{};                                     // of the data, in a team
   Team* team = nullptr;                              // which outlives the solver; null: alone
   Observer* observer = nullptr;                      // of a whole team's displays and tests, on its chief; outlives the solver
+  Meter* meter = nullptr;                            // of this member's time; outlives the solver
   // For the log of a team.
   std::uint64_t epoch = 0;                           // records that all members together go through in an epoch; 0: not known
   std::string averaging = "the mean of all gradients is taken";   // how gradients become updates
@@ -78,6 +80,7 @@ class Solver {
   std::span<const std::unique_ptr<Net>> test_nets() const { return test_nets_; }
   std::int64_t iteration() const { return iteration_; }   // iterations done
   std::int64_t items_per_update() const;                  // of all nets that train together; 0 if the net reads nothing
+  double own_items() const;                               // of this member's nets among them
   float last_loss() const { return last_loss_; }          // of the last iteration, the mean of its passes
   float smoothed_loss() const;                            // mean of the last average_loss iterations
   float rate() const { return rate_; }                    // of the last iteration
@@ -121,7 +124,6 @@ class Solver {
   void share_resumption(const std::string& file, RunState run);
   // Reports.
   void report_start() const;
-  double own_items() const;
   void observe_display(bool counts);
   void observe_test(int index, const std::vector<TestScore>& scores, double loss);
   void pass_on_averages();
@@ -130,6 +132,7 @@ class Solver {
   void display();
   void display_speed(double seconds);
   double seconds_waited() const;
+  void mark(Meter::Mark mark) const;
   // Tests.
   Status test_all();
   Status run_batches(int index, std::vector<TestScore>& scores, double& loss);

@@ -6,6 +6,7 @@
 // server says NeedPush. Pushes and reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,14 @@ struct ClientOptions {
   int worker = 0;
   Order order = Order::kPriority;
   std::chrono::milliseconds retry{2000};        // a row not heard of for so long is asked for again; doubled each time, up to 16 times
+};
+
+// How old what was read and pushed has been, counted since the start: how often it was 0, 1, 2 ...; the last: or more.
+struct StalenessCounts {
+  static constexpr std::size_t kClasses = 64;
+  std::array<std::uint64_t, kClasses> pushes{};   // versions that others made of a row between the read that a push was computed from and its answer
+  std::array<std::uint64_t, kClasses> reads{};    // clocks that the reader of a row was ahead of the slowest worker
+  std::uint64_t drops = 0;                        // pushes that had nothing in them, or whose answer shows that they were not merged
 };
 
 class Client {
@@ -58,6 +67,9 @@ class Client {
   void link_up(int server, Instant now);
   // Asks again for what has been silent too long. Returns when to be called next; Instant::max() while nothing is waited for.
   Instant on_time(Instant now);
+
+  // Of what it pushed: reads are counted by shards.
+  const StalenessCounts& staleness() const;
 
   // The row waited for longest, and since when; for messages to people.
   struct Overdue { RowId row = 0; int server = 0; Clock clock = 0; Instant since{}; };

@@ -66,6 +66,10 @@ class Table {
   virtual void release() {}
 
   virtual Traffic traffic() const = 0;     // of the whole process
+  // The monotonic clock by which this worker's times are measured: the system's, or that of a simulation.
+  virtual Instant now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
+  // Pushes of this worker; reads that the server in this process answered, whoever's. Without a server here: none.
+  virtual StalenessCounts staleness() const { return {}; }
 };
 
 struct ServiceOptions {

@@ -187,9 +187,9 @@ class Rows final : public TableUpdater {
   }
 
   Status wait(std::span<const RowId> rows) {
-    const auto start = std::chrono::steady_clock::now();
+    const table::Instant start = table_.now();
     Status status = table_.wait(rows);
-    waited_ += std::chrono::steady_clock::now() - start;
+    waited_ += table_.now() - start;
     return status;
   }
 
@@ -209,7 +209,7 @@ class Rows final : public TableUpdater {
   std::vector<RowId> held_;                      // whose gradients are complete and were not pushed
   std::vector<table::Push> pushes_;              // of them, while they are pushed
   std::vector<std::vector<Tensor>> histories_;   // of the rule's history h and param i, between restore and create, and for a save
-  std::chrono::steady_clock::duration waited_{};
+  table::Instant waited_{};
 };
 
 }  // namespace

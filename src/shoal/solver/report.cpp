@@ -35,7 +35,6 @@ std::int64_t Solver::items_per_update() const {
   return (whole_batch_ > 0 ? whole_batch_ : batch_size(*net_) * options_.share.count()) * recipe_->iter_size;
 }
 
-// Of this member's nets.
 double Solver::own_items() const { return weight_ * static_cast<double>(items_per_update()) / options_.share.clients; }
 
 void Solver::report_start() const {
@@ -122,6 +121,10 @@ void Solver::display_speed(double seconds) {
                  << "of their final size and not encoded, a faster disk, or more cores for decode_threads help";
   }
   shown_wait_ = waited;
+}
+
+void Solver::mark(Meter::Mark mark) const {
+  if (options_.meter) options_.meter->mark(mark, iteration_, seconds_waited(), updater_->seconds_waited().value_or(0));
 }
 
 double Solver::seconds_waited() const {

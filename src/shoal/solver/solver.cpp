@@ -106,6 +106,7 @@ Result<Ending> Solver::solve() {
   LOG(INFO) << "Solving " << net_->name();
   LOG(INFO) << "Learning Rate Policy: " << param_->lr_policy();
   started_at_ = shown_at_ = Clock::now();
+  if (options_.meter) options_.meter->start(iteration_);
   started_iteration_ = shown_iteration_ = iteration_;
   away_seconds_ = 0;
   if (iteration_ > 0 && iteration_ >= param_->max_iter())
@@ -178,13 +179,16 @@ Status Solver::iterate() {
     LOG(INFO) << "MultiStep Status: Iteration " << iteration_ << ", step = " << steps;
   steps_ = steps;
   rate_ = optim::rate_at(recipe_->rate, iteration_, steps_);
+  mark(Meter::Mark::kBegin);
   if (!updater_->clears_gradients()) net_->clear_gradients();
   if (Status status = updater_->begin(iteration_, rate_); !status.ok()) return status;
   save_running_sums();
+  mark(Meter::Mark::kStep);
   const Result<bool> finished = run_passes();
   if (!finished.ok()) return finished.error();
   if (!finished.value()) {
     if (falls_on(param_->display())) observe_display(false);
+    mark(Meter::Mark::kEnd);
     return {};
   }
   note_loss(last_loss_);
@@ -192,7 +196,11 @@ Status Solver::iterate() {
     display();
     observe_display(true);
   }
-  return apply();
+  mark(Meter::Mark::kPassed);
+  if (Status status = apply(); !status.ok()) return status;
+  mark(Meter::Mark::kUpdated);
+  mark(Meter::Mark::kEnd);
+  return {};
 }
 
 // False: the loss was not finite, and on_nan says to leave this iteration out.

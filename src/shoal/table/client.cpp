@@ -89,6 +89,7 @@ struct Client::State {
   void say(Slot slot, Say what);
   void be_patient(Slot slot, std::size_t times, Instant now);
   void arrive(Slot slot, Version version);
+  void count(const Push& push, Version version);
   bool expects(const RowMessage& row) const;
   Result<bool> take_row(int server, const RowMessage& message);
   Result<bool> take_need(int server, const NeedPush& message);
@@ -106,6 +107,7 @@ struct Client::State {
   Lines by_deadline;                           // the same, a line for each patience: in each, the earliest `again` first
   std::size_t waiting = 0;
   std::uint64_t tickets = 0;
+  StalenessCounts staleness;
 };
 
 Client::Client(const ClientOptions& options, const Plan& plan, std::function<std::span<float>(RowId, Part)> destination)
@@ -226,8 +228,22 @@ void Client::State::arrive(Slot slot, Version version) {
   --waiting;
   if (part_of(slot) != Part::kWeights) return;
   versions[row_of(slot)] = version;
-  pushes[row_of(slot)].reset();
+  std::optional<Push>& push = pushes[row_of(slot)];
+  if (push) count(*push, version);
+  push.reset();
 }
+
+// One of the versions since is the push's own, unless there was none for it.
+void Client::State::count(const Push& push, Version version) {
+  if (push.weight == 0 || version <= push.base) {
+    ++staleness.drops;
+    return;
+  }
+  const auto others = static_cast<std::size_t>(version - push.base - 1);
+  ++staleness.pushes[std::min(others, StalenessCounts::kClasses - 1)];
+}
+
+const StalenessCounts& Client::staleness() const { return state_->staleness; }
 
 // The server has not got the push, and never will unless it is sent again. One that was acknowledged meanwhile is not kept any more, and
 // one that waits for its turn leaves anyhow.

@@ -93,6 +93,11 @@ void TableOverTcp::release() {
     LOG(ERROR) << "the threads that move rows do not answer";
 }
 
+StalenessCounts TableOverTcp::staleness() const {
+  MutexLock lock(job_.mutex);
+  return staleness_;
+}
+
 // ---- the strand ----
 
 void TableOverTcp::drain() {
@@ -162,6 +167,8 @@ void TableOverTcp::arrived(RowId row) {
   {
     MutexLock lock(job_.mutex);
     arrived_[row] = taken_[row];
+    staleness_.pushes = client_->staleness().pushes;
+    staleness_.drops = client_->staleness().drops;
     if (awaited_[row] == 0 || arrived_[row] < awaited_[row]) return;
     awaited_[row] = 0;
     if (--missing_ > 0) return;

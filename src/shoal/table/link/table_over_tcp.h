@@ -39,6 +39,7 @@ class TableOverTcp final : public Table, public LineOwner {
   void abort(const Error& error) override { envoy_.abort(error); }
   void release() override;
   Traffic traffic() const override { return job_.traffic(); }
+  StalenessCounts staleness() const override;
 
  private:
   // A push or a get on its way to the strand.
@@ -96,6 +97,7 @@ class TableOverTcp final : public Table, public LineOwner {
   std::vector<std::uint64_t> arrived_ GUARDED_BY(job_.mutex);      // requests by row that have been answered
   std::vector<std::uint64_t> awaited_ GUARDED_BY(job_.mutex);      // by row: the request that wait() waits for; 0: none
   std::size_t missing_ GUARDED_BY(job_.mutex) = 0;       // rows that wait() waits for
+  StalenessCounts staleness_ GUARDED_BY(job_.mutex);     // the client's
 };
 
 }  // namespace shoal::table

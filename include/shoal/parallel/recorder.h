@@ -1,0 +1,83 @@
+// Measures a worker's clocks and writes them down: metrics.jsonl, ESync's logs, and a line of the log for each display.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/report/esync_log.h"
+#include "shoal/report/metrics.h"
+#include "shoal/solver/meter.h"
+#include "shoal/solver/observer.h"
+#include "shoal/table/table.h"
+
+namespace shoal {
+class Solver;
+class Net;
+}  // namespace shoal
+
+namespace shoal::parallel {
+
+// The names of a net's outputs, one for each number.
+std::vector<std::string> output_columns(const Net& net);
+
+struct RecorderOptions {
+  std::string metrics;               // a folder, or "": none are written
+  std::string esync_logs;            // a folder of the job, in which each worker has its own; or ""
+  RunMetrics run;
+  bool local_steps = false;          // of ESync's two kinds of logs, that with local steps
+  std::int64_t display = 0;          // iterations between lines of the log; 0: none
+};
+
+class Recorder final : public Meter, public Observer {
+ public:
+  // `table` is null for who trains alone. `next` hears what this observer hears; it may be null.
+  Recorder(const RecorderOptions& options, const table::Table* table, Observer* next);
+  ~Recorder() override;
+  // Of the solver, before its first iteration. Throws ConfigError (kUsage) if a file cannot be written.
+  void open(Solver& solver);
+  void close();                      // what is left is written
+
+  void start(std::int64_t iteration) override;
+  void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
+  void displayed(const Measured& row) override;
+  void tested(int net, const Measured& row) override;
+
+ private:
+  using Instant = table::Instant;
+  // What counts up, as it was when the clock, or a part of it, began.
+  struct Point { Instant at{}; double data = 0, rows = 0; };
+  struct Counts { table::Traffic traffic; table::StalenessCounts staleness; };
+
+  Instant now() const;
+  double since_start(Instant at) const;
+  Counts counts() const;
+  void end_clock(std::int64_t iteration);
+  void count(const Counts& now);
+  void write(const ScoreMetrics& score);
+  void flush_round(const std::optional<Evaluation>& evaluation);
+  void log_shares(std::int64_t iteration);
+  void warn(const char* flag, const Status& status);
+
+  const RecorderOptions options_;
+  const table::Table* const table_;
+  Observer* const next_;
+  std::vector<std::vector<std::string>> columns_;   // of the train net, then of the test nets
+  double samples_ = 0;                              // of a step
+  std::optional<MetricsWriter> writer_;
+  std::optional<EsyncLog> esync_;
+  std::optional<ClockMetrics> round_;               // not in ESync's log yet: a test may follow
+  Instant started_{}, ended_{};                     // training; the last clock
+  Point begin_, step_, passed_;
+  Counts before_;
+  ClockMetrics clock_;                              // under way
+  ClockMetrics shown_;                              // sums since the last line of the log
+  std::int64_t shown_at_ = 0;
+  bool failed_ = false;                             // a file could not be written: said once, and training goes on without
+};
+
+}  // namespace shoal::parallel

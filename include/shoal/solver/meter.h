@@ -1,0 +1,26 @@
+// Who wants to know where the time of a solver's iterations goes.
+#pragma once
+
+#include <cstdint>
+
+namespace shoal {
+
+// Called on the solver's thread, in this order, for each iteration: kBegin, then for its step, or each of its local steps, kStep, kPassed
+// and kUpdated, then kEnd. An iteration that is left out has no kPassed, or no kUpdated.
+class Meter {
+ public:
+  virtual ~Meter() = default;
+  enum class Mark {
+    kBegin,     // the updater is about to be told of the iteration: it may wait in that
+    kStep,      // the passes begin
+    kPassed,    // the last backward pass is over
+    kUpdated,   // the updater is done with the step
+    kEnd,
+  };
+  // Training begins, or goes on, at this iteration: time counts from here.
+  virtual void start(std::int64_t iteration) = 0;
+  // With the seconds waited so far for data and for rows.
+  virtual void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) = 0;
+};
+
+}  // namespace shoal

@@ -1,0 +1,205 @@
+#include "shoal/parallel/recorder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "shoal/base/log.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/report/net_outputs.h"
+#include "shoal/solver/solver.h"
+
+namespace shoal::parallel {
+namespace {
+
+double seconds(table::Instant time) { return std::chrono::duration<double>(time).count(); }
+
+template <class Counts>
+Histogram difference(const Counts& now, const Counts& before) {
+  Histogram grown;
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (now[i] > before[i]) {
+      grown.resize(i + 1);
+      grown[i] = now[i] - before[i];
+    }
+  return grown;
+}
+
+void add(Histogram& sum, const Histogram& more) {
+  if (sum.size() < more.size()) sum.resize(more.size());
+  for (std::size_t i = 0; i < more.size(); ++i) sum[i] += more[i];
+}
+
+// "mean 1.3, at most 4", or "none".
+std::string words_of(const Histogram& counts) {
+  double sum = 0, number = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    sum += static_cast<double>(i) * static_cast<double>(counts[i]);
+    number += static_cast<double>(counts[i]);
+  }
+  if (number == 0) return "none";
+  return str("mean ", std::round(100 * sum / number) / 100, ", at most ", counts.size() - 1);
+}
+
+double megabytes(std::uint64_t bytes) { return std::round(static_cast<double>(bytes) / 1e4) / 100; }
+
+}  // namespace
+
+std::vector<std::string> output_columns(const Net& net) {
+  std::vector<std::string> columns;
+  for (const Blob* output : net.outputs())
+    for (std::string& name : column_names(output->name, output->data.count())) columns.push_back(std::move(name));
+  return columns;
+}
+
+Recorder::Recorder(const RecorderOptions& options, const table::Table* table, Observer* next) : options_(options), table_(table), next_(next) {}
+Recorder::~Recorder() = default;
+
+table::Instant Recorder::now() const { return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch(); }
+double Recorder::since_start(Instant at) const { return seconds(at - started_); }
+Recorder::Counts Recorder::counts() const { return table_ ? Counts{table_->traffic(), table_->staleness()} : Counts{}; }
+
+void Recorder::open(Solver& solver) {
+  columns_ = {output_columns(solver.net())};
+  for (const auto& net : solver.test_nets()) columns_.push_back(output_columns(*net));
+  samples_ = solver.own_items();
+  RunMetrics run = options_.run;
+  run.name = solver.net().name();
+  if (!options_.metrics.empty()) writer_ = or_throw(MetricsWriter::open(metrics_path(options_.metrics, run.worker), run, solver.iteration()));
+  if (!options_.esync_logs.empty())
+    esync_ = or_throw(EsyncLog::open(str(options_.esync_logs, "/worker", run.worker), options_.local_steps, solver.iteration()));
+}
+
+void Recorder::close() { flush_round(std::nullopt); }
+
+// ---- the clock ----
+
+void Recorder::start(std::int64_t iteration) {
+  started_ = ended_ = now();
+  before_ = counts();
+  shown_ = {};
+  shown_at_ = iteration;
+}
+
+void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) {
+  const Point here{now(), options_.run.simulated ? 0 : data_waited, rows_waited};   // data come in no virtual time
+  switch (mark) {
+    case Mark::kBegin:
+      clock_ = {.worker = options_.run.worker, .clock = iteration, .local_steps = 0};
+      clock_.other = seconds(here.at - ended_);
+      begin_ = step_ = passed_ = here;
+      break;
+    case Mark::kStep:
+      if (clock_.steps.empty()) clock_.row_wait = seconds(here.at - begin_.at);   // for the leave to begin, and for what the first pass needs
+      step_ = passed_ = here;
+      clock_.steps.push_back({});
+      break;
+    case Mark::kPassed:
+      passed_ = here;
+      break;
+    case Mark::kUpdated: {
+      StepMetrics& step = clock_.steps.back();
+      const double rows = passed_.rows - step_.rows, rows_updating = here.rows - passed_.rows;
+      step.data_wait = here.data - step_.data;
+      step.compute = std::max(0.0, seconds(passed_.at - step_.at) - step.data_wait - rows);
+      step.update = std::max(0.0, seconds(here.at - passed_.at) - rows_updating);
+      clock_.row_wait += rows + rows_updating;
+      ++clock_.local_steps;
+      break;
+    }
+    case Mark::kEnd:
+      end_clock(iteration);
+      break;
+  }
+}
+
+void Recorder::end_clock(std::int64_t iteration) {
+  ended_ = now();
+  clock_.time = since_start(ended_);
+  clock_.samples = samples_ * static_cast<double>(clock_.steps.size());
+  for (const StepMetrics& step : clock_.steps) {
+    clock_.compute += step.compute;
+    clock_.data_wait += step.data_wait;
+    clock_.update += step.update;
+  }
+  // What an iteration that was left out spent before it was.
+  const double known = clock_.compute + clock_.data_wait + clock_.update + clock_.row_wait;
+  clock_.other += std::max(0.0, seconds(ended_ - begin_.at) - known);
+  count(counts());
+  if (writer_) warn("metrics", writer_->add(clock_));
+  flush_round(std::nullopt);
+  if (esync_) round_ = clock_;
+  log_shares(iteration);
+}
+
+void Recorder::count(const Counts& now) {
+  const table::Traffic& traffic = now.traffic;
+  clock_.bytes_sent = traffic.bytes_sent - before_.traffic.bytes_sent;
+  clock_.bytes_received = traffic.bytes_received - before_.traffic.bytes_received;
+  clock_.pushes = difference(now.staleness.pushes, before_.staleness.pushes);
+  clock_.reads = difference(now.staleness.reads, before_.staleness.reads);
+  clock_.drops = now.staleness.drops - before_.staleness.drops;
+  before_ = now;
+}
+
+// ---- what is written ----
+
+void Recorder::flush_round(const std::optional<Evaluation>& evaluation) {
+  if (esync_ && round_) warn("esync_log_dir", esync_->add(*round_, evaluation));
+  round_.reset();
+}
+
+void Recorder::write(const ScoreMetrics& score) {
+  if (writer_) warn("metrics", writer_->add(score));
+}
+
+void Recorder::displayed(const Measured& row) {
+  ScoreMetrics score{.kind = ScoreMetrics::Kind::kDisplay, .clock = row.iteration, .time = row.seconds, .loss = row.loss};
+  for (std::size_t i = 0; i < row.outputs.size() && i < columns_.at(0).size(); ++i) score.outputs.emplace_back(columns_[0][i], row.outputs[i]);
+  write(score);
+  if (next_) next_->displayed(row);
+}
+
+void Recorder::tested(int net, const Measured& row) {
+  const std::vector<std::string>& names = columns_.at(static_cast<std::size_t>(net) + 1);
+  ScoreMetrics score{.kind = ScoreMetrics::Kind::kTest, .clock = row.iteration, .time = row.seconds, .net = net, .loss = row.loss};
+  std::optional<double> accuracy;
+  for (std::size_t i = 0; i < row.outputs.size() && i < names.size(); ++i) {
+    score.outputs.emplace_back(names[i], row.outputs[i]);
+    if (!accuracy && names[i].find("accuracy") != std::string::npos) accuracy = row.outputs[i];
+  }
+  write(score);
+  if (net == 0 && round_) flush_round(Evaluation{seconds(now() - ended_), since_start(now()), accuracy});
+  if (next_) next_->tested(net, row);
+}
+
+// ---- the log ----
+
+// On the chief, which speaks of itself: the others' lines are in their own files.
+void Recorder::log_shares(std::int64_t iteration) {
+  if (options_.display == 0 || options_.run.worker != 0) return;
+  for (double ClockMetrics::*part : {&ClockMetrics::compute, &ClockMetrics::data_wait, &ClockMetrics::row_wait, &ClockMetrics::update, &ClockMetrics::other})
+    shown_.*part += clock_.*part;
+  shown_.bytes_sent += clock_.bytes_sent;
+  shown_.bytes_received += clock_.bytes_received;
+  shown_.drops += clock_.drops;
+  add(shown_.pushes, clock_.pushes);
+  if ((iteration + 1) % options_.display != 0) return;
+  const double whole = std::max(1e-9, shown_.compute + shown_.data_wait + shown_.row_wait + shown_.update + shown_.other);
+  const auto share = [&](double part) { return str(std::lround(100 * part / whole), "%"); };
+  LOG(INFO) << "    Worker 0, iterations " << shown_at_ << " to " << iteration << ": compute " << share(shown_.compute) << ", data wait "
+            << share(shown_.data_wait) << ", row wait " << share(shown_.row_wait) << ", update " << share(shown_.update) << ", tests and the like "
+            << share(shown_.other) << "; " << megabytes(shown_.bytes_sent) << " MB sent, " << megabytes(shown_.bytes_received)
+            << " MB received; staleness of pushes " << words_of(shown_.pushes) << (shown_.drops > 0 ? str("; ", shown_.drops, " rows dropped") : "");
+  shown_ = {};
+  shown_at_ = iteration + 1;
+}
+
+void Recorder::warn(const char* flag, const Status& status) {
+  if (status.ok() || failed_) return;
+  failed_ = true;
+  LOG(WARNING) << "--" << flag << ": " << status.error().message << "; training goes on without";
+  writer_.reset();
+  esync_.reset();
+}
+
+}  // namespace shoal::parallel
