@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Draws the curves of a training log as a PNG: loss above, the test nets' other outputs (accuracy) below.
-Needs nothing but Python: plot.py LOG [OUT.png]"""
+"""Draws a training log, or runs that were measured.
+
+plot.py LOG [OUT.png]: the curves of a log as a PNG: loss above, the test nets' other outputs (accuracy) below. Needs nothing but Python.
+plot.py RUN ... [--out=FOLDER]: one or many runs side by side: curves.png, speed.png, shares.png, staleness.png. A run is a folder that
+  `train --metrics` or `simulate --out` wrote, one of its files, or a folder of ESync's logs; name=RUN gives it a name. Needs matplotlib."""
 import argparse
 import math
 import struct
@@ -239,16 +242,46 @@ def draw(log, title):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('log', help='what `train` wrote to stderr; - reads the standard input')
-    parser.add_argument('out', nargs='?', help='the picture; LOG with .png at its end by default')
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('inputs', nargs='+', metavar='LOG|RUN', help='what `train` wrote to stderr (- reads the standard input), or runs')
     parser.add_argument('--title', help='the name of the net by default')
+    parser.add_argument('--out', default='', help='the picture of a log; the folder for those of runs, by default that of the only one, or .')
+    parser.add_argument('--by', choices=('samples', 'iterations'), default='samples', help='of runs: what curves are drawn over, beside time')
     arguments = parser.parse_args()
-    log = read_log(arguments.log)
+    if is_run(arguments.inputs[0]):
+        draw_measured(arguments)
+    elif len(arguments.inputs) > 2:
+        parser.error(f'a log and its picture are two words, and these are {len(arguments.inputs)}; runs are folders or .jsonl files')
+    else:
+        draw_log(arguments)
+
+
+def is_run(word):
+    return any(Path(path).is_dir() or path.endswith('.jsonl') for path in (word, word.partition('=')[2]) if path)
+
+
+def draw_measured(arguments):
+    from metrics import MetricsError, read_named
+    from plot_runs import draw_runs, use_python_with_matplotlib
+    use_python_with_matplotlib()
+    try:
+        runs = [read_named(word) for word in arguments.inputs]
+    except MetricsError as error:
+        sys.exit(str(error))
+    only = runs[0].path if len(runs) == 1 else Path('.')
+    out = Path(arguments.out) if arguments.out else only if only.is_dir() else only.parent
+    for path in draw_runs(runs, out, title=arguments.title or runs[0].name, by=arguments.by):
+        print(f'{path.stem}: {path}')
+
+
+def draw_log(arguments):
+    name = arguments.inputs[0]
+    log = read_log(name)
     if not finite(sum(series_of(log), [])):
-        sys.exit(f'{arguments.log}: no iteration with a loss or a test output; is this a training log?')
-    out = arguments.out or ('curve.png' if arguments.log == '-' else str(Path(arguments.log).with_suffix('.png')))
-    draw(log, arguments.title or log.name or Path(arguments.log).stem).save(out)
+        sys.exit(f'{name}: no iteration with a loss or a test output; is this a training log?')
+    out = arguments.inputs[1] if len(arguments.inputs) > 1 else arguments.out
+    out = out or ('curve.png' if name == '-' else str(Path(name).with_suffix('.png')))
+    draw(log, arguments.title or log.name or Path(name).stem).save(out)
     print(f'curves: {out}')
 
 

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Tries consistency schemes on a cluster that is imagined, with real training, and writes one report of them.
+
+  compare_schemes.py --cluster=examples/compare/cluster.prototxt --solver=examples/compare/solver.prototxt --out=build/compare
+
+runs tools/simulate once for each scheme and writes OUT/report.md (a table, which scheme to use when, the exact commands), its pictures, and
+OUT/runs/<scheme> with each run's files. --schemes is a list with commas: names of schemes that there are, or own ones as name=flags:
+
+  --schemes='bsp,async,patient=--scheme=ssp --staleness=8'"""
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from metrics import MetricsError, mean_of, read_run
+from plot_runs import draw_runs, pyplot, use_python_with_matplotlib
+
+ROOT = Path(__file__).resolve().parent.parent
+# Flags of schemes whose defaults would not show what they are for; of the others --scheme alone.
+FLAGS = {'ssp': [('ssp 2', '--scheme=ssp --staleness=2')]}
+# What a scheme is for, whatever the numbers of one cluster.
+PURPOSES = {
+    'bsp': 'all workers take each step together: the result of one machine with a larger batch, the same every time; for workers of equal speed',
+    'ssp': 'workers may be a few steps apart: for workers that are of equal speed on the whole, but stumble now and then',
+    'async': 'nobody waits for anybody: for workers whose speeds differ for good, where some staleness does no harm',
+    'elastic': 'workers keep weights of their own and are pulled together now and then: for slow networks',
+    'easgd': 'workers keep weights of their own and are pulled together now and then: for slow networks',
+    'local_steps': 'several steps of their own between exchanges: for slow networks and workers of equal speed',
+    'esync': 'as many steps of their own as fit while the slowest takes one: for workers whose speeds differ very much',
+    'grouped': 'together within a group of equal speed, apart between groups: for a few kinds of machines',
+    'sync_backup': 'the last ones of each step are not waited for: for large clusters in which someone is always late',
+    'backup': 'the last ones of each step are not waited for: for large clusters in which someone is always late',
+    'drift_barrier': 'nobody runs ahead of the slowest by more than so much: a bound for asynchronous workers',
+    'weed_out': 'gradients that come too late are thrown away: for asynchronous workers with stragglers',
+    'dc_asgd': 'asynchronous, with a correction of what is stale: where plain async learns too badly',
+}
+
+
+class Trial:
+    def __init__(self, label, flags):
+        self.label, self.flags = label, flags
+        self.slug = re.sub(r'[^A-Za-z0-9.]+', '_', label).strip('_')
+        self.run = self.failure = None
+        self.seconds = 0.0
+
+
+def known_schemes(simulate):
+    """As the tool names them when it hears of one that there is not."""
+    said = subprocess.run([simulate, '--scheme=?', '--solver=/dev/null', '--cluster=/dev/null'], capture_output=True, text=True, cwd=ROOT)
+    found = re.search(r'[Kk]nown(?: are|:) ([\w ,]+)', said.stderr + said.stdout)
+    names = [name.split()[0] for name in re.split(r',| and ', found.group(1)) if name.strip()] if found else []
+    return names or ['bsp', 'ssp', 'async']
+
+
+def trials_of(words, simulate):
+    if not words:
+        trials = [Trial(*pair) for name in known_schemes(simulate) for pair in FLAGS.get(name, [(name, f'--scheme={name}')])]
+        return sorted(trials, key=lambda trial: trial.label != 'bsp')   # what the others are measured by comes first
+    trials = []
+    for word in filter(None, (word.strip() for word in words.split(','))):
+        label, equals, flags = word.partition('=')
+        trials += [Trial(label, flags)] if equals else [Trial(*pair) for pair in FLAGS.get(word, [(word, f'--scheme={word}')])]
+    return trials
+
+
+def command_of(arguments, trial):
+    command = [arguments.simulate, f'--solver={arguments.solver}', f'--cluster={arguments.cluster}', *shlex.split(trial.flags),
+               f'--seed={arguments.seed}', '--threads=1', f'--out={Path(arguments.out) / "runs" / trial.slug}']
+    return command + ([f'--seconds={arguments.seconds:g}'] if arguments.seconds else []) + shlex.split(arguments.more)
+
+
+def try_out(arguments, trial):
+    folder = Path(arguments.out) / 'runs' / trial.slug
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob('metrics*.jsonl'):
+        old.unlink()
+    started = time.monotonic()
+    with open(folder / 'log.txt', 'w') as log:
+        code = subprocess.run(command_of(arguments, trial), stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
+                              env={**os.environ, 'OMP_NUM_THREADS': '1'}).returncode
+    trial.seconds = time.monotonic() - started
+    if code:
+        said = [line for line in (folder / 'log.txt').read_text(errors='replace').splitlines() if line.strip()]
+        trial.failure = f'ended with {code}: {said[-1] if said else "it said nothing"}'
+    else:
+        try:
+            trial.run = read_run(folder, trial.label)
+        except MetricsError as error:
+            trial.failure = str(error)
+    print(f'  {trial.label:16} {trial.seconds:6.1f} s  {trial.failure or "done"}', flush=True)
+    return trial
+
+
+# ---- the report ----
+
+def seconds_words(value):
+    return '–' if value is None else f'{value:.1f} s' if value < 600 else f'{value / 60:.1f} min'
+
+
+def percent(value):
+    return f'{100 * value:.0f} %'
+
+
+def table(trials, target):
+    lines = ['| scheme | time to target | final accuracy | samples/s | sent | sent a sample | compute | wait for rows | staleness of pushes, mean | dropped |',
+             '|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|']
+    for trial in trials:
+        run, shares = trial.run, trial.run.mean_shares()
+        final, stale = run.final_accuracy(), mean_of(run.staleness('pushes'))
+        sent = run.total('bytes_sent') / run.total('samples') / 1e3 if run.total('samples') else 0
+        lines.append(f'| {trial.label} | {seconds_words(run.time_to(target) if target else None)} | {"–" if final is None else f"{final:.4f}"} | '
+                     f'{run.throughput():.0f} | {run.traffic() / 1e6:.2f} MB/s | {sent:.2f} kB | {percent(shares["compute"])} | '
+                     f'{percent(shares["row_wait"])} | {"–" if stale is None else f"{stale:.2f}"} | {run.total("drops")} |')
+    return lines
+
+
+def ratio_words(ratio, more, less):
+    if ratio >= 1.05:
+        return f'{ratio:.2g} times {more}' if ratio >= 1.995 else f'{100 * (ratio - 1):.0f} % {more}'
+    return f'{100 * (1 - ratio):.0f} % {less}' if ratio <= 0.95 else None
+
+
+def verdict(trial, base, target, best):
+    """One sentence of this scheme on this cluster, from its numbers beside the first one's."""
+    run, other = trial.run, base.run
+    reached, others = run.time_to(target), other.time_to(target)
+    speed = run.throughput() / other.throughput() if other.throughput() else 1
+    stale = mean_of(run.staleness('pushes')) or 0
+    loss = best - (run.final_accuracy() or 0)
+    behind = f', and ends {100 * loss:.1f} points below the best' if loss > 0.005 else ', with no loss of accuracy worth naming'
+    if trial is base:
+        waits = run.mean_shares()['row_wait']
+        return f'the others are measured by it; its workers spend {percent(waits)} of their time waiting' + \
+            (', so there is much to gain' if waits >= 0.25 else ', so there is little to gain')
+    if reached is None:
+        return f'**not here**: it did not reach {target:.3f}, though it went through {speed:.2g} times as many samples a second' + \
+            (f'; its gradients were {stale:.1f} versions old on average' if stale >= 0.5 else '')
+    if others is None:
+        return f'**use it here**: it reached {target:.3f}, and {base.label} did not{behind}'
+    gain = others / reached if reached else 1
+    if gain >= 1.1:
+        use = '**use it here**' if loss <= 0.005 else '**use it to come near soon**, and finish with a stricter one'
+        return f'{use}: {target:.3f} came {gain:.2g} times sooner than with {base.label}{behind}'
+    if gain <= 0.91:
+        return f'**not here**: {target:.3f} came {1 / gain:.2g} times later than with {base.label}, at {speed:.2g} times its samples a second'
+    return f'no gain here: {target:.3f} came as soon as with {base.label}, at {speed:.2g} times its samples a second'
+
+
+def advice(trials, target):
+    base, tested = trials[0], [trial for trial in trials if trial.run.final_accuracy() is not None]
+    if not tested or target is None:
+        fastest = max(trials, key=lambda trial: trial.run.throughput())
+        return [f'There were no tests, so this says nothing of learning: {fastest.label} goes through the most samples, {fastest.run.throughput():.0f} a second.']
+    best = max(trial.run.final_accuracy() for trial in tested)
+    most = max(tested, key=lambda trial: trial.run.final_accuracy())
+    lines = []
+    reached = [trial for trial in tested if trial.run.time_to(target) is not None]
+    if reached:
+        first = min(reached, key=lambda trial: trial.run.time_to(target))
+        lines.append(f'* **Soonest at {target:.3f}: {first.label}**, after {seconds_words(first.run.time_to(target))}.')
+    lines.append(f'* **Best in the end: {most.label}**, {most.run.final_accuracy():.4f} after {seconds_words(most.run.seconds())}.')
+    sparing = min(tested, key=lambda trial: trial.run.total('bytes_sent') / max(1, trial.run.total('samples')))
+    lines.append(f'* **Least traffic: {sparing.label}**, {sparing.run.total("bytes_sent") / max(1, sparing.run.total("samples")) / 1e3:.2f} kB sent for each sample.')
+    lines += ['', 'One by one, what each is for, and what it did here:', '']
+    for trial in tested:
+        family = trial.label.split()[0] if trial.label.split()[0] in PURPOSES else (trial.run.scheme or trial.label).split()[0]
+        purpose = PURPOSES.get(family)
+        lines.append(f'* **{trial.label}**' + (f' – {purpose}.' if purpose else '') + f' Here: {verdict(trial, base, target, best)}.')
+    return lines
+
+
+def target_of(trials, given):
+    """What all are timed to: as asked for, or 98 % of the best accuracy."""
+    finals = [trial.run.final_accuracy() for trial in trials if trial.run.final_accuracy() is not None]
+    return given or (int(980 * max(finals)) / 1000 if finals else None)
+
+
+def report(arguments, trials, pictures, seconds):
+    good, bad = [t for t in trials if t.run], [t for t in trials if not t.run]
+    target = target_of(good, arguments.target)
+    workers = max(len(trial.run.clocks) for trial in good)
+    lines = ['# Which scheme for this cluster?', '',
+             f'{len(good)} schemes on {arguments.cluster} ({workers} workers), training {good[0].run.name or "the net"} of {arguments.solver}, '
+             f'until {seconds_words(max(trial.run.seconds() for trial in good))} of virtual time. Gradients and tests are real, time and network are simulated; '
+             f'all of it took {seconds:.0f} s here.' + (f' The target is an accuracy of {target:.3f}.' if target else ''), '',
+             '![overview](overview.png)', '', '## Which to use', '', *advice(good, target), '', '## Numbers', '', *table(good, target), '',
+             'Time is virtual. "Sent" is what all workers hand to the network; what one sends another receives. "Compute" and "wait for rows" are shares of',
+             'the workers\' time, the mean of all. The staleness of a push counts the versions that others made of a row in the time between reading it and',
+             'adding to it what was computed.', '']
+    if bad:
+        lines += ['Left out:', '', *[f'* {trial.label}: {trial.failure}' for trial in bad], '']
+    lines += ['## Pictures', '']
+    for picture, words in (('curves', 'loss and accuracy over time and over samples'), ('speed', 'speed and traffic'),
+                           ('shares', 'where each worker\'s time goes'), ('staleness', 'how old gradients and reads are')):
+        if any(path.stem == picture for path in pictures):
+            lines += [f'{words[0].upper()}{words[1:]}:', '', f'![{picture}]({picture}.png)', '']
+    lines += ['## Commands', '', 'In the folder of the source:', '', '```']
+    lines += [shlex.join(command_of(arguments, trial)) for trial in trials]
+    lines += ['```', '', 'and for this page `' + shlex.join(['scripts/compare_schemes.py', *sys.argv[1:]]) + '`.', '']
+    path = Path(arguments.out) / 'report.md'
+    path.write_text('\n'.join(lines))
+    return path
+
+
+def arguments_of():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--cluster', required=True, help='a prototxt: docs/simulate.md')
+    parser.add_argument('--solver', required=True, help='a prototxt, as for train')
+    parser.add_argument('--schemes', default='', help='default: all that there are')
+    parser.add_argument('--out', required=True, help='the folder of the report')
+    parser.add_argument('--seconds', type=float, default=0, help='virtual; default: the solver\'s max_iter on every worker')
+    parser.add_argument('--target', type=float, default=0, help='the accuracy that all are timed to; default: 98 %% of the best')
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='runs at once; default: one a core')
+    parser.add_argument('--more', default='', help='flags for every run')
+    parser.add_argument('--simulate', default=os.environ.get('BUILD', 'build/release') + '/tools/simulate')
+    arguments = parser.parse_args()
+    if not (ROOT / arguments.simulate).exists():
+        parser.error(f'{arguments.simulate} is not there: build it with make, or say where it is with --simulate')
+    for name in ('cluster', 'solver'):
+        if not (ROOT / getattr(arguments, name)).exists():
+            parser.error(f'--{name}={getattr(arguments, name)}: there is no such file under {ROOT}')
+    arguments.simulate = str(ROOT / arguments.simulate)
+    arguments.out = os.path.abspath(arguments.out)
+    return arguments
+
+
+def main():
+    use_python_with_matplotlib()
+    arguments = arguments_of()
+    pyplot()                                              # before the long work: it may be missing
+    started = time.monotonic()
+    trials = trials_of(arguments.schemes, arguments.simulate)
+    print(f'{len(trials)} schemes, {arguments.jobs} at once', flush=True)
+    with ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
+        trials = list(pool.map(lambda trial: try_out(arguments, trial), trials))
+    good = [trial.run for trial in trials if trial.run]
+    if not good:
+        sys.exit('no scheme ran to its end; ' + '; '.join(f'{trial.label}: {trial.failure}' for trial in trials))
+    title = f'{good[0].name or "training"}, {max(len(run.clocks) for run in good)} workers, simulated'
+    pictures = draw_runs(good, arguments.out, title=title, with_overview=True)
+    print(f'report: {report(arguments, trials, pictures, time.monotonic() - started)}')
+
+
+if __name__ == '__main__':
+    main()
