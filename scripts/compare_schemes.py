@@ -21,8 +21,14 @@ from metrics import MetricsError, mean_of, read_run
 from plot_runs import draw_runs, pyplot, use_python_with_matplotlib
 
 ROOT = Path(__file__).resolve().parent.parent
-# Flags of schemes whose defaults would not show what they are for; of the others --scheme alone.
-FLAGS = {'ssp': [('ssp 2', '--scheme=ssp --staleness=2')]}
+# Flags of schemes that have no defaults, or whose defaults would not show what they are for; of the others --scheme alone. {groups} are the
+# cluster's kinds of workers, a group each; {late} is a sixth of the workers, and one at least.
+FLAGS = {'ssp': [('ssp 2', '--scheme=ssp --staleness=2')],
+         'async': [('async', '--scheme=async'), ('async 1/Y', "--scheme='async weighting=inverse'")],
+         'drift_barrier': [('drift_barrier 4', "--scheme='drift_barrier max_advance=4'")],
+         'grouped': [('grouped', "--scheme='grouped groups={groups}'")],
+         'sync_backup': [('sync_backup {late}', "--scheme='sync_backup backup={late}'")],
+         'weed_out': [('weed_out 8', "--scheme='weed_out max_version_lag=8'")]}
 # What a scheme is for, whatever the numbers of one cluster.
 PURPOSES = {
     'bsp': 'all workers take each step together: the result of one machine with a larger batch, the same every time; for workers of equal speed',
@@ -49,22 +55,47 @@ class Trial:
         self.seconds = 0.0
 
 
-def known_schemes(simulate):
+def known_schemes(arguments):
     """As the tool names them when it hears of one that there is not."""
-    said = subprocess.run([simulate, '--scheme=?', '--solver=/dev/null', '--cluster=/dev/null'], capture_output=True, text=True, cwd=ROOT)
+    said = subprocess.run([arguments.simulate, '--scheme=?', f'--solver={arguments.solver}', f'--cluster={arguments.cluster}'], capture_output=True,
+                          text=True)
     found = re.search(r'[Kk]nown(?: are|:) ([\w ,]+)', said.stderr + said.stdout)
     names = [name.split()[0] for name in re.split(r',| and ', found.group(1)) if name.strip()] if found else []
     return names or ['bsp', 'ssp', 'async']
 
 
-def trials_of(words, simulate):
+def kinds_of(text):
+    """How many workers each `worker` of a cluster's prototxt stands for."""
+    counts, text = [], re.sub(r'#[^\n]*', '', text)
+    for match in re.finditer(r'\bworker\s*:?\s*\{', text):
+        depth, at, own = 1, match.end(), ''
+        while depth and at < len(text):
+            depth += {'{': 1, '}': -1}.get(text[at], 0)
+            own += text[at] if depth == 1 else ''
+            at += 1
+        count = re.search(r'\bcount\s*:\s*(\d+)', own)
+        counts.append(int(count.group(1)) if count else 1)
+    return counts
+
+
+def trials_of(arguments):
+    words, numbers, groups = arguments.schemes, 0, []
+    for count in kinds_of((ROOT / arguments.cluster).read_text()):
+        groups.append(','.join(str(worker) for worker in range(numbers, numbers + count)))
+        numbers += count
+
+    def usual(name):
+        pairs = FLAGS.get(name, [(name, f'--scheme={name}')])
+        filled = {'groups': '|'.join(groups), 'late': max(1, numbers // 6)}
+        return [Trial(label.format(**filled), flags.format(**filled)) for label, flags in pairs]
+
     if not words:
-        trials = [Trial(*pair) for name in known_schemes(simulate) for pair in FLAGS.get(name, [(name, f'--scheme={name}')])]
+        trials = [trial for name in known_schemes(arguments) for trial in usual(name)]
         return sorted(trials, key=lambda trial: trial.label != 'bsp')   # what the others are measured by comes first
     trials = []
-    for word in filter(None, (word.strip() for word in words.split(','))):
+    for word in filter(None, (word.strip() for word in re.split(r',(?=[\w .]+(?:=-|,|$))', words))):
         label, equals, flags = word.partition('=')
-        trials += [Trial(label, flags)] if equals else [Trial(*pair) for pair in FLAGS.get(word, [(word, f'--scheme={word}')])]
+        trials += [Trial(label, flags)] if equals else usual(word)
     return trials
 
 
@@ -81,7 +112,7 @@ def try_out(arguments, trial):
         old.unlink()
     started = time.monotonic()
     with open(folder / 'log.txt', 'w') as log:
-        code = subprocess.run(command_of(arguments, trial), stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
+        code = subprocess.run(command_of(arguments, trial), stdout=log, stderr=subprocess.STDOUT,
                               env={**os.environ, 'OMP_NUM_THREADS': '1'}).returncode
     trial.seconds = time.monotonic() - started
     if code:
@@ -225,8 +256,10 @@ def arguments_of():
     for name in ('cluster', 'solver'):
         if not (ROOT / getattr(arguments, name)).exists():
             parser.error(f'--{name}={getattr(arguments, name)}: there is no such file under {ROOT}')
-    arguments.simulate = str(ROOT / arguments.simulate)
     arguments.out = os.path.abspath(arguments.out)
+    if Path(arguments.out).is_relative_to(ROOT):          # commands are to be read, and run, in the folder of the source
+        arguments.out = os.path.relpath(arguments.out, ROOT)
+    os.chdir(ROOT)
     return arguments
 
 
@@ -235,7 +268,7 @@ def main():
     arguments = arguments_of()
     pyplot()                                              # before the long work: it may be missing
     started = time.monotonic()
-    trials = trials_of(arguments.schemes, arguments.simulate)
+    trials = trials_of(arguments)
     print(f'{len(trials)} schemes, {arguments.jobs} at once', flush=True)
     with ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
         trials = list(pool.map(lambda trial: try_out(arguments, trial), trials))

@@ -28,6 +28,7 @@ CLOCK = {'kind': 'clock', 'worker': 0, 'clock': 0, 'time': 1.0, 'compute': 0.5, 
 SIMULATOR = '''#!{python}
 import json, os, sys
 flags = dict(word[2:].split('=', 1) for word in sys.argv[1:])
+flags['scheme'] = flags['scheme'].split(' ')[0]
 if flags['scheme'] == '?':
     sys.exit("scheme '?': there is no '?'; known: async, bsp, broken, ssp")
 if flags['scheme'] == 'broken':
@@ -251,6 +252,9 @@ class CompareTest(Case):
 class WordsTest(unittest.TestCase):
     def test_seconds(self):
         self.assertEqual([compare_schemes.seconds_words(v) for v in (None, 3.14159, 599, 900)], ['–', '3.1 s', '599.0 s', '15.0 min'])
+
+    def test_kinds_of_workers(self):
+        self.assertEqual(compare_schemes.kinds_of('# worker { }\nworker { count: 3 compute { ms: 20 } } worker: { slowdown { count: 9 } }\nserver { count: 7 }'), [3, 1])
 
     def test_help_names_both_kinds_of_input(self):
         out = io.StringIO()

@@ -21,6 +21,8 @@ namespace shoal::table {
 struct Traffic {
   std::uint64_t bytes_sent = 0, bytes_received = 0, frames_sent = 0, frames_received = 0;
   std::uint64_t local_bytes = 0;           // rows that went to or came from a server in this process, which no wire saw
+  std::chrono::nanoseconds sending{}, receiving{};   // in which the system could not take all there was to send, or a frame had come in part; sums
+                                                     // over connections
 };
 
 // A worker's table. All calls on one thread, the solver's. Every wait ends: with an error (kPeer: lost or refused, kTimeout: stalled) that

@@ -138,6 +138,8 @@ void Recorder::count(const Counts& now) {
   clock_.pushes = difference(now.staleness.pushes, before_.staleness.pushes);
   clock_.reads = difference(now.staleness.reads, before_.staleness.reads);
   clock_.drops = now.staleness.drops - before_.staleness.drops;
+  clock_.send = seconds(traffic.sending - before_.traffic.sending);
+  clock_.receive = seconds(traffic.receiving - before_.traffic.receiving);
   before_ = now;
 }
 

@@ -33,6 +33,7 @@ class FrameReader {
 
   void set_stage(Stage stage) { stage_ = stage; }
   std::uint64_t frames() const { return frames_; }
+  bool midway() const { return part_ != Part::kHeader || begin_ != end_; }   // in a frame, of which more must come
 
  private:
   enum class Part { kHeader, kFields, kNumbers };

@@ -14,6 +14,8 @@ void add(Traffic& sum, const Traffic& more) {
   sum.bytes_received += more.bytes_received;
   sum.frames_sent += more.frames_sent;
   sum.frames_received += more.frames_received;
+  sum.sending += more.sending;
+  sum.receiving += more.receiving;
 }
 
 Digest digest_of(const std::string& text) {

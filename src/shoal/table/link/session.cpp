@@ -19,6 +19,14 @@ milliseconds period(const LinkOptions& options) {
   return std::max(milliseconds(1), std::min({options.heartbeat, options.stall_warn, options.stall_abort}));
 }
 
+// Of something that goes on, or does no longer.
+void count_time(std::optional<Instant>& since, bool goes_on, std::atomic<std::int64_t>& sum) {
+  if (goes_on == since.has_value()) return;
+  if (!goes_on) sum += (now() - *since).count();
+  if (goes_on) since = now();
+  else since.reset();
+}
+
 Error lost(const error_code& error) {
   if (error == asio::error::eof) return {Code::kPeer, "The other end closed the connection without a Bye: its process has ended or was killed."};
   return {Code::kPeer, str("The connection broke (", error.message(), "): the other process was killed, or its machine or the network went away.")};
@@ -61,7 +69,8 @@ void Session::close(bool with_bye) {
 }
 
 Traffic Session::traffic() const {
-  return {.bytes_sent = bytes_sent_, .bytes_received = bytes_received_, .frames_sent = frames_sent_, .frames_received = frames_received_};
+  return {.bytes_sent = bytes_sent_, .bytes_received = bytes_received_, .frames_sent = frames_sent_, .frames_received = frames_received_,
+          .sending = std::chrono::nanoseconds(sending_), .receiving = std::chrono::nanoseconds(receiving_)};
 }
 
 // ---- from handshake to open ----
@@ -281,6 +290,7 @@ void Session::has_read(error_code error, std::size_t bytes) {
   if (error) return end(lost(error), std::nullopt);
   silence_.moved();
   const Status status = reader_.took(bytes);
+  count_time(receives_since_, reader_.midway(), receiving_);
   if (state_ != State::kHandshake && state_ != State::kOpen) return;
   if (!status.ok()) return fail(status.error());
   pause();
@@ -348,6 +358,7 @@ std::span<const asio::const_buffer> Session::gather(std::size_t limit) {
 
 void Session::hand_over() {
   writing_ = true;
+  if (!sends_since_) sends_since_ = now();
   std::size_t granted = batch_.unsent();
   if (throttles_) {
     granted = throttles_->sending.grant(granted, now());
@@ -371,6 +382,7 @@ void Session::wrote(error_code error, std::size_t bytes) {
   if (state_ == State::kClosed) return;
   if (bytes > 0) stuck_.moved();
   frames_sent_ += batch_.sent(bytes);
+  count_time(sends_since_, !batch_.empty(), sending_);
   if (!error || (state_ == State::kParting && error == asio::error::operation_aborted)) return;
   if (state_ == State::kParting) return shut();
   write_error_ = error;                            // the reader may yet find the reason, in a Refuse; else the next tick ends it

@@ -124,6 +124,8 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   std::atomic<bool> shaking_hands_{true}, woken_{false};
   std::atomic<Clock> heard_clock_{-1};
   std::atomic<std::uint64_t> bytes_sent_{0}, bytes_received_{0}, frames_sent_{0}, frames_received_{0};
+  std::atomic<std::int64_t> sending_{0}, receiving_{0};   // nanoseconds; as in Traffic
+  std::optional<Instant> sends_since_, receives_since_;
 };
 
 }  // namespace shoal::table

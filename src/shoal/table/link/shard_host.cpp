@@ -1,5 +1,6 @@
 #include "shard_host.h"
 
+#include <algorithm>
 #include <variant>
 
 #include "shoal/base/log.h"
@@ -82,6 +83,17 @@ void ShardHost::handle(std::uint32_t rank, const Message& message) {
   const Status status = shard_->handle(worker_of_[rank], message, out);
   dispatch(out);
   if (!status.ok()) envoy_.report(rank, -1, status.error());
+  if (asked_.exchange(false)) {
+    const std::vector<std::uint64_t> counts = shard_->counters().staleness;
+    MutexLock lock(job_.mutex);
+    std::copy_n(counts.begin(), std::min(counts.size(), reads_.size()), reads_.begin());
+  }
+}
+
+std::array<std::uint64_t, StalenessCounts::kClasses> ShardHost::reads() {
+  asked_ = true;
+  MutexLock lock(job_.mutex);
+  return reads_;
 }
 
 std::uint32_t ShardHost::priority_of(const Message& message) const {

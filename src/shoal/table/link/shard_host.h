@@ -1,6 +1,8 @@
 // The shard of this process and those who speak to it: workers of other processes over connections, this process's own without one.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -26,6 +28,8 @@ class ShardHost final : public SeatOwner {
   // Calls `done` when nobody looks at this worker's numbers any more, nor ever will: the shard stands still from here on.
   void stop(std::function<void()> done);
   void close(bool with_bye);
+  // How far ahead readers were, as the shard counted when it last did something after this was last asked.
+  std::array<std::uint64_t, StalenessCounts::kClasses> reads();
 
  private:
   std::span<float> place(Seat& seat, Message& message, std::size_t floats) override;
@@ -50,6 +54,9 @@ class ShardHost final : public SeatOwner {
   std::vector<std::pair<std::uint32_t, Message>> early_;   // said by ranks that knew of the roster before this process did
   std::vector<Seat*> fed_;                           // to wake, some perhaps twice
   bool stopped_ = false;
+
+  std::atomic<bool> asked_{false};                   // for new counts
+  std::array<std::uint64_t, StalenessCounts::kClasses> reads_ GUARDED_BY(job_.mutex){};
 
   std::vector<std::unique_ptr<Seat>> seats_;         // by rank; this process has none
 };

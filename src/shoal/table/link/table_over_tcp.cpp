@@ -94,8 +94,12 @@ void TableOverTcp::release() {
 }
 
 StalenessCounts TableOverTcp::staleness() const {
+  StalenessCounts counts;
+  if (shard_) counts.reads = shard_->reads();
   MutexLock lock(job_.mutex);
-  return staleness_;
+  counts.pushes = staleness_.pushes;
+  counts.drops = staleness_.drops;
+  return counts;
 }
 
 // ---- the strand ----
