@@ -102,7 +102,11 @@ def trials_of(arguments):
 def command_of(arguments, trial):
     command = [arguments.simulate, f'--solver={arguments.solver}', f'--cluster={arguments.cluster}', *shlex.split(trial.flags),
                f'--seed={arguments.seed}', '--threads=1', f'--out={Path(arguments.out) / "runs" / trial.slug}']
-    return command + ([f'--seconds={arguments.seconds:g}'] if arguments.seconds else []) + shlex.split(arguments.more)
+    if arguments.seconds:                                 # tests often enough for a curve
+        command += [f'--seconds={arguments.seconds:g}', f'--test_every={arguments.test_every or arguments.seconds / 60:g}']
+    elif arguments.test_every:
+        command += [f'--test_every={arguments.test_every:g}']
+    return command + shlex.split(arguments.more)
 
 
 def try_out(arguments, trial):
@@ -117,7 +121,8 @@ def try_out(arguments, trial):
     trial.seconds = time.monotonic() - started
     if code:
         said = [line for line in (folder / 'log.txt').read_text(errors='replace').splitlines() if line.strip()]
-        trial.failure = f'ended with {code}: {said[-1] if said else "it said nothing"}'
+        fatal = [line for line in said if 'Check failed' in line] or said[-1:] or ['it said nothing']
+        trial.failure = f'ended with {code}: {fatal[0][:300]}'
     else:
         try:
             trial.run = read_run(folder, trial.label)
@@ -156,14 +161,14 @@ def ratio_words(ratio, more, less):
     return f'{100 * (1 - ratio):.0f} % {less}' if ratio <= 0.95 else None
 
 
-def verdict(trial, base, target, best):
+def verdict(trial, base, target, soonest):
     """One sentence of this scheme on this cluster, from its numbers beside the first one's."""
     run, other = trial.run, base.run
     reached, others = run.time_to(target), other.time_to(target)
     speed = run.throughput() / other.throughput() if other.throughput() else 1
     stale = mean_of(run.staleness('pushes')) or 0
-    loss = best - (run.final_accuracy() or 0)
-    behind = f', and ends {100 * loss:.1f} points below the best' if loss > 0.005 else ', with no loss of accuracy worth naming'
+    loss = (other.final_accuracy() or 0) - (run.final_accuracy() or 0)
+    behind = f', but ends {100 * loss:.1f} points below {base.label}' if loss > 0.005 else ''
     if trial is base:
         waits = run.mean_shares()['row_wait']
         return f'the others are measured by it; its workers spend {percent(waits)} of their time waiting' + \
@@ -175,7 +180,12 @@ def verdict(trial, base, target, best):
         return f'**use it here**: it reached {target:.3f}, and {base.label} did not{behind}'
     gain = others / reached if reached else 1
     if gain >= 1.1:
-        use = '**use it here**' if loss <= 0.005 else '**use it to come near soon**, and finish with a stricter one'
+        if loss > 0.005:
+            use = '**use it to come near soon**, and finish with a stricter one'
+        elif reached <= 1.1 * soonest.run.time_to(target):
+            use = '**use it here**'
+        else:
+            use = f'better than {base.label}, though {soonest.label} is better still'
         return f'{use}: {target:.3f} came {gain:.2g} times sooner than with {base.label}{behind}'
     if gain <= 0.91:
         return f'**not here**: {target:.3f} came {1 / gain:.2g} times later than with {base.label}, at {speed:.2g} times its samples a second'
@@ -187,21 +197,24 @@ def advice(trials, target):
     if not tested or target is None:
         fastest = max(trials, key=lambda trial: trial.run.throughput())
         return [f'There were no tests, so this says nothing of learning: {fastest.label} goes through the most samples, {fastest.run.throughput():.0f} a second.']
-    best = max(trial.run.final_accuracy() for trial in tested)
     most = max(tested, key=lambda trial: trial.run.final_accuracy())
     lines = []
     reached = [trial for trial in tested if trial.run.time_to(target) is not None]
-    if reached:
-        first = min(reached, key=lambda trial: trial.run.time_to(target))
+    first = min(reached, key=lambda trial: trial.run.time_to(target)) if reached else None
+    if first:
         lines.append(f'* **Soonest at {target:.3f}: {first.label}**, after {seconds_words(first.run.time_to(target))}.')
     lines.append(f'* **Best in the end: {most.label}**, {most.run.final_accuracy():.4f} after {seconds_words(most.run.seconds())}.')
-    sparing = min(tested, key=lambda trial: trial.run.total('bytes_sent') / max(1, trial.run.total('samples')))
-    lines.append(f'* **Least traffic: {sparing.label}**, {sparing.run.total("bytes_sent") / max(1, sparing.run.total("samples")) / 1e3:.2f} kB sent for each sample.')
+    sent = {trial.label: trial.run.total('bytes_sent') / max(1, trial.run.total('samples')) / 1e3 for trial in tested}
+    sparing = min(sent, key=sent.get)
+    if sent[sparing] < 0.95 * max(sent.values()):
+        lines.append(f'* **Least traffic: {sparing}**, {sent[sparing]:.2f} kB sent for each sample.')
+    else:
+        lines.append(f'* All send about the same for each sample, {sent[sparing]:.2f} kB.')
     lines += ['', 'One by one, what each is for, and what it did here:', '']
     for trial in tested:
         family = trial.label.split()[0] if trial.label.split()[0] in PURPOSES else (trial.run.scheme or trial.label).split()[0]
         purpose = PURPOSES.get(family)
-        lines.append(f'* **{trial.label}**' + (f' – {purpose}.' if purpose else '') + f' Here: {verdict(trial, base, target, best)}.')
+        lines.append(f'* **{trial.label}**' + (f' – {purpose}.' if purpose else '') + f' Here: {verdict(trial, base, target, first)}.')
     return lines
 
 
@@ -245,6 +258,7 @@ def arguments_of():
     parser.add_argument('--schemes', default='', help='default: all that there are')
     parser.add_argument('--out', required=True, help='the folder of the report')
     parser.add_argument('--seconds', type=float, default=0, help='virtual; default: the solver\'s max_iter on every worker')
+    parser.add_argument('--test_every', type=float, default=0, help='virtual seconds between tests; default: a sixtieth of --seconds, or as the solver says')
     parser.add_argument('--target', type=float, default=0, help='the accuracy that all are timed to; default: 98 %% of the best')
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='runs at once; default: one a core')

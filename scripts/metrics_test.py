@@ -225,7 +225,7 @@ class CompareTest(Case):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         text = (self.folder / 'out/report.md').read_text()
         for expected in ('Soonest at 0.931: ssp 2**, after 10.0 s', '**bsp** – all workers take each step together',
-                         '**ssp 2** – workers may be a few steps apart', '**use it here**: 0.931 came 2 times sooner than with bsp, with no loss',
+                         '**ssp 2** – workers may be a few steps apart', '**use it here**: 0.931 came 2 times sooner than with bsp.',
                          '**not here**: it did not reach 0.931', '| bsp | 20.0 s | 0.9500 | 20 | 0.00 MB/s | 0.10 kB | 20 % | 80 % | 1.00 | 0 |',
                          '* broken: ended with 3: it is broken', '--seed=7', '--staleness=2', '--seconds=20', '![overview](overview.png)'):
             self.assertIn(expected, text)

@@ -61,7 +61,7 @@ class Style:
         return {'color': colour, 'linestyle': LINES[variant], 'linewidth': 1.8}
 
     def marked(self, run, points):
-        return {**self.line(run), **({'marker': MARKS[self.of[id(run)][1]], 'markersize': 4} if points <= 60 else {})}
+        return {**self.line(run), **({'marker': MARKS[self.of[id(run)][1]], 'markersize': 4} if points <= 40 else {})}
 
     def bar(self, run):
         colour, variant = self.of[id(run)]
@@ -144,6 +144,8 @@ def finish(figure, axes, title=''):
             handles.setdefault(label, handle)
     labels, (width, height) = sorted(handles, key=lambda label: label == MEANWHILE), figure.get_size_inches()
     columns = max(1, int(width / (0.75 + 0.085 * max([len(label) for label in labels] + [6]))))
+    rows = -(-len(labels) // columns)
+    columns = -(-len(labels) // max(1, rows))
     used = 0.1
     if title:
         figure.text(0.5, 1 - used / height, title, ha='center', va='top', fontsize=12)
@@ -151,7 +153,7 @@ def finish(figure, axes, title=''):
     if labels:
         figure.legend([handles[label] for label in labels], labels, loc='upper center', ncol=min(columns, len(labels)), handlelength=3,
                       bbox_to_anchor=(0.5, 1 - (used - 0.08) / height))
-        used += 0.24 * -(-len(labels) // columns)
+        used += 0.24 * rows
     figure.tight_layout(rect=(0, 0, 1, 1 - used / height))
 
 
@@ -198,6 +200,8 @@ def stacked(axes, places, shares, height=0.75):
     left = [0.0] * len(places)
     for part in PARTS:
         values = [100 * each[part] for each in shares]
+        if max(values) < 0.5:
+            continue
         axes.barh(places, values, left=left, height=height, color=PART_COLOURS[part], label=PART_NAMES[part])
         for place, start, value in zip(places, left, values):
             if value >= 9:
@@ -263,9 +267,12 @@ def staleness(plt, runs, style, title=''):
         return None
     ranges = classes_of(runs)
     names = [str(low) if low == high else f'{low}–{high}' for low, high in ranges]
-    figure, grid = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True)
-    for axes, of, words in ((grid[0], 'pushes', 'versions that others made of a row between a read\nand the merge of what was computed from it'),
-                            (grid[1], 'reads', 'clocks that the reader of a row was\nahead of the slowest worker')):
+    panels = [panel for panel in (('pushes', 'versions that others made of a row between a read\nand the merge of what was computed from it'),
+                                  ('reads', 'clocks that the reader of a row was\nahead of the slowest worker'))
+              if any(run.staleness(panel[0]) for run in runs)]
+    figure, grid = plt.subplots(1, len(panels), figsize=(7 * len(panels), 3.6), sharey=True, squeeze=False)
+    grid = grid[0]
+    for axes, (of, words) in zip(grid, panels):
         width = 0.84 / len(runs)
         for number, run in enumerate(runs):
             histogram = run.staleness(of)
@@ -277,7 +284,7 @@ def staleness(plt, runs, style, title=''):
         axes.set_xticks(range(len(ranges)), names)
         axes.set_xlabel(words)
         axes.grid(axis='x', visible=False)
-        axes.legend(fontsize=9, title='pushes' if of == 'pushes' else 'reads')
+        axes.legend(fontsize=9, title=of, loc='upper left', bbox_to_anchor=(1.0, 1.0))
     grid[0].set_ylabel('% of them')
     finish(figure, [], title)
     return figure
@@ -306,6 +313,17 @@ def overview(plt, runs, style, title=''):
 PICTURES = {'curves': curves, 'speed': speed, 'shares': shares, 'staleness': staleness}
 
 
+def spare_colours(path):
+    """A third of the bytes, and nothing that an eye would miss."""
+    try:
+        from PIL import Image
+    except ImportError:                                   # matplotlib brings it; without, the picture is larger
+        return
+    with Image.open(path) as picture:
+        small = picture.convert('RGB').quantize(256, method=1, dither=0)   # by coverage, so that rare colours stay
+    small.save(path, optimize=True)
+
+
 def draw_runs(runs, folder, title='', by='samples', with_overview=False):
     """Writes the pictures; returns their paths."""
     plt = pyplot()
@@ -317,6 +335,7 @@ def draw_runs(runs, folder, title='', by='samples', with_overview=False):
             continue
         path = Path(folder) / f'{name}.png'
         figure.savefig(path)
+        spare_colours(path)
         plt.close(figure)
         written.append(path)
     return written

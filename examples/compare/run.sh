@@ -20,4 +20,4 @@ if [ ! -e "$data/test_datumfile" ]; then
     mv "$data/digits_test_datumfile" "$data/test_datumfile"
   fi
 fi
-scripts/compare_schemes.py --cluster=examples/compare/cluster.prototxt --solver=examples/compare/solver.prototxt --seconds=40 --out=build/compare "$@"
+scripts/compare_schemes.py --cluster=examples/compare/cluster.prototxt --solver=examples/compare/solver.prototxt --seconds=60 --out=build/compare "$@"
