@@ -297,6 +297,10 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
       {{"--scheme=bps"}, 3, "there is no 'bps'; did you mean 'bsp'?"},
       {{"--staleness=-1"}, 2, "--staleness=-1: it is a number of clocks, 0 or more, or unbounded"},
       {{"--scheme=bsp", "--staleness=2"}, 2, "--scheme=bsp and --staleness=2 exclude each other"},
+      {{"--movingRate=0.5", "--moving_rate=0.6"}, 2, "--moving_rate=0.6 and --movingRate=0.5 are one flag with two names, and differ"},
+      {{"--backup=2", "--payload=deltas"}, 2, "--payload=deltas; did you mean 'delta'? Known: gradient, delta, weights"},
+      {{"--backup=1", "--weighting=inverse"}, 3, "sync_backup has no 'weighting', less weight for a stale update"},
+      {{"--groups=0|0"}, 3, "worker 0 is there twice"},
       {{"--staleness=1", "--table_staleness=2"}, 2, "--staleness=1 and --table_staleness=2 are one flag with two names, and differ"},
       {{"--consistency_model=LocalOOC"}, 2, "--consistency_model=LocalOOC: known are SSP, SSPPush and SSPAggr"},
       {{"--replicas=2", "--num_table_threads=2"}, 2, "--replicas=2 and --num_table_threads=2 exclude each other"},
@@ -319,8 +323,8 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
   }
   const Ran negative = test::run_program(alone(solver("negative", plain_net(4), "scheme { type: 'ssp' staleness: -1 }")));
   EXPECT_EQ(negative.code, 3);
-  EXPECT_HAS(negative.err, "negative.prototxt: scheme: staleness is -1; it must be 0 or more");
-  const Ran two = test::run_program(alone(solver("schemes", plain_net(4), "scheme { } scheme { type: 'async' }")));
+  EXPECT_HAS(negative.err, "staleness is -1; it must be a whole number of clocks, 0 or more");
+  const Ran two = test::run_program(alone(solver("schemes", plain_net(4), "max_iter: 9 scheme { iterations: 5 } scheme { type: 'async' }")));
   EXPECT_HAS(two.err, "2 schemes are given");
 }
 

@@ -9,12 +9,11 @@
 #include "addresses.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
-#include "shoal/base/text.h"
+#include "shoal/parallel/scheme_words.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/recipe.h"
-#include "shoal/table/scheme.h"
 
 namespace shoal {
 namespace {
@@ -49,13 +48,6 @@ std::string read_token(const JobFlags& flags) {
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty()) throw usage("--token_file=", flags.token_file, ": the file is empty");
   return token;
-}
-
-// A staleness below 0 is refused here, since make_scheme would be asked for "ssp -1".
-int staleness_number(const std::string& text) {
-  const bool digits = !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits) throw usage("--staleness=", text, ": it is a number of clocks, 0 or more, or unbounded");
-  return std::stoi(text);
 }
 
 // Fields that may differ from machine to machine.
@@ -127,41 +119,14 @@ void merge_flags(const JobFlags& flags, SolverParameter& param) {
       throw usage("--batch_semantics=", flags.batch_semantics, ": known are PER_WORKER and GLOBAL");
     param.set_batch_semantics(value);
   }
-  std::string scheme = flags.scheme, from = "--scheme=" + flags.scheme;
-  if (!flags.consistency_model.empty()) {
-    const std::string& model = flags.consistency_model;
-    if (model != "SSP" && model != "SSPPush" && model != "SSPAggr")
-      throw usage("--consistency_model=", model, ": known are SSP, SSPPush and SSPAggr");
-    if (!scheme.empty() && scheme != "ssp") throw usage("--scheme=", scheme, " and --consistency_model=", model, " exclude each other");
-    scheme = "ssp", from = "--consistency_model=" + model;
-  }
-  if (scheme.empty() && flags.staleness.empty()) return;
-  if (scheme.empty() || scheme == "ssp") {
-    const bool unbounded = flags.staleness == "unbounded";
-    const int staleness = unbounded || flags.staleness.empty() ? 0 : staleness_number(flags.staleness);
-    param.clear_scheme();
-    param.add_scheme()->set_type(unbounded ? "async" : "ssp");
-    if (!unbounded) param.mutable_scheme(0)->set_staleness(staleness);
-    return;
-  }
-  if (!flags.staleness.empty() && flags.staleness != (scheme == "async" ? "unbounded" : "0"))
-    throw usage(from, " and --staleness=", flags.staleness, " exclude each other: a staleness is ssp's");
-  param.clear_scheme();
-  param.add_scheme()->set_type(scheme);
+  parallel::merge_scheme(flags.scheme, param);
 }
 
 std::string scheme_of(const SolverParameter& param, const std::string& name) {
-  if (param.scheme_size() > 1)
+  const std::vector<parallel::Phase> phases = or_throw(parallel::phases_of(param, name));
+  if (phases.size() > 1)
     throw ConfigError(Code::kConfig, name, ": ", param.scheme_size(), " schemes are given; one can be had, from the start to the end");
-  const SchemeParameter scheme = param.scheme_size() > 0 ? param.scheme(0) : SchemeParameter();
-  if (scheme.staleness() < 0)
-    throw ConfigError(Code::kConfig, name, ": scheme: staleness is ", scheme.staleness(), "; it must be 0 or more (scheme { type: \"async\" } has no bound)");
-  if (scheme.type() != "ssp" && scheme.staleness() != 0)
-    throw ConfigError(Code::kConfig, name, ": scheme '", scheme.type(), "' has no staleness; ssp has");
-  const std::string words = scheme.type() == "ssp" ? str("ssp ", scheme.staleness()) : scheme.type();
-  const auto made = table::make_scheme(words);
-  if (!made.ok()) throw ConfigError(made.error().code, name, ": ", made.error().message);
-  return words;
+  return phases.empty() ? "bsp" : phases[0].words;
 }
 
 std::string configuration_of(const SolverParameter& param, const std::string& name) {

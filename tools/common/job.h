@@ -4,6 +4,7 @@
 #include <string>
 
 #include "shoal/parallel/cluster.h"
+#include "shoal/parallel/merge_scheme.h"
 #include "shoal/table/table.h"
 
 namespace shoal {
@@ -13,7 +14,8 @@ class SolverParameter;
 struct JobFlags {
   std::string hostfile, hostfile_format, master, role, host, advertise, interface, port_range;
   int client_id = -1, num_clients = -1, port = -1;               // -1: not given
-  std::string scheme, staleness, consistency_model, batch_semantics;
+  parallel::SchemeFlags scheme;
+  std::string batch_semantics;
   int replicas = 0, num_table_threads = 0;                       // 0: not given
   int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;   // seconds
   int io_threads = 1;
@@ -33,7 +35,7 @@ int processes_here(const parallel::Place& place);
 int replicas_of(const JobFlags& flags);
 // Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict each other, by both names.
 void merge_flags(const JobFlags& flags, SolverParameter& param);
-// The solver's scheme as make_scheme reads it, "ssp 2". `name` stands in front of errors.
+// The solver's scheme as make_scheme reads it, "ssp 2", where there is one phase alone. `name` stands in front of errors.
 std::string scheme_of(const SolverParameter& param, const std::string& name);
 
 // What must be the same in all processes, as text with a field a line: the solver with its nets and its scheme, without what may differ

@@ -4,6 +4,7 @@
 #include <gflags/gflags.h>
 
 #include "job.h"
+#include "scheme_flags.h"
 
 DEFINE_string(hostfile, "", "the machinefile: the processes of the job, one a line, \"id address port\" or \"address key=value ...\"");
 DEFINE_string(machinefile, "", "the same as --hostfile");
@@ -17,10 +18,6 @@ DEFINE_string(advertise, "", "host or host:port where others reach this process;
 DEFINE_string(interface, "", "listen on the address of this network interface");
 DEFINE_int32(port, -1, "the port to listen on, 0: a free one; default: the machinefile's, or 29600 of process 0 and a free one of others");
 DEFINE_string(port_range, "", "\"29600-29699\": listen on the first free port of these");
-DEFINE_string(scheme, "", "bsp, ssp or async: when workers wait for each other; default: the solver's, or bsp");
-DEFINE_string(staleness, "", "how many clocks a worker may be ahead of the slowest, or unbounded; means --scheme=ssp");
-DEFINE_string(table_staleness, "", "the same as --staleness");
-DEFINE_string(consistency_model, "", "Poseidon's name of a scheme: SSP, SSPPush and SSPAggr are ssp");
 DEFINE_int32(replicas, 0, "nets that one process trains with, each with a part of the data; default 1");
 DEFINE_int32(num_table_threads, 0, "Poseidon's spelling of --replicas: one more than those");
 DEFINE_string(batch_semantics, "", "PER_WORKER or GLOBAL: whose batch batch_size is; default: the solver's");
@@ -48,9 +45,7 @@ inline JobFlags job_flags() {
   flags.interface = FLAGS_interface;
   flags.port = FLAGS_port;
   flags.port_range = FLAGS_port_range;
-  flags.scheme = FLAGS_scheme;
-  flags.staleness = one_of("staleness", FLAGS_staleness, "table_staleness", FLAGS_table_staleness);
-  flags.consistency_model = FLAGS_consistency_model;
+  flags.scheme = scheme_flags();
   flags.replicas = FLAGS_replicas;
   flags.num_table_threads = FLAGS_num_table_threads;
   flags.batch_semantics = FLAGS_batch_semantics;

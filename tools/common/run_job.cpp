@@ -156,7 +156,7 @@ class JobWorker {
     options.team = team_.get();
     connect(request_, *recorder_, options);
     options.epoch = epoch_of_job(records_, share_);
-    if (scheme_ != "bsp" && scheme_ != "ssp 0") options.averaging = "each worker's mean gradient is an update of its own";
+    if (!or_throw(table::make_scheme(scheme_))->lockstep()) options.averaging = "each worker's mean gradient is an update of its own";
     options.make_updater = [this](Net& net) {
       parallel::WorkerOptions worker;
       worker.name = request_.name;
@@ -174,6 +174,8 @@ class JobWorker {
     for (const std::size_t each : table::bytes_per_server(map.rows(), servers)) bytes += str(bytes.empty() ? "" : ", ", each);
     LOG(INFO) << "Scheme " << scheme_ << "; " << map.rows().size() << " rows of params on " << servers << (servers == 1 ? " server" : " servers")
               << ", with " << bytes << " bytes";
+    const std::string caution = or_throw(table::make_scheme(scheme_))->caution(share_.clients);
+    if (!caution.empty()) LOG(WARNING) << "Scheme " << scheme_ << ": " << caution;
   }
 
   // Of this process, as worker and as server, with all that is not params: tests, snapshots, heartbeats.

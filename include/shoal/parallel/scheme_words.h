@@ -1,0 +1,40 @@
+// A solver's schemes as the words that table::make_scheme reads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/base/error.h"
+
+namespace shoal {
+class SchemeParameter;
+class SolverParameter;
+}  // namespace shoal
+
+namespace shoal::parallel {
+
+struct Phase {
+  std::int64_t iterations = 0;   // that it lasts
+  std::string words;             // "ssp 2"
+  bool operator==(const Phase&) const = default;
+};
+
+// What of a scheme is trained with, from the first iteration to max_iter (without one: once through the list). A solver without a scheme has
+// bsp. Of several, each has its iterations; the list begins again when it is through, and its last phase ends early; the last in the list may
+// have none, and then lasts to the end. Neighbours that are the same are one phase. Errors (kConfig) begin with `name`. Reads groups_file.
+Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name);
+
+// One scheme, without its iterations.
+Result<std::string> words_of(const SchemeParameter& scheme, const std::string& name);
+
+// Of a type, which prototxts may write "SSP".
+std::string in_lower_case(std::string word);
+
+// "0,2|1,3" of the lines of a groups file, a group a line, cut at blanks: numbers of workers; or addresses, as MXNet-G has them, of which
+// the i-th in the order of letters, of n, is worker n - 1 - i.
+Result<std::string> read_groups(std::string_view text);
+
+}  // namespace shoal::parallel

@@ -1,0 +1,133 @@
+#include "shoal/parallel/scheme_words.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "shoal/base/file.h"
+#include "shoal/base/text.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::parallel {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr std::size_t kMostPhases = 100'000;
+
+std::string value_of(const Message& message, const FieldDescriptor* field) {
+  const auto* reflection = message.GetReflection();
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32: return str(reflection->GetInt32(message, field));
+    case FieldDescriptor::CPPTYPE_INT64: return str(reflection->GetInt64(message, field));
+    case FieldDescriptor::CPPTYPE_FLOAT: {
+      char text[32];   // the shortest that means the same
+      return {text, std::to_chars(text, text + sizeof text, reflection->GetFloat(message, field)).ptr};
+    }
+    case FieldDescriptor::CPPTYPE_ENUM: return in_lower_case(reflection->GetEnum(message, field)->name());
+    default: return reflection->GetString(message, field);
+  }
+}
+
+// Every field that is set, "staleness=2"; those of weighting as "weighting=inverse weighting_a=2".
+void append(const Message& message, const std::string& prefix, std::string& words) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const std::string& name = field->name();
+    if (prefix.empty() && (name == "type" || name == "iterations" || name == "groups_file")) continue;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) append(message.GetReflection()->GetMessage(message, field), name, words);
+    else words += str(' ', prefix.empty() ? name : name == "function" ? prefix : str(prefix, '_', name), '=', value_of(message, field));
+  }
+}
+
+Error wrong(const std::string& name, const std::string& what) { return {Code::kConfig, str(name, ": ", what)}; }
+
+// The list, again and again, until `total` iterations are had.
+Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t total, const std::string& name) {
+  std::vector<Phase> phases;
+  for (std::size_t i = 0; total > 0; i = (i + 1) % list.size()) {
+    const std::int64_t length = std::min(total, list[i].iterations);
+    total -= length;
+    if (!phases.empty() && phases.back().words == list[i].words) phases.back().iterations += length;
+    else phases.push_back({length, list[i].words});
+    if (phases.size() > kMostPhases) return wrong(name, str("the schemes make more than ", kMostPhases, " phases to max_iter; give them more iterations each"));
+  }
+  return phases;
+}
+
+}  // namespace
+
+std::string in_lower_case(std::string word) {
+  for (char& letter : word)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return word;
+}
+
+Result<std::string> read_groups(std::string_view text) {
+  std::vector<std::vector<std::string>> groups;
+  std::vector<std::string> all;
+  for (const std::string& line : split(text, '\n')) {
+    groups.push_back(split(line, ' '));
+    all.insert(all.end(), groups.back().begin(), groups.back().end());
+  }
+  if (all.empty()) return Error{Code::kConfig, "there is no group in it"};
+  const bool numbers = std::ranges::all_of(all, [](const std::string& word) { return word.find_first_not_of("0123456789") == std::string::npos; });
+  std::ranges::sort(all);
+  std::string words;
+  for (const auto& group : groups) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (std::ranges::count(all, group[i]) > 1) return Error{Code::kConfig, str(group[i], " is there twice; each worker is in one group")};
+      const std::ptrdiff_t below = std::ranges::lower_bound(all, group[i]) - all.begin();
+      words += str(i > 0 ? "," : words.empty() ? "" : "|", numbers ? group[i] : str(std::ssize(all) - 1 - below));
+    }
+  }
+  return words;
+}
+
+Result<std::string> words_of(const SchemeParameter& scheme, const std::string& name) {
+  SchemeParameter own = scheme;
+  if (own.has_groups_file()) {
+    if (own.has_groups()) return wrong(name, "scheme: groups and groups_file are given; one is enough");
+    const auto text = read_file(own.groups_file(), Code::kConfig);
+    if (!text.ok()) return wrong(name, text.error().message);
+    const auto groups = read_groups(text.value());
+    if (!groups.ok()) return wrong(name, str("groups_file ", own.groups_file(), ": ", groups.error().message));
+    own.set_groups(groups.value());
+  }
+  std::string words = in_lower_case(own.type());
+  append(own, "", words);
+  const auto made = table::make_scheme(words);
+  if (!made.ok()) return wrong(name, made.error().message);
+  return made.value()->name();
+}
+
+Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name) {
+  std::vector<Phase> list;
+  std::int64_t total = param.max_iter(), sum = 0;
+  const int count = std::max(1, param.scheme_size());
+  for (int i = 0; i < count; ++i) {
+    const SchemeParameter& scheme = param.scheme_size() > 0 ? param.scheme(i) : SchemeParameter::default_instance();
+    const std::string where = count > 1 ? str(name, ": scheme ", i + 1, " of ", count) : name;
+    auto words = words_of(scheme, where);
+    if (!words.ok()) return words.error();
+    std::int64_t length = scheme.iterations();
+    if (length < 0) return wrong(where, str("iterations is ", length, "; a phase has 1 or more"));
+    if (length == 0 && i + 1 < count) return wrong(where, "it has no iterations; of several schemes all but the last need them, as their length");
+    if (length == 0 && count > 1 && !param.has_max_iter()) return wrong(where, "it has no iterations, and the solver no max_iter that ends it");
+    if (length == 0) length = std::max<std::int64_t>(1, total - sum);
+    if (length > std::numeric_limits<std::int32_t>::max()) return wrong(where, str("iterations is ", length, "; at most ", std::numeric_limits<std::int32_t>::max(), " are allowed"));
+    sum += length;
+    list.push_back({length, std::move(words).value()});
+  }
+  if (!param.has_max_iter()) total = sum;
+  if (count == 1) return std::vector<Phase>{{std::max<std::int64_t>(0, total), list[0].words}};
+  return cycle(list, total, name);
+}
+
+}  // namespace shoal::parallel
