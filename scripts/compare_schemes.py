@@ -24,23 +24,22 @@ ROOT = Path(__file__).resolve().parent.parent
 # Flags of schemes that have no defaults, or whose defaults would not show what they are for; of the others --scheme alone. {groups} are the
 # cluster's kinds of workers, a group each; {late} is a sixth of the workers, and one at least.
 FLAGS = {'ssp': [('ssp 2', '--scheme=ssp --staleness=2')],
-         'async': [('async', '--scheme=async'), ('async 1/Y', "--scheme='async weighting=inverse'")],
-         'drift_barrier': [('drift_barrier 4', "--scheme='drift_barrier max_advance=4'")],
-         'grouped': [('grouped', "--scheme='grouped groups={groups}'")],
-         'sync_backup': [('sync_backup {late}', "--scheme='sync_backup backup={late}'")],
-         'weed_out': [('weed_out 8', "--scheme='weed_out max_version_lag=8'")]}
+         'async': [('async', '--scheme=async'), ('async 1/Y', '--scheme=async --weighting=inverse')],
+         'drift_barrier': [('drift_barrier 4', '--scheme=drift_barrier --max_advance=4')],
+         'grouped': [('grouped', '--scheme=grouped --groups={groups}')],
+         'sync_backup': [('sync_backup {late}', '--scheme=sync_backup --backup={late}')],
+         'weed_out': [('weed_out 8', '--scheme=weed_out --max_version_lag=8')],
+         'esync': [('esync', '--scheme=esync --epsilon=0.005')]}
 # What a scheme is for, whatever the numbers of one cluster.
 PURPOSES = {
     'bsp': 'all workers take each step together: the result of one machine with a larger batch, the same every time; for workers of equal speed',
     'ssp': 'workers may be a few steps apart: for workers that are of equal speed on the whole, but stumble now and then',
     'async': 'nobody waits for anybody: for workers whose speeds differ for good, where some staleness does no harm',
     'elastic': 'workers keep weights of their own and are pulled together now and then: for slow networks',
-    'easgd': 'workers keep weights of their own and are pulled together now and then: for slow networks',
     'local_steps': 'several steps of their own between exchanges: for slow networks and workers of equal speed',
     'esync': 'as many steps of their own as fit while the slowest takes one: for workers whose speeds differ very much',
     'grouped': 'together within a group of equal speed, apart between groups: for a few kinds of machines',
     'sync_backup': 'the last ones of each step are not waited for: for large clusters in which someone is always late',
-    'backup': 'the last ones of each step are not waited for: for large clusters in which someone is always late',
     'drift_barrier': 'nobody runs ahead of the slowest by more than so much: a bound for asynchronous workers',
     'weed_out': 'gradients that come too late are thrown away: for asynchronous workers with stragglers',
     'dc_asgd': 'asynchronous, with a correction of what is stale: where plain async learns too badly',

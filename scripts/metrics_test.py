@@ -187,6 +187,8 @@ class WithoutMatplotlibTest(Case):
         self.assertNotEqual(style.line(first)['linestyle'], style.line(second)['linestyle'])
         self.assertNotEqual(style.bar(first)['hatch'], style.bar(second)['hatch'])
         self.assertEqual(style.line(other), plot_runs.Style([other]).line(other))
+        same = run('d', 'ssp 0')
+        self.assertEqual(style.line(other), plot_runs.Style([same]).line(same))
 
 
 @unittest.skipUnless(has_matplotlib(), 'no matplotlib here')

@@ -49,7 +49,7 @@ class Style:
     def __init__(self, runs):
         self.of, families, spare = {}, {}, iter(OTHERS * 4)
         for run in runs:
-            family = (run.scheme or run.label).split(' ')[0].lower()
+            family = 'bsp' if run.scheme == 'ssp 0' else (run.scheme or run.label).split(' ')[0].lower()   # the same, and drawn so
             if family not in families:
                 families[family] = [COLOURS.get(family) or next(spare), 0]
             colour, count = families[family]
