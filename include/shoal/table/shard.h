@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -57,6 +58,9 @@ class Shard {
   // server has none; what it pushed of that clock to other rows, and is not merged, is dropped. Nothing more is taken from it.
   void leave(int worker, Outbox& out);
 
+  // The row as it is, whatever the scheme lets workers read; for those who look on. Nothing if this server has no such row.
+  std::optional<RowMessage> look(RowId row) const;
+  std::optional<Version> version_of(RowId row) const;
   bool ready() const;                           // planned, and every own row has its weights
   const Plan* plan() const;                     // null before it came
   Clock clock_of(int worker) const;             // the least of its pushes over all rows; for messages to people

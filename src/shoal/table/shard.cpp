@@ -74,6 +74,15 @@ Status Shard::handle(int worker, const Message& message, Outbox& out) {
   return state_->take(worker, message, out);
 }
 void Shard::leave(int worker, Outbox& out) { state_->leave(worker, out); }
+std::optional<RowMessage> Shard::look(RowId id) const {
+  const ShardRow* row = state_->find(id);
+  if (row == nullptr) return std::nullopt;
+  return RowMessage{.row = id, .version = row->version(), .values = row->numbers(Part::kWeights)};
+}
+std::optional<Version> Shard::version_of(RowId id) const {
+  const ShardRow* row = state_->find(id);
+  return row == nullptr ? std::nullopt : std::optional(row->version());
+}
 bool Shard::ready() const { return state_->plan && state_->without_weights == 0; }
 const Plan* Shard::plan() const { return state_->plan ? &*state_->plan : nullptr; }
 Clock Shard::clock_of(int worker) const { return state_->clock_of(worker); }

@@ -25,17 +25,42 @@ bool VirtualTime::step() {
 SimulatedLink::SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& options, Random random, SimulatedEnd first, SimulatedEnd second)
     : time_(time), options_(options), random_(random), ends_{std::move(first), std::move(second)} {}
 
-SimulatedLink::Bytes SimulatedLink::frame_of(const Message& message, Direction& direction) {
+Instant SimulatedPort::pass(Instant now, std::size_t bytes) {
+  if (bandwidth <= 0) return now;
+  return free = std::max(free, now) + Instant(static_cast<std::int64_t>(static_cast<double>(bytes) / bandwidth * 1e9));
+}
+
+// What arrives has been coming in for as long as its bytes take, if nothing else did.
+Instant SimulatedPort::take_last(Instant now, std::size_t bytes) {
+  if (bandwidth <= 0) return now;
+  return free = std::max(now, free + Instant(static_cast<std::int64_t>(static_cast<double>(bytes) / bandwidth * 1e9)));
+}
+
+// Of the types that carry numbers, the fields before them are always as long.
+std::size_t SimulatedLink::size_of(const Message& message, Direction& direction) {
+  const Values* values = std::visit([]<class M>(const M& m) -> const Values* {
+    if constexpr (requires { m.values; }) return &m.values;
+    return nullptr;
+  }, message);
+  if (values == nullptr || values->data.empty()) return encode(message, 1).bytes();
+  std::size_t& head = direction.heads[type_of(message)];
+  if (head == 0) head = encode(message, 1).head.size();
+  return head + values->data.size_bytes();
+}
+
+SimulatedLink::Sealed SimulatedLink::seal(const Message& message, Direction& direction) {
+  if (options_.as_messages) return std::make_shared<const Letter>(Letter{.bytes = {}, .message = message, .size = size_of(message, direction)});
   const Frame frame = encode(message, ++direction.requests);
   const auto numbers = std::as_bytes(frame.values.data);
-  return std::make_shared<const std::string>(frame.head + std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()));
+  return std::make_shared<const Letter>(
+      Letter{.bytes = frame.head + std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()), .message = {}, .size = frame.bytes()});
 }
 
 void SimulatedLink::send(int from, const Message& message) {
   if (!up_) return;
   Direction& direction = directions_[static_cast<std::size_t>(from)];
-  direction.queue.push_back(frame_of(message, direction));
-  direction.queued += direction.queue.back()->size();
+  direction.queue.push_back(seal(message, direction));
+  direction.queued += direction.queue.back()->size;
   direction.counters.most_waiting = std::max(direction.counters.most_waiting, direction.queued + direction.on_the_way);
   pump(from);
 }
@@ -43,21 +68,21 @@ void SimulatedLink::send(int from, const Message& message) {
 void SimulatedLink::pump(int from) {
   Direction& direction = directions_[static_cast<std::size_t>(from)];
   while (up_ && !direction.busy && direction.on_the_way < options_.window) {
-    Bytes frame;
+    Sealed letter;
     if (!direction.queue.empty()) {
-      frame = std::move(direction.queue.front());
+      letter = std::move(direction.queue.front());
       direction.queue.pop_front();
-      direction.queued -= frame->size();
+      direction.queued -= letter->size;
     } else if (const auto& next = ends_[static_cast<std::size_t>(from)].next) {
-      if (const std::optional<Message> said = next()) frame = frame_of(*said, direction);
+      if (const std::optional<Message> said = next()) letter = seal(*said, direction);
     }
-    if (frame == nullptr || !leave(from, frame)) return;
+    if (letter == nullptr || !leave(from, letter)) return;
   }
 }
 
-bool SimulatedLink::leave(int from, const Bytes& frame) {
+bool SimulatedLink::leave(int from, const Sealed& letter) {
   Direction& direction = directions_[static_cast<std::size_t>(from)];
-  const std::size_t bytes = frame->size();
+  const std::size_t bytes = letter->size;
   ++direction.counters.frames;
   direction.counters.bytes += bytes;
   direction.on_the_way += bytes;
@@ -66,22 +91,24 @@ bool SimulatedLink::leave(int from, const Bytes& frame) {
     cut();
     return false;
   }
-  if (options_.bandwidth <= 0) {
-    travel(from, frame);
+  SimulatedPort own{.bandwidth = options_.bandwidth};
+  SimulatedPort* const port = options_.out[static_cast<std::size_t>(from)];
+  const Instant through = std::max(own.pass(time_.now(), bytes), port ? port->pass(time_.now(), bytes) : time_.now());
+  if (through == time_.now()) {
+    travel(from, letter);
     return true;
   }
   direction.busy = true;
-  const Instant takes(static_cast<std::int64_t>(static_cast<double>(bytes) / options_.bandwidth * 1e9));
-  time_.after(takes, [this, from, frame, connection = connection_] {
+  time_.at(through, [this, from, letter, connection = connection_] {
     if (connection != connection_) return;
     directions_[static_cast<std::size_t>(from)].busy = false;
-    travel(from, frame);
+    travel(from, letter);
     pump(from);
   });
   return true;
 }
 
-void SimulatedLink::travel(int from, const Bytes& frame) {
+void SimulatedLink::travel(int from, const Sealed& letter) {
   const SimulatedFaults& faults = options_.faults;
   Direction& direction = directions_[static_cast<std::size_t>(from)];
   Instant when = time_.now() + options_.latency + up_to(options_.jitter);
@@ -93,22 +120,32 @@ void SimulatedLink::travel(int from, const Bytes& frame) {
   }
   const bool lost = happens(faults.lose);
   if (lost) ++direction.counters.lost;
-  deliver(from, lost ? nullptr : frame, when, frame->size());
-  if (happens(faults.repeat)) deliver(from, frame, when + up_to(faults.late), 0);
+  deliver(from, lost ? nullptr : letter, when, letter->size);
+  if (happens(faults.repeat)) deliver(from, letter, when + up_to(faults.late), 0);
 }
 
-// `bytes`: that are not on their way any more from then on.
-void SimulatedLink::deliver(int from, const Bytes& frame, Instant when, std::size_t bytes) {
-  time_.at(when, [this, from, frame, bytes, connection = connection_] {
+// `bytes`: that are not on their way any more from then on. The last of them is at the other end's port at `when`.
+void SimulatedLink::deliver(int from, const Sealed& letter, Instant when, std::size_t bytes) {
+  time_.at(when, [this, from, letter, bytes, connection = connection_] {
     if (connection != connection_) return;
-    directions_[static_cast<std::size_t>(from)].on_the_way -= bytes;
-    if (frame != nullptr) receive(1 - from, *frame);
-    pump(from);
+    SimulatedPort* const port = options_.in[static_cast<std::size_t>(1 - from)];
+    const Instant through = port == nullptr ? time_.now() : port->take_last(time_.now(), bytes);
+    if (through == time_.now()) return arrive(from, letter, bytes);
+    time_.at(through, [this, from, letter, bytes, connection] {
+      if (connection == connection_) arrive(from, letter, bytes);
+    });
   });
 }
 
-void SimulatedLink::receive(int to, const std::string& frame) {
-  std::string bytes = frame;
+void SimulatedLink::arrive(int from, const Sealed& letter, std::size_t bytes) {
+  directions_[static_cast<std::size_t>(from)].on_the_way -= bytes;
+  if (letter != nullptr) receive(1 - from, *letter);
+  pump(from);
+}
+
+void SimulatedLink::receive(int to, const Letter& letter) {
+  if (letter.message) return ends_[static_cast<std::size_t>(to)].received(*letter.message);
+  std::string bytes = letter.bytes;
   const bool is_damaged = happens(options_.faults.damage);
   if (is_damaged) bytes[random_.below(bytes.size())] ^= static_cast<char>(1 << random_.below(8));
   const Result<Message> message = decode(bytes, Stage::kPeer);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,16 +54,30 @@ struct SimulatedFaults {
   Instant down = std::chrono::milliseconds(50);   // a broken connection is back after up to so long
 };
 
+// One direction of a process's network card, for all links that pass through it: one frame after the other, in the order in which they begin.
+struct SimulatedPort {
+  double bandwidth = 0;                        // bytes a second; 0: no limit
+  Instant free{};                              // when what has begun is through
+  // A frame begins now, or when the port is free: when it is through.
+  Instant pass(Instant now, std::size_t bytes);
+  // The last byte of a frame is there, from a sender no slower: when it is through.
+  Instant take_last(Instant now, std::size_t bytes);
+};
+
 struct SimulatedLinkOptions {
   Instant latency = std::chrono::microseconds(50), jitter{};   // jitter: up to so much more, drawn for each frame
   double bandwidth = 0;                        // bytes a second, each way; 0: no limit
   std::size_t window = 512 * 1024;             // bytes on their way at which no more is taken from next(); one frame may exceed it
   SimulatedFaults faults{};
+  std::array<SimulatedPort*, 2> out{}, in{};   // of each end's process, beside the link's own bandwidth; may be null; they outlive the link
+  // Messages travel as they are and not as bytes, of which only the number counts: within a process, or where numbers do not matter. Values
+  // without an owner stay as they are until the message has arrived. Without faults but `lose` and those of time.
+  bool as_messages = false;
 };
 
 // What is at an end of a link.
 struct SimulatedEnd {
-  std::function<void(const Message&)> received;          // as decoded: its Values own their numbers
+  std::function<void(const Message&)> received;          // as decoded: its Values own their numbers, unless sent as messages
   std::function<std::optional<Message>()> next = {};     // as LinkOwner::next; may be empty
   std::function<void()> up = {};                         // the connection was lost and is back; may be empty
 };
@@ -83,22 +98,30 @@ class SimulatedLink {
   const Counters& counters(int from) const { return directions_[static_cast<std::size_t>(from)].counters; }
 
  private:
-  using Bytes = std::shared_ptr<const std::string>;     // a frame
+  struct Letter {
+    std::string bytes;                                   // the frame; or
+    std::optional<Message> message;
+    std::size_t size = 0;                                // of the frame
+  };
+  using Sealed = std::shared_ptr<const Letter>;
   struct Direction {
-    std::deque<Bytes> queue;
+    std::deque<Sealed> queue;
     std::size_t queued = 0, on_the_way = 0;              // bytes
     std::uint64_t requests = 0;
     bool busy = false;                                   // a frame is leaving
     Instant last{};                                      // arrival of the last frame that keeps the order
+    std::map<MessageType, std::size_t> heads;            // bytes of frames before the numbers, of types that have numbers
     Counters counters;
   };
 
-  Bytes frame_of(const Message& message, Direction& direction);
+  Sealed seal(const Message& message, Direction& direction);
+  std::size_t size_of(const Message& message, Direction& direction);
   void pump(int from);
-  void receive(int to, const std::string& frame);
-  bool leave(int from, const Bytes& frame);           // false if it broke the connection
-  void travel(int from, const Bytes& frame);
-  void deliver(int from, const Bytes& frame, Instant when, std::size_t bytes);
+  void receive(int to, const Letter& letter);
+  bool leave(int from, const Sealed& letter);            // false if it broke the connection
+  void travel(int from, const Sealed& letter);
+  void deliver(int from, const Sealed& letter, Instant when, std::size_t bytes);
+  void arrive(int from, const Sealed& letter, std::size_t bytes);
   bool happens(double probability) { return probability > 0 && random_.unit() < probability; }
   Instant up_to(Instant most) { return Instant(static_cast<std::int64_t>(static_cast<double>(most.count()) * random_.unit())); }
 

@@ -1,0 +1,72 @@
+#include "client_end.h"
+
+namespace shoal::simulate {
+
+using table::Message;
+using table::RowId;
+
+void ClientEnd::open(const table::Plan& plan, const Places& destination) {
+  client_ = std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
+  awaited_.assign(plan.rows.size(), false);
+  missing_ = 0;
+  server_of_.clear();
+  for (const table::Row& row : plan.rows) server_of_.push_back(row.server);
+}
+
+void ClientEnd::push_row(const table::Push& push) {
+  client_->push(push, now());
+  pump(server_of_[push.row]);
+}
+
+void ClientEnd::get_row(RowId row, table::Clock clock, table::Part part) {
+  client_->get(row, clock, part, now());
+  pump(server_of_[row]);
+}
+
+bool ClientEnd::await(std::span<const RowId> rows) {
+  for (const RowId row : rows) {
+    if (awaited_[row] || client_->arrived(row)) continue;
+    awaited_[row] = true;
+    ++missing_;
+  }
+  return missing_ > 0;
+}
+
+void ClientEnd::received(int server, const Message& message) {
+  if (!client_ || std::holds_alternative<table::Ready>(message)) return;
+  const auto* row = std::get_if<table::RowMessage>(&message);
+  Result<bool> taken = false;
+  if (row != nullptr && job_.dry()) {          // there are no numbers: they lie where they belong
+    table::RowMessage placed = *row;
+    placed.values = {client_->place(*row), nullptr};
+    if (placed.values.data.empty()) return;
+    taken = client_->take(server, placed, now());
+  } else {
+    taken = client_->take(server, message, now());
+  }
+  if (!taken.ok()) return job_.fail(taken.error());
+  pump(server);
+  if (row == nullptr || !taken.value() || !awaited_[row->row] || !client_->arrived(row->row)) return;
+  awaited_[row->row] = false;
+  if (--missing_ == 0) all_arrived();
+}
+
+void ClientEnd::pump(int server) {
+  job_.wake(worker_, server);
+  keep_time();
+}
+
+void ClientEnd::keep_time() {
+  const Instant due = client_->on_time(now());
+  if (due >= alarm_) return;
+  alarm_ = due;
+  job_.time().at(due, [this, due] {
+    if (due != alarm_) return;                 // an earlier one was set meanwhile
+    alarm_ = Instant::max();
+    if (!client_) return;
+    keep_time();
+    for (int server = 0; server < job_.servers(); ++server) job_.wake(worker_, server);
+  });
+}
+
+}  // namespace shoal::simulate
