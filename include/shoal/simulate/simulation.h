@@ -30,7 +30,7 @@ struct SimulationOptions {
   double seconds = 0;
   double samples = 0;                          // of all workers
   std::int64_t updates = 0;                    // of the first row that learns
-  std::optional<Target> target;
+  std::optional<Target> target{};
   // Virtual seconds between tests of the rows as they are on the servers; they take no virtual time. 0: the solver's test_interval at the
   // workers' mean speed, or never.
   double test_every = 0;

@@ -18,33 +18,33 @@ class SimulatedWorker::Timed final : public Updater {
       : worker_(worker), net_(net), inner_(std::move(inner)), segments_(segments) {}
 
   Status begin(std::int64_t iteration, float rate) override {
-    worker_.table_.enter();
+    if (Status status = enter(); !status.ok()) return status;
     if (Status status = inner_->begin(iteration, rate); !status.ok()) return status;
     seconds_ = compute().draw(drawn_++, worker_.random_);
     return pass(segments_.begin);
   }
   Status before_forward(int layer) override {
     if (!acts(layer)) return inner_->before_forward(layer);
-    worker_.table_.enter();
+    if (Status status = enter(); !status.ok()) return status;
     if (Status status = inner_->before_forward(layer); !status.ok()) return status;
     return pass(segments_.forward[static_cast<std::size_t>(layer)]);
   }
   Status after_backward(int layer) override {
     if (!acts(layer)) return inner_->after_backward(layer);
-    worker_.table_.enter();
+    if (Status status = enter(); !status.ok()) return status;
     if (Status status = inner_->after_backward(layer); !status.ok()) return status;
     return pass(segments_.backward[static_cast<std::size_t>(layer)]);
   }
   float mean_loss(float own) override { return loss_ = inner_->mean_loss(own); }
 
   Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) override {
-    worker_.table_.enter();
+    if (Status status = enter(); !status.ok()) return status.error();
     Result<Outcome> outcome = inner_->update(iteration, rate, when);
     if (outcome.ok() && outcome.value() == Outcome::kApplied) done(true);
     return outcome;
   }
   Status skip(std::int64_t iteration) override {
-    worker_.table_.enter();
+    if (Status status = enter(); !status.ok()) return status;
     Status status = inner_->skip(iteration);
     done(false);
     return status;
@@ -63,6 +63,12 @@ class SimulatedWorker::Timed final : public Updater {
  private:
   const Compute& compute() const { return worker_.job_.process_of(worker_.number_).compute; }
   bool acts(int layer) const { return segments_.acts[static_cast<std::size_t>(layer)]; }
+
+  // An error when the job is over: what comes after that does not count.
+  Status enter() {
+    worker_.table_.enter();
+    return worker_.table_.status();
+  }
 
   // A part of the iteration's time.
   Status pass(double share) {

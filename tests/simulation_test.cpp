@@ -1,0 +1,188 @@
+// Jobs in virtual time: the same seed gives the same bits, schemes take as long as arithmetic says, and what is learned is what real workers learn.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "shoal/proto/io.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/simulate/simulation.h"
+#include "support/data_files.h"
+#include "support/job_rig.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test {
+namespace {
+
+using simulate::Outcome;
+using simulate::SimulationOptions;
+
+// Batches of 4 of 40 records, divided among the workers; two layers that learn.
+SolverParameter digits_solver(const std::string& folder, const std::string& more = "") {
+  const std::string path = fresh_directory(folder) + "/digits";
+  make_digits(path);
+  SolverParameter param = parse_solver("base_lr: 0.02 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 display: 0 snapshot_after_train: false " +
+                                           (more.empty() ? "max_iter: 12" : more), "job");
+  const std::string data = "data_param { source: '" + path + "' backend: DATUMFILE batch_size: 4 shared_file_system: true } transform_param { scale: 0.01 } ";
+  *param.mutable_net_param() = parse_net(
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' " + data + "}"
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'data' top: 'ip1' inner_product_param { num_output: 16 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' }"
+      "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2' inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }", "job.prototxt");
+  return param;
+}
+
+// One layer, one row of 36 x 10 numbers, so that a server's answers begin when all of a push is there.
+SolverParameter one_row_solver(const std::string& folder, int max_iter) {
+  SolverParameter param = digits_solver(folder);
+  *param.mutable_net_param() = parse_net(
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + param.net_param().layer(0).data_param().source() +
+      "' backend: DATUMFILE batch_size: 4 shared_file_system: true } transform_param { scale: 0.01 } }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 10 bias_term: false weight_filler { type: 'xavier' } } }"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }", "job.prototxt");
+  param.set_max_iter(max_iter);
+  return param;
+}
+
+Outcome run(const SolverParameter& param, const std::string& cluster, const SimulationOptions& options) {
+  return or_throw(simulate::simulate(param, simulate::parse_cluster(cluster, "cluster"), options));
+}
+
+const std::string kUneven =
+    "worker { count: 2 compute { ms: 10 distribution: LOGNORMAL jitter: 0.4 } card { bandwidth: 1e6 latency_ms: 0.2 jitter_ms: 0.3 } }"
+    "worker { compute { ms: 25 distribution: EXPONENTIAL jitter: 0.5 } card { bandwidth: 5e5 } slowdown { from: 0.05 to: 0.1 factor: 3 } } "
+    "server { count: 2 ns_per_byte: 20 } ";
+
+TEST(Simulation, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {
+  const SolverParameter param = digits_solver("sim_same", "max_iter: 15");
+  for (const char* scheme : {"bsp", "ssp 2", "async"}) {
+    std::vector<Outcome> runs;
+    for (const int threads : {1, 3, 3}) runs.push_back(run(param, kUneven, {.scheme = scheme, .seed = 7, .test_every = 0.05, .threads = threads}));
+    for (std::size_t i = 1; i < runs.size(); ++i) {
+      EXPECT_EQ(runs[0].weights, runs[i].weights) << scheme;
+      EXPECT_EQ(runs[0].seconds, runs[i].seconds) << scheme;
+      EXPECT_EQ(runs[0].version_staleness, runs[i].version_staleness) << scheme;
+      ASSERT_EQ(runs[0].points.size(), runs[i].points.size()) << scheme;
+      for (std::size_t p = 0; p < runs[0].points.size(); ++p) EXPECT_EQ(runs[0].points[p].loss, runs[i].points[p].loss) << scheme << p;
+    }
+    const Outcome other = run(param, kUneven, {.scheme = scheme, .seed = 8});
+    EXPECT_NE(runs[0].seconds, other.seconds) << scheme;
+  }
+}
+
+TEST(Simulation, BspLearnsWhatRealWorkersLearnToTheBit) {
+  const SolverParameter param = digits_solver("sim_real", "max_iter: 12");
+  const JobResult real = train(param, {.workers = 3, .servers = 2, .scheme = "bsp", .stops = {12}});
+  ASSERT_TRUE(real.ok()) << real.why();
+  EXPECT_EQ(real.at(0), run(param, kUneven, {.scheme = "bsp"}).weights);
+  EXPECT_EQ(real.at(0), run(param, "worker { count: 3 compute { ms: 1 } }", {.scheme = "bsp"}).weights) << "with servers in the workers";
+}
+
+TEST(Simulation, LearnsUnderEverySchemeAndCountsWhatItDoes) {
+  const SolverParameter param = digits_solver("sim_learns", "max_iter: 60 iter_size: 2");
+  for (const char* scheme : {"bsp", "ssp 1", "async"}) {
+    const Outcome outcome = run(param, kUneven, {.scheme = scheme, .test_every = 0.25});
+    ASSERT_GE(outcome.points.size(), 4u) << scheme;
+    EXPECT_LT(outcome.points.back().loss, 0.7 * outcome.points[1].loss) << scheme;
+    EXPECT_EQ(60 * 3, outcome.points.back().iterations) << scheme;
+    EXPECT_EQ(60 * 3 * 2 * 4, outcome.points.back().samples) << scheme;
+    for (const simulate::WorkerFigures& worker : outcome.workers) {
+      EXPECT_EQ(60, worker.iterations);
+      EXPECT_NEAR(worker.seconds, worker.compute + worker.rows + worker.others, 1e-6) << scheme;
+    }
+  }
+}
+
+// Without overlap and with a network of its own for each pair an iteration is: compute, the row to the server, the row back.
+TEST(Simulation, BspTakesAsLongAsTheFormulaSays) {
+  constexpr double kCompute = 0.02, kBandwidth = 1e5, kLatency = 0.003, kRow = 36 * 10 * 4;
+  const auto seconds = [&](int iterations, const std::string& sharing) {
+    const std::string cluster = str("worker { count: 4 compute { ms: 20 } } server { } overlap: false sharing: ", sharing, " card { bandwidth: 1e5 latency_ms: 3 }");
+    return run(one_row_solver("sim_formula", iterations), cluster, {.scheme = "bsp"}).seconds;
+  };
+  const double push = (kRow + 24 + 4 + 8 + 8 + 1 + 4 + 4) / kBandwidth, answer = (kRow + 24 + 4 + 8 + 8 + 1) / kBandwidth;
+  EXPECT_NEAR(kCompute + push + answer + 2 * kLatency, (seconds(20, "PER_PAIR") - seconds(10, "PER_PAIR")) / 10, 1e-9);
+  // With one card for all, the server sends four answers in a row; their readers push as far apart, and the last push waits for none.
+  EXPECT_NEAR(kCompute + push + 4 * answer + 2 * kLatency, (seconds(20, "PER_PROCESS") - seconds(10, "PER_PROCESS")) / 10, 4 * (push - answer) + 1e-9);
+}
+
+// A slow worker holds the others back by as many clocks as the scheme lets them be ahead.
+TEST(Simulation, SspLetsAStragglerBeSoManyClocksBehind) {
+  const SolverParameter param = digits_solver("sim_straggler", "max_iter: 20");
+  for (const int bound : {0, 1, 3, 7}) {
+    const Outcome outcome = run(param, "worker { count: 2 compute { ms: 10 } } worker { compute { ms: 40 } } server { }", {.scheme = str("ssp ", bound)});
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < outcome.counters.staleness.size(); ++i)
+      if (outcome.counters.staleness[i] > 0) most = i;
+    EXPECT_EQ(static_cast<std::size_t>(bound), most);
+    EXPECT_NEAR(20 * 0.04, outcome.seconds, 0.01) << "the slowest decides";
+    EXPECT_NEAR(0.2, outcome.workers[0].compute, 1e-6);
+    // They end with rows that have the slow one's first 20 - bound clocks in them.
+    EXPECT_NEAR((20 - bound) * 0.04 - 0.2, outcome.workers[0].rows, 0.005) << bound;
+  }
+}
+
+TEST(Simulation, AsyncIsAsFastAsItsWorkersTogether) {
+  const SolverParameter param = digits_solver("sim_async", "max_iter: 100000");
+  const std::string cluster = "worker { compute { ms: 2 } } worker { compute { ms: 5 } } worker { compute { ms: 20 } } server { } card { latency_ms: 0 }";
+  const Outcome outcome = run(param, cluster, {.scheme = "async", .seconds = 2});
+  EXPECT_NEAR(4 * (500 + 200 + 50) * 2, outcome.points.back().samples, 4 * 3.0);
+  EXPECT_EQ(2, outcome.seconds);
+  const Outcome bsp = run(param, cluster, {.scheme = "bsp", .seconds = 2});
+  EXPECT_NEAR(4 * 3 * 50 * 2, bsp.points.back().samples, 4 * 3.0);
+}
+
+TEST(Simulation, EndsWhereItIsToldTo) {
+  const SolverParameter param = digits_solver("sim_ends", "max_iter: 1000");
+  const std::string cluster = "worker { count: 2 compute { ms: 10 } }";
+  EXPECT_EQ(100, run(param, cluster, {.scheme = "bsp", .samples = 100}).points.back().samples);
+  EXPECT_EQ(9, run(param, cluster, {.scheme = "bsp", .updates = 9}).points.back().updates);
+  const Outcome reached = run(param, cluster, {.scheme = "bsp", .target = simulate::parse_target("train_loss 1"), .test_every = 0.1});
+  ASSERT_TRUE(reached.reached.has_value());
+  EXPECT_LE(reached.points.back().loss, 1);
+  EXPECT_EQ(*reached.reached, reached.seconds);
+}
+
+TEST(Simulation, TheComputeModelFollowsItsWords) {
+  using simulate::to_instant;
+  const auto compute_of = [](const std::string& words) { return simulate::parse_cluster("worker { " + words + " }", "cluster").processes[0].compute; };
+  for (const char* words : {"compute { ms: 8 distribution: UNIFORM jitter: 0.5 }", "compute { ms: 8 distribution: NORMAL jitter: 0.2 }",
+                            "compute { ms: 8 distribution: LOGNORMAL jitter: 0.7 }", "compute { ms: 8 distribution: EXPONENTIAL jitter: 1 }",
+                            "compute { ms: 16 speed: 2 }"}) {
+    Random random(11);
+    double sum = 0;
+    const simulate::Compute compute = compute_of(words);
+    for (std::size_t i = 0; i < 20000; ++i) sum += compute.draw(i, random);
+    EXPECT_NEAR(0.008, sum / 20000, 0.0002) << words;
+  }
+  const simulate::Compute slow = compute_of("compute { ms: 8 } slowdown { from: 1 to: 2 factor: 4 } slowdown { from: 3 to: 5 pause: true }");
+  EXPECT_EQ(to_instant(0.5), slow.done(to_instant(0), 0.5));
+  EXPECT_EQ(to_instant(1.4), slow.done(to_instant(0.9), 0.2));
+  EXPECT_EQ(to_instant(2.25), slow.done(to_instant(1), 0.5));
+  EXPECT_EQ(to_instant(5.5), slow.done(to_instant(2.5), 1));
+}
+
+TEST(Simulation, RefusesAClusterThatMakesNoSense) {
+  const struct { const char* text; const char* why; } cases[] = {
+      {"server { }", "there is no worker"}, {"worker { server: false compute { ms: 1 } }", "there is no server"},
+      {"worker { }", "needs ms"}, {"worker { compute { ms: -1 } }", "ms is -1"}, {"worker { compute { ms: 1 speed: 0 } }", "speed is 0"},
+      {"worker { compute { ms: 1 } slowdown { from: 2 to: 1 } }", "from 2 to 1"}, {"worker { compute { ms: 1 } slowdown { pause: true } }", "needs an end"},
+      {"worker { compute { ms: 1 distribution: UNIFORM jitter: 2 } }", "jitter is 2"}, {"worker { compute { trace: '/no/such' } }", "/no/such"},
+      {"worker { comput { } }", "cluster:1:"}};
+  for (const auto& c : cases) {
+    try {
+      simulate::parse_cluster(c.text, "cluster");
+      ADD_FAILURE() << c.text;
+    } catch (const ConfigError& error) {
+      EXPECT_HAS(error.what(), c.why);
+    }
+  }
+  EXPECT_THROW(simulate::parse_target("accuracy"), ConfigError);
+  const SolverParameter param = digits_solver("sim_refuses");
+  EXPECT_THROW(run(param, "worker { compute { ms: 1 } }", {.scheme = "no such"}), ConfigError);
+  EXPECT_THROW(run(param, "worker { compute { ms: 1 } }", {.target = simulate::parse_target("acuracy 1")}), ConfigError);
+}
+
+}  // namespace
+}  // namespace shoal::test
