@@ -56,6 +56,7 @@ bench: all                           ## speed and memory of the models, and what
 	$(BUILD)/tools/bench_table
 	$(BUILD)/tools/bench_cluster
 	scripts/bench_cluster.py $(BUILD)
+	scripts/bench_simulated.py $(BUILD)
 install: all                         ## the tools, headers and library, under PREFIX
 	install -d $(PREFIX)/bin $(PREFIX)/lib $(PREFIX)/include
 	install $(TOOLS) $(PREFIX)/bin

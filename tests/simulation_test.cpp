@@ -1,6 +1,7 @@
 // Jobs in virtual time: the same seed gives the same bits, schemes take as long as arithmetic says, and what is learned is what real workers learn.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -105,6 +106,41 @@ TEST(Simulation, BspTakesAsLongAsTheFormulaSays) {
   EXPECT_NEAR(kCompute + push + answer + 2 * kLatency, (seconds(20, "PER_PAIR") - seconds(10, "PER_PAIR")) / 10, 1e-9);
   // With one card for all, the server sends four answers in a row; their readers push as far apart, and the last push waits for none.
   EXPECT_NEAR(kCompute + push + 4 * answer + 2 * kLatency, (seconds(20, "PER_PROCESS") - seconds(10, "PER_PROCESS")) / 10, 4 * (push - answer) + 1e-9);
+}
+
+// What is drawn, sent and waited for is the same without numbers; the start alone, in which workers with numbers agree on what to do, differs.
+TEST(Simulation, WithoutNumbersItTakesAsLong) {
+  for (const char* scheme : {"bsp", "ssp 2", "async"}) {
+    const auto seconds = [&](int iterations, bool dry) {
+      const SolverParameter param = digits_solver("sim_dry", str("max_iter: ", iterations));
+      const simulate::Cluster cluster = simulate::parse_cluster(
+          "worker { count: 2 compute { ms: 10 distribution: UNIFORM jitter: 0.5 } } worker { compute { ms: 18 } } server { count: 2 ns_per_byte: 50 } "
+          "card { bandwidth: 3e5 latency_ms: 0.2 }", "cluster");
+      return or_throw((dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, {.scheme = scheme}, {})).seconds;
+    };
+    const double real = seconds(40, false) - seconds(10, false), dry = seconds(40, true) - seconds(10, true);
+    EXPECT_NEAR(real, dry, 0.01 * real) << scheme;
+  }
+}
+
+TEST(Simulation, AThousandWorkersWithoutNumbers) {
+  const SolverParameter param = digits_solver("sim_many", "max_iter: 3");
+  const Outcome outcome = or_throw(simulate::simulate_dry(
+      param, simulate::parse_cluster("worker { count: 1000 compute { ms: 10 distribution: NORMAL jitter: 0.1 } } server { count: 4 }", "cluster"), {}));
+  EXPECT_EQ(3 * 1000, outcome.points.back().iterations);
+  EXPECT_EQ(3, outcome.points.back().updates);
+  EXPECT_GT(outcome.seconds, 0.03);
+}
+
+// Lines as docs/metrics.md has them, in virtual seconds.
+TEST(Simulation, WritesTheFilesOfARun) {
+  const std::string out = fresh_directory("sim_files");
+  const Outcome outcome = run(digits_solver("sim_files_data", "max_iter: 5"), kUneven, {.scheme = "bsp", .test_every = 0.1, .out = out});
+  EXPECT_EQ((std::vector<std::string>{"metrics.0.jsonl", "metrics.1.jsonl", "metrics.2.jsonl"}), entries(out));
+  const std::string chief = get_file(out + "/metrics.0.jsonl"), other = get_file(out + "/metrics.2.jsonl");
+  EXPECT_HAS(chief, "\"simulated\"");
+  EXPECT_HAS(chief, "\"display\"");
+  EXPECT_EQ(1 + 5, std::ranges::count(other, '\n'));
 }
 
 // A slow worker holds the others back by as many clocks as the scheme lets them be ahead.

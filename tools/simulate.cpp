@@ -2,16 +2,23 @@
 #include <gflags/gflags.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "common/job_flags.h"
 #include "common/machine.h"
 #include "common/run_job.h"
 #include "common/tool.h"
+#include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/net/net.h"
 #include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulation.h"
+#include "shoal/solver/recipe.h"
 
 DEFINE_string(solver, "", "the solver, a prototxt");
 DEFINE_string(cluster, "", "the cluster, a prototxt (src/shoal/proto/cluster.proto)");
@@ -23,14 +30,20 @@ DEFINE_string(target, "", "end when a test says so: \"accuracy 0.98\"; or when t
 DEFINE_double(test_every, 0, "virtual seconds between tests; default: the solver's test_interval at the workers' mean speed");
 DEFINE_uint64(seed, 1, "of the network and the times of computing");
 DEFINE_int32(threads, 0, "workers that really compute at once; 0: OMP_NUM_THREADS or all cores; the results do not depend on it");
-DEFINE_string(out, "", "a folder for the run's files");
+DEFINE_string(out, "", "a folder for the run's files: metrics.<worker>.jsonl (docs/metrics.md) and summary.md");
+DEFINE_bool(dry, false, "without numbers: nothing is learned and no data is read, so that a thousand workers take seconds");
+DEFINE_string(scaling, "", "\"2,4,8\": with --dry, the time of an iteration for so many workers like the cluster's first, beside formulas");
+DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
+DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
 
 namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
-    "simulate --solver=FILE --cluster=FILE [--scheme=...] [--seconds=T] [--target=\"accuracy 0.98\"] [--out=FOLDER]\n\n"
-    "Trains a net as a job of many processes would, with real gradients of real data, on a network and a clock that are imagined.";
+    "simulate --solver=FILE --cluster=FILE [--scheme=...] [--seconds=T] [--target=\"accuracy 0.98\"] [--out=FOLDER]\n"
+    "simulate --dry --solver=FILE --cluster=FILE --max_iter=N [--scaling=2,4,8,16]\n\n"
+    "Trains a net as a job of many processes would, with real gradients of real data, on a network and a clock that are imagined.\n"
+    "With --dry without numbers: only how long it takes.";
 
 void print_point(const simulate::Point& point) {
   std::printf("[%10.3f s] Iteration %lld, updates %lld, loss = %g (%.1f samples/s)\n", point.seconds, static_cast<long long>(point.iterations),
@@ -53,7 +66,8 @@ std::size_t largest_of(const std::vector<std::uint64_t>& histogram) {
   return largest;
 }
 
-void print_outcome(const simulate::Outcome& outcome, const std::string& scheme, double real) {
+// A table in Markdown.
+std::string summary_of(const simulate::Outcome& outcome, const std::string& scheme) {
   double compute = 0, rows = 0, others = 0, samples = 0, sent = 0, received = 0;
   for (const simulate::WorkerFigures& worker : outcome.workers) {
     compute += worker.compute, rows += worker.rows, others += worker.others, samples += worker.samples;
@@ -61,29 +75,61 @@ void print_outcome(const simulate::Outcome& outcome, const std::string& scheme, 
   }
   const double workers = static_cast<double>(outcome.workers.size()), all = std::max(1e-12, workers * outcome.seconds);
   const simulate::Point& last = outcome.points.back();
-  std::printf("\nEnded since %s; it took %.1f real seconds.\n\n", outcome.ending.c_str(), real);
-  std::printf("| scheme | seconds | samples/s | updates | loss |");
-  for (const TestScore& score : last.scores) std::printf(" %s |", score.output.c_str());
-  std::printf(" sent B/s/worker | received B/s/worker | compute | rows wait | other wait | stale clocks mean/max | stale versions mean/max | dropped |\n");
-  std::printf("|---|---|---|---|---|");
-  for (std::size_t i = 0; i < last.scores.size(); ++i) std::printf("---|");
-  std::printf("---|---|---|---|---|---|---|---|\n");
-  std::printf("| %s | %.3f | %.1f | %lld | %.5g |", scheme.c_str(), outcome.seconds, samples / std::max(1e-12, outcome.seconds), static_cast<long long>(last.updates), last.loss);
-  for (const TestScore& score : last.scores) std::printf(" %.5g |", score.mean);
-  std::printf(" %.4g | %.4g | %.1f %% | %.1f %% | %.1f %% | %.2f/%zu | %.2f/%zu | %llu |\n", sent / all, received / all, 100 * compute / all, 100 * rows / all,
-              100 * others / all, mean_of(outcome.counters.staleness), largest_of(outcome.counters.staleness), mean_of(outcome.version_staleness),
-              largest_of(outcome.version_staleness), static_cast<unsigned long long>(outcome.counters.dropped));
+  std::vector<std::pair<std::string, std::string>> columns = {{"scheme", scheme}, {"seconds", str(outcome.seconds)},
+      {"samples/s", str(samples / std::max(1e-12, outcome.seconds))}, {"updates", str(last.updates)}, {"train loss", str(last.loss)}};
+  for (const TestScore& score : last.scores) columns.emplace_back("test " + score.output, str(score.mean));
+  const auto percent = [&](double part) { return str(std::round(1000 * part / all) / 10, " %"); };
+  const auto staleness = [](const std::vector<std::uint64_t>& histogram) { return str(mean_of(histogram), " / ", largest_of(histogram)); };
+  const std::vector<std::pair<std::string, std::string>> rest = {{"sent B/s a worker", str(sent / all)}, {"received B/s a worker", str(received / all)},
+      {"compute", percent(compute)}, {"waits for rows", percent(rows)}, {"waits for others", percent(others)},
+      {"stale clocks, mean / most", staleness(outcome.counters.staleness)}, {"stale versions, mean / most", staleness(outcome.version_staleness)},
+      {"dropped rows", str(outcome.counters.dropped)}};
+  columns.insert(columns.end(), rest.begin(), rest.end());
+  std::string head = "|", line = "|", values = "|";
+  for (const auto& [name, value] : columns) head += " " + name + " |", line += "---|", values += " " + value + " |";
+  return head + "\n" + line + "\n" + values + "\n";
 }
 
-int simulate_job(const std::vector<std::string>& words) {
-  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --solver=", words[0], "?");
-  need_flag(FLAGS_solver, "solver");
-  need_flag(FLAGS_cluster, "cluster");
-  say_only_warnings(true);
-  SolverParameter param = read_solver(FLAGS_solver, SnapshotPrefix::kAsWritten);
-  merge_flags(job_flags(), param);
-  if (FLAGS_max_iter > 0) param.set_max_iter(static_cast<std::int32_t>(FLAGS_max_iter));
-  if (param.random_seed() < 0) param.set_random_seed(static_cast<std::int64_t>(FLAGS_seed));
+// Seconds of an iteration of so many workers like `one`: with one server, or with one in each worker.
+double iteration_of(const SolverParameter& param, const simulate::SimulationOptions& options, const simulate::Cluster& like, int workers, bool sharded) {
+  simulate::Cluster cluster = like;
+  simulate::Process worker = like.processes[0];
+  worker.server = sharded;
+  cluster.processes.assign(static_cast<std::size_t>(workers), worker);
+  simulate::Process server = worker;
+  server.worker = false, server.server = true;
+  if (!sharded) cluster.processes.push_back(server);
+  const auto seconds = [&](int iterations) {
+    SolverParameter some = param;
+    some.set_max_iter(iterations);
+    return or_throw(simulate::simulate_dry(some, cluster, options)).seconds;
+  };
+  return (seconds(3) - seconds(1)) / 2;        // what only the start has apart
+}
+
+// FireCaffe's cost model: the time that a synchronisation takes, after all gradients are there, for p workers, W bytes and B bytes a second.
+void print_scaling(const SolverParameter& param, const simulate::SimulationOptions& options, const simulate::Cluster& cluster) {
+  const double bandwidth = cluster.processes[0].bandwidth, compute = cluster.processes[0].compute.mean;
+  if (bandwidth <= 0) throw ConfigError(Code::kUsage, "--scaling: the cluster's first worker has no limit of bandwidth, and the formulas none of time");
+  Context context(Context::Options{});
+  const Net net(train_net_of(param, options.name), context);
+  double bytes = 0;
+  for (const NetParam& each : net.params()) bytes += 4 * static_cast<double>(each.blob->data.count());
+  const double unit = bytes / bandwidth;
+  std::printf("%.4g bytes of params, %.4g bytes/s, %.4g s of computing. Seconds of an iteration; formulas: computing, then\n"
+              "one server p W/B, sharded 2 W/B (p-1)/p, tree 2 W/B log2(p), ring 2 W/B (p-1)/p; simulated: with what overlaps.\n\n", bytes, bandwidth, compute);
+  std::printf("| workers | one server, simulated | formula | sharded, simulated | formula | tree, formula | ring, formula |\n|---|---|---|---|---|---|---|\n");
+  for (const std::string& word : split(FLAGS_scaling, ',')) {
+    const int p = std::atoi(word.c_str());
+    if (p < 1) throw ConfigError(Code::kUsage, "--scaling=", FLAGS_scaling, ": '", word, "' is no number of workers");
+    const double sharded = 2 * unit * (p - 1) / p;
+    std::printf("| %d | %.4g | %.4g | %.4g | %.4g | %.4g | %.4g |\n", p, iteration_of(param, options, cluster, p, false), compute + unit * p,
+                iteration_of(param, options, cluster, p, true), compute + sharded, compute + 2 * unit * std::log2(p), compute + sharded);
+    std::fflush(stdout);
+  }
+}
+
+simulate::SimulationOptions options_from_flags(const SolverParameter& param) {
   simulate::SimulationOptions options;
   options.name = FLAGS_solver;
   options.scheme = scheme_of(param, FLAGS_solver);
@@ -94,10 +140,39 @@ int simulate_job(const std::vector<std::string>& words) {
   if (!FLAGS_target.empty()) options.target = simulate::parse_target(FLAGS_target);
   options.test_every = FLAGS_test_every;
   options.threads = threads_to_use(FLAGS_threads);
+  options.out = FLAGS_out;
+  return options;
+}
+
+SolverParameter solver_from_flags() {
+  SolverParameter param = read_solver(FLAGS_solver, SnapshotPrefix::kAsWritten);
+  merge_flags(job_flags(), param);
+  NetState state;
+  set_state("", FLAGS_level, FLAGS_stage, state);
+  param.mutable_train_state()->MergeFrom(state);
+  if (FLAGS_max_iter > 0) param.set_max_iter(static_cast<std::int32_t>(FLAGS_max_iter));
+  if (param.random_seed() < 0) param.set_random_seed(static_cast<std::int64_t>(FLAGS_seed));
+  return param;
+}
+
+int simulate_job(const std::vector<std::string>& words) {
+  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --solver=", words[0], "?");
+  need_flag(FLAGS_solver, "solver");
+  need_flag(FLAGS_cluster, "cluster");
+  if (FLAGS_dry && !(FLAGS_target.empty() && FLAGS_out.empty())) throw ConfigError(Code::kUsage, "--dry learns nothing: there is no --target, and no --out");
+  if (!FLAGS_scaling.empty() && !FLAGS_dry) throw ConfigError(Code::kUsage, "--scaling is a matter of --dry");
+  say_only_warnings(true);
+  const SolverParameter param = solver_from_flags();
+  const simulate::Cluster cluster = simulate::read_cluster(FLAGS_cluster);
+  const simulate::SimulationOptions options = options_from_flags(param);
+  if (!FLAGS_scaling.empty()) return print_scaling(param, options, cluster), 0;
   const auto start = std::chrono::steady_clock::now();
-  const simulate::Outcome outcome = or_throw(simulate::simulate(param, simulate::read_cluster(FLAGS_cluster), options, print_point));
+  const simulate::Outcome outcome = or_throw((FLAGS_dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, options, print_point));
   for (const std::string& line : outcome.warnings) LOG(WARNING) << line;
-  print_outcome(outcome, options.scheme, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  const std::string summary = summary_of(outcome, options.scheme);
+  std::printf("\nEnded since %s; it took %.1f real seconds.\n\n%s", outcome.ending.c_str(),
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), summary.c_str());
+  if (!FLAGS_out.empty()) or_throw(write_file(FLAGS_out + "/summary.md", summary, Code::kUsage));
   return 0;
 }
 

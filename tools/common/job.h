@@ -21,6 +21,7 @@ struct JobFlags {
   int io_threads = 1;
   std::string send_order = "priority";
   double throttle = 0;
+  double emulate_step_ms = 0;                                    // 0: computes as fast as it can
   std::string token_file;
 };
 

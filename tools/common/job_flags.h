@@ -28,6 +28,7 @@ DEFINE_int32(stall_abort, 60, "seconds of silence after which the job ends");
 DEFINE_int32(io_threads, 1, "threads for what is sent and received");
 DEFINE_string(send_order, "priority", "priority: what the next forward pass needs first is sent first; or arrival");
 DEFINE_double(throttle, 0, "for trials: bytes a second that this process may send, and receive; 0: no limit");
+DEFINE_double(emulate_step_ms, 0, "for trials: a worker of a job computes so many milliseconds for an iteration, if it really takes less");
 DEFINE_string(token_file, "", "a file with the job's token, if the variable SHOAL_JOB_TOKEN does not hold it");
 
 namespace shoal {
@@ -56,6 +57,7 @@ inline JobFlags job_flags() {
   flags.io_threads = FLAGS_io_threads;
   flags.send_order = FLAGS_send_order;
   flags.throttle = FLAGS_throttle;
+  flags.emulate_step_ms = FLAGS_emulate_step_ms;
   flags.token_file = FLAGS_token_file;
   return flags;
 }

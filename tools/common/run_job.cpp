@@ -17,6 +17,7 @@
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/net.pb.h"
+#include "shoal/simulate/emulate.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
@@ -104,6 +105,7 @@ class JobWorker {
     share_.client = table.worker();
     share_.clients = parallel::workers_of(table.roster());
     share_.replicas = replicas_of(flags);
+    step_seconds_ = flags.emulate_step_ms / 1e3;
     if (!place.machines.empty()) share_.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
     recorder_.emplace(recorder_options(request_, scheme_, share_.client, share_.clients), &table, request_.net_outputs.empty() ? nullptr : &outputs_);
   }
@@ -162,9 +164,14 @@ class JobWorker {
       worker.name = request_.name;
       worker.scheme = scheme_;
       worker.weight = contribution_weight(request_.param, request_.name, share_);
-      return with_replicas(request_, net, parallel::make_table_updater(request_.param, net, table_, worker));
+      return emulated(net, with_replicas(request_, net, parallel::make_table_updater(request_.param, net, table_, worker)));
     };
     return options;
+  }
+
+  std::unique_ptr<Updater> emulated(const Net& net, std::unique_ptr<Updater> updater) const {
+    if (step_seconds_ <= 0) return updater;
+    return simulate::make_emulated(std::move(updater), net, request_.param.iter_size(), step_seconds_);
   }
 
   void report(Solver& solver) const {
@@ -194,6 +201,7 @@ class JobWorker {
   std::optional<parallel::Recorder> recorder_;
   std::string scheme_;
   Share share_;
+  double step_seconds_ = 0;                     // emulated; 0: as they are
   Records records_;
 };
 

@@ -35,6 +35,7 @@ struct SimulationOptions {
   // workers' mean speed, or never.
   double test_every = 0;
   int threads = 1;                             // workers that really compute at once
+  std::string out{};                           // a folder for metrics.<worker>.jsonl (docs/metrics.md), or ""
 };
 
 // What is known at one instant.
@@ -73,6 +74,11 @@ struct Outcome {
 // training's: a gradient that is not finite, data that cannot be read.
 Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options,
                          const std::function<void(const Point&)>& saw = {});
+
+// The same without numbers: nothing is computed or learned, no data is read, and of what is sent only the size counts. Losses and scores are 0 and
+// none. For schemes that decide by the rows alone: throws ConfigError for those with a pacer.
+Result<Outcome> simulate_dry(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options,
+                             const std::function<void(const Point&)>& saw = {});
 
 // "accuracy 0.98", "loss 0.5": an output with "loss" in its name is to fall to the value, others are to rise. Throws ConfigError (kUsage).
 Target parse_target(const std::string& words);

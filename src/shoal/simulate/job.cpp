@@ -23,7 +23,8 @@ std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 SimulatedJob::SimulatedJob(const Cluster& cluster, const JobOptions& options)
     : cluster_(cluster), options_(options),
-      coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()), .seed = options.seed}), version_staleness_(kClasses) {
+      coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()), .seed = options.seed, .scheme = options.scheme}),
+      version_staleness_(kClasses) {
   join();
   connect();
 }
@@ -35,15 +36,17 @@ void SimulatedJob::join() {
     if (process.server) {
       const int number = servers();
       servers_.push_back({.shard = std::make_unique<table::Shard>(number), .rank = rank, .out = {}});
+      if (options_.dry) servers_.back().shard->count_only();
     }
     ports_.push_back({{.bandwidth = process.bandwidth}, {.bandwidth = process.bandwidth}});
     const table::JoinBody join{rank, process.worker, process.server, str("simulated ", rank), str("simulated:", rank), ""};
     std::vector<table::Dispatch> out;
-    const Status joined = coordinator_.handle(rank, table::Ask{table::Topic::kJoin, 0, encode(join)}, out);
+    const Status joined = coordinator_.handle(rank, table::Ask{table::Topic::kJoin, 0, encode(join)}, time_.now(), out);
     CHECK(joined.ok()) << joined.error().message;
   }
   CHECK(coordinator_.roster() != nullptr) << "nobody is missing";
   ends_.resize(index(workers()));
+  staleness_of_.resize(index(workers()));
   for (Server& server : servers_) server.out.resize(index(workers()));
 }
 
@@ -130,12 +133,21 @@ void SimulatedJob::handle(int server, int worker, const Message& message) {
   table::Shard& shard = *servers_[index(server)].shard;
   if (const auto* push = std::get_if<table::Push>(&message)) {
     const std::optional<table::Version> now = shard.version_of(push->row);
-    if (now && *now >= push->base) ++version_staleness_[std::min(static_cast<std::size_t>(*now - push->base), kClasses - 1)];
+    if (now && *now >= push->base) note_staleness(worker, static_cast<std::size_t>(*now - push->base));
   }
   table::Outbox out;
   const Status status = shard.handle(worker, message, out);
   dispatch(server, out);
   if (!status.ok()) fail(status.error());
+}
+
+void SimulatedJob::note_staleness(int worker, std::size_t versions) {
+  const std::size_t which = std::min(versions, kClasses - 1);
+  ++version_staleness_[which];
+  if (options_.dry) return;
+  Histogram& own = staleness_of_[index(worker)];
+  own.resize(kClasses);
+  ++own[which];
 }
 
 void SimulatedJob::dispatch(int server, table::Outbox& out) {
@@ -155,7 +167,7 @@ void SimulatedJob::dispatch(int server, table::Outbox& out) {
 
 void SimulatedJob::coordinate(std::uint32_t rank, const Message& message) {
   std::vector<table::Dispatch> out;
-  const Status status = coordinator_.handle(rank, message, out);
+  const Status status = coordinator_.handle(rank, message, time_.now(), out);
   for (const table::Dispatch& one : out) to_coordinator_[one.rank]->send(1, one.message);
   if (!status.ok()) fail(status.error());
 }
@@ -189,8 +201,6 @@ table::ShardCounters SimulatedJob::counters() const {
   }
   return all;
 }
-
-Histogram SimulatedJob::clock_staleness() const { return counters().staleness; }
 
 table::Traffic SimulatedJob::traffic(int worker) const {
   const std::uint32_t rank = rank_of_worker_[index(worker)];

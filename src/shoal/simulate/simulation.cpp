@@ -120,7 +120,7 @@ class Simulation {
  public:
   Simulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options, const std::function<void(const Point&)>& saw)
       : options_(options), saw_(saw), job_(cluster, {.seed = options.seed, .dry = false, .scheme = options.scheme}),
-        evaluator_(param, options, job_), plan_{for_workers(param, options.name), options.name, options.scheme, options.seed}, desks_(options.threads) {
+        evaluator_(param, options, job_), plan_{for_workers(param, options.name), options.name, options.scheme, options.seed, options.out}, desks_(options.threads) {
     if (options.target && options.target->output != kTrainLoss) check_target(*options.target);
     test_every_ = to_instant(options.test_every > 0 ? options.test_every : default_interval(param));
     for (int worker = 0; worker < job_.workers(); ++worker)
@@ -129,11 +129,10 @@ class Simulation {
 
   Result<Outcome> run() {
     for (const auto& worker : workers_) worker->start();
-    if (test_every_.count() > 0) keep_testing();
-    while (ending_.empty() && !job_.error()) {
-      if (std::ranges::all_of(workers_, [](const auto& worker) { return worker->ended(); })) ending_ = "all workers have done their iterations";
-      else if (!job_.time().step()) job_.fail({Code::kInternal, "the simulated job stands still: nobody has anything to do, and not all are done"});
-      else check_limits();
+    try {
+      go();
+    } catch (const ConfigError& error) {       // of a test, or a file
+      job_.fail(error.error());
     }
     const Instant end = job_.time().now();
     const std::optional<Error> error = job_.error();
@@ -153,6 +152,15 @@ class Simulation {
       throw ConfigError(Code::kUsage, "the target is '", target.output, "', which is no output of the test net", did_you_mean(target.output, names), "; known are ", join(names));
   }
 
+  void go() {
+    if (test_every_.count() > 0) keep_testing();
+    while (ending_.empty() && !job_.error()) {
+      if (std::ranges::all_of(workers_, [](const auto& worker) { return worker->ended(); })) ending_ = "all workers have done their iterations";
+      else if (!job_.time().step()) job_.fail({Code::kInternal, "the simulated job stands still: nobody has anything to do, and not all are done"});
+      else check_limits();
+    }
+  }
+
   double default_interval(const SolverParameter& param) const {
     double mean = 0;
     for (int worker = 0; worker < job_.workers(); ++worker) mean += job_.process_of(worker).compute.mean / job_.workers();
@@ -162,6 +170,18 @@ class Simulation {
   void keep_testing() {
     note();
     job_.time().after(test_every_, [this] { keep_testing(); });
+  }
+
+  // On the disk beside the workers' clocks.
+  void write(const Point& point) {
+    if (point.iterations > 0) workers_[0]->add({.kind = ScoreMetrics::Kind::kDisplay, .clock = point.updates, .time = point.seconds, .loss = point.loss});
+    if (point.scores.empty()) return;
+    ScoreMetrics test{.kind = ScoreMetrics::Kind::kTest, .clock = point.updates, .time = point.seconds};
+    for (const TestScore& score : point.scores) {
+      test.outputs.emplace_back(score.output, score.mean);
+      test.loss += static_cast<double>(score.loss_weight) * score.mean;
+    }
+    workers_[0]->add(test);
   }
 
   // How far the job is, and how good.
@@ -179,6 +199,7 @@ class Simulation {
     point.scores = evaluator_.test(workers_);
     points_.push_back(point);
     if (saw_) saw_(point);
+    write(point);
     check_reached(point);
   }
 

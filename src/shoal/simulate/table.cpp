@@ -68,14 +68,18 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial, co
   if (const std::string wrong = table::validate(plan); !wrong.empty()) return Error{Code::kConfig, wrong};
   if (worker_ == 0) job_.plant(plan, initial);
   open(plan, destination);
-  started_ = plan.start;
+  started_ = pushed_ = plan.start;
   const Result<std::string> all = ask(Topic::kBarrier, kBeforeAll, {});
   return all.ok() ? Status() : Status(all.error());
 }
 
-void SimulatedTable::push(const table::Push& push) {
+void SimulatedTable::push(std::span<const table::Push> together) {
   enter();
-  if (status().ok()) push_row(push);
+  if (!status().ok()) return;
+  for (const table::Push& push : together) {
+    pushed_ = push.clock + 1;
+    push_row(push);
+  }
 }
 
 void SimulatedTable::get(RowId row, Clock clock, table::Part part) {

@@ -20,6 +20,7 @@ class SimulatedTable final : public table::Table, public ClientEnd {
   // Seconds of virtual time so far.
   struct Times { double compute = 0, rows = 0, others = 0; };   // others: waiting for all, or for the coordinator
   const Times& times() const { return times_; }
+  table::Clock pushed() const { return pushed_; }     // of the last push, and one
   // The actor works by itself, for so long; it comes back when it calls anything here. Nothing if the job has failed.
   void compute(Instant until);
   void enter() { actor_.enter(); }
@@ -28,7 +29,7 @@ class SimulatedTable final : public table::Table, public ClientEnd {
   const table::RosterBody& roster() const override { return job_.roster(); }
   Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override;
   Status status() const override;
-  void push(const table::Push& push) override;
+  void push(std::span<const table::Push> together) override;
   void get(table::RowId row, table::Clock clock, table::Part part) override;
   Status wait(std::span<const table::RowId> rows) override;
   Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override;
@@ -56,6 +57,7 @@ class SimulatedTable final : public table::Table, public ClientEnd {
   std::optional<std::string> answer_;          // to that
   std::vector<table::Answer> outputs_;
   table::Clock started_ = 0;                   // iterations begun
+  table::Clock pushed_ = 0;
   bool pausing_ = false, finished_ = false;
   bool asleep_ = false, waking_ = false;
   std::map<table::Clock, table::Want> agreed_;

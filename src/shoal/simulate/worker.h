@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shoal/proto/solver.pb.h"
-#include "shoal/solver/updater.h"
+#include "shoal/report/metrics.h"
 #include "table.h"
 
 namespace shoal::simulate {
@@ -21,19 +21,11 @@ struct Tally {
   std::int64_t counted = 0;                    // in that
 };
 
-// When an iteration's parts are computed, in parts of its time: after begin, after a layer's before_forward and its after_backward. Layers whose
-// rows nobody sends have none of their own.
-struct Segments {
-  double begin = 0;
-  std::vector<double> forward, backward;       // by layer
-  std::vector<bool> acts;                      // by layer: the table has something to do at its hooks
-};
-Segments segments_of(const Net& net, const LayerShares& shares, int iter_size, bool overlap);
-
 struct WorkerPlan {
   SolverParameter param;                       // to train, and nothing else
   std::string name, scheme;
   std::uint64_t seed = 1;
+  std::string out;                             // a folder for its metrics, or ""
 };
 
 class SimulatedWorker {
@@ -51,6 +43,8 @@ class SimulatedWorker {
   const SimulatedTable::Times& times() const { return table_.times(); }
   std::int64_t iterations() const { return iterations_; }
   double samples() const { return static_cast<double>(iterations_) * items_; }
+  // Beside its clocks, where there are files for them.
+  void add(const ScoreMetrics& score);
   // What its forward passes changed, running means and the like, as of its last iteration.
   const std::vector<float>& running_sums() const { return running_sums_; }
 
@@ -58,6 +52,7 @@ class SimulatedWorker {
   class Timed;
   void run();
   Status train();
+  void measure();
 
   SimulatedJob& job_;
   const int number_;
@@ -71,6 +66,9 @@ class SimulatedWorker {
   double ended_at_ = 0;
   Status outcome_;
   std::vector<float> running_sums_;
+  std::optional<MetricsWriter> metrics_;
+  struct Measured { Instant time{}; table::Clock clock = 0; std::int64_t iterations = 0; SimulatedTable::Times times; table::Traffic traffic; };
+  Measured measured_;                          // as of the last clock
   std::jthread thread_;
 };
 

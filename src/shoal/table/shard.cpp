@@ -60,6 +60,7 @@ struct Shard::State {
   std::vector<bool> gone;                        // by worker
   Spares spares;
   ShardCounters counters;
+  bool counts_only = false;
   // A clip of the norm: each learning row's merge of norm_clock waits until all have theirs, and the coordinator has added up all servers'.
   Clock norm_clock = 0;
   std::size_t complete = 0;                      // rows with a merge that waits
@@ -83,6 +84,7 @@ std::optional<Version> Shard::version_of(RowId id) const {
   const ShardRow* row = state_->find(id);
   return row == nullptr ? std::nullopt : std::optional(row->version());
 }
+void Shard::count_only() { state_->counts_only = true; }
 bool Shard::ready() const { return state_->plan && state_->without_weights == 0; }
 const Plan* Shard::plan() const { return state_->plan ? &*state_->plan : nullptr; }
 Clock Shard::clock_of(int worker) const { return state_->clock_of(worker); }
@@ -223,7 +225,7 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
     if (push.clock + 1 == next) ask_again(row, worker, next, out);   // else it has pushed again since: it knows
     return {};
   }
-  if (!all_finite(push.values.data)) {
+  if (!counts_only && !all_finite(push.values.data)) {
     ++counters.refused;
     return Error{Code::kNonFinite, str(push_named(worker, push), " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
   }
@@ -277,7 +279,7 @@ void Shard::State::advance(ShardRow& row, Outbox& out) {
 void Shard::State::hang(ShardRow& row, Merge merge) {
   const std::size_t first = merge.take.empty() ? merge.drop.at(0) : merge.take[0];
   CHECK(row.view().held[first].clock == norm_clock) << "row " << row.id << ": scheme '" << scheme->name() << "' is not lockstep";
-  const double squares = row.squares(merge);
+  const double squares = counts_only ? 0 : row.squares(merge);
   row.pending = ShardRow::Pending{std::move(merge), squares};
   ++complete;
 }
@@ -286,16 +288,18 @@ void Shard::State::apply(ShardRow& row, const Merge& merge, double clip) {
   counters.merges += !merge.take.empty();
   counters.contributions += merge.take.size();
   counters.dropped += merge.drop.size();
-  row.apply(merge, *plan, clip / plan->iter_size, spares);
+  if (counts_only) row.count(merge);
+  else row.apply(merge, *plan, clip / plan->iter_size, spares);
 }
 
 void Shard::State::answer_readers(ShardRow& row, Outbox& out) {
+  std::optional<Clock> least;                    // which answers do not change
   for (int worker = 0; worker < plan->workers; ++worker) {
     if (!row.is_waiting(worker) || !row.can_read(*scheme, worker)) continue;
     RowMessage answer = row.answer(*scheme, worker);
     if (row.row.learns) {
-      const Clock least = slowest(row.view());
-      const std::size_t ahead = least < answer.clock ? static_cast<std::size_t>(answer.clock - least) : 0;
+      if (!least) least = slowest(row.view());
+      const std::size_t ahead = *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
       ++counters.staleness[std::min(ahead, kStaleness - 1)];
     }
     out.push_back({to_worker(worker), std::move(answer)});

@@ -112,6 +112,11 @@ void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale
   throw_away(merge);
 }
 
+void ShardRow::count(const Merge& merge) {
+  version_ += !merge.take.empty();
+  throw_away(merge);
+}
+
 void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan, double gradient_scale, Spares& spares,
                     Buffers& replaced) {
   const Push& first = pushes_[merge.take[0]];

@@ -42,6 +42,9 @@ class ShardRow {
   // Applies the merge, and throws away what it takes and drops. `gradient_scale` is that of the rule, without the merge's own.
   void apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares);
 
+  // The same without the numbers.
+  void count(const Merge& merge);
+
   // ---- reads ----
   // The worker waits to read at `clock`; false if it does so already, or for a later one.
   bool wait(int worker, Clock clock);

@@ -6,10 +6,19 @@
 
 namespace shoal::table {
 
+namespace {
+
+// slowest(row) >= clock, which ends where it is not.
+bool all_pushed(const RowView& row, Clock clock) {
+  return std::ranges::none_of(row.workers, [&](const WorkerView& worker) { return worker.counts && worker.pushed < clock; });
+}
+
+}  // namespace
+
 std::optional<Merge> merge_clock(const RowView& row, Weighing weighing) {
   if (row.held.empty()) return std::nullopt;
   const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
-  if (slowest(row) <= clock) return std::nullopt;
+  if (!all_pushed(row, clock + 1)) return std::nullopt;
   Merge merge;
   for (std::size_t i = 0; i < row.held.size(); ++i)
     if (row.held[i].clock == clock) (row.held[i].weight > 0 ? merge.take : merge.drop).push_back(i);
@@ -32,7 +41,7 @@ Task read_averaging(Parameters& parameters) {
 }
 
 bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness) {
-  return row.workers[static_cast<std::size_t>(worker)].merged >= clock && slowest(row) >= clock - staleness;
+  return row.workers[static_cast<std::size_t>(worker)].merged >= clock && (staleness == kUnbounded || all_pushed(row, clock - staleness));
 }
 
 }  // namespace shoal::table
