@@ -5,10 +5,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulation.h"
 #include "support/data_files.h"
+#include "support/job_processes.h"
 #include "support/job_rig.h"
 #include "support/solver_rig.h"
 
@@ -197,6 +200,49 @@ TEST(Simulation, TheComputeModelFollowsItsWords) {
   EXPECT_EQ(to_instant(1.4), slow.done(to_instant(0.9), 0.2));
   EXPECT_EQ(to_instant(2.25), slow.done(to_instant(1), 0.5));
   EXPECT_EQ(to_instant(5.5), slow.done(to_instant(2.5), 1));
+}
+
+// Two real processes that compute as slowly as told, over a slow network, learn what the tool says they do. How long they took is
+// scripts/bench_simulated.py's matter.
+TEST(Simulation, RealProcessesThatEmulateDoWhatTheToolSays) {
+  if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR is not set";
+  const std::string folder = fresh_directory("sim_tool"), solver = folder + "/solver.prototxt";
+  SolverParameter param = digits_solver("sim_tool_data", "max_iter: 8");
+  param.set_snapshot_after_train(true);
+  param.set_snapshot_prefix(folder + "/model");
+  put_file(solver, to_text(param));
+  put_file(folder + "/cluster", "worker { count: 2 compute { ms: 15 } } card { bandwidth: 1e6 }");
+
+  JobProcesses job(folder, "bb");
+  job.start_all(solver, {"--emulate_step_ms=15", "--throttle=1e6"});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const Ran ran = job.wait(rank).ran;
+    EXPECT_EQ(0, ran.code) << ran.err;
+  }
+  const Outcome outcome = or_throw(simulate::simulate(param, simulate::read_cluster(folder + "/cluster"), {}));
+  std::vector<float> weights;
+  const NetParameter model = read_weights(folder + "/model_iter_8.caffemodel");
+  for (const LayerParameter& layer : model.layer())
+    for (const BlobProto& blob : layer.blobs()) weights.insert(weights.end(), blob.data().begin(), blob.data().end());
+  EXPECT_EQ(weights, outcome.weights);
+
+  const std::vector<std::string> tool = {tools_dir() + "/simulate", "--solver=" + solver, "--cluster=" + folder + "/cluster"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = tool;
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const Ran real = with({"--scheme=ssp", "--staleness=1", "--out=" + folder + "/out", "--test_every=0.05"});
+  EXPECT_EQ(0, real.code) << real.err;
+  EXPECT_HAS(real.out, "s] Iteration 16, ");
+  EXPECT_HAS(real.out, get_file(folder + "/out/summary.md"));
+  const Ran dry = with({"--dry"}), scaling = with({"--dry", "--scaling=1,2"});
+  EXPECT_EQ(0, dry.code) << dry.err;
+  EXPECT_HAS(dry.out, "| bsp | ");
+  EXPECT_EQ(0, scaling.code) << scaling.err;
+  EXPECT_HAS(scaling.out, "\n| 2 | ");
+  EXPECT_EQ(2, with({"--dry", "--target=accuracy 1"}).code);
+  EXPECT_EQ(2, with({"--scaling=2"}).code);
 }
 
 TEST(Simulation, RefusesAClusterThatMakesNoSense) {

@@ -179,7 +179,7 @@ class DryWorker final : public ClientEnd {
 class DrySimulation {
  public:
   DrySimulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options, const std::function<void(const Point&)>& saw)
-      : options_(options), saw_(saw), job_(cluster, {.seed = options.seed, .dry = true, .scheme = options.scheme}),
+      : options_(options), saw_(saw), job_(cluster, {.seed = options.seed, .dry = true, .scheme = {}}),   // that has no pacer
         script_(script_of(param, options, job_, job_.process_of(0).compute)) {
     job_.plant(script_.plan, [this](RowId row, table::Part part) {
       return part == table::Part::kWeights ? std::span<const float>(script_.numbers).first(script_.plan.rows[row].length) : std::span<const float>();

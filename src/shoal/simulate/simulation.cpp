@@ -12,6 +12,7 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/solver/recipe.h"
+#include "shoal/table/scheme.h"
 #include "worker.h"
 
 namespace shoal::simulate {
@@ -115,6 +116,11 @@ class Evaluator {
   Solver solver_;
   const parallel::RowMap rows_;
 };
+
+void check_scheme(const SimulationOptions& options) {
+  const auto scheme = table::make_scheme(options.scheme);
+  if (!scheme.ok()) throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
+}
 
 class Simulation {
  public:
@@ -266,6 +272,7 @@ Target parse_target(const std::string& words) {
 }
 
 Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options, const std::function<void(const Point&)>& saw) {
+  check_scheme(options);
   return Simulation(param, cluster, options, saw).run();
 }
 
