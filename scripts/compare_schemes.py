@@ -119,7 +119,7 @@ def try_out(arguments, trial):
                               env={**os.environ, 'OMP_NUM_THREADS': '1'}).returncode
     trial.seconds = time.monotonic() - started
     if code:
-        said = [line for line in (folder / 'log.txt').read_text(errors='replace').splitlines() if line.strip()]
+        said = [line for line in (folder / 'log.txt').read_text(errors='replace').splitlines() if line.strip() and not line.startswith('Try ')]
         fatal = [line for line in said if 'Check failed' in line] or said[-1:] or ['it said nothing']
         trial.failure = f'ended with {code}: {fatal[0][:300]}'
     else:
