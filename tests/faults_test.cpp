@@ -2,7 +2,7 @@
 //   I1  an acknowledged push is applied exactly once            I2  a read has all it must have, and the reader's own
 //   I3  a row's version rises by one an update, and says what is in it
 //   I5  BSP gives the bits of a run without faults              I6  nobody waits longer than the limit
-//   I8  what waits in queues is bounded
+//   I7  a next epoch begins with what the last ended with   I8  what waits in queues is bounded
 // One history: `tests/all --seed=N --gtest_filter=Faults.*`. More of them: `--seeds=N` (`make soak`).
 #include <gtest/gtest.h>
 
@@ -38,7 +38,10 @@ std::string broken_promise(std::uint64_t seed, ClusterRun& run) {
   const ClusterRun calm = run_cluster(without_faults(one));
   if (!calm.wrong.empty()) return "without faults: " + calm.wrong;
   const std::string different = difference(run.reads, calm.reads);
-  return different.empty() ? "" : "I5: " + different + " is not as without faults";
+  if (!different.empty()) return "I5: " + different + " is not as without faults";
+  if (!one.next || one.next->staleness != 0) return "";
+  const std::string later = difference(run.next_reads, calm.next_reads);
+  return later.empty() ? "" : "I5: in the second epoch " + later + " is not as without faults";
 }
 
 // What each core is trying, for a CHECK or a crash that ends the process.
@@ -87,7 +90,7 @@ class Trial {
         wrong_[seed] = broken;
         if (wrong_.size() >= 5) next_ = end_;
       }
-      sum_.frames += run.frames, sum_.lost += run.lost, sum_.resets += run.resets, sum_.repeated += run.repeated;
+      sum_.frames += run.frames, sum_.lost += run.lost, sum_.resets += run.resets, sum_.repeated += run.repeated, sum_.late += run.late;
       if (++tried_ % 50'000 == 0) {
         std::printf("%llu of %llu histories, %zu wrong\n", static_cast<unsigned long long>(tried_), static_cast<unsigned long long>(count_), wrong_.size());
         std::fflush(stdout);
@@ -110,13 +113,15 @@ TEST(Faults, EveryHistoryKeepsWhatIsPromised) {
   trial.run();
   for (const auto& [seed, broken] : trial.wrong()) ADD_FAILURE() << broken << "\n  " << describe(draw_case(seed)) << "\n  again: --seed=" << seed;
   const ClusterRun& sum = trial.sum();
-  std::printf("%llu histories: %llu frames, %llu lost, %llu connections broken, %llu pushes came again\n",
+  std::printf("%llu histories: %llu frames, %llu lost, %llu connections broken, %llu pushes came again, %llu messages after their epoch\n",
               static_cast<unsigned long long>(trial.tried()), static_cast<unsigned long long>(sum.frames), static_cast<unsigned long long>(sum.lost),
-              static_cast<unsigned long long>(sum.resets), static_cast<unsigned long long>(sum.repeated));
+              static_cast<unsigned long long>(sum.resets), static_cast<unsigned long long>(sum.repeated),
+              static_cast<unsigned long long>(sum.late));
   if (trial.tried() < kSeeds) return;   // too few to say
   EXPECT_GT(sum.lost, trial.tried());       // the faults that are asked for happen
   EXPECT_GT(sum.resets, trial.tried() / 10);
   EXPECT_GT(sum.repeated, trial.tried() / 10);
+  EXPECT_GT(sum.late, trial.tried() / 10);
 }
 
 }  // namespace

@@ -86,8 +86,8 @@ TEST(LinkRefuses, OtherVersions) {
   Ends ends;
   PlainSocket newer(ends.listener->port());
   newer.hear(kHeaderSize + 20);
-  newer.say(whole(Hello{.lowest = 2, .highest = 3}));
-  EXPECT_SAYS("speaks versions 2 to 3 of the protocol, the other only 1", reason_in(newer.hear_all()));
+  newer.say(whole(Hello{.lowest = 3, .highest = 4}));
+  EXPECT_SAYS("speaks versions 3 to 4 of the protocol, the other only 2", reason_in(newer.hear_all()));
   PlainSocket newest(ends.listener->port());
   newest.hear(kHeaderSize + 20);
   newest.say(whole(Hello{}).replace(4, 1, "\x09"));
@@ -95,13 +95,13 @@ TEST(LinkRefuses, OtherVersions) {
   PlainListener listener;
   std::thread answers([&] {
     PlainSocket socket = listener.accept();
-    socket.say(whole(Challenge{2, 4, {}}));
-    EXPECT_SAYS("versions 2 to 4", reason_in(socket.hear_all()));
+    socket.say(whole(Challenge{3, 5, {}}));
+    EXPECT_SAYS("versions 3 to 5", reason_in(socket.hear_all()));
   });
   const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
   answers.join();
   ASSERT_FALSE(link.ok());
-  EXPECT_SAYS("versions 2 to 4", link.error().message);
+  EXPECT_SAYS("versions 3 to 5", link.error().message);
   EXPECT_FALSE(worth_another_try(link.error()));
 }
 

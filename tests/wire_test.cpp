@@ -80,6 +80,8 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(std::get<Push>(push).values.data[1], -0.25f);
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.rule.rule, optim::Rule::kAdam);
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(1), (Row{500, 3, 1, false, 2, 0}));
+  EXPECT_EQ(std::get<PlanMessage>(plan).plan.ranks.at(3), 5u);
+  EXPECT_EQ(std::get<Push>(push).epoch, 3u);
   const Message ask = decode(golden_bytes("ask"), Stage::kPeer).value(), answer = decode(golden_bytes("answer"), Stage::kPeer).value();
   const Result<JoinBody> join = decode_join(std::get<Ask>(ask).body);
   ASSERT_TRUE(join.ok());
@@ -197,7 +199,7 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("TLS", why_not(std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + std::string(20, 'r')));
   EXPECT_SAYS("another byte order", why_not(with(get, 0, "LOHS")));
   EXPECT_SAYS("41 42 43 44", why_not(with(get, 0, "ABCD")));
-  EXPECT_SAYS("version 2 of the protocol, and this process speaks 1", why_not(with(get, 4, "\x02")));
+  EXPECT_SAYS("version 1 of the protocol, and this process speaks 2", why_not(with(get, 4, "\x01")));
   EXPECT_SAYS("unknown type 99", why_not(with(get, 5, "\x63")));
   EXPECT_SAYS("A Get came before", why_not(get, Stage::kStranger));
   EXPECT_EQ("", why_not(hello, Stage::kStranger));
@@ -208,11 +210,11 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("no numbers, and the weight 1", why_not(with(nothing, 45, std::string_view("\0\0\x80\x3f", 4))));
   EXPECT_SAYS("the weight 0", why_not(with(push, 45, std::string_view("\0\0\0\0", 4))));
   EXPECT_SAYS("a weight of nan", why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))));
-  EXPECT_SAYS("a yes or no of 2", why_not(with(plan, plan.size() - 9, "\x02")));
-  EXPECT_SAYS("row 1 is on server 5, and there are 2", why_not(with(plan, plan.size() - 11, "\x05")));
-  EXPECT_SAYS("which 38 bytes cannot hold", why_not(with(plan, plan.size() - 42, "\x03")));
-  EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 39, "\x03")));
-  EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 48, "\x01")));
+  EXPECT_SAYS("a yes or no of 2", why_not(with(plan, plan.size() - 33, "\x02")));
+  EXPECT_SAYS("row 1 is on server 5, and there are 2", why_not(with(plan, plan.size() - 35, "\x05")));
+  EXPECT_SAYS("which 62 bytes cannot hold", why_not(with(plan, plan.size() - 66, "\x04")));
+  EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 63, "\x03")));
+  EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 72, "\x01")));
   EXPECT_SAYS("versions that end before they begin", why_not(with(hello, 24, "\x02"), Stage::kStranger));
 }
 
@@ -302,6 +304,8 @@ TEST(PlanIsValid, OrSaysWhy) {
       {"row 0 is on server 1, and there are 1", [](Plan& p) { p.rows[0].server = 1; }},
       {"row 1 has lr_mult nan", [](Plan& p) { p.rows.push_back({.length = 1, .lr_mult = std::nanf("")}); }},
       {"row 1 has decay_mult inf", [](Plan& p) { p.rows.push_back({.length = 1, .decay_mult = INFINITY}); }},
+      {"there are 1 workers, and ranks of 2", [](Plan& p) { p.ranks = {0, 1}; }},
+      {"the ranks of the workers do not rise", [](Plan& p) { p.workers = 2, p.ranks = {3, 3}; }},
       {"at most 1048576 are allowed", [](Plan& p) { p.rows.resize(kMaxRows + 1, p.rows[0]); }},
   };
   for (const auto& [words, spoil] : cases) {

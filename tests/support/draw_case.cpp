@@ -31,7 +31,7 @@ SimulatedLinkOptions draw_network(Random& random) {
   return network;
 }
 
-void draw_scheme(Random& random, ClusterCase& one) {
+void draw_scheme(Random& random, Segment& one) {
   struct Choice { const char* words; Clock staleness; float clip; bool exact; };
   constexpr Choice choices[] = {{"bsp", 0, -1, true},   {"ssp 0", 0, -1, true},   {"ssp 1", 1, -1, true},  {"ssp 3", 3, -1, true},
                                 {"async", kUnbounded, -1, true}, {"bsp", 0, 1e9f, true}, {"bsp", 0, 1.f, false}, {"bsp", 0, -1, false}};
@@ -44,7 +44,7 @@ void draw_scheme(Random& random, ClusterCase& one) {
 }
 
 // Iterations that are left out, and rows that are read twice, in some jobs.
-void draw_clocks(Random& random, ClusterCase& one) {
+void draw_clocks(Random& random, Segment& one) {
   const double skips = some(random, 0.3), twice = some(random, 0.3);
   for (int worker = 0; worker < one.plan.workers; ++worker) {
     for (Clock clock = one.plan.start; clock < one.stops[static_cast<std::size_t>(worker)]; ++clock) {
@@ -52,6 +52,32 @@ void draw_clocks(Random& random, ClusterCase& one) {
       if (random.unit() < twice) one.reads_twice.insert({worker, clock});
     }
   }
+}
+
+void draw_stops(Random& random, Segment& one) {
+  const auto most = static_cast<std::uint64_t>(1 + random.below(kMostClocks));
+  for (int worker = 0; worker < one.plan.workers; ++worker) {
+    const std::uint64_t least = random.below(4) == 0 ? random.below(most + 1) : most;   // some retire early, or do nothing at all
+    one.stops.push_back(one.plan.start + static_cast<Clock>(least));
+  }
+}
+
+// After the first epoch one with another scheme, and perhaps with more workers or fewer. Nobody retires at a change if that is not needed.
+void draw_next(Random& random, ClusterCase& one) {
+  Segment next;
+  draw_scheme(random, next);
+  next.plan.workers = static_cast<std::uint16_t>(1 + random.below(4));
+  next.plan.servers = one.plan.servers;
+  next.plan.epoch = one.plan.epoch + 1;
+  next.plan.start = *std::ranges::max_element(one.stops);
+  for (Row& row : one.plan.rows) row.length = std::max(one.plan.workers, next.plan.workers) + kFractions;
+  next.plan.rows = one.plan.rows;
+  if (!one.exact && next.exact) next.exact = false;
+  draw_stops(random, next);
+  draw_clocks(random, next);
+  const bool together = std::ranges::adjacent_find(one.stops, std::ranges::not_equal_to()) == one.stops.end();
+  one.retires = !together && one.staleness != kUnbounded;
+  one.next = std::move(next);
 }
 
 }  // namespace
@@ -70,15 +96,12 @@ ClusterCase draw_case(std::uint64_t seed) {
     one.plan.rows[row].priority = row;
   }
   place(one.plan.rows, one.plan.servers);
-  const auto most = static_cast<std::uint64_t>(1 + random.below(kMostClocks));
-  for (int worker = 0; worker < one.plan.workers; ++worker) {
-    const std::uint64_t least = random.below(4) == 0 ? random.below(most + 1) : most;   // some retire early, or do nothing at all
-    one.stops.push_back(one.plan.start + static_cast<Clock>(least));
-  }
+  draw_stops(random, one);
   draw_clocks(random, one);
   one.order = random.below(4) == 0 ? Order::kArrival : Order::kPriority;
   one.compute = std::chrono::microseconds(random.below(4) == 0 ? 100'000 : 2'000);
   one.network = draw_network(random);
+  if (Random more(seed, 3); more.below(2) == 0) draw_next(more, one);
   return one;
 }
 
@@ -95,7 +118,8 @@ std::string describe(const ClusterCase& one) {
   return str("seed ", one.seed, ": ", one.plan.scheme, ", clip ", one.plan.clip, ", ", one.plan.workers, " workers from clock ", one.plan.start, " to ", stops,
              ", ", one.plan.servers, " servers, ", one.plan.rows.size(), " rows, ", one.skipped.size(), " iterations left out, ",
              one.reads_twice.size(), " read twice; lose ", faults.lose, ", repeat ", faults.repeat, ", reorder ",
-             faults.reorder, ", delay ", faults.delay, ", damage ", faults.damage, ", reset ", faults.reset);
+             faults.reorder, ", delay ", faults.delay, ", damage ", faults.damage, ", reset ", faults.reset,
+             one.next ? str("; then ", one.next->plan.scheme, ", clip ", one.next->plan.clip, ", ", one.next->plan.workers, " workers") : "");
 }
 
 }  // namespace shoal::table

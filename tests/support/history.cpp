@@ -64,6 +64,14 @@ void History::check_contents(const std::string& where, RowId row, std::span<cons
   }
 }
 
+// Exact, as far as the numbers are checked.
+std::vector<float> History::since_start(RowId row, std::span<const float> numbers) const {
+  std::vector<float> more(numbers.begin(), numbers.end());
+  if (!rules_.base.empty())
+    for (std::size_t i = 0; i < more.size(); ++i) more[i] -= rules_.base[row][i];
+  return more;
+}
+
 void History::pushed(int worker, RowId row, Clock clock) { pushed_[{worker, row}] = clock; }
 
 void History::answered(RowId row, Version version, std::span<const float> numbers) {
@@ -72,12 +80,15 @@ void History::answered(RowId row, Version version, std::span<const float> number
     if (!same_bits(known->second, numbers)) say(str("I3: row ", row, " has two contents of version ", version));
     return;
   }
+  if (version == rules_.start && !rules_.base.empty() && !same_bits(rules_.base[row], numbers))
+    say(str("I7: row ", row, " is not, at the start of the epoch, what it was at the end of the last"));
   if (!rules_.exact) return;
-  check_contents(str("row ", row, ", version ", version), row, numbers);
+  const std::vector<float> more = since_start(row, numbers);
+  check_contents(str("row ", row, ", version ", version), row, more);
   Version updates = 0;
   for (Clock clock = rules_.start; clock <= rules_.start + kMostClocks; ++clock) {
     int merged = 0;
-    for (int worker = 0; worker < rules_.workers; ++worker) merged += contains(numbers, worker, clock) ? 1 : 0;
+    for (int worker = 0; worker < rules_.workers; ++worker) merged += contains(more, worker, clock) ? 1 : 0;
     updates += rules_.lockstep ? (merged > 0 ? 1 : 0) : merged;
   }
   if (version != rules_.start + updates) {
@@ -89,13 +100,14 @@ void History::read(int worker, RowId row, Clock clock, std::span<const float> nu
   reads_[{worker, clock, row}].assign(numbers.begin(), numbers.end());
   if (!rules_.exact) return;
   const std::string where = str("worker ", worker, " at clock ", clock, ", row ", row);
-  check_contents(where, row, numbers);
+  const std::vector<float> more = since_start(row, numbers);
+  check_contents(where, row, more);
   for (int other = 0; other < rules_.workers; ++other) {
     const Clock stop = rules_.stops[static_cast<std::size_t>(other)];
     const Clock bound = rules_.staleness == kUnbounded ? rules_.start : clock - rules_.staleness;
     const Clock due = std::min(stop, other == worker ? clock : bound);
     for (Clock made = rules_.start; made < stop; ++made) {
-      const bool there = contains(numbers, other, made);
+      const bool there = contains(more, other, made);
       if (made < due && !there && !rules_.skipped.contains({other, made})) say(str("I2: ", where, ": without ", push_of(other, made)));
       if (made >= clock && there && rules_.lockstep) say(str("I5: ", where, ": with ", push_of(other, made)));
     }
@@ -106,9 +118,10 @@ void History::ended(RowId row, Version version, std::span<const float> numbers) 
   answered(row, version, numbers);
   reads_[{-1, 0, row}].assign(numbers.begin(), numbers.end());
   if (!rules_.exact) return;
+  const std::vector<float> more = since_start(row, numbers);
   for (int worker = 0; worker < rules_.workers; ++worker) {
     for (Clock clock = rules_.start; clock < rules_.stops[static_cast<std::size_t>(worker)]; ++clock) {
-      if (!contains(numbers, worker, clock) && !rules_.skipped.contains({worker, clock})) say(str("I1: row ", row, " at the end: without ", push_of(worker, clock)));
+      if (!contains(more, worker, clock) && !rules_.skipped.contains({worker, clock})) say(str("I1: row ", row, " at the end: without ", push_of(worker, clock)));
     }
   }
 }

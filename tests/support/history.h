@@ -31,6 +31,7 @@ struct HistoryRules {
   std::set<std::pair<int, Clock>> skipped;     // (worker, clock): pushed with weight 0
   bool lockstep = true;                        // one update a clock, of all workers that have not retired
   bool exact = true;                           // gradients are not scaled by a clip
+  std::vector<std::vector<float>> base{};      // by row: what is in it at the start, if not zeros
 };
 
 // The gradient of a worker's iteration.
@@ -58,6 +59,7 @@ class History {
  private:
   bool could_be(int digit, int worker, Clock clock) const;
   bool contains(std::span<const float> numbers, int worker, Clock clock);
+  std::vector<float> since_start(RowId row, std::span<const float> numbers) const;
   void check_contents(const std::string& where, RowId row, std::span<const float> numbers);
 
   const HistoryRules rules_;

@@ -35,6 +35,7 @@ class LocalCluster::Hub {
     bool pausing = false;
     Clock started = 0;                                  // iterations that it will surely finish
     std::optional<std::pair<Clock, Want>> agreed;
+    std::optional<table::Epoch> creates;                // the last that it came to create(), with nothing on its way
   };
 
   Hub(int workers, int servers) : workers_(static_cast<std::size_t>(workers)), coordinator_({.processes = static_cast<std::uint32_t>(std::max(workers, servers))}) {
@@ -51,12 +52,19 @@ class LocalCluster::Hub {
 
   Status create(int worker, const table::Plan& plan, const table::Table::Source& initial, const table::Table::Destination& destination) {
     const MutexLock lock(mutex_);
+    Worker& me = workers_[static_cast<std::size_t>(worker)];
+    if (Status status = wait([&] { return !me.client || me.client->waiting() == 0; }); !status.ok()) return status;
+    me.creates = plan.epoch;
+    changed_.notify_all();
+    const auto all_here = [&] { return std::ranges::all_of(workers_, [&](const Worker& each) { return each.creates >= plan.epoch; }); };
+    if (Status status = wait(all_here); !status.ok()) return status;
+    if (worker == 0) tell(0, table::Ask{Topic::kScheme, plan.epoch, plan.scheme});
     if (worker == 0) plant(plan, initial);
-    if (Status status = wait([&] { return std::ranges::all_of(shards_, [](const auto& shard) { return shard->ready(); }); }); !status.ok()) return status;
+    const auto ready = [&](const auto& shard) { return shard->ready() && shard->plan()->epoch == plan.epoch; };
+    if (Status status = wait([&] { return std::ranges::all_of(shards_, ready); }); !status.ok()) return status;
     CHECK(plan.rows == shards_[0]->plan()->rows) << "worker " << worker << " has another plan";
     CHECK(plan.start == shards_[0]->plan()->start) << "worker " << worker << " starts elsewhere";
-    workers_[static_cast<std::size_t>(worker)].client =
-        std::make_unique<table::Client>(table::ClientOptions{.worker = worker}, plan, destination);
+    me.client = std::make_unique<table::Client>(table::ClientOptions{.worker = worker}, plan, destination);
     return {};
   }
 
@@ -110,7 +118,7 @@ class LocalCluster::Hub {
   Status finish(int worker, Clock clock) {
     {
       const MutexLock lock(mutex_);
-      for (std::size_t s = 0; s < shards_.size(); ++s) to_shard(s, worker, table::Retire{clock});
+      for (std::size_t s = 0; s < shards_.size(); ++s) to_shard(s, worker, table::Retire{clock, workers_[static_cast<std::size_t>(worker)].creates.value_or(0)});
     }
     const Result<std::string> done = ask(worker, Topic::kDone, 0, "");
     return done.ok() ? Status() : Status(done.error());
@@ -129,11 +137,32 @@ class LocalCluster::Hub {
     return coordinator_.take_warnings();
   }
 
-  std::uint64_t merges() {
+  std::uint64_t count(std::uint64_t table::ShardCounters::*counter) {
     const MutexLock lock(mutex_);
-    std::uint64_t merges = 0;
-    for (const auto& shard : shards_) merges += shard->counters().merges;
-    return merges;
+    std::uint64_t sum = 0;
+    for (const auto& shard : shards_) sum += shard->counters().*counter;
+    return sum;
+  }
+
+  std::size_t learning_rows() {
+    const MutexLock lock(mutex_);
+    const table::Plan* plan = shards_[0]->plan();
+    return plan ? static_cast<std::size_t>(std::ranges::count(plan->rows, true, &table::Row::learns)) : 0;
+  }
+
+  std::vector<std::vector<float>> rows() {
+    const MutexLock lock(mutex_);
+    std::vector<std::vector<float>> all;
+    const table::Plan* plan = shards_[0]->plan();
+    for (RowId row = 0; plan && row < plan->rows.size(); ++row) {
+      if (!plan->rows[row].learns) continue;
+      table::Shard& shard = *shards_[plan->rows[row].server];
+      table::Outbox out;
+      CHECK(shard.handle(0, table::Get{row, shard.clock_of(0), table::Part::kWeights, plan->epoch}, out).ok() && out.size() == 1) << "row " << row << " cannot be read";
+      const auto numbers = std::get<table::RowMessage>(out[0].message).values.data;
+      all.emplace_back(numbers.begin(), numbers.end());
+    }
+    return all;
   }
 
  private:
@@ -152,7 +181,7 @@ class LocalCluster::Hub {
     for (RowId row = 0; row < plan.rows.size(); ++row)
       for (const table::Part part : {table::Part::kHistory, table::Part::kHistory2, table::Part::kWeights}) {
         const std::span<const float> numbers = initial(row, part);
-        if (!numbers.empty()) to_shard(plan.rows[row].server, 0, table::Init{row, part, {numbers}});
+        if (!numbers.empty()) to_shard(plan.rows[row].server, 0, table::Init{row, part, {numbers}, plan.epoch});
       }
   }
 
@@ -283,6 +312,12 @@ std::vector<Status> LocalCluster::run(const std::function<Status(int worker, tab
 
 std::vector<std::string> LocalCluster::warnings() { return hub_->warnings(); }
 
-std::uint64_t LocalCluster::merges() const { return hub_->merges(); }
+std::uint64_t LocalCluster::merges() const { return hub_->count(&table::ShardCounters::merges); }
+
+std::uint64_t LocalCluster::contributions() const { return hub_->count(&table::ShardCounters::contributions); }
+
+std::size_t LocalCluster::learning_rows() const { return hub_->learning_rows(); }
+
+std::vector<std::vector<float>> LocalCluster::rows() const { return hub_->rows(); }
 
 }  // namespace shoal::test

@@ -24,6 +24,11 @@ class LocalCluster {
   std::vector<Status> run(const std::function<Status(int worker, table::Table& table)>& body);
   // Updates applied to rows, on all servers.
   std::uint64_t merges() const;
+  // Pushes in them.
+  std::uint64_t contributions() const;
+  std::size_t learning_rows() const;
+  // The numbers of those, as they are on the servers, when nobody has a push on its way.
+  std::vector<std::vector<float>> rows() const;
   // What the coordinator would have logged since the last call.
   std::vector<std::string> warnings();
 

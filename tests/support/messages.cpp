@@ -28,6 +28,8 @@ Plan golden_plan() {
             .clip = 35, .iter_size = 2, .scheme = "ssp 2", .rows = {}};
   plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
   plan.rows = {{65536, 0, 0, true, 1, 1}, {500, 3, 1, false, 2, 0}};
+  plan.epoch = 3;
+  plan.ranks = {0, 2, 3, 5};
   return plan;
 }
 
@@ -58,7 +60,7 @@ Code random_code(Random& r) { return one_of(r, {Code::kInternal, Code::kPeer, Co
 Topic random_topic(Random& r) { return static_cast<Topic>(1 + r.below(10)); }
 
 Plan random_plan(Random& r) {
-  Plan plan{.workers = static_cast<std::uint16_t>(1 + r.below(65535)), .servers = static_cast<std::uint16_t>(1 + r.below(9)),
+  Plan plan{.workers = static_cast<std::uint16_t>(1 + (r.word() >> r.below(16) & 0xffff) % 65535), .servers = static_cast<std::uint16_t>(1 + r.below(9)),
             .start = static_cast<Clock>(r.below(1u << 30)), .rule = {}, .regularization = optim::Regularization::kL2,
             .weight_decay = r.unit(), .clip = r.uniform(-1, 40), .iter_size = static_cast<std::uint32_t>(1 + r.below(64)),
             .scheme = "ssp " + std::to_string(r.below(100)), .rows = {}};
@@ -67,6 +69,9 @@ Plan random_plan(Random& r) {
   for (std::size_t n = 1 + r.below(r.below(8) == 0 ? 5000 : 9); n > 0; --n)   // a few of them longer than 64 KiB
     plan.rows.push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(), static_cast<std::uint16_t>(r.below(plan.servers)),
                          r.below(2) == 0, r.unit(), r.unit()});
+  plan.epoch = r.word();
+  if (plan.workers < 100)
+    for (std::uint32_t worker = 0; worker < plan.workers; ++worker) plan.ranks.push_back(3 * worker + static_cast<std::uint32_t>(r.below(3)));
   return plan;
 }
 
@@ -85,23 +90,24 @@ struct Draw {
   Message operator()(Ping) { return Ping{random_clock(random)}; }
   Message operator()(Bye) { return Bye{}; }
   Message operator()(PlanMessage) { return PlanMessage{random_plan(random)}; }
-  Message operator()(Init) { return Init{random.word(), random_part(random), random_values(random, floats)}; }
-  Message operator()(Ready) { return Ready{random.word()}; }
+  Message operator()(Init) { return Init{random.word(), random_part(random), random_values(random, floats), random.word()}; }
+  Message operator()(Ready) { return Ready{random.word(), random.word()}; }
   Message operator()(Push) {
     Push m{.row = random.word(), .clock = random_clock(random), .base = random_clock(random),
            .payload = one_of(random, {Payload::kGradient, Payload::kDelta, Payload::kWeights}), .rate = random.unit()};
     m.values = random_values(random, floats);
     m.weight = m.values.data.empty() ? 0 : 1 - random.unit();
+    m.epoch = random.word();
     return m;
   }
-  Message operator()(Get) { return Get{random.word(), random_clock(random), random_part(random)}; }
+  Message operator()(Get) { return Get{random.word(), random_clock(random), random_part(random), random.word()}; }
   Message operator()(RowMessage) {
-    return RowMessage{random.word(), random_clock(random), random_clock(random), random_part(random), random_values(random, floats)};
+    return RowMessage{random.word(), random_clock(random), random_clock(random), random_part(random), random_values(random, floats), random.word()};
   }
-  Message operator()(NeedPush) { return NeedPush{random.word(), random_clock(random)}; }
-  Message operator()(Retire) { return Retire{random_clock(random)}; }
-  Message operator()(Norm) { return Norm{random_clock(random), static_cast<std::uint16_t>(random.word()), std::bit_cast<double>(random.word64())}; }
-  Message operator()(NormTotal) { return NormTotal{random_clock(random), std::bit_cast<double>(random.word64())}; }
+  Message operator()(NeedPush) { return NeedPush{random.word(), random_clock(random), random.word()}; }
+  Message operator()(Retire) { return Retire{random_clock(random), random.word()}; }
+  Message operator()(Norm) { return Norm{random_clock(random), static_cast<std::uint16_t>(random.word()), std::bit_cast<double>(random.word64()), random.word()}; }
+  Message operator()(NormTotal) { return NormTotal{random_clock(random), std::bit_cast<double>(random.word64()), random.word()}; }
   Message operator()(Ask) { return Ask{random_topic(random), random_clock(random), random_text(random, random.below(8) == 0 ? 100'000 : 100)}; }
   Message operator()(Answer) { return Answer{random_topic(random), random_clock(random), random_text(random, random.below(8) == 0 ? 100'000 : 100)}; }
   Message operator()(Directive) {
@@ -138,16 +144,16 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
       {"ping", Ping{-1}},
       {"bye", Bye{}},
       {"plan", PlanMessage{golden_plan()}},
-      {"init", Init{1, Part::kHistory, owned({1, -2.5f, 0.1f})}},
-      {"ready", Ready{12}},
-      {"push", Push{0x01020304, 41, 39, Payload::kGradient, 1, 0.01f, owned({0.5f, -0.25f})}},
-      {"push_nothing", Push{5, 41, 39, Payload::kDelta, 0, 0.01f, {}}},
-      {"get", Get{6, 42, Part::kHistory2}},
-      {"row", RowMessage{6, 42, 40, Part::kWeights, owned({3, 1e-40f, minus_infinity})}},
-      {"need_push", NeedPush{6, 42}},
-      {"retire", Retire{43}},
-      {"norm", Norm{44, 1, 2.25}},
-      {"norm_total", NormTotal{44, 5.5}},
+      {"init", Init{1, Part::kHistory, owned({1, -2.5f, 0.1f}), 3}},
+      {"ready", Ready{12, 3}},
+      {"push", Push{0x01020304, 41, 39, Payload::kGradient, 1, 0.01f, owned({0.5f, -0.25f}), 3}},
+      {"push_nothing", Push{5, 41, 39, Payload::kDelta, 0, 0.01f, {}, 3}},
+      {"get", Get{6, 42, Part::kHistory2, 3}},
+      {"row", RowMessage{6, 42, 40, Part::kWeights, owned({3, 1e-40f, minus_infinity}), 3}},
+      {"need_push", NeedPush{6, 42, 3}},
+      {"retire", Retire{43, 3}},
+      {"norm", Norm{44, 1, 2.25, 3}},
+      {"norm_total", NormTotal{44, 5.5, 3}},
       {"ask", Ask{Topic::kJoin, 0, encode(JoinBody{2, true, false, "host-b", "10.0.0.3:29600", "net: a\nscheme: ssp 2\n"})}},
       {"answer", Answer{Topic::kJoin, 0, encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600"}, {1, -1, 1, "host-b", "10.0.0.3:29600"}}, 7})}},
       {"directive", Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},

@@ -30,6 +30,7 @@ class SimulatedWorker {
   std::optional<Message> next(int server) { return client_.next(server); }
   void link_up(int server);
   bool done() const { return done_; }
+  void forget() { forgotten_ = true; }         // another has its place; its Retire is still repeated
 
  private:
   const ClusterCase& job() const;
@@ -43,12 +44,13 @@ class SimulatedWorker {
 
   Cluster& cluster_;
   const int id_;
+  const Plan plan_;
   std::vector<std::vector<float>> weights_, gradients_, histories_;
   Client client_;
   Random random_;
   Clock clock_;
   RowId reading_ = 0;
-  bool computing_ = false, done_ = false, has_read_twice_ = false;
+  bool computing_ = false, done_ = false, has_read_twice_ = false, forgotten_ = false;
   Instant alarm_ = Instant::max();             // when on_time() is called next
 };
 
@@ -60,7 +62,9 @@ class Cluster {
  private:
   friend class SimulatedWorker;
   void connect();
-  void create_rows();
+  void create_rows(const std::vector<std::vector<float>>& numbers);
+  std::vector<std::vector<float>> end();
+  void begin_next();
   void handle(int server, int worker, const Message& message);
   void add(const Norm& norm);
   void check_queues();
@@ -69,24 +73,25 @@ class Cluster {
     return *links_[static_cast<std::size_t>(worker) * job_.plan.servers + static_cast<std::size_t>(server)];
   }
 
-  const ClusterCase job_;
+  ClusterCase job_;
   VirtualTime time_;
-  History history_;
+  std::optional<History> history_;
   std::vector<std::unique_ptr<Shard>> shards_;
-  std::vector<std::unique_ptr<SimulatedWorker>> workers_;
+  std::vector<std::unique_ptr<SimulatedWorker>> workers_;        // by worker, those of the plan
+  std::vector<std::unique_ptr<SimulatedWorker>> former_;         // of the epoch before
   std::vector<std::unique_ptr<SimulatedLink>> links_, adders_;   // a worker's to each server, one after the other; the servers' to the adder
-  std::map<Clock, std::vector<std::optional<double>>> norms_;
+  std::map<std::pair<Epoch, Clock>, std::vector<std::optional<double>>> norms_;
   std::vector<std::size_t> own_bytes_;         // of weights, by server
 };
 
 // ---- a worker ----
 
 SimulatedWorker::SimulatedWorker(Cluster& cluster, int id)
-    : cluster_(cluster), id_(id),
-      client_({.worker = id, .order = job().order, .retry = job().retry}, job().plan,
+    : cluster_(cluster), id_(id), plan_(job().plan),
+      client_({.worker = id, .order = job().order, .retry = job().retry}, plan_,
               [this](RowId row, Part part) { return std::span<float>(part == Part::kWeights ? weights_[row] : histories_[row]); }),
-      random_(job().seed, 1000 + static_cast<std::uint64_t>(id)), clock_(job().plan.start) {
-  for (const Row& row : job().plan.rows) {
+      random_(job().seed, 1000 + static_cast<std::uint64_t>(id)), clock_(plan_.start) {
+  for (const Row& row : plan_.rows) {
     weights_.emplace_back(row.length);
     gradients_.emplace_back(row.length);
     histories_.emplace_back(row.length);
@@ -102,17 +107,17 @@ void SimulatedWorker::read() {
     client_.get(row, clock_, Part::kWeights, now());
     if (has_read_twice_) client_.get(row, clock_, Part::kHistory, now());
   }
-  for (int server = 0; server < job().plan.servers; ++server) cluster_.link(id_, server).wake(0);
+  for (int server = 0; server < plan_.servers; ++server) cluster_.link(id_, server).wake(0);
   keep_time();
 }
 
 void SimulatedWorker::forward() {
   if (computing_ || done_) return;
-  for (; reading_ < weights_.size() && client_.arrived(reading_); ++reading_) cluster_.history_.read(id_, reading_, clock_, weights_[reading_]);
+  for (; reading_ < weights_.size() && client_.arrived(reading_); ++reading_) cluster_.history_->read(id_, reading_, clock_, weights_[reading_]);
   if (reading_ < weights_.size()) return;
   if (clock_ == job().stops[static_cast<std::size_t>(id_)]) {
     done_ = true;
-    return retire();
+    return job().retires ? retire() : void();
   }
   if (!std::exchange(has_read_twice_, true) && job().reads_twice.contains({id_, clock_})) return read();
   computing_ = true;
@@ -134,26 +139,26 @@ void SimulatedWorker::backward(RowId behind) {
 
 void SimulatedWorker::push(RowId row) {
   std::vector<float>& gradient = gradients_[row];
-  make_gradient(job().seed, id_, clock_, row, job().plan.start, gradient);
-  cluster_.history_.pushed(id_, row, clock_);
+  make_gradient(job().seed, id_, clock_, row, plan_.start, gradient);
+  cluster_.history_->pushed(id_, row, clock_);
   const bool skips = job().skipped.contains({id_, clock_});
   client_.push({.row = row, .clock = clock_, .weight = skips ? 0.f : 1.f, .rate = 1, .values = {skips ? std::span<float>() : gradient, nullptr}}, now());
-  cluster_.link(id_, job().plan.rows[row].server).wake(0);
+  cluster_.link(id_, plan_.rows[row].server).wake(0);
   keep_time();
 }
 
 void SimulatedWorker::retire() {
-  for (int server = 0; server < job().plan.servers; ++server) cluster_.link(id_, server).send(0, Retire{clock_});
+  for (int server = 0; server < plan_.servers; ++server) cluster_.link(id_, server).send(0, Retire{clock_, plan_.epoch});
   cluster_.time_.after(kRetireAgain, [this] { retire(); });
 }
 
 void SimulatedWorker::received(int server, const Message& message) {
   const auto* row = std::get_if<RowMessage>(&message);
-  if (row != nullptr && row->part == Part::kWeights) cluster_.history_.answered(row->row, row->version, row->values.data);
+  if (row != nullptr && row->part == Part::kWeights && row->epoch == plan_.epoch) cluster_.history_->answered(row->row, row->version, row->values.data);
   const bool is_placed = row != nullptr && !client_.place(*row).empty();
   const Result<bool> taken = client_.take(server, message, now());
-  if (!taken.ok()) return cluster_.history_.say(taken.error().message);
-  if (taken.value() != is_placed) cluster_.history_.say("place() and take() do not agree");
+  if (!taken.ok()) return cluster_.history_->say(taken.error().message);
+  if (taken.value() != is_placed) cluster_.history_->say("place() and take() do not agree");
   cluster_.link(id_, server).wake(0);
   keep_time();
   forward();
@@ -161,14 +166,14 @@ void SimulatedWorker::received(int server, const Message& message) {
 
 void SimulatedWorker::link_up(int server) {
   client_.link_up(server, now());
-  if (done_) cluster_.link(id_, server).send(0, Retire{clock_});
+  if (done_ && job().retires) cluster_.link(id_, server).send(0, Retire{clock_, plan_.epoch});
   keep_time();
 }
 
 void SimulatedWorker::on_time() {
   const auto overdue = client_.overdue();
   if (overdue && now() - overdue->since > job().limit) {
-    cluster_.history_.say(str("I6: worker ", id_, " waits since ", overdue->since.count() / 1'000'000, " ms for row ", overdue->row, " at clock ",
+    cluster_.history_->say(str("I6: worker ", id_, " waits since ", overdue->since.count() / 1'000'000, " ms for row ", overdue->row, " at clock ",
                               overdue->clock));
   }
   keep_time();
@@ -177,11 +182,11 @@ void SimulatedWorker::on_time() {
 // Lets the client ask again what is silent, and be called when it wants to.
 void SimulatedWorker::keep_time() {
   const Instant due = client_.on_time(now());
-  for (int server = 0; server < job().plan.servers; ++server) cluster_.link(id_, server).wake(0);
+  for (int server = 0; server < plan_.servers; ++server) cluster_.link(id_, server).wake(0);
   if (due >= alarm_) return;
   alarm_ = due;
   cluster_.time_.at(due, [this, due] {
-    if (due != alarm_) return;                 // an earlier one was set meanwhile
+    if (due != alarm_ || forgotten_) return;                 // an earlier one was set meanwhile
     alarm_ = Instant::max();
     on_time();
   });
@@ -189,12 +194,12 @@ void SimulatedWorker::keep_time() {
 
 // ---- the cluster ----
 
-HistoryRules rules_of(const ClusterCase& one) {
+HistoryRules rules_of(const Segment& one, std::vector<std::vector<float>> base) {
   return {.workers = one.plan.workers, .start = one.plan.start, .stops = one.stops, .staleness = one.staleness, .skipped = one.skipped,
-          .lockstep = one.staleness == 0, .exact = one.exact};
+          .lockstep = one.staleness == 0, .exact = one.exact, .base = std::move(base)};
 }
 
-Cluster::Cluster(const ClusterCase& one) : job_(one), history_(rules_of(one)), own_bytes_(one.plan.servers) {
+Cluster::Cluster(const ClusterCase& one) : job_(one), history_(rules_of(one, {})), own_bytes_(one.plan.servers) {
   for (int server = 0; server < job_.plan.servers; ++server) shards_.push_back(std::make_unique<Shard>(server));
   for (int worker = 0; worker < job_.plan.workers; ++worker) workers_.push_back(std::make_unique<SimulatedWorker>(*this, worker));
   for (const Row& row : job_.plan.rows) own_bytes_[row.server] += row.length * sizeof(float);
@@ -203,12 +208,13 @@ Cluster::Cluster(const ClusterCase& one) : job_(one), history_(rules_of(one)), o
 
 void Cluster::connect() {
   std::uint64_t stream = 0;
-  for (int worker = 0; worker < job_.plan.workers; ++worker) {
+  const std::size_t most = std::max<std::size_t>(job_.plan.workers, job_.next ? job_.next->plan.workers : 0);
+  for (int worker = 0; worker < static_cast<int>(most); ++worker) {
     for (int server = 0; server < job_.plan.servers; ++server) {
-      SimulatedWorker& owner = *workers_[static_cast<std::size_t>(worker)];
-      SimulatedEnd client{.received = [&owner, server](const Message& message) { owner.received(server, message); },
-                          .next = [&owner, server] { return owner.next(server); },
-                          .up = [&owner, server] { owner.link_up(server); }};
+      const auto owner = [this, worker] { return static_cast<std::size_t>(worker) < workers_.size() ? workers_[static_cast<std::size_t>(worker)].get() : nullptr; };
+      SimulatedEnd client{.received = [owner, server](const Message& message) { if (owner()) owner()->received(server, message); },
+                          .next = [owner, server] { return owner() ? owner()->next(server) : std::nullopt; },
+                          .up = [owner, server] { if (owner()) owner()->link_up(server); }};
       SimulatedEnd shard{.received = [this, server, worker](const Message& message) { handle(server, worker, message); }};
       links_.push_back(std::make_unique<SimulatedLink>(time_, job_.network, Random(job_.seed, ++stream), std::move(client), std::move(shard)));
     }
@@ -223,25 +229,25 @@ void Cluster::connect() {
 void Cluster::handle(int server, int worker, const Message& message) {
   Outbox out;
   const Status handled = shards_[static_cast<std::size_t>(server)]->handle(worker, message, out);
-  if (!handled.ok()) history_.say(handled.error().message);
+  if (!handled.ok()) history_->say(handled.error().message);
   for (const Outgoing& each : out) {
     if (each.to.kind == Address::Kind::kWorker) link(each.to.id, server).send(1, each.message);
     else if (each.to.kind == Address::Kind::kCoordinator) adders_[static_cast<std::size_t>(server)]->send(0, each.message);
-    else history_.say("a shard that talks to another server");
+    else history_->say("a shard that talks to another server");
   }
   // Weights and histories of its rows, twice where one is being sent, and of each worker at most one push of each.
   const std::size_t parts = 1 + static_cast<std::size_t>(optim::histories(job_.plan.rule.rule));
   const std::size_t most = own_bytes_[static_cast<std::size_t>(server)] * (2 * parts + job_.plan.workers);
   const std::size_t held = shards_[static_cast<std::size_t>(server)]->bytes_held();
-  if (held > most) history_.say(str("I8: server ", server, " holds ", held, " bytes, above ", most));
+  if (held > most) history_->say(str("I8: server ", server, " holds ", held, " bytes, above ", most));
 }
 
 // In the order of servers, when all have spoken; again for a server that asks again.
 void Cluster::add(const Norm& norm) {
-  auto& squares = norms_[norm.clock];
+  auto& squares = norms_[{norm.epoch, norm.clock}];
   squares.resize(job_.plan.servers);
   const bool was_whole = std::all_of(squares.begin(), squares.end(), [](const auto& each) { return each.has_value(); });
-  if (squares[norm.server] && *squares[norm.server] != norm.squares) history_.say(str("I5: server ", norm.server, " says two norms of clock ", norm.clock));
+  if (squares[norm.server] && *squares[norm.server] != norm.squares) history_->say(str("I5: server ", norm.server, " says two norms of clock ", norm.clock));
   squares[norm.server] = norm.squares;
   double total = 0;
   for (const auto& each : squares) {
@@ -249,22 +255,21 @@ void Cluster::add(const Norm& norm) {
     total += *each;
   }
   for (int server = 0; server < job_.plan.servers; ++server) {
-    if (!was_whole || server == norm.server) adders_[static_cast<std::size_t>(server)]->send(1, NormTotal{norm.clock, total});
+    if (!was_whole || server == norm.server) adders_[static_cast<std::size_t>(server)]->send(1, NormTotal{norm.clock, total, norm.epoch});
   }
 }
 
 // Worker 0 says the plan and the first weights over a link that works: the start is another test's.
-void Cluster::create_rows() {
+void Cluster::create_rows(const std::vector<std::vector<float>>& numbers) {
   for (int server = 0; server < job_.plan.servers; ++server) {
     handle(server, 0, PlanMessage{job_.plan});
     for (RowId row = 0; row < job_.plan.rows.size(); ++row) {
       if (job_.plan.rows[row].server != server) continue;
-      const auto zeros = std::make_shared<const std::vector<float>>(job_.plan.rows[row].length);
       Outbox out;
-      const Status made = shards_[static_cast<std::size_t>(server)]->handle(0, Init{row, Part::kWeights, {*zeros, zeros}}, out);
-      if (!made.ok()) history_.say(made.error().message);
+      const Status made = shards_[static_cast<std::size_t>(server)]->handle(0, Init{row, Part::kWeights, {numbers[row], nullptr}, job_.plan.epoch}, out);
+      if (!made.ok()) history_->say(made.error().message);
     }
-    if (!shards_[static_cast<std::size_t>(server)]->ready()) history_.say(str("server ", server, " is not ready"));
+    if (!shards_[static_cast<std::size_t>(server)]->ready()) history_->say(str("server ", server, " is not ready"));
   }
 }
 
@@ -277,7 +282,7 @@ void Cluster::check_queues() {
       for (int from = 0; from < 2; ++from) {
         const std::size_t waited = link(worker, server).counters(from).most_waiting;
         if (waited <= most[static_cast<std::size_t>(from)]) continue;
-        history_.say(str("I8: ", waited, " bytes waited between worker ", worker, " and server ", server, ", direction ", from));
+        history_->say(str("I8: ", waited, " bytes waited between worker ", worker, " and server ", server, ", direction ", from));
       }
     }
   }
@@ -287,34 +292,64 @@ bool Cluster::finished() const {
   return std::all_of(workers_.begin(), workers_.end(), [](const auto& worker) { return worker->done(); });
 }
 
-ClusterRun Cluster::run() {
-  create_rows();
-  for (const auto& worker : workers_) worker->read();
-  while (!finished() && history_.wrong().empty()) {
-    if (!time_.step()) history_.say("I6: nobody does anything any more");
-  }
-  check_queues();
-  ClusterRun result;
-  result.took = time_.now();
-  for (RowId row = 0; row < job_.plan.rows.size() && history_.wrong().empty(); ++row) {
+// What is in the rows when all have stopped.
+std::vector<std::vector<float>> Cluster::end() {
+  std::vector<std::vector<float>> numbers(job_.plan.rows.size());
+  for (RowId row = 0; row < job_.plan.rows.size() && history_->wrong().empty(); ++row) {
     Shard& shard = *shards_[job_.plan.rows[row].server];
     Outbox out;
-    for (int worker = 0; worker < job_.plan.workers; ++worker) {
-      if (!shard.handle(worker, Retire{job_.stops[static_cast<std::size_t>(worker)]}, out).ok()) history_.say(str("worker ", worker, " cannot retire"));
+    for (int worker = 0; worker < job_.plan.workers && job_.retires; ++worker) {
+      if (!shard.handle(worker, Retire{job_.stops[static_cast<std::size_t>(worker)], job_.plan.epoch}, out).ok()) history_->say(str("worker ", worker, " cannot retire"));
     }
     out.clear();
-    const Status asked = shard.handle(0, Get{row, job_.stops[0], Part::kWeights}, out);
+    const Status asked = shard.handle(0, Get{row, job_.stops[0], Part::kWeights, job_.plan.epoch}, out);
     const RowMessage* answer = asked.ok() && out.size() == 1 ? std::get_if<RowMessage>(&out[0].message) : nullptr;
-    if (answer == nullptr) history_.say(str("row ", row, " cannot be read at the end"));
-    else history_.ended(row, answer->version, answer->values.data);
+    if (answer == nullptr) history_->say(str("row ", row, " cannot be read at the end"));
+    else history_->ended(row, answer->version, answer->values.data);
+    if (answer != nullptr) numbers[row].assign(answer->values.data.begin(), answer->values.data.end());
   }
+  return numbers;
+}
+
+// The plan of the next epoch, over a link that works, as the first; links hold what they held.
+void Cluster::begin_next() {
+  const std::vector<std::vector<float>> numbers = end();
+  if (!history_->wrong().empty()) return;
+  static_cast<Segment&>(job_) = *std::exchange(job_.next, std::nullopt);
+  history_.emplace(rules_of(job_, numbers));
+  for (const auto& worker : workers_) worker->forget();
+  former_ = std::exchange(workers_, {});
+  create_rows(numbers);
+  for (int worker = 0; worker < job_.plan.workers; ++worker) workers_.push_back(std::make_unique<SimulatedWorker>(*this, worker));
+  for (const auto& worker : workers_) worker->read();
+}
+
+ClusterRun Cluster::run() {
+  std::vector<std::vector<float>> zeros;
+  for (const Row& row : job_.plan.rows) zeros.emplace_back(row.length);
+  create_rows(zeros);
+  for (const auto& worker : workers_) worker->read();
+  ClusterRun result;
+  while (history_->wrong().empty()) {
+    if (finished() && !job_.next) break;
+    if (finished()) {
+      check_queues();
+      result.reads = history_->reads();
+      begin_next();
+    } else if (!time_.step()) {
+      history_->say("I6: nobody does anything any more");
+    }
+  }
+  check_queues();
+  result.took = time_.now();
+  if (history_->wrong().empty()) end();
   for (const auto& each : links_) {
     for (int from = 0; from < 2; ++from) result.frames += each->counters(from).frames, result.lost += each->counters(from).lost;
     result.resets += each->counters(0).resets;
   }
-  for (const auto& shard : shards_) result.repeated += shard->counters().repeated;
-  result.wrong = history_.wrong();
-  result.reads = history_.reads();
+  for (const auto& shard : shards_) result.repeated += shard->counters().repeated, result.late += shard->counters().late;
+  result.wrong = history_->wrong();
+  (former_.empty() ? result.reads : result.next_reads) = history_->reads();
   return result;
 }
 

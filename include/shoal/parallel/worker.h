@@ -20,6 +20,7 @@ struct WorkerOptions {
   std::string name = "solver";      // of the prototxt, for errors
   std::string scheme = "ssp 0";
   float weight = 1;                 // of this worker's gradients beside others': its batch, where batches differ
+  table::Epoch epoch = 0;           // of the plan: how many updaters this table has had before
 };
 
 // Seconds since the worker began, for its reports.
@@ -38,8 +39,8 @@ class TableUpdater : public Updater {
 // together: clip_gradients with a scheme that is not lockstep, on_nan: SNAPSHOT or WARN; and for a scheme that is not known.
 std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options);
 
-// The solver's view of the others, over the same table.
-std::unique_ptr<Team> make_table_team(table::Table& table);
+// The solver's view of the others, over the same table. One at a time; the next is of a later epoch, as the updater beside it.
+std::unique_ptr<Team> make_table_team(table::Table& table, table::Epoch epoch = 0);
 
 // How many of a job's processes are workers, and how many servers.
 int workers_of(const table::RosterBody& roster);

@@ -34,9 +34,9 @@ inline constexpr std::size_t kMaxBodyBytes = 16u << 20;      // of Ask and Answe
 enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
 // ---- the first messages of a connection; who accepts speaks first ----
-struct Challenge { std::uint16_t lowest = 1, highest = 1; Nonce nonce{}; };
+struct Challenge { std::uint16_t lowest = 2, highest = 2; Nonce nonce{}; };
 struct Hello {
-  std::uint16_t lowest = 1, highest = 1;   // versions of the protocol it speaks
+  std::uint16_t lowest = 2, highest = 2;   // versions of the protocol it speaks
   Purpose purpose = Purpose::kRows;
   std::uint32_t rank = 0;                  // of who connects
   std::uint64_t incarnation = 0;           // drawn at its start: a process that was started again is another
@@ -45,7 +45,7 @@ struct Hello {
   Digest proof{};                          // HMAC-SHA256 of the job's token over "hello", the challenge's fields and all fields above
 };
 struct Welcome {
-  std::uint16_t version = 1;
+  std::uint16_t version = 2;
   std::uint32_t rank = 0;                  // of who accepted
   std::uint64_t incarnation = 0;
   Digest proof{};                          // the same over "welcome", the challenge's fields, the hello's nonce and the fields above
@@ -58,11 +58,12 @@ struct Ping { Clock clock = -1; };
 struct Bye {};
 
 // ---- rows ----
+// What is said of rows is said in an epoch: in a later one it is late, and is passed over.
 // From the chief, worker 0, to every server: all rows, of which the server keeps its own.
 struct PlanMessage { Plan plan; };
 // Its numbers, part by part. Answered by one Ready when all rows of the server have their weights.
-struct Init { RowId row = 0; Part part = Part::kWeights; Values values{}; };
-struct Ready { std::uint32_t rows = 0; };
+struct Init { RowId row = 0; Part part = Part::kWeights; Values values{}; Epoch epoch = 0; };
+struct Ready { std::uint32_t rows = 0; Epoch epoch = 0; };
 // A contribution. An acknowledgement is any Row for a later clock of the same row; until then it may be sent again.
 struct Push {
   RowId row = 0;
@@ -72,19 +73,20 @@ struct Push {
   float weight = 1;
   float rate = 0;              // the solver's rate in that iteration
   Values values{};             // none if weight is 0
+  Epoch epoch = 0;
 };
 // Wants the row as a worker that finished `clock` iterations may see it. A worker that pushed need not ask: a push asks for clock + 1.
 // Answered by Row, when the scheme allows, or by NeedPush, at once, if the worker's own push of clock - 1 has not arrived. Parts other
 // than weights are answered at once.
-struct Get { RowId row = 0; Clock clock = 0; Part part = Part::kWeights; };
-struct RowMessage { RowId row = 0; Clock clock = 0; Version version = 0; Part part = Part::kWeights; Values values{}; };
-struct NeedPush { RowId row = 0; Clock clock = 0; };
+struct Get { RowId row = 0; Clock clock = 0; Part part = Part::kWeights; Epoch epoch = 0; };
+struct RowMessage { RowId row = 0; Clock clock = 0; Version version = 0; Part part = Part::kWeights; Values values{}; Epoch epoch = 0; };
+struct NeedPush { RowId row = 0; Clock clock = 0; Epoch epoch = 0; };
 // The worker made its last push, of clock - 1, or never will: nobody is to wait for it from there on.
-struct Retire { Clock clock = 0; };
+struct Retire { Clock clock = 0; Epoch epoch = 0; };
 // Of a server's rows at one clock, for a clip of the norm of all: the sum of squares of its part of the mean gradient; the coordinator
 // adds them up in the order of servers.
-struct Norm { Clock clock = 0; std::uint16_t server = 0; double squares = 0; };
-struct NormTotal { Clock clock = 0; double squares = 0; };
+struct Norm { Clock clock = 0; std::uint16_t server = 0; double squares = 0; Epoch epoch = 0; };
+struct NormTotal { Clock clock = 0; double squares = 0; Epoch epoch = 0; };
 
 // ---- the coordinator ----
 // What a question to it is about. Append only.
@@ -103,6 +105,7 @@ enum class Topic : std::uint16_t {
                    // carried them: the other side sends the rest again on a new one, and forgets what is not needed
   kBegin = 12,     // may this worker start its task `clock`? A BeginBody; answered with a Start, when the scheme's pacer lets it
   kJudge = 13,     // a TaskReport of task `clock`; its steps tell one question from the next. Answered at once with those and a u8 Verdict
+  kScheme = 14,    // from worker 0, while nobody is in a task: from epoch `clock` on the pacer is that of this scheme, in make_scheme's words
 };
 // What a worker may want of all.
 enum class Want : std::uint8_t { kNothing = 0, kSnapshot = 1, kStop = 2, kRequeue = 3 };

@@ -35,6 +35,9 @@ class Table {
 
   // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)` gives their numbers (histories: as many
   // parts as the rule has, or empty spans for zeros); others' is not called. `destination` as in Client.
+  // Again, with a plan of the next epoch, when each worker is at the end of its part of the last one: it waits until what this worker asked
+  // for has arrived, then for the others; then the rows are the new plan's, with the chief's numbers. Nothing of before is lost, or counted
+  // again: what of the last epoch is still on its way is passed over. A simulation does the same with Plan::epoch and the fence of Shard and Client.
   using Source = std::function<std::span<const float>(RowId, Part)>;
   using Destination = std::function<std::span<float>(RowId, Part)>;
   virtual Status create(const Plan& plan, const Source& initial, const Destination& destination) = 0;

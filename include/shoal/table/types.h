@@ -16,6 +16,7 @@ namespace shoal::table {
 using Clock = std::int64_t;     // iterations a worker has finished; what it computes in its iteration c carries clock c, the first 0
 using Version = std::int64_t;   // updates applied to a row
 using RowId = std::uint32_t;    // an index into Plan::rows
+using Epoch = std::uint32_t;    // counts the plans of a job, the first 0
 
 inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
 inline constexpr std::size_t kMaxRowFloats = 1u << 20;   // of one row, and so of one frame: 4 MiB
@@ -50,7 +51,8 @@ struct Row {
 };
 
 // What all workers and servers must agree on before the first push. The same on every worker: it is computed from the net, the solver
-// and the number of servers, and its digest is compared.
+// and the number of servers, and its digest is compared. A job may have several, one after the other, each of the next epoch: with another
+// scheme, other workers, other clocks. What is said of rows belongs to an epoch, and is passed over in a later one.
 struct Plan {
   std::uint16_t workers = 1, servers = 1;
   Clock start = 0;                            // of every worker, and the version of every row
@@ -61,6 +63,8 @@ struct Plan {
   std::uint32_t iter_size = 1;                // passes whose gradients a push sums
   std::string scheme = "ssp 0";               // as make_scheme reads it
   std::vector<Row> rows;
+  Epoch epoch = 0;
+  std::vector<std::uint32_t> ranks{};         // of the workers' processes, by worker; none: as in the job's first roster
   bool operator==(const Plan&) const = default;
 };
 // Empty, or the first thing wrong, in words.

@@ -18,7 +18,10 @@
 namespace shoal::table {
 
 inline constexpr std::uint32_t kMagic = 0x4c4f4853;      // "SHOL"
-inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::uint8_t kProtocolVersion = 2;
+inline constexpr std::uint8_t kFirstVersion = 1;          // of all that a stranger may send, in every version
+// What the header of a frame says.
+std::uint8_t version_of(MessageType type);
 inline constexpr std::size_t kHeaderSize = 24;
 
 struct Header {

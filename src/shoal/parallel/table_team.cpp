@@ -49,7 +49,7 @@ Error broken(const char* what, std::size_t wanted, std::size_t found) {
 
 class TableTeam final : public Team {
  public:
-  explicit TableTeam(table::Table& table) : table_(table), size_(workers_of(table.roster())) {}
+  TableTeam(table::Table& table, table::Epoch epoch) : table_(table), size_(workers_of(table.roster())), rounds_(table::Clock{epoch} << 32) {}
 
   int index() const override { return table_.worker(); }
   int size() const override { return size_; }
@@ -113,11 +113,11 @@ class TableTeam final : public Team {
  private:
   table::Table& table_;
   const int size_;
-  table::Clock rounds_ = 0;   // asked so far: all members ask the same in the same order
+  table::Clock rounds_;   // counts what was asked since the epoch began: all members ask the same in the same order
 };
 
 }  // namespace
 
-std::unique_ptr<Team> make_table_team(table::Table& table) { return std::make_unique<TableTeam>(table); }
+std::unique_ptr<Team> make_table_team(table::Table& table, table::Epoch epoch) { return std::make_unique<TableTeam>(table, epoch); }
 
 }  // namespace shoal::parallel

@@ -157,6 +157,9 @@ class Rows final : public TableUpdater {
     plan.clip = recipe_.clip;
     plan.iter_size = static_cast<std::uint32_t>(recipe_.iter_size);
     plan.scheme = options_.scheme;
+    plan.epoch = options_.epoch;
+    for (const auto& process : table_.roster().processes)
+      if (process.worker >= 0) plan.ranks.push_back(process.rank);
     plan.rows.assign(map_.rows().begin(), map_.rows().end());
     return plan;
   }

@@ -77,7 +77,7 @@ Push with_own_values(const Push& push) {
 
 struct Client::State {
   State(const ClientOptions& options, const Plan& plan, std::function<std::span<float>(RowId, Part)> destination)
-      : options(options), rows(plan.rows), destination(std::move(destination)), waits(plan.rows.size() * kParts),
+      : options(options), epoch(plan.epoch), rows(plan.rows), destination(std::move(destination)), waits(plan.rows.size() * kParts),
         pushes(plan.rows.size()), versions(plan.rows.size(), plan.start), queues(plan.servers),
         by_age(waits.size(), 1), by_deadline(waits.size(), kPatience) {}
 
@@ -97,6 +97,7 @@ struct Client::State {
   Message message_of(Slot slot) const;
 
   const ClientOptions options;
+  const Epoch epoch;
   const std::vector<Row> rows;
   const std::function<std::span<float>(RowId, Part)> destination;
   std::vector<Wait> waits;                     // by slot
@@ -161,6 +162,7 @@ void Client::push(Push push, Instant now) {
   CHECK(push.values.data.size() == row.length || (push.weight == 0 && push.values.data.empty()))
       << push.values.data.size() << " numbers for row " << push.row << ", which has " << row.length;
   push.base = state_->versions[push.row];
+  push.epoch = state_->epoch;
   const Clock next = push.clock + 1;
   state_->pushes[push.row] = std::move(push);
   state_->start(slot, next, Say::kPush, now);
@@ -185,7 +187,7 @@ std::size_t Client::waiting() const { return state_->waiting; }
 
 // An answer to what was asked, and not answered yet. Answers of earlier clocks, and second ones, are not.
 bool Client::State::expects(const RowMessage& row) const {
-  if (row.row >= rows.size() || static_cast<std::size_t>(row.part) >= kParts) return false;
+  if (row.epoch != epoch || row.row >= rows.size() || static_cast<std::size_t>(row.part) >= kParts) return false;
   const Wait& wait = waits[slot_of(row.row, row.part)];
   return wait.waiting && wait.asked && wait.clock == row.clock;
 }
@@ -207,6 +209,8 @@ Result<bool> Client::take(int server, const Message& message, Instant) {
 }
 
 Result<bool> Client::State::take_row(int server, const RowMessage& message) {
+  if (message.epoch < epoch) return false;
+  if (message.epoch > epoch) return broken(server, str("Row of epoch ", message.epoch, "; this worker is in epoch ", epoch));
   if (const Status known = check_row(server, message.row, "Row"); !known.ok()) return known.error();
   if (!expects(message)) return false;
   const std::span<const float> numbers = message.values.data;
@@ -248,6 +252,7 @@ const StalenessCounts& Client::staleness() const { return state_->staleness; }
 // The server has not got the push, and never will unless it is sent again. One that was acknowledged meanwhile is not kept any more, and
 // one that waits for its turn leaves anyhow.
 Result<bool> Client::State::take_need(int server, const NeedPush& message) {
+  if (message.epoch < epoch) return false;
   if (const Status known = check_row(server, message.row, "NeedPush"); !known.ok()) return known.error();
   const std::optional<Push>& push = pushes[message.row];
   if (push && push->clock == message.clock) say(slot_of(message.row, Part::kWeights), Say::kPush);
@@ -257,7 +262,7 @@ Result<bool> Client::State::take_need(int server, const NeedPush& message) {
 Message Client::State::message_of(Slot slot) const {
   const Wait& wait = waits[slot];
   const RowId row = row_of(slot);
-  if (wait.say == Say::kGet) return Get{row, wait.clock, part_of(slot)};
+  if (wait.say == Say::kGet) return Get{row, wait.clock, part_of(slot), epoch};
   return wait.asked ? with_own_values(*pushes[row]) : *pushes[row];
 }
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "shoal/base/error.h"
@@ -31,6 +33,8 @@ std::string validate(const Plan& plan) {
   if (plan.rows.size() > kMaxRows) return str("there are ", plan.rows.size(), " rows; at most ", kMaxRows, " are allowed");
   for (std::size_t i = 0; i < plan.rows.size(); ++i)
     if (std::string wrong = validate(plan.rows[i], plan.servers); !wrong.empty()) return str("row ", i, " ", wrong);
+  if (!plan.ranks.empty() && plan.ranks.size() != plan.workers) return str("there are ", plan.workers, " workers, and ranks of ", plan.ranks.size());
+  if (std::ranges::adjacent_find(plan.ranks, std::ranges::greater_equal()) != plan.ranks.end()) return "the ranks of the workers do not rise";
   return "";
 }
 

@@ -19,6 +19,14 @@ Error broken(const Args&... args) {
 }
 
 Address to_worker(int worker) { return {Address::Kind::kWorker, worker}; }
+// None of what is said of no rows.
+std::optional<Epoch> epoch_of(const Message& message) {
+  return std::visit([]<class M>(const M& m) -> std::optional<Epoch> {
+    if constexpr (requires { m.epoch; }) return m.epoch;
+    else if constexpr (requires { m.plan; }) return m.plan.epoch;
+    else return std::nullopt;
+  }, message);
+}
 std::string push_named(int worker, const Push& push) { return str("worker ", worker, "'s push of row ", push.row, " at clock ", push.clock); }
 
 }  // namespace
@@ -28,6 +36,9 @@ struct Shard::State {
 
   Status take(int worker, const Message& message, Outbox& out);
   Status take_plan(const Plan& message, Outbox& out);
+  Status check_next(const Plan& said) const;
+  void begin(const Plan& said, std::unique_ptr<Scheme> made);
+  bool is_late(Epoch said);
   Status take_init(const Init& init, Outbox& out);
   Status take_push(int worker, const Push& push, Outbox& out);
   Status take_get(int worker, const Get& get, Outbox& out);
@@ -99,6 +110,8 @@ std::size_t Shard::bytes_held() const {
 
 Status Shard::State::take(int worker, const Message& message, Outbox& out) {
   const char* name = name_of(type_of(message));
+  const std::optional<Epoch> epoch = epoch_of(message);
+  if (plan && epoch && is_late(*epoch)) return {};   // who said it may have had another number then
   if (worker < 0 || (plan && worker >= plan->workers))
     return broken("worker ", worker, " sends a ", name, ", and there are ", plan ? plan->workers : 0, " (the first is 0)");
   if (plan && gone[static_cast<std::size_t>(worker)]) return broken("worker ", worker, " sends a ", name, ", and it is counted out since it was lost");
@@ -106,6 +119,7 @@ Status Shard::State::take(int worker, const Message& message, Outbox& out) {
   if (is_chiefs && worker != 0) return broken("worker ", worker, " sends a ", name, ", and only worker 0 may");
   if (const auto* said = std::get_if<PlanMessage>(&message)) return take_plan(said->plan, out);
   if (!plan) return broken("worker ", worker, " sends a ", name, " before worker 0 sent the plan");
+  if (epoch && *epoch > plan->epoch) return broken("worker ", worker, " sends a ", name, " of epoch ", *epoch, ", and this server is in epoch ", plan->epoch);
   if (const auto* init = std::get_if<Init>(&message)) return take_init(*init, out);
   if (const auto* push = std::get_if<Push>(&message)) return take_push(worker, *push, out);
   if (const auto* get = std::get_if<Get>(&message)) return take_get(worker, *get, out);
@@ -113,10 +127,16 @@ Status Shard::State::take(int worker, const Message& message, Outbox& out) {
   return broken("worker ", worker, " sends a ", name, ", which is not for servers");
 }
 
+bool Shard::State::is_late(Epoch said) {
+  const bool late = said < plan->epoch;
+  counters.late += late;
+  return late;
+}
+
 // ---- the beginning ----
 
 Status Shard::State::take_plan(const Plan& said, Outbox& out) {
-  if (plan) {
+  if (plan && said.epoch == plan->epoch) {
     if (said != *plan) return broken("worker 0 sends a second plan, which differs from its first");
     if (without_weights == 0) say_ready(out);
     return {};
@@ -129,9 +149,32 @@ Status Shard::State::take_plan(const Plan& said, Outbox& out) {
     return broken("worker 0's plan: scheme '", said.scheme, "': ", unfit);
   if (said.clip >= 0 && !made.value()->lockstep())
     return broken("worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme '", said.scheme, "' they come one by one");
-  scheme = std::move(made).value();
+  if (plan)
+    if (Status status = check_next(said); !status.ok()) return status;
+  begin(said, std::move(made).value());
+  if (without_weights == 0) be_ready(out);
+  return {};
+}
+
+// Whether the epoch is at its end: all pushes are in the rows, or were dropped.
+Status Shard::State::check_next(const Plan& said) const {
+  if (said.epoch != plan->epoch + 1) return broken("worker 0's plan is of epoch ", said.epoch, ", and this server is in epoch ", plan->epoch);
+  if (without_weights > 0) return broken("worker 0's plan of epoch ", said.epoch, " comes before all weights of epoch ", plan->epoch);
+  for (const ShardRow* row : learning)
+    if (const RowView view = row->view(); !view.held.empty())
+      return broken("worker 0's plan of epoch ", said.epoch, " comes while worker ", view.held[0].worker, "'s push of row ", row->id, " at clock ",
+                    view.held[0].clock, " is not merged");
+  return {};
+}
+
+void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made) {
+  scheme = std::move(made);
   plan = said;
   norm_clock = said.start;
+  complete = 0;
+  norm_sent = false;
+  learning.clear();
+  rows.clear();
   ends.assign(said.workers, kUnbounded);
   gone.assign(said.workers, false);
   rows.resize(said.rows.size());
@@ -141,8 +184,6 @@ Status Shard::State::take_plan(const Plan& said, Outbox& out) {
     ++without_weights;
     if (said.rows[id].learns) learning.push_back(rows[id].get());
   }
-  if (without_weights == 0) be_ready(out);
-  return {};
 }
 
 Status Shard::State::take_init(const Init& init, Outbox& out) {
@@ -169,7 +210,7 @@ Status Shard::State::take_init(const Init& init, Outbox& out) {
 
 void Shard::State::say_ready(Outbox& out) const {
   const auto own = std::ranges::count_if(rows, [](const auto& row) { return row != nullptr; });
-  out.push_back({to_worker(0), Ready{static_cast<std::uint32_t>(own)}});
+  out.push_back({to_worker(0), Ready{static_cast<std::uint32_t>(own), plan->epoch}});
 }
 
 void Shard::State::be_ready(Outbox& out) {
@@ -217,7 +258,7 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
   const Clock next = row.pushed(worker);
   if (push.clock > next) {
     ++counters.early;
-    out.push_back({to_worker(worker), NeedPush{push.row, next}});
+    out.push_back({to_worker(worker), NeedPush{push.row, next, plan->epoch}});
     return {};
   }
   if (push.clock < next) {
@@ -254,11 +295,11 @@ Status Shard::State::take_get(int worker, const Get& get, Outbox& out) {
   if (get.part != Part::kWeights) {
     const int part = static_cast<int>(get.part), kept = row.row.learns ? optim::histories(plan->rule.rule) : 0;
     if (part > kept) return wrong(" wants history ", part, "; the row keeps ", kept);
-    out.push_back({to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part, row.numbers(get.part)}});
+    out.push_back({to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part, row.numbers(get.part), plan->epoch}});
     return {};
   }
   if (get.clock < plan->start) return wrong(" is from before the start, clock ", plan->start);
-  if (row.row.learns && get.clock > row.pushed(worker)) out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker)}});
+  if (row.row.learns && get.clock > row.pushed(worker)) out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker), plan->epoch}});
   else ask_again(row, worker, get.clock, out);
   return {};
 }
@@ -297,6 +338,7 @@ void Shard::State::answer_readers(ShardRow& row, Outbox& out) {
   for (int worker = 0; worker < plan->workers; ++worker) {
     if (!row.is_waiting(worker) || !row.can_read(*scheme, worker)) continue;
     RowMessage answer = row.answer(*scheme, worker);
+    answer.epoch = plan->epoch;
     if (row.row.learns) {
       if (!least) least = slowest(row.view());
       const std::size_t ahead = *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
@@ -311,7 +353,7 @@ void Shard::State::answer_readers(ShardRow& row, Outbox& out) {
 void Shard::State::send_norm(Outbox& out) const {
   double squares = 0;
   for (const ShardRow* row : learning) squares += row->pending->squares;
-  out.push_back({{Address::Kind::kCoordinator, 0}, Norm{norm_clock, static_cast<std::uint16_t>(server), squares}});
+  out.push_back({{Address::Kind::kCoordinator, 0}, Norm{norm_clock, static_cast<std::uint16_t>(server), squares, plan->epoch}});
 }
 
 // A server without rows that learn is always complete: the coordinator waits for its word too.
@@ -323,6 +365,7 @@ void Shard::State::send_norm_if_complete(Outbox& out) {
 }
 
 Status Shard::State::take_total(const NormTotal& total, Outbox& out) {
+  if (plan && is_late(total.epoch)) return {};
   if (!plan || plan->clip < 0) return broken("the coordinator sends the norm of clock ", total.clock, ", and nothing is to be clipped");
   if (total.clock < norm_clock) return {};   // said twice
   if (total.clock > norm_clock || !norm_sent)

@@ -33,7 +33,9 @@ struct Coordinator::State {
   Status ask(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   Status done(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   std::optional<Error> stuck() const;
+  Status next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   std::unique_ptr<Pacer> pacer;                // until all have joined
+  Clock scheme_of_epoch = -1;                  // the last that worker 0 said
   void finish(std::vector<Dispatch>& out);
   void warn(std::string line) {
     if (!line.empty()) warnings.push_back(std::move(line));
@@ -176,6 +178,7 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, 
     case Topic::kPaused: return agreement.paused(rank, ask.clock, out);
     case Topic::kBegin: return pacing.begin(rank, ask, now, out);
     case Topic::kJudge: return pacing.judge(rank, ask, now, out);
+    case Topic::kScheme: return next_scheme(rank, ask, now, out);
     case Topic::kReport: {
       Result<std::string> line = stragglers.take(rank, ask.body);
       if (!line.ok()) return line.error();
@@ -184,6 +187,16 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, 
     }
     default: return broken(str(members.name(rank), " asks for topic ", static_cast<int>(ask.topic), ", which is not known here"));
   }
+}
+
+Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
+  if (members[rank].worker != 0) return broken(str(members.name(rank), " says what scheme is next, and only worker 0 may"));
+  if (ask.clock <= scheme_of_epoch) return {};
+  const auto scheme = make_scheme(ask.body);
+  if (!scheme.ok()) return scheme.error();
+  scheme_of_epoch = ask.clock;
+  pacing.use(scheme.value()->make_pacer(), now, out);
+  return {};
 }
 
 Status Coordinator::State::done(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {

@@ -59,6 +59,7 @@ const char* name_of(Topic topic) {
     case Topic::kHeard: return "heard";
     case Topic::kBegin: return "begin";
     case Topic::kJudge: return "judge";
+    case Topic::kScheme: return "scheme";
   }
   return "unknown";
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "members.h"
@@ -20,9 +21,10 @@ class Norms {
   std::vector<std::string> waiting_for() const;
 
  private:
+  using Key = std::pair<Epoch, Clock>;
   const Members& members_;
-  std::map<Clock, std::map<std::uint32_t, double>> open_;   // by rank, which is the order of servers
-  std::map<Clock, double> totals_;                          // the last ones
+  std::map<Key, std::map<std::uint32_t, double>> open_;     // by rank, which is the order of servers
+  std::map<Key, double> totals_;                            // the last ones
 };
 
 }  // namespace shoal::table

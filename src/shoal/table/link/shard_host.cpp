@@ -77,10 +77,12 @@ void ShardHost::lost(Seat& seat, const Error& error) { envoy_.report(seat.rank()
 
 void ShardHost::handle(std::uint32_t rank, const Message& message) {
   if (stopped_ || !shard_) return;
-  if (worker_of_[rank] < 0 && !std::holds_alternative<NormTotal>(message))
+  const bool first = !shard_->plan() || shard_->plan()->epoch == 0;    // later it may have been a worker, whose last words are late
+  if (first && worker_of_[rank] < 0 && !std::holds_alternative<NormTotal>(message))
     return envoy_.report(rank, -1, {Code::kPeer, str("it sent a ", name_of(type_of(message)), " and is no worker")});
   Outbox out;
   const Status status = shard_->handle(worker_of_[rank], message, out);
+  if (const auto* said = std::get_if<PlanMessage>(&message); said && status.ok()) take_ranks(*shard_->plan());
   dispatch(out);
   if (!status.ok()) envoy_.report(rank, -1, status.error());
   if (asked_.exchange(false)) {
@@ -94,6 +96,15 @@ std::array<std::uint64_t, StalenessCounts::kClasses> ShardHost::reads() {
   asked_ = true;
   MutexLock lock(job_.mutex);
   return reads_;
+}
+
+// Who is which worker in the plan's epoch.
+void ShardHost::take_ranks(const Plan& plan) {
+  if (plan.ranks.empty() || plan.ranks == rank_of_ || plan.ranks.back() >= worker_of_.size()) return;
+  rank_of_ = plan.ranks;
+  std::ranges::fill(worker_of_, -1);
+  for (std::size_t worker = 0; worker < rank_of_.size(); ++worker) worker_of_[rank_of_[worker]] = static_cast<int>(worker);
+  own_worker_ = worker_of_[job_.options.rank];
 }
 
 std::uint32_t ShardHost::priority_of(const Message& message) const {

@@ -38,6 +38,7 @@ class ShardHost final : public SeatOwner {
   void paused() override;
   void lost(Seat& seat, const Error& error) override;
   void handle(std::uint32_t rank, const Message& message);
+  void take_ranks(const Plan& plan);
   void dispatch(Outbox& out);
   void feed(Seat& seat, Message message);
   std::uint32_t priority_of(const Message& message) const;

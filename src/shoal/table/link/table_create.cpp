@@ -1,6 +1,7 @@
 // How a worker's table begins: connections with the servers, a plan that all agree on, and rows with the chief's numbers.
 #include <algorithm>
 #include <sstream>
+#include <utility>
 #include <variant>
 
 #include "shoal/base/bytes.h"
@@ -11,7 +12,9 @@
 namespace shoal::table {
 namespace {
 
-constexpr Clock kPlans = -2, kBeforeAll = -1;         // of the rounds of create(); those of the solver begin with 0
+// Of the two rounds of create(), for each epoch.
+Clock all_drained(Epoch epoch) { return 2 * static_cast<Clock>(epoch); }
+Clock rows_exist(Epoch epoch) { return 2 * static_cast<Clock>(epoch) + 1; }
 
 // A plan line by line, so that a difference can be shown.
 std::string describe(const Plan& plan) {
@@ -24,7 +27,7 @@ std::string describe(const Plan& plan) {
   Sha256 hash;
   hash.update(rows);
   const optim::RuleOptions& rule = plan.rule;
-  return str("workers: ", plan.workers, "\nservers: ", plan.servers, "\nstart: ", plan.start, "\nrule: ", optim::name_of(rule.rule),
+  return str("epoch: ", plan.epoch, "\nworkers: ", plan.workers, "\nservers: ", plan.servers, "\nstart: ", plan.start, "\nrule: ", optim::name_of(rule.rule),
              "\nmomentum: ", rule.momentum, "\nmomentum2: ", rule.momentum2, "\nrms_decay: ", rule.rms_decay, "\ndelta: ", rule.delta, "\nregularization: ",
              plan.regularization == optim::Regularization::kL1 ? "L1" : "L2", "\nweight_decay: ", plan.weight_decay, "\nclip: ", plan.clip,
              "\niter_size: ", plan.iter_size, "\nscheme: ", plan.scheme, "\nrows: ", plan.rows.size(), "\nnumbers: ", floats,
@@ -69,14 +72,17 @@ Status TableOverTcp::connect() {
 }
 
 Status TableOverTcp::create(const Plan& plan, const Source& initial, const Destination& destination) {
+  if (Status status = settle(); !status.ok()) return status;       // of the last epoch
   if (Status status = agree(plan); !status.ok()) return status;
   requested_.assign(plan.rows.size(), 0);
   {
     MutexLock lock(job_.mutex);
     arrived_.assign(plan.rows.size(), 0);
     awaited_.assign(plan.rows.size(), 0);
+    for (Server& server : servers_) server.ready = false;
   }
   talks_.end(plan.start);
+  if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);      // before the last round below: so before anybody asks for a task
   auto first = worker_ == 0 ? initial_of(plan, initial) : std::vector<std::vector<Message>>(servers_.size());
   strand_.post([this, plan, destination, first = std::move(first)]() mutable {
     plan_ = std::move(plan);
@@ -86,7 +92,7 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
       servers_[s].initial = std::move(first[s]);
       for (const Message& message : servers_[s].initial) say(static_cast<int>(s), message);
     }
-    tick();
+    if (!std::exchange(ticks_, true)) tick();
   });
   if (worker_ == 0) {
     const auto ready = [this] { return std::all_of(servers_.begin(), servers_.end(), [](const Server& s) { return s.ready; }); };
@@ -94,17 +100,17 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
     if (Status status = job_.wait(kForever, job_.options.stall_warn, ready, late); !status.ok()) return status;
     strand_.post([this] { for (Server& server : servers_) server.initial.clear(); });
   }
-  const Result<std::string> all = talks_.ask(Topic::kBarrier, kBeforeAll, {});
+  const Result<std::string> all = talks_.ask(Topic::kBarrier, rows_exist(plan.epoch), {});
   return all.ok() ? Status() : Status(all.error());
 }
 
-// That the plan is good, and all workers' the same.
+// That the plan is good, and all workers' the same; who comes here has no push on its way.
 Status TableOverTcp::agree(const Plan& plan) {
   std::string wrong = validate(plan);
   if (wrong.empty() && plan.servers != servers_.size()) wrong = str("the plan is for ", plan.servers, " servers, and the job has ", servers_.size());
   const std::string mine = describe(plan);
   if (wrong.empty()) {
-    const Result<std::string> chiefs = talks_.ask(Topic::kBarrier, kPlans, worker_ == 0 ? mine : "");
+    const Result<std::string> chiefs = talks_.ask(Topic::kBarrier, all_drained(plan.epoch), worker_ == 0 ? mine : "");
     if (!chiefs.ok()) return chiefs.error();
     if (chiefs.value() != mine) wrong = str("worker ", worker_, " plans with ", difference_of(mine, chiefs.value()));
   }
@@ -122,9 +128,9 @@ std::vector<std::vector<Message>> TableOverTcp::initial_of(const Plan& plan, con
     std::vector<Message>& to = messages[plan.rows[row].server];
     for (int part = 0; part < optim::histories(plan.rule.rule); ++part) {
       const std::span<const float> numbers = initial(row, kParts[part]);
-      if (!numbers.empty()) to.push_back(Init{.row = row, .part = kParts[part], .values = {.data = numbers}});
+      if (!numbers.empty()) to.push_back(Init{.row = row, .part = kParts[part], .values = {.data = numbers}, .epoch = plan.epoch});
     }
-    to.push_back(Init{.row = row, .part = Part::kWeights, .values = {.data = initial(row, Part::kWeights)}});
+    to.push_back(Init{.row = row, .part = Part::kWeights, .values = {.data = initial(row, Part::kWeights)}, .epoch = plan.epoch});
   }
   return messages;
 }

@@ -61,15 +61,19 @@ void TableOverTcp::tell(Topic topic, Clock clock, std::string body) {
   envoy_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
 }
 
-Status TableOverTcp::finish(Clock clock) {
+Status TableOverTcp::settle() {
   std::vector<RowId> all(requested_.size());
   std::iota(all.begin(), all.end(), RowId{0});
-  if (Status status = wait(all); !status.ok()) return status;
+  return wait(all);
+}
+
+Status TableOverTcp::finish(Clock clock) {
+  if (Status status = settle(); !status.ok()) return status;
   talks_.end(clock);
   strand_.post([this, clock] {
     if (!client_) return;                                              // no server has heard of this worker
     retired_ = clock;
-    for (int server = 0; server < static_cast<int>(servers_.size()); ++server) say(server, Retire{.clock = clock});
+    for (int server = 0; server < static_cast<int>(servers_.size()); ++server) say(server, Retire{.clock = clock, .epoch = plan_.epoch});
   });
   const Result<std::string> done = talks_.ask(Topic::kDone, clock, {});
   return done.ok() ? Status() : Status(done.error());
@@ -153,7 +157,8 @@ void TableOverTcp::take(std::vector<Message> messages) {
 }
 
 Status TableOverTcp::handle(int server, const Message& message) {
-  if (std::holds_alternative<Ready>(message)) {
+  if (const Ready* ready = std::get_if<Ready>(&message)) {
+    if (!client_ || ready->epoch != plan_.epoch) return {};
     MutexLock lock(job_.mutex);
     servers_[static_cast<std::size_t>(server)].ready = true;
     job_.changed.notify_all();
@@ -205,7 +210,7 @@ void TableOverTcp::up(Line& line, bool again) {
   }
   if (!again) return;
   for (const Message& message : server.initial) line.link()->send(message);
-  if (retired_ >= 0) line.link()->send(Retire{.clock = retired_});
+  if (retired_ >= 0) line.link()->send(Retire{.clock = retired_, .epoch = plan_.epoch});
   if (client_) client_->link_up(number, now());
   line.link()->wake();
 }

@@ -52,7 +52,7 @@ class TableOverTcp final : public Table, public LineOwner {
     std::uint32_t rank = 0;
     std::unique_ptr<Line> line;                          // null for this process's own
     bool up = false;                                     // guarded by the job's mutex
-    bool ready = false;                                  // its rows exist; guarded likewise
+    bool ready = false;                                  // its rows of the epoch exist; guarded likewise
     std::vector<Message> initial;                        // the chief's, until then; on the strand
   };
 
@@ -73,6 +73,7 @@ class TableOverTcp final : public Table, public LineOwner {
   // On the solver's thread:
   template <class Make>
   bool add(std::size_t count, const Make& request);
+  Status settle();                                       // all that was asked for has arrived
   Status agree(const Plan& plan);
   std::vector<std::vector<Message>> initial_of(const Plan& plan, const Source& initial) const;
 
@@ -89,6 +90,7 @@ class TableOverTcp final : public Table, public LineOwner {
   Plan plan_;
   std::vector<std::uint64_t> taken_;                     // requests by row that the client knows of
   Clock retired_ = -1;
+  bool ticks_ = false;
 
   // On the solver's thread:
   std::vector<std::uint64_t> requested_;                 // by row

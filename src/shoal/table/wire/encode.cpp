@@ -61,7 +61,7 @@ Frame encode(const Message& message, std::uint64_t request) {
   wire::Writer writer;
   std::string& head = writer.out();
   put_le(head, kMagic);
-  put_le(head, kProtocolVersion);
+  put_le(head, version_of(type_of(message)));
   put_le(head, static_cast<std::uint8_t>(type_of(message)));
   put_le(head, std::uint16_t{0});
   put_le(head, request);

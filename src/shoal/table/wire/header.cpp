@@ -10,7 +10,7 @@ namespace shoal::table {
 namespace wire {
 namespace {
 
-constexpr std::size_t kPlanBytes = 50, kAskBytes = 14, kDirectiveBytes = 15;   // without what they hold any number of
+constexpr std::size_t kPlanBytes = 58, kAskBytes = 14, kDirectiveBytes = 15;   // without what they hold any number of
 constexpr TypeEntry kTypes[] = {
     {MessageType::kChallenge, "Challenge", 20, 20, false, true},
     {MessageType::kHello, "Hello", 97, 97, false, true},
@@ -18,16 +18,16 @@ constexpr TypeEntry kTypes[] = {
     {MessageType::kRefuse, "Refuse", 5, 5 + kMaxReasonBytes, false, true},
     {MessageType::kPing, "Ping", 8, 8},
     {MessageType::kBye, "Bye", 0, 0},
-    {MessageType::kPlan, "Plan", kPlanBytes, kPlanBytes + kMaxSchemeBytes + kRowBytes * kMaxRows},
-    {MessageType::kInit, "Init", 5, 5, true},
-    {MessageType::kReady, "Ready", 4, 4},
-    {MessageType::kPush, "Push", 29, 29, true},
-    {MessageType::kGet, "Get", 13, 13},
-    {MessageType::kRow, "Row", 21, 21, true},
-    {MessageType::kNeedPush, "NeedPush", 12, 12},
-    {MessageType::kRetire, "Retire", 8, 8},
-    {MessageType::kNorm, "Norm", 18, 18},
-    {MessageType::kNormTotal, "NormTotal", 16, 16},
+    {MessageType::kPlan, "Plan", kPlanBytes, kPlanBytes + kMaxSchemeBytes + kRowBytes * kMaxRows + kRankBytes * kMaxWorkers},
+    {MessageType::kInit, "Init", 9, 9, true},
+    {MessageType::kReady, "Ready", 8, 8},
+    {MessageType::kPush, "Push", 33, 33, true},
+    {MessageType::kGet, "Get", 17, 17},
+    {MessageType::kRow, "Row", 25, 25, true},
+    {MessageType::kNeedPush, "NeedPush", 16, 16},
+    {MessageType::kRetire, "Retire", 12, 12},
+    {MessageType::kNorm, "Norm", 22, 22},
+    {MessageType::kNormTotal, "NormTotal", 20, 20},
     {MessageType::kAsk, "Ask", kAskBytes, kAskBytes + kMaxBodyBytes},
     {MessageType::kAnswer, "Answer", kAskBytes, kAskBytes + kMaxBodyBytes},
     {MessageType::kDirective, "Directive", kDirectiveBytes, kDirectiveBytes + kMaxReasonBytes},
@@ -74,6 +74,11 @@ const TypeEntry* entry_of(MessageType type) {
 
 }  // namespace wire
 
+std::uint8_t version_of(MessageType type) {
+  const wire::TypeEntry* entry = wire::entry_of(type);
+  return entry && entry->first ? kFirstVersion : kProtocolVersion;
+}
+
 const char* name_of(MessageType type) {
   const wire::TypeEntry* entry = wire::entry_of(type);
   return entry ? entry->name : "a message of unknown type";
@@ -92,10 +97,10 @@ Result<Header> decode_header(std::span<const char, kHeaderSize> span, Stage stag
   const Header header{.version = get_le<std::uint8_t>(bytes.substr(4)), .type = static_cast<MessageType>(bytes[5]),
                       .fields = get_le<std::uint16_t>(bytes.substr(6)), .request = get_le<std::uint64_t>(bytes.substr(8)),
                       .length = get_le<std::uint32_t>(bytes.substr(16)), .crc = get_le<std::uint32_t>(bytes.substr(20))};
-  if (header.version != kProtocolVersion)
-    return wire::peer_error(str("A frame has version ", int{header.version}, " of the protocol, and this process speaks ", int{kProtocolVersion},
-                                ": run the same build of Shoal on all machines."));
   const wire::TypeEntry* entry = wire::entry_of(header.type);
+  if (const int spoken = version_of(header.type); header.version != spoken)
+    return wire::peer_error(str("A frame has version ", int{header.version}, " of the protocol, and this process speaks ", spoken,
+                                ": run the same build of Shoal on all machines."));
   if (!entry)
     return wire::peer_error(str("A frame has the unknown type ", static_cast<int>(header.type), ": it is damaged, or the other end is a newer build."));
   if (stage == Stage::kStranger && !entry->first)

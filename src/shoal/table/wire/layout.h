@@ -20,7 +20,7 @@ inline constexpr auto kCodes = {Code::kInternal, Code::kUsage,     Code::kConfig
                                 Code::kPeer,     Code::kNonFinite, Code::kTimeout, Code::kSnapshot, Code::kRequeue};
 inline constexpr auto kTopics = {Topic::kJoin,    Topic::kBarrier, Topic::kSum,    Topic::kGather, Topic::kShare,
                                  Topic::kOutputs, Topic::kPause,   Topic::kPaused, Topic::kDone,   Topic::kReport, Topic::kHeard,
-                                 Topic::kBegin,   Topic::kJudge};
+                                 Topic::kBegin,   Topic::kJudge,  Topic::kScheme};
 // These two have their numbers from elsewhere, and are on the wire now.
 inline constexpr auto kRules = {optim::Rule::kSgd,     optim::Rule::kNesterov, optim::Rule::kAdaGrad,
                                 optim::Rule::kRmsProp, optim::Rule::kAdaDelta, optim::Rule::kAdam};
@@ -28,7 +28,13 @@ inline constexpr auto kRegularizations = {optim::Regularization::kL2, optim::Reg
 static_assert(static_cast<int>(optim::Rule::kAdam) == 5 && static_cast<int>(optim::Regularization::kL1) == 1);
 
 inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20, kMaxProcesses = 1u << 16;
-inline constexpr std::size_t kRowBytes = 19, kLeastProcessBytes = 20;   // of the lists' items
+inline constexpr std::size_t kRowBytes = 19, kRankBytes = 4, kLeastProcessBytes = 20;   // of the lists' items
+inline constexpr std::size_t kMaxWorkers = 0xffff;
+
+template <class Io, Is<std::uint32_t> M>
+void fields(Io& io, M& m) {
+  io(m);
+}
 
 template <class Io, Is<Challenge> M>
 void fields(Io& io, M& m) {
@@ -65,43 +71,43 @@ void fields(Io& io, M& m) {
   io.one_of(plan.rule.rule, kRules, "rule"), io(plan.rule.momentum), io(plan.rule.momentum2), io(plan.rule.rms_decay), io(plan.rule.delta);
   io.one_of(plan.regularization, kRegularizations, "regularization"), io(plan.weight_decay), io(plan.clip), io(plan.iter_size);
   io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
-  io.list(plan.rows, kRowBytes, kMaxRows, "rows");
+  io.list(plan.rows, kRowBytes, kMaxRows, "rows"), io(plan.epoch), io.list(plan.ranks, kRankBytes, kMaxWorkers, "ranks");
 }
 template <class Io, Is<Init> M>
 void fields(Io& io, M& m) {
-  io(m.row), io.one_of(m.part, kParts, "part");
+  io(m.row), io.one_of(m.part, kParts, "part"), io(m.epoch);
 }
 template <class Io, Is<Ready> M>
 void fields(Io& io, M& m) {
-  io(m.rows);
+  io(m.rows), io(m.epoch);
 }
 template <class Io, Is<Push> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.base), io.one_of(m.payload, kPayloads, "payload"), io(m.weight), io(m.rate);
+  io(m.row), io(m.clock), io(m.base), io.one_of(m.payload, kPayloads, "payload"), io(m.weight), io(m.rate), io(m.epoch);
 }
 template <class Io, Is<Get> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io.one_of(m.part, kParts, "part");
+  io(m.row), io(m.clock), io.one_of(m.part, kParts, "part"), io(m.epoch);
 }
 template <class Io, Is<RowMessage> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.version), io.one_of(m.part, kParts, "part");
+  io(m.row), io(m.clock), io(m.version), io.one_of(m.part, kParts, "part"), io(m.epoch);
 }
 template <class Io, Is<NeedPush> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock);
+  io(m.row), io(m.clock), io(m.epoch);
 }
 template <class Io, Is<Retire> M>
 void fields(Io& io, M& m) {
-  io(m.clock);
+  io(m.clock), io(m.epoch);
 }
 template <class Io, Is<Norm> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.server), io(m.squares);
+  io(m.clock), io(m.server), io(m.squares), io(m.epoch);
 }
 template <class Io, Is<NormTotal> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.squares);
+  io(m.clock), io(m.squares), io(m.epoch);
 }
 template <class Io, Is<Ask> M>
 void fields(Io& io, M& m) {
