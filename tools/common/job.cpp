@@ -122,13 +122,6 @@ void merge_flags(const JobFlags& flags, SolverParameter& param) {
   parallel::merge_scheme(flags.scheme, param);
 }
 
-std::string scheme_of(const SolverParameter& param, const std::string& name) {
-  const std::vector<parallel::Phase> phases = or_throw(parallel::phases_of(param, name));
-  if (phases.size() > 1)
-    throw ConfigError(Code::kConfig, name, ": ", param.scheme_size(), " schemes are given; one can be had, from the start to the end");
-  return phases.empty() ? "bsp" : phases[0].words;
-}
-
 std::string configuration_of(const SolverParameter& param, const std::string& name) {
   SolverParameter same = param;
   NetParameter train = train_net_of(param, name);
@@ -139,7 +132,13 @@ std::string configuration_of(const SolverParameter& param, const std::string& na
                            &SolverParameter::clear_device_id, &SolverParameter::clear_device_list, &SolverParameter::clear_random_seed,
                            &SolverParameter::clear_debug_info, &SolverParameter::clear_snapshot_keep, &SolverParameter::clear_scheme})
     (same.*clear)();
-  same.add_scheme()->set_type(scheme_of(param, name));
+  for (const parallel::Phase& phase : or_throw(parallel::phases_of(param, name))) {
+    SchemeParameter& scheme = *same.add_scheme();
+    scheme.set_type(phase.words);
+    scheme.set_iterations(phase.iterations);
+    if (phase.base_lr) scheme.set_base_lr(*phase.base_lr);
+    if (phase.test_interval) scheme.set_test_interval(*phase.test_interval);
+  }
   clear_paths(train);
   *same.mutable_train_net_param() = std::move(train);
   for (NetParameter& test : tests) {

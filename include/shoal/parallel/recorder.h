@@ -71,6 +71,7 @@ class Recorder final : public Meter, public Observer {
   std::optional<MetricsWriter> writer_;
   std::optional<EsyncLog> esync_;
   std::optional<ClockMetrics> round_;               // not in ESync's log yet: a test may follow
+  bool begun_ = false;                              // training, of which the phases are parts
   Instant started_{}, ended_{};                     // training; the last clock
   Point begin_, step_, passed_;
   Counts before_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,8 @@ namespace shoal::parallel {
 struct Phase {
   std::int64_t iterations = 0;   // that it lasts
   std::string words;             // "ssp 2"
+  std::optional<float> base_lr{};        // the phase's own; else the solver's
+  std::optional<int> test_interval{};    // likewise
   bool operator==(const Phase&) const = default;
 };
 
@@ -27,7 +30,10 @@ struct Phase {
 // have none, and then lasts to the end. Neighbours that are the same are one phase. Errors (kConfig) begin with `name`. Reads groups_file.
 Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name);
 
-// One scheme, without its iterations.
+// What a solver is given during the phase.
+SolverParameter with_phase(SolverParameter param, const Phase& phase);
+
+// One scheme, without its iterations and what else a phase has of its own.
 Result<std::string> words_of(const SchemeParameter& scheme, const std::string& name);
 
 // Of a type, which prototxts may write "SSP".

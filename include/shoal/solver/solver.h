@@ -26,8 +26,9 @@ class RunState;
 class SolverParameter;
 class SolverState;
 struct Recipe;
+struct SolverMemory;   // what a snapshot holds, without files
 
-enum class Ending { kDone, kStopped, kRequeue };
+enum class Ending { kDone, kStopped, kRequeue, kContinues };   // kContinues: another solver goes on
 
 struct SolverOptions {
   int threads = 1;                                   // that kernels may use
@@ -66,9 +67,17 @@ class Solver {
   // files. A snapshot of a team of another size goes on from the same part of the epoch.
   void restore(const std::string& state_file);
 
+  // One for the whole team, to go on from by restore_state(), in another solver of the same net: what the chief needs for that, and on the
+  // others what they need. Afterwards this solver is at its end.
+  Result<std::shared_ptr<const SolverMemory>> save_state();
+  // As restore(), the first thing that the solver does. A member that was not there when the others saved has none.
+  void restore_state(const SolverMemory* memory);
+
   // From the present iteration to max_iter, with tests, snapshots and the lines that frame them. If the data ends the run, a snapshot is
   // written first, where any are asked for.
   Result<Ending> solve();
+  // The same; but if `end` is before max_iter it ends there, with kContinues: what frames the end is another's, who goes on with the state.
+  Result<Ending> solve_until(std::int64_t end);
   // n iterations, with the tests and snapshots that fall on them.
   Result<Ending> step(std::int64_t n);
   // One test of test net `index`, whose batches a team divides; the scores are the whole team's. Empty if it was interrupted.
@@ -120,6 +129,7 @@ class Solver {
   Status settle_all();
   Status share_outcome(Status chiefs);
   void share_test_weights();
+  double seconds() const;
   Status gather_states(RunState& run);
   void share_resumption(const std::string& file, RunState run);
   // Reports.
@@ -176,6 +186,8 @@ class Solver {
   std::map<std::int64_t, double> shown_seconds_;     // when the displays were whose averages have not come
 
   Clock::time_point started_at_, shown_at_;
+  bool goes_on_ = false;                             // from another solver's memory
+  double seconds_before_ = 0;                        // of those before it in the run
   std::int64_t started_iteration_ = 0, shown_iteration_ = 0;
   double away_seconds_ = 0;                          // in tests and snapshots since the last display
   double shown_wait_ = 0, shown_rows_wait_ = 0;      // seconds_waited() and the updater's at the last display

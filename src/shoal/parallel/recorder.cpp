@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "shoal/base/log.h"
 #include "shoal/proto/config_error.h"
@@ -74,7 +75,8 @@ void Recorder::close() { flush_round(std::nullopt); }
 // ---- the clock ----
 
 void Recorder::start(std::int64_t iteration) {
-  started_ = ended_ = now();
+  ended_ = now();
+  if (!std::exchange(begun_, true)) started_ = ended_;
   before_ = counts();
   shown_ = {};
   shown_at_ = iteration;

@@ -40,7 +40,7 @@ void append(const Message& message, const std::string& prefix, std::string& word
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const std::string& name = field->name();
-    if (prefix.empty() && (name == "type" || name == "iterations" || name == "groups_file")) continue;
+    if (prefix.empty() && (name == "type" || name == "iterations" || name == "base_lr" || name == "test_interval" || name == "groups_file")) continue;
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) append(message.GetReflection()->GetMessage(message, field), name, words);
     else words += str(' ', prefix.empty() ? name : name == "function" ? prefix : str(prefix, '_', name), '=', value_of(message, field));
   }
@@ -54,8 +54,13 @@ Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t to
   for (std::size_t i = 0; total > 0; i = (i + 1) % list.size()) {
     const std::int64_t length = std::min(total, list[i].iterations);
     total -= length;
-    if (!phases.empty() && phases.back().words == list[i].words) phases.back().iterations += length;
-    else phases.push_back({length, list[i].words});
+    Phase next = list[i];
+    next.iterations = phases.empty() ? 0 : phases.back().iterations;
+    if (phases.empty() || phases.back() != next) {
+      next.iterations = 0;
+      phases.push_back(std::move(next));
+    }
+    phases.back().iterations += length;
     if (phases.size() > kMostPhases) return wrong(name, str("the schemes make more than ", kMostPhases, " phases to max_iter; give them more iterations each"));
   }
   return phases;
@@ -124,10 +129,19 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
     if (length > std::numeric_limits<std::int32_t>::max()) return wrong(where, str("iterations is ", length, "; at most ", std::numeric_limits<std::int32_t>::max(), " are allowed"));
     sum += length;
     list.push_back({length, std::move(words).value()});
+    if (scheme.has_base_lr()) list.back().base_lr = scheme.base_lr();
+    if (scheme.has_test_interval()) list.back().test_interval = scheme.test_interval();
   }
   if (!param.has_max_iter()) total = sum;
-  if (count == 1) return std::vector<Phase>{{std::max<std::int64_t>(0, total), list[0].words}};
+  list[0].iterations = count == 1 ? std::max<std::int64_t>(0, total) : list[0].iterations;
+  if (count == 1) return list;
   return cycle(list, total, name);
+}
+
+SolverParameter with_phase(SolverParameter param, const Phase& phase) {
+  if (phase.base_lr) param.set_base_lr(*phase.base_lr);
+  if (phase.test_interval) param.set_test_interval(*phase.test_interval);
+  return param;
 }
 
 }  // namespace shoal::parallel

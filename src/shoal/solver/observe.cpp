@@ -5,10 +5,13 @@
 
 namespace shoal {
 
+// Since the run began to train.
+double Solver::seconds() const { return seconds_before_ + std::chrono::duration<double>(Clock::now() - started_at_).count(); }
+
 // Not `counts`: the iteration was left out, and others, who wait for this member's row, have theirs without it.
 void Solver::observe_display(bool counts) {
   if (!observed_ || (!counts && !in_team())) return;
-  const double seconds = std::chrono::duration<double>(Clock::now() - started_at_).count();
+  const double seconds = this->seconds();
   std::vector<double> numbers = {smoothed_loss()};
   for (const Blob* output : net_->outputs()) {
     const float weight = net_->loss_weight(*output);
@@ -33,7 +36,7 @@ void Solver::pass_on_averages() {
 }
 
 void Solver::observe_test(int index, const std::vector<TestScore>& scores, double loss) {
-  Measured row{iteration_, std::chrono::duration<double>(Clock::now() - started_at_).count(), loss};
+  Measured row{iteration_, seconds(), loss};
   for (const TestScore& score : scores) row.outputs.push_back(score.mean);
   pass_on_averages();   // all members have said theirs of before the test
   options_.observer->tested(index, row);

@@ -102,17 +102,23 @@ void Solver::copy_weights(const std::string& model_file) {
     if (has_own_params(*test_net, *net_)) test_net->copy_weights(model, model_file);
 }
 
-Result<Ending> Solver::solve() {
-  LOG(INFO) << "Solving " << net_->name();
-  LOG(INFO) << "Learning Rate Policy: " << param_->lr_policy();
+Result<Ending> Solver::solve() { return solve_until(param_->max_iter()); }
+
+Result<Ending> Solver::solve_until(std::int64_t end) {
+  if (!goes_on_) LOG(INFO) << "Solving " << net_->name();
+  if (!goes_on_) LOG(INFO) << "Learning Rate Policy: " << param_->lr_policy();
   started_at_ = shown_at_ = Clock::now();
   if (options_.meter) options_.meter->start(iteration_);
   started_iteration_ = shown_iteration_ = iteration_;
   away_seconds_ = 0;
   if (iteration_ > 0 && iteration_ >= param_->max_iter())
     LOG(WARNING) << "Iteration " << iteration_ << " is not below max_iter, " << param_->max_iter() << ": there is nothing left to train";
-  Result<Ending> ending = step(param_->max_iter() - iteration_);
+  Result<Ending> ending = step(std::min<std::int64_t>(end, param_->max_iter()) - iteration_);
   if (!ending.ok()) return rescue(ending.error());
+  if (ending.value() == Ending::kDone && iteration_ < param_->max_iter()) {
+    if (Status status = end_observing(); !status.ok()) return status.error();
+    return Ending::kContinues;
+  }
   if (param_->snapshot_after_train() && snapshot_at_ != iteration_)
     if (Status status = snapshot(); !status.ok()) return status.error();
   if (ending.value() != Ending::kDone) {

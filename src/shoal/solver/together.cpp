@@ -107,6 +107,48 @@ void Solver::share_test_weights() {
   }
 }
 
+struct SolverMemory {
+  NetParameter model;
+  std::vector<NetParameter> tests;   // layers of the test nets alone
+  SolverState state;
+  RunState run;
+  double seconds = 0;
+};
+
+Result<std::shared_ptr<const SolverMemory>> Solver::save_state() {
+  if (Status status = settle_all(); !status.ok()) return status.error();
+  if (Status status = updater_->prepare_save(); !status.ok()) return status.error();
+  const auto memory = std::make_shared<SolverMemory>();
+  memory->run = run_state();
+  if (Status status = gather_states(memory->run); !status.ok()) return status.error();
+  memory->seconds = seconds();
+  if (!team().chief()) return std::shared_ptr<const SolverMemory>(memory);
+  memory->model = net_->to_proto(false);
+  for (const auto& test_net : test_nets_) memory->tests.push_back(own_layers(*test_net, *net_));
+  memory->state = solver_state();
+  return std::shared_ptr<const SolverMemory>(memory);
+}
+
+void Solver::restore_state(const SolverMemory* memory) {
+  const std::string name = "the state of the last part of the run";
+  RunState run;
+  goes_on_ = true;
+  if (memory) seconds_before_ = memory->seconds;
+  if (team().chief()) {
+    CHECK(memory != nullptr) << "the chief goes on from nothing";
+    net_->copy_weights(memory->model, name);
+    for (std::size_t i = 0; i < test_nets_.size(); ++i)
+      if (has_own_params(*test_nets_[i], *net_)) test_nets_[i]->copy_weights(memory->tests[i], name);
+    updater_->restore(memory->state, name);
+    iteration_ = memory->state.iter();
+    steps_ = memory->state.current_step();
+    run = memory->run;
+  }
+  share_test_weights();
+  share_resumption(team().chief() ? name : "", std::move(run));
+  snapshot_at_.reset();
+}
+
 Status Solver::gather_states(RunState& run) {
   if (!in_team()) return {};
   const Result<std::vector<std::string>> states = team().gather(member_state(run).SerializeAsString());

@@ -1,0 +1,43 @@
+// One worker's training, from its nets to its last word.
+//
+// A run is a chain of segments. In each a solver, an updater and a plan of the table belong together: a scheme, a number of workers, a
+// share of the data. At the end of a segment all workers are at a boundary and have heard of everything they pushed; what a snapshot would
+// hold goes into memory, the table takes a plan of the next epoch with the chief's numbers, and every worker builds its solver anew. So
+// nothing is lost and nothing applied twice, and the first params of a segment are the last of the one before, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "shoal/base/error.h"
+#include "shoal/solver/solver.h"
+#include "shoal/table/table.h"
+#include "shoal/tensor/context.h"
+
+namespace shoal::parallel {
+
+struct RunOptions {
+  std::string name = "solver";             // of the prototxt, for errors
+  std::string snapshot;                    // a .solverstate to go on from, or ""; of a job the chief's counts
+  int threads = 1;                         // that kernels may use
+  Share share{};                           // replicas, and the name of this process's part of the data; whose it is the table says
+  std::function<Action()> action;          // as in SolverOptions
+  Observer* observer = nullptr;            // likewise
+  Meter* meter = nullptr;                  // likewise
+  // Before the first solver is built: what the processes compare. None of the team has begun.
+  std::function<void(Team&, const Share&)> before;
+  // The first solver, before its first iteration, where the run goes on.
+  std::function<void(Solver&)> opened;
+  // Records that all workers go through in an epoch, for the log; 0: not known.
+  std::function<std::uint64_t(const Share&)> epoch;
+  // Puts an updater of its own round each that is made.
+  std::function<std::unique_ptr<Updater>(Net&, std::unique_ptr<Updater>)> wrap;
+};
+
+// Trains as the solver says, in its phases, with the others of the table's job, or alone if there is no table. An error, returned or thrown
+// (ConfigError), has not ended the job for the others where it is thrown. When it returns the table looks at no memory of this worker's.
+Result<Ending> run(const SolverParameter& param, const RunOptions& options, table::Table* table);
+
+}  // namespace shoal::parallel

@@ -1,0 +1,231 @@
+#include "shoal/parallel/run.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/parallel/scheme_words.h"
+#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/table/placement.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::parallel {
+namespace {
+
+// The table may write into a solver's params until its rows were all heard of: where a segment does not end with that, before they go.
+class Releases {
+ public:
+  explicit Releases(table::Table* table) : table_(table) {}
+  ~Releases() {
+    if (table_) table_->release();
+  }
+  void not_needed() { table_ = nullptr; }
+
+ private:
+  table::Table* table_;
+};
+
+// A phase, and the iteration at which it ends.
+struct Stage : Phase { std::int64_t end = 0; };
+
+// One at least, the last to the end of the run.
+std::vector<Stage> stages_of(const std::vector<Phase>& phases) {
+  std::vector<Stage> stages;
+  std::int64_t end = 0;
+  for (const Phase& phase : phases) stages.push_back({phase, end += phase.iterations});
+  if (stages.empty()) stages.push_back({{.iterations = 0, .words = "bsp"}, 0});
+  return stages;
+}
+
+// Without others, schemes make no difference.
+std::vector<Stage> alone(std::vector<Stage> stages) {
+  const auto same = [](const Stage& one, const Stage& next) { return one.base_lr == next.base_lr && one.test_interval == next.test_interval; };
+  for (std::size_t i = 1; i < stages.size();) {
+    if (same(stages[i - 1], stages[i])) stages.erase(stages.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+    else ++i;
+  }
+  return stages;
+}
+
+class Run {
+ public:
+  Run(const SolverParameter& param, const RunOptions& options, table::Table* table)
+      : param_(param), options_(options), table_(table), stages_(stages_of(or_throw(phases_of(param, options.name)))), share_(options.share) {
+    if (!param_.has_max_iter() && stages_.size() > 1) param_.set_max_iter(static_cast<std::int32_t>(stages_.back().end));
+    if (!table_) stages_ = alone(std::move(stages_));
+    if (!table_) return;
+    share_.client = table_->worker();
+    share_.clients = workers_of(table_->roster());
+    team_ = make_table_team(*table_);
+  }
+
+  Result<Ending> run();
+
+ private:
+  void check_phases() const;
+  void find_stage();
+  Result<Ending> run_segment();
+  void begin(Solver& solver);
+  void next_phase(const Solver& solver);
+  SolverOptions solver_options();
+  std::unique_ptr<Updater> make_updater(Net& net);
+  void report(Solver& solver) const;
+  void report_traffic(std::int64_t iterations) const;
+  const Stage& stage() const { return stages_[stage_]; }
+  bool chief() const { return !team_ || team_->chief(); }
+
+  SolverParameter param_;
+  const RunOptions& options_;
+  table::Table* const table_;                // null: alone
+  std::unique_ptr<Team> team_;               // null without a table
+  std::vector<Stage> stages_;
+  std::size_t stage_ = 0;
+  table::Epoch epoch_ = 0;
+  Share share_;
+  std::string snapshot_;                     // from which the first segment goes on
+  std::shared_ptr<const SolverMemory> memory_;   // from which the next one does
+  std::int64_t first_ = 0;                   // iteration of the run
+};
+
+// What would be wrong in a later phase is wrong now.
+void Run::check_phases() const {
+  for (const Stage& stage : stages_) {
+    const Recipe recipe = read_recipe(with_phase(param_, stage), options_.name);
+    if (!table_) continue;
+    const auto scheme = or_throw(table::make_scheme(stage.words));
+    if (const std::string unfit = scheme->unfit(share_.clients); !unfit.empty())
+      throw ConfigError(Code::kConfig, options_.name, ": scheme '", stage.words, "': ", unfit);
+    if (recipe.clip >= 0 && !scheme->lockstep() && stages_.size() > 1)   // of one, its updater says so
+      throw ConfigError(Code::kConfig, options_.name, ": clip_gradients limits the norm of the gradients of all workers together, and in the phase of "
+                        "scheme '", stage.words, "' they do not come together; leave it out, or take scheme 'bsp'");
+  }
+}
+
+Result<Ending> Run::run() {
+  check_phases();
+  if (options_.before && team_) options_.before(*team_, share_);
+  snapshot_ = team_ ? or_throw(team_->share(chief() ? options_.snapshot : "")) : options_.snapshot;
+  if (!snapshot_.empty()) param_.clear_weights();
+  find_stage();
+  for (;;) {
+    Result<Ending> ending = run_segment();
+    if (!ending.ok() || ending.value() != Ending::kContinues) return ending;
+  }
+}
+
+// A run that goes on from a snapshot may do so in a later phase than the first.
+void Run::find_stage() {
+  if (snapshot_.empty() || stages_.size() == 1) return;
+  std::string iteration = chief() && file_exists(snapshot_) ? std::to_string(read_solver_state(snapshot_).iter()) : "0";   // none: the solver says so
+  if (team_) iteration = or_throw(team_->share(std::move(iteration)));
+  while (stage_ + 1 < stages_.size() && std::stoll(iteration) >= stage().end) ++stage_;
+}
+
+// To the end of a phase, or of the run.
+Result<Ending> Run::run_segment() {
+  Solver solver(with_phase(param_, stage()), solver_options());
+  Releases releases(table_);
+  begin(solver);
+  Result<Ending> ending = solver.solve_until(stage().end);
+  if (ending.ok() && ending.value() == Ending::kContinues) {
+    Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
+    if (!memory.ok()) return memory.error();
+    memory_ = std::move(memory).value();
+    next_phase(solver);
+    releases.not_needed();
+    return ending;
+  }
+  if (!table_) return ending;
+  if (!ending.ok()) {
+    table_->abort(ending.error());
+    return ending;
+  }
+  if (Status status = table_->finish(solver.iteration()); !status.ok()) return status.error();
+  report_traffic(solver.iteration() - first_);
+  return ending;
+}
+
+void Run::begin(Solver& solver) {
+  if (memory_) {
+    solver.restore_state(std::exchange(memory_, nullptr).get());
+    return;
+  }
+  if (chief() && table_) report(solver);
+  if (!snapshot_.empty()) solver.restore(snapshot_);
+  first_ = solver.iteration();
+  if (options_.opened) options_.opened(solver);
+  LOG(INFO) << "Starting Optimization";
+}
+
+void Run::next_phase(const Solver& solver) {
+  const std::string before = stage().words;
+  ++stage_, ++epoch_;
+  if (table_) team_ = make_table_team(*table_, epoch_);
+  param_.clear_weights();
+  LOG(INFO) << "Iteration " << solver.iteration() << ": scheme " << before << " ends, " << stage().words << " begins, until iteration " << stage().end;
+}
+
+SolverOptions Run::solver_options() {
+  SolverOptions options;
+  options.threads = options_.threads;
+  options.name = options_.name;
+  options.action = options_.action;
+  options.share = share_;
+  options.team = team_.get();
+  options.observer = options_.observer;
+  options.meter = options_.meter;
+  if (options_.epoch) options.epoch = options_.epoch(share_);
+  if (table_ && !or_throw(table::make_scheme(stage().words))->lockstep()) options.averaging = "each worker's mean gradient is an update of its own";
+  options.make_updater = [this](Net& net) { return make_updater(net); };
+  return options;
+}
+
+std::unique_ptr<Updater> Run::make_updater(Net& net) {
+  const SolverParameter param = with_phase(param_, stage());
+  std::unique_ptr<Updater> updater;
+  if (table_) {
+    WorkerOptions worker;
+    worker.name = options_.name;
+    worker.scheme = stage().words;
+    worker.weight = contribution_weight(param, options_.name, share_);
+    worker.epoch = epoch_;
+    updater = make_table_updater(param, net, *table_, worker);
+  } else {
+    updater = make_local_updater(param, options_.name, net);
+  }
+  if (net.context().share().replicas > 1) updater = make_replicas(param, options_.name, net, std::move(updater));
+  return options_.wrap ? options_.wrap(net, std::move(updater)) : std::move(updater);
+}
+
+void Run::report(Solver& solver) const {
+  const int servers = servers_of(table_->roster());
+  const RowMap map(solver.net(), servers);
+  std::string bytes;
+  for (const std::size_t each : table::bytes_per_server(map.rows(), servers)) bytes += str(bytes.empty() ? "" : ", ", each);
+  LOG(INFO) << "Scheme " << stage().words << "; " << map.rows().size() << " rows of params on " << servers << (servers == 1 ? " server" : " servers")
+            << ", with " << bytes << " bytes";
+  const std::string caution = or_throw(table::make_scheme(stage().words))->caution(share_.clients);
+  if (!caution.empty()) LOG(WARNING) << "Scheme " << stage().words << ": " << caution;
+}
+
+// Of this process, as worker and as server, with all that is not params: tests, snapshots, heartbeats.
+void Run::report_traffic(std::int64_t iterations) const {
+  const table::Traffic all = table_->traffic();
+  const auto each = [&](std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(1, iterations)); };
+  LOG(INFO) << "Traffic: " << each(all.bytes_sent) << " bytes sent and " << each(all.bytes_received) << " received an iteration, "
+            << each(all.local_bytes) << " within this process";
+}
+
+}  // namespace
+
+Result<Ending> run(const SolverParameter& param, const RunOptions& options, table::Table* table) { return Run(param, options, table).run(); }
+
+}  // namespace shoal::parallel

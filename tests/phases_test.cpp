@@ -1,0 +1,229 @@
+// Runs of several phases: that nothing is lost or counted twice at a change, and that what follows is what a run from there would do.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "shoal/parallel/run.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/snapshot.h"
+#include "shoal/table/scheme.h"
+#include "support/data_files.h"
+#include "support/expect.h"
+#include "support/job_rig.h"
+#include "support/local_cluster.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test {
+namespace {
+
+// What the rows that learn held on the servers when a plan of a later epoch came, and what they held then.
+struct Change {
+  std::vector<std::vector<float>> before, after;
+  std::string scheme;
+  table::Clock start = 0;
+};
+
+// A worker's table, looked at by its chief when it is made anew.
+class WatchedTable final : public table::Table {
+ public:
+  WatchedTable(LocalCluster& cluster, table::Table& inner, std::vector<Change>& changes) : cluster_(cluster), inner_(inner), changes_(changes) {}
+  int worker() const override { return inner_.worker(); }
+  const table::RosterBody& roster() const override { return inner_.roster(); }
+  Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
+    const bool looks = plan.epoch > 0 && worker() == 0;
+    if (looks) changes_.push_back({cluster_.rows(), {}, plan.scheme, plan.start});
+    if (looks)
+      for (table::RowId row = 0; row < plan.rows.size(); ++row) {
+        if (!plan.rows[row].learns) continue;
+        const auto numbers = initial(row, table::Part::kWeights);
+        changes_.back().after.emplace_back(numbers.begin(), numbers.end());
+      }
+    return inner_.create(plan, initial, destination);
+  }
+  Status status() const override { return inner_.status(); }
+  void push(std::span<const table::Push> together) override { inner_.push(together); }
+  void get(table::RowId row, table::Clock clock, table::Part part) override { inner_.get(row, clock, part); }
+  Status wait(std::span<const table::RowId> rows) override { return inner_.wait(rows); }
+  Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override { return inner_.ask(topic, clock, std::move(body)); }
+  void tell(table::Topic topic, table::Clock clock, std::string body) override { inner_.tell(topic, clock, std::move(body)); }
+  std::vector<table::Answer> take_outputs() override { return inner_.take_outputs(); }
+  Result<table::Want> start(table::Clock clock) override { return inner_.start(clock); }
+  Status finish(table::Clock clock) override { return inner_.finish(clock); }
+  void abort(const Error& error) override { inner_.abort(error); }
+  void release() override { inner_.release(); }
+  table::Traffic traffic() const override { return inner_.traffic(); }
+
+ private:
+  LocalCluster& cluster_;
+  table::Table& inner_;
+  std::vector<Change>& changes_;
+};
+
+struct Trained {
+  std::vector<Change> changes;
+  std::vector<std::vector<float>> end;     // what the rows held
+  std::uint64_t merges = 0, contributions = 0;
+  std::size_t rows = 0;                    // that learn
+  std::string why;                         // the first error
+};
+
+parallel::RunOptions options_from(const std::string& snapshot) {
+  parallel::RunOptions options;
+  options.name = "x";
+  options.snapshot = snapshot;
+  return options;
+}
+
+Trained train_in_phases(const SolverParameter& param, int workers, const std::string& snapshot = "") {
+  Trained result;
+  LocalCluster cluster(workers, 2);
+  const auto outcomes = cluster.run([&](int worker, table::Table& inner) -> Status {
+    WatchedTable table(cluster, inner, result.changes);
+    const parallel::RunOptions options = options_from(snapshot);
+    const Result<Ending> ending = parallel::run(param, options, &table);
+    EXPECT_TRUE(!ending.ok() || ending.value() == Ending::kDone) << worker;
+    return ending.ok() ? Status() : Status(ending.error());
+  });
+  for (const Status& outcome : outcomes)
+    if (!outcome.ok() && result.why.empty()) result.why = outcome.error().message;
+  result.end = cluster.rows();
+  result.merges = cluster.merges();
+  result.contributions = cluster.contributions();
+  result.rows = cluster.learning_rows();
+  return result;
+}
+
+// Schemes that workers can train with at present, with the parameters that they have by themselves.
+std::vector<std::string> trainable_schemes() {
+  std::vector<std::string> words;
+  for (const std::string& name : table::scheme_names()) {
+    const auto scheme = table::make_scheme(name == "ssp" ? "ssp 1" : name);
+    if (scheme.ok() && scheme.value()->payload() == table::Payload::kGradient && !scheme.value()->make_pacer()) words.push_back(name);
+  }
+  return words;
+}
+
+std::string phase(const std::string& name, const std::string& more = "") {
+  return str(" scheme { type: '", name, "' iterations: 4 ", name == "ssp" ? "staleness: 1 " : "", more, "}");
+}
+
+class PhasesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fresh_directory("phases");
+    make_digits(folder_ + "/data");
+  }
+  // Momentum, shuffled data, crops, dropout, running means.
+  SolverParameter param(const std::string& more) const {
+    SolverParameter made = small_solver(folder_ + "/data", folder_ + "/s", "max_iter: 8 " + more);
+    for (LayerParameter& layer : *made.mutable_net_param()->mutable_layer())
+      if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
+    return made;
+  }
+  std::string folder_;
+};
+
+TEST_F(PhasesTest, EveryChangeOfSchemeKeepsEveryBit) {
+  const std::vector<std::string> schemes = trainable_schemes();
+  ASSERT_GE(schemes.size(), 3u);
+  for (const std::string& first : schemes)
+    for (const std::string& second : schemes) {
+      SCOPED_TRACE(first + " then " + second);
+      const Trained run = train_in_phases(param(phase(first) + phase(second, "base_lr: 0.02 ")), 2);
+      ASSERT_EQ("", run.why);
+      ASSERT_EQ(1u, run.changes.size());
+      EXPECT_EQ(4, run.changes[0].start);
+      ASSERT_EQ(run.changes[0].before, run.changes[0].after);
+      EXPECT_NE(run.changes[0].after, run.end);
+      EXPECT_EQ(run.contributions, 2 * 8 * run.rows) << "a push of each worker, iteration and row, once";
+    }
+}
+
+// One worker, of whose order nothing depends, and a lockstep scheme after another one.
+TEST_F(PhasesTest, WhatFollowsIsWhatARunFromThereDoes) {
+  for (const int workers : {1, 2})
+    for (const std::string& first : trainable_schemes())
+      for (const std::string& second : trainable_schemes()) {
+        const bool lockstep = table::make_scheme(second == "ssp" ? "ssp 1" : second).value()->lockstep();
+        if (workers > 1 && !lockstep) continue;
+        SCOPED_TRACE(str(workers, ": ", first, " then ", second));
+        const Trained whole = train_in_phases(param("snapshot: 4" + phase(first) + phase(second, "base_lr: 0.02 ")), workers);
+        ASSERT_EQ("", whole.why);
+        const Trained rest = train_in_phases(param(str("base_lr: 0.02 scheme { type: '", second, "' ", second == "ssp" ? "staleness: 1 }" : "}")), workers,
+                                             state_path(snapshot_stem(folder_ + "/s", 4)));
+        ASSERT_EQ("", rest.why);
+        EXPECT_EQ(whole.end, rest.end);
+        EXPECT_EQ(rest.contributions, workers * 4 * rest.rows);
+      }
+}
+
+// A change to the same rate.
+TEST_F(PhasesTest, TwoPhasesOfOneSchemeAreOneRun) {
+  for (const int workers : {1, 3}) {
+    const Trained one = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), workers);
+    const Trained two = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2" + phase("bsp", "base_lr: 0.05 ") + phase("bsp")), workers);
+    ASSERT_EQ("", one.why + two.why);
+    EXPECT_EQ(one.end, two.end);
+    EXPECT_EQ(one.merges, two.merges);
+    EXPECT_EQ(1u, two.changes.size());
+  }
+}
+
+TEST_F(PhasesTest, APhaseHasItsOwnRateAndTests) {
+  LogLines log;
+  const Trained run = train_in_phases(param("display: 1 test_iter: 1 test_interval: 100" + phase("bsp", "base_lr: 0.25 ") + phase("async", "test_interval: 2 ")), 1);
+  ASSERT_EQ("", run.why);
+  EXPECT_TRUE(log.has("Iteration 3, lr = 0.25"));
+  EXPECT_TRUE(log.has("Iteration 4, lr = 0.05"));
+  EXPECT_TRUE(log.has("Iteration 4: scheme bsp ends, async .*begins, until iteration 8"));
+  EXPECT_FALSE(log.has("Iteration 2, Testing net.*"));
+  EXPECT_TRUE(log.has("Iteration 6, Testing net.*"));
+  EXPECT_EQ(1, std::ranges::count_if(log.lines, [](const std::string& line) { return line == "Optimization Done."; }));
+}
+
+// Alone schemes do nothing, and rates do.
+TEST_F(PhasesTest, AloneTheRatesOfPhasesCount) {
+  const auto end_of = [&](const std::string& more, int solvers) {
+    std::vector<float> weights;
+    LogLines log;
+    const parallel::RunOptions options = options_from("");
+    EXPECT_TRUE(parallel::run(param("snapshot_after_train: true " + more), options, nullptr).ok());
+    EXPECT_EQ(solvers, std::ranges::count(log.lines, "Solver scaffolding done."));
+    Solver solver(param(more), with_name("x"));
+    solver.restore(state_path(snapshot_stem(folder_ + "/s", 8)));
+    return all_params(solver.net());
+  };
+  const auto plain = end_of("scheme { type: 'bsp' }", 1);
+  EXPECT_EQ(plain, end_of(phase("bsp") + phase("async"), 1));
+  EXPECT_EQ(plain, end_of(phase("bsp", "base_lr: 0.05 ") + phase("async"), 2));
+  EXPECT_NE(plain, end_of(phase("bsp", "base_lr: 0.01 ") + phase("async"), 2));
+}
+
+TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
+  LocalCluster cluster(1);
+  const auto why = [&](const std::string& more) -> std::string {
+    try {
+      return parallel::run(param(more), options_from(""), &cluster.table(0)).ok() ? "" : "an error";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_HAS(why("clip_gradients: 1" + phase("bsp") + phase("async")), "in the phase of scheme 'async");
+  EXPECT_HAS(why(phase("bsp") + phase("async", "base_lr: nan ")), "base_lr");
+}
+
+// A run that is taken up again in its second phase.
+TEST_F(PhasesTest, GoesOnFromASnapshotInTheMidstOfThem) {
+  const std::string phases = phase("async") + phase("bsp");
+  const Trained whole = train_in_phases(param("snapshot: 6" + phases), 2);
+  const Trained rest = train_in_phases(param(phases), 2, state_path(snapshot_stem(folder_ + "/s", 6)));
+  ASSERT_EQ("", whole.why + rest.why);
+  EXPECT_EQ(whole.end, rest.end);
+  EXPECT_TRUE(rest.changes.empty());
+}
+
+}  // namespace
+}  // namespace shoal::test

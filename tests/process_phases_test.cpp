@@ -1,0 +1,72 @@
+// Jobs of real train processes whose scheme changes on the way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/solver/snapshot.h"
+#include "support/data_files.h"
+#include "support/job_processes.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test {
+namespace {
+
+class ProcessPhases : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
+    folder_ = fresh_directory("process_phases");
+    make_digits(folder_ + "/data");
+  }
+  // Trains the small net, with its chance, for 12 iterations. Returns what each process said.
+  std::vector<Ran> train(const std::string& name, const std::string& roles, const std::string& more, const std::vector<std::string>& flags = {}) {
+    NetParameter net = parse_net(small_net(folder_ + "/data"), "small");
+    for (LayerParameter& layer : *net.mutable_layer())
+      if (layer.type() == "Data") layer.mutable_data_param()->set_shared_file_system(true);
+    clear_origins(net);
+    const std::string path = folder_ + "/" + name + ".prototxt";
+    put_file(path + ".net", to_text(net));
+    put_file(path, "net: '" + path + ".net' base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: 12 display: 2 snapshot_prefix: '" +
+                       folder_ + "/" + name + "' " + more);
+    JobProcesses job(folder_, roles);
+    job.start_all(path, flags);
+    std::vector<Ran> all;
+    for (std::size_t rank = 0; rank < roles.size(); ++rank) {
+      all.push_back(job.wait(rank).ran);
+      EXPECT_EQ(0, all.back().code) << all.back().err;
+    }
+    return all;
+  }
+  std::string model(const std::string& name, int iteration) const { return get_file(model_path(snapshot_stem(folder_ + "/" + name, iteration))); }
+
+  std::string folder_;
+};
+
+TEST_F(ProcessPhases, PhasesOfOneSchemeAreOneRun) {
+  for (const std::string roles : {"bb", "wsw"}) {
+    const std::string tests = "test_iter: 2 test_interval: 6 ";
+    const auto plain = train("plain", roles, tests, {"--net_outputs=" + folder_ + "/plain"});
+    const auto phases = train("phases", roles, tests + "scheme { iterations: 5 base_lr: 0.05 } scheme { iterations: 7 }", {"--net_outputs=" + folder_ + "/phases"});
+    EXPECT_EQ(model("plain", 12), model("phases", 12)) << roles;
+    EXPECT_HAS(phases[0].err, "Iteration 5: scheme bsp ends, bsp begins, until iteration 12");
+    const auto rows = [&](const std::string& name) {
+      const std::string table = get_file(folder_ + "/" + name + ".train.csv");
+      return std::ranges::count(table, '\n');
+    };
+    EXPECT_EQ(rows("plain"), rows("phases"));
+  }
+}
+
+TEST_F(ProcessPhases, ASnapshotAtAChangeIsWhatTheNextPhaseBeginsWith) {
+  train("whole", "bbw", "snapshot: 4 scheme { type: 'async' iterations: 4 } scheme { type: 'ssp' staleness: 1 iterations: 4 base_lr: 0.02 } "
+                        "scheme { type: 'bsp' iterations: 4 }");
+  const auto rest = train("rest", "bbw", "snapshot: 4 scheme { type: 'async' iterations: 4 } scheme { type: 'ssp' staleness: 1 iterations: 4 base_lr: 0.02 } "
+                                         "scheme { type: 'bsp' iterations: 4 }", {"--snapshot=" + state_path(snapshot_stem(folder_ + "/whole", 8))});
+  EXPECT_EQ(model("whole", 12), model("rest", 12));
+  EXPECT_HAS(rest[0].err, "Scheme bsp; ");
+}
+
+}  // namespace
+}  // namespace shoal::test
