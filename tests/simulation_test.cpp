@@ -105,7 +105,7 @@ TEST(Simulation, BspTakesAsLongAsTheFormulaSays) {
     const std::string cluster = str("worker { count: 4 compute { ms: 20 } } server { } overlap: false sharing: ", sharing, " card { bandwidth: 1e5 latency_ms: 3 }");
     return run(one_row_solver("sim_formula", iterations), cluster, {.scheme = "bsp"}).seconds;
   };
-  const double push = (kRow + 24 + 4 + 8 + 8 + 1 + 4 + 4) / kBandwidth, answer = (kRow + 24 + 4 + 8 + 8 + 1) / kBandwidth;
+  const double push = (kRow + 24 + 4 + 8 + 8 + 1 + 4 + 4 + 4) / kBandwidth, answer = (kRow + 24 + 4 + 8 + 8 + 1 + 4) / kBandwidth;
   EXPECT_NEAR(kCompute + push + answer + 2 * kLatency, (seconds(20, "PER_PAIR") - seconds(10, "PER_PAIR")) / 10, 1e-9);
   // With one card for all, the server sends four answers in a row; their readers push as far apart, and the last push waits for none.
   EXPECT_NEAR(kCompute + push + 4 * answer + 2 * kLatency, (seconds(20, "PER_PROCESS") - seconds(10, "PER_PROCESS")) / 10, 4 * (push - answer) + 1e-9);
