@@ -21,7 +21,7 @@ Status train_one(SolverParameter param, const JobShape& shape, int worker, table
   options.share = {.client = worker, .clients = std::max(1, shape.workers), .replica = 0, .replicas = shape.replicas};
   options.team = team.get();
   options.make_updater = [&](Net& net) {
-    std::unique_ptr<Updater> made = table ? parallel::make_table_updater(param, net, *table, {.name = "job", .scheme = shape.scheme})
+    std::unique_ptr<Updater> made = table ? parallel::make_table_updater(param, net, *table, {.name = "job", .scheme = shape.scheme, .maker = shape.maker})
                                           : make_local_updater(param, "job", net);
     if (shape.replicas > 1) made = parallel::make_replicas(param, "job", net, std::move(made));
     updater = made.get();
@@ -67,7 +67,7 @@ JobResult train(const SolverParameter& param, const JobShape& shape) {
     result.outcomes = {train_one(param, shape, 0, nullptr, result)};
     return result;
   }
-  LocalCluster cluster(shape.workers, shape.servers);
+  LocalCluster cluster(shape.workers, shape.servers, shape.maker);
   result.outcomes = cluster.run([&](int worker, table::Table& table) { return train_one(param, shape, worker, &table, result); });
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/solver.h"
+#include "shoal/table/shard.h"
 
 namespace shoal::test {
 
@@ -16,6 +17,7 @@ struct JobShape {
   int servers = 1;
   int replicas = 1;
   std::string scheme = "bsp";
+  table::SchemeMaker maker = table::make_scheme;
   std::vector<int> stops = {50};    // iterations after which to look
   // Called on every worker's thread (alone: on this one): before the first iteration, and after the last.
   std::function<void(int worker, Solver& solver)> before{}, after{};

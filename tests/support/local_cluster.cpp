@@ -34,12 +34,13 @@ class LocalCluster::Hub {
     std::vector<table::Answer> outputs;
     bool pausing = false;
     Clock started = 0;                                  // iterations that it will surely finish
-    std::optional<std::pair<Clock, Want>> agreed;
+    bool paced = false, bounded = true;
+    std::map<Clock, Want> agreed;
     std::optional<table::Epoch> creates;                // the last that it came to create(), with nothing on its way
   };
 
-  Hub(int workers, int servers) : workers_(static_cast<std::size_t>(workers)), coordinator_({.processes = static_cast<std::uint32_t>(std::max(workers, servers))}) {
-    for (int s = 0; s < servers; ++s) shards_.push_back(std::make_unique<table::Shard>(s));
+  Hub(int workers, int servers, table::SchemeMaker maker) : maker_(std::move(maker)), workers_(static_cast<std::size_t>(workers)), coordinator_({.processes = static_cast<std::uint32_t>(std::max(workers, servers))}) {
+    for (int s = 0; s < servers; ++s) shards_.push_back(std::make_unique<table::Shard>(s, maker_));
     for (int r = 0; r < std::max(workers, servers); ++r) {
       const table::JoinBody join{static_cast<std::uint32_t>(r), r < workers, r < servers, "here", str("127.0.0.1:", 1000 + r), ""};
       tell(static_cast<std::uint32_t>(r), table::Ask{Topic::kJoin, 0, encode(join)});
@@ -64,6 +65,9 @@ class LocalCluster::Hub {
     if (Status status = wait([&] { return std::ranges::all_of(shards_, ready); }); !status.ok()) return status;
     CHECK(plan.rows == shards_[0]->plan()->rows) << "worker " << worker << " has another plan";
     CHECK(plan.start == shards_[0]->plan()->start) << "worker " << worker << " starts elsewhere";
+    const auto scheme = maker_(plan.scheme);
+    if (!scheme.ok()) return scheme.error();
+    me.paced = scheme.value()->task().paced, me.bounded = scheme.value()->bounded();
     me.client = std::make_unique<table::Client>(table::ClientOptions{.worker = worker}, plan, destination);
     return {};
   }
@@ -90,9 +94,14 @@ class LocalCluster::Hub {
 
   Result<std::string> ask(int worker, Topic topic, Clock clock, std::string body) {
     const MutexLock lock(mutex_);
-    auto& answers = workers_[static_cast<std::size_t>(worker)].answers;
+    Worker& me = workers_[static_cast<std::size_t>(worker)];
+    auto& answers = me.answers;
     tell(static_cast<std::uint32_t>(worker), table::Ask{topic, clock, std::move(body)});
-    if (Status status = wait([&] { return answers.contains({topic, clock}); }); !status.ok()) return status.error();
+    const bool begin = topic == Topic::kBegin;
+    const auto stops = [&] { return begin && !me.agreed.empty() && me.agreed.begin()->first <= clock; };
+    if (Status status = wait([&] { return !(begin && me.pausing) && (stops() || answers.contains({topic, clock})); }); !status.ok()) return status.error();
+    if (stops()) return std::string();
+    if (begin) me.started = clock + 1;
     return std::move(answers.extract({topic, clock}).mapped());
   }
 
@@ -110,9 +119,9 @@ class LocalCluster::Hub {
     const MutexLock lock(mutex_);
     Worker& me = workers_[static_cast<std::size_t>(worker)];
     if (Status status = wait([&] { return !me.pausing; }); !status.ok()) return status.error();
-    me.started = clock + 1;
-    if (!me.agreed || me.agreed->first != clock) return Want::kNothing;
-    return std::exchange(me.agreed, std::nullopt)->second;
+    me.started = me.paced ? std::max(me.started, clock) : clock + 1;
+    if (me.agreed.empty() || me.agreed.begin()->first > clock) return Want::kNothing;
+    return me.agreed.extract(me.agreed.begin()).mapped();
   }
 
   Status finish(int worker, Clock clock) {
@@ -176,7 +185,7 @@ class LocalCluster::Hub {
   // The chief's plan and numbers, to every server.
   void plant(const table::Plan& plan, const table::Table::Source& initial) REQUIRES(mutex_) {
     std::vector<table::Dispatch> out;
-    check(coordinator_.pace(plan.scheme, {}, out));
+    if (const auto scheme = maker_(plan.scheme); scheme.ok()) coordinator_.pace(scheme.value()->make_pacer(), {}, out);
     for (std::size_t s = 0; s < shards_.size(); ++s) to_shard(s, 0, table::PlanMessage{plan});
     for (RowId row = 0; row < plan.rows.size(); ++row)
       for (const table::Part part : {table::Part::kHistory, table::Part::kHistory2, table::Part::kWeights}) {
@@ -231,6 +240,7 @@ class LocalCluster::Hub {
     if (const auto* answer = std::get_if<table::Answer>(&dispatch.message)) {
       if (dispatch.rank >= workers_.size()) return;
       Worker& worker = workers_[dispatch.rank];
+      if (answer->topic == Topic::kMeet) worker.agreed.clear();
       if (answer->topic == Topic::kOutputs) worker.outputs.push_back(*answer);
       else worker.answers[{answer->topic, answer->clock}] = answer->body;
     } else if (const auto* directive = std::get_if<table::Directive>(&dispatch.message)) {
@@ -246,13 +256,14 @@ class LocalCluster::Hub {
     Worker& worker = workers_[rank];
     if (directive.kind == table::DirectiveKind::kPause) {
       worker.pausing = true;
-      tell(rank, table::Ask{Topic::kPaused, worker.started, ""});
+      tell(rank, table::Ask{Topic::kPaused, worker.started, worker.bounded ? "" : "\1"});
     } else if (directive.kind == table::DirectiveKind::kAgreed) {
       worker.pausing = false;
-      worker.agreed = {directive.clock, directive.want};
+      worker.agreed[directive.clock] = std::max(worker.agreed[directive.clock], directive.want);
     }
   }
 
+  const table::SchemeMaker maker_;
   Mutex mutex_;
   Condition changed_;
   std::vector<Worker> workers_ GUARDED_BY(mutex_);
@@ -289,7 +300,7 @@ class LocalCluster::Seat final : public table::Table {
   const int worker_;
 };
 
-LocalCluster::LocalCluster(int workers, int servers) : hub_(std::make_unique<Hub>(workers, servers)) {
+LocalCluster::LocalCluster(int workers, int servers, table::SchemeMaker maker) : hub_(std::make_unique<Hub>(workers, servers, std::move(maker))) {
   for (int w = 0; w < workers; ++w) seats_.push_back(std::make_unique<Seat>(*hub_, w));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/table/shard.h"
 #include "shoal/table/table.h"
 
 namespace shoal::test {
@@ -15,7 +16,7 @@ namespace shoal::test {
 class LocalCluster {
  public:
   // Process r is worker r and server r, as far as there are so many.
-  explicit LocalCluster(int workers, int servers = 1);
+  explicit LocalCluster(int workers, int servers = 1, table::SchemeMaker maker = table::make_scheme);
   ~LocalCluster();
   LocalCluster(const LocalCluster&) = delete;
 

@@ -10,10 +10,16 @@
 
 namespace shoal::parallel {
 
+// What is exchanged besides the params that learn.
+struct RowExtras {
+  bool running_sums = false;               // what forward passes change: running means and the like
+  std::vector<Tensor*> histories{};        // the rule's first history of every param, then its second; in the order of net.params()
+};
+
 class RowMap {
  public:
   // Cuts the params into rows for so many servers. All params are in: those that do not learn are read once.
-  RowMap(Net& net, int servers);
+  RowMap(Net& net, int servers, const RowExtras& extra = {});
 
   std::span<const table::Row> rows() const { return rows_; }
   // Rows of params that the layer owns: what its gradients make; and what its forward needs, shared params' owners included.
@@ -22,17 +28,20 @@ class RowMap {
   std::vector<table::RowId> learning() const;
 
   std::span<float> weights(table::RowId row) const;
-  std::span<float> gradient(table::RowId row) const;
-  // Where the row lies: index into net.params(), first element.
+  std::span<float> gradient(table::RowId row) const;   // of a param
+  bool is_history(table::RowId row) const { return tensors_[row] != nullptr; }
+  // Where the row lies: index into net.params() (of a history: whose it is), first element.
   struct Piece { std::size_t param = 0, offset = 0; };
   Piece piece(table::RowId row) const { return pieces_[row]; }
 
  private:
+  void cut(std::size_t param, Tensor* history, bool learns, std::size_t total, int servers);
   void find_needs();
 
   Net& net_;
   std::vector<table::Row> rows_;
   std::vector<Piece> pieces_;
+  std::vector<Tensor*> tensors_;                            // by row: the history that it is of, or null
   std::vector<std::vector<table::RowId>> owned_, needed_;   // by layer
 };
 

@@ -1,5 +1,5 @@
 // The bridge: a solver whose params live in a table. Gradients leave layer by layer while backward still runs; the forward pass of a layer
-// waits for that layer's rows alone.
+// waits for that layer's rows alone. Where the scheme takes deltas or weights, an iteration of the solver is a task of local steps.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "shoal/solver/team.h"
 #include "shoal/solver/updater.h"
+#include "shoal/table/shard.h"
 #include "shoal/table/table.h"
 
 namespace shoal {
@@ -21,6 +22,7 @@ struct WorkerOptions {
   std::string scheme = "ssp 0";
   float weight = 1;                 // of this worker's gradients beside others': its batch, where batches differ
   table::Epoch epoch = 0;           // of the plan: how many updaters this table has had before
+  table::SchemeMaker maker = table::make_scheme;
 };
 
 // Seconds since the worker began, for its reports.
@@ -29,14 +31,19 @@ struct WorkerTimes { double rows = 0; };    // spent in waiting for rows
 // An Updater over a table, of as many workers and servers as its roster names. Its rows exist, with the chief's weights and histories, from
 // the first settle() or begin() on: whatever copy_weights or restore did before that on the chief counts, on others it is overwritten.
 //
-// Under on_nan: SKIP, and with debug_info, gradients leave after the last layer's backward, not before: the iteration may yet be left out,
-// or its params are to be looked at.
+// Under on_nan: SKIP, with debug_info, and where the scheme judges tasks, gradients leave after the last layer's backward, not before: the
+// iteration may yet be left out, or its params are to be looked at.
+//
+// Of a task of local steps: solver, clip, decay and momentum are this worker's own, and the rate is that of the iteration; what is pushed
+// leaves after its last step, with what forward passes change (running means and the like). A snapshot has the chief's history, with which
+// all go on. Needs a copy of what is pushed; and another where an exchange goes on during a step.
 class TableUpdater : public Updater {
  public:
   virtual WorkerTimes times() const = 0;
 };
 // The table may write into the net's params until it was settled, or ended with an error. Throws ConfigError for what cannot be had
-// together: clip_gradients with a scheme that is not lockstep, on_nan: SNAPSHOT or WARN; and for a scheme that is not known.
+// together: clip_gradients with gradients of a scheme that is not lockstep, on_nan: SNAPSHOT or WARN, a scheme whose task makes no sense; and
+// for a scheme that is not known.
 std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options);
 
 // The solver's view of the others, over the same table. One at a time; the next is of a later epoch, as the updater beside it.

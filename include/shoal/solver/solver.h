@@ -80,7 +80,8 @@ class Solver {
   Result<Ending> solve_until(std::int64_t end);
   // n iterations, with the tests and snapshots that fall on them.
   Result<Ending> step(std::int64_t n);
-  // One test of test net `index`, whose batches a team divides; the scores are the whole team's. Empty if it was interrupted.
+  // One test of test net `index`, whose batches a team divides; the scores are the whole team's. Empty if it was interrupted. A chief whose
+  // team is not bounded tests alone, on the params as they are.
   Result<std::vector<TestScore>> test(int index);
   // One for the whole team: the chief writes it.
   Status snapshot();
@@ -90,7 +91,7 @@ class Solver {
   std::int64_t iteration() const { return iteration_; }   // iterations done
   std::int64_t items_per_update() const;                  // of all nets that train together; 0 if the net reads nothing
   double own_items() const;                               // of this member's nets among them
-  float last_loss() const { return last_loss_; }          // of the last iteration, the mean of its passes
+  float last_loss() const { return last_loss_; }          // of the last iteration's first local step, the mean of its passes
   float smoothed_loss() const;                            // mean of the last average_loss iterations
   float rate() const { return rate_; }                    // of the last iteration
 
@@ -109,11 +110,13 @@ class Solver {
   void check_best();
   // The loop.
   Status iterate();
+  Status local_step(bool first);
   Result<bool> run_passes();
   Status apply();
   Status finish();
   Action ask() const { return options_.action ? options_.action() : Action::kNone; }
   Status at_boundary();
+  Result<bool> ask_leave();
   Status act(Action action);
   bool falls_on(int interval) const { return interval > 0 && iteration_ % interval == 0; }
   // What on_nan says about `what`, which is not finite. An error ends the run; true: update all the same; false: the iteration was left
@@ -126,7 +129,12 @@ class Solver {
   Team& team() { return options_.team ? *options_.team : alone_; }
   const Team& team() const { return options_.team ? *options_.team : alone_; }
   bool in_team() const { return team().size() > 1; }
-  Status settle_all();
+  // Members are at iterations of their own, and do something together only where all have stopped for it.
+  bool apart() const { return in_team() && !updater_->bounded(); }
+  Status stop_for_others();
+  Status end_apart();
+  Result<bool> wants_last_snapshot();
+  Status settle_all(bool together);
   Status share_outcome(Status chiefs);
   void share_test_weights();
   double seconds() const;
@@ -175,6 +183,7 @@ class Solver {
   float rate_ = 0, last_loss_ = 0;
   std::deque<float> recent_losses_;                  // at most average_loss
   std::optional<Ending> ending_;                     // asked for while the loop ran
+  bool over_ = false;                                // the updater says that there is nothing more to do
   std::uint64_t bad_iterations_ = 0;                 // whose loss or gradient was not finite
   std::vector<std::vector<float>> running_sums_;     // params that forward changes, as they were before the iteration
   Best best_;

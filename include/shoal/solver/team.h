@@ -31,6 +31,9 @@ class Team {
   // Before iteration `iteration`: what all of the team do now, having finished that many. `mine` is what this one wants; all do the same
   // at the same iteration, perhaps a few iterations later.
   virtual Result<Action> agree(std::int64_t iteration, Action mine) { (void)iteration; return mine; }
+  // Where members are at iterations of their own: this one stops here, because agree() said so, or it wants something, or it has ended its
+  // iterations. Returns when all have stopped, with what all do now together; with kNone if all have ended. Otherwise members that go on do.
+  virtual Result<Action> meet(std::int64_t iteration, Action mine, bool ended) { (void)iteration, (void)ended; return mine; }
   // Replaces each number by its sum over the team, in a fixed order. Of the same length everywhere.
   virtual Status sum(std::span<double> numbers) { (void)numbers; return {}; }
   // On the chief one string a member, in order; on others nothing.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "shoal/base/error.h"
 
@@ -15,16 +16,27 @@ class Net;
 class RunState;
 class SolverParameter;
 class SolverState;
+class Tensor;
 
 // Called on the solver's thread, in this order, for each iteration:
+//   ask_leave(iteration)
 //   begin(iteration, rate)
-//   before_forward(i)   for every layer, first layer first, in the first of the iteration's iter_size passes
-//   after_backward(i)   for every layer, last layer first, in the last pass: the sums of its params' gradients are complete
-//   update(...)         once; or skip()
+//   and once, or for each of its local steps:
+//     before_forward(i)   for every layer, first layer first, in the first of iter_size passes
+//     after_backward(i)   for every layer, last layer first, in the last pass: the sums of its params' gradients are complete
+//     update(...)         once; or skip()
+//     another_step()
 class Updater {
  public:
   virtual ~Updater() = default;
 
+  enum class Leave {
+    kBegin,     // the iteration may begin
+    kAgree,     // the team agrees on something first: take part in it, then ask again
+    kOver,      // there is none to do any more: this member's part of the run is done
+  };
+  // Waits until the iteration may begin.
+  virtual Result<Leave> ask_leave(std::int64_t iteration) { (void)iteration; return Leave::kBegin; }
   // `iteration` counts from 0; `rate` is the solver's in it.
   virtual Status begin(std::int64_t iteration, float rate) { (void)iteration, (void)rate; return {}; }
   // Returns when the layer's params are those that this iteration is to see.
@@ -36,21 +48,29 @@ class Updater {
 
   enum class NonFinite { kRefuse, kApply };
   enum class Outcome { kApplied, kRefused };
-  // Ends the iteration with an update at this rate. kRefused: a gradient is not finite, nothing was
+  // Ends the step with an update at this rate. kRefused: a gradient is not finite, nothing was
   // changed, and the call may be repeated with kApply, or skip() may follow.
   virtual Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) = 0;
-  // Ends the iteration without one; its gradients are forgotten.
+  // Ends the step without one; its gradients are forgotten.
   virtual Status skip(std::int64_t iteration) = 0;
-  // The updater clears the params' gradients before the next iteration adds to them; otherwise the solver does.
+  // Whether another local step is part of the same iteration; if not, it is over.
+  virtual Result<bool> another_step() { return false; }
+  // The updater clears the params' gradients before the next step adds to them; otherwise the solver does.
   virtual bool clears_gradients() const { return false; }
 
   // Returns when the params hold all updates so far: before a test, a snapshot, and the end.
   virtual Status settle() { return {}; }
-  // After settle() on every member of a team, none of which goes on before: the params take whatever others added since.
+  // After settle(): the params take whatever others added since. They are the team's from then on, until the next begin().
   virtual Status refresh() { return {}; }
+  // Members of a team stay so close to each other that all can test, save and stop at one iteration. If not, each does so at one of its own.
+  virtual bool bounded() const { return true; }
+  // What forward passes change, running means and the like, is among the params that others see; otherwise the solver sees to it.
+  virtual bool shares_running_sums() const { return false; }
   // Seconds spent in waiting for params so far; nothing if they are here anyway.
   virtual std::optional<double> seconds_waited() const { return {}; }
 
+  // The rule's first history of every param, then its second, where they are here; else none.
+  virtual std::vector<Tensor*> histories() { return {}; }
   // Fetches what save() is to write, where that is elsewhere. After settle().
   virtual Status prepare_save() { return {}; }
   // Adds the history to `state`, in Caffe's order.

@@ -74,6 +74,7 @@ class Coordinator {
   // From now on another scheme's pacer (words as in the options) decides: a change of phase, when nobody is in a task. Who waits to start one
   // waits for the new one's word. An error: there is no such scheme; nothing changed.
   Status pace(const std::string& scheme, Instant now, std::vector<Dispatch>& out);
+  void pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);   // null: none
   // The process is lost, or was silent too long: everybody else is told to end, with a message that names its rank, host, last clock and `why`.
   // Nothing is said twice, and nothing after the job is done.
   void lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out);

@@ -98,7 +98,8 @@ enum class Topic : std::uint16_t {
   kShare = 5,      // anything, from worker 0 (others: nothing); all get that
   kOutputs = 6,    // float64s, the first the weight: worker 0 gets the weighted means, when all have spoken; nobody waits
   kPause = 7,      // u8 Want: what this worker wants all to do; everyone is told when (Directive)
-  kPaused = 8,     // the clock that this worker will surely finish, in answer to a kPause directive
+  kPaused = 8,     // the clock that this worker will surely finish, in answer to a kPause directive. A body of u8 1: its scheme keeps workers
+                   // within no bound, and it cannot wait until all have come as far as the first
   kDone = 9,       // this worker has finished; answered when all have
   kReport = 10,    // the worker's times since its last report (ReportBody), for the straggler's name; not answered
   kHeard = 11,     // both ways: `clock` messages of this conversation with the coordinator have come, whatever became of the connections that
@@ -106,6 +107,8 @@ enum class Topic : std::uint16_t {
   kBegin = 12,     // may this worker start its task `clock`? A BeginBody; answered with a Start, when the scheme's pacer lets it
   kJudge = 13,     // a TaskReport of task `clock`; its steps tell one question from the next. Answered at once with those and a u8 Verdict
   kScheme = 14,    // from worker 0, while nobody is in a task: from epoch `clock` on the pacer is that of this scheme, in make_scheme's words
+  kMeet = 15,      // this worker has stopped because of an agreement, or (u8 1: it starts nothing else) at its end. Answered, when all have and
+                   // no agreement is open, with a u8 Want: the most urgent that was agreed on since the last meeting
 };
 // What a worker may want of all.
 enum class Want : std::uint8_t { kNothing = 0, kSnapshot = 1, kStop = 2, kRequeue = 3 };
@@ -116,7 +119,8 @@ enum class DirectiveKind : std::uint8_t {
   kAbort = 1,      // the job ends now; code and reason for everyone. To the coordinator: the process of rank `clock` is lost to the sender,
                    // or, if that is its own, ends by itself
   kPause = 2,      // say at once which clock you will surely finish (kPaused), and do not start another before you hear kAgreed
-  kAgreed = 3,     // after `clock` iterations all do `want`; an earlier one whose clock is still to come stands beside it
+  kAgreed = 3,     // after `clock` iterations all do `want`; an earlier one whose clock is still to come stands beside it. Without a bound each
+                   // worker has a clock of its own, there it asks for kMeet, and the answer ends all agreements that were heard of before it
   kFinished = 4,   // all workers are done: servers may go
 };
 struct Directive { DirectiveKind kind = DirectiveKind::kAbort; Clock clock = 0; Want want = Want::kNothing; Code code = Code::kPeer; std::string text; };

@@ -66,14 +66,15 @@ class Replicas final : public Updater {
   Status begin(std::int64_t iteration, float rate) override {
     if (Status status = meeting_.give_up(); !status.ok()) return status;
     if (Status status = inner_->begin(iteration, rate); !status.ok()) return status;
-    for_each_running_sum(first_, [this](std::size_t layer, std::size_t i) {
-      for (const auto& other : others_) ops::copy(first_.context(), sum(layer, i), other->data(layer, i));
-    });
     return meeting_.begin();
   }
 
   Status before_forward(int layer) override {
     if (Status status = inner_->before_forward(layer); !status.ok()) return status;
+    for_each_running_sum(first_, [&](std::size_t l, std::size_t i) {
+      if (l != static_cast<std::size_t>(layer)) return;
+      for (const auto& other : others_) ops::copy(first_.context(), sum(l, i), other->data(l, i));
+    });
     meeting_.params_ready(layer);
     return {};
   }
@@ -92,6 +93,15 @@ class Replicas final : public Updater {
   float mean_loss(float own) override {
     for (const auto& other : others_) own += other->loss / static_cast<float>(passes_);
     return inner_->mean_loss(own * share());
+  }
+
+  Result<Leave> ask_leave(std::int64_t iteration) override { return inner_->ask_leave(iteration); }
+
+  Result<bool> another_step() override {
+    Result<bool> another = inner_->another_step();
+    if (!another.ok() || !another.value()) return another;
+    if (Status status = meeting_.begin(); !status.ok()) return status.error();
+    return another;
   }
 
   Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) override {
@@ -113,6 +123,9 @@ class Replicas final : public Updater {
   bool clears_gradients() const override { return inner_->clears_gradients(); }
   Status settle() override { return inner_->settle(); }
   Status refresh() override { return inner_->refresh(); }
+  bool bounded() const override { return inner_->bounded(); }
+  bool shares_running_sums() const override { return inner_->shares_running_sums(); }
+  std::vector<Tensor*> histories() override { return inner_->histories(); }
   std::optional<double> seconds_waited() const override { return inner_->seconds_waited(); }
   Status prepare_save() override { return inner_->prepare_save(); }
   void save(SolverState& state) const override { inner_->save(state); }

@@ -7,23 +7,33 @@
 
 namespace shoal::parallel {
 
-RowMap::RowMap(Net& net, int servers) : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
+RowMap::RowMap(Net& net, int servers, const RowExtras& extra) : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
+  const auto params = net.params();
+  const auto is_sum = [&](const NetParam& param) { return net.layers()[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) == 0; };
   std::size_t total = 0;
-  for (const NetParam& param : net.params()) total += static_cast<std::size_t>(param.blob->data.count());
-  for (std::size_t p = 0; p < net.params().size(); ++p) {
-    const NetParam& param = net.params()[p];
-    std::size_t offset = 0;
-    for (const std::uint32_t length : table::cut_for(static_cast<std::size_t>(param.blob->data.count()), total, servers)) {
-      owned_[static_cast<std::size_t>(param.layer)].push_back(static_cast<table::RowId>(rows_.size()));
-      rows_.push_back({.length = length, .priority = static_cast<std::uint32_t>(param.layer), .learns = param.lr_mult != 0,
-                       .lr_mult = param.lr_mult, .decay_mult = param.decay_mult});
-      pieces_.push_back({p, offset});
-      offset += length;
-    }
-    CHECK(offset == static_cast<std::size_t>(param.blob->data.count())) << offset << " numbers in the rows of param " << p;
-  }
+  for (const NetParam& param : params) total += static_cast<std::size_t>(param.blob->data.count());
+  for (const Tensor* history : extra.histories) total += static_cast<std::size_t>(history->count());
+  for (std::size_t p = 0; p < params.size(); ++p)
+    cut(p, nullptr, params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p])), total, servers);
+  for (std::size_t h = 0; h < extra.histories.size(); ++h)
+    if (params[h % params.size()].lr_mult != 0) cut(h % params.size(), extra.histories[h], true, total, servers);
   table::place(rows_, servers);
   find_needs();
+}
+
+void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total, int servers) {
+  const NetParam& param = net_.params()[p];
+  const auto count = static_cast<std::size_t>(param.blob->data.count());
+  std::size_t offset = 0;
+  for (const std::uint32_t length : table::cut_for(count, total, servers)) {
+    owned_[static_cast<std::size_t>(param.layer)].push_back(static_cast<table::RowId>(rows_.size()));
+    rows_.push_back({.length = length, .priority = static_cast<std::uint32_t>(param.layer), .learns = learns,
+                     .lr_mult = param.lr_mult, .decay_mult = param.decay_mult});
+    pieces_.push_back({p, offset});
+    tensors_.push_back(history);
+    offset += length;
+  }
+  CHECK(offset == count) << offset << " numbers in the rows of param " << p;
 }
 
 // A layer that shares a param by name looks at its owner's bytes.
@@ -43,7 +53,8 @@ std::vector<table::RowId> RowMap::learning() const {
 
 std::span<float> RowMap::weights(table::RowId row) const {
   const Piece at = pieces_[row];
-  return net_.params()[at.param].blob->data.host_mut().subspan(at.offset, rows_[row].length);
+  Tensor& tensor = tensors_[row] ? *tensors_[row] : net_.params()[at.param].blob->data;
+  return tensor.host_mut().subspan(at.offset, rows_[row].length);
 }
 
 std::span<float> RowMap::gradient(table::RowId row) const {

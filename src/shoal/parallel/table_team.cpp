@@ -63,6 +63,14 @@ class TableTeam final : public Team {
     return action_of(want.value());
   }
 
+  Result<Action> meet(std::int64_t iteration, Action mine, bool ended) override {
+    if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
+    const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++, std::string(1, ended ? '\1' : '\0'));
+    if (!answer.ok()) return answer.error();
+    if (answer.value().size() != 1) return broken("meeting", 1, answer.value().size());
+    return action_of(static_cast<Want>(answer.value()[0]));
+  }
+
   Status sum(std::span<double> numbers) override {
     const Result<std::string> answer = table_.ask(Topic::kSum, rounds_++, bytes_of(numbers));
     if (!answer.ok()) return answer.error();

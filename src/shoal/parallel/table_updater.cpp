@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <vector>
 
+#include "questions.h"
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
@@ -10,8 +10,7 @@
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/io.h"
 #include "shoal/solver/histories.h"
-#include "shoal/solver/recipe.h"
-#include "shoal/table/scheme.h"
+#include "updaters.h"
 
 namespace shoal::parallel {
 namespace {
@@ -22,41 +21,41 @@ using table::RowId;
 
 class Rows final : public TableUpdater {
  public:
-  Rows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options)
-      : recipe_(read_recipe(param, options.name)), options_(options), net_(net), table_(table), map_(net, servers_of(table.roster())),
-        early_(param.on_nan() != SolverParameter::SKIP && !param.debug_info() && !net.definition().debug_info()),
-        all_(map_.rows().size()), learning_(map_.learning()) {
+  Rows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options, const table::Scheme& scheme)
+      : recipe_(read_recipe(param, options.name)), options_(options), task_(scheme.task()), bounded_(scheme.bounded()), net_(net), table_(table),
+        map_(net, servers_of(table.roster())),
+        early_(param.on_nan() != SolverParameter::SKIP && !param.debug_info() && !net.definition().debug_info() && !task_.judged),
+        all_(map_.rows().size()), learning_(map_.learning()), waits_(table), questions_(table, task_, waits_) {
     std::iota(all_.begin(), all_.end(), RowId{0});
-    const auto scheme = table::make_scheme(options.scheme);
-    if (!scheme.ok()) throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
-    if (const std::string unfit = scheme.value()->unfit(workers_of(table.roster())); !unfit.empty())
-      throw ConfigError(Code::kConfig, options.name, ": scheme '", options.scheme, "': ", unfit);
-    if (const table::Task task = scheme.value()->task(); task.payload != table::Payload::kGradient || task.paced || task.judged)
-      throw ConfigError(Code::kConfig, options.name, ": scheme '", options.scheme, "' has workers do more than send gradients, which they cannot yet");
-    lockstep_ = scheme.value()->lockstep();
+    lockstep_ = scheme.lockstep();
     if (recipe_.clip >= 0 && !lockstep_)
       throw ConfigError(Code::kConfig, options.name, ": clip_gradients limits the norm of the gradients of all workers together, and under scheme '",
                         options.scheme, "' they do not come together; leave it out, or take scheme 'bsp'");
-    if (param.on_nan() == SolverParameter::SNAPSHOT || param.on_nan() == SolverParameter::WARN)
-      throw ConfigError(Code::kConfig, options.name, ": on_nan is ", SolverParameter::OnNan_Name(param.on_nan()),
-                        ", which works without a table alone: ", param.on_nan() == SolverParameter::WARN
-                            ? "a table takes no gradient that is not finite"
-                            : "when one worker notices, others have gone on",
-                        "; STOP and SKIP work with one");
+    check_on_nan(param, options.name);
+  }
+
+  Result<Leave> ask_leave(std::int64_t iteration) override {
+    if (!task_.paced) return Leave::kBegin;
+    if (Status status = settle(); !status.ok()) return status.error();   // whom the others are told to have finished has its numbers in the rows
+    const Result<Leave> leave = questions_.begin(iteration);
+    if (!leave.ok() || leave.value() != Leave::kBegin || !questions_.start().reread) return leave;
+    if (Status status = read(iteration); !status.ok()) return status.error();
+    return leave;
   }
 
   Status begin(std::int64_t iteration, float rate) override {
     if (Status status = create(); !status.ok()) return status;
     CHECK(iteration >= start_) << "iteration " << iteration << " of rows that begin at " << start_;
     iteration_ = iteration, rate_ = rate;
-    finite_ = true;
+    finite_ = true, skipped_ = false;
     held_.clear();
     histories_.clear();
+    questions_.task_begins();
     return {};
   }
 
   Status before_forward(int layer) override {
-    if (Status status = wait(map_.needed_by(layer)); !status.ok()) return status;
+    if (Status status = waits_.wait(map_.needed_by(layer)); !status.ok()) return status;
     for (const NetParam& param : net_.params())
       if (param.layer == layer) ops::fill(net_.context(), 0, param.blob->grad);
     return {};
@@ -73,39 +72,49 @@ class Rows final : public TableUpdater {
 
   Result<Outcome> update(std::int64_t, float, NonFinite when) override {
     if (when == NonFinite::kRefuse && !finite_) return Outcome::kRefused;
-    push_held();
+    if (!task_.judged) push_held();
     return Outcome::kApplied;
   }
 
-  // Others wait for this worker's part: it says that there is none.
-  Status skip(std::int64_t iteration) override {
+  Status skip(std::int64_t) override {
     held_.clear();
-    for (const RowId row : learning_) table_.push({.row = row, .clock = iteration, .weight = 0, .rate = rate_});
+    skipped_ = true;
+    if (!task_.judged) push_nothing();
     return {};
+  }
+
+  Result<bool> another_step() override {
+    questions_.step_done(static_cast<double>(batch_size(net_)) * recipe_.iter_size * net_.context().share().replicas);
+    if (!task_.judged) return false;
+    const Result<table::Verdict> verdict = questions_.judge(iteration_);
+    if (!verdict.ok()) return verdict.error();
+    if (verdict.value() == table::Verdict::kDrop || skipped_) push_nothing();
+    else push_held();
+    return false;
   }
 
   bool clears_gradients() const override { return true; }
 
   Status settle() override {
     if (Status status = create(); !status.ok()) return status;
-    return wait(all_);
+    return waits_.wait(all_);
   }
 
   // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
   Status refresh() override {
     if (lockstep_) return {};
-    for (const RowId row : learning_) table_.get(row, iteration_ + 1, Part::kWeights);
-    return wait(learning_);
+    return read(iteration_ + 1);
   }
 
-  std::optional<double> seconds_waited() const override { return times().rows; }
+  bool bounded() const override { return bounded_; }
+  std::optional<double> seconds_waited() const override { return waits_.seconds(); }
 
   Status prepare_save() override {
     if (table_.worker() != 0) return {};
     make_histories();
     for (const RowId row : learning_)
       for (std::size_t h = 0; h < histories_.size(); ++h) table_.get(row, iteration_ + 1, kHistoryParts[h]);
-    return wait(learning_);
+    return waits_.wait(learning_);
   }
 
   void save(SolverState& state) const override {
@@ -130,38 +139,18 @@ class Rows final : public TableUpdater {
     iteration_ = start_ - 1;
   }
 
-  WorkerTimes times() const override { return {std::chrono::duration<double>(waited_).count()}; }
+  WorkerTimes times() const override { return {waits_.seconds()}; }
 
  private:
-  static constexpr Part kHistoryParts[] = {Part::kHistory, Part::kHistory2};
-  static_assert(std::size(kHistoryParts) == optim::kMaxHistories);
-
   Status create() {
     if (created_) return {};
     const auto initial = [this](RowId row, Part part) { return std::span<const float>(place(row, part)); };
     const auto destination = [this](RowId row, Part part) { return place(row, part); };
-    if (Status status = table_.create(plan(), initial, destination); !status.ok()) return status;
+    const table::Plan plan = plan_of(recipe_, map_, table_.roster(), start_, options_);
+    if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
     for (const RowId row : all_) table_.get(row, start_, Part::kWeights);
     created_ = true;
     return {};
-  }
-
-  table::Plan plan() const {
-    table::Plan plan;
-    plan.workers = static_cast<std::uint16_t>(workers_of(table_.roster()));
-    plan.servers = static_cast<std::uint16_t>(servers_of(table_.roster()));
-    plan.start = start_;
-    plan.rule = recipe_.rule;
-    plan.regularization = recipe_.regularization;
-    plan.weight_decay = recipe_.weight_decay;
-    plan.clip = recipe_.clip;
-    plan.iter_size = static_cast<std::uint32_t>(recipe_.iter_size);
-    plan.scheme = options_.scheme;
-    plan.epoch = options_.epoch;
-    for (const auto& process : table_.roster().processes)
-      if (process.worker >= 0) plan.ranks.push_back(process.rank);
-    plan.rows.assign(map_.rows().begin(), map_.rows().end());
-    return plan;
   }
 
   // Where the numbers of a row are, here; nothing for histories that nobody restored or asked for.
@@ -189,15 +178,20 @@ class Rows final : public TableUpdater {
     held_.clear();
   }
 
-  Status wait(std::span<const RowId> rows) {
-    const table::Instant start = table_.now();
-    Status status = table_.wait(rows);
-    waited_ += table_.now() - start;
-    return status;
+  // Others wait for this worker's part: it says that there is none.
+  void push_nothing() {
+    for (const RowId row : learning_) table_.push({.row = row, .clock = iteration_, .weight = 0, .rate = rate_});
+  }
+
+  Status read(Clock clock) {
+    for (const RowId row : learning_) table_.get(row, clock, Part::kWeights);
+    return waits_.wait(learning_);
   }
 
   const Recipe recipe_;
   const WorkerOptions options_;
+  const table::Task task_;
+  const bool bounded_;
   Net& net_;
   table::Table& table_;
   const RowMap map_;
@@ -209,10 +203,12 @@ class Rows final : public TableUpdater {
   std::int64_t iteration_ = -1;                  // under way, or the last
   float rate_ = 0;
   bool finite_ = true;                           // this iteration's gradients, so far
+  bool skipped_ = false;                         // there are none
   std::vector<RowId> held_;                      // whose gradients are complete and were not pushed
   std::vector<table::Push> pushes_;              // of them, while they are pushed
   std::vector<std::vector<Tensor>> histories_;   // of the rule's history h and param i, between restore and create, and for a save
-  table::Instant waited_{};
+  Waits waits_;
+  Questions questions_;
 };
 
 }  // namespace
@@ -225,8 +221,44 @@ int servers_of(const table::RosterBody& roster) {
   return static_cast<int>(std::ranges::count_if(roster.processes, [](const auto& process) { return process.server >= 0; }));
 }
 
+table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::RosterBody& roster, Clock start, const WorkerOptions& options) {
+  table::Plan plan;
+  plan.workers = static_cast<std::uint16_t>(workers_of(roster));
+  plan.servers = static_cast<std::uint16_t>(servers_of(roster));
+  plan.start = start;
+  plan.rule = recipe.rule;
+  plan.regularization = recipe.regularization;
+  plan.weight_decay = recipe.weight_decay;
+  plan.clip = recipe.clip;
+  plan.iter_size = static_cast<std::uint32_t>(recipe.iter_size);
+  plan.scheme = options.scheme;
+  plan.epoch = options.epoch;
+  for (const auto& process : roster.processes)
+    if (process.worker >= 0) plan.ranks.push_back(process.rank);
+  plan.rows.assign(map.rows().begin(), map.rows().end());
+  return plan;
+}
+
+void check_on_nan(const SolverParameter& param, const std::string& name) {
+  if (param.on_nan() != SolverParameter::SNAPSHOT && param.on_nan() != SolverParameter::WARN) return;
+  throw ConfigError(Code::kConfig, name, ": on_nan is ", SolverParameter::OnNan_Name(param.on_nan()), ", which works without a table alone: ",
+                    param.on_nan() == SolverParameter::WARN ? "a table takes no number that is not finite"
+                                                            : "when one worker notices, others have gone on",
+                    "; STOP and SKIP work with one");
+}
+
+std::unique_ptr<TableUpdater> make_gradient_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options,
+                                                    const table::Scheme& scheme) {
+  return std::make_unique<Rows>(param, net, table, options, scheme);
+}
+
 std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options) {
-  return std::make_unique<Rows>(param, net, table, options);
+  const auto scheme = options.maker(options.scheme);
+  if (!scheme.ok()) throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
+  if (const std::string unfit = scheme.value()->unfit(workers_of(table.roster())); !unfit.empty())
+    throw ConfigError(Code::kConfig, options.name, ": scheme '", options.scheme, "': ", unfit);
+  const bool gradients = scheme.value()->payload() == table::Payload::kGradient;
+  return (gradients ? make_gradient_updater : make_local_steps_updater)(param, net, table, options, *scheme.value());
 }
 
 }  // namespace shoal::parallel

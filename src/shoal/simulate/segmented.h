@@ -24,6 +24,10 @@ class Segmented : public Updater {
  public:
   Segmented(std::unique_ptr<Updater> inner, const Segments& segments) : inner_(std::move(inner)), segments_(segments) {}
 
+  Result<Leave> ask_leave(std::int64_t iteration) final {
+    if (Status status = arrive(); !status.ok()) return status.error();
+    return inner_->ask_leave(iteration);
+  }
   Status begin(std::int64_t iteration, float rate) final {
     if (Status status = arrive(); !status.ok()) return status;
     if (Status status = inner_->begin(iteration, rate); !status.ok()) return status;
@@ -56,9 +60,21 @@ class Segmented : public Updater {
     ends(false, loss_);
     return status;
   }
+  Result<bool> another_step() final {
+    if (Status status = arrive(); !status.ok()) return status.error();
+    Result<bool> another = inner_->another_step();
+    if (another.ok() && !another.value()) over();
+    if (!another.ok() || !another.value()) return another;
+    starts();
+    if (Status status = pass(segments_.begin); !status.ok()) return status.error();
+    return true;
+  }
   bool clears_gradients() const final { return inner_->clears_gradients(); }
   Status settle() final { return inner_->settle(); }
   Status refresh() final { return inner_->refresh(); }
+  bool bounded() const final { return inner_->bounded(); }
+  bool shares_running_sums() const final { return inner_->shares_running_sums(); }
+  std::vector<Tensor*> histories() final { return inner_->histories(); }
   std::optional<double> seconds_waited() const final { return inner_->seconds_waited(); }
   Status prepare_save() final { return inner_->prepare_save(); }
   void save(SolverState& state) const final { inner_->save(state); }
@@ -70,11 +86,12 @@ class Segmented : public Updater {
  protected:
   // The stretch that began with the last pass() is over.
   virtual Status arrive() = 0;
-  virtual void starts() {}                     // an iteration
+  virtual void starts() {}                     // an iteration, or another local step of it
   // A stretch begins that is such a part of the iteration's time.
   virtual Status pass(double share) = 0;
-  // An iteration, with this loss, unless it was left out.
+  // An iteration or local step, with this loss, unless it was left out.
   virtual void ends(bool counts, float loss) { (void)counts, (void)loss; }
+  virtual void over() {}                       // an iteration with all its local steps: what came of it was pushed
 
  private:
   bool acts(int layer) const { return segments_.acts[static_cast<std::size_t>(layer)]; }

@@ -41,8 +41,8 @@ class SimulatedWorker::Timed final : public Segmented {
     if (counts) tally.losses += static_cast<double>(loss), ++tally.counted;
     worker_.running_sums_.clear();
     for_each_running_sum(net_, [&](const Tensor& sum) { worker_.running_sums_.insert(worker_.running_sums_.end(), sum.host().begin(), sum.host().end()); });
-    worker_.measure();
   }
+  void over() override { worker_.measure(); }
 
   SimulatedWorker& worker_;
   Net& net_;

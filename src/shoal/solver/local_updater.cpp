@@ -56,6 +56,13 @@ class LocalUpdater final : public Updater {
 
   bool clears_gradients() const override { return !keep_gradients_; }
 
+  std::vector<Tensor*> histories() override {
+    std::vector<Tensor*> all;
+    for (auto& history : histories_)
+      for (Tensor& tensor : history) all.push_back(&tensor);
+    return all;
+  }
+
   void save(SolverState& state) const override {
     for (const auto& history : histories_)
       for (const Tensor& tensor : history) put_history(tensor.shape(), tensor.host(), state);

@@ -13,6 +13,8 @@
 
 namespace shoal {
 
+class Net;
+
 struct Recipe {
   optim::RuleOptions rule;
   optim::RateOptions rate;
@@ -36,6 +38,8 @@ NetParameter train_net_of(const SolverParameter& param, const std::string& name)
 NetParameter train_net_of(const SolverParameter& param, const std::string& name, const Share& share);
 // The batch_size of the train net's first layer that has one, as written; 0 if none has.
 std::int64_t written_batch(const SolverParameter& param, const std::string& name);
+// The items of a batch of the net: the first axis of the first top of its first layer without bottoms.
+std::int64_t batch_size(const Net& net);
 // How much the mean gradient of a client's nets counts beside other clients': 1 unless GLOBAL gives them different batches; then the items
 // of its own batches over the mean of all clients'.
 float contribution_weight(const SolverParameter& param, const std::string& name, const Share& share);

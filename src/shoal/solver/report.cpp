@@ -13,13 +13,6 @@ namespace {
 
 constexpr double kMuchWaiting = 0.1;   // of the time
 
-// The items of a batch: the first axis of the first top of the first layer without bottoms.
-std::int64_t batch_size(const Net& net) {
-  for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
-    if (net.bottoms(i).empty() && !net.tops(i).empty() && net.tops(i)[0]->shape().axes() > 0) return net.tops(i)[0]->shape()[0];
-  return 0;
-}
-
 std::string clock_words(double seconds) {
   const auto whole = static_cast<long long>(std::max(0.0, seconds));
   std::ostringstream out;
@@ -30,6 +23,12 @@ std::string clock_words(double seconds) {
 double megabytes(std::size_t bytes) { return std::round(static_cast<double>(bytes) / 1e5) / 10; }
 
 }  // namespace
+
+std::int64_t batch_size(const Net& net) {
+  for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
+    if (net.bottoms(i).empty() && !net.tops(i).empty() && net.tops(i)[0]->shape().axes() > 0) return net.tops(i)[0]->shape()[0];
+  return 0;
+}
 
 std::int64_t Solver::items_per_update() const {
   return (whole_batch_ > 0 ? whole_batch_ : batch_size(*net_) * options_.share.count()) * recipe_->iter_size;

@@ -90,11 +90,11 @@ SolverState Solver::solver_state() const {
 }
 
 Status Solver::snapshot() {
-  if (snapshot_at_ == iteration_) return {};
+  if (!apart() && snapshot_at_ == iteration_) return {};
   const auto start = Clock::now();
   if (param_->snapshot_prefix().empty())
     return Error{Code::kSnapshot, str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
-  if (Status status = settle_all(); !status.ok()) return status;
+  if (Status status = settle_all(true); !status.ok()) return status;
   if (Status status = updater_->prepare_save(); !status.ok()) return status;
   std::erase(kept_, iteration_);
   kept_.push_back(iteration_);

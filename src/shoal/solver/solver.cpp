@@ -115,11 +115,17 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
     LOG(WARNING) << "Iteration " << iteration_ << " is not below max_iter, " << param_->max_iter() << ": there is nothing left to train";
   Result<Ending> ending = step(std::min<std::int64_t>(end, param_->max_iter()) - iteration_);
   if (!ending.ok()) return rescue(ending.error());
+  if (apart()) {
+    if (const Status status = end_apart(); !status.ok()) return status.error();
+    ending = ending_.value_or(Ending::kDone);
+  }
   if (ending.value() == Ending::kDone && iteration_ < param_->max_iter()) {
     if (Status status = end_observing(); !status.ok()) return status.error();
     return Ending::kContinues;
   }
-  if (param_->snapshot_after_train() && snapshot_at_ != iteration_)
+  const Result<bool> last = wants_last_snapshot();
+  if (!last.ok()) return last.error();
+  if (last.value())
     if (Status status = snapshot(); !status.ok()) return status.error();
   if (ending.value() != Ending::kDone) {
     LOG(INFO) << "Optimization stopped early.";
@@ -152,7 +158,7 @@ Status Solver::finish() {
     note_loss(loss.value());
     LOG(INFO) << "Iteration " << iteration_ << ", loss = " << smoothed_loss();
   }
-  return falls_on(param_->test_interval()) ? test_all() : Status();
+  return falls_on(param_->test_interval()) || (over_ && param_->test_interval() > 0) ? test_all() : Status();
 }
 
 Result<Ending> Solver::step(std::int64_t n) {
@@ -161,6 +167,9 @@ Result<Ending> Solver::step(std::int64_t n) {
   if (options_.team && n > 0 && agreed_at_ != iteration_)
     if (const Status status = at_boundary(); !status.ok()) return status.error();
   while (!ending_ && iteration_ < end) {
+    const Result<bool> leave = ask_leave();
+    if (!leave.ok()) return leave.error();
+    if (!leave.value()) break;
     if (falls_on(param_->test_interval()) && (iteration_ > 0 || param_->test_initialization()))
       if (Status status = test_all(); !status.ok()) return status.error();
     if (ending_) break;
@@ -186,26 +195,38 @@ Status Solver::iterate() {
   steps_ = steps;
   rate_ = optim::rate_at(recipe_->rate, iteration_, steps_);
   mark(Meter::Mark::kBegin);
-  if (!updater_->clears_gradients()) net_->clear_gradients();
   if (Status status = updater_->begin(iteration_, rate_); !status.ok()) return status;
-  save_running_sums();
-  mark(Meter::Mark::kStep);
-  const Result<bool> finished = run_passes();
-  if (!finished.ok()) return finished.error();
-  if (!finished.value()) {
-    if (falls_on(param_->display())) observe_display(false);
+  for (bool first = true;; first = false) {
+    if (Status status = local_step(first); !status.ok()) return status;
+    const Result<bool> another = updater_->another_step();
+    if (!another.ok()) return another.error();
+    if (another.value()) continue;
     mark(Meter::Mark::kEnd);
     return {};
   }
-  note_loss(last_loss_);
-  if (falls_on(param_->display())) {
+}
+
+// What is shown of an iteration is of its first step, whose params are those that it began with.
+Status Solver::local_step(bool first) {
+  if (!updater_->clears_gradients()) net_->clear_gradients();
+  save_running_sums();
+  mark(Meter::Mark::kStep);
+  const float before = last_loss_;
+  const Result<bool> finished = run_passes();
+  if (!finished.ok()) return finished.error();
+  if (!finished.value()) {
+    if (first && falls_on(param_->display())) observe_display(false);
+    return {};
+  }
+  if (!first) last_loss_ = before;
+  if (first) note_loss(last_loss_);
+  if (first && falls_on(param_->display())) {
     display();
     observe_display(true);
   }
   mark(Meter::Mark::kPassed);
   if (Status status = apply(); !status.ok()) return status;
   mark(Meter::Mark::kUpdated);
-  mark(Meter::Mark::kEnd);
   return {};
 }
 

@@ -44,8 +44,9 @@ void Solver::check_best() {
 }
 
 Status Solver::test_all() {
+  if (apart() && !team().chief()) return {};
   const auto start = Clock::now();
-  if (Status status = settle_all(); !status.ok()) return status;
+  if (Status status = settle_all(!apart()); !status.ok()) return status;
   before_test_ = std::make_unique<RunState>();
   put_states(*before_test_);
   Status status;
@@ -80,11 +81,11 @@ Result<std::vector<TestScore>> Solver::test(int index) {
   return scores;
 }
 
-// Means over test_iter batches, of which a team's members have about as many each, unless the test is interrupted.
+// Means over test_iter batches, of which a team's members have about as many each if they test together, unless the test is interrupted.
 Status Solver::run_batches(int index, std::vector<TestScore>& scores, double& loss) {
   Net& net = *test_nets_[static_cast<std::size_t>(index)];
   const int batches = param_->test_iter(index);
-  const int own = batches / team().size() + (team().index() < batches % team().size() ? 1 : 0);
+  const int share = batches / team().size() + (team().index() < batches % team().size() ? 1 : 0), own = apart() ? batches : share;
   for (int b = 0; b < own; ++b) {
     if (!in_team())   // who is alone can stop in the middle
       if (Status status = act(ask()); !status.ok()) return status;
@@ -103,7 +104,7 @@ Status Solver::run_batches(int index, std::vector<TestScore>& scores, double& lo
 }
 
 Status Solver::sum_scores(std::vector<TestScore>& scores, double& loss) {
-  if (!in_team()) return {};
+  if (!in_team() || apart()) return {};
   std::vector<double> sums = {loss};
   for (const TestScore& score : scores) sums.push_back(score.mean);
   if (Status status = team().sum(sums); !status.ok()) return status;
@@ -120,7 +121,8 @@ Status Solver::keep_best(const std::vector<TestScore>& scores) {
   best_.value = found->mean;
   const std::string path = best_path(param_->snapshot_prefix());
   LOG(INFO) << "Best " << best_.output << " so far, " << static_cast<float>(found->mean) << ": writing " << path;
-  return share_outcome(team().chief() ? write_model(path, net_->to_proto(false)) : Status());
+  Status written = team().chief() ? write_model(path, net_->to_proto(false)) : Status();
+  return apart() ? written : share_outcome(std::move(written));
 }
 
 }  // namespace shoal

@@ -66,6 +66,7 @@ RunState run_of_member(RunState run, int index, int size) {
 // What all do between two iterations.
 Status Solver::at_boundary() {
   agreed_at_ = iteration_;
+  if (apart()) return stop_for_others();
   const Result<Action> action = team().agree(iteration_, ask());
   if (!action.ok()) return action.error();
   const bool due = falls_on(param_->snapshot()) && iteration_ > started_iteration_;
@@ -74,9 +75,64 @@ Status Solver::at_boundary() {
   return act(action.value());
 }
 
-// Params with everybody's updates in them, the same on all members.
-Status Solver::settle_all() {
-  if (Status status = updater_->settle(); !status.ok() || !in_team()) return status;
+// Between two iterations of this member, somewhere between others' iterations. Whoever wants something stops at once, and the others when
+// they hear of it. The chief wants a snapshot at its interval.
+Status Solver::stop_for_others() {
+  const bool due = team().chief() && falls_on(param_->snapshot()) && iteration_ > started_iteration_ && snapshot_at_ != iteration_;
+  Action mine = ask();
+  if (mine == Action::kNone && due) mine = Action::kSnapshot;
+  for (;; mine = Action::kNone) {
+    if (mine == Action::kNone) {
+      const Result<Action> action = team().agree(iteration_, Action::kNone);
+      if (!action.ok()) return action.error();
+      if (action.value() == Action::kNone) return {};
+    }
+    if (Status status = updater_->settle(); !status.ok()) return status;
+    const Result<Action> action = team().meet(iteration_, mine, false);
+    if (!action.ok()) return action.error();
+    if (Status status = act(action.value()); !status.ok() || ending_) return status;
+  }
+}
+
+// After the last iteration of this member: until all have come to theirs it has its part in whatever they do together. What follows is
+// done together.
+Status Solver::end_apart() {
+  while (!ending_) {
+    if (Status status = updater_->settle(); !status.ok()) return status;
+    const Result<Action> action = team().meet(iteration_, Action::kNone, true);
+    if (!action.ok()) return action.error();
+    if (action.value() == Action::kNone) return {};
+    if (Status status = act(action.value()); !status.ok()) return status;
+  }
+  return {};
+}
+
+// The chief's word: others of a team that is apart are at other iterations than the snapshot.
+Result<bool> Solver::wants_last_snapshot() {
+  bool wants = param_->snapshot_after_train() && snapshot_at_ != iteration_;
+  if (!apart() || !param_->snapshot_after_train()) return wants;
+  const Result<std::string> shared = team().share(wants ? "yes" : "");
+  if (!shared.ok()) return shared.error();
+  return shared.value() == "yes";
+}
+
+// Returns when the next iteration may begin. False: the run has ended.
+Result<bool> Solver::ask_leave() {
+  while (!ending_) {
+    const Result<Updater::Leave> leave = updater_->ask_leave(iteration_);
+    if (!leave.ok()) return leave.error();
+    if (leave.value() == Updater::Leave::kBegin) return true;
+    over_ = leave.value() == Updater::Leave::kOver;
+    if (over_) return false;
+    if (Status status = at_boundary(); !status.ok()) return status.error();
+  }
+  return false;
+}
+
+// Params with everybody's updates in them, the same on all members if they do this together.
+Status Solver::settle_all(bool together) {
+  if (Status status = updater_->settle(); !status.ok()) return status;
+  if (!together || !in_team() || updater_->shares_running_sums()) return updater_->refresh();
   std::vector<double> sums = {1};   // of what forward passes changed, each on its own part of the data
   for_each_running_sum(*net_, [&](const Tensor& sum) { sums.insert(sums.end(), sum.host().begin(), sum.host().end()); });
   if (Status status = team().sum(sums); !status.ok()) return status;
@@ -116,7 +172,7 @@ struct SolverMemory {
 };
 
 Result<std::shared_ptr<const SolverMemory>> Solver::save_state() {
-  if (Status status = settle_all(); !status.ok()) return status.error();
+  if (Status status = settle_all(true); !status.ok()) return status.error();
   if (Status status = updater_->prepare_save(); !status.ok()) return status.error();
   const auto memory = std::make_shared<SolverMemory>();
   memory->run = run_state();

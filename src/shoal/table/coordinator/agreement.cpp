@@ -28,20 +28,22 @@ Status Agreement::want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>
     return {};
   }
   open_ = true;
+  apart_ = false;
   want_ = wanted.want;
   clocks_.clear();
   for (const std::uint32_t worker : members_.active()) out.push_back({worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}}});
   return {};
 }
 
-Status Agreement::paused(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) {
+Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
   if (!open_ && agreed_.want == Want::kNothing)
     return Error{Code::kPeer, str(members_.name(rank), " says where it pauses, but was not asked to")};
   if (!open_) {
-    out.push_back({rank, agreed_});
+    if (!apart_) out.push_back({rank, agreed_});
     return {};
   }
-  clocks_.try_emplace(rank, clock);
+  clocks_.try_emplace(rank, ask.clock);
+  apart_ = apart_ || ask.body == "\1";
   close(out);
   return {};
 }
@@ -54,7 +56,12 @@ void Agreement::close(std::vector<Dispatch>& out) {
   Clock agreed = agreed_.want == Want::kNothing ? 0 : agreed_.clock + 1;
   for (const std::uint32_t rank : active) agreed = std::max(agreed, clocks_.at(rank));
   agreed_ = Directive{.kind = DirectiveKind::kAgreed, .clock = agreed, .want = want_, .text = {}};
-  for (const std::uint32_t rank : active) out.push_back({rank, agreed_});
+  if (apart_) to_do_ = std::max(to_do_, want_);
+  for (const std::uint32_t rank : active) {
+    Directive directive = agreed_;
+    if (apart_) directive.clock = clocks_.at(rank);
+    out.push_back({rank, directive});
+  }
 }
 
 std::string Agreement::waiting_for() const {

@@ -1,5 +1,6 @@
 // When all do what one of them wants: each worker says which iteration it will surely finish and goes no further until it hears the agreed
-// clock, which is the largest of these. Nobody has passed it then, and everybody reaches it.
+// clock, which is the largest of these. Nobody has passed it then, and everybody reaches it. Workers that no bound keeps together (they say so)
+// agree on the clock that each has said, and meet there (Topic::kMeet).
 #pragma once
 
 #include <map>
@@ -16,9 +17,15 @@ class Agreement {
   explicit Agreement(const Members& members) : members_(members), wanted_(members.size()) {}
   // What is wanted while an agreement is open becomes part of it: of two wants the more urgent counts.
   Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
-  Status paused(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out);
+  Status paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   // Goes on without workers that are done now.
   void close(std::vector<Dispatch>& out);
+  // Not all have said yet where they pause.
+  bool open() const { return open_; }
+  // Workers apart are on their way to a meeting.
+  bool is_due() const { return open_ || to_do_ != Want::kNothing; }
+  // They have met: what they do.
+  Want take() { return std::exchange(to_do_, Want::kNothing); }
   // "agreement on a stop: waiting for rank 2"; "" if there is nothing to agree on.
   std::string waiting_for() const;
 
@@ -31,6 +38,8 @@ class Agreement {
   Want want_ = Want::kNothing;
   std::map<std::uint32_t, Clock> clocks_;       // said in this agreement
   Directive agreed_{};                          // the last one's; clocks of agreements rise
+  bool apart_ = false;                          // workers have clocks of their own
+  Want to_do_ = Want::kNothing;                 // at the next meeting
 };
 
 }  // namespace shoal::table

@@ -48,9 +48,9 @@ struct Coordinator::State {
   bool finished = false;
   std::map<std::uint32_t, Clock> done_at;      // clocks of kDone, by rank
   std::vector<std::string> warnings;
-  Rounds rounds{members};
   Outputs outputs{members};
   Agreement agreement{members};
+  Rounds rounds{members, agreement};
   Norms norms{members};
   Stragglers stragglers{members};
   Pacing pacing{members};
@@ -167,6 +167,7 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, 
   if (ask.topic == Topic::kDone) return done(rank, ask, now, out);
   const bool about_task = ask.topic == Topic::kBegin || ask.topic == Topic::kJudge, round = Rounds::is_one(ask.topic);
   if (member.done && (about_task || round)) return broken(str(members.name(rank), " is done and asks for ", name_of(ask.topic), ' ', ask.clock));
+  if (ask.topic == Topic::kMeet) pacing.stop_asking(rank, ask.body == "\1", now, out);
   if (ask.topic != Topic::kBegin && (about_task || round) && pacing.waits(rank))
     return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock, " while it waits for the start of a task"));
   if (about_task && rounds.waits(rank)) return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock, " while it waits in a round"));
@@ -175,7 +176,11 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, 
   switch (ask.topic) {
     case Topic::kOutputs: return outputs.tell(rank, ask, out);
     case Topic::kPause: return agreement.want(rank, ask, out);
-    case Topic::kPaused: return agreement.paused(rank, ask.clock, out);
+    case Topic::kPaused: {
+      const Status status = agreement.paused(rank, ask, out);
+      rounds.close(out);
+      return status;
+    }
     case Topic::kBegin: return pacing.begin(rank, ask, now, out);
     case Topic::kJudge: return pacing.judge(rank, ask, now, out);
     case Topic::kScheme: return next_scheme(rank, ask, now, out);
@@ -208,9 +213,9 @@ Status Coordinator::State::done(std::uint32_t rank, const Ask& ask, Instant now,
   if (pacing.waits(rank)) return broken(str(members.name(rank), " is done while it waits for the start of a task"));
   members[rank].done = true;
   done_at[rank] = ask.clock;
+  agreement.close(out);
   rounds.close(out);
   outputs.close(out);
-  agreement.close(out);
   pacing.leave(rank, now, out);
   if (members.active().empty()) finish(out);
   return {};
@@ -226,7 +231,7 @@ void Coordinator::State::finish(std::vector<Dispatch>& out) {
 std::optional<Error> Coordinator::State::stuck() const {
   if (rounds.mismatch()) return rounds.mismatch();
   const std::vector<std::uint32_t> active = members.active();
-  if (active.empty() || !std::ranges::all_of(active, [&](std::uint32_t rank) { return rounds.waits(rank) || pacing.waits(rank); })) return std::nullopt;
+  if (active.empty() || agreement.is_due() || !std::ranges::all_of(active, [&](std::uint32_t rank) { return rounds.waits(rank) || pacing.waits(rank); })) return std::nullopt;
   std::vector<std::string> places = rounds.places();
   for (std::string& place : pacing.places()) places.push_back(std::move(place));
   return broken(str("the workers wait for each other in different places and none can go on: ", shoal::join(places, "; "),
@@ -274,9 +279,13 @@ Status Coordinator::handle(std::uint32_t rank, const Message& message, Instant n
 Status Coordinator::pace(const std::string& words, Instant now, std::vector<Dispatch>& out) {
   const auto scheme = make_scheme(words);
   if (!scheme.ok()) return scheme.error();
-  if (state_->roster) state_->pacing.use(scheme.value()->make_pacer(), now, out);
-  else state_->pacer = scheme.value()->make_pacer();
+  pace(scheme.value()->make_pacer(), now, out);
   return {};
+}
+
+void Coordinator::pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out) {
+  if (state_->roster) state_->pacing.use(std::move(pacer), now, out);
+  else state_->pacer = std::move(pacer);
 }
 
 void Coordinator::lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out) {

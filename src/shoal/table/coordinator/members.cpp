@@ -51,6 +51,7 @@ const char* name_of(Topic topic) {
     case Topic::kSum: return "sum";
     case Topic::kGather: return "gather";
     case Topic::kShare: return "share";
+    case Topic::kMeet: return "meet";
     case Topic::kOutputs: return "outputs";
     case Topic::kPause: return "pause";
     case Topic::kPaused: return "paused";

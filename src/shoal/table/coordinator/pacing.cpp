@@ -15,7 +15,7 @@ void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch
     pacer_->join(members_[rank].worker, now);
   }
   for (const std::uint32_t rank : members_.active()) {
-    if (!waits(rank)) continue;
+    if (!workers_[rank].waits) continue;
     if (pacer_) pacer_->ready(members_[rank].worker, *workers_[rank].waits, {}, now);
     else answer(rank, {}, out);
   }
@@ -30,6 +30,7 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
     out.push_back({rank, Answer{Topic::kBegin, ask.clock, worker.start}});
     return {};
   }
+  worker.aside = false;
   if ((worker.begun && ask.clock < *worker.begun) || worker.waits == ask.clock) return {};
   if (worker.waits)
     return Error{Code::kPeer, str(members_.name(rank), " asks for begin ", ask.clock, " while it waits in begin ", *worker.waits,
@@ -61,6 +62,11 @@ Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   out.push_back({rank, Answer{Topic::kJudge, ask.clock, worker.verdict}});
   release(now, out);
   return {};
+}
+
+void Pacing::stop_asking(std::uint32_t rank, bool ended, Instant now, std::vector<Dispatch>& out) {
+  workers_[rank].aside = true;
+  if (ended) leave(rank, now, out);
 }
 
 void Pacing::leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out) {

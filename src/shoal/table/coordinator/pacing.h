@@ -21,10 +21,12 @@ class Pacing {
   void use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
   Status begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   Status judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  // It goes to a meeting: if it waits for a start, it will ask again, unless it has ended its tasks.
+  void stop_asking(std::uint32_t rank, bool ended, Instant now, std::vector<Dispatch>& out);
   // It is done.
   void leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out);
 
-  bool waits(std::uint32_t rank) const { return workers_[rank].waits.has_value(); }
+  bool waits(std::uint32_t rank) const { return workers_[rank].waits && !workers_[rank].aside; }
   // "rank 2 (host b) in begin 7", a line for each that waits for its start.
   std::vector<std::string> places() const;
   // "begin 7: waiting for rank 2 (host b)", or "" if nobody waits for a start.
@@ -36,6 +38,7 @@ class Pacing {
   struct Worker {
     bool takes_part = false;                       // in the pacer
     std::optional<Clock> waits;                    // for the start of this task
+    bool aside = false;                            // but is in a meeting, or has not asked again since
     std::optional<Clock> begun;                    // the last task that it was answered about, and how
     std::string start;
     std::optional<std::pair<Clock, std::uint32_t>> judged;   // the last question, and the answer

@@ -13,7 +13,7 @@ std::string name_of(const std::pair<Topic, Clock>& key) { return str(table::name
 }  // namespace
 
 bool Rounds::is_one(Topic topic) {
-  return topic == Topic::kBarrier || topic == Topic::kSum || topic == Topic::kGather || topic == Topic::kShare;
+  return topic == Topic::kBarrier || topic == Topic::kSum || topic == Topic::kGather || topic == Topic::kShare || topic == Topic::kMeet;
 }
 
 Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
@@ -39,7 +39,7 @@ Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& ou
 
 void Rounds::close(std::vector<Dispatch>& out) {
   for (auto round = open_.begin(); round != open_.end();) {
-    if (!complete(round->second)) {
+    if (!complete(round->first, round->second)) {
       ++round;
       continue;
     }
@@ -48,14 +48,17 @@ void Rounds::close(std::vector<Dispatch>& out) {
   }
 }
 
-bool Rounds::complete(const Round& round) const {
+bool Rounds::complete(const Key& key, const Round& round) const {
+  if (key.first == Topic::kMeet && agreement_.open()) return false;
   return std::ranges::all_of(members_.active(), [&](std::uint32_t rank) { return round.contains(rank); });
 }
 
 void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& out) {
   const std::uint32_t chief = members_.rank_of_worker(0);
   std::string chiefs, others;
-  if (key.first == Topic::kGather) {
+  if (key.first == Topic::kMeet) {
+    chiefs = others = std::string(1, static_cast<char>(agreement_.take()));
+  } else if (key.first == Topic::kGather) {
     chiefs = gathered(round);
   } else if (key.first == Topic::kSum) {
     const std::optional<std::string> total = sum(key, round);

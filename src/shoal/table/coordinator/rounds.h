@@ -1,4 +1,4 @@
-// Rounds in which every worker that is not done takes part, and waits for the others: barrier, sum, gather, share.
+// Rounds in which every worker that is not done takes part, and waits for the others: barrier, sum, gather, share, meet.
 #pragma once
 
 #include <map>
@@ -8,17 +8,18 @@
 #include <utility>
 #include <vector>
 
+#include "agreement.h"
 #include "members.h"
 
 namespace shoal::table {
 
 class Rounds {
  public:
-  explicit Rounds(const Members& members) : members_(members), workers_(members.size()) {}
+  Rounds(const Members& members, Agreement& agreement) : members_(members), agreement_(agreement), workers_(members.size()) {}
   static bool is_one(Topic topic);
 
   Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
-  // Closes what only waited for workers that are done now.
+  // Closes what only waited for workers that are done now, or for an agreement.
   void close(std::vector<Dispatch>& out);
   bool waits(std::uint32_t rank) const { return workers_[rank].waits.has_value(); }
   // Why a round that is complete has no answer, if that is so.
@@ -37,12 +38,13 @@ class Rounds {
     std::shared_ptr<const std::string> answer;
     std::map<Topic, Clock> answered;                    // the last clock of each topic
   };
-  bool complete(const Round& round) const;
+  bool complete(const Key& key, const Round& round) const;
   void answer(const Key& key, const Round& round, std::vector<Dispatch>& out);
   std::optional<std::string> sum(const Key& key, const Round& round);
   std::string gathered(const Round& round) const;
 
   const Members& members_;
+  Agreement& agreement_;
   std::map<Key, Round> open_;
   std::vector<Worker> workers_;                         // by rank
   std::optional<Error> mismatch_;

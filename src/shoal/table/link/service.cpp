@@ -176,7 +176,7 @@ void ServiceOverTcp::hear(Message&& message) {
 void ServiceOverTcp::directed(const Directive& directive) {
   switch (directive.kind) {
     case DirectiveKind::kAbort: return job_.fail({directive.code, directive.text});
-    case DirectiveKind::kPause: return envoy_->send(Ask{.topic = Topic::kPaused, .clock = talks_.pause(), .body = {}});
+    case DirectiveKind::kPause: return envoy_->send(talks_.pause());
     case DirectiveKind::kAgreed: return talks_.agreed(directive.clock, directive.want);
     case DirectiveKind::kFinished: return job_.finish();
   }

@@ -7,6 +7,7 @@
 #include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
 #include "shoal/base/sha256.h"
+#include "shoal/table/scheme.h"
 #include "table_over_tcp.h"
 
 namespace shoal::table {
@@ -84,6 +85,7 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
   }
   talks_.end(plan.start);
   if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);      // before the last round below: so before anybody asks for a task
+  if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
   auto first = worker_ == 0 ? initial_of(plan, initial) : std::vector<std::vector<Message>>(servers_.size());
   strand_.post([this, plan, destination, first = std::move(first)]() mutable {
     plan_ = std::move(plan);

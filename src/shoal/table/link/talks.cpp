@@ -1,5 +1,6 @@
 #include "talks.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "shoal/base/log.h"
@@ -13,10 +14,13 @@ Result<std::string> Talks::ask(Topic topic, Clock clock, std::string body) {
   envoy_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
   std::string answer;
   const auto answered = [&]() REQUIRES(job_.mutex) {
+    if (topic == Topic::kBegin && pausing_) return false;
+    if (topic == Topic::kBegin && !agreed_.empty() && agreed_.begin()->first <= clock) return true;
     const auto found = answers_.find(question);
     if (found == answers_.end()) return false;
     answer = std::move(found->second);
     answers_.erase(found);
+    if (topic == Topic::kBegin) started_ = clock + 1;
     return true;
   };
   const auto late = [&](double seconds) { LOG(WARNING) << "has waited for the other workers for " << seconds << " s, at clock " << job_.clock; };
@@ -39,7 +43,7 @@ Result<Want> Talks::start(Clock clock) {
       want = first->second;
       agreed_.erase(first);
     }
-    started_ = clock + 1;
+    started_ = paced_ ? std::max(started_, clock) : clock + 1;
     return true;
   };
   const auto late = [&](double seconds) {
@@ -47,6 +51,11 @@ Result<Want> Talks::start(Clock clock) {
   };
   if (Status status = job_.wait(kForever, job_.options.stall_warn, may_start, late); !status.ok()) return status.error();
   return want;
+}
+
+void Talks::follow(bool paced, bool bounded) {
+  MutexLock lock(job_.mutex);
+  paced_ = paced, bounded_ = bounded;
 }
 
 void Talks::end(Clock clock) {
@@ -57,21 +66,22 @@ void Talks::end(Clock clock) {
 
 void Talks::answer(Answer answer) {
   MutexLock lock(job_.mutex);
+  if (answer.topic == Topic::kMeet) agreed_.clear();
   if (answer.topic == Topic::kOutputs) outputs_.push_back(std::move(answer));
   else answers_[{answer.topic, answer.clock, part_of(answer.topic, answer.body)}] = std::move(answer.body);
   job_.changed.notify_all();
 }
 
-Clock Talks::pause() {
+Ask Talks::pause() {
   MutexLock lock(job_.mutex);
   pausing_ = true;
-  return started_;
+  return {.topic = Topic::kPaused, .clock = started_, .body = bounded_ ? "" : "\1"};
 }
 
 void Talks::agreed(Clock clock, Want want) {
   MutexLock lock(job_.mutex);
   pausing_ = false;
-  agreed_[clock] = want;
+  agreed_[clock] = std::max(agreed_[clock], want);
   job_.changed.notify_all();
 }
 

@@ -20,7 +20,7 @@ inline constexpr auto kCodes = {Code::kInternal, Code::kUsage,     Code::kConfig
                                 Code::kPeer,     Code::kNonFinite, Code::kTimeout, Code::kSnapshot, Code::kRequeue};
 inline constexpr auto kTopics = {Topic::kJoin,    Topic::kBarrier, Topic::kSum,    Topic::kGather, Topic::kShare,
                                  Topic::kOutputs, Topic::kPause,   Topic::kPaused, Topic::kDone,   Topic::kReport, Topic::kHeard,
-                                 Topic::kBegin,   Topic::kJudge,  Topic::kScheme};
+                                 Topic::kBegin,   Topic::kJudge,   Topic::kScheme,  Topic::kMeet};
 // These two have their numbers from elsewhere, and are on the wire now.
 inline constexpr auto kRules = {optim::Rule::kSgd,     optim::Rule::kNesterov, optim::Rule::kAdaGrad,
                                 optim::Rule::kRmsProp, optim::Rule::kAdaDelta, optim::Rule::kAdam};

@@ -1,0 +1,271 @@
+// The worker's half of schemes whose tasks are local steps: the rows are read, a solver of the worker's own makes some updates, and what came
+// of them is handed in.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "questions.h"
+#include "shoal/base/log.h"
+#include "shoal/net/net.h"
+#include "updaters.h"
+
+namespace shoal::parallel {
+namespace {
+
+using table::Clock;
+using table::MomentumPolicy;
+using table::Part;
+using table::Payload;
+using table::RowId;
+using table::Verdict;
+using table::Weighing;
+
+// Why a table of this scheme cannot be trained with; "" if it can.
+std::string why_not(const table::Scheme& scheme) {
+  const table::Task task = scheme.task();
+  const bool weights = task.payload == Payload::kWeights;
+  if (task.momentum == MomentumPolicy::kAverage && (weights || !scheme.lockstep()))
+    return "averages momentum at exchanges, and its workers exchange one by one: there is no mean of all; keep or reset it";
+  if (task.weighing == Weighing::kSteps && weights) return "weighs by local steps, which is of deltas: weights are not summed";
+  if (task.pull_first && !weights) return "exchanges before the first step, which is of weights";
+  if (task.pull_first && task.judged) return "exchanges before the first step, and would drop a task whose weights are there already";
+  if (task.steps == 0 && !task.judged && !task.paced) return "does not say how many local steps a task has, nor asks";
+  return "";
+}
+
+class LocalRows final : public TableUpdater {
+ public:
+  LocalRows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options, const table::Scheme& scheme)
+      : recipe_(read_recipe(param, options.name)), options_(options), task_(scheme.task()), lockstep_(scheme.lockstep()), bounded_(scheme.bounded()),
+        reads_sums_(param.on_nan() == SolverParameter::SKIP), net_(net), table_(table), local_(make_local_updater(param, options.name, net)),
+        map_(net, servers_of(table.roster()), {.running_sums = true, .histories = is_averaged() ? local_->histories() : std::vector<Tensor*>()}),
+        all_(map_.rows().size()), learning_(map_.learning()), sent_(all_.size()), replies_(all_.size()), waits_(table), questions_(table, task_, waits_) {
+    std::iota(all_.begin(), all_.end(), RowId{0});
+    if (const std::string reason = why_not(scheme); !reason.empty())
+      throw ConfigError(Code::kConfig, options.name, ": scheme '", options.scheme, "' ", reason);
+    check_on_nan(param, options.name);
+    for (const RowId row : learning_) {
+      sent_[row].resize(map_.rows()[row].length);
+      if (task_.pull_first) replies_[row].resize(map_.rows()[row].length);
+      if (map_.rows()[row].lr_mult == 0) sums_.push_back(row);
+    }
+  }
+
+  Result<Leave> ask_leave(std::int64_t iteration) override {
+    if (!task_.paced) return Leave::kBegin;
+    if (Status status = settle(); !status.ok()) return status.error();   // whom the others are told to have finished has its numbers in the rows
+    const Result<Leave> leave = questions_.begin(iteration);
+    if (!leave.ok() || leave.value() != Leave::kBegin || !questions_.start().reread || takes_weights()) return leave;
+    if (Status status = read(next_); !status.ok()) return status.error();
+    return leave;
+  }
+
+  Status begin(std::int64_t iteration, float rate) override {
+    if (Status status = create(); !status.ok()) return status;
+    CHECK(iteration >= start_) << "iteration " << iteration << " of rows that begin at " << start_;
+    iteration_ = iteration, rate_ = rate;
+    updates_ = 0;
+    come_back();
+    if (task_.pull_first)
+      if (Status status = pull(); !status.ok()) return status;
+    if (reads_sums_)   // the solver looks at them before the first forward
+      if (Status status = waits_.wait(sums_); !status.ok()) return status;
+    questions_.task_begins();
+    return local_->begin(iteration, rate);
+  }
+
+  Status before_forward(int layer) override {
+    if (questions_.steps() > 0 || task_.pull_first) return {};
+    if (Status status = waits_.wait(map_.needed_by(layer)); !status.ok()) return status;
+    if (takes_weights()) return {};
+    for (const RowId row : map_.owned_by(layer))
+      if (map_.rows()[row].learns) std::ranges::copy(map_.weights(row), sent_[row].begin());
+    return {};
+  }
+
+  Status after_backward(int layer) override { return local_->after_backward(layer); }
+
+  Result<Outcome> update(std::int64_t, float rate, NonFinite when) override {
+    const Result<Outcome> outcome = local_->update(own_updates_, rate, when);
+    if (outcome.ok() && outcome.value() == Outcome::kApplied) ++updates_, ++own_updates_;
+    return outcome;
+  }
+
+  Status skip(std::int64_t iteration) override { return local_->skip(iteration); }
+
+  Result<bool> another_step() override {
+    questions_.step_done(static_cast<double>(batch_size(net_)) * recipe_.iter_size * net_.context().share().replicas);
+    if (task_.pull_first && questions_.steps() == 1)
+      if (Status status = take_replies(); !status.ok()) return status.error();
+    const int wanted = questions_.wanted();
+    if (wanted > questions_.steps()) return true;
+    const Result<Verdict> verdict = questions_.judge(iteration_);
+    if (!verdict.ok()) return verdict.error();
+    if (verdict.value() == Verdict::kAnother) return true;
+    if (!task_.pull_first) hand_in(verdict.value());
+    return false;
+  }
+
+  bool clears_gradients() const override { return local_->clears_gradients(); }
+  bool bounded() const override { return bounded_; }
+  bool shares_running_sums() const override { return true; }
+  std::vector<Tensor*> histories() override { return local_->histories(); }
+
+  Status settle() override {
+    if (Status status = create(); !status.ok()) return status;
+    return waits_.wait(all_);
+  }
+
+  // Of elastic averaging the team's params are the rows, while this worker's own wait where they are sent from.
+  Status refresh() override {
+    if (!takes_weights()) return lockstep_ ? Status() : read(next_);
+    if (!away_) copy_to_sent();
+    away_ = true;
+    return read(dropped_ ? next_ : std::max(start_, next_ - 1));   // at the clock of its last exchange a worker reads what that left to it
+  }
+
+  std::optional<double> seconds_waited() const override { return waits_.seconds(); }
+  WorkerTimes times() const override { return {waits_.seconds()}; }
+
+  void save(SolverState& state) const override { local_->save(state); }
+
+  void restore(const SolverState& state, const std::string& file) override {
+    CHECK(!created_) << "restored from " << file << " when others had begun";
+    local_->restore(state, file);
+    go_on_from(state.iter());
+  }
+
+  void start_at(std::int64_t iteration) override {
+    CHECK(!created_) << "a start at " << iteration << " when others had begun";
+    go_on_from(iteration);
+  }
+
+ private:
+  bool takes_weights() const { return task_.payload == Payload::kWeights; }
+  bool is_averaged() const { return task_.momentum == MomentumPolicy::kAverage; }
+
+  void go_on_from(std::int64_t iteration) {
+    start_ = next_ = iteration;
+    own_updates_ = iteration * std::max(1, task_.steps);
+    resumed_ = true;
+  }
+
+  Status create() {
+    if (created_) return {};
+    const auto initial = [this](RowId row, Part part) { return part != Part::kWeights && !resumed_ ? std::span<const float>() : place(row, part); };
+    const auto destination = [this](RowId row, Part part) { return place(row, part); };
+    table::Plan plan = plan_of(recipe_, map_, table_.roster(), start_, options_);
+    plan.clip = -1;   // each worker clips its own
+    if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
+    for (const RowId row : all_) {
+      table_.get(row, start_, Part::kWeights);
+      if (!resumed_ || !map_.rows()[row].learns || map_.rows()[row].lr_mult == 0 || map_.is_history(row)) continue;
+      for (int h = 0; h < optim::histories(recipe_.rule.rule); ++h) table_.get(row, start_, kHistoryParts[h]);   // all go on with the chief's
+    }
+    created_ = true;
+    return {};
+  }
+
+  // Where the numbers of a row are, here.
+  std::span<float> place(RowId row, Part part) {
+    if (part == Part::kWeights) return to_replies_ && map_.rows()[row].learns ? std::span(replies_[row]) : map_.weights(row);
+    const RowMap::Piece at = map_.piece(row);
+    const int h = part == Part::kHistory ? 0 : 1;
+    if (map_.is_history(row) || h >= optim::histories(recipe_.rule.rule)) return {};
+    return local_->histories()[static_cast<std::size_t>(h) * net_.params().size() + at.param]->host_mut().subspan(at.offset, map_.rows()[row].length);
+  }
+
+  Status read(Clock clock) {
+    for (const RowId row : learning_) table_.get(row, clock, Part::kWeights);
+    return waits_.wait(learning_);
+  }
+
+  void copy_to_sent() {
+    for (const RowId row : learning_) std::ranges::copy(map_.weights(row), sent_[row].begin());
+  }
+
+  void come_back() {
+    if (!std::exchange(away_, false)) return;
+    for (const RowId row : learning_) std::ranges::copy(sent_[row], map_.weights(row).begin());
+  }
+
+  float weight() const {
+    if (task_.weighing == Weighing::kUniform || takes_weights()) return 1;
+    const double share = updates_ / questions_.mean_steps();
+    return static_cast<float>(task_.weighing == Weighing::kSamples ? options_.weight * share : 1 / share);
+  }
+
+  // A task in which nothing was learned, or that is dropped, has nothing in it; the answer is the row.
+  void hand_in(Verdict verdict) {
+    const bool empty = verdict == Verdict::kDrop || updates_ == 0;
+    for (const RowId row : learning_) {
+      const std::span<const float> now = map_.weights(row);
+      std::vector<float>& sent = sent_[row];
+      if (takes_weights()) std::ranges::copy(now, sent.begin());
+      else std::ranges::transform(now, sent, sent.begin(), std::minus());
+    }
+    exchange(empty);
+  }
+
+  void exchange(bool empty) {
+    for (const RowId row : learning_)
+      table_.push({.row = row, .clock = iteration_, .payload = task_.payload, .weight = empty ? 0 : weight(), .rate = rate_,
+                   .values = {empty ? std::span<const float>() : std::span<const float>(sent_[row])}});
+    next_ = iteration_ + 1;
+    dropped_ = empty;
+    if (task_.momentum != MomentumPolicy::kReset) return;
+    for (Tensor* history : local_->histories()) std::ranges::fill(history->host_mut(), 0.0f);
+    own_updates_ = 0;
+  }
+
+  // The paper's order: the first step's gradient is that of the weights handed in, and its update is added to what the exchange leaves of them.
+  Status pull() {
+    if (Status status = waits_.wait(all_); !status.ok()) return status;
+    copy_to_sent();
+    to_replies_ = true;
+    exchange(false);
+    return {};
+  }
+
+  Status take_replies() {
+    if (Status status = waits_.wait(learning_); !status.ok()) return status;
+    to_replies_ = false;
+    for (const RowId row : learning_) {
+      const std::span<float> now = map_.weights(row);
+      for (std::size_t i = 0; i < now.size(); ++i) now[i] = replies_[row][i] + (now[i] - sent_[row][i]);
+    }
+    return {};
+  }
+
+  const Recipe recipe_;
+  const WorkerOptions options_;
+  const table::Task task_;
+  const bool lockstep_, bounded_, reads_sums_;
+  Net& net_;
+  table::Table& table_;
+  const std::unique_ptr<Updater> local_;
+  const RowMap map_;
+  std::vector<RowId> all_, learning_, sums_;     // sums_: of running means and the like
+  std::vector<std::vector<float>> sent_;         // by row. In a task of deltas: the weights that it began with, then what is pushed of them
+  std::vector<std::vector<float>> replies_;      // by row, where an exchange goes on during a step
+  Waits waits_;
+  Questions questions_;
+  bool created_ = false, resumed_ = false;
+  bool to_replies_ = false;                      // what arrives is a reply
+  bool away_ = false;                            // the params are the team's, and this worker's own are in sent_
+  bool dropped_ = false;                         // the last push had nothing in it
+  Clock start_ = 0, next_ = 0;                   // the iteration from which this run goes on; the next to be pushed
+  std::int64_t iteration_ = -1;                  // under way, or the last
+  float rate_ = 0;
+  int updates_ = 0;                              // in this task: its steps less those that were left out
+  std::int64_t own_updates_ = 0;                 // that the histories have seen
+};
+
+}  // namespace
+
+std::unique_ptr<TableUpdater> make_local_steps_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options,
+                                                       const table::Scheme& scheme) {
+  return std::make_unique<LocalRows>(param, net, table, options, scheme);
+}
+
+}  // namespace shoal::parallel

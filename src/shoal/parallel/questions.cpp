@@ -1,0 +1,48 @@
+#include "questions.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace shoal::parallel {
+
+using table::Topic;
+using table::Verdict;
+
+Result<Updater::Leave> Questions::begin(table::Clock clock) {
+  if (!task_.paced || granted_ == clock) return Updater::Leave::kBegin;
+  const Result<std::string> answer = table_.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_}));
+  if (!answer.ok()) return answer.error();
+  if (answer.value().empty()) return Updater::Leave::kAgree;
+  Result<table::Start> start = table::decode_start(answer.value());
+  if (!start.ok()) return start.error();
+  start_ = start.value();
+  if (start_.over) return Updater::Leave::kOver;
+  granted_ = clock;
+  return Updater::Leave::kBegin;
+}
+
+void Questions::task_begins() {
+  report_ = {};
+  told_ = 0;
+  since_ = table_.now();
+  waited_ = waits_.total();
+}
+
+void Questions::step_done(double samples) {
+  ++report_.steps;
+  report_.samples += samples;
+  const auto busy = table_.now() - since_ - (waits_.total() - waited_);
+  report_.seconds = std::max(0.0, std::chrono::duration<double>(busy).count() / (report_.steps - told_));
+}
+
+Result<Verdict> Questions::judge(table::Clock clock) {
+  if (!task_.judged) return Verdict::kPush;
+  const Result<std::string> answer = table_.ask(Topic::kJudge, clock, encode(report_));
+  if (!answer.ok()) return answer.error();
+  told_ = report_.steps;
+  since_ = table_.now();
+  waited_ = waits_.total();
+  return table::decode_verdict(answer.value());
+}
+
+}  // namespace shoal::parallel

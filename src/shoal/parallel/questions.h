@@ -1,0 +1,44 @@
+// What a worker asks the scheme's pacer about its tasks, and says of them: may this one begin, and does it count. Schemes without such
+// questions get the answers that let everything pass.
+#pragma once
+
+#include "shoal/solver/updater.h"
+#include "shoal/table/coordinator.h"
+#include "shoal/table/scheme.h"
+#include "updaters.h"
+
+namespace shoal::parallel {
+
+class Questions {
+ public:
+  Questions(table::Table& table, const table::Task& task, const Waits& waits) : table_(table), task_(task), waits_(waits) {}
+
+  // Returns when the task may begin, which is asked once, or when it is over or something else comes first.
+  Result<Updater::Leave> begin(table::Clock clock);
+  // The word on the task under way: how many local steps, whether the rows are to be read anew.
+  const table::Start& start() const { return start_; }
+  // Local steps of the task under way; 0: until the judge says that it is over.
+  int wanted() const { return task_.steps > 0 ? task_.steps : static_cast<int>(start_.steps); }
+  // By this a worker's steps are compared with others': the same on all.
+  double mean_steps() const { return task_.steps > 0 ? task_.steps : start_.mean_steps; }
+
+  void task_begins();
+  // A local step of so many samples is done.
+  void step_done(double samples);
+  int steps() const { return static_cast<int>(report_.steps); }
+  // kPush without asking, where the scheme's tasks are not judged.
+  Result<table::Verdict> judge(table::Clock clock);
+
+ private:
+  table::Table& table_;
+  const table::Task task_;
+  const Waits& waits_;
+  table::Start start_{};
+  table::Clock granted_ = -1;              // the last task that may begin
+  table::TaskReport report_{};             // of the task under way, or the last
+  std::uint32_t told_ = 0;                 // steps of it that the judge has heard of
+  table::Instant since_{};                           // when the first step began that he has not
+  table::Instant waited_{};               // for rows by then
+};
+
+}  // namespace shoal::parallel

@@ -1,0 +1,555 @@
+// Tasks of local steps: deltas and elastic averaging against the same sums done here, what the pacer says, and jobs whose workers keep to no
+// common clock.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+
+#include "shoal/base/mutex.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/proto/io.h"
+#include "shoal/table/coordinator.h"
+#include "support/data_files.h"
+#include "support/job_processes.h"
+#include "support/job_rig.h"
+#include "support/local_cluster.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test {
+namespace {
+
+using table::Apply;
+using table::Clock;
+using table::Contribution;
+using table::Merge;
+using table::MomentumPolicy;
+using table::Payload;
+using table::RowView;
+using table::Start;
+using table::Task;
+using table::TaskReport;
+using table::Verdict;
+
+// ---- schemes of the test ----
+
+using MakePacer = std::function<std::unique_ptr<table::Pacer>()>;
+
+// In step: the mean of a clock, as the workers weigh it. Not in step: each contribution when it comes, of weights an elastic pull.
+class Tried final : public table::Scheme {
+ public:
+  Tried(Task task, bool in_step, float scale, MakePacer pacer) : task_(task), in_step_(in_step), scale_(scale), pacer_(std::move(pacer)) {}
+  std::string name() const override { return "tried"; }
+  Task task() const override { return task_; }
+  std::unique_ptr<table::Pacer> make_pacer() const override { return pacer_ ? pacer_() : nullptr; }
+  bool lockstep() const override { return in_step_; }
+  bool readable(const RowView& row, int worker, Clock clock) const override {
+    return row.workers[static_cast<std::size_t>(worker)].merged >= clock && (!in_step_ || slowest(row) >= clock);
+  }
+  std::optional<Merge> next_merge(const RowView& row) const override {
+    if (row.held.empty()) return std::nullopt;
+    const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
+    if (in_step_ && slowest(row) <= clock) return std::nullopt;
+    Merge merge;
+    float sum = 0;
+    for (std::size_t i = 0; i < (in_step_ ? row.held.size() : 1); ++i) {
+      if (in_step_ && row.held[i].clock != clock) continue;
+      const bool empty = row.held[i].weight == 0;
+      (empty ? merge.drop : merge.take).push_back(i);
+      if (!empty) merge.weights.push_back(in_step_ ? row.held[i].weight : 1), sum += merge.weights.back();
+    }
+    merge.scale = in_step_ && sum > 0 ? scale_ / sum : scale_;
+    merge.apply = task_.payload == Payload::kGradient ? Apply::kRule : task_.payload == Payload::kDelta ? Apply::kAdd : Apply::kElastic;
+    return merge;
+  }
+
+ private:
+  const Task task_;
+  const bool in_step_;
+  const float scale_;
+  const MakePacer pacer_;
+};
+
+table::SchemeMaker tried(Task task, bool in_step = true, float scale = 1, MakePacer pacer = nullptr) {
+  return [=](std::string_view) -> Result<std::unique_ptr<table::Scheme>> { return std::unique_ptr<table::Scheme>(new Tried(task, in_step, scale, pacer)); };
+}
+
+Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) { return {.payload = Payload::kDelta, .steps = steps, .momentum = momentum}; }
+
+// What a pacer is told and says, from the test.
+class Told : public table::Pacer {
+ public:
+  void join(int, table::Instant) override {}
+  void leave(int, table::Instant) override {}
+  void ready(int worker, Clock clock, const TaskReport&, table::Instant) override { waiting.push_back({worker, clock}); }
+  Verdict judge(int, Clock, const TaskReport&, table::Instant) override { return Verdict::kPush; }
+  std::vector<Start> take_starts(table::Instant) override {
+    std::vector<Start> starts;
+    for (const auto& [worker, clock] : std::exchange(waiting, {})) starts.push_back(of(worker, clock));
+    return starts;
+  }
+  virtual Start of(int worker, Clock) { return {.worker = worker}; }
+  std::vector<std::pair<int, Clock>> waiting;
+};
+
+// ---- one number: loss (w - target)^2 / 2, so that a gradient is w - target ----
+
+constexpr double kRate = 0.1, kMomentum = 0.9, kDecay = 0.01, kFirst = 0.5;
+
+SolverParameter one_number(const std::string& more = "") {
+  SolverParameter param = parse_solver(str("base_lr: ", kRate, " momentum: ", kMomentum, " weight_decay: ", kDecay,
+                                           " lr_policy: 'fixed' random_seed: 3 display: 0 ", more), "job");
+  if (!param.has_max_iter()) param.set_max_iter(100);
+  if (!param.has_snapshot_after_train()) param.set_snapshot_after_train(false);
+  *param.mutable_net_param() = parse_net(str(
+      "layer { name: 'data' type: 'DummyData' top: 'x' top: 'target' dummy_data_param { shape { dim: 1 dim: 1 } shape { dim: 1 dim: 1 }"
+      " data_filler { value: 1 } data_filler { value: 1 } } }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'w' inner_product_param { num_output: 1 bias_term: false weight_filler { value: ", kFirst, " } } }"
+      "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'w' bottom: 'target' top: 'loss' }"), "job.prototxt");
+  return param;
+}
+
+double target_of(int worker) { return 1 + 2 * worker; }
+void aim(int worker, SolverParameter& param) {
+  NetParameter& net = param.has_net_param() ? *param.mutable_net_param() : *param.mutable_train_net_param();
+  net.mutable_layer(0)->mutable_dummy_data_param()->mutable_data_filler(1)->set_value(static_cast<float>(target_of(worker)));
+}
+
+// The solver of one worker, by hand.
+struct Hand {
+  double w = kFirst, h = 0;
+  void step(double target) {
+    h = kMomentum * h + kRate * (w - target + kDecay * w);
+    w -= h;
+  }
+};
+
+constexpr MomentumPolicy kPolicies[] = {MomentumPolicy::kKeep, MomentumPolicy::kReset, MomentumPolicy::kAverage};
+
+TEST(LocalSteps, AreWhatTheyAreByHand) {
+  for (const MomentumPolicy policy : kPolicies) {
+    const JobResult job = train(one_number(), {.workers = 2, .servers = 2, .maker = tried(deltas(5, policy)), .stops = {1, 2, 6}, .change = aim});
+    ASSERT_TRUE(job.ok()) << job.why();
+    double center = kFirst;
+    Hand hands[2];
+    std::vector<double> expected;
+    for (int task = 0; task < 6; ++task) {
+      for (int k : {0, 1}) {
+        hands[k].w = center;
+        if (policy == MomentumPolicy::kReset) hands[k].h = 0;
+        for (int s = 0; s < 5; ++s) hands[k].step(target_of(k));
+      }
+      center += (hands[0].w - center + hands[1].w - center) / 2;
+      if (policy == MomentumPolicy::kAverage) hands[0].h = hands[1].h = (hands[0].h + hands[1].h) / 2;
+      expected.push_back(center);
+    }
+    for (const std::size_t stop : {0, 1, 2}) {
+      EXPECT_NEAR(job.at(stop)[0], expected[stop == 2 ? 5 : stop], 1e-5) << "policy " << static_cast<int>(policy) << ", stop " << stop;
+      EXPECT_EQ(job.weights[0][stop], job.weights[1][stop]);
+    }
+  }
+}
+
+TEST(LocalSteps, OneWithMomentumIsGradientAveraging) {
+  const std::string path = fresh_directory("local_one") + "/digits";
+  make_digits(path);
+  SolverParameter param = parse_solver("base_lr: 0.02 momentum: 0.9 weight_decay: 0.01 lr_policy: 'step' stepsize: 10 gamma: 0.5 random_seed: 3 max_iter: 30 display: 0 "
+                                       "snapshot_after_train: false", "job");
+  *param.mutable_net_param() = parse_net(
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: 0.01 } data_param { source: '" + path +
+      "' backend: DATUMFILE batch_size: 4 shared_file_system: true } }"
+      "layer { name: 'one' type: 'InnerProduct' bottom: 'data' top: 'one' inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'tanh' type: 'TanH' bottom: 'one' top: 'tanh' }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'tanh' top: 'ip' param { lr_mult: 1 } param { lr_mult: 2 } inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }", "job.prototxt");
+  const JobResult mean = train(param, {.workers = 3, .servers = 2, .stops = {30}});
+  const JobResult local = train(param, {.workers = 3, .servers = 2, .maker = tried(deltas(1)), .stops = {30}});
+  ASSERT_TRUE(mean.ok() && local.ok()) << mean.why() << local.why();
+  EXPECT_LT(distance(local.at(0), mean.at(0)), 1e-5);
+  const JobResult replicas = train(param, {.workers = 3, .servers = 2, .replicas = 2, .maker = tried(deltas(3)), .stops = {10}});
+  ASSERT_TRUE(replicas.ok()) << replicas.why();
+  EXPECT_LT(replicas.losses[0].back(), 0.7F * replicas.losses[0].front());
+}
+
+TEST(LocalSteps, EveryTypeOfSolverLearnsAndClipsItsOwn) {
+  for (const char* type : {"SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"}) {
+    SolverParameter param = one_number(std::string("clip_gradients: 1 on_nan: SKIP type: '") + type + "'");
+    const std::string name = type;
+    if (name == "AdaGrad" || name == "RMSProp") param.clear_momentum(), param.set_base_lr(0.3F);
+    if (name == "AdaDelta") param.set_base_lr(20), param.set_delta(1e-4F);
+    const JobResult job = train(param, {.workers = 2, .maker = tried(deltas(4)), .stops = {20}, .change = aim});
+    ASSERT_TRUE(job.ok()) << type << ": " << job.why();
+    EXPECT_LT(std::abs(job.at(0)[0] - 2), 0.75) << type;   // between the targets
+  }
+}
+
+// Running means and the like: after one iteration they are the mean of what each worker would have alone.
+TEST(LocalSteps, RunningMeansAreAveraged) {
+  const std::string path = fresh_directory("local_sums") + "/digits";
+  make_digits(path);
+  SolverParameter param = small_solver(path, path + "_snapshot", "base_lr: 0");
+  for (LayerParameter& layer : *param.mutable_net_param()->mutable_layer())
+    if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
+  const JobResult own = train(param, {.workers = 2, .stops = {1}}), job = train(param, {.workers = 2, .maker = tried(deltas(1)), .stops = {1, 3}});
+  ASSERT_TRUE(own.ok() && job.ok()) << own.why() << job.why();
+  Weights mean = own.weights[0][0];
+  for (std::size_t i = 0; i < mean.size(); ++i) mean[i] = (own.weights[0][0][i] + own.weights[1][0][i]) / 2;
+  EXPECT_NE(own.weights[0], own.weights[1]);
+  EXPECT_LT(distance(job.at(0), mean), 1e-6);
+  EXPECT_EQ(job.weights[0], job.weights[1]);
+}
+
+TEST(LocalSteps, ResumeFromTheChiefsHistory) {
+  const std::string prefix = fresh_directory("local_resume") + "/snapshot";
+  const SolverParameter param = one_number("snapshot: 4 snapshot_prefix: '" + prefix + "'");
+  const JobShape shape{.workers = 2, .maker = tried(deltas(3, MomentumPolicy::kAverage)), .stops = {4, 8}, .change = aim};
+  JobShape rest = shape;
+  rest.before = [&](int, Solver& solver) { solver.restore(prefix + "_iter_4.solverstate"); };
+  const JobResult whole = train(param, shape), later = train(param, rest);
+  ASSERT_TRUE(whole.ok() && later.ok()) << whole.why() << later.why();
+  EXPECT_EQ(whole.weights, later.weights);
+  JobShape keep = rest;
+  keep.maker = tried(deltas(3));
+  const JobResult kept = train(param, keep);   // of both the chief's momentum
+  ASSERT_TRUE(kept.ok()) << kept.why();
+  Hand hands[2];
+  double center = whole.at(0)[0];
+  const double chiefs = read_solver_state(prefix + "_iter_4.solverstate").history(0).data(0);
+  for (int k : {0, 1}) {
+    hands[k] = {center, chiefs};
+    for (int s = 0; s < 3; ++s) hands[k].step(target_of(k));
+  }
+  JobShape one = keep;
+  one.stops = {5};
+  EXPECT_NEAR(train(param, one).at(0)[0], (hands[0].w + hands[1].w) / 2, 1e-5);
+}
+
+// ---- elastic averaging ----
+
+TEST(LocalSteps, ElasticAveragingIsWhatItIsByHand) {
+  constexpr double kAlpha = 0.3;
+  for (const bool before : {false, true})
+    for (const MomentumPolicy policy : {MomentumPolicy::kKeep, MomentumPolicy::kReset}) {
+      const Task task{.payload = Payload::kWeights, .steps = 3, .pull_first = before, .momentum = policy};
+      const JobResult job = train(one_number(), {.workers = 1, .maker = tried(task, false, kAlpha), .stops = {1, 2, 3, 7}, .change = aim});
+      ASSERT_TRUE(job.ok()) << job.why();
+      Hand hand;
+      double center = kFirst;
+      std::size_t stop = 0;
+      const auto pull = [&](double w) {
+        const double e = kAlpha * (w - center);
+        center += e;
+        if (policy == MomentumPolicy::kReset) hand.h = 0;
+        return w - e;
+      };
+      for (const int task_number : {1, 2, 3, 4, 5, 6, 7}) {
+        const double start = hand.w, reply = before ? pull(hand.w) : 0;
+        for (int s = 0; s < 3; ++s) {
+          hand.step(target_of(0));
+          if (before && s == 0) hand.w = reply + (hand.w - start);
+        }
+        if (!before) hand.w = pull(hand.w);
+        const int stops[] = {1, 2, 3, 7};
+        if (task_number != stops[stop]) continue;
+        EXPECT_NEAR(job.at(stop++)[0], hand.w, 1e-5) << "before " << before << ", policy " << static_cast<int>(policy) << ", task " << task_number;
+      }
+    }
+}
+
+// The reference's vectors: one step of 0.1 of F = x^2 / 2 from x = 1 with the center at 0 and alpha = 0.3.
+TEST(LocalSteps, TestsAndSavesTheCenterAndGoesOnFromItsOwn) {
+  const std::string prefix = fresh_directory("local_center") + "/snapshot";
+  SolverParameter param = one_number("snapshot_prefix: '" + prefix + "'");
+  param.set_momentum(0), param.set_weight_decay(0);
+  for (const bool before : {false, true}) {
+    const Task task{.payload = Payload::kWeights, .steps = 2, .pull_first = before};
+    const JobShape plain{.workers = 1, .maker = tried(task, false, 0.3F), .stops = {2, 5}, .change = aim};
+    JobShape looked = plain;
+    looked.before = [&](int, Solver& solver) {
+      ASSERT_TRUE(solver.step(2).ok());
+      ASSERT_TRUE(solver.snapshot().ok());
+    };
+    const JobResult job = train(param, plain), same = train(param, looked);
+    ASSERT_TRUE(job.ok() && same.ok()) << job.why() << same.why();
+    EXPECT_EQ(job.at(1), same.at(1)) << "what the snapshot looked at did not disturb the worker";
+    double w = kFirst, center = kFirst;
+    for (int t = 0; t < 2; ++t) {
+      const auto pull = [&] {
+        const double e = 0.3 * (w - center);
+        center += e;
+        return e;
+      };
+      const double e = before ? pull() : 0;
+      w -= 0.1 * (w - 1);
+      w -= e;
+      w -= 0.1 * (w - 1);
+      if (!before) w -= pull();
+    }
+    const NetParameter model = read_weights(prefix + "_iter_2.caffemodel");
+    const auto layer = std::ranges::find_if(model.layer(), [](const LayerParameter& l) { return l.name() == "ip"; });
+    EXPECT_NEAR(layer->blobs(0).data(0), center, 1e-6);
+    EXPECT_NEAR(job.at(0)[0], w, 1e-6);
+  }
+}
+
+// ---- the pacer ----
+
+// Every second task of worker 1 is dropped.
+class Dropping final : public Told {
+  Verdict judge(int worker, Clock clock, const TaskReport&, table::Instant) override { return worker == 1 && clock % 2 == 1 ? Verdict::kDrop : Verdict::kPush; }
+};
+
+TEST(LocalSteps, ADropLeavesTheRowsAndSeedsTheWorkerAnew) {
+  for (const Payload payload : {Payload::kDelta, Payload::kGradient}) {
+    const bool delta = payload == Payload::kDelta;
+    const Task task{.payload = payload, .steps = delta ? 2 : 1, .judged = true, .momentum = MomentumPolicy::kReset};
+    SolverParameter param = one_number();
+    param.set_momentum(0);
+    const JobResult job = train(param, {.workers = 2, .maker = tried(task, true, 1, [] { return std::make_unique<Dropping>(); }), .stops = {1, 2, 3, 4}, .change = aim});
+    ASSERT_TRUE(job.ok()) << job.why();
+    double center = kFirst;
+    for (int t = 0; t < 4; ++t) {
+      double sum = 0;
+      for (int k = 0; k < (t % 2 == 1 ? 1 : 2); ++k) {
+        double w = center;
+        for (int s = 0; s < task.steps; ++s) w -= kRate * (w - target_of(k) + kDecay * w);
+        sum += w - center;
+      }
+      center += sum / (t % 2 == 1 ? 1 : 2);
+      EXPECT_NEAR(job.at(static_cast<std::size_t>(t))[0], center, 1e-5) << "task " << t << " of payload " << static_cast<int>(payload);
+      EXPECT_EQ(job.weights[0], job.weights[1]);
+    }
+  }
+}
+
+// Nobody starts before all want to, and worker 1 makes two steps for one of worker 0; the judge lets worker 0 have another in its third task.
+class Barrier final : public Told {
+ public:
+  std::vector<Start> take_starts(table::Instant now) override { return waiting.size() < 2 ? std::vector<Start>() : Told::take_starts(now); }
+  Start of(int worker, Clock) override { return {.worker = worker, .steps = 0, .mean_steps = 1.5}; }
+  Verdict judge(int worker, Clock clock, const TaskReport& report, table::Instant) override {
+    const std::uint32_t wanted = worker == 1 || clock == 2 ? 2 : 1;
+    return report.steps < wanted ? Verdict::kAnother : Verdict::kPush;
+  }
+};
+
+TEST(LocalSteps, AreAsManyAsThePacerSaysAndBeginWhenItSays) {
+  for (const table::Weighing weighing : {table::Weighing::kUniform, table::Weighing::kSamples, table::Weighing::kSteps}) {
+    const Task task{.payload = Payload::kDelta, .steps = 0, .judged = true, .paced = true, .momentum = MomentumPolicy::kReset, .weighing = weighing};
+    const JobResult job = train(one_number(), {.workers = 2, .maker = tried(task, true, 1, [] { return std::make_unique<Barrier>(); }), .stops = {4}, .change = aim});
+    ASSERT_TRUE(job.ok()) << job.why();
+    double center = kFirst;
+    for (int t = 0; t < 4; ++t) {
+      double sum = 0, weights = 0;
+      for (int k : {0, 1}) {
+        const int steps = k == 1 || t == 2 ? 2 : 1;
+        Hand hand{center, 0};
+        for (int s = 0; s < steps; ++s) hand.step(target_of(k));
+        const double weight = weighing == table::Weighing::kUniform ? 1 : weighing == table::Weighing::kSamples ? steps / 1.5 : 1.5 / steps;
+        sum += weight * (hand.w - center), weights += weight;
+      }
+      center += sum / weights;
+    }
+    EXPECT_NEAR(job.at(0)[0], center, 1e-5) << "weighing " << static_cast<int>(weighing);
+  }
+}
+
+// ---- no common clock ----
+
+// Threads of a test that wait for each other.
+class Gate {
+ public:
+  void reach(int at) {
+    const MutexLock lock(mutex_);
+    at_ = std::max(at_, at);
+    changed_.notify_all();
+  }
+  bool wait(int at) {
+    const MutexLock lock(mutex_);
+    return changed_.wait_for(mutex_, std::chrono::seconds(60), [&]() REQUIRES(mutex_) { return at_ >= at; });
+  }
+
+ private:
+  Mutex mutex_;
+  Condition changed_;
+  int at_ GUARDED_BY(mutex_) = 0;
+};
+
+struct Worker {
+  std::unique_ptr<Team> team;
+  std::unique_ptr<Solver> solver;
+};
+
+Worker make_worker(SolverParameter param, int index, int workers, table::Table& table, const table::SchemeMaker& maker, std::function<Action()> action = nullptr) {
+  aim(index, param);
+  Worker worker{parallel::make_table_team(table), nullptr};
+  SolverOptions options = with_name("job");
+  options.team = worker.team.get();
+  options.share = {.client = index, .clients = workers, .replica = 0, .replicas = 1};
+  options.action = std::move(action);
+  options.make_updater = [&](Net& net) { return parallel::make_table_updater(param, net, table, {.name = "job", .scheme = "tried", .maker = maker}); };
+  worker.solver = std::make_unique<Solver>(param, options);
+  return worker;
+}
+
+SolverParameter tested(const std::string& more) {
+  SolverParameter param = one_number("test_iter: 3 test_interval: 2 test_initialization: false " + more);
+  NetParameter test = param.net_param();
+  param.clear_net_param();
+  *param.mutable_train_net_param() = test;
+  *param.add_test_net_param() = test;
+  return param;
+}
+
+TEST(LocalSteps, ApartTheChiefTestsAlone) {
+  for (const Payload payload : {Payload::kDelta, Payload::kWeights, Payload::kGradient}) {
+    const table::SchemeMaker maker = tried({.payload = payload, .steps = payload == Payload::kGradient ? 1 : 2}, false, 0.5F);
+    LocalCluster cluster(2, 1, maker);
+    Gate gate;
+    const SolverParameter param = tested("max_iter: 6");
+    const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
+      const Worker worker = make_worker(param, index, 2, table, maker);
+      if (index == 0) {
+        const Result<Ending> first = worker.solver->step(5);   // with two tests
+        gate.reach(1);
+        if (!first.ok()) return first.error();
+      } else if (!gate.wait(1)) {
+        return Error{Code::kTimeout, "the chief waits for others"};
+      }
+      const Result<Ending> ending = worker.solver->solve();
+      if (!ending.ok()) return ending.error();
+      return table.finish(worker.solver->iteration());
+    });
+    for (const Status& outcome : outcomes) EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+  }
+}
+
+// Worker 0 is five times as fast. Whoever is told to stop, both have stopped within a task.
+TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
+  for (const int stopped : {0, 1}) {
+    const table::SchemeMaker maker = tried(deltas(2), false, 0.5F);
+    LocalCluster cluster(2, 1, maker);
+    Gate fast, slow;
+    std::int64_t at[2] = {-1, -1};
+    const SolverParameter param = one_number("max_iter: 100000");
+    const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
+      int boundaries = 0;
+      bool told = false;
+      const auto action = [&] {   // asked before each task
+        const int n = boundaries++;
+        (index == 0 ? fast : slow).reach(n + 1);
+        if (index == 1 && !fast.wait(std::min(5 * n, 50))) return Action::kRequeue;
+        if (index == stopped && !std::exchange(told, told || n == (stopped == 0 ? 50 : 10)) && told) return Action::kStop;
+        if (index == 0 && n <= 50 && !slow.wait(n / 5)) return Action::kRequeue;
+        return Action::kNone;
+      };
+      const Worker worker = make_worker(param, index, 2, table, maker, action);
+      const Result<Ending> ending = worker.solver->solve();
+      if (!ending.ok()) return ending.error();
+      EXPECT_EQ(Ending::kStopped, ending.value());
+      at[index] = worker.solver->iteration();
+      return table.finish(at[index]);
+    });
+    for (const Status& outcome : outcomes) EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+    if (stopped == 0) {
+      EXPECT_EQ(50, at[0]);
+      EXPECT_LE(at[1], 11);
+    } else {
+      EXPECT_EQ(10, at[1]);
+    }
+  }
+}
+
+TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
+  const std::string prefix = fresh_directory("local_apart") + "/snapshot";
+  const SolverParameter param = tested("max_iter: 12 snapshot: 4 snapshot_after_train: true snapshot_prefix: '" + prefix + "'");
+  for (const Payload payload : {Payload::kDelta, Payload::kWeights}) {
+    const table::SchemeMaker maker = tried({.payload = payload, .steps = 2}, false, 0.5F);
+    for (const std::string& from : {std::string(), prefix + "_iter_8.solverstate"}) {
+      LocalCluster cluster(3, 2, maker);
+      const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
+        const Worker worker = make_worker(param, index, 3, table, maker);
+        if (!from.empty()) worker.solver->restore(from);
+        EXPECT_EQ(from.empty() ? 0 : 8, worker.solver->iteration());
+        const Result<Ending> ending = worker.solver->solve();
+        if (!ending.ok()) return ending.error();
+        EXPECT_EQ(12, worker.solver->iteration());
+        return table.finish(12);
+      });
+      for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+      for (const int iteration : {4, 8, 12}) EXPECT_TRUE(std::filesystem::exists(str(prefix, "_iter_", iteration, ".caffemodel"))) << iteration;
+    }
+  }
+}
+
+// One that the pacer holds back comes when others stop: worker 1 may start its second task only when worker 0 wants its fiftieth.
+class Holding final : public Told {
+ public:
+  std::vector<Start> take_starts(table::Instant) override {
+    std::vector<Start> starts;
+    for (const auto& [worker, clock] : waiting) {
+      if (worker == 0) first = clock;
+      if (worker == 1 && clock >= 1 && first < 50) continue;
+      starts.push_back({.worker = worker});
+    }
+    std::erase_if(waiting, [&](const auto& one) { return std::ranges::any_of(starts, [&](const Start& start) { return start.worker == one.first; }); });
+    return starts;
+  }
+  Clock first = 0;
+};
+
+TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
+  const std::string prefix = fresh_directory("local_held") + "/snapshot";
+  const table::SchemeMaker maker = tried({.payload = Payload::kDelta, .steps = 1, .paced = true}, false, 0.5F, [] { return std::make_unique<Holding>(); });
+  for (const int max : {20, 60}) {
+    LocalCluster cluster(2, 1, maker);
+    const SolverParameter param = one_number(str("max_iter: ", max, " snapshot: 10 snapshot_prefix: '", prefix, max, "'"));
+    std::int64_t at[2] = {-1, -1};
+    const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
+      int boundaries = 0;
+      const Worker worker = make_worker(param, index, 2, table, maker, [&] { return index == 0 && max == 20 && boundaries++ == 15 ? Action::kStop : Action::kNone; });
+      const Result<Ending> ending = worker.solver->solve();
+      if (!ending.ok()) return ending.error();
+      at[index] = worker.solver->iteration();
+      return table.finish(at[index]);
+    });
+    for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    EXPECT_TRUE(std::filesystem::exists(str(prefix, max, "_iter_10.caffemodel")));
+    EXPECT_EQ(at[1], max == 20 ? 1 : 60);
+  }
+}
+
+// ---- what cannot be had together ----
+
+std::string why_refused(const SolverParameter& param, const table::SchemeMaker& maker) {
+  LocalCluster cluster(1, 1, maker);
+  SolverOptions options = with_name("job");
+  options.make_updater = [&](Net& net) { return parallel::make_table_updater(param, net, cluster.table(0), {.name = "job", .scheme = "tried", .maker = maker}); };
+  try {
+    Solver solver(param, options);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LocalSteps, RefuseWhatCannotBeHadTogether) {
+  const Task weights{.payload = Payload::kWeights, .steps = 2};
+  Task averaged = weights, stepped = weights, early = weights, judged = weights, endless = deltas(0);
+  averaged.momentum = MomentumPolicy::kAverage;
+  stepped.weighing = table::Weighing::kSteps;
+  early.payload = Payload::kDelta, early.pull_first = true;
+  judged.pull_first = judged.judged = true;
+  const struct { const char* more; Task task; bool in_step; const char* why; } cases[] = {
+      {"", averaged, false, "averages momentum at exchanges"}, {"", deltas(2, MomentumPolicy::kAverage), false, "averages momentum at exchanges"},
+      {"", stepped, false, "weighs by local steps"},           {"", early, true, "exchanges before the first step, which is of weights"},
+      {"", judged, false, "would drop a task"},                {"", endless, true, "does not say how many local steps"},
+      {"on_nan: WARN", deltas(2), true, "on_nan is WARN"},     {"on_nan: SNAPSHOT", deltas(2), true, "on_nan is SNAPSHOT"}};
+  for (const auto& c : cases) EXPECT_HAS(why_refused(one_number(c.more), tried(c.task, c.in_step)), c.why);
+  EXPECT_EQ("", why_refused(one_number("clip_gradients: 1 on_nan: SKIP snapshot_diff: true"), tried(deltas(2), false)));
+}
+
+}  // namespace
+}  // namespace shoal::test
