@@ -215,7 +215,7 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("which 62 bytes cannot hold", why_not(with(plan, plan.size() - 66, "\x04")));
   EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 63, "\x03")));
   EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 72, "\x01")));
-  EXPECT_SAYS("versions that end before they begin", why_not(with(hello, 24, "\x02"), Stage::kStranger));
+  EXPECT_SAYS("versions that end before they begin", why_not(with(hello, 24, "\x03"), Stage::kStranger));
 }
 
 // decode_header sees nothing but the header: what it lets through bounds what is allocated.

@@ -135,11 +135,11 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{1, 1, first}},
+      {"challenge", Challenge{2, 2, first}},
       // The proofs were computed by another program.
-      {"hello", Hello{1, 1, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-                      digest_of("545981a19eba58f639d7bbb75b5f90f33ede79c9ae44a26a11e7dae2a70aa007")}},
-      {"welcome", Welcome{1, 0, 0x99aabbccddeeff00, digest_of("6e3a6f323c8adbbc42bfa53be3590dfba4f95d5518944ad42bda084d6ba19a8e")}},
+      {"hello", Hello{2, 2, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+                      digest_of("6be1ca62ff55ad2e0fb2fa6594189b2c91b3dab89852b2b956bd31a6447ca3d6")}},
+      {"welcome", Welcome{2, 0, 0x99aabbccddeeff00, digest_of("cae227616e381ca10a6840b8c3ad5563f980b3b5ac87e2eb902dcd5da315cbf1")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},
