@@ -176,7 +176,9 @@ def verdict(trial, base, target, soonest):
         return f'**not here**: it did not reach {target:.3f}, though it went through {speed:.2g} times as many samples a second' + \
             (f'; its gradients were {stale:.1f} versions old on average' if stale >= 0.5 else '')
     if others is None:
-        return f'**use it here**: it reached {target:.3f}, and {base.label} did not{behind}'
+        first = soonest.run.time_to(target)
+        use = '**use it here**' if reached <= 1.1 * first else f'better than {base.label}, though {soonest.label} was {reached / first:.2g} times sooner'
+        return f'{use}: it reached {target:.3f}, and {base.label} did not{behind}'
     gain = others / reached if reached else 1
     if gain >= 1.1:
         if loss > 0.005:
