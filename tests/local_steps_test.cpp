@@ -73,7 +73,7 @@ class Tried final : public table::Scheme {
 };
 
 table::SchemeMaker tried(Task task, bool in_step = true, float scale = 1, MakePacer pacer = nullptr) {
-  return [=](std::string_view) -> Result<std::unique_ptr<table::Scheme>> { return std::unique_ptr<table::Scheme>(new Tried(task, in_step, scale, pacer)); };
+  return [=](std::string_view) -> Result<std::unique_ptr<table::Scheme>> { return std::unique_ptr<table::Scheme>(std::make_unique<Tried>(task, in_step, scale, pacer)); };
 }
 
 Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) { return {.payload = Payload::kDelta, .steps = steps, .momentum = momentum}; }
@@ -415,6 +415,8 @@ TEST(LocalSteps, ApartTheChiefTestsAlone) {
         const Result<Ending> first = worker.solver->step(5);   // with two tests
         gate.reach(1);
         if (!first.ok()) return first.error();
+      } else if (const Result<Ending> first = worker.solver->step(1); !first.ok()) {
+        return first.error();
       } else if (!gate.wait(1)) {
         return Error{Code::kTimeout, "the chief waits for others"};
       }

@@ -39,7 +39,9 @@ class LocalCluster::Hub {
     std::optional<table::Epoch> creates;                // the last that it came to create(), with nothing on its way
   };
 
-  Hub(int workers, int servers, table::SchemeMaker maker) : maker_(std::move(maker)), workers_(static_cast<std::size_t>(workers)), coordinator_({.processes = static_cast<std::uint32_t>(std::max(workers, servers))}) {
+  Hub(int workers, int servers, table::SchemeMaker maker)
+      : maker_(std::move(maker)), workers_(static_cast<std::size_t>(workers)),
+        coordinator_({.processes = static_cast<std::uint32_t>(std::max(workers, servers))}) {
     for (int s = 0; s < servers; ++s) shards_.push_back(std::make_unique<table::Shard>(s, maker_));
     for (int r = 0; r < std::max(workers, servers); ++r) {
       const table::JoinBody join{static_cast<std::uint32_t>(r), r < workers, r < servers, "here", str("127.0.0.1:", 1000 + r), ""};
@@ -59,7 +61,6 @@ class LocalCluster::Hub {
     changed_.notify_all();
     const auto all_here = [&] { return std::ranges::all_of(workers_, [&](const Worker& each) { return each.creates >= plan.epoch; }); };
     if (Status status = wait(all_here); !status.ok()) return status;
-    if (worker == 0) tell(0, table::Ask{Topic::kScheme, plan.epoch, plan.scheme});
     if (worker == 0) plant(plan, initial);
     const auto ready = [&](const auto& shard) { return shard->ready() && shard->plan()->epoch == plan.epoch; };
     if (Status status = wait([&] { return std::ranges::all_of(shards_, ready); }); !status.ok()) return status;
