@@ -164,7 +164,8 @@ TEST(Service, AnswersWhatWorkersAsk) {
   EXPECT_EQ(outputs[0].clock, 5);
 }
 
-TEST(Service, AllPauseAtTheSameClock) {
+// At the same clock, where the scheme keeps them within a bound; otherwise each at its own.
+TEST(Service, AllPause) {
   for (const char* scheme : {"ssp 0", "ssp 3", "async"}) {
     Training training{.scheme = scheme, .iterations = 60};
     std::mutex mutex;
@@ -180,10 +181,13 @@ TEST(Service, AllPauseAtTheSameClock) {
     };
     Cluster cluster("bbw");
     expect_all_ok(cluster.train_all(training));
-    ASSERT_EQ(paused[0].size(), 2u) << scheme;
-    EXPECT_EQ(paused[0][0].second, Want::kSnapshot);
-    EXPECT_EQ(paused[0][1].second, Want::kRequeue);
-    EXPECT_GT(paused[0][0].first, 7);
+    for (const auto& [worker, each] : paused) {
+      ASSERT_EQ(each.size(), 2u) << scheme << ", worker " << worker;
+      EXPECT_EQ(each[0].second, Want::kSnapshot);
+      EXPECT_EQ(each[1].second, Want::kRequeue);
+    }
+    EXPECT_GT(paused[1][0].first, 7);
+    if (scheme == std::string("async")) continue;
     EXPECT_EQ(paused[0], paused[1]) << scheme;
     EXPECT_EQ(paused[0], paused[2]) << scheme;
   }
