@@ -97,6 +97,8 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
+  if (topic == Topic::kMeet && body == "\1" && is_open())   // it pushes no more: others that go on are not to wait for it
+    for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, table::Retire{.clock = pushed_});
   asked_ = {topic, clock};
   answer_.reset();
   job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});

@@ -84,11 +84,13 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
     for (Server& server : servers_) server.ready = false;
   }
   talks_.end(plan.start);
+  pushed_ = plan.start;
   if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);      // before the last round below: so before anybody asks for a task
   if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
   auto first = worker_ == 0 ? initial_of(plan, initial) : std::vector<std::vector<Message>>(servers_.size());
   strand_.post([this, plan, destination, first = std::move(first)]() mutable {
     plan_ = std::move(plan);
+    retired_ = -1;
     taken_.assign(plan_.rows.size(), 0);
     client_ = std::make_unique<Client>(ClientOptions{.worker = worker_, .order = job_.options.order}, plan_, destination);
     for (std::size_t s = 0; s < servers_.size(); ++s) {

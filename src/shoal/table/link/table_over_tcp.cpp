@@ -22,7 +22,7 @@ constexpr std::size_t kAtOnce = 16 * 1024;
 // A little is sent here and now: that costs no more than to wake a thread that does.
 void TableOverTcp::push(std::span<const Push> together) {
   std::size_t bytes = 0;
-  for (const Push& push : together) bytes += push.values.data.size_bytes();
+  for (const Push& push : together) bytes += push.values.data.size_bytes(), pushed_ = push.clock + 1;
   if (!add(together.size(), [&](std::size_t i) { return Request{.push = together[i]}; })) return;
   if (bytes > kAtOnce || !strand_.try_run([this] { drain(); })) strand_.post([this] { drain(); });
 }
@@ -70,13 +70,23 @@ Status TableOverTcp::settle() {
 Status TableOverTcp::finish(Clock clock) {
   if (Status status = settle(); !status.ok()) return status;
   talks_.end(clock);
+  retire(clock);
+  const Result<std::string> done = talks_.ask(Topic::kDone, clock, {});
+  return done.ok() ? Status() : Status(done.error());
+}
+
+// Who goes to a meeting at its end (kMeet) pushes no more: others that go on are not to wait for it.
+Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
+  if (topic == Topic::kMeet && body == "\1") retire(pushed_);
+  return talks_.ask(topic, clock, std::move(body));
+}
+
+void TableOverTcp::retire(Clock clock) {
   strand_.post([this, clock] {
     if (!client_) return;                                              // no server has heard of this worker
     retired_ = clock;
     for (int server = 0; server < static_cast<int>(servers_.size()); ++server) say(server, Retire{.clock = clock, .epoch = plan_.epoch});
   });
-  const Result<std::string> done = talks_.ask(Topic::kDone, clock, {});
-  return done.ok() ? Status() : Status(done.error());
 }
 
 void TableOverTcp::release() {

@@ -31,7 +31,7 @@ class TableOverTcp final : public Table, public LineOwner {
   void push(std::span<const Push> together) override;
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
-  Result<std::string> ask(Topic topic, Clock clock, std::string body) override { return talks_.ask(topic, clock, std::move(body)); }
+  Result<std::string> ask(Topic topic, Clock clock, std::string body) override;
   void tell(Topic topic, Clock clock, std::string body) override;
   std::vector<Answer> take_outputs() override { return talks_.take_outputs(); }
   Result<Want> start(Clock clock) override { return talks_.start(clock); }
@@ -74,6 +74,7 @@ class TableOverTcp final : public Table, public LineOwner {
   template <class Make>
   bool add(std::size_t count, const Make& request);
   Status settle();                                       // all that was asked for has arrived
+  void retire(Clock clock);
   Status agree(const Plan& plan);
   std::vector<std::vector<Message>> initial_of(const Plan& plan, const Source& initial) const;
 
@@ -94,6 +95,7 @@ class TableOverTcp final : public Table, public LineOwner {
 
   // On the solver's thread:
   std::vector<std::uint64_t> requested_;                 // by row
+  Clock pushed_ = 0;                                     // after the last push
 
   std::vector<Request> requests_ GUARDED_BY(job_.mutex); // not taken to the strand yet; it comes for them if there are any
   std::vector<std::uint64_t> arrived_ GUARDED_BY(job_.mutex);      // requests by row that have been answered
