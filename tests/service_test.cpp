@@ -1,6 +1,7 @@
 // The table service over TCP, with every process of a job a Service of this one: what it counts, says and refuses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -72,6 +73,40 @@ TEST(Service, TheSamePushesGiveTheSameBits) {
     runs.push_back(cluster.weights[run]);
   }
   EXPECT_EQ(runs[0], runs[1]);
+}
+
+// The thread that alone would wait for a row updates it itself, with its crew: the push is the whole of it.
+TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
+  Cluster cluster("b");
+  const std::size_t length = 50'000;
+  const auto life = [&](std::size_t, Service& service) -> Status {
+    Table& table = *service.table();
+    std::vector<float> weights(length, 3), gradient(length, 1);
+    const auto mine = [&](RowId, table::Part part) { return part == table::Part::kWeights ? std::span(weights) : std::span<float>(); };
+    if (Status status = table.create(plan_of({.lengths = {length}}, service.roster()), mine, mine); !status.ok()) return status;
+    const std::thread::id self = std::this_thread::get_id();
+    std::size_t pieces_done = 0;
+    table.share_out([&](std::size_t pieces, const std::function<void(std::size_t)>& piece) {
+      EXPECT_EQ(std::this_thread::get_id(), self);
+      for (std::size_t i = 0; i < pieces; ++i, ++pieces_done) piece(i);
+    });
+    const RowId row = 0;
+    table.get(row, 0, table::Part::kWeights);
+    if (Status status = table.wait({&row, 1}); !status.ok()) return status;
+    for (Clock clock = 0; clock < 20; ++clock) {
+      table.push({.row = row, .clock = clock, .rate = 0.5f, .values = {gradient}, .spent = gradient});
+      if (Status status = table.wait({&row, 1}); !status.ok()) return status;
+      const float expected = 3 - 0.5f * static_cast<float>(clock + 1);
+      EXPECT_EQ(std::ranges::count(weights, expected), static_cast<std::ptrdiff_t>(length)) << "clock " << clock;
+      EXPECT_EQ(std::ranges::count(gradient, 0.0f), static_cast<std::ptrdiff_t>(length)) << "clock " << clock;
+      std::ranges::fill(gradient, 1.0f);
+    }
+    EXPECT_GT(pieces_done, 0u);
+    const Status status = table.finish(20);
+    table.release();
+    return status;
+  };
+  expect_all_ok(cluster.run(life));
 }
 
 TEST(Service, ClipsTheNormOverAllServers) {

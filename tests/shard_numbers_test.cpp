@@ -1,6 +1,7 @@
 // What a shard computes: update rules, means, clips, against ops::update to the bit or formulas in double.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -73,6 +74,52 @@ TEST(ShardNumbers, OneWorkersRowsAreTheLocalSolversToTheBit) {
             if (part == static_cast<std::size_t>(optim::histories(rule))) offset += cut[row];
           }
       }
+}
+
+// The only worker's row is where it reads it: updated there, by a crew and to the bit, and the gradient is cleared by who takes it.
+TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
+  constexpr std::size_t kCount = 30011;
+  for (const optim::Rule rule : kEveryRule) {
+    SCOPED_TRACE(optim::name_of(rule));
+    Plan plan = plan_of("bsp", 1, {kCount});
+    plan.rule = options_of(rule);
+    Random random(17, 2);
+    std::vector<float> home = random_numbers(random, kCount), gradient(kCount);
+    Shard shard(0), other(0);
+    Outbox out;
+    ASSERT_TRUE(shard.handle(0, PlanMessage{plan, [&](RowId) { return std::span(home); }}, out).ok());
+    ASSERT_TRUE(other.handle(0, PlanMessage{plan}, out).ok());
+    for (Shard* one : {&shard, &other}) ASSERT_TRUE(one->handle(0, Init{0, Part::kWeights, {home, nullptr}}, out).ok());
+    std::size_t shared = 0;
+    shard.share_out([&](std::size_t pieces, const std::function<void(std::size_t)>& piece) {
+      for (std::size_t i = pieces; i-- > 0; ++shared) piece(i);
+    });
+    for (Clock clock = 0; clock < 4; ++clock) {
+      gradient = random_numbers(random, kCount);
+      out.clear();
+      ASSERT_TRUE(other.handle(0, Push{.row = 0, .clock = clock, .base = clock, .rate = 0.1f, .values = {gradient, nullptr}}, out).ok());
+      ASSERT_TRUE(shard.handle(0, Push{.row = 0, .clock = clock, .base = clock, .rate = 0.1f, .values = {gradient, nullptr}, .finite = true, .spent = gradient}, out).ok());
+      ASSERT_EQ(out.size(), 2u);
+      const auto elsewhere = std::get<RowMessage>(out[0].message).values.data, here = std::get<RowMessage>(out[1].message).values.data;
+      EXPECT_EQ(here.data(), home.data());
+      ASSERT_TRUE(std::ranges::equal(home, elsewhere)) << "clock " << clock;
+      EXPECT_EQ(std::ranges::count(gradient, 0.0f), static_cast<std::ptrdiff_t>(kCount)) << "spent, and not cleared";
+    }
+    EXPECT_GE(shared, 4u * 2) << "the crew had nothing to do";
+  }
+}
+
+// What a server is told to look after it looks after where it drops a push, too; and where others read a row, it is nobody's home.
+TEST(ShardNumbers, ARowThatOthersReadIsNotAtHome) {
+  const Plan plan = plan_of("bsp", 2, {2});
+  std::vector<float> home = {1, 2};
+  Shard shard(0);
+  Outbox out;
+  ASSERT_TRUE(shard.handle(0, PlanMessage{plan, [&](RowId) { return std::span(home); }}, out).ok());
+  ASSERT_TRUE(shard.handle(0, Init{0, Part::kWeights, {home, nullptr}}, out).ok());
+  for (int worker = 0; worker < 2; ++worker) ASSERT_TRUE(shard.handle(worker, push_of(0, 0, 1, 2), out).ok());
+  EXPECT_EQ(home, (std::vector<float>{1, 2}));
+  EXPECT_EQ(shard.look(0)->values.data[0], 0);
 }
 
 // Three workers' weighted mean, worked in double.

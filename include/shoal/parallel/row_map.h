@@ -14,6 +14,7 @@ namespace shoal::parallel {
 struct RowExtras {
   bool running_sums = false;               // what forward passes change: running means and the like
   std::vector<Tensor*> histories{};        // the rule's first history of every param, then its second; in the order of net.params()
+  bool stays = false;                      // no row leaves this process, where one would wait behind another: they are as long as they may be
 };
 
 class RowMap {
@@ -35,7 +36,7 @@ class RowMap {
   Piece piece(table::RowId row) const { return pieces_[row]; }
 
  private:
-  void cut(std::size_t param, Tensor* history, bool learns, std::size_t total, int servers);
+  void cut(std::size_t param, Tensor* history, bool learns, std::size_t total, int servers, std::uint32_t longest);
   void find_needs();
 
   Net& net_;

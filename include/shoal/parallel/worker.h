@@ -52,5 +52,7 @@ std::unique_ptr<Team> make_table_team(table::Table& table, table::Epoch epoch = 
 // How many of a job's processes are workers, and how many servers.
 int workers_of(const table::RosterBody& roster);
 int servers_of(const table::RosterBody& roster);
+// Whether there is one process, with the one worker and the one server in it: no row ever leaves it.
+bool is_alone(const table::RosterBody& roster);
 
 }  // namespace shoal::parallel

@@ -60,7 +60,10 @@ struct Bye {};
 // ---- rows ----
 // What is said of rows is said in an epoch: in a later one it is late, and is passed over.
 // From the chief, worker 0, to every server: all rows, of which the server keeps its own.
-struct PlanMessage { Plan plan; };
+struct PlanMessage {
+  Plan plan;
+  Home home{};                 // of the only worker, said to a server in its process; not on the wire
+};
 // Its numbers, part by part. Answered by one Ready when all rows of the server have their weights.
 struct Init { RowId row = 0; Part part = Part::kWeights; Values values{}; Epoch epoch = 0; };
 struct Ready { std::uint32_t rows = 0; Epoch epoch = 0; };
@@ -74,6 +77,9 @@ struct Push {
   float rate = 0;              // the solver's rate in that iteration
   Values values{};             // none if weight is 0
   Epoch epoch = 0;
+  // Said to a server in its process, not on the wire:
+  bool finite = false;         // who pushed has looked: there is no NaN, and no infinity
+  std::span<float> spent{};    // a gradient's `values`, if they are to be zeros once the rule took them, or they were dropped
 };
 // Wants the row as a worker that finished `clock` iterations may see it. A worker that pushed need not ask: a push asks for clock + 1.
 // Answered by Row, when the scheme allows, or by NeedPush, at once, if the worker's own push of clock - 1 has not arrived. Parts other

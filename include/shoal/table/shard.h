@@ -55,6 +55,8 @@ class Shard {
 
   // From now on nothing is done with numbers, whose place may hold anything: for simulations that ask for times alone. Before the plan.
   void count_only();
+  // From now on work on long rows is shared out so; nothing: who calls handle() does all.
+  void share_out(Crew crew);
   // Takes a worker's message (or, NormTotal, the coordinator's) and adds what is to be sent. Values in a Push must stay as they are until
   // the push is acknowledged, or carry their owner; those of Init need not outlive the call. An error is a peer's that broke the protocol,
   // or pushed a NaN: its connection is to end with it. It names worker, row and clock, and changed nothing.

@@ -45,7 +45,10 @@ class Table {
   // The job's error, if it has failed, without waiting.
   virtual Status status() const = 0;
 
-  // Asynchronous: returns at once. Values as in Client::push.
+  // How this worker's thread shares work out that it does for a server in its process; if not said it does all itself.
+  virtual void share_out(Crew crew) { (void)crew; }
+  // Asynchronous: returns at once, but for rows of a server in this process that no other worker pushes: they have been updated then, since
+  // only this thread would wait for it. Values as in Client::push.
   virtual void push(std::span<const Push> together) = 0;   // those of a layer leave in fewer writes than one by one
   void push(const Push& one) { push(std::span(&one, 1)); }
   virtual void get(RowId row, Clock clock, Part part) = 0;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -29,6 +30,12 @@ struct Values {
   std::span<const float> data{};
   std::shared_ptr<const void> owner{};
 };
+
+// Where a worker reads the numbers of a row: row.length floats.
+using Home = std::function<std::span<float>(RowId)>;
+
+// Shares work out: calls piece(0) ... piece(pieces - 1), each once, on any threads, and returns when all have returned.
+using Crew = std::function<void(std::size_t pieces, const std::function<void(std::size_t)>& piece)>;
 
 // What a worker pushes of a row.
 enum class Payload : std::uint8_t {

@@ -64,7 +64,7 @@ class Line {
     if (!has_id) read_address(words_[0]);
     for (std::size_t i = has_id ? 3 : 1; i < words_.size(); ++i) read_key(words_[i]);
     if (id && slots > 1) wrong("slots=", slots, " on a line with an id; a line with an id is one process");
-    if (max_slots_ && *max_slots_ < slots) wrong("slots=", slots, " is more than max_slots=", *max_slots_);
+    if (max_slots_ < slots) wrong("slots=", slots, " is more than max_slots=", max_slots_);
   }
 
   Process process;              // without id
@@ -137,7 +137,7 @@ class Line {
 
   void read_value(const std::string& key, const std::string& value) {
     if (key == "slots") return read_number(key, value, kMostProcesses, slots);
-    if (key == "max_slots") return read_number(key, value, kMostProcesses, max_slots_.emplace());
+    if (key == "max_slots") return read_number(key, value, kMostProcesses, max_slots_);
     if (key == "port") return read_number(key, value, kMostPort, process.port);
     if (key == "ssh_port") return read_number(key, value, kMostPort, process.ssh_port);
     if (key == "user") process.user = value;
@@ -180,7 +180,7 @@ class Line {
   HostfileFormat format_;
   Words words_;
   std::set<std::string> keys_;
-  std::optional<int> max_slots_;
+  int max_slots_ = kMostProcesses;
 };
 
 // "line 3", "lines 2 and 5", "lines 1, 2 and 4".

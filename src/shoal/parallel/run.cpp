@@ -207,7 +207,7 @@ std::unique_ptr<Updater> Run::make_updater(Net& net) {
 
 void Run::report(Solver& solver) const {
   const int servers = servers_of(table_->roster());
-  const RowMap map(solver.net(), servers);
+  const RowMap map(solver.net(), servers, {.stays = is_alone(table_->roster())});
   std::string bytes;
   for (const std::size_t each : table::bytes_per_server(map.rows(), servers)) bytes += str(bytes.empty() ? "" : ", ", each);
   LOG(INFO) << "Scheme " << stage().words << "; " << map.rows().size() << " rows of params on " << servers << (servers == 1 ? " server" : " servers")

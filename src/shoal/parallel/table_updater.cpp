@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <vector>
 
 #include "questions.h"
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
+#include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/worker.h"
@@ -23,7 +25,8 @@ class Rows final : public TableUpdater {
  public:
   Rows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options, const table::Scheme& scheme)
       : recipe_(read_recipe(param, options.name)), options_(options), task_(scheme.task()), bounded_(scheme.bounded()), net_(net), table_(table),
-        map_(net, servers_of(table.roster())),
+        map_(net, servers_of(table.roster()), {.stays = is_alone(table.roster())}),
+        spends_(is_alone(table.roster()) && !param.snapshot_diff() && !param.debug_info()),
         early_(param.on_nan() != SolverParameter::SKIP && !param.debug_info() && !net.definition().debug_info() && !task_.judged),
         all_(map_.rows().size()), learning_(map_.learning()), waits_(table), questions_(table, task_, waits_) {
     std::iota(all_.begin(), all_.end(), RowId{0});
@@ -32,6 +35,7 @@ class Rows final : public TableUpdater {
       throw ConfigError(Code::kConfig, options.name, ": clip_gradients limits the norm of the gradients of all workers together, and under scheme '",
                         options.scheme, "' they do not come together; leave it out, or take scheme 'bsp'");
     check_on_nan(param, options.name);
+    table.share_out(std::bind_front(ops::share_out, net.context().threads()));
   }
 
   Result<Leave> ask_leave(std::int64_t iteration) override {
@@ -48,6 +52,7 @@ class Rows final : public TableUpdater {
     CHECK(iteration >= start_) << "iteration " << iteration << " of rows that begin at " << start_;
     iteration_ = iteration, rate_ = rate;
     finite_ = true, skipped_ = false;
+    spent_ = std::exchange(spending_, false);
     held_.clear();
     histories_.clear();
     questions_.task_begins();
@@ -57,7 +62,7 @@ class Rows final : public TableUpdater {
   Status before_forward(int layer) override {
     if (Status status = waits_.wait(map_.needed_by(layer)); !status.ok()) return status;
     for (const NetParam& param : net_.params())
-      if (param.layer == layer) ops::fill(net_.context(), 0, param.blob->grad);
+      if (param.layer == layer && !(spent_ && param.lr_mult != 0)) ops::fill(net_.context(), 0, param.blob->grad);
     return {};
   }
 
@@ -172,14 +177,19 @@ class Rows final : public TableUpdater {
 
   void push_held() {
     pushes_.clear();
-    for (const RowId row : held_)
-      pushes_.push_back({.row = row, .clock = iteration_, .weight = options_.weight, .rate = rate_, .values = {map_.gradient(row)}});
+    spending_ = spends_;
+    for (const RowId row : held_) {
+      const std::span<float> gradient = map_.gradient(row);
+      pushes_.push_back({.row = row, .clock = iteration_, .weight = options_.weight, .rate = rate_, .values = {gradient}, .finite = finite_,
+                         .spent = spends_ ? gradient : std::span<float>()});
+    }
     table_.push(pushes_);
     held_.clear();
   }
 
   // Others wait for this worker's part: it says that there is none.
   void push_nothing() {
+    spending_ = false;
     for (const RowId row : learning_) table_.push({.row = row, .clock = iteration_, .weight = 0, .rate = rate_});
   }
 
@@ -195,6 +205,7 @@ class Rows final : public TableUpdater {
   Net& net_;
   table::Table& table_;
   const RowMap map_;
+  const bool spends_;                            // the server is here, and alone: it clears gradients as it takes them
   const bool early_;                             // a layer's gradients leave as soon as they are there
   std::vector<RowId> all_, learning_;
   bool lockstep_ = false;
@@ -204,6 +215,7 @@ class Rows final : public TableUpdater {
   float rate_ = 0;
   bool finite_ = true;                           // this iteration's gradients, so far
   bool skipped_ = false;                         // there are none
+  bool spending_ = false, spent_ = false;        // this iteration's gradients, and the last one's, are cleared by who merges them
   std::vector<RowId> held_;                      // whose gradients are complete and were not pushed
   std::vector<table::Push> pushes_;              // of them, while they are pushed
   std::vector<std::vector<Tensor>> histories_;   // of the rule's history h and param i, between restore and create, and for a save
@@ -216,6 +228,8 @@ class Rows final : public TableUpdater {
 int workers_of(const table::RosterBody& roster) {
   return static_cast<int>(std::ranges::count_if(roster.processes, [](const auto& process) { return process.worker >= 0; }));
 }
+
+bool is_alone(const table::RosterBody& roster) { return roster.processes.size() == 1; }
 
 int servers_of(const table::RosterBody& roster) {
   return static_cast<int>(std::ranges::count_if(roster.processes, [](const auto& process) { return process.server >= 0; }));

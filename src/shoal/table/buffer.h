@@ -14,9 +14,12 @@ namespace shoal::table {
 
 class Buffer {
  public:
-  explicit Buffer(std::size_t length) : numbers_(length) {}
+  explicit Buffer(std::size_t length) : own_(length), numbers_(own_) {}
+  // Elsewhere: they outlive it.
+  explicit Buffer(std::span<float> numbers) : numbers_(numbers) {}
   Buffer(const Buffer&) = delete;
   std::span<float> numbers() { return numbers_; }
+  bool is_elsewhere() const { return own_.empty(); }
   // Whether somebody may still look: if not, all have looked before this returns.
   bool is_lent() const { return loans_.load(std::memory_order_acquire) != 0; }
 
@@ -28,7 +31,8 @@ class Buffer {
   }
 
  private:
-  std::vector<float> numbers_;
+  std::vector<float> own_;
+  const std::span<float> numbers_;
   std::atomic<int> loans_ = 0;
 };
 

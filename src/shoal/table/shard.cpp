@@ -35,9 +35,9 @@ struct Shard::State {
   State(int server, SchemeMaker maker) : server(server), maker(std::move(maker)) { counters.staleness.resize(kStaleness); }
 
   Status take(int worker, const Message& message, Outbox& out);
-  Status take_plan(const Plan& message, Outbox& out);
+  Status take_plan(const PlanMessage& message, Outbox& out);
   Status check_next(const Plan& said) const;
-  void begin(const Plan& said, std::unique_ptr<Scheme> made);
+  void begin(const Plan& said, std::unique_ptr<Scheme> made, const Home& home);
   bool is_late(Epoch said);
   Status take_init(const Init& init, Outbox& out);
   Status take_push(int worker, const Push& push, Outbox& out);
@@ -70,6 +70,7 @@ struct Shard::State {
   std::vector<Clock> ends;                       // by worker: no push from there on
   std::vector<bool> gone;                        // by worker
   Spares spares;
+  Crew crew;
   ShardCounters counters;
   bool counts_only = false;
   // A clip of the norm: each learning row's merge of norm_clock waits until all have theirs, and the coordinator has added up all servers'.
@@ -95,6 +96,7 @@ std::optional<Version> Shard::version_of(RowId id) const {
   const ShardRow* row = state_->find(id);
   return row == nullptr ? std::nullopt : std::optional(row->version());
 }
+void Shard::share_out(Crew crew) { state_->crew = std::move(crew); }
 void Shard::count_only() { state_->counts_only = true; }
 bool Shard::ready() const { return state_->plan && state_->without_weights == 0; }
 const Plan* Shard::plan() const { return state_->plan ? &*state_->plan : nullptr; }
@@ -117,7 +119,7 @@ Status Shard::State::take(int worker, const Message& message, Outbox& out) {
   if (plan && gone[static_cast<std::size_t>(worker)]) return broken("worker ", worker, " sends a ", name, ", and it is counted out since it was lost");
   const bool is_chiefs = std::holds_alternative<PlanMessage>(message) || std::holds_alternative<Init>(message);
   if (is_chiefs && worker != 0) return broken("worker ", worker, " sends a ", name, ", and only worker 0 may");
-  if (const auto* said = std::get_if<PlanMessage>(&message)) return take_plan(said->plan, out);
+  if (const auto* said = std::get_if<PlanMessage>(&message)) return take_plan(*said, out);
   if (!plan) return broken("worker ", worker, " sends a ", name, " before worker 0 sent the plan");
   if (epoch && *epoch > plan->epoch) return broken("worker ", worker, " sends a ", name, " of epoch ", *epoch, ", and this server is in epoch ", plan->epoch);
   if (const auto* init = std::get_if<Init>(&message)) return take_init(*init, out);
@@ -135,7 +137,8 @@ bool Shard::State::is_late(Epoch said) {
 
 // ---- the beginning ----
 
-Status Shard::State::take_plan(const Plan& said, Outbox& out) {
+Status Shard::State::take_plan(const PlanMessage& message, Outbox& out) {
+  const Plan& said = message.plan;
   if (plan && said.epoch == plan->epoch) {
     if (said != *plan) return broken("worker 0 sends a second plan, which differs from its first");
     if (without_weights == 0) say_ready(out);
@@ -151,7 +154,7 @@ Status Shard::State::take_plan(const Plan& said, Outbox& out) {
     return broken("worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme '", said.scheme, "' they come one by one");
   if (plan)
     if (Status status = check_next(said); !status.ok()) return status;
-  begin(said, std::move(made).value());
+  begin(said, std::move(made).value(), message.home);
   if (without_weights == 0) be_ready(out);
   return {};
 }
@@ -167,7 +170,8 @@ Status Shard::State::check_next(const Plan& said) const {
   return {};
 }
 
-void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made) {
+// A row that nobody else reads, or is to stay as it was read, is where its reader has it: there an update is a read too.
+void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made, const Home& home) {
   scheme = std::move(made);
   plan = said;
   norm_clock = said.start;
@@ -178,9 +182,10 @@ void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made) {
   ends.assign(said.workers, kUnbounded);
   gone.assign(said.workers, false);
   rows.resize(said.rows.size());
+  const bool at_home = home && said.workers == 1 && scheme->payload() == Payload::kGradient && !scheme->keeps_reads();
   for (RowId id = 0; id < said.rows.size(); ++id) {
     if (said.rows[id].server != server) continue;
-    rows[id] = std::make_unique<ShardRow>(id, *plan);
+    rows[id] = std::make_unique<ShardRow>(id, *plan, at_home ? home(id) : std::span<float>());
     ++without_weights;
     if (said.rows[id].learns) learning.push_back(rows[id].get());
   }
@@ -266,7 +271,7 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
     if (push.clock + 1 == next) ask_again(row, worker, next, out);   // else it has pushed again since: it knows
     return {};
   }
-  if (!counts_only && !all_finite(push.values.data)) {
+  if (!counts_only && !push.finite && !all_finite(push.values.data)) {
     ++counters.refused;
     return Error{Code::kNonFinite, str(push_named(worker, push), " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
   }
@@ -330,7 +335,7 @@ void Shard::State::apply(ShardRow& row, const Merge& merge, double clip) {
   counters.contributions += merge.take.size();
   counters.dropped += merge.drop.size();
   if (counts_only) row.count(merge);
-  else row.apply(merge, *plan, clip / plan->iter_size, spares);
+  else row.apply(merge, *plan, clip / plan->iter_size, spares, crew);
 }
 
 void Shard::State::answer_readers(ShardRow& row, Outbox& out) {

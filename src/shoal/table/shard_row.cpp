@@ -23,10 +23,18 @@ void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
 
 }  // namespace
 
-ShardRow::ShardRow(RowId id, const Plan& plan)
+ShardRow::ShardRow(RowId id, const Plan& plan, std::span<float> home)
     : id(id), row(plan.rows[id]), start_(plan.start), version_(plan.start),
       workers_(plan.workers, {.counts = true, .pushed = plan.start, .merged = plan.start, .last = plan.start}), waits_(plan.workers, kNobody) {
-  for (int part = 0; part < parts_of(row, plan); ++part) parts_.push_back(std::make_shared<Buffer>(row.length));
+  CHECK(home.empty() || home.size() == row.length) << "row " << id << " of " << row.length << " numbers has a home of " << home.size();
+  for (int part = 0; part < parts_of(row, plan); ++part)
+    parts_.push_back(part == 0 && !home.empty() ? std::make_shared<Buffer>(home) : std::make_shared<Buffer>(row.length));
+}
+
+// Those at home are not lent: they are their reader's.
+Values ShardRow::numbers(Part part) const {
+  const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
+  return buffer->is_elsewhere() ? Values{.data = buffer->numbers()} : Buffer::lend(buffer);
 }
 
 void ShardRow::set(Part part, std::span<const float> numbers) {
@@ -34,7 +42,7 @@ void ShardRow::set(Part part, std::span<const float> numbers) {
   const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
   CHECK(!buffer->is_lent()) << "row " << id << " was read before it had its first numbers";
   if (numbers.empty()) std::ranges::fill(buffer->numbers(), 0.0f);
-  else std::ranges::copy(numbers, buffer->numbers().begin());
+  else if (numbers.data() != buffer->numbers().data()) std::ranges::copy(numbers, buffer->numbers().begin());
 }
 
 // ---- membership and pushes ----
@@ -78,7 +86,7 @@ std::vector<Term> ShardRow::terms(const Merge& merge, std::vector<std::vector<fl
       compensate(merge.compensation, row.length, values, parts_[0]->numbers().data(), then->data.data(), compensated.back().data());
       values = compensated.back().data();
     }
-    terms.push_back({values, merge.weights[t]});
+    terms.push_back({values, merge.weights[t], pushes_[i].spent.data()});
   }
   return terms;
 }
@@ -97,13 +105,13 @@ Change ShardRow::change(Part part, Spares& spares, Buffers& replaced) {
   return {from, buffer->numbers().data()};
 }
 
-void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares) {
+void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares, const Crew& crew) {
   CHECK_EQ(merge.take.size(), merge.weights.size());
   if (!merge.take.empty()) {
     std::vector<std::vector<float>> compensated;
     const std::vector<Term> terms = this->terms(merge, compensated);
     Buffers replaced;   // whose numbers are read below, so that none is a spare yet
-    if (merge.apply == Apply::kRule) step(merge, terms, plan, gradient_scale, spares, replaced);
+    if (merge.apply == Apply::kRule) step(merge, terms, plan, gradient_scale, spares, replaced, crew);
     else if (merge.apply == Apply::kAdd) add_to_row(merge.scale, row.length, terms, change(Part::kWeights, spares, replaced));
     else pull(merge, change(Part::kWeights, spares, replaced));
     for (auto& buffer : replaced) spares.give(std::move(buffer));
@@ -118,7 +126,7 @@ void ShardRow::count(const Merge& merge) {
 }
 
 void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan, double gradient_scale, Spares& spares,
-                    Buffers& replaced) {
+                    Buffers& replaced, const Crew& crew) {
   const Push& first = pushes_[merge.take[0]];
   const optim::Step step = optim::make_step(plan.rule, {.iteration = first.clock, .rate = first.rate * merge.rate_scale, .lr_mult = row.lr_mult,
                                                         .weight_decay = plan.weight_decay, .decay_mult = row.decay_mult,
@@ -127,7 +135,7 @@ void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Pl
   const Change weights = change(Part::kWeights, spares, replaced);
   std::vector<Change> histories;
   for (std::size_t part = 1; part < parts_.size(); ++part) histories.push_back(change(static_cast<Part>(part), spares, replaced));
-  step_row(step, row.length, terms, weights, histories);
+  step_row(step, row.length, terms, weights, histories, crew);
 }
 
 void ShardRow::pull(const Merge& merge, Change weights) {
@@ -144,6 +152,7 @@ void ShardRow::throw_away(const Merge& merge) {
   gone.insert(gone.end(), merge.drop.begin(), merge.drop.end());
   std::ranges::sort(gone);
   for (const std::size_t i : merge.take) workers_[index(held_[i].worker)].last = version_;
+  for (const std::size_t i : merge.drop) std::ranges::fill(pushes_[i].spent, 0.0f);
   for (const std::size_t i : gone) {
     WorkerView& worker = workers_[index(held_[i].worker)];
     CHECK(worker.merged == held_[i].clock) << "row " << id << ": the scheme takes a push of clock " << held_[i].clock << " before that of " << worker.merged;

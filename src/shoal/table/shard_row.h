@@ -16,7 +16,8 @@ namespace shoal::table {
 // Says what the plan has for all rows.
 class ShardRow {
  public:
-  ShardRow(RowId id, const Plan& plan);
+  // `home`: where its weights are, in memory of the only worker, who does not look at them from a push to its answer; or nothing, then here.
+  ShardRow(RowId id, const Plan& plan, std::span<float> home = {});
 
   const RowId id;
   const Row row;
@@ -24,7 +25,7 @@ class ShardRow {
   // ---- numbers ----
   bool has(Part part) const { return has_[static_cast<std::size_t>(part)]; }
   void set(Part part, std::span<const float> numbers);         // zeros if there are none
-  Values numbers(Part part) const { return Buffer::lend(parts_[static_cast<std::size_t>(part)]); }
+  Values numbers(Part part) const;
   Version version() const { return version_; }
   bool was_changed() const { return version_ != start_; }
 
@@ -40,7 +41,7 @@ class ShardRow {
   // ---- merges ----
   double squares(const Merge& merge) const;                     // of the scaled sum
   // Applies the merge, and throws away what it takes and drops. `gradient_scale` is that of the rule, without the merge's own.
-  void apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares);
+  void apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares, const Crew& crew);
 
   // The same without the numbers.
   void count(const Merge& merge);
@@ -68,7 +69,8 @@ class ShardRow {
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
   std::vector<Term> terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const;
   Change change(Part part, Spares& spares, Buffers& replaced);
-  void step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan, double gradient_scale, Spares& spares, Buffers& replaced);
+  void step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan, double gradient_scale, Spares& spares, Buffers& replaced,
+            const Crew& crew);
   void pull(const Merge& merge, Change weights);
   void throw_away(const Merge& merge);
 

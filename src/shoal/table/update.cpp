@@ -11,6 +11,7 @@ using optim::Regularization;
 using optim::Rule;
 
 constexpr std::size_t kBlock = 2048;   // floats: a block of sums stays in the nearest cache
+constexpr std::size_t kPiece = 4 * kBlock;   // of a crew's work: some microseconds
 
 // The sum of the terms, at least one, from `begin` on: in `block`, or where it is if it is one of weight 1.
 const float* sum(std::span<const Term> terms, std::size_t begin, std::size_t n, float* block) {
@@ -28,12 +29,17 @@ const float* sum(std::span<const Term> terms, std::size_t begin, std::size_t n, 
 
 // Calls f(begin, n, sum of the terms there) block by block.
 template <class F>
-void for_each_block(std::size_t n, std::span<const Term> terms, F f) {
+void for_each_block(std::size_t from, std::size_t to, std::span<const Term> terms, const F& f) {
   float block[kBlock];
-  for (std::size_t begin = 0; begin < n; begin += kBlock) {
-    const std::size_t count = std::min(kBlock, n - begin);
+  for (std::size_t begin = from; begin < to; begin += kBlock) {
+    const std::size_t count = std::min(kBlock, to - begin);
     f(begin, count, sum(terms, begin, count, block));
   }
+}
+template <class F>
+void for_each_block(std::size_t n, std::span<const Term> terms, const Crew& crew, const F& f) {
+  if (!crew || n <= kPiece) return for_each_block(0, n, terms, f);
+  crew((n + kPiece - 1) / kPiece, [&](std::size_t piece) { for_each_block(piece * kPiece, std::min(n, (piece + 1) * kPiece), terms, f); });
 }
 
 // The numbers from `begin` on, at the place where they are to be changed.
@@ -43,36 +49,39 @@ float* bring(Change change, std::size_t begin, std::size_t n) {
 }
 
 template <Rule rule, Regularization kind>
-void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories) {
-  for_each_block(n, terms, [&](std::size_t begin, std::size_t count, const float* gradient) {
+void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories, const Crew& crew) {
+  for_each_block(n, terms, crew, [&](std::size_t begin, std::size_t count, const float* gradient) {
     float* w = bring(weights, begin, count);
     float* h = bring(histories[0], begin, count);
     float* h2 = histories.size() > 1 ? bring(histories[1], begin, count) : nullptr;
     optim::update_elements<rule, kind>(step, static_cast<std::int64_t>(count), w, gradient, h, h2);
+    for (const Term& term : terms)
+      if (term.spent) std::fill_n(term.spent + begin, count, 0.0f);   // while they are in the nearest cache
   });
 }
 
 template <Rule rule>
-void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories) {
-  if (step.regularization == Regularization::kL1 && step.decay != 0) run<rule, Regularization::kL1>(step, n, terms, weights, histories);
-  else run<rule, Regularization::kL2>(step, n, terms, weights, histories);
+void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories, const Crew& crew) {
+  if (step.regularization == Regularization::kL1 && step.decay != 0) run<rule, Regularization::kL1>(step, n, terms, weights, histories, crew);
+  else run<rule, Regularization::kL2>(step, n, terms, weights, histories, crew);
 }
 
 }  // namespace
 
-void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories) {
+void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories,
+              const Crew& crew) {
   switch (step.rule) {
-    case Rule::kSgd: return run<Rule::kSgd>(step, n, terms, weights, histories);
-    case Rule::kNesterov: return run<Rule::kNesterov>(step, n, terms, weights, histories);
-    case Rule::kAdaGrad: return run<Rule::kAdaGrad>(step, n, terms, weights, histories);
-    case Rule::kRmsProp: return run<Rule::kRmsProp>(step, n, terms, weights, histories);
-    case Rule::kAdaDelta: return run<Rule::kAdaDelta>(step, n, terms, weights, histories);
-    case Rule::kAdam: return run<Rule::kAdam>(step, n, terms, weights, histories);
+    case Rule::kSgd: return run<Rule::kSgd>(step, n, terms, weights, histories, crew);
+    case Rule::kNesterov: return run<Rule::kNesterov>(step, n, terms, weights, histories, crew);
+    case Rule::kAdaGrad: return run<Rule::kAdaGrad>(step, n, terms, weights, histories, crew);
+    case Rule::kRmsProp: return run<Rule::kRmsProp>(step, n, terms, weights, histories, crew);
+    case Rule::kAdaDelta: return run<Rule::kAdaDelta>(step, n, terms, weights, histories, crew);
+    case Rule::kAdam: return run<Rule::kAdam>(step, n, terms, weights, histories, crew);
   }
 }
 
 void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row) {
-  for_each_block(n, terms, [&](std::size_t begin, std::size_t count, const float* delta) {
+  for_each_block(0, n, terms, [&](std::size_t begin, std::size_t count, const float* delta) {
     float* w = bring(row, begin, count);
     for (std::size_t i = 0; i < count; ++i) w[i] += scale * delta[i];
   });
@@ -97,7 +106,7 @@ void compensate(float lambda, std::size_t n, const float* values, const float* n
 double sum_of_squares(std::size_t n, std::span<const Term> terms) {
   constexpr std::size_t kLanes = 8;   // sums side by side, which a vector holds
   double lanes[kLanes] = {};
-  for_each_block(n, terms, [&](std::size_t, std::size_t count, const float* values) {
+  for_each_block(0, n, terms, [&](std::size_t, std::size_t count, const float* values) {
     std::size_t i = 0;
     for (; i + kLanes <= count; i += kLanes)
       for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += double{values[i + lane]} * values[i + lane];

@@ -1,11 +1,12 @@
 // What a shard computes: sums of contributions and what they do to a row, in one pass over memory. Each element's arithmetic is its own: how
-// a param is cut into rows changes no bit.
+// a param is cut into rows, and a row into pieces for a crew, changes no bit. Without a crew the caller does all.
 #pragma once
 
 #include <cstddef>
 #include <span>
 
 #include "shoal/optim/rule.h"
+#include "shoal/table/types.h"
 
 namespace shoal::table {
 
@@ -13,6 +14,7 @@ namespace shoal::table {
 struct Term {
   const float* values = nullptr;
   float weight = 1;
+  float* spent = nullptr;      // step_row leaves zeros here, where the values are; or nothing
 };
 
 // Numbers that are read at `from` and written at `to`, which may be the same place.
@@ -22,7 +24,8 @@ struct Change {
 };
 
 // One step of the rule on the sum of the terms, as ops::update takes it on one gradient, to the bit. histories: as many as the rule keeps.
-void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories);
+void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories,
+              const Crew& crew = {});
 // row += scale * sum
 void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row);
 // e = scale * (theirs - row), row += e, answer = theirs - e; the same e for both.

@@ -35,6 +35,16 @@ void ShardHost::hear(std::vector<Message> messages) {
   });
 }
 
+void ShardHost::hear_now(std::vector<Message> messages, const Crew& crew) {
+  const bool heard = strand_.try_run([&] {
+    if (shard_) shard_->share_out(crew);
+    for (const Message& message : messages) handle(job_.options.rank, message);
+    paused();
+    if (shard_) shard_->share_out({});
+  });
+  if (!heard) hear(std::move(messages));
+}
+
 void ShardHost::total(const NormTotal& total) {
   strand_.post([this, total] {
     handle(job_.options.rank, total);

@@ -24,6 +24,8 @@ class ShardHost final : public SeatOwner {
   // Who is which worker; `own` takes what is for this process's worker, on the shard's strand. Once.
   void start(const RosterBody& roster, std::function<void(std::vector<Message>)> own);
   void hear(std::vector<Message> messages);          // of this process's worker, numbers where they are
+  // The same, before this returns if nothing else is on the shard's strand; work on long rows is shared out among the caller's crew.
+  void hear_now(std::vector<Message> messages, const Crew& crew);
   void total(const NormTotal& total);
   // Calls `done` when nobody looks at this worker's numbers any more, nor ever will: the shard stands still from here on.
   void stop(std::function<void()> done);

@@ -85,6 +85,7 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
   }
   talks_.end(plan.start);
   pushed_ = plan.start;
+  alone_ = plan.workers == 1;
   if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);      // before the last round below: so before anybody asks for a task
   if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
   auto first = worker_ == 0 ? initial_of(plan, initial) : std::vector<std::vector<Message>>(servers_.size());
@@ -95,6 +96,8 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
     client_ = std::make_unique<Client>(ClientOptions{.worker = worker_, .order = job_.options.order}, plan_, destination);
     for (std::size_t s = 0; s < servers_.size(); ++s) {
       servers_[s].initial = std::move(first[s]);
+      if (static_cast<int>(s) == own_server_ && !servers_[s].initial.empty())
+        std::get<PlanMessage>(servers_[s].initial[0]).home = [destination](RowId row) { return destination(row, Part::kWeights); };
       for (const Message& message : servers_[s].initial) say(static_cast<int>(s), message);
     }
     if (!std::exchange(ticks_, true)) tick();

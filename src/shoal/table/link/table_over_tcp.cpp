@@ -19,12 +19,17 @@ constexpr std::size_t kAtOnce = 16 * 1024;
 
 // ---- the solver's thread ----
 
-// A little is sent here and now: that costs no more than to wake a thread that does.
+// A little is sent here and now: that costs no more than to wake a thread that does. So is all that nobody else has a part in.
 void TableOverTcp::push(std::span<const Push> together) {
   std::size_t bytes = 0;
   for (const Push& push : together) bytes += push.values.data.size_bytes(), pushed_ = push.clock + 1;
   if (!add(together.size(), [&](std::size_t i) { return Request{.push = together[i]}; })) return;
-  if (bytes > kAtOnce || !strand_.try_run([this] { drain(); })) strand_.post([this] { drain(); });
+  const auto visit = [this] {
+    visited_ = alone_;
+    drain();
+    visited_ = false;
+  };
+  if ((bytes > kAtOnce && !alone_) || !strand_.try_run(visit)) strand_.post([this] { drain(); });
 }
 
 void TableOverTcp::get(RowId row, Clock clock, Part part) {
@@ -148,7 +153,9 @@ void TableOverTcp::pump(int server) {
     if (const Values* values = values_of(*message)) job_.local_bytes += values->data.size_bytes();
     messages.push_back(std::move(*message));
   }
-  if (!messages.empty()) shard_->hear(std::move(messages));
+  if (messages.empty()) return;
+  if (visited_) shard_->hear_now(std::move(messages), crew_);
+  else shard_->hear(std::move(messages));
 }
 
 void TableOverTcp::say(int server, const Message& message) {
@@ -158,7 +165,7 @@ void TableOverTcp::say(int server, const Message& message) {
 }
 
 void TableOverTcp::take(std::vector<Message> messages) {
-  strand_.post([this, messages = std::move(messages)]() mutable {
+  strand_.run([this, messages = std::move(messages)]() mutable {
     for (Message& message : messages) {
       if (const Values* values = values_of(message)) job_.local_bytes += values->data.size_bytes();
       if (const Status status = handle(own_server_, message); !status.ok()) job_.fail(status.error());

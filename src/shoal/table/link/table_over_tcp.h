@@ -28,6 +28,7 @@ class TableOverTcp final : public Table, public LineOwner {
   const RosterBody& roster() const override { return *job_.roster(); }
   Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
   Status status() const override { return job_.status(); }
+  void share_out(Crew crew) override { crew_ = std::move(crew); }
   void push(std::span<const Push> together) override;
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
@@ -92,10 +93,13 @@ class TableOverTcp final : public Table, public LineOwner {
   std::vector<std::uint64_t> taken_;                     // requests by row that the client knows of
   Clock retired_ = -1;
   bool ticks_ = false;
+  bool visited_ = false;                                 // by the solver's thread, which then does what there is for this process's shard
 
   // On the solver's thread:
   std::vector<std::uint64_t> requested_;                 // by row
   Clock pushed_ = 0;                                     // after the last push
+  bool alone_ = false;                                   // no other worker pushes
+  Crew crew_;
 
   std::vector<Request> requests_ GUARDED_BY(job_.mutex); // not taken to the strand yet; it comes for them if there are any
   std::vector<std::uint64_t> arrived_ GUARDED_BY(job_.mutex);      // requests by row that have been answered
