@@ -122,6 +122,7 @@ TEST(Machinefile, Bad) {
   std::string many;
   for (int i = 0; i < 14; ++i) many += "a x=1\n";
   EXPECT_FAILS_WITH("\n... and 4 more", parse_machinefile(many, "m"));
+  EXPECT_EQ(parse_machinefile("a slots=4 max_slots=x", "m").error().message, "m:1: max_slots=x is not from 1 to 65535") << "and no more than that";
 }
 
 TEST(Machinefile, Formats) {

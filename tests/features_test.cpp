@@ -140,6 +140,21 @@ TEST_F(FeaturesOfClients, OfPartsByClassAreNumberedPartAfterPart) {
   EXPECT_EQ(got.front().label, 2);
 }
 
+// As scripts/launch.py and mpirun start it.
+TEST_F(FeaturesOfClients, AreNumberedByALauncherToo) {
+  write_net("shared_file_system: true");
+  put_file(at("machines"), "0 127.0.0.1 29700\n1 127.0.0.1 29701\n");
+  const Ran of_file = extract("by_file", "text", {"--machinefile=" + at("machines"), "--client_id=1"});
+  EXPECT_EQ(of_file.code, 0) << of_file.err;
+  EXPECT_EQ(read_features("text", at("by_file_1")).size(), 20u);
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1), setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  const Ran of_variables = extract("by_variables", "text", {"--machinefile=" + at("machines")});
+  unsetenv("OMPI_COMM_WORLD_RANK"), unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_EQ(of_variables.code, 0) << of_variables.err;
+  EXPECT_HAS(of_variables.err, "Client 0 of 2; known from Open MPI");
+  EXPECT_EQ(read_features("text", at("by_variables_0")).size(), 20u);
+}
+
 TEST_F(FeaturesOfClients, WhatCannotBe) {
   const auto says = [&](const Ran& ran, int code, const std::string& words) {
     EXPECT_EQ(ran.code, code) << ran.err;

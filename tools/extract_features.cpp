@@ -9,6 +9,7 @@
 
 #include "common/conversion.h"
 #include "common/interrupt.h"
+#include "common/job.h"
 #include "common/machine.h"
 #include "common/merge_features.h"
 #include "common/records.h"
@@ -33,6 +34,7 @@ DEFINE_string(label_blob, "", "the blob whose values become the records' labels;
 DEFINE_bool(merge, true, "one output a blob, under the name given; --nomerge writes NAME_0_0, a part as of client 0, thread 0");
 DEFINE_int32(client_id, 0, "which of several programs that share the work this one is; it writes NAME_0, NAME_1, ...");
 DEFINE_int32(num_clients, 1, "how many programs share the work");
+DEFINE_string(machinefile, "", "the machines that share the work, a client each, as scripts/launch.py names them to every process it starts");
 DEFINE_int32(merge_parts, 0, "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");
 DEFINE_bool(poseidon_keys, false, "keys without leading zeros");
 DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
@@ -47,7 +49,8 @@ namespace {
 constexpr const char* kUsage =
     "extract_features --model=FILE --weights=FILE --extract_feature_blob_names=B,... --save_feature_leveldb_names=OUT,...\n"
     "extract_features WEIGHTS MODEL B,... OUT,... BATCHES leveldb|lmdb|datumfile|text [CPU]\n"
-    "extract_features ... --client_id=K --num_clients=N   on each of N machines, then\n"
+    "extract_features ... --client_id=K --num_clients=N   on each of N machines, or\n"
+    "scripts/launch.py ... -- extract_features ...         which says so to each machine, as other launchers do, then\n"
     "extract_features --merge_parts=N --save_feature_leveldb_names=OUT,... --backend=...\n\n"
     "Runs the net in phase TEST over the records of its data layer, in order, and writes for each record and blob a Datum with\n"
     "float_data (1 x dim x 1) and the record's label. Keys are the record's number in ten digits. Text has a line a record: key,\n"
@@ -215,13 +218,25 @@ class Extraction {
 
 bool given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
 
+// Which client this is, where a launcher knows and no flag says it.
+void take_place() {
+  if (FLAGS_num_clients > 1 && !given("client_id"))
+    throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients, ": say with --client_id which of them this is");
+  if (given("num_clients") || (given("client_id") && FLAGS_machinefile.empty())) return;
+  JobFlags flags;
+  flags.hostfile = FLAGS_machinefile;
+  if (given("client_id")) flags.client_id = FLAGS_client_id;
+  const parallel::Place place = find_place(flags);
+  FLAGS_client_id = place.rank;
+  FLAGS_num_clients = place.processes;
+  if (place.processes > 1) LOG(INFO) << "Client " << place.rank << " of " << place.processes << "; known from " << place.source;
+}
+
 void check_clients() {
   if (FLAGS_num_clients < 1) throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients, "; it is at least 1");
   if (FLAGS_client_id < 0 || FLAGS_client_id >= FLAGS_num_clients)
     throw ConfigError(Code::kUsage, "--client_id is ", FLAGS_client_id, "; of ", FLAGS_num_clients, " clients (--num_clients) they are from 0 to ",
                       FLAGS_num_clients - 1);
-  if (given("num_clients") && FLAGS_num_clients > 1 && !given("client_id"))
-    throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients, ": say with --client_id which of them this is");
   if (FLAGS_num_clients > 1 && given("merge") && FLAGS_merge)
     throw ConfigError(Code::kUsage, "--merge: one of ", FLAGS_num_clients, " clients has only its own records; when all are through, call "
                       "extract_features --merge_parts=", FLAGS_num_clients);
@@ -267,6 +282,7 @@ int merge_all() {
 int extract(const std::vector<std::string>& words) {
   take_words(words);
   if (given("merge_parts")) return merge_all();
+  take_place();
   check_flags();
   NetParameter param = read_net(FLAGS_model);
   set_state("TEST", FLAGS_level, FLAGS_stage, *param.mutable_state());

@@ -12,7 +12,7 @@ namespace shoal {
 class SolverParameter;
 
 struct JobFlags {
-  std::string hostfile, hostfile_format, master, role, host, advertise, interface, port_range;
+  std::string hostfile, hostfile_format = "auto", master, role, host, advertise, interface, port_range;
   int client_id = -1, num_clients = -1, port = -1;               // -1: not given
   parallel::SchemeFlags scheme;
   std::string batch_semantics;
