@@ -19,6 +19,8 @@
 namespace shoal::test {
 namespace {
 
+using table::Clock;
+
 // What the rows that learn held on the servers when a plan of a later epoch came, and what they held then.
 struct Change {
   std::vector<std::vector<float>> before, after;
@@ -43,6 +45,7 @@ class WatchedTable final : public table::Table {
       }
     return inner_.create(plan, initial, destination);
   }
+  Result<bool> regroup(const table::SegmentBody& end) override { return inner_.regroup(end); }
   Status status() const override { return inner_.status(); }
   void push(std::span<const table::Push> together) override { inner_.push(together); }
   void get(table::RowId row, table::Clock clock, table::Part part) override { inner_.get(row, clock, part); }
@@ -77,9 +80,16 @@ parallel::RunOptions options_from(const std::string& snapshot) {
   return options;
 }
 
-Trained train_in_phases(const SolverParameter& param, int workers, const std::string& snapshot = "") {
+// An epoch that is wanted beside those of the phases.
+struct Wish {
+  std::string scheme;
+  table::Clock from = -1;                  // none
+};
+
+Trained train_in_phases(const SolverParameter& param, int workers, const std::string& snapshot = "", const Wish& wish = {}) {
   Trained result;
   LocalCluster cluster(workers, 2);
+  if (wish.from >= 0) cluster.regroup("the test wants it", wish.scheme, wish.from);
   const auto outcomes = cluster.run([&](int worker, table::Table& inner) -> Status {
     WatchedTable table(cluster, inner, result.changes);
     const parallel::RunOptions options = options_from(snapshot);
@@ -214,6 +224,26 @@ TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
   };
   EXPECT_HAS(why("clip_gradients: 1" + phase("bsp") + phase("async")), "in the phase of scheme 'async");
   EXPECT_HAS(why(phase("bsp") + phase("async", "base_lr: nan ")), "base_lr");
+}
+
+// An epoch that nothing but somebody's wish begins: the same run, to the bit where workers are in step; and its scheme, until the phase ends.
+TEST_F(PhasesTest, ANextEpochInTheMidstOfAPhase) {
+  const Trained plain = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), 2);
+  for (const Clock from : {1, 3, 4, 7}) {
+    const Trained regrouped = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), 2, "", {.scheme = "", .from = from});
+    ASSERT_EQ("", plain.why + regrouped.why);
+    EXPECT_EQ(plain.end, regrouped.end) << from;
+    EXPECT_EQ(plain.contributions, regrouped.contributions);
+    EXPECT_EQ(regrouped.changes.size(), 1u) << from;
+    EXPECT_EQ(regrouped.changes.at(0).start, from);
+  }
+  const Trained other = train_in_phases(param(phase("bsp") + phase("async")), 2, "", {.scheme = "ssp 1", .from = 2});
+  ASSERT_EQ("", other.why);
+  ASSERT_EQ(other.changes.size(), 2u);
+  EXPECT_EQ(other.changes[0].scheme, "ssp 1");
+  EXPECT_EQ(other.changes[1].scheme, "async");
+  EXPECT_EQ(other.contributions, 2 * 8 * other.rows);
+  for (const Change& change : other.changes) EXPECT_EQ(change.before, change.after);
 }
 
 // A run that is taken up again in its second phase.

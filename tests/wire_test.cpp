@@ -92,6 +92,10 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(roster.value().seed, 7u);
   EXPECT_EQ(roster.value().processes.at(1).worker, -1);
   EXPECT_EQ(roster.value().processes.at(1).host, "host-b");
+  EXPECT_EQ(roster.value().processes.at(0).clock, 41);
+  EXPECT_EQ(roster.value().why, "rank 2 leaves");
+  EXPECT_EQ(std::get<PlanMessage>(plan).plan.clocks.at(3), 130);
+  EXPECT_EQ(std::get<PlanMessage>(plan).plan.server_ranks.at(1), 3u);
 }
 
 TEST(Wire, RandomMessagesComeBack) {
@@ -210,11 +214,11 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("no numbers, and the weight 1", why_not(with(nothing, 45, std::string_view("\0\0\x80\x3f", 4))));
   EXPECT_SAYS("the weight 0", why_not(with(push, 45, std::string_view("\0\0\0\0", 4))));
   EXPECT_SAYS("a weight of nan", why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))));
-  EXPECT_SAYS("a yes or no of 2", why_not(with(plan, plan.size() - 33, "\x02")));
-  EXPECT_SAYS("row 1 is on server 5, and there are 2", why_not(with(plan, plan.size() - 35, "\x05")));
-  EXPECT_SAYS("which 62 bytes cannot hold", why_not(with(plan, plan.size() - 66, "\x04")));
-  EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 63, "\x03")));
-  EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 72, "\x01")));
+  EXPECT_SAYS("a yes or no of 2", why_not(with(plan, plan.size() - 81, "\x02")));
+  EXPECT_SAYS("row 1 is on server 5, and there are 2", why_not(with(plan, plan.size() - 83, "\x05")));
+  EXPECT_SAYS("which 110 bytes cannot hold", why_not(with(plan, plan.size() - 114, "\x04")));
+  EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 111, "\x03")));
+  EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 120, "\x01")));
   EXPECT_SAYS("versions that end before they begin", why_not(with(hello, 24, "\x03"), Stage::kStranger));
 }
 
@@ -306,6 +310,10 @@ TEST(PlanIsValid, OrSaysWhy) {
       {"row 1 has decay_mult inf", [](Plan& p) { p.rows.push_back({.length = 1, .decay_mult = INFINITY}); }},
       {"there are 1 workers, and ranks of 2", [](Plan& p) { p.ranks = {0, 1}; }},
       {"the ranks of the workers do not rise", [](Plan& p) { p.workers = 2, p.ranks = {3, 3}; }},
+      {"there are 1 servers, and ranks of 2", [](Plan& p) { p.server_ranks = {0, 1}; }},
+      {"the ranks of the servers do not rise", [](Plan& p) { p.servers = 2, p.server_ranks = {1, 0}; }},
+      {"there are 1 workers, and clocks of 2", [](Plan& p) { p.clocks = {0, 1}; }},
+      {"the start is clock 0, and the least clock of a worker 1", [](Plan& p) { p.clocks = {1}; }},
       {"at most 1048576 are allowed", [](Plan& p) { p.rows.resize(kMaxRows + 1, p.rows[0]); }},
   };
   for (const auto& [words, spoil] : cases) {

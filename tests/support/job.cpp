@@ -25,6 +25,7 @@ struct InWords {
       case table::DirectiveKind::kPause: return "pause for " + want;
       case table::DirectiveKind::kAgreed: return str("agreed on ", want, " at ", directive.clock);
       case table::DirectiveKind::kFinished: return "finished";
+      case table::DirectiveKind::kLeft: return str("left ", directive.clock);
     }
     return "unknown directive";
   }

@@ -1,6 +1,7 @@
 #include "support/local_cluster.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <thread>
@@ -142,6 +143,14 @@ class LocalCluster::Hub {
     changed_.notify_all();
   }
 
+  void regroup(const std::string& why, const std::string& scheme, Clock from) {
+    const MutexLock lock(mutex_);
+    std::vector<table::Dispatch> out;
+    coordinator_.regroup(why, scheme, from, out);
+    for (const table::Dispatch& dispatch : out) from_coordinator(dispatch);
+    changed_.notify_all();
+  }
+
   std::vector<std::string> warnings() {
     const MutexLock lock(mutex_);
     return coordinator_.take_warnings();
@@ -260,7 +269,7 @@ class LocalCluster::Hub {
       tell(rank, table::Ask{Topic::kPaused, worker.started, worker.bounded ? "" : "\1"});
     } else if (directive.kind == table::DirectiveKind::kAgreed) {
       worker.pausing = false;
-      worker.agreed[directive.clock] = std::max(worker.agreed[directive.clock], directive.want);
+      worker.agreed[directive.clock] = table::more_urgent(worker.agreed[directive.clock], directive.want);
     }
   }
 
@@ -276,11 +285,17 @@ class LocalCluster::Hub {
 
 class LocalCluster::Seat final : public table::Table {
  public:
-  Seat(Hub& hub, int worker) : hub_(hub), worker_(worker) {}
+  Seat(Hub& hub, int worker) : hub_(hub), worker_(worker), rosters_{hub.roster()} {}
   int worker() const override { return worker_; }
-  const table::RosterBody& roster() const override { return hub_.roster(); }
+  const table::RosterBody& roster() const override { return rosters_.back(); }
   Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
     return hub_.create(worker_, plan, initial, destination);
+  }
+  Result<bool> regroup(const table::SegmentBody& end) override {
+    const Result<std::string> answer = hub_.ask(worker_, Topic::kRegroup, roster().epoch + 1, encode(end));
+    if (!answer.ok()) return answer.error();
+    rosters_.push_back(or_throw(table::decode_roster(answer.value())));
+    return true;
   }
   Status status() const override { return {}; }
   void push(std::span<const table::Push> together) override {
@@ -299,6 +314,7 @@ class LocalCluster::Seat final : public table::Table {
  private:
   Hub& hub_;
   const int worker_;
+  std::deque<table::RosterBody> rosters_;               // by epoch
 };
 
 LocalCluster::LocalCluster(int workers, int servers, table::SchemeMaker maker) : hub_(std::make_unique<Hub>(workers, servers, std::move(maker))) {
@@ -321,6 +337,8 @@ std::vector<Status> LocalCluster::run(const std::function<Status(int worker, tab
   }
   return outcomes;
 }
+
+void LocalCluster::regroup(const std::string& why, const std::string& scheme, table::Clock from) { hub_->regroup(why, scheme, from); }
 
 std::vector<std::string> LocalCluster::warnings() { return hub_->warnings(); }
 

@@ -30,6 +30,8 @@ class LocalCluster {
   std::size_t learning_rows() const;
   // The numbers of those, as they are on the servers, when nobody has a push on its way.
   std::vector<std::vector<float>> rows() const;
+  // As Coordinator::regroup.
+  void regroup(const std::string& why, const std::string& scheme, table::Clock from);
   // What the coordinator would have logged since the last call.
   std::vector<std::string> warnings();
 

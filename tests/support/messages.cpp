@@ -30,6 +30,8 @@ Plan golden_plan() {
   plan.rows = {{65536, 0, 0, true, 1, 1}, {500, 3, 1, false, 2, 0}};
   plan.epoch = 3;
   plan.ranks = {0, 2, 3, 5};
+  plan.clocks = {100, 107, 100, 130};
+  plan.server_ranks = {0, 3};
   return plan;
 }
 
@@ -57,7 +59,7 @@ void fill(Random& random, Bytes& bytes) {
 
 Part random_part(Random& r) { return one_of(r, {Part::kWeights, Part::kHistory, Part::kHistory2}); }
 Code random_code(Random& r) { return one_of(r, {Code::kInternal, Code::kPeer, Code::kConfig, Code::kTimeout, Code::kRequeue}); }
-Topic random_topic(Random& r) { return static_cast<Topic>(1 + r.below(10)); }
+Topic random_topic(Random& r) { return static_cast<Topic>(1 + r.below(18)); }
 
 Plan random_plan(Random& r) {
   Plan plan{.workers = static_cast<std::uint16_t>(1 + (r.word() >> r.below(16) & 0xffff) % 65535), .servers = static_cast<std::uint16_t>(1 + r.below(9)),
@@ -72,6 +74,10 @@ Plan random_plan(Random& r) {
   plan.epoch = r.word();
   if (plan.workers < 100)
     for (std::uint32_t worker = 0; worker < plan.workers; ++worker) plan.ranks.push_back(3 * worker + static_cast<std::uint32_t>(r.below(3)));
+  for (std::uint32_t worker = 0; worker < plan.workers % 5; ++worker) plan.clocks.push_back(plan.start + static_cast<Clock>(r.below(9)));
+  if (plan.clocks.size() != plan.workers) plan.clocks.clear();
+  else plan.clocks[0] = plan.start;
+  for (std::uint32_t server = 0; server < plan.servers; ++server) plan.server_ranks.push_back(2 * server + static_cast<std::uint32_t>(r.below(2)));
   return plan;
 }
 
@@ -111,7 +117,7 @@ struct Draw {
   Message operator()(Ask) { return Ask{random_topic(random), random_clock(random), random_text(random, random.below(8) == 0 ? 100'000 : 100)}; }
   Message operator()(Answer) { return Answer{random_topic(random), random_clock(random), random_text(random, random.below(8) == 0 ? 100'000 : 100)}; }
   Message operator()(Directive) {
-    return Directive{static_cast<DirectiveKind>(1 + random.below(4)), random_clock(random), static_cast<Want>(random.below(4)),
+    return Directive{static_cast<DirectiveKind>(1 + random.below(5)), random_clock(random), static_cast<Want>(random.below(5)),
                      random_code(random), random_text(random, kMaxReasonBytes)};
   }
 };
@@ -155,7 +161,7 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
       {"norm", Norm{44, 1, 2.25, 3}},
       {"norm_total", NormTotal{44, 5.5, 3}},
       {"ask", Ask{Topic::kJoin, 0, encode(JoinBody{2, true, false, "host-b", "10.0.0.3:29600", "net: a\nscheme: ssp 2\n"})}},
-      {"answer", Answer{Topic::kJoin, 0, encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600"}, {1, -1, 1, "host-b", "10.0.0.3:29600"}}, 7})}},
+      {"answer", Answer{Topic::kRegroup, 2, encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600", 41}, {1, -1, 1, "host-b", "10.0.0.3:29600", 0}}, 7, 2, "ssp 2", "rank 2 leaves"})}},
       {"directive", Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},
   };
 }

@@ -1,9 +1,11 @@
 // One worker's training, from its nets to its last word.
 //
 // A run is a chain of segments. In each a solver, an updater and a plan of the table belong together: a scheme, a number of workers, a
-// share of the data. At the end of a segment all workers are at a boundary and have heard of everything they pushed; what a snapshot would
-// hold goes into memory, the table takes a plan of the next epoch with the chief's numbers, and every worker builds its solver anew. So
-// nothing is lost and nothing applied twice, and the first params of a segment are the last of the one before, bit for bit.
+// share of the data. A segment ends with a phase, or where somebody wants the next (Action::kRegroup; coordinator/regrouping.h says who may,
+// and how that comes about). At its end all workers are at a boundary and have heard of everything they pushed; what a snapshot would
+// hold goes into memory, the coordinator says who is what in the next epoch and in which scheme (Table::regroup), the table takes a plan of
+// that with the chief's numbers, and every worker builds its solver anew. So nothing is lost and nothing applied twice, and the first params
+// of a segment are the last of the one before, bit for bit.
 #pragma once
 
 #include <cstdint>

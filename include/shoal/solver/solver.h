@@ -76,7 +76,8 @@ class Solver {
   // From the present iteration to max_iter, with tests, snapshots and the lines that frame them. If the data ends the run, a snapshot is
   // written first, where any are asked for.
   Result<Ending> solve();
-  // The same; but if `end` is before max_iter it ends there, with kContinues: what frames the end is another's, who goes on with the state.
+  // The same; but if `end` is before max_iter it ends there, or where the team says kRegroup, with kContinues: what frames the end is another's,
+  // who goes on with the state.
   Result<Ending> solve_until(std::int64_t end);
   // n iterations, with the tests and snapshots that fall on them.
   Result<Ending> step(std::int64_t n);

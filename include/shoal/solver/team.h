@@ -17,6 +17,7 @@ enum class Action {
   kStop,       // end after this iteration, with a snapshot if snapshot_after_train
   kSnapshot,   // write one and go on
   kRequeue,    // write one and end; the run is to be continued later
+  kRegroup,    // end, for another solver of this run to go on with what this one has come to
 };
 
 class Team {

@@ -75,6 +75,10 @@ class Coordinator {
   // waits for the new one's word. An error: there is no such scheme; nothing changed.
   Status pace(const std::string& scheme, Instant now, std::vector<Dispatch>& out);
   void pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);   // null: none
+  // All workers are to go on in another epoch, for the reason given (for people), and with this scheme: words for the workers as the roster
+  // numbers them now; "": it stays as it is. Where a bound holds them together that is after `from` iterations or later. Nothing before all
+  // have joined, or when the job is over. src/shoal/table/coordinator/regrouping.h says how it comes about; roster() is the new one when it has.
+  void regroup(const std::string& why, const std::string& scheme, Clock from, std::vector<Dispatch>& out);
   // The process is lost, or was silent too long: everybody else is told to end, with a message that names its rank, host, last clock and `why`.
   // Nothing is said twice, and nothing after the job is done.
   void lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out);

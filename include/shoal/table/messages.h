@@ -115,9 +115,19 @@ enum class Topic : std::uint16_t {
   kScheme = 14,    // from worker 0, while nobody is in a task: from epoch `clock` on the pacer is that of this scheme, in make_scheme's words
   kMeet = 15,      // this worker has stopped because of an agreement, or (u8 1: it starts nothing else) at its end. Answered, when all have and
                    // no agreement is open, with a u8 Want: the most urgent that was agreed on since the last meeting
+  kRegroup = 16,   // this worker is at the end of its part of an epoch (SegmentBody); `clock` is the next epoch. Answered, when all are and no
+                   // agreement is open, with the RosterBody of that
+  kLeave = 17,     // this process wants to leave the job; answered when it may go
+  kEnroll = 18,    // of a process that has no rank, on a connection of its own: `clock` is its incarnation. Answered with the u32 rank under which it
+                   // is to join
 };
 // What a worker may want of all.
-enum class Want : std::uint8_t { kNothing = 0, kSnapshot = 1, kStop = 2, kRequeue = 3 };
+enum class Want : std::uint8_t { kNothing = 0, kSnapshot = 1, kStop = 2, kRequeue = 3, kRegroup = 4 };
+// Of two that are wanted at once the more urgent counts: an end before the next epoch, that before a snapshot.
+constexpr Want more_urgent(Want one, Want other) {
+  constexpr auto urgency = [](Want want) { return want == Want::kRegroup ? 3 : want < Want::kStop ? 2 * static_cast<int>(want) : 2 * static_cast<int>(want) + 2; };
+  return urgency(one) < urgency(other) ? other : one;
+}
 
 struct Ask { Topic topic = Topic::kBarrier; Clock clock = 0; std::string body; };   // `clock` tells one round of a topic from the next
 struct Answer { Topic topic = Topic::kBarrier; Clock clock = 0; std::string body; };
@@ -128,6 +138,7 @@ enum class DirectiveKind : std::uint8_t {
   kAgreed = 3,     // after `clock` iterations all do `want`; an earlier one whose clock is still to come stands beside it. Without a bound each
                    // worker has a clock of its own, there it asks for kMeet, and the answer ends all agreements that were heard of before it
   kFinished = 4,   // all workers are done: servers may go
+  kLeft = 5,       // the process of rank `clock` has left in order: its connections may end
 };
 struct Directive { DirectiveKind kind = DirectiveKind::kAbort; Clock clock = 0; Want want = Want::kNothing; Code code = Code::kPeer; std::string text; };
 
@@ -145,14 +156,31 @@ struct JoinBody {
                                    // means: where this connection comes from
   std::string configuration;       // net, solver and scheme as text: so that a difference can be shown
 };
+// Who is what in an epoch, and what else is new in it.
 struct RosterBody {
-  struct Process { std::uint32_t rank = 0; std::int32_t worker = -1, server = -1; std::string host, address; };   // -1: is none
+  struct Process {
+    std::uint32_t rank = 0;
+    std::int32_t worker = -1, server = -1;   // -1: is none. One that is neither has left, or has never come
+    std::string host, address;
+    Clock clock = 0;               // iterations that its worker has behind it
+  };
   std::vector<Process> processes;  // by rank; workers and servers are numbered in the order of ranks
   std::uint64_t seed = 0;          // of the job, common to all
+  Epoch epoch = 0;
+  std::string scheme{};            // of the epoch, in make_scheme's words; in the first: none, the solver says it
+  std::string why{};               // it began, for people
+};
+// The end of a worker's part of an epoch.
+struct SegmentBody {
+  Clock clock = 0;                 // iterations it has behind it
+  Clock phase_end = kUnbounded;    // at which the solver's next scheme begins, and that, in words for the workers the job began with. The chief's count
+  std::string next_scheme{};
 };
 std::string encode(const JoinBody& body);
 std::string encode(const RosterBody& body);
+std::string encode(const SegmentBody& body);
 Result<JoinBody> decode_join(std::string_view bytes);
 Result<RosterBody> decode_roster(std::string_view bytes);
+Result<SegmentBody> decode_segment(std::string_view bytes);
 
 }  // namespace shoal::table

@@ -31,7 +31,7 @@ class Table {
  public:
   virtual ~Table() = default;
   virtual int worker() const = 0;          // 0 is the chief
-  virtual const RosterBody& roster() const = 0;
+  virtual const RosterBody& roster() const = 0;   // of this epoch; good as long as the table
 
   // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)` gives their numbers (histories: as many
   // parts as the rule has, or empty spans for zeros); others' is not called. `destination` as in Client.
@@ -41,6 +41,11 @@ class Table {
   using Source = std::function<std::span<const float>(RowId, Part)>;
   using Destination = std::function<std::span<float>(RowId, Part)>;
   virtual Status create(const Plan& plan, const Source& initial, const Destination& destination) = 0;
+
+  // Between two plans: this worker is at the end of its part of an epoch, and has heard of all that it pushed. Waits until all are. From then on
+  // worker() and roster() are those of the next epoch, whose plan create() is to be given; false: this worker is not in it any more. A table
+  // whose workers and schemes stay as they are need not ask, and keeps its roster.
+  virtual Result<bool> regroup(const SegmentBody& end) { (void)end; return true; }
 
   // The job's error, if it has failed, without waiting.
   virtual Status status() const = 0;

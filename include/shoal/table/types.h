@@ -62,7 +62,7 @@ struct Row {
 // scheme, other workers, other clocks. What is said of rows belongs to an epoch, and is passed over in a later one.
 struct Plan {
   std::uint16_t workers = 1, servers = 1;
-  Clock start = 0;                            // of every worker, and the version of every row
+  Clock start = 0;                            // of every worker, unless `clocks` say otherwise, and the version of every row
   optim::RuleOptions rule;
   optim::Regularization regularization = optim::Regularization::kL2;
   float weight_decay = 0;
@@ -72,6 +72,8 @@ struct Plan {
   std::vector<Row> rows;
   Epoch epoch = 0;
   std::vector<std::uint32_t> ranks{};         // of the workers' processes, by worker; none: as in the job's first roster
+  std::vector<Clock> clocks{};                // at which each worker begins, `start` the least; none: all at `start`
+  std::vector<std::uint32_t> server_ranks{};  // of the servers' processes, by server; none: as in the job's first roster
   bool operator==(const Plan&) const = default;
 };
 // Empty, or the first thing wrong, in words.

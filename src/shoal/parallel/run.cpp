@@ -61,10 +61,8 @@ class Run {
       : param_(param), options_(options), table_(table), stages_(stages_of(or_throw(phases_of(param, options.name)))), share_(options.share) {
     if (!param_.has_max_iter() && stages_.size() > 1) param_.set_max_iter(static_cast<std::int32_t>(stages_.back().end));
     if (!table_) stages_ = alone(std::move(stages_));
-    if (!table_) return;
-    share_.client = table_->worker();
-    share_.clients = workers_of(table_->roster());
-    team_ = make_table_team(*table_);
+    words_ = stage().words;
+    if (table_) take_roster();
   }
 
   Result<Ending> run();
@@ -74,7 +72,9 @@ class Run {
   void find_stage();
   Result<Ending> run_segment();
   void begin(Solver& solver);
-  void next_phase(const Solver& solver);
+  void take_roster();
+  Status next_segment(const Solver& solver);
+  void next_phase(std::int64_t least);
   SolverOptions solver_options();
   std::unique_ptr<Updater> make_updater(Net& net);
   void report(Solver& solver) const;
@@ -88,6 +88,7 @@ class Run {
   std::unique_ptr<Team> team_;               // null without a table
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
+  std::string words_;                        // of the scheme, in this epoch
   table::Epoch epoch_ = 0;
   Share share_;
   std::string snapshot_;                     // from which the first segment goes on
@@ -127,6 +128,7 @@ void Run::find_stage() {
   std::string iteration = chief() && file_exists(snapshot_) ? std::to_string(read_solver_state(snapshot_).iter()) : "0";   // none: the solver says so
   if (team_) iteration = or_throw(team_->share(std::move(iteration)));
   while (stage_ + 1 < stages_.size() && std::stoll(iteration) >= stage().end) ++stage_;
+  words_ = stage().words;
 }
 
 // To the end of a phase, or of the run.
@@ -139,7 +141,7 @@ Result<Ending> Run::run_segment() {
     Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
     if (!memory.ok()) return memory.error();
     memory_ = std::move(memory).value();
-    next_phase(solver);
+    if (Status status = next_segment(solver); !status.ok()) return status.error();
     releases.not_needed();
     return ending;
   }
@@ -165,12 +167,44 @@ void Run::begin(Solver& solver) {
   LOG(INFO) << "Starting Optimization";
 }
 
-void Run::next_phase(const Solver& solver) {
-  const std::string before = stage().words;
-  ++stage_, ++epoch_;
-  if (table_) team_ = make_table_team(*table_, epoch_);
+// Who this process is in the epoch, and its team.
+void Run::take_roster() {
+  share_.client = table_->worker();
+  share_.clients = workers_of(table_->roster());
+  team_ = make_table_team(*table_, epoch_);
+}
+
+// All workers are at the end of a segment, each after the iterations of `solver`: what the next one is.
+Status Run::next_segment(const Solver& solver) {
+  std::int64_t least = solver.iteration();
+  const int workers = share_.clients;
+  if (table_) {
+    table::SegmentBody end{.clock = solver.iteration()};
+    if (stage_ + 1 < stages_.size()) end.phase_end = stage().end, end.next_scheme = stages_[stage_ + 1].words;
+    if (const Result<bool> regrouped = table_->regroup(end); !regrouped.ok()) return regrouped.error();
+    for (const auto& process : table_->roster().processes)
+      if (table_->roster().epoch > epoch_ && process.worker >= 0) least = std::min(least, process.clock);
+  }
+  ++epoch_;
+  next_phase(least);
+  if (!table_) return {};
+  take_roster();
+  const table::RosterBody& roster = table_->roster();
+  if (roster.epoch != epoch_) return {};
+  if (!roster.scheme.empty()) words_ = roster.scheme;
+  if (!roster.why.empty())
+    LOG(INFO) << "Iteration " << solver.iteration() << ": goes on with " << share_.clients << " workers, after " << workers << ", in scheme " << words_ << ", since "
+              << roster.why;
+  return {};
+}
+
+// If the slowest worker has come to the end of one.
+void Run::next_phase(std::int64_t least) {
   param_.clear_weights();
-  LOG(INFO) << "Iteration " << solver.iteration() << ": scheme " << before << " ends, " << stage().words << " begins, until iteration " << stage().end;
+  while (stage_ + 1 < stages_.size() && least >= stage().end) {
+    const std::string before = std::exchange(words_, stages_[++stage_].words);
+    LOG(INFO) << "Iteration " << least << ": scheme " << before << " ends, " << words_ << " begins, until iteration " << stage().end;
+  }
 }
 
 SolverOptions Run::solver_options() {
@@ -183,7 +217,7 @@ SolverOptions Run::solver_options() {
   options.observer = options_.observer;
   options.meter = options_.meter;
   if (options_.epoch) options.epoch = options_.epoch(share_);
-  if (table_ && !or_throw(table::make_scheme(stage().words))->lockstep()) options.averaging = "each worker's mean gradient is an update of its own";
+  if (table_ && !or_throw(table::make_scheme(words_))->lockstep()) options.averaging = "each worker's mean gradient is an update of its own";
   options.make_updater = [this](Net& net) { return make_updater(net); };
   return options;
 }
@@ -194,7 +228,7 @@ std::unique_ptr<Updater> Run::make_updater(Net& net) {
   if (table_) {
     WorkerOptions worker;
     worker.name = options_.name;
-    worker.scheme = stage().words;
+    worker.scheme = words_;
     worker.weight = contribution_weight(param, options_.name, share_);
     worker.epoch = epoch_;
     updater = make_table_updater(param, net, *table_, worker);
@@ -210,10 +244,10 @@ void Run::report(Solver& solver) const {
   const RowMap map(solver.net(), servers, {.stays = is_alone(table_->roster())});
   std::string bytes;
   for (const std::size_t each : table::bytes_per_server(map.rows(), servers)) bytes += str(bytes.empty() ? "" : ", ", each);
-  LOG(INFO) << "Scheme " << stage().words << "; " << map.rows().size() << " rows of params on " << servers << (servers == 1 ? " server" : " servers")
+  LOG(INFO) << "Scheme " << words_ << "; " << map.rows().size() << " rows of params on " << servers << (servers == 1 ? " server" : " servers")
             << ", with " << bytes << " bytes";
-  const std::string caution = or_throw(table::make_scheme(stage().words))->caution(share_.clients);
-  if (!caution.empty()) LOG(WARNING) << "Scheme " << stage().words << ": " << caution;
+  const std::string caution = or_throw(table::make_scheme(words_))->caution(share_.clients);
+  if (!caution.empty()) LOG(WARNING) << "Scheme " << words_ << ": " << caution;
 }
 
 // Of this process, as worker and as server, with all that is not params: tests, snapshots, heartbeats.

@@ -13,7 +13,8 @@ using table::Topic;
 using table::Want;
 
 constexpr std::pair<Action, Want> kWants[] = {
-    {Action::kNone, Want::kNothing}, {Action::kStop, Want::kStop}, {Action::kSnapshot, Want::kSnapshot}, {Action::kRequeue, Want::kRequeue}};
+    {Action::kNone, Want::kNothing}, {Action::kStop, Want::kStop}, {Action::kSnapshot, Want::kSnapshot}, {Action::kRequeue, Want::kRequeue},
+    {Action::kRegroup, Want::kRegroup}};
 
 Want want_of(Action action) {
   for (const auto& [known, want] : kWants)

@@ -119,7 +119,7 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
     if (const Status status = end_apart(); !status.ok()) return status.error();
     ending = ending_.value_or(Ending::kDone);
   }
-  if (ending.value() == Ending::kDone && iteration_ < param_->max_iter()) {
+  if (ending.value() == Ending::kContinues || (ending.value() == Ending::kDone && iteration_ < param_->max_iter())) {
     if (Status status = end_observing(); !status.ok()) return status.error();
     return Ending::kContinues;
   }
@@ -185,6 +185,7 @@ Status Solver::act(Action action) {
     if (Status status = snapshot(); !status.ok()) return status;
   if (action == Action::kStop) ending_ = Ending::kStopped;
   if (action == Action::kRequeue) ending_ = Ending::kRequeue;
+  if (action == Action::kRegroup) ending_ = Ending::kContinues;
   return {};
 }
 

@@ -35,6 +35,12 @@ std::string validate(const Plan& plan) {
     if (std::string wrong = validate(plan.rows[i], plan.servers); !wrong.empty()) return str("row ", i, " ", wrong);
   if (!plan.ranks.empty() && plan.ranks.size() != plan.workers) return str("there are ", plan.workers, " workers, and ranks of ", plan.ranks.size());
   if (std::ranges::adjacent_find(plan.ranks, std::ranges::greater_equal()) != plan.ranks.end()) return "the ranks of the workers do not rise";
+  if (!plan.server_ranks.empty() && plan.server_ranks.size() != plan.servers)
+    return str("there are ", plan.servers, " servers, and ranks of ", plan.server_ranks.size());
+  if (std::ranges::adjacent_find(plan.server_ranks, std::ranges::greater_equal()) != plan.server_ranks.end()) return "the ranks of the servers do not rise";
+  if (!plan.clocks.empty() && plan.clocks.size() != plan.workers) return str("there are ", plan.workers, " workers, and clocks of ", plan.clocks.size());
+  if (!plan.clocks.empty() && std::ranges::min(plan.clocks) != plan.start)
+    return str("the start is clock ", plan.start, ", and the least clock of a worker ", std::ranges::min(plan.clocks));
   return "";
 }
 

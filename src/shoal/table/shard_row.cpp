@@ -26,6 +26,7 @@ void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
 ShardRow::ShardRow(RowId id, const Plan& plan, std::span<float> home)
     : id(id), row(plan.rows[id]), start_(plan.start), version_(plan.start),
       workers_(plan.workers, {.counts = true, .pushed = plan.start, .merged = plan.start, .last = plan.start}), waits_(plan.workers, kNobody) {
+  for (std::size_t worker = 0; worker < plan.clocks.size(); ++worker) workers_[worker].pushed = workers_[worker].merged = plan.clocks[worker];
   CHECK(home.empty() || home.size() == row.length) << "row " << id << " of " << row.length << " numbers has a home of " << home.size();
   for (int part = 0; part < parts_of(row, plan); ++part)
     parts_.push_back(part == 0 && !home.empty() ? std::make_shared<Buffer>(home) : std::make_shared<Buffer>(row.length));

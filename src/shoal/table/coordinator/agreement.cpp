@@ -11,6 +11,7 @@ const char* name_of(Want want) {
     case Want::kSnapshot: return "a snapshot";
     case Want::kStop: return "a stop";
     case Want::kRequeue: return "a stop to be continued";
+    case Want::kRegroup: return "the next epoch";
   }
   return "nothing";
 }
@@ -19,20 +20,27 @@ const char* name_of(Want want) {
 
 Status Agreement::want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
   const auto number = ask.body.size() == 1 ? static_cast<unsigned char>(ask.body[0]) : 0;
-  if (number < 1 || number > static_cast<int>(Want::kRequeue))
+  if (number < 1 || number > static_cast<int>(Want::kRegroup))
     return Error{Code::kPeer, str(members_.name(rank), " asks for a pause and does not say for what (", ask.body.size(), " bytes)")};
   const Wanted wanted{ask.clock, static_cast<Want>(number)};
   if (std::exchange(wanted_[rank], wanted) == wanted) return {};
-  if (open_) {
-    want_ = std::max(want_, wanted.want);
-    return {};
-  }
-  open_ = true;
+  this->want(wanted.want, 0, out);
+  return {};
+}
+
+void Agreement::want(Want want, Clock from, std::vector<Dispatch>& out) {
+  const Want both = open_ ? more_urgent(want_, want) : want;
+  snapshot_too_ = snapshot_too_ || (open_ && both == Want::kRegroup && (want == Want::kSnapshot || want_ == Want::kSnapshot));
+  want_ = both;
+  from_ = std::max(from_, from);
+  if (std::exchange(open_, true)) return;
   apart_ = false;
-  want_ = wanted.want;
   clocks_.clear();
   for (const std::uint32_t worker : members_.active()) out.push_back({worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}}});
-  return {};
+}
+
+void Agreement::begin_epoch(std::vector<Dispatch>& out) {
+  if (std::exchange(snapshot_too_, false)) want(Want::kSnapshot, 0, out);
 }
 
 Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
@@ -53,10 +61,11 @@ void Agreement::close(std::vector<Dispatch>& out) {
   if (!open_ || !std::ranges::all_of(active, [&](std::uint32_t rank) { return clocks_.contains(rank); })) return;
   open_ = false;
   if (active.empty()) return;
-  Clock agreed = agreed_.want == Want::kNothing ? 0 : agreed_.clock + 1;
+  Clock agreed = std::exchange(from_, 0);
+  if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
   for (const std::uint32_t rank : active) agreed = std::max(agreed, clocks_.at(rank));
   agreed_ = Directive{.kind = DirectiveKind::kAgreed, .clock = agreed, .want = want_, .text = {}};
-  if (apart_) to_do_ = std::max(to_do_, want_);
+  if (apart_) to_do_ = more_urgent(to_do_, want_);
   for (const std::uint32_t rank : active) {
     Directive directive = agreed_;
     if (apart_) directive.clock = clocks_.at(rank);

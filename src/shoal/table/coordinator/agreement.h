@@ -17,7 +17,11 @@ class Agreement {
   explicit Agreement(const Members& members) : members_(members), wanted_(members.size()) {}
   // What is wanted while an agreement is open becomes part of it: of two wants the more urgent counts.
   Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  // The coordinator's own: of workers that a bound keeps together the clock is at least `from`.
+  void want(Want want, Clock from, std::vector<Dispatch>& out);
   Status paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  // The next epoch begins: what was put off until then is wanted now.
+  void begin_epoch(std::vector<Dispatch>& out);
   // Goes on without workers that are done now.
   void close(std::vector<Dispatch>& out);
   // Not all have said yet where they pause.
@@ -36,6 +40,8 @@ class Agreement {
   std::vector<Wanted> wanted_;                  // last, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;
+  bool snapshot_too_ = false;                   // was wanted beside the next epoch, and is agreed on in that
+  Clock from_ = 0;
   std::map<std::uint32_t, Clock> clocks_;       // said in this agreement
   Directive agreed_{};                          // the last one's; clocks of agreements rise
   bool apart_ = false;                          // workers have clocks of their own

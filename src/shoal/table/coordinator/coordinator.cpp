@@ -10,6 +10,7 @@
 #include "norms.h"
 #include "outputs.h"
 #include "pacing.h"
+#include "regrouping.h"
 #include "rounds.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
@@ -27,6 +28,7 @@ struct Coordinator::State {
   std::string why_not_all() const;
   void refuse(std::uint32_t rank, const std::string& reason, std::vector<Dispatch>& out);
   void call_the_roll(Instant now, std::vector<Dispatch>& out);
+  Result<std::string> next_epoch(const Rounds::Round& round, std::vector<Dispatch>& out);
   Answer roster_answer(std::uint32_t rank) const { return {Topic::kJoin, members[rank].incarnation, encode(*roster)}; }
   void end(Error error, std::uint32_t but, std::vector<Dispatch>& out);
 
@@ -50,7 +52,8 @@ struct Coordinator::State {
   std::vector<std::string> warnings;
   Outputs outputs{members};
   Agreement agreement{members};
-  Rounds rounds{members, agreement};
+  Rounds rounds{members, agreement, [this](const Rounds::Round& round, std::vector<Dispatch>& out) { return next_epoch(round, out); }};
+  Regrouping regrouping{members};
   Norms norms{members};
   Stragglers stragglers{members};
   Pacing pacing{members};
@@ -137,18 +140,23 @@ void Coordinator::State::refuse(std::uint32_t rank, const std::string& reason, s
 }
 
 void Coordinator::State::call_the_roll(Instant now, std::vector<Dispatch>& out) {
-  RosterBody body{.processes = {}, .seed = options.seed};
-  std::int32_t workers = 0, servers = 0;
-  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
-    Member& member = members[rank];
-    if (member.body.worker) member.worker = workers++;
-    if (member.body.server) member.server = servers++;
-    body.processes.push_back({rank, member.worker, member.server, member.body.host, member.body.address});
-    member.body.configuration.clear();   // equal on all
-  }
-  roster = std::move(body);
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) members[rank].body.configuration.clear();   // equal on all
+  roster = regrouping.first(options.seed);
   for (std::uint32_t rank = 0; rank < members.size(); ++rank) out.push_back({rank, roster_answer(rank)});
   pacing.use(std::move(pacer), now, out);
+}
+
+// All workers are at the ends of their parts of an epoch.
+Result<std::string> Coordinator::State::next_epoch(const Rounds::Round& round, std::vector<Dispatch>& out) {
+  std::map<std::uint32_t, SegmentBody> ends;
+  for (const auto& [rank, bytes] : round) {
+    Result<SegmentBody> end = decode_segment(bytes);
+    if (!end.ok()) return Error{end.error().code, str(members.name(rank), " sends ", end.error().message)};
+    ends[rank] = std::move(end).value();
+  }
+  roster = regrouping.next(ends);
+  agreement.begin_epoch(out);
+  return encode(*roster);
 }
 
 // Tells all who have joined, `but` one, that the job ends now.
@@ -175,7 +183,9 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, 
   if (member.done) return {};
   switch (ask.topic) {
     case Topic::kOutputs: return outputs.tell(rank, ask, out);
-    case Topic::kPause: return agreement.want(rank, ask, out);
+    case Topic::kPause:
+      if (ask.body == std::string(1, static_cast<char>(Want::kRegroup))) regrouping.want(members.name(rank) + " asks for it", "");
+      return agreement.want(rank, ask, out);
     case Topic::kPaused: {
       const Status status = agreement.paused(rank, ask, out);
       rounds.close(out);
@@ -200,6 +210,7 @@ Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Insta
   const auto scheme = make_scheme(ask.body);
   if (!scheme.ok()) return scheme.error();
   scheme_of_epoch = ask.clock;
+  regrouping.plans(ask.body);
   pacing.use(scheme.value()->make_pacer(), now, out);
   return {};
 }
@@ -244,6 +255,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options) : state_(std::make_u
   const auto scheme = make_scheme(options.scheme);
   CHECK(scheme.ok()) << scheme.error().message;
   state_->pacer = scheme.value()->make_pacer();
+  state_->regrouping.plans(options.scheme);
 }
 Coordinator::~Coordinator() = default;
 
@@ -286,6 +298,11 @@ Status Coordinator::pace(const std::string& words, Instant now, std::vector<Disp
 void Coordinator::pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out) {
   if (state_->roster) state_->pacing.use(std::move(pacer), now, out);
   else state_->pacer = std::move(pacer);
+}
+
+void Coordinator::regroup(const std::string& why, const std::string& scheme, Clock from, std::vector<Dispatch>& out) {
+  if (!state_->roster || state_->ended || state_->finished) return;
+  if (state_->regrouping.want(why, scheme)) state_->agreement.want(Want::kRegroup, from, out);
 }
 
 void Coordinator::lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out) {

@@ -61,6 +61,9 @@ const char* name_of(Topic topic) {
     case Topic::kBegin: return "begin";
     case Topic::kJudge: return "judge";
     case Topic::kScheme: return "scheme";
+    case Topic::kRegroup: return "regroup";
+    case Topic::kLeave: return "leave";
+    case Topic::kEnroll: return "enroll";
   }
   return "unknown";
 }

@@ -13,7 +13,8 @@ std::string name_of(const std::pair<Topic, Clock>& key) { return str(table::name
 }  // namespace
 
 bool Rounds::is_one(Topic topic) {
-  return topic == Topic::kBarrier || topic == Topic::kSum || topic == Topic::kGather || topic == Topic::kShare || topic == Topic::kMeet;
+  return topic == Topic::kBarrier || topic == Topic::kSum || topic == Topic::kGather || topic == Topic::kShare || topic == Topic::kMeet ||
+         topic == Topic::kRegroup;
 }
 
 Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
@@ -49,7 +50,7 @@ void Rounds::close(std::vector<Dispatch>& out) {
 }
 
 bool Rounds::complete(const Key& key, const Round& round) const {
-  if (key.first == Topic::kMeet && agreement_.open()) return false;
+  if ((key.first == Topic::kMeet || key.first == Topic::kRegroup) && agreement_.open()) return false;
   return std::ranges::all_of(members_.active(), [&](std::uint32_t rank) { return round.contains(rank); });
 }
 
@@ -58,6 +59,13 @@ void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& o
   std::string chiefs, others;
   if (key.first == Topic::kMeet) {
     chiefs = others = std::string(1, static_cast<char>(agreement_.take()));
+  } else if (key.first == Topic::kRegroup) {
+    Result<std::string> roster = regroup_(round, out);
+    if (!roster.ok()) {
+      mismatch_ = roster.error();
+      return;
+    }
+    chiefs = others = std::move(roster).value();
   } else if (key.first == Topic::kGather) {
     chiefs = gathered(round);
   } else if (key.first == Topic::kSum) {

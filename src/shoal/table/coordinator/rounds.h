@@ -1,6 +1,7 @@
-// Rounds in which every worker that is not done takes part, and waits for the others: barrier, sum, gather, share, meet.
+// Rounds in which every worker that is not done takes part, and waits for the others: barrier, sum, gather, share, meet, regroup.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +16,10 @@ namespace shoal::table {
 
 class Rounds {
  public:
-  Rounds(const Members& members, Agreement& agreement) : members_(members), agreement_(agreement), workers_(members.size()) {}
+  using Round = std::map<std::uint32_t, std::string>;   // bodies, by rank, which is the order of workers
+  // `regroup` makes the answer to a round of regroup.
+  Rounds(const Members& members, Agreement& agreement, std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)> regroup)
+      : members_(members), agreement_(agreement), regroup_(std::move(regroup)), workers_(members.size()) {}
   static bool is_one(Topic topic);
 
   Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
@@ -31,7 +35,6 @@ class Rounds {
 
  private:
   using Key = std::pair<Topic, Clock>;
-  using Round = std::map<std::uint32_t, std::string>;   // bodies, by rank, which is the order of workers
   struct Worker {
     std::optional<Key> waits;
     Key last{Topic::kJoin, 0};                          // answered, with this body
@@ -45,6 +48,7 @@ class Rounds {
 
   const Members& members_;
   Agreement& agreement_;
+  const std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)> regroup_;
   std::map<Key, Round> open_;
   std::vector<Worker> workers_;                         // by rank
   std::optional<Error> mismatch_;

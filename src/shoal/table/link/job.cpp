@@ -66,15 +66,15 @@ Status Job::status() const {
 
 void Job::know(RosterBody roster) {
   MutexLock lock(mutex);
-  if (roster_) return;
-  roster_ = std::make_unique<const RosterBody>(std::move(roster));
+  if (!rosters_.empty() && roster.epoch <= rosters_.back()->epoch) return;
+  rosters_.push_back(std::make_unique<const RosterBody>(std::move(roster)));
   known_ = true;
   changed.notify_all();
 }
 
 const RosterBody* Job::roster() const {
   MutexLock lock(mutex);
-  return roster_.get();
+  return rosters_.empty() ? nullptr : rosters_.back().get();
 }
 
 std::string Job::name_of(std::uint32_t rank, Clock clock) const {

@@ -33,8 +33,8 @@ class Job {
   bool over() const { return over_; }           // failed or finished: a connection that ends now is no loss
   Status status() const;                        // the job's error
 
-  void know(RosterBody roster);                 // once
-  const RosterBody* roster() const;             // null before that; then it stays
+  void know(RosterBody roster);                 // of an epoch; again, it changes nothing
+  const RosterBody* roster() const;             // the last; null before the first. Each stays as long as the job
   bool known() const { return known_; }
   // "rank 2 (host b, last clock 17)", with what is known of it.
   std::string name_of(std::uint32_t rank, Clock clock = -1) const;
@@ -55,7 +55,7 @@ class Job {
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
   std::atomic<bool> finished_{false}, over_{false}, known_{false};
-  std::unique_ptr<const RosterBody> roster_ GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<const RosterBody>> rosters_ GUARDED_BY(mutex);
   std::vector<std::shared_ptr<Link>> links_ GUARDED_BY(mutex);
   Traffic before_ GUARDED_BY(mutex);            // of links that are gone
 };

@@ -179,6 +179,7 @@ void ServiceOverTcp::directed(const Directive& directive) {
     case DirectiveKind::kPause: return envoy_->send(talks_.pause());
     case DirectiveKind::kAgreed: return talks_.agreed(directive.clock, directive.want);
     case DirectiveKind::kFinished: return job_.finish();
+    case DirectiveKind::kLeft: return;
   }
 }
 

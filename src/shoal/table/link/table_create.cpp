@@ -112,6 +112,17 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
   return all.ok() ? Status() : Status(all.error());
 }
 
+Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
+  if (Status status = settle(); !status.ok()) return status.error();
+  const Result<std::string> answer = talks_.ask(Topic::kRegroup, roster().epoch + 1, encode(end));
+  if (!answer.ok()) return answer.error();
+  Result<RosterBody> next = decode_roster(answer.value());
+  if (!next.ok()) return next.error();
+  job_.know(std::move(next).value());
+  worker_ = roster().processes[job_.options.rank].worker;
+  return worker_ >= 0;
+}
+
 // That the plan is good, and all workers' the same; who comes here has no push on its way.
 Status TableOverTcp::agree(const Plan& plan) {
   std::string wrong = validate(plan);

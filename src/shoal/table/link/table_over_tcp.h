@@ -27,6 +27,7 @@ class TableOverTcp final : public Table, public LineOwner {
   int worker() const override { return worker_; }
   const RosterBody& roster() const override { return *job_.roster(); }
   Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
+  Result<bool> regroup(const SegmentBody& end) override;
   Status status() const override { return job_.status(); }
   void share_out(Crew crew) override { crew_ = std::move(crew); }
   void push(std::span<const Push> together) override;

@@ -81,7 +81,7 @@ Ask Talks::pause() {
 void Talks::agreed(Clock clock, Want want) {
   MutexLock lock(job_.mutex);
   pausing_ = false;
-  agreed_[clock] = std::max(agreed_[clock], want);
+  agreed_[clock] = more_urgent(agreed_[clock], want);
   job_.changed.notify_all();
 }
 

@@ -10,7 +10,7 @@ namespace shoal::table {
 namespace wire {
 namespace {
 
-constexpr std::size_t kPlanBytes = 58, kAskBytes = 14, kDirectiveBytes = 15;   // without what they hold any number of
+constexpr std::size_t kPlanBytes = 66, kAskBytes = 14, kDirectiveBytes = 15;   // without what they hold any number of
 constexpr TypeEntry kTypes[] = {
     {MessageType::kChallenge, "Challenge", 20, 20, false, true},
     {MessageType::kHello, "Hello", 97, 97, false, true},
@@ -18,7 +18,7 @@ constexpr TypeEntry kTypes[] = {
     {MessageType::kRefuse, "Refuse", 5, 5 + kMaxReasonBytes, false, true},
     {MessageType::kPing, "Ping", 8, 8},
     {MessageType::kBye, "Bye", 0, 0},
-    {MessageType::kPlan, "Plan", kPlanBytes, kPlanBytes + kMaxSchemeBytes + kRowBytes * kMaxRows + kRankBytes * kMaxWorkers},
+    {MessageType::kPlan, "Plan", kPlanBytes, kPlanBytes + kMaxSchemeBytes + kRowBytes * kMaxRows + (kRankBytes + kClockBytes) * kMaxWorkers + kRankBytes * kMaxServers},
     {MessageType::kInit, "Init", 9, 9, true},
     {MessageType::kReady, "Ready", 8, 8},
     {MessageType::kPush, "Push", 33, 33, true},

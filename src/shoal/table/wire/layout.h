@@ -14,13 +14,14 @@ concept Is = std::same_as<std::remove_const_t<M>, T>;
 inline constexpr auto kPurposes = {Purpose::kRows, Purpose::kCoordination};
 inline constexpr auto kParts = {Part::kWeights, Part::kHistory, Part::kHistory2};
 inline constexpr auto kPayloads = {Payload::kGradient, Payload::kDelta, Payload::kWeights};
-inline constexpr auto kWants = {Want::kNothing, Want::kSnapshot, Want::kStop, Want::kRequeue};
-inline constexpr auto kDirectives = {DirectiveKind::kAbort, DirectiveKind::kPause, DirectiveKind::kAgreed, DirectiveKind::kFinished};
+inline constexpr auto kWants = {Want::kNothing, Want::kSnapshot, Want::kStop, Want::kRequeue, Want::kRegroup};
+inline constexpr auto kDirectives = {DirectiveKind::kAbort, DirectiveKind::kPause, DirectiveKind::kAgreed, DirectiveKind::kFinished,
+                                    DirectiveKind::kLeft};
 inline constexpr auto kCodes = {Code::kInternal, Code::kUsage,     Code::kConfig,  Code::kData,     Code::kDevice,
                                 Code::kPeer,     Code::kNonFinite, Code::kTimeout, Code::kSnapshot, Code::kRequeue};
 inline constexpr auto kTopics = {Topic::kJoin,    Topic::kBarrier, Topic::kSum,    Topic::kGather, Topic::kShare,
                                  Topic::kOutputs, Topic::kPause,   Topic::kPaused, Topic::kDone,   Topic::kReport, Topic::kHeard,
-                                 Topic::kBegin,   Topic::kJudge,   Topic::kScheme,  Topic::kMeet};
+                                 Topic::kBegin,   Topic::kJudge,   Topic::kScheme,  Topic::kMeet,   Topic::kRegroup, Topic::kLeave,  Topic::kEnroll};
 // These two have their numbers from elsewhere, and are on the wire now.
 inline constexpr auto kRules = {optim::Rule::kSgd,     optim::Rule::kNesterov, optim::Rule::kAdaGrad,
                                 optim::Rule::kRmsProp, optim::Rule::kAdaDelta, optim::Rule::kAdam};
@@ -28,10 +29,11 @@ inline constexpr auto kRegularizations = {optim::Regularization::kL2, optim::Reg
 static_assert(static_cast<int>(optim::Rule::kAdam) == 5 && static_cast<int>(optim::Regularization::kL1) == 1);
 
 inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20, kMaxProcesses = 1u << 16;
-inline constexpr std::size_t kRowBytes = 19, kRankBytes = 4, kLeastProcessBytes = 20;   // of the lists' items
-inline constexpr std::size_t kMaxWorkers = 0xffff;
+inline constexpr std::size_t kRowBytes = 19, kRankBytes = 4, kClockBytes = 8, kLeastProcessBytes = 28;   // of the lists' items
+inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 
-template <class Io, Is<std::uint32_t> M>
+template <class Io, class M>
+  requires Is<M, std::uint32_t> || Is<M, Clock>
 void fields(Io& io, M& m) {
   io(m);
 }
@@ -72,6 +74,7 @@ void fields(Io& io, M& m) {
   io.one_of(plan.regularization, kRegularizations, "regularization"), io(plan.weight_decay), io(plan.clip), io(plan.iter_size);
   io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
   io.list(plan.rows, kRowBytes, kMaxRows, "rows"), io(plan.epoch), io.list(plan.ranks, kRankBytes, kMaxWorkers, "ranks");
+  io.list(plan.clocks, kClockBytes, kMaxWorkers, "clocks"), io.list(plan.server_ranks, kRankBytes, kMaxServers, "ranks of servers");
 }
 template <class Io, Is<Init> M>
 void fields(Io& io, M& m) {
@@ -131,10 +134,16 @@ void fields(Io& io, M& m) {
 template <class Io, Is<RosterBody::Process> M>
 void fields(Io& io, M& m) {
   io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"), io.bytes(m.address, kMaxHostBytes, "address");
+  io(m.clock);
 }
 template <class Io, Is<RosterBody> M>
 void fields(Io& io, M& m) {
   io(m.seed), io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
+  io(m.epoch), io.bytes(m.scheme, kMaxSchemeBytes, "scheme"), io.text(m.why, kMaxReasonBytes, "reason");
+}
+template <class Io, Is<SegmentBody> M>
+void fields(Io& io, M& m) {
+  io(m.clock), io(m.phase_end), io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme");
 }
 
 }  // namespace shoal::table::wire

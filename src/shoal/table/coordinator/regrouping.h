@@ -1,0 +1,50 @@
+// The next epoch of a job: the one way in which who takes part, the scheme or its groups change while a job trains.
+//
+//   1  Somebody wants it: a worker (Want::kRegroup), the coordinator itself (Coordinator::regroup), a process that joins or leaves; or a phase of
+//      the solver ends, which all workers know by themselves.
+//   2  All workers stop where they agree on: at one clock, or, where no bound holds them together, each at the end of the task it is in.
+//   3  Each has heard of all its pushes, the chief holds what a snapshot would; each says so (Topic::kRegroup, a SegmentBody).
+//   4  When all have, next() says who is what from then on, and in whose words the plan is. All get the same; each builds its solver anew,
+//      over a plan of that epoch with the chief's numbers.
+//
+// What is to be new is gathered here until then; several wishes become one epoch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "members.h"
+
+namespace shoal::table {
+
+class Regrouping {
+ public:
+  explicit Regrouping(Members& members) : members_(members) {}
+
+  // The first roster of the job: all founding processes.
+  RosterBody first(std::uint64_t seed);
+  // `why`, for people; `scheme`, in words for the workers as they are numbered now: "": it stays. False if the next epoch is on its way already.
+  bool want(const std::string& why, const std::string& scheme);
+  bool is_wanted() const { return wanted_; }
+  // The words in which worker 0 plans this epoch.
+  void plans(const std::string& scheme) { roster_.scheme = scheme; }
+
+  // The workers in `ends` are all there are, and at their ends.
+  RosterBody next(const std::map<std::uint32_t, SegmentBody>& ends);
+  const RosterBody& roster() const { return roster_; }
+
+ private:
+  void number();
+  void list(const std::map<std::uint32_t, Clock>& clocks);
+  std::string scheme_after(const std::map<std::uint32_t, SegmentBody>& ends, Clock least) const;
+
+  Members& members_;
+  RosterBody roster_;
+  bool wanted_ = false;
+  std::vector<std::string> whys_;
+  std::string scheme_;                          // wanted; "": as it is
+};
+
+}  // namespace shoal::table

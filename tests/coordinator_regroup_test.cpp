@@ -1,0 +1,121 @@
+// The next epoch as the coordinator brings it about: who wants it, where all stop, what it is.
+#include <gtest/gtest.h>
+
+#include "shoal/table/coordinator.h"
+#include "support/job.h"
+
+namespace shoal::test {
+namespace {
+
+using table::Clock;
+using table::RosterBody;
+using table::SegmentBody;
+using table::Topic;
+using table::Want;
+using Words = std::vector<std::string>;
+
+// All say that they are at their ends, and hear the roster.
+RosterBody regrouped(Job& job, const std::vector<SegmentBody>& ends, Clock epoch = 1) {
+  for (auto& messages : job.told) messages.clear();
+  for (std::uint32_t rank = 0; rank < ends.size(); ++rank) {
+    for (const auto& messages : job.told) EXPECT_TRUE(messages.empty()) << "before rank " << rank;
+    EXPECT_TRUE(job.ask(rank, Topic::kRegroup, epoch, table::encode(ends[rank])).ok());
+  }
+  for (std::uint32_t rank = 1; rank < ends.size(); ++rank) EXPECT_EQ(body_of(job.told[0].back()), body_of(job.told[rank].back()));
+  return table::decode_roster(body_of(job.told[0].back())).value();
+}
+
+void want(Job& job, const std::string& why, const std::string& scheme, Clock from) {
+  std::vector<table::Dispatch> out;
+  job.coordinator.regroup(why, scheme, from, out);
+  for (const table::Dispatch& one : out) job.told[one.rank].push_back(one.message);
+}
+
+TEST(CoordinatorRegroup, AllStopAndHearOfTheSameEpoch) {
+  Job job(std::vector<Job::Process>(2));
+  want(job, "groups were found", "ssp 2", 0);
+  for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"pause for 4"});
+  want(job, "and others", "ssp 3", 0);                       // it is on its way
+  ASSERT_TRUE(job.ask(0, Topic::kPaused, 7).ok());
+  ASSERT_TRUE(job.ask(1, Topic::kPaused, 8).ok());
+  for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"agreed on 4 at 8"});
+  const RosterBody roster = regrouped(job, {{.clock = 8}, {.clock = 8}});
+  EXPECT_EQ(roster.epoch, 1u);
+  EXPECT_EQ(roster.scheme, "ssp 3");
+  EXPECT_EQ(roster.why, "groups were found, and others");
+  for (const auto& process : roster.processes) EXPECT_EQ(process.clock, 8);
+  want(job, "once more", "", 0);
+  EXPECT_EQ(job.take(1).back(), "pause for 4");
+}
+
+TEST(CoordinatorRegroup, NotBeforeTheClockThatIsWanted) {
+  Job job(std::vector<Job::Process>(2));
+  want(job, "", "", 100);
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 7).ok());
+  EXPECT_EQ(job.take(1).back(), "agreed on 4 at 100");
+}
+
+// Workers that no bound keeps together stop each at its own clock, and go on from there.
+TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
+  Job job(std::vector<Job::Process>(2));
+  ASSERT_TRUE(job.ask(1, Topic::kPause, 5, body_of(Want::kRegroup)).ok());
+  ASSERT_TRUE(job.ask(0, Topic::kPaused, 70, "\1").ok());
+  ASSERT_TRUE(job.ask(1, Topic::kPaused, 5, "\1").ok());
+  EXPECT_EQ(job.take(0).back(), "agreed on 4 at 70");
+  EXPECT_EQ(job.take(1).back(), "agreed on 4 at 5");
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kMeet, 1, std::string(1, '\0')).ok());
+  EXPECT_EQ(body_of(job.told[1].back()), body_of(Want::kRegroup));
+  const RosterBody roster = regrouped(job, {{.clock = 70}, {.clock = 5}});
+  EXPECT_EQ(roster.processes[0].clock, 70);
+  EXPECT_EQ(roster.processes[1].clock, 5);
+  EXPECT_EQ(roster.why, "rank 1 (host b) asks for it");
+}
+
+// The next phase begins when the last worker has come to the end of this one; what was wanted of this one is void then.
+TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
+  for (const Clock slowest : {9, 10}) {
+    Job job(2, 7, "async");
+    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
+    want(job, "", "async factor=1", 0);
+    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 9, "\1").ok());
+    const RosterBody roster = regrouped(job, {{.clock = 10, .phase_end = 10, .next_scheme = "bsp"}, {.clock = slowest, .phase_end = 10, .next_scheme = "?"}});
+    EXPECT_EQ(roster.scheme, slowest == 10 ? "bsp" : "async factor=1");
+  }
+}
+
+// An end comes first, and there is no next epoch; a snapshot comes after it.
+TEST(CoordinatorRegroup, AgainstOtherWants) {
+  for (const Want other : {Want::kSnapshot, Want::kStop, Want::kRequeue})
+    for (const bool first : {true, false}) {
+      Job job(std::vector<Job::Process>(2));
+      ASSERT_TRUE(!first || job.ask(1, Topic::kPause, 5, body_of(other)).ok());
+      want(job, "", "", 0);
+      ASSERT_TRUE(first || job.ask(1, Topic::kPause, 5, body_of(other)).ok());
+      for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 6).ok());
+      const Want agreed = other == Want::kSnapshot ? Want::kRegroup : other;
+      EXPECT_EQ(job.take(0).back(), str("agreed on ", static_cast<int>(agreed), " at 6"));
+      if (other != Want::kSnapshot) continue;
+      (void)regrouped(job, {{.clock = 6}, {.clock = 6}});
+      EXPECT_EQ(job.take(0), (Words{"pause for 1", "answer 16 at 1"}));
+    }
+}
+
+// While it is not agreed on where all pause nobody goes on from the end of a phase, where that may be.
+TEST(CoordinatorRegroup, WaitsForAnAgreement) {
+  Job job(std::vector<Job::Process>(2));
+  ASSERT_TRUE(job.ask(0, Topic::kPause, 5, body_of(Want::kSnapshot)).ok());
+  ASSERT_TRUE(job.ask(0, Topic::kPaused, 5).ok());
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 1, table::encode(SegmentBody{.clock = 5})).ok());
+  EXPECT_EQ(job.take(0), Words{"pause for 1"});
+  ASSERT_TRUE(job.ask(1, Topic::kPaused, 5).ok());
+  EXPECT_EQ(job.take(0), (Words{"agreed on 1 at 5", "answer 16 at 1"}));
+}
+
+TEST(CoordinatorRegroup, DamageEndsTheJob) {
+  Job job(std::vector<Job::Process>(1));
+  ASSERT_TRUE(job.ask(0, Topic::kRegroup, 1, "?").ok());
+  EXPECT_NE(job.take(0).at(0).find("rank 0 (host a) sends"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace shoal::test
