@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "shoal/base/mutex.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/shard.h"
+#include "shoal/table/worker_talks.h"
 
 namespace shoal::test {
 
@@ -31,12 +31,7 @@ class LocalCluster::Hub {
  public:
   struct Worker {
     std::unique_ptr<table::Client> client;
-    std::map<std::pair<Topic, Clock>, std::string> answers;
-    std::vector<table::Answer> outputs;
-    bool pausing = false;
-    Clock started = 0;                                  // iterations that it will surely finish
-    bool paced = false, bounded = true;
-    std::map<Clock, Want> agreed;
+    table::WorkerTalks talks;
     std::optional<table::Epoch> creates;                // the last that it came to create(), with nothing on its way
   };
 
@@ -69,7 +64,7 @@ class LocalCluster::Hub {
     CHECK(plan.start == shards_[0]->plan()->start) << "worker " << worker << " starts elsewhere";
     const auto scheme = maker_(plan.scheme);
     if (!scheme.ok()) return scheme.error();
-    me.paced = scheme.value()->task().paced, me.bounded = scheme.value()->bounded();
+    me.talks.follow(scheme.value()->task().paced, scheme.value()->bounded());
     me.client = std::make_unique<table::Client>(table::ClientOptions{.worker = worker}, plan, destination);
     return {};
   }
@@ -96,15 +91,12 @@ class LocalCluster::Hub {
 
   Result<std::string> ask(int worker, Topic topic, Clock clock, std::string body) {
     const MutexLock lock(mutex_);
-    Worker& me = workers_[static_cast<std::size_t>(worker)];
-    auto& answers = me.answers;
+    table::WorkerTalks& talks = workers_[static_cast<std::size_t>(worker)].talks;
+    const std::uint32_t part = table::part_of(topic, body);
     tell(static_cast<std::uint32_t>(worker), table::Ask{topic, clock, std::move(body)});
-    const bool begin = topic == Topic::kBegin;
-    const auto stops = [&] { return begin && !me.agreed.empty() && me.agreed.begin()->first <= clock; };
-    if (Status status = wait([&] { return !(begin && me.pausing) && (stops() || answers.contains({topic, clock})); }); !status.ok()) return status.error();
-    if (stops()) return std::string();
-    if (begin) me.started = clock + 1;
-    return std::move(answers.extract({topic, clock}).mapped());
+    std::optional<std::string> answer;
+    if (Status status = wait([&] { return (answer = talks.take_answer(topic, clock, part)).has_value(); }); !status.ok()) return status.error();
+    return *std::move(answer);
   }
 
   void say(int worker, Topic topic, Clock clock, std::string body) {
@@ -114,16 +106,15 @@ class LocalCluster::Hub {
 
   std::vector<table::Answer> take_outputs(int worker) {
     const MutexLock lock(mutex_);
-    return std::exchange(workers_[static_cast<std::size_t>(worker)].outputs, {});
+    return workers_[static_cast<std::size_t>(worker)].talks.take_outputs();
   }
 
   Result<Want> start(int worker, Clock clock) {
     const MutexLock lock(mutex_);
-    Worker& me = workers_[static_cast<std::size_t>(worker)];
-    if (Status status = wait([&] { return !me.pausing; }); !status.ok()) return status.error();
-    me.started = me.paced ? std::max(me.started, clock) : clock + 1;
-    if (me.agreed.empty() || me.agreed.begin()->first > clock) return Want::kNothing;
-    return me.agreed.extract(me.agreed.begin()).mapped();
+    table::WorkerTalks& talks = workers_[static_cast<std::size_t>(worker)].talks;
+    std::optional<Want> want;
+    if (Status status = wait([&] { return (want = talks.start(clock)).has_value(); }); !status.ok()) return status.error();
+    return *want;
   }
 
   Status finish(int worker, Clock clock) {
@@ -249,10 +240,7 @@ class LocalCluster::Hub {
   void from_coordinator(const table::Dispatch& dispatch) REQUIRES(mutex_) {
     if (const auto* answer = std::get_if<table::Answer>(&dispatch.message)) {
       if (dispatch.rank >= workers_.size()) return;
-      Worker& worker = workers_[dispatch.rank];
-      if (answer->topic == Topic::kMeet) worker.agreed.clear();
-      if (answer->topic == Topic::kOutputs) worker.outputs.push_back(*answer);
-      else worker.answers[{answer->topic, answer->clock}] = answer->body;
+      workers_[dispatch.rank].talks.answer(*answer);
     } else if (const auto* directive = std::get_if<table::Directive>(&dispatch.message)) {
       follow(dispatch.rank, *directive);
     } else {
@@ -264,13 +252,8 @@ class LocalCluster::Hub {
     if (directive.kind == table::DirectiveKind::kAbort) return check(Error{directive.code, directive.text});
     if (rank >= workers_.size()) return;
     Worker& worker = workers_[rank];
-    if (directive.kind == table::DirectiveKind::kPause) {
-      worker.pausing = true;
-      tell(rank, table::Ask{Topic::kPaused, worker.started, worker.bounded ? "" : "\1"});
-    } else if (directive.kind == table::DirectiveKind::kAgreed) {
-      worker.pausing = false;
-      worker.agreed[directive.clock] = table::more_urgent(worker.agreed[directive.clock], directive.want);
-    }
+    if (directive.kind == table::DirectiveKind::kPause) tell(rank, worker.talks.pause());
+    else if (directive.kind == table::DirectiveKind::kAgreed) worker.talks.agreed(directive.clock, directive.want);
   }
 
   const table::SchemeMaker maker_;

@@ -13,11 +13,6 @@
 namespace shoal::table {
 namespace {
 
-// Of the two rounds of create(), for each epoch: below 0, where nobody else's are.
-constexpr Clock kFirst = -(Clock{1} << 34);
-Clock all_drained(Epoch epoch) { return kFirst + 2 * static_cast<Clock>(epoch); }
-Clock rows_exist(Epoch epoch) { return all_drained(epoch) + 1; }
-
 // A plan line by line, so that a difference can be shown.
 std::string describe(const Plan& plan) {
   std::string rows;

@@ -1,0 +1,50 @@
+// What a worker has heard of the coordinator and not looked at yet: answers, outputs, and what all agreed on. A pure state machine: whoever drives it
+// sends the questions, and looks again when something was heard. Every table has one: the service's, a simulation's, a test's.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "shoal/table/messages.h"
+
+namespace shoal::table {
+
+// The clocks of the two rounds (kBarrier) with which Table::create() begins an epoch: below 0, where nobody else's are.
+inline constexpr Clock kFirstRound = -(Clock{1} << 34);
+constexpr Clock all_drained(Epoch epoch) { return kFirstRound + 2 * static_cast<Clock>(epoch); }
+constexpr Clock rows_exist(Epoch epoch) { return all_drained(epoch) + 1; }
+
+class WorkerTalks {
+ public:
+  // ---- the worker's side ----
+  // The answer to a question (`part` is part_of()), once. To kBegin: nothing while a pause is being agreed on, and "" where something was agreed
+  // on that comes first.
+  std::optional<std::string> take_answer(Topic topic, Clock clock, std::uint32_t part);
+  std::vector<Answer> take_outputs();
+  // Before iteration `clock` starts: what all do now; nothing while a pause is being agreed on.
+  std::optional<Want> start(Clock clock);
+  // The scheme lets workers ask before a task (kBegin), which then begins when they are answered, not in start(). It keeps them within a bound, or not.
+  void follow(bool paced, bool bounded);
+  // No iteration follows `clock` of them.
+  void end(Clock clock) { started_ = clock; }
+
+  // ---- the coordinator's side ----
+  void answer(Answer answer);
+  // What the worker says to a pause, a kPaused: it starts nothing else until agreed() is called.
+  Ask pause();
+  void agreed(Clock clock, Want want);
+
+ private:
+  std::map<std::tuple<Topic, Clock, std::uint32_t>, std::string> answers_;
+  std::vector<Answer> outputs_;
+  Clock started_ = 0;                      // iterations begun, all of which will be finished
+  bool pausing_ = false;
+  bool paced_ = false, bounded_ = true;
+  std::map<Clock, Want> agreed_;
+};
+
+}  // namespace shoal::table
