@@ -44,6 +44,12 @@ struct ShardCounters {
   std::vector<std::uint64_t> staleness;         // how many reads were so many clocks ahead of the slowest worker; the last: or more
 };
 
+// Of one worker's pushes to rows of this server.
+struct PushCounts {
+  std::vector<std::uint64_t> staleness{};       // how many were merged so many versions after the one that they were computed from; the last: or more
+  std::uint64_t dropped = 0;                    // as in ShardCounters
+};
+
 using SchemeMaker = std::function<Result<std::unique_ptr<Scheme>>(std::string_view words)>;
 
 class Shard {
@@ -72,6 +78,7 @@ class Shard {
   const Plan* plan() const;                     // null before it came
   Clock clock_of(int worker) const;             // the least of its pushes over all rows; for messages to people
   ShardCounters counters() const;
+  PushCounts counts_of(int worker) const;       // since the start
   std::size_t bytes_held() const;               // rows, histories and contributions that wait
 
  private:

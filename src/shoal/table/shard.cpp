@@ -42,6 +42,11 @@ const Plan* Shard::plan() const { return state_->plan ? &*state_->plan : nullptr
 Clock Shard::clock_of(int worker) const { return state_->clock_of(worker); }
 ShardCounters Shard::counters() const { return state_->counters; }
 
+PushCounts Shard::counts_of(int worker) const {
+  const auto which = static_cast<std::size_t>(worker);
+  return which < state_->counts.size() ? state_->counts[which] : PushCounts();
+}
+
 std::size_t Shard::bytes_held() const {
   std::size_t bytes = state_->spares.bytes();
   for (const auto& row : state_->rows)
@@ -118,6 +123,7 @@ void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made, const H
   norm_sent = false;
   learning.clear();
   rows.clear();
+  counts.resize(std::max<std::size_t>(counts.size(), said.workers));
   ends.assign(said.workers, kUnbounded);
   gone.assign(said.workers, false);
   rows.resize(said.rows.size());

@@ -114,10 +114,22 @@ void Shard::State::hang(ShardRow& row, Merge merge) {
   ++complete;
 }
 
-void Shard::State::apply(ShardRow& row, const Merge& merge, double clip) {
+void Shard::State::count(const ShardRow& row, const Merge& merge) {
   counters.merges += !merge.take.empty();
   counters.contributions += merge.take.size();
   counters.dropped += merge.drop.size();
+  const std::span<const Contribution> held = row.view().held;
+  for (const std::size_t i : merge.take) {
+    std::vector<std::uint64_t>& staleness = counts[static_cast<std::size_t>(held[i].worker)].staleness;
+    const std::size_t versions = std::min(static_cast<std::size_t>(std::max<Version>(0, row.version() - held[i].base)), kStaleness - 1);
+    if (staleness.size() <= versions) staleness.resize(versions + 1);
+    ++staleness[versions];
+  }
+  for (const std::size_t i : merge.drop) ++counts[static_cast<std::size_t>(held[i].worker)].dropped;
+}
+
+void Shard::State::apply(ShardRow& row, const Merge& merge, double clip) {
+  count(row, merge);
   if (counts_only) row.count(merge);
   else row.apply(merge, *plan, clip / plan->iter_size, spares, crew);
 }

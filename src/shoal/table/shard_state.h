@@ -45,6 +45,7 @@ struct Shard::State {
   void answer_readers(ShardRow& row, Outbox& out);
   void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
   void hang(ShardRow& row, Merge merge);
+  void count(const ShardRow& row, const Merge& merge);
   void apply(ShardRow& row, const Merge& merge, double clip);
   void send_norm(Outbox& out) const;
   void send_norm_if_complete(Outbox& out);
@@ -62,6 +63,7 @@ struct Shard::State {
   Spares spares;
   Crew crew;
   ShardCounters counters;
+  std::vector<PushCounts> counts;                // by worker
   bool counts_only = false;
   // A clip of the norm: each learning row's merge of norm_clock waits until all have theirs, and the coordinator has added up all servers'.
   Clock norm_clock = 0;
