@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "common/net_flags.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
@@ -13,8 +14,6 @@
 
 DEFINE_string(shape, "", "size of inputs that the net does not tell, batch first: 1,3,32,32");
 DEFINE_int32(batch, 0, "batch of every input; 0: 1 for what was a data layer");
-DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
-DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
 DEFINE_bool(auxiliary, false, "keep heads whose loss counts less than the largest");
 DEFINE_string(floor, "ceil_mode", "how pooling that rounds down is written: ceil_mode (OpenCV), round_mode (Caffe) or refuse");
 

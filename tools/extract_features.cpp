@@ -12,6 +12,7 @@
 #include "common/job.h"
 #include "common/machine.h"
 #include "common/merge_features.h"
+#include "common/net_flags.h"
 #include "common/records.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
@@ -37,8 +38,6 @@ DEFINE_int32(num_clients, 1, "how many programs share the work");
 DEFINE_string(machinefile, "", "the machines that share the work, a client each, as scripts/launch.py names them to every process it starts");
 DEFINE_int32(merge_parts, 0, "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");
 DEFINE_bool(poseidon_keys, false, "keys without leading zeros");
-DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
-DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_string(gpu, "", "refused unless -1: this build has no device code");
 DEFINE_int32(num_rows_per_table, 1, "accepted and without effect: there are no tables here");
@@ -285,7 +284,7 @@ int extract(const std::vector<std::string>& words) {
   take_place();
   check_flags();
   NetParameter param = read_net(FLAGS_model);
-  set_state("TEST", FLAGS_level, FLAGS_stage, *param.mutable_state());
+  set_state_of_flags("TEST", *param.mutable_state());
   read_in_order(param);
   const Share share{.client = FLAGS_client_id, .clients = FLAGS_num_clients};
   const std::optional<OwnRecords> own = own_records(param, share);

@@ -2,6 +2,7 @@
 #include <gflags/gflags.h>
 
 #include "common/machine.h"
+#include "common/net_flags.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
@@ -12,8 +13,6 @@
 DEFINE_string(model, "", "the net, a prototxt");
 DEFINE_string(weights, "", "a list with commas of models");
 DEFINE_int32(iterations, 50, "how many batches");
-DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
-DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_string(gpu, "", "refused: this build has no device code");
 
@@ -56,7 +55,7 @@ int test(const std::vector<std::string>& words) {
   refuse_gpu(FLAGS_gpu);
   if (FLAGS_iterations < 1) throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
   NetParameter param = read_net(FLAGS_model);
-  set_state("TEST", FLAGS_level, FLAGS_stage, *param.mutable_state());
+  set_state_of_flags("TEST", *param.mutable_state());
   Context context(Context::Options{.threads = threads_to_use(FLAGS_threads)});
   Net net(param, context);
   for (const std::string& file : split(FLAGS_weights, ',')) net.copy_weights(read_weights(file), file);

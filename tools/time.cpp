@@ -8,6 +8,7 @@
 #include <map>
 
 #include "common/machine.h"
+#include "common/net_flags.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
@@ -21,8 +22,6 @@ DEFINE_string(model, "", "the net, a prototxt");
 DEFINE_string(weights, "", "a list with commas of models to take the params from");
 DEFINE_int32(iterations, 50, "how many passes to measure");
 DEFINE_string(phase, "TRAIN", "TRAIN or TEST");
-DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
-DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_string(gpu, "", "refused: this build has no device code");
 DEFINE_bool(forward_only, false, "no backward passes");
@@ -133,7 +132,7 @@ void print_totals(Passes& passes, double total) {
 
 NetParameter net_to_time() {
   NetParameter param = read_net(FLAGS_model);
-  set_state(FLAGS_phase.empty() ? "TRAIN" : FLAGS_phase, FLAGS_level, FLAGS_stage, *param.mutable_state());
+  set_state_of_flags(FLAGS_phase.empty() ? "TRAIN" : FLAGS_phase, *param.mutable_state());
   return param;
 }
 

@@ -6,19 +6,17 @@
 #include "common/poseidon_flags.h"
 #include "common/run_job.h"
 #include "common/signals.h"
+#include "common/solver_flags.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/layers.pb.h"
 
-DEFINE_string(solver, "", "the solver, a prototxt");
 DEFINE_string(weights, "", "a list with commas of models to start from");
 DEFINE_string(snapshot, "", "a .solverstate to go on from, or 'auto' for the newest complete one, if there is any");
 DEFINE_string(sigint_effect, "stop", "what SIGINT does: stop, snapshot or none; a second one leaves at once");
 DEFINE_string(sighup_effect, "snapshot", "what SIGHUP does: stop, snapshot or none");
-DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
-DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_string(net_outputs, "", "write the numbers of displays and tests to PREFIX.train.csv, PREFIX.test0.csv ... and PREFIX.netoutputs");
 DEFINE_string(metrics, "", "write what each worker did in each iteration to DIR/metrics.<worker>.jsonl, and displays and tests to the first's");
@@ -55,10 +53,7 @@ int train(const std::vector<std::string>& words) {
   const JobFlags flags = job_flags();
   const parallel::Place place = find_place(flags);
   say_only_warnings(place.rank != 0);
-  SolverParameter param = read_solver(FLAGS_solver);
-  NetState state;
-  set_state("", FLAGS_level, FLAGS_stage, state);
-  param.mutable_train_state()->MergeFrom(state);
+  SolverParameter param = solver_of_flags();
   if (!FLAGS_weights.empty()) {
     param.clear_weights();
     param.add_weights(FLAGS_weights);
