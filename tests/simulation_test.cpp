@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "shoal/parallel/run.h"
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -13,6 +14,7 @@
 #include "support/data_files.h"
 #include "support/job_processes.h"
 #include "support/job_rig.h"
+#include "support/local_cluster.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test {
@@ -49,6 +51,13 @@ SolverParameter one_row_solver(const std::string& folder, int max_iter) {
   return param;
 }
 
+// With these phases, each as in `scheme { }`.
+SolverParameter in_phases(SolverParameter param, const std::vector<std::string>& schemes) {
+  for (const std::string& scheme : schemes) param.MergeFrom(parse_solver("scheme { " + scheme + " }", "schemes"));
+  return param;
+}
+SolverParameter with(SolverParameter param, const std::string& scheme) { return in_phases(std::move(param), {scheme}); }
+
 Outcome run(const SolverParameter& param, const std::string& cluster, const SimulationOptions& options) {
   return or_throw(simulate::simulate(param, simulate::parse_cluster(cluster, "cluster"), options));
 }
@@ -60,9 +69,9 @@ const std::string kUneven =
 
 TEST(Simulation, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {
   const SolverParameter param = digits_solver("sim_same", "max_iter: 15");
-  for (const char* scheme : {"bsp", "ssp 2", "async"}) {
+  for (const char* scheme : {"type: 'bsp'", "type: 'ssp' staleness: 2", "type: 'async'"}) {
     std::vector<Outcome> runs;
-    for (const int threads : {1, 3, 3}) runs.push_back(run(param, kUneven, {.scheme = scheme, .seed = 7, .test_every = 0.05, .threads = threads}));
+    for (const int threads : {1, 3, 3}) runs.push_back(run(with(param, scheme), kUneven, {.seed = 7, .test_every = 0.05, .threads = threads}));
     for (std::size_t i = 1; i < runs.size(); ++i) {
       EXPECT_EQ(runs[0].weights, runs[i].weights) << scheme;
       EXPECT_EQ(runs[0].seconds, runs[i].seconds) << scheme;
@@ -70,7 +79,7 @@ TEST(Simulation, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {
       ASSERT_EQ(runs[0].points.size(), runs[i].points.size()) << scheme;
       for (std::size_t p = 0; p < runs[0].points.size(); ++p) EXPECT_EQ(runs[0].points[p].loss, runs[i].points[p].loss) << scheme << p;
     }
-    const Outcome other = run(param, kUneven, {.scheme = scheme, .seed = 8});
+    const Outcome other = run(with(param, scheme), kUneven, {.seed = 8});
     EXPECT_NE(runs[0].seconds, other.seconds) << scheme;
   }
 }
@@ -79,14 +88,14 @@ TEST(Simulation, BspLearnsWhatRealWorkersLearnToTheBit) {
   const SolverParameter param = digits_solver("sim_real", "max_iter: 12");
   const JobResult real = train(param, {.workers = 3, .servers = 2, .scheme = "bsp", .stops = {12}});
   ASSERT_TRUE(real.ok()) << real.why();
-  EXPECT_EQ(real.at(0), run(param, kUneven, {.scheme = "bsp"}).weights);
-  EXPECT_EQ(real.at(0), run(param, "worker { count: 3 compute { ms: 1 } }", {.scheme = "bsp"}).weights) << "with servers in the workers";
+  EXPECT_EQ(real.at(0), run(param, kUneven, {}).weights);
+  EXPECT_EQ(real.at(0), run(param, "worker { count: 3 compute { ms: 1 } }", {}).weights) << "with servers in the workers";
 }
 
 TEST(Simulation, LearnsUnderEverySchemeAndCountsWhatItDoes) {
   const SolverParameter param = digits_solver("sim_learns", "max_iter: 60 iter_size: 2");
-  for (const char* scheme : {"bsp", "ssp 1", "async"}) {
-    const Outcome outcome = run(param, kUneven, {.scheme = scheme, .test_every = 0.25});
+  for (const char* scheme : {"type: 'bsp'", "type: 'ssp' staleness: 1", "type: 'async'"}) {
+    const Outcome outcome = run(with(param, scheme), kUneven, {.test_every = 0.25});
     ASSERT_GE(outcome.points.size(), 4u) << scheme;
     EXPECT_LT(outcome.points.back().loss, 0.7 * outcome.points[1].loss) << scheme;
     EXPECT_EQ(60 * 3, outcome.points.back().iterations) << scheme;
@@ -103,7 +112,7 @@ TEST(Simulation, BspTakesAsLongAsTheFormulaSays) {
   constexpr double kCompute = 0.02, kBandwidth = 1e5, kLatency = 0.003, kRow = 36 * 10 * 4;
   const auto seconds = [&](int iterations, const std::string& sharing) {
     const std::string cluster = str("worker { count: 4 compute { ms: 20 } } server { } overlap: false sharing: ", sharing, " card { bandwidth: 1e5 latency_ms: 3 }");
-    return run(one_row_solver("sim_formula", iterations), cluster, {.scheme = "bsp"}).seconds;
+    return run(one_row_solver("sim_formula", iterations), cluster, {}).seconds;
   };
   const double push = (kRow + 24 + 4 + 8 + 8 + 1 + 4 + 4 + 4) / kBandwidth, answer = (kRow + 24 + 4 + 8 + 8 + 1 + 4) / kBandwidth;
   EXPECT_NEAR(kCompute + push + answer + 2 * kLatency, (seconds(20, "PER_PAIR") - seconds(10, "PER_PAIR")) / 10, 1e-9);
@@ -113,17 +122,36 @@ TEST(Simulation, BspTakesAsLongAsTheFormulaSays) {
 
 // What is drawn, sent and waited for is the same without numbers; the start alone, in which workers with numbers agree on what to do, differs.
 TEST(Simulation, WithoutNumbersItTakesAsLong) {
-  for (const char* scheme : {"bsp", "ssp 2", "async"}) {
-    const auto seconds = [&](int iterations, bool dry) {
-      const SolverParameter param = digits_solver("sim_dry", str("max_iter: ", iterations));
+  for (const char* scheme : {"type: 'bsp'", "type: 'ssp' staleness: 2", "type: 'async'", "type: 'sync_backup' backup: 1", "type: 'grouped' groups: '0,1|2'",
+                             "type: 'weed_out' max_version_lag: 1", "type: 'drift_barrier' max_advance: 2",
+                             "type: 'async' payload: DELTA local_steps: 3", "type: 'local_steps' local_steps: 3", "type: 'elastic' local_steps: 3",
+                             "type: 'elastic' local_steps: 2 exchange_order: BEFORE", "type: 'esync' epsilon: 0.001", "type: 'esync' epsilon: 0.001 mode: PULL"}) {
+    const auto last = [&](int iterations, bool dry) {
+      const SolverParameter param = with(digits_solver("sim_dry", str("max_iter: ", iterations)), scheme);
       const simulate::Cluster cluster = simulate::parse_cluster(
           "worker { count: 2 compute { ms: 10 distribution: UNIFORM jitter: 0.5 } } worker { compute { ms: 18 } } server { count: 2 ns_per_byte: 50 } "
           "card { bandwidth: 3e5 latency_ms: 0.2 }", "cluster");
-      return or_throw((dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, {.scheme = scheme}, {})).seconds;
+      return or_throw((dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, {}, {}));
     };
-    const double real = seconds(40, false) - seconds(10, false), dry = seconds(40, true) - seconds(10, true);
-    EXPECT_NEAR(real, dry, 0.01 * real) << scheme;
+    const Outcome real = last(40, false), dry = last(40, true), real_first = last(10, false), dry_first = last(10, true);
+    EXPECT_NEAR(real.seconds - real_first.seconds, dry.seconds - dry_first.seconds, 0.01 * real.seconds) << scheme;
+    EXPECT_EQ(real.points.back().iterations, dry.points.back().iterations) << scheme;
+    EXPECT_NEAR(static_cast<double>(real.counters.contributions), static_cast<double>(dry.counters.contributions), 0.02 * static_cast<double>(real.counters.contributions))
+        << scheme;
+    for (std::size_t worker = 0; worker < 3; ++worker) {
+      EXPECT_NEAR(real.workers[worker].compute, dry.workers[worker].compute, 0.02 * real.workers[worker].compute) << scheme;
+      EXPECT_NEAR(real.workers[worker].rows, dry.workers[worker].rows, 0.02 * real.seconds) << scheme;
+    }
   }
+}
+
+// Which tasks a judge throws away is a matter of who was there first, by a hair: as many come to as much.
+TEST(Simulation, AJudgeThrowsAwayAsMuchWithoutNumbers) {
+  const SolverParameter param = with(digits_solver("sim_judge", "max_iter: 60"), "type: 'weed_out' weedout: 3");
+  const simulate::Cluster cluster = simulate::parse_cluster("worker { count: 2 compute { ms: 10 } } worker { compute { ms: 33 } } card { latency_ms: 0.2 }", "cluster");
+  const Outcome real = or_throw(simulate::simulate(param, cluster, {})), dry = or_throw(simulate::simulate_dry(param, cluster, {}));
+  EXPECT_GT(real.counters.dropped, 60u) << "most tasks of the slow one";
+  EXPECT_NEAR(static_cast<double>(real.counters.dropped), static_cast<double>(dry.counters.dropped), 0.1 * static_cast<double>(real.counters.dropped));
 }
 
 TEST(Simulation, AThousandWorkersWithoutNumbers) {
@@ -138,7 +166,7 @@ TEST(Simulation, AThousandWorkersWithoutNumbers) {
 // Lines as docs/metrics.md has them, in virtual seconds.
 TEST(Simulation, WritesTheFilesOfARun) {
   const std::string out = fresh_directory("sim_files");
-  const Outcome outcome = run(digits_solver("sim_files_data", "max_iter: 5"), kUneven, {.scheme = "bsp", .test_every = 0.1, .out = out});
+  const Outcome outcome = run(digits_solver("sim_files_data", "max_iter: 5"), kUneven, {.test_every = 0.1, .out = out});
   EXPECT_EQ((std::vector<std::string>{"metrics.0.jsonl", "metrics.1.jsonl", "metrics.2.jsonl"}), entries(out));
   const std::string chief = get_file(out + "/metrics.0.jsonl"), other = get_file(out + "/metrics.2.jsonl");
   EXPECT_HAS(chief, "\"simulated\"");
@@ -146,11 +174,70 @@ TEST(Simulation, WritesTheFilesOfARun) {
   EXPECT_EQ(1 + 5, std::ranges::count(other, '\n'));
 }
 
+// Phases are a real run's: the rows at the end are the same, and a phase takes as long as by itself.
+TEST(Simulation, PhasesFollowEachOtherAsInARealJob) {
+  const SolverParameter param = in_phases(digits_solver("sim_phases", "max_iter: 11"), {"type: 'bsp' iterations: 5", "type: 'local_steps' local_steps: 3"});
+  LocalCluster cluster(3, 2);
+  const auto outcomes = cluster.run([&](int, table::Table& table) -> Status {
+    parallel::RunOptions options;
+    const Result<Ending> ending = parallel::run(param, options, &table);
+    return ending.ok() ? Status() : Status(ending.error());
+  });
+  for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+  std::vector<float> rows;
+  for (const std::vector<float>& row : cluster.rows()) rows.insert(rows.end(), row.begin(), row.end());
+  const Outcome outcome = run(param, kUneven, {});
+  EXPECT_EQ(rows, outcome.weights);
+  EXPECT_EQ("bsp, then local_steps local_steps=3", outcome.scheme);
+  EXPECT_EQ(3 * (5 + 6 * 3), outcome.points.back().iterations);
+
+  const SolverParameter four = digits_solver("sim_phases", "max_iter: 40");
+  const std::vector<std::string> phases = {"type: 'async' iterations: 15", "type: 'drift_barrier' max_advance: 2 iterations: 10", "type: 'elastic' local_steps: 2"};
+  for (const bool dry : {false, true}) {
+    const auto all = or_throw((dry ? simulate::simulate_dry : simulate::simulate)(in_phases(four, phases), simulate::parse_cluster(kUneven, "cluster"), {}, {}));
+    EXPECT_EQ(3 * (15 + 10 + 15 * 2), all.points.back().iterations);
+    EXPECT_EQ(3 * 40 * (all.counters.contributions / 120), all.counters.contributions) << "each worker's every push counts once";
+    EXPECT_GT(all.counters.contributions, 0u);
+  }
+}
+
+// A worker's lines: what it says of its own seconds adds up, and of staleness and drops what the scheme does.
+TEST(Simulation, MetricsSayWhatThoseOfARealRunDo) {
+  const auto lines_of = [](const std::string& scheme, int worker) {
+    const std::string out = fresh_directory("sim_metrics");
+    run(with(digits_solver("sim_metrics_data", "max_iter: 12"), scheme), "worker { count: 2 compute { ms: 10 } } worker { compute { ms: 40 } } card { bandwidth: 1e6 }", {.out = out});
+    return get_file(str(out, "/metrics.", worker, ".jsonl"));
+  };
+  const auto sum_of = [](const std::string& lines, const std::string& member) {
+    double sum = 0;
+    for (std::size_t at = lines.find("\"" + member + "\""); at != std::string::npos; at = lines.find("\"" + member + "\"", at + 1))
+      sum += std::strtod(lines.c_str() + at + member.size() + 3, nullptr);
+    return sum;
+  };
+  const std::string slow = lines_of("type: 'ssp' staleness: 1", 2), fast = lines_of("type: 'ssp' staleness: 1", 0);
+  EXPECT_NEAR(12 * 0.04, sum_of(slow, "compute"), 1e-6);
+  EXPECT_NEAR(12 * 0.01, sum_of(fast, "compute"), 1e-6);
+  EXPECT_GT(sum_of(fast, "row_wait"), 0.2);
+  EXPECT_HAS(fast, "\"reads\"");
+  EXPECT_EQ(12 * 4, sum_of(slow, "samples"));
+  EXPECT_EQ(0, sum_of(fast, "drops"));
+  EXPECT_GT(sum_of(lines_of("type: 'sync_backup' backup: 1", 2), "drops"), 0) << "of the slow one";
+  EXPECT_HAS(lines_of("type: 'local_steps' local_steps: 3", 1), "\"local_steps\":3");
+}
+
+// Three workers in step, with one row: after the first round each push is from before the last two of the others.
+TEST(Simulation, CountsHowStaleEachPushIs) {
+  const Outcome outcome = run(with(one_row_solver("sim_stale", 20), "type: 'async'"), "worker { count: 3 compute { ms: 10 } } server { } overlap: false", {});
+  std::vector<std::uint64_t> expected(outcome.version_staleness.size());
+  expected[0] = expected[1] = 1, expected[2] = 3 * 20 - 2;
+  EXPECT_EQ(expected, outcome.version_staleness);
+}
+
 // A slow worker holds the others back by as many clocks as the scheme lets them be ahead.
 TEST(Simulation, SspLetsAStragglerBeSoManyClocksBehind) {
   const SolverParameter param = digits_solver("sim_straggler", "max_iter: 20");
   for (const int bound : {0, 1, 3, 7}) {
-    const Outcome outcome = run(param, "worker { count: 2 compute { ms: 10 } } worker { compute { ms: 40 } } server { }", {.scheme = str("ssp ", bound)});
+    const Outcome outcome = run(with(param, str("type: 'ssp' staleness: ", bound)), "worker { count: 2 compute { ms: 10 } } worker { compute { ms: 40 } } server { }", {});
     std::size_t most = 0;
     for (std::size_t i = 0; i < outcome.counters.staleness.size(); ++i)
       if (outcome.counters.staleness[i] > 0) most = i;
@@ -165,19 +252,19 @@ TEST(Simulation, SspLetsAStragglerBeSoManyClocksBehind) {
 TEST(Simulation, AsyncIsAsFastAsItsWorkersTogether) {
   const SolverParameter param = digits_solver("sim_async", "max_iter: 100000");
   const std::string cluster = "worker { compute { ms: 2 } } worker { compute { ms: 5 } } worker { compute { ms: 20 } } server { } card { latency_ms: 0 }";
-  const Outcome outcome = run(param, cluster, {.scheme = "async", .seconds = 2});
+  const Outcome outcome = run(with(param, "type: 'async'"), cluster, {.seconds = 2});
   EXPECT_NEAR(4 * (500 + 200 + 50) * 2, outcome.points.back().samples, 4 * 3.0);
   EXPECT_EQ(2, outcome.seconds);
-  const Outcome bsp = run(param, cluster, {.scheme = "bsp", .seconds = 2});
+  const Outcome bsp = run(param, cluster, {.seconds = 2});
   EXPECT_NEAR(4 * 3 * 50 * 2, bsp.points.back().samples, 4 * 3.0);
 }
 
 TEST(Simulation, EndsWhereItIsToldTo) {
   const SolverParameter param = digits_solver("sim_ends", "max_iter: 1000");
   const std::string cluster = "worker { count: 2 compute { ms: 10 } }";
-  EXPECT_EQ(100, run(param, cluster, {.scheme = "bsp", .samples = 100}).points.back().samples);
-  EXPECT_EQ(9, run(param, cluster, {.scheme = "bsp", .updates = 9}).points.back().updates);
-  const Outcome reached = run(param, cluster, {.scheme = "bsp", .target = simulate::parse_target("train_loss 1"), .test_every = 0.1});
+  EXPECT_EQ(100, run(param, cluster, {.samples = 100}).points.back().samples);
+  EXPECT_EQ(9, run(param, cluster, {.updates = 9}).points.back().updates);
+  const Outcome reached = run(param, cluster, {.target = simulate::parse_target("train_loss 1"), .test_every = 0.1});
   ASSERT_TRUE(reached.reached.has_value());
   EXPECT_LE(reached.points.back().loss, 1);
   EXPECT_EQ(*reached.reached, reached.seconds);
@@ -262,7 +349,7 @@ TEST(Simulation, RefusesAClusterThatMakesNoSense) {
   }
   EXPECT_THROW(simulate::parse_target("accuracy"), ConfigError);
   const SolverParameter param = digits_solver("sim_refuses");
-  EXPECT_THROW(run(param, "worker { compute { ms: 1 } }", {.scheme = "no such"}), ConfigError);
+  EXPECT_THROW(run(with(param, "type: 'no such'"), "worker { compute { ms: 1 } }", {}), ConfigError);
   EXPECT_THROW(run(param, "worker { compute { ms: 1 } }", {.target = simulate::parse_target("acuracy 1")}), ConfigError);
 }
 

@@ -9,6 +9,7 @@
 #include "common/job_flags.h"
 #include "common/machine.h"
 #include "common/run_job.h"
+#include "common/solver_flags.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
@@ -20,7 +21,6 @@
 #include "shoal/simulate/simulation.h"
 #include "shoal/solver/recipe.h"
 
-DEFINE_string(solver, "", "the solver, a prototxt");
 DEFINE_string(cluster, "", "the cluster, a prototxt (src/shoal/proto/cluster.proto)");
 DEFINE_double(seconds, 0, "end after so many virtual seconds");
 DEFINE_double(samples, 0, "end after so many samples of all workers together");
@@ -33,8 +33,7 @@ DEFINE_int32(threads, 0, "workers that really compute at once; 0: OMP_NUM_THREAD
 DEFINE_string(out, "", "a folder for the run's files: metrics.<worker>.jsonl (docs/metrics.md) and summary.md");
 DEFINE_bool(dry, false, "without numbers: nothing is learned and no data is read, so that a thousand workers take seconds");
 DEFINE_string(scaling, "", "\"2,4,8\": with --dry, the time of an iteration for so many workers like the cluster's first, beside formulas");
-DEFINE_int32(level, 0, "the net's level, for include and exclude rules");
-DEFINE_string(stage, "", "a list with commas of the net's stages, for include and exclude rules");
+DEFINE_string(esync_log_dir, "", "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
 
 namespace shoal {
 namespace {
@@ -67,7 +66,7 @@ std::size_t largest_of(const std::vector<std::uint64_t>& histogram) {
 }
 
 // A table in Markdown.
-std::string summary_of(const simulate::Outcome& outcome, const std::string& scheme) {
+std::string summary_of(const simulate::Outcome& outcome) {
   double compute = 0, rows = 0, others = 0, samples = 0, sent = 0, received = 0;
   for (const simulate::WorkerFigures& worker : outcome.workers) {
     compute += worker.compute, rows += worker.rows, others += worker.others, samples += worker.samples;
@@ -75,7 +74,7 @@ std::string summary_of(const simulate::Outcome& outcome, const std::string& sche
   }
   const double workers = static_cast<double>(outcome.workers.size()), all = std::max(1e-12, workers * outcome.seconds);
   const simulate::Point& last = outcome.points.back();
-  std::vector<std::pair<std::string, std::string>> columns = {{"scheme", scheme}, {"seconds", str(outcome.seconds)},
+  std::vector<std::pair<std::string, std::string>> columns = {{"scheme", outcome.scheme}, {"seconds", str(outcome.seconds)},
       {"samples/s", str(samples / std::max(1e-12, outcome.seconds))}, {"updates", str(last.updates)}, {"train loss", str(last.loss)}};
   for (const TestScore& score : last.scores) columns.emplace_back("test " + score.output, str(score.mean));
   const auto percent = [&](double part) { return str(std::round(1000 * part / all) / 10, " %"); };
@@ -129,10 +128,9 @@ void print_scaling(const SolverParameter& param, const simulate::SimulationOptio
   }
 }
 
-simulate::SimulationOptions options_from_flags(const SolverParameter& param) {
+simulate::SimulationOptions options_from_flags() {
   simulate::SimulationOptions options;
   options.name = FLAGS_solver;
-  options.scheme = scheme_of(param, FLAGS_solver);
   options.seed = FLAGS_seed;
   options.seconds = FLAGS_seconds;
   options.samples = FLAGS_samples;
@@ -141,15 +139,13 @@ simulate::SimulationOptions options_from_flags(const SolverParameter& param) {
   options.test_every = FLAGS_test_every;
   options.threads = threads_to_use(FLAGS_threads);
   options.out = FLAGS_out;
+  options.esync_logs = FLAGS_esync_log_dir;
   return options;
 }
 
 SolverParameter solver_from_flags() {
-  SolverParameter param = read_solver(FLAGS_solver, SnapshotPrefix::kAsWritten);
+  SolverParameter param = solver_of_flags(SnapshotPrefix::kAsWritten);
   merge_flags(job_flags(), param);
-  NetState state;
-  set_state("", FLAGS_level, FLAGS_stage, state);
-  param.mutable_train_state()->MergeFrom(state);
   if (FLAGS_max_iter > 0) param.set_max_iter(static_cast<std::int32_t>(FLAGS_max_iter));
   if (param.random_seed() < 0) param.set_random_seed(static_cast<std::int64_t>(FLAGS_seed));
   return param;
@@ -159,17 +155,18 @@ int simulate_job(const std::vector<std::string>& words) {
   if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --solver=", words[0], "?");
   need_flag(FLAGS_solver, "solver");
   need_flag(FLAGS_cluster, "cluster");
-  if (FLAGS_dry && !(FLAGS_target.empty() && FLAGS_out.empty())) throw ConfigError(Code::kUsage, "--dry learns nothing: there is no --target, and no --out");
+  if (FLAGS_dry && !(FLAGS_target.empty() && FLAGS_out.empty() && FLAGS_esync_log_dir.empty()))
+    throw ConfigError(Code::kUsage, "--dry learns nothing: there is no --target, no --out and no --esync_log_dir");
   if (!FLAGS_scaling.empty() && !FLAGS_dry) throw ConfigError(Code::kUsage, "--scaling is a matter of --dry");
   say_only_warnings(true);
   const SolverParameter param = solver_from_flags();
   const simulate::Cluster cluster = simulate::read_cluster(FLAGS_cluster);
-  const simulate::SimulationOptions options = options_from_flags(param);
+  const simulate::SimulationOptions options = options_from_flags();
   if (!FLAGS_scaling.empty()) return print_scaling(param, options, cluster), 0;
   const auto start = std::chrono::steady_clock::now();
   const simulate::Outcome outcome = or_throw((FLAGS_dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, options, print_point));
   for (const std::string& line : outcome.warnings) LOG(WARNING) << line;
-  const std::string summary = summary_of(outcome, options.scheme);
+  const std::string summary = summary_of(outcome);
   std::printf("\nEnded since %s; it took %.1f real seconds.\n\n%s", outcome.ending.c_str(),
               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), summary.c_str());
   if (!FLAGS_out.empty()) or_throw(write_file(FLAGS_out + "/summary.md", summary, Code::kUsage));

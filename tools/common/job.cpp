@@ -122,13 +122,6 @@ void merge_flags(const JobFlags& flags, SolverParameter& param) {
   parallel::merge_scheme(flags.scheme, param);
 }
 
-std::string scheme_of(const SolverParameter& param, const std::string& name) {
-  const std::vector<parallel::Phase> phases = or_throw(parallel::phases_of(param, name));
-  if (phases.size() > 1)
-    throw ConfigError(Code::kConfig, name, ": ", param.scheme_size(), " schemes are given; one can be had here, from the start to the end");
-  return phases.empty() ? "bsp" : phases[0].words;
-}
-
 std::string configuration_of(const SolverParameter& param, const std::string& name) {
   SolverParameter same = param;
   NetParameter train = train_net_of(param, name);

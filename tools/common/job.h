@@ -37,9 +37,6 @@ int replicas_of(const JobFlags& flags);
 // Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict each other, by both names.
 void merge_flags(const JobFlags& flags, SolverParameter& param);
 
-// The solver's scheme as make_scheme reads it, "ssp 2", for what can have one phase alone. `name` stands in front of errors.
-std::string scheme_of(const SolverParameter& param, const std::string& name);
-
 // What must be the same in all processes, as text with a field a line: the solver with its nets and its scheme, without what may differ
 // from machine to machine: paths, names of devices, what is logged and where snapshots go.
 std::string configuration_of(const SolverParameter& param, const std::string& name);

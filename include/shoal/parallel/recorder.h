@@ -41,6 +41,8 @@ class Recorder final : public Meter, public Observer {
   // Of the solver, before its first iteration. Throws ConfigError (kUsage) if a file cannot be written.
   void open(Solver& solver);
   void close();                      // what is left is written
+  // A display or a test that is another's, once open.
+  void record(const ScoreMetrics& score);
 
   void start(std::int64_t iteration) override;
   void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
@@ -58,7 +60,6 @@ class Recorder final : public Meter, public Observer {
   Counts counts() const;
   void end_clock(std::int64_t iteration);
   void count(const Counts& now);
-  void write(const ScoreMetrics& score);
   void flush_round(const std::optional<Evaluation>& evaluation);
   void log_shares(std::int64_t iteration);
   void warn(const char* flag, const Status& status);

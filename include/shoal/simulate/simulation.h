@@ -24,7 +24,6 @@ struct Target {
 
 struct SimulationOptions {
   std::string name = "solver";                 // of the prototxt, for errors
-  std::string scheme = "bsp";                  // as make_scheme reads it
   std::uint64_t seed = 1;                      // of what is drawn for the network and the times; the solver has its own
   // Where it ends, beside the solver's max_iter on every worker; 0: nowhere. Seconds are virtual.
   double seconds = 0;
@@ -36,6 +35,7 @@ struct SimulationOptions {
   double test_every = 0;
   int threads = 1;                             // workers that really compute at once
   std::string out{};                           // a folder for metrics.<worker>.jsonl (docs/metrics.md), or ""
+  std::string esync_logs{};                    // a folder for ESync's logs (docs/metrics.md), or ""
 };
 
 // What is known at one instant.
@@ -59,24 +59,25 @@ struct WorkerFigures {
 
 struct Outcome {
   std::string ending;                          // why it ended
+  std::string scheme;                          // "ssp 2"; of phases, the schemes one after the other
   double seconds = 0;
   std::vector<Point> points;                   // the last at the end
   std::vector<WorkerFigures> workers;
   table::Traffic traffic;                      // of all links; what was sent is what was received
   table::ShardCounters counters;               // of all servers; staleness in clocks
-  std::vector<std::uint64_t> version_staleness;   // how many pushes were so many versions old when they arrived; the last: or more
+  std::vector<std::uint64_t> version_staleness;   // how many pushes were so many versions old when they were merged; the last: or more
   std::vector<float> weights;                  // of all rows, at the end
   std::vector<std::string> warnings;
   std::optional<double> reached;               // when the target was
 };
 
-// `saw` hears of every point as it comes. Throws ConfigError for what is wrong with solver, nets, scheme or cluster. An error is one of
-// training's: a gradient that is not finite, data that cannot be read.
+// With the schemes that the solver says, in its phases. `saw` hears of every point as it comes. Throws ConfigError for what is wrong with solver,
+// nets, scheme or cluster. An error is one of training's: a gradient that is not finite, data that cannot be read.
 Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options,
                          const std::function<void(const Point&)>& saw = {});
 
 // The same without numbers: nothing is computed or learned, no data is read, and of what is sent only the size counts. Losses and scores are 0 and
-// none. For schemes that decide by the rows alone: throws ConfigError for those with a pacer.
+// none.
 Result<Outcome> simulate_dry(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options,
                              const std::function<void(const Point&)>& saw = {});
 

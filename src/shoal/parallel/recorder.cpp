@@ -152,14 +152,14 @@ void Recorder::flush_round(const std::optional<Evaluation>& evaluation) {
   round_.reset();
 }
 
-void Recorder::write(const ScoreMetrics& score) {
+void Recorder::record(const ScoreMetrics& score) {
   if (writer_) warn("metrics", writer_->add(score));
 }
 
 void Recorder::displayed(const Measured& row) {
   ScoreMetrics score{.kind = ScoreMetrics::Kind::kDisplay, .clock = row.iteration, .time = row.seconds, .loss = row.loss};
   for (std::size_t i = 0; i < row.outputs.size() && i < columns_.at(0).size(); ++i) score.outputs.emplace_back(columns_[0][i], row.outputs[i]);
-  write(score);
+  record(score);
   if (next_) next_->displayed(row);
 }
 
@@ -171,7 +171,7 @@ void Recorder::tested(int net, const Measured& row) {
     score.outputs.emplace_back(names[i], row.outputs[i]);
     if (!accuracy && names[i].find("accuracy") != std::string::npos) accuracy = row.outputs[i];
   }
-  write(score);
+  record(score);
   if (net == 0 && round_) flush_round(Evaluation{seconds(now() - ended_), since_start(now()), accuracy});
   if (next_) next_->tested(net, row);
 }

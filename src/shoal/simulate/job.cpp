@@ -15,16 +15,13 @@ using table::SimulatedLinkOptions;
 
 namespace {
 
-constexpr std::size_t kClasses = 64;           // of a histogram
-
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
 SimulatedJob::SimulatedJob(const Cluster& cluster, const JobOptions& options)
     : cluster_(cluster), options_(options),
-      coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()), .seed = options.seed, .scheme = options.scheme}),
-      version_staleness_(kClasses) {
+      coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()), .seed = options.seed, .scheme = options.scheme}) {
   join();
   connect();
 }
@@ -46,7 +43,6 @@ void SimulatedJob::join() {
   }
   CHECK(coordinator_.roster() != nullptr) << "nobody is missing";
   ends_.resize(index(workers()));
-  staleness_of_.resize(index(workers()));
   for (Server& server : servers_) server.out.resize(index(workers()));
 }
 
@@ -110,7 +106,7 @@ void SimulatedJob::plant(const table::Plan& plan, const table::Table::Source& in
     for (const table::Part part : kParts) {
       if (part != table::Part::kWeights && static_cast<int>(part) > optim::histories(plan.rule.rule)) continue;
       const std::span<const float> numbers = initial(row, part);
-      if (!numbers.empty() || part == table::Part::kWeights) tell(plan.rows[row].server, table::Init{row, part, {numbers, nullptr}});
+      if (!numbers.empty() || part == table::Part::kWeights) tell(plan.rows[row].server, table::Init{row, part, {numbers, nullptr}, plan.epoch});
     }
   }
 }
@@ -131,23 +127,30 @@ void SimulatedJob::arrived(int server, int worker, const Message& message) {
 void SimulatedJob::handle(int server, int worker, const Message& message) {
   if (error_) return;
   table::Shard& shard = *servers_[index(server)].shard;
-  if (const auto* push = std::get_if<table::Push>(&message)) {
-    const std::optional<table::Version> now = shard.version_of(push->row);
-    if (now && *now >= push->base) note_staleness(worker, static_cast<std::size_t>(*now - push->base));
-  }
   table::Outbox out;
   const Status status = shard.handle(worker, message, out);
   dispatch(server, out);
   if (!status.ok()) fail(status.error());
 }
 
-void SimulatedJob::note_staleness(int worker, std::size_t versions) {
-  const std::size_t which = std::min(versions, kClasses - 1);
-  ++version_staleness_[which];
-  if (options_.dry) return;
-  Histogram& own = staleness_of_[index(worker)];
-  own.resize(kClasses);
-  ++own[which];
+table::StalenessCounts SimulatedJob::staleness(int worker) const {
+  table::StalenessCounts counts;
+  for (const Server& server : servers_) {
+    const table::PushCounts pushes = server.shard->counts_of(worker);
+    for (std::size_t i = 0; i < pushes.staleness.size(); ++i) counts.pushes[i] += pushes.staleness[i];
+    counts.drops += pushes.dropped;
+    if (server.rank == rank_of_worker_[index(worker)]) std::ranges::copy(server.shard->counters().staleness, counts.reads.begin());
+  }
+  return counts;
+}
+
+Histogram SimulatedJob::version_staleness() const {
+  Histogram all(table::StalenessCounts::kClasses);
+  for (int worker = 0; worker < workers(); ++worker) {
+    const table::StalenessCounts own = staleness(worker);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] += own.pushes[i];
+  }
+  return all;
 }
 
 void SimulatedJob::dispatch(int server, table::Outbox& out) {
@@ -222,6 +225,10 @@ table::Traffic SimulatedJob::traffic(int worker) const {
   }
   for (std::uint32_t other = 0; other < to_coordinator_.size(); ++other)
     if (other != 0 && (other == rank || rank == 0)) add(*to_coordinator_[other], rank == 0 ? 1 : 0, false);
+  if (const double bandwidth = cluster_.processes[rank].bandwidth; bandwidth > 0) {
+    all.sending = to_instant(static_cast<double>(all.bytes_sent) / bandwidth);
+    all.receiving = to_instant(static_cast<double>(all.bytes_received) / bandwidth);
+  }
   return all;
 }
 

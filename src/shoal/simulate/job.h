@@ -58,10 +58,9 @@ class SimulatedJob {
   void plant(const table::Plan& plan, const table::Table::Source& initial);
 
   table::Shard& shard(int server) { return *servers_[static_cast<std::size_t>(server)].shard; }
-  // How many pushes were based on a version so many updates older than the row's when they arrived; the last class: or more. Of all workers;
-  // and of one since the last call.
-  const Histogram& version_staleness() const { return version_staleness_; }
-  Histogram take_staleness(int worker) { return std::exchange(staleness_of_[static_cast<std::size_t>(worker)], {}); }
+  // Of one worker's pushes, counted where they were merged or dropped; and of the reads that the server in its process answered.
+  table::StalenessCounts staleness(int worker) const;
+  Histogram version_staleness() const;         // of all workers' pushes
   table::ShardCounters counters() const;       // of all shards together
   table::Traffic traffic(int worker) const;    // of its process
   table::Traffic all_traffic() const;          // over wires, each byte counted where it was sent and where it came
@@ -89,7 +88,6 @@ class SimulatedJob {
   const table::SimulatedLink& link(int worker, int server) const { return const_cast<SimulatedJob*>(this)->link(worker, server); }
   void arrived(int server, int worker, const table::Message& message);
   void handle(int server, int worker, const table::Message& message);
-  void note_staleness(int worker, std::size_t versions);
   void dispatch(int server, table::Outbox& out);
   void coordinate(std::uint32_t rank, const table::Message& message);
   void hear(std::uint32_t rank, const table::Message& message);
@@ -104,8 +102,6 @@ class SimulatedJob {
   std::vector<Ports> ports_;                                         // by rank
   std::vector<std::unique_ptr<table::SimulatedLink>> links_;         // a worker's to each server, one worker after the other
   std::vector<std::unique_ptr<table::SimulatedLink>> to_coordinator_;   // by rank
-  Histogram version_staleness_;
-  std::vector<Histogram> staleness_of_;                              // by worker
   std::optional<Error> error_;
 };
 

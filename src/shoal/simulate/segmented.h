@@ -63,7 +63,6 @@ class Segmented : public Updater {
   Result<bool> another_step() final {
     if (Status status = arrive(); !status.ok()) return status.error();
     Result<bool> another = inner_->another_step();
-    if (another.ok() && !another.value()) over();
     if (!another.ok() || !another.value()) return another;
     starts();
     if (Status status = pass(segments_.begin); !status.ok()) return status.error();
@@ -91,7 +90,6 @@ class Segmented : public Updater {
   virtual Status pass(double share) = 0;
   // An iteration or local step, with this loss, unless it was left out.
   virtual void ends(bool counts, float loss) { (void)counts, (void)loss; }
-  virtual void over() {}                       // an iteration with all its local steps: what came of it was pushed
 
  private:
   bool acts(int layer) const { return segments_.acts[static_cast<std::size_t>(layer)]; }

@@ -9,6 +9,8 @@
 #include "shoal/base/text.h"
 #include "shoal/data/parts.h"
 #include "shoal/parallel/row_map.h"
+#include "shoal/parallel/scheme_words.h"
+#include "shoal/parallel/worker.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/solver/recipe.h"
@@ -57,7 +59,7 @@ SolverParameter for_workers(const SolverParameter& param, const std::string& nam
 class Evaluator {
  public:
   Evaluator(const SolverParameter& param, const SimulationOptions& options, SimulatedJob& job)
-      : job_(job), solver_(for_tests(param), options_of(options)), rows_(solver_.net(), job.servers()) {}
+      : job_(job), solver_(for_tests(param), options_of(options)), rows_(solver_.net(), job.servers(), {.stays = parallel::is_alone(job.roster())}) {}
 
   std::vector<TestScore> test(std::span<const std::unique_ptr<SimulatedWorker>> workers) {
     if (solver_.test_nets().empty()) return {};
@@ -117,16 +119,32 @@ class Evaluator {
   const parallel::RowMap rows_;
 };
 
-void check_scheme(const SimulationOptions& options) {
-  const auto scheme = table::make_scheme(options.scheme);
-  if (!scheme.ok()) throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
+// The schemes of its phases, each of which there is.
+std::vector<std::string> schemes_of(const SolverParameter& param, const std::string& name) {
+  std::vector<std::string> schemes;
+  for (const parallel::Phase& phase : or_throw(parallel::phases_of(param, name))) {
+    if (const auto scheme = table::make_scheme(phase.words); !scheme.ok()) throw ConfigError(scheme.error().code, name, ": ", scheme.error().message);
+    schemes.push_back(phase.words);
+  }
+  return schemes;
+}
+
+// What is written of worker 0.
+parallel::RecorderOptions record_of(const SimulationOptions& options, const std::string& scheme, const Cluster& cluster) {
+  parallel::RecorderOptions record;
+  record.metrics = options.out;
+  record.esync_logs = options.esync_logs;
+  record.run = {.scheme = scheme, .workers = cluster.workers(), .simulated = true};
+  record.local_steps = or_throw(table::make_scheme(scheme))->payload() != table::Payload::kGradient;
+  return record;
 }
 
 class Simulation {
  public:
   Simulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options, const std::function<void(const Point&)>& saw)
-      : options_(options), saw_(saw), job_(cluster, {.seed = options.seed, .dry = false, .scheme = options.scheme}),
-        evaluator_(param, options, job_), plan_{for_workers(param, options.name), options.name, options.scheme, options.seed, options.out}, desks_(options.threads) {
+      : options_(options), saw_(saw), schemes_(schemes_of(param, options.name)), job_(cluster, {.seed = options.seed, .dry = false, .scheme = schemes_[0]}),
+        evaluator_(param, options, job_), plan_{for_workers(param, options.name), options.name, options.seed, record_of(options, schemes_[0], cluster)},
+        desks_(options.threads) {
     if (options.target && options.target->output != kTrainLoss) check_target(*options.target);
     test_every_ = to_instant(options.test_every > 0 ? options.test_every : default_interval(param));
     for (int worker = 0; worker < job_.workers(); ++worker)
@@ -173,21 +191,22 @@ class Simulation {
     return mean * param.test_interval();
   }
 
+  // As long as anything else is to happen.
   void keep_testing() {
     note();
-    job_.time().after(test_every_, [this] { keep_testing(); });
+    if (!job_.time().is_idle()) job_.time().after(test_every_, [this] { keep_testing(); });
   }
 
   // On the disk beside the workers' clocks.
   void write(const Point& point) {
-    if (point.iterations > 0) workers_[0]->add({.kind = ScoreMetrics::Kind::kDisplay, .clock = point.updates, .time = point.seconds, .loss = point.loss});
+    if (point.iterations > 0) workers_[0]->record({.kind = ScoreMetrics::Kind::kDisplay, .clock = point.updates, .time = point.seconds, .loss = point.loss});
     if (point.scores.empty()) return;
     ScoreMetrics test{.kind = ScoreMetrics::Kind::kTest, .clock = point.updates, .time = point.seconds};
     for (const TestScore& score : point.scores) {
       test.outputs.emplace_back(score.output, score.mean);
       test.loss += static_cast<double>(score.loss_weight) * score.mean;
     }
-    workers_[0]->add(test);
+    workers_[0]->record(test);
   }
 
   // How far the job is, and how good.
@@ -230,6 +249,7 @@ class Simulation {
     if (points_.empty() || points_.back().seconds < to_seconds(end)) note();
     Outcome outcome;
     outcome.ending = ending_;
+    outcome.scheme = join(schemes_, ", then ");
     outcome.seconds = to_seconds(end);
     outcome.points = points_;
     for (int i = 0; i < job_.workers(); ++i) {
@@ -248,6 +268,7 @@ class Simulation {
 
   const SimulationOptions options_;
   const std::function<void(const Point&)>& saw_;
+  const std::vector<std::string> schemes_;     // by phase
   SimulatedJob job_;
   Evaluator evaluator_;
   const WorkerPlan plan_;
@@ -272,7 +293,6 @@ Target parse_target(const std::string& words) {
 }
 
 Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options, const std::function<void(const Point&)>& saw) {
-  check_scheme(options);
   return Simulation(param, cluster, options, saw).run();
 }
 

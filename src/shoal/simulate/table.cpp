@@ -1,9 +1,13 @@
 #include "table.h"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 #include <variant>
 
 #include "shoal/base/log.h"
+#include "shoal/table/coordinator.h"
+#include "shoal/table/scheme.h"
 
 namespace shoal::simulate {
 
@@ -13,16 +17,11 @@ using table::RowId;
 using table::Topic;
 using table::Want;
 
-namespace {
-
-constexpr Clock kBeforeAll = -1;
-
-}  // namespace
-
 void SimulatedTable::compute(Instant until) {
   enter();
   if (!status().ok() || until <= now()) return;
   times_.compute += to_seconds(until - now());
+  left_at_ = now();
   job_.time().at(until, [this] { actor_.turn(); });
   actor_.leave();
 }
@@ -30,7 +29,7 @@ void SimulatedTable::compute(Instant until) {
 void SimulatedTable::wake() {
   if (!asleep_ || waking_) return;
   waking_ = true;
-  job_.time().at(now(), [this] {
+  job_.time().at(ClientEnd::now(), [this] {
     waking_ = false;
     actor_.turn();
   });
@@ -64,13 +63,38 @@ void SimulatedTable::failed() {
 
 Status SimulatedTable::create(const table::Plan& plan, const Source& initial, const Destination& destination) {
   enter();
-  if (Status status = this->status(); !status.ok()) return status;
+  if (Status status = settle(); !status.ok()) return status;         // of the last epoch
   if (const std::string wrong = table::validate(plan); !wrong.empty()) return Error{Code::kConfig, wrong};
-  if (worker_ == 0) job_.plant(plan, initial);
+  if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.epoch), {}); !drained.ok()) return drained.error();
+  talks_.end(plan.start);
+  epoch_ = plan.epoch;
+  if (const auto scheme = table::make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
+  if (worker_ == 0) {
+    tell(Topic::kScheme, plan.epoch, plan.scheme);                   // before the round below: so before anybody asks for a task
+    job_.plant(plan, initial);
+  }
   open(plan, destination);
-  started_ = pushed_ = plan.start;
-  const Result<std::string> all = ask(Topic::kBarrier, kBeforeAll, {});
+  const Result<std::string> all = ask(Topic::kBarrier, table::rows_exist(plan.epoch), {});
   return all.ok() ? Status() : Status(all.error());
+}
+
+Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
+  enter();
+  if (Status status = settle(); !status.ok()) return status.error();
+  const Result<std::string> answer = ask(Topic::kRegroup, roster().epoch + 1, encode(end));
+  if (!answer.ok()) return answer.error();
+  Result<table::RosterBody> next = table::decode_roster(answer.value());
+  if (!next.ok()) return next.error();
+  rosters_.push_back(std::move(next).value());
+  return true;
+}
+
+// What was asked for has arrived.
+Status SimulatedTable::settle() {
+  if (!is_open()) return status();
+  std::vector<RowId> all(job_.shard(0).plan()->rows.size());
+  std::iota(all.begin(), all.end(), RowId{0});
+  return wait(all);
 }
 
 void SimulatedTable::push(std::span<const table::Push> together) {
@@ -94,17 +118,21 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
   return rest_until([this] { return !awaits(); }, times_.rows);
 }
 
+// No push of this worker follows `clock` of them: others that go on are not to wait for one.
+void SimulatedTable::retire(Clock clock) {
+  for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, table::Retire{.clock = clock, .epoch = epoch_});
+}
+
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
-  if (topic == Topic::kMeet && body == "\1" && is_open())   // it pushes no more: others that go on are not to wait for it
-    for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, table::Retire{.clock = pushed_});
-  asked_ = {topic, clock};
-  answer_.reset();
+  if (topic == Topic::kMeet && body == "\1" && is_open()) retire(pushed_);
+  const std::uint32_t part = table::part_of(topic, body);
   job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
-  if (Status status = rest_until([this] { return answer_.has_value(); }, times_.others); !status.ok()) return status.error();
-  asked_.reset();
-  return *std::exchange(answer_, std::nullopt);
+  std::optional<std::string> answer;
+  const auto answered = [&] { return (answer = talks_.take_answer(topic, clock, part)).has_value(); };
+  if (Status status = rest_until(answered, times_.others); !status.ok()) return status.error();
+  return *std::move(answer);
 }
 
 void SimulatedTable::tell(Topic topic, Clock clock, std::string body) {
@@ -114,28 +142,24 @@ void SimulatedTable::tell(Topic topic, Clock clock, std::string body) {
 
 std::vector<table::Answer> SimulatedTable::take_outputs() {
   enter();
-  return std::exchange(outputs_, {});
+  return talks_.take_outputs();
 }
 
 Result<Want> SimulatedTable::start(Clock clock) {
   enter();
-  if (Status status = rest_until([this] { return !pausing_; }, times_.others); !status.ok()) return status.error();
-  started_ = clock + 1;
-  const auto first = agreed_.begin();
-  if (first == agreed_.end() || first->first > clock) return Want::kNothing;
-  return agreed_.extract(first).mapped();
+  std::optional<Want> want;
+  const auto may_start = [&] { return (want = talks_.start(clock)).has_value(); };
+  if (Status status = rest_until(may_start, times_.others); !status.ok()) return status.error();
+  return *want;
 }
 
 Status SimulatedTable::finish(Clock clock) {
   enter();
   if (Status status = this->status(); !status.ok()) return status;
   if (is_open()) {
-    std::vector<RowId> all(job_.shard(0).plan()->rows.size());
-    std::iota(all.begin(), all.end(), RowId{0});
-    if (Status status = wait(all); !status.ok()) return status;
-    for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, table::Retire{.clock = clock});
+    if (Status status = settle(); !status.ok()) return status;
+    retire(clock);
   }
-  started_ = clock;
   const Result<std::string> done = ask(Topic::kDone, clock, {});
   finished_ = done.ok();
   return done.ok() ? Status() : Status(done.error());
@@ -152,22 +176,25 @@ void SimulatedTable::release() {
   close();
 }
 
+table::Traffic SimulatedTable::traffic() const {
+  actor_.enter();
+  return job_.traffic(worker_);
+}
+
+table::StalenessCounts SimulatedTable::staleness() const {
+  actor_.enter();
+  return job_.staleness(worker_);
+}
+
 void SimulatedTable::heard(const Message& message) {
   if (const auto* directive = std::get_if<table::Directive>(&message)) {
-    if (directive->kind == table::DirectiveKind::kPause) {
-      pausing_ = true;
-      job_.ask(worker_, table::Ask{.topic = Topic::kPaused, .clock = started_, .body = {}});
-    } else if (directive->kind == table::DirectiveKind::kAgreed) {
-      pausing_ = false;
-      agreed_[directive->clock] = directive->want;
-    }
-    return wake();
+    if (directive->kind == table::DirectiveKind::kPause) job_.ask(worker_, talks_.pause());
+    if (directive->kind == table::DirectiveKind::kAgreed) talks_.agreed(directive->clock, directive->want);
+  } else if (const auto* answer = std::get_if<table::Answer>(&message)) {
+    talks_.answer(*answer);
+  } else {
+    return;
   }
-  const auto* answer = std::get_if<table::Answer>(&message);
-  if (answer == nullptr) return;
-  if (answer->topic == Topic::kOutputs) outputs_.push_back(*answer);
-  if (!asked_ || *asked_ != std::pair(answer->topic, answer->clock)) return;
-  answer_ = answer->body;
   wake();
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shoal/proto/solver.pb.h"
-#include "shoal/report/metrics.h"
+#include "shoal/parallel/recorder.h"
 #include "table.h"
 
 namespace shoal::simulate {
@@ -23,9 +23,9 @@ struct Tally {
 
 struct WorkerPlan {
   SolverParameter param;                       // to train, and nothing else
-  std::string name, scheme;
+  std::string name;
   std::uint64_t seed = 1;
-  std::string out;                             // a folder for its metrics, or ""
+  parallel::RecorderOptions record;            // what is written of it, where anything is; of worker 0
 };
 
 class SimulatedWorker {
@@ -42,17 +42,17 @@ class SimulatedWorker {
   double ended_at() const { return ended_at_; }
   const SimulatedTable::Times& times() const { return table_.times(); }
   std::int64_t iterations() const { return iterations_; }
-  double samples() const { return static_cast<double>(iterations_) * items_; }
-  // Beside its clocks, where there are files for them.
-  void add(const ScoreMetrics& score);
+  double samples() const { return samples_; }
+  // Beside its clocks, where there is a file for them.
+  void record(const ScoreMetrics& score);
   // What its forward passes changed, running means and the like, as of its last iteration.
   const std::vector<float>& running_sums() const { return running_sums_; }
 
  private:
   class Timed;
+  class Marks;
   void run();
   Status train();
-  void measure();
 
   SimulatedJob& job_;
   const int number_;
@@ -61,14 +61,14 @@ class SimulatedWorker {
   Actor actor_;
   SimulatedTable table_;
   Random random_;
-  double items_ = 0;                           // of one iteration
+  std::size_t drawn_ = 0;                      // of the times of iterations
   std::int64_t iterations_ = 0;
+  double samples_ = 0;
   double ended_at_ = 0;
   Status outcome_;
   std::vector<float> running_sums_;
-  std::optional<MetricsWriter> metrics_;
-  struct Measured { Instant time{}; table::Clock clock = 0; std::int64_t iterations = 0; SimulatedTable::Times times; table::Traffic traffic; };
-  Measured measured_;                          // as of the last clock
+  std::optional<parallel::Recorder> recorder_;
+  std::optional<std::vector<ScoreMetrics>> early_;   // that came before the recorder was open
   std::jthread thread_;
 };
 

@@ -29,6 +29,7 @@ class VirtualTime {
   void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
   // Goes on to the next thing and does it; false if there is none.
   bool step();
+  bool is_idle() const { return heap_.empty(); }
 
  private:
   struct Event {
