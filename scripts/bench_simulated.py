@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Sets the simulator's prediction beside real processes: bench_simulated.py [BUILD] [--workers 2 4] [--step_ms 60] [--throttle 4e6]
 
-Each real worker computes as long as --emulate_step_ms says and sends no faster than --throttle; the simulated ones likewise. Printed: seconds of
-an iteration of both and their ratio, the best of three real runs, since a busy machine makes a run only slower.
+Each real worker computes as long as --emulate_step_ms says and sends no faster than --throttle; the simulated ones likewise. Printed: milliseconds of
+an iteration of the best of --runs real runs, and of the fastest five in a row of it: on a busy machine a throttled process wakes late now and then, and loses what it
+might have sent. Then what the simulator says for workers that compute as long as they were told to, and as long as these did by their own metrics. Ratios are
+real / simulated.
 """
-import argparse, os, pathlib, re, socket, subprocess, tempfile
+import argparse, json, os, pathlib, re, socket, subprocess, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NET = '''
@@ -15,7 +17,8 @@ layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product
 layer {{ name: "ip3" type: "InnerProduct" bottom: "ip2" top: "ip3" inner_product_param {{ num_output: 10 weight_filler {{ type: "xavier" }} }} }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: "loss" }}
 '''
-SOLVER = 'net: "{folder}/net.prototxt" base_lr: 0.001 lr_policy: "fixed" random_seed: 1 display: 10 max_iter: {iterations} snapshot_after_train: false\n'
+WARM, ROW = 10, 5                                                 # iterations that do not count: connections begin slowly
+SOLVER = 'net: "{folder}/net.prototxt" base_lr: 0.001 lr_policy: "fixed" random_seed: 1 max_iter: {iterations} snapshot_after_train: false\n'
 
 
 def free_port():
@@ -25,8 +28,9 @@ def free_port():
 
 
 def real(build, folder, workers, args):
-    """Seconds of an iteration between the first display and the last."""
-    flags = [f'--num_clients={workers}', f'--master=127.0.0.1:{free_port()}', f'--emulate_step_ms={args.step_ms}', f'--throttle={args.throttle}', f'--scheme={args.scheme}']
+    """Seconds of an iteration after the first WARM, of ROW in a row, and those that each worker computed in each."""
+    metrics = pathlib.Path(tempfile.mkdtemp(dir=folder))
+    flags = [f'--num_clients={workers}', f'--master=127.0.0.1:{free_port()}', f'--emulate_step_ms={args.step_ms}', f'--throttle={args.throttle}', f'--scheme={args.scheme}', f'--metrics={metrics}']
     port = flags[1].rsplit(':', 1)[1]
     environment = dict(os.environ, OMP_NUM_THREADS='1', SHOAL_JOB_TOKEN='bench')
     jobs = [subprocess.Popen([build / 'tools/train', f'--solver={folder}/solver.prototxt', f'--client_id={rank}', *flags] + ([f'--port={port}'] if rank == 0 else []),
@@ -34,17 +38,29 @@ def real(build, folder, workers, args):
     outputs = [job.communicate(timeout=300)[1] for job in jobs]
     if any(job.returncode for job in jobs):
         raise SystemExit('a worker failed:\n' + '\n'.join(outputs))
-    times = [float(s) for s in re.findall(r'iter/s, ([\d.e+-]+)s/10 iters', outputs[0])][2:]
-    return sum(times) / len(times) / 10
+    clocks = [[json.loads(line) for line in (metrics / f'metrics.{rank}.jsonl').read_text().splitlines()] for rank in range(workers)]
+    clocks = [[line for line in lines if line['kind'] == 'clock'][WARM:] for lines in clocks]
+    ends = [line['time'] for line in clocks[0]]
+    return {'mean': (ends[-1] - ends[0]) / (len(ends) - 1), 'best': min(later - sooner for sooner, later in zip(ends, ends[ROW:])) / ROW,
+            'computed': [[line['compute'] for line in lines] for lines in clocks]}
 
 
-def simulated(build, folder, workers, args):
-    (folder / 'cluster.prototxt').write_text(f'worker {{ count: {workers} compute {{ ms: {args.step_ms} }} }} card {{ bandwidth: {args.throttle} latency_ms: 0.1 }}')
-    def seconds(iterations):
+def simulated(build, folder, computes, iterations, args):
+    """Seconds of an iteration of workers that compute so: each a line of the cluster's prototxt."""
+    cluster = ' '.join(f'worker {{ compute {{ {compute} }} }}' for compute in computes)
+    (folder / 'cluster.prototxt').write_text(f'{cluster} card {{ bandwidth: {args.throttle} latency_ms: 0.1 }}')
+
+    def seconds(count):
         run = subprocess.run([build / 'tools/simulate', '--dry', f'--solver={folder}/solver.prototxt', f'--cluster={folder}/cluster.prototxt',
-                              f'--max_iter={iterations}', f'--scheme={args.scheme}'], capture_output=True, text=True, check=True)
+                              f'--max_iter={count}', f'--scheme={args.scheme}'], capture_output=True, text=True, check=True)
         return float(re.findall(r'\[ *([\d.]+) s\] Iteration', run.stdout)[-1])
-    return (seconds(30) - seconds(10)) / 20
+    return (seconds(iterations) - seconds(1)) / (iterations - 1)
+
+
+def traces(folder, computed):
+    for rank, seconds in enumerate(computed):
+        (folder / f'trace{rank}').write_text(''.join(f'{1e3 * each:.4f}\n' for each in seconds))
+    return [f'trace: "{folder}/trace{rank}"' for rank in range(len(computed))]
 
 
 def main():
@@ -55,6 +71,7 @@ def main():
     parser.add_argument('--throttle', type=float, default=4e6)
     parser.add_argument('--scheme', default='bsp')
     parser.add_argument('--iterations', type=int, default=61)
+    parser.add_argument('--runs', type=int, default=3)
     args = parser.parse_args()
     build = (ROOT / args.build).resolve()
     with tempfile.TemporaryDirectory() as name:
@@ -62,10 +79,14 @@ def main():
         (folder / 'net.prototxt').write_text(NET.format())
         (folder / 'solver.prototxt').write_text(SOLVER.format(folder=folder, iterations=args.iterations))
         for workers in args.workers:
-            predicted = simulated(build, folder, workers, args)
-            best = min(real(build, folder, workers, args) for _ in range(3))
-            print(f'{workers} workers, {args.scheme}, {args.step_ms:g} ms, {args.throttle:g} bytes/s: simulated {1e3 * predicted:.1f} ms an iteration, '
-                  f'real {1e3 * best:.1f} ms, ratio {best / predicted:.3f}')
+            run = min((real(build, folder, workers, args) for _ in range(args.runs)), key=lambda run: run['mean'])
+            computed = run['computed']
+            told = simulated(build, folder, [f'ms: {args.step_ms}'] * workers, 20, args)
+            measured = simulated(build, folder, traces(folder, computed), len(computed[0]), args)
+            mean = sum(map(sum, computed)) / sum(map(len, computed))
+            print(f'{workers} workers, {args.scheme}, {args.throttle:g} bytes/s: real {1e3 * run["mean"]:.1f} ms an iteration, {1e3 * run["best"]:.1f} in the fastest '
+                  f'{ROW}; told to compute {args.step_ms:g} ms: simulated {1e3 * told:.1f} ms, ratios {run["mean"] / told:.3f} and {run["best"] / told:.3f}; as they computed, '
+                  f'{1e3 * mean:.1f} ms: simulated {1e3 * measured:.1f} ms, ratio {run["mean"] / measured:.3f}', flush=True)
 
 
 if __name__ == '__main__':

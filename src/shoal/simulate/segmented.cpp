@@ -17,12 +17,17 @@ class Emulated final : public Segmented {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // The system wakes within a millisecond or so of a deadline, so what is left of it is the next stretch's.
+  // The system wakes earlier or later than at a deadline, and by that much the next stretch is longer or shorter. Who was at work longer than its
+  // stretch is not in debt for it.
   Status arrive() override {
+    if (due_ == Clock::time_point{}) return {};
     const MutexLock lock(mutex_);
-    while (Clock::now() + std::chrono::milliseconds(1) < due_)
+    bool waited = false;
+    for (; Clock::now() + std::chrono::milliseconds(1) < due_; waited = true)
       never_.wait_for(mutex_, std::chrono::duration_cast<std::chrono::milliseconds>(due_ - Clock::now()), [] { return false; });
-    left_ = std::max(Clock::duration{}, due_ - Clock::now());
+    left_ = due_ - Clock::now();
+    if (!waited) left_ = std::max(Clock::duration{}, left_);
+    due_ = {};
     return {};
   }
   Status pass(double share) override {
@@ -31,8 +36,8 @@ class Emulated final : public Segmented {
   }
 
   const double seconds_;                       // an iteration
-  Clock::time_point due_{};
-  Clock::duration left_{};
+  Clock::time_point due_{};                    // end of the stretch under way
+  Clock::duration left_{};                     // of the last one
   Mutex mutex_;
   Condition never_;
 };
