@@ -259,15 +259,19 @@ TEST_F(DistributedTrain, AJobThatGoesOnEndsWithTheSameBytes) {
   }
 }
 
-TEST_F(DistributedTrain, ATermToOneIsASnapshotOfAllAndTheEndOfAll) {
-  const std::vector<Running> job = start(3, solver("term", plain_net(4), "max_iter: 100000000 display: 1"));
-  ASSERT_TRUE(test::wait_for_text(job[0], "Iteration 5 ("));
-  ::kill(job[1].process, SIGTERM);
-  for (const Ran& process : wait(job)) EXPECT_EQ(process.code, 75) << process.err;
-  const std::string found = newest_snapshot(folder_ + "/term");
-  ASSERT_NE(found, "");
-  EXPECT_GE(read_solver_state(found).iter(), 5);
-  EXPECT_EQ(read_run_state(run_path(found.substr(0, found.rfind('.')))).member_size(), 2);
+// A SIGUSR1 to any, and a SIGTERM to the one that cannot be spared.
+TEST_F(DistributedTrain, ASignalToOneIsASnapshotOfAllAndTheEndOfAll) {
+  for (const auto& [rank, number] : {std::pair{1, SIGUSR1}, {0, SIGTERM}}) {
+    const std::string name = "signal" + std::to_string(number);
+    const std::vector<Running> job = start(3, solver(name, plain_net(4), "max_iter: 100000000 display: 1"));
+    ASSERT_TRUE(test::wait_for_text(job[0], "Iteration 5 ("));
+    ::kill(job[static_cast<std::size_t>(rank)].process, number);
+    for (const Ran& process : wait(job)) EXPECT_EQ(process.code, 75) << process.err;
+    const std::string found = newest_snapshot(folder_ + "/" + name);
+    ASSERT_NE(found, "");
+    EXPECT_GE(read_solver_state(found).iter(), 5);
+    EXPECT_EQ(read_run_state(run_path(found.substr(0, found.rfind('.')))).member_size(), 2);
+  }
 }
 
 // ---- what cannot be ----

@@ -52,6 +52,37 @@ TEST(Epochs, APlanTakesThePlaceOfTheLast) {
   EXPECT_EQ(0u, rig.shard().counters().late);
 }
 
+// As they do that were apart when somebody joined, who begins where the slowest is.
+TEST(Epochs, WorkersBeginEachAtItsClock) {
+  ShardRig rig(plan_of("async", 2), 10);
+  Plan next = next_of(rig, "async", 3, 7);
+  next.clocks = {9, 7, 7};
+  rig.give(0, PlanMessage{next});
+  rig.give(0, init_of(8, 1));
+  rig.said();
+  rig.give(0, Get{.row = 0, .clock = 9, .epoch = 1});
+  rig.give(2, Get{.row = 0, .clock = 7, .epoch = 1});
+  EXPECT_EQ("row 0@9=8v7 to 0, row 0@7=8v7 to 2", rig.said());
+  rig.give(0, push_in(1, 9, 3, 7));
+  rig.give(1, push_in(1, 7, 3, 7));
+  EXPECT_EQ("row 0@10=7v8 to 0, row 0@8=6v9 to 1", rig.said());
+  rig.give(0, push_in(1, 8, 3, 8));                    // before it began: it was merged in an epoch before
+  EXPECT_EQ("", rig.said());
+  EXPECT_EQ(1u, rig.shard().counters().repeated);
+}
+
+// A server before it has left: its number is another, and its rows are those of the plan.
+TEST(Epochs, AServerHasTheNumberOfThePlan) {
+  ShardRig rig(plan_of("bsp", 1), 10);
+  Plan next = next_of(rig, "bsp", 1, 1);
+  next.servers = 2;
+  next.rows[0].server = 1;
+  rig.shard().renumber(1);
+  rig.give(0, PlanMessage{next});
+  rig.give(0, init_of(8, 1));
+  EXPECT_EQ("ready 1", rig.said());
+}
+
 TEST(Epochs, WhatIsLateHasNoEffect) {
   ShardRig rig(plan_of("bsp", 2), 10);
   const Plan first = rig.plan();

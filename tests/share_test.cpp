@@ -163,6 +163,36 @@ TEST_P(ShareLayers, AnotherNumberOfNetsGoesOnWhereTheJobWas) {
     }
 }
 
+// Nets that were in step, and then are more or fewer, without a snapshot in between: no record twice in an epoch, and none left out, whatever
+// divides whatever; and again. Each is new or was there.
+TEST_P(ShareLayers, AmongOtherNetsEachRecordIsReadOnce) {
+  if (!kind().by_processes) return;
+  const int count = 41;
+  kind().write(path_, 0, count);
+  const std::string shuffled = layer(kShared + "shuffle: true batch_size: 2");
+  std::vector<Seen> all;
+  std::vector<std::string> states;
+  for (const auto& [nets, batches] : {std::pair{3, 2}, {2, 5}, {5, 3}, {4, 5}, {1, 20}}) {
+    std::vector<std::vector<Seen>> taken;
+    std::vector<std::string> next;
+    for (int c = 0; c < nets; ++c) {
+      DataRig rig(shuffled, 5, TRAIN, Share{.client = c, .clients = nets});
+      const std::vector<std::string_view> before(states.begin(), states.end());
+      if (!before.empty()) ASSERT_OK(rig.layer().load_states(c < std::ssize(before) ? before[static_cast<std::size_t>(c)] : std::string_view(), before));
+      taken.push_back(take(rig, batches));
+      const std::string saved = rig.layer().save_state();
+      next.push_back(saved);
+      DataRig again(shuffled, 5, TRAIN, Share{.client = c, .clients = nets});
+      ASSERT_OK(again.layer().load_state(saved));
+      EXPECT_EQ(again.layer().save_state(), saved);
+    }
+    states = next;
+    for (std::size_t n = 0; n < taken[0].size(); ++n)
+      for (const std::vector<Seen>& net : taken) all.push_back(net[n]);
+  }
+  expect_each_once_an_epoch(all, 0, count);
+}
+
 TEST_P(ShareLayers, EachClientReadsItsPart) {
   kind().write(path_ + "_0", 0, 7);
   kind().write(path_ + "_1", 7, 8);

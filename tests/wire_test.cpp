@@ -216,7 +216,7 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("a weight of nan", why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))));
   EXPECT_SAYS("a yes or no of 2", why_not(with(plan, plan.size() - 81, "\x02")));
   EXPECT_SAYS("row 1 is on server 5, and there are 2", why_not(with(plan, plan.size() - 83, "\x05")));
-  EXPECT_SAYS("which 110 bytes cannot hold", why_not(with(plan, plan.size() - 114, "\x04")));
+  EXPECT_SAYS("which 110 bytes cannot hold", why_not(with(plan, plan.size() - 114, "\x06")));
   EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 111, "\x03")));
   EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 120, "\x01")));
   EXPECT_SAYS("versions that end before they begin", why_not(with(hello, 24, "\x03"), Stage::kStranger));

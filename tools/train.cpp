@@ -28,8 +28,10 @@ namespace {
 
 constexpr const char* kUsage =
     "train --solver=FILE [--weights=FILE,...] [--snapshot=FILE.solverstate|auto] [--threads=N]\n"
-    "train --solver=FILE --hostfile=FILE --client_id=K   on each machine of a job; or see scripts/launch.py\n\n"
-    "Trains a net. SIGTERM and SIGUSR1 write a snapshot and end with 75, for a scheduler to start again with --snapshot=auto.";
+    "train --solver=FILE --hostfile=FILE --client_id=K   on each machine of a job; or see scripts/launch.py\n"
+    "train --solver=FILE --join=HOST:PORT   to join a job that trains, with its token\n\n"
+    "Trains a net. SIGTERM and SIGUSR1 write a snapshot and end with 75, for a scheduler to start again with --snapshot=auto; in a job\n"
+    "SIGTERM makes one process leave, and the others go on.";
 
 Action effect_named(const std::string& name, const char* flag) {
   if (name == "stop") return Action::kStop;
@@ -51,7 +53,7 @@ int train(const std::vector<std::string>& words) {
   check_flags(words);
   const SignalEffects effects{effect_named(FLAGS_sigint_effect, "sigint_effect"), effect_named(FLAGS_sighup_effect, "sighup_effect")};
   const JobFlags flags = job_flags();
-  const parallel::Place place = find_place(flags);
+  const parallel::Place place = flags.join.empty() ? find_place(flags) : place_to_join(flags);
   say_only_warnings(place.rank != 0);
   SolverParameter param = solver_of_flags();
   if (!FLAGS_weights.empty()) {

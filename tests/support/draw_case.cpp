@@ -62,6 +62,12 @@ void draw_stops(Random& random, Segment& one) {
   }
 }
 
+// Workers without a bound go on each where it was.
+void draw_begins(Random& random, Segment& one) {
+  for (const Clock stop : one.stops) one.plan.clocks.push_back(one.plan.start + static_cast<Clock>(random.below(static_cast<std::uint64_t>(stop - one.plan.start) + 1)));
+  one.plan.clocks[random.below(one.plan.clocks.size())] = one.plan.start;
+}
+
 // After the first epoch one with another scheme, and perhaps with more workers or fewer. Nobody retires at a change if that is not needed.
 void draw_next(Random& random, ClusterCase& one) {
   Segment next;
@@ -77,6 +83,7 @@ void draw_next(Random& random, ClusterCase& one) {
   draw_clocks(random, next);
   const bool together = std::ranges::adjacent_find(one.stops, std::ranges::not_equal_to()) == one.stops.end();
   one.retires = !together && one.staleness != kUnbounded;
+  if (next.staleness == kUnbounded && random.below(2) == 0) draw_begins(random, next);
   one.next = std::move(next);
 }
 

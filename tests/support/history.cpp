@@ -106,7 +106,7 @@ void History::read(int worker, RowId row, Clock clock, std::span<const float> nu
     const Clock stop = rules_.stops[static_cast<std::size_t>(other)];
     const Clock bound = rules_.staleness == kUnbounded ? rules_.start : clock - rules_.staleness;
     const Clock due = std::min(stop, other == worker ? clock : bound);
-    for (Clock made = rules_.start; made < stop; ++made) {
+    for (Clock made = begin_of(other); made < stop; ++made) {
       const bool there = contains(more, other, made);
       if (made < due && !there && !rules_.skipped.contains({other, made})) say(str("I2: ", where, ": without ", push_of(other, made)));
       if (made >= clock && there && rules_.lockstep) say(str("I5: ", where, ": with ", push_of(other, made)));
@@ -120,7 +120,7 @@ void History::ended(RowId row, Version version, std::span<const float> numbers) 
   if (!rules_.exact) return;
   const std::vector<float> more = since_start(row, numbers);
   for (int worker = 0; worker < rules_.workers; ++worker) {
-    for (Clock clock = rules_.start; clock < rules_.stops[static_cast<std::size_t>(worker)]; ++clock) {
+    for (Clock clock = begin_of(worker); clock < rules_.stops[static_cast<std::size_t>(worker)]; ++clock) {
       if (!contains(more, worker, clock) && !rules_.skipped.contains({worker, clock})) say(str("I1: row ", row, " at the end: without ", push_of(worker, clock)));
     }
   }

@@ -31,6 +31,7 @@ struct HistoryRules {
   std::set<std::pair<int, Clock>> skipped;     // (worker, clock): pushed with weight 0
   bool lockstep = true;                        // one update a clock, of all workers that have not retired
   bool exact = true;                           // gradients are not scaled by a clip
+  std::vector<Clock> clocks{};                 // by worker: at which it begins; none: all at the start
   std::vector<std::vector<float>> base{};      // by row: what is in it at the start, if not zeros
 };
 
@@ -57,6 +58,7 @@ class History {
   const Reads& reads() const { return reads_; }
 
  private:
+  Clock begin_of(int worker) const { return rules_.clocks.empty() ? rules_.start : rules_.clocks[static_cast<std::size_t>(worker)]; }
   bool could_be(int digit, int worker, Clock clock) const;
   bool contains(std::span<const float> numbers, int worker, Clock clock);
   std::vector<float> since_start(RowId row, std::span<const float> numbers) const;

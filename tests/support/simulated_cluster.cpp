@@ -90,7 +90,7 @@ SimulatedWorker::SimulatedWorker(Cluster& cluster, int id)
     : cluster_(cluster), id_(id), plan_(job().plan),
       client_({.worker = id, .order = job().order, .retry = job().retry}, plan_,
               [this](RowId row, Part part) { return std::span<float>(part == Part::kWeights ? weights_[row] : histories_[row]); }),
-      random_(job().seed, 1000 + static_cast<std::uint64_t>(id)), clock_(plan_.start) {
+      random_(job().seed, 1000 + static_cast<std::uint64_t>(id)), clock_(plan_.clocks.empty() ? plan_.start : plan_.clocks[static_cast<std::size_t>(id)]) {
   for (const Row& row : plan_.rows) {
     weights_.emplace_back(row.length);
     gradients_.emplace_back(row.length);
@@ -196,7 +196,7 @@ void SimulatedWorker::keep_time() {
 
 HistoryRules rules_of(const Segment& one, std::vector<std::vector<float>> base) {
   return {.workers = one.plan.workers, .start = one.plan.start, .stops = one.stops, .staleness = one.staleness, .skipped = one.skipped,
-          .lockstep = one.staleness == 0, .exact = one.exact, .base = std::move(base)};
+          .lockstep = one.staleness == 0, .exact = one.exact, .clocks = one.plan.clocks, .base = std::move(base)};
 }
 
 Cluster::Cluster(const ClusterCase& one) : job_(one), history_(rules_of(one, {})), own_bytes_(one.plan.servers) {

@@ -95,6 +95,20 @@ parallel::Place find_place(const JobFlags& flags) {
   return or_throw(parallel::find_place(place, environment()));
 }
 
+parallel::Place place_to_join(const JobFlags& flags) {
+  const auto refuse = [&](bool given, const char* name) {
+    if (given) throw usage("--join=", flags.join, " and --", name, " exclude each other: a process that joins gets its place from the job");
+  };
+  refuse(flags.client_id >= 0, "client_id");
+  refuse(flags.num_clients >= 0, "num_clients");
+  refuse(!flags.hostfile.empty(), "hostfile");
+  refuse(!flags.master.empty(), "master");
+  parallel::PlaceFlags two{.client_id = 1, .num_clients = 2, .master = flags.join, .role = flags.role.empty() ? "worker" : flags.role};
+  parallel::Place place = or_throw(parallel::find_place(two, {}));
+  place.source = "--join";
+  return place;
+}
+
 int processes_here(const parallel::Place& place) {
   if (place.machines.empty()) return 1;
   const std::string& own = place.machines[static_cast<std::size_t>(place.rank)].host;

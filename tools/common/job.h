@@ -23,6 +23,7 @@ struct JobFlags {
   double throttle = 0;
   double emulate_step_ms = 0;                                    // 0: computes as fast as it can
   std::string token_file;
+  std::string join, data_part;                                   // of a process that joins a job while it trains
 };
 
 // The value of a flag with two names. Throws ConfigError (kUsage) if both are given and differ.
@@ -42,5 +43,7 @@ void merge_flags(const JobFlags& flags, SolverParameter& param);
 std::string configuration_of(const SolverParameter& param, const std::string& name);
 
 table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place);
+// What a process knows that joins the job whose process 0 is at --join, before it has a rank there.
+parallel::Place place_to_join(const JobFlags& flags);
 
 }  // namespace shoal

@@ -29,6 +29,8 @@ DEFINE_int32(io_threads, 1, "threads for what is sent and received");
 DEFINE_string(send_order, "priority", "priority: what the next forward pass needs first is sent first; or arrival");
 DEFINE_double(throttle, 0, "for trials: bytes a second that this process may send, and receive; 0: no limit");
 DEFINE_double(emulate_step_ms, 0, "for trials: a worker of a job computes so many milliseconds for an iteration, if it really takes less");
+DEFINE_string(join, "", "host:port of process 0 of a job that trains: joins it, as a worker unless --role says otherwise");
+DEFINE_string(data_part, "", "with --join, where the data is in parts: the suffix of the part to read, <source>_<suffix>; default: the rank that the job gives");
 DEFINE_string(token_file, "", "a file with the job's token, if the variable SHOAL_JOB_TOKEN does not hold it");
 
 namespace shoal {
@@ -59,6 +61,8 @@ inline JobFlags job_flags() {
   flags.throttle = FLAGS_throttle;
   flags.emulate_step_ms = FLAGS_emulate_step_ms;
   flags.token_file = FLAGS_token_file;
+  flags.join = FLAGS_join;
+  flags.data_part = FLAGS_data_part;
   return flags;
 }
 

@@ -10,6 +10,7 @@
 #include "shoal/base/text.h"
 #include "shoal/data/parts.h"
 #include "shoal/net/graph.h"
+#include "shoal/net/net.h"
 #include "shoal/parallel/recorder.h"
 #include "shoal/parallel/run.h"
 #include "shoal/parallel/scheme_words.h"
@@ -33,7 +34,7 @@ std::string find_snapshot(const TrainRequest& request) {
   return found;
 }
 
-int exit_code(Ending ending) { return ending == Ending::kRequeue ? static_cast<int>(Code::kRequeue) : 0; }
+int exit_code(Ending ending) { return ending == Ending::kRequeue || ending == Ending::kLeft ? static_cast<int>(Code::kRequeue) : 0; }
 
 void report_epoch(const SolverParameter& param, const std::string& name, const Solver& solver) {
   const std::int64_t items = solver.items_per_update();
@@ -96,9 +97,16 @@ std::string first_scheme(const SolverParameter& param, const std::string& name) 
   return phases.empty() ? "bsp" : phases[0].words;
 }
 
+// By which its files are told from those of others: its number, or, where numbers may have been others' before, its rank, which nobody else has.
+int name_of_worker(const table::Table& table) {
+  const table::RosterBody& roster = table.roster();
+  if (roster.epoch == 0) return table.worker();
+  return static_cast<int>(std::ranges::find(roster.processes, table.worker(), &table::RosterBody::Process::worker)->rank);
+}
+
 // What the flags want of a run beside its training.
 Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, table::Table* table) {
-  const int worker = table ? table->worker() : 0, workers = table ? parallel::workers_of(table->roster()) : 1;
+  const int worker = table ? name_of_worker(*table) : 0, workers = table ? parallel::workers_of(table->roster()) : 1;
   TableOutputs outputs(request.net_outputs);
   const std::string scheme = first_scheme(request.param, request.name);
   parallel::Recorder recorder(recorder_options(request, table ? scheme : "local", worker, workers), table, request.net_outputs.empty() ? nullptr : &outputs);
@@ -121,6 +129,7 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
 parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place, const table::Table& table) {
   parallel::RunOptions options;
   options.share.replicas = replicas_of(flags);
+  options.share.suffix = flags.data_part;
   if (!place.machines.empty()) options.share.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
   options.threads = threads_each(request.threads, processes_here(place) * options.share.replicas);
   if (table.worker() == 0) options.snapshot = find_snapshot(request);
@@ -133,10 +142,29 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   return options;
 }
 
+// Whether this process can do its part, before others count on it: that its net, its solver and its data are there.
+void check_nets(const TrainRequest& request, const JobFlags& flags, std::uint32_t rank) {
+  Share share{.client = 1, .clients = 2, .replicas = 1, .suffix = flags.data_part.empty() ? std::to_string(rank) : flags.data_part};
+  Context context({.threads = 1, .share = share});
+  const Net train(train_net_of(request.param, request.name, share), context);
+  for (const NetParameter& test : test_nets_of(request.param, request.name)) {
+    Context another({.threads = 1, .share = share});
+    const Net net(test, another);
+  }
+}
+
+// The rank that the job has for it.
+parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags, parallel::Place place, const table::ServiceOptions& options) {
+  place.rank = static_cast<int>(or_throw(table::enroll(options)));
+  place.processes = place.rank + 1;
+  check_nets(request, flags, static_cast<std::uint32_t>(place.rank));
+  return place;
+}
+
 Status serve(table::Service& service) {
   return service.serve([] {
     const Action action = take_signal();
-    return action == Action::kStop || action == Action::kRequeue;
+    return action == Action::kRequeue || action == Action::kLeave;
   });
 }
 
@@ -154,19 +182,28 @@ int train_alone(const TrainRequest& request, const JobFlags& flags) {
   return exit_code(or_throw(run(request, std::move(options), nullptr)));
 }
 
-int train_in_job(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place) {
-  LOG(INFO) << "Process " << place.rank << " of " << place.processes << ", as " << parallel::name_of(place.role) << "; known from " << place.source;
+int train_in_job(const TrainRequest& request, const JobFlags& given, const parallel::Place& at) {
+  JobFlags flags = given;
   TrainRequest own = request;
-  table::ServiceOptions options = service_options(flags, place);
+  table::ServiceOptions options = service_options(flags, at);
+  const bool joins = !flags.join.empty();
+  const parallel::Place place = joins ? joined_place(request, flags, at, options) : at;
+  LOG(INFO) << "Process " << place.rank << " of " << place.processes << ", as " << parallel::name_of(place.role) << "; known from " << place.source;
+  if (joins) {
+    options.rank = static_cast<std::uint32_t>(place.rank), options.processes = static_cast<std::uint32_t>(place.processes), options.joins = true;
+    if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
+  }
   options.configuration = configuration_of(own.param, own.name);
   options.scheme = first_scheme(own.param, own.name);
   options.seed = own.param.random_seed() >= 0 ? static_cast<std::uint64_t>(own.param.random_seed()) : random_seed() >> 1;
   const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
-  watch_signals(request.effects);   // not before: who waits for others has nothing to save, and is ended as any program
+  SignalEffects effects = request.effects;
+  effects.terminate = Action::kLeave;
+  watch_signals(effects);   // not before: who waits for others has nothing to save, and is ended as any program
   table::Table* table = service->table();
   if (!table) {
     if (Status status = serve(*service); !status.ok()) throw ConfigError(status.error());
-    return 0;
+    return service->left() ? static_cast<int>(Code::kRequeue) : 0;
   }
   say_only_warnings(table->worker() != 0);
   own.param.set_random_seed(static_cast<std::int64_t>(service->roster().seed));

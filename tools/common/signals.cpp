@@ -10,16 +10,17 @@ namespace {
 
 // A handler is given nothing but the signal's number, so what it touches cannot come in by any other door.
 struct Noted {
-  std::atomic<bool> interrupt{false}, hangup{false}, requeue{false};
+  std::atomic<bool> interrupt{false}, hangup{false}, terminate{false}, requeue{false};
   std::atomic<int> interrupts{0};
-  std::atomic<Action> on_interrupt{Action::kStop}, on_hangup{Action::kSnapshot};
+  std::atomic<Action> on_interrupt{Action::kStop}, on_hangup{Action::kSnapshot}, on_terminate{Action::kRequeue};
 };
 Noted noted;
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 extern "C" void note_signal(int signal) {
   if (signal == SIGHUP) noted.hangup = true;
-  if (signal == SIGTERM || signal == SIGUSR1) noted.requeue = true;
+  if (signal == SIGTERM) noted.terminate = true;
+  if (signal == SIGUSR1) noted.requeue = true;
   if (signal != SIGINT) return;
   if (++noted.interrupts > 1 && noted.on_interrupt != Action::kNone) ::_exit(128 + SIGINT);
   noted.interrupt = true;
@@ -30,6 +31,7 @@ extern "C" void note_signal(int signal) {
 void watch_signals(const SignalEffects& effects) {
   noted.on_interrupt = effects.interrupt;
   noted.on_hangup = effects.hangup;
+  noted.on_terminate = effects.terminate;
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
@@ -40,6 +42,7 @@ void watch_signals(const SignalEffects& effects) {
 
 Action take_signal() {
   if (noted.requeue) return Action::kRequeue;
+  if (noted.terminate) return noted.on_terminate;
   const bool interrupt = noted.interrupt.exchange(false), hangup = noted.hangup.exchange(false);
   if (interrupt && noted.on_interrupt == Action::kSnapshot) noted.interrupts = 0;   // answered: the run goes on
   const Action first = interrupt ? noted.on_interrupt.load() : Action::kNone;

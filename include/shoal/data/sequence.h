@@ -15,6 +15,7 @@ struct SequenceOptions {
   bool shuffle = false;                 // another order in every epoch
   std::uint64_t rand_skip = 0;          // start at a random record below this
   std::uint64_t first = 0, step = 1;    // of `step` nets that share the records, this is number `first`: they take them in turn
+  std::uint64_t base = 0;               // items that were taken before any of these
 };
 
 // An order of 0 .. count-1 for one epoch.
@@ -26,7 +27,7 @@ class Sequence {
   bool shuffles() const { return options_.shuffle; }
   std::uint64_t step() const { return options_.step; }
   // How many items all nets together take before this one takes its item n.
-  std::uint64_t before(std::uint64_t n) const { return n * options_.step + options_.first; }
+  std::uint64_t before(std::uint64_t n) const { return options_.base + n * options_.step + options_.first; }
   // Where item n stands in the endless row of epochs: after those before it and what rand_skip left out.
   std::uint64_t position(std::uint64_t n) const { return before(n) + skip_; }
   // The record of item n in a set of `count`. Keeps the order of the last epoch asked for.

@@ -93,6 +93,9 @@ class Layer {
   // Share), each member with its own part of the data.
   virtual std::string save_state() const { return {}; }
   virtual Status load_state(std::string_view) { return {}; }
+  // The same while a job goes on among other members: `all` are the states of this layer on all nets that trained together, in their order, `own`
+  // is this one's, or empty if it is new.
+  virtual Status load_states(std::string_view own, const std::vector<std::string_view>& all) { return load_state(own.empty() ? all.front() : own); }
   // Of the record behind item i of the last forward: "key of source"; empty for layers that read no records.
   virtual std::string record_name(std::int64_t item) const { (void)item; return {}; }
   // Seconds that forward spent waiting for data since the layer was made.

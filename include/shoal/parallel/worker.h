@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "shoal/solver/team.h"
 #include "shoal/solver/updater.h"
@@ -22,6 +23,7 @@ struct WorkerOptions {
   std::string scheme = "ssp 0";
   float weight = 1;                 // of this worker's gradients beside others': its batch, where batches differ
   table::Epoch epoch = 0;           // of the plan: how many updaters this table has had before
+  std::vector<table::Clock> clocks{};   // at which the workers begin, if the plan is to say so
   table::SchemeMaker maker = table::make_scheme;
 };
 

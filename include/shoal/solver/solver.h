@@ -28,7 +28,7 @@ class SolverState;
 struct Recipe;
 struct SolverMemory;   // what a snapshot holds, without files
 
-enum class Ending { kDone, kStopped, kRequeue, kContinues };   // kContinues: another solver goes on
+enum class Ending { kDone, kStopped, kRequeue, kContinues, kLeft };   // kContinues: another solver goes on; kLeft: the others of the team do
 
 struct SolverOptions {
   int threads = 1;                                   // that kernels may use
@@ -68,10 +68,16 @@ class Solver {
   void restore(const std::string& state_file);
 
   // One for the whole team, to go on from by restore_state(), in another solver of the same net: what the chief needs for that, and on the
-  // others what they need. Afterwards this solver is at its end.
+  // others what is their own. Afterwards this solver is at its end.
   Result<std::shared_ptr<const SolverMemory>> save_state();
-  // As restore(), the first thing that the solver does. A member that was not there when the others saved has none.
-  void restore_state(const SolverMemory* memory);
+  // As restore(), the first thing that the solver does, after `iteration` iterations. A member that was not there when the others saved has no
+  // memory.
+  struct Continuation {
+    std::int64_t iteration = 0;        // that this member has behind it
+    bool same_scheme = false;          // members keep what is their own alone (Updater::own_state); otherwise all go on with the chief's
+    bool same_members = true;          // otherwise the data is divided anew, as Layer::load_states says
+  };
+  void restore_state(const SolverMemory* memory, const Continuation& how);
 
   // From the present iteration to max_iter, with tests, snapshots and the lines that frame them. If the data ends the run, a snapshot is
   // written first, where any are asked for.
@@ -131,7 +137,7 @@ class Solver {
   const Team& team() const { return options_.team ? *options_.team : alone_; }
   bool in_team() const { return team().size() > 1; }
   // Members are at iterations of their own, and do something together only where all have stopped for it.
-  bool apart() const { return in_team() && !updater_->bounded(); }
+  bool apart() const { return options_.team != nullptr && !updater_->bounded(); }
   Status stop_for_others();
   Status end_apart();
   Result<bool> wants_last_snapshot();
@@ -140,7 +146,7 @@ class Solver {
   void share_test_weights();
   double seconds() const;
   Status gather_states(RunState& run);
-  void share_resumption(const std::string& file, RunState run);
+  RunState share_resumption(std::string& file, RunState run);
   // Reports.
   void report_start() const;
   void observe_display(bool counts);
@@ -164,6 +170,8 @@ class Solver {
   Status write_files(const RunState& run);
   void put_states(RunState& run) const;
   void take_states(const RunState& run, const std::string& file);
+  void take_over_states(const SolverMemory* own, const RunState& all, const std::string& file);
+  Result<bool> leave();
   std::string read_files(const std::string& state_file, RunState& run);
   Status remove_old_snapshots();
 

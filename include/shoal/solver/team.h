@@ -18,6 +18,7 @@ enum class Action {
   kSnapshot,   // write one and go on
   kRequeue,    // write one and end; the run is to be continued later
   kRegroup,    // end, for another solver of this run to go on with what this one has come to
+  kLeave,      // this member alone is to leave, and the others go on without it
 };
 
 class Team {
@@ -34,7 +35,11 @@ class Team {
   virtual Result<Action> agree(std::int64_t iteration, Action mine) { (void)iteration; return mine; }
   // Where members are at iterations of their own: this one stops here, because agree() said so, or it wants something, or it has ended its
   // iterations. Returns when all have stopped, with what all do now together; with kNone if all have ended. Otherwise members that go on do.
-  virtual Result<Action> meet(std::int64_t iteration, Action mine, bool ended) { (void)iteration, (void)ended; return mine; }
+  // `last`: whatever it is that they do, this solver makes no more updates.
+  virtual Result<Action> meet(std::int64_t iteration, Action mine, bool ended, bool last) { (void)iteration, (void)ended, (void)last; return mine; }
+  // Where members are at iterations of their own: this one leaves, having finished `iteration` and heard of all its updates. `state` is what a
+  // gather for a snapshot would have had of it. False: it cannot be spared, and all are about to stop.
+  virtual Result<bool> leave(std::int64_t iteration, std::string state) { (void)iteration, (void)state; return false; }
   // Replaces each number by its sum over the team, in a fixed order. Of the same length everywhere.
   virtual Status sum(std::span<double> numbers) { (void)numbers; return {}; }
   // On the chief one string a member, in order; on others nothing.

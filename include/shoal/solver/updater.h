@@ -13,6 +13,7 @@
 namespace shoal {
 
 class Net;
+class NetRunState;
 class RunState;
 class SolverParameter;
 class SolverState;
@@ -79,9 +80,19 @@ class Updater {
   virtual void restore(const SolverState& state, const std::string& file) = 0;
   // Instead of restore() on members of a team whose chief restored: the run goes on from this iteration.
   virtual void start_at(std::int64_t iteration) { (void)iteration; }
+  // What an updater of a team's member has here and nobody else has, a momentum of its own say: for another one of the same scheme to go on with.
+  struct OwnState {
+    std::vector<std::vector<float>> weights, histories;
+    std::int64_t updates = 0;
+  };
+  virtual std::shared_ptr<const OwnState> own_state() { return nullptr; }   // after settle(); null: nothing
+  // After restore() or start_at(). Null: this member is new, and begins with the team's params and zeros.
+  virtual void take_own_state(std::shared_ptr<const OwnState> own) { (void)own; }
   // What nets of the updater's own keep between iterations, to and from `run`. take_states throws ConfigError.
   virtual void put_states(RunState& run) { (void)run; }
   virtual void take_states(const RunState& run, const std::string& file) { (void)run, (void)file; }
+  // The same where the data is divided among other nets than before; null: this member is new.
+  virtual void take_over_states(const RunState* own, const std::vector<const NetRunState*>& all, const std::string& file) { (void)own, (void)all, (void)file; }
 };
 
 // The rule of `param` applied to the params of `net` here. Throws ConfigError; `name` stands in front of its words.

@@ -75,6 +75,10 @@ class Coordinator {
   // waits for the new one's word. An error: there is no such scheme; nothing changed.
   Status pace(const std::string& scheme, Instant now, std::vector<Dispatch>& out);
   void pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);   // null: none
+  // The rank for a process that is to join a job that goes on (or is about to begin): it asks to with that. It is answered when the next epoch
+  // begins, which it brings about; until then its loss is nobody's. A Join that cannot be is refused, and nothing else happens.
+  std::uint32_t enroll();
+  std::uint32_t processes() const;             // that have a rank
   // All workers are to go on in another epoch, for the reason given (for people), and with this scheme: words for the workers as the roster
   // numbers them now; "": it stays as it is. Where a bound holds them together that is after `from` iterations or later. Nothing before all
   // have joined, or when the job is over. src/shoal/table/coordinator/regrouping.h says how it comes about; roster() is the new one when it has.

@@ -22,6 +22,7 @@ enum class MessageType : std::uint8_t {
   kAsk = 40, kAnswer = 41, kDirective = 42,
 };
 
+inline constexpr std::uint32_t kNoRank = ~std::uint32_t{0};   // of a Hello: a process that is to have one
 using Nonce = std::array<std::uint8_t, 16>;
 using Digest = std::array<std::uint8_t, 32>;
 
@@ -113,11 +114,12 @@ enum class Topic : std::uint16_t {
   kBegin = 12,     // may this worker start its task `clock`? A BeginBody; answered with a Start, when the scheme's pacer lets it
   kJudge = 13,     // a TaskReport of task `clock`; its steps tell one question from the next. Answered at once with those and a u8 Verdict
   kScheme = 14,    // from worker 0, while nobody is in a task: from epoch `clock` on the pacer is that of this scheme, in make_scheme's words
-  kMeet = 15,      // this worker has stopped because of an agreement, or (u8 1: it starts nothing else) at its end. Answered, when all have and
+  kMeet = 15,      // this worker has stopped because of an agreement (u8 2: on what ends the epoch), or (1: it starts nothing else) at its end. Answered, when all have and
                    // no agreement is open, with a u8 Want: the most urgent that was agreed on since the last meeting
   kRegroup = 16,   // this worker is at the end of its part of an epoch (SegmentBody); `clock` is the next epoch. Answered, when all are and no
                    // agreement is open, with the RosterBody of that
-  kLeave = 17,     // this process wants to leave the job; answered when it may go
+  kLeave = 17,     // this process wants to leave the job (LeaveBody). Answered when it may go, with a u8: 1: it may; 0: it may not, and all stop. A
+                   // worker that is not at its end hears of it in the next epoch's roster instead
   kEnroll = 18,    // of a process that has no rank, on a connection of its own: `clock` is its incarnation. Answered with the u32 rank under which it
                    // is to join
 };
@@ -176,11 +178,18 @@ struct SegmentBody {
   Clock phase_end = kUnbounded;    // at which the solver's next scheme begins, and that, in words for the workers the job began with. The chief's count
   std::string next_scheme{};
 };
+// Of a process that wants to leave.
+struct LeaveBody {
+  bool at_end = false;             // of a worker: it has made its last push, and heard of all, and takes part in nothing more
+  std::string state{};             // of that: what it would say in a gather for a snapshot, which stands for it until the next epoch
+};
 std::string encode(const JoinBody& body);
 std::string encode(const RosterBody& body);
 std::string encode(const SegmentBody& body);
+std::string encode(const LeaveBody& body);
 Result<JoinBody> decode_join(std::string_view bytes);
 Result<RosterBody> decode_roster(std::string_view bytes);
 Result<SegmentBody> decode_segment(std::string_view bytes);
+Result<LeaveBody> decode_leave(std::string_view bytes);
 
 }  // namespace shoal::table

@@ -67,6 +67,8 @@ class Shard {
   // the push is acknowledged, or carry their owner; those of Init need not outlive the call. An error is a peer's that broke the protocol,
   // or pushed a NaN: its connection is to end with it. It names worker, row and clock, and changed nothing.
   Status handle(int worker, const Message& message, Outbox& out);
+  // This server's number from the next plan on.
+  void renumber(int server);
   // The worker is gone without a Retire: counts it out as from its last whole push, that is the first clock of which some row of this
   // server has none; what it pushed of that clock to other rows, and is not merged, is dropped. Nothing more is taken from it.
   void leave(int worker, Outbox& out);

@@ -47,6 +47,10 @@ class Table {
   // whose workers and schemes stay as they are need not ask, and keeps its roster.
   virtual Result<bool> regroup(const SegmentBody& end) { (void)end; return true; }
 
+  // This worker wants to leave, at the end of a task: it has made its last push and heard of all, and takes part in nothing more. `state` is what it
+  // would have said in a gather for a snapshot. Returns when this process may go; false: it may not, and all workers are told to stop.
+  virtual Result<bool> leave(Clock clock, std::string state) { (void)clock, (void)state; return false; }
+
   // The job's error, if it has failed, without waiting.
   virtual Status status() const = 0;
 
@@ -87,6 +91,7 @@ class Table {
 
 struct ServiceOptions {
   std::uint32_t rank = 0, processes = 1;
+  bool joins = false;                      // a job that goes on, with the rank that enroll() had for it; `processes` is its rank and one then
   bool worker = true, server = true;
   std::string coordinator;                 // "host:port" of process 0; unused there
   std::string bind = "127.0.0.1";          // address to listen on
@@ -108,6 +113,9 @@ struct ServiceOptions {
 };
 // Empty, or the first thing wrong, in words.
 std::string validate(const ServiceOptions& options);
+// Asks the job's process 0 for a rank, for a process that is to join while the job trains; token, coordinator and times as in the options. An
+// error says why there is none: nobody there, another token.
+Result<std::uint32_t> enroll(const ServiceOptions& options);
 
 // What runs in one process of the job: the listener, the coordinator in process 0, a shard in servers, a Table in workers.
 class Service {
@@ -121,8 +129,11 @@ class Service {
   virtual std::uint16_t port() const = 0;          // listened on
   // The worker's table; null in a process that is a server alone.
   virtual Table* table() = 0;
-  // A server alone stays here until the job is done or failed. `interrupted` is asked a few times a second; true leaves.
+  // A server alone stays here until the job is done or failed. `interrupted` is asked a few times a second; true: it wants to leave, and does so
+  // when its rows are elsewhere; where it cannot be spared the whole job stops.
   virtual Status serve(const std::function<bool()>& interrupted) = 0;
+  // This process has left the job, which goes on.
+  virtual bool left() const = 0;
 };
 
 }  // namespace shoal::table

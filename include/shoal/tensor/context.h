@@ -30,6 +30,7 @@ struct Share {
   int client = 0, clients = 1;
   int replica = 0, replicas = 1;
   std::string suffix{};            // of the client's part of a source that is cut up; empty: its number
+  bool in_parts = false;           // what is cut up stays so if one client is left
   int index() const { return client * replicas + replica; }
   int count() const { return clients * replicas; }
 };

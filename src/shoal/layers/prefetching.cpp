@@ -75,6 +75,7 @@ SequenceOptions PrefetchingLayer::sequence() const {
   const int first = reads_part() ? share_.replica : share_.index(), step = reads_part() ? share_.replicas : share_.count();
   sequence.first = static_cast<std::uint64_t>(first);
   sequence.step = static_cast<std::uint64_t>(step);
+  sequence.base = base_;
   return sequence;
 }
 
@@ -166,21 +167,52 @@ std::string PrefetchingLayer::save_state() const {
   put_le(state, n_);
   put_le(state, order_.seed);
   put_le(state, order_.stream);
-  if (share_.count() > 1) put_le(state, static_cast<std::uint64_t>(share_.count()));
+  if (share_.count() > 1 || base_ > 0) put_le(state, static_cast<std::uint64_t>(share_.count()));
+  if (base_ > 0) put_le(state, base_);
   return state;
 }
 
+Result<PrefetchingLayer::Place> PrefetchingLayer::read_place(std::string_view state) const {
+  if (state.size() != 24 && state.size() != 32 && state.size() != 40)
+    return Error{Code::kConfig, str("layer '", name(), "': the saved state has ", state.size(), " bytes; a data layer's has 24, 32 or 40")};
+  Place place{.n = get_le<std::uint64_t>(state), .order = {get_le<std::uint64_t>(state.substr(8)), get_le<std::uint64_t>(state.substr(16)), 0}};
+  if (state.size() > 24) place.nets = get_le<std::uint64_t>(state.substr(24));
+  if (state.size() > 32) place.base = get_le<std::uint64_t>(state.substr(32));
+  return place;
+}
+
 Status PrefetchingLayer::load_state(std::string_view state) {
-  if (state.size() != 24 && state.size() != 32)
-    return Error{Code::kConfig, str("layer '", name(), "': the saved state has ", state.size(), " bytes; a data layer's has 24 or 32")};
+  const Result<Place> read = read_place(state);
+  if (!read.ok()) return read.error();
+  const Place& place = read.value();
+  const auto nets = static_cast<std::uint64_t>(share_.count());
+  if (place.nets == nets || place.base == 0) return go_to(place.n * place.nets / nets, place.base, place.order);
+  return go_to(0, place.base + place.n * place.nets, place.order);
+}
+
+Status PrefetchingLayer::load_states(std::string_view own, const std::vector<std::string_view>& all) {
+  std::uint64_t used = 0;
+  Place place;
+  for (const std::string_view state : all) {
+    const Result<Place> read = read_place(state);
+    if (!read.ok()) return read.error();
+    place = read.value();
+    used += place.n;
+  }
+  if (!reads_part()) return go_to(0, place.base + used, place.order);
+  if (own.empty()) return go_to(0, 0, place.order);
+  const Result<Place> mine = read_place(own);
+  return mine.ok() ? go_to(mine.value().n, 0, place.order) : Status(mine.error());
+}
+
+Status PrefetchingLayer::go_to(std::uint64_t n, std::uint64_t base, const Random::State& order) {
   waited_before_ = seconds_waited();
   prefetch_.reset();
   batch_ = nullptr;
-  const std::uint64_t saved_by = state.size() == 32 ? get_le<std::uint64_t>(state.substr(24)) : 1;
-  n_ = get_le<std::uint64_t>(state) * saved_by / static_cast<std::uint64_t>(share_.count());
-  const Random::State order{get_le<std::uint64_t>(state.substr(8)), get_le<std::uint64_t>(state.substr(16)), 0};
-  if (order == order_) return {};
+  n_ = n;
+  if (order == order_ && base == base_) return {};
   order_ = order;
+  base_ = base;
   try {
     open_items();
   } catch (const ConfigError& error) {

@@ -28,10 +28,14 @@ class PrefetchingLayer : public Layer {
   bool follow_input(Context& ctx, Tops tops) final;
   void forward(Context& ctx, Bottoms, Tops tops) final;
   void backward(Context&, Tops, const std::vector<bool>&, Bottoms) final {}
-  // u64 n, the records used so far; u64 seed, u64 stream of the job's order and crops; u64 how many nets share the data, left out
-  // if that is 1. Little-endian. load_state in a job of P nets makes n * (how many) / P, rounded down, of n.
+  // u64 n, the records used so far; u64 seed, u64 stream of the job's order and crops; u64 how many nets share the data, u64 base, the records
+  // that nets together had used before they were so many; the last is left out if it is 0, and so is the one before if it is 1 then. Little-endian.
+  // load_state in a job of P nets makes n * (how many) / P, rounded down, of n; where there is a base already, base + n * (how many) of it.
   std::string save_state() const final;
   Status load_state(std::string_view state) final;
+  // Of a shared source base becomes what all have used, so where they are in step no record is used twice in an epoch, or left out. Where one was
+  // ahead of others as many of its are used again as are left out of theirs. A part is its client's own: it goes on in that, or begins it.
+  Status load_states(std::string_view own, const std::vector<std::string_view>& all) final;
   std::string record_name(std::int64_t item) const final;
   double seconds_waited() const final { return waited_before_ + (prefetch_ ? prefetch_->seconds_waited() : 0); }
 
@@ -53,7 +57,10 @@ class PrefetchingLayer : public Layer {
   OnBadRecord on_bad(int policy) const;   // a DataParameter_BadRecord
 
  private:
-  bool reads_part() const { return share_.clients > 1 && !feed_.shared; }
+  bool reads_part() const { return (share_.clients > 1 || share_.in_parts) && !feed_.shared; }
+  struct Place { std::uint64_t n = 0, base = 0, nets = 1; Random::State order{}; };
+  Result<Place> read_place(std::string_view state) const;
+  Status go_to(std::uint64_t n, std::uint64_t base, const Random::State& order);
   std::string part_suffix() const;
   std::string whole_source() const;
   std::string own_part() const;         // throws ConfigError if it is not there
@@ -71,6 +78,7 @@ class PrefetchingLayer : public Layer {
   std::unique_ptr<Prefetch> prefetch_;   // after what it reads; empty until the first batch
   const Batch* batch_ = nullptr;         // the last one
   std::uint64_t n_ = 0;                  // of the first record that no forward has used
+  std::uint64_t base_ = 0;               // as in Sequence
   double waited_before_ = 0;             // in prefetches of before load_state
   std::uint64_t labels_seen_ = 0;        // of the first kLabelsChecked
   float first_label_ = 0, last_label_ = 0;

@@ -65,6 +65,8 @@ class LocalRows final : public TableUpdater {
     CHECK(iteration >= start_) << "iteration " << iteration << " of rows that begin at " << start_;
     iteration_ = iteration, rate_ = rate;
     updates_ = 0;
+    if (away_)                 // or what arrives of the team's would be written over
+      if (Status status = waits_.wait(all_); !status.ok()) return status;
     come_back();
     if (task_.pull_first)
       if (Status status = pull(); !status.ok()) return status;
@@ -138,6 +140,34 @@ class LocalRows final : public TableUpdater {
   void start_at(std::int64_t iteration) override {
     CHECK(!created_) << "a start at " << iteration << " when others had begun";
     go_on_from(iteration);
+  }
+
+  // Weights alone are a worker's own between two exchanges.
+  std::shared_ptr<const OwnState> own_state() override {
+    const auto own = std::make_shared<OwnState>();
+    own->weights.resize(all_.size());
+    for (const RowId row : learning_) {
+      if (!takes_weights()) break;
+      const std::span<const float> numbers = away_ ? std::span<const float>(sent_[row]) : map_.weights(row);
+      own->weights[row].assign(numbers.begin(), numbers.end());
+    }
+    for (Tensor* history : local_->histories()) own->histories.emplace_back(history->host().begin(), history->host().end());
+    own->updates = own_updates_;
+    return own;
+  }
+
+  void take_own_state(std::shared_ptr<const OwnState> own) override {
+    CHECK(!created_) << "a state of its own when others had begun";
+    resumed_ = false;                              // the chief's histories are its own alone
+    own_updates_ = own ? own->updates : 0;
+    const std::vector<Tensor*> histories = local_->histories();
+    for (std::size_t h = 0; h < histories.size(); ++h) {
+      if (own) std::ranges::copy(own->histories.at(h), histories[h]->host_mut().begin());
+      else std::ranges::fill(histories[h]->host_mut(), 0.0f);
+    }
+    for (const RowId row : learning_)
+      if (own && takes_weights()) sent_[row] = own->weights.at(row);
+    away_ = own && takes_weights();
   }
 
  private:

@@ -140,6 +140,17 @@ class Replicas final : public Updater {
     inner_->put_states(run);
   }
 
+  std::shared_ptr<const OwnState> own_state() override { return inner_->own_state(); }
+  void take_own_state(std::shared_ptr<const OwnState> own) override { inner_->take_own_state(std::move(own)); }
+
+  void take_over_states(const RunState* own, const std::vector<const NetRunState*>& all, const std::string& file) override {
+    for (std::size_t i = 0; i < others_.size(); ++i) {
+      const bool known = own && static_cast<int>(i) < own->replica_size();
+      take_over_state(others_[i]->net, known ? &own->replica(static_cast<int>(i)) : nullptr, all, file);
+    }
+    inner_->take_over_states(own, all, file);
+  }
+
   void take_states(const RunState& run, const std::string& file) override {
     const int known = run.replica_size(), wanted = static_cast<int>(others_.size());
     if (known != wanted)

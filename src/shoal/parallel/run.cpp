@@ -55,6 +55,18 @@ std::vector<Stage> alone(std::vector<Stage> stages) {
   return stages;
 }
 
+std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster) {
+  std::vector<std::uint32_t> ranks;
+  for (const auto& process : roster.processes)
+    if (process.worker >= 0) ranks.push_back(process.rank);
+  return ranks;
+}
+
+Ending left(std::int64_t iteration) {
+  LOG(WARNING) << "Iteration " << iteration << ": this process has left the job, which goes on without it";
+  return Ending::kLeft;
+}
+
 class Run {
  public:
   Run(const SolverParameter& param, const RunOptions& options, table::Table* table)
@@ -62,18 +74,26 @@ class Run {
     if (!param_.has_max_iter() && stages_.size() > 1) param_.set_max_iter(static_cast<std::int32_t>(stages_.back().end));
     if (!table_) stages_ = alone(std::move(stages_));
     words_ = stage().words;
-    if (table_) take_roster();
+    if (!table_) return;
+    epoch_ = table_->roster().epoch;
+    take_roster();
+    if (joins()) begin_late();
+    if (share_.suffix.empty()) share_.suffix = std::to_string(share_.client);    // a part stays who reads it, whatever its number becomes
   }
 
   Result<Ending> run();
 
  private:
   void check_phases() const;
+  void find_start();
   void find_stage();
   Result<Ending> run_segment();
   void begin(Solver& solver);
   void take_roster();
-  Status next_segment(const Solver& solver);
+  void begin_late();
+  bool joins() const { return table_ && table_->roster().epoch > 0 && !begun_; }   // a job that goes on
+  Result<bool> next_segment(const Solver& solver);
+  std::vector<table::Clock> clocks() const;
   void next_phase(std::int64_t least);
   SolverOptions solver_options();
   std::unique_ptr<Updater> make_updater(Net& net);
@@ -92,8 +112,10 @@ class Run {
   table::Epoch epoch_ = 0;
   Share share_;
   std::string snapshot_;                     // from which the first segment goes on
-  std::shared_ptr<const SolverMemory> memory_;   // from which the next one does
+  std::shared_ptr<const SolverMemory> memory_;   // from which the next one does, and how
+  Solver::Continuation how_;
   std::int64_t first_ = 0;                   // iteration of the run
+  bool begun_ = false;                       // the first segment
 };
 
 // What would be wrong in a later phase is wrong now.
@@ -101,6 +123,7 @@ void Run::check_phases() const {
   for (const Stage& stage : stages_) {
     const Recipe recipe = read_recipe(with_phase(param_, stage), options_.name);
     if (!table_) continue;
+    if (epoch_ > 0) continue;                // the others have looked, when there were other workers
     const auto scheme = or_throw(table::make_scheme(stage.words));
     if (const std::string unfit = scheme->unfit(share_.clients); !unfit.empty())
       throw ConfigError(Code::kConfig, options_.name, ": scheme '", stage.words, "': ", unfit);
@@ -112,14 +135,27 @@ void Run::check_phases() const {
 
 Result<Ending> Run::run() {
   check_phases();
-  if (options_.before && team_) options_.before(*team_, share_);
-  snapshot_ = team_ ? or_throw(team_->share(chief() ? options_.snapshot : "")) : options_.snapshot;
-  if (!snapshot_.empty()) param_.clear_weights();
-  find_stage();
+  if (!joins()) find_start();
   for (;;) {
     Result<Ending> ending = run_segment();
     if (!ending.ok() || ending.value() != Ending::kContinues) return ending;
   }
+}
+
+// Nobody asks anything of a job that goes on: its state comes from the chief.
+void Run::begin_late() {
+  const std::vector<table::Clock> all = clocks();
+  how_ = {.iteration = all.at(static_cast<std::size_t>(share_.client)), .same_scheme = true, .same_members = false};
+  while (stage_ + 1 < stages_.size() && how_.iteration >= stage().end) ++stage_;
+  words_ = table_->roster().scheme;
+  param_.clear_weights();
+}
+
+void Run::find_start() {
+  if (options_.before && team_) options_.before(*team_, share_);
+  snapshot_ = team_ ? or_throw(team_->share(chief() ? options_.snapshot : "")) : options_.snapshot;
+  if (!snapshot_.empty()) param_.clear_weights();
+  find_stage();
 }
 
 // A run that goes on from a snapshot may do so in a later phase than the first.
@@ -141,11 +177,14 @@ Result<Ending> Run::run_segment() {
     Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
     if (!memory.ok()) return memory.error();
     memory_ = std::move(memory).value();
-    if (Status status = next_segment(solver); !status.ok()) return status.error();
+    const Result<bool> stays = next_segment(solver);
+    if (!stays.ok()) return stays.error();
+    if (!stays.value()) return left(solver.iteration());
     releases.not_needed();
     return ending;
   }
   if (!table_) return ending;
+  if (ending.ok() && ending.value() == Ending::kLeft) return left(solver.iteration());
   if (!ending.ok()) {
     table_->abort(ending.error());
     return ending;
@@ -156,12 +195,12 @@ Result<Ending> Run::run_segment() {
 }
 
 void Run::begin(Solver& solver) {
-  if (memory_) {
-    solver.restore_state(std::exchange(memory_, nullptr).get());
-    return;
-  }
+  const bool late = joins();
+  if (memory_ || late) solver.restore_state(std::exchange(memory_, nullptr).get(), how_);
+  if (std::exchange(begun_, true)) return;
   if (chief() && table_) report(solver);
   if (!snapshot_.empty()) solver.restore(snapshot_);
+  if (late) LOG(WARNING) << "Iteration " << solver.iteration() << ": has joined the job, as worker " << share_.client << " of " << share_.clients;
   first_ = solver.iteration();
   if (options_.opened) options_.opened(solver);
   LOG(INFO) << "Starting Optimization";
@@ -171,31 +210,46 @@ void Run::begin(Solver& solver) {
 void Run::take_roster() {
   share_.client = table_->worker();
   share_.clients = workers_of(table_->roster());
+  share_.in_parts = share_.in_parts || share_.clients > 1;
   team_ = make_table_team(*table_, epoch_);
 }
 
-// All workers are at the end of a segment, each after the iterations of `solver`: what the next one is.
-Status Run::next_segment(const Solver& solver) {
+// Of the workers of the epoch; none where the roster does not say.
+std::vector<table::Clock> Run::clocks() const {
+  std::vector<table::Clock> clocks;
+  if (table_ && table_->roster().epoch == epoch_ && epoch_ > 0)
+    for (const auto& process : table_->roster().processes)
+      if (process.worker >= 0) clocks.push_back(process.clock);
+  return clocks;
+}
+
+// All workers are at the end of a segment, each after the iterations of `solver`: what the next one is. False: it is the others'.
+Result<bool> Run::next_segment(const Solver& solver) {
   std::int64_t least = solver.iteration();
   const int workers = share_.clients;
+  const std::vector<std::uint32_t> ranks = table_ ? ranks_of(table_->roster()) : std::vector<std::uint32_t>();
   if (table_) {
     table::SegmentBody end{.clock = solver.iteration()};
     if (stage_ + 1 < stages_.size()) end.phase_end = stage().end, end.next_scheme = stages_[stage_ + 1].words;
-    if (const Result<bool> regrouped = table_->regroup(end); !regrouped.ok()) return regrouped.error();
-    for (const auto& process : table_->roster().processes)
-      if (table_->roster().epoch > epoch_ && process.worker >= 0) least = std::min(least, process.clock);
+    const Result<bool> stays = table_->regroup(end);
+    if (!stays.ok() || !stays.value()) return stays;
   }
   ++epoch_;
+  for (const table::Clock clock : clocks()) least = std::min(least, clock);
+  const std::size_t stage_before = stage_;
   next_phase(least);
-  if (!table_) return {};
+  how_ = {.iteration = solver.iteration()};
+  if (!table_) return true;
   take_roster();
   const table::RosterBody& roster = table_->roster();
-  if (roster.epoch != epoch_) return {};
+  how_.same_scheme = stage_ == stage_before;
+  how_.same_members = ranks_of(roster) == ranks;
+  if (roster.epoch != epoch_) return true;
   if (!roster.scheme.empty()) words_ = roster.scheme;
   if (!roster.why.empty())
     LOG(INFO) << "Iteration " << solver.iteration() << ": goes on with " << share_.clients << " workers, after " << workers << ", in scheme " << words_ << ", since "
               << roster.why;
-  return {};
+  return true;
 }
 
 // If the slowest worker has come to the end of one.
@@ -231,6 +285,7 @@ std::unique_ptr<Updater> Run::make_updater(Net& net) {
     worker.scheme = words_;
     worker.weight = contribution_weight(param, options_.name, share_);
     worker.epoch = epoch_;
+    worker.clocks = clocks();
     updater = make_table_updater(param, net, *table_, worker);
   } else {
     updater = make_local_updater(param, options_.name, net);

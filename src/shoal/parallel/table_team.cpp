@@ -58,19 +58,22 @@ class TableTeam final : public Team {
   Status status() const override { return table_.status(); }
 
   Result<Action> agree(std::int64_t iteration, Action mine) override {
-    if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
+    if (mine == Action::kLeave) table_.tell(Topic::kLeave, iteration, encode(table::LeaveBody()));
+    else if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
     const Result<Want> want = table_.start(iteration);
     if (!want.ok()) return want.error();
     return action_of(want.value());
   }
 
-  Result<Action> meet(std::int64_t iteration, Action mine, bool ended) override {
+  Result<Action> meet(std::int64_t iteration, Action mine, bool ended, bool last) override {
     if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
-    const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++, std::string(1, ended ? '\1' : '\0'));
+    const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++, std::string(1, ended ? '\1' : last ? '\2' : '\0'));
     if (!answer.ok()) return answer.error();
     if (answer.value().size() != 1) return broken("meeting", 1, answer.value().size());
     return action_of(static_cast<Want>(answer.value()[0]));
   }
+
+  Result<bool> leave(std::int64_t iteration, std::string state) override { return table_.leave(iteration, std::move(state)); }
 
   Status sum(std::span<double> numbers) override {
     const Result<std::string> answer = table_.ask(Topic::kSum, rounds_++, bytes_of(numbers));

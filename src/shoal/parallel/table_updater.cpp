@@ -247,8 +247,12 @@ table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::Roster
   plan.iter_size = static_cast<std::uint32_t>(recipe.iter_size);
   plan.scheme = options.scheme;
   plan.epoch = options.epoch;
-  for (const auto& process : roster.processes)
+  for (const auto& process : roster.processes) {
     if (process.worker >= 0) plan.ranks.push_back(process.rank);
+    if (process.server >= 0) plan.server_ranks.push_back(process.rank);
+  }
+  plan.clocks = options.clocks;
+  if (!plan.clocks.empty()) plan.start = std::ranges::min(plan.clocks);
   plan.rows.assign(map.rows().begin(), map.rows().end());
   return plan;
 }

@@ -79,6 +79,11 @@ class Segmented : public Updater {
   void save(SolverState& state) const final { inner_->save(state); }
   void restore(const SolverState& state, const std::string& file) final { inner_->restore(state, file); }
   void start_at(std::int64_t iteration) final { inner_->start_at(iteration); }
+  std::shared_ptr<const OwnState> own_state() final { return inner_->own_state(); }
+  void take_own_state(std::shared_ptr<const OwnState> own) final { inner_->take_own_state(std::move(own)); }
+  void take_over_states(const RunState* own, const std::vector<const NetRunState*>& all, const std::string& file) final {
+    inner_->take_over_states(own, all, file);
+  }
   void put_states(RunState& run) final { inner_->put_states(run); }
   void take_states(const RunState& run, const std::string& file) final { inner_->take_states(run, file); }
 

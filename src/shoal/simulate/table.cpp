@@ -126,7 +126,7 @@ void SimulatedTable::retire(Clock clock) {
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
-  if (topic == Topic::kMeet && body == "\1" && is_open()) retire(pushed_);
+  if (topic == Topic::kMeet && (body == "\1" || body == "\2") && is_open()) retire(pushed_);   // it pushes no more: others that go on are not to wait for it
   const std::uint32_t part = table::part_of(topic, body);
   job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
   std::optional<std::string> answer;

@@ -25,12 +25,33 @@ void put_state(Net& net, NetRunState& out) {
   }
 }
 
+namespace {
+
+const LayerState* find(const NetRunState& from, const Layer& layer) {
+  for (const LayerState& entry : from.layer())
+    if (entry.name() == layer.name() && entry.type() == layer.type()) return &entry;
+  return nullptr;
+}
+
+}  // namespace
+
+void take_over_state(Net& net, const NetRunState* own, const std::vector<const NetRunState*>& all, const std::string& file) {
+  if (own && own->has_random()) net.context().random() = Random(Random::State{own->random().seed(), own->random().stream(), own->random().position()});
+  for (const auto& layer : net.layers()) {
+    std::vector<std::string_view> states;
+    for (const NetRunState* state : all)
+      if (const LayerState* entry = find(*state, *layer)) states.emplace_back(entry->state());
+    const LayerState* mine = own ? find(*own, *layer) : nullptr;
+    if (states.empty()) continue;
+    if (const Status status = layer->load_states(mine ? mine->state() : std::string_view(), states); !status.ok())
+      throw ConfigError(status.error().code, file, ": layer '", layer->name(), "': ", status.error().message);
+  }
+}
+
 void take_state(Net& net, const NetRunState& from, const std::string& file) {
   if (from.has_random()) net.context().random() = Random(Random::State{from.random().seed(), from.random().stream(), from.random().position()});
   for (const auto& layer : net.layers()) {
-    const LayerState* found = nullptr;
-    for (const LayerState& entry : from.layer())
-      if (entry.name() == layer->name() && entry.type() == layer->type()) found = &entry;
+    const LayerState* found = find(from, *layer);
     if (found) {
       if (const Status status = layer->load_state(found->state()); !status.ok())
         throw ConfigError(status.error().code, file, ": layer '", layer->name(), "': ", status.error().message);

@@ -139,8 +139,13 @@ void Solver::take_states(const RunState& run, const std::string& file) {
 
 void Solver::restore(const std::string& state_file) {
   RunState run;
-  const std::string run_file = team().chief() ? read_files(state_file, run) : "";
-  share_resumption(run_file, std::move(run));
+  std::string run_file = team().chief() ? read_files(state_file, run) : "";
+  RunState all = share_resumption(run_file, std::move(run));
+  if (!team().chief()) updater_->start_at(iteration_);
+  started_iteration_ = shown_iteration_ = iteration_;
+  if (run_file.empty()) return;
+  take_states(run_of_member(std::move(all), team().index(), team().size()), run_file);
+  snapshot_at_ = iteration_;
 }
 
 // Weights, history, iteration and rate steps; and `run` from the file whose name it returns, or "" if there is none.

@@ -123,6 +123,7 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
     if (Status status = end_observing(); !status.ok()) return status.error();
     return Ending::kContinues;
   }
+  if (ending.value() == Ending::kLeft) return ending;
   const Result<bool> last = wants_last_snapshot();
   if (!last.ok()) return last.error();
   if (last.value())

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "net_params.h"
+#include "net_state.h"
 #include "shoal/base/log.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
@@ -35,6 +36,18 @@ NetParameter own_layers(const Net& net, const Net& other) {
   return own;
 }
 
+// Of net `index` on all members, in the order in which they divide the data; of the train net their replicas' too.
+std::vector<const NetRunState*> states_of_all(const RunState& run, int index) {
+  std::vector<const NetRunState*> states;
+  const auto add = [&](const auto& member) {
+    if (index < member.net_size()) states.push_back(&member.net(index));
+    for (int i = 0; index == 0 && i < member.replica_size(); ++i) states.push_back(&member.replica(i));
+  };
+  add(run);
+  for (const MemberState& member : run.member()) add(member);
+  return states;
+}
+
 // Streams of random numbers are of one member each; places in the data are the whole team's, and layers find their own from them.
 void keep_own_random(const MemberState* own, google::protobuf::RepeatedPtrField<NetRunState>& nets) {
   for (int i = 0; i < nets.size(); ++i) {
@@ -45,7 +58,6 @@ void keep_own_random(const MemberState* own, google::protobuf::RepeatedPtrField<
 
 }  // namespace
 
-// What `run` of a team of any size means to member `index` of `size`.
 RunState run_of_member(RunState run, int index, int size) {
   const int saved_by = 1 + run.member_size();
   const MemberState own = index > 0 && index < saved_by ? run.member(index - 1) : MemberState();
@@ -82,16 +94,32 @@ Status Solver::stop_for_others() {
   Action mine = ask();
   if (mine == Action::kNone && due) mine = Action::kSnapshot;
   for (;; mine = Action::kNone) {
+    if (mine == Action::kLeave) {
+      const Result<bool> left = leave();
+      if (!left.ok()) return left.error();
+      if (left.value()) return {};
+      mine = Action::kNone;
+    }
+    bool last = mine != Action::kNone && mine != Action::kSnapshot;
     if (mine == Action::kNone) {
       const Result<Action> action = team().agree(iteration_, Action::kNone);
       if (!action.ok()) return action.error();
       if (action.value() == Action::kNone) return {};
+      last = action.value() != Action::kSnapshot;
     }
     if (Status status = updater_->settle(); !status.ok()) return status;
-    const Result<Action> action = team().meet(iteration_, mine, false);
+    const Result<Action> action = team().meet(iteration_, mine, false, last);
     if (!action.ok()) return action.error();
     if (Status status = act(action.value()); !status.ok() || ending_) return status;
   }
+}
+
+// At the end of this member's task, without the others: what it has read of its data is handed over.
+Result<bool> Solver::leave() {
+  if (Status status = updater_->settle(); !status.ok()) return status.error();
+  Result<bool> left = team().leave(iteration_, member_state(run_state()).SerializeAsString());
+  if (left.ok() && left.value()) ending_ = Ending::kLeft;
+  return left;
 }
 
 // After the last iteration of this member: until all have come to theirs it has its part in whatever they do together. What follows is
@@ -99,7 +127,7 @@ Status Solver::stop_for_others() {
 Status Solver::end_apart() {
   while (!ending_) {
     if (Status status = updater_->settle(); !status.ok()) return status;
-    const Result<Action> action = team().meet(iteration_, Action::kNone, true);
+    const Result<Action> action = team().meet(iteration_, Action::kNone, true, true);
     if (!action.ok()) return action.error();
     if (action.value() == Action::kNone) return {};
     if (Status status = act(action.value()); !status.ok()) return status;
@@ -132,12 +160,13 @@ Result<bool> Solver::ask_leave() {
 // Params with everybody's updates in them, the same on all members if they do this together.
 Status Solver::settle_all(bool together) {
   if (Status status = updater_->settle(); !status.ok()) return status;
-  if (!together || !in_team() || updater_->shares_running_sums()) return updater_->refresh();
-  std::vector<double> sums = {1};   // of what forward passes changed, each on its own part of the data
-  for_each_running_sum(*net_, [&](const Tensor& sum) { sums.insert(sums.end(), sum.host().begin(), sum.host().end()); });
+  if (!together || !in_team()) return updater_->refresh();
+  const bool here = !updater_->shares_running_sums();
+  std::vector<double> sums = {1};   // of what forward passes changed, each on its own part of the data; with it all have settled
+  if (here) for_each_running_sum(*net_, [&](const Tensor& sum) { sums.insert(sums.end(), sum.host().begin(), sum.host().end()); });
   if (Status status = team().sum(sums); !status.ok()) return status;
   auto from = sums.begin() + 1;
-  for_each_running_sum(*net_, [&](Tensor& sum) {
+  if (here) for_each_running_sum(*net_, [&](Tensor& sum) {
     for (float& number : sum.host_mut()) number = static_cast<float>(*from++ / sums[0]);
   });
   return updater_->refresh();
@@ -168,6 +197,8 @@ struct SolverMemory {
   std::vector<NetParameter> tests;   // layers of the test nets alone
   SolverState state;
   RunState run;
+  std::shared_ptr<const Updater::OwnState> own;
+  std::int64_t steps = 0;            // of the rate
   double seconds = 0;
 };
 
@@ -176,6 +207,8 @@ Result<std::shared_ptr<const SolverMemory>> Solver::save_state() {
   if (Status status = updater_->prepare_save(); !status.ok()) return status.error();
   const auto memory = std::make_shared<SolverMemory>();
   memory->run = run_state();
+  memory->own = updater_->own_state();
+  memory->steps = steps_;
   if (Status status = gather_states(memory->run); !status.ok()) return status.error();
   memory->seconds = seconds();
   if (!team().chief()) return std::shared_ptr<const SolverMemory>(memory);
@@ -185,8 +218,8 @@ Result<std::shared_ptr<const SolverMemory>> Solver::save_state() {
   return std::shared_ptr<const SolverMemory>(memory);
 }
 
-void Solver::restore_state(const SolverMemory* memory) {
-  const std::string name = "the state of the last part of the run";
+void Solver::restore_state(const SolverMemory* memory, const Continuation& how) {
+  std::string name = "the state of the last part of the run";
   RunState run;
   goes_on_ = true;
   if (memory) seconds_before_ = memory->seconds;
@@ -196,13 +229,31 @@ void Solver::restore_state(const SolverMemory* memory) {
     for (std::size_t i = 0; i < test_nets_.size(); ++i)
       if (has_own_params(*test_nets_[i], *net_)) test_nets_[i]->copy_weights(memory->tests[i], name);
     updater_->restore(memory->state, name);
-    iteration_ = memory->state.iter();
-    steps_ = memory->state.current_step();
+    steps_ = memory->steps;
     run = memory->run;
   }
+  iteration_ = how.iteration;
   share_test_weights();
-  share_resumption(team().chief() ? name : "", std::move(run));
-  snapshot_at_.reset();
+  const RunState all = share_resumption(name, std::move(run));
+  if (memory) steps_ = memory->steps;
+  iteration_ = started_iteration_ = shown_iteration_ = how.iteration;
+  if (!team().chief()) updater_->start_at(iteration_);
+  if (how.same_scheme) updater_->take_own_state(memory ? memory->own : nullptr);
+  if (how.same_members && memory) take_states(memory->run, name);
+  else take_over_states(memory, all, name);
+}
+
+// What each net of this member goes on with: its own state, if it has one, among those of all nets that trained together.
+void Solver::take_over_states(const SolverMemory* own, const RunState& all, const std::string& file) {
+  for (int i = 0; i < 1 + static_cast<int>(test_nets_.size()); ++i) {
+    Net& net = i == 0 ? *net_ : *test_nets_[static_cast<std::size_t>(i) - 1];
+    take_over_state(net, own && i < own->run.net_size() ? &own->run.net(i) : nullptr, states_of_all(all, i), file);
+  }
+  updater_->take_over_states(own ? &own->run : nullptr, states_of_all(all, 0), file);
+  if (!own) return;
+  recent_losses_.assign(own->run.recent_loss().begin(), own->run.recent_loss().end());
+  if (own->run.has_best_value()) best_.value = own->run.best_value();
+  kept_.assign(own->run.kept_iteration().begin(), own->run.kept_iteration().end());
 }
 
 Status Solver::gather_states(RunState& run) {
@@ -216,7 +267,7 @@ Status Solver::gather_states(RunState& run) {
 }
 
 // From the chief, which read `run` from `file` (neither, if there was no such file), to all: the iteration and their own part of the run.
-void Solver::share_resumption(const std::string& file, RunState run) {
+RunState Solver::share_resumption(std::string& file, RunState run) {
   Resumption resumption;
   if (team().chief()) {
     resumption.set_iteration(iteration_);
@@ -231,11 +282,8 @@ void Solver::share_resumption(const std::string& file, RunState run) {
   }
   iteration_ = resumption.iteration();
   steps_ = resumption.step();
-  if (!team().chief()) updater_->start_at(iteration_);
-  started_iteration_ = shown_iteration_ = iteration_;
-  if (resumption.file().empty()) return;
-  take_states(run_of_member(std::move(*resumption.mutable_run()), team().index(), team().size()), resumption.file());
-  snapshot_at_ = iteration_;
+  file = resumption.file();
+  return std::move(*resumption.mutable_run());
 }
 
 }  // namespace shoal

@@ -25,6 +25,7 @@ Status Shard::handle(int worker, const Message& message, Outbox& out) {
   if (const auto* total = std::get_if<NormTotal>(&message)) return state_->take_total(*total, out);
   return state_->take(worker, message, out);
 }
+void Shard::renumber(int server) { state_->server = server; }
 void Shard::leave(int worker, Outbox& out) { state_->leave(worker, out); }
 std::optional<RowMessage> Shard::look(RowId id) const {
   const ShardRow* row = state_->find(id);

@@ -51,7 +51,7 @@ struct Shard::State {
   void send_norm_if_complete(Outbox& out);
   Clock clock_of(int worker) const;
 
-  const int server;
+  int server;
   const SchemeMaker maker;
   std::optional<Plan> plan;
   std::unique_ptr<Scheme> scheme;

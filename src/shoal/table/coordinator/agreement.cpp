@@ -39,6 +39,14 @@ void Agreement::want(Want want, Clock from, std::vector<Dispatch>& out) {
   for (const std::uint32_t worker : members_.active()) out.push_back({worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}}});
 }
 
+void Agreement::admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) const {
+  const bool due = apart_ ? to_do_ != Want::kNothing : agreed_.want != Want::kNothing && agreed_.clock > clock;
+  if (!due) return;
+  Directive directive = agreed_;
+  if (apart_) directive.clock = clock, directive.want = to_do_;
+  out.push_back({rank, directive});
+}
+
 void Agreement::begin_epoch(std::vector<Dispatch>& out) {
   if (std::exchange(snapshot_too_, false)) want(Want::kSnapshot, 0, out);
 }

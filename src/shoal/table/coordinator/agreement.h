@@ -20,10 +20,14 @@ class Agreement {
   // The coordinator's own: of workers that a bound keeps together the clock is at least `from`.
   void want(Want want, Clock from, std::vector<Dispatch>& out);
   Status paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  // The worker begins at this clock, and hears what was agreed on for later.
+  void admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) const;
   // The next epoch begins: what was put off until then is wanted now.
   void begin_epoch(std::vector<Dispatch>& out);
   // Goes on without workers that are done now.
   void close(std::vector<Dispatch>& out);
+  // Where a bound keeps the workers together: they stop before their iteration `clock`.
+  bool stops_at(Clock clock) const { return !apart_ && agreed_.want != Want::kNothing && agreed_.clock == clock; }
   // Not all have said yet where they pause.
   bool open() const { return open_; }
   // Workers apart are on their way to a meeting.
@@ -32,6 +36,8 @@ class Agreement {
   Want take() { return std::exchange(to_do_, Want::kNothing); }
   // "agreement on a stop: waiting for rank 2"; "" if there is nothing to agree on.
   std::string waiting_for() const;
+  // Members are more than they were.
+  void grow() { wanted_.resize(members_.size()); }
 
  private:
   struct Wanted { Clock clock = -1; Want want = Want::kNothing; bool operator==(const Wanted&) const = default; };

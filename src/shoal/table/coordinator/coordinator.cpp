@@ -23,6 +23,8 @@ struct Coordinator::State {
   explicit State(const CoordinatorOptions& given) : options(given), members(given.processes) {}
 
   Status join(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  void join_late(std::uint32_t rank, std::vector<Dispatch>& out);
+  bool in_roster(std::uint32_t rank) const;
   Status join_again(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   std::string why_not(std::uint32_t rank, const JoinBody& body) const;
   std::string why_not_all() const;
@@ -34,10 +36,16 @@ struct Coordinator::State {
 
   Status ask(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   Status done(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  void take_out(std::uint32_t rank, Instant now, std::vector<Dispatch>& out);
+  Status leave(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  std::string why_it_stays(std::uint32_t rank) const;
+  void let_go(std::uint32_t rank, std::vector<Dispatch>& out);
+  void want_next_epoch(const std::string& why, std::vector<Dispatch>& out);
   std::optional<Error> stuck() const;
   Status next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   std::unique_ptr<Pacer> pacer;                // until all have joined
   Clock scheme_of_epoch = -1;                  // the last that worker 0 said
+  std::string paced;                           // the scheme whose pacer decides
   void finish(std::vector<Dispatch>& out);
   void warn(std::string line) {
     if (!line.empty()) warnings.push_back(std::move(line));
@@ -46,6 +54,7 @@ struct Coordinator::State {
   const CoordinatorOptions options;
   Members members;
   std::optional<RosterBody> roster;
+  std::string configuration;                   // of all
   std::optional<Error> ended;
   bool finished = false;
   std::map<std::uint32_t, Clock> done_at;      // clocks of kDone, by rank
@@ -85,7 +94,9 @@ Status Coordinator::State::join(std::uint32_t rank, const Ask& ask, Instant now,
   members[rank].joined = true;
   members[rank].incarnation = ask.clock;
   members[rank].body = std::move(body).value();
-  if (!members.which([](const Member& member) { return !member.joined; }).empty()) return {};
+  if (roster) return join_late(rank, out), Status();
+  for (std::uint32_t other = 0; other < members.size(); ++other)
+    if (members.is_founding(other) && !members[other].joined) return {};
   if (const std::string reason = why_not_all(); reason.empty())
     call_the_roll(now, out);
   else
@@ -93,10 +104,26 @@ Status Coordinator::State::join(std::uint32_t rank, const Ask& ask, Instant now,
   return {};
 }
 
+// The job has begun. It goes on as it is until all are at the ends of their tasks.
+void Coordinator::State::join_late(std::uint32_t rank, std::vector<Dispatch>& out) {
+  if (finished) {
+    members[rank].joined = false;
+    members[rank].left = true;
+    return refuse(rank, "the job is done: there is nothing left to join", out);
+  }
+  want_next_epoch(members.name(rank) + " joins", out);
+}
+
+// Takes part, or did before it left.
+bool Coordinator::State::in_roster(std::uint32_t rank) const {
+  if (!roster || rank >= roster->processes.size()) return false;
+  return roster->processes[rank].worker >= 0 || roster->processes[rank].server >= 0;
+}
+
 // From the process that joined, it is a repeat; from another, a mistake that ends a job which has not begun.
 Status Coordinator::State::join_again(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
   if (members[rank].incarnation == ask.clock) {
-    if (roster) out.push_back({rank, roster_answer(rank)});
+    if (in_roster(rank)) out.push_back({rank, roster_answer(rank)});
     if (finished && members[rank].server >= 0) out.push_back({rank, Directive{.kind = DirectiveKind::kFinished, .text = {}}});
     return {};
   }
@@ -115,9 +142,10 @@ std::string Coordinator::State::why_not(std::uint32_t rank, const JoinBody& body
   if (rank >= members.size())
     return str(self, " is outside the job, which has ranks 0 to ", members.size() - 1, "; is --num_clients the same everywhere?");
   if (!body.worker && !body.server) return self + " is neither worker nor server";
-  for (const std::uint32_t other : members.which([](const Member& member) { return member.joined; })) {
+  for (const std::uint32_t other : members.here()) {
     const JoinBody& theirs = members[other].body;
-    if (theirs.configuration != body.configuration) return difference(self, body.configuration, members.name(other), theirs.configuration);
+    const std::string& common = roster ? configuration : theirs.configuration;
+    if (common != body.configuration) return difference(self, body.configuration, members.name(other), common);
     if (theirs.server && body.server && !body.address.empty() && theirs.address == body.address)
       return str(self, " and ", members.name(other), " both say that they are reached at ", body.address,
                  "; each needs a port of its own and an address that others can reach");
@@ -140,9 +168,10 @@ void Coordinator::State::refuse(std::uint32_t rank, const std::string& reason, s
 }
 
 void Coordinator::State::call_the_roll(Instant now, std::vector<Dispatch>& out) {
-  for (std::uint32_t rank = 0; rank < members.size(); ++rank) members[rank].body.configuration.clear();   // equal on all
+  configuration = members[0].body.configuration;   // equal on all
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) members[rank].body.configuration.clear();
   roster = regrouping.first(options.seed);
-  for (std::uint32_t rank = 0; rank < members.size(); ++rank) out.push_back({rank, roster_answer(rank)});
+  for (const std::uint32_t rank : members.here()) out.push_back({rank, roster_answer(rank)});
   pacing.use(std::move(pacer), now, out);
 }
 
@@ -154,15 +183,81 @@ Result<std::string> Coordinator::State::next_epoch(const Rounds::Round& round, s
     if (!end.ok()) return Error{end.error().code, str(members.name(rank), " sends ", end.error().message)};
     ends[rank] = std::move(end).value();
   }
-  roster = regrouping.next(ends);
+  const std::vector<std::uint32_t> new_ones = members.which([&](const Member& member) {
+    return member.joined && !member.left && !in_roster(static_cast<std::uint32_t>(&member - &members[0]));
+  });
+  const std::vector<std::uint32_t> leaving = members.which([](const Member& member) { return member.leaving && !member.left; });
+  roster = regrouping.next(ends, [this](std::uint32_t rank) { return stragglers.seconds(rank); });
+  for (const std::uint32_t rank : leaving) let_go(rank, out);
+  rounds.begin_epoch();
+  norms.begin_epoch(roster->epoch);
   agreement.begin_epoch(out);
-  return encode(*roster);
+  const std::string body = encode(*roster);
+  for (const std::uint32_t rank : new_ones) {
+    members[rank].body.configuration.clear();
+    out.push_back({rank, roster_answer(rank)});
+    if (members[rank].worker < 0) continue;
+    outputs.admit(rank, roster->processes[rank].clock);
+    agreement.admit(rank, roster->processes[rank].clock, out);
+  }
+  for (const std::uint32_t server : members.servers())
+    if (members[server].worker < 0 && std::ranges::count(new_ones, server) == 0) out.push_back({server, Answer{Topic::kRegroup, static_cast<Clock>(roster->epoch), body}});
+  return body;
+}
+
+void Coordinator::State::want_next_epoch(const std::string& why, std::vector<Dispatch>& out) {
+  if (regrouping.want(why, "")) agreement.want(Want::kRegroup, 0, out);
+}
+
+// ---- who leaves ----
+
+Status Coordinator::State::leave(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
+  Result<LeaveBody> body = decode_leave(ask.body);
+  if (!body.ok()) return Error{body.error().code, str(members.name(rank), " sends ", body.error().message)};
+  Member& member = members[rank];
+  const bool asks = body.value().at_end || member.worker < 0;      // others hear of it when the next epoch begins
+  if (const std::string why = finished ? "" : why_it_stays(rank); !why.empty()) {
+    warn(str(members.name(rank), " is told to leave, and ", why, ": the whole job stops, to be continued"));
+    agreement.want(Want::kRequeue, 0, out);
+    if (asks) out.push_back({rank, Answer{Topic::kLeave, ask.clock, std::string(1, '\0')}});
+    return {};
+  }
+  if (asks) member.asks_to_leave = ask.clock;
+  if (finished) return let_go(rank, out), Status();
+  const bool is_new = !std::exchange(member.leaving, true);
+  if (body.value().at_end && !member.done) {
+    if (rounds.waits(rank)) return broken(members.name(rank) + " leaves while it waits in a round");
+    pacing.stop_asking(rank, true, now, out);
+    rounds.stand_in(rank, std::move(body.value().state));
+    take_out(rank, now, out);
+    if (member.server < 0) let_go(rank, out);
+  }
+  if (is_new) want_next_epoch(members.name(rank) + " leaves", out);
+  return {};
+}
+
+// "" if it may leave.
+std::string Coordinator::State::why_it_stays(std::uint32_t rank) const {
+  if (rank == 0) return "it coordinates the job";
+  if (members[rank].worker == 0) return "it is the chief, which writes the job's snapshots";
+  const auto others = members.which([&](const Member& member) { return member.server >= 0 && !member.leaving && &member != &members[rank]; });
+  if (members[rank].server >= 0 && others.empty()) return "no other server would hold the params";
+  return "";
+}
+
+// The process may end: its rows, if it had any, are elsewhere, and nobody waits for it.
+void Coordinator::State::let_go(std::uint32_t rank, std::vector<Dispatch>& out) {
+  Member& member = members[rank];
+  member.left = true;
+  for (const std::uint32_t other : members.here())
+    if (other != rank) out.push_back({other, Directive{.kind = DirectiveKind::kLeft, .clock = static_cast<Clock>(rank), .text = {}}});
+  if (member.asks_to_leave) out.push_back({rank, Answer{Topic::kLeave, *member.asks_to_leave, std::string(1, '\1')}});
 }
 
 // Tells all who have joined, `but` one, that the job ends now.
 void Coordinator::State::end(Error error, std::uint32_t but, std::vector<Dispatch>& out) {
   if (ended || finished) return;
-  for (const std::uint32_t rank : members.which([](const Member& member) { return member.joined; }))
+  for (const std::uint32_t rank : members.here())
     if (rank != but) out.push_back({rank, Directive{.kind = DirectiveKind::kAbort, .code = error.code, .text = error.message}});
   ended = std::move(error);
 }
@@ -171,11 +266,13 @@ void Coordinator::State::end(Error error, std::uint32_t but, std::vector<Dispatc
 
 Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
   const Member& member = members[rank];
+  if (ask.topic == Topic::kLeave) return leave(rank, ask, now, out);
   if (member.worker < 0) return broken(str(members.name(rank), " is a server alone and asks for ", name_of(ask.topic), ", which is for workers"));
   if (ask.topic == Topic::kDone) return done(rank, ask, now, out);
   const bool about_task = ask.topic == Topic::kBegin || ask.topic == Topic::kJudge, round = Rounds::is_one(ask.topic);
   if (member.done && (about_task || round)) return broken(str(members.name(rank), " is done and asks for ", name_of(ask.topic), ' ', ask.clock));
   if (ask.topic == Topic::kMeet) pacing.stop_asking(rank, ask.body == "\1", now, out);
+  if (const std::optional<Clock> task = pacing.waits_for(rank); round && task && agreement.stops_at(*task)) pacing.stop_asking(rank, false, now, out);
   if (ask.topic != Topic::kBegin && (about_task || round) && pacing.waits(rank))
     return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock, " while it waits for the start of a task"));
   if (about_task && rounds.waits(rank)) return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock, " while it waits in a round"));
@@ -211,6 +308,7 @@ Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Insta
   if (!scheme.ok()) return scheme.error();
   scheme_of_epoch = ask.clock;
   regrouping.plans(ask.body);
+  if (std::exchange(paced, ask.body) == ask.body && ask.clock > 0) return pacing.go_on(now, out), Status();
   pacing.use(scheme.value()->make_pacer(), now, out);
   return {};
 }
@@ -222,18 +320,26 @@ Status Coordinator::State::done(std::uint32_t rank, const Ask& ask, Instant now,
   }
   if (rounds.waits(rank)) return broken(str(members.name(rank), " is done while it waits in a round"));
   if (pacing.waits(rank)) return broken(str(members.name(rank), " is done while it waits for the start of a task"));
-  members[rank].done = true;
   done_at[rank] = ask.clock;
-  agreement.close(out);
-  rounds.close(out);
-  outputs.close(out);
-  pacing.leave(rank, now, out);
+  take_out(rank, now, out);
   if (members.active().empty()) finish(out);
   return {};
 }
 
+// The worker takes part in nothing more.
+void Coordinator::State::take_out(std::uint32_t rank, Instant now, std::vector<Dispatch>& out) {
+  members[rank].done = true;
+  agreement.close(out);
+  rounds.close(out);
+  outputs.close(out);
+  pacing.leave(rank, now, out);
+}
+
 void Coordinator::State::finish(std::vector<Dispatch>& out) {
   finished = true;
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank)
+    if (members[rank].joined && !members[rank].left && !in_roster(rank)) join_late(rank, out);
+  for (const std::uint32_t rank : members.which([](const Member& member) { return member.asks_to_leave && member.done && !member.left; })) let_go(rank, out);
   for (const auto& [rank, clock] : done_at) out.push_back({rank, Answer{Topic::kDone, clock, {}}});
   for (const std::uint32_t server : members.servers()) out.push_back({server, Directive{.kind = DirectiveKind::kFinished, .text = {}}});
 }
@@ -267,11 +373,14 @@ Status Coordinator::handle(std::uint32_t rank, const Message& message, Instant n
   const auto* ask = std::get_if<Ask>(&message);
   if (ask && ask->topic == Topic::kJoin) return state_->join(rank, *ask, now, out);
   if (state_->ended) return {};   // everybody has been told
+  if (rank < state_->members.size() && state_->members[rank].left) return {};
   if (rank >= state_->members.size() || !state_->members[rank].joined)
     return broken(str("rank ", rank, " sends ", name_of(type_of(message)), " before it has joined"));
   if (const auto* directive = std::get_if<Directive>(&message); directive && directive->kind == DirectiveKind::kAbort) {
     const auto whose = static_cast<std::uint32_t>(directive->clock);
-    if (whose == rank)
+    if (whose == rank && !state_->members.is_founding(rank) && !state_->in_roster(rank))
+      lost(rank, directive->code, directive->text, out);
+    else if (whose == rank)
       state_->end({directive->code, str(state_->members.name(rank), " has ended: ", directive->text)}, rank, out);
     else
       lost(whose, directive->code, directive->text, out);
@@ -306,6 +415,13 @@ void Coordinator::regroup(const std::string& why, const std::string& scheme, Clo
 }
 
 void Coordinator::lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out) {
+  State& state = *state_;
+  if (rank < state.members.size() && state.members[rank].left) return;
+  if (rank < state.members.size() && !state.members.is_founding(rank) && !state.in_roster(rank)) {      // it had not joined yet
+    if (state.members[rank].joined) state.warn(str(state.members.name(rank), " wanted to join, and does not: ", why));
+    state.members[rank].left = true;
+    return;
+  }
   state_->end({code, str("lost ", state_->members.name(rank), ": ", why)}, rank, out);
 }
 
@@ -316,7 +432,21 @@ void Coordinator::heard(std::uint32_t rank, Clock clock) {
 const RosterBody* Coordinator::roster() const { return state_->roster ? &*state_->roster : nullptr; }
 
 std::vector<std::uint32_t> Coordinator::missing() const {
-  return state_->members.which([](const Member& member) { return !member.joined; });
+  std::vector<std::uint32_t> ranks = state_->members.which([](const Member& member) { return !member.joined; });
+  std::erase_if(ranks, [this](std::uint32_t rank) { return !state_->members.is_founding(rank); });
+  return ranks;
+}
+
+std::uint32_t Coordinator::processes() const { return state_->members.size(); }
+
+std::uint32_t Coordinator::enroll() {
+  const std::uint32_t rank = state_->members.enroll();
+  state_->agreement.grow();
+  state_->rounds.grow();
+  state_->outputs.grow();
+  state_->pacing.grow();
+  state_->stragglers.grow();
+  return rank;
 }
 
 std::string Coordinator::waiting_for() const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@ namespace shoal::table {
 
 struct Member {
   bool joined = false, done = false;
+  bool leaving = false, left = false;      // wants to leave, and is still here; has left in order
+  std::optional<Clock> asks_to_leave;      // and waits for the answer
   std::int64_t incarnation = 0;
   JoinBody body;
   std::int32_t worker = -1, server = -1;   // numbers, once all have joined
@@ -23,7 +26,10 @@ struct Member {
 
 class Members {
  public:
-  explicit Members(std::uint32_t processes) : members_(processes) {}
+  explicit Members(std::uint32_t processes) : founding_(processes), members_(processes) {}
+  // Of one that may join a job that goes on; those of before have the smaller ranks.
+  std::uint32_t enroll() { return members_.emplace_back(), size() - 1; }
+  bool is_founding(std::uint32_t rank) const { return rank < founding_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
   Member& operator[](std::uint32_t rank) { return members_[rank]; }
   const Member& operator[](std::uint32_t rank) const { return members_[rank]; }
@@ -31,6 +37,7 @@ class Members {
   // Ranks, in their order, of those for which `test` holds.
   std::vector<std::uint32_t> which(const std::function<bool(const Member&)>& test) const;
   std::vector<std::uint32_t> active() const { return which([](const Member& member) { return member.active(); }); }
+  std::vector<std::uint32_t> here() const { return which([](const Member& member) { return member.joined && !member.left; }); }
   std::vector<std::uint32_t> servers() const { return which([](const Member& member) { return member.server >= 0; }); }
   std::uint32_t rank_of_worker(std::int32_t worker) const;
 
@@ -39,6 +46,7 @@ class Members {
   std::string names(std::span<const std::uint32_t> ranks) const;
 
  private:
+  const std::uint32_t founding_;
   std::vector<Member> members_;
 };
 

@@ -2,7 +2,14 @@
 
 namespace shoal::table {
 
+void Norms::begin_epoch(Epoch epoch) {
+  epoch_ = epoch;
+  open_.clear();
+  totals_.clear();
+}
+
 Status Norms::take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& out) {
+  if (norm.epoch < epoch_) return {};
   if (members_[rank].server != static_cast<std::int32_t>(norm.server))
     return Error{Code::kPeer, str(members_.name(rank), " sends a norm of server ", norm.server, ", which it is not")};
   const Key key{norm.epoch, norm.clock};

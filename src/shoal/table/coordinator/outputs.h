@@ -17,10 +17,14 @@ class Outputs {
 
   explicit Outputs(const Members& members) : members_(members), said_(members.size(), -1) {}
   Status tell(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  // The worker speaks of nothing before this clock.
+  void admit(std::uint32_t rank, Clock clock) { said_[rank] = clock - 1; }
   // Closes what only waited for workers that are done now.
   void close(std::vector<Dispatch>& out);
   // A line for the log if the bound was met since the last call; "" otherwise.
   std::string take_warning() { return std::exchange(warning_, {}); }
+  // Members are more than they were.
+  void grow() { said_.resize(members_.size(), -1); }
 
  private:
   using Round = std::map<std::uint32_t, std::vector<double>>;   // by rank, which is the order of workers

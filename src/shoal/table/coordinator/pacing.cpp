@@ -5,6 +5,12 @@
 #include "shoal/base/text.h"
 
 namespace shoal::table {
+namespace {
+
+// Of a worker for the pacer, which outlives epochs: the number of its process, which nobody else ever has.
+int number_of(std::uint32_t rank) { return static_cast<int>(rank); }
+
+}  // namespace
 
 void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out) {
   pacer_ = std::move(pacer);
@@ -12,14 +18,21 @@ void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch
   for (const std::uint32_t rank : members_.active()) {
     if (!pacer_) continue;
     workers_[rank].takes_part = true;
-    pacer_->join(members_[rank].worker, now);
+    pacer_->join(number_of(rank), now);
   }
   for (const std::uint32_t rank : members_.active()) {
     if (!workers_[rank].waits) continue;
-    if (pacer_) pacer_->ready(members_[rank].worker, *workers_[rank].waits, {}, now);
+    if (pacer_) pacer_->ready(number_of(rank), *workers_[rank].waits, {}, now);
     else answer(rank, {}, out);
   }
   release(now, out);
+}
+
+void Pacing::go_on(Instant now, std::vector<Dispatch>& out) {
+  for (std::uint32_t rank = 0; rank < workers_.size(); ++rank)
+    if (!members_[rank].active()) leave(rank, now, out);
+  for (const std::uint32_t rank : members_.active())
+    if (pacer_ && !std::exchange(workers_[rank].takes_part, true)) pacer_->join(number_of(rank), now);
 }
 
 Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
@@ -41,7 +54,7 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   if (!worker.takes_part) {
     answer(rank, {}, out);
   } else {
-    pacer_->ready(members_[rank].worker, ask.clock, body.value().last, now);
+    pacer_->ready(number_of(rank), ask.clock, body.value().last, now);
   }
   release(now, out);
   return {};
@@ -55,7 +68,7 @@ Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   if (worker.judged && question < *worker.judged) return {};
   if (!worker.judged || question != *worker.judged) {
     Verdict verdict = Verdict::kPush;
-    if (worker.takes_part) verdict = pacer_->judge(members_[rank].worker, ask.clock, report.value(), now);
+    if (worker.takes_part) verdict = pacer_->judge(number_of(rank), ask.clock, report.value(), now);
     worker.judged = question;
     worker.verdict = encode(report.value().steps, verdict);
   }
@@ -71,13 +84,13 @@ void Pacing::stop_asking(std::uint32_t rank, bool ended, Instant now, std::vecto
 
 void Pacing::leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out) {
   if (!std::exchange(workers_[rank].takes_part, false)) return;
-  pacer_->leave(members_[rank].worker, now);
+  pacer_->leave(number_of(rank), now);
   release(now, out);
 }
 
 void Pacing::release(Instant now, std::vector<Dispatch>& out) {
   if (!pacer_) return;
-  for (const Start& start : pacer_->take_starts(now)) answer(members_.rank_of_worker(start.worker), start, out);
+  for (const Start& start : pacer_->take_starts(now)) answer(static_cast<std::uint32_t>(start.worker), start, out);
 }
 
 void Pacing::answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out) {
@@ -110,7 +123,7 @@ std::string Pacing::waiting_for() const {
 std::vector<std::string> Pacing::take_remarks() {
   std::vector<std::string> lines;
   if (!pacer_) return lines;
-  for (const Remark& remark : pacer_->take_remarks()) lines.push_back(str(members_.name(members_.rank_of_worker(remark.worker)), ' ', remark.words));
+  for (const Remark& remark : pacer_->take_remarks()) lines.push_back(str(members_.name(static_cast<std::uint32_t>(remark.worker)), ' ', remark.words));
   return lines;
 }
 

@@ -19,6 +19,8 @@ class Pacing {
 
   // This pacer decides from now on; null: every task may start, and counts. Workers that are active take part in it.
   void use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
+  // The same goes on in another epoch: with who has come, and without who has left.
+  void go_on(Instant now, std::vector<Dispatch>& out);
   Status begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   Status judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   // It goes to a meeting: if it waits for a start, it will ask again, unless it has ended its tasks.
@@ -26,6 +28,8 @@ class Pacing {
   // It is done.
   void leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out);
 
+  // For the start of which task.
+  std::optional<Clock> waits_for(std::uint32_t rank) const { return waits(rank) ? workers_[rank].waits : std::nullopt; }
   bool waits(std::uint32_t rank) const { return workers_[rank].waits && !workers_[rank].aside; }
   // "rank 2 (host b) in begin 7", a line for each that waits for its start.
   std::vector<std::string> places() const;
@@ -33,6 +37,8 @@ class Pacing {
   std::string waiting_for() const;
   std::vector<std::string> take_remarks();
   std::string describe() const { return pacer_ ? pacer_->describe() : ""; }
+  // Members are more than they were.
+  void grow() { workers_.resize(members_.size()); }
 
  private:
   struct Worker {

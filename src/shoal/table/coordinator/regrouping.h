@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,19 +32,21 @@ class Regrouping {
   // The words in which worker 0 plans this epoch.
   void plans(const std::string& scheme) { roster_.scheme = scheme; }
 
-  // The workers in `ends` are all there are, and at their ends.
-  RosterBody next(const std::map<std::uint32_t, SegmentBody>& ends);
+  // The workers in `ends` are all there are, and at their ends. Who was leaving has left, and who came since the last has joined, where the slowest
+  // is. `seconds`: of an iteration, of the process with this rank; 0: not known.
+  RosterBody next(const std::map<std::uint32_t, SegmentBody>& ends, const std::function<double(std::uint32_t)>& seconds);
   const RosterBody& roster() const { return roster_; }
 
  private:
   void number();
-  void list(const std::map<std::uint32_t, Clock>& clocks);
-  std::string scheme_after(const std::map<std::uint32_t, SegmentBody>& ends, Clock least) const;
+  void list(const std::map<std::uint32_t, Clock>& clocks, Clock least);
+  std::vector<std::uint32_t> workers() const;   // ranks, by number
 
   Members& members_;
   RosterBody roster_;
   bool wanted_ = false;
   std::vector<std::string> whys_;
+  std::vector<std::uint32_t> founders_;         // ranks of the first workers, by number
   std::string scheme_;                          // wanted; "": as it is
 };
 

@@ -111,8 +111,10 @@ std::optional<std::string> Rounds::sum(const Key& key, const Round& round) {
 std::string Rounds::gathered(const Round& round) const {
   std::string bytes;
   for (const std::uint32_t rank : members_.which([](const Member& member) { return member.worker >= 0; })) {
-    const auto body = round.find(rank);
-    const std::string_view part = body == round.end() ? std::string_view() : std::string_view(body->second);
+    const auto body = round.find(rank), stands_in = stand_ins_.find(rank);
+    std::string_view part;
+    if (body != round.end()) part = body->second;
+    else if (stands_in != stand_ins_.end()) part = stands_in->second;
     put_le(bytes, static_cast<std::uint32_t>(part.size()));
     bytes += part;
   }

@@ -23,6 +23,9 @@ class Rounds {
   static bool is_one(Topic topic);
 
   Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  // What a worker that is done says in every gather, until the next epoch.
+  void stand_in(std::uint32_t rank, std::string body) { stand_ins_[rank] = std::move(body); }
+  void begin_epoch() { stand_ins_.clear(); }
   // Closes what only waited for workers that are done now, or for an agreement.
   void close(std::vector<Dispatch>& out);
   bool waits(std::uint32_t rank) const { return workers_[rank].waits.has_value(); }
@@ -32,6 +35,8 @@ class Rounds {
   std::vector<std::string> places() const;
   // "barrier 500: waiting for rank 2", one line for each open round.
   std::vector<std::string> waiting_for() const;
+  // Members are more than they were.
+  void grow() { workers_.resize(members_.size()); }
 
  private:
   using Key = std::pair<Topic, Clock>;
@@ -50,6 +55,7 @@ class Rounds {
   Agreement& agreement_;
   const std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)> regroup_;
   std::map<Key, Round> open_;
+  Round stand_ins_;
   std::vector<Worker> workers_;                         // by rank
   std::optional<Error> mismatch_;
 };

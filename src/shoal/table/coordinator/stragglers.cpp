@@ -52,6 +52,8 @@ Result<std::string> Stragglers::take(std::uint32_t rank, std::string_view body) 
              " s, for ", kInARow, " reports in a row; the largest part of its time is ", largest_part(*worker.last));
 }
 
+double Stragglers::seconds(std::uint32_t rank) const { return workers_[rank].last ? busy(*workers_[rank].last) : 0; }
+
 // Of an even number of workers the smaller one in the middle, so that one of two can be a straggler.
 double Stragglers::median() const {
   std::vector<double> times;

@@ -17,7 +17,11 @@ class Stragglers {
   explicit Stragglers(const Members& members) : members_(members), workers_(members.size()) {}
   // Returns a line for the log when a worker's time for an iteration, waiting for rows apart, is more than twice the median of all for the
   // fifth report in a row; once for each such row. "" otherwise.
+  // That one iteration took a worker in its last report, waiting for rows apart; 0: there was none.
+  double seconds(std::uint32_t rank) const;
   Result<std::string> take(std::uint32_t rank, std::string_view body);
+  // Members are more than they were.
+  void grow() { workers_.resize(members_.size()); }
 
  private:
   struct Worker { std::optional<ReportBody> last; int slow = 0; };

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
 
 namespace shoal::table {
@@ -25,13 +26,11 @@ void complete(Message& message, const std::string& from) {
 
 CoordinatorHost::CoordinatorHost(Job& job, IoThreads& threads, std::function<void(Message)> own)
     : job_(job), strand_(threads), own_(std::move(own)), coordinator_({.processes = job.options.processes, .seed = job.options.seed, .scheme = job.options.scheme}),
-      conversations_(job.options.processes), from_(job.options.processes), missing_(coordinator_.missing()) {
-  for (std::uint32_t rank = 0; rank < job.options.processes; ++rank)
-    seats_.push_back(rank == 0 ? nullptr : std::make_unique<Seat>(job, strand_, Purpose::kCoordination, rank, *this));
+      seats_(job, strand_, Purpose::kCoordination, *this), ranks_(job.options.processes), missing_(coordinator_.missing()) {
   strand_.after(job.options.stall_warn, [this] { watch(); });
 }
 
-void CoordinatorHost::take(std::shared_ptr<Link> link) { seats_[link->peer().rank]->take(link); }
+void CoordinatorHost::take(std::shared_ptr<Link> link) { seats_[link->peer().rank].take(link); }
 
 void CoordinatorHost::hear(std::uint32_t rank, Message message) {
   ++coming_;
@@ -49,8 +48,34 @@ std::vector<std::uint32_t> CoordinatorHost::missing() const {
 }
 
 void CoordinatorHost::close(bool with_bye) {
-  for (const auto& seat : seats_)
-    if (seat) seat->close(with_bye);
+  seats_.close(with_bye);
+  strand_.post([this, with_bye] {
+    for (const auto& [known, link] : at_desk_) link->close(with_bye);
+  });
+}
+
+// ---- the desk ----
+
+void CoordinatorHost::greet(std::shared_ptr<Link> link) {
+  strand_.post([this, link = std::move(link)] { at_desk_[link.get()] = link; });
+}
+
+Status CoordinatorHost::received(Link& link, Message&& message) {
+  const Ask* ask = std::get_if<Ask>(&message);
+  if (!ask || ask->topic != Topic::kEnroll) return Error{Code::kPeer, str("A ", name_of(type_of(message)), " came from a process without a rank.")};
+  strand_.post([this, known = &link, clock = ask->clock] {
+    const auto found = at_desk_.find(known);
+    if (found == at_desk_.end()) return;
+    std::string rank;
+    put_le(rank, coordinator_.enroll());
+    ranks_ = coordinator_.processes();
+    found->second->send(Answer{Topic::kEnroll, clock, rank});
+  });
+  return {};
+}
+
+void CoordinatorHost::closed(Link& link, Status) {
+  strand_.post([this, known = &link] { at_desk_.erase(known); });
 }
 
 void CoordinatorHost::opened(Seat& seat, const std::shared_ptr<Link>& link) {
@@ -90,19 +115,18 @@ void CoordinatorHost::lose(std::uint32_t rank, Code code, const std::string& why
   hear_clocks();
   std::vector<Dispatch> out;
   coordinator_.lost(rank, code, why, out);
-  tell_too(rank, job_.options.processes, out);   // reported by nobody
+  tell_too(rank, ranks_, out);   // reported by nobody
   dispatch(out);
 }
 
 void CoordinatorHost::hear_clocks() {
   coordinator_.heard(0, job_.clock);
-  for (const auto& seat : seats_)
-    if (seat) coordinator_.heard(seat->rank(), seat->heard_clock());
+  for (const Seat* const seat : seats_.all()) coordinator_.heard(seat->rank(), seat->heard_clock());
 }
 
 // A process that is lost to one may still hear others.
 void CoordinatorHost::tell_too(std::uint32_t lost, std::uint32_t reporter, std::vector<Dispatch>& out) const {
-  if (out.empty() || lost == reporter || lost >= seats_.size()) return;
+  if (out.empty() || lost == reporter || !knows(lost)) return;
   if (std::none_of(out.begin(), out.end(), [&](const Dispatch& one) { return one.rank == lost; })) out.push_back({lost, out.front().message});
 }
 
@@ -117,7 +141,7 @@ void CoordinatorHost::dispatch(std::vector<Dispatch>& out) {
 }
 
 void CoordinatorHost::note() {
-  const bool idle = std::all_of(conversations_.begin(), conversations_.end(), [](const auto& one) { return one.idle() || !one.open(); });
+  const bool idle = std::all_of(conversations_.begin(), conversations_.end(), [](const auto& one) { return one.second.idle() || !one.second.open(); });
   MutexLock lock(job_.mutex);
   idle_ = idle;
   job_.changed.notify_all();

@@ -1,7 +1,9 @@
 // Process 0's duty for the others: drives the Coordinator between its connections and process 0's own envoy.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,13 +14,17 @@
 
 namespace shoal::table {
 
-class CoordinatorHost final : public SeatOwner {
+class CoordinatorHost final : public SeatOwner, private LinkOwner {
  public:
   // `own` takes, on the host's strand, what is for process 0 itself.
   CoordinatorHost(Job& job, IoThreads& threads, std::function<void(Message)> own);
 
   // On any thread:
-  LinkOwner* seat(std::uint32_t rank) { return seats_[rank].get(); }
+  LinkOwner* seat(std::uint32_t rank) { return &seats_[rank]; }
+  LinkOwner* desk() { return this; }                         // of processes that have no rank yet
+  bool knows(std::uint32_t rank) const { return rank < ranks_; }
+  // Of a process that wants one.
+  void greet(std::shared_ptr<Link> link);
   void take(std::shared_ptr<Link> link);
   void hear(std::uint32_t rank, Message message);            // of process 0
   std::vector<std::uint32_t> missing() const;                // have not joined
@@ -31,6 +37,12 @@ class CoordinatorHost final : public SeatOwner {
   void received(Seat& seat, Message&& message) override;
   void closed(Seat& seat) override;
   void lost(Seat& seat, const Error& error) override;
+  // The desk's, of a link to a process without a rank, which asks for one and goes:
+  std::span<float> place(Link&, Message&, std::size_t) override { return {}; }
+  Status received(Link& link, Message&& message) override;
+  std::optional<Message> next(Link&) override { return std::nullopt; }
+  void silent(Link&, std::chrono::milliseconds) override {}
+  void closed(Link& link, Status error) override;
   void handle(std::uint32_t rank, Message message);
   void lose(std::uint32_t rank, Code code, const std::string& why);
   void hear_clocks();
@@ -44,11 +56,13 @@ class CoordinatorHost final : public SeatOwner {
   const std::function<void(Message)> own_;
   // On the strand:
   Coordinator coordinator_;
-  std::vector<Conversation> conversations_;                  // by rank; process 0's stays closed
-  std::vector<std::string> from_;                            // hosts that connections come from
+  std::map<std::uint32_t, Conversation> conversations_;      // by rank; process 0 has none
+  std::map<std::uint32_t, std::string> from_;                // hosts that connections come from
+  std::map<const Link*, std::shared_ptr<Link>> at_desk_;
   std::string waited_for_;
 
-  std::vector<std::unique_ptr<Seat>> seats_;                 // by rank; process 0 has none
+  Seats seats_;
+  std::atomic<std::uint32_t> ranks_;                         // that there are
   std::vector<std::uint32_t> missing_ GUARDED_BY(job_.mutex);
   std::atomic<bool> idle_ = true;
   std::atomic<int> coming_ = 0;                              // of process 0, on their way to the strand

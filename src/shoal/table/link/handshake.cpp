@@ -39,6 +39,8 @@ Error unexpected(const Message& message, const char* wanted) {
   return refusal(str("A ", name_of(type_of(message)), " came where a ", wanted, " was due."));
 }
 
+std::string name_of(std::uint32_t rank) { return rank == kNoRank ? "A process that wants to join" : str("Rank ", rank); }
+
 std::string start_of(const Digest& digest) {
   std::string text;
   for (std::size_t i = 0; i < 4; ++i) text += str("0123456789abcdef"[digest[i] >> 4], "0123456789abcdef"[digest[i] & 15]);
@@ -56,7 +58,7 @@ class Accepting final : public Handshake {
     if (!hello) return unexpected(message, "Hello");
     if (Status versions = check_versions(*hello); !versions.ok()) return versions.error();
     if (!same_secret(hello->proof, proof_of(*hello, challenge_, self_.token)))
-      return refusal(str("Rank ", hello->rank, " has another token: it belongs to another job, or was started with other flags or environment."));
+      return refusal(str(name_of(hello->rank), " has another token: it belongs to another job, or was started with other flags or environment."));
     if (hello->purpose == Purpose::kRows && hello->configuration != self_.configuration)
       return refusal(str("Rank ", hello->rank, " has another configuration (", start_of(hello->configuration), ") than rank ", self_.rank, " (",
                          start_of(self_.configuration), "): net, solver and scheme must be the same on all."));

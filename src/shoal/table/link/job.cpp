@@ -59,6 +59,21 @@ void Job::finish() {
   changed.notify_all();
 }
 
+void Job::leave() {
+  left_ = true;
+  finish();
+}
+
+void Job::let_go(std::uint32_t rank) {
+  MutexLock lock(mutex);
+  gone_.insert(rank);
+}
+
+bool Job::is_gone(std::uint32_t rank) const {
+  MutexLock lock(mutex);
+  return gone_.contains(rank);
+}
+
 Status Job::status() const {
   MutexLock lock(mutex);
   return error_ ? Status(*error_) : Status();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,12 @@ class Job {
   // The first error is the job's; none counts once all workers are done.
   void fail(Error error);
   void finish();
+  // This process leaves the job, which is over for it.
+  void leave();
+  bool left() const { return left_; }
+  // The process of this rank has left in order: that its connections end is no loss.
+  void let_go(std::uint32_t rank);
+  bool is_gone(std::uint32_t rank) const;
   bool finished() const { return finished_; }
   bool over() const { return over_; }           // failed or finished: a connection that ends now is no loss
   Status status() const;                        // the job's error
@@ -54,7 +61,8 @@ class Job {
 
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
-  std::atomic<bool> finished_{false}, over_{false}, known_{false};
+  std::atomic<bool> finished_{false}, over_{false}, known_{false}, left_{false};
+  std::set<std::uint32_t> gone_ GUARDED_BY(mutex);
   std::vector<std::unique_ptr<const RosterBody>> rosters_ GUARDED_BY(mutex);
   std::vector<std::shared_ptr<Link>> links_ GUARDED_BY(mutex);
   Traffic before_ GUARDED_BY(mutex);            // of links that are gone

@@ -80,7 +80,7 @@ void Line::attempted(Result<std::shared_ptr<Link>> result) {
 void Line::lose(const Error& error) {
   if (ended_) return;
   ended_ = true;
-  if (!job_.over()) owner_.lost(*this, error);
+  if (!job_.over() && !job_.is_gone(rank_)) owner_.lost(*this, error);
 }
 
 std::span<float> Line::place(Link& link, Message& message, std::size_t floats) {

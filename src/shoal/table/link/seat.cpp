@@ -117,7 +117,26 @@ void Seat::ended(const Link* link, const Status& error) {
 void Seat::lose(std::uint64_t generation, const Error& error) {
   if (ended_ || generation != generation_ || current_ || job_.over()) return;
   ended_ = true;
+  if (job_.is_gone(rank_)) return;
   owner_.lost(*this, error);
+}
+
+Seat& Seats::operator[](std::uint32_t rank) {
+  MutexLock lock(mutex_);
+  std::unique_ptr<Seat>& seat = seats_[rank];
+  if (!seat) seat = std::make_unique<Seat>(job_, home_, purpose_, rank, owner_);
+  return *seat;
+}
+
+std::vector<Seat*> Seats::all() const {
+  MutexLock lock(mutex_);
+  std::vector<Seat*> all;
+  for (const auto& [rank, seat] : seats_) all.push_back(seat.get());
+  return all;
+}
+
+void Seats::close(bool with_bye) const {
+  for (Seat* const seat : all()) seat->close(with_bye);
 }
 
 }  // namespace shoal::table

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "job.h"
 
@@ -64,6 +65,24 @@ class Seat final : public LinkOwner {
   std::shared_ptr<Link> link_ GUARDED_BY(mutex_);
   std::map<std::uint32_t, std::deque<Message>> waiting_ GUARDED_BY(mutex_);
   Clock heard_ GUARDED_BY(mutex_) = -1;
+};
+
+// The seats of all other processes, those that join later included. On any thread.
+class Seats {
+ public:
+  Seats(Job& job, const Strand& home, Purpose purpose, SeatOwner& owner) : job_(job), home_(home), purpose_(purpose), owner_(owner) {}
+  // Made when it is first asked for; it stays as long as this.
+  Seat& operator[](std::uint32_t rank);
+  std::vector<Seat*> all() const;               // that were asked for
+  void close(bool with_bye) const;
+
+ private:
+  Job& job_;
+  const Strand home_;
+  const Purpose purpose_;
+  SeatOwner& owner_;
+  mutable Mutex mutex_;
+  std::map<std::uint32_t, std::unique_ptr<Seat>> seats_ GUARDED_BY(mutex_);
 };
 
 }  // namespace shoal::table

@@ -54,6 +54,9 @@ class ServiceOverTcp final : public Service {
   std::string absent() const;
   void hear(Message&& message);
   void directed(const Directive& directive);
+  void let_go(std::uint32_t rank);
+  void leave(const Answer& answer);
+  bool left() const override { return job_.left(); }
   std::string advertised() const;
 
   Job job_;
@@ -146,17 +149,21 @@ std::string ServiceOverTcp::advertised() const {
 Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
   const std::uint32_t own = job_.options.rank, processes = job_.options.processes;
   const auto refused = [](const std::string& why) { return Error{Code::kPeer, why}; };
-  if (peer.rank >= processes) return refused(str("rank ", peer.rank, " cannot be in this job of ", processes, " processes"));
-  if (peer.rank == own) return refused(str("rank ", own, " is this process itself: two processes have that rank"));
   if (const Status status = job_.status(); !status.ok()) return refused("the job has failed: " + status.error().message);
+  const bool to_coordinator = peer.purpose == Purpose::kCoordination && coordinator_;
+  if (peer.rank == kNoRank && to_coordinator) return coordinator_->desk();
+  const bool joins = peer.rank != kNoRank && (coordinator_ ? coordinator_->knows(peer.rank) : job_.known());
+  if (peer.rank >= processes && !joins) return refused(str("rank ", peer.rank, " cannot be in this job of ", processes, " processes"));
+  if (peer.rank == own) return refused(str("rank ", own, " is this process itself: two processes have that rank"));
   if (std::string why = guests_.admit(peer); !why.empty()) return refused(why);
-  if (peer.purpose == Purpose::kCoordination && coordinator_) return coordinator_->seat(peer.rank);
+  if (to_coordinator) return coordinator_->seat(peer.rank);
   if (peer.purpose == Purpose::kRows && shard_) return shard_->seat(peer.rank);
   return refused(str("rank ", own, peer.purpose == Purpose::kRows ? " is no server" : " is not process 0, which coordinates"));
 }
 
 void ServiceOverTcp::opened(std::shared_ptr<Link> link) {
-  if (link->peer().purpose == Purpose::kCoordination) coordinator_->take(std::move(link));
+  if (link->peer().rank == kNoRank) coordinator_->greet(std::move(link));
+  else if (link->peer().purpose == Purpose::kCoordination) coordinator_->take(std::move(link));
   else shard_->take(std::move(link));
 }
 
@@ -167,7 +174,8 @@ void ServiceOverTcp::hear(Message&& message) {
   auto* answer = std::get_if<Answer>(&message);
   if (!answer) return job_.fail({Code::kPeer, str("the coordinator sent a ", name_of(type_of(message)), ", which is not for this process")});
   if (answer->topic == Topic::kDone) job_.finish();
-  if (answer->topic != Topic::kJoin) return talks_.answer(std::move(*answer));
+  if (answer->topic == Topic::kLeave && !job_.options.worker) return leave(*answer);
+  if (answer->topic != Topic::kJoin && (answer->topic != Topic::kRegroup || job_.options.worker)) return talks_.answer(std::move(*answer));
   Result<RosterBody> roster = decode_roster(answer->body);
   if (!roster.ok()) return job_.fail(roster.error());
   job_.know(std::move(roster).value());
@@ -179,17 +187,26 @@ void ServiceOverTcp::directed(const Directive& directive) {
     case DirectiveKind::kPause: return envoy_->send(talks_.pause());
     case DirectiveKind::kAgreed: return talks_.agreed(directive.clock, directive.want);
     case DirectiveKind::kFinished: return job_.finish();
-    case DirectiveKind::kLeft: return;
+    case DirectiveKind::kLeft: return let_go(static_cast<std::uint32_t>(directive.clock));
   }
 }
 
+void ServiceOverTcp::let_go(std::uint32_t rank) {
+  job_.let_go(rank);
+  if (shard_) shard_->let_go(rank);
+}
+
+// Of a server alone: a worker's table hears of it where it waits.
+void ServiceOverTcp::leave(const Answer& answer) {
+  if (answer.body == "\1") job_.leave();
+}
+
 Status ServiceOverTcp::serve(const std::function<bool()>& interrupted) {
-  while (!job_.finished()) {
+  for (bool asked = false; !job_.finished();) {
     if (const Status status = job_.wait(kInterruption, kForever, [this] { return job_.finished(); }, [](double) {}); !status.ok() && job_.over()) return status;
-    if (!interrupted || !interrupted() || job_.finished()) continue;
-    const Error error{Code::kPeer, "a server was told to leave before the job was done"};
-    envoy_->abort(error);
-    return error;
+    if (asked || !interrupted || !interrupted() || job_.finished()) continue;
+    asked = true;
+    envoy_->send(Ask{.topic = Topic::kLeave, .clock = 0, .body = encode(LeaveBody())});
   }
   return {};
 }

@@ -7,12 +7,10 @@
 
 namespace shoal::table {
 
-ShardHost::ShardHost(Job& job, IoThreads& threads, Envoy& envoy) : job_(job), envoy_(envoy), strand_(threads) {
-  for (std::uint32_t rank = 0; rank < job.options.processes; ++rank)
-    seats_.push_back(rank == job.options.rank ? nullptr : std::make_unique<Seat>(job, strand_, Purpose::kRows, rank, *this));
-}
+ShardHost::ShardHost(Job& job, IoThreads& threads, Envoy& envoy)
+    : job_(job), envoy_(envoy), strand_(threads), seats_(job, strand_, Purpose::kRows, *this) {}
 
-void ShardHost::take(std::shared_ptr<Link> link) { seats_[link->peer().rank]->take(link); }
+void ShardHost::take(std::shared_ptr<Link> link) { seats_[link->peer().rank].take(link); }
 
 void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<Message>)> own) {
   strand_.post([this, &roster, own = std::move(own)]() mutable {
@@ -52,6 +50,17 @@ void ShardHost::total(const NormTotal& total) {
   });
 }
 
+void ShardHost::let_go(std::uint32_t rank) {
+  strand_.post([this, rank] {
+    gone_.insert(rank);
+    if (stopped_ || !shard_ || rank >= worker_of_.size() || worker_of_[rank] < 0) return;
+    Outbox out;
+    shard_->leave(worker_of_[rank], out);
+    dispatch(out);
+    paused();
+  });
+}
+
 void ShardHost::stop(std::function<void()> done) {
   strand_.post([this, done = std::move(done)] {
     stopped_ = true;
@@ -59,10 +68,7 @@ void ShardHost::stop(std::function<void()> done) {
   });
 }
 
-void ShardHost::close(bool with_bye) {
-  for (const auto& seat : seats_)
-    if (seat) seat->close(with_bye);
-}
+void ShardHost::close(bool with_bye) { seats_.close(with_bye); }
 
 std::span<float> ShardHost::place(Seat&, Message& message, std::size_t floats) {
   Values* values = values_of(message);
@@ -86,7 +92,9 @@ void ShardHost::paused() {
 void ShardHost::lost(Seat& seat, const Error& error) { envoy_.report(seat.rank(), seat.heard_clock(), error); }
 
 void ShardHost::handle(std::uint32_t rank, const Message& message) {
-  if (stopped_ || !shard_) return;
+  if (stopped_ || !shard_ || gone_.contains(rank)) return;
+  if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(said->plan);
+  worker_of_.resize(std::max(worker_of_.size(), rank + std::size_t{1}), -1);
   const bool first = !shard_->plan() || shard_->plan()->epoch == 0;    // later it may have been a worker, whose last words are late
   if (first && worker_of_[rank] < 0 && !std::holds_alternative<NormTotal>(message))
     return envoy_.report(rank, -1, {Code::kPeer, str("it sent a ", name_of(type_of(message)), " and is no worker")});
@@ -110,11 +118,19 @@ std::array<std::uint64_t, StalenessCounts::kClasses> ShardHost::reads() {
 
 // Who is which worker in the plan's epoch.
 void ShardHost::take_ranks(const Plan& plan) {
-  if (plan.ranks.empty() || plan.ranks == rank_of_ || plan.ranks.back() >= worker_of_.size()) return;
+  if (plan.ranks.empty() || plan.ranks == rank_of_) return;
   rank_of_ = plan.ranks;
+  worker_of_.resize(std::max(worker_of_.size(), plan.ranks.back() + std::size_t{1}), -1);
   std::ranges::fill(worker_of_, -1);
   for (std::size_t worker = 0; worker < rank_of_.size(); ++worker) worker_of_[rank_of_[worker]] = static_cast<int>(worker);
   own_worker_ = worker_of_[job_.options.rank];
+}
+
+// This server's own number is another when one before it has left.
+void ShardHost::take_number(const Plan& plan) {
+  if (shard_->plan() && plan.epoch <= shard_->plan()->epoch) return;
+  const auto own = std::ranges::find(plan.server_ranks, job_.options.rank);
+  if (own != plan.server_ranks.end()) shard_->renumber(static_cast<int>(own - plan.server_ranks.begin()));
 }
 
 std::uint32_t ShardHost::priority_of(const Message& message) const {
@@ -137,7 +153,7 @@ void ShardHost::dispatch(Outbox& out) {
     CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size()) << "worker " << one.to.id << " of " << rank_of_.size();
     const std::uint32_t rank = rank_of_[static_cast<std::size_t>(one.to.id)];
     if (one.to.id == own_worker_) own.push_back(std::move(one.message));
-    else feed(*seats_[rank], std::move(one.message));
+    else feed(seats_[rank], std::move(one.message));
   }
   if (!own.empty()) own_(std::move(own));
 }

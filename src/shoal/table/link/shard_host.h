@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@ class ShardHost final : public SeatOwner {
   ShardHost(Job& job, IoThreads& threads, Envoy& envoy);
 
   // On any thread:
-  LinkOwner* seat(std::uint32_t rank) { return seats_[rank].get(); }
+  LinkOwner* seat(std::uint32_t rank) { return &seats_[rank]; }
   void take(std::shared_ptr<Link> link);
   // Who is which worker; `own` takes what is for this process's worker, on the shard's strand. Once.
   void start(const RosterBody& roster, std::function<void(std::vector<Message>)> own);
@@ -27,6 +28,8 @@ class ShardHost final : public SeatOwner {
   // The same, before this returns if nothing else is on the shard's strand; work on long rows is shared out among the caller's crew.
   void hear_now(std::vector<Message> messages, const Crew& crew);
   void total(const NormTotal& total);
+  // The process of this rank has left in order: nothing of it is waited for, or taken.
+  void let_go(std::uint32_t rank);
   // Calls `done` when nobody looks at this worker's numbers any more, nor ever will: the shard stands still from here on.
   void stop(std::function<void()> done);
   void close(bool with_bye);
@@ -41,6 +44,7 @@ class ShardHost final : public SeatOwner {
   void lost(Seat& seat, const Error& error) override;
   void handle(std::uint32_t rank, const Message& message);
   void take_ranks(const Plan& plan);
+  void take_number(const Plan& plan);
   void dispatch(Outbox& out);
   void feed(Seat& seat, Message message);
   std::uint32_t priority_of(const Message& message) const;
@@ -55,13 +59,14 @@ class ShardHost final : public SeatOwner {
   std::vector<int> worker_of_;                       // by rank
   std::vector<std::uint32_t> rank_of_;               // by worker
   std::vector<std::pair<std::uint32_t, Message>> early_;   // said by ranks that knew of the roster before this process did
+  std::set<std::uint32_t> gone_;
   std::vector<Seat*> fed_;                           // to wake, some perhaps twice
   bool stopped_ = false;
 
   std::atomic<bool> asked_{false};                   // for new counts
   std::array<std::uint64_t, StalenessCounts::kClasses> reads_ GUARDED_BY(job_.mutex){};
 
-  std::vector<std::unique_ptr<Seat>> seats_;         // by rank; this process has none
+  Seats seats_;
 };
 
 }  // namespace shoal::table

@@ -1,5 +1,6 @@
 // How a worker's table begins: connections with the servers, a plan that all agree on, and rows with the chief's numbers.
 #include <algorithm>
+#include <future>
 #include <sstream>
 #include <utility>
 #include <variant>
@@ -44,25 +45,47 @@ std::string difference_of(const std::string& mine, const std::string& chiefs) {
 
 TableOverTcp::TableOverTcp(Job& job, IoThreads& threads, Envoy& envoy, Talks& talks, ShardHost* shard)
     : job_(job), envoy_(envoy), shard_(shard), talks_(talks), strand_(threads) {
-  const RosterBody& roster = *job.roster();
-  worker_ = roster.processes[job.options.rank].worker;
-  own_server_ = roster.processes[job.options.rank].server;
-  for (const RosterBody::Process& process : roster.processes) {
+  worker_ = job.roster()->processes[job.options.rank].worker;
+}
+
+// Those of the roster, in its order. Connections that there are stay.
+void TableOverTcp::take_servers() {
+  std::vector<Server> next;
+  own_server_ = roster().processes[job_.options.rank].server;
+  for (const RosterBody::Process& process : roster().processes) {
     if (process.server < 0) continue;
-    const bool own = process.rank == job.options.rank;
-    auto line = own ? nullptr : std::make_unique<Line>(job, strand_, Purpose::kRows, process.rank, *this);
-    servers_.push_back({.rank = process.rank, .line = std::move(line), .up = own, .initial = {}});
+    const auto known = std::ranges::find(servers_, process.rank, &Server::rank);
+    if (known != servers_.end()) {
+      next.push_back(std::move(*known));
+      known->line.reset();
+      continue;
+    }
+    const bool own = process.rank == job_.options.rank;
+    auto line = own ? nullptr : std::make_unique<Line>(job_, strand_, Purpose::kRows, process.rank, *this);
+    next.push_back({.rank = process.rank, .line = std::move(line), .up = own, .initial = {}});
   }
+  MutexLock lock(job_.mutex);
+  for (Server& server : servers_)
+    if (server.line) former_.push_back(std::move(server.line));
+  servers_ = std::move(next);
 }
 
 Status TableOverTcp::connect() {
-  strand_.post([this] {
+  const auto done = std::make_shared<std::promise<void>>();
+  strand_.post([this, done] {
+    client_.reset();                              // nothing of an epoch before is waited for
+    take_servers();
+    for (const auto& line : former_) line->close(true);
     for (const Server& server : servers_) {
+      if (server.up || !server.line) continue;
       std::string address = roster().processes[server.rank].address;
       if (server.rank == 0 && is_anywhere(split_address(address).host)) address = job_.options.coordinator;
-      if (server.line) server.line->open(address, job_.options.connect);
+      server.line->open(address, job_.options.connect);
     }
+    done->set_value();
   });
+  constexpr std::chrono::seconds kLong{10};     // for a strand that nothing holds up
+  if (done->get_future().wait_for(kLong) != std::future_status::ready) return Error{Code::kInternal, "the thread that moves rows does not answer"};
   const auto late = [this](double seconds) { LOG(WARNING) << "has tried to connect with all servers for " << seconds << " s"; };
   const auto all_up = [this] { return std::all_of(servers_.begin(), servers_.end(), [](const Server& s) { return s.up; }); };
   return job_.wait(kForever, job_.options.stall_warn, all_up, late);
@@ -78,8 +101,9 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
     awaited_.assign(plan.rows.size(), 0);
     for (Server& server : servers_) server.ready = false;
   }
-  talks_.end(plan.start);
-  pushed_ = plan.start;
+  const Clock start = plan.clocks.empty() ? plan.start : plan.clocks[static_cast<std::size_t>(worker_)];
+  talks_.end(start);
+  pushed_ = start;
   alone_ = plan.workers == 1;
   if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);      // before the last round below: so before anybody asks for a task
   if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
@@ -115,7 +139,24 @@ Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
   if (!next.ok()) return next.error();
   job_.know(std::move(next).value());
   worker_ = roster().processes[job_.options.rank].worker;
-  return worker_ >= 0;
+  if (worker_ < 0) {
+    job_.leave();
+    return false;
+  }
+  if (Status status = connect(); !status.ok()) return status.error();
+  return true;
+}
+
+// Whoever waits for this worker's pushes is to go on at once.
+Result<bool> TableOverTcp::leave(Clock clock, std::string state) {
+  if (Status status = settle(); !status.ok()) return status.error();
+  talks_.end(clock);
+  retire(pushed_);
+  const Result<std::string> answer = talks_.ask(Topic::kLeave, clock, encode(LeaveBody{true, std::move(state)}));
+  if (!answer.ok()) return answer.error();
+  if (answer.value() != "\1") return false;
+  job_.leave();
+  return true;
 }
 
 // That the plan is good, and all workers' the same; who comes here has no push on its way.

@@ -80,9 +80,9 @@ Status TableOverTcp::finish(Clock clock) {
   return done.ok() ? Status() : Status(done.error());
 }
 
-// Who goes to a meeting at its end (kMeet) pushes no more: others that go on are not to wait for it.
+// Who goes to a meeting (kMeet) at its end, or because of what ends the epoch, pushes no more: others are not to wait for it.
 Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
-  if (topic == Topic::kMeet && body == "\1") retire(pushed_);
+  if (topic == Topic::kMeet && (body == "\1" || body == "\2")) retire(pushed_);
   return talks_.ask(topic, clock, std::move(body));
 }
 

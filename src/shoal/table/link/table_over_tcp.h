@@ -28,6 +28,7 @@ class TableOverTcp final : public Table, public LineOwner {
   const RosterBody& roster() const override { return *job_.roster(); }
   Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
   Result<bool> regroup(const SegmentBody& end) override;
+  Result<bool> leave(Clock clock, std::string state) override;
   Status status() const override { return job_.status(); }
   void share_out(Crew crew) override { crew_ = std::move(crew); }
   void push(std::span<const Push> together) override;
@@ -76,6 +77,7 @@ class TableOverTcp final : public Table, public LineOwner {
   template <class Make>
   bool add(std::size_t count, const Make& request);
   Status settle();                                       // all that was asked for has arrived
+  void take_servers();
   void retire(Clock clock);
   Status agree(const Plan& plan);
   std::vector<std::vector<Message>> initial_of(const Plan& plan, const Source& initial) const;
@@ -86,7 +88,8 @@ class TableOverTcp final : public Table, public LineOwner {
   Talks& talks_;
   const Strand strand_;
   int worker_ = -1, own_server_ = -1;
-  std::vector<Server> servers_;
+  std::vector<Server> servers_;                          // changes on the strand with the job's mutex held, while the solver's thread waits for it
+  std::vector<std::unique_ptr<Line>> former_;            // closed; on the strand
 
   // On the strand:
   std::unique_ptr<Client> client_;

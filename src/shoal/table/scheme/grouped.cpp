@@ -4,14 +4,39 @@
 //
 // One group is bsp; groups of one worker each are async with weighting, at the full rate.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "make.h"
+#include "shoal/base/text.h"
 #include "together.h"
 #include "weighting.h"
 
 namespace shoal::table {
 namespace {
+
+std::string words_of(const Groups& groups) {
+  std::string words;
+  for (const std::vector<int>& group : groups)
+    for (std::size_t i = 0; i < group.size(); ++i) words += str(i > 0 ? "," : words.empty() ? "" : "|", group[i]);
+  return words;
+}
+
+// Where one that takes `own` seconds belongs.
+std::vector<int>& group_for(double own, std::span<const double> seconds, Groups& groups) {
+  if (groups.empty()) groups.emplace_back();
+  const auto mean = [&](const std::vector<int>& group) {
+    double sum = 0, known = 0;
+    for (const int worker : group)
+      if (const double each = seconds[static_cast<std::size_t>(worker)]; each > 0) sum += each, ++known;
+    return known > 0 ? sum / known : 0;
+  };
+  const auto distance = [&](const std::vector<int>& group) {
+    if (own > 0 && mean(group) > 0) return std::abs(std::log(own / mean(group)));
+    return 1e6 + static_cast<double>(group.size());
+  };
+  return *std::ranges::min_element(groups, {}, distance);
+}
 
 const WorkerView& of(const RowView& row, int worker) { return row.workers[static_cast<std::size_t>(worker)]; }
 
@@ -31,6 +56,20 @@ class Grouped final : public Scheme {
     for (int worker = 0; worker < workers; ++worker)
       if (!has_group[static_cast<std::size_t>(worker)]) return str("worker ", worker, " is in no group");
     return "";
+  }
+
+  // Who left has left its group, and a group without members is none. Who is new comes to those that are about as fast, or else to the smallest group.
+  std::string for_workers(std::span<const int> before, std::span<const double> seconds) const override {
+    Groups now(groups_.size());
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      for (std::size_t worker = 0; worker < before.size(); ++worker)
+        if (std::ranges::count(groups_[g], before[worker]) > 0) now[g].push_back(static_cast<int>(worker));
+    std::erase_if(now, [](const std::vector<int>& group) { return group.empty(); });
+    for (std::size_t worker = 0; worker < before.size(); ++worker)
+      if (before[worker] < 0) group_for(seconds[worker], seconds, now).push_back(static_cast<int>(worker));
+    std::string words;
+    for (const std::string& word : split(name_, ' ')) words += (words.empty() ? "" : " ") + (word.starts_with("groups=") ? "groups=" + words_of(now) : word);
+    return words;
   }
 
   std::optional<Merge> next_merge(const RowView& row) const override {

@@ -20,6 +20,12 @@ class SyncBackup final : public Scheme {
     return backup_ < workers ? "" : str("backup is ", backup_, " and there are ", workers, " workers; at least one must not be spare");
   }
 
+  // Spare workers stay as many, while one is left that is not.
+  std::string for_workers(std::span<const int> before, std::span<const double>) const override {
+    const int workers = static_cast<int>(before.size());
+    return unfit(workers).empty() ? name_ : str("sync_backup backup=", workers - 1);
+  }
+
   std::optional<Merge> next_merge(const RowView& row) const override {
     Merge late, merge;
     std::vector<std::size_t> fresh;

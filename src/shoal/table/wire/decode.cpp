@@ -97,5 +97,6 @@ Result<Message> decode(std::string_view frame, Stage stage) {
 Result<JoinBody> decode_join(std::string_view bytes) { return read_body<JoinBody>("Join", bytes); }
 Result<RosterBody> decode_roster(std::string_view bytes) { return read_body<RosterBody>("Roster", bytes); }
 Result<SegmentBody> decode_segment(std::string_view bytes) { return read_body<SegmentBody>("Segment", bytes); }
+Result<LeaveBody> decode_leave(std::string_view bytes) { return read_body<LeaveBody>("Leave", bytes); }
 
 }  // namespace shoal::table

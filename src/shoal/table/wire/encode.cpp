@@ -87,5 +87,6 @@ Frame encode(const Message& message, std::uint64_t request) {
 std::string encode(const JoinBody& body) { return encode_body(body); }
 std::string encode(const RosterBody& body) { return encode_body(body); }
 std::string encode(const SegmentBody& body) { return encode_body(body); }
+std::string encode(const LeaveBody& body) { return encode_body(body); }
 
 }  // namespace shoal::table

@@ -146,4 +146,9 @@ void fields(Io& io, M& m) {
   io(m.clock), io(m.phase_end), io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme");
 }
 
+template <class Io, Is<LeaveBody> M>
+void fields(Io& io, M& m) {
+  io(m.at_end), io.bytes(m.state, kMaxBodyBytes, "state");
+}
+
 }  // namespace shoal::table::wire

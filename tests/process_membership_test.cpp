@@ -1,0 +1,153 @@
+// Processes that join and leave jobs of real train processes.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/run.pb.h"
+#include "shoal/solver/snapshot.h"
+#include "support/data_files.h"
+#include "support/expect.h"
+#include "support/job_processes.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test {
+namespace {
+
+class ProcessMembership : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
+    folder_ = fresh_directory("process_membership");
+    make_digits(folder_ + "/data");
+  }
+  // The small net and its chance, shared data, no end.
+  std::string solver(const std::string& name, const std::string& more) {
+    NetParameter net = parse_net(small_net(folder_ + "/data"), "small");
+    for (LayerParameter& layer : *net.mutable_layer())
+      if (layer.type() == "Data") layer.mutable_data_param()->set_shared_file_system(true);
+    clear_origins(net);
+    const std::string path = folder_ + "/" + name + ".prototxt";
+    put_file(path + ".net", to_text(net));
+    put_file(path, "net: '" + path + ".net' base_lr: 0.01 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: 100000000 display: 1 snapshot_prefix: '" +
+                       folder_ + "/" + name + "' " + more);
+    return path;
+  }
+  static std::vector<std::string> command(const JobProcesses& job, const std::string& solver, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {tools_dir() + "/train", "--solver=" + solver, str("--join=127.0.0.1:", job.port(0)), "--threads=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  std::string folder_;
+};
+
+// Each scheme's rule is in docs/consistency.md; here all of them go on, whoever comes and goes.
+TEST_F(ProcessMembership, WithEveryScheme) {
+  const std::vector<std::string> schemes = {
+      "type: 'bsp'",
+      "type: 'ssp' staleness: 2",
+      "type: 'ssp' staleness: 1 payload: DELTA local_steps: 2",
+      "type: 'async'",
+      "type: 'dc_asgd'",
+      "type: 'sync_backup' backup: 1",
+      "type: 'grouped' groups: '0,2|1'",
+      "type: 'grouped' groups: '0,1|2' staleness: 2",
+      "type: 'elastic' local_steps: 2",
+      "type: 'local_steps' local_steps: 2",
+      "type: 'weed_out' max_version_lag: 4",
+      "type: 'weed_out' weedout: 3",
+      "type: 'drift_barrier' max_advance: 3",
+      "type: 'esync' epsilon: 0.001 max_steps: 3",
+  };
+  int number = 0;
+  for (const std::string& scheme : schemes) {
+    SCOPED_TRACE(scheme);
+    const std::string path = solver(str("scheme", number), "scheme { " + scheme + " }");
+    JobProcesses job(fresh_directory(str("process_membership_job", number++)), "bbw");
+    job.flags.push_back("--emulate_step_ms=4");
+    job.start_all(path);
+    ASSERT_TRUE(job.says(0, "Iteration 3 ("));
+    const Running joined = start_program(command(job, path, {"--emulate_step_ms=4"}));
+    ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 3 of 4"));
+    ASSERT_TRUE(job.says(0, "goes on with 4 workers, after 3"));
+    job.signal(2, SIGTERM);                     // a worker
+    const JobProcesses::Ended worker = job.wait(2);
+    EXPECT_EQ(worker.ran.code, 75) << worker.ran.err;
+    EXPECT_HAS(worker.ran.err, "has left the job");
+    ASSERT_TRUE(job.says(0, "goes on with 3 workers, after 4"));
+    job.signal(1, SIGTERM);                     // a worker and a server: its rows move
+    const JobProcesses::Ended both = job.wait(1);
+    EXPECT_EQ(both.ran.code, 75) << both.ran.err;
+    ASSERT_TRUE(job.says(0, "goes on with 2 workers, after 3"));
+    std::cout << "  " << scheme << ": left after " << worker.seconds << " s and " << both.seconds << " s" << std::endl;
+    job.signal(0, SIGTERM);                     // cannot be spared: all stop, with a snapshot
+    const Ran chief = job.wait(0).ran, last = wait_for(joined);
+    EXPECT_EQ(chief.code, 75) << chief.err;
+    EXPECT_EQ(last.code, 75) << last.err;
+    const std::string found = newest_snapshot(folder_ + str("/scheme", number - 1));
+    ASSERT_NE(found, "");
+    EXPECT_EQ(read_run_state(run_path(found.substr(0, found.rfind('.')))).member_size(), 1);
+  }
+}
+
+// A job of one process becomes one of three, with a server more, and one of one again.
+TEST_F(ProcessMembership, FromOneToThreeAndBack) {
+  const std::string path = solver("alone", "test_iter: 3 test_interval: 50");
+  JobProcesses job(fresh_directory("process_membership_alone"), "b");
+  job.start_all(path);
+  ASSERT_TRUE(job.says(0, "Iteration 3 ("));
+  const Running first = start_program(command(job, path, {"--role=both"}));
+  ASSERT_TRUE(wait_for_text(first, "has joined the job, as worker 1 of 2"));
+  const Running second = start_program(command(job, path));
+  ASSERT_TRUE(wait_for_text(second, "has joined the job, as worker 2 of 3"));
+  ::kill(first.process, SIGTERM);
+  const Ran left = wait_for(first);
+  EXPECT_EQ(left.code, 75) << left.err;
+  ASSERT_TRUE(job.says(0, "goes on with 2 workers, after 3"));
+  ::kill(second.process, SIGTERM);
+  EXPECT_EQ(wait_for(second).code, 75);
+  ASSERT_TRUE(job.says(0, "goes on with 1 workers, after 2"));
+  job.signal(0, SIGINT);
+  const Ran chief = job.wait(0).ran;
+  EXPECT_EQ(chief.code, 0) << chief.err;
+}
+
+// Nothing of this disturbs the job.
+TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
+  const std::string path = solver("good", ""), other = solver("other", "momentum2: 0.5"), parts = solver("parts", "");
+  NetParameter net = parse_net(small_net(folder_ + "/data"), "small");
+  clear_origins(net);
+  put_file(parts + ".net", to_text(net));
+  JobProcesses job(fresh_directory("process_membership_refused"), "bw");
+  put_file(folder_ + "/token", "secret");
+  put_file(folder_ + "/wrong", "guess");
+  job.flags.push_back("--token_file=" + folder_ + "/token");
+  job.start_all(path);
+  ASSERT_TRUE(job.says(0, "Iteration 3 ("));
+  const auto refused = [&](const std::string& solver, const std::string& token, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = command(job, solver, {"--token_file=" + folder_ + "/" + token});
+    words.insert(words.end(), more.begin(), more.end());
+    const Ran ran = run_program(words);
+    EXPECT_NE(ran.code, 0);
+    return ran.err;
+  };
+  EXPECT_HAS(refused(path, "wrong"), "A process that wants to join has another token");
+  EXPECT_HAS(refused(other, "token"), "trains with 'momentum2: 0.5' where rank 0");
+  EXPECT_HAS(refused(parts, "token"), "does not exist");
+  EXPECT_HAS(refused(path, "token", {"--client_id=1"}), "--join=127.0.0.1:");
+  const Running good = start_program(command(job, path, {"--token_file=" + folder_ + "/token"}));
+  ASSERT_TRUE(wait_for_text(good, "has joined the job"));
+  job.signal(0, SIGINT);
+  EXPECT_EQ(wait_for(good).code, 0);
+  for (const std::size_t rank : {0u, 1u}) {
+    const Ran ran = job.wait(rank).ran;
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  }
+  EXPECT_HAS(run_program(command(job, path)).err, "no job can be joined at 127.0.0.1:");
+}
+
+}  // namespace
+}  // namespace shoal::test
