@@ -8,7 +8,8 @@
 Every process gets --machinefile and --client_id behind the command's own words, and the job's token in its environment. One log a
 process lies in logs/<job>/; the console shows all of them with the prefix [rank@host]. The first process that fails is named with its
 last words, the rest is stopped, and its exit code is the launcher's. Ctrl-C stops every process of the job and no other: with SIGINT
-(the trainer ends after its iteration), or with --interrupt=snapshot by SIGTERM (a snapshot first, exit code 75); a second Ctrl-C kills.
+(the trainer ends after its iteration), or with --interrupt=snapshot by SIGUSR1 (a snapshot first, exit code 75); a second Ctrl-C kills. A
+process that ends with 75 by itself has left the job, which goes on: scripts/stop.py --job=NAME --rank=K makes one leave.
 What was left behind, scripts/stop.py stops."""
 import argparse
 import json
@@ -172,13 +173,15 @@ class Job:
             while handled < self.interrupts:
                 handled += 1
                 self.interrupt(handled)
-            if ended is not None and ended.code != 0:
+            if ended is not None and ended.code == REQUEUE and not self.interrupts:
+                self.show(f'launch: {ended.process.name} has ended with code {REQUEUE}: it left the job, or the job stops after a snapshot\n')
+            elif ended is not None and ended.code not in (0, REQUEUE):
                 self.failed.append(ended)
                 self.on_failure(ended)
 
     def interrupt(self, count):
         if count == 1:
-            name = 'TERM' if self.args.interrupt == 'snapshot' else 'INT'
+            name = 'USR1' if self.args.interrupt == 'snapshot' else 'INT'
             self.show(f'launch: interrupted; sending SIG{name} to all processes of the job, once more kills them\n')
             self.signal_all(name)
         else:
@@ -205,13 +208,13 @@ class Job:
                 self.show(f'launch: {rank.process.name} does not end; scripts/stop.py --job={self.name} tries again\n')
 
     def verdict(self):
+        if not self.failed and self.ranks[0].code == REQUEUE:
+            self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
+            return REQUEUE
         if not self.failed:
             return 0
         # Who lost a peer is not the one that failed, unless nobody else did.
-        first = next((r for r in self.failed if r.code not in (PEER_LOST, REQUEUE)), self.failed[0])
-        if first.code == REQUEUE:
-            self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
-            return REQUEUE
+        first = next((r for r in self.failed if r.code != PEER_LOST), self.failed[0])
         self.show(f'launch: the first to fail was {first.process.name}, with code {first.code}; its last lines ({first.error_log}):\n')
         for line in first.last_words():
             self.show(f'    {line}\n')

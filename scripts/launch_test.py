@@ -24,7 +24,7 @@ TRAINER = r'''#!/bin/sh
 echo "rank $* starts" >&2
 rank=${*##*--client_id=}
 cp "$(echo "$*" | sed 's/.*--machinefile=\([^ ]*\).*/\1/')" "OUT/machines.$rank"
-case "$1" in stubborn) trap '' INT TERM;; *) trap 'echo "rank $rank interrupted" >&2; exit 0' INT; trap 'echo "rank $rank saves" >&2; exit 75' TERM;; esac
+case "$1" in stubborn) trap '' INT TERM;; *) trap 'echo "rank $rank interrupted" >&2; exit 0' INT; trap 'echo "rank $rank saves" >&2; exit 75' USR1 TERM;; esac
 echo "$$ $SHOAL_JOB_TOKEN" > "OUT/new.$rank" && mv "OUT/new.$rank" "OUT/pid.$rank"
 case "$1 $rank" in
   "fail 1") echo "the disk is on fire" >&2; exit 4;;
@@ -130,6 +130,20 @@ class LocalTest(Case):
         self.assertEqual(code, 75, said)
         self.assertIn('rank 0 saves', said)
         self.assertIn('--snapshot=auto goes on', said)
+
+    def test_a_rank_that_leaves_is_no_failure(self):
+        launcher = self.start('--job=smaller')
+        pids = self.pids()
+        stopped = subprocess.run([sys.executable, STOP, '--job=smaller', '--rank=1'], capture_output=True, text=True, env=self.environment)
+        self.assertEqual(stopped.returncode, 0, stopped.stderr)
+        self.assertIn('1@127.0.0.1: stopped', stopped.stdout)
+        self.assertNotIn('0@', stopped.stdout)
+        wait_until(lambda: not alive(pids[1]))
+        self.assertTrue(alive(pids[0]))
+        launcher.send_signal(signal.SIGINT)
+        code, said = self.end(launcher)
+        self.assertEqual(code, 0, said)
+        self.assertIn('1@127.0.0.1 has ended with code 75: it left the job', said)
 
     def test_a_killed_launcher_leaves_nothing_behind(self):
         launcher = self.start('--grace=1', command=('stubborn',))

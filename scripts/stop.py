@@ -3,6 +3,7 @@
 
   scripts/stop.py               lists the jobs that were started from this account and not ended
   scripts/stop.py --job=NAME    SIGTERM to its processes (the trainer writes a snapshot), SIGKILL after --grace seconds
+  scripts/stop.py --job=NAME --rank=K    the same to one process: a worker leaves the job, which goes on
   scripts/stop.py --all         the same for all of them
 
 A process is known by its number and the time of its start, as its launcher wrote them down; one that has the number of another by
@@ -30,10 +31,12 @@ echo killed
 '''
 
 
-def visit(record, what, grace):
+def visit(record, what, grace, rank=None):
     """One line a process; whether all could be reached."""
     hosts, reached = Hosts(**record['ssh']), True
     for process in read_machinefile(record['machinefile'], record['job']):
+        if rank not in (None, process.rank):
+            continue
         code, said, complaint = hosts.run(process, SCRIPT, [record['job'], process.rank, grace, what], timeout=grace + 30)
         reached = reached and code == 0
         print(f'  {process.name}: {said.strip() if code == 0 else "not reached: " + complaint.strip()}')
@@ -44,8 +47,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument('--job', default='')
     parser.add_argument('--all', action='store_true')
+    parser.add_argument('--rank', type=int, metavar='K')
     parser.add_argument('--grace', type=int, default=30, metavar='SECONDS')
     args = parser.parse_args()
+    if args.rank is not None and not args.job:
+        raise UsageError(f'--rank={args.rank} is of one job: give --job=NAME too')
     if args.job and not JOB.match(args.job):
         raise UsageError(f'--job={args.job} is not the name of a job')
     records = sorted(jobs_folder().glob(f'{args.job or "*"}.json'))
@@ -55,9 +61,9 @@ def main():
     for path in records:
         record = json.loads(path.read_text())
         print(f'{record["job"]}: {" ".join(record["command"])}')
-        all_reached = visit(record, 'stop' if stop else 'look', args.grace)
+        all_reached = visit(record, 'stop' if stop else 'look', args.grace, args.rank)
         reached = reached and all_reached
-        if stop and all_reached:
+        if stop and all_reached and args.rank is None:
             path.unlink()
     return 0 if reached else 1
 
