@@ -244,18 +244,33 @@ TEST(Service, AnAbortReachesAllWithItsReason) {
   }
 }
 
-TEST(Service, AServerThatIsToldToLeaveEndsTheJob) {
+// When the worker has met, and says that it has the numbers.
+TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextEpoch) {
   Cluster cluster("bs");
-  std::atomic<bool> leave = false;
+  std::atomic<bool> leave = false, left = false;
   Training training{.iterations = 100'000};
-  training.at = [&](Table&, Clock clock, Want) { leave = leave || clock == 3; };
+  training.at = [&](Table& table, Clock clock, Want want) {
+    leave = leave || clock == 3;
+    if (want != Want::kRegroup) return;
+    const Result<bool> stays = table.regroup({.clock = clock});
+    ASSERT_OK(stays);
+    EXPECT_TRUE(stays.value());
+    EXPECT_EQ(table.roster().epoch, 1u);
+    EXPECT_EQ(table.roster().processes[1].server, -1);
+    table.abort(Error{Code::kInternal, "the test is over"});
+  };
   const std::vector<Status> results = cluster.run([&](std::size_t, Service& service) -> Status {
-    if (!service.table()) return service.serve([&] { return leave.load(); });
+    if (!service.table()) {
+      const Status status = service.serve([&] { return leave.load(); });
+      left = service.left();
+      return status;
+    }
     const Result<Weights> result = train(*service.table(), training);
     return result.ok() ? Status() : Status(result.error());
   });
-  EXPECT_FAILS_WITH("told to leave", results[1]);
-  EXPECT_FAILS_WITH("rank 1 (host host-b", results[0]);
+  EXPECT_TRUE(results[1].ok());
+  EXPECT_TRUE(left);
+  EXPECT_FAILS_WITH("the test is over", results[0]);
 }
 
 // ---- who may not, and who does not, come ----

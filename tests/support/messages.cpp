@@ -85,7 +85,7 @@ struct Draw {
   Random& random;
   std::size_t floats;
 
-  Message operator()(Challenge m) { m.highest = static_cast<std::uint16_t>(1 + random.below(65535)), fill(random, m.nonce); return m; }
+  Message operator()(Challenge m) { m.highest = static_cast<std::uint16_t>(m.lowest + random.below(65534)), fill(random, m.nonce); return m; }
   Message operator()(Hello m) {
     m.purpose = one_of(random, {Purpose::kRows, Purpose::kCoordination}), m.rank = random.word(), m.incarnation = random.word64();
     fill(random, m.configuration), fill(random, m.nonce), fill(random, m.proof);
