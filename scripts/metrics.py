@@ -18,19 +18,22 @@ class Run:
     def __init__(self, path, label=''):
         self.path, self.label, self.scheme, self.name, self.simulated = Path(path), label, '', '', False
         self.clocks, self.displays, self.tests, self.bad_lines = {}, [], [], 0
+        self.phases = []                                              # schemes after the first, where a run has several
 
     def add(self, line):
         kind = line.get('kind', 'clock')
         if kind == 'run':
             self.scheme, self.name = line.get('scheme', ''), line.get('name', '')
             self.simulated = bool(line.get('simulated'))
+        elif kind == 'phase':
+            self.phases.append(line)
         elif kind == 'clock':
             self.clocks.setdefault(line.get('worker', 0), []).append(line)
         elif kind in ('display', 'test'):
             (self.displays if kind == 'display' else self.tests).append(line)
 
     def finish(self):
-        self.label = self.label or self.scheme or self.path.name
+        self.label = self.label or ', then '.join(self.schemes()) or self.path.name
         for lines in [*self.clocks.values(), self.displays, self.tests]:
             lines.sort(key=lambda line: (line['time'], line['clock']))
         self.clocks = dict(sorted(self.clocks.items()))
@@ -43,6 +46,12 @@ class Run:
         return self
 
     # ---- the whole run ----
+
+    def schemes(self):
+        """One after the other; each worker says them, and a run that goes on says again where it is."""
+        changes = sorted({(line['clock'], line.get('scheme', '')) for line in self.phases})
+        names = [name for name in [self.scheme, *(scheme for _, scheme in changes)] if name]
+        return [name for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
 
     def seconds(self):
         return self.times[-1] if self.times else 0.0
@@ -127,7 +136,7 @@ def read_lines(run, path):
             continue
         try:
             line = json.loads(text)
-            if not isinstance(line, dict) or line.get('kind', 'clock') not in ('run', 'clock', 'display', 'test'):
+            if not isinstance(line, dict) or line.get('kind', 'clock') not in ('run', 'phase', 'clock', 'display', 'test'):
                 raise ValueError
             if line.get('kind') != 'run':
                 line['time'], line['clock'] = float(line['time']), int(line['clock'])

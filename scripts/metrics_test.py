@@ -89,6 +89,13 @@ class ReaderTest(Case):
         self.assertEqual(run.staleness('pushes'), {0: 6, 12: 6})
         self.assertEqual(metrics.mean_of(run.staleness('reads')), 0.25)
 
+    def test_a_run_of_phases_is_named_by_all_its_schemes(self):
+        def phase(clock, scheme):
+            return {'kind': 'phase', 'clock': clock, 'time': 1.0, 'scheme': scheme}
+        lines(self.folder / 'run/metrics.1.jsonl', {'kind': 'run', 'scheme': 'bsp'}, {**CLOCK, 'worker': 1}, phase(2, 'async'))
+        run = self.run_of({'kind': 'run', 'scheme': 'bsp'}, CLOCK, phase(1, 'bsp'), phase(2, 'async'), {**CLOCK, 'clock': 2}, phase(3, 'bsp'))
+        self.assertEqual((run.schemes(), run.label), (['bsp', 'async', 'bsp'], 'bsp, then async, then bsp'))
+
     def test_accuracy_and_targets(self):
         def tested(clock, value, net=0):
             return {'kind': 'test', 'clock': clock, 'time': 2.0 * clock, 'net': net, 'loss': 0.5, 'outputs': {'loss': 0.5, 'accuracy': value}}

@@ -3,80 +3,32 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <functional>
-#include <map>
 
 #include "shoal/base/error.h"
 #include "shoal/table/scheme.h"
+#include "support/pacer_rig.h"
 
 namespace shoal::test {
 namespace {
 
-using table::Clock;
-using table::Pacer;
-using table::Start;
-using table::Verdict;
-using Numbers = std::vector<int>;
 
-// A pacer and its workers, each of which asks to start as soon as it has finished a task.
-struct Rig {
-  explicit Rig(const std::string& scheme, int workers = 3) : pacer(table::make_scheme(scheme).value()->make_pacer()) {
-    for (int worker = 0; worker < workers; ++worker) pacer->join(worker, {});
-    for (int worker = 0; worker < workers; ++worker) EXPECT_EQ(ready(worker), Numbers{worker});
-  }
-  // Who starts then.
-  Numbers ready(int worker) {
-    pacer->ready(worker, clock[worker]++, {}, {});
-    return started();
-  }
-  Numbers started() {
-    Numbers workers;
-    reread.clear();
-    for (const Start& start : pacer->take_starts({})) {
-      workers.push_back(start.worker);
-      if (start.reread) reread.push_back(start.worker);
-    }
-    std::ranges::sort(workers);
-    return workers;
-  }
-  Numbers leave(int worker) {
-    pacer->leave(worker, {});
-    return started();
-  }
-  char judge(int worker) { return pacer->judge(worker, clock[worker]++, {.steps = 1}, {}) == Verdict::kDrop ? 'd' : 'p'; }
-
-  std::unique_ptr<Pacer> pacer;
-  std::map<int, Clock> clock;
-  Numbers reread;              // of those that started last
-};
-
-// Calls `run(order)` with every order in which `workers` can finish `tasks` each.
-void in_every_interleaving(int workers, int tasks, const std::function<void(const Numbers&)>& run) {
-  Numbers order;
-  for (int i = 0; i < workers * tasks; ++i) order.push_back(i / tasks);
-  do {
-    run(order);
-  } while (std::ranges::next_permutation(order).found && !testing::Test::HasFailure());
-}
-
-std::string ring_of(const Rig& rig) {
+std::string ring_of(const PacerRig& rig) {
   const std::string view = rig.pacer->describe();
   const std::size_t begin = view.find("\"ring\": ") + 8;
   return view.substr(begin, view.find(']', begin) + 1 - begin);
 }
-std::string next_of(const Rig& rig) {
+std::string next_of(const PacerRig& rig) {
   const std::string view = rig.pacer->describe();
   return view.substr(view.find("\"limit\": ") + 9, view.find(", \"ring") - view.find("\"limit\": ") - 9);   // "3, "next": 0"
 }
-std::string judged(Rig& rig, const Numbers& workers) {
+std::string judged(PacerRig& rig, const Numbers& workers) {
   std::string verdicts;
   for (const int worker : workers) verdicts += rig.judge(worker);
   return verdicts;
 }
 
 TEST(WeedOutWindow, VectorOfTheOriginal) {
-  Rig rig("weed_out weedout=3");
+  PacerRig rig("weed_out weedout=3");
   const std::pair<int, const char*> completions[] = {{0, "p[0]"}, {1, "p[0, 1]"}, {1, "p[0, 1, 1]"}, {0, "p[0, 1, 1]"}, {2, "d[0, 2, 1]"}};
   for (const auto& [worker, expected] : completions) {
     const std::string verdict(1, rig.judge(worker));
@@ -93,7 +45,7 @@ TEST(WeedOutWindow, JoinVectors) {
       {{2, 1, 2, 0}, "[0, 9, 1, 2]", "4, \"next\": 2"},
       {{2, 2, 2, 0, 1}, "[0, 1, 9, 2]", "4, \"next\": 3"}};
   for (const auto& c : cases) {
-    Rig rig("weed_out weedout=3");
+    PacerRig rig("weed_out weedout=3");
     (void)judged(rig, c.completions);
     rig.pacer->join(9, {});
     EXPECT_EQ(ring_of(rig), c.ring);
@@ -112,7 +64,7 @@ TEST(WeedOutWindow, DeathVectors) {
       {{0, 1}, "[0, 1]", "2, \"next\": 0"}};
   for (const auto& c : cases)
     for (const int who : {0, 1, 2}) {
-      Rig rig("weed_out weedout=3");
+      PacerRig rig("weed_out weedout=3");
       (void)judged(rig, c.completions);
       EXPECT_EQ(rig.leave(who), Numbers{});
       EXPECT_EQ(ring_of(rig), c.ring);
@@ -121,16 +73,16 @@ TEST(WeedOutWindow, DeathVectors) {
 }
 
 TEST(WeedOutWindow, IsNoSmallerThanTheJobAtItsStart) {
-  EXPECT_EQ(next_of(Rig("weed_out weedout=1", 4)), "4, \"next\": 0");
-  EXPECT_EQ(next_of(Rig("weed_out weedout=6", 4)), "6, \"next\": 0");
-  Rig equal("weed_out weedout=1", 4);
+  EXPECT_EQ(next_of(PacerRig("weed_out weedout=1", 4)), "4, \"next\": 0");
+  EXPECT_EQ(next_of(PacerRig("weed_out weedout=6", 4)), "6, \"next\": 0");
+  PacerRig equal("weed_out weedout=1", 4);
   EXPECT_EQ(judged(equal, {3, 1, 2, 0, 3, 1, 2, 0, 3, 1, 2, 0}), "pppppppppppp");   // in turn: nothing is late
 }
 
 TEST(WeedOutWindow, EveryInterleavingOfThreeWorkersAndFourTasks) {
   for (const int window : {3, 4})
     in_every_interleaving(3, 4, [&](const Numbers& order) {
-      Rig rig(str("weed_out weedout=", window));
+      PacerRig rig(str("weed_out weedout=", window));
       for (std::size_t i = 0; i < order.size(); ++i) {
         std::size_t others = i;                         // finished since its own last, or since ever
         for (std::size_t j = i; j-- > 0;)
@@ -145,7 +97,7 @@ TEST(WeedOutWindow, EveryInterleavingOfThreeWorkersAndFourTasks) {
 }
 
 // Worker 2 is so slow that the others finish four tasks during each of its own.
-std::string of_the_slow(Rig& rig, int tasks) {
+std::string of_the_slow(PacerRig& rig, int tasks) {
   std::string verdicts;
   for (int task = 0; task < tasks; ++task) {
     (void)judged(rig, {0, 1, 0, 1});
@@ -155,7 +107,7 @@ std::string of_the_slow(Rig& rig, int tasks) {
 }
 
 TEST(WeedOutWindow, SaysWhoIsAlwaysLate) {
-  Rig rig("weed_out weedout=3");
+  PacerRig rig("weed_out weedout=3");
   EXPECT_EQ(of_the_slow(rig, 9), "ddddddddd");
   EXPECT_TRUE(rig.pacer->take_remarks().empty());
   EXPECT_EQ(of_the_slow(rig, 11), "ddddddddddd");
@@ -166,7 +118,7 @@ TEST(WeedOutWindow, SaysWhoIsAlwaysLate) {
 }
 
 TEST(WeedOutWindow, MayLetEveryNthCount) {
-  Rig rig("weed_out weedout=3 merge_every=3");
+  PacerRig rig("weed_out weedout=3 merge_every=3");
   EXPECT_EQ(of_the_slow(rig, 12), "ddpddpddpddp");
   EXPECT_TRUE(rig.pacer->take_remarks().empty());
 }

@@ -4,65 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 
 #include "shoal/base/error.h"
 #include "shoal/table/scheme.h"
+#include "support/pacer_rig.h"
 
 namespace shoal::test {
 namespace {
 
-using table::Clock;
-using table::Pacer;
-using table::Start;
-using Numbers = std::vector<int>;
-
-// A pacer and its workers, each of which asks to start as soon as it has finished a task.
-struct Rig {
-  explicit Rig(const std::string& scheme, int workers = 3) : pacer(table::make_scheme(scheme).value()->make_pacer()) {
-    for (int worker = 0; worker < workers; ++worker) pacer->join(worker, {});
-    for (int worker = 0; worker < workers; ++worker) EXPECT_EQ(ready(worker), Numbers{worker});
-  }
-  // Who starts then.
-  Numbers ready(int worker) {
-    pacer->ready(worker, clock[worker]++, {}, {});
-    return started();
-  }
-  Numbers started() {
-    Numbers workers;
-    reread.clear();
-    for (const Start& start : pacer->take_starts({})) {
-      workers.push_back(start.worker);
-      if (start.reread) reread.push_back(start.worker);
-    }
-    std::ranges::sort(workers);
-    return workers;
-  }
-  Numbers leave(int worker) {
-    pacer->leave(worker, {});
-    return started();
-  }
-
-  std::unique_ptr<Pacer> pacer;
-  std::map<int, Clock> clock;
-  Numbers reread;              // of those that started last
-};
-
-// Calls `run(order)` with every order in which `workers` can finish `tasks` each.
-void in_every_interleaving(int workers, int tasks, const std::function<void(const Numbers&)>& run) {
-  Numbers order;
-  for (int i = 0; i < workers * tasks; ++i) order.push_back(i / tasks);
-  do {
-    run(order);
-  } while (std::ranges::next_permutation(order).found && !testing::Test::HasFailure());
-}
 
 // ---- drift barrier ----
 
 TEST(DriftBarrier, VectorOfTheOriginal) {
-  Rig rig("drift_barrier 2");
+  PacerRig rig("drift_barrier 2");
   EXPECT_EQ(rig.ready(0), Numbers{0});
   EXPECT_EQ(rig.ready(0), Numbers{});
   EXPECT_EQ(rig.ready(1), Numbers{});
@@ -73,14 +29,14 @@ TEST(DriftBarrier, VectorOfTheOriginal) {
 }
 
 TEST(DriftBarrier, WorkersThatSendWeightsGoOnFromTheirOwn) {
-  Rig rig("drift_barrier 1 payload=weights", 2);
+  PacerRig rig("drift_barrier 1 payload=weights", 2);
   EXPECT_EQ(rig.ready(0), Numbers{});
   EXPECT_EQ(rig.ready(1), (Numbers{0, 1}));
   EXPECT_EQ(rig.reread, Numbers{});
 }
 
 TEST(DriftBarrier, WhoJoinsDuringABarrierStartsWithTheOthers) {
-  Rig rig("drift_barrier 1");
+  PacerRig rig("drift_barrier 1");
   EXPECT_EQ(rig.ready(0), Numbers{});
   rig.pacer->join(3, {});
   EXPECT_EQ(rig.ready(3), Numbers{});
@@ -92,12 +48,12 @@ TEST(DriftBarrier, WhoJoinsDuringABarrierStartsWithTheOthers) {
 }
 
 TEST(DriftBarrier, WhoJoinsBetweenBarriersCountsAsTheForemost) {
-  Rig rig("drift_barrier 2");
+  PacerRig rig("drift_barrier 2");
   EXPECT_EQ(rig.ready(0), Numbers{0});
   rig.pacer->join(3, {});
   EXPECT_EQ(rig.ready(3), Numbers{3});
   EXPECT_EQ(rig.ready(3), Numbers{});                   // one more, and it is 2 ahead
-  Rig late("drift_barrier 1");
+  PacerRig late("drift_barrier 1");
   EXPECT_EQ(late.ready(0), Numbers{});
   late.pacer->join(3, {});
   EXPECT_EQ(late.ready(1), Numbers{});
@@ -106,13 +62,13 @@ TEST(DriftBarrier, WhoJoinsBetweenBarriersCountsAsTheForemost) {
 }
 
 TEST(DriftBarrier, WhoLeavesIsNotWaitedFor) {
-  Rig rig("drift_barrier 1");
+  PacerRig rig("drift_barrier 1");
   EXPECT_EQ(rig.ready(0), Numbers{});
   EXPECT_EQ(rig.leave(1), Numbers{});
   EXPECT_EQ(rig.leave(2), Numbers{0});                  // the barrier ends, and all count from 1
   EXPECT_EQ(rig.ready(0), Numbers{0});
   EXPECT_EQ(rig.leave(0), Numbers{});
-  Rig first("drift_barrier 1");
+  PacerRig first("drift_barrier 1");
   EXPECT_EQ(first.ready(0), Numbers{});
   EXPECT_EQ(first.leave(0), Numbers{});                 // who waits may go too
   EXPECT_EQ(first.ready(1), Numbers{});
@@ -181,7 +137,7 @@ TEST(DriftBarrier, EveryInterleavingOfThreeWorkersAndFourTasks) {
   for (const int advance : {1, 2, 3}) {
     int feasible = 0;
     in_every_interleaving(3, 4, [&](const Numbers& order) {
-      Rig rig(str("drift_barrier ", advance));
+      PacerRig rig(str("drift_barrier ", advance));
       PlainDrift plain{.iters = {{0, 1}, {1, 1}, {2, 1}}, .waits_for = {}, .held = {}};
       std::map<int, int> left{{0, 4}, {1, 4}, {2, 4}}, since;   // completions since the last barrier, of those that are there
       std::set<int> running{0, 1, 2};

@@ -7,12 +7,13 @@
 #include <filesystem>
 #include <functional>
 
-#include "shoal/base/mutex.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/io.h"
 #include "shoal/table/coordinator.h"
 #include "support/data_files.h"
+#include "support/forwarding_table.h"
+#include "support/gate.h"
 #include "support/job_processes.h"
 #include "support/job_rig.h"
 #include "support/local_cluster.h"
@@ -358,23 +359,17 @@ TEST(LocalSteps, AreAsManyAsThePacerSaysAndBeginWhenItSays) {
 
 // ---- no common clock ----
 
-// Threads of a test that wait for each other.
-class Gate {
+// Says when what this worker wants of all has been said.
+class Overheard final : public ForwardingTable {
  public:
-  void reach(int at) {
-    const MutexLock lock(mutex_);
-    at_ = std::max(at_, at);
-    changed_.notify_all();
-  }
-  bool wait(int at) {
-    const MutexLock lock(mutex_);
-    return changed_.wait_for(mutex_, std::chrono::seconds(60), [&]() REQUIRES(mutex_) { return at_ >= at; });
+  Overheard(table::Table& inner, Gate& said) : ForwardingTable(inner), said_(said) {}
+  void tell(table::Topic topic, Clock clock, std::string body) override {
+    ForwardingTable::tell(topic, clock, std::move(body));
+    if (topic == table::Topic::kPause) said_.reach(1);
   }
 
  private:
-  Mutex mutex_;
-  Condition changed_;
-  int at_ GUARDED_BY(mutex_) = 0;
+  Gate& said_;
 };
 
 struct Worker {
@@ -428,23 +423,27 @@ TEST(LocalSteps, ApartTheChiefTestsAlone) {
   }
 }
 
-// Worker 0 is five times as fast. Whoever is told to stop, both have stopped within a task.
+// Worker 0 is five times as fast, and one of them wants a stop when it has done its 50 tasks, or the other its 10. The other is in its 50th or
+// 10th task then, or just behind it, and ends that one alone.
 TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
+  constexpr int kTasks[] = {50, 10};
   for (const int stopped : {0, 1}) {
     const table::SchemeMaker maker = tried(deltas(2), false, 0.5F);
     LocalCluster cluster(2, 1, maker);
-    Gate fast, slow;
+    Gate came[2], said;
     std::int64_t at[2] = {-1, -1};
     const SolverParameter param = one_number("max_iter: 100000");
-    const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
+    const auto outcomes = cluster.run([&](int index, table::Table& inner) -> Status {
+      Overheard table(inner, said);
+      const int other = 1 - index, last = kTasks[index];
       int boundaries = 0;
-      bool told = false;
       const auto action = [&] {   // asked before each task
         const int n = boundaries++;
-        (index == 0 ? fast : slow).reach(n + 1);
-        if (index == 1 && !fast.wait(std::min(5 * n, 50))) return Action::kRequeue;
-        if (index == stopped && !std::exchange(told, told || n == (stopped == 0 ? 50 : 10)) && told) return Action::kStop;
-        if (index == 0 && n <= 50 && !slow.wait(n / 5)) return Action::kRequeue;
+        came[index].reach(n + 1);
+        if (n < last && !came[other].wait(n * kTasks[other] / last)) return Action::kRequeue;   // in step, five to one
+        if (n == last && !came[other].wait(kTasks[other] + 1)) return Action::kRequeue;         // the other wants to begin the task after its last
+        if (n == last && index == stopped) return Action::kStop;
+        if (n > last && !said.wait(1)) return Action::kRequeue;
         return Action::kNone;
       };
       const Worker worker = make_worker(param, index, 2, table, maker, action);
@@ -455,12 +454,10 @@ TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
       return table.finish(at[index]);
     });
     for (const Status& outcome : outcomes) EXPECT_TRUE(outcome.ok()) << outcome.error().message;
-    if (stopped == 0) {
-      EXPECT_EQ(50, at[0]);
-      EXPECT_LT(at[1], 100000) << "it hears of the stop when the word reaches it";
-    } else {
-      EXPECT_EQ(10, at[1]);
-    }
+    const int other = 1 - stopped;
+    EXPECT_EQ(kTasks[stopped], at[stopped]);
+    EXPECT_GE(at[other], kTasks[other]);
+    EXPECT_LE(at[other], kTasks[other] + 1) << "it ends the task that it is in, and begins no other";
   }
 }
 

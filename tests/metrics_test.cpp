@@ -50,6 +50,10 @@ TEST(Metrics, NumbersThatAreNotFiniteAreNull) {
   EXPECT_FALSE(json::parse(line_of(score)).contains("net"));
 }
 
+TEST(Metrics, AChangeOfSchemeIsALine) {
+  EXPECT_EQ(json::parse(line_of(PhaseMetrics{.clock = 4, .time = 2.5, .scheme = "ssp 2"})), json::parse(R"({"kind":"phase","clock":4,"time":2.5,"scheme":"ssp 2"})"));
+}
+
 TEST(Metrics, EveryLineIsInTheFileAtOnce) {
   const std::string path = metrics_path(fresh_directory("metrics_lines") + "/new/folder", 2);
   Result<MetricsWriter> writer = MetricsWriter::open(path, {.name = "net", .scheme = "ssp 2", .worker = 2, .workers = 4, .simulated = true}, 0);

@@ -114,6 +114,7 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
   options.action = take_signal;
   options.meter = &recorder;
   if (!request.net_outputs.empty() || !request.metrics.empty() || !request.esync_log_dir.empty()) options.observer = &recorder;
+  options.phase = [&](const std::string& words, std::int64_t iteration) { recorder.phase(words, iteration); };
   const auto opened = std::move(options.opened);
   options.opened = [&](Solver& solver) {
     if (opened) opened(solver);

@@ -43,6 +43,8 @@ class Recorder final : public Meter, public Observer {
   void close();                      // what is left is written
   // A display or a test that is another's, once open.
   void record(const ScoreMetrics& score);
+  // From this iteration on the scheme is this one. Before open(): of the run's first.
+  void phase(const std::string& scheme, std::int64_t iteration);
 
   void start(std::int64_t iteration) override;
   void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
@@ -76,6 +78,7 @@ class Recorder final : public Meter, public Observer {
   Instant started_{}, ended_{};                     // training; the last clock
   Point begin_, step_, passed_;
   Counts before_;
+  std::string scheme_;                              // as it was written down last
   ClockMetrics clock_;                              // under way
   ClockMetrics shown_;                              // sums since the last line of the log
   std::int64_t shown_at_ = 0;

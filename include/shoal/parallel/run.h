@@ -30,6 +30,8 @@ struct RunOptions {
   Meter* meter = nullptr;                  // likewise
   // Before the first solver is built: what the processes compare. None of the team has begun.
   std::function<void(Team&, const Share&)> before;
+  // A phase of this scheme ("local" without a table) begins at this iteration. The first time before `opened`.
+  std::function<void(const std::string& scheme, std::int64_t iteration)> phase;
   // The first solver, before its first iteration, where the run goes on.
   std::function<void(Solver&)> opened;
   // Records that all workers go through in an epoch, for the log; 0: not known.

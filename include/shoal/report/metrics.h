@@ -53,10 +53,17 @@ struct ScoreMetrics {
   std::vector<std::pair<std::string, double>> outputs{};   // by name
 };
 
+// From here on the clocks are of another scheme than those before.
+struct PhaseMetrics {
+  std::int64_t clock = 0;            // the first of it
+  double time = 0;                   // as in ClockMetrics
+  std::string scheme{};              // "ssp 2"
+};
+
 // What the first line says of the run.
 struct RunMetrics {
   std::string name{};                // of the net
-  std::string scheme{};              // "ssp 2"; "local" without a table
+  std::string scheme{};              // "ssp 2", of the first phase; "local" without a table
   int worker = 0, workers = 1;
   bool simulated = false;            // time is virtual
 };
@@ -72,6 +79,7 @@ class MetricsWriter {
   // Each is on the disk's way when it returns: who plots meanwhile sees whole lines. Times are added to those of the lines that were there.
   Status add(const ClockMetrics& clock);
   Status add(const ScoreMetrics& score);
+  Status add(const PhaseMetrics& phase);
 
  private:
   Status write(const std::string& line);
@@ -84,5 +92,6 @@ class MetricsWriter {
 std::string line_of(const RunMetrics& run);
 std::string line_of(const ClockMetrics& clock);
 std::string line_of(const ScoreMetrics& score);
+std::string line_of(const PhaseMetrics& phase);
 
 }  // namespace shoal

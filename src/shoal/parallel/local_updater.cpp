@@ -20,19 +20,6 @@ using table::RowId;
 using table::Verdict;
 using table::Weighing;
 
-// Why a table of this scheme cannot be trained with; "" if it can.
-std::string why_not(const table::Scheme& scheme) {
-  const table::Task task = scheme.task();
-  const bool weights = task.payload == Payload::kWeights;
-  if (task.momentum == MomentumPolicy::kAverage && (weights || !scheme.lockstep()))
-    return "averages momentum at exchanges, and its workers exchange one by one: there is no mean of all; keep or reset it";
-  if (task.weighing == Weighing::kSteps && weights) return "weighs by local steps, which is of deltas: weights are not summed";
-  if (task.pull_first && !weights) return "exchanges before the first step, which is of weights";
-  if (task.pull_first && task.judged) return "exchanges before the first step, and would drop a task whose weights are there already";
-  if (task.steps == 0 && !task.judged && !task.paced) return "does not say how many local steps a task has, nor asks";
-  return "";
-}
-
 class LocalRows final : public TableUpdater {
  public:
   LocalRows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options, const table::Scheme& scheme)
@@ -41,9 +28,6 @@ class LocalRows final : public TableUpdater {
         map_(net, servers_of(table.roster()), {.running_sums = true, .histories = is_averaged() ? local_->histories() : std::vector<Tensor*>()}),
         all_(map_.rows().size()), learning_(map_.learning()), sent_(all_.size()), replies_(all_.size()), waits_(table), questions_(table, task_, waits_) {
     std::iota(all_.begin(), all_.end(), RowId{0});
-    if (const std::string reason = why_not(scheme); !reason.empty())
-      throw ConfigError(Code::kConfig, options.name, ": scheme '", options.scheme, "' ", reason);
-    check_on_nan(param, options.name);
     for (const RowId row : learning_) {
       sent_[row].resize(map_.rows()[row].length);
       if (task_.pull_first) replies_[row].resize(map_.rows()[row].length);

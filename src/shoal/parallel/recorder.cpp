@@ -52,7 +52,7 @@ std::vector<std::string> output_columns(const Net& net) {
   return columns;
 }
 
-Recorder::Recorder(const RecorderOptions& options, const table::Table* table, Observer* next) : options_(options), table_(table), next_(next) {}
+Recorder::Recorder(const RecorderOptions& options, const table::Table* table, Observer* next) : options_(options), table_(table), next_(next), scheme_(options.run.scheme) {}
 Recorder::~Recorder() = default;
 
 table::Instant Recorder::now() const { return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch(); }
@@ -65,9 +65,16 @@ void Recorder::open(Solver& solver) {
   samples_ = solver.own_items();
   RunMetrics run = options_.run;
   run.name = solver.net().name();
+  run.scheme = scheme_;
   if (!options_.metrics.empty()) writer_ = or_throw(MetricsWriter::open(metrics_path(options_.metrics, run.worker), run, solver.iteration()));
+  if (writer_ && solver.iteration() > 0) warn("metrics", writer_->add(PhaseMetrics{solver.iteration(), 0, scheme_}));   // the lines before may be of another
   if (!options_.esync_logs.empty())
     esync_ = or_throw(EsyncLog::open(str(options_.esync_logs, "/worker", run.worker), options_.local_steps, solver.iteration()));
+}
+
+void Recorder::phase(const std::string& scheme, std::int64_t iteration) {
+  if (std::exchange(scheme_, scheme) == scheme || !writer_) return;
+  warn("metrics", writer_->add(PhaseMetrics{iteration, since_start(now()), scheme}));
 }
 
 void Recorder::close() { flush_round(std::nullopt); }

@@ -16,6 +16,7 @@
 #include "shoal/solver/recipe.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/scheme.h"
+#include "updaters.h"
 
 namespace shoal::parallel {
 namespace {
@@ -121,15 +122,10 @@ class Run {
 // What would be wrong in a later phase is wrong now.
 void Run::check_phases() const {
   for (const Stage& stage : stages_) {
-    const Recipe recipe = read_recipe(with_phase(param_, stage), options_.name);
-    if (!table_) continue;
-    if (epoch_ > 0) continue;                // the others have looked, when there were other workers
-    const auto scheme = or_throw(table::make_scheme(stage.words));
-    if (const std::string unfit = scheme->unfit(share_.clients); !unfit.empty())
-      throw ConfigError(Code::kConfig, options_.name, ": scheme '", stage.words, "': ", unfit);
-    if (recipe.clip >= 0 && !scheme->lockstep() && stages_.size() > 1)   // of one, its updater says so
-      throw ConfigError(Code::kConfig, options_.name, ": clip_gradients limits the norm of the gradients of all workers together, and in the phase of "
-                        "scheme '", stage.words, "' they do not come together; leave it out, or take scheme 'bsp'");
+    const SolverParameter param = with_phase(param_, stage);
+    read_recipe(param, options_.name);
+    if (!table_ || epoch_ > 0) continue;     // a job that goes on: the others have looked, when there were other workers
+    check_fit(param, options_.name, *or_throw(table::make_scheme(stage.words)), stage.words, share_.clients);
   }
 }
 
@@ -190,6 +186,7 @@ Result<Ending> Run::run_segment() {
     return ending;
   }
   if (Status status = table_->finish(solver.iteration()); !status.ok()) return status.error();
+  LOG(INFO) << "Iteration " << solver.iteration() << ": scheme " << words_ << " ends";
   report_traffic(solver.iteration() - first_);
   return ending;
 }
@@ -197,11 +194,15 @@ Result<Ending> Run::run_segment() {
 void Run::begin(Solver& solver) {
   const bool late = joins();
   if (memory_ || late) solver.restore_state(std::exchange(memory_, nullptr).get(), how_);
-  if (std::exchange(begun_, true)) return;
+  const auto say_phase = [&] {
+    if (options_.phase) options_.phase(table_ ? words_ : "local", solver.iteration());
+  };
+  if (std::exchange(begun_, true)) return say_phase();
   if (chief() && table_) report(solver);
   if (!snapshot_.empty()) solver.restore(snapshot_);
   if (late) LOG(WARNING) << "Iteration " << solver.iteration() << ": has joined the job, as worker " << share_.client << " of " << share_.clients;
   first_ = solver.iteration();
+  say_phase();
   if (options_.opened) options_.opened(solver);
   LOG(INFO) << "Starting Optimization";
 }

@@ -31,10 +31,6 @@ class Rows final : public TableUpdater {
         all_(map_.rows().size()), learning_(map_.learning()), waits_(table), questions_(table, task_, waits_) {
     std::iota(all_.begin(), all_.end(), RowId{0});
     lockstep_ = scheme.lockstep();
-    if (recipe_.clip >= 0 && !lockstep_)
-      throw ConfigError(Code::kConfig, options.name, ": clip_gradients limits the norm of the gradients of all workers together, and under scheme '",
-                        options.scheme, "' they do not come together; leave it out, or take scheme 'bsp'");
-    check_on_nan(param, options.name);
     table.share_out(std::bind_front(ops::share_out, net.context().threads()));
   }
 
@@ -257,14 +253,6 @@ table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::Roster
   return plan;
 }
 
-void check_on_nan(const SolverParameter& param, const std::string& name) {
-  if (param.on_nan() != SolverParameter::SNAPSHOT && param.on_nan() != SolverParameter::WARN) return;
-  throw ConfigError(Code::kConfig, name, ": on_nan is ", SolverParameter::OnNan_Name(param.on_nan()), ", which works without a table alone: ",
-                    param.on_nan() == SolverParameter::WARN ? "a table takes no number that is not finite"
-                                                            : "when one worker notices, others have gone on",
-                    "; STOP and SKIP work with one");
-}
-
 std::unique_ptr<TableUpdater> make_gradient_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options,
                                                     const table::Scheme& scheme) {
   return std::make_unique<Rows>(param, net, table, options, scheme);
@@ -273,8 +261,7 @@ std::unique_ptr<TableUpdater> make_gradient_updater(const SolverParameter& param
 std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options) {
   const auto scheme = options.maker(options.scheme);
   if (!scheme.ok()) throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
-  if (const std::string unfit = scheme.value()->unfit(workers_of(table.roster())); !unfit.empty())
-    throw ConfigError(Code::kConfig, options.name, ": scheme '", options.scheme, "': ", unfit);
+  check_fit(param, options.name, *scheme.value(), options.scheme, workers_of(table.roster()));
   const bool gradients = scheme.value()->payload() == table::Payload::kGradient;
   return (gradients ? make_gradient_updater : make_local_steps_updater)(param, net, table, options, *scheme.value());
 }

@@ -25,8 +25,9 @@ static_assert(std::size(kHistoryParts) == optim::kMaxHistories);
 
 table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::RosterBody& roster, table::Clock start,
                     const WorkerOptions& options);
-// Throws ConfigError for an on_nan that no table can do.
-void check_on_nan(const SolverParameter& param, const std::string& name);
+// Throws ConfigError for what cannot be had together, of the solver, the scheme (`words` are the user's) and so many workers. `name` stands in
+// front of it.
+void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme, const std::string& words, int workers);
 
 // Waits for rows, and knows how long it did.
 class Waits {

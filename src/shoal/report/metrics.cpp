@@ -74,6 +74,10 @@ std::string line_of(const ScoreMetrics& score) {
   return line.number("loss", score.loss).raw("outputs", outputs.str()).str();
 }
 
+std::string line_of(const PhaseMetrics& phase) {
+  return JsonObject().text("kind", "phase").whole("clock", phase.clock).number("time", phase.time).text("scheme", phase.scheme).str();
+}
+
 Result<MetricsWriter> MetricsWriter::open(const std::string& path, const RunMetrics& run, std::int64_t first) {
   std::error_code ignored;   // what is wrong is found when the file is opened
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
@@ -106,6 +110,12 @@ Status MetricsWriter::add(const ClockMetrics& clock) {
 
 Status MetricsWriter::add(const ScoreMetrics& score) {
   ScoreMetrics later = score;
+  later.time += seconds_before_;
+  return write(line_of(later));
+}
+
+Status MetricsWriter::add(const PhaseMetrics& phase) {
+  PhaseMetrics later = phase;
   later.time += seconds_before_;
   return write(line_of(later));
 }

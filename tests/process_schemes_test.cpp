@@ -1,0 +1,101 @@
+// Every scheme by real train processes: three, one of which is slow, so that where a scheme lets them they end one after the other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "shoal/table/scheme.h"
+#include "support/data_files.h"
+#include "support/job_processes.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test {
+namespace {
+
+constexpr int kIterations = 36;
+
+struct SchemeCase {
+  std::string scheme;
+  std::vector<std::string> flags;
+};
+
+// One at least of each line of schemes.def.
+std::vector<SchemeCase> scheme_cases() {
+  return {{"async", {}},
+          {"async", {"--payload=delta", "--factor=0", "--local_steps=2"}},
+          {"bsp", {}},
+          {"dc_asgd", {"--weighting=inverse"}},
+          {"drift_barrier", {"--max_advance=4"}},
+          {"elastic", {"--local_steps=2"}},
+          {"elastic", {"--local_steps=2", "--exchange_order=before"}},
+          {"esync", {"--epsilon=0.001", "--max_steps=4"}},
+          {"esync", {"--epsilon=0.001", "--max_steps=4", "--mode=pull"}},
+          {"grouped", {"--groups=0,2|1"}},
+          {"local_steps", {"--local_steps=2", "--momentum_policy=average"}},
+          {"ssp", {"--staleness=2"}},
+          {"sync_backup", {"--backup=1"}},
+          {"weed_out", {"--max_version_lag=4"}},
+          {"weed_out", {"--weedout=3", "--merge_every=4"}}};
+}
+
+TEST(ProcessSchemes, HaveACaseEach) {
+  const auto cases = scheme_cases();
+  for (const std::string& name : table::scheme_names())
+    EXPECT_TRUE(std::ranges::count(cases, name, &SchemeCase::scheme)) << "scheme " << name << " has no case in scheme_cases()";
+}
+
+// A net without chance or running means: what falls is the loss of the test, on all records.
+std::string plain_net(const std::string& records) {
+  const auto data = [&](const char* phase, const char* feed) {
+    return str("layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: ", phase, " } transform_param { scale: 0.01 } data_param { source: '",
+               records, "' backend: DATUMFILE shared_file_system: true ", feed, " } }\n");
+  };
+  return "name: 'plain'\n" + data("TRAIN", "batch_size: 4") + data("TEST", "batch_size: 10") +
+         "layer { name: 'one' type: 'InnerProduct' bottom: 'data' top: 'one' inner_product_param { num_output: 6 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'tanh' type: 'TanH' bottom: 'one' top: 'tanh' }\n"
+         "layer { name: 'ip' type: 'InnerProduct' bottom: 'tanh' top: 'ip' inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+}
+
+std::vector<double> tested_losses(const std::string& log) {
+  const std::regex line("Test net output #0: loss = ([-+.0-9e]+)");
+  std::vector<double> losses;
+  for (std::sregex_iterator found(log.begin(), log.end(), line), end; found != end; ++found) losses.push_back(std::stod((*found)[1]));
+  return losses;
+}
+
+class EveryScheme : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(EveryScheme, TrainToTheEnd) {
+  if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
+  const SchemeCase tried = scheme_cases()[GetParam()];
+  const std::string folder = fresh_directory(str("process_schemes_", GetParam()));
+  make_digits(folder + "/records");
+  put_file(folder + "/net", plain_net(folder + "/records"));
+  put_file(folder + "/solver", str("net: '", folder, "/net' base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: ", kIterations,
+                                   " test_iter: 4 test_interval: ", kIterations, " snapshot_after_train: false"));
+  JobProcesses job(folder, "bbw");
+  const std::size_t slow = GetParam() % job.size();   // each in its turn
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    std::vector<std::string> flags = tried.flags;
+    flags.push_back("--scheme=" + tried.scheme);
+    if (rank == slow) flags.emplace_back("--emulate_step_ms=4");
+    job.start(rank, folder + "/solver", flags);
+  }
+  std::vector<Ran> all;
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    all.push_back(job.wait(rank).ran);
+    EXPECT_EQ(0, all.back().code) << "rank " << rank << ": " << all.back().err;
+  }
+  const std::vector<double> losses = tested_losses(all[0].err);
+  ASSERT_EQ(2u, losses.size()) << all[0].err;
+  EXPECT_LT(losses[1], 0.8 * losses[0]);
+  EXPECT_TRUE(std::regex_search(all[0].err, std::regex(str("Iteration ", kIterations, ": scheme ", tried.scheme, "[^\n]* ends\n")))) << all[0].err;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryScheme, testing::Range(std::size_t{0}, scheme_cases().size()), [](const auto& info) {
+  return str(scheme_cases()[info.param].scheme, '_', info.param);
+});
+
+}  // namespace
+}  // namespace shoal::test
