@@ -31,6 +31,8 @@ DEFINE_bool(gradientOnly, false, "SpeeDO's: --payload=gradient");
   FLAG(aggregation, "aggregation", "uniform, samples or steps: how workers count in a mean of deltas")           \
   FLAG(global_rate, "global_rate", "the rate of a mean of deltas")                                               \
   FLAG(gl, "global_rate", "ESync's --global_rate")                                                               \
+  FLAG(global_momentum, "global_momentum", "the momentum of the moves by means of deltas")                       \
+  FLAG(global_nesterov, "global_nesterov", "true: that momentum looks ahead")                                    \
   FLAG(backup, "backup", "sync_backup: late gradients done without")                                             \
   FLAG(max_version_lag, "max_version_lag", "weed_out: updates that a contribution may have missed")              \
   FLAG(weedout, "weedout", "weed_out: completions by others that a task may see")                                \

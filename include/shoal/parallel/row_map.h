@@ -31,6 +31,8 @@ class RowMap {
   std::span<float> weights(table::RowId row) const;
   std::span<float> gradient(table::RowId row) const;   // of a param
   bool is_history(table::RowId row) const { return tensors_[row] != nullptr; }
+  // Of a param that gradients change: neither a history nor running sums.
+  bool is_param(table::RowId row) const { return !is_history(row) && rows_[row].learns && rows_[row].lr_mult != 0; }
   // Where the row lies: index into net.params() (of a history: whose it is), first element.
   struct Piece { std::size_t param = 0, offset = 0; };
   Piece piece(table::RowId row) const { return pieces_[row]; }

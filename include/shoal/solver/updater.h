@@ -52,6 +52,9 @@ class Updater {
   // Ends the step with an update at this rate. kRefused: a gradient is not finite, nothing was
   // changed, and the call may be repeated with kApply, or skip() may follow.
   virtual Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) = 0;
+  // After after_backward(layer): updates the layer's params already, as update() with these would, which leaves them out then. False: it cannot,
+  // and did nothing. For who hands on what a layer has learned while those below it still compute.
+  virtual bool update_layer(int layer, std::int64_t iteration, float rate) { (void)layer, (void)iteration, (void)rate; return false; }
   // Ends the step without one; its gradients are forgotten.
   virtual Status skip(std::int64_t iteration) = 0;
   // Whether another local step is part of the same iteration; if not, it is over.

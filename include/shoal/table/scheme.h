@@ -78,9 +78,14 @@ struct Task {
   int steps = 1;               // 0: as many as the pacer says
   bool judged = false;         // asks the pacer, before it pushes, what becomes of the task (Topic::kJudge)
   bool paced = false;          // asks the pacer before it starts (Topic::kBegin)
+  bool asks_early = false;     // and may do so before its last task is in the rows: the answer does not depend on it
   bool pull_first = false;     // weights: exchanged before the first step, whose gradient is still that of the weights before the exchange
   MomentumPolicy momentum = MomentumPolicy::kKeep;
   Weighing weighing = Weighing::kSamples;
+  // Deltas whose mean is taken: what the table multiplies it by, and the momentum of these steps of the table's, of the past ones' sum. The worker
+  // sees to the momentum, in what it pushes: it knows the steps from the rows it read, and all workers' shares add up to one.
+  float global_rate = 1, global_momentum = 0;
+  bool global_nesterov = false;
 };
 
 class Scheme {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "global_momentum.h"
 #include "questions.h"
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
@@ -24,9 +25,11 @@ class LocalRows final : public TableUpdater {
  public:
   LocalRows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options, const table::Scheme& scheme)
       : recipe_(read_recipe(param, options.name)), options_(options), task_(scheme.task()), lockstep_(scheme.lockstep()), bounded_(scheme.bounded()),
-        reads_sums_(param.on_nan() == SolverParameter::SKIP), net_(net), table_(table), local_(make_local_updater(param, options.name, net)),
+        reads_sums_(param.on_nan() == SolverParameter::SKIP),
+        early_(!reads_sums_ && !param.debug_info() && !net.definition().debug_info() && !task_.judged && !task_.pull_first), net_(net), table_(table), local_(make_local_updater(param, options.name, net)),
         map_(net, servers_of(table.roster()), {.running_sums = true, .histories = is_averaged() ? local_->histories() : std::vector<Tensor*>()}),
-        all_(map_.rows().size()), learning_(map_.learning()), sent_(all_.size()), replies_(all_.size()), waits_(table), questions_(table, task_, waits_) {
+        all_(map_.rows().size()), learning_(map_.learning()), sent_(all_.size()), replies_(all_.size()), has_left_(all_.size()), momentum_(task_, map_),
+        waits_(table), questions_(table, task_, waits_) {
     std::iota(all_.begin(), all_.end(), RowId{0});
     for (const RowId row : learning_) {
       sent_[row].resize(map_.rows()[row].length);
@@ -37,7 +40,8 @@ class LocalRows final : public TableUpdater {
 
   Result<Leave> ask_leave(std::int64_t iteration) override {
     if (!task_.paced) return Leave::kBegin;
-    if (Status status = settle(); !status.ok()) return status.error();   // whom the others are told to have finished has its numbers in the rows
+    // Whom the others are told to have finished has its numbers in the rows, where that matters to them.
+    if (Status status = task_.asks_early ? create() : settle(); !status.ok()) return status.error();
     const Result<Leave> leave = questions_.begin(iteration);
     if (!leave.ok() || leave.value() != Leave::kBegin || !questions_.start().reread || takes_weights()) return leave;
     if (Status status = read(next_); !status.ok()) return status.error();
@@ -64,12 +68,26 @@ class LocalRows final : public TableUpdater {
     if (questions_.steps() > 0 || task_.pull_first) return {};
     if (Status status = waits_.wait(map_.needed_by(layer)); !status.ok()) return status;
     if (takes_weights()) return {};
-    for (const RowId row : map_.owned_by(layer))
-      if (map_.rows()[row].learns) std::ranges::copy(map_.weights(row), sent_[row].begin());
+    for (const RowId row : map_.owned_by(layer)) {
+      if (!map_.rows()[row].learns) continue;
+      momentum_.begin(row);
+      std::ranges::copy(map_.weights(row), sent_[row].begin());
+    }
     return {};
   }
 
-  Status after_backward(int layer) override { return local_->after_backward(layer); }
+  // In the last step of a task what a layer has learned leaves while those below it still compute. What forward passes change may yet be another
+  // replica's too, and leaves at the end.
+  Status after_backward(int layer) override {
+    if (Status status = local_->after_backward(layer); !status.ok()) return status;
+    const bool is_last = early_ && questions_.steps() + 1 == questions_.wanted();
+    if (!is_last || !local_->update_layer(layer, own_updates_, rate_)) return {};
+    std::vector<RowId> rows;
+    for (const RowId row : map_.owned_by(layer))
+      if (map_.is_param(row) || map_.is_history(row)) rows.push_back(row);
+    push(rows, weight_of(updates_ + 1));
+    return {};
+  }
 
   Result<Outcome> update(std::int64_t, float rate, NonFinite when) override {
     const Result<Outcome> outcome = local_->update(own_updates_, rate, when);
@@ -114,6 +132,9 @@ class LocalRows final : public TableUpdater {
   WorkerTimes times() const override { return {waits_.seconds()}; }
 
   void save(SolverState& state) const override { local_->save(state); }
+
+  void put_states(RunState& run) override { momentum_.put(run); }
+  void take_states(const RunState& run, const std::string& file) override { momentum_.take(run, file); }
 
   void restore(const SolverState& state, const std::string& file) override {
     CHECK(!created_) << "restored from " << file << " when others had begun";
@@ -203,28 +224,49 @@ class LocalRows final : public TableUpdater {
     for (const RowId row : learning_) std::ranges::copy(sent_[row], map_.weights(row).begin());
   }
 
-  float weight() const {
+  // Of a task with so many updates. One in which nothing was learned has nothing in it; the answer is the row.
+  float weight_of(int updates) const {
+    if (updates == 0) return 0;
     if (task_.weighing == Weighing::kUniform || takes_weights()) return 1;
-    const double share = updates_ / questions_.mean_steps();
+    const double share = updates / questions_.mean_steps();
     return static_cast<float>(task_.weighing == Weighing::kSamples ? options_.weight * share : 1 / share);
   }
 
-  // A task in which nothing was learned, or that is dropped, has nothing in it; the answer is the row.
+  // Neither has one that is dropped.
   void hand_in(Verdict verdict) {
-    const bool empty = verdict == Verdict::kDrop || updates_ == 0;
-    for (const RowId row : learning_) {
-      const std::span<const float> now = map_.weights(row);
-      std::vector<float>& sent = sent_[row];
-      if (takes_weights()) std::ranges::copy(now, sent.begin());
-      else std::ranges::transform(now, sent, sent.begin(), std::minus());
-    }
-    exchange(empty);
+    const float weight = verdict == Verdict::kDrop ? 0 : weight_of(updates_);
+    push(learning_, weight);
+    end_exchange(weight == 0);
   }
 
-  void exchange(bool empty) {
-    for (const RowId row : learning_)
-      table_.push({.row = row, .clock = iteration_, .payload = task_.payload, .weight = empty ? 0 : weight(), .rate = rate_,
-                   .values = {empty ? std::span<const float>() : std::span<const float>(sent_[row])}});
+  // Those that have not left yet, as they are now.
+  void push(std::span<const RowId> rows, float weight) {
+    std::vector<table::Push> pushes;
+    for (const RowId row : rows) {
+      if (has_left_[row]) continue;
+      has_left_[row] = true;
+      prepare(row, weight);
+      pushes.push_back({.row = row, .clock = iteration_, .payload = task_.payload, .weight = weight, .rate = rate_,
+                        .values = {weight == 0 ? std::span<const float>() : std::span<const float>(sent_[row])}});
+    }
+    if (!pushes.empty()) table_.push(pushes);
+  }
+
+  // What of a row is pushed, into sent_. The table's rate is of params alone: of the rest the plain mean is taken.
+  void prepare(RowId row, float weight) {
+    const std::span<const float> now = map_.weights(row);
+    std::vector<float>& sent = sent_[row];
+    if (takes_weights()) {
+      std::ranges::copy(now, sent.begin());
+      return;
+    }
+    std::ranges::transform(now, sent, sent.begin(), std::minus());
+    if (map_.is_param(row)) momentum_.end(row, weight, sent);
+    else if (task_.global_rate != 1) std::ranges::transform(sent, sent.begin(), [&](float number) { return number / task_.global_rate; });
+  }
+
+  void end_exchange(bool empty) {
+    has_left_.assign(has_left_.size(), false);
     next_ = iteration_ + 1;
     dropped_ = empty;
     if (task_.momentum != MomentumPolicy::kReset) return;
@@ -235,9 +277,9 @@ class LocalRows final : public TableUpdater {
   // The paper's order: the first step's gradient is that of the weights handed in, and its update is added to what the exchange leaves of them.
   Status pull() {
     if (Status status = waits_.wait(all_); !status.ok()) return status;
-    copy_to_sent();
     to_replies_ = true;
-    exchange(false);
+    push(learning_, 1);
+    end_exchange(false);
     return {};
   }
 
@@ -255,6 +297,7 @@ class LocalRows final : public TableUpdater {
   const WorkerOptions options_;
   const table::Task task_;
   const bool lockstep_, bounded_, reads_sums_;
+  const bool early_;                             // what a layer has learned leaves as soon as it is there
   Net& net_;
   table::Table& table_;
   const std::unique_ptr<Updater> local_;
@@ -262,6 +305,8 @@ class LocalRows final : public TableUpdater {
   std::vector<RowId> all_, learning_, sums_;     // sums_: of running means and the like
   std::vector<std::vector<float>> sent_;         // by row. In a task of deltas: the weights that it began with, then what is pushed of them
   std::vector<std::vector<float>> replies_;      // by row, where an exchange goes on during a step
+  std::vector<bool> has_left_;                   // by row: pushed in this task
+  GlobalMomentum momentum_;
   Waits waits_;
   Questions questions_;
   bool created_ = false, resumed_ = false;

@@ -34,6 +34,11 @@ T number_of(const SchemeFlag& flag, const char* what) {
   return value;
 }
 
+bool truth_of(const SchemeFlag& flag) {
+  if (flag.value != "true" && flag.value != "false") throw usage("--", flag.name, "=", flag.value, ": it is true or false");
+  return flag.value == "true";
+}
+
 void set_choice(const SchemeFlag& flag, const FieldDescriptor* field, Message& message) {
   const std::string& word = flag.value;
   std::vector<std::string> known;
@@ -55,6 +60,7 @@ void set_field(const SchemeFlag& flag, SchemeParameter& scheme) {
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32: return reflection->SetInt32(message, field, number_of<std::int32_t>(flag, "a whole number"));
     case FieldDescriptor::CPPTYPE_FLOAT: return reflection->SetFloat(message, field, number_of<float>(flag, "a number"));
+    case FieldDescriptor::CPPTYPE_BOOL: return reflection->SetBool(message, field, truth_of(flag));
     case FieldDescriptor::CPPTYPE_ENUM: return set_choice(flag, field, *message);
     default: return reflection->SetString(message, field, flag.value);
   }

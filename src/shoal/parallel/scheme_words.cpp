@@ -29,6 +29,7 @@ std::string value_of(const Message& message, const FieldDescriptor* field) {
       char text[32];   // the shortest that means the same
       return {text, std::to_chars(text, text + sizeof text, reflection->GetFloat(message, field)).ptr};
     }
+    case FieldDescriptor::CPPTYPE_BOOL: return reflection->GetBool(message, field) ? "true" : "false";
     case FieldDescriptor::CPPTYPE_ENUM: return in_lower_case(reflection->GetEnum(message, field)->name());
     default: return reflection->GetString(message, field);
   }

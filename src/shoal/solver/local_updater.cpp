@@ -20,6 +20,7 @@ class LocalUpdater final : public Updater {
       histories_.emplace_back();
       for (const NetParam& param : net.params()) histories_.back().emplace_back(param.blob->shape());
     }
+    forget();
   }
 
   Status after_backward(int layer) override {
@@ -33,19 +34,22 @@ class LocalUpdater final : public Updater {
 
   Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) override {
     if (when == NonFinite::kRefuse && !(finite_ && std::isfinite(squares_))) return Outcome::kRefused;
-    optim::StepInputs inputs{iteration, rate, 1, recipe_.weight_decay, 1, recipe_.regularization, gradient_scale()};
-    for (std::size_t i = 0; i < net_.params().size(); ++i) {
-      const NetParam& param = net_.params()[i];
-      if (param.lr_mult == 0) continue;
-      inputs.lr_mult = param.lr_mult;
-      inputs.decay_mult = param.decay_mult;
-      std::vector<Tensor*> histories;
-      for (auto& history : histories_) histories.push_back(&history[i]);
-      ops::update(net_.context(), optim::make_step(recipe_.rule, inputs), param.blob->data, param.blob->grad, histories,
-                  keep_gradients_ ? ops::Gradient::kKeep : ops::Gradient::kClear);
-    }
+    for (std::size_t i = 0; i < net_.params().size(); ++i)
+      if (net_.params()[i].lr_mult != 0 && !is_updated_[i]) update_param(i, iteration, rate);
     forget();
     return Outcome::kApplied;
+  }
+
+  // The scale of a clip is known when all gradients are.
+  bool update_layer(int layer, std::int64_t iteration, float rate) override {
+    if (recipe_.clip >= 0 || !finite_) return false;
+    for (std::size_t i = 0; i < net_.params().size(); ++i) {
+      const NetParam& param = net_.params()[i];
+      if (param.layer != layer || param.lr_mult == 0) continue;
+      update_param(i, iteration, rate);
+      is_updated_[i] = true;
+    }
+    return true;
   }
 
   Status skip(std::int64_t) override {
@@ -81,7 +85,19 @@ class LocalUpdater final : public Updater {
     return static_cast<float>(clip / recipe_.iter_size);
   }
 
-  void forget() { squares_ = 0, finite_ = true; }
+  void update_param(std::size_t i, std::int64_t iteration, float rate) {
+    const NetParam& param = net_.params()[i];
+    const optim::StepInputs inputs{iteration, rate, param.lr_mult, recipe_.weight_decay, param.decay_mult, recipe_.regularization, gradient_scale()};
+    std::vector<Tensor*> histories;
+    for (auto& history : histories_) histories.push_back(&history[i]);
+    ops::update(net_.context(), optim::make_step(recipe_.rule, inputs), param.blob->data, param.blob->grad, histories,
+                keep_gradients_ ? ops::Gradient::kKeep : ops::Gradient::kClear);
+  }
+
+  void forget() {
+    squares_ = 0, finite_ = true;
+    is_updated_.assign(net_.params().size(), false);
+  }
 
   const Recipe recipe_;
   const bool keep_gradients_;
@@ -89,6 +105,7 @@ class LocalUpdater final : public Updater {
   std::vector<std::vector<Tensor>> histories_;   // of the rule's history h and param i
   double squares_ = 0;                           // sum of the squares of this iteration's gradients, if they are to be clipped
   bool finite_ = true;
+  std::vector<bool> is_updated_;                 // params that this step has updated already
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Local SGD whose workers make as many steps as the slowest one's step leaves time for, then average. Source: ESync (Li et al., IEEE TSC 2020).
-// The rows are local_steps'; here are the pacers, which say how many steps. `pull`: after each step the worker asks whether to make another,
+// What becomes of the rows is local_steps'; here are the pacers, which say how many steps. `pull`: after each step the worker asks whether to make another,
 // as in the original. `assigned`: it is told at the start of a round, from the times of the rounds before.
 #include <algorithm>
 #include <cmath>
@@ -191,29 +191,15 @@ class AssigningPacer final : public Pacer {
 
 // ---- the scheme ----
 
-class Esync final : public Scheme {
+class Esync final : public MeanOfDeltas {
  public:
-  Esync(std::string name, const Task& task, double rate, const Limits& limits)
-      : name_(std::move(name)), task_(task), rate_(static_cast<float>(rate)), limits_(limits) {}
-  std::string name() const override { return name_; }
-  Task task() const override { return task_; }
+  Esync(std::string name, const Task& task, const Limits& limits) : MeanOfDeltas(std::move(name), task), limits_(limits) {}
   std::unique_ptr<Pacer> make_pacer() const override {
-    if (task_.judged) return std::make_unique<PullPacer>(limits_);
+    if (task().judged) return std::make_unique<PullPacer>(limits_);
     return std::make_unique<AssigningPacer>(limits_);
   }
 
-  std::optional<Merge> next_merge(const RowView& row) const override {
-    std::optional<Merge> merge = merge_clock(row, task_.weighing);
-    if (merge) merge->apply = Apply::kAdd, merge->scale *= rate_;
-    return merge;
-  }
-  bool readable(const RowView& row, int worker, Clock clock) const override { return is_readable(row, worker, clock, 0); }
-  bool lockstep() const override { return true; }
-
  private:
-  const std::string name_;
-  const Task task_;
-  const float rate_;
   const Limits limits_;
 };
 
@@ -224,17 +210,16 @@ std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   constexpr std::int64_t kMostSteps = 1'000'000;
   Task task = read_averaging(parameters);
   task.steps = 0;
-  task.paced = true;
+  task.paced = task.asks_early = true;
   task.judged = parameters.one_of("mode", kModes, std::optional(false));
   if (task.judged && task.weighing == Weighing::kSteps)
     parameters.refuse("aggregation=steps needs mode=assigned: with mode=pull nobody knows, when a worker is done, how many steps the others will make");
-  const double rate = parameters.number("global_rate", {.above = 0}, 1);
   Limits limits;
   limits.epsilon = parameters.number("epsilon", {.least = 0}, 0.5);
   limits.least = parameters.whole("min_steps", 1, kMostSteps, 1);
   limits.most = parameters.whole("max_steps", 0, kMostSteps, 0);
   if (limits.most > 0 && limits.most < limits.least) parameters.refuse(str("max_steps is ", limits.most, ", below min_steps, which is ", limits.least));
-  return std::make_unique<Esync>(parameters.words(), task, rate, limits);
+  return std::make_unique<Esync>(parameters.words(), task, limits);
 }
 
 }  // namespace shoal::table

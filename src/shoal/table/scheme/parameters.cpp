@@ -21,6 +21,8 @@ constexpr struct {
     {"epsilon", "seconds to spare: of esync"},
     {"exchange_order", "when elastic averaging exchanges weights: of elastic"},
     {"factor", "what an update of one worker alone is divided by; where the updates of all are one, their mean is taken"},
+    {"global_momentum", "the momentum of means of deltas: of local_steps and esync"},
+    {"global_nesterov", "whether that momentum looks ahead: of local_steps and esync"},
     {"global_rate", "the rate of a mean of deltas: of local_steps and esync"},
     {"groups", "which workers go in step: of grouped"},
     {"local_steps", "steps of a worker's own solver between two exchanges: of deltas and weights; a gradient is of one step"},
@@ -79,6 +81,11 @@ void Parameters::name_first(const std::string& key) {
   if (!bare_) return;
   if (!given_.emplace(key, *bare_).second) refuse(str(key, " is given twice"));
   bare_.reset();
+}
+
+bool Parameters::yes_or_no(const std::string& key) {
+  constexpr Choice<bool> kAnswers[] = {{"false", false}, {"true", true}};
+  return one_of(key, kAnswers, std::optional(false));
 }
 
 void Parameters::refuse(const std::string& why) {

@@ -41,6 +41,8 @@ class Parameters {
   // The value of a key. Without `otherwise` it must be given. What differs from `otherwise` goes into words(), in the order of asking.
   double number(const std::string& key, const Range& range, std::optional<double> otherwise = std::nullopt);
   std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most, std::optional<std::int64_t> otherwise = std::nullopt);
+  // "true" or "false", which it is if it is not given.
+  bool yes_or_no(const std::string& key);
   // Clocks, 0 or more; "unbounded" is kUnbounded.
   Clock clocks(const std::string& key, std::optional<Clock> otherwise = std::nullopt);
   // "0,2|1,3": groups of different workers, none empty. Always required.

@@ -8,6 +8,8 @@ namespace shoal::table {
 
 namespace {
 
+constexpr double kMostMomentum = 0.9999;   // 1 never ends
+
 // slowest(row) >= clock, which ends where it is not.
 bool all_pushed(const RowView& row, Clock clock) {
   return std::ranges::none_of(row.workers, [&](const WorkerView& worker) { return worker.counts && worker.pushed < clock; });
@@ -37,8 +39,20 @@ Task read_averaging(Parameters& parameters) {
   Task task{.payload = Payload::kDelta};
   task.momentum = read_momentum_policy(parameters);
   task.weighing = parameters.one_of("aggregation", kWeighings, std::optional(Weighing::kSamples));
+  task.global_rate = static_cast<float>(parameters.number("global_rate", {.above = 0}, 1));
+  task.global_momentum = static_cast<float>(parameters.number("global_momentum", {.least = 0, .most = kMostMomentum}, 0));
+  task.global_nesterov = parameters.yes_or_no("global_nesterov");
+  if (task.global_nesterov && task.global_momentum == 0) parameters.refuse("global_nesterov is of a global_momentum, and there is none");
   return task;
 }
+
+std::optional<Merge> MeanOfDeltas::next_merge(const RowView& row) const {
+  std::optional<Merge> merge = merge_clock(row, task_.weighing);
+  if (merge) merge->apply = Apply::kAdd, merge->scale *= task_.global_rate;
+  return merge;
+}
+
+bool MeanOfDeltas::readable(const RowView& row, int worker, Clock clock) const { return is_readable(row, worker, clock, 0); }
 
 bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness) {
   return row.workers[static_cast<std::size_t>(worker)].merged >= clock && (staleness == kUnbounded || all_pushed(row, clock - staleness));

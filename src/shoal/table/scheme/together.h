@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "parameters.h"
 #include "shoal/table/scheme.h"
@@ -15,8 +17,24 @@ namespace shoal::table {
 // its part of what all did, the steps of the mean worker over its own (FedNova's tau_eff / M).
 std::optional<Merge> merge_clock(const RowView& row, Weighing weighing);
 
-// A task of deltas whose mean is taken: aggregation=uniform|samples|steps (samples), momentum_policy.
+// A task of deltas whose mean is taken: aggregation=uniform|samples|steps (samples), momentum_policy, global_rate (1), global_momentum (0),
+// global_nesterov (false).
 Task read_averaging(Parameters& parameters);
+
+// Such tasks, in step: row += global_rate * the mean of what each added, when all have.
+class MeanOfDeltas : public Scheme {
+ public:
+  MeanOfDeltas(std::string name, const Task& task) : name_(std::move(name)), task_(task) {}
+  std::string name() const override { return name_; }
+  Task task() const override { return task_; }
+  std::optional<Merge> next_merge(const RowView& row) const override;
+  bool readable(const RowView& row, int worker, Clock clock) const override;
+  bool lockstep() const override { return true; }
+
+ private:
+  const std::string name_;
+  const Task task_;
+};
 
 // A worker reads what holds all updates of the clocks before its own `clock` - staleness, and all its own.
 bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness);

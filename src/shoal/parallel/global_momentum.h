@@ -1,0 +1,44 @@
+// The momentum of a table that moves by means of deltas. Each worker works it out from the rows it reads, the same on all, and pushes its share of
+// it with its delta: so the table adds up plain means, and nothing more is sent. With rate r, momentum b and mean delta d of a round
+//   v = b v + d;  row += r v,  or, looking ahead (Nesterov's), row += r (b v + d)
+// Sources: Hsu et al., "Measuring the effects of non-identical data distribution", 2019 (FedAvgM); Douillard et al., DiLoCo, 2023.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/parallel/row_map.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal {
+class RunState;
+}  // namespace shoal
+
+namespace shoal::parallel {
+
+class GlobalMomentum {
+ public:
+  GlobalMomentum(const table::Task& task, const RowMap& map);
+  bool is_used() const { return task_.global_momentum > 0; }
+
+  // The row is here, as a task begins with it.
+  void begin(table::RowId row);
+  // The task is over. Of `delta`, what this worker's steps added, it makes what is pushed with this weight; with weight 0, nothing is.
+  void end(table::RowId row, float weight, std::span<float> delta);
+
+  // When all rows are here. take throws ConfigError for one of another net.
+  void put(RunState& run);
+  void take(const RunState& run, const std::string& file);
+
+ private:
+  void follow(table::RowId row);
+
+  const table::Task task_;
+  const RowMap& map_;
+  std::vector<table::RowId> rows_;               // that have one
+  std::vector<std::vector<float>> v_, from_;     // by row: v; the weights that the last task began with
+  std::vector<bool> ended_;                      // by row: a task has, and the row was not looked at since
+};
+
+}  // namespace shoal::parallel
