@@ -14,10 +14,9 @@
 #include "shoal/table/scheme.h"
 #include "support/data_files.h"
 #include "support/expect.h"
-#include "support/forwarding_table.h"
-#include "support/gate.h"
 #include "support/job_rig.h"
 #include "support/local_cluster.h"
+#include "support/overheard.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test {
@@ -33,10 +32,10 @@ struct Change {
 };
 
 // A worker's table, looked at by its chief when it is made anew.
-class WatchedTable final : public ForwardingTable {
+class WatchedTable final : public Overheard {
  public:
   WatchedTable(LocalCluster& cluster, table::Table& inner, std::vector<Change>& changes, Gate& said)
-      : ForwardingTable(inner), cluster_(cluster), changes_(changes), said_(said) {}
+      : Overheard(inner, said), cluster_(cluster), changes_(changes) {}
   Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
     const bool looks = plan.epoch > 0 && worker() == 0;
     if (looks) changes_.push_back({cluster_.rows(), {}, plan.scheme, plan.start});
@@ -46,17 +45,12 @@ class WatchedTable final : public ForwardingTable {
         const auto numbers = initial(row, table::Part::kWeights);
         changes_.back().after.emplace_back(numbers.begin(), numbers.end());
       }
-    return ForwardingTable::create(plan, initial, destination);
-  }
-  void tell(table::Topic topic, table::Clock clock, std::string body) override {
-    ForwardingTable::tell(topic, clock, std::move(body));
-    if (topic == table::Topic::kPause) said_.reach(1);
+    return Overheard::create(plan, initial, destination);
   }
 
  private:
   LocalCluster& cluster_;
   std::vector<Change>& changes_;
-  Gate& said_;                             // somebody wants something of all
 };
 
 struct Trained {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -59,13 +60,27 @@ TEST_F(ProcessPhases, PhasesOfOneSchemeAreOneRun) {
   }
 }
 
+// "bsp, async at 5": the first, and each that is said later.
+std::string schemes_in(const std::string& metrics) {
+  const std::string text = get_file(metrics);
+  const std::regex scheme("\"kind\":\"(run|phase)\"(?:,\"clock\":([0-9]+))?[^\n]*\"scheme\":\"([^\"]*)\"");
+  std::string words;
+  for (std::sregex_iterator found(text.begin(), text.end(), scheme), end; found != end; ++found)
+    words += str(words.empty() ? "" : ", ", (*found)[3].str(), (*found)[1] == "run" ? "" : " at " + (*found)[2].str());
+  return words;
+}
+
 TEST_F(ProcessPhases, ASnapshotAtAChangeIsWhatTheNextPhaseBeginsWith) {
-  train("whole", "bbw", "snapshot: 4 scheme { type: 'async' iterations: 4 } scheme { type: 'ssp' staleness: 1 iterations: 4 base_lr: 0.02 } "
-                        "scheme { type: 'bsp' iterations: 4 }");
-  const auto rest = train("rest", "bbw", "snapshot: 4 scheme { type: 'async' iterations: 4 } scheme { type: 'ssp' staleness: 1 iterations: 4 base_lr: 0.02 } "
-                                         "scheme { type: 'bsp' iterations: 4 }", {"--snapshot=" + state_path(snapshot_stem(folder_ + "/whole", 8))});
+  const std::string phases = "snapshot: 4 scheme { type: 'async' iterations: 4 } scheme { type: 'ssp' staleness: 1 iterations: 4 base_lr: 0.02 } "
+                             "scheme { type: 'bsp' iterations: 4 }";
+  train("whole", "bbw", phases, {"--metrics=" + folder_ + "/whole_metrics"});
+  const auto rest = train("rest", "bbw", phases, {"--snapshot=" + state_path(snapshot_stem(folder_ + "/whole", 8)), "--metrics=" + folder_ + "/rest_metrics"});
   EXPECT_EQ(model("whole", 12), model("rest", 12));
   EXPECT_HAS(rest[0].err, "Scheme bsp; ");
+  for (const char* worker : {"0", "2"}) {
+    EXPECT_EQ(schemes_in(folder_ + "/whole_metrics/metrics." + worker + ".jsonl"), "async, ssp 1 at 4, bsp at 8");
+    EXPECT_EQ(schemes_in(folder_ + "/rest_metrics/metrics." + worker + ".jsonl"), "bsp, bsp at 8") << "it begins in the last phase";
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ class ForwardingTable : public table::Table {
   Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override { return inner_.create(plan, initial, destination); }
   Result<bool> regroup(const table::SegmentBody& end) override { return inner_.regroup(end); }
   Status status() const override { return inner_.status(); }
+  void share_out(table::Crew crew) override { inner_.share_out(std::move(crew)); }
   void push(std::span<const table::Push> together) override { inner_.push(together); }
   void get(table::RowId row, table::Clock clock, table::Part part) override { inner_.get(row, clock, part); }
   Status wait(std::span<const table::RowId> rows) override { return inner_.wait(rows); }
