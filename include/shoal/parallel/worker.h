@@ -37,8 +37,9 @@ struct WorkerTimes { double rows = 0; };    // spent in waiting for rows
 // iteration may yet be left out, or its params are to be looked at.
 //
 // Of a task of local steps: solver, clip, decay and momentum are this worker's own, and the rate is that of the iteration; what is pushed
-// leaves after its last step, with what forward passes change (running means and the like). A snapshot has the chief's history, with which
-// all go on. Needs a copy of what is pushed; and another where an exchange goes on during a step.
+// leaves in its last step layer by layer, where gradients would, or behind it where more than a layer's gradients decide (a clip, on_nan: SKIP, a
+// judge); what forward passes change, running means and the like, always behind it. A snapshot has the chief's history, with which all go on.
+// Needs a copy of what is pushed; another where an exchange goes on during a step; and two more for a momentum of the table's.
 class TableUpdater : public Updater {
  public:
   virtual WorkerTimes times() const = 0;
