@@ -165,8 +165,10 @@ Status Solver::finish() {
 Result<Ending> Solver::step(std::int64_t n) {
   const std::int64_t end = iteration_ + n;
   ending_.reset();
-  if (options_.team && n > 0 && agreed_at_ != iteration_)
+  if (options_.team && n > 0 && agreed_at_ != iteration_) {
+    if (Status status = updater_->settle(); !status.ok()) return status.error();   // what members agree on depends on what binds them from here on
     if (const Status status = at_boundary(); !status.ok()) return status.error();
+  }
   while (!ending_ && iteration_ < end) {
     const Result<bool> leave = ask_leave();
     if (!leave.ok()) return leave.error();
