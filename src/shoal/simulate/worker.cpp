@@ -50,20 +50,6 @@ class SimulatedWorker::Timed final : public Segmented {
   double seconds_ = 0;                         // of this one
 };
 
-// A recorder reads the clock when the last pass is over, in virtual time too.
-class SimulatedWorker::Marks final : public Meter {
- public:
-  explicit Marks(SimulatedWorker& worker) : worker_(worker) {}
-  void start(std::int64_t iteration) override { worker_.recorder_->start(iteration); }
-  void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override {
-    if (mark == Mark::kPassed) worker_.table_.enter();
-    worker_.recorder_->mark(mark, iteration, data_waited, rows_waited);
-  }
-
- private:
-  SimulatedWorker& worker_;
-};
-
 SimulatedWorker::SimulatedWorker(SimulatedJob& job, int number, const WorkerPlan& plan, Desks& desks, Tally& tally)
     : job_(job), number_(number), plan_(plan), tally_(tally), actor_(desks), table_(job, number, actor_),
       random_(plan.seed, static_cast<std::uint64_t>(number)) {
@@ -100,10 +86,9 @@ void SimulatedWorker::run() {
 }
 
 Status SimulatedWorker::train() {
-  Marks marks(*this);
   parallel::RunOptions options;
   options.name = plan_.name;
-  if (recorder_) options.meter = &marks;
+  if (recorder_) options.meter = &*recorder_;
   options.opened = [this](Solver& solver) {
     if (!recorder_) return;
     recorder_->open(solver);

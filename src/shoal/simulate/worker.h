@@ -50,7 +50,6 @@ class SimulatedWorker {
 
  private:
   class Timed;
-  class Marks;
   void run();
   Status train();
 
