@@ -26,7 +26,8 @@ class LocalRows final : public TableUpdater {
   LocalRows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options, const table::Scheme& scheme)
       : recipe_(read_recipe(param, options.name)), options_(options), task_(scheme.task()), lockstep_(scheme.lockstep()), bounded_(scheme.bounded()),
         reads_sums_(param.on_nan() == SolverParameter::SKIP),
-        early_(!reads_sums_ && !param.debug_info() && !net.definition().debug_info() && !task_.judged && !task_.pull_first), net_(net), table_(table), local_(make_local_updater(param, options.name, net)),
+        early_(!reads_sums_ && !param.debug_info() && !net.definition().debug_info() && !task_.judged && !task_.pull_first), net_(net), table_(table),
+        local_(make_local_updater(param, options.name, net)),
         map_(net, servers_of(table.roster()), {.running_sums = true, .histories = is_averaged() ? local_->histories() : std::vector<Tensor*>()}),
         all_(map_.rows().size()), learning_(map_.learning()), sent_(all_.size()), replies_(all_.size()), has_left_(all_.size()), momentum_(task_, map_),
         waits_(table), questions_(table, task_, waits_) {

@@ -210,7 +210,7 @@ std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   constexpr std::int64_t kMostSteps = 1'000'000;
   Task task = read_averaging(parameters);
   task.steps = 0;
-  task.paced = task.asks_early = true;
+  task.paced = true;
   task.judged = parameters.one_of("mode", kModes, std::optional(false));
   if (task.judged && task.weighing == Weighing::kSteps)
     parameters.refuse("aggregation=steps needs mode=assigned: with mode=pull nobody knows, when a worker is done, how many steps the others will make");
