@@ -12,6 +12,7 @@
 #include "shoal/table/scheme.h"
 #include "support/data_files.h"
 #include "support/expect.h"
+#include "support/forwarding_table.h"
 #include "support/job_rig.h"
 #include "support/local_cluster.h"
 #include "support/solver_rig.h"
@@ -29,11 +30,9 @@ struct Change {
 };
 
 // A worker's table, looked at by its chief when it is made anew.
-class WatchedTable final : public table::Table {
+class WatchedTable final : public ForwardingTable {
  public:
-  WatchedTable(LocalCluster& cluster, table::Table& inner, std::vector<Change>& changes) : cluster_(cluster), inner_(inner), changes_(changes) {}
-  int worker() const override { return inner_.worker(); }
-  const table::RosterBody& roster() const override { return inner_.roster(); }
+  WatchedTable(LocalCluster& cluster, table::Table& inner, std::vector<Change>& changes) : ForwardingTable(inner), cluster_(cluster), changes_(changes) {}
   Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
     const bool looks = plan.epoch > 0 && worker() == 0;
     if (looks) changes_.push_back({cluster_.rows(), {}, plan.scheme, plan.start});
@@ -43,25 +42,11 @@ class WatchedTable final : public table::Table {
         const auto numbers = initial(row, table::Part::kWeights);
         changes_.back().after.emplace_back(numbers.begin(), numbers.end());
       }
-    return inner_.create(plan, initial, destination);
+    return ForwardingTable::create(plan, initial, destination);
   }
-  Result<bool> regroup(const table::SegmentBody& end) override { return inner_.regroup(end); }
-  Status status() const override { return inner_.status(); }
-  void push(std::span<const table::Push> together) override { inner_.push(together); }
-  void get(table::RowId row, table::Clock clock, table::Part part) override { inner_.get(row, clock, part); }
-  Status wait(std::span<const table::RowId> rows) override { return inner_.wait(rows); }
-  Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override { return inner_.ask(topic, clock, std::move(body)); }
-  void tell(table::Topic topic, table::Clock clock, std::string body) override { inner_.tell(topic, clock, std::move(body)); }
-  std::vector<table::Answer> take_outputs() override { return inner_.take_outputs(); }
-  Result<table::Want> start(table::Clock clock) override { return inner_.start(clock); }
-  Status finish(table::Clock clock) override { return inner_.finish(clock); }
-  void abort(const Error& error) override { inner_.abort(error); }
-  void release() override { inner_.release(); }
-  table::Traffic traffic() const override { return inner_.traffic(); }
 
  private:
   LocalCluster& cluster_;
-  table::Table& inner_;
   std::vector<Change>& changes_;
 };
 
