@@ -244,7 +244,7 @@ TEST(EarlyRows, LeaveLayerByLayerAndTheNextTaskIsAskedForMeanwhile) {
   EXPECT_EQ(second_task("local_steps local_steps=2", "on_nan: SKIP"), "wP");
   EXPECT_EQ(second_task("local_steps local_steps=2", "clip_gradients: 5"), "wP");
   EXPECT_EQ(second_task("esync max_steps=1"), "bwppP") << "it asks before it waits";
-  EXPECT_EQ(second_task("esync max_steps=1 mode=pull"), "bwP");
+  EXPECT_EQ(second_task("esync max_steps=1 mode=pull"), "wbwP");
   EXPECT_EQ(second_task("drift_barrier 1 payload=delta").substr(0, 2), "wb") << "its word depends on what is merged";
 }
 

@@ -212,6 +212,7 @@ std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   task.steps = 0;
   task.paced = true;
   task.judged = parameters.one_of("mode", kModes, std::optional(false));
+  task.asks_early = !task.judged;
   if (task.judged && task.weighing == Weighing::kSteps)
     parameters.refuse("aggregation=steps needs mode=assigned: with mode=pull nobody knows, when a worker is done, how many steps the others will make");
   Limits limits;
