@@ -152,6 +152,22 @@ TEST(CoordinatorPace, WaitsThatNobodyCanEndEndTheJob) {
   EXPECT_EQ(take(job, 1), Words{why});
 }
 
+// What all agreed on is for rank 1 to do as well: it hears of that while it waits for its task, and is on its way.
+TEST(CoordinatorPace, WhoWaitsForATaskBeforeWhichAllStopIsNotStuck) {
+  Paced job("esync", 2);
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, 0).ok());
+  ASSERT_TRUE(begin(job, 1, 1).ok());
+  ASSERT_TRUE(job.ask(0, Topic::kPause, 1, std::string(1, static_cast<char>(table::Want::kSnapshot))).ok());
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 1).ok());
+  (void)take(job, 0), (void)take(job, 1);
+  ASSERT_TRUE(job.ask(0, Topic::kBarrier, 0).ok());
+  EXPECT_EQ(take(job, 0), Words{});
+  ASSERT_TRUE(job.ask(1, Topic::kBarrier, 0).ok());
+  EXPECT_EQ(take(job, 0), Words{"answer 2 at 0"});
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, 1).ok());
+  EXPECT_EQ(take(job, 0), Words{"begin 1 with 1 steps"});
+}
+
 TEST(CoordinatorPace, OneQuestionAtATime) {
   AtBarrier job;
   EXPECT_EQ(begin(job, 1, 7).error().message, "rank 1 (host b) asks for begin 7 while it waits in begin 6; a worker begins one task at a time");

@@ -46,7 +46,7 @@ class ProcessMembership : public testing::Test {
 
 // Each scheme's rule is in docs/consistency.md; here all of them go on, whoever comes and goes. All but esync, in which one worker may ask for its
 // next task while the others are in a round of the epoch that begins: the coordinator then ends the job, and says so.
-TEST_F(ProcessMembership, WithEverySchemeButEsync) {
+TEST_F(ProcessMembership, WithEveryScheme) {
   const std::vector<std::string> schemes = {
       "type: 'bsp'",
       "type: 'ssp' staleness: 2",
@@ -61,6 +61,8 @@ TEST_F(ProcessMembership, WithEverySchemeButEsync) {
       "type: 'weed_out' max_version_lag: 4",
       "type: 'weed_out' weedout: 3",
       "type: 'drift_barrier' max_advance: 3",
+      "type: 'esync' epsilon: 0.001 max_steps: 3",
+      "type: 'esync' mode: PULL epsilon: 0.001 max_steps: 3",
   };
   int number = 0;
   for (const std::string& scheme : schemes) {

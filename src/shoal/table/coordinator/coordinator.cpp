@@ -41,6 +41,7 @@ struct Coordinator::State {
   std::string why_it_stays(std::uint32_t rank) const;
   void let_go(std::uint32_t rank, std::vector<Dispatch>& out);
   void want_next_epoch(const std::string& why, std::vector<Dispatch>& out);
+  bool is_to_stop(std::uint32_t rank) const;
   std::optional<Error> stuck() const;
   Status next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   std::unique_ptr<Pacer> pacer;                // until all have joined
@@ -272,7 +273,7 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, 
   const bool about_task = ask.topic == Topic::kBegin || ask.topic == Topic::kJudge, round = Rounds::is_one(ask.topic);
   if (member.done && (about_task || round)) return broken(str(members.name(rank), " is done and asks for ", name_of(ask.topic), ' ', ask.clock));
   if (ask.topic == Topic::kMeet) pacing.stop_asking(rank, ask.body == "\1", now, out);
-  if (const std::optional<Clock> task = pacing.waits_for(rank); round && task && agreement.stops_at(*task)) pacing.stop_asking(rank, false, now, out);
+  if (round && is_to_stop(rank)) pacing.stop_asking(rank, false, now, out);
   if (ask.topic != Topic::kBegin && (about_task || round) && pacing.waits(rank))
     return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock, " while it waits for the start of a task"));
   if (about_task && rounds.waits(rank)) return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock, " while it waits in a round"));
@@ -344,11 +345,18 @@ void Coordinator::State::finish(std::vector<Dispatch>& out) {
   for (const std::uint32_t server : members.servers()) out.push_back({server, Directive{.kind = DirectiveKind::kFinished, .text = {}}});
 }
 
+// It waits for the start of a task before which all stop: it has been told, and asks for something else next.
+bool Coordinator::State::is_to_stop(std::uint32_t rank) const {
+  const std::optional<Clock> task = pacing.waits_for(rank);
+  return task && agreement.stops_at(*task);
+}
+
 // Why the workers can never go on, if they cannot.
 std::optional<Error> Coordinator::State::stuck() const {
   if (rounds.mismatch()) return rounds.mismatch();
   const std::vector<std::uint32_t> active = members.active();
-  if (active.empty() || agreement.is_due() || !std::ranges::all_of(active, [&](std::uint32_t rank) { return rounds.waits(rank) || pacing.waits(rank); })) return std::nullopt;
+  const auto waits = [&](std::uint32_t rank) { return rounds.waits(rank) || (pacing.waits(rank) && !is_to_stop(rank)); };
+  if (active.empty() || agreement.is_due() || !std::ranges::all_of(active, waits)) return std::nullopt;
   std::vector<std::string> places = rounds.places();
   for (std::string& place : pacing.places()) places.push_back(std::move(place));
   return broken(str("the workers wait for each other in different places and none can go on: ", shoal::join(places, "; "),
