@@ -129,7 +129,7 @@ TEST(Simulation, WithoutNumbersItTakesAsLong) {
   for (const char* scheme : {"type: 'bsp'", "type: 'ssp' staleness: 2", "type: 'async'", "type: 'sync_backup' backup: 1", "type: 'grouped' groups: '0,1|2'",
                              "type: 'weed_out' max_version_lag: 1", "type: 'drift_barrier' max_advance: 2",
                              "type: 'async' payload: DELTA local_steps: 3", "type: 'local_steps' local_steps: 3", "type: 'elastic' local_steps: 3",
-                             "type: 'elastic' local_steps: 2 exchange_order: BEFORE", "type: 'esync' epsilon: 0.001 mode: PULL"}) {
+                             "type: 'elastic' local_steps: 2 exchange_order: BEFORE", "type: 'esync' epsilon: 0.001", "type: 'esync' epsilon: 0.001 mode: PULL"}) {
     const auto last = [&](int iterations, bool dry) {
       const SolverParameter param = with(digits_solver("sim_dry", str("max_iter: ", iterations)), scheme);
       const simulate::Cluster cluster = simulate::parse_cluster(

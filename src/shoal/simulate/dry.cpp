@@ -1,5 +1,7 @@
 // Jobs without numbers: what a worker does is read off its net and scheme, once for all.
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -21,8 +23,8 @@ namespace {
 
 using table::RowId;
 
-// Gradients leave layer by layer, as a solver has them.
-std::vector<Stretch> stretches_of(const Net& net, const parallel::RowMap& map, const Segments& segments) {
+// What a layer has learned leaves as soon as the solver has it, where `leaves` says so.
+std::vector<Stretch> stretches_of(const Net& net, const parallel::RowMap& map, const Segments& segments, const std::function<bool(RowId)>& leaves) {
   std::vector<Stretch> stretches = {{.needs = {}, .sends = {}, .share = segments.begin}};
   const int layers = static_cast<int>(net.layers().size());
   for (int i = 0; i < layers; ++i) {
@@ -34,7 +36,7 @@ std::vector<Stretch> stretches_of(const Net& net, const parallel::RowMap& map, c
     if (!segments.acts[static_cast<std::size_t>(i)]) continue;
     Stretch stretch{.needs = {}, .sends = {}, .share = segments.backward[static_cast<std::size_t>(i)]};
     for (const RowId row : map.owned_by(i))
-      if (map.rows()[row].learns) stretch.sends.push_back(row);
+      if (map.rows()[row].learns && leaves(row)) stretch.sends.push_back(row);
     stretches.push_back(std::move(stretch));
   }
   return stretches;
@@ -53,19 +55,24 @@ DryPhase phase_of(const Making& making, const std::string& words, table::Epoch e
   if (!scheme.ok()) throw ConfigError(scheme.error().code, making.name, ": ", scheme.error().message);
   if (const std::string unfit = scheme.value()->unfit(making.job.workers()); !unfit.empty())
     throw ConfigError(Code::kConfig, making.name, ": scheme '", words, "': ", unfit);
-  DryPhase phase{.plan = {}, .task = scheme.value()->task(), .bounded = scheme.value()->bounded(), .stretches = {}, .all = {}, .learning = {}, .end = end};
+  DryPhase phase{.plan = {}, .task = scheme.value()->task(), .bounded = scheme.value()->bounded(), .stretches = {}, .all = {}, .learning = {}, .rest = {},
+                 .end = end};
   const bool gradients = phase.task.payload == table::Payload::kGradient, averages = phase.task.momentum == table::MomentumPolicy::kAverage;
   const auto local = gradients ? nullptr : make_local_updater(making.param, making.name, making.net);
   const parallel::RowMap map(making.net, making.job.servers(),
                              {.running_sums = !gradients, .histories = averages && local ? local->histories() : std::vector<Tensor*>(),
                               .stays = gradients && parallel::is_alone(making.job.roster())});
-  phase.plan = parallel::plan_of(read_recipe(making.param, making.name), map, making.job.roster(), start, {.name = making.name, .scheme = words, .epoch = epoch});
+  const Recipe recipe = read_recipe(making.param, making.name);
+  phase.plan = parallel::plan_of(recipe, map, making.job.roster(), start, {.name = making.name, .scheme = words, .epoch = epoch});
   if (!gradients) phase.plan.clip = -1;        // each worker clips its own
   const LayerShares shares = shares_of(making.net, making.job.process_of(0).compute);
-  phase.stretches = stretches_of(making.net, map, segments_of(making.net, shares, making.param.iter_size(), making.job.cluster().overlap));
+  const bool early = !phase.task.judged && (gradients || (recipe.clip < 0 && !phase.task.pull_first));
+  const auto leaves = [&](RowId row) { return early && (gradients || map.is_param(row) || map.is_history(row)); };
+  phase.stretches = stretches_of(making.net, map, segments_of(making.net, shares, making.param.iter_size(), making.job.cluster().overlap), leaves);
   phase.all.resize(map.rows().size());
   std::iota(phase.all.begin(), phase.all.end(), RowId{0});
   phase.learning = map.learning();
+  std::ranges::remove_copy_if(phase.learning, std::back_inserter(phase.rest), leaves);
   return phase;
 }
 

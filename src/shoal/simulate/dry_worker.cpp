@@ -73,8 +73,9 @@ void DryWorker::compute(double share, Then then) {
 
 void DryWorker::begin_task() {
   if (clock_ == phase().end) return end_phase();
-  if (task().paced) await_rows(phase().all, &DryWorker::ask_leave);
-  else first_step();
+  if (!task().paced) first_step();
+  else if (task().asks_early) ask_leave();
+  else await_rows(phase().all, &DryWorker::ask_leave);
 }
 
 void DryWorker::ask_leave() { ask(Topic::kBegin, clock_, encode(table::BeginBody{.last = report_}), &DryWorker::take_leave); }
@@ -101,6 +102,10 @@ void DryWorker::pull() {
 void DryWorker::passes() {
   report_ = {};
   note_told();
+  step();
+}
+
+void DryWorker::step() {
   seconds_ = compute_.draw(drawn_++, random_);
   at_ = 0;
   stretch();
@@ -108,12 +113,13 @@ void DryWorker::passes() {
 
 void DryWorker::stretch() {
   if (at_ == phase().stretches.size()) return step_done();
-  await_rows(task().pull_first ? std::span<const RowId>() : std::span<const RowId>(phase().stretches[at_].needs), &DryWorker::computes_stretch);
+  const bool reads = report_.steps == 0 && !task().pull_first;
+  await_rows(reads ? std::span<const RowId>(phase().stretches[at_].needs) : std::span<const RowId>(), &DryWorker::computes_stretch);
 }
 
 void DryWorker::computes_stretch() {
   const Stretch& stretch = phase().stretches[at_];
-  if (pushes_early()) push(stretch.sends, false);
+  if (report_.steps + 1 == wanted()) push(stretch.sends, false);
   if (stretch.share == 0) next_stretch();
   else compute(stretch.share, &DryWorker::next_stretch);
 }
@@ -121,12 +127,6 @@ void DryWorker::computes_stretch() {
 void DryWorker::next_stretch() {
   ++at_;
   stretch();
-}
-
-// Of its own: without the table.
-void DryWorker::next_step() {
-  seconds_ = compute_.draw(drawn_++, random_);
-  compute(1, &DryWorker::step_done);
 }
 
 void DryWorker::note_told() {
@@ -147,8 +147,7 @@ void DryWorker::step_done() {
 }
 
 void DryWorker::after_step() {
-  const std::uint32_t wanted = task().steps > 0 ? static_cast<std::uint32_t>(task().steps) : start_.steps;
-  if (wanted > report_.steps) next_step();
+  if (wanted() > report_.steps) step();
   else if (task().judged) ask(Topic::kJudge, clock_, encode(report_), &DryWorker::judged);
   else hand_in(Verdict::kPush);
 }
@@ -157,12 +156,12 @@ void DryWorker::judged() {
   const Result<Verdict> verdict = table::decode_verdict(answer_);
   if (!verdict.ok()) return job_.fail(verdict.error());
   note_told();
-  if (verdict.value() == Verdict::kAnother) next_step();
+  if (verdict.value() == Verdict::kAnother) step();
   else hand_in(verdict.value());
 }
 
 void DryWorker::hand_in(Verdict verdict) {
-  if (!pushes_early() && !task().pull_first) push(phase().learning, verdict == Verdict::kDrop);
+  if (!task().pull_first) push(phase().rest, verdict == Verdict::kDrop);
   ++clock_;
   begin_task();
 }

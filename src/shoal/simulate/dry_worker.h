@@ -16,7 +16,8 @@
 
 namespace shoal::simulate {
 
-// One stretch of a pass: what must be here before it, what is sent when it begins, and its part of an iteration's time.
+// One stretch of a pass: what must be here before it in a task's first step, what is sent when it begins in the last one, and its part of an
+// iteration's time.
 struct Stretch {
   std::vector<table::RowId> needs, sends;
   double share = 0;
@@ -27,8 +28,8 @@ struct DryPhase {
   table::Plan plan;
   table::Task task;
   bool bounded = true;
-  std::vector<Stretch> stretches;              // of a task's first step
-  std::vector<table::RowId> all, learning;
+  std::vector<Stretch> stretches;              // of a step
+  std::vector<table::RowId> all, learning, rest;   // rest: of those that learn, what no stretch sends
   table::Clock end = 0;                        // the clock after its last task
 };
 
@@ -56,7 +57,8 @@ class DryWorker final : public ClientEnd {
   using Then = void (DryWorker::*)();
   const DryPhase& phase() const { return script_.phases[phase_]; }
   const table::Task& task() const { return phase().task; }
-  bool pushes_early() const { return task().payload == table::Payload::kGradient && !task().judged; }
+  // Local steps of this task; 0: until the judge says that it is over.
+  std::uint32_t wanted() const { return task().steps > 0 ? static_cast<std::uint32_t>(task().steps) : start_.steps; }
 
   // ---- waits ----
   void await_rows(std::span<const table::RowId> rows, Then then);
@@ -74,10 +76,10 @@ class DryWorker final : public ClientEnd {
   void first_step();
   void pull();
   void passes();
+  void step();
   void stretch();
   void computes_stretch();
   void next_stretch();
-  void next_step();
   void step_done();
   void after_step();
   void judged();

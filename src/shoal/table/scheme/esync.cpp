@@ -35,6 +35,8 @@ std::string view_of(std::size_t workers, Clock round, double epsilon, const std:
 
 // ---- pull ----
 
+// One round is under way at a time: who asks for the next must know that all have handed in this one, or who is still in it would never be
+// told to push.
 class PullPacer final : public Pacer {
  public:
   explicit PullPacer(const Limits& limits) : limits_(limits) {}
@@ -212,7 +214,7 @@ std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   task.steps = 0;
   task.paced = true;
   task.judged = parameters.one_of("mode", kModes, std::optional(false));
-  task.asks_early = !task.judged;
+  task.asks_early = !task.judged;          // see PullPacer
   if (task.judged && task.weighing == Weighing::kSteps)
     parameters.refuse("aggregation=steps needs mode=assigned: with mode=pull nobody knows, when a worker is done, how many steps the others will make");
   Limits limits;
