@@ -142,6 +142,85 @@ TEST_P(ShareLayers, EpochsDifferAndSeedsDiffer) {
   EXPECT_NE(first, take(other, 1));
 }
 
+TEST_P(ShareLayers, NetsWithWeightsTakeTheirPartsOfEachEpoch) {
+  constexpr int kCount = 23, kEpochs = 3;
+  kind().write(path_, 0, kCount);
+  const std::vector<double> weights = {2, 1, 1.5};   // 10.2, 5.1 and 7.7 records
+  const int own[] = {10, 5, 8};
+  if (!kind().by_processes) return;
+  for (const std::string more : {"", "shuffle: true "}) {
+    SCOPED_TRACE(more);
+    std::vector<std::vector<Seen>> taken;
+    for (int c = 0; c < 3; ++c) {
+      DataRig rig(layer(kShared + more + "batch_size: 1"), 5, TRAIN, Share{.client = c, .clients = 3, .weights = weights});
+      taken.push_back(take(rig, kEpochs * own[c]));
+    }
+    for (int epoch = 0; epoch < kEpochs; ++epoch) {
+      std::vector<Seen> all;
+      for (int c = 0; c < 3; ++c)
+        all.insert(all.end(), taken[static_cast<std::size_t>(c)].begin() + epoch * own[c], taken[static_cast<std::size_t>(c)].begin() + (epoch + 1) * own[c]);
+      expect_each_once_an_epoch(all, 0, kCount);
+    }
+  }
+}
+
+TEST_P(ShareLayers, WeightsAreDividedAmongReplicas) {
+  kind().write(path_, 0, 12);
+  if (!kind().by_processes) return;
+  std::vector<Seen> all;
+  for (int c = 0; c < 2; ++c)
+    for (int r = 0; r < 2; ++r) {
+      DataRig rig(layer(kShared + "batch_size: 1"), 5, TRAIN, Share{.client = c, .clients = 2, .replica = r, .replicas = 2, .weights = {2, 1}});
+      for (Seen& seen : take(rig, c == 0 ? 4 : 2)) all.push_back(std::move(seen));
+    }
+  expect_each_once_an_epoch(all, 0, 12);
+}
+
+// A state stands for how far the whole job is, whatever the part of the one that reads it.
+TEST_P(ShareLayers, OtherWeightsGoOnWhereTheEpochWas) {
+  kind().write(path_, 0, 24);
+  if (!kind().by_processes) return;
+  const std::string one = layer(kShared + "batch_size: 1");
+  const auto rig_of = [&](const std::vector<double>& weights) { return std::make_unique<DataRig>(one, 5, TRAIN, Share{.client = 1, .clients = 2, .weights = weights}); };
+  const auto next = [&](const std::vector<double>& before, int taken, const std::vector<double>& after) {
+    const auto saved = rig_of(before), rig = rig_of(after);
+    take(*saved, taken);
+    EXPECT_EQ(rig->layer().load_state(saved->layer().save_state()).ok(), true);
+    return take(*rig, 1)[0][0];
+  };
+  EXPECT_EQ(next({}, 6, {2, 1}), 20) << "half through: 4 of its 8, which are 16 to 23";
+  EXPECT_EQ(next({2, 1}, 4, {}), 13) << "half through: 6 of 1, 3, 5 ...";
+  EXPECT_EQ(next({2, 1}, 4, {1, 2}), 16) << "8 of its 16, which are 8 to 23";
+  EXPECT_EQ(next({2, 1}, 4, {2, 1}), 20);
+  EXPECT_EQ(next({1, 1}, 18, {1, 3}), 15) << "9 of 18, in the second epoch";
+}
+
+// Others than there were begin their parts of the epoch where all were in theirs, and of no weights and of weights alike.
+TEST_P(ShareLayers, OtherNetsWithWeightsGoOnWhereTheEpochWas) {
+  kind().write(path_, 0, 24);
+  if (!kind().by_processes) return;
+  const std::string one = layer(kShared + "batch_size: 1");
+  const auto states_of = [&](const std::vector<double>& weights, const std::vector<int>& taken) {
+    std::vector<std::string> states;
+    for (int c = 0; c < std::ssize(taken); ++c) {
+      DataRig rig(one, 5, TRAIN, Share{.client = c, .clients = static_cast<int>(taken.size()), .weights = weights});
+      take(rig, taken[static_cast<std::size_t>(c)]);
+      states.push_back(rig.layer().save_state());
+    }
+    return states;
+  };
+  const auto next = [&](const std::vector<std::string>& states, const Share& share) {
+    DataRig rig(one, 5, TRAIN, share);
+    EXPECT_TRUE(rig.layer().load_states("", {states.begin(), states.end()}).ok());
+    return take(rig, 1)[0][0];
+  };
+  const std::vector<std::string> weighted = states_of({2, 1}, {8, 4}), equal = states_of({}, {6, 6});
+  EXPECT_EQ(next(weighted, {.client = 1, .clients = 3}), 13) << "12 were read";
+  EXPECT_EQ(next(weighted, {.client = 1, .clients = 3, .weights = {1, 2, 1}}), 12) << "half of 6 to 17";
+  EXPECT_EQ(next(equal, {.client = 1, .clients = 3, .weights = {1, 2, 1}}), 12);
+  EXPECT_EQ(next(equal, {.client = 0, .clients = 1}), 12);
+}
+
 TEST_P(ShareLayers, AnotherNumberOfNetsGoesOnWhereTheJobWas) {
   kind().write(path_, 0, 23);
   const std::string shuffled = layer(kShared + "shuffle: true batch_size: 2");

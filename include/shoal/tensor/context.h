@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "shoal/base/error.h"
 #include "shoal/base/random.h"
@@ -31,6 +32,7 @@ struct Share {
   int replica = 0, replicas = 1;
   std::string suffix{};            // of the client's part of a source that is cut up; empty: its number
   bool in_parts = false;           // what is cut up stays so if one client is left
+  std::vector<double> weights{};   // of each client's part of a source that all share, beside the others'; empty: all are equal
   int index() const { return client * replicas + replica; }
   int count() const { return clients * replicas; }
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shoal/base/log.h"
+#include "shoal/data/partition.h"
 
 namespace shoal {
 namespace {
@@ -23,11 +24,24 @@ std::vector<std::uint64_t> permutation(std::uint64_t seed, std::uint64_t stream,
 
 Sequence::Sequence(const SequenceOptions& options) : options_(options) {
   CHECK(options.first < options.step) << options.first << " of " << options.step;
+  CHECK(options.weights.empty() || options.weights.size() == options.step) << options.weights.size() << " weights of " << options.step << " nets";
   if (options.rand_skip > 0) skip_ = named(options.seed, options.stream, "skip").below(options.rand_skip);
 }
 
+// Of item n in the endless row of epochs.
+std::uint64_t Sequence::place(std::uint64_t n, std::uint64_t count) {
+  if (options_.weights.empty()) return position(n);
+  if (part_.of != count) {
+    part_ = {.of = count};
+    const Result<PartBounds> bounds = bounds_by_weights(count, options_.weights);
+    if (bounds.ok()) part_.begin = bounds.value()[options_.first], part_.length = bounds.value()[options_.first + 1] - part_.begin;
+  }
+  if (part_.length == 0) return position(n);
+  return n / part_.length * count + part_.begin + n % part_.length + skip_;
+}
+
 std::uint64_t Sequence::record(std::uint64_t n, std::uint64_t count) {
-  const std::uint64_t at = position(n);
+  const std::uint64_t at = place(n, count);
   if (!options_.shuffle) return at % count;
   if (order_.size() != count || epoch_ != at / count) {
     epoch_ = at / count;

@@ -1,6 +1,8 @@
 #include "shoal/layers/prefetching.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/file.h"
@@ -76,7 +78,14 @@ SequenceOptions PrefetchingLayer::sequence() const {
   sequence.first = static_cast<std::uint64_t>(first);
   sequence.step = static_cast<std::uint64_t>(step);
   sequence.base = base_;
+  if (!in_turn())
+    for (const double weight : share_.weights) sequence.weights.insert(sequence.weights.end(), static_cast<std::size_t>(share_.replicas), weight);
   return sequence;
+}
+
+double PrefetchingLayer::own_part_of_epoch() const {
+  const double all = std::accumulate(share_.weights.begin(), share_.weights.end(), 0.0);
+  return share_.weights[static_cast<std::size_t>(share_.client)] / all / share_.replicas;
 }
 
 void PrefetchingLayer::open_items() {
@@ -164,10 +173,10 @@ void PrefetchingLayer::look_for_order(const Batch& batch) {
 
 std::string PrefetchingLayer::save_state() const {
   std::string state;
-  put_le(state, n_);
+  put_le(state, in_turn() ? n_ : static_cast<std::uint64_t>(std::llround(static_cast<double>(n_) / own_part_of_epoch())));
   put_le(state, order_.seed);
   put_le(state, order_.stream);
-  if (share_.count() > 1 || base_ > 0) put_le(state, static_cast<std::uint64_t>(share_.count()));
+  if ((share_.count() > 1 && in_turn()) || base_ > 0) put_le(state, static_cast<std::uint64_t>(share_.count()));
   if (base_ > 0) put_le(state, base_);
   return state;
 }
@@ -185,24 +194,31 @@ Status PrefetchingLayer::load_state(std::string_view state) {
   const Result<Place> read = read_place(state);
   if (!read.ok()) return read.error();
   const Place& place = read.value();
+  if (!in_turn()) return go_to(place.whole(), place.order);
   const auto nets = static_cast<std::uint64_t>(share_.count());
   if (place.nets == nets || place.base == 0) return go_to(place.n * place.nets / nets, place.base, place.order);
-  return go_to(0, place.base + place.n * place.nets, place.order);
+  return go_to(place.whole(), place.order);
 }
 
 Status PrefetchingLayer::load_states(std::string_view own, const std::vector<std::string_view>& all) {
-  std::uint64_t used = 0;
+  std::uint64_t used = 0;   // as many times as there are states
   Place place;
   for (const std::string_view state : all) {
     const Result<Place> read = read_place(state);
     if (!read.ok()) return read.error();
     place = read.value();
-    used += place.n;
+    used += place.whole();
   }
-  if (!reads_part()) return go_to(0, place.base + used, place.order);
+  if (!reads_part()) return go_to(used / all.size(), place.order);
   if (own.empty()) return go_to(0, 0, place.order);
   const Result<Place> mine = read_place(own);
   return mine.ok() ? go_to(mine.value().n, 0, place.order) : Status(mine.error());
+}
+
+// Where all nets together have used `whole` records of a shared source.
+Status PrefetchingLayer::go_to(std::uint64_t whole, const Random::State& order) {
+  if (in_turn()) return go_to(0, whole, order);
+  return go_to(static_cast<std::uint64_t>(std::llround(static_cast<double>(whole) * own_part_of_epoch())), 0, order);
 }
 
 Status PrefetchingLayer::go_to(std::uint64_t n, std::uint64_t base, const Random::State& order) {

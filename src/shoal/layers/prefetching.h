@@ -31,6 +31,7 @@ class PrefetchingLayer : public Layer {
   // u64 n, the records used so far; u64 seed, u64 stream of the job's order and crops; u64 how many nets share the data, u64 base, the records
   // that nets together had used before they were so many; the last is left out if it is 0, and so is the one before if it is 1 then. Little-endian.
   // load_state in a job of P nets makes n * (how many) / P, rounded down, of n; where there is a base already, base + n * (how many) of it.
+  // Where the nets' parts of an epoch differ, n is what all together have used when this one has used so many, and neither is there.
   std::string save_state() const final;
   Status load_state(std::string_view state) final;
   // Of a shared source base becomes what all have used, so where they are in step no record is used twice in an epoch, or left out. Where one was
@@ -58,15 +59,22 @@ class PrefetchingLayer : public Layer {
 
  private:
   bool reads_part() const { return (share_.clients > 1 || share_.in_parts) && !feed_.shared; }
-  struct Place { std::uint64_t n = 0, base = 0, nets = 1; Random::State order{}; };
+  struct Place {
+    std::uint64_t n = 0, base = 0, nets = 1;
+    Random::State order{};
+    std::uint64_t whole() const { return base + n * nets; }   // of all nets, if they are in step
+  };
   Result<Place> read_place(std::string_view state) const;
   Status go_to(std::uint64_t n, std::uint64_t base, const Random::State& order);
+  Status go_to(std::uint64_t whole, const Random::State& order);
   std::string part_suffix() const;
   std::string whole_source() const;
   std::string own_part() const;         // throws ConfigError if it is not there
   void compare_parts() const;
   void warn_of_parts(const PartsManifest& manifest) const;
   SequenceOptions sequence() const;
+  bool in_turn() const { return reads_part() || share_.weights.empty(); }   // nets that share a source take its records in turn
+  double own_part_of_epoch() const;     // otherwise; in (0, 1]
   void open_items();
   void start();
   void reshape_data(Blob& top, const ImageSize& size) const;   // throws ConfigError

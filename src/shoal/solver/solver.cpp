@@ -76,6 +76,7 @@ void Solver::build_nets() {
   }
   Share one = options_.share;   // a process tests with one net, however many it trains with
   one.replica = 0, one.replicas = 1;
+  one.weights.clear();          // a test is divided among equals
   for (const NetParameter& test_net : test_nets_of(*param_, options_.name)) {
     LOG(INFO) << "Creating test net (#" << test_nets_.size() << ")";
     test_nets_.push_back(std::make_unique<Net>(test_net, add_context(one)));
