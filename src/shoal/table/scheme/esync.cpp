@@ -9,7 +9,7 @@
 #include "make.h"
 #include "shoal/base/error.h"
 #include "shoal/base/text.h"
-#include "step_times.h"
+#include "shoal/table/step_times.h"
 #include "together.h"
 
 namespace shoal::table {

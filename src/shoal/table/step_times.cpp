@@ -1,4 +1,4 @@
-#include "step_times.h"
+#include "shoal/table/step_times.h"
 
 #include <algorithm>
 #include <cmath>
