@@ -61,7 +61,7 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
   }
   row.hold(worker, push, ends[static_cast<std::size_t>(worker)]);
   row.wait(worker, next + 1);
-  advance(row, out);
+  if (merge(row) || !scheme->lockstep()) answer_readers(row, out);   // in lockstep nobody may read more before all have pushed
   counters.parked += row.is_waiting(worker);
   send_norm_if_complete(out);
   return {};
@@ -70,7 +70,8 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
 // A read, or a push, that came again: if the row waits for the norm of all rows, the word of that may be lost.
 void Shard::State::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out) {
   const bool is_new = row.wait(worker, clock);
-  answer_readers(row, out);
+  std::optional<Clock> least;
+  answer_reader(row, worker, least, out);
   counters.parked += is_new && row.is_waiting(worker);
   if (norm_sent && row.is_waiting(worker)) send_norm(out);
 }
@@ -97,13 +98,21 @@ Status Shard::State::take_get(int worker, const Get& get, Outbox& out) {
 
 // All merges that the row allows, then all reads.
 void Shard::State::advance(ShardRow& row, Outbox& out) {
+  merge(row);
+  answer_readers(row, out);
+}
+
+// False: there was none.
+bool Shard::State::merge(ShardRow& row) {
+  bool merged = false;
   while (!row.pending) {
     std::optional<Merge> merge = scheme->next_merge(row.view());
     if (!merge) break;
     if (plan->clip >= 0) hang(row, std::move(*merge));
     else apply(row, *merge, 1);
+    merged = true;
   }
-  answer_readers(row, out);
+  return merged;
 }
 
 void Shard::State::hang(ShardRow& row, Merge merge) {
@@ -135,18 +144,21 @@ void Shard::State::apply(ShardRow& row, const Merge& merge, double clip) {
 }
 
 void Shard::State::answer_readers(ShardRow& row, Outbox& out) {
-  std::optional<Clock> least;                    // which answers do not change
-  for (int worker = 0; worker < plan->workers; ++worker) {
-    if (!row.is_waiting(worker) || !row.can_read(*scheme, worker)) continue;
-    RowMessage answer = row.answer(*scheme, worker);
-    answer.epoch = plan->epoch;
-    if (row.row.learns) {
-      if (!least) least = slowest(row.view());
-      const std::size_t ahead = *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
-      ++counters.staleness[std::min(ahead, kStaleness - 1)];
-    }
-    out.push_back({to_worker(worker), std::move(answer)});
+  std::optional<Clock> least;
+  for (int worker = 0; worker < plan->workers; ++worker) answer_reader(row, worker, least, out);
+}
+
+// If it waits, and may read. `least`: the slowest worker's clock, which answers do not change, if it is known.
+void Shard::State::answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out) {
+  if (!row.is_waiting(worker) || !row.can_read(*scheme, worker)) return;
+  RowMessage answer = row.answer(*scheme, worker);
+  answer.epoch = plan->epoch;
+  if (row.row.learns) {
+    if (!least) least = slowest(row.view());
+    const std::size_t ahead = *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
+    ++counters.staleness[std::min(ahead, kStaleness - 1)];
   }
+  out.push_back({to_worker(worker), std::move(answer)});
 }
 
 // ---- a clip of the norm ----

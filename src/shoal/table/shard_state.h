@@ -42,7 +42,9 @@ struct Shard::State {
   void say_ready(Outbox& out) const;
   void leave(int worker, Outbox& out);
   void advance(ShardRow& row, Outbox& out);
+  bool merge(ShardRow& row);
   void answer_readers(ShardRow& row, Outbox& out);
+  void answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out);
   void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
   void hang(ShardRow& row, Merge merge);
   void count(const ShardRow& row, const Merge& merge);
