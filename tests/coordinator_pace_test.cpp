@@ -159,6 +159,8 @@ TEST(CoordinatorPace, WhoWaitsForATaskBeforeWhichAllStopIsNotStuck) {
   ASSERT_TRUE(begin(job, 1, 1).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPause, 1, std::string(1, static_cast<char>(table::Want::kSnapshot))).ok());
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 1).ok());
+  ASSERT_TRUE(job.ask(0, Topic::kPause, 1, std::string(1, static_cast<char>(table::Want::kStop))).ok());   // and another stop, which comes later
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 1).ok());
   (void)take(job, 0), (void)take(job, 1);
   ASSERT_TRUE(job.ask(0, Topic::kBarrier, 0).ok());
   EXPECT_EQ(take(job, 0), Words{});

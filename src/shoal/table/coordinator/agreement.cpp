@@ -71,9 +71,12 @@ void Agreement::close(std::vector<Dispatch>& out) {
   if (active.empty()) return;
   Clock agreed = std::exchange(from_, 0);
   if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
-  for (const std::uint32_t rank : active) agreed = std::max(agreed, clocks_.at(rank));
+  Clock least = kUnbounded;
+  for (const std::uint32_t rank : active) agreed = std::max(agreed, clocks_.at(rank)), least = std::min(least, clocks_.at(rank));
   agreed_ = Directive{.kind = DirectiveKind::kAgreed, .clock = agreed, .want = want_, .text = {}};
   if (apart_) to_do_ = more_urgent(to_do_, want_);
+  stops_.erase(stops_.begin(), stops_.lower_bound(least));
+  if (!apart_) stops_.insert(agreed);
   for (const std::uint32_t rank : active) {
     Directive directive = agreed_;
     if (apart_) directive.clock = clocks_.at(rank);

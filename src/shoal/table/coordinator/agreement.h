@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,8 +27,9 @@ class Agreement {
   void begin_epoch(std::vector<Dispatch>& out);
   // Goes on without workers that are done now.
   void close(std::vector<Dispatch>& out);
-  // Where a bound keeps the workers together: they stop before their iteration `clock`.
-  bool stops_at(Clock clock) const { return !apart_ && agreed_.want != Want::kNothing && agreed_.clock == clock; }
+  // Where a bound keeps the workers together: they stop before their iteration `clock`. Somebody may yet be on its way to one stop when the next is
+  // agreed on.
+  bool stops_at(Clock clock) const { return stops_.contains(clock); }
   // Not all have said yet where they pause.
   bool open() const { return open_; }
   // Workers apart are on their way to a meeting.
@@ -50,6 +52,7 @@ class Agreement {
   Clock from_ = 0;
   std::map<std::uint32_t, Clock> clocks_;       // said in this agreement
   Directive agreed_{};                          // the last one's; clocks of agreements rise
+  std::set<Clock> stops_;                       // agreed on with a bound, at which somebody may still be
   bool apart_ = false;                          // workers have clocks of their own
   Want to_do_ = Want::kNothing;                 // at the next meeting
 };
