@@ -85,8 +85,7 @@ class DistributedTrain : public testing::Test {
   // Dropout, crops and running means, each process with its own.
   std::string small_net() const {
     NetParameter net = parse_net(test::small_net(folder_ + "/data"), "small");
-    for (LayerParameter& layer : *net.mutable_layer())
-      if (layer.type() == "Data") layer.mutable_data_param()->set_shared_file_system(true);
+    test::share_data(net);
     clear_origins(net);
     return to_text(net);
   }

@@ -140,8 +140,7 @@ TEST(GlobalMomentum, IsNotOfRunningMeans) {
   const std::string path = fresh_directory("global_sums") + "/digits";
   make_digits(path);
   SolverParameter param = small_solver(path, path + "_snapshot", "base_lr: 0");
-  for (LayerParameter& layer : *param.mutable_net_param()->mutable_layer())
-    if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
+  share_data(*param.mutable_net_param());
   const JobResult plain = train(param, {.workers = 2, .scheme = "local_steps local_steps=1", .stops = {3}});
   const JobResult slow = train(param, {.workers = 2, .scheme = "local_steps local_steps=1 global_rate=0.5 global_momentum=0.9", .stops = {3}});
   ASSERT_TRUE(plain.ok() && slow.ok()) << plain.why() << slow.why();

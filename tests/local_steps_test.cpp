@@ -190,8 +190,7 @@ TEST(LocalSteps, RunningMeansAreAveraged) {
   const std::string path = fresh_directory("local_sums") + "/digits";
   make_digits(path);
   SolverParameter param = small_solver(path, path + "_snapshot", "base_lr: 0");
-  for (LayerParameter& layer : *param.mutable_net_param()->mutable_layer())
-    if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
+  share_data(*param.mutable_net_param());
   const JobResult own = train(param, {.workers = 2, .stops = {1}}), job = train(param, {.workers = 2, .maker = tried(deltas(1)), .stops = {1, 3}});
   ASSERT_TRUE(own.ok() && job.ok()) << own.why() << job.why();
   Weights mean = own.weights[0][0];
@@ -502,7 +501,8 @@ TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
     });
     for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
     EXPECT_TRUE(std::filesystem::exists(str(prefix, max, "_iter_10.caffemodel")));
-    EXPECT_EQ(at[1], max == 20 ? 1 : 60);
+    if (max == 20) EXPECT_LE(at[1], 1);        // 0: the other was there before it had begun
+    else EXPECT_EQ(at[1], 60);
   }
 }
 

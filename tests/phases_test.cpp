@@ -114,8 +114,7 @@ class PhasesTest : public testing::Test {
   // Momentum, shuffled data, crops, dropout, running means.
   SolverParameter param(const std::string& more) const {
     SolverParameter made = small_solver(folder_ + "/data", folder_ + "/s", "max_iter: 8 " + more);
-    for (LayerParameter& layer : *made.mutable_net_param()->mutable_layer())
-      if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
+    share_data(*made.mutable_net_param());
     return made;
   }
   std::string folder_;

@@ -3,9 +3,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "shoal/proto/io.h"
-#include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
@@ -25,15 +25,7 @@ class ProcessMembership : public testing::Test {
   }
   // The small net and its chance, shared data, no end.
   std::string solver(const std::string& name, const std::string& more) {
-    NetParameter net = parse_net(small_net(folder_ + "/data"), "small");
-    for (LayerParameter& layer : *net.mutable_layer())
-      if (layer.type() == "Data") layer.mutable_data_param()->set_shared_file_system(true);
-    clear_origins(net);
-    const std::string path = folder_ + "/" + name + ".prototxt";
-    put_file(path + ".net", to_text(net));
-    put_file(path, "net: '" + path + ".net' base_lr: 0.01 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: 100000000 display: 1 snapshot_prefix: '" +
-                       folder_ + "/" + name + "' " + more);
-    return path;
+    return put_small_solver(folder_, name, "base_lr: 0.01 max_iter: 100000000 display: 1 " + more);
   }
   static std::vector<std::string> command(const JobProcesses& job, const std::string& solver, const std::vector<std::string>& more = {}) {
     std::vector<std::string> words = {tools_dir() + "/train", "--solver=" + solver, str("--join=127.0.0.1:", job.port(0)), "--threads=1"};
@@ -44,8 +36,7 @@ class ProcessMembership : public testing::Test {
   std::string folder_;
 };
 
-// Each scheme's rule is in docs/consistency.md; here all of them go on, whoever comes and goes. All but esync, in which one worker may ask for its
-// next task while the others are in a round of the epoch that begins: the coordinator then ends the job, and says so.
+// Each scheme's rule is in docs/consistency.md; here all of them go on, whoever comes and goes.
 TEST_F(ProcessMembership, WithEveryScheme) {
   const std::vector<std::string> schemes = {
       "type: 'bsp'",
@@ -119,10 +110,8 @@ TEST_F(ProcessMembership, FromOneToThreeAndBack) {
 
 // Nothing of this disturbs the job.
 TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
-  const std::string path = solver("good", ""), other = solver("other", "momentum2: 0.5"), parts = solver("parts", "");
-  NetParameter net = parse_net(small_net(folder_ + "/data"), "small");
-  clear_origins(net);
-  put_file(parts + ".net", to_text(net));
+  const std::string path = solver("good", ""), other = solver("other", "momentum2: 0.5"), parts = folder_ + "/parts.prototxt";
+  put_file(parts, std::regex_replace(get_file(path), std::regex("shared_file_system: true"), "shared_file_system: false"));
   JobProcesses job(fresh_directory("process_membership_refused"), "bw");
   put_file(folder_ + "/token", "secret");
   put_file(folder_ + "/wrong", "guess");

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <regex>
 
-#include "shoal/proto/io.h"
-#include "shoal/proto/net.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
 #include "support/job_processes.h"
@@ -23,14 +21,7 @@ class ProcessPhases : public testing::Test {
   }
   // Trains the small net, with its chance, for 12 iterations. Returns what each process said.
   std::vector<Ran> train(const std::string& name, const std::string& roles, const std::string& more, const std::vector<std::string>& flags = {}) {
-    NetParameter net = parse_net(small_net(folder_ + "/data"), "small");
-    for (LayerParameter& layer : *net.mutable_layer())
-      if (layer.type() == "Data") layer.mutable_data_param()->set_shared_file_system(true);
-    clear_origins(net);
-    const std::string path = folder_ + "/" + name + ".prototxt";
-    put_file(path + ".net", to_text(net));
-    put_file(path, "net: '" + path + ".net' base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: 12 display: 2 snapshot_prefix: '" +
-                       folder_ + "/" + name + "' " + more);
+    const std::string path = put_small_solver(folder_, name, "display: 2 snapshot_after_train: true " + more);
     JobProcesses job(folder_, roles);
     job.start_all(path, flags);
     std::vector<Ran> all;

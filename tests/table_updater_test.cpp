@@ -149,8 +149,7 @@ TEST_P(TableUpdaterOf, ResumesWithTheSameBits) {
   make_digits(path);
   SolverParameter param = small_solver(path, path + "_snapshot", std::string("type: '") + GetParam() + "' snapshot: 10 max_iter: 20" +
                                        (std::string(GetParam()) == "AdaGrad" || std::string(GetParam()) == "RMSProp" ? " momentum: 0" : ""));
-  for (LayerParameter& layer : *param.mutable_net_param()->mutable_layer())
-    if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
+  share_data(*param.mutable_net_param());
   const std::string state = param.snapshot_prefix() + "_iter_10.solverstate";
   const auto restore = [&](int, Solver& solver) { solver.restore(state); };
   const JobResult whole = train(param, {.workers = 2, .servers = 2, .stops = {10, 20}});

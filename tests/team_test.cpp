@@ -108,7 +108,7 @@ class TeamTest : public testing::Test {
   // The small net, whose dropout, crops and running means are each member's own.
   SolverParameter param(const std::string& more = "") {
     SolverParameter made = test::small_solver(folder_ + "/data", folder_ + "/s", more);
-    share_data(*made.mutable_net_param());
+    test::share_data(*made.mutable_net_param());
     return made;
   }
   // A net without chance, so that a team's batches together are one machine's.
@@ -122,12 +122,8 @@ class TeamTest : public testing::Test {
                             layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'accuracy' include { phase: TEST } }
                             layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' })";
     *made.mutable_net_param() = parse_net(net, "plain.prototxt");
-    share_data(*made.mutable_net_param());
+    test::share_data(*made.mutable_net_param());
     return made;
-  }
-  static void share_data(NetParameter& net) {
-    for (LayerParameter& layer : *net.mutable_layer())
-      if (layer.type() == "Data") layer.mutable_data_param()->set_shared_file_system(true);
   }
   // Params of every member after body(solver, team).
   std::vector<std::vector<float>> run(int size, const SolverParameter& param, const std::function<void(Solver&, ThreadsTeam&)>& body) {

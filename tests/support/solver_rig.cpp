@@ -50,6 +50,20 @@ SolverParameter small_solver(const std::string& path, const std::string& prefix,
   return param;
 }
 
+void share_data(NetParameter& net) {
+  for (LayerParameter& layer : *net.mutable_layer())
+    if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
+}
+
+std::string put_small_solver(const std::string& folder, const std::string& name, const std::string& more) {
+  SolverParameter param = small_solver(folder + "/data", folder + "/" + name, more);
+  share_data(*param.mutable_net_param());
+  clear_origins(param);
+  const std::string path = folder + "/" + name + ".prototxt";
+  put_file(path, to_text(param));
+  return path;
+}
+
 SolverOptions with_name(const std::string& name, int threads) {
   SolverOptions options;
   options.name = name;

@@ -26,6 +26,12 @@ std::string small_net(const std::string& path);
 // display 0, snapshots under `prefix`, none after training.
 SolverParameter small_solver(const std::string& path, const std::string& prefix, const std::string& more = "");
 
+// Data of the net are one copy, which all workers divide.
+void share_data(NetParameter& net);
+
+// A small_solver whose workers share the records at folder/data, as a file: folder/name.prototxt. Its snapshots are folder/name_iter_... Returns its path.
+std::string put_small_solver(const std::string& folder, const std::string& name, const std::string& more = "");
+
 SolverOptions with_name(const std::string& name, int threads = 1);
 
 // Every learned number.
