@@ -129,6 +129,7 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   EXPECT_HAS(refused(other, "token"), "trains with 'momentum2: 0.5' where rank 0");
   EXPECT_HAS(refused(parts, "token"), "does not exist");
   EXPECT_HAS(refused(path, "token", {"--client_id=1"}), "--join=127.0.0.1:");
+  EXPECT_HAS(refused(path, "token", {"--role=both", "--advertise=127.0.0.1:1"}), "process 0 cannot reach the server that wants to join: No connection to 127.0.0.1:1");
   const Running good = start_program(command(job, path, {"--token_file=" + folder_ + "/token"}));
   ASSERT_TRUE(wait_for_text(good, "has joined the job"));
   job.signal(0, SIGINT);

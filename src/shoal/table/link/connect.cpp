@@ -10,12 +10,16 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kNoConnection = "No connection to ";
 
-class Attempt : public std::enable_shared_from_this<Attempt> {
+Error no_connection(Code code, const std::string& address, const std::string& why) {
+  return Error{code, str(kNoConnection, address, ": ", why, why.ends_with('.') || why.ends_with('?') ? "" : ".")};
+}
+
+// Resolves and connects.
+class Dial : public std::enable_shared_from_this<Dial> {
  public:
-  Attempt(const Strand& strand, const std::string& address, Purpose purpose, const Credentials& self, const LinkOptions& options,
-          LinkOwner& owner, std::function<void(Result<std::shared_ptr<Link>>)> done)
-      : strand_(strand), address_(address), purpose_(purpose), self_(self), options_(options), owner_(owner), done_(std::move(done)),
-        deadline_(now() + options.connect), resolver_(Wiring::io(strand)), socket_(Wiring::io(strand)), timer_(Wiring::io(strand)) {}
+  Dial(const Strand& strand, const std::string& address, milliseconds within, std::function<void(Result<tcp::socket>)> done)
+      : strand_(strand), address_(address), within_(within), done_(std::move(done)), resolver_(Wiring::io(strand)), socket_(Wiring::io(strand)),
+        timer_(Wiring::io(strand)) {}
 
   void start() {
     const std::size_t colon = address_.rfind(':');
@@ -23,7 +27,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
       return finish(Error{Code::kConfig, str("The address \"", address_, "\" is not host:port.")});
     std::string host = address_.substr(0, colon);
     if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-    timer_.expires_after(options_.connect);
+    timer_.expires_after(within_);
     timer_.async_wait(on(strand_, [self = shared_from_this()](error_code error) {
       if (!error) self->late();
     }));
@@ -45,58 +49,57 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     if (!error && socket_.local_endpoint(ignored) == socket_.remote_endpoint(ignored)) error = asio::error::connection_refused;
     if (error == asio::error::connection_refused) return fail(Code::kPeer, str(error.message(), ": nobody listens there"));
     if (error) return fail(Code::kPeer, error.message());
-    timer_.cancel();
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline_ - now());
-    std::make_shared<Session>(strand_, std::move(socket_), connecting(self_, purpose_, random_nonce()), options_, opening())
-        ->start(std::max(left, milliseconds(1)));
-  }
-
-  Opening opening() {
-    const auto self = shared_from_this();
-    return {.admit = [self](const PeerName&) -> Result<LinkOwner*> { return &self->owner_; },
-            .opened = [self](std::shared_ptr<Link> link) { self->finish(std::move(link)); },
-            .failed = [self](const Error& error, bool said_no) {
-              if (said_no) self->finish(Error{error.code, str("The connection to ", self->address_, " was refused: ", error.message)});
-              else self->fail(error.code, error.message);
-            }};
+    finish(std::move(socket_));
   }
 
   void late() {
-    fail(Code::kTimeout, str("no answer within ", std::chrono::duration<double>(options_.connect).count(),
-                             " s; is the machine up, and is a firewall in the way?"));
+    fail(Code::kTimeout, str("no answer within ", std::chrono::duration<double>(within_).count(), " s; is the machine up, and is a firewall in the way?"));
     error_code ignored;
     resolver_.cancel();
     socket_.close(ignored);
   }
 
-  void fail(Code code, const std::string& why) {
-    finish(Error{code, str(kNoConnection, address_, ": ", why, why.ends_with('.') || why.ends_with('?') ? "" : ".")});
-  }
+  void fail(Code code, const std::string& why) { finish(no_connection(code, address_, why)); }
 
-  void finish(Result<std::shared_ptr<Link>> result) {
+  void finish(Result<tcp::socket> result) {
     timer_.cancel();
     if (const auto done = std::exchange(done_, nullptr)) done(std::move(result));
   }
 
   const Strand strand_;
   const std::string address_;
-  const Purpose purpose_;
-  const Credentials self_;
-  const LinkOptions options_;
-  LinkOwner& owner_;
-  std::function<void(Result<std::shared_ptr<Link>>)> done_;
-  const std::chrono::nanoseconds deadline_;
+  const milliseconds within_;
+  std::function<void(Result<tcp::socket>)> done_;
   tcp::resolver resolver_;
   tcp::socket socket_;
   asio::steady_timer timer_;
 };
 
+void dial(const Strand& strand, const std::string& address, milliseconds within, std::function<void(Result<tcp::socket>)> done) {
+  strand.post([dial = std::make_shared<Dial>(strand, address, within, std::move(done))] { dial->start(); });
+}
+
 }  // namespace
 
 void connect(const Strand& strand, const std::string& address, Purpose purpose, const Credentials& self, const LinkOptions& options,
              LinkOwner& owner, std::function<void(Result<std::shared_ptr<Link>>)> done) {
-  const auto attempt = std::make_shared<Attempt>(strand, address, purpose, self, options, owner, std::move(done));
-  strand.post([attempt] { attempt->start(); });
+  const std::chrono::nanoseconds deadline = now() + options.connect;
+  dial(strand, address, options.connect, [=, &owner](Result<tcp::socket> socket) {
+    if (!socket.ok()) return done(socket.error());
+    Opening opening{.admit = [&owner](const PeerName&) -> Result<LinkOwner*> { return &owner; },
+                    .opened = [done](std::shared_ptr<Link> link) { done(std::move(link)); },
+                    .failed = [done, address](const Error& error, bool said_no) {
+                      if (said_no) done(Error{error.code, str("The connection to ", address, " was refused: ", error.message)});
+                      else done(no_connection(error.code, address, error.message));
+                    }};
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - now());
+    std::make_shared<Session>(strand, std::move(socket).value(), connecting(self, purpose, random_nonce()), options, std::move(opening))
+        ->start(std::max(left, milliseconds(1)));
+  });
+}
+
+void reach(const Strand& strand, const std::string& address, milliseconds within, std::function<void(Status)> done) {
+  dial(strand, address, within, [done = std::move(done)](const Result<tcp::socket>& socket) { done(socket.ok() ? Status() : Status(socket.error())); });
 }
 
 bool worth_another_try(const Error& error) { return error.message.starts_with(kNoConnection); }

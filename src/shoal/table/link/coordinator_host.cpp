@@ -98,8 +98,26 @@ void CoordinatorHost::closed(Seat& seat) {
 
 void CoordinatorHost::lost(Seat& seat, const Error& error) { lose(seat.rank(), error.code, error.message); }
 
+// A server that is to come into a job which goes on: were it not to be reached, the job would end with it. What it said is handled when it was.
+bool CoordinatorHost::is_looked_for(std::uint32_t rank, const Message& message) {
+  const Ask* ask = std::get_if<Ask>(&message);
+  if (!ask || ask->topic != Topic::kJoin || coordinator_.roster() == nullptr) return false;
+  const Result<JoinBody> join = decode_join(ask->body);
+  if (!join.ok() || !join.value().server) return false;
+  const auto [known, is_new] = reached_.try_emplace(rank, false);
+  if (!is_new) return !known->second;
+  reach(strand_, join.value().address, job_.options.connect, [this, rank, message](const Status& status) {
+    if (reached_[rank] = status.ok(); status.ok()) return handle(rank, message);
+    std::vector<Dispatch> out{{rank, Refuse{Code::kPeer, str("process 0 cannot reach the server that wants to join: ", status.error().message,
+                                                             " Give an address that all others reach (--advertise), or join with --role=worker.")}}};
+    dispatch(out);
+  });
+  return true;
+}
+
 void CoordinatorHost::handle(std::uint32_t rank, Message message) {
   complete(message, from_[rank]);
+  if (is_looked_for(rank, message)) return;
   hear_clocks();
   std::vector<Dispatch> out;
   const Status status = coordinator_.handle(rank, message, now(), out);

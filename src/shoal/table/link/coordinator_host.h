@@ -44,6 +44,7 @@ class CoordinatorHost final : public SeatOwner, private LinkOwner {
   void silent(Link&, std::chrono::milliseconds) override {}
   void closed(Link& link, Status error) override;
   void handle(std::uint32_t rank, Message message);
+  bool is_looked_for(std::uint32_t rank, const Message& message);
   void lose(std::uint32_t rank, Code code, const std::string& why);
   void hear_clocks();
   void tell_too(std::uint32_t lost, std::uint32_t reporter, std::vector<Dispatch>& out) const;
@@ -59,6 +60,7 @@ class CoordinatorHost final : public SeatOwner, private LinkOwner {
   std::map<std::uint32_t, Conversation> conversations_;      // by rank; process 0 has none
   std::map<std::uint32_t, std::string> from_;                // hosts that connections come from
   std::map<const Link*, std::shared_ptr<Link>> at_desk_;
+  std::map<std::uint32_t, bool> reached_;                    // of late servers that were looked for, by rank
   std::string waited_for_;
 
   Seats seats_;

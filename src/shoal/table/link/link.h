@@ -81,6 +81,9 @@ class Link {
 void connect(const Strand& strand, const std::string& address, Purpose purpose, const Credentials& self, const LinkOptions& options,
              LinkOwner& owner, std::function<void(Result<std::shared_ptr<Link>>)> done);
 
+// Whether somebody listens at host:port, to whom nothing is said. Calls `done` once, on the strand: errors as connect()'s.
+void reach(const Strand& strand, const std::string& address, std::chrono::milliseconds within, std::function<void(Status)> done);
+
 // Whether an error of connect() may go away by itself (nobody listens yet, the name is not known yet), or is final: somebody was there and
 // said no (wrong token), or is none of ours. The former begin with "No connection to ".
 bool worth_another_try(const Error& error);
