@@ -24,14 +24,15 @@ Status judge(Job& job, std::uint32_t rank, Clock clock, std::uint32_t steps) {
   return job.ask(rank, Topic::kJudge, clock, table::encode(TaskReport{.steps = steps, .seconds = 1}));
 }
 
-// What the process was told since the last call: "begin 5 with 1 steps", "begin 5 over", "judge 5: push" ...
+// What the process was told since the last call: "begin 5 with 1 steps", "begin 5 with 1 steps as 3" of shared tasks, "begin 5 over", "judge 5: push" ...
 Words take(Job& job, std::uint32_t rank) {
   Words words;
   for (auto& message : std::exchange(job.told[rank], {})) {
     const auto* answer = std::get_if<Answer>(&message);
     if (answer && answer->topic == Topic::kBegin) {
       const Start start = table::decode_start(answer->body).value();
-      words.push_back(str("begin ", answer->clock, start.over ? " over" : str(" with ", start.steps, " steps"), start.reread ? ", reread" : ""));
+      words.push_back(str("begin ", answer->clock, start.over ? " over" : str(" with ", start.steps, " steps"), !start.over && start.at > 0 ? str(" as ", start.at) : "",
+                          start.reread ? ", reread" : ""));
     } else if (answer && answer->topic == Topic::kJudge) {
       const char* const names[] = {"push", "drop", "another"};
       words.push_back(str("judge ", answer->clock, ": ", names[static_cast<int>(table::decode_verdict(answer->body).value())]));
@@ -228,14 +229,16 @@ TEST(CoordinatorPace, AnotherPhaseHasAnotherPacer) {
 TEST(CoordinatorPace, TheTasksOfTheJobAreDoneByWhoeverIsFast) {
   Job job = Job::joined(3);
   const Clock first = 10, until = 14;                  // 3 workers, 4 tasks each
-  ASSERT_TRUE(begin(job, 1, first, until).ok());
-  EXPECT_EQ(take(job, 1), Words{"begin 10 with 1 steps"});
-  for (Clock clock = first; clock < first + 10; ++clock) {
-    ASSERT_TRUE(begin(job, 0, clock, until).ok());
-    EXPECT_EQ(take(job, 0), Words{str("begin ", clock, " with 1 steps")});
+  for (const std::uint32_t rank : {1u, 2u, 0u}) {
+    EXPECT_EQ(take(job, 1), Words{}) << "nobody knows yet how many there are";
+    ASSERT_TRUE(begin(job, rank, first, until).ok());
   }
-  ASSERT_TRUE(begin(job, 2, first, until).ok());
-  EXPECT_EQ(take(job, 2), Words{"begin 10 with 1 steps"});
+  for (const std::uint32_t rank : {0u, 1u, 2u}) EXPECT_EQ(take(job, rank), Words{"begin 10 with 1 steps as 10"});
+  for (Clock clock = first + 1; clock < first + 10; ++clock) {
+    ASSERT_TRUE(begin(job, 0, clock, until).ok());
+    const Clock at = first + (clock - first + 2) / 3;  // a third of those that were begun before
+    EXPECT_EQ(take(job, 0), Words{str("begin ", clock, " with 1 steps as ", at)});
+  }
   for (const std::uint32_t rank : {0u, 1u, 2u}) {      // the twelve are begun
     const Clock clock = rank == 0 ? first + 10 : first + 1;
     for (int repeat = 0; repeat < 2; ++repeat) {
@@ -249,14 +252,74 @@ TEST(CoordinatorPace, TheTasksOfTheJobAreDoneByWhoeverIsFast) {
 
 TEST(CoordinatorPace, AWorkerThatIsDoneLeavesItsTasksToOthers) {
   Job job = Job::joined(2);
-  ASSERT_TRUE(begin(job, 1, 0, 3).ok());
+  for (const std::uint32_t rank : {1u, 0u}) ASSERT_TRUE(begin(job, rank, 0, 3).ok());
   ASSERT_TRUE(job.ask(1, Topic::kDone, 1).ok());
-  for (Clock clock = 0; clock < 5; ++clock) ASSERT_TRUE(begin(job, 0, clock, 3).ok());
+  for (Clock clock = 1; clock < 5; ++clock) ASSERT_TRUE(begin(job, 0, clock, 3).ok());
   ASSERT_TRUE(begin(job, 0, 5, 3).ok());
   const Words told = take(job, 0);
   ASSERT_EQ(told.size(), 6u);
-  EXPECT_EQ(told[4], "begin 4 with 1 steps");
+  EXPECT_EQ(told[4], "begin 4 with 1 steps as 2");
   EXPECT_EQ(told[5], "begin 5 over");
+}
+
+// A job that goes on from where each worker had come to: 2 and 5 of 4 each, so that one task is left.
+TEST(CoordinatorPace, TasksThatWorkersHadDoneAreNotDoneAgain) {
+  for (const std::uint32_t first : {0u, 1u}) {
+    Job job = Job::joined(2);
+    const Clock done[] = {2, 5};
+    ASSERT_TRUE(begin(job, first, done[first], 4).ok());
+    EXPECT_EQ(take(job, first), Words{});
+    ASSERT_TRUE(begin(job, 1 - first, done[1 - first], 4).ok());
+    EXPECT_EQ(take(job, 0), Words{"begin 2 with 1 steps as 3"});
+    EXPECT_EQ(take(job, 1), Words{"begin 5 over"});
+    ASSERT_TRUE(begin(job, 0, 3, 4).ok());
+    EXPECT_EQ(take(job, 0), Words{"begin 3 over"});
+  }
+}
+
+// Who waits for the word of one that leaves instead is not kept waiting.
+TEST(CoordinatorPace, WhoLeavesBeforeItsFirstTaskSharesNone) {
+  Job job = Job::joined(2);
+  ASSERT_TRUE(begin(job, 0, 0, 2).ok());
+  ASSERT_TRUE(job.ask(1, Topic::kDone, 0).ok());
+  EXPECT_EQ(take(job, 0), Words{"begin 0 with 1 steps"});
+  for (const Clock clock : {1, 2}) ASSERT_TRUE(begin(job, 0, clock, 2).ok());
+  EXPECT_EQ(take(job, 0), (Words{"begin 1 with 1 steps as 1", "begin 2 over"}));
+}
+
+TEST(CoordinatorPace, ADroppedTaskIsDoneAgain) {
+  Job job(2, 7, "weed_out weedout=2 share_iterations=true");
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
+  job.told[0].clear(), job.told[1].clear();
+  std::int64_t begun = 0;
+  for (const std::uint32_t rank : {0u, 1u}) EXPECT_TRUE(begin(job, rank, 0, 3).ok());
+  const auto task = [&](std::uint32_t rank, Clock clock) {
+    const bool asked = clock == 0 || begin(job, rank, clock, 3).ok();
+    EXPECT_TRUE(asked);
+    if (take(job, rank).back().ends_with("over")) return std::string("over");
+    ++begun;
+    EXPECT_TRUE(judge(job, rank, clock, 1).ok());
+    return take(job, rank).back();
+  };
+  EXPECT_EQ(task(0, 0), "judge 0: push");
+  EXPECT_EQ(task(0, 1), "judge 1: push");
+  EXPECT_EQ(task(1, 0), "judge 0: drop");               // two others were finished since ever
+  for (Clock clock = 2; clock < 6; ++clock) EXPECT_EQ(task(0, clock), str("judge ", clock, ": push"));
+  EXPECT_EQ(task(0, 6), "over");
+  EXPECT_EQ(begun, 7);                                 // six count
+}
+
+// Clocks may begin anew with a phase, and its tasks are others.
+TEST(CoordinatorPace, APhaseHasTasksOfItsOwn) {
+  Job job = Job::joined(2);
+  ASSERT_TRUE(begin(job, 1, 0, 2).ok());
+  for (Clock clock = 0; clock < 4; ++clock) ASSERT_TRUE(begin(job, 0, clock, 2).ok());
+  EXPECT_EQ(take(job, 0).back(), "begin 3 over");
+  ASSERT_TRUE(begin(job, 1, 1, 2).ok());
+  EXPECT_EQ(take(job, 1).back(), "begin 1 over");
+  ASSERT_TRUE(job.ask(0, Topic::kScheme, 1, "async share_iterations=true").ok());
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, 2, 3).ok());
+  for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(take(job, rank), Words{"begin 2 with 1 steps as 2"});
 }
 
 // ---- broken protocol ----

@@ -43,6 +43,7 @@ TEST_F(ProcessMembership, WithEveryScheme) {
       "type: 'ssp' staleness: 2",
       "type: 'ssp' staleness: 1 payload: DELTA local_steps: 2",
       "type: 'async'",
+      "type: 'async' share_iterations: true",
       "type: 'dc_asgd'",
       "type: 'sync_backup' backup: 1",
       "type: 'grouped' groups: '0,2|1'",

@@ -23,6 +23,7 @@ struct SchemeCase {
 std::vector<SchemeCase> scheme_cases() {
   return {{"async", {}},
           {"async", {"--payload=delta", "--factor=0", "--local_steps=2"}},
+          {"async", {"--share_iterations=true"}},
           {"bsp", {}},
           {"dc_asgd", {"--weighting=inverse"}},
           {"drift_barrier", {"--max_advance=4"}},
@@ -31,7 +32,7 @@ std::vector<SchemeCase> scheme_cases() {
           {"esync", {"--epsilon=0.001", "--max_steps=4"}},
           {"esync", {"--epsilon=0.001", "--max_steps=4", "--mode=pull"}},
           {"grouped", {"--groups=0,2|1"}},
-          {"local_steps", {"--local_steps=2", "--momentum_policy=average"}},
+          {"local_steps", {"--local_steps=2", "--momentum_policy=average", "--global_momentum=0.5"}},
           {"ssp", {"--staleness=2"}},
           {"sync_backup", {"--backup=1"}},
           {"weed_out", {"--max_version_lag=4"}},
@@ -88,8 +89,8 @@ TEST_P(EveryScheme, TrainToTheEnd) {
     EXPECT_EQ(0, all.back().code) << "rank " << rank << ": " << all.back().err;
   }
   const std::vector<double> losses = tested_losses(all[0].err);
-  ASSERT_EQ(2u, losses.size()) << all[0].err;
-  EXPECT_LT(losses[1], 0.8 * losses[0]);
+  ASSERT_GE(losses.size(), 2u) << all[0].err;   // a chief that is fast and shares its iterations may pass by the last one before the end
+  EXPECT_LT(losses.back(), 0.8 * losses.front());
   EXPECT_TRUE(std::regex_search(all[0].err, std::regex(str("Iteration ", kIterations, ": scheme ", tried.scheme, "[^\n]* ends\n")))) << all[0].err;
 }
 

@@ -66,7 +66,7 @@ class MeanUpdater final : public Updater {
   std::optional<double> seconds_waited() const override { return 0; }
   void save(SolverState& state) const override { local_->save(state); }
   void restore(const SolverState& state, const std::string& file) override { local_->restore(state, file); }
-  void start_at(std::int64_t iteration) override { started_at = iteration; }
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override { started_at = iteration; }
 
   int refreshed = 0;
   std::int64_t started_at = -1;

@@ -256,13 +256,13 @@ TEST(WireDamage, BodiesOfJoins) {
 
 TEST(WireDamage, BodiesOfTasks) {
   const BeginBody begin{.last = {.steps = 3, .seconds = 0.5, .samples = 192, .exchange = 0.25}, .until = 1000};
-  const Start start{.steps = 34, .mean_steps = 17.5, .over = true, .reread = true};
+  const Start start{.steps = 34, .mean_steps = 17.5, .over = true, .reread = true, .at = 12};
   EXPECT_EQ(encode(begin).size(), 36u);
   EXPECT_EQ(decode_begin(encode(begin)).value(), begin);
   EXPECT_EQ(decode_begin("").value(), BeginBody());
   EXPECT_EQ(encode(begin.last).size(), 28u);
   EXPECT_EQ(decode_task(encode(begin.last)).value(), begin.last);
-  EXPECT_EQ(encode(start), std::string("\x22\0\0\0" "\0\0\0\0\0\x80\x31\x40" "\1\1", 14));
+  EXPECT_EQ(encode(start), std::string("\x22\0\0\0" "\0\0\0\0\0\x80\x31\x40" "\1\1" "\x0c\0\0\0\0\0\0\0", 22));
   EXPECT_EQ(decode_start(encode(start)).value(), start);
   EXPECT_EQ(encode(7, Verdict::kAnother), std::string("\7\0\0\0\2", 5));
   EXPECT_EQ(decode_verdict(encode(7, Verdict::kAnother)).value(), Verdict::kAnother);
@@ -276,13 +276,14 @@ TEST(WireDamage, BodiesOfTasks) {
   damaged(encode(7, Verdict::kDrop), decode_verdict);
   EXPECT_FALSE(decode_task("").ok());
   EXPECT_SAYS("an unknown verdict, 3", decode_verdict(std::string("\7\0\0\0\3", 5)).error().message);
-  EXPECT_SAYS("a yes or no of 2", decode_start(std::string(12, '\0') + "\2" + std::string(1, '\0')).error().message);
+  EXPECT_SAYS("a yes or no of 2", decode_start(std::string(12, '\0') + "\2" + std::string(9, '\0')).error().message);
   for (const double bad : {-1.0, HUGE_VAL, std::nan("")}) {
     EXPECT_SAYS("a number that cannot be", decode_task(encode(TaskReport{.seconds = bad})).error().message);
     EXPECT_SAYS("a number that cannot be", decode_task(encode(TaskReport{.samples = bad})).error().message);
     EXPECT_SAYS("a number that cannot be", decode_begin(encode(BeginBody{.last = {.exchange = bad}})).error().message);
     EXPECT_SAYS("a number that cannot be", decode_start(encode(Start{.mean_steps = bad})).error().message);
   }
+  EXPECT_SAYS("task -1", decode_start(encode(Start{.at = -1})).error().message);
   EXPECT_SAYS("an end after -1 tasks", decode_begin(encode(BeginBody{.last = {}, .until = -1})).error().message);
 }
 

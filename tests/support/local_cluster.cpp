@@ -32,6 +32,7 @@ class LocalCluster::Hub {
   struct Worker {
     std::unique_ptr<table::Client> client;
     table::WorkerTalks talks;
+    Clock pushed = 0;                                   // after its last push
     std::optional<table::Epoch> creates;                // the last that it came to create(), with nothing on its way
   };
 
@@ -54,6 +55,8 @@ class LocalCluster::Hub {
     Worker& me = workers_[static_cast<std::size_t>(worker)];
     if (Status status = wait([&] { return !me.client || me.client->waiting() == 0; }); !status.ok()) return status;
     me.creates = plan.epoch;
+    me.pushed = plan.start_of(worker);
+    me.talks.end(me.pushed);
     changed_.notify_all();
     const auto all_here = [&] { return std::ranges::all_of(workers_, [&](const Worker& each) { return each.creates >= plan.epoch; }); };
     if (Status status = wait(all_here); !status.ok()) return status;
@@ -73,6 +76,7 @@ class LocalCluster::Hub {
     const MutexLock lock(mutex_);
     if (error_) return;
     workers_[static_cast<std::size_t>(worker)].client->push(push, {});
+    workers_[static_cast<std::size_t>(worker)].pushed = push.clock + 1;
     carry();
   }
 
@@ -93,6 +97,7 @@ class LocalCluster::Hub {
     const MutexLock lock(mutex_);
     table::WorkerTalks& talks = workers_[static_cast<std::size_t>(worker)].talks;
     const std::uint32_t part = table::part_of(topic, body);
+    if (topic == Topic::kMeet && (body == "\1" || body == "\2")) retire(worker);   // it pushes no more: others that go on are not to wait for it
     tell(static_cast<std::uint32_t>(worker), table::Ask{topic, clock, std::move(body)});
     std::optional<std::string> answer;
     if (Status status = wait([&] { return (answer = talks.take_answer(topic, clock, part)).has_value(); }); !status.ok()) return status.error();
@@ -120,7 +125,8 @@ class LocalCluster::Hub {
   Status finish(int worker, Clock clock) {
     {
       const MutexLock lock(mutex_);
-      for (std::size_t s = 0; s < shards_.size(); ++s) to_shard(s, worker, table::Retire{clock, workers_[static_cast<std::size_t>(worker)].creates.value_or(0)});
+      retire(worker);
+      workers_[static_cast<std::size_t>(worker)].talks.end(clock);
     }
     const Result<std::string> done = ask(worker, Topic::kDone, 0, "");
     return done.ok() ? Status() : Status(done.error());
@@ -181,6 +187,11 @@ class LocalCluster::Hub {
     const bool came = changed_.wait_for(mutex_, kPatience, [&]() REQUIRES(mutex_) { return error_ || done(); });
     if (error_) return *error_;
     return came ? Status() : Status(Error{Code::kTimeout, "a worker of the test waited too long"});
+  }
+
+  void retire(int worker) REQUIRES(mutex_) {
+    const Worker& me = workers_[static_cast<std::size_t>(worker)];
+    for (std::size_t s = 0; s < shards_.size(); ++s) to_shard(s, worker, table::Retire{me.pushed, me.creates.value_or(0)});
   }
 
   // The chief's plan and numbers, to every server.

@@ -90,7 +90,7 @@ SimulatedWorker::SimulatedWorker(Cluster& cluster, int id)
     : cluster_(cluster), id_(id), plan_(job().plan),
       client_({.worker = id, .order = job().order, .retry = job().retry}, plan_,
               [this](RowId row, Part part) { return std::span<float>(part == Part::kWeights ? weights_[row] : histories_[row]); }),
-      random_(job().seed, 1000 + static_cast<std::uint64_t>(id)), clock_(plan_.clocks.empty() ? plan_.start : plan_.clocks[static_cast<std::size_t>(id)]) {
+      random_(job().seed, 1000 + static_cast<std::uint64_t>(id)), clock_(plan_.start_of(id)) {
   for (const Row& row : plan_.rows) {
     weights_.emplace_back(row.length);
     gradients_.emplace_back(row.length);

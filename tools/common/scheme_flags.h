@@ -48,6 +48,7 @@ DEFINE_bool(gradientOnly, false, "SpeeDO's: --payload=gradient");
   FLAG(weighting_floor, "weighting.floor", "the least staleness that counts")                                    \
   FLAG(weighting_cap, "weighting.cap", "the greatest; 0: none")                                                  \
   FLAG(weighting_on, "weighting.on", "gradient or rate: what is weighed")                                        \
+  FLAG(share_iterations, "share_iterations", "true: workers share their iterations, and who is fast does more")  \
   FLAG(compensation, "compensation", "lambda of delay compensation")                                             \
   FLAG(epsilon, "epsilon", "esync: seconds")                                                                     \
   FLAG(min_steps, "min_steps", "esync: least steps of a worker in a round")                                      \

@@ -22,8 +22,8 @@ struct WorkerOptions {
   std::string name = "solver";      // of the prototxt, for errors
   std::string scheme = "ssp 0";
   float weight = 1;                 // of this worker's gradients beside others': its batch, where batches differ
+  table::Clock until = 0;           // the iteration at which this part of the run ends: where workers share iterations, of each on average
   table::Epoch epoch = 0;           // of the plan: how many updaters this table has had before
-  std::vector<table::Clock> clocks{};   // at which the workers begin, if the plan is to say so
   table::SchemeMaker maker = table::make_scheme;
 };
 

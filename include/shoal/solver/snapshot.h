@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "shoal/base/error.h"
 
@@ -37,6 +38,9 @@ std::string why_damaged(const std::string& stem);
 // The .solverstate of the newest undamaged snapshot of `prefix`, or "" if there is none. A newer damaged one is named in a warning.
 // Newest is what <prefix>_latest names, unless a snapshot with a higher iteration was completed after that was written.
 std::string newest_snapshot(const std::string& prefix);
+
+// Iterations that each of the team that saved had behind it, its chief first; of a snapshot without a .run file the chief's.
+std::vector<std::int64_t> saved_iterations(const std::string& state_file);
 
 // Removes a snapshot's files, the manifest first, so that what an interruption leaves is not taken for one.
 Status remove_snapshot(const std::string& stem);

@@ -28,7 +28,8 @@ class SolverState;
 struct Recipe;
 struct SolverMemory;   // what a snapshot holds, without files
 
-enum class Ending { kDone, kStopped, kRequeue, kContinues, kLeft };   // kContinues: another solver goes on; kLeft: the others of the team do
+// kContinues: another solver goes on at the end; kRegroups: or before it; kLeft: the others of the team do.
+enum class Ending { kDone, kStopped, kRequeue, kContinues, kRegroups, kLeft };
 
 struct SolverOptions {
   int threads = 1;                                   // that kernels may use
@@ -74,6 +75,7 @@ class Solver {
   // memory.
   struct Continuation {
     std::int64_t iteration = 0;        // that this member has behind it
+    std::vector<std::int64_t> iterations{};   // and each, by its index; empty: all as many
     bool same_scheme = false;          // members keep what is their own alone (Updater::own_state); otherwise all go on with the chief's
     bool same_members = true;          // otherwise the data is divided anew, as Layer::load_states says
   };
@@ -82,8 +84,8 @@ class Solver {
   // From the present iteration to max_iter, with tests, snapshots and the lines that frame them. If the data ends the run, a snapshot is
   // written first, where any are asked for.
   Result<Ending> solve();
-  // The same; but if `end` is before max_iter it ends there, or where the team says kRegroup, with kContinues: what frames the end is another's,
-  // who goes on with the state.
+  // The same; but if `end` is before max_iter it ends there, with kContinues, or where the team says kRegroup, with kRegroups: what frames the end is
+  // another's, who goes on with the state.
   Result<Ending> solve_until(std::int64_t end);
   // n iterations, with the tests and snapshots that fall on them.
   Result<Ending> step(std::int64_t n);
@@ -147,6 +149,7 @@ class Solver {
   double seconds() const;
   Status gather_states(RunState& run);
   RunState share_resumption(std::string& file, RunState run);
+  std::vector<std::int64_t> own_iterations(const RunState& run) const;
   // Reports.
   void report_start() const;
   void observe_display(bool counts);
@@ -192,7 +195,6 @@ class Solver {
   float rate_ = 0, last_loss_ = 0;
   std::deque<float> recent_losses_;                  // at most average_loss
   std::optional<Ending> ending_;                     // asked for while the loop ran
-  bool over_ = false;                                // the updater says that there is nothing more to do
   std::uint64_t bad_iterations_ = 0;                 // whose loss or gradient was not finite
   std::vector<std::vector<float>> running_sums_;     // params that forward changes, as they were before the iteration
   Best best_;

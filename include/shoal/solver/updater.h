@@ -68,6 +68,10 @@ class Updater {
   virtual Status refresh() { return {}; }
   // Members of a team stay so close to each other that all can test, save and stop at one iteration. If not, each does so at one of its own.
   virtual bool bounded() const { return true; }
+  // The iterations of a run are the team's, so many of each member: each goes on as long as there are any, until ask_leave() says that it is over.
+  virtual bool shares_iterations() const { return false; }
+  // The iteration whose rate is that of `iteration`: another, where members share them.
+  virtual std::int64_t rate_iteration(std::int64_t iteration) const { return iteration; }
   // What forward passes change, running means and the like, is among the params that others see; otherwise the solver sees to it.
   virtual bool shares_running_sums() const { return false; }
   // Seconds spent in waiting for params so far; nothing if they are here anyway.
@@ -81,15 +85,16 @@ class Updater {
   virtual void save(SolverState& state) const = 0;
   // Takes the history of `state`, read from `file`. Throws ConfigError unless count and shapes are those of this net and rule.
   virtual void restore(const SolverState& state, const std::string& file) = 0;
-  // Instead of restore() on members of a team whose chief restored: the run goes on from this iteration.
-  virtual void start_at(std::int64_t iteration) { (void)iteration; }
+  // On all members of a team, after restore() on the chief: this one goes on from this iteration. `all`: whence each does, by its index, where they keep to
+  // no common clock; empty: all from this one.
+  virtual void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) { (void)iteration, (void)all; }
   // What an updater of a team's member has here and nobody else has, a momentum of its own say: for another one of the same scheme to go on with.
   struct OwnState {
     std::vector<std::vector<float>> weights, histories;
     std::int64_t updates = 0;
   };
   virtual std::shared_ptr<const OwnState> own_state() { return nullptr; }   // after settle(); null: nothing
-  // After restore() or start_at(). Null: this member is new, and begins with the team's params and zeros.
+  // After start_at(). Null: this member is new, and begins with the team's params and zeros.
   virtual void take_own_state(std::shared_ptr<const OwnState> own) { (void)own; }
   // What nets of the updater's own keep between iterations, to and from `run`. take_states throws ConfigError.
   virtual void put_states(RunState& run) { (void)run; }

@@ -44,8 +44,8 @@ Result<ReportBody> decode_report(std::string_view bytes);
 // The body of kBegin; no bytes at all are one with nothing in it.
 struct BeginBody {
   TaskReport last;                        // of the worker's last task; of 0 steps: nothing is said
-  Clock until = 0;                        // 0: the worker ends by itself. Otherwise how many tasks it would end after if all were equally fast:
-                                          // its job is that many less those it has at its first kBegin, of each worker, done by whoever is fast
+  Clock until = 0;                        // 0: the worker ends by itself. Otherwise tasks are the job's, this many of each worker, less those that
+                                          // each has done at its first kBegin, which all wait for: whoever is fast does more of them
   bool operator==(const BeginBody&) const = default;
 };
 std::string encode(const BeginBody& body);

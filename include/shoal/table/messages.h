@@ -175,8 +175,8 @@ struct RosterBody {
 // The end of a worker's part of an epoch.
 struct SegmentBody {
   Clock clock = 0;                 // iterations it has behind it
-  Clock phase_end = kUnbounded;    // at which the solver's next scheme begins, and that, in words for the workers the job began with. The chief's count
-  std::string next_scheme{};
+  Clock phase_end = kUnbounded;    // at which the solver's next scheme begins, and that, in words for the workers the job began with. The chief's count;
+  std::string next_scheme{};       // without words all are before that end, whatever their clocks say
 };
 // Of a process that wants to leave.
 struct LeaveBody {

@@ -36,6 +36,7 @@ struct Start {
   double mean_steps = 1;         // of all workers in this round, where that is known: for aggregation by steps
   bool over = false;             // it may not: the tasks of the job are all begun, and this worker's part is done
   bool reread = false;           // the rows have changed while it waited, and it is to start from what they are now: it gets them anew
+  Clock at = 0;                  // where workers share their tasks: so many each would have begun, if all were equally fast
   bool operator==(const Start&) const = default;
 };
 

@@ -79,6 +79,7 @@ struct Task {
   bool judged = false;         // asks the pacer, before it pushes, what becomes of the task (Topic::kJudge)
   bool paced = false;          // asks the pacer before it starts (Topic::kBegin)
   bool asks_early = false;     // and may do so before its last task is in the rows: the answer does not depend on it
+  bool shared = false;         // tasks are the job's: each worker takes the next one as long as there are any, and asks before it starts
   bool pull_first = false;     // weights: exchanged before the first step, whose gradient is still that of the weights before the exchange
   MomentumPolicy momentum = MomentumPolicy::kKeep;
   Weighing weighing = Weighing::kSamples;

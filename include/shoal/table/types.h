@@ -74,6 +74,7 @@ struct Plan {
   std::vector<std::uint32_t> ranks{};         // of the workers' processes, by worker; none: as in the job's first roster
   std::vector<Clock> clocks{};                // at which each worker begins, `start` the least; none: all at `start`
   std::vector<std::uint32_t> server_ranks{};  // of the servers' processes, by server; none: as in the job's first roster
+  Clock start_of(int worker) const { return clocks.empty() ? start : clocks.at(static_cast<std::size_t>(worker)); }
   bool operator==(const Plan&) const = default;
 };
 // Empty, or the first thing wrong, in words.

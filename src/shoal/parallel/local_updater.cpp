@@ -30,7 +30,7 @@ class LocalRows final : public TableUpdater {
         local_(make_local_updater(param, options.name, net)),
         map_(net, servers_of(table.roster()), {.running_sums = true, .histories = is_averaged() ? local_->histories() : std::vector<Tensor*>()}),
         all_(map_.rows().size()), learning_(map_.learning()), sent_(all_.size()), replies_(all_.size()), has_left_(all_.size()), momentum_(task_, map_),
-        waits_(table), questions_(table, task_, waits_) {
+        waits_(table), questions_(table, task_, waits_, options.until) {
     std::iota(all_.begin(), all_.end(), RowId{0});
     for (const RowId row : learning_) {
       sent_[row].resize(map_.rows()[row].length);
@@ -113,6 +113,8 @@ class LocalRows final : public TableUpdater {
 
   bool clears_gradients() const override { return local_->clears_gradients(); }
   bool bounded() const override { return bounded_; }
+  bool shares_iterations() const override { return task_.shared; }
+  std::int64_t rate_iteration(std::int64_t iteration) const override { return task_.shared ? questions_.start().at : iteration; }
   bool shares_running_sums() const override { return true; }
   std::vector<Tensor*> histories() override { return local_->histories(); }
 
@@ -143,9 +145,10 @@ class LocalRows final : public TableUpdater {
     go_on_from(state.iter());
   }
 
-  void start_at(std::int64_t iteration) override {
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
     CHECK(!created_) << "a start at " << iteration << " when others had begun";
     go_on_from(iteration);
+    clocks_ = all;
   }
 
   // Weights alone are a worker's own between two exchanges.
@@ -190,7 +193,7 @@ class LocalRows final : public TableUpdater {
     if (created_) return {};
     const auto initial = [this](RowId row, Part part) { return part != Part::kWeights && !resumed_ ? std::span<const float>() : place(row, part); };
     const auto destination = [this](RowId row, Part part) { return place(row, part); };
-    table::Plan plan = plan_of(recipe_, map_, table_.roster(), start_, options_);
+    table::Plan plan = plan_of(recipe_, map_, table_.roster(), start_, clocks_, options_);
     plan.clip = -1;   // each worker clips its own
     if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
     for (const RowId row : all_) {
@@ -315,6 +318,7 @@ class LocalRows final : public TableUpdater {
   bool away_ = false;                            // the params are the team's, and this worker's own are in sent_
   bool dropped_ = false;                         // the last push had nothing in it
   Clock start_ = 0, next_ = 0;                   // the iteration from which this run goes on; the next to be pushed
+  std::vector<Clock> clocks_;                    // from which each worker does, where there is no common one
   std::int64_t iteration_ = -1;                  // under way, or the last
   float rate_ = 0;
   int updates_ = 0;                              // in this task: its steps less those that were left out

@@ -10,7 +10,7 @@ using table::Verdict;
 
 Result<Updater::Leave> Questions::begin(table::Clock clock) {
   if (!task_.paced || granted_ == clock) return Updater::Leave::kBegin;
-  const Result<std::string> answer = table_.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_}));
+  const Result<std::string> answer = table_.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_, .until = until_}));
   if (!answer.ok()) return answer.error();
   if (answer.value().empty()) return Updater::Leave::kAgree;
   Result<table::Start> start = table::decode_start(answer.value());

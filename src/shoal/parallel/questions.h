@@ -11,7 +11,9 @@ namespace shoal::parallel {
 
 class Questions {
  public:
-  Questions(table::Table& table, const table::Task& task, const Waits& waits) : table_(table), task_(task), waits_(waits) {}
+  // `until`: of WorkerOptions.
+  Questions(table::Table& table, const table::Task& task, const Waits& waits, table::Clock until)
+      : table_(table), task_(task), waits_(waits), until_(task.shared ? until : 0) {}
 
   // Returns when the task may begin, which is asked once, or when it is over or something else comes first.
   Result<Updater::Leave> begin(table::Clock clock);
@@ -33,6 +35,7 @@ class Questions {
   table::Table& table_;
   const table::Task task_;
   const Waits& waits_;
+  const table::Clock until_;               // where tasks are shared
   table::Start start_{};
   table::Clock granted_ = -1;              // the last task that may begin
   table::TaskReport report_{};             // of the task under way, or the last

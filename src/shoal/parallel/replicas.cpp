@@ -124,6 +124,8 @@ class Replicas final : public Updater {
   Status settle() override { return inner_->settle(); }
   Status refresh() override { return inner_->refresh(); }
   bool bounded() const override { return inner_->bounded(); }
+  bool shares_iterations() const override { return inner_->shares_iterations(); }
+  std::int64_t rate_iteration(std::int64_t iteration) const override { return inner_->rate_iteration(iteration); }
   bool shares_running_sums() const override { return inner_->shares_running_sums(); }
   std::vector<Tensor*> histories() override { return inner_->histories(); }
   std::optional<double> seconds_waited() const override { return inner_->seconds_waited(); }
@@ -131,7 +133,7 @@ class Replicas final : public Updater {
   void save(SolverState& state) const override { inner_->save(state); }
   void restore(const SolverState& state, const std::string& file) override { inner_->restore(state, file); }
 
-  void start_at(std::int64_t iteration) override { inner_->start_at(iteration); }
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override { inner_->start_at(iteration, all); }
 
   void put_states(RunState& run) override {
     if (const Status status = meeting_.give_up(); !status.ok()) LOG(WARNING) << status.error().message << "; its state is not saved";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "shoal/base/file.h"
@@ -14,6 +15,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/recipe.h"
+#include "shoal/solver/snapshot.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/scheme.h"
 #include "updaters.h"
@@ -56,6 +58,8 @@ std::vector<Stage> alone(std::vector<Stage> stages) {
   return stages;
 }
 
+bool shares_iterations(const Stage& stage) { return or_throw(table::make_scheme(stage.words))->task().shared; }
+
 std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster) {
   std::vector<std::uint32_t> ranks;
   for (const auto& process : roster.processes)
@@ -88,12 +92,13 @@ class Run {
   void check_phases() const;
   void find_start();
   void find_stage();
+  std::int64_t come_to(const std::vector<std::int64_t>& iterations) const;
   Result<Ending> run_segment();
   void begin(Solver& solver);
   void take_roster();
   void begin_late();
   bool joins() const { return table_ && table_->roster().epoch > 0 && !begun_; }   // a job that goes on
-  Result<bool> next_segment(const Solver& solver);
+  Result<bool> next_segment(const Solver& solver, Ending ending);
   std::vector<table::Clock> clocks() const;
   void next_phase(std::int64_t least);
   SolverOptions solver_options();
@@ -101,6 +106,7 @@ class Run {
   void report(Solver& solver) const;
   void report_traffic(std::int64_t iterations) const;
   const Stage& stage() const { return stages_[stage_]; }
+  std::int64_t end_of_stage() const { return std::min<std::int64_t>(stage().end, param_.max_iter()); }
   bool chief() const { return !team_ || team_->chief(); }
 
   SolverParameter param_;
@@ -134,14 +140,14 @@ Result<Ending> Run::run() {
   if (!joins()) find_start();
   for (;;) {
     Result<Ending> ending = run_segment();
-    if (!ending.ok() || ending.value() != Ending::kContinues) return ending;
+    if (!ending.ok() || (ending.value() != Ending::kContinues && ending.value() != Ending::kRegroups)) return ending;
   }
 }
 
 // Nobody asks anything of a job that goes on: its state comes from the chief.
 void Run::begin_late() {
   const std::vector<table::Clock> all = clocks();
-  how_ = {.iteration = all.at(static_cast<std::size_t>(share_.client)), .same_scheme = true, .same_members = false};
+  how_ = {.iteration = all.at(static_cast<std::size_t>(share_.client)), .iterations = all, .same_scheme = true, .same_members = false};
   while (stage_ + 1 < stages_.size() && how_.iteration >= stage().end) ++stage_;
   words_ = table_->roster().scheme;
   param_.clear_weights();
@@ -157,10 +163,21 @@ void Run::find_start() {
 // A run that goes on from a snapshot may do so in a later phase than the first.
 void Run::find_stage() {
   if (snapshot_.empty() || stages_.size() == 1) return;
-  std::string iteration = chief() && file_exists(snapshot_) ? std::to_string(read_solver_state(snapshot_).iter()) : "0";   // none: the solver says so
-  if (team_) iteration = or_throw(team_->share(std::move(iteration)));
-  while (stage_ + 1 < stages_.size() && std::stoll(iteration) >= stage().end) ++stage_;
+  if (chief() && file_exists(snapshot_)) {                              // none: the solver says so
+    const std::vector<std::int64_t> iterations = saved_iterations(snapshot_);
+    while (stage_ + 1 < stages_.size() && come_to(iterations) >= stage().end) ++stage_;
+  }
+  if (team_) stage_ = std::stoull(or_throw(team_->share(std::to_string(stage_))));
   words_ = stage().words;
+}
+
+// How far the workers of a snapshot are in this stage, which ends for all at once. Where each goes on from its own iteration, the slowest counts, or what
+// all have done.
+std::int64_t Run::come_to(const std::vector<std::int64_t>& iterations) const {
+  const auto scheme = or_throw(table::make_scheme(stage().words));
+  if (scheme->bounded() || iterations.size() != static_cast<std::size_t>(std::max(1, share_.clients))) return iterations[0];
+  if (!scheme->task().shared) return std::ranges::min(iterations);
+  return std::accumulate(iterations.begin(), iterations.end(), std::int64_t{0}) / static_cast<std::int64_t>(iterations.size());
 }
 
 // To the end of a phase, or of the run.
@@ -169,11 +186,11 @@ Result<Ending> Run::run_segment() {
   Releases releases(table_);
   begin(solver);
   Result<Ending> ending = solver.solve_until(stage().end);
-  if (ending.ok() && ending.value() == Ending::kContinues) {
+  if (ending.ok() && (ending.value() == Ending::kContinues || ending.value() == Ending::kRegroups)) {
     Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
     if (!memory.ok()) return memory.error();
     memory_ = std::move(memory).value();
-    const Result<bool> stays = next_segment(solver);
+    const Result<bool> stays = next_segment(solver, ending.value());
     if (!stays.ok()) return stays.error();
     if (!stays.value()) return left(solver.iteration());
     releases.not_needed();
@@ -225,21 +242,23 @@ std::vector<table::Clock> Run::clocks() const {
 }
 
 // All workers are at the end of a segment, each after the iterations of `solver`: what the next one is. False: it is the others'.
-Result<bool> Run::next_segment(const Solver& solver) {
+Result<bool> Run::next_segment(const Solver& solver, Ending ending) {
   std::int64_t least = solver.iteration();
   const int workers = share_.clients;
+  const bool within = ending == Ending::kRegroups && shares_iterations(stage());   // whatever the clocks of those who are fast say
   const std::vector<std::uint32_t> ranks = table_ ? ranks_of(table_->roster()) : std::vector<std::uint32_t>();
   if (table_) {
     table::SegmentBody end{.clock = solver.iteration()};
-    if (stage_ + 1 < stages_.size()) end.phase_end = stage().end, end.next_scheme = stages_[stage_ + 1].words;
+    if (stage_ + 1 < stages_.size() || within) end.phase_end = end_of_stage();
+    if (stage_ + 1 < stages_.size() && !within) end.next_scheme = stages_[stage_ + 1].words;
     const Result<bool> stays = table_->regroup(end);
     if (!stays.ok() || !stays.value()) return stays;
   }
   ++epoch_;
   for (const table::Clock clock : clocks()) least = std::min(least, clock);
   const std::size_t stage_before = stage_;
-  next_phase(least);
-  how_ = {.iteration = solver.iteration()};
+  next_phase(within ? 0 : least);
+  how_ = {.iteration = solver.iteration(), .iterations = clocks()};
   if (!table_) return true;
   take_roster();
   const table::RosterBody& roster = table_->roster();
@@ -285,8 +304,8 @@ std::unique_ptr<Updater> Run::make_updater(Net& net) {
     worker.name = options_.name;
     worker.scheme = words_;
     worker.weight = contribution_weight(param, options_.name, share_);
+    worker.until = end_of_stage();
     worker.epoch = epoch_;
-    worker.clocks = clocks();
     updater = make_table_updater(param, net, *table_, worker);
   } else {
     updater = make_local_updater(param, options_.name, net);

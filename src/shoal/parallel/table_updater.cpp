@@ -28,7 +28,7 @@ class Rows final : public TableUpdater {
         map_(net, servers_of(table.roster()), {.stays = is_alone(table.roster())}),
         spends_(is_alone(table.roster()) && !param.snapshot_diff() && !param.debug_info()),
         early_(param.on_nan() != SolverParameter::SKIP && !param.debug_info() && !net.definition().debug_info() && !task_.judged),
-        all_(map_.rows().size()), learning_(map_.learning()), waits_(table), questions_(table, task_, waits_) {
+        all_(map_.rows().size()), learning_(map_.learning()), waits_(table), questions_(table, task_, waits_, options.until) {
     std::iota(all_.begin(), all_.end(), RowId{0});
     lockstep_ = scheme.lockstep();
     table.share_out(std::bind_front(ops::share_out, net.context().threads()));
@@ -36,7 +36,8 @@ class Rows final : public TableUpdater {
 
   Result<Leave> ask_leave(std::int64_t iteration) override {
     if (!task_.paced) return Leave::kBegin;
-    if (Status status = settle(); !status.ok()) return status.error();   // whom the others are told to have finished has its numbers in the rows
+    // Whom the others are told to have finished has its numbers in the rows, where that matters to them.
+    if (Status status = task_.asks_early ? create() : settle(); !status.ok()) return status.error();
     const Result<Leave> leave = questions_.begin(iteration);
     if (!leave.ok() || leave.value() != Leave::kBegin || !questions_.start().reread) return leave;
     if (Status status = read(iteration); !status.ok()) return status.error();
@@ -108,6 +109,8 @@ class Rows final : public TableUpdater {
   }
 
   bool bounded() const override { return bounded_; }
+  bool shares_iterations() const override { return task_.shared; }
+  std::int64_t rate_iteration(std::int64_t iteration) const override { return task_.shared ? questions_.start().at : iteration; }
   std::optional<double> seconds_waited() const override { return waits_.seconds(); }
 
   Status prepare_save() override {
@@ -134,10 +137,11 @@ class Rows final : public TableUpdater {
     });
   }
 
-  void start_at(std::int64_t iteration) override {
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
     CHECK(!created_) << "a start at " << iteration << " when others had begun";
     start_ = iteration;
     iteration_ = start_ - 1;
+    clocks_ = all;
   }
 
   WorkerTimes times() const override { return {waits_.seconds()}; }
@@ -147,7 +151,7 @@ class Rows final : public TableUpdater {
     if (created_) return {};
     const auto initial = [this](RowId row, Part part) { return std::span<const float>(place(row, part)); };
     const auto destination = [this](RowId row, Part part) { return place(row, part); };
-    const table::Plan plan = plan_of(recipe_, map_, table_.roster(), start_, options_);
+    const table::Plan plan = plan_of(recipe_, map_, table_.roster(), start_, clocks_, options_);
     if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
     for (const RowId row : all_) table_.get(row, start_, Part::kWeights);
     created_ = true;
@@ -207,6 +211,7 @@ class Rows final : public TableUpdater {
   bool lockstep_ = false;
   bool created_ = false;
   Clock start_ = 0;                              // the iteration from which this run goes on
+  std::vector<Clock> clocks_;                    // from which each worker does, where there is no common one
   std::int64_t iteration_ = -1;                  // under way, or the last
   float rate_ = 0;
   bool finite_ = true;                           // this iteration's gradients, so far
@@ -231,7 +236,8 @@ int servers_of(const table::RosterBody& roster) {
   return static_cast<int>(std::ranges::count_if(roster.processes, [](const auto& process) { return process.server >= 0; }));
 }
 
-table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::RosterBody& roster, Clock start, const WorkerOptions& options) {
+table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::RosterBody& roster, Clock start, const std::vector<Clock>& clocks,
+                    const WorkerOptions& options) {
   table::Plan plan;
   plan.workers = static_cast<std::uint16_t>(workers_of(roster));
   plan.servers = static_cast<std::uint16_t>(servers_of(roster));
@@ -247,8 +253,8 @@ table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::Roster
     if (process.worker >= 0) plan.ranks.push_back(process.rank);
     if (process.server >= 0) plan.server_ranks.push_back(process.rank);
   }
-  plan.clocks = options.clocks;
-  if (!plan.clocks.empty()) plan.start = std::ranges::min(plan.clocks);
+  plan.clocks = clocks;
+  if (!clocks.empty()) plan.start = std::ranges::min(clocks);
   plan.rows.assign(map.rows().begin(), map.rows().end());
   return plan;
 }

@@ -63,7 +63,7 @@ DryPhase phase_of(const Making& making, const std::string& words, table::Epoch e
                              {.running_sums = !gradients, .histories = averages && local ? local->histories() : std::vector<Tensor*>(),
                               .stays = gradients && parallel::is_alone(making.job.roster())});
   const Recipe recipe = read_recipe(making.param, making.name);
-  phase.plan = parallel::plan_of(recipe, map, making.job.roster(), start, {.name = making.name, .scheme = words, .epoch = epoch});
+  phase.plan = parallel::plan_of(recipe, map, making.job.roster(), start, {}, {.name = making.name, .scheme = words, .epoch = epoch});
   if (!gradients) phase.plan.clip = -1;        // each worker clips its own
   const LayerShares shares = shares_of(making.net, making.job.process_of(0).compute);
   const bool early = !phase.task.judged && (gradients || (recipe.clip < 0 && !phase.task.pull_first));

@@ -72,13 +72,15 @@ class Segmented : public Updater {
   Status settle() final { return inner_->settle(); }
   Status refresh() final { return inner_->refresh(); }
   bool bounded() const final { return inner_->bounded(); }
+  bool shares_iterations() const final { return inner_->shares_iterations(); }
+  std::int64_t rate_iteration(std::int64_t iteration) const final { return inner_->rate_iteration(iteration); }
   bool shares_running_sums() const final { return inner_->shares_running_sums(); }
   std::vector<Tensor*> histories() final { return inner_->histories(); }
   std::optional<double> seconds_waited() const final { return inner_->seconds_waited(); }
   Status prepare_save() final { return inner_->prepare_save(); }
   void save(SolverState& state) const final { inner_->save(state); }
   void restore(const SolverState& state, const std::string& file) final { inner_->restore(state, file); }
-  void start_at(std::int64_t iteration) final { inner_->start_at(iteration); }
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) final { inner_->start_at(iteration, all); }
   std::shared_ptr<const OwnState> own_state() final { return inner_->own_state(); }
   void take_own_state(std::shared_ptr<const OwnState> own) final { inner_->take_own_state(std::move(own)); }
   void take_over_states(const RunState* own, const std::vector<const NetRunState*>& all, const std::string& file) final {

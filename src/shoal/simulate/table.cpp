@@ -66,7 +66,8 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial, co
   if (Status status = settle(); !status.ok()) return status;         // of the last epoch
   if (const std::string wrong = table::validate(plan); !wrong.empty()) return Error{Code::kConfig, wrong};
   if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.epoch), {}); !drained.ok()) return drained.error();
-  talks_.end(plan.start);
+  pushed_ = plan.start_of(worker_);
+  talks_.end(pushed_);
   epoch_ = plan.epoch;
   if (const auto scheme = table::make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
   if (worker_ == 0) {
@@ -158,7 +159,7 @@ Status SimulatedTable::finish(Clock clock) {
   if (Status status = this->status(); !status.ok()) return status;
   if (is_open()) {
     if (Status status = settle(); !status.ok()) return status;
-    retire(clock);
+    retire(pushed_);
   }
   const Result<std::string> done = ask(Topic::kDone, clock, {});
   finished_ = done.ok();

@@ -137,11 +137,22 @@ void Solver::take_states(const RunState& run, const std::string& file) {
   kept_.assign(run.kept_iteration().begin(), run.kept_iteration().end());
 }
 
+std::vector<std::int64_t> saved_iterations(const std::string& state_file) {
+  std::vector<std::int64_t> iterations = {read_solver_state(state_file).iter()};
+  const std::string run_file = run_path(stem_of(state_file));
+  if (!file_exists(run_file)) return iterations;
+  const RunState run = read_run_state(run_file);
+  for (const MemberState& member : run.member()) iterations.push_back(member.has_iteration() ? member.iteration() : iterations[0]);
+  return iterations;
+}
+
 void Solver::restore(const std::string& state_file) {
   RunState run;
   std::string run_file = team().chief() ? read_files(state_file, run) : "";
   RunState all = share_resumption(run_file, std::move(run));
-  if (!team().chief()) updater_->start_at(iteration_);
+  const std::vector<std::int64_t> iterations = own_iterations(all);
+  if (!iterations.empty()) iteration_ = iterations[static_cast<std::size_t>(team().index())];
+  updater_->start_at(iteration_, iterations);
   started_iteration_ = shown_iteration_ = iteration_;
   if (run_file.empty()) return;
   take_states(run_of_member(std::move(all), team().index(), team().size()), run_file);

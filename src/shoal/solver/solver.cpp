@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "debug_info.h"
 #include "net_params.h"
@@ -15,6 +16,8 @@
 
 namespace shoal {
 namespace {
+
+constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 
 bool wants_snapshots(const SolverParameter& param) { return param.snapshot() > 0 || param.snapshot_after_train(); }
 
@@ -112,17 +115,21 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   if (options_.meter) options_.meter->start(iteration_);
   started_iteration_ = shown_iteration_ = iteration_;
   away_seconds_ = 0;
-  if (iteration_ > 0 && iteration_ >= param_->max_iter())
+  end = std::min<std::int64_t>(end, param_->max_iter());
+  const bool shares = updater_->shares_iterations() && end > 0;
+  if (iteration_ > 0 && iteration_ >= param_->max_iter() && !shares)
     LOG(WARNING) << "Iteration " << iteration_ << " is not below max_iter, " << param_->max_iter() << ": there is nothing left to train";
-  Result<Ending> ending = step(std::min<std::int64_t>(end, param_->max_iter()) - iteration_);
+  Result<Ending> ending = step((shares ? kNoEnd : end) - iteration_);
   if (!ending.ok()) return rescue(ending.error());
   if (apart()) {
     if (const Status status = end_apart(); !status.ok()) return status.error();
     ending = ending_.value_or(Ending::kDone);
+    if (shares && ending.value() == Ending::kDone) iteration_ = end;   // so many each has done, on average
   }
-  if (ending.value() == Ending::kContinues || (ending.value() == Ending::kDone && iteration_ < param_->max_iter())) {
+  const bool continues = ending.value() == Ending::kDone && iteration_ < param_->max_iter();
+  if (continues || ending.value() == Ending::kRegroups) {
     if (Status status = end_observing(); !status.ok()) return status.error();
-    return Ending::kContinues;
+    return continues ? Ending::kContinues : Ending::kRegroups;
   }
   if (ending.value() == Ending::kLeft) return ending;
   const Result<bool> last = wants_last_snapshot();
@@ -160,7 +167,7 @@ Status Solver::finish() {
     note_loss(loss.value());
     LOG(INFO) << "Iteration " << iteration_ << ", loss = " << smoothed_loss();
   }
-  return falls_on(param_->test_interval()) || (over_ && param_->test_interval() > 0) ? test_all() : Status();
+  return falls_on(param_->test_interval()) ? test_all() : Status();
 }
 
 Result<Ending> Solver::step(std::int64_t n) {
@@ -189,16 +196,17 @@ Status Solver::act(Action action) {
     if (Status status = snapshot(); !status.ok()) return status;
   if (action == Action::kStop) ending_ = Ending::kStopped;
   if (action == Action::kRequeue) ending_ = Ending::kRequeue;
-  if (action == Action::kRegroup) ending_ = Ending::kContinues;
+  if (action == Action::kRegroup) ending_ = Ending::kRegroups;
   return {};
 }
 
 Status Solver::iterate() {
-  const std::int64_t steps = optim::steps_taken(recipe_->rate, iteration_, steps_);
+  const std::int64_t at = updater_->rate_iteration(iteration_);
+  const std::int64_t steps = optim::steps_taken(recipe_->rate, at, steps_);
   if (recipe_->rate.policy == optim::Policy::kMultistep && steps != steps_)
     LOG(INFO) << "MultiStep Status: Iteration " << iteration_ << ", step = " << steps;
   steps_ = steps;
-  rate_ = optim::rate_at(recipe_->rate, iteration_, steps_);
+  rate_ = optim::rate_at(recipe_->rate, at, steps_);
   mark(Meter::Mark::kBegin);
   if (Status status = updater_->begin(iteration_, rate_); !status.ok()) return status;
   for (bool first = true;; first = false) {

@@ -17,6 +17,7 @@ MemberState member_state(const RunState& run) {
   *member.mutable_net() = run.net();
   *member.mutable_replica() = run.replica();
   *member.mutable_recent_loss() = run.recent_loss();
+  member.set_iteration(run.iteration());
   return member;
 }
 
@@ -150,8 +151,7 @@ Result<bool> Solver::ask_leave() {
     const Result<Updater::Leave> leave = updater_->ask_leave(iteration_);
     if (!leave.ok()) return leave.error();
     if (leave.value() == Updater::Leave::kBegin) return true;
-    over_ = leave.value() == Updater::Leave::kOver;
-    if (over_) return false;
+    if (leave.value() == Updater::Leave::kOver) return false;
     if (Status status = at_boundary(); !status.ok()) return status.error();
   }
   return false;
@@ -237,7 +237,7 @@ void Solver::restore_state(const SolverMemory* memory, const Continuation& how) 
   const RunState all = share_resumption(name, std::move(run));
   if (memory) steps_ = memory->steps;
   iteration_ = started_iteration_ = shown_iteration_ = how.iteration;
-  if (!team().chief()) updater_->start_at(iteration_);
+  updater_->start_at(iteration_, how.iterations);
   if (how.same_scheme) updater_->take_own_state(memory ? memory->own : nullptr);
   if (how.same_members && memory) take_states(memory->run, name);
   else take_over_states(memory, all, name);
@@ -264,6 +264,14 @@ Status Solver::gather_states(RunState& run) {
     if (!run.add_member()->ParseFromString(states.value()[i]))
       return Error{Code::kPeer, str("what worker ", i, " says of its state cannot be read: do all processes run the same program?")};
   return {};
+}
+
+// By index, where members that keep to no common clock go on each from where it was; else none.
+std::vector<std::int64_t> Solver::own_iterations(const RunState& run) const {
+  if (!apart() || 1 + run.member_size() != team().size()) return {};
+  std::vector<std::int64_t> iterations = {iteration_};
+  for (const MemberState& member : run.member()) iterations.push_back(member.has_iteration() ? member.iteration() : iteration_);
+  return iterations;
 }
 
 // From the chief, which read `run` from `file` (neither, if there was no such file), to all: the iteration and their own part of the run.

@@ -28,7 +28,7 @@ void begin_fields(Io& io, auto& body) {
 }
 template <class Io>
 void start_fields(Io& io, auto& start) {
-  io(start.steps), io(start.mean_steps), io(start.over), io(start.reread);
+  io(start.steps), io(start.mean_steps), io(start.over), io(start.reread), io(start.at);
 }
 template <class Io>
 void verdict_fields(Io& io, auto& body) {
@@ -96,6 +96,7 @@ Result<Start> decode_start(std::string_view bytes) {
   start_fields(reader, body);
   if (const std::string& wrong = reader.finish(); !wrong.empty()) return damage("a start", wrong);
   if (!std::isfinite(body.mean_steps) || body.mean_steps < 0) return damage("a start", str("a number that cannot be, ", body.mean_steps));
+  if (body.at < 0) return damage("a start", str("task ", body.at));
   return body;
 }
 

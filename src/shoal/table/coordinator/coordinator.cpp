@@ -228,6 +228,7 @@ Status Coordinator::State::leave(std::uint32_t rank, const Ask& ask, Instant now
   const bool is_new = !std::exchange(member.leaving, true);
   if (body.value().at_end && !member.done) {
     if (rounds.waits(rank)) return broken(members.name(rank) + " leaves while it waits in a round");
+    pacing.leave_undone(rank, ask.clock);
     pacing.stop_asking(rank, true, now, out);
     rounds.stand_in(rank, std::move(body.value().state));
     take_out(rank, now, out);

@@ -14,25 +14,28 @@ int number_of(std::uint32_t rank) { return static_cast<int>(rank); }
 
 void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out) {
   pacer_ = std::move(pacer);
-  for (Worker& worker : workers_) worker.takes_part = false;
+  pool_.reset();
+  for (Worker& worker : workers_) {
+    worker.takes_part = worker.over = false;
+    worker.begun.reset(), worker.judged.reset();   // clocks may begin anew
+  }
   for (const std::uint32_t rank : members_.active()) {
     if (!pacer_) continue;
     workers_[rank].takes_part = true;
     pacer_->join(number_of(rank), now);
   }
-  for (const std::uint32_t rank : members_.active()) {
-    if (!workers_[rank].waits) continue;
-    if (pacer_) pacer_->ready(number_of(rank), *workers_[rank].waits, {}, now);
-    else answer(rank, {}, out);
-  }
+  for (const std::uint32_t rank : members_.active())
+    if (pacer_ && workers_[rank].waits) pacer_->ready(number_of(rank), *workers_[rank].waits, {}, now);
   release(now, out);
 }
 
 void Pacing::go_on(Instant now, std::vector<Dispatch>& out) {
   for (std::uint32_t rank = 0; rank < workers_.size(); ++rank)
     if (!members_[rank].active()) leave(rank, now, out);
-  for (const std::uint32_t rank : members_.active())
+  for (const std::uint32_t rank : members_.active()) {
     if (pacer_ && !std::exchange(workers_[rank].takes_part, true)) pacer_->join(number_of(rank), now);
+    if (std::exchange(workers_[rank].over, false)) workers_[rank].begun.reset(), workers_[rank].judged.reset();   // it asks again: there may be a task
+  }
 }
 
 Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
@@ -48,14 +51,9 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   if (worker.waits)
     return Error{Code::kPeer, str(members_.name(rank), " asks for begin ", ask.clock, " while it waits in begin ", *worker.waits,
                                   "; a worker begins one task at a time")};
-  if (body.value().until > 0 && !tasks_)
-    tasks_ = std::max<Clock>(0, body.value().until - ask.clock) * static_cast<std::int64_t>(members_.active().size());
+  if (body.value().until > 0) join_pool(worker, ask.clock, body.value().until);
   worker.waits = ask.clock;
-  if (!worker.takes_part) {
-    answer(rank, {}, out);
-  } else {
-    pacer_->ready(number_of(rank), ask.clock, body.value().last, now);
-  }
+  if (worker.takes_part) pacer_->ready(number_of(rank), ask.clock, body.value().last, now);
   release(now, out);
   return {};
 }
@@ -69,6 +67,7 @@ Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   if (!worker.judged || question != *worker.judged) {
     Verdict verdict = Verdict::kPush;
     if (worker.takes_part) verdict = pacer_->judge(number_of(rank), ask.clock, report.value(), now);
+    if (pool_ && verdict == Verdict::kDrop) ++pool_->left;
     worker.judged = question;
     worker.verdict = encode(report.value().steps, verdict);
   }
@@ -77,26 +76,51 @@ Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   return {};
 }
 
+void Pacing::join_pool(Worker& worker, Clock done, Clock until) {
+  if (!pool_ || pool_->until != until) {
+    pool_ = Pool{.until = until};
+    for (Worker& each : workers_) each.is_counted = true;
+    for (const std::uint32_t rank : members_.active()) workers_[rank].is_counted = false;
+  }
+  if (std::exchange(worker.is_counted, true)) return;
+  pool_->left += until - done;
+  ++pool_->workers;
+}
+
+void Pacing::leave_undone(std::uint32_t rank, Clock done) {
+  Worker& worker = workers_[rank];
+  worker.waits.reset();
+  if (pool_ && worker.begun == done && !worker.over) ++pool_->left;
+}
+
 void Pacing::stop_asking(std::uint32_t rank, bool ended, Instant now, std::vector<Dispatch>& out) {
   workers_[rank].aside = true;
   if (ended) leave(rank, now, out);
 }
 
 void Pacing::leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out) {
-  if (!std::exchange(workers_[rank].takes_part, false)) return;
-  pacer_->leave(number_of(rank), now);
+  if (std::exchange(workers_[rank].takes_part, false)) pacer_->leave(number_of(rank), now);
   release(now, out);
 }
 
 void Pacing::release(Instant now, std::vector<Dispatch>& out) {
+  const std::vector<std::uint32_t> active = members_.active();
+  if (pool_ && !std::ranges::all_of(active, [&](std::uint32_t rank) { return workers_[rank].is_counted; })) return;
+  for (const std::uint32_t rank : active)
+    if (workers_[rank].waits && !workers_[rank].takes_part) answer(rank, {}, out);
   if (!pacer_) return;
   for (const Start& start : pacer_->take_starts(now)) answer(static_cast<std::uint32_t>(start.worker), start, out);
 }
 
 void Pacing::answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out) {
   Worker& worker = workers_[rank];
-  start.over = tasks_ && begun_ >= *tasks_;
-  ++begun_;
+  if (pool_) {
+    start.over = pool_->left <= 0;
+    const std::int64_t workers = std::max<std::int64_t>(1, pool_->workers);
+    start.at = std::max<Clock>(0, pool_->until - (pool_->left + workers - 1) / workers);
+    if (!start.over) --pool_->left;
+  }
+  worker.over = start.over;
   worker.begun = *std::exchange(worker.waits, std::nullopt);
   worker.start = encode(start);
   out.push_back({rank, Answer{Topic::kBegin, *worker.begun, worker.start}});

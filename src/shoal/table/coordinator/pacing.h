@@ -23,6 +23,8 @@ class Pacing {
   void go_on(Instant now, std::vector<Dispatch>& out);
   Status begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   Status judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  // It leaves the job, after `done` tasks: one more that it was told to begin is another's.
+  void leave_undone(std::uint32_t rank, Clock done);
   // It goes to a meeting: if it waits for a start, it will ask again, unless it has ended its tasks.
   void stop_asking(std::uint32_t rank, bool ended, Instant now, std::vector<Dispatch>& out);
   // It is done.
@@ -47,17 +49,25 @@ class Pacing {
     bool aside = false;                            // but is in a meeting, or has not asked again since
     std::optional<Clock> begun;                    // the last task that it was answered about, and how
     std::string start;
+    bool over = false;                             // that there is none for it
     std::optional<std::pair<Clock, std::uint32_t>> judged;   // the last question, and the answer
     std::string verdict;
+    bool is_counted = true;                        // has said how many tasks it has done of those that are shared, or came when they were counted
   };
+  // The tasks of a phase, where workers share them: of each that is there when the first asks. How many are left is known when these have said how many
+  // they have done. Who joins later takes of them, and who leaves has left its own to the others.
+  struct Pool {
+    Clock until = 0;                               // of each; of another phase it is another
+    std::int64_t workers = 0, left = 0;            // of these; tasks that nobody has begun
+  };
+  void join_pool(Worker& worker, Clock done, Clock until);
   void release(Instant now, std::vector<Dispatch>& out);
   void answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out);
 
   const Members& members_;
   std::unique_ptr<Pacer> pacer_;
   std::vector<Worker> workers_;                    // by rank
-  std::optional<std::int64_t> tasks_;              // of the whole job, where workers share them
-  std::int64_t begun_ = 0;                         // of these
+  std::optional<Pool> pool_;
 };
 
 }  // namespace shoal::table

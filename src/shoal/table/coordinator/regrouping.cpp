@@ -51,6 +51,8 @@ RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends, co
   if (chief != ends.end() && least >= chief->second.phase_end && !chief->second.next_scheme.empty()) {
     scheme = chief->second.next_scheme;
     before = founders_;
+  } else if (chief != ends.end()) {
+    least = std::min(least, chief->second.phase_end - 1);       // workers that share their iterations may be past the end of their phase
   }
   for (std::uint32_t rank = 0; rank < members_.size(); ++rank) members_[rank].left = members_[rank].left || members_[rank].leaving;
   number();

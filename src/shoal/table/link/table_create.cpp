@@ -101,9 +101,8 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
     awaited_.assign(plan.rows.size(), 0);
     for (Server& server : servers_) server.ready = false;
   }
-  const Clock start = plan.clocks.empty() ? plan.start : plan.clocks[static_cast<std::size_t>(worker_)];
-  talks_.end(start);
-  pushed_ = start;
+  pushed_ = plan.start_of(worker_);
+  talks_.end(pushed_);
   alone_ = plan.workers == 1;
   if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);      // before the last round below: so before anybody asks for a task
   if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());

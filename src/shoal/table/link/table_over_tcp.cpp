@@ -75,7 +75,7 @@ Status TableOverTcp::settle() {
 Status TableOverTcp::finish(Clock clock) {
   if (Status status = settle(); !status.ok()) return status;
   talks_.end(clock);
-  retire(clock);
+  retire(pushed_);
   const Result<std::string> done = talks_.ask(Topic::kDone, clock, {});
   return done.ok() ? Status() : Status(done.error());
 }

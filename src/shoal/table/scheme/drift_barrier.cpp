@@ -86,6 +86,7 @@ class DriftBarrier final : public Scheme {
  public:
   DriftBarrier(std::string name, std::int64_t max_advance, Single single) : name_(std::move(name)), max_advance_(max_advance), single_(single) {
     single_.task.paced = true;
+    single_.task.asks_early = false;   // who starts behind a barrier reads what all have done
   }
   std::string name() const override { return name_; }
   Task task() const override { return single_.task; }

@@ -79,6 +79,8 @@ Single read_single(Parameters& parameters, Payloads payloads, double compensatio
     for (const char* key : {"moving_rate", "exchange_order"}) parameters.without(key, "is of elastic averaging, where workers send weights");
   }
   single.weighting = read_weighting(parameters, Weighting::Function::kNone, payload);
+  Task& task = single.task;
+  task.shared = task.paced = task.asks_early = parameters.yes_or_no("share_iterations");
   return single;
 }
 

@@ -24,7 +24,8 @@ struct Single {
 enum class Payloads { kGradient, kGradientOrDelta, kWeights, kAny };
 
 // payload=gradient|delta|weights, where there is a choice; of a gradient: factor (0), compensation; of a delta: factor (1), local_steps (1), momentum_policy;
-// of weights: moving_rate (0.9/workers), local_steps (10), exchange_order=after|before, momentum_policy; of all: weighting (none).
+// of weights: moving_rate (0.9/workers), local_steps (10), exchange_order=after|before, momentum_policy; of all: weighting (none),
+// share_iterations (false).
 //
 // A gradient's factor is by default the number of workers that count: n mini-batches then move the row as far as one of n times the size
 // does. A delta's is 1, as in SpeeDO: what a worker did counts whole.

@@ -52,6 +52,8 @@ std::unique_ptr<Scheme> make_ssp(Parameters& parameters) {
   const Single single = read_single(parameters, Payloads::kGradientOrDelta);
   if (staleness == 0 && parameters.words() != "ssp 0")
     parameters.refuse("staleness 0 is bsp, where the updates of all workers are one: it takes nothing else (of deltas, local_steps is that)");
+  if (single.task.shared && staleness != kUnbounded)
+    parameters.refuse("share_iterations needs workers without a bound: who does more iterations than others is ahead of them");
   if (staleness == 0) return std::make_unique<Lockstep>();
   return std::make_unique<Ssp>(parameters.words(), staleness, single);
 }
