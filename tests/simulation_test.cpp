@@ -196,7 +196,8 @@ TEST(Simulation, PhasesFollowEachOtherAsInARealJob) {
   EXPECT_EQ(3 * (5 + 6 * 3), outcome.points.back().iterations);
 
   const SolverParameter four = digits_solver("sim_phases", "max_iter: 40");
-  const std::vector<std::string> phases = {"type: 'async' iterations: 15", "type: 'drift_barrier' max_advance: 2 iterations: 10", "type: 'elastic' local_steps: 2"};
+  const std::vector<std::string> phases = {"type: 'async' share_iterations: true iterations: 15",
+                                           "type: 'drift_barrier' max_advance: 2 iterations: 10", "type: 'elastic' local_steps: 2"};
   for (const bool dry : {false, true}) {
     const auto all = or_throw((dry ? simulate::simulate_dry : simulate::simulate)(in_phases(four, phases), simulate::parse_cluster(kUneven, "cluster"), {}, {}));
     EXPECT_EQ(3 * (15 + 10 + 15 * 2), all.points.back().iterations);

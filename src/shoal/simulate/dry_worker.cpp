@@ -72,13 +72,15 @@ void DryWorker::compute(double share, Then then) {
 // ---- a task ----
 
 void DryWorker::begin_task() {
-  if (clock_ == phase().end) return end_phase();
+  if (clock_ == phase().end && !task().shared) return end_phase();
   if (!task().paced) first_step();
   else if (task().asks_early) ask_leave();
   else await_rows(phase().all, &DryWorker::ask_leave);
 }
 
-void DryWorker::ask_leave() { ask(Topic::kBegin, clock_, encode(table::BeginBody{.last = report_}), &DryWorker::take_leave); }
+void DryWorker::ask_leave() {
+  ask(Topic::kBegin, clock_, encode(table::BeginBody{.last = report_, .until = task().shared ? phase().end : 0}), &DryWorker::take_leave);
+}
 
 void DryWorker::take_leave() {
   const Result<table::Start> start = table::decode_start(answer_);
@@ -191,6 +193,7 @@ void DryWorker::leave_phase() {
 }
 
 void DryWorker::phase_over() {
+  clock_ = phase().end;                          // where workers share iterations, that of all on average
   if (phase_ + 1 < script_.phases.size()) return ask(Topic::kBarrier, table::all_drained(phase().plan.epoch + 1), "", &DryWorker::drained);
   job_.ask(worker_, table::Ask{.topic = Topic::kDone, .clock = clock_, .body = {}});
   end();
