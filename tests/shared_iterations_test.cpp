@@ -152,6 +152,26 @@ TEST_F(SharedIterations, ARunGoesOnFromEachWorkersOwn) {
     }
 }
 
+// The chief is at the end of its part of the first phase, or past it, and worker 1 has just begun: the run goes on in that phase.
+TEST_F(SharedIterations, ARunGoesOnInThePhaseOfTheSlowest) {
+  for (const bool shared : {false, true}) {
+    SCOPED_TRACE(shared ? "shared" : "each its own");
+    const int chiefs = shared ? 6 : 4;
+    const SolverParameter solver = param(str("scheme { type: 'async' iterations: 4 ", shared ? "share_iterations: true " : "", "} scheme { type: 'bsp' iterations: 4 }"));
+    const Outcome first = run(solver, 2, [&](int worker, int n, Gate& said) {
+      if (worker == 0 && n == chiefs) return Action::kRequeue;
+      if (worker == 1 && n == 1 && !said.wait(1)) return Action::kStop;
+      return Action::kNone;
+    });
+    ASSERT_EQ("", first.why);
+    EXPECT_EQ((std::vector<std::int64_t>{chiefs, 1}), first.marks);
+    const Outcome rest = run(solver, 2, nothing, state(chiefs));
+    ASSERT_EQ("", rest.why);
+    EXPECT_EQ(2 * 8 - chiefs - 1, rest.marks[0] + rest.marks[1]);
+    EXPECT_EQ(rest.contributions, static_cast<std::uint64_t>(rest.marks[0] + rest.marks[1]) * rest.rows);
+  }
+}
+
 TEST_F(SharedIterations, AreOfSchemesWithoutABound) {
   EXPECT_HAS(table::make_scheme("ssp 2 share_iterations=true").error().message, "needs workers without a bound");
   for (const char* words : {"bsp share_iterations=true", "grouped groups=0,1 share_iterations=true", "local_steps share_iterations=true"})
