@@ -1,0 +1,73 @@
+// What each scheme makes of a worker that joins, in a plan of its epoch, and of one that leaves: the rules of docs/consistency.md, a case each. Those
+// that pacers take are in drift_barrier_test, completion_window_test and esync_test.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/shard_rig.h"
+
+namespace shoal::table {
+namespace {
+
+using test::plan_of;
+using test::ShardRig;
+
+// A push of this number, or, where it has none, a read, or "leaves".
+struct Step {
+  enum class What { kReads, kPushes, kLeaves } what;
+  int worker;
+  Clock clock;
+  float value;
+  std::string said;
+};
+Step reads(int worker, Clock clock, const std::string& said) { return {Step::What::kReads, worker, clock, 0, said}; }
+Step pushes(int worker, Clock clock, float value, const std::string& said) { return {Step::What::kPushes, worker, clock, value, said}; }
+Step leaves(int worker, const std::string& said) { return {Step::What::kLeaves, worker, 0, 0, said}; }
+
+struct Case {
+  const char* rule;
+  const char* words;
+  std::vector<Clock> clocks;             // at which the workers of the epoch begin; the last is the one that has joined
+  std::vector<Step> steps;
+};
+
+std::vector<Case> cases() {
+  return {
+      {"bsp waits for who joins, and not for who left", "bsp", {2, 2, 2},
+       {pushes(0, 2, 3, ""), pushes(1, 2, 3, ""), pushes(2, 2, 9, "row 0@3=-5v3 to 0, row 0@3=-5v3 to 1, row 0@3=-5v3 to 2"),
+        pushes(0, 3, 1, ""), pushes(1, 3, 3, ""), leaves(2, "row 0@4=-7v4 to 0, row 0@4=-7v4 to 1")}},
+      {"local_steps: the mean is of all, then of the others", "local_steps", {2, 2, 2},
+       {pushes(0, 2, 3, ""), pushes(1, 2, 3, ""), pushes(2, 2, 9, "row 0@3=5v3 to 0, row 0@3=5v3 to 1, row 0@3=5v3 to 2"),
+        pushes(0, 3, 1, ""), pushes(1, 3, 3, ""), leaves(2, "row 0@4=7v4 to 0, row 0@4=7v4 to 1")}},
+      {"ssp: who joins is where the slowest is, holds up nobody more than that one, and is held up by nobody", "ssp 1 factor=1", {3, 2, 2},
+       {reads(2, 2, "row 0@2=0v2 to 2"), pushes(2, 2, 1, "row 0@3=-1v3 to 2"), pushes(0, 3, 1, ""), pushes(1, 2, 1, "row 0@4=-3v5 to 0, row 0@3=-3v5 to 1")}},
+      {"ssp: who waited for one that leaves goes on", "ssp 1 factor=1", {3, 2, 2}, {pushes(0, 3, 1, ""), pushes(1, 2, 1, "row 0@3=-2v4 to 1"), leaves(2, "row 0@4=-2v4 to 0")}},
+      {"async: each begins and goes on by itself", "async factor=1", {9, 2, 2},
+       {pushes(2, 2, 1, "row 0@3=-1v3 to 2"), pushes(0, 9, 1, "row 0@10=-2v4 to 0"), leaves(1, ""), pushes(2, 3, 1, "row 0@4=-3v5 to 2")}},
+      {"async: the rate is of those who count", "async", {9, 2, 2}, {pushes(0, 9, 6, "row 0@10=-2v3 to 0"), leaves(2, ""), pushes(0, 10, 6, "row 0@11=-5v4 to 0")}},
+      {"dc_asgd: what it last read is what it begins with", "dc_asgd compensation=1 factor=1", {9, 2},
+       {reads(0, 9, "row 0@9=0v2 to 0"), reads(1, 2, "row 0@2=0v2 to 1"), pushes(0, 9, 1, "row 0@10=-1v3 to 0"), pushes(1, 2, 2, "row 0@3=1v4 to 1")}},
+      {"elastic: alpha is of the workers that there are", "elastic", {2, 2, 2}, {pushes(2, 2, 10, "row 0@3=7v3 to 2"), leaves(1, ""), pushes(2, 3, 23, "row 0@4=14v4 to 2")}},
+      {"weed_out: the first of who joins is as late as what it read, whatever the others' clocks", "weed_out max_version_lag=0 factor=1", {9, 2},
+       {pushes(1, 2, 1, "row 0@3=-1v3 to 1"), pushes(0, 9, 1, "row 0@10=-1v3 to 0"), leaves(1, ""), pushes(0, 10, 1, "row 0@11=-2v4 to 0")}},
+  };
+}
+
+TEST(SchemeMembership, EachSchemesRules) {
+  for (const Case& one : cases()) {
+    SCOPED_TRACE(one.rule);
+    Plan plan = plan_of(one.words, static_cast<std::uint16_t>(one.clocks.size()));
+    plan.epoch = 0, plan.clocks = one.clocks, plan.start = 2;
+    ShardRig rig(plan);
+    for (const Step& step : one.steps) {
+      if (step.what == Step::What::kReads) rig.give(step.worker, Get{0, step.clock});
+      if (step.what == Step::What::kPushes) rig.push(step.worker, step.clock, step.value);
+      if (step.what == Step::What::kLeaves) rig.leave(step.worker);
+      EXPECT_EQ(rig.said(), step.said);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shoal::table
