@@ -131,8 +131,10 @@ TEST_F(SharedIterations, ARunGoesOnFromEachWorkersOwn) {
     for (const bool shared : {false, true}) {
       SCOPED_TRACE(str(scheme, shared ? ", shared" : ""));
       const SolverParameter solver = param(str("scheme { ", shared ? "share_iterations: true " : "", scheme, " }"));
+      Gate one;
       const Outcome first = run(solver, 2, [&](int worker, int n, Gate& said) {
-        if (worker == 0 && n == 4) return Action::kRequeue;
+        if (worker == 1 && n == 1) one.reach(1);
+        if (worker == 0 && n == 4) return one.wait(1) ? Action::kRequeue : Action::kStop;
         if (worker == 1 && n == 1 && !said.wait(1)) return Action::kStop;
         return Action::kNone;
       });
@@ -158,8 +160,10 @@ TEST_F(SharedIterations, ARunGoesOnInThePhaseOfTheSlowest) {
     SCOPED_TRACE(shared ? "shared" : "each its own");
     const int chiefs = shared ? 6 : 4;
     const SolverParameter solver = param(str("scheme { type: 'async' iterations: 4 ", shared ? "share_iterations: true " : "", "} scheme { type: 'bsp' iterations: 4 }"));
+    Gate one;
     const Outcome first = run(solver, 2, [&](int worker, int n, Gate& said) {
-      if (worker == 0 && n == chiefs) return Action::kRequeue;
+      if (worker == 1 && n == 1) one.reach(1);
+      if (worker == 0 && n == chiefs) return one.wait(1) ? Action::kRequeue : Action::kStop;
       if (worker == 1 && n == 1 && !said.wait(1)) return Action::kStop;
       return Action::kNone;
     });
