@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/base/random.h"
 #include "shoal/net/net.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -94,6 +95,84 @@ TEST(Placement, TheLargestRowGoesFirstToTheServerWithTheLeast) {
   EXPECT_EQ(rows[4].server, 0);
   EXPECT_EQ(rows[2].server, 1);
   EXPECT_EQ(rows[0].server, 1);
+}
+
+// ---- by time ----
+
+// Seconds of each server for these rows, by the words of the header.
+std::vector<double> seconds_of(const std::vector<Row>& rows, const Servers& servers) {
+  std::vector<double> own(static_cast<std::size_t>(servers.count)), seconds;
+  double all = 0;
+  for (const Row& row : rows) own[row.server] += row.length, all += row.length;
+  for (std::size_t s = 0; s < own.size(); ++s) seconds.push_back(servers.seconds(s, own[s], all));
+  return seconds;
+}
+
+std::vector<Row> placed(const std::vector<std::size_t>& params, const Servers& servers) {
+  const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
+  std::vector<Row> rows;
+  for (const std::size_t count : params)
+    for (const std::uint32_t length : cut_for(count, total, servers)) rows.push_back({.length = length});
+  place(rows, servers);
+  return rows;
+}
+
+TEST(PlacementByTime, SecondsAreOfLinksAndUpdates) {
+  const Servers servers({{.bandwidth = 400}, {.bandwidth = 800, .busy = 0.25}, {.bandwidth = 400, .has_worker = true}, {}}, 3);
+  EXPECT_DOUBLE_EQ(servers.seconds(0, 10, 100), 0.01 * 10 * 3) << "from three workers";
+  EXPECT_DOUBLE_EQ(servers.seconds(1, 10, 100), 0.005 * 10 * 3 + 0.25 * 40 * 3);
+  EXPECT_DOUBLE_EQ(servers.seconds(2, 10, 100), 0.01 * (10 * 2 + 90)) << "from two others, and what others have for its own";
+  EXPECT_EQ(servers.seconds(3, 10, 100), 0) << "nothing limits it";
+  EXPECT_EQ(Servers(4).seconds(3, 10, 100), 10);
+}
+
+TEST(PlacementByTime, AServerTenTimesAsFastHasTenTimesAsMuch) {
+  for (const char* model : {"lenet", "caffenet", "googlenet"}) {
+    SCOPED_TRACE(model);
+    const Servers servers({{.bandwidth = 1e8}, {.bandwidth = 1e9}, {.bandwidth = 5e8}}, 4);
+    const std::vector<Row> rows = placed(params_of(model), servers);
+    const std::vector<std::size_t> bytes = bytes_per_server(rows, 3);
+    const double all = static_cast<double>(bytes[0] + bytes[1] + bytes[2]);
+    for (const auto& [server, share] : {std::pair{0, 1 / 16.0}, {1, 10 / 16.0}, {2, 5 / 16.0}})
+      EXPECT_NEAR(static_cast<double>(bytes[static_cast<std::size_t>(server)]) / all, share, 0.02) << server;
+    const std::vector<double> seconds = seconds_of(rows, servers);
+    EXPECT_LE(*std::ranges::max_element(seconds), 1.3 * all / sizeof(float) * 4 * 4 / 1.6e9);
+  }
+}
+
+TEST(PlacementByTime, OneSlowUpdaterGetsLess) {
+  const Servers servers({{.bandwidth = 1e9, .busy = 9e-9}, {.bandwidth = 1e9}}, 2);
+  const std::vector<Row> rows = placed({1'000'000}, servers);
+  const std::vector<std::size_t> bytes = bytes_per_server(rows, 2);
+  EXPECT_GT(bytes[1], 8 * bytes[0]);
+  const double best = 4e6 * 2 / (1e9 + 1e8);   // of both rates together
+  EXPECT_LE(std::ranges::max(seconds_of(rows, servers)), 1.05 * best);
+}
+
+TEST(PlacementByTime, WhatCostsNothingIsDividedAsBytes) {
+  const Servers free({{}, {}}, 2);
+  std::vector<Row> rows;
+  for (const std::uint32_t length : {1u, 5u, 2u, 5u, 4u}) rows.push_back({.length = length});
+  std::vector<Row> even = rows;
+  place(rows, free);
+  place(even, 2);
+  EXPECT_EQ(rows, even);
+}
+
+// Never later than even shares, whatever the servers are.
+TEST(PlacementByTime, IsNotWorseThanByBytes) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(str("seed ", seed));
+    Random random(seed);
+    std::vector<ServerSpeed> speeds(1 + random.below(6));
+    for (ServerSpeed& speed : speeds)
+      speed = {.bandwidth = 1e7 * (1 + 30 * random.unit()), .busy = 1e-8 * random.unit(), .has_worker = random.below(2) == 1};
+    const Servers servers(speeds, 3 + static_cast<int>(random.below(5)));
+    std::vector<std::size_t> params(1 + random.below(8));
+    for (std::size_t& count : params) count = 100 + random.below(400'000);
+    const auto worst = [&](const std::vector<Row>& rows) { const auto all = seconds_of(rows, servers); return *std::ranges::max_element(all); };
+    EXPECT_LE(worst(placed(params, servers)), 1.05 * worst(placed(params, servers.count)));
+  }
 }
 
 }  // namespace

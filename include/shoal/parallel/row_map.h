@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shoal/net/net.h"
+#include "shoal/table/placement.h"
 #include "shoal/table/types.h"
 
 namespace shoal::parallel {
@@ -19,8 +20,8 @@ struct RowExtras {
 
 class RowMap {
  public:
-  // Cuts the params into rows for so many servers. All params are in: those that do not learn are read once.
-  RowMap(Net& net, int servers, const RowExtras& extra = {});
+  // Cuts the params into rows for these servers. All params are in: those that do not learn are read once.
+  RowMap(Net& net, const table::Servers& servers, const RowExtras& extra = {});
 
   std::span<const table::Row> rows() const { return rows_; }
   // Rows of params that the layer owns: what its gradients make; and what its forward needs, shared params' owners included.
@@ -38,7 +39,7 @@ class RowMap {
   Piece piece(table::RowId row) const { return pieces_[row]; }
 
  private:
-  void cut(std::size_t param, Tensor* history, bool learns, std::size_t total, int servers, std::uint32_t longest);
+  void cut(std::size_t param, Tensor* history, bool learns, std::size_t total, const table::Servers& servers, std::uint32_t longest);
   void find_needs();
 
   Net& net_;

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "shoal/solver/team.h"
 #include "shoal/solver/updater.h"
+#include "shoal/table/placement.h"
 #include "shoal/table/shard.h"
 #include "shoal/table/table.h"
 
@@ -25,6 +27,7 @@ struct WorkerOptions {
   table::Clock until = 0;           // the iteration at which this part of the run ends: where workers share iterations, of each on average
   table::Epoch epoch = 0;           // of the plan: how many updaters this table has had before
   table::SchemeMaker maker = table::make_scheme;
+  std::optional<table::Servers> servers{};   // as many as the roster's; nothing: all are alike
 };
 
 // Seconds since the worker began, for its reports.

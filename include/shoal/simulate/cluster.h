@@ -9,6 +9,7 @@
 
 #include "shoal/base/random.h"
 #include "shoal/table/pacer.h"
+#include "shoal/table/placement.h"
 
 namespace shoal {
 class ClusterParameter;
@@ -60,6 +61,8 @@ struct Cluster {
   std::optional<Instant> coordinator_latency;
   int workers() const;
   int servers() const;
+  // For the placement of rows: what their links and updates take. Links that divide nothing have a bandwidth for each worker.
+  table::Servers known_servers() const;
 };
 
 // Throw ConfigError: text that does not parse, no worker, a number that makes no sense, a trace or log that cannot be read. Paths are as seen

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shoal/table/types.h"
@@ -15,13 +16,33 @@ namespace shoal::table {
 // waits 2 ms for one of 64 Ki.
 inline constexpr std::uint32_t kRowFloats = 64 * 1024;
 
-// Lengths of the rows of a param with `count` numbers, of `total` in all params: nearly equal, none above `longest`, and so many that
-// place() can give all servers the same within 5 % of their mean.
-std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, int servers, std::uint32_t longest = kRowFloats);
+// What is known of a server, or was measured.
+struct ServerSpeed {
+  double bandwidth = 0;          // bytes a second of its process's link, each way; 0: no limit
+  double busy = 0;               // seconds that a pushed byte keeps it busy
+  bool has_worker = false;       // in its process: the rows that one has on other servers come through the same link
+};
 
-// Gives every row a server, balanced by bytes: the largest row first, to the server with the least so far (a tie: the lowest id). A server
-// may get none.
-void place(std::span<Row> rows, int servers);
+// Who holds the rows. Where nothing is known of them, all are alike.
+struct Servers {
+  Servers(int number) : count(number) {}   // NOLINT: "2 servers"
+  Servers(std::vector<ServerSpeed> known, int of) : count(static_cast<int>(known.size())), speeds(std::move(known)), workers(of) {}
+  int count = 1;
+  std::vector<ServerSpeed> speeds{};       // by server, or none
+  int workers = 1;                         // that push to them
+
+  // Seconds an iteration of a server that holds `own` of `all` numbers: its link has to bring in its pushes, and the rows of a worker beside it
+  // that others hold (out goes as much), and it is busy with each push. Where all are alike: its numbers.
+  double seconds(std::size_t server, double own, double all) const;
+};
+
+// Lengths of the rows of a param with `count` numbers, of `total` in all params: nearly equal, none above `longest`, and so many that
+// place() can give all servers the same within 5 % of their mean; or, of unequal servers, each what it can bear, within as much.
+std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers, std::uint32_t longest = kRowFloats);
+
+// Gives every row a server, balanced by bytes, or by time where it is known what they take: the largest row first, to the server that is through
+// the earliest with it and all it has (a tie: the lowest id). A server may get none.
+void place(std::span<Row> rows, const Servers& servers);
 
 // Bytes of weights on each server.
 std::vector<std::size_t> bytes_per_server(std::span<const Row> rows, int servers);

@@ -28,7 +28,8 @@ class LocalRows final : public TableUpdater {
         reads_sums_(param.on_nan() == SolverParameter::SKIP),
         early_(!reads_sums_ && !param.debug_info() && !net.definition().debug_info() && !task_.judged && !task_.pull_first), net_(net), table_(table),
         local_(make_local_updater(param, options.name, net)),
-        map_(net, servers_of(table.roster()), {.running_sums = true, .histories = is_averaged() ? local_->histories() : std::vector<Tensor*>()}),
+        map_(net, options.servers.value_or(servers_of(table.roster())),
+             {.running_sums = true, .histories = is_averaged() ? local_->histories() : std::vector<Tensor*>()}),
         all_(map_.rows().size()), learning_(map_.learning()), sent_(all_.size()), replies_(all_.size()), has_left_(all_.size()), momentum_(task_, map_),
         waits_(table), questions_(table, task_, waits_, options.until) {
     std::iota(all_.begin(), all_.end(), RowId{0});

@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "shoal/base/log.h"
-#include "shoal/table/placement.h"
 
 namespace shoal::parallel {
 
-RowMap::RowMap(Net& net, int servers, const RowExtras& extra) : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
+RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra) : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
   const auto params = net.params();
   const auto longest = static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::kRowFloats);
   const auto is_sum = [&](const NetParam& param) { return net.layers()[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) == 0; };
@@ -22,7 +21,7 @@ RowMap::RowMap(Net& net, int servers, const RowExtras& extra) : net_(net), owned
   find_needs();
 }
 
-void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total, int servers, std::uint32_t longest) {
+void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total, const table::Servers& servers, std::uint32_t longest) {
   const NetParam& param = net_.params()[p];
   const auto count = static_cast<std::size_t>(param.blob->data.count());
   std::size_t offset = 0;

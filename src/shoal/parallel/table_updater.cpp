@@ -25,7 +25,7 @@ class Rows final : public TableUpdater {
  public:
   Rows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options, const table::Scheme& scheme)
       : recipe_(read_recipe(param, options.name)), options_(options), task_(scheme.task()), bounded_(scheme.bounded()), net_(net), table_(table),
-        map_(net, servers_of(table.roster()), {.stays = is_alone(table.roster())}),
+        map_(net, options.servers.value_or(servers_of(table.roster())), {.stays = is_alone(table.roster())}),
         spends_(is_alone(table.roster()) && !param.snapshot_diff() && !param.debug_info()),
         early_(param.on_nan() != SolverParameter::SKIP && !param.debug_info() && !net.definition().debug_info() && !task_.judged),
         all_(map_.rows().size()), learning_(map_.learning()), waits_(table), questions_(table, task_, waits_, options.until) {

@@ -129,6 +129,17 @@ int Cluster::servers() const {
   return static_cast<int>(std::ranges::count_if(processes, [](const Process& process) { return process.server; }));
 }
 
+table::Servers Cluster::known_servers() const {
+  std::vector<table::ServerSpeed> speeds;
+  for (const Process& process : processes) {
+    if (!process.server) continue;
+    const int others = workers() - (process.worker ? 1 : 0);
+    speeds.push_back({.bandwidth = process.bandwidth * (shared ? 1 : std::max(1, others)), .busy = process.seconds_per_byte,
+                      .has_worker = shared && process.worker});
+  }
+  return {std::move(speeds), workers()};
+}
+
 Cluster parse_cluster(const std::string& text, const std::string& name) {
   ClusterParameter param;
   TextPlaces places;

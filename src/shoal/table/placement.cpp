@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace shoal::table {
 namespace {
 
 constexpr std::size_t kShortest = 64;   // floats; nothing is cut into shorter rows for the sake of balance
+constexpr std::size_t kParts = 20;      // of a server's share: what is smaller does not matter for the balance
 
 std::vector<std::uint32_t> cut_into(std::size_t count, std::size_t pieces) {
   std::vector<std::uint32_t> lengths;
@@ -14,25 +16,46 @@ std::vector<std::uint32_t> cut_into(std::size_t count, std::size_t pieces) {
   return lengths;
 }
 
+std::size_t divided(std::size_t count, std::size_t by) { return (count + by - 1) / by; }
+
 }  // namespace
 
-// A param above 5 % of a server's share is cut into as many pieces as there are servers, or a multiple of that: it weighs on all alike. Of
-// the others, each adds to the difference between two servers no more than its own size, as it goes to the one with the least.
-std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, int servers, std::uint32_t longest) {
-  const std::size_t among = static_cast<std::size_t>(servers);
-  const std::size_t pieces = (count + longest - 1) / longest;
-  if (count * among * 20 <= total || count < among * kShortest) return cut_into(count, pieces);
-  return cut_into(count, (pieces + among - 1) / among * among);
+double Servers::seconds(std::size_t server, double own, double all) const {
+  if (speeds.empty()) return own;
+  const ServerSpeed& speed = speeds[server];
+  const double bytes = sizeof(float), others = workers - (speed.has_worker ? 1 : 0);
+  const double link = speed.bandwidth > 0 ? bytes / speed.bandwidth : 0;
+  return link * (own * others + (speed.has_worker ? all - own : 0)) + speed.busy * bytes * own * workers;
 }
 
-void place(std::span<Row> rows, int servers) {
-  std::vector<std::size_t> order(rows.size()), load(static_cast<std::size_t>(servers));
+// Of servers that are alike: a param above 5 % of a server's share is cut into as many pieces as there are servers, or a multiple of that: it
+// weighs on all alike. Of the others, each adds to the difference between two servers no more than its own size, as it goes to the one with the
+// least. Of unequal ones: no piece is above those 5 %.
+std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers, std::uint32_t longest) {
+  const std::size_t among = static_cast<std::size_t>(servers.count);
+  const std::size_t pieces = divided(count, longest);
+  if (count * among * kParts <= total || count < among * kShortest) return cut_into(count, pieces);
+  if (servers.speeds.empty()) return cut_into(count, divided(pieces, among) * among);
+  return cut_into(count, std::max(pieces, divided(count, std::max(kShortest, total / (among * kParts)))));
+}
+
+void place(std::span<Row> rows, const Servers& servers) {
+  std::vector<std::size_t> order(rows.size());
+  std::vector<double> load(static_cast<std::size_t>(servers.count));
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return rows[i].length; });
+  double all = 0;
+  for (const Row& row : rows) all += row.length;
   for (const std::size_t i : order) {
-    const auto least = std::ranges::min_element(load);
-    rows[i].server = static_cast<std::uint16_t>(least - load.begin());
-    *least += rows[i].length;
+    const auto end = [&](std::size_t server) {   // of what costs nothing, nobody has more than others
+      const double own = load[server] + rows[i].length;
+      return std::pair(servers.seconds(server, own, all), own);
+    };
+    std::size_t first = 0;
+    for (std::size_t server = 1; server < load.size(); ++server)
+      if (end(server) < end(first)) first = server;
+    rows[i].server = static_cast<std::uint16_t>(first);
+    load[first] += rows[i].length;
   }
 }
 

@@ -1,0 +1,109 @@
+#include "probe.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "shoal/parallel/worker.h"
+
+namespace shoal::parallel {
+namespace {
+
+using table::RowId;
+
+constexpr std::size_t kRowsEach = 4;           // on a server: a MiB
+constexpr int kProbers = 3;
+constexpr double kAlike = 1.25;
+
+const table::RosterBody::Process& process_of(const table::RosterBody& roster, std::int32_t table::RosterBody::Process::*number, std::size_t which) {
+  return *std::ranges::find(roster.processes, static_cast<std::int32_t>(which), number);
+}
+
+table::Plan plan_of(const table::RosterBody& roster) {
+  table::Plan plan;
+  plan.workers = static_cast<std::uint16_t>(workers_of(roster));
+  plan.servers = static_cast<std::uint16_t>(parallel::servers_of(roster));
+  plan.scheme = "async";
+  for (const auto& process : roster.processes)
+    if (process.worker >= 0) plan.ranks.push_back(process.rank);
+  for (std::uint16_t server = 0; server < plan.servers; ++server)
+    plan.rows.insert(plan.rows.end(), kRowsEach, table::Row{.length = table::kRowFloats, .server = server});
+  return plan;
+}
+
+class Probe {
+ public:
+  explicit Probe(table::Table& table) : table_(table), plan_(plan_of(table.roster())), numbers_(plan_.rows.size(), std::vector<float>(table::kRowFloats)) {}
+
+  Status create() {
+    const auto numbers = [this](RowId row, table::Part) { return std::span<float>(numbers_[row]); };
+    return table_.create(plan_, numbers, numbers);
+  }
+
+  // Bytes a second to and from a server.
+  Result<double> measure(std::size_t server) {
+    std::vector<RowId> rows;
+    for (RowId row = 0; row < plan_.rows.size(); ++row)
+      if (plan_.rows[row].server == server) rows.push_back(row);
+    for (const RowId row : rows) table_.get(row, 0, table::Part::kWeights);   // the way is warm when it counts
+    if (Status status = table_.wait(rows); !status.ok()) return status.error();
+    const table::Instant start = table_.now();
+    std::vector<table::Push> pushes;
+    for (const RowId row : rows) pushes.push_back({.row = row, .clock = 0, .weight = 1, .rate = 0, .values = {nothing_}});
+    table_.push(pushes);
+    if (Status status = table_.wait(rows); !status.ok()) return status.error();
+    const double seconds = std::chrono::duration<double>(table_.now() - start).count();
+    return static_cast<double>(rows.size() * table::kRowFloats * sizeof(float)) / std::max(1e-9, seconds);
+  }
+
+ private:
+  table::Table& table_;
+  const table::Plan plan_;
+  std::vector<std::vector<float>> numbers_;    // by row
+  const std::vector<float> nothing_ = std::vector<float>(table::kRowFloats);
+};
+
+}  // namespace
+
+Result<std::vector<double>> measure_servers(table::Table& table, Team& team) {
+  const table::RosterBody& roster = table.roster();
+  const auto servers = static_cast<std::size_t>(parallel::servers_of(roster));
+  Probe probe(table);
+  struct Released {                            // before the numbers go
+    table::Table& table;
+    ~Released() { if (!settled) table.release(); }
+    bool settled = false;
+  } released{table};
+  if (Status status = probe.create(); !status.ok()) return status.error();
+  std::vector<double> fastest(servers);
+  for (int prober = 0; prober < std::min(kProbers, team.size()); ++prober) {
+    std::vector<double> seen(servers);
+    const std::uint32_t own = process_of(roster, &table::RosterBody::Process::worker, static_cast<std::size_t>(prober)).rank;
+    for (std::size_t server = 0; server < servers && team.index() == prober; ++server) {
+      if (process_of(roster, &table::RosterBody::Process::server, server).rank == own) continue;
+      const Result<double> speed = probe.measure(server);
+      if (!speed.ok()) return speed.error();
+      seen[server] = speed.value();
+    }
+    if (Status status = team.sum(seen); !status.ok()) return status.error();   // of one number that is not 0, and nobody goes on before it is there
+    for (std::size_t server = 0; server < servers; ++server) fastest[server] = std::max(fastest[server], seen[server]);
+  }
+  released.settled = true;
+  return fastest;
+}
+
+table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths) {
+  const int servers = parallel::servers_of(roster);
+  std::vector<double> known;
+  std::ranges::copy_if(bandwidths, std::back_inserter(known), [](double bandwidth) { return bandwidth > 0; });
+  if (known.empty()) return servers;
+  const auto [slowest, swiftest] = std::ranges::minmax(known);
+  if (known.size() == bandwidths.size() && swiftest < kAlike * slowest) return servers;
+  std::vector<table::ServerSpeed> speeds;
+  for (std::size_t server = 0; server < bandwidths.size(); ++server)
+    speeds.push_back({.bandwidth = bandwidths[server], .busy = 0,
+                      .has_worker = process_of(roster, &table::RosterBody::Process::server, server).worker >= 0});
+  return {std::move(speeds), workers_of(roster)};
+}
+
+}  // namespace shoal::parallel
