@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass, field
 
 DEFAULT_PORT, MOST_PROCESSES, MOST_PORT, MOST_ERRORS = 29600, 65535, 65535, 10
-KEYS = ('slots', 'max_slots', 'port', 'ssh_port', 'user', 'gpus', 'group', 'data', 'iface', 'weight', 'role')
+KEYS = ('slots', 'max_slots', 'port', 'ssh_port', 'user', 'gpus', 'group', 'data', 'iface', 'weight', 'bandwidth', 'role')
 ROLES = ('both', 'worker', 'server')
 MOST = {'slots': MOST_PROCESSES, 'max_slots': MOST_PROCESSES, 'port': MOST_PORT, 'ssh_port': MOST_PORT}
 
@@ -146,8 +146,8 @@ class Line:
             self.port = int(value)
         elif key == 'gpus' and not is_gpus(value):
             self.wrong(f'gpus={value} is not a list of different numbers')
-        elif key == 'weight' and not is_weight(value):
-            self.wrong(f'weight={value} is not a number above 0')
+        elif key in ('weight', 'bandwidth') and not is_positive(value):
+            self.wrong(f'{key}={value} is not a number above 0')
         elif key == 'role' and value not in ROLES:
             self.wrong(f'role={value} is none of both, worker, server')
 
@@ -157,7 +157,7 @@ def is_gpus(value):
     return bool(gpus) and None not in gpus and len(set(gpus)) == len(gpus)
 
 
-def is_weight(value):
+def is_positive(value):
     return re.fullmatch(r'(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?', value, re.ASCII) is not None and 0 < float(value) < math.inf
 
 

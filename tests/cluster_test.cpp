@@ -343,5 +343,16 @@ TEST(MxnetG, TheTool) {
   EXPECT_HAS(missing.err, "nowhere: No such file");
 }
 
+TEST(Machinefile, GroupsAndBandwidthsAreOfWorkersAndOfServers) {
+  const auto machines = [](const std::string& text) { return parse_machinefile(text, "m").value(); };
+  EXPECT_EQ(parallel::groups_of(machines("a group=fast\nb role=server\nc group=slow\nd group=fast\n")).value(), "0,2|1") << "b is no worker";
+  EXPECT_EQ(parallel::groups_of(machines("a\nb\n")).value(), "");
+  EXPECT_EQ(parallel::groups_of(machines("a group=x\nb\nc group=x\nd\n")).error().message,
+            "the machinefile has groups, and none for the workers of lines 2 and 4; give group= to all workers, or to none");
+  EXPECT_EQ(parallel::server_bandwidths(machines("a bandwidth=1e8\nb role=worker\nc bandwidth=2.5e6\n")), (std::vector<double>{1e8, 2.5e6}));
+  EXPECT_EQ(parallel::server_bandwidths(machines("a bandwidth=1e8\nb\n")), std::vector<double>());
+  EXPECT_EQ(parse_machinefile("a bandwidth=0\n", "m").error().message, "m:1: bandwidth=0 is not a number above 0");
+}
+
 }  // namespace
 }  // namespace shoal::test

@@ -95,6 +95,36 @@ TEST(SchemeWords, PhasesMakeUpTheIterations) {
   EXPECT_EQ(phases("max_iter: 9 scheme { iterations: 2 } scheme { type: 'async' iterations: 3 } scheme { iterations: 2 }"), "2 bsp; 3 async; 4 bsp");
 }
 
+TEST(SchemeWords, GroupsBySpeedHaveAProfileBeforeThem) {
+  const std::string by_speed = "scheme { type: 'grouped' group_by: SPEED staleness: 2 weighting { function: NONE } ";
+  EXPECT_EQ(phases("max_iter: 100 " + by_speed + "}"), "30 async; 70 grouped staleness=2 weighting=none");
+  EXPECT_EQ(phases("max_iter: 100 " + by_speed + "profile_iterations: 8 }"), "8 async; 92 grouped staleness=2 weighting=none");
+  EXPECT_EQ(phases("max_iter: 100 scheme { iterations: 20 } " + by_speed + "}"), "20 bsp; 30 async; 50 grouped staleness=2 weighting=none");
+  EXPECT_EQ(with_groups("grouped staleness=2", "0,2|1"), "grouped groups=0,2|1 staleness=2");
+  EXPECT_EQ(with_groups("grouped", "0|1"), "grouped groups=0|1");
+  EXPECT_EQ(with_groups("grouped groups=0|1 staleness=2", "0,1"), "grouped groups=0,1 staleness=2");
+  const auto list = phases_of(solver("max_iter: 100 base_lr: 1 " + by_speed + "min_group_size: 2 base_lr: 0.5 }"), "s").value();
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0].search, std::nullopt);
+  EXPECT_EQ(list[1].search, (GroupSearch{.profile = 30, .smallest = 2}));
+  EXPECT_EQ(list[0].base_lr, 0.5f);
+}
+
+TEST(SchemeWords, SayWhatIsSenselessOfGroupsBySpeed) {
+  const struct { const char* text; const char* error; } cases[] = {
+      {"scheme { type: 'grouped' }", "grouped needs groups=..."},
+      {"scheme { type: 'grouped' groups: '0' group_by: SPEED }", "s: scheme: group_by: SPEED finds the groups, and groups says them; leave one out"},
+      {"scheme { type: 'grouped' groups_file: 'f' group_by: SPEED }", "and groups_file says them"},
+      {"scheme { type: 'ssp' group_by: SPEED }", "group_by is of grouped, and the type is ssp"},
+      {"scheme { type: 'grouped' groups: '0' min_group_size: 2 }", "min_group_size is of group_by: SPEED"},
+      {"scheme { type: 'grouped' group_by: SPEED profile_iterations: 0 }", "profile_iterations is 0; it must be 1 or more"},
+      {"scheme { type: 'grouped' group_by: SPEED min_group_size: 0 }", "min_group_size is 0; it must be 1 or more"},
+      {"scheme { type: 'grouped' group_by: SPEED payload: DELTA }", "grouped has no 'payload'"},
+      {"max_iter: 30 scheme { type: 'grouped' group_by: SPEED }", "30 iterations by speed leave none to train in groups: profile_iterations is 30"},
+  };
+  for (const auto& c : cases) EXPECT_NE(phases(c.text).find(c.error), std::string::npos) << c.text << " says: " << phases(c.text);
+}
+
 TEST(SchemeWords, GroupsComeFromFiles) {
   EXPECT_EQ(read_groups("0 2\n1 3\n").value(), "0,2|1,3");
   EXPECT_EQ(read_groups("10.10.10.10 10.10.10.2\n10.10.10.9\n").value(), "2,1|0") << "MXNet-G's order of letters: its ids 13, 11 and 9";

@@ -92,6 +92,14 @@ TEST(Simulation, BspLearnsWhatRealWorkersLearnToTheBit) {
   EXPECT_EQ(real.at(0), run(param, "worker { count: 3 compute { ms: 1 } }", {}).weights) << "with servers in the workers";
 }
 
+TEST(Simulation, RowsPlacedByTimeLearnTheSameSooner) {
+  const SolverParameter param = digits_solver("sim_placed", "max_iter: 8");
+  const std::string uneven = "worker { count: 2 compute { ms: 1 } } server { card { bandwidth: 1e5 } } server { card { bandwidth: 1e6 } }";
+  const Outcome even = run(param, uneven, {}), placed = run(param, uneven, {.by_time = true});
+  EXPECT_EQ(even.weights, placed.weights);
+  EXPECT_LT(placed.seconds, 0.4 * even.seconds);
+}
+
 TEST(Simulation, LearnsUnderEverySchemeAndCountsWhatItDoes) {
   const SolverParameter param = digits_solver("sim_learns", "max_iter: 60 iter_size: 2");
   for (const char* scheme : {"type: 'bsp'", "type: 'ssp' staleness: 1", "type: 'async'"}) {

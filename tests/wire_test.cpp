@@ -94,6 +94,9 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(roster.value().processes.at(1).host, "host-b");
   EXPECT_EQ(roster.value().processes.at(0).clock, 41);
   EXPECT_EQ(roster.value().why, "rank 2 leaves");
+  EXPECT_EQ(roster.value().processes.at(0).weight, 1.5);
+  EXPECT_EQ(roster.value().processes.at(1).bandwidth, 2e6);
+  EXPECT_TRUE(roster.value().measures);
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.clocks.at(3), 130);
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.server_ranks.at(1), 3u);
 }
@@ -252,6 +255,18 @@ TEST(WireDamage, BodiesOfJoins) {
   for (std::size_t length = 0; length < join.size(); ++length) EXPECT_FALSE(decode_join(std::string_view(join).substr(0, length)).ok());
   for (std::size_t length = 0; length < roster.size(); ++length) EXPECT_FALSE(decode_roster(std::string_view(roster).substr(0, length)).ok());
   EXPECT_SAYS("1 bytes more", decode_join(join + "x").error().message);
+}
+
+TEST(WireDamage, BodiesOfEnds) {
+  const SegmentBody end{.clock = 7, .phase_end = 9, .next_scheme = "bsp", .scheme = "ssp 2", .weights = {1, 2.5}, .bandwidths = {1e6}, .measures = true};
+  const std::string bytes = encode(end);
+  const SegmentBody read = decode_segment(bytes).value();
+  EXPECT_EQ(read.scheme, "ssp 2");
+  EXPECT_EQ(read.weights, end.weights);
+  EXPECT_EQ(read.bandwidths, end.bandwidths);
+  EXPECT_TRUE(read.measures);
+  EXPECT_EQ(encode(read), bytes);
+  for (std::size_t length = 0; length < bytes.size(); ++length) EXPECT_FALSE(decode_segment(std::string_view(bytes).substr(0, length)).ok());
 }
 
 TEST(WireDamage, BodiesOfTasks) {

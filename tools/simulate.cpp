@@ -32,6 +32,7 @@ DEFINE_uint64(seed, 1, "of the network and the times of computing");
 DEFINE_int32(threads, 0, "workers that really compute at once; 0: OMP_NUM_THREADS or all cores; the results do not depend on it");
 DEFINE_string(out, "", "a folder for the run's files: metrics.<worker>.jsonl (docs/metrics.md) and summary.md");
 DEFINE_bool(dry, false, "without numbers: nothing is learned and no data is read, so that a thousand workers take seconds");
+DEFINE_string(placement, "bytes", "of rows on servers: by bytes, or by the time that the servers' links and updates take for them");
 DEFINE_string(scaling, "", "\"2,4,8\": with --dry, the time of an iteration for so many workers like the cluster's first, beside formulas");
 DEFINE_string(esync_log_dir, "", "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
 
@@ -139,6 +140,8 @@ simulate::SimulationOptions options_from_flags() {
   options.test_every = FLAGS_test_every;
   options.threads = threads_to_use(FLAGS_threads);
   options.out = FLAGS_out;
+  if (FLAGS_placement != "bytes" && FLAGS_placement != "time") throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement, ": known are bytes and time");
+  options.by_time = FLAGS_placement == "time";
   options.esync_logs = FLAGS_esync_log_dir;
   return options;
 }

@@ -21,6 +21,11 @@ DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores")
 DEFINE_string(net_outputs, "", "write the numbers of displays and tests to PREFIX.train.csv, PREFIX.test0.csv ... and PREFIX.netoutputs");
 DEFINE_string(metrics, "", "write what each worker did in each iteration to DIR/metrics.<worker>.jsonl, and displays and tests to the first's");
 DEFINE_string(esync_log_dir, "", "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
+DEFINE_string(groups_out, "", "write the groups that group_by: SPEED found, a group a line, as MXNet-G has them");
+DEFINE_string(data_sharding_out, "", "write the shares of the data for them, a line 'begin end' a worker, as MXNet-G has them");
+DEFINE_string(placement, "", "of rows on servers: bytes; measured: by the time they take, from a probe of all links; default: by time if the machinefile "
+                             "has bandwidth= of all servers, else bytes");
+DEFINE_bool(profile_only, false, "end when the groups are found and their files written");
 DEFINE_string(gpu, "", "refused: this build has no device code");
 
 namespace shoal {
@@ -44,6 +49,8 @@ void check_flags(const std::vector<std::string>& words) {
   if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --solver=", words[0], "?");
   need_flag(FLAGS_solver, "solver");
   refuse_gpu(FLAGS_gpu);
+  if (FLAGS_placement != "" && FLAGS_placement != "bytes" && FLAGS_placement != "measured")
+    throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement, ": known are bytes and measured");
   if (!FLAGS_snapshot.empty() && FLAGS_snapshot != "auto" && !FLAGS_weights.empty())
     throw ConfigError(Code::kUsage, "--snapshot=", FLAGS_snapshot, " and --weights=", FLAGS_weights,
                       " exclude each other: a snapshot has weights of its own");
@@ -61,10 +68,12 @@ int train(const std::vector<std::string>& words) {
     param.add_weights(FLAGS_weights);
   }
   merge_flags(flags, param);
+  merge_groups(place, param);
   if (const auto ignored = ignored_flags(); !ignored.empty())
     LOG(INFO) << "Taken and without effect, since Shoal has nothing that they tune: " << join(ignored);
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
-  const TrainRequest request{param, FLAGS_solver, FLAGS_snapshot, FLAGS_net_outputs, FLAGS_threads, effects, FLAGS_metrics, FLAGS_esync_log_dir};
+  const TrainRequest request{param, FLAGS_solver, FLAGS_snapshot, FLAGS_net_outputs, FLAGS_threads, effects, FLAGS_metrics, FLAGS_esync_log_dir,
+                             FLAGS_groups_out, FLAGS_data_sharding_out, FLAGS_profile_only, FLAGS_placement};
   return place.distributed() ? train_in_job(request, flags, place) : train_alone(request, flags);
 }
 

@@ -68,6 +68,7 @@ class LocalCluster::Hub {
     const auto scheme = maker_(plan.scheme);
     if (!scheme.ok()) return scheme.error();
     me.talks.follow(scheme.value()->task().paced, scheme.value()->bounded());
+    me.pushed = plan.clocks.empty() ? plan.start : plan.clocks[static_cast<std::size_t>(worker)];
     me.client = std::make_unique<table::Client>(table::ClientOptions{.worker = worker}, plan, destination);
     return {};
   }

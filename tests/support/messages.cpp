@@ -161,7 +161,8 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
       {"norm", Norm{44, 1, 2.25, 3}},
       {"norm_total", NormTotal{44, 5.5, 3}},
       {"ask", Ask{Topic::kJoin, 0, encode(JoinBody{2, true, false, "host-b", "10.0.0.3:29600", "net: a\nscheme: ssp 2\n"})}},
-      {"answer", Answer{Topic::kRegroup, 2, encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600", 41}, {1, -1, 1, "host-b", "10.0.0.3:29600", 0}}, 7, 2, "ssp 2", "rank 2 leaves"})}},
+      {"answer", Answer{Topic::kRegroup, 2, encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600", 41, 1.5, 0}, {1, -1, 1, "host-b", "10.0.0.3:29600", 0, 0, 2e6}},
+                                                              7, 2, "ssp 2", "rank 2 leaves", true})}},
       {"directive", Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},
   };
 }

@@ -136,6 +136,14 @@ void merge_flags(const JobFlags& flags, SolverParameter& param) {
   parallel::merge_scheme(flags.scheme, param);
 }
 
+void merge_groups(const parallel::Place& place, SolverParameter& param) {
+  for (SchemeParameter& scheme : *param.mutable_scheme()) {
+    if (parallel::in_lower_case(scheme.type()) != "grouped" || scheme.has_groups() || scheme.has_groups_file() || scheme.group_by() == SchemeParameter::SPEED) continue;
+    const std::string groups = or_throw(parallel::groups_of(place.machines));
+    if (!groups.empty()) scheme.set_groups(groups);
+  }
+}
+
 std::string configuration_of(const SolverParameter& param, const std::string& name) {
   SolverParameter same = param;
   NetParameter train = train_net_of(param, name);
@@ -152,6 +160,11 @@ std::string configuration_of(const SolverParameter& param, const std::string& na
     scheme.set_iterations(phase.iterations);
     if (phase.base_lr) scheme.set_base_lr(*phase.base_lr);
     if (phase.test_interval) scheme.set_test_interval(*phase.test_interval);
+    if (!phase.search) continue;
+    scheme.set_group_by(SchemeParameter::SPEED);
+    scheme.set_profile_iterations(static_cast<std::int32_t>(phase.search->profile));
+    scheme.set_min_group_size(static_cast<std::int32_t>(phase.search->smallest));
+    if (phase.search->interval) scheme.set_regroup_interval(static_cast<std::int32_t>(*phase.search->interval));
   }
   clear_paths(train);
   *same.mutable_train_net_param() = std::move(train);

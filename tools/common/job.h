@@ -37,6 +37,8 @@ int processes_here(const parallel::Place& place);
 int replicas_of(const JobFlags& flags);
 // Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict each other, by both names.
 void merge_flags(const JobFlags& flags, SolverParameter& param);
+// Gives the solver's grouped schemes that do not say theirs the groups of the machinefile.
+void merge_groups(const parallel::Place& place, SolverParameter& param);
 
 // What must be the same in all processes, as text with a field a line: the solver with its nets and its scheme, without what may differ
 // from machine to machine: paths, names of devices, what is logged and where snapshots go.

@@ -113,6 +113,9 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
   options.name = request.name;
   options.action = take_signal;
   options.meter = &recorder;
+  options.groups_out = request.groups_out;
+  options.data_sharding_out = request.data_sharding_out;
+  options.profile_only = request.profile_only;
   if (!request.net_outputs.empty() || !request.metrics.empty() || !request.esync_log_dir.empty()) options.observer = &recorder;
   options.phase = [&](const std::string& words, std::int64_t iteration) { recorder.phase(words, iteration); };
   const auto opened = std::move(options.opened);
@@ -139,6 +142,8 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
       return simulate::make_emulated(std::move(updater), net, request.param.iter_size(), seconds);
     };
   options.before = [&request](Team& team, const Share& share) { compare_parts(records_for(request, share), team); };
+  options.measure_servers = request.placement == "measured";
+  if (request.placement.empty()) options.bandwidths = parallel::server_bandwidths(place.machines);
   options.epoch = [&request](const Share& share) { return epoch_of_job(records_for(request, share), share); };
   return options;
 }

@@ -18,6 +18,9 @@ struct TrainRequest {
   SignalEffects effects;
   std::string metrics;         // a folder, or ""
   std::string esync_log_dir;   // likewise
+  std::string groups_out, data_sharding_out;   // files, or ""
+  bool profile_only = false;
+  std::string placement;       // "bytes", "measured", or ""
 };
 
 // Others than the chief say what is wrong and nothing else, unless details were asked for (--v).

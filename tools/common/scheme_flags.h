@@ -42,6 +42,10 @@ DEFINE_bool(gradientOnly, false, "SpeeDO's: --payload=gradient");
   FLAG(maxAdvance, "max_advance", "SpeeDO's --max_advance")                                                      \
   FLAG(groups, "groups", "grouped: workers by number, \"0,2|1,3\"")                                              \
   FLAG(groups_file, "groups_file", "grouped: a file with a group a line")                                        \
+  FLAG(group_by, "group_by", "grouped: given, or speed: found from measured speeds")                             \
+  FLAG(profile_iterations, "profile_iterations", "grouped by speed: iterations in which speeds are measured")    \
+  FLAG(min_group_size, "min_group_size", "grouped by speed: workers in a group, at least")                       \
+  FLAG(regroup_interval, "regroup_interval", "grouped by speed: iterations until speeds are looked at again; 0: never")  \
   FLAG(weighting, "weighting.function", "none, inverse, polynomial, exponential or cutoff: weight of stale updates") \
   FLAG(weighting_definition, "weighting.definition", "counter or version: what staleness is")                    \
   FLAG(weighting_a, "weighting.a", "its parameter")                                                              \

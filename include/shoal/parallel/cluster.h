@@ -27,6 +27,7 @@ struct Process {
   std::string data;                // suffix of its part of the data; empty: its client id
   std::vector<int> gpus;
   double weight = 1;               // first guess of its speed, its share of data that is cut up
+  double bandwidth = 0;            // of its link, bytes a second each way; 0: not said
   int line = 0;                    // of the machinefile
 };
 
@@ -41,6 +42,12 @@ Result<std::vector<Process>> parse_machinefile(std::string_view text, const std:
 inline constexpr int kDefaultPort = 29600;
 // "a:29600", "[::1]:29600".
 std::string address_text(const std::string& host, int port);
+
+// "0,2|1": the workers of each group, in the order in which the file names groups; "" if it names none. An error (kUsage): some workers have
+// one and others do not.
+Result<std::string> groups_of(const std::vector<Process>& machines);
+// Of the servers' links, in their order; none unless all are said.
+std::vector<double> server_bandwidths(const std::vector<Process>& machines);
 
 // What a process knows of itself and the job.
 struct Place {

@@ -11,10 +11,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "shoal/base/error.h"
 #include "shoal/solver/solver.h"
+#include "shoal/table/placement.h"
 #include "shoal/table/table.h"
 #include "shoal/tensor/context.h"
 
@@ -36,6 +39,14 @@ struct RunOptions {
   std::function<void(Solver&)> opened;
   // Records that all workers go through in an epoch, for the log; 0: not known.
   std::function<std::uint64_t(const Share&)> epoch;
+  // Where MXNet-G's files of the groups that were found go ("": nowhere), and whether the run ends when they are.
+  std::string groups_out, data_sharding_out;
+  bool profile_only = false;
+  // Where rows are placed, from whom all are to be the same: what is said of the links of the first epoch's servers, in bytes a second (empty: nothing),
+  // or, if the chief says so, measured. Who joins hears of it from the roster. Otherwise all servers are taken to be alike.
+  std::vector<double> bandwidths{};
+  bool measure_servers = false;
+  std::optional<table::Servers> servers{};   // or these, whatever is said of them, of a job in which they stay
   // Puts an updater of its own round each that is made.
   std::function<std::unique_ptr<Updater>(Net&, std::unique_ptr<Updater>)> wrap;
 };

@@ -17,13 +17,28 @@ class SolverParameter;
 
 namespace shoal::parallel {
 
+// Where a phase's groups come from, if not from who wrote the scheme: from speeds measured just before.
+struct GroupSearch {
+  std::int64_t profile = 30;     // iterations of async in which they are measured
+  std::size_t smallest = 1;      // workers in a group, at least
+  std::optional<std::int64_t> interval{};   // iterations of the chief until they are looked at again; 0: never; nothing: an epoch of the data
+  bool operator==(const GroupSearch&) const = default;
+};
+
 struct Phase {
   std::int64_t iterations = 0;   // that it lasts
-  std::string words;             // "ssp 2"
+  std::string words;             // "ssp 2"; of a search without its groups, which with_groups() puts in
   std::optional<float> base_lr{};        // the phase's own; else the solver's
   std::optional<int> test_interval{};    // likewise
+  std::optional<GroupSearch> search{};   // the phase before it is the profile, in the scheme kProfile
   bool operator==(const Phase&) const = default;
 };
+
+inline constexpr const char* kProfile = "async";   // there nobody waits for others, so that what an iteration takes is the worker's own
+
+// "grouped staleness=2" and "0,2|1": "grouped groups=0,2|1 staleness=2", whatever the groups were before. And back: "0,2|1".
+std::string with_groups(const std::string& words, const std::string& groups);
+std::string groups_in(const std::string& words);
 
 // What of a scheme is trained with, from the first iteration to max_iter (without one: once through the list). A solver without a scheme has
 // bsp. Of several, each has its iterations; the list begins again when it is through, and its last phase ends early; the last in the list may

@@ -58,6 +58,14 @@ std::unique_ptr<Team> make_table_team(table::Table& table, table::Epoch epoch = 
 // How many of a job's processes are workers, and how many servers.
 int workers_of(const table::RosterBody& roster);
 int servers_of(const table::RosterBody& roster);
+// The rank of each worker's process, and the iterations that it has behind it.
+std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster);
+std::vector<table::Clock> clocks_of(const table::RosterBody& roster);
+// The bandwidths of the servers' links, in their order, as the roster has them; none in its first epoch, in which nobody has told it any.
+std::vector<double> bandwidths_of(const table::RosterBody& roster);
+// These servers with such bandwidths, bytes a second in their order (0: no limit; none at all: nothing is known). Where the fastest
+// is less than a quarter faster than the slowest, they are taken to be alike.
+table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths);
 // Whether there is one process, with the one worker and the one server in it: no row ever leaves it.
 bool is_alone(const table::RosterBody& roster);
 

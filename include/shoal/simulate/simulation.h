@@ -34,6 +34,7 @@ struct SimulationOptions {
   // workers' mean speed, or never.
   double test_every = 0;
   int threads = 1;                             // workers that really compute at once
+  bool by_time = false;                        // rows are placed by what they take their servers; otherwise by bytes
   std::string out{};                           // a folder for metrics.<worker>.jsonl (docs/metrics.md), or ""
   std::string esync_logs{};                    // a folder for ESync's logs (docs/metrics.md), or ""
 };

@@ -165,18 +165,26 @@ struct RosterBody {
     std::int32_t worker = -1, server = -1;   // -1: is none. One that is neither has left, or has never come
     std::string host, address;
     Clock clock = 0;               // iterations that its worker has behind it
+    double weight = 0;             // of its worker's part of the data, beside the others'; 0: all are equal
+    double bandwidth = 0;          // of its server's link, bytes a second; 0: no limit is known
   };
   std::vector<Process> processes;  // by rank; workers and servers are numbered in the order of ranks
   std::uint64_t seed = 0;          // of the job, common to all
   Epoch epoch = 0;
   std::string scheme{};            // of the epoch, in make_scheme's words; in the first: none, the solver says it
   std::string why{};               // it began, for people
+  bool measures = false;           // in this epoch nobody trains: the workers measure the servers' links, and then comes the next
 };
 // The end of a worker's part of an epoch.
 struct SegmentBody {
   Clock clock = 0;                 // iterations it has behind it
   Clock phase_end = kUnbounded;    // at which the solver's next scheme begins, and that, in words for the workers the job began with. The chief's count;
   std::string next_scheme{};       // without words all are before that end, whatever their clocks say
+  // The chief's count here too. Numbers of workers and servers are those of the epoch that ends.
+  std::string scheme{};            // it goes on with this one, whatever else would come; "": as that says
+  std::vector<double> weights{};   // of the workers' parts of the data from now on; none: all are equal
+  std::vector<double> bandwidths{};   // of the servers' links, bytes a second, 0 if there is no telling; none: as known before
+  bool measures = false;           // the links of servers of which nothing was said are to be measured
 };
 // Of a process that wants to leave.
 struct LeaveBody {

@@ -194,7 +194,7 @@ class LocalRows final : public TableUpdater {
     if (created_) return {};
     const auto initial = [this](RowId row, Part part) { return part != Part::kWeights && !resumed_ ? std::span<const float>() : place(row, part); };
     const auto destination = [this](RowId row, Part part) { return place(row, part); };
-    table::Plan plan = plan_of(recipe_, map_, table_.roster(), start_, clocks_, options_);
+    table::Plan plan = plan_of(recipe_, map_.rows(), table_.roster(), start_, clocks_, options_);
     plan.clip = -1;   // each worker clips its own
     if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
     for (const RowId row : all_) {

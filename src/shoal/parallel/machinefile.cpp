@@ -124,7 +124,7 @@ class Line {
   }
 
   void read_key(const std::string& word) {
-    static const Words kKeys = {"slots", "max_slots", "port", "ssh_port", "user", "gpus", "group", "data", "iface", "weight", "role"};
+    static const Words kKeys = {"slots", "max_slots", "port", "ssh_port", "user", "gpus", "group", "data", "iface", "weight", "bandwidth", "role"};
     const std::size_t equals = word.find('=');
     const std::string key = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (equals == std::string::npos)
@@ -145,7 +145,8 @@ class Line {
     if (key == "data") process.data = value;
     if (key == "iface") process.interface = value;
     if (key == "gpus") read_gpus(value);
-    if (key == "weight") read_weight(value);
+    if (key == "weight") read_positive(key, value, process.weight);
+    if (key == "bandwidth") read_positive(key, value, process.bandwidth);
     if (key == "role") read_role(value);
   }
 
@@ -165,10 +166,10 @@ class Line {
     if (process.gpus.empty()) wrong("gpus=", value, " is not a list of different numbers");
   }
 
-  void read_weight(const std::string& value) {
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), process.weight);
-    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(process.weight) || process.weight <= 0)
-      wrong("weight=", value, " is not a number above 0");
+  void read_positive(const std::string& key, const std::string& value, double& number) {
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number) || number <= 0)
+      wrong(key, "=", value, " is not a number above 0");
   }
 
   void read_role(const std::string& value) {
@@ -298,6 +299,34 @@ std::optional<HostfileFormat> hostfile_format_named(std::string_view name) {
 
 std::string address_text(const std::string& host, int port) {
   return host.find(':') == std::string::npos ? str(host, ':', port) : str('[', host, "]:", port);
+}
+
+Result<std::string> groups_of(const std::vector<Process>& machines) {
+  std::vector<std::string> names, workers;
+  std::vector<int> without;
+  int worker = 0;
+  for (const Process& process : machines) {
+    if (process.role == Role::kServer) continue;
+    const auto known = std::ranges::find(names, process.group);
+    const auto at = static_cast<std::size_t>(known - names.begin());
+    if (process.group.empty()) without.push_back(process.line);
+    else if (known != names.end()) workers[at] += str(',', worker);
+    else names.push_back(process.group), workers.push_back(str(worker));
+    ++worker;
+  }
+  if (!names.empty() && !without.empty())
+    return Error{Code::kUsage, str("the machinefile has groups, and none for the workers of ", lines_text(without), "; give group= to all workers, or to none")};
+  return join(workers, "|");
+}
+
+std::vector<double> server_bandwidths(const std::vector<Process>& machines) {
+  std::vector<double> bandwidths;
+  for (const Process& process : machines) {
+    if (process.role == Role::kWorker) continue;
+    if (process.bandwidth == 0) return {};
+    bandwidths.push_back(process.bandwidth);
+  }
+  return bandwidths;
 }
 
 Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name, HostfileFormat format) {

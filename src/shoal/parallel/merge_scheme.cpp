@@ -96,7 +96,7 @@ std::optional<Type> type_given(const SchemeFlags& flags) {
 std::string type_meant(const SchemeFlags& flags) {
   constexpr struct { const char* field; const char* type; } kOwners[] = {
       {"max_advance", "drift_barrier"}, {"weedout", "weed_out"}, {"max_version_lag", "weed_out"}, {"groups", "grouped"},
-      {"groups_file", "grouped"}, {"backup", "sync_backup"}, {"moving_rate", "elastic"}, {"exchange_order", "elastic"},
+      {"groups_file", "grouped"}, {"group_by", "grouped"}, {"backup", "sync_backup"}, {"moving_rate", "elastic"}, {"exchange_order", "elastic"},
       {"epsilon", "esync"}, {"min_steps", "esync"}, {"max_steps", "esync"}, {"mode", "esync"}, {"compensation", "dc_asgd"}};
   for (const auto& owner : kOwners)
     if (std::ranges::any_of(flags.fields, [&](const SchemeFlag& flag) { return flag.field == owner.field; })) return owner.type;

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "shoal/parallel/worker.h"
+#include "updaters.h"
 
 namespace shoal::parallel {
 namespace {
@@ -19,56 +19,52 @@ const table::RosterBody::Process& process_of(const table::RosterBody& roster, st
   return *std::ranges::find(roster.processes, static_cast<std::int32_t>(which), number);
 }
 
-table::Plan plan_of(const table::RosterBody& roster) {
-  table::Plan plan;
-  plan.workers = static_cast<std::uint16_t>(workers_of(roster));
-  plan.servers = static_cast<std::uint16_t>(parallel::servers_of(roster));
-  plan.scheme = "async";
-  for (const auto& process : roster.processes)
-    if (process.worker >= 0) plan.ranks.push_back(process.rank);
-  for (std::uint16_t server = 0; server < plan.servers; ++server)
-    plan.rows.insert(plan.rows.end(), kRowsEach, table::Row{.length = table::kRowFloats, .server = server});
-  return plan;
+table::Plan rows_of(const table::RosterBody& roster, const std::string& scheme) {
+  std::vector<table::Row> rows;
+  for (std::uint16_t server = 0; server < parallel::servers_of(roster); ++server)
+    rows.insert(rows.end(), kRowsEach, table::Row{.length = table::kRowFloats, .server = server});
+  return plan_of(Recipe(), rows, roster, 0, clocks_of(roster), {.scheme = scheme, .epoch = roster.epoch});
 }
 
 class Probe {
  public:
-  explicit Probe(table::Table& table) : table_(table), plan_(plan_of(table.roster())), numbers_(plan_.rows.size(), std::vector<float>(table::kRowFloats)) {}
+  Probe(table::Table& table, const std::string& scheme)
+      : table_(table), plan_(rows_of(table.roster(), scheme)), numbers_(plan_.rows.size(), std::vector<float>(table::kRowFloats)) {}
 
   Status create() {
     const auto numbers = [this](RowId row, table::Part) { return std::span<float>(numbers_[row]); };
     return table_.create(plan_, numbers, numbers);
   }
 
-  // Bytes a second to and from a server.
+  // Bytes a second from a server.
   Result<double> measure(std::size_t server) {
     std::vector<RowId> rows;
     for (RowId row = 0; row < plan_.rows.size(); ++row)
       if (plan_.rows[row].server == server) rows.push_back(row);
-    for (const RowId row : rows) table_.get(row, 0, table::Part::kWeights);   // the way is warm when it counts
-    if (Status status = table_.wait(rows); !status.ok()) return status.error();
+    if (Status status = read(rows); !status.ok()) return status.error();   // the way is warm when it counts
     const table::Instant start = table_.now();
-    std::vector<table::Push> pushes;
-    for (const RowId row : rows) pushes.push_back({.row = row, .clock = 0, .weight = 1, .rate = 0, .values = {nothing_}});
-    table_.push(pushes);
-    if (Status status = table_.wait(rows); !status.ok()) return status.error();
+    if (Status status = read(rows); !status.ok()) return status.error();
     const double seconds = std::chrono::duration<double>(table_.now() - start).count();
     return static_cast<double>(rows.size() * table::kRowFloats * sizeof(float)) / std::max(1e-9, seconds);
   }
 
  private:
+  Status read(std::span<const RowId> rows) {
+    for (const RowId row : rows) table_.get(row, plan_.clocks[static_cast<std::size_t>(table_.worker())], table::Part::kWeights);
+    return table_.wait(rows);
+  }
+
   table::Table& table_;
   const table::Plan plan_;
   std::vector<std::vector<float>> numbers_;    // by row
-  const std::vector<float> nothing_ = std::vector<float>(table::kRowFloats);
 };
 
 }  // namespace
 
-Result<std::vector<double>> measure_servers(table::Table& table, Team& team) {
+Result<std::vector<double>> measure_servers(table::Table& table, Team& team, const std::string& scheme) {
   const table::RosterBody& roster = table.roster();
   const auto servers = static_cast<std::size_t>(parallel::servers_of(roster));
-  Probe probe(table);
+  Probe probe(table, scheme);
   struct Released {                            // before the numbers go
     table::Table& table;
     ~Released() { if (!settled) table.release(); }
@@ -90,6 +86,13 @@ Result<std::vector<double>> measure_servers(table::Table& table, Team& team) {
   }
   released.settled = true;
   return fastest;
+}
+
+std::vector<double> bandwidths_of(const table::RosterBody& roster) {
+  std::vector<double> bandwidths;
+  for (const auto& process : roster.processes)
+    if (process.server >= 0) bandwidths.push_back(process.bandwidth);
+  return roster.epoch > 0 ? bandwidths : std::vector<double>();
 }
 
 table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths) {

@@ -19,6 +19,8 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 constexpr std::size_t kMostPhases = 100'000;
+// Of a phase, and of what comes before its scheme, not of the scheme.
+constexpr const char* kNotWords[] = {"type", "iterations", "base_lr", "test_interval", "groups_file", "group_by", "profile_iterations", "min_group_size", "regroup_interval"};
 
 std::string value_of(const Message& message, const FieldDescriptor* field) {
   const auto* reflection = message.GetReflection();
@@ -41,7 +43,7 @@ void append(const Message& message, const std::string& prefix, std::string& word
   message.GetReflection()->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const std::string& name = field->name();
-    if (prefix.empty() && (name == "type" || name == "iterations" || name == "base_lr" || name == "test_interval" || name == "groups_file")) continue;
+    if (prefix.empty() && std::ranges::find(kNotWords, name) != std::end(kNotWords)) continue;
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) append(message.GetReflection()->GetMessage(message, field), name, words);
     else words += str(' ', prefix.empty() ? name : name == "function" ? prefix : str(prefix, '_', name), '=', value_of(message, field));
   }
@@ -65,6 +67,14 @@ Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t to
     if (phases.size() > kMostPhases) return wrong(name, str("the schemes make more than ", kMostPhases, " phases to max_iter; give them more iterations each"));
   }
   return phases;
+}
+
+constexpr std::string_view kGroups = " groups=";
+
+std::string without_groups(std::string words) {
+  const std::size_t at = words.find(kGroups);
+  if (at != std::string::npos) words.erase(at, std::min(words.find(' ', at + 1), words.size()) - at);
+  return words;
 }
 
 }  // namespace
@@ -96,8 +106,68 @@ Result<std::string> read_groups(std::string_view text) {
   return words;
 }
 
+std::string with_groups(const std::string& words, const std::string& groups) {
+  const std::string bare = without_groups(words);
+  const std::size_t end = std::min(bare.find(' '), bare.size());
+  return str(bare.substr(0, end), kGroups, groups, bare.substr(end));
+}
+
+std::string groups_in(const std::string& words) {
+  const std::size_t at = words.find(kGroups);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + kGroups.size();
+  return words.substr(begin, std::min(words.find(' ', begin), words.size()) - begin);
+}
+
+namespace {
+
+// What is said of a search: nothing, a search, or an error.
+Result<std::optional<GroupSearch>> search_of(const SchemeParameter& scheme, const std::string& name) {
+  if (scheme.group_by() != SchemeParameter::SPEED) {
+    const char* const field = scheme.has_min_group_size() ? "min_group_size" : scheme.has_profile_iterations() ? "profile_iterations" :
+                              scheme.has_regroup_interval() ? "regroup_interval" : nullptr;
+    if (field) return wrong(name, str("scheme: ", field, " is of group_by: SPEED, which is not given"));
+    return std::optional<GroupSearch>();
+  }
+  if (in_lower_case(scheme.type()) != "grouped") return wrong(name, str("scheme: group_by is of grouped, and the type is ", scheme.type()));
+  if (scheme.has_groups() || scheme.has_groups_file())
+    return wrong(name, str("scheme: group_by: SPEED finds the groups, and ", scheme.has_groups() ? "groups" : "groups_file", " says them; leave one out"));
+  GroupSearch search;
+  if (scheme.has_profile_iterations()) search.profile = scheme.profile_iterations();
+  if (search.profile < 1) return wrong(name, str("scheme: profile_iterations is ", search.profile, "; it must be 1 or more"));
+  if (scheme.has_min_group_size() && scheme.min_group_size() < 1) return wrong(name, str("scheme: min_group_size is ", scheme.min_group_size(), "; it must be 1 or more"));
+  if (scheme.has_min_group_size()) search.smallest = static_cast<std::size_t>(scheme.min_group_size());
+  if (scheme.has_regroup_interval()) search.interval = scheme.regroup_interval();
+  if (search.interval && *search.interval < 0) return wrong(name, str("scheme: regroup_interval is ", *search.interval, "; it must be 0 or more"));
+  return std::optional(search);
+}
+
+constexpr const char* kSomeGroups = "0";   // so that the other words can be read
+
+// What is searched for is found in a phase of its own.
+Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const std::string& name) {
+  std::vector<Phase> phases;
+  for (const Phase& phase : list) {
+    phases.push_back(phase);
+    if (!phase.search || phase.iterations == 0) continue;
+    if (phase.iterations <= phase.search->profile)
+      return wrong(name, str("scheme: ", phase.iterations, " iterations by speed leave none to train in groups: profile_iterations is ", phase.search->profile));
+    phases.back().words = kProfile;
+    phases.back().search.reset();
+    phases.back().iterations = phase.search->profile;
+    phases.push_back(phase);
+    phases.back().iterations -= phase.search->profile;
+  }
+  return phases;
+}
+
+}  // namespace
+
 Result<std::string> words_of(const SchemeParameter& scheme, const std::string& name) {
   SchemeParameter own = scheme;
+  const auto search = search_of(scheme, name);
+  if (!search.ok()) return search.error();
+  if (search.value()) own.set_groups(kSomeGroups);
   if (own.has_groups_file()) {
     if (own.has_groups()) return wrong(name, "scheme: groups and groups_file are given; one is enough");
     const auto text = read_file(own.groups_file(), Code::kConfig);
@@ -110,7 +180,7 @@ Result<std::string> words_of(const SchemeParameter& scheme, const std::string& n
   append(own, "", words);
   const auto made = table::make_scheme(words);
   if (!made.ok()) return wrong(name, made.error().message);
-  return made.value()->name();
+  return search.value() ? without_groups(made.value()->name()) : made.value()->name();
 }
 
 Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name) {
@@ -130,13 +200,15 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
     if (length > std::numeric_limits<std::int32_t>::max()) return wrong(where, str("iterations is ", length, "; at most ", std::numeric_limits<std::int32_t>::max(), " are allowed"));
     sum += length;
     list.push_back({length, std::move(words).value()});
+    list.back().search = search_of(scheme, where).value();
     if (scheme.has_base_lr()) list.back().base_lr = scheme.base_lr();
     if (scheme.has_test_interval()) list.back().test_interval = scheme.test_interval();
   }
   if (!param.has_max_iter()) total = sum;
   list[0].iterations = count == 1 ? std::max<std::int64_t>(0, total) : list[0].iterations;
-  if (count == 1) return list;
-  return cycle(list, total, name);
+  if (count == 1) return with_profiles(list, name);
+  const auto phases = cycle(list, total, name);
+  return phases.ok() ? with_profiles(phases.value(), name) : phases;
 }
 
 SolverParameter with_phase(SolverParameter param, const Phase& phase) {

@@ -151,7 +151,7 @@ class Rows final : public TableUpdater {
     if (created_) return {};
     const auto initial = [this](RowId row, Part part) { return std::span<const float>(place(row, part)); };
     const auto destination = [this](RowId row, Part part) { return place(row, part); };
-    const table::Plan plan = plan_of(recipe_, map_, table_.roster(), start_, clocks_, options_);
+    const table::Plan plan = plan_of(recipe_, map_.rows(), table_.roster(), start_, clocks_, options_);
     if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
     for (const RowId row : all_) table_.get(row, start_, Part::kWeights);
     created_ = true;
@@ -236,7 +236,21 @@ int servers_of(const table::RosterBody& roster) {
   return static_cast<int>(std::ranges::count_if(roster.processes, [](const auto& process) { return process.server >= 0; }));
 }
 
-table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::RosterBody& roster, Clock start, const std::vector<Clock>& clocks,
+std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster) {
+  std::vector<std::uint32_t> ranks;
+  for (const auto& process : roster.processes)
+    if (process.worker >= 0) ranks.push_back(process.rank);
+  return ranks;
+}
+
+std::vector<Clock> clocks_of(const table::RosterBody& roster) {
+  std::vector<Clock> clocks;
+  for (const auto& process : roster.processes)
+    if (process.worker >= 0) clocks.push_back(process.clock);
+  return clocks;
+}
+
+table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows, const table::RosterBody& roster, Clock start, const std::vector<Clock>& clocks,
                     const WorkerOptions& options) {
   table::Plan plan;
   plan.workers = static_cast<std::uint16_t>(workers_of(roster));
@@ -249,13 +263,12 @@ table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::Roster
   plan.iter_size = static_cast<std::uint32_t>(recipe.iter_size);
   plan.scheme = options.scheme;
   plan.epoch = options.epoch;
-  for (const auto& process : roster.processes) {
-    if (process.worker >= 0) plan.ranks.push_back(process.rank);
+  plan.ranks = ranks_of(roster);
+  for (const auto& process : roster.processes)
     if (process.server >= 0) plan.server_ranks.push_back(process.rank);
-  }
   plan.clocks = clocks;
   if (!clocks.empty()) plan.start = std::ranges::min(clocks);
-  plan.rows.assign(map.rows().begin(), map.rows().end());
+  plan.rows.assign(rows.begin(), rows.end());
   return plan;
 }
 

@@ -23,7 +23,8 @@ std::unique_ptr<TableUpdater> make_local_steps_updater(const SolverParameter& pa
 inline constexpr table::Part kHistoryParts[] = {table::Part::kHistory, table::Part::kHistory2};
 static_assert(std::size(kHistoryParts) == optim::kMaxHistories);
 
-table::Plan plan_of(const Recipe& recipe, const RowMap& map, const table::RosterBody& roster, table::Clock start, const std::vector<table::Clock>& clocks,
+table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows, const table::RosterBody& roster, table::Clock start,
+                    const std::vector<table::Clock>& clocks,
                     const WorkerOptions& options);
 // Throws ConfigError for what cannot be had together, of the solver, the scheme (`words` are the user's) and so many workers. `name` stands in
 // front of it.

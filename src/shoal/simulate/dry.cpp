@@ -47,6 +47,7 @@ struct Making {
   const SolverParameter& param;
   const std::string& name;
   const SimulatedJob& job;
+  const table::Servers& servers;
   Net& net;
 };
 
@@ -59,11 +60,11 @@ DryPhase phase_of(const Making& making, const std::string& words, table::Epoch e
                  .end = end};
   const bool gradients = phase.task.payload == table::Payload::kGradient, averages = phase.task.momentum == table::MomentumPolicy::kAverage;
   const auto local = gradients ? nullptr : make_local_updater(making.param, making.name, making.net);
-  const parallel::RowMap map(making.net, making.job.servers(),
+  const parallel::RowMap map(making.net, making.servers,
                              {.running_sums = !gradients, .histories = averages && local ? local->histories() : std::vector<Tensor*>(),
                               .stays = gradients && parallel::is_alone(making.job.roster())});
   const Recipe recipe = read_recipe(making.param, making.name);
-  phase.plan = parallel::plan_of(recipe, map, making.job.roster(), start, {}, {.name = making.name, .scheme = words, .epoch = epoch});
+  phase.plan = parallel::plan_of(recipe, map.rows(), making.job.roster(), start, {}, {.name = making.name, .scheme = words, .epoch = epoch});
   if (!gradients) phase.plan.clip = -1;        // each worker clips its own
   const LayerShares shares = shares_of(making.net, making.job.process_of(0).compute);
   const bool early = !phase.task.judged && (gradients || (recipe.clip < 0 && !phase.task.pull_first));
@@ -79,11 +80,12 @@ DryPhase phase_of(const Making& making, const std::string& words, table::Epoch e
 Script script_of(const SolverParameter& param, const SimulationOptions& options, const SimulatedJob& job, const std::vector<parallel::Phase>& phases) {
   Context context(Context::Options{.threads = 1, .share = {.client = 0, .clients = job.workers()}});
   Net net(train_net_of(param, options.name, context.share()), context);
+  const table::Servers servers = servers_of(job.cluster(), options);
   Script script;
   table::Clock start = 0;
   for (const parallel::Phase& phase : phases) {
     const auto epoch = static_cast<table::Epoch>(script.phases.size());
-    script.phases.push_back(phase_of({param, options.name, job, net}, phase.words, epoch, start, start + phase.iterations));
+    script.phases.push_back(phase_of({param, options.name, job, servers, net}, phase.words, epoch, start, start + phase.iterations));
     start += phase.iterations;
     script.asks = script.asks || script.phases.back().task.paced || script.phases.back().task.judged || epoch > 0;
   }

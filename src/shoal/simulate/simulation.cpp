@@ -59,7 +59,7 @@ SolverParameter for_workers(const SolverParameter& param, const std::string& nam
 class Evaluator {
  public:
   Evaluator(const SolverParameter& param, const SimulationOptions& options, SimulatedJob& job)
-      : job_(job), solver_(for_tests(param), options_of(options)), rows_(solver_.net(), job.servers(), {.stays = parallel::is_alone(job.roster())}) {}
+      : job_(job), solver_(for_tests(param), options_of(options)), rows_(solver_.net(), servers_of(job.cluster(), options), {.stays = parallel::is_alone(job.roster())}) {}
 
   std::vector<TestScore> test(std::span<const std::unique_ptr<SimulatedWorker>> workers) {
     if (solver_.test_nets().empty()) return {};
@@ -123,7 +123,7 @@ class Evaluator {
 std::vector<std::string> schemes_of(const SolverParameter& param, const std::string& name) {
   std::vector<std::string> schemes;
   for (const parallel::Phase& phase : or_throw(parallel::phases_of(param, name))) {
-    if (const auto scheme = table::make_scheme(phase.words); !scheme.ok()) throw ConfigError(scheme.error().code, name, ": ", scheme.error().message);
+    if (const auto scheme = table::make_scheme(phase.words); !scheme.ok() && !phase.search) throw ConfigError(scheme.error().code, name, ": ", scheme.error().message);
     schemes.push_back(phase.words);
   }
   return schemes;
@@ -143,7 +143,7 @@ class Simulation {
  public:
   Simulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options, const std::function<void(const Point&)>& saw)
       : options_(options), saw_(saw), schemes_(schemes_of(param, options.name)), job_(cluster, {.seed = options.seed, .dry = false, .scheme = schemes_[0]}),
-        evaluator_(param, options, job_), plan_{for_workers(param, options.name), options.name, options.seed, record_of(options, schemes_[0], cluster)},
+        evaluator_(param, options, job_), plan_{for_workers(param, options.name), options.name, options.seed, record_of(options, schemes_[0], cluster), servers_of(cluster, options)},
         desks_(options.threads) {
     if (options.target && options.target->output != kTrainLoss) check_target(*options.target);
     test_every_ = to_instant(options.test_every > 0 ? options.test_every : default_interval(param));

@@ -88,6 +88,7 @@ void SimulatedWorker::run() {
 Status SimulatedWorker::train() {
   parallel::RunOptions options;
   options.name = plan_.name;
+  options.servers = plan_.servers;
   if (recorder_) options.meter = &*recorder_;
   options.opened = [this](Solver& solver) {
     if (!recorder_) return;

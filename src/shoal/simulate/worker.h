@@ -9,6 +9,7 @@
 
 #include "shoal/proto/solver.pb.h"
 #include "shoal/parallel/recorder.h"
+#include "shoal/simulate/simulation.h"
 #include "table.h"
 
 namespace shoal::simulate {
@@ -26,7 +27,13 @@ struct WorkerPlan {
   std::string name;
   std::uint64_t seed = 1;
   parallel::RecorderOptions record;            // what is written of it, where anything is; of worker 0
+  table::Servers servers;
 };
+
+// As the placement of rows knows them.
+inline table::Servers servers_of(const Cluster& cluster, const SimulationOptions& options) {
+  return options.by_time ? cluster.known_servers() : table::Servers(cluster.servers());
+}
 
 class SimulatedWorker {
  public:

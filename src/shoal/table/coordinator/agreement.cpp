@@ -29,8 +29,12 @@ Status Agreement::want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>
 }
 
 void Agreement::want(Want want, Clock from, std::vector<Dispatch>& out) {
+  if (passes_) {
+    if (want != Want::kRegroup) put_off_ = more_urgent(put_off_, want);
+    return;
+  }
   const Want both = open_ ? more_urgent(want_, want) : want;
-  snapshot_too_ = snapshot_too_ || (open_ && both == Want::kRegroup && (want == Want::kSnapshot || want_ == Want::kSnapshot));
+  if (open_ && both == Want::kRegroup && (want == Want::kSnapshot || want_ == Want::kSnapshot)) put_off_ = Want::kSnapshot;
   want_ = both;
   from_ = std::max(from_, from);
   if (std::exchange(open_, true)) return;
@@ -47,8 +51,9 @@ void Agreement::admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& ou
   out.push_back({rank, directive});
 }
 
-void Agreement::begin_epoch(std::vector<Dispatch>& out) {
-  if (std::exchange(snapshot_too_, false)) want(Want::kSnapshot, 0, out);
+void Agreement::begin_epoch(bool passes, std::vector<Dispatch>& out) {
+  passes_ = passes;
+  if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing), 0, out);
 }
 
 Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {

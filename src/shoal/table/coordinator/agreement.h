@@ -23,8 +23,8 @@ class Agreement {
   Status paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   // The worker begins at this clock, and hears what was agreed on for later.
   void admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) const;
-  // The next epoch begins: what was put off until then is wanted now.
-  void begin_epoch(std::vector<Dispatch>& out);
+  // The next epoch begins: what was put off until then is wanted now. One that `passes` by itself is not stopped for anything.
+  void begin_epoch(bool passes, std::vector<Dispatch>& out);
   // Goes on without workers that are done now.
   void close(std::vector<Dispatch>& out);
   // Where a bound keeps the workers together: they stop before their iteration `clock`. Somebody may yet be on its way to one stop when the next is
@@ -48,7 +48,8 @@ class Agreement {
   std::vector<Wanted> wanted_;                  // last, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;
-  bool snapshot_too_ = false;                   // was wanted beside the next epoch, and is agreed on in that
+  Want put_off_ = Want::kNothing;               // until the next epoch, and is agreed on in that
+  bool passes_ = false;                         // this one does
   Clock from_ = 0;
   std::map<std::uint32_t, Clock> clocks_;       // said in this agreement
   Directive agreed_{};                          // the last one's; clocks of agreements rise

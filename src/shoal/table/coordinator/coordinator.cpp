@@ -182,6 +182,8 @@ Result<std::string> Coordinator::State::next_epoch(const Rounds::Round& round, s
   for (const auto& [rank, bytes] : round) {
     Result<SegmentBody> end = decode_segment(bytes);
     if (!end.ok()) return Error{end.error().code, str(members.name(rank), " sends ", end.error().message)};
+    if (const std::string wrong = members[rank].worker == 0 ? regrouping.why_not(end.value()) : ""; !wrong.empty())
+      return broken(str(members.name(rank), " sends ", wrong));
     ends[rank] = std::move(end).value();
   }
   const std::vector<std::uint32_t> new_ones = members.which([&](const Member& member) {
@@ -192,7 +194,7 @@ Result<std::string> Coordinator::State::next_epoch(const Rounds::Round& round, s
   for (const std::uint32_t rank : leaving) let_go(rank, out);
   rounds.begin_epoch();
   norms.begin_epoch(roster->epoch);
-  agreement.begin_epoch(out);
+  agreement.begin_epoch(roster->measures, out);
   const std::string body = encode(*roster);
   for (const std::uint32_t rank : new_ones) {
     members[rank].body.configuration.clear();

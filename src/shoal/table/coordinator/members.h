@@ -21,6 +21,8 @@ struct Member {
   JoinBody body;
   std::int32_t worker = -1, server = -1;   // numbers, once all have joined
   Clock clock = -1;                        // last heard of
+  double weight = 0;                       // as in the roster
+  std::optional<double> bandwidth;         // of its server, once something was said of it
   bool active() const { return worker >= 0 && !done; }
 };
 

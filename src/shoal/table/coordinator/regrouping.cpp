@@ -1,6 +1,8 @@
 #include "regrouping.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "shoal/base/text.h"
@@ -22,6 +24,12 @@ std::string for_workers(const std::string& words, const std::vector<std::uint32_
     times.push_back(seconds(rank));
   }
   return scheme.value()->for_workers(numbers, times);
+}
+
+// Of those above 0; 0 if there are none.
+double mean_of_known(std::span<const double> numbers) {
+  const auto known = std::ranges::count_if(numbers, [](double number) { return number > 0; });
+  return known > 0 ? std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(known) : 0;
 }
 
 }  // namespace
@@ -47,16 +55,22 @@ RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends, co
   // A wish is for the scheme that is: a phase that begins has its own, for the workers that the job began with.
   std::vector<std::uint32_t> before = workers();
   std::string scheme = scheme_.empty() ? roster_.scheme : scheme_;
-  const auto chief = ends.find(before.at(0));
-  if (chief != ends.end() && least >= chief->second.phase_end && !chief->second.next_scheme.empty()) {
-    scheme = chief->second.next_scheme;
+  const auto said = ends.find(before.at(0));
+  const SegmentBody chief = said != ends.end() ? said->second : SegmentBody();
+  if (!chief.scheme.empty()) {
+    scheme = chief.scheme;
+  } else if (least >= chief.phase_end && !chief.next_scheme.empty()) {
+    scheme = chief.next_scheme;
     before = founders_;
-  } else if (chief != ends.end()) {
-    least = std::min(least, chief->second.phase_end - 1);       // workers that share their iterations may be past the end of their phase
+  } else {
+    least = std::min(least, chief.phase_end - 1);       // workers that share their iterations may be past the end of their phase
   }
+  take(chief);
   for (std::uint32_t rank = 0; rank < members_.size(); ++rank) members_[rank].left = members_[rank].left || members_[rank].leaving;
   number();
+  weigh_new();
   roster_.scheme = for_workers(scheme, before, workers(), seconds);
+  roster_.measures = chief.measures && knows_not_all();
   list(clocks, least);
   ++roster_.epoch;
   roster_.why = join(whys_);
@@ -64,6 +78,45 @@ RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends, co
   whys_.clear();
   scheme_.clear();
   return roster_;
+}
+
+std::string Regrouping::why_not(const SegmentBody& chief) const {
+  const auto count = [&](std::span<const double> said, std::size_t of, const char* what) {
+    return said.empty() || said.size() == of ? "" : str(said.size(), " numbers for the ", what, " of ", of);
+  };
+  const auto wrong = [](double number) { return !std::isfinite(number) || number < 0; };
+  for (const auto* numbers : {&chief.weights, &chief.bandwidths})
+    if (const auto found = std::ranges::find_if(*numbers, wrong); found != numbers->end()) return str("a weight or bandwidth of ", *found);
+  if (std::string words = count(chief.weights, workers().size(), "workers"); !words.empty()) return words;
+  return count(chief.bandwidths, members_.servers().size(), "servers");
+}
+
+void Regrouping::take(const SegmentBody& chief) {
+  const std::vector<std::uint32_t> ranks = workers(), servers = members_.servers();
+  for (std::size_t w = 0; w < ranks.size(); ++w) members_[ranks[w]].weight = chief.weights.empty() ? 0 : chief.weights[w];
+  for (std::size_t s = 0; s < servers.size() && !chief.bandwidths.empty(); ++s) members_[servers[s]].bandwidth = chief.bandwidths[s];
+}
+
+// Who is new has the mean part.
+void Regrouping::weigh_new() {
+  std::vector<double> weights;
+  for (const std::uint32_t rank : workers()) weights.push_back(members_[rank].weight);
+  const double mean = mean_of_known(weights);
+  for (const std::uint32_t rank : workers())
+    if (members_[rank].weight == 0) members_[rank].weight = mean;
+}
+
+// As good a guess as any of one that nobody has measured.
+double Regrouping::mean_bandwidth() const {
+  std::vector<double> bandwidths;
+  for (const std::uint32_t rank : members_.servers()) bandwidths.push_back(members_[rank].bandwidth.value_or(0));
+  return mean_of_known(bandwidths);
+}
+
+// Of the servers' links; of one there is nothing to know.
+bool Regrouping::knows_not_all() const {
+  const std::vector<std::uint32_t> servers = members_.servers();
+  return servers.size() > 1 && std::ranges::any_of(servers, [this](std::uint32_t rank) { return !members_[rank].bandwidth; });
 }
 
 std::vector<std::uint32_t> Regrouping::workers() const {
@@ -82,12 +135,16 @@ void Regrouping::number() {
 }
 
 void Regrouping::list(const std::map<std::uint32_t, Clock>& clocks, Clock least) {
+  const double usual = mean_bandwidth();
   roster_.processes.clear();
   for (std::uint32_t rank = 0; rank < members_.size(); ++rank) {
     const Member& member = members_[rank];
     const auto clock = clocks.find(rank);
-    roster_.processes.push_back({.rank = rank, .worker = member.worker, .server = member.server, .host = member.body.host, .address = member.body.address,
-                                 .clock = clock != clocks.end() ? clock->second : member.worker >= 0 ? least : 0});
+    RosterBody::Process& process = roster_.processes.emplace_back();
+    process = {.rank = rank, .worker = member.worker, .server = member.server, .host = member.body.host, .address = member.body.address};
+    if (member.worker >= 0) process.clock = least, process.weight = member.weight;
+    if (clock != clocks.end()) process.clock = clock->second;
+    if (member.server >= 0) process.bandwidth = member.bandwidth.value_or(usual);
   }
 }
 

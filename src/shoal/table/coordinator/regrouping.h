@@ -33,11 +33,17 @@ class Regrouping {
   void plans(const std::string& scheme) { roster_.scheme = scheme; }
 
   // The workers in `ends` are all there are, and at their ends. Who was leaving has left, and who came since the last has joined, where the slowest
-  // is. `seconds`: of an iteration, of the process with this rank; 0: not known.
+  // is. `seconds`: of an iteration, of the process with this rank; 0: not known. What the chief says of weights and bandwidths fits (why_not).
   RosterBody next(const std::map<std::uint32_t, SegmentBody>& ends, const std::function<double(std::uint32_t)>& seconds);
+  // What is wrong with what the chief says; "" if nothing is.
+  std::string why_not(const SegmentBody& chief) const;
   const RosterBody& roster() const { return roster_; }
 
  private:
+  void take(const SegmentBody& chief);
+  void weigh_new();
+  double mean_bandwidth() const;
+  bool knows_not_all() const;
   void number();
   void list(const std::map<std::uint32_t, Clock>& clocks, Clock least);
   std::vector<std::uint32_t> workers() const;   // ranks, by number

@@ -29,11 +29,11 @@ inline constexpr auto kRegularizations = {optim::Regularization::kL2, optim::Reg
 static_assert(static_cast<int>(optim::Rule::kAdam) == 5 && static_cast<int>(optim::Regularization::kL1) == 1);
 
 inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20, kMaxProcesses = 1u << 16;
-inline constexpr std::size_t kRowBytes = 19, kRankBytes = 4, kClockBytes = 8, kLeastProcessBytes = 28;   // of the lists' items
+inline constexpr std::size_t kRowBytes = 19, kRankBytes = 4, kClockBytes = 8, kNumberBytes = 8, kLeastProcessBytes = 44;   // of the lists' items
 inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 
 template <class Io, class M>
-  requires Is<M, std::uint32_t> || Is<M, Clock>
+  requires Is<M, std::uint32_t> || Is<M, Clock> || Is<M, double>
 void fields(Io& io, M& m) {
   io(m);
 }
@@ -134,16 +134,17 @@ void fields(Io& io, M& m) {
 template <class Io, Is<RosterBody::Process> M>
 void fields(Io& io, M& m) {
   io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"), io.bytes(m.address, kMaxHostBytes, "address");
-  io(m.clock);
+  io(m.clock), io(m.weight), io(m.bandwidth);
 }
 template <class Io, Is<RosterBody> M>
 void fields(Io& io, M& m) {
   io(m.seed), io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
-  io(m.epoch), io.bytes(m.scheme, kMaxSchemeBytes, "scheme"), io.text(m.why, kMaxReasonBytes, "reason");
+  io(m.epoch), io.bytes(m.scheme, kMaxSchemeBytes, "scheme"), io.text(m.why, kMaxReasonBytes, "reason"), io(m.measures);
 }
 template <class Io, Is<SegmentBody> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.phase_end), io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme");
+  io(m.clock), io(m.phase_end), io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme"), io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
+  io.list(m.weights, kNumberBytes, kMaxWorkers, "weights"), io.list(m.bandwidths, kNumberBytes, kMaxServers, "bandwidths"), io(m.measures);
 }
 
 template <class Io, Is<LeaveBody> M>

@@ -1,0 +1,113 @@
+#include "profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "shoal/base/file.h"
+#include "shoal/base/text.h"
+
+namespace shoal::parallel {
+namespace {
+
+std::string rounded(double number) {
+  std::ostringstream out;
+  out.precision(3);
+  out << number;
+  return std::move(out).str();
+}
+
+// "10.0.0.3:29600" and "[::1]:29600" without their ports, by worker.
+std::vector<std::string> hosts_of(const table::RosterBody& roster) {
+  std::vector<std::string> hosts;
+  for (const auto& process : roster.processes) {
+    if (process.worker < 0) continue;
+    std::string host = process.address.substr(0, process.address.rfind(':'));
+    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+}  // namespace
+
+table::Instant Speedometer::now() const { return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch(); }
+
+void Speedometer::start(std::int64_t iteration) {
+  times_ = busy_ = {};
+  iterations_ = 0;
+  if (next_) next_->start(iteration);
+}
+
+void Speedometer::mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) {
+  constexpr double kLeast = 1e-9;   // a step takes more than nothing
+  if (mark == Mark::kBegin) begun_ = now(), rows_waited_ = rows_waited;
+  if (mark == Mark::kEnd) {
+    const double seconds = std::chrono::duration<double>(now() - begun_).count();
+    times_.add(std::max(kLeast, seconds), 1);
+    busy_.add(std::max(kLeast, seconds - (rows_waited - rows_waited_)), 1);
+    ++iterations_;
+  }
+  if (next_) next_->mark(mark, iteration, data_waited, rows_waited);
+}
+
+Result<Profile> make_profile(Team& team, const Measured& own, const GroupSearch& search) {
+  const auto size = static_cast<std::size_t>(team.size());
+  constexpr std::size_t kNumbers = 5;                              // that each says, and all others add 0 to
+  const double said[kNumbers] = {own.busy, own.exchange.value_or(0), own.exchange ? 1.0 : 0.0, std::max(own.items, 1.0),
+                                 static_cast<double>(own.iteration)};
+  std::vector<double> all(kNumbers * size);
+  std::ranges::copy(said, all.begin() + static_cast<std::ptrdiff_t>(kNumbers) * team.index());
+  if (Status status = team.sum(all); !status.ok()) return status.error();
+  const auto of = [&](std::size_t worker) { return std::span(all).subspan(kNumbers * worker, kNumbers); };
+  double exchanges = 0, known = 0;
+  for (std::size_t worker = 0; worker < size; ++worker) exchanges += of(worker)[1], known += of(worker)[2];
+  Profile profile{.speeds = {}, .grouping = {}, .least = own.iteration};
+  double slowest = 0;
+  for (std::size_t worker = 0; worker < size; ++worker) {
+    const auto numbers = of(worker);
+    const double exchange = numbers[2] > 0 ? numbers[1] : known > 0 ? exchanges / known : 0;
+    const double speed = numbers[0] > 0 ? numbers[3] / (numbers[0] + exchange) : 0;
+    if (speed > 0 && (slowest == 0 || speed < slowest)) slowest = speed;
+    profile.speeds.push_back(speed);
+    if (numbers[3] > 0) profile.least = std::min(profile.least, static_cast<std::int64_t>(numbers[4]));   // who has left says nothing
+  }
+  for (double& speed : profile.speeds)
+    if (speed <= 0) speed = slowest > 0 ? slowest : 1;
+  profile.grouping = find_groups(profile.speeds, {.smallest = search.smallest});
+  return profile;
+}
+
+std::string text_of(const Profile& profile) {
+  std::vector<std::string> speeds;
+  for (const double speed : profile.speeds) speeds.push_back(rounded(speed));
+  const std::size_t count = profile.grouping.groups.size();
+  return str("speeds ", join(speeds), " items/s; ", count, count == 1 ? " group" : " groups",
+             count == 1 ? "" : str(" (Calinski-Harabasz index ", rounded(profile.grouping.index), ")"), ": ", text_of(profile.grouping.groups));
+}
+
+Status check_writable(const ProfileFiles& files) {
+  for (const std::string& path : {files.groups, files.data_sharding})
+    if (!path.empty())
+      if (Status status = check_writable(path, Code::kUsage); !status.ok()) return status;
+  return {};
+}
+
+Status write(const ProfileFiles& files, const Profile& profile, const table::RosterBody& roster) {
+  const GroupingFiles texts = grouping_files(profile.grouping.groups, profile.speeds, hosts_of(roster));
+  const std::pair<const std::string&, const std::string&> wanted[] = {{files.groups, texts.groups}, {files.data_sharding, texts.data_sharding}};
+  std::vector<AtomicFile> written;
+  for (const auto& [path, text] : wanted) {
+    if (path.empty()) continue;
+    Result<AtomicFile> file = AtomicFile::create(path, Code::kUsage);
+    if (!file.ok()) return file.error();
+    written.push_back(std::move(file).value());
+    if (Status status = written.back().write(text); !status.ok()) return status;
+    if (Status status = written.back().flush(); !status.ok()) return status;
+  }
+  for (AtomicFile& file : written)
+    if (Status status = file.commit(); !status.ok()) return status;
+  return {};
+}
+
+}  // namespace shoal::parallel

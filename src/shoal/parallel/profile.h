@@ -1,0 +1,70 @@
+// How fast each worker of a job is, and the groups that follow from it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/parallel/grouping.h"
+#include "shoal/parallel/scheme_words.h"
+#include "shoal/solver/meter.h"
+#include "shoal/solver/team.h"
+#include "shoal/table/step_times.h"
+#include "shoal/table/table.h"
+
+namespace shoal::parallel {
+
+// Smooths the time of this worker's iterations, by its monotonic clock, and passes on to another meter what it hears. Tests, snapshots and what
+// else comes between iterations do not count.
+class Speedometer final : public Meter {
+ public:
+  // `table` may be null; `next` too.
+  Speedometer(const table::Table* table, Meter* next) : table_(table), next_(next) {}
+  void start(std::int64_t iteration) override;
+  void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
+  // Since start():
+  std::int64_t iterations() const { return iterations_; }
+  // An iteration takes so long; 0: there was none. With what it waits for rows, where nobody waits for other workers, so that a slow link makes a
+  // slow worker; and without.
+  double seconds() const { return times_.smoothed(); }
+  double busy() const { return busy_.smoothed(); }
+
+ private:
+  table::Instant now() const;
+
+  const table::Table* const table_;
+  Meter* const next_;
+  std::int64_t iterations_ = 0;
+  table::StepTimes times_, busy_;
+  table::Instant begun_{};
+  double rows_waited_ = 0;                   // when the iteration began
+};
+
+// What a worker knows of itself.
+struct Measured {
+  double busy = 0;                     // seconds of an iteration without waiting for rows; 0: it has made none
+  std::optional<double> exchange{};    // and for what it exchanges where it waits for nobody; nothing: as it takes the others
+  double items = 0;                    // of an iteration
+  std::int64_t iteration = 0;          // that it has come to
+};
+// What a job found of its workers.
+struct Profile {
+  std::vector<double> speeds;          // items a second, by worker
+  Grouping grouping;
+  std::int64_t least = 0;              // iterations that all have behind them
+};
+// A round of the whole team: each says what it knows, and all get the same. Who has measured nothing, or has left since the epoch began, is
+// taken to be as slow as the slowest.
+Result<Profile> make_profile(Team& team, const Measured& own, const GroupSearch& search);
+// "speeds 40.1, 20.2 items/s; 2 groups (Calinski-Harabasz index 812): 0|1", for the log.
+std::string text_of(const Profile& profile);
+
+// Where the chief writes MXNet-G's files of what was found; "": not at all.
+struct ProfileFiles { std::string groups, data_sharding; };
+// An error (kUsage) if one of them could not be written.
+Status check_writable(const ProfileFiles& files);
+// Both are whole, or as they were.
+Status write(const ProfileFiles& files, const Profile& profile, const table::RosterBody& roster);
+
+}  // namespace shoal::parallel
