@@ -33,6 +33,7 @@ class LocalCluster::Hub {
     std::unique_ptr<table::Client> client;
     table::WorkerTalks talks;
     Clock pushed = 0;                                   // after its last push
+    bool waited_for = false;                            // others' pushes may wait for its own
     std::optional<table::Epoch> creates;                // the last that it came to create(), with nothing on its way
   };
 
@@ -68,7 +69,8 @@ class LocalCluster::Hub {
     const auto scheme = maker_(plan.scheme);
     if (!scheme.ok()) return scheme.error();
     me.talks.follow(scheme.value()->task().paced, scheme.value()->bounded());
-    me.pushed = plan.clocks.empty() ? plan.start : plan.clocks[static_cast<std::size_t>(worker)];
+    me.pushed = plan.start_of(worker);
+    me.waited_for = scheme.value()->waits_for_others();
     me.client = std::make_unique<table::Client>(table::ClientOptions{.worker = worker}, plan, destination);
     return {};
   }
@@ -96,9 +98,10 @@ class LocalCluster::Hub {
 
   Result<std::string> ask(int worker, Topic topic, Clock clock, std::string body) {
     const MutexLock lock(mutex_);
+    const bool waited_for = workers_[static_cast<std::size_t>(worker)].waited_for;
     table::WorkerTalks& talks = workers_[static_cast<std::size_t>(worker)].talks;
     const std::uint32_t part = table::part_of(topic, body);
-    if (topic == Topic::kMeet && (body == "\1" || body == "\2")) retire(worker);   // it pushes no more: others that go on are not to wait for it
+    if (topic == Topic::kMeet && (waited_for || body == "\1" || body == "\2")) retire(worker);   // as TableOverTcp
     tell(static_cast<std::uint32_t>(worker), table::Ask{topic, clock, std::move(body)});
     std::optional<std::string> answer;
     if (Status status = wait([&] { return (answer = talks.take_answer(topic, clock, part)).has_value(); }); !status.ok()) return status.error();

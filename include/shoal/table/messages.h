@@ -88,7 +88,7 @@ struct Push {
 struct Get { RowId row = 0; Clock clock = 0; Part part = Part::kWeights; Epoch epoch = 0; };
 struct RowMessage { RowId row = 0; Clock clock = 0; Version version = 0; Part part = Part::kWeights; Values values{}; Epoch epoch = 0; };
 struct NeedPush { RowId row = 0; Clock clock = 0; Epoch epoch = 0; };
-// The worker made its last push, of clock - 1, or never will: nobody is to wait for it from there on.
+// The worker made its last push, of clock - 1, or never will: nobody is to wait for it from there on. If it pushes again all the same, it is back.
 struct Retire { Clock clock = 0; Epoch epoch = 0; };
 // Of a server's rows at one clock, for a clip of the norm of all: the sum of squares of its part of the mean gradient; the coordinator
 // adds them up in the order of servers.

@@ -69,7 +69,10 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial, co
   pushed_ = plan.start_of(worker_);
   talks_.end(pushed_);
   epoch_ = plan.epoch;
-  if (const auto scheme = table::make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
+  if (const auto scheme = table::make_scheme(plan.scheme); scheme.ok()) {
+    talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
+    waited_for_ = scheme.value()->waits_for_others();
+  }
   if (worker_ == 0) {
     tell(Topic::kScheme, plan.epoch, plan.scheme);                   // before the round below: so before anybody asks for a task
     job_.plant(plan, initial);
@@ -127,7 +130,7 @@ void SimulatedTable::retire(Clock clock) {
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
-  if (topic == Topic::kMeet && (body == "\1" || body == "\2") && is_open()) retire(pushed_);   // it pushes no more: others that go on are not to wait for it
+  if (topic == Topic::kMeet && (waited_for_ || body == "\1" || body == "\2") && is_open()) retire(pushed_);   // as TableOverTcp
   const std::uint32_t part = table::part_of(topic, body);
   job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
   std::optional<std::string> answer;

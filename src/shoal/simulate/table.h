@@ -61,6 +61,7 @@ class SimulatedTable final : public table::Table, public ClientEnd {
   table::WorkerTalks talks_;
   table::Epoch epoch_ = 0;
   table::Clock pushed_ = 0;                    // of the last push, and one
+  bool waited_for_ = false;                    // others' pushes may wait for this worker's
   Instant left_at_{};                          // when it last began to compute
   bool finished_ = false;
   bool asleep_ = false, waking_ = false;

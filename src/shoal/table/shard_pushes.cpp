@@ -23,8 +23,6 @@ Status Shard::State::check_push(int worker, const Push& push) const {
   if (without_weights > 0) return wrong(" comes before worker 0 sent all weights");
   if (!row.row.learns) return wrong(" is of a row that does not learn");
   if (push.clock < plan->start) return wrong(" is from before the start, clock ", plan->start);
-  if (push.clock >= ends[static_cast<std::size_t>(worker)])
-    return wrong(" comes after it retired at clock ", ends[static_cast<std::size_t>(worker)]);
   if (push.base < plan->start || push.base > row.version())
     return wrong(" is based on version ", push.base, "; the row has had ", plan->start, " to ", row.version());
   if (push.payload != scheme->payload())
@@ -59,6 +57,7 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
     ++counters.refused;
     return Error{Code::kNonFinite, str(push_named(worker, push), " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
   }
+  come_back(worker, push.clock);
   row.hold(worker, push, ends[static_cast<std::size_t>(worker)]);
   row.wait(worker, next + 1);
   if (merge(row) || !scheme->lockstep()) answer_readers(row, out);   // in lockstep nobody may read more before all have pushed
@@ -221,6 +220,14 @@ Status Shard::State::take_retire(int worker, const Retire& retire, Outbox& out) 
   }
   send_norm_if_complete(out);
   return {};
+}
+
+// It had stopped, and others did not wait for it.
+void Shard::State::come_back(int worker, Clock clock) {
+  Clock& end = ends[static_cast<std::size_t>(worker)];
+  if (clock < end) return;
+  end = kUnbounded;
+  for (ShardRow* row : learning) row->end_at(worker, end);
 }
 
 // What was decided before the norm of all is known is decided again without what the worker leaves unfinished.

@@ -33,6 +33,7 @@ struct Shard::State {
   Status take_push(int worker, const Push& push, Outbox& out);
   Status take_get(int worker, const Get& get, Outbox& out);
   Status take_retire(int worker, const Retire& retire, Outbox& out);
+  void come_back(int worker, Clock clock);
   Status take_total(const NormTotal& total, Outbox& out);
   Status check_push(int worker, const Push& push) const;
   ShardRow* find(RowId row) const;

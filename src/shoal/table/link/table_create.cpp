@@ -105,7 +105,10 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
   talks_.end(pushed_);
   alone_ = plan.workers == 1;
   if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);      // before the last round below: so before anybody asks for a task
-  if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
+  if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) {
+    talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
+    waited_for_ = scheme.value()->waits_for_others();
+  }
   auto first = worker_ == 0 ? initial_of(plan, initial) : std::vector<std::vector<Message>>(servers_.size());
   strand_.post([this, plan, destination, first = std::move(first)]() mutable {
     plan_ = std::move(plan);

@@ -80,9 +80,9 @@ Status TableOverTcp::finish(Clock clock) {
   return done.ok() ? Status() : Status(done.error());
 }
 
-// Who goes to a meeting (kMeet) at its end, or because of what ends the epoch, pushes no more: others are not to wait for it.
+// Who goes to a meeting (kMeet) at its end, or because of what ends the epoch, pushes no more, and nobody is to wait for it; nor until it is back.
 Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
-  if (topic == Topic::kMeet && (body == "\1" || body == "\2")) retire(pushed_);
+  if (topic == Topic::kMeet && (waited_for_ || body == "\1" || body == "\2")) retire(pushed_);
   return talks_.ask(topic, clock, std::move(body));
 }
 
@@ -136,10 +136,15 @@ void TableOverTcp::drain() {
     ++taken_[row];
     concerned[plan_.rows[row].server] = true;
     if (request.only_get) client_->get(row, request.push.clock, request.part, now());
-    else client_->push(std::move(request.push), now());
+    else push(std::move(request.push));
   }
   for (int server = 0; server < static_cast<int>(servers_.size()); ++server)
     if (concerned[static_cast<std::size_t>(server)]) pump(server);
+}
+
+void TableOverTcp::push(Push push) {
+  if (push.clock >= retired_) retired_ = -1;
+  client_->push(std::move(push), now());
 }
 
 void TableOverTcp::pump(int server) {

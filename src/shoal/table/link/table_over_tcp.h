@@ -79,6 +79,7 @@ class TableOverTcp final : public Table, public LineOwner {
   Status settle();                                       // all that was asked for has arrived
   void take_servers();
   void retire(Clock clock);
+  void push(Push push);
   Status agree(const Plan& plan);
   std::vector<std::vector<Message>> initial_of(const Plan& plan, const Source& initial) const;
 
@@ -103,6 +104,7 @@ class TableOverTcp final : public Table, public LineOwner {
   std::vector<std::uint64_t> requested_;                 // by row
   Clock pushed_ = 0;                                     // after the last push
   bool alone_ = false;                                   // no other worker pushes
+  bool waited_for_ = false;                              // others' pushes may wait for this worker's
   Crew crew_;
 
   std::vector<Request> requests_ GUARDED_BY(job_.mutex); // not taken to the strand yet; it comes for them if there are any

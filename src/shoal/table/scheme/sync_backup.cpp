@@ -45,6 +45,7 @@ class SyncBackup final : public Scheme {
   }
 
   bool readable(const RowView& row, int worker, Clock clock) const override { return row.workers[static_cast<std::size_t>(worker)].merged >= clock; }
+  bool waits_for_others() const override { return true; }
 
  private:
   const std::string name_;
