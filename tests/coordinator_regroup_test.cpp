@@ -71,6 +71,18 @@ TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
   EXPECT_EQ(roster.why, "rank 1 (host b) asks for it");
 }
 
+TEST(CoordinatorRegroup, ApartThoseInStepStopAtOneClock) {
+  Job job(3, 7, "grouped groups=0,1|2");
+  for (const std::uint32_t rank : {0u, 1u, 2u}) ASSERT_TRUE(job.join(rank, {}).ok());
+  ASSERT_TRUE(job.ask(0, Topic::kPause, 4, body_of(Want::kSnapshot)).ok());
+  ASSERT_TRUE(job.ask(0, Topic::kPaused, 4, "\1").ok());
+  ASSERT_TRUE(job.ask(1, Topic::kPaused, 5, "\1").ok());       // waits at the end of its iteration 4 for that of rank 0
+  ASSERT_TRUE(job.ask(2, Topic::kPaused, 9, "\1").ok());
+  EXPECT_EQ(job.take(0).back(), "agreed on 1 at 5");
+  EXPECT_EQ(job.take(1).back(), "agreed on 1 at 5");
+  EXPECT_EQ(job.take(2).back(), "agreed on 1 at 9");
+}
+
 // The next phase begins when the last worker has come to the end of this one; what was wanted of this one is void then.
 TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
   for (const Clock slowest : {9, 10}) {

@@ -87,6 +87,22 @@ TEST_F(ProcessMembership, WithEveryScheme) {
   }
 }
 
+// Pushes wait for others' there, and nobody may wait for one that has stopped.
+TEST_F(ProcessMembership, SnapshotsWhereSomeWaitForOthers) {
+  for (const std::string scheme : {"type: 'grouped' groups: '0,1|2'", "type: 'grouped' groups: '0,1,2'", "type: 'sync_backup' backup: 1"}) {
+    SCOPED_TRACE(scheme);
+    const std::string path = put_small_solver(folder_, "saves", "max_iter: 40 snapshot: 2 scheme { " + scheme + " }");
+    JobProcesses job(fresh_directory("process_membership_saves"), "bbw");
+    job.flags.push_back("--emulate_step_ms=4");
+    job.start_all(path);
+    for (const std::size_t rank : {0u, 1u, 2u}) {
+      const Ran ran = job.wait(rank).ran;
+      EXPECT_EQ(ran.code, 0) << ran.err;
+      EXPECT_EQ(ran.err.find("Snapshotting") != std::string::npos, rank == 0);
+    }
+  }
+}
+
 // A job of one process becomes one of three, with a server more, and one of one again.
 TEST_F(ProcessMembership, FromOneToThreeAndBack) {
   const std::string path = solver("alone", "test_iter: 3 test_interval: 50");

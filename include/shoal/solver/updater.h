@@ -68,6 +68,8 @@ class Updater {
   virtual Status refresh() { return {}; }
   // Members of a team stay so close to each other that all can test, save and stop at one iteration. If not, each does so at one of its own.
   virtual bool bounded() const { return true; }
+  // If not: some others are in step with this one all the same. It stops where they do, and not at once.
+  virtual bool in_step() const { return false; }
   // The iterations of a run are the team's, so many of each member: each goes on as long as there are any, until ask_leave() says that it is over.
   virtual bool shares_iterations() const { return false; }
   // The iteration whose rate is that of `iteration`: another, where members share them.

@@ -116,8 +116,9 @@ class Scheme {
   // Workers stay within a bound of each other's clocks, so that all can meet at one: to test, to save, to stop. Others do these things each at
   // a clock of its own.
   virtual bool bounded() const { return lockstep(); }
-  // What a worker pushed may wait for others' pushes, though no bound keeps them together: where all stop, each at a clock of its own, nobody may wait for
-  // one that has.
+  // Without a bound, workers that are in step with each other all the same: they stop at one clock.
+  virtual std::vector<std::vector<int>> in_step() const { return {}; }
+  // Without a bound or a common clock, what a worker pushed may wait for others' pushes: nobody may wait for one that has stopped.
   virtual bool waits_for_others() const { return false; }
   // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the row's bytes a worker.
   virtual bool keeps_reads() const { return false; }

@@ -124,6 +124,7 @@ class Replicas final : public Updater {
   Status settle() override { return inner_->settle(); }
   Status refresh() override { return inner_->refresh(); }
   bool bounded() const override { return inner_->bounded(); }
+  bool in_step() const override { return inner_->in_step(); }
   bool shares_iterations() const override { return inner_->shares_iterations(); }
   std::int64_t rate_iteration(std::int64_t iteration) const override { return inner_->rate_iteration(iteration); }
   bool shares_running_sums() const override { return inner_->shares_running_sums(); }

@@ -24,7 +24,7 @@ using table::RowId;
 class Rows final : public TableUpdater {
  public:
   Rows(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options, const table::Scheme& scheme)
-      : recipe_(read_recipe(param, options.name)), options_(options), task_(scheme.task()), bounded_(scheme.bounded()), net_(net), table_(table),
+      : recipe_(read_recipe(param, options.name)), options_(options), task_(scheme.task()), bounded_(scheme.bounded()), in_step_(!scheme.in_step().empty()), net_(net), table_(table),
         map_(net, options.servers.value_or(servers_of(table.roster())), {.stays = is_alone(table.roster())}),
         spends_(is_alone(table.roster()) && !param.snapshot_diff() && !param.debug_info()),
         early_(param.on_nan() != SolverParameter::SKIP && !param.debug_info() && !net.definition().debug_info() && !task_.judged),
@@ -109,6 +109,7 @@ class Rows final : public TableUpdater {
   }
 
   bool bounded() const override { return bounded_; }
+  bool in_step() const override { return in_step_; }
   bool shares_iterations() const override { return task_.shared; }
   std::int64_t rate_iteration(std::int64_t iteration) const override { return task_.shared ? questions_.start().at : iteration; }
   std::optional<double> seconds_waited() const override { return waits_.seconds(); }
@@ -201,7 +202,7 @@ class Rows final : public TableUpdater {
   const Recipe recipe_;
   const WorkerOptions options_;
   const table::Task task_;
-  const bool bounded_;
+  const bool bounded_, in_step_;
   Net& net_;
   table::Table& table_;
   const RowMap map_;

@@ -72,6 +72,7 @@ class Segmented : public Updater {
   Status settle() final { return inner_->settle(); }
   Status refresh() final { return inner_->refresh(); }
   bool bounded() const final { return inner_->bounded(); }
+  bool in_step() const final { return inner_->in_step(); }
   bool shares_iterations() const final { return inner_->shares_iterations(); }
   std::int64_t rate_iteration(std::int64_t iteration) const final { return inner_->rate_iteration(iteration); }
   bool shares_running_sums() const final { return inner_->shares_running_sums(); }

@@ -102,11 +102,12 @@ Status Solver::stop_for_others() {
       mine = Action::kNone;
     }
     bool last = mine != Action::kNone && mine != Action::kSnapshot;
-    if (mine == Action::kNone) {
-      const Result<Action> action = team().agree(iteration_, Action::kNone);
+    if (mine == Action::kNone || updater_->in_step()) {
+      const Result<Action> action = team().agree(iteration_, mine);
       if (!action.ok()) return action.error();
       if (action.value() == Action::kNone) return {};
       last = action.value() != Action::kSnapshot;
+      mine = Action::kNone;
     }
     if (Status status = updater_->settle(); !status.ok()) return status;
     const Result<Action> action = team().meet(iteration_, mine, false, last);

@@ -74,6 +74,7 @@ void Agreement::close(std::vector<Dispatch>& out) {
   if (!open_ || !std::ranges::all_of(active, [&](std::uint32_t rank) { return clocks_.contains(rank); })) return;
   open_ = false;
   if (active.empty()) return;
+  if (apart_) align();
   Clock agreed = std::exchange(from_, 0);
   if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
   Clock least = kUnbounded;
@@ -86,6 +87,18 @@ void Agreement::close(std::vector<Dispatch>& out) {
     Directive directive = agreed_;
     if (apart_) directive.clock = clocks_.at(rank);
     out.push_back({rank, directive});
+  }
+}
+
+// One of them that has begun an iteration waits at its end for the others'.
+void Agreement::align() {
+  for (const std::vector<int>& workers : in_step_()) {
+    Clock most = 0;
+    std::vector<Clock*> clocks;
+    for (const int worker : workers)
+      if (const auto said = clocks_.find(members_.rank_of_worker(worker)); said != clocks_.end()) clocks.push_back(&said->second);
+    for (const Clock* clock : clocks) most = std::max(most, *clock);
+    for (Clock* clock : clocks) *clock = most;
   }
 }
 

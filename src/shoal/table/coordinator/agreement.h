@@ -1,8 +1,9 @@
 // When all do what one of them wants: each worker says which iteration it will surely finish and goes no further until it hears the agreed
 // clock, which is the largest of these. Nobody has passed it then, and everybody reaches it. Workers that no bound keeps together (they say so)
-// agree on the clock that each has said, and meet there (Topic::kMeet).
+// agree on the clock that each has said, those that are in step with each other on the largest of theirs, and meet there (Topic::kMeet).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -15,7 +16,9 @@ namespace shoal::table {
 
 class Agreement {
  public:
-  explicit Agreement(const Members& members) : members_(members), wanted_(members.size()) {}
+  // `in_step`: workers, by number, that are in step with each other where no bound keeps all together.
+  Agreement(const Members& members, std::function<std::vector<std::vector<int>>()> in_step)
+      : members_(members), in_step_(std::move(in_step)), wanted_(members.size()) {}
   // What is wanted while an agreement is open becomes part of it: of two wants the more urgent counts.
   Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   // The coordinator's own: of workers that a bound keeps together the clock is at least `from`.
@@ -44,7 +47,10 @@ class Agreement {
  private:
   struct Wanted { Clock clock = -1; Want want = Want::kNothing; bool operator==(const Wanted&) const = default; };
 
+  void align();
+
   const Members& members_;
+  const std::function<std::vector<std::vector<int>>()> in_step_;
   std::vector<Wanted> wanted_;                  // last, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;

@@ -43,6 +43,7 @@ struct Coordinator::State {
   void want_next_epoch(const std::string& why, std::vector<Dispatch>& out);
   bool is_to_stop(std::uint32_t rank) const;
   std::optional<Error> stuck() const;
+  std::vector<std::vector<int>> in_step() const;
   Status next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   std::unique_ptr<Pacer> pacer;                // until all have joined
   Clock scheme_of_epoch = -1;                  // the last that worker 0 said
@@ -61,7 +62,7 @@ struct Coordinator::State {
   std::map<std::uint32_t, Clock> done_at;      // clocks of kDone, by rank
   std::vector<std::string> warnings;
   Outputs outputs{members};
-  Agreement agreement{members};
+  Agreement agreement{members, [this] { return in_step(); }};
   Rounds rounds{members, agreement, [this](const Rounds::Round& round, std::vector<Dispatch>& out) { return next_epoch(round, out); }};
   Regrouping regrouping{members};
   Norms norms{members};
@@ -303,6 +304,11 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now, 
     }
     default: return broken(str(members.name(rank), " asks for topic ", static_cast<int>(ask.topic), ", which is not known here"));
   }
+}
+
+std::vector<std::vector<int>> Coordinator::State::in_step() const {
+  const auto scheme = make_scheme(regrouping.roster().scheme);
+  return scheme.ok() ? scheme.value()->in_step() : std::vector<std::vector<int>>();
 }
 
 Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {

@@ -82,7 +82,7 @@ class Grouped final : public Scheme {
     return is_readable(row, worker, clock, staleness_);   // the clocks that all of a group have pushed are its rounds
   }
   bool bounded() const override { return staleness_ != kUnbounded; }
-  bool waits_for_others() const override { return true; }
+  std::vector<std::vector<int>> in_step() const override { return groups_; }
 
  private:
   // The round of a group: all that its members hold, when all have something.
