@@ -14,6 +14,7 @@
 #include "shoal/proto/solver.pb.h"
 #include "support/data_files.h"
 #include "support/expect.h"
+#include "support/forwarding_table.h"
 #include "support/local_cluster.h"
 #include "support/solver_rig.h"
 
@@ -29,37 +30,22 @@ struct Plans {
 };
 
 // A worker's table whose time passes by its pushes alone: a row's part of an iteration each.
-class PacedTable final : public table::Table {
+class PacedTable final : public ForwardingTable {
  public:
-  PacedTable(table::Table& inner, StepTime step_time, Plans& plans) : inner_(inner), step_time_(std::move(step_time)), plans_(plans) {}
-  int worker() const override { return inner_.worker(); }
-  const table::RosterBody& roster() const override { return inner_.roster(); }
+  PacedTable(table::Table& inner, StepTime step_time, Plans& plans) : ForwardingTable(inner), step_time_(std::move(step_time)), plans_(plans) {}
   Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
     learning_ = static_cast<double>(std::ranges::count_if(plan.rows, &table::Row::learns));
     if (worker() == 0) plans_.schemes.push_back(plan.scheme), plans_.starts.push_back(plan.start);
     ++plan_;
-    return inner_.create(plan, initial, destination);
+    return ForwardingTable::create(plan, initial, destination);
   }
-  Result<bool> regroup(const table::SegmentBody& end) override { return inner_.regroup(end); }
-  Status status() const override { return inner_.status(); }
   void push(std::span<const table::Push> together) override {
     now_ += std::chrono::nanoseconds(std::llround(1e9 * step_time_(worker(), plan_) * static_cast<double>(together.size()) / learning_));
-    inner_.push(together);
+    ForwardingTable::push(together);
   }
-  void get(table::RowId row, table::Clock clock, table::Part part) override { inner_.get(row, clock, part); }
-  Status wait(std::span<const table::RowId> rows) override { return inner_.wait(rows); }
-  Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override { return inner_.ask(topic, clock, std::move(body)); }
-  void tell(table::Topic topic, table::Clock clock, std::string body) override { inner_.tell(topic, clock, std::move(body)); }
-  std::vector<table::Answer> take_outputs() override { return inner_.take_outputs(); }
-  Result<table::Want> start(table::Clock clock) override { return inner_.start(clock); }
-  Status finish(table::Clock clock) override { return inner_.finish(clock); }
-  void abort(const Error& error) override { inner_.abort(error); }
-  void release() override { inner_.release(); }
-  table::Traffic traffic() const override { return inner_.traffic(); }
   table::Instant now() const override { return now_; }
 
  private:
-  table::Table& inner_;
   const StepTime step_time_;
   Plans& plans_;
   int plan_ = -1;

@@ -22,11 +22,6 @@ class ProcessGroups : public testing::Test {
   }
   std::string solver() const { return folder_ + "/model.prototxt"; }
   void write_solver(const std::string& more) const { put_small_solver(folder_, "model", "base_lr: 0.02 snapshot_after_train: true " + more); }
-  std::vector<std::string> to_join(const JobProcesses& job, const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {tools_dir() + "/train", "--solver=" + solver(), str("--join=127.0.0.1:", job.port(0)), "--threads=1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
   // Worker k pretends to need so many milliseconds for an iteration; process 0 is a server alone if `roles` say so.
   std::vector<Ran> train(const std::string& roles, const std::vector<int>& step_ms, const std::string& more, const std::vector<std::string>& flags = {}) {
     write_solver("display: 4 " + more);
@@ -101,7 +96,7 @@ TEST_F(ProcessGroups, GoOnWithOthers) {
   const int step_ms[] = {40, 4, 4};
   for (std::size_t rank = 0; rank < 3; ++rank) job.start(rank, solver(), {str("--emulate_step_ms=", step_ms[rank])});
   ASSERT_TRUE(job.says(0, "in scheme grouped groups=1,2|0, since"));
-  const Running joined = start_program(to_join(job, {"--emulate_step_ms=40"}));
+  const Running joined = start_program(job.joining(solver(), {"--emulate_step_ms=40"}));
   ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 3 of 4"));
   ASSERT_TRUE(job.says(0, "goes on with 4 workers, after 4, in scheme grouped groups=1,2|0,3"));
   job.signal(2, SIGTERM);
@@ -150,9 +145,9 @@ TEST_F(ProcessGroups, WhoJoinsPlacesRowsAsTheOthersDo) {
     job.start(1, solver(), {"--throttle=4e6", "--emulate_step_ms=4"});
     job.start(2, solver(), {"--emulate_step_ms=4"});
     ASSERT_TRUE(job.says(0, "the servers' links were measured: "));
-    const Running worker = start_program(to_join(job, {"--emulate_step_ms=4"}));
+    const Running worker = start_program(job.joining(solver(), {"--emulate_step_ms=4"}));
     ASSERT_TRUE(wait_for_text(worker, "has joined the job, as worker 3 of 4"));
-    const Running server = start_program(to_join(job, {"--emulate_step_ms=4", "--role=both", "--throttle=4e6"}));
+    const Running server = start_program(job.joining(solver(), {"--emulate_step_ms=4", "--role=both", "--throttle=4e6"}));
     ASSERT_TRUE(wait_for_text(server, "has joined the job, as worker 4 of 5"));
     ASSERT_TRUE(job.says(0, " rows of params on 3 servers, with "));
     job.signal(0, SIGINT);

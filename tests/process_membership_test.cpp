@@ -27,11 +27,6 @@ class ProcessMembership : public testing::Test {
   std::string solver(const std::string& name, const std::string& more) {
     return put_small_solver(folder_, name, "base_lr: 0.01 max_iter: 100000000 display: 1 " + more);
   }
-  static std::vector<std::string> command(const JobProcesses& job, const std::string& solver, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words = {tools_dir() + "/train", "--solver=" + solver, str("--join=127.0.0.1:", job.port(0)), "--threads=1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
 
   std::string folder_;
 };
@@ -64,7 +59,7 @@ TEST_F(ProcessMembership, WithEveryScheme) {
     job.flags.push_back("--emulate_step_ms=4");
     job.start_all(path);
     ASSERT_TRUE(job.says(0, "Iteration 3 ("));
-    const Running joined = start_program(command(job, path, {"--emulate_step_ms=4"}));
+    const Running joined = start_program(job.joining(path, {"--emulate_step_ms=4"}));
     ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 3 of 4"));
     ASSERT_TRUE(job.says(0, "goes on with 4 workers, after 3"));
     job.signal(2, SIGTERM);                     // a worker
@@ -109,9 +104,9 @@ TEST_F(ProcessMembership, FromOneToThreeAndBack) {
   JobProcesses job(fresh_directory("process_membership_alone"), "b");
   job.start_all(path);
   ASSERT_TRUE(job.says(0, "Iteration 3 ("));
-  const Running first = start_program(command(job, path, {"--role=both"}));
+  const Running first = start_program(job.joining(path, {"--role=both"}));
   ASSERT_TRUE(wait_for_text(first, "has joined the job, as worker 1 of 2"));
-  const Running second = start_program(command(job, path));
+  const Running second = start_program(job.joining(path));
   ASSERT_TRUE(wait_for_text(second, "has joined the job, as worker 2 of 3"));
   ::kill(first.process, SIGTERM);
   const Ran left = wait_for(first);
@@ -136,7 +131,7 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   job.start_all(path);
   ASSERT_TRUE(job.says(0, "Iteration 3 ("));
   const auto refused = [&](const std::string& solver, const std::string& token, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words = command(job, solver, {"--token_file=" + folder_ + "/" + token});
+    std::vector<std::string> words = job.joining(solver, {"--token_file=" + folder_ + "/" + token});
     words.insert(words.end(), more.begin(), more.end());
     const Ran ran = run_program(words);
     EXPECT_NE(ran.code, 0);
@@ -147,7 +142,7 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   EXPECT_HAS(refused(parts, "token"), "does not exist");
   EXPECT_HAS(refused(path, "token", {"--client_id=1"}), "--join=127.0.0.1:");
   EXPECT_HAS(refused(path, "token", {"--role=both", "--advertise=127.0.0.1:1"}), "process 0 cannot reach the server that wants to join: No connection to 127.0.0.1:1");
-  const Running good = start_program(command(job, path, {"--token_file=" + folder_ + "/token"}));
+  const Running good = start_program(job.joining(path, {"--token_file=" + folder_ + "/token"}));
   ASSERT_TRUE(wait_for_text(good, "has joined the job"));
   job.signal(0, SIGINT);
   EXPECT_EQ(wait_for(good).code, 0);
@@ -155,7 +150,7 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
     const Ran ran = job.wait(rank).ran;
     EXPECT_EQ(ran.code, 0) << ran.err;
   }
-  EXPECT_HAS(run_program(command(job, path)).err, "no job can be joined at 127.0.0.1:");
+  EXPECT_HAS(run_program(job.joining(path)).err, "no job can be joined at 127.0.0.1:");
 }
 
 }  // namespace

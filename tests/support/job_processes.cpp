@@ -61,6 +61,12 @@ std::vector<std::string> JobProcesses::command(std::size_t rank, const std::stri
   return words;
 }
 
+std::vector<std::string> JobProcesses::joining(const std::string& solver, const std::vector<std::string>& more) const {
+  std::vector<std::string> words = {tools_dir() + "/train", "--solver=" + solver, str("--join=127.0.0.1:", port(0)), "--threads=1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 void JobProcesses::start(std::size_t rank, const std::string& solver, const std::vector<std::string>& more) {
   processes_[rank] = start_program(command(rank, solver, more));
 }

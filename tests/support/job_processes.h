@@ -27,6 +27,8 @@ class JobProcesses {
   int port(std::size_t rank) const { return ports_[rank]; }
   std::string machinefile() const { return folder_ + "/machines"; }
   std::vector<std::string> command(std::size_t rank, const std::string& solver, const std::vector<std::string>& more = {}) const;
+  // Of a process that joins while the job trains.
+  std::vector<std::string> joining(const std::string& solver, const std::vector<std::string>& more = {}) const;
   void start(std::size_t rank, const std::string& solver, const std::vector<std::string>& more = {});
   void start_all(const std::string& solver, const std::vector<std::string>& more = {});
   bool says(std::size_t rank, const std::string& text) const { return wait_for_text(processes_[rank], text); }
