@@ -273,11 +273,11 @@ void Cluster::create_rows(const std::vector<std::vector<float>>& numbers) {
   }
 }
 
-// What waits on links: a link's window and one frame from a client; a few answers to each of a row's questions from a server.
+// What waits on links: a link's window and one frame from a client, and its Retire; a few answers to each of a row's questions from a server.
 void Cluster::check_queues() {
   for (int worker = 0; worker < job_.plan.workers; ++worker) {
     for (int server = 0; server < job_.plan.servers; ++server) {
-      const std::size_t rows = own_bytes_[static_cast<std::size_t>(server)] + 64 * job_.plan.rows.size();
+      const std::size_t rows = own_bytes_[static_cast<std::size_t>(server)] + 64 * (job_.plan.rows.size() + 1);
       const std::array<std::size_t, 2> most{job_.network.window + rows, job_.network.window + 8 * rows};
       for (int from = 0; from < 2; ++from) {
         const std::size_t waited = link(worker, server).counters(from).most_waiting;
