@@ -21,7 +21,7 @@ using table::Want;
 using Words = std::vector<std::string>;
 using Process = Job::Process;
 
-constexpr const char* kApart = "\1";
+const std::string kApart(8, '\0');
 
 Status leave(Job& job, std::uint32_t rank, Clock clock, bool at_end, const std::string& state = "") {
   return job.ask(rank, Topic::kLeave, clock, table::encode(LeaveBody{at_end, state}));

@@ -1,6 +1,7 @@
 // The next epoch as the coordinator brings it about: who wants it, where all stop, what it is.
 #include <gtest/gtest.h>
 
+#include "shoal/base/bytes.h"
 #include "shoal/table/coordinator.h"
 #include "support/job.h"
 
@@ -59,8 +60,8 @@ TEST(CoordinatorRegroup, NotBeforeTheClockThatIsWanted) {
 TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
   Job job(std::vector<Job::Process>(2));
   ASSERT_TRUE(job.ask(1, Topic::kPause, 5, body_of(Want::kRegroup)).ok());
-  ASSERT_TRUE(job.ask(0, Topic::kPaused, 70, "\1").ok());
-  ASSERT_TRUE(job.ask(1, Topic::kPaused, 5, "\1").ok());
+  ASSERT_TRUE(job.ask(0, Topic::kPaused, 70, std::string(8, '\0')).ok());
+  ASSERT_TRUE(job.ask(1, Topic::kPaused, 5, std::string(8, '\0')).ok());
   EXPECT_EQ(job.take(0).back(), "agreed on 4 at 70");
   EXPECT_EQ(job.take(1).back(), "agreed on 4 at 5");
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kMeet, 1, std::string(1, '\0')).ok());
@@ -71,15 +72,18 @@ TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
   EXPECT_EQ(roster.why, "rank 1 (host b) asks for it");
 }
 
-TEST(CoordinatorRegroup, ApartThoseInStepStopAtOneClock) {
+TEST(CoordinatorRegroup, ApartThoseInStepStopAfterAsManyIterations) {
   Job job(3, 7, "grouped groups=0,1|2");
   for (const std::uint32_t rank : {0u, 1u, 2u}) ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPause, 4, body_of(Want::kSnapshot)).ok());
-  ASSERT_TRUE(job.ask(0, Topic::kPaused, 4, "\1").ok());
-  ASSERT_TRUE(job.ask(1, Topic::kPaused, 5, "\1").ok());       // waits at the end of its iteration 4 for that of rank 0
-  ASSERT_TRUE(job.ask(2, Topic::kPaused, 9, "\1").ok());
+  const auto paused = [&](std::uint32_t rank, Clock clock, Clock done) {
+    std::string body;
+    put_le(body, done);
+    return job.ask(rank, Topic::kPaused, clock, body).ok();
+  };
+  ASSERT_TRUE(paused(0, 4, 3) && paused(1, 35, 4) && paused(2, 9, 9));   // rank 1 began at 31, and waits at the end of its fourth iteration for rank 0's
   EXPECT_EQ(job.take(0).back(), "agreed on 1 at 5");
-  EXPECT_EQ(job.take(1).back(), "agreed on 1 at 5");
+  EXPECT_EQ(job.take(1).back(), "agreed on 1 at 35");
   EXPECT_EQ(job.take(2).back(), "agreed on 1 at 9");
 }
 
@@ -89,7 +93,7 @@ TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
     Job job(2, 7, "async");
     for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
     want(job, "", "async factor=1", 0);
-    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 9, "\1").ok());
+    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 9, std::string(8, '\0')).ok());
     const RosterBody roster = regrouped(job, {{.clock = 10, .phase_end = 10, .next_scheme = "bsp"}, {.clock = slowest, .phase_end = 10, .next_scheme = "?"}});
     EXPECT_EQ(roster.scheme, slowest == 10 ? "bsp" : "async factor=1");
   }

@@ -96,7 +96,7 @@ class Sharers {
   // All stop, those who wait for a start too, and ask again in the next epoch.
   void next_epoch() {
     ++epoch_;
-    for (const std::uint32_t rank : here()) ok(job_.ask(rank, Topic::kPaused, workers_[rank].clock, "\1"));
+    for (const std::uint32_t rank : here()) ok(job_.ask(rank, Topic::kPaused, workers_[rank].clock, std::string(8, '\0')));
     for (const std::uint32_t rank : here())
       if (state(rank) != State::kOver) ok(job_.ask(rank, Topic::kMeet, epoch_, "\2"));
     for (const std::uint32_t rank : here())

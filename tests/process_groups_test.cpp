@@ -81,7 +81,7 @@ TEST_F(ProcessGroups, CanBeAllThatIsAskedFor) {
 
 // Nothing keeps the groups within a bound: at each look all stop at the ends of their tasks, and go on.
 TEST_F(ProcessGroups, AreLookedAtAgainWithoutABound) {
-  const auto ran = train("bbw", {40, 4, 4}, "max_iter: 44 scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 regroup_interval: 5 }");
+  const auto ran = train("bbw", {40, 13, 13}, "max_iter: 110 scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 regroup_interval: 5 }");
   EXPECT_HAS(ran[0].err, "Iteration 6: scheme async ends, grouped");
   std::size_t looks = 0;
   for (std::size_t at = ran[0].err.find(": speeds "); at != std::string::npos; at = ran[0].err.find(": speeds ", at + 1)) ++looks;

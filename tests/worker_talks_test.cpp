@@ -27,7 +27,7 @@ TEST(WorkerTalks, ATaskOfAPacedSchemeWaitsForAPauseAndGivesWayToWhatWasAgreedOn)
   talks.answer({Topic::kBegin, 4, "go"});
   const Ask paused = talks.pause();
   EXPECT_EQ(4, paused.clock) << "the task has not begun: start() alone does not begin those of a paced scheme";
-  EXPECT_EQ("\1", paused.body) << "no bound";
+  EXPECT_EQ(std::string("\4\0\0\0\0\0\0\0", 8), paused.body) << "no bound";
   EXPECT_EQ(std::nullopt, talks.take_answer(Topic::kBegin, 4, 0));
   EXPECT_EQ(std::nullopt, talks.start(4));
   talks.agreed(4, Want::kSnapshot);

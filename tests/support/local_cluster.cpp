@@ -57,7 +57,7 @@ class LocalCluster::Hub {
     if (Status status = wait([&] { return !me.client || me.client->waiting() == 0; }); !status.ok()) return status;
     me.creates = plan.epoch;
     me.pushed = plan.start_of(worker);
-    me.talks.end(me.pushed);
+    me.talks.begin(me.pushed);
     changed_.notify_all();
     const auto all_here = [&] { return std::ranges::all_of(workers_, [&](const Worker& each) { return each.creates >= plan.epoch; }); };
     if (Status status = wait(all_here); !status.ok()) return status;

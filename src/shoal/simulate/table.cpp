@@ -67,7 +67,7 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial, co
   if (const std::string wrong = table::validate(plan); !wrong.empty()) return Error{Code::kConfig, wrong};
   if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.epoch), {}); !drained.ok()) return drained.error();
   pushed_ = plan.start_of(worker_);
-  talks_.end(pushed_);
+  talks_.begin(pushed_);
   epoch_ = plan.epoch;
   if (const auto scheme = table::make_scheme(plan.scheme); scheme.ok()) {
     talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shoal/base/bytes.h"
 #include "shoal/table/coordinator.h"
 
 namespace shoal::table {
@@ -37,7 +38,9 @@ void WorkerTalks::answer(Answer answer) {
 
 Ask WorkerTalks::pause() {
   pausing_ = true;
-  return {.topic = Topic::kPaused, .clock = started_, .body = bounded_ ? "" : "\1"};
+  Ask ask{.topic = Topic::kPaused, .clock = started_, .body = {}};
+  if (!bounded_) put_le(ask.body, started_ - first_);
+  return ask;
 }
 
 void WorkerTalks::agreed(Clock clock, Want want) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shoal/base/bytes.h"
+
 namespace shoal::table {
 namespace {
 
@@ -40,6 +42,7 @@ void Agreement::want(Want want, Clock from, std::vector<Dispatch>& out) {
   if (std::exchange(open_, true)) return;
   apart_ = false;
   clocks_.clear();
+  done_.clear();
   for (const std::uint32_t worker : members_.active()) out.push_back({worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}}});
 }
 
@@ -57,6 +60,9 @@ void Agreement::begin_epoch(bool passes, std::vector<Dispatch>& out) {
 }
 
 Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+  const bool apart = ask.body.size() == sizeof(Clock);
+  if (!apart && !ask.body.empty())
+    return Error{Code::kPeer, str(members_.name(rank), " says where it pauses, and how far it is in ", ask.body.size(), " bytes")};
   if (!open_ && agreed_.want == Want::kNothing)
     return Error{Code::kPeer, str(members_.name(rank), " says where it pauses, but was not asked to")};
   if (!open_) {
@@ -64,7 +70,8 @@ Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatc
     return {};
   }
   clocks_.try_emplace(rank, ask.clock);
-  apart_ = apart_ || ask.body == "\1";
+  done_.try_emplace(rank, apart ? get_le<Clock>(ask.body) : 0);
+  apart_ = apart_ || apart;
   close(out);
   return {};
 }
@@ -90,15 +97,15 @@ void Agreement::close(std::vector<Dispatch>& out) {
   }
 }
 
-// One of them that has begun an iteration waits at its end for the others'.
+// One of them that has begun an iteration waits at its end for the others'. Their clocks differ as they did when the epoch began.
 void Agreement::align() {
   for (const std::vector<int>& workers : in_step_()) {
     Clock most = 0;
-    std::vector<Clock*> clocks;
+    std::vector<std::uint32_t> ranks;
     for (const int worker : workers)
-      if (const auto said = clocks_.find(members_.rank_of_worker(worker)); said != clocks_.end()) clocks.push_back(&said->second);
-    for (const Clock* clock : clocks) most = std::max(most, *clock);
-    for (Clock* clock : clocks) *clock = most;
+      if (const std::uint32_t rank = members_.rank_of_worker(worker); clocks_.contains(rank)) ranks.push_back(rank);
+    for (const std::uint32_t rank : ranks) most = std::max(most, done_.at(rank));
+    for (const std::uint32_t rank : ranks) clocks_.at(rank) += most - done_.at(rank);
   }
 }
 

@@ -1,6 +1,6 @@
 // When all do what one of them wants: each worker says which iteration it will surely finish and goes no further until it hears the agreed
 // clock, which is the largest of these. Nobody has passed it then, and everybody reaches it. Workers that no bound keeps together (they say so)
-// agree on the clock that each has said, those that are in step with each other on the largest of theirs, and meet there (Topic::kMeet).
+// agree on the clock that each has said, those that are in step with each other after as many iterations, and meet there (Topic::kMeet).
 #pragma once
 
 #include <functional>
@@ -58,6 +58,7 @@ class Agreement {
   bool passes_ = false;                         // this one does
   Clock from_ = 0;
   std::map<std::uint32_t, Clock> clocks_;       // said in this agreement
+  std::map<std::uint32_t, Clock> done_;         // iterations of the epoch, of workers that are apart
   Directive agreed_{};                          // the last one's; clocks of agreements rise
   std::set<Clock> stops_;                       // agreed on with a bound, at which somebody may still be
   bool apart_ = false;                          // workers have clocks of their own

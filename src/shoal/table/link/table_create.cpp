@@ -102,7 +102,7 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial, const Desti
     for (Server& server : servers_) server.ready = false;
   }
   pushed_ = plan.start_of(worker_);
-  talks_.end(pushed_);
+  talks_.begin(pushed_);
   alone_ = plan.workers == 1;
   if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);      // before the last round below: so before anybody asks for a task
   if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) {

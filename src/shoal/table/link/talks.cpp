@@ -40,6 +40,12 @@ void Talks::follow(bool paced, bool bounded) {
   heard_.follow(paced, bounded);
 }
 
+void Talks::begin(Clock clock) {
+  job_.clock = clock;
+  MutexLock lock(job_.mutex);
+  heard_.begin(clock);
+}
+
 void Talks::end(Clock clock) {
   job_.clock = clock;
   MutexLock lock(job_.mutex);

@@ -19,6 +19,7 @@ class Talks {
   std::vector<Answer> take_outputs();
   Result<Want> start(Clock clock);
   void follow(bool paced, bool bounded);
+  void begin(Clock clock);
   void end(Clock clock);
 
   // ---- the strands' side ----
