@@ -87,6 +87,8 @@ struct Task {
   // sees to the momentum, in what it pushes: it knows the steps from the rows it read, and all workers' shares add up to one.
   float global_rate = 1, global_momentum = 0;
   bool global_nesterov = false;
+  // The pacer says how many steps, and looks at what they, and exchanges, take.
+  bool is_planned() const { return paced && steps == 0; }
 };
 
 class Scheme {

@@ -22,7 +22,7 @@ Result<Updater::Leave> Questions::begin(table::Clock clock) {
 }
 
 void Questions::task_begins() {
-  report_ = {};
+  report_ = {.exchange = exchange_};
   told_ = 0;
   since_ = table_.now();
   waited_ = waits_.total();

@@ -102,7 +102,7 @@ void DryWorker::pull() {
 }
 
 void DryWorker::passes() {
-  report_ = {};
+  report_ = {.exchange = exchange_};
   note_told();
   step();
 }
@@ -178,7 +178,15 @@ void DryWorker::push(std::span<const RowId> rows, bool empty) {
 
 void DryWorker::begin_phase() {
   open(phase().plan, [this](RowId row, table::Part) { return script_.row(phase(), row); });
+  exchange_ = 0;
   for (const RowId row : phase().all) get_row(row, clock_, table::Part::kWeights);
+  if (task().is_planned()) await_rows(phase().all, &DryWorker::first_read);
+  else begin_task();
+}
+
+// Handing in takes as long.
+void DryWorker::first_read() {
+  exchange_ = 2 * to_seconds(now() - since_);
   begin_task();
 }
 

@@ -89,6 +89,7 @@ class DryWorker final : public ClientEnd {
 
   // ---- a phase ----
   void begin_phase();
+  void first_read();
   void end_phase();
   void leave_phase();
   void phase_over();
@@ -105,6 +106,7 @@ class DryWorker final : public ClientEnd {
   table::Clock clock_ = 0;
   table::Start start_{};                       // the pacer's word on this task
   table::TaskReport report_{};                 // of this task
+  double exchange_ = 0;                        // seconds; 0: not known
   std::uint32_t told_ = 0;                     // steps of it that the judge has heard of
   Instant working_since_{};                    // since he has, or since the task began
   double waited_then_ = 0;                     // for rows, by then
