@@ -110,6 +110,26 @@ TEST_F(ProcessGroups, GoOnWithOthers) {
   }
 }
 
+// By its own reckoning whoever joins would be past the profile, which the others have begun anew.
+TEST_F(ProcessGroups, WhoJoinsTheProfileOfARunThatWentOnEndsItWithTheOthers) {
+  const std::string scheme = "scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 }";
+  train("bb", {0, 0}, "max_iter: 10 " + scheme);
+  write_solver("max_iter: 100000000 display: 1 " + scheme);
+  JobProcesses job(folder_, "bb");
+  for (const std::size_t rank : {0u, 1u}) job.start(rank, solver(), {"--emulate_step_ms=700", "--snapshot=" + state_path(snapshot_stem(folder_ + "/model", 10))});
+  ASSERT_TRUE(job.says(0, "Starting Optimization"));
+  const Running joined = start_program(job.joining(solver(), {"--emulate_step_ms=300"}));
+  ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 2 of 3"));
+  ASSERT_TRUE(job.says(0, "goes on with 3 workers, after 2, in scheme async, since"));
+  ASSERT_TRUE(job.says(0, "Iteration 16: scheme async ends, grouped groups=2|0,1 begins"));
+  job.signal(0, SIGINT);
+  EXPECT_EQ(wait_for(joined).code, 0);
+  for (const std::size_t rank : {0u, 1u}) {
+    const Ran ran = job.wait(rank).ran;
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  }
+}
+
 // "7 rows of params on 2 servers, with 40000, 8000 bytes, by": the bytes, after what the text says first.
 std::vector<std::size_t> bytes_after(const std::string& text, const std::string& first) {
   std::vector<std::size_t> bytes;

@@ -125,6 +125,15 @@ TEST(Schemes, SspOfOneHoldsTheFastUntilTheSlowestMoves) {
   EXPECT_EQ(rig.shard().counters().staleness[0], 1u);
 }
 
+TEST(Schemes, ReadsAreNotAheadOfWhoIsNotWaitedFor) {
+  ShardRig rig(plan_of("async", 2));
+  rig.push(1, 0, 1);
+  rig.give(1, Retire{1});
+  for (const Clock clock : {0, 1, 2, 3}) rig.push(0, clock, 1);
+  EXPECT_EQ(rig.shard().counters().staleness[1], 1u) << "worker 1, when worker 0 was at 0";
+  EXPECT_EQ(rig.shard().counters().staleness[0], 4u) << "worker 0, alone";
+}
+
 TEST(Schemes, SspOfNoneReleasesAllAtOnce) {
   ShardRig rig(plan_of("ssp 0", 3));
   rig.push(2, 0, 3);
