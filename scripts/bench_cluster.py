@@ -5,6 +5,7 @@
   2. Two workers with links of a given rate against the larger of compute (the same two processes, each alone in its training) and
      transfer (the bytes they counted, at that rate), and the part of the transfer that was hidden. A layer's transfer cannot begin before its
      backward ends, nor its next forward before its transfer does: the bound is the iteration if nothing else costs time (timeline() below).
+     Moving costs processor time, too: where workers and servers have all cores busy, the iteration cannot be shorter than that time over the cores.
   3. Sending by priority against sending in the order of arrival, at the rate where transfer takes as long as compute, beside what the
      timeline says that priority gains.
 
@@ -12,6 +13,7 @@ Part of `make bench`. BUILD=... chooses another build folder."""
 import argparse
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -77,9 +79,46 @@ def timeline(layers, rate, order):
     return now
 
 
+class Wire:
+    """Two network namespaces with a link between them on which the kernel lets so many bytes a second pass each way; needs root, ip and tc. Where that
+    is not to be had, processes hold themselves to the rate (--throttle), which costs them more time."""
+    HOSTS = ('10.213.0.1', '10.213.0.2')
+
+    def __init__(self, rate):
+        self.rate = rate
+        self.names = [f'shoal{os.getpid()}{end}' for end in 'ab']
+
+    def __enter__(self):
+        if not (shutil.which('ip') and shutil.which('tc')):
+            return None
+        try:
+            for name in self.names:
+                self.tell('ip', 'netns', 'add', name)
+            self.tell('ip', 'link', 'add', 'wire', 'netns', self.names[0], 'type', 'veth', 'peer', 'name', 'wire', 'netns', self.names[1])
+            for name, host in zip(self.names, self.HOSTS):
+                for words in (f'addr add {host}/24 dev wire', 'link set lo up', 'link set wire up'):
+                    self.tell('ip', '-n', name, *words.split())
+                self.tell('tc', '-n', name, 'qdisc', 'add', 'dev', 'wire', 'root', 'tbf', 'rate', f'{self.rate:.0f}bps', 'burst', '256kb', 'latency', '50ms')
+        except subprocess.CalledProcessError:
+            self.__exit__()
+            return None
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names if shutil.which('ip') else ():
+            subprocess.run(['ip', 'netns', 'del', name], stderr=subprocess.DEVNULL, check=False)
+
+    def starter(self, k):
+        return ['ip', 'netns', 'exec', self.names[k]]
+
+    @staticmethod
+    def tell(*words):
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 class Bench:
-    def __init__(self, build, folder, seconds):
-        self.build, self.folder, self.seconds = build, Path(folder), seconds
+    def __init__(self, build, folder, seconds, by_kernel=True):
+        self.build, self.folder, self.seconds, self.by_kernel = build, Path(folder), seconds, by_kernel
 
     def net(self, name):
         if name not in MADE:
@@ -95,22 +134,44 @@ class Bench:
                         f'max_iter: {iterations}\nsnapshot_after_train: false\nrandom_seed: 1\nsolver_mode: CPU\n')
         return str(path)
 
-    def run(self, name, iterations, processes, threads, *flags, together=True):
-        """ms an iteration and the text of rank 0's log; `together`: one job, or as many jobs alone at the same time."""
+    def run(self, name, iterations, processes, threads, *flags, together=True, rate=None):
+        """ms an iteration, the text of rank 0's log, and seconds of processor time of all; `together`: one job, or as many jobs alone at the same time;
+        `rate`: of the link between two, bytes a second each way."""
+        if rate is not None and self.by_kernel:
+            with Wire(rate) as wire:
+                if wire:
+                    return self.train(name, iterations, processes, threads, *flags, wire=wire)
+        if rate is not None:
+            flags = (*flags, f'--throttle={rate:.0f}')
+        return self.train(name, iterations, processes, threads, *flags, together=together)
+
+    def train(self, name, iterations, processes, threads, *flags, together=True, wire=None):
         machines = self.folder / 'machines'
-        machines.write_text(''.join(f'{k} 127.0.0.1 {port}\n' for k, port in enumerate(free_ports(processes))))
+        hosts = wire.HOSTS if wire else ['127.0.0.1'] * processes
+        machines.write_text(''.join(f'{k} {host} {port}\n' for k, (host, port) in enumerate(zip(hosts, free_ports(processes)))))
         command = [f'{self.build}/tools/train', f'--solver={self.solver(name, iterations)}', '--stage=dummy', f'--threads={threads}']
         logs = [open(self.folder / f'log.{k}', 'w') for k in range(processes)]
         started = []
         for k, log in enumerate(logs):
             more = [f'--machinefile={machines}', f'--client_id={k}', *flags] if together else []
-            started.append(subprocess.Popen(command + more, cwd=ROOT, stdout=log, stderr=log))
-        codes = [process.wait() for process in started]
+            started.append(subprocess.Popen((wire.starter(k) if wire else []) + command + more, cwd=ROOT, stdout=log, stderr=log))
+        spent = 0.0
+        for process in started:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            spent += usage.ru_utime + usage.ru_stime
+        codes = [process.returncode for process in started]
         text = (self.folder / 'log.0').read_text()
         if any(codes):
             sys.exit(f'{" ".join(command)} {" ".join(flags)}: exit codes {codes}\n{text[-3000:]}')
         speeds = [float(x) for x in re.findall(r'Iteration \d+ \(([\d.e+]+) iter/s', text)][2:]
-        return 1000 / statistics.median(speeds), text
+        return 1000 / statistics.median(speeds), text, spent
+
+    def busy(self, name, iterations, *run, **options):
+        """ms an iteration, and of all cores together for one: without what starting costs."""
+        ms, _, seconds = self.run(name, iterations, *run, **options)
+        start = self.run(name, 20, *run, **options)[2]
+        return ms, 1000 * (seconds - start) / (iterations - 20) / (os.cpu_count() or 1)
 
     def layers(self, name):
         """Layers as the tool `time` measures them, in two processes with a thread each, as there are in a measurement."""
@@ -125,7 +186,7 @@ class Bench:
         return [Layer(x['forward'], x.get('backward', 0.0), int(4 * x.get('params', 0))) for x in found.values()]
 
     def iterations_for(self, ms):
-        return max(20, min(2000, int(1000 * self.seconds / ms)))
+        return max(40, min(2000, int(1000 * self.seconds / ms)))
 
 
 def bytes_an_iteration(text):
@@ -158,13 +219,14 @@ def overlap(bench, nets, passes, rate):
         n = bench.iterations_for(max(guess, transfer))
         alone, shared = [], []
         for _ in range(passes):
-            alone.append(bench.run(name, n, 2, 1, together=False)[0])
-            shared.append(bench.run(name, n, 2, 1, f'--throttle={rate:.0f}')[0])
-        compute, spent = statistics.median(alone), statistics.median(shared)
+            alone.append(bench.busy(name, n, 2, 1, together=False))
+            shared.append(bench.busy(name, n, 2, 1, rate=rate))
+        (compute, computing), (spent, cores) = ([statistics.median(column) for column in zip(*runs)] for runs in (alone, shared))
         bound = timeline(bench.layers(name), rate, 'priority')
         hidden = max(0.0, min(1.0, (compute + transfer - spent) / min(compute, transfer)))
         print(f'  {name:14} compute {compute:7.2f} ms  transfer {transfer:7.2f} ms ({moved[0] / 1e6:.2f} MB out, {moved[1] / 1e6:.2f} in)  '
-              f'iteration {spent:7.2f} ms  ratio {spent / max(compute, transfer):.3f}  hidden {100 * hidden:.0f} %  bound {bound:7.2f} ms  ratio to it {spent / bound:.3f}', flush=True)
+              f'iteration {spent:7.2f} ms  ratio {spent / max(compute, transfer):.3f}  hidden {100 * hidden:.0f} %  bound {bound:7.2f} ms  ratio to it {spent / bound:.3f}  '
+              f'cores busy {cores:.2f} ms ({100 * cores / spent:.0f} %), without moving {computing:.2f}', flush=True)
 
 
 def priorities(bench, nets, passes):
@@ -179,7 +241,7 @@ def priorities(bench, nets, passes):
         times = {'priority': [], 'arrival': []}
         for _ in range(passes):
             for order, results in times.items():
-                results.append(bench.run(name, n, 2, 1, f'--throttle={rate:.0f}', f'--send_order={order}')[0])
+                results.append(bench.run(name, n, 2, 1, f'--send_order={order}', rate=rate)[0])
         a, b = (statistics.median(times[order]) for order in ('priority', 'arrival'))
         print(f'  {name:14} {8 * rate / 1e9:5.2f} Gbit/s  priority {a:7.2f} ms  arrival {b:7.2f} ms  ratio {b / a:.3f}  predicted {predicted:.3f}',
               flush=True)
@@ -193,10 +255,11 @@ def main():
     parser.add_argument('--seconds', type=float, default=4, help='of one measurement')
     parser.add_argument('--rate', type=float, default=GIGABIT, help='bytes a second each way; default: 1 Gbit/s')
     parser.add_argument('--parts', default='123')
+    parser.add_argument('--throttle', action='store_true', help='the processes hold themselves to the rate, also where the kernel could')
     args = parser.parse_args()
     nets = args.nets.split(',')
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(args.build, folder, args.seconds)
+        bench = Bench(args.build, folder, args.seconds, not args.throttle)
         if '1' in args.parts:
             one_worker(bench, nets, args.passes)
         if '2' in args.parts:
