@@ -59,6 +59,12 @@ Result<Verdict> decode_verdict(std::string_view bytes);
 // What tells questions of one topic and clock, and their answers, apart: the steps of kJudge, 0 of all others.
 std::uint32_t part_of(Topic topic, std::string_view body);
 
+// The clocks of the rounds (kBarrier) with which an epoch begins, one after the other: two in Table::create(); then, where workers measure their
+// links, one at the end of each worker's turn.
+constexpr Clock all_drained(Epoch epoch) { return (static_cast<Clock>(epoch) << 17) - (Clock{1} << 50); }
+constexpr Clock rows_exist(Epoch epoch) { return all_drained(epoch) + 1; }
+constexpr Clock end_of_turn(Epoch epoch, int worker) { return rows_exist(epoch) + 1 + worker; }
+
 class Coordinator {
  public:
   explicit Coordinator(const CoordinatorOptions& options);

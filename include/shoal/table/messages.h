@@ -99,7 +99,7 @@ struct NormTotal { Clock clock = 0; double squares = 0; Epoch epoch = 0; };
 // What a question to it is about. Append only.
 enum class Topic : std::uint16_t {
   kJoin = 1,       // body: a JoinBody; `clock` is the process's incarnation. Answer: a RosterBody, when all have joined
-  kBarrier = 2,    // anything or nothing; answered when every worker asked, with worker 0's. Of create() alone: the solver's rounds are others
+  kBarrier = 2,    // anything or nothing; answered when every worker asked, with worker 0's. Of how an epoch begins: the solver's rounds are others
   kSum = 3,        // float64s; the sum over the workers, in their order
   kGather = 4,     // anything; worker 0 gets all bodies, in order, each after its u32 length; others get nothing
   kShare = 5,      // anything, from worker 0 (others: nothing); all get that

@@ -19,7 +19,7 @@ struct TaskReport {
   std::uint32_t steps = 0;       // local steps done in this task so far
   double seconds = 0;            // that one of them took, waiting for rows apart: the mean of those since it last spoke of this task
   double samples = 0;            // it read in this task
-  double exchange = 0;           // seconds that it takes to hand in a task and to get the rows back, waiting for others apart
+  double exchange = 0;           // seconds that it takes to hand in a task while the rows come back, waiting for others apart
   bool operator==(const TaskReport&) const = default;
 };
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "exchange_time.h"
 #include "global_momentum.h"
 #include "questions.h"
 #include "shoal/base/log.h"
@@ -197,13 +198,13 @@ class LocalRows final : public TableUpdater {
     table::Plan plan = plan_of(recipe_, map_.rows(), table_.roster(), start_, clocks_, options_);
     plan.clip = -1;   // each worker clips its own
     if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
-    const table::Instant asked = table_.now();
-    for (const RowId row : all_) table_.get(row, start_, Part::kWeights);
     if (task_.is_planned()) {
-      if (Status status = waits_.wait(all_); !status.ok()) return status;
-      questions_.rows_read_in(table_.now() - asked);
+      const Result<double> seconds = measure_exchange(table_, plan);
+      if (!seconds.ok()) return seconds.error();
+      questions_.exchange_takes(seconds.value());
     }
     for (const RowId row : all_) {
+      table_.get(row, start_, Part::kWeights);
       if (!resumed_ || !map_.rows()[row].learns || map_.rows()[row].lr_mult == 0 || map_.is_history(row)) continue;
       for (int h = 0; h < optim::histories(recipe_.rule.rule); ++h) table_.get(row, start_, kHistoryParts[h]);   // all go on with the chief's
     }

@@ -24,8 +24,8 @@ class Questions {
   // By this a worker's steps are compared with others': the same on all.
   double mean_steps() const { return task_.steps > 0 ? task_.steps : start_.mean_steps; }
 
-  // Where nobody waits for other workers, reading all rows took so long. Handing them in goes the same way back.
-  void rows_read_in(table::Instant time) { exchange_ = 2 * std::chrono::duration<double>(time).count(); }
+  // What the pacer hears that an exchange takes; if not said, nothing.
+  void exchange_takes(double seconds) { exchange_ = seconds; }
   void task_begins();
   // A local step of so many samples is done.
   void step_done(double samples);
@@ -41,7 +41,7 @@ class Questions {
   table::Start start_{};
   table::Clock granted_ = -1;              // the last task that may begin
   table::TaskReport report_{};             // of the task under way, or the last
-  double exchange_ = 0;                    // seconds; 0: not known
+  double exchange_ = 0;
   std::uint32_t told_ = 0;                 // steps of it that the judge has heard of
   table::Instant since_{};                           // when the first step began that he has not
   table::Instant waited_{};               // for rows by then

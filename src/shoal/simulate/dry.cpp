@@ -57,7 +57,7 @@ DryPhase phase_of(const Making& making, const std::string& words, table::Epoch e
   if (const std::string unfit = scheme.value()->unfit(making.job.workers()); !unfit.empty())
     throw ConfigError(Code::kConfig, making.name, ": scheme '", words, "': ", unfit);
   DryPhase phase{.plan = {}, .task = scheme.value()->task(), .bounded = scheme.value()->bounded(), .stretches = {}, .all = {}, .learning = {}, .rest = {},
-                 .end = end};
+                 .sample = {}, .end = end};
   const bool gradients = phase.task.payload == table::Payload::kGradient, averages = phase.task.momentum == table::MomentumPolicy::kAverage;
   const auto local = gradients ? nullptr : make_local_updater(making.param, making.name, making.net);
   const parallel::RowMap map(making.net, making.servers,
@@ -66,6 +66,7 @@ DryPhase phase_of(const Making& making, const std::string& words, table::Epoch e
   const Recipe recipe = read_recipe(making.param, making.name);
   phase.plan = parallel::plan_of(recipe, map.rows(), making.job.roster(), start, {}, {.name = making.name, .scheme = words, .epoch = epoch});
   if (!gradients) phase.plan.clip = -1;        // each worker clips its own
+  phase.sample = parallel::sample_of(phase.plan.rows, phase.plan.servers);
   const LayerShares shares = shares_of(making.net, making.job.process_of(0).compute);
   const bool early = !phase.task.judged && (gradients || (recipe.clip < 0 && !phase.task.pull_first));
   const auto leaves = [&](RowId row) { return early && (gradients || map.is_param(row) || map.is_history(row)); };

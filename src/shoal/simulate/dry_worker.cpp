@@ -179,16 +179,30 @@ void DryWorker::push(std::span<const RowId> rows, bool empty) {
 void DryWorker::begin_phase() {
   open(phase().plan, [this](RowId row, table::Part) { return script_.row(phase(), row); });
   exchange_ = 0;
-  for (const RowId row : phase().all) get_row(row, clock_, table::Part::kWeights);
-  if (task().is_planned()) await_rows(phase().all, &DryWorker::first_read);
-  else begin_task();
+  if (task().is_planned()) take_turn(0);
+  else read_all();
 }
 
-// Handing in takes as long.
-void DryWorker::first_read() {
-  exchange_ = 2 * to_seconds(now() - since_);
+void DryWorker::read_all() {
+  for (const RowId row : phase().all) get_row(row, clock_, table::Part::kWeights);
   begin_task();
 }
+
+// As measure_exchange().
+void DryWorker::take_turn(int worker) {
+  turn_ = worker;
+  if (worker == job_.workers()) return read_all();
+  if (worker != worker_) return end_turn();
+  for (const RowId row : phase().sample.rows) get_row(row, clock_, table::Part::kWeights);
+  await_rows(phase().sample.rows, &DryWorker::end_turn);
+}
+
+void DryWorker::end_turn() {
+  if (turn_ == worker_) exchange_ = to_seconds(now() - since_) / phase().sample.share;
+  ask(Topic::kBarrier, table::end_of_turn(phase().plan.epoch, turn_), "", &DryWorker::next_turn);
+}
+
+void DryWorker::next_turn() { take_turn(turn_ + 1); }
 
 void DryWorker::end_phase() { await_rows(phase().all, &DryWorker::leave_phase); }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client_end.h"
+#include "shoal/parallel/exchange_time.h"
 #include "shoal/simulate/simulation.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/scheme.h"
@@ -30,6 +31,7 @@ struct DryPhase {
   bool bounded = true;
   std::vector<Stretch> stretches;              // of a step
   std::vector<table::RowId> all, learning, rest;   // rest: of those that learn, what no stretch sends
+  parallel::RowSample sample;                  // where exchanges are measured
   table::Clock end = 0;                        // the clock after its last task
 };
 
@@ -89,7 +91,10 @@ class DryWorker final : public ClientEnd {
 
   // ---- a phase ----
   void begin_phase();
-  void first_read();
+  void read_all();
+  void take_turn(int worker);
+  void end_turn();
+  void next_turn();
   void end_phase();
   void leave_phase();
   void phase_over();
@@ -106,6 +111,7 @@ class DryWorker final : public ClientEnd {
   table::Clock clock_ = 0;
   table::Start start_{};                       // the pacer's word on this task
   table::TaskReport report_{};                 // of this task
+  int turn_ = 0;                               // whose it is to measure
   double exchange_ = 0;                        // seconds; 0: not known
   std::uint32_t told_ = 0;                     // steps of it that the judge has heard of
   Instant working_since_{};                    // since he has, or since the task began

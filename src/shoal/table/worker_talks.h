@@ -13,11 +13,6 @@
 
 namespace shoal::table {
 
-// The clocks of the two rounds (kBarrier) with which Table::create() begins an epoch: below 0, where nobody else's are.
-inline constexpr Clock kFirstRound = -(Clock{1} << 34);
-constexpr Clock all_drained(Epoch epoch) { return kFirstRound + 2 * static_cast<Clock>(epoch); }
-constexpr Clock rows_exist(Epoch epoch) { return all_drained(epoch) + 1; }
-
 class WorkerTalks {
  public:
   // ---- the worker's side ----

@@ -8,6 +8,7 @@
 #include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
 #include "shoal/base/sha256.h"
+#include "shoal/table/coordinator.h"
 #include "shoal/table/scheme.h"
 #include "table_over_tcp.h"
 
