@@ -38,6 +38,15 @@ class ProcessGroups : public testing::Test {
     }
     return all;
   }
+  // Processes 0 and 1, and who joined them, when process 0 is told to stop.
+  static void end_well(JobProcesses& job, const Running& joined) {
+    job.signal(0, SIGINT);
+    EXPECT_EQ(wait_for(joined).code, 0);
+    for (const std::size_t rank : {0u, 1u}) {
+      const Ran ran = job.wait(rank).ran;
+      EXPECT_EQ(ran.code, 0) << ran.err;
+    }
+  }
   std::vector<std::string> files() const { return {"--groups_out=" + folder_ + "/groups", "--data_sharding_out=" + folder_ + "/data_sharding"}; }
 
   std::string folder_;
@@ -102,12 +111,7 @@ TEST_F(ProcessGroups, GoOnWithOthers) {
   job.signal(2, SIGTERM);
   EXPECT_EQ(job.wait(2).ran.code, 75);
   ASSERT_TRUE(job.says(0, "goes on with 3 workers, after 3, in scheme grouped groups=1|0,2"));
-  job.signal(0, SIGINT);
-  EXPECT_EQ(wait_for(joined).code, 0);
-  for (const std::size_t rank : {0u, 1u}) {
-    const Ran ran = job.wait(rank).ran;
-    EXPECT_EQ(ran.code, 0) << ran.err;
-  }
+  end_well(job, joined);
 }
 
 // By its own reckoning whoever joins would be past the profile, which the others have begun anew.
@@ -122,12 +126,7 @@ TEST_F(ProcessGroups, WhoJoinsTheProfileOfARunThatWentOnEndsItWithTheOthers) {
   ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 2 of 3"));
   ASSERT_TRUE(job.says(0, "goes on with 3 workers, after 2, in scheme async, since"));
   ASSERT_TRUE(job.says(0, "Iteration 16: scheme async ends, grouped groups=2|0,1 begins"));
-  job.signal(0, SIGINT);
-  EXPECT_EQ(wait_for(joined).code, 0);
-  for (const std::size_t rank : {0u, 1u}) {
-    const Ran ran = job.wait(rank).ran;
-    EXPECT_EQ(ran.code, 0) << ran.err;
-  }
+  end_well(job, joined);
 }
 
 // "7 rows of params on 2 servers, with 40000, 8000 bytes, by": the bytes, after what the text says first.
