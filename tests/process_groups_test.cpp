@@ -178,6 +178,10 @@ TEST_F(ProcessGroups, WhoJoinsPlacesRowsAsTheOthersDo) {
       const Ran ran = job.wait(rank).ran;
       EXPECT_EQ(ran.code, 0) << ran.err;
       EXPECT_EQ(ran.err.find("has joined the job, as"), std::string::npos) << "who was there from the start has not joined";
+      if (rank > 0) continue;
+      const std::vector<std::size_t> bytes = bytes_after(ran.err, "the servers' links were measured: ");
+      ASSERT_EQ(bytes.size(), 2u) << ran.err;
+      EXPECT_LT(2 * bytes[1], bytes[0]) << "what a worker sees of the server beside it is no link";
     }
   }
 }
