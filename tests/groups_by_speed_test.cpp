@@ -28,6 +28,7 @@ using StepTime = std::function<double(int worker, int plan)>;
 struct Plans {
   std::vector<std::string> schemes;
   std::vector<table::Clock> starts;
+  std::vector<std::vector<double>> weights;   // of the workers' parts of the data
 };
 
 // A worker's table whose time passes by its pushes alone: a row's part of an iteration each.
@@ -36,7 +37,12 @@ class PacedTable final : public ForwardingTable {
   PacedTable(table::Table& inner, StepTime step_time, Plans& plans) : ForwardingTable(inner), step_time_(std::move(step_time)), plans_(plans) {}
   Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
     learning_ = static_cast<double>(std::ranges::count_if(plan.rows, &table::Row::learns));
-    if (worker() == 0) plans_.schemes.push_back(plan.scheme), plans_.starts.push_back(plan.start);
+    if (worker() == 0) {
+      plans_.schemes.push_back(plan.scheme), plans_.starts.push_back(plan.start);
+      plans_.weights.emplace_back();
+      for (const auto& process : roster().processes)
+        if (process.worker >= 0) plans_.weights.back().push_back(process.weight);
+    }
     ++plan_;
     return ForwardingTable::create(plan, initial, destination);
   }
@@ -102,6 +108,11 @@ TEST_F(GroupsBySpeed, AreThoseOfTheProfile) {
   EXPECT_EQ(trained.why, "");
   EXPECT_EQ(trained.plans.schemes, (std::vector<std::string>{"async", "grouped groups=1,3|0,2 staleness=3"}));
   EXPECT_EQ(trained.plans.starts, (std::vector<table::Clock>{0, 5}));
+  ASSERT_EQ(trained.plans.weights.size(), 2u);
+  EXPECT_EQ(trained.plans.weights[0], (std::vector<double>{0, 0, 0, 0})) << "all are equal";
+  const std::vector<double>& weights = trained.plans.weights[1];
+  EXPECT_NEAR(weights[1], 4 * weights[0], 1e-6 * weights[1]);
+  EXPECT_EQ(weights, (std::vector<double>{weights[0], weights[1], weights[0], weights[1]}));
   EXPECT_EQ(trained.contributions, trained.rows * 4 * 12) << "each push of each worker counts once";
   EXPECT_EQ(trained.merges, trained.rows * (4 * 5 + 2 * 7)) << "one by one, then a group at a time";
 }
