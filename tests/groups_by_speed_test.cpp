@@ -111,6 +111,7 @@ TEST_F(GroupsBySpeed, AreThoseOfTheProfile) {
   ASSERT_EQ(trained.plans.weights.size(), 2u);
   EXPECT_EQ(trained.plans.weights[0], (std::vector<double>{0, 0, 0, 0})) << "all are equal";
   const std::vector<double>& weights = trained.plans.weights[1];
+  EXPECT_GT(weights[0], 0);
   EXPECT_NEAR(weights[1], 4 * weights[0], 1e-6 * weights[1]);
   EXPECT_EQ(weights, (std::vector<double>{weights[0], weights[1], weights[0], weights[1]}));
   EXPECT_EQ(trained.contributions, trained.rows * 4 * 12) << "each push of each worker counts once";
