@@ -242,6 +242,25 @@ TEST(SchemesForOtherWorkers, SayWhatTheyAre) {
   }
 }
 
+// A phase has the scheme of the workers that the job began with: who came since is in the group that fits its speed.
+TEST(SchemesForOtherWorkers, ALaterPhaseHasWhoJoinedWhereItsSpeedIs) {
+  for (const double seconds : {1.0, 9.0}) {
+    Job job(2, 7, "async");
+    for (std::uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
+    const std::uint32_t rank = job.coordinator.enroll();
+    ASSERT_TRUE(job.join(rank, {.server = false}).ok());
+    for (const std::uint32_t other : {0u, 1u}) ASSERT_TRUE(job.ask(other, Topic::kPaused, 6, kApart).ok());
+    for (const std::uint32_t other : {0u, 1u}) ASSERT_TRUE(job.ask(other, Topic::kMeet, 1, "\2").ok());
+    (void)regroup(job, {{0, 6}, {1, 6}});
+    const double times[] = {1, 10, seconds};
+    for (std::uint32_t each = 0; each < 3; ++each)
+      ASSERT_TRUE(job.ask(each, Topic::kReport, 7, table::encode(table::ReportBody{.iterations = 1, .compute = times[each]})).ok());
+    const SegmentBody phase{.clock = 8, .phase_end = 8, .next_scheme = "grouped groups=0|1"};
+    for (std::uint32_t each = 0; each < 3; ++each) ASSERT_TRUE(job.ask(each, Topic::kRegroup, 2, table::encode(phase)).ok());
+    EXPECT_EQ(job.coordinator.roster()->scheme, seconds < 5 ? "grouped groups=0,2|1" : "grouped groups=0|1,2");
+  }
+}
+
 // A pacer goes on: what it knows of those that stay it still knows.
 TEST(SchemesForOtherWorkers, APacerOutlivesTheEpoch) {
   Job job(3, 7, "drift_barrier 3");

@@ -56,6 +56,23 @@ TEST(CoordinatorRegroup, NotBeforeTheClockThatIsWanted) {
   EXPECT_EQ(job.take(1).back(), "agreed on 4 at 100");
 }
 
+// Who has ended would be in the next epoch, and push nothing in it: the others come to the end, too, and there is no next epoch.
+TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
+  Job job(std::vector<Job::Process>(3));
+  ASSERT_TRUE(job.ask(2, Topic::kDone, 60).ok());
+  want(job, "", "", 0);
+  EXPECT_EQ(job.take(2), Words{});
+  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 58 + rank).ok());
+  EXPECT_EQ(job.take(0).back(), "agreed on 4 at 60");
+  // Or while they agree on where to stop.
+  Job later(std::vector<Job::Process>(3));
+  want(later, "", "", 0);
+  ASSERT_TRUE(later.ask(0, Topic::kPaused, 58).ok());
+  ASSERT_TRUE(later.ask(2, Topic::kPaused, 57).ok());
+  ASSERT_TRUE(later.ask(1, Topic::kDone, 60).ok());
+  EXPECT_EQ(later.take(0).back(), "agreed on 4 at 60");
+}
+
 // Workers that no bound keeps together stop each at its own clock, and go on from there.
 TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
   Job job(std::vector<Job::Process>(2));

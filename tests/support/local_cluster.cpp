@@ -132,7 +132,7 @@ class LocalCluster::Hub {
       retire(worker);
       workers_[static_cast<std::size_t>(worker)].talks.end(clock);
     }
-    const Result<std::string> done = ask(worker, Topic::kDone, 0, "");
+    const Result<std::string> done = ask(worker, Topic::kDone, clock, "");
     return done.ok() ? Status() : Status(done.error());
   }
 

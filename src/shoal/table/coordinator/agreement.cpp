@@ -82,7 +82,7 @@ void Agreement::close(std::vector<Dispatch>& out) {
   open_ = false;
   if (active.empty()) return;
   if (apart_) align();
-  Clock agreed = std::exchange(from_, 0);
+  Clock agreed = std::max(std::exchange(from_, 0), want_ == Want::kRegroup && !apart_ ? ended_ : 0);
   if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
   Clock least = kUnbounded;
   for (const std::uint32_t rank : active) agreed = std::max(agreed, clocks_.at(rank)), least = std::min(least, clocks_.at(rank));

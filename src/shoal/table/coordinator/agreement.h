@@ -3,6 +3,7 @@
 // agree on the clock that each has said, those that are in step with each other after as many iterations, and meet there (Topic::kMeet).
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -30,6 +31,8 @@ class Agreement {
   void begin_epoch(bool passes, std::vector<Dispatch>& out);
   // Goes on without workers that are done now.
   void close(std::vector<Dispatch>& out);
+  // A worker has ended the run at this clock. Where a bound keeps all together no epoch ends before it: the next one would have this worker in it.
+  void ended(Clock clock) { ended_ = std::max(ended_, clock); }
   // Where a bound keeps the workers together: they stop before their iteration `clock`. Somebody may yet be on its way to one stop when the next is
   // agreed on.
   bool stops_at(Clock clock) const { return stops_.contains(clock); }
@@ -56,7 +59,7 @@ class Agreement {
   Want want_ = Want::kNothing;
   Want put_off_ = Want::kNothing;               // until the next epoch, and is agreed on in that
   bool passes_ = false;                         // this one does
-  Clock from_ = 0;
+  Clock from_ = 0, ended_ = 0;
   std::map<std::uint32_t, Clock> clocks_;       // said in this agreement
   std::map<std::uint32_t, Clock> done_;         // iterations of the epoch, of workers that are apart
   Directive agreed_{};                          // the last one's; clocks of agreements rise

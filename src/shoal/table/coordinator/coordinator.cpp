@@ -74,6 +74,7 @@ Status Coordinator::State::done(std::uint32_t rank, const Ask& ask, Instant now,
   if (rounds.waits(rank)) return broken(str(members.name(rank), " is done while it waits in a round"));
   if (pacing.waits(rank)) return broken(str(members.name(rank), " is done while it waits for the start of a task"));
   done_at[rank] = ask.clock;
+  agreement.ended(ask.clock);
   take_out(rank, now, out);
   if (members.active().empty()) finish(out);
   return {};
