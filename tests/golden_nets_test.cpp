@@ -179,8 +179,9 @@ Tolerances tolerances_of(const std::string& net, const std::string& name, const 
     result.params = std::max(result.params, 20 * spread["max_rel_param_l2"].get<double>());   // which is over all numbers, not 16
   }
   // AdaGrad's first step is the gradient's sign, so rounding of numbers near zero decides, and grows: here one, two and three
-  // threads differ by up to 6 %, and processors' kernels by up to 13 %, where Caffe with one other kernel happened to differ by 0.5 %.
-  if (net == "cifar10_quick" && name == "adagrad") result.all = 0.2;
+  // threads differ by up to 6 %, and processors' kernels by up to 13 % (1e-3 in the fifth iteration already), where Caffe with one other kernel
+  // happened to differ by 0.5 %.
+  if (net == "cifar10_quick" && name == "adagrad") result.first = 5e-3, result.all = 0.2;
   for (const char* rule : {"adagrad", "rmsprop", "adadelta"})
     if (name == rule) result.params = std::max(result.params, 0.05);   // the losses say more
   for (const char* exact : {"sgd", "nesterov", "adam", "sgd_clip", "sgd_itersize2"})
