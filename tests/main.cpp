@@ -1,4 +1,5 @@
-// Runs every test, or those of --gtest_filter=..., and ends with one plain line, alone: "N passed, N failed, N skipped", after the names of those skipped.
+// Runs every test, or those of --gtest_filter=..., and ends with one plain line, alone: "N passed, N failed, N skipped", after the names of those
+// skipped and what the failed ones said, once more: whoever sees but the end of a long log must see why.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,9 +13,22 @@
 namespace {
 
 struct Tally {
-  int passed = 0, failed = 0;
-  std::vector<std::string> skipped;
+  int passed = 0;
+  std::vector<std::string> skipped, failed;     // names; what they said
 };
+
+// "Suite.Name at file:line: the first lines of what it said", of its first failure.
+std::string first_failure(const std::string& name, const testing::TestResult& result) {
+  constexpr std::size_t kMost = 1500;           // characters; a message may hold a whole log
+  for (int p = 0; p < result.total_part_count(); ++p) {
+    const testing::TestPartResult& part = result.GetTestPartResult(p);
+    if (!part.failed()) continue;
+    std::string said = part.message();
+    if (said.size() > kMost) said = said.substr(0, kMost / 2) + "\n[...]\n" + said.substr(said.size() - kMost / 2);
+    return name + " at " + (part.file_name() ? part.file_name() : "?") + ":" + std::to_string(part.line_number()) + ": " + said;
+  }
+  return name;
+}
 
 Tally tally(const testing::UnitTest& run) {
   Tally result;
@@ -26,7 +40,7 @@ Tally tally(const testing::UnitTest& run) {
       const std::string name = std::string(suite.name()) + "." + test.name();
       if (test.result()->Skipped()) result.skipped.push_back(name);
       else if (test.result()->Passed()) ++result.passed;
-      else ++result.failed;
+      else result.failed.push_back(first_failure(name, *test.result()));
     }
   }
   return result;
@@ -63,9 +77,10 @@ int main(int argc, char** argv) {
   const Tally result = tally(*testing::UnitTest::GetInstance());
   std::fflush(stderr);
   for (const std::string& name : result.skipped) std::printf("skipped: %s\n", name.c_str());
-  std::printf("%d passed, %d failed, %zu skipped\n", result.passed, result.failed, result.skipped.size());
+  for (const std::string& said : result.failed) std::printf("failed: %s\n", said.c_str());
+  std::printf("%d passed, %zu failed, %zu skipped\n", result.passed, result.failed.size(), result.skipped.size());
   std::fflush(stdout);
-  if (result.passed + result.failed == 0 && !testing::GTEST_FLAG(list_tests)) {
+  if (result.passed + static_cast<int>(result.failed.size()) == 0 && !testing::GTEST_FLAG(list_tests)) {
     std::fprintf(stderr, "no test ran\n");
     return 1;
   }

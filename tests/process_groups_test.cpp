@@ -78,7 +78,7 @@ TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
 }
 
 TEST_F(ProcessGroups, CanBeAllThatIsAskedFor) {
-  const std::vector<std::string> flags = {"--scheme=grouped", "--group_by=speed", "--profile_iterations=6", "--profile_only"};
+  const std::vector<std::string> flags = {"--scheme=grouped", "--group_by=speed", "--profile_iterations=6", "--min_group_size=2", "--profile_only"};
   std::vector<std::string> with_files = flags;
   for (const std::string& file : files()) with_files.push_back(file);
   const auto ran = train("sww", {0, 40, 40}, "max_iter: 100000", with_files);

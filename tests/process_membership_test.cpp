@@ -41,6 +41,7 @@ TEST_F(ProcessMembership, WithEveryScheme) {
       "type: 'async' share_iterations: true",
       "type: 'dc_asgd'",
       "type: 'sync_backup' backup: 1",
+      "type: 'sync_backup' backup: 1 share_iterations: true",
       "type: 'grouped' groups: '0,2|1'",
       "type: 'grouped' groups: '0,1|2' staleness: 2",
       "type: 'elastic' local_steps: 2",

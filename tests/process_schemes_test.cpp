@@ -35,6 +35,7 @@ std::vector<SchemeCase> scheme_cases() {
           {"local_steps", {"--local_steps=2", "--momentum_policy=average", "--global_momentum=0.5"}},
           {"ssp", {"--staleness=2"}},
           {"sync_backup", {"--backup=1"}},
+          {"sync_backup", {"--backup=1", "--share_iterations=true"}},
           {"weed_out", {"--max_version_lag=4"}},
           {"weed_out", {"--weedout=3", "--merge_every=4"}}};
 }

@@ -273,14 +273,14 @@ TEST(SchemeVectors, BothOrdersOfExchange) {
   EXPECT_EQ(before.said(), "row 0@2=0.3v2 to 0") << "the center, as the first exchange left it, pulls nothing";
 }
 
-// alpha = 0.9 / p by default, of the p that are left.
+// alpha = 0.9 / p by default, of the p that the epoch has.
 TEST(SchemeVectors, TheMovingRateGoesWithTheWorkers) {
-  ShardRig rig(plan_of("elastic", 3));
-  rig.push(0, 0, 10);
-  EXPECT_EQ(rig.said(), "row 0@1=7v1 to 0");
-  rig.leave(2);
-  rig.push(0, 1, 23);
-  EXPECT_EQ(rig.said(), "row 0@2=14v2 to 0") << "0.45 of 20";
+  const struct { std::uint16_t workers; const char* said; } cases[] = {{3, "row 0@1=7v1 to 0"}, {2, "row 0@1=5.5v1 to 0"}};
+  for (const auto& c : cases) {
+    ShardRig rig(plan_of("elastic", c.workers));
+    rig.push(0, 0, 10);
+    EXPECT_EQ(rig.said(), c.said);
+  }
   EXPECT_EQ(make_scheme("elastic").value()->task().steps, 10);
   EXPECT_EQ(make_scheme("elastic").value()->caution(64), "");
   EXPECT_EQ(make_scheme("elastic moving_rate=0.5").value()->caution(2), "");
@@ -358,6 +358,20 @@ TEST(SchemeVectors, TheLastPushCountsItsWorker) {
   for (const auto& c : cases) {
     ShardRig rig(plan_of(c.words, 2));
     rig.give(0, Retire{1});
+    rig.push(0, 0, 6);
+    EXPECT_EQ(rig.said(), c.said) << c.words;
+  }
+}
+
+// Or the slow would go on at a higher rate, each step by a smaller batch, when the fast are done.
+TEST(SchemeVectors, WhoHasComeToTheEndIsStillOneThatItIsDividedBy) {
+  const struct { const char* words; const char* said; } cases[] = {
+      {"async", "row 0@1=-3v2 to 0"}, {"async payload=delta factor=0", "row 0@1=3v2 to 0"}, {"elastic", "row 0@1=3.3v2 to 0"}};
+  for (const auto& c : cases) {
+    ShardRig rig(plan_of(c.words, 2));
+    rig.push(1, 0, 0);
+    rig.give(1, Retire{1});
+    rig.said();
     rig.push(0, 0, 6);
     EXPECT_EQ(rig.said(), c.said) << c.words;
   }

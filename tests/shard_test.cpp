@@ -205,7 +205,7 @@ TEST(Shard, ALastPushIsOneOfAllWorkers) {
   rig.push(1, 0, 4);
   EXPECT_EQ(rig.said(), "row 0@1=-2v1 to 1") << "half a step";
   rig.push(0, 0, 4);
-  EXPECT_EQ(rig.said(), "row 0@1=-6v2 to 0") << "alone";
+  EXPECT_EQ(rig.said(), "row 0@1=-4v2 to 0") << "so is the others'";
 }
 
 // Worker 1 is lost before, between and after its pushes of clock 1 to two rows, or after the norm was sent.

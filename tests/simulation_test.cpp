@@ -226,6 +226,19 @@ TEST(Simulation, PhasesFollowEachOtherAsInARealJob) {
   }
 }
 
+// What the slow one brings is late and dropped: alone it would go on long after the others' last version. Shared, its iterations are done by them.
+TEST(Simulation, BackupWorkersNeedNotComeToTheEndThemselves) {
+  const SolverParameter solver = digits_solver("sim_backup", "max_iter: 40");
+  const auto last = [&](const std::string& more) {
+    return run(with(solver, "type: 'sync_backup' backup: 1 " + more), "worker { count: 3 compute { ms: 10 } } worker { compute { ms: 200 } }", {}).points.back();
+  };
+  const auto own = last(""), shared = last("share_iterations: true");
+  EXPECT_EQ(own.iterations, 4 * 40);
+  EXPECT_EQ(shared.iterations, 4 * 40);
+  EXPECT_GT(own.seconds, 40 * 0.2);
+  EXPECT_LT(shared.seconds, own.seconds / 8);
+}
+
 // A worker's lines: what it says of its own seconds adds up, and of staleness and drops what the scheme does.
 TEST(Simulation, MetricsSayWhatThoseOfARealRunDo) {
   const auto lines_of = [](const std::string& scheme, int worker) {

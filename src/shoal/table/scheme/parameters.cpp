@@ -35,7 +35,7 @@ constexpr struct {
     {"momentum_policy", "what becomes of a worker's own momentum: of deltas and weights; with gradients the table has the only one"},
     {"moving_rate", "how hard elastic averaging pulls: of elastic, where workers send weights"},
     {"payload", "what workers send: of schemes whose updates come one by one; in others it goes without saying"},
-    {"share_iterations", "whether who is fast does more of the job's iterations: of schemes without a bound, whose updates come one by one"},
+    {"share_iterations", "whether who is fast does more of the job's iterations: of sync_backup, and of schemes without a bound whose updates come one by one"},
     {"staleness", "how far a worker may be ahead of the slowest: of ssp, and of grouped between groups"},
     {"weedout", "the window of late results: of weed_out"},
     {"weighting", "less weight for a stale update: of schemes whose updates come one by one; where those of all workers are one, none is stale"},

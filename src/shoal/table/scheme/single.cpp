@@ -19,18 +19,12 @@ double rate_or(double moving_rate, int workers) { return moving_rate > 0 ? movin
 
 }  // namespace
 
-int live_workers(const RowView& row) {
-  int workers = 0;
-  for (std::size_t w = 0; w < row.workers.size(); ++w)
-    workers += row.workers[w].counts || row.workers[w].merged < row.workers[w].pushed;
-  return workers;
-}
-
 Merge Single::merge(const RowView& row, std::size_t i) const {
   const double weight = row.held[i].weight > 0 ? weighting.weight_of(row, i) : 0;
   if (weight == 0) return {.take = {}, .weights = {}, .drop = {i}};
   Merge merge{.take = {i}, .weights = {1}};
-  const float divisor = factor > 0 ? static_cast<float>(factor) : static_cast<float>(live_workers(row));
+  const auto workers = static_cast<int>(row.workers.size());
+  const float divisor = static_cast<float>(factor > 0 ? factor : workers);
   if (task.payload == Payload::kGradient) {
     merge.rate_scale = 1 / divisor;
     merge.compensation = static_cast<float>(compensation);
@@ -38,7 +32,7 @@ Merge Single::merge(const RowView& row, std::size_t i) const {
     merge.scale = 1 / divisor;
     merge.apply = Apply::kAdd;
   } else {
-    merge.scale = static_cast<float>(rate_or(moving_rate, live_workers(row)));
+    merge.scale = static_cast<float>(rate_or(moving_rate, workers));
     merge.apply = Apply::kElastic;
   }
   weighting.put(weight, merge);

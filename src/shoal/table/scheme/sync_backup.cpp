@@ -1,20 +1,26 @@
 // Synchronous SGD with backup workers: of each version of a row the first N gradients, of as many workers, make the next version, where
 // N = workers - backup, at least 1; what comes later is dropped, and its worker goes on from the newest. Each row decides by itself. A worker
-// that goes leaves backup as it is, so that N shrinks and nobody waits for the lost. Source: Chen et al., "Revisiting distributed
-// synchronous SGD", arXiv 1604.00981. Late gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
+// that goes leaves backup as it is, so that N shrinks and nobody waits for the lost. Where workers share their iterations what is dropped counts
+// as done, and nobody goes on alone after the others' last version. Source: Chen et al., "Revisiting distributed synchronous SGD", arXiv
+// 1604.00981. Late gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
 #include <algorithm>
 #include <utility>
 
 #include "make.h"
-#include "single.h"
 
 namespace shoal::table {
 namespace {
 
+// Workers that count, or that still have something here.
+int live_workers(const RowView& row) {
+  return static_cast<int>(std::ranges::count_if(row.workers, [](const WorkerView& worker) { return worker.counts || worker.merged < worker.pushed; }));
+}
+
 class SyncBackup final : public Scheme {
  public:
-  SyncBackup(std::string name, int backup) : name_(std::move(name)), backup_(backup) {}
+  SyncBackup(std::string name, int backup, bool shared) : name_(std::move(name)), backup_(backup) { task_.shared = task_.paced = task_.asks_early = shared; }
   std::string name() const override { return name_; }
+  Task task() const override { return task_; }
 
   std::string unfit(int workers) const override {
     return backup_ < workers ? "" : str("backup is ", backup_, " and there are ", workers, " workers; at least one must not be spare");
@@ -23,7 +29,7 @@ class SyncBackup final : public Scheme {
   // Spare workers stay as many, while one is left that is not.
   std::string for_workers(std::span<const int> before, std::span<const double>) const override {
     const int workers = static_cast<int>(before.size());
-    return unfit(workers).empty() ? name_ : str("sync_backup backup=", workers - 1);
+    return unfit(workers).empty() ? name_ : str("sync_backup backup=", workers - 1, task_.shared ? " share_iterations=true" : "");
   }
 
   std::optional<Merge> next_merge(const RowView& row) const override {
@@ -50,13 +56,15 @@ class SyncBackup final : public Scheme {
  private:
   const std::string name_;
   const int backup_;
+  Task task_;
 };
 
 }  // namespace
 
 std::unique_ptr<Scheme> make_sync_backup(Parameters& parameters) {
   const std::int64_t backup = parameters.whole("backup", 0, 65535);
-  return std::make_unique<SyncBackup>(parameters.words(), static_cast<int>(backup));
+  const bool shared = parameters.yes_or_no("share_iterations");
+  return std::make_unique<SyncBackup>(parameters.words(), static_cast<int>(backup), shared);
 }
 
 }  // namespace shoal::table
