@@ -162,6 +162,21 @@ TEST_F(DistributedTrain, TwoWorkersLearnAsOneMachineWithTwiceTheBatch) {
   EXPECT_EQ(two[1].err.find("Iteration"), std::string::npos) << two[1].err;
 }
 
+// Each record once, whether the workers divide a test or one makes it for all.
+TEST_F(DistributedTrain, ATestIsOfTheWholeSet) {
+  const std::string path = solver("tested", plain_net(4), "base_lr: 0 max_iter: 1 test_iter: 8 test_interval: 4 snapshot_after_train: false");
+  const std::string tests = folder_ + "/tested.test0.csv";
+  ASSERT_EQ(test::run_program(alone(path, {"--net_outputs=" + folder_ + "/tested"})).code, 0);
+  const auto wanted = rows_of(tests);
+  for (const char* const scheme : {"--scheme=bsp", "--scheme=async", "--scheme=elastic"}) {
+    run(2, path, {scheme, "--net_outputs=" + folder_ + "/tested"});
+    const auto found = rows_of(tests);
+    ASSERT_FALSE(found.empty());
+    ASSERT_EQ(found[0].size(), wanted[0].size());
+    for (std::size_t c = 0; c < wanted[0].size(); ++c) EXPECT_NEAR(found[0][c], wanted[0][c], 2e-6) << scheme;
+  }
+}
+
 TEST_F(DistributedTrain, EverySchemeLearnsAndARunInLockstepRepeatsItself) {
   const std::string more = "max_iter: 40 base_lr: 0.02 test_iter: 8 test_interval: 40 test_initialization: false";
   std::vector<std::string> models;

@@ -114,7 +114,8 @@ class Solver {
 
   // Building.
   Context& add_context(const Share& share);
-  void build_nets();
+  void build_net();
+  void build_test_nets();
   void connect_hooks();
   void check_best();
   // The loop.

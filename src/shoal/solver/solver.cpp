@@ -47,9 +47,10 @@ Solver::Solver(const SolverParameter& param, SolverOptions options)
   if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
     LOG(WARNING) << "solver_mode is GPU, and this build computes on the CPU alone: training there, on " << options_.threads << " threads";
   seed_ = pick_seed(param);
-  build_nets();
-  check_best();
+  build_net();
   updater_ = options_.make_updater ? options_.make_updater(*net_) : make_local_updater(param, options_.name, *net_);
+  build_test_nets();
+  check_best();
   connect_hooks();
   net_->clear_gradients();
   if (team().chief())
@@ -69,7 +70,7 @@ Context& Solver::add_context(const Share& share) {
   return *contexts_.back();
 }
 
-void Solver::build_nets() {
+void Solver::build_net() {
   if (param_->has_net() || param_->has_train_net())
     LOG(INFO) << "Creating training net from net file: " << (param_->has_net() ? param_->net() : param_->train_net());
   net_ = std::make_unique<Net>(train_net_of(*param_, options_.name, options_.share), add_context(options_.share));
@@ -77,9 +78,17 @@ void Solver::build_nets() {
     whole_batch_ = written_batch(*param_, options_.name);
     weight_ = contribution_weight(*param_, options_.name, options_.share);
   }
+}
+
+void Solver::build_test_nets() {
   Share one = options_.share;   // a process tests with one net, however many it trains with
   one.replica = 0, one.replicas = 1;
   one.weights.clear();          // a test is divided among equals
+  if (apart() && team().chief()) {   // or the chief's alone: what all share is its own then, and what is cut up stays so
+    if (one.suffix.empty()) one.suffix = std::to_string(one.client);
+    one.in_parts = one.in_parts || one.clients > 1;
+    one.client = 0, one.clients = 1;
+  }
   for (const NetParameter& test_net : test_nets_of(*param_, options_.name)) {
     LOG(INFO) << "Creating test net (#" << test_nets_.size() << ")";
     test_nets_.push_back(std::make_unique<Net>(test_net, add_context(one)));
