@@ -54,7 +54,7 @@ class ProcessGroups : public testing::Test {
 
 TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
   const std::string by_speed = "max_iter: 14 test_iter: 2 test_interval: 7 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 }";
-  const auto first = train("bbbb", {250, 50, 250, 50}, by_speed, files());
+  const auto first = train("bbbb", {400, 100, 400, 100}, by_speed, files());
   EXPECT_HAS(first[0].err, "Scheme async; ");
   EXPECT_HAS(first[0].err, "Iteration 8: speeds ");
   EXPECT_HAS(first[0].err, " items/s; 2 groups (Calinski-Harabasz index ");
@@ -72,7 +72,7 @@ TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
   const auto again = train("bbbb", {0, 0, 0, 0}, "max_iter: 4 scheme { type: 'grouped' groups_file: '" + folder_ + "/groups' }");
   EXPECT_HAS(again[0].err, "Scheme grouped groups=1,3|0,2; ");
   // Where the last run ended, who is fast is found out again.
-  const auto on = train("bbbb", {50, 50, 250, 250}, "max_iter: 24 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 }",
+  const auto on = train("bbbb", {100, 100, 400, 400}, "max_iter: 24 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 }",
                         {"--snapshot=" + state_path(snapshot_stem(folder_ + "/model", 14))});
   EXPECT_HAS(on[0].err, "Iteration 22: scheme async ends, grouped groups=0,1|2,3 begins, until iteration 24");
 }
@@ -90,7 +90,7 @@ TEST_F(ProcessGroups, CanBeAllThatIsAskedFor) {
 
 // Nothing keeps the groups within a bound: at each look all stop at the ends of their tasks, and go on.
 TEST_F(ProcessGroups, AreLookedAtAgainWithoutABound) {
-  const auto ran = train("bbw", {40, 13, 13}, "max_iter: 110 scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 regroup_interval: 5 }");
+  const auto ran = train("bbw", {100, 33, 33}, "max_iter: 110 scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 regroup_interval: 5 }");
   EXPECT_HAS(ran[0].err, "Iteration 6: scheme async ends, grouped");
   std::size_t looks = 0;
   for (std::size_t at = ran[0].err.find(": speeds "); at != std::string::npos; at = ran[0].err.find(": speeds ", at + 1)) ++looks;
@@ -102,10 +102,10 @@ TEST_F(ProcessGroups, AreLookedAtAgainWithoutABound) {
 TEST_F(ProcessGroups, GoOnWithOthers) {
   write_solver("max_iter: 100000000 display: 1 scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 regroup_interval: 12 }");
   JobProcesses job(folder_, "bbw");
-  const int step_ms[] = {40, 4, 4};
+  const int step_ms[] = {160, 40, 40};
   for (std::size_t rank = 0; rank < 3; ++rank) job.start(rank, solver(), {str("--emulate_step_ms=", step_ms[rank])});
   ASSERT_TRUE(job.says(0, "in scheme grouped groups=1,2|0, since"));
-  const Running joined = start_program(job.joining(solver(), {"--emulate_step_ms=40"}));
+  const Running joined = start_program(job.joining(solver(), {"--emulate_step_ms=160"}));
   ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 3 of 4"));
   ASSERT_TRUE(job.says(0, "goes on with 4 workers, after 4, in scheme grouped groups=1,2|0,3"));
   job.signal(2, SIGTERM);

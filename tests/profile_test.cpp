@@ -15,6 +15,16 @@ using test::get_file;
 using test::run_team;
 using test::ThreadsTeam;
 
+TEST(Profile, AHiccupIsNoSlowWorker) {
+  parallel::MeanTime times;
+  EXPECT_EQ(times.mean(), 0);
+  for (int i = 0; i < 9; ++i) times.add(0.1);
+  times.add(60);
+  EXPECT_NEAR(times.mean(), (9 * 0.1 + 0.3) / 10, 1e-12);
+  for (int i = 0; i < 100; ++i) times.add(0.2);
+  EXPECT_NEAR(times.mean(), 0.2, 1e-12) << "the last hundred";
+}
+
 TEST(Profile, EveryoneFindsTheSame) {
   const double seconds[] = {0.25, 0.05, 0.26, 0.05, 0};
   std::vector<Profile> found(5);

@@ -31,6 +31,22 @@ std::vector<std::string> hosts_of(const table::RosterBody& roster) {
 
 }  // namespace
 
+void MeanTime::add(double seconds) {
+  recent_.push_back(seconds);
+  if (recent_.size() > kWindow) recent_.pop_front();
+}
+
+double MeanTime::mean() const {
+  if (recent_.empty()) return 0;
+  std::vector<double> times(recent_.begin(), recent_.end());
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::ranges::nth_element(times, middle);
+  const double most = kMost * *middle;
+  double sum = 0;
+  for (const double time : times) sum += std::min(time, most);
+  return sum / static_cast<double>(times.size());
+}
+
 table::Instant Speedometer::now() const { return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch(); }
 
 void Speedometer::start(std::int64_t iteration) {
@@ -44,8 +60,8 @@ void Speedometer::mark(Mark mark, std::int64_t iteration, double data_waited, do
   if (mark == Mark::kBegin) begun_ = now(), rows_waited_ = rows_waited;
   if (mark == Mark::kEnd) {
     const double seconds = std::chrono::duration<double>(now() - begun_).count();
-    times_.add(std::max(kLeast, seconds), 1);
-    busy_.add(std::max(kLeast, seconds - (rows_waited - rows_waited_)), 1);
+    times_.add(std::max(kLeast, seconds));
+    busy_.add(std::max(kLeast, seconds - (rows_waited - rows_waited_)));
     ++iterations_;
   }
   if (next_) next_->mark(mark, iteration, data_waited, rows_waited);

@@ -1,7 +1,9 @@
 // How fast each worker of a job is, and the groups that follow from it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,12 +12,23 @@
 #include "shoal/parallel/scheme_words.h"
 #include "shoal/solver/meter.h"
 #include "shoal/solver/team.h"
-#include "shoal/table/step_times.h"
 #include "shoal/table/table.h"
 
 namespace shoal::parallel {
 
-// Smooths the time of this worker's iterations, by its monotonic clock, and passes on to another meter what it hears. Tests, snapshots and what
+// The mean of the last times, of which each counts as three times their median at most, so that a hiccup does not make a slow worker.
+class MeanTime {
+ public:
+  static constexpr std::size_t kWindow = 100;
+  static constexpr double kMost = 3;
+  void add(double seconds);
+  double mean() const;                       // 0: there was none
+
+ private:
+  std::deque<double> recent_;
+};
+
+// Means of the times of this worker's iterations, by its monotonic clock; passes on to another meter what it hears. Tests, snapshots and what
 // else comes between iterations do not count.
 class Speedometer final : public Meter {
  public:
@@ -27,8 +40,8 @@ class Speedometer final : public Meter {
   std::int64_t iterations() const { return iterations_; }
   // An iteration takes so long; 0: there was none. With what it waits for rows, where nobody waits for other workers, so that a slow link makes a
   // slow worker; and without.
-  double seconds() const { return times_.smoothed(); }
-  double busy() const { return busy_.smoothed(); }
+  double seconds() const { return times_.mean(); }
+  double busy() const { return busy_.mean(); }
 
  private:
   table::Instant now() const;
@@ -36,7 +49,7 @@ class Speedometer final : public Meter {
   const table::Table* const table_;
   Meter* const next_;
   std::int64_t iterations_ = 0;
-  table::StepTimes times_, busy_;
+  MeanTime times_, busy_;
   table::Instant begun_{};
   double rows_waited_ = 0;                   // when the iteration began
 };
