@@ -197,17 +197,21 @@ def bytes_an_iteration(text):
     return float(found.group(1)), float(found.group(2))
 
 
+def ratio(above, below):
+    """Of what was measured in turns: a machine drifts, and what it does to one of a pair it does to both."""
+    return statistics.median(a / b for a, b in zip(above, below))
+
+
 def one_worker(bench, nets, passes):
     print('one worker with a server in its process, against the local solver; two threads')
     for name in nets:
         guess = bench.run(name, 20, 1, 2, together=False)[0]
         n = bench.iterations_for(guess)
         local, table = [], []
-        for _ in range(passes):                           # in turns: a machine drifts
+        for _ in range(passes):
             local.append(bench.run(name, n, 1, 2, together=False)[0])
             table.append(bench.run(name, n, 1, 2)[0])
-        a, b = statistics.median(local), statistics.median(table)
-        print(f'  {name:14} local {a:8.2f} ms  table {b:8.2f} ms  ratio {b / a:.3f}', flush=True)
+        print(f'  {name:14} local {statistics.median(local):8.2f} ms  table {statistics.median(table):8.2f} ms  ratio {ratio(table, local):.3f}', flush=True)
 
 
 def overlap(bench, nets, passes, rate):
@@ -221,11 +225,12 @@ def overlap(bench, nets, passes, rate):
         for _ in range(passes):
             alone.append(bench.busy(name, n, 2, 1, together=False))
             shared.append(bench.busy(name, n, 2, 1, rate=rate))
+        costs = ratio([each[0] for each in shared], [max(each[0], transfer) for each in alone])
         (compute, computing), (spent, cores) = ([statistics.median(column) for column in zip(*runs)] for runs in (alone, shared))
         bound = timeline(bench.layers(name), rate, 'priority')
         hidden = max(0.0, min(1.0, (compute + transfer - spent) / min(compute, transfer)))
         print(f'  {name:14} compute {compute:7.2f} ms  transfer {transfer:7.2f} ms ({moved[0] / 1e6:.2f} MB out, {moved[1] / 1e6:.2f} in)  '
-              f'iteration {spent:7.2f} ms  ratio {spent / max(compute, transfer):.3f}  hidden {100 * hidden:.0f} %  bound {bound:7.2f} ms  ratio to it {spent / bound:.3f}  '
+              f'iteration {spent:7.2f} ms  ratio {costs:.3f}  hidden {100 * hidden:.0f} %  bound {bound:7.2f} ms  ratio to it {spent / bound:.3f}  '
               f'cores busy {cores:.2f} ms ({100 * cores / spent:.0f} %), without moving {computing:.2f}', flush=True)
 
 
@@ -243,7 +248,8 @@ def priorities(bench, nets, passes):
             for order, results in times.items():
                 results.append(bench.run(name, n, 2, 1, f'--send_order={order}', rate=rate)[0])
         a, b = (statistics.median(times[order]) for order in ('priority', 'arrival'))
-        print(f'  {name:14} {8 * rate / 1e9:5.2f} Gbit/s  priority {a:7.2f} ms  arrival {b:7.2f} ms  ratio {b / a:.3f}  predicted {predicted:.3f}',
+        gained = ratio(times['arrival'], times['priority'])
+        print(f'  {name:14} {8 * rate / 1e9:5.2f} Gbit/s  priority {a:7.2f} ms  arrival {b:7.2f} ms  ratio {gained:.3f}  predicted {predicted:.3f}',
               flush=True)
 
 
@@ -251,8 +257,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('build', nargs='?', default=os.environ.get('BUILD', 'build/release'))
     parser.add_argument('--nets', default='lenet,cifar10_quick,fc_heavy,fc_deep')
-    parser.add_argument('--passes', type=int, default=3)
-    parser.add_argument('--seconds', type=float, default=4, help='of one measurement')
+    parser.add_argument('--passes', type=int, default=9)
+    parser.add_argument('--seconds', type=float, default=1, help='of one measurement')
     parser.add_argument('--rate', type=float, default=GIGABIT, help='bytes a second each way; default: 1 Gbit/s')
     parser.add_argument('--parts', default='123')
     parser.add_argument('--throttle', action='store_true', help='the processes hold themselves to the rate, also where the kernel could')
