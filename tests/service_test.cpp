@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "shoal/base/bytes.h"
+#include "shoal/base/mutex.h"
 #include "support/cluster.h"
 #include "support/expect.h"
 
@@ -93,9 +94,14 @@ TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
     const RowId row = 0;
     table.get(row, 0, table::Part::kWeights);
     if (Status status = table.wait({&row, 1}); !status.ok()) return status;
+    Mutex mutex;
+    Condition never;
     Clock clock = 0;
     for (; clock < 20 || (pieces_done == 0 && clock < 1000); ++clock) {
-      if (clock >= 20) std::this_thread::sleep_for(std::chrono::milliseconds(1));   // the service's thread may still be at the last one, on a busy machine
+      if (clock >= 20) {                           // on a busy machine the service's thread may still be at the last one
+        MutexLock lock(mutex);
+        never.wait_for(mutex, std::chrono::milliseconds(1), [] { return false; });
+      }
       table.push({.row = row, .clock = clock, .rate = 0.5f, .values = {gradient}, .spent = gradient});
       if (Status status = table.wait({&row, 1}); !status.ok()) return status;
       const float expected = 3 - 0.5f * static_cast<float>(clock + 1);
