@@ -3,7 +3,8 @@
 
   1. One worker with a server in its process against the local solver.
   2. Two workers with links of a given rate against the larger of compute (the same two processes, each alone in its training) and
-     transfer (the bytes they counted, at that rate), and the part of the transfer that was hidden. A layer's transfer cannot begin before its
+     transfer (the bytes they counted, both ways at once over one bare TCP connection of that link), and the part of the transfer that was
+     hidden. A layer's transfer cannot begin before its
      backward ends, nor its next forward before its transfer does: the bound is the iteration if nothing else costs time (timeline() below).
      Moving costs processor time, too: where workers and servers have all cores busy, the iteration cannot be shorter than that time over the cores.
   3. Sending by priority against sending in the order of arrival, at the rate where transfer takes as long as compute, beside what the
@@ -77,6 +78,37 @@ def timeline(layers, rate, order):
     for k, layer in enumerate(layers):
         now = max(now, arrived.get(k, 0.0)) + layer.forward
     return now
+
+
+# Sends so many bytes over a TCP connection, takes as many, and says how many seconds that took: `listen` or `call`, host, port, bytes.
+MOVE = '''
+import socket, sys, threading, time
+role, host, port, left = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+if role == 'listen':
+    peer = socket.create_server((host, port)).accept()[0]
+else:
+    until = time.monotonic() + 20
+    while True:
+        try:
+            peer = socket.create_connection((host, port), timeout=20)
+            break
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+peer.settimeout(60)
+start = time.monotonic()
+sender = threading.Thread(target=peer.sendall, args=(bytes(left),))
+sender.start()
+room = bytearray(1 << 20)
+while left > 0:
+    got = peer.recv_into(room)
+    if got == 0:
+        sys.exit('the other end has gone')
+    left -= got
+sender.join()
+print(time.monotonic() - start)
+'''
 
 
 class Wire:
@@ -173,6 +205,20 @@ class Bench:
         start = self.run(name, 20, *run, **options)[2]
         return ms, 1000 * (seconds - start) / (iterations - 20) / (os.cpu_count() or 1)
 
+    def transfer(self, size, rate):
+        """ms for so many bytes each way at once and nothing else, over a link of that rate; by the rate alone where the processes hold themselves to it."""
+        count = max(1, round(self.seconds * rate / size))
+        with Wire(rate) as wire:
+            if not (self.by_kernel and wire):
+                return 1000 * size / rate
+            port, = free_ports(1)
+            both = [subprocess.Popen(wire.starter(k) + [sys.executable, '-c', MOVE, role, wire.HOSTS[0], str(port), str(round(count * size))], stdout=subprocess.PIPE, text=True)
+                    for k, role in enumerate(('listen', 'call'))]
+            said = [process.communicate()[0] for process in both]
+            if any(process.returncode for process in both):
+                sys.exit('the bare connection broke')
+            return 1000 * max(map(float, said)) / count
+
     def layers(self, name):
         """Layers as the tool `time` measures them, in two processes with a thread each, as there are in a measurement."""
         command = [f'{self.build}/tools/time', f'--model={self.net(name)}', '--stage=dummy', '--threads=1', '--iterations=50']
@@ -219,15 +265,15 @@ def overlap(bench, nets, passes, rate):
     for name in nets:
         guess = bench.run(name, 20, 2, 1, together=False)[0]
         moved = bytes_an_iteration(bench.run(name, 20, 2, 1)[1])
-        transfer = 1000 * max(moved) / rate
-        n = bench.iterations_for(max(guess, transfer))
+        n = bench.iterations_for(max(guess, 1000 * max(moved) / rate))
+        transfer = bench.transfer(max(moved), rate)
         alone, shared = [], []
         for _ in range(passes):
             alone.append(bench.busy(name, n, 2, 1, together=False))
             shared.append(bench.busy(name, n, 2, 1, rate=rate))
         costs = ratio([each[0] for each in shared], [max(each[0], transfer) for each in alone])
         (compute, computing), (spent, cores) = ([statistics.median(column) for column in zip(*runs)] for runs in (alone, shared))
-        bound = timeline(bench.layers(name), rate, 'priority')
+        bound = timeline(bench.layers(name), 1000 * max(moved) / transfer, 'priority')
         hidden = max(0.0, min(1.0, (compute + transfer - spent) / min(compute, transfer)))
         print(f'  {name:14} compute {compute:7.2f} ms  transfer {transfer:7.2f} ms ({moved[0] / 1e6:.2f} MB out, {moved[1] / 1e6:.2f} in)  '
               f'iteration {spent:7.2f} ms  ratio {costs:.3f}  hidden {100 * hidden:.0f} %  bound {bound:7.2f} ms  ratio to it {spent / bound:.3f}  '
