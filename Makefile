@@ -29,7 +29,7 @@ TEST_OBJ := $(patsubst %.cpp,$(BUILD)/%.o,$(filter-out tests/fuzz/%,$(call find_
 TABLE_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src/shoal/base src/shoal/optim src/shoal/table))
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire link link_parts link_faults simulated_link client shard scheme scheme_vectors drift_barrier esync \
              coordinator coordinator_rounds coordinator_pace faults service service_fault service_pace) $(addprefix support/,cluster faulty_link history job links messages places simulated_cluster draw_case))
-FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/optim/rule.cpp
+FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
 SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread)
 
 all: $(TOOLS)                        ## the library and the tools, in build/release/tools
