@@ -290,14 +290,16 @@ TEST(LinkEnd, ALinkThatNobodyHoldsCloses) {
 
 // While rows are under way in both directions, and from the middle of a callback.
 TEST(LinkEnd, InTheMiddleFromEitherSide) {
+  constexpr int kMost = 2000;                                   // rows from either side: what is heard is kept, and a closer may be late
   for (const bool with_bye : {false, true}) {
     for (const int closer : {0, 1, 2}) {                        // near's thread, far's, inside received()
       Ends ends;
       std::vector<float> numbers(64 * 1024, 1.0f);              // without an owner: not touched once the end is known
-      ends.near.source = ends.far.source = [&]() -> std::optional<Message> { return Init{1, Part::kWeights, {numbers, nullptr}}; };
+      const auto row = [&, left = kMost]() mutable { return left-- > 0 ? std::optional<Message>(Init{1, Part::kWeights, {numbers, nullptr}}) : std::nullopt; };
+      ends.near.source = ends.far.source = row;
       if (closer == 2)
-        ends.near.judge = [&, n = 0](const Message&) mutable {
-          if (++n == 20 && ends.near_link) ends.near.over = true, ends.near_link->close(with_bye);
+        ends.near.judge = [&, n = 0](Link& link, const Message&) mutable {
+          if (++n == 20) ends.near.over = true, link.close(with_bye);
           return Status();
         };
       ends.join();
@@ -318,7 +320,7 @@ TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
   Ends ends;
   test::Wire wire(ends.listener->port());
   ends.near.source = [&]() -> std::optional<Message> { return Init{1, Part::kWeights, {numbers, nullptr}}; };
-  ends.far.judge = [&, first = true](const Message&) mutable {
+  ends.far.judge = [&, first = true](Link&, const Message&) mutable {
     if (std::exchange(first, false)) wire.forward_stopped = true;
     return Status();
   };
@@ -337,7 +339,7 @@ TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
 
 TEST(LinkEnd, AnErrorOfTheOwnerReachesTheOtherEnd) {
   Ends ends;
-  ends.far.judge = [](const Message&) { return Status(Error{Code::kNonFinite, "rank 1 sent a row that does not exist"}); };
+  ends.far.judge = [](Link&, const Message&) { return Status(Error{Code::kNonFinite, "rank 1 sent a row that does not exist"}); };
   ends.join();
   for (int i = 0; i < 100; ++i) ends.near_link->send(some_row(50'000));      // and more on its way, which must not drown the reason
   EXPECT_EQ(ends.near.why().code, Code::kNonFinite);

@@ -148,7 +148,7 @@ TEST(Link, HeartbeatsCarryTheClock) {
   options.clock = &clock;
   options.stall_abort = options.stall_warn = 20s;
   Ends ends(options);
-  ends.far.judge = [&](const Message&) { return ends.far_link->heard_clock() == 77 ? Status() : Error{Code::kPeer, "another clock"}; };
+  ends.far.judge = [](const Link& link, const Message&) { return link.heard_clock() == 77 ? Status() : Error{Code::kPeer, "another clock"}; };
   ends.join();
   // A round trip follows each look, so that nobody need sleep.
   for (int i = 0; i < 100'000 && ends.far_link->heard_clock() != 77; ++i) {

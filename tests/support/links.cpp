@@ -42,9 +42,9 @@ std::span<float> Ear::place(Link&, Message& message, std::size_t floats) {
   return *numbers;
 }
 
-Status Ear::received(Link&, Message&& message) {
+Status Ear::received(Link& link, Message&& message) {
   if (over) ++after_the_end;
-  Status status = judge ? judge(message) : Status();
+  Status status = judge ? judge(link, message) : Status();
   std::lock_guard lock(mutex);
   heard.push_back(std::move(message));
   changed.notify_all();

@@ -29,7 +29,7 @@ class Ear : public LinkOwner {
 
   // Before the link is there:
   std::function<std::optional<Message>()> source;                 // of next(); on the strand
-  std::function<Status(const Message&)> judge;                    // of received(); on the strand
+  std::function<Status(Link&, const Message&)> judge;             // of received(); on the strand
   bool deaf = false;                                              // no place for numbers
 
   bool wait(const std::function<bool()>& done);                   // until something happened that makes it true; the lock is held
