@@ -8,7 +8,7 @@
      backward ends, nor its next forward before its transfer does: the bound is the iteration if nothing else costs time (timeline() below).
      Moving costs processor time, too: where workers and servers have all cores busy, the iteration cannot be shorter than that time over the cores.
   3. Sending by priority against sending in the order of arrival, at the rate where transfer takes as long as compute, beside what the
-     timeline says that priority gains.
+     timeline says that priority gains; then the same of workers that wait instead of computing, which have the cores to themselves for moving.
 
 Part of `make bench`. BUILD=... chooses another build folder."""
 import argparse
@@ -231,6 +231,13 @@ class Bench:
             found.setdefault(layer, {})[what] = float(number)
         return [Layer(x['forward'], x.get('backward', 0.0), int(4 * x.get('params', 0))) for x in found.values()]
 
+    def waiting(self, layers, floats, ms, rate, order):
+        """ms an iteration of two workers and two servers that wait instead of computing, with so many layers of 8 rows of so many numbers."""
+        command = [f'{self.build}/tools/bench_cluster', '--lenet=false', '--least=2', '--workers=2', f'--layers={layers}', f'--rows={8 * layers}', f'--floats={floats}',
+                   f'--compute_ms={ms}', f'--throttle={rate:.0f}', f'--send_order={order}', f'--iterations={self.iterations_for(ms)}']
+        text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return float(re.search(r'^ +2 +([\d.]+)', text, re.M).group(1))
+
     def iterations_for(self, ms):
         return max(40, min(2000, int(1000 * self.seconds / ms)))
 
@@ -297,6 +304,16 @@ def priorities(bench, nets, passes):
         gained = ratio(times['arrival'], times['priority'])
         print(f'  {name:14} {8 * rate / 1e9:5.2f} Gbit/s  priority {a:7.2f} ms  arrival {b:7.2f} ms  ratio {gained:.3f}  predicted {predicted:.3f}',
               flush=True)
+    count, floats, ms = 12, 32 * 1024, 100
+    layers = [Layer(ms / 3 / count, 2 * ms / 3 / count, 8 * 4 * floats)] * count
+    rate = sum(layer.bytes for layer in layers) / (ms / 1000)
+    times = {order: [] for order in ('priority', 'arrival')}
+    for _ in range(passes):
+        for order, results in times.items():
+            results.append(bench.waiting(count, floats, ms, rate, order))
+    bounds = {order: timeline(layers, rate, order) for order in times}
+    print(f'  {"waiting":14} {8 * rate / 1e9:5.2f} Gbit/s  ' + '  '.join(f'{order} {statistics.median(times[order]):7.2f} ms (bound {bounds[order]:.2f})' for order in times) +
+          f'  ratio {ratio(times["arrival"], times["priority"]):.3f}  predicted {bounds["arrival"] / bounds["priority"]:.3f}', flush=True)
 
 
 def main():

@@ -32,6 +32,8 @@ DEFINE_int32(iterations, 30, "that are measured, for each number of workers");
 DEFINE_bool(lenet, true, "measures rows like LeNet's too");
 DEFINE_string(scheme, "bsp", "when updates are made and read: bsp, ssp S, async");
 DEFINE_int32(threads, 1, "for input and output, in each server");
+DEFINE_double(throttle, 0, "bytes a second each way of a process; 0: no limit");
+DEFINE_string(send_order, "priority", "of rows: what the next forward pass needs first, or arrival");
 DEFINE_double(allowed, 1.1, "how much longer than its floor an iteration may be to be called flat, while bytes are not the limit");
 DEFINE_string(part, "", "server, in the processes that this program starts");
 DEFINE_int32(rank, 0, "of a server");
@@ -223,6 +225,8 @@ table::ServiceOptions service_options(int rank, int processes, int port) {
   options.port = static_cast<std::uint16_t>(rank == 0 ? port : 0);
   options.host = "here";
   options.token = "bench";
+  options.throttle = FLAGS_throttle;
+  options.order = FLAGS_send_order == "arrival" ? table::Order::kArrival : table::Order::kPriority;
   options.threads = options.server ? FLAGS_threads : 1;
   return options;
 }
@@ -255,7 +259,7 @@ Measured run_job(const Layers& layers, int workers) {
   for (int rank = 0; rank < FLAGS_servers; ++rank)
     servers.push_back(std::make_unique<Child>(std::vector<std::string>{
         "--part=server", str("--rank=", rank), str("--processes=", processes), str("--port=", port), str("--servers=", FLAGS_servers),
-        str("--threads=", FLAGS_threads)}));
+        str("--threads=", FLAGS_threads), str("--throttle=", FLAGS_throttle), str("--send_order=", FLAGS_send_order)}));
   const auto cpu = [&servers](Measured& measured, double sign) {
     measured.workers_cpu += sign * cpu_seconds();
     for (const auto& server : servers) measured.servers_cpu += sign * server->cpu_seconds();
@@ -306,6 +310,7 @@ struct Line {
 };
 
 Line print_line(int workers, const Measured& m, double rate) {
+  if (FLAGS_throttle > 0) rate = std::min(rate, 2 * FLAGS_throttle * std::min(workers, FLAGS_servers));
   const double bytes = static_cast<double>(m.traffic.bytes_sent + m.traffic.bytes_received);
   const double frames = static_cast<double>(m.traffic.frames_sent + m.traffic.frames_received);
   const double gib = bytes / (1 << 30), per_iteration = 1.0 / FLAGS_iterations;
@@ -347,6 +352,7 @@ void print_case(const char* name, const Layers& layers) {
 
 int bench(const std::vector<std::string>&) {
   if (FLAGS_part == "server") return serve();
+  if (FLAGS_send_order != "priority" && FLAGS_send_order != "arrival") throw ConfigError(Code::kUsage, str("--send_order=", FLAGS_send_order, ": known are priority and arrival"));
   if (FLAGS_least < 1 || FLAGS_servers < 1 || FLAGS_layers < 1 || FLAGS_rows < FLAGS_layers || FLAGS_floats < 1 || FLAGS_iterations < 1 ||
       FLAGS_compute_ms <= 0)
     throw ConfigError(Code::kUsage, "numbers are 1 or more, and no layer is without a row");
