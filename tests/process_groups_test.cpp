@@ -53,7 +53,7 @@ class ProcessGroups : public testing::Test {
 };
 
 TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
-  const std::string by_speed = "max_iter: 14 test_iter: 2 test_interval: 7 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 }";
+  const std::string by_speed = "max_iter: 14 test_iter: 2 test_interval: 7 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 min_group_size: 2 }";
   const auto first = train("bbbb", {400, 100, 400, 100}, by_speed, files());
   EXPECT_HAS(first[0].err, "Scheme async; ");
   EXPECT_HAS(first[0].err, "Iteration 8: speeds ");
@@ -72,7 +72,7 @@ TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
   const auto again = train("bbbb", {0, 0, 0, 0}, "max_iter: 4 scheme { type: 'grouped' groups_file: '" + folder_ + "/groups' }");
   EXPECT_HAS(again[0].err, "Scheme grouped groups=1,3|0,2; ");
   // Where the last run ended, who is fast is found out again.
-  const auto on = train("bbbb", {100, 100, 400, 400}, "max_iter: 24 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 }",
+  const auto on = train("bbbb", {100, 100, 400, 400}, "max_iter: 24 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 min_group_size: 2 }",
                         {"--snapshot=" + state_path(snapshot_stem(folder_ + "/model", 14))});
   EXPECT_HAS(on[0].err, "Iteration 22: scheme async ends, grouped groups=0,1|2,3 begins, until iteration 24");
 }
