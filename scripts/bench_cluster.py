@@ -232,8 +232,8 @@ class Bench:
         return [Layer(x['forward'], x.get('backward', 0.0), int(4 * x.get('params', 0))) for x in found.values()]
 
     def waiting(self, layers, floats, ms, rate, order):
-        """ms an iteration of two workers and two servers that wait instead of computing, with so many layers of 8 rows of so many numbers."""
-        command = [f'{self.build}/tools/bench_cluster', '--lenet=false', '--least=2', '--workers=2', f'--layers={layers}', f'--rows={8 * layers}', f'--floats={floats}',
+        """ms an iteration of two workers and two servers that wait instead of computing, with so many layers of 4 rows of so many numbers."""
+        command = [f'{self.build}/tools/bench_cluster', '--lenet=false', '--least=2', '--workers=2', f'--layers={layers}', f'--rows={4 * layers}', f'--floats={floats}',
                    f'--compute_ms={ms}', f'--throttle={rate:.0f}', f'--send_order={order}', f'--iterations={self.iterations_for(ms)}']
         text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         return float(re.search(r'^ +2 +([\d.]+)', text, re.M).group(1))
@@ -304,8 +304,8 @@ def priorities(bench, nets, passes):
         gained = ratio(times['arrival'], times['priority'])
         print(f'  {name:14} {8 * rate / 1e9:5.2f} Gbit/s  priority {a:7.2f} ms  arrival {b:7.2f} ms  ratio {gained:.3f}  predicted {predicted:.3f}',
               flush=True)
-    count, floats, ms = 12, 32 * 1024, 100
-    layers = [Layer(ms / 3 / count, 2 * ms / 3 / count, 8 * 4 * floats)] * count
+    count, floats, ms = 12, 64 * 1024, 100
+    layers = [Layer(ms / 3 / count, 2 * ms / 3 / count, 4 * 4 * floats)] * count
     rate = sum(layer.bytes for layer in layers) / (ms / 1000)
     times = {order: [] for order in ('priority', 'arrival')}
     for _ in range(passes):

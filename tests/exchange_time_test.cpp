@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "shoal/table/coordinator.h"
+#include "shoal/table/placement.h"
 
 namespace shoal::parallel {
 namespace {
@@ -56,7 +57,7 @@ table::Plan plan_of(std::size_t rows) {
   table::Plan plan;
   plan.workers = 3, plan.servers = 2, plan.epoch = 4;
   plan.clocks = {5, 7, 6};
-  for (std::size_t row = 0; row < rows; ++row) plan.rows.push_back({.length = 64 * 1024, .server = static_cast<std::uint16_t>(row % 2)});
+  for (std::size_t row = 0; row < rows; ++row) plan.rows.push_back({.length = table::kRowFloats, .server = static_cast<std::uint16_t>(row % 2)});
   return plan;
 }
 

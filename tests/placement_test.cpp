@@ -80,6 +80,11 @@ TEST(Placement, RowsAreNearlyEqualAndNoLongerThanAllowed) {
   EXPECT_EQ(cut_for(100, 1'000'000, 8), (std::vector<std::uint32_t>{100})) << "small beside a server's share";
 }
 
+TEST(Placement, RowsOfASmallModelAreShorter) {
+  EXPECT_EQ(longest_row(431'080), kRowFloats / 2) << "LeNet";
+  EXPECT_EQ(longest_row(6'998'552), kRowFloats) << "GoogLeNet";
+}
+
 TEST(Placement, MoreServersThanRowsLeaveSomeEmpty) {
   const std::vector<Row> rows = rows_of({20, 3}, 8);
   EXPECT_EQ(rows.size(), 2u);

@@ -59,6 +59,7 @@ TEST_F(RowMapOfANet, CutsEveryParamOnceAndInOrder) {
       EXPECT_EQ(map.rows()[row].length, map.weights(row).size());
       EXPECT_EQ(map.rows()[row].length, map.gradient(row).size());
       EXPECT_LT(map.rows()[row].server, servers);
+      EXPECT_LE(map.rows()[row].length, table::kRowFloats / 2) << "of a small model";
       offset += map.rows()[row].length;
     }
     EXPECT_EQ(net_.params().size(), param + 1);

@@ -76,7 +76,7 @@ Layers lenet() {
   for (const auto& layer : params) {
     layers.emplace_back();
     for (const std::size_t count : layer)
-      for (const std::uint32_t length : table::cut_for(count, kTotal, FLAGS_servers)) layers.back().push_back(length);
+      for (const std::uint32_t length : table::cut_for(count, kTotal, FLAGS_servers, table::longest_row(kTotal))) layers.back().push_back(length);
   }
   return layers;
 }

@@ -11,9 +11,15 @@
 
 namespace shoal::table {
 
-// A row is at most so long unless told otherwise. Shorter rows cost frames, longer ones let urgent rows wait, and an update begins when the whole
-// row is there: at 1 Gbit/s one of 32 Ki takes 1 ms each way. By `bench_table --rows` lengths from 32 Ki to 256 Ki are as fast, 16 Ki 8 % slower.
-inline constexpr std::uint32_t kRowFloats = 32 * 1024;
+// A row is at most so long unless told otherwise. Shorter rows cost frames, longer ones let urgent rows wait. By the CPU time of the server and
+// the worker of `bench_table --rows`, for each GiB moved, lengths below 16 Ki are dear and those from 16 Ki on alike; at 1 Gbit/s an urgent row
+// waits 2 ms for one of 64 Ki.
+inline constexpr std::uint32_t kRowFloats = 64 * 1024;
+
+// The longest row of a model of `total` numbers: kRowFloats, or half of that if it would be a part of the model that shows. A row is updated
+// when all of it is there, so that the last one's way to a server and back comes on top of an iteration: 4 ms at 1 Gbit/s, where the whole of
+// LeNet takes 14.
+std::uint32_t longest_row(std::size_t total);
 
 // What is known of a server, or was measured.
 struct ServerSpeed {

@@ -12,7 +12,7 @@ namespace {
 
 using table::RowId;
 
-constexpr std::size_t kRowsEach = 8;           // on a server: a MiB
+constexpr std::size_t kRowsEach = 4;           // on a server: a MiB
 constexpr int kProbers = 3;
 constexpr double kAlike = 1.25;
 

@@ -8,11 +8,11 @@ namespace shoal::parallel {
 
 RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra) : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
   const auto params = net.params();
-  const auto longest = static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::kRowFloats);
   const auto is_sum = [&](const NetParam& param) { return net.layers()[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) == 0; };
   std::size_t total = 0;
   for (const NetParam& param : params) total += static_cast<std::size_t>(param.blob->data.count());
   for (const Tensor* history : extra.histories) total += static_cast<std::size_t>(history->count());
+  const auto longest = static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::longest_row(total));
   for (std::size_t p = 0; p < params.size(); ++p)
     cut(p, nullptr, params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p])), total, servers, longest);
   for (std::size_t h = 0; h < extra.histories.size(); ++h)

@@ -28,6 +28,8 @@ double Servers::seconds(std::size_t server, double own, double all) const {
   return link * (own * others + (speed.has_worker ? all - own : 0)) + speed.busy * bytes * own * workers;
 }
 
+std::uint32_t longest_row(std::size_t total) { return total < 32 * std::size_t{kRowFloats} ? kRowFloats / 2 : kRowFloats; }
+
 // Of servers that are alike: a param above 5 % of a server's share is cut into as many pieces as there are servers, or a multiple of that: it
 // weighs on all alike. Of the others, each adds to the difference between two servers no more than its own size, as it goes to the one with the
 // least. Of unequal ones: no piece is above those 5 %.
