@@ -6,7 +6,8 @@ CXX      := g++
 endif
 BUILD    ?= build/release
 PREFIX   ?= /usr/local
-OPT      ?= -O2 -g
+OPT      ?= -O2 -g1
+UNITY    ?= 8
 OPENMP   ?= 1
 FUZZ_SECONDS ?= 60
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
@@ -21,11 +22,14 @@ OFF      := $(if $(filter 1,$(CUDA)),,cuda cudnn)
 find_src  = $(sort $(shell find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path '*/$(b)/*') 2>/dev/null))
 PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
-LIB_OBJ  := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src)) $(PB_CC:.cc=.o)
+# Sources of a folder are compiled UNITY at a time, but those with flags of their own.
+ALONE    := src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp
+grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
+LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o)
 TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
-TOOL_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(filter tools/common/%,$(TOOL_SRC)))
-TEST_OBJ := $(patsubst %.cpp,$(BUILD)/%.o,$(filter-out tests/fuzz/%,$(call find_src,tests)))
+TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
+TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
 TABLE_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src/shoal/base src/shoal/optim src/shoal/table))
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire link link_parts link_faults simulated_link client shard scheme scheme_vectors drift_barrier esync \
              coordinator coordinator_rounds coordinator_pace faults service service_fault service_pace) $(addprefix support/,cluster faulty_link history job links messages places simulated_cluster draw_case))
@@ -91,6 +95,9 @@ $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private C
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
+$(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage   # a group's sources are not headers
+$(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
+$(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' > $@

@@ -11,19 +11,22 @@
 #include "shoal/base/hmac.h"
 #include "shoal/base/random.h"
 
-namespace shoal {
+namespace shoal::bytes_test {
 namespace {
 
 std::string from_hex(std::string_view digits) {
   std::string bytes;
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) bytes.push_back(static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16)));
+  for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
+    bytes.push_back(static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16)));
   return bytes;
 }
 
 template <class Bytes>
 std::string to_hex(const Bytes& bytes) {
   std::string digits;
-  for (const auto b : bytes) digits += "0123456789abcdef"[static_cast<unsigned char>(b) >> 4], digits += "0123456789abcdef"[b & 15];
+  for (const auto b : bytes)
+    digits += "0123456789abcdef"[static_cast<unsigned char>(b) >> 4],
+        digits += "0123456789abcdef"[b & 15];
   return digits;
 }
 
@@ -41,9 +44,12 @@ TEST(Crc32c, StandardsExamples) {
   std::string rising(32, '\0');
   for (std::size_t i = 0; i < 32; ++i) rising[i] = static_cast<char>(i);
   const std::string falling(rising.rbegin(), rising.rend());
-  const std::pair<std::string, std::uint32_t> cases[] = {{"123456789", 0xe3069283},          {std::string(32, '\0'), 0x8a9136aa},
-                                                         {std::string(32, '\xff'), 0x62a8ab43}, {rising, 0x46dd794e},
-                                                         {falling, 0x113fdb5c},              {"", 0}};
+  const std::pair<std::string, std::uint32_t> cases[] = {{"123456789", 0xe3069283},
+                                                         {std::string(32, '\0'), 0x8a9136aa},
+                                                         {std::string(32, '\xff'), 0x62a8ab43},
+                                                         {rising, 0x46dd794e},
+                                                         {falling, 0x113fdb5c},
+                                                         {"", 0}};
   for (const auto& [bytes, crc] : cases) {
     EXPECT_EQ(crc32c(bytes), crc);
     EXPECT_EQ(crc32c_by_tables(bytes, 0), crc);
@@ -55,7 +61,8 @@ TEST(Crc32c, AllWaysAgree) {
   Random random(11);
   std::string bytes(40'000, '\0');
   for (char& b : bytes) b = static_cast<char>(random.word());
-  std::vector<std::size_t> lengths = {255, 256, 257, 767, 768, 769, 1536, 1543, 12287, 12288, 12289, 13056, 24576, 39'990};
+  std::vector<std::size_t> lengths = {255,  256,   257,   767,   768,   769,   1536,
+                                      1543, 12287, 12288, 12289, 13056, 24576, 39'990};
   for (std::size_t n = 0; n < 70; ++n) lengths.push_back(n);
   for (int i = 0; i < 100; ++i) lengths.push_back(random.below(39'990));
   for (const std::size_t length : lengths) {
@@ -67,27 +74,35 @@ TEST(Crc32c, AllWaysAgree) {
       ASSERT_EQ(crc32c_by_instruction(part, before), right) << length << " bytes";
     }
     const std::size_t cut = random.below(length + 1);
-    ASSERT_EQ(crc32c(part.substr(cut), crc32c(part.substr(0, cut), before)), right) << length << " bytes cut at " << cut;
+    ASSERT_EQ(crc32c(part.substr(cut), crc32c(part.substr(0, cut), before)), right)
+        << length << " bytes cut at " << cut;
   }
 }
 
 // RFC 4231, section 4; the fifth is its truncated one, compared as far as it goes.
 TEST(Hmac, StandardsExamples) {
-  struct Case { std::string key, message, digest; };
+  struct Case {
+    std::string key, message, digest;
+  };
   const Case cases[] = {
-      {std::string(20, '\x0b'), "Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"},
-      {"Jefe", "what do ya want for nothing?", "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"},
-      {std::string(20, '\xaa'), std::string(50, '\xdd'), "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe"},
+      {std::string(20, '\x0b'), "Hi There",
+       "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"},
+      {"Jefe", "what do ya want for nothing?",
+       "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"},
+      {std::string(20, '\xaa'), std::string(50, '\xdd'),
+       "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe"},
       {from_hex("0102030405060708090a0b0c0d0e0f10111213141516171819"), std::string(50, '\xcd'),
        "82558a389a443c0ea4cc819899f2083a85f0faa3e578f8077a2e3ff46729665b"},
       {std::string(20, '\x0c'), "Test With Truncation", "a3b6167473100ee06e0c796c2955552b"},
       {std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First",
        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"},
       {std::string(131, '\xaa'),
-       "This is a test using a larger than block-size key and a larger than block-size data. The key needs to be hashed before being used "
+       "This is a test using a larger than block-size key and a larger than block-size data. The "
+       "key needs to be hashed before being used "
        "by the HMAC algorithm.",
        "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"}};
-  for (const Case& c : cases) EXPECT_EQ(to_hex(hmac_sha256(c.key, c.message)).substr(0, c.digest.size()), c.digest);
+  for (const Case& c : cases)
+    EXPECT_EQ(to_hex(hmac_sha256(c.key, c.message)).substr(0, c.digest.size()), c.digest);
 }
 
 TEST(Hmac, SecretsAreTheSameOrNot) {
@@ -103,4 +118,4 @@ TEST(Hmac, SecretsAreTheSameOrNot) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::bytes_test

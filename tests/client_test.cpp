@@ -6,45 +6,61 @@
 #include <string>
 #include <vector>
 
-namespace shoal::table {
+namespace shoal::table::client_test {
 namespace {
 
 using namespace std::chrono_literals;
 
-// A client of rows with their numbers; what it says is written down as words: "push 3@7" (row 3, clock 7), "get 3@8", "get 3@8 part 1".
+// A client of rows with their numbers; what it says is written down as words: "push 3@7" (row 3,
+// clock 7), "get 3@8", "get 3@8 part 1".
 struct Rig {
   explicit Rig(std::vector<Row> rows, Order order = Order::kPriority, Clock start = 0) {
     plan.rows = std::move(rows);
     plan.start = start;
-    for (const Row& row : plan.rows) plan.servers = std::max<std::uint16_t>(plan.servers, row.server + 1);
+    for (const Row& row : plan.rows)
+      plan.servers = std::max<std::uint16_t>(plan.servers, row.server + 1);
     for (const Row& row : plan.rows) {
       numbers.push_back(std::vector<float>(row.length * 3, 0.f));
       gradients.push_back(std::vector<float>(row.length, 1.f));
     }
-    client.emplace(ClientOptions{.worker = 0, .order = order, .retry = 100ms}, plan, [this](RowId row, Part part) {
-      const std::size_t length = plan.rows[row].length;
-      return std::span<float>(numbers[row]).subspan(static_cast<std::size_t>(part) * length, length);
-    });
+    client.emplace(ClientOptions{.worker = 0, .order = order, .retry = 100ms}, plan,
+                   [this](RowId row, Part part) {
+                     const std::size_t length = plan.rows[row].length;
+                     return std::span<float>(numbers[row])
+                         .subspan(static_cast<std::size_t>(part) * length, length);
+                   });
   }
 
-  void push(RowId row, Clock clock) { client->push({.row = row, .clock = clock, .values = {gradients[row], nullptr}}, now); }
-  void get(RowId row, Clock clock, Part part = Part::kWeights) { client->get(row, clock, part, now); }
-  Result<bool> row(RowId id, Clock clock, float value, Version version = 1, Part part = Part::kWeights) {
-    answer.assign(plan.rows[id].length, value);
-    return client->take(plan.rows[id].server, RowMessage{id, clock, version, part, {answer, nullptr}}, now);
+  void push(RowId row, Clock clock) {
+    client->push({.row = row, .clock = clock, .values = {gradients[row], nullptr}}, now);
   }
-  void need(RowId id, Clock clock) { EXPECT_FALSE(client->take(plan.rows[id].server, NeedPush{id, clock}, now).value()); }
-  float value(RowId row, Part part = Part::kWeights) const { return numbers[row][static_cast<std::size_t>(part) * plan.rows[row].length]; }
+  void get(RowId row, Clock clock, Part part = Part::kWeights) {
+    client->get(row, clock, part, now);
+  }
+  Result<bool> row(RowId id, Clock clock, float value, Version version = 1,
+                   Part part = Part::kWeights) {
+    answer.assign(plan.rows[id].length, value);
+    return client->take(plan.rows[id].server,
+                        RowMessage{id, clock, version, part, {answer, nullptr}}, now);
+  }
+  void need(RowId id, Clock clock) {
+    EXPECT_FALSE(client->take(plan.rows[id].server, NeedPush{id, clock}, now).value());
+  }
+  float value(RowId row, Part part = Part::kWeights) const {
+    return numbers[row][static_cast<std::size_t>(part) * plan.rows[row].length];
+  }
 
   std::string said(int server = 0) {
     std::string words;
     while (const std::optional<Message> message = client->next(server)) {
       if (!words.empty()) words += ", ";
-      if (const auto* push = std::get_if<Push>(&*message)) words += str("push ", push->row, "@", push->clock);
+      if (const auto* push = std::get_if<Push>(&*message))
+        words += str("push ", push->row, "@", push->clock);
       else if (const auto* get = std::get_if<Get>(&*message)) {
         words += str("get ", get->row, "@", get->clock);
         if (get->part != Part::kWeights) words += str(" part ", static_cast<int>(get->part));
-      } else words += "something else";
+      } else
+        words += "something else";
     }
     return words;
   }
@@ -58,7 +74,8 @@ struct Rig {
 
 std::vector<Row> rows(std::vector<std::uint32_t> priorities) {
   std::vector<Row> made;
-  for (const std::uint32_t priority : priorities) made.push_back({.length = 4, .priority = priority});
+  for (const std::uint32_t priority : priorities)
+    made.push_back({.length = 4, .priority = priority});
   return made;
 }
 
@@ -116,12 +133,14 @@ TEST(Client, SaysTheVersionThatTheWorkerRead) {
   ASSERT_TRUE(rig.row(0, 41, 1, 47).value());
   rig.get(0, 41, Part::kHistory);
   rig.said();
-  ASSERT_TRUE(rig.row(0, 41, 1, 50, Part::kHistory).value());   // not what the next gradient is computed from
+  // not what the next gradient is computed from
+  ASSERT_TRUE(rig.row(0, 41, 1, 50, Part::kHistory).value());
   rig.push(0, 41);
   EXPECT_EQ(std::get<Push>(*rig.client->next(0)).base, 47);
 }
 
-// Others' versions between the read and the answer: 5 and one of its own; 0; none at all, not even its own; nothing pushed.
+// Others' versions between the read and the answer: 5 and one of its own; 0; none at all, not even
+// its own; nothing pushed.
 TEST(Client, CountsHowOldWhatItPushedWas) {
   Rig rig(rows({0}), Order::kPriority, 40);
   Version version = 40;
@@ -129,7 +148,7 @@ TEST(Client, CountsHowOldWhatItPushedWas) {
     rig.push(0, clock);
     rig.said();
     ASSERT_TRUE(rig.row(0, clock + 1, 1, version += grows).value());
-    rig.row(0, clock + 1, 1, version + 3).value();   // a second answer counts for nothing
+    rig.row(0, clock + 1, 1, version + 3).value();  // a second answer counts for nothing
   }
   rig.client->push({.row = 0, .clock = 44, .weight = 0}, rig.now);
   rig.said();
@@ -191,7 +210,7 @@ TEST(Client, PartsAreWaitedForByThemselves) {
   rig.get(0, 3);
   rig.get(0, 3, Part::kHistory);
   rig.get(0, 3, Part::kHistory2);
-  rig.get(0, 3);   // said once
+  rig.get(0, 3);  // said once
   EXPECT_EQ(rig.said(), "get 0@3, get 0@3 part 1, get 0@3 part 2");
   EXPECT_TRUE(rig.row(0, 3, 1).value());
   EXPECT_TRUE(rig.row(0, 3, 3, 1, Part::kHistory2).value());
@@ -228,7 +247,8 @@ TEST(Client, SaysWhenToBeCalledNext) {
   rig.said();
   EXPECT_EQ(rig.client->on_time(rig.now), Instant(100ms));
   rig.now = 100ms;
-  EXPECT_EQ(rig.client->on_time(rig.now), Instant(130ms));   // row 1; row 0 is asked for again at 300
+  // row 1; row 0 is asked for again at 300
+  EXPECT_EQ(rig.client->on_time(rig.now), Instant(130ms));
   EXPECT_EQ(rig.said(), "get 0@1");
   ASSERT_TRUE(rig.row(1, 1, 1).value());
   EXPECT_EQ(rig.client->on_time(rig.now), Instant(300ms));
@@ -247,10 +267,10 @@ TEST(Client, SendsAgainWhatTheServerMisses) {
   Rig rig(rows({0, 1}));
   rig.push(0, 5);
   rig.said();
-  rig.need(0, 4);   // late
+  rig.need(0, 4);  // late
   EXPECT_EQ(rig.said(), "");
   rig.need(0, 5);
-  rig.need(0, 5);   // repeated
+  rig.need(0, 5);  // repeated
   EXPECT_EQ(rig.said(), "push 0@5");
   ASSERT_TRUE(rig.row(0, 6, 1).value());
   rig.need(0, 5);
@@ -259,7 +279,8 @@ TEST(Client, SendsAgainWhatTheServerMisses) {
   EXPECT_EQ(rig.said(), "") << "never pushed";
 }
 
-// The answer to the first may come, and the worker write its next gradient, while a link is still reading the second.
+// The answer to the first may come, and the worker write its next gradient, while a link is still
+// reading the second.
 TEST(Client, WhatIsSentAgainIsACopy) {
   Rig rig(rows({0}));
   rig.push(0, 0);
@@ -270,7 +291,8 @@ TEST(Client, WhatIsSentAgainIsACopy) {
   EXPECT_NE(second.values.owner, nullptr);
   ASSERT_TRUE(rig.row(0, 1, 1).value());
   rig.gradients[0].assign(4, 77.f);
-  EXPECT_EQ(std::vector<float>(second.values.data.begin(), second.values.data.end()), std::vector<float>(4, 1.f));
+  EXPECT_EQ(std::vector<float>(second.values.data.begin(), second.values.data.end()),
+            std::vector<float>(4, 1.f));
 }
 
 TEST(Client, ANewLinkIsAskedForAllThatWasSent) {
@@ -286,7 +308,7 @@ TEST(Client, ANewLinkIsAskedForAllThatWasSent) {
   rig.push(1, 1);
   rig.get(2, 0, Part::kHistory);
   rig.said();
-  rig.push(2, 0);   // has never left
+  rig.push(2, 0);  // has never left
   rig.client->link_up(0, rig.now);
   EXPECT_EQ(rig.said(0), "push 2@0, get 2@0 part 1, get 1@2, get 0@1");
   EXPECT_EQ(rig.said(1), "");
@@ -343,12 +365,19 @@ TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
   rig.push(0, 0);
   rig.said();
   const std::vector<float> three(3);
-  const struct { int server; Message message; std::string words; } cases[] = {
-      {0, RowMessage{2, 1, 1, Part::kWeights, {}}, "server 0 broke the protocol: Row of row 2; there are 2"},
+  const struct {
+    int server;
+    Message message;
+    std::string words;
+  } cases[] = {
+      {0, RowMessage{2, 1, 1, Part::kWeights, {}},
+       "server 0 broke the protocol: Row of row 2; there are 2"},
       {0, NeedPush{9, 1}, "NeedPush of row 9; there are 2"},
-      {0, RowMessage{1, 1, 1, Part::kWeights, {}}, "server 0 broke the protocol: Row of row 1, which is server 1's"},
+      {0, RowMessage{1, 1, 1, Part::kWeights, {}},
+       "server 0 broke the protocol: Row of row 1, which is server 1's"},
       {1, NeedPush{0, 0}, "server 1 broke the protocol: NeedPush of row 0, which is server 0's"},
-      {0, RowMessage{0, 1, 1, Part::kWeights, {three, nullptr}}, "Row of row 0 with 3 numbers; it has 4"},
+      {0, RowMessage{0, 1, 1, Part::kWeights, {three, nullptr}},
+       "Row of row 0 with 3 numbers; it has 4"},
       {0, Push{}, "server 0 broke the protocol: a Push to a worker"},
   };
   for (const auto& each : cases) {
@@ -368,4 +397,4 @@ TEST(ClientDeathTest, AWorkerThatPushesOverItsOwnPushIsStopped) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::client_test

@@ -1,16 +1,15 @@
-// Weed-out by completions: SpeeDO's own vectors, and every order in which three workers can finish four tasks each.
+// Weed-out by completions: SpeeDO's own vectors, and every order in which three workers can finish
+// four tasks each.
 #include "shoal/table/pacer.h"
 
 #include <gtest/gtest.h>
-
 
 #include "shoal/base/error.h"
 #include "shoal/table/scheme.h"
 #include "support/pacer_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::completion_window_test {
 namespace {
-
 
 std::string ring_of(const PacerRig& rig) {
   const std::string view = rig.pacer->describe();
@@ -19,7 +18,9 @@ std::string ring_of(const PacerRig& rig) {
 }
 std::string next_of(const PacerRig& rig) {
   const std::string view = rig.pacer->describe();
-  return view.substr(view.find("\"limit\": ") + 9, view.find(", \"ring") - view.find("\"limit\": ") - 9);   // "3, "next": 0"
+  // "3, "next": 0"
+  return view.substr(view.find("\"limit\": ") + 9,
+                     view.find(", \"ring") - view.find("\"limit\": ") - 9);
 }
 std::string judged(PacerRig& rig, const Numbers& workers) {
   std::string verdicts;
@@ -29,21 +30,26 @@ std::string judged(PacerRig& rig, const Numbers& workers) {
 
 TEST(WeedOutWindow, VectorOfTheOriginal) {
   PacerRig rig("weed_out weedout=3");
-  const std::pair<int, const char*> completions[] = {{0, "p[0]"}, {1, "p[0, 1]"}, {1, "p[0, 1, 1]"}, {0, "p[0, 1, 1]"}, {2, "d[0, 2, 1]"}};
+  const std::pair<int, const char*> completions[] = {
+      {0, "p[0]"}, {1, "p[0, 1]"}, {1, "p[0, 1, 1]"}, {0, "p[0, 1, 1]"}, {2, "d[0, 2, 1]"}};
   for (const auto& [worker, expected] : completions) {
     const std::string verdict(1, rig.judge(worker));
     EXPECT_EQ(verdict + ring_of(rig), expected);
-    EXPECT_EQ(rig.ready(worker), Numbers{worker});      // at once, merged or not
+    EXPECT_EQ(rig.ready(worker), Numbers{worker});  // at once, merged or not
   }
-  EXPECT_EQ(rig.pacer->describe(), "{\"limit\": 3, \"next\": 2, \"ring\": [0, 2, 1], \"workers\": [[0, 2, 0], [1, 2, 0], [2, 0, 1]]}");
+  EXPECT_EQ(rig.pacer->describe(),
+            "{\"limit\": 3, \"next\": 2, \"ring\": [0, 2, 1], \"workers\": [[0, 2, 0], [1, 2, 0], "
+            "[2, 0, 1]]}");
 }
 
 TEST(WeedOutWindow, JoinVectors) {
-  const struct { Numbers completions; const char *ring, *next; } cases[] = {
-      {{}, "[9]", "4, \"next\": 1"},
-      {{0, 1, 2}, "[9, 0, 1, 2]", "4, \"next\": 1"},
-      {{2, 1, 2, 0}, "[0, 9, 1, 2]", "4, \"next\": 2"},
-      {{2, 2, 2, 0, 1}, "[0, 1, 9, 2]", "4, \"next\": 3"}};
+  const struct {
+    Numbers completions;
+    const char *ring, *next;
+  } cases[] = {{{}, "[9]", "4, \"next\": 1"},
+               {{0, 1, 2}, "[9, 0, 1, 2]", "4, \"next\": 1"},
+               {{2, 1, 2, 0}, "[0, 9, 1, 2]", "4, \"next\": 2"},
+               {{2, 2, 2, 0, 1}, "[0, 1, 9, 2]", "4, \"next\": 3"}};
   for (const auto& c : cases) {
     PacerRig rig("weed_out weedout=3");
     (void)judged(rig, c.completions);
@@ -51,17 +57,19 @@ TEST(WeedOutWindow, JoinVectors) {
     EXPECT_EQ(ring_of(rig), c.ring);
     EXPECT_EQ(next_of(rig), c.next);
     EXPECT_EQ(rig.ready(9), Numbers{9});
-    EXPECT_EQ(rig.judge(9), 'p');                       // its first result merges
+    EXPECT_EQ(rig.judge(9), 'p');  // its first result merges
   }
 }
 
 TEST(WeedOutWindow, DeathVectors) {
-  const struct { Numbers completions; const char *ring, *next; } cases[] = {
-      {{0, 1, 2}, "[1, 2]", "2, \"next\": 0"},
-      {{2, 1, 2, 0}, "[0, 2]", "2, \"next\": 1"},
-      {{2, 2, 2, 0, 1}, "[0, 1]", "2, \"next\": 0"},
-      {{0}, "[0]", "2, \"next\": 1"},
-      {{0, 1}, "[0, 1]", "2, \"next\": 0"}};
+  const struct {
+    Numbers completions;
+    const char *ring, *next;
+  } cases[] = {{{0, 1, 2}, "[1, 2]", "2, \"next\": 0"},
+               {{2, 1, 2, 0}, "[0, 2]", "2, \"next\": 1"},
+               {{2, 2, 2, 0, 1}, "[0, 1]", "2, \"next\": 0"},
+               {{0}, "[0]", "2, \"next\": 1"},
+               {{0, 1}, "[0, 1]", "2, \"next\": 0"}};
   for (const auto& c : cases)
     for (const int who : {0, 1, 2}) {
       PacerRig rig("weed_out weedout=3");
@@ -76,7 +84,8 @@ TEST(WeedOutWindow, IsNoSmallerThanTheJobAtItsStart) {
   EXPECT_EQ(next_of(PacerRig("weed_out weedout=1", 4)), "4, \"next\": 0");
   EXPECT_EQ(next_of(PacerRig("weed_out weedout=6", 4)), "6, \"next\": 0");
   PacerRig equal("weed_out weedout=1", 4);
-  EXPECT_EQ(judged(equal, {3, 1, 2, 0, 3, 1, 2, 0, 3, 1, 2, 0}), "pppppppppppp");   // in turn: nothing is late
+  // in turn: nothing is late
+  EXPECT_EQ(judged(equal, {3, 1, 2, 0, 3, 1, 2, 0, 3, 1, 2, 0}), "pppppppppppp");
 }
 
 TEST(WeedOutWindow, EveryInterleavingOfThreeWorkersAndFourTasks) {
@@ -84,14 +93,17 @@ TEST(WeedOutWindow, EveryInterleavingOfThreeWorkersAndFourTasks) {
     in_every_interleaving(3, 4, [&](const Numbers& order) {
       PacerRig rig(str("weed_out weedout=", window));
       for (std::size_t i = 0; i < order.size(); ++i) {
-        std::size_t others = i;                         // finished since its own last, or since ever
+        // finished since its own last, or since ever
+        std::size_t others = i;
         for (std::size_t j = i; j-- > 0;)
           if (order[j] == order[i]) {
             others = i - j - 1;
             break;
           }
         const bool warm = i < static_cast<std::size_t>(window);
-        ASSERT_EQ(rig.judge(order[i]), warm || others < static_cast<std::size_t>(window) ? 'p' : 'd') << testing::PrintToString(order) << " at " << i;
+        ASSERT_EQ(rig.judge(order[i]),
+                  warm || others < static_cast<std::size_t>(window) ? 'p' : 'd')
+            << testing::PrintToString(order) << " at " << i;
       }
     });
 }
@@ -114,7 +126,9 @@ TEST(WeedOutWindow, SaysWhoIsAlwaysLate) {
   const auto remarks = rig.pacer->take_remarks();
   ASSERT_EQ(remarks.size(), 1u);
   EXPECT_EQ(remarks[0].worker, 2);
-  EXPECT_EQ(remarks[0].words, "has had its last 10 tasks thrown away: 3 others or more were finished during each. A larger weedout, or merge_every, lets it count");
+  EXPECT_EQ(remarks[0].words,
+            "has had its last 10 tasks thrown away: 3 others or more were finished during each. A "
+            "larger weedout, or merge_every, lets it count");
 }
 
 TEST(WeedOutWindow, MayLetEveryNthCount) {
@@ -127,10 +141,13 @@ TEST(WeedOutWindow, IsOneOfTwoWaysToBeLate) {
   const auto task = [](const char* words) { return table::make_scheme(words).value()->task(); };
   EXPECT_TRUE(task("weed_out weedout=3").judged);
   EXPECT_FALSE(task("weed_out max_version_lag=3").judged);
-  EXPECT_EQ(table::make_scheme("weed_out weedout=3 merge_every=2 payload=delta").value()->name(), "weed_out weedout=3 merge_every=2 payload=delta");
-  for (const char* words : {"weed_out", "weed_out weedout=0", "weed_out weedout=3 max_version_lag=2", "weed_out max_version_lag=2 merge_every=3"})
+  EXPECT_EQ(table::make_scheme("weed_out weedout=3 merge_every=2 payload=delta").value()->name(),
+            "weed_out weedout=3 merge_every=2 payload=delta");
+  for (const char* words :
+       {"weed_out", "weed_out weedout=0", "weed_out weedout=3 max_version_lag=2",
+        "weed_out max_version_lag=2 merge_every=3"})
     EXPECT_FALSE(table::make_scheme(words).ok()) << words;
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::completion_window_test

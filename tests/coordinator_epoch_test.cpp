@@ -1,4 +1,5 @@
-// What the chief says of the next epoch, and what becomes of it when others take part: parts of the data, servers' links, groups.
+// What the chief says of the next epoch, and what becomes of it when others take part: parts of the
+// data, servers' links, groups.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 #include "support/expect.h"
 #include "support/job.h"
 
-namespace shoal::test {
+namespace shoal::test::coordinator_epoch_test {
 namespace {
 
 using table::Clock;
@@ -19,11 +20,15 @@ using Words = std::vector<std::string>;
 using Process = Job::Process;
 
 // The chief, rank 0, says this at the end of an epoch, and the others nothing but their clocks.
-RosterBody regroup(Job& job, const std::vector<std::uint32_t>& workers, const SegmentBody& chief, Clock epoch = 1) {
+RosterBody regroup(Job& job, const std::vector<std::uint32_t>& workers, const SegmentBody& chief,
+                   Clock epoch = 1) {
   for (const std::uint32_t rank : workers)
-    EXPECT_TRUE(job.ask(rank, Topic::kRegroup, epoch, table::encode(rank == 0 ? chief : SegmentBody{.clock = chief.clock})).ok());
+    EXPECT_TRUE(job.ask(rank, Topic::kRegroup, epoch,
+                        table::encode(rank == 0 ? chief : SegmentBody{.clock = chief.clock}))
+                    .ok());
   for (const table::Message& message : job.told[0])
-    if (const auto* answer = std::get_if<table::Answer>(&message); answer && answer->topic == Topic::kRegroup && answer->clock == epoch)
+    if (const auto* answer = std::get_if<table::Answer>(&message);
+        answer && answer->topic == Topic::kRegroup && answer->clock == epoch)
       return table::decode_roster(answer->body).value();
   ADD_FAILURE() << "no roster";
   return {};
@@ -53,15 +58,20 @@ TEST(CoordinatorEpochs, PartsOfTheDataAreTheWorkersOwn) {
   ASSERT_TRUE(job.ask(1, Topic::kLeave, 5, table::encode(table::LeaveBody{})).ok());
   ASSERT_TRUE(job.join(joining, {.server = false}).ok());
   paused(job, {0, 1, 2}, 5);
-  EXPECT_EQ(weights_of(regroup(job, {0, 1, 2}, {.clock = 5, .weights = {1, 9, 3}})), (std::vector<double>{1, 0, 3, 2}));
-  EXPECT_EQ(weights_of(regroup(job, {0, 2, 3}, {.clock = 6, .weights = {4, 5, 6}}, 2)), (std::vector<double>{4, 0, 5, 6}));
-  EXPECT_EQ(weights_of(regroup(job, {0, 2, 3}, {.clock = 6}, 3)), (std::vector<double>{0, 0, 0, 0})) << "nothing is said: all are equal";
+  EXPECT_EQ(weights_of(regroup(job, {0, 1, 2}, {.clock = 5, .weights = {1, 9, 3}})),
+            (std::vector<double>{1, 0, 3, 2}));
+  EXPECT_EQ(weights_of(regroup(job, {0, 2, 3}, {.clock = 6, .weights = {4, 5, 6}}, 2)),
+            (std::vector<double>{4, 0, 5, 6}));
+  EXPECT_EQ(weights_of(regroup(job, {0, 2, 3}, {.clock = 6}, 3)), (std::vector<double>{0, 0, 0, 0}))
+      << "nothing is said: all are equal";
 }
 
-// What was said of a link holds, until something else is said. One of which nothing was said is as the others, on the average.
+// What was said of a link holds, until something else is said. One of which nothing was said is as
+// the others, on the average.
 TEST(CoordinatorEpochs, LinksAreTheServersOwn) {
   Job job = Job::joined(2);
-  EXPECT_EQ(bandwidths_of(regroup(job, {0, 1}, {.clock = 5, .bandwidths = {1e6, 3e6}})), (std::vector<double>{1e6, 3e6}));
+  EXPECT_EQ(bandwidths_of(regroup(job, {0, 1}, {.clock = 5, .bandwidths = {1e6, 3e6}})),
+            (std::vector<double>{1e6, 3e6}));
   const std::uint32_t joining = job.coordinator.enroll();
   job.told.resize(8);
   ASSERT_TRUE(job.join(joining, {.worker = false}).ok());
@@ -71,19 +81,23 @@ TEST(CoordinatorEpochs, LinksAreTheServersOwn) {
   EXPECT_FALSE(roster.measures);
 }
 
-// Where links are measured that takes an epoch of its own, whenever there is a server whose link nobody knows. It is not stopped for anything: what is
-// wanted meanwhile comes after it, and who wants to join has joined then.
+// Where links are measured that takes an epoch of its own, whenever there is a server whose link
+// nobody knows. It is not stopped for anything: what is wanted meanwhile comes after it, and who
+// wants to join has joined then.
 TEST(CoordinatorEpochs, UnknownLinksAreMeasured) {
-  Job job(std::vector<Process>{{.server = false}, {.worker = false}, {.worker = false}, {.server = false}});
+  Job job(std::vector<Process>{
+      {.server = false}, {.worker = false}, {.worker = false}, {.server = false}});
   const std::vector<std::uint32_t> workers{0, 3};
   EXPECT_TRUE(regroup(job, workers, {.clock = 5, .measures = true}).measures);
   const std::uint32_t joining = job.coordinator.enroll();
   job.told.resize(8);
   for (auto& messages : job.told) messages.clear();
   ASSERT_TRUE(job.join(joining, {.server = false}).ok());
-  for (const std::uint32_t server : {1u, 2u}) ASSERT_TRUE(job.ask(server, Topic::kLeave, 0, table::encode(table::LeaveBody{})).ok());
+  for (const std::uint32_t server : {1u, 2u})
+    ASSERT_TRUE(job.ask(server, Topic::kLeave, 0, table::encode(table::LeaveBody{})).ok());
   EXPECT_EQ(job.take(0), Words{}) << "one of them cannot be spared, which waits";
-  RosterBody roster = regroup(job, workers, {.clock = 5, .bandwidths = {1e6, 2e6}, .measures = true}, 2);
+  RosterBody roster =
+      regroup(job, workers, {.clock = 5, .bandwidths = {1e6, 2e6}, .measures = true}, 2);
   EXPECT_EQ(roster.processes[joining].worker, 2);
   EXPECT_FALSE(roster.measures);
   for (const std::uint32_t rank : {3u, joining}) {
@@ -98,36 +112,46 @@ TEST(CoordinatorEpochs, NothingIsMeasuredOfOneServerNorTwice) {
   EXPECT_FALSE(regroup(one, {0, 1}, {.clock = 5, .measures = true}).measures);
   Job two = Job::joined(2);
   EXPECT_TRUE(regroup(two, {0, 1}, {.clock = 5, .measures = true}).measures);
-  EXPECT_FALSE(regroup(two, {0, 1}, {.clock = 5, .bandwidths = {0, 1e6}, .measures = true}, 2).measures) << "0 is what was found";
+  EXPECT_FALSE(
+      regroup(two, {0, 1}, {.clock = 5, .bandwidths = {0, 1e6}, .measures = true}, 2).measures)
+      << "0 is what was found";
 }
 
-// Groups that were found are of the workers that there are; those of the solver, of the workers that the job began with.
+// Groups that were found are of the workers that there are; those of the solver, of the workers
+// that the job began with.
 TEST(CoordinatorEpochs, TheChiefsSchemeComesBeforeAPhases) {
   Job job(3, 7, "async");
   for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(1, Topic::kLeave, 5, table::encode(table::LeaveBody{})).ok());
   paused(job, {0, 1, 2}, 5);
   EXPECT_EQ(regroup(job, {0, 1, 2}, {.clock = 5}).scheme, "async");
-  const SegmentBody found{.clock = 9, .phase_end = 9, .next_scheme = "grouped", .scheme = "grouped groups=0|1"};
+  const SegmentBody found{
+      .clock = 9, .phase_end = 9, .next_scheme = "grouped", .scheme = "grouped groups=0|1"};
   EXPECT_EQ(regroup(job, {0, 2}, found, 2).scheme, "grouped groups=0|1") << "1 is rank 2";
   const SegmentBody phase{.clock = 12, .phase_end = 12, .next_scheme = "grouped groups=0,1|2"};
   EXPECT_EQ(regroup(job, {0, 2}, phase, 3).scheme, "grouped groups=0|1");
 }
 
 TEST(CoordinatorEpochs, WhatCannotBeEndsTheJob) {
-  const struct { SegmentBody end; const char* why; } cases[] = {
+  const struct {
+    SegmentBody end;
+    const char* why;
+  } cases[] = {
       {{.weights = {1}}, "rank 0 (host a) sends 1 numbers for the workers of 2"},
       {{.bandwidths = {1, 1, 1}}, "rank 0 (host a) sends 3 numbers for the servers of 2"},
       {{.weights = {1, -1}}, "rank 0 (host a) sends a weight or bandwidth of -1"},
-      {{.bandwidths = {1, std::numeric_limits<double>::quiet_NaN()}}, "sends a weight or bandwidth of nan"},
+      {{.bandwidths = {1, std::numeric_limits<double>::quiet_NaN()}},
+       "sends a weight or bandwidth of nan"},
   };
   for (const auto& [end, why] : cases) {
     Job job = Job::joined(2);
-    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 1, table::encode(rank == 0 ? end : SegmentBody())).ok());
+    for (const std::uint32_t rank : {0u, 1u})
+      ASSERT_TRUE(
+          job.ask(rank, Topic::kRegroup, 1, table::encode(rank == 0 ? end : SegmentBody())).ok());
     ASSERT_NE(job.coordinator.ended(), nullptr) << why;
     EXPECT_HAS(job.coordinator.ended()->message, why);
   }
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::coordinator_epoch_test

@@ -9,7 +9,7 @@
 #include "support/expect.h"
 #include "support/job.h"
 
-namespace shoal::test {
+namespace shoal::test::coordinator_membership_test {
 namespace {
 
 using table::Clock;
@@ -23,7 +23,8 @@ using Process = Job::Process;
 
 const std::string kApart(8, '\0');
 
-Status leave(Job& job, std::uint32_t rank, Clock clock, bool at_end, const std::string& state = "") {
+Status leave(Job& job, std::uint32_t rank, Clock clock, bool at_end,
+             const std::string& state = "") {
   return job.ask(rank, Topic::kLeave, clock, table::encode(LeaveBody{at_end, state}));
 }
 
@@ -32,10 +33,15 @@ void forget(Job& job) {
 }
 
 // These say that they are at their ends; the roster that the first of them hears.
-RosterBody regroup(Job& job, const std::vector<std::pair<std::uint32_t, Clock>>& ends, Clock epoch = 1) {
-  for (const auto& [rank, clock] : ends) EXPECT_TRUE(job.ask(rank, Topic::kRegroup, epoch, table::encode(SegmentBody{.clock = clock})).ok());
+RosterBody regroup(Job& job, const std::vector<std::pair<std::uint32_t, Clock>>& ends,
+                   Clock epoch = 1) {
+  for (const auto& [rank, clock] : ends)
+    EXPECT_TRUE(
+        job.ask(rank, Topic::kRegroup, epoch, table::encode(SegmentBody{.clock = clock})).ok());
   for (const table::Message& message : job.told[ends[0].first])
-    if (const auto* answer = std::get_if<table::Answer>(&message); answer && answer->topic == Topic::kRegroup) return table::decode_roster(answer->body).value();
+    if (const auto* answer = std::get_if<table::Answer>(&message);
+        answer && answer->topic == Topic::kRegroup)
+      return table::decode_roster(answer->body).value();
   ADD_FAILURE() << "no roster";
   return {};
 }
@@ -44,7 +50,8 @@ RosterBody regroup(Job& job, const std::vector<std::pair<std::uint32_t, Clock>>&
 std::string numbers_of(const RosterBody& roster) {
   std::string words;
   const auto number = [](int n) { return n < 0 ? std::string("-") : std::to_string(n); };
-  for (const auto& process : roster.processes) words += str(words.empty() ? "" : " ", number(process.worker), "/", number(process.server));
+  for (const auto& process : roster.processes)
+    words += str(words.empty() ? "" : " ", number(process.worker), "/", number(process.server));
   return words;
 }
 
@@ -52,20 +59,23 @@ std::string numbers_of(const RosterBody& roster) {
 TEST(CoordinatorLeave, AtTheClockWhereAllStop) {
   Job job = Job::joined(3);
   ASSERT_TRUE(leave(job, 1, 5, false).ok());
-  ASSERT_TRUE(leave(job, 1, 6, false).ok());                       // said at each iteration until it comes about
+  // said at each iteration until it comes about
+  ASSERT_TRUE(leave(job, 1, 6, false).ok());
   for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(job.take(rank), Words{"pause for 4"});
-  for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 5 + rank).ok());
-  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(job.take(rank), Words{"agreed on 4 at 7"});
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    ASSERT_TRUE(job.ask(rank, Topic::kPaused, 5 + rank).ok());
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(job.take(rank), Words{"agreed on 4 at 7"});
   const RosterBody roster = regroup(job, {{0, 7}, {1, 7}, {2, 7}});
   EXPECT_EQ(numbers_of(roster), "0/0 -/- 1/1");
   EXPECT_EQ(roster.why, "rank 1 (host b) leaves");
-  EXPECT_EQ(job.take(0), (Words{"left 1", "answer 16 at 1"}));     // nobody takes it for lost
+  EXPECT_EQ(job.take(0), (Words{"left 1", "answer 16 at 1"}));  // nobody takes it for lost
   EXPECT_EQ(job.take(1), Words{"answer 16 at 1"});
   job.lose(1, Code::kPeer, "its connection broke");
   ASSERT_TRUE(job.say(1, table::Ping{9}).ok());
   EXPECT_EQ(job.coordinator.ended(), nullptr);
   for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(job.ask(rank, Topic::kBarrier, 9).ok());
-  EXPECT_EQ(job.take(2).back(), "answer 2 at 9");                  // two are all
+  EXPECT_EQ(job.take(2).back(), "answer 2 at 9");  // two are all
 }
 
 // Workers apart: who leaves waits for nobody. What it says stands for it until the next epoch.
@@ -81,7 +91,8 @@ TEST(CoordinatorLeave, AtTheEndOfItsOwnTask) {
   forget(job);
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kGather, 1, "x").ok());
   std::string gathered;
-  for (const std::string& part : {std::string("x"), std::string("x"), std::string("its state")}) put_le(gathered, static_cast<std::uint32_t>(part.size())), gathered += part;
+  for (const std::string& part : {std::string("x"), std::string("x"), std::string("its state")})
+    put_le(gathered, static_cast<std::uint32_t>(part.size())), gathered += part;
   EXPECT_EQ(body_of(job.told[0].at(0)), gathered);
   EXPECT_EQ(numbers_of(regroup(job, {{0, 70}, {1, 60}})), "0/0 1/1 -/-");
 }
@@ -91,7 +102,8 @@ TEST(CoordinatorLeave, AServerStaysUntilItsRowsHaveMoved) {
   Job job = Job::joined(3);
   ASSERT_TRUE(leave(job, 1, 5, true).ok());
   EXPECT_EQ(job.take(1), Words{});
-  for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 7, kApart).ok());
+  for (const std::uint32_t rank : {0u, 2u})
+    ASSERT_TRUE(job.ask(rank, Topic::kPaused, 7, kApart).ok());
   forget(job);
   EXPECT_EQ(numbers_of(regroup(job, {{0, 7}, {2, 7}})), "0/0 -/- 1/1");
   EXPECT_EQ(job.take(1), Words{"answer 17 at 5"});
@@ -106,7 +118,11 @@ TEST(CoordinatorLeave, AServerStaysUntilItsRowsHaveMoved) {
 
 // Who cannot be spared makes the whole job stop, with a snapshot.
 TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
-  const struct { std::vector<Process> processes; std::uint32_t rank; const char* why; } cases[] = {
+  const struct {
+    std::vector<Process> processes;
+    std::uint32_t rank;
+    const char* why;
+  } cases[] = {
       {{{}, {}}, 0, "it coordinates the job"},
       {{{.worker = false}, {.server = false}, {}}, 1, "it is the chief"},
       {{{.server = false}, {.worker = false}}, 1, "no other server would hold the params"},
@@ -119,8 +135,10 @@ TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
       const Words told = job.take(rank);
       EXPECT_EQ(std::ranges::count(told, "answer 17 at 5"), asks ? 1 : 0) << why;
       const std::uint32_t worker = processes[rank].worker ? rank : 0;
-      if (worker != rank) EXPECT_EQ(job.take(worker), Words{"pause for 3"}) << why;
-      else EXPECT_EQ(told.front(), "pause for 3") << why;
+      if (worker != rank)
+        EXPECT_EQ(job.take(worker), Words{"pause for 3"}) << why;
+      else
+        EXPECT_EQ(told.front(), "pause for 3") << why;
       EXPECT_HAS(job.coordinator.take_warnings().at(0), why);
     }
   // Two of two servers: the second stays.
@@ -136,20 +154,22 @@ TEST(CoordinatorJoins, InTheNextEpochWhereTheSlowestIs) {
   Job job = Job::joined(2);
   const std::uint32_t rank = job.coordinator.enroll();
   EXPECT_EQ(rank, 2u);
-  EXPECT_EQ(job.coordinator.waiting_for(), "");                    // nobody waits for it
+  EXPECT_EQ(job.coordinator.waiting_for(), "");  // nobody waits for it
   ASSERT_TRUE(job.join(rank, {.server = false}).ok());
-  ASSERT_TRUE(job.join(rank, {.server = false}).ok());             // its connection broke
+  ASSERT_TRUE(job.join(rank, {.server = false}).ok());  // its connection broke
   EXPECT_EQ(job.take(2), Words{});
   EXPECT_EQ(job.take(0), Words{"pause for 4"});
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 70, kApart).ok());
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 6, kApart).ok());
-  for (const std::uint32_t other : {0u, 1u}) ASSERT_TRUE(job.ask(other, Topic::kMeet, 1, "\2").ok());
+  for (const std::uint32_t other : {0u, 1u})
+    ASSERT_TRUE(job.ask(other, Topic::kMeet, 1, "\2").ok());
   const RosterBody roster = regroup(job, {{0, 70}, {1, 6}});
   EXPECT_EQ(numbers_of(roster), "0/0 1/1 2/-");
   EXPECT_EQ(roster.processes[2].clock, 6);
   EXPECT_EQ(job.take(2), Words{"answer 1 at 1002"});
-  for (std::uint32_t other = 0; other < 3; ++other) ASSERT_TRUE(job.ask(other, Topic::kBarrier, 9).ok());
-  EXPECT_EQ(job.take(2), Words{"answer 2 at 9"});                  // it counts
+  for (std::uint32_t other = 0; other < 3; ++other)
+    ASSERT_TRUE(job.ask(other, Topic::kBarrier, 9).ok());
+  EXPECT_EQ(job.take(2), Words{"answer 2 at 9"});  // it counts
   job.lose(2, Code::kPeer, "gone");
   EXPECT_NE(job.coordinator.ended(), nullptr);
 }
@@ -165,7 +185,8 @@ TEST(CoordinatorJoins, WhoHasNotJoinedYetIsNoLoss) {
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 6).ok());
   forget(job);
   EXPECT_EQ(numbers_of(regroup(job, {{0, 6}, {1, 6}})), "0/0 1/1 -/- -/-");
-  const auto abort = table::Directive{.kind = table::DirectiveKind::kAbort, .clock = 4, .code = Code::kData, .text = "no data"};
+  const auto abort = table::Directive{
+      .kind = table::DirectiveKind::kAbort, .clock = 4, .code = Code::kData, .text = "no data"};
   const std::uint32_t third = job.coordinator.enroll();
   ASSERT_TRUE(job.join(third, {}).ok());
   ASSERT_TRUE(job.say(third, abort).ok());
@@ -203,7 +224,8 @@ TEST(CoordinatorJoins, AndLeavesAtOnce) {
   job.told.resize(8);
   ASSERT_TRUE(leave(job, 1, 5, false).ok());
   ASSERT_TRUE(job.join(rank, {.server = false}).ok());
-  for (std::uint32_t other = 0; other < 3; ++other) ASSERT_TRUE(job.ask(other, Topic::kPaused, 5).ok());
+  for (std::uint32_t other = 0; other < 3; ++other)
+    ASSERT_TRUE(job.ask(other, Topic::kPaused, 5).ok());
   const RosterBody roster = regroup(job, {{0, 5}, {1, 5}, {2, 5}});
   EXPECT_EQ(numbers_of(roster), "0/0 -/- 1/1 2/-");
   EXPECT_EQ(roster.why, "rank 1 (host b) leaves, rank 3 (host d) joins");
@@ -224,7 +246,12 @@ TEST(CoordinatorJoins, HearsWhatWasAgreedOn) {
 // ---- schemes that speak of workers ----
 
 TEST(SchemesForOtherWorkers, SayWhatTheyAre) {
-  const struct { const char* before; std::vector<int> workers; std::vector<double> seconds; const char* after; } cases[] = {
+  const struct {
+    const char* before;
+    std::vector<int> workers;
+    std::vector<double> seconds;
+    const char* after;
+  } cases[] = {
       {"bsp", {0, -1}, {0, 0}, "bsp"},
       {"sync_backup backup=2", {0, 1, 3}, {0, 0, 0}, "sync_backup backup=2"},
       {"sync_backup backup=2", {0, 3}, {0, 0}, "sync_backup backup=1"},
@@ -238,26 +265,34 @@ TEST(SchemesForOtherWorkers, SayWhatTheyAre) {
   for (const auto& [before, workers, seconds, after] : cases) {
     const auto scheme = table::make_scheme(before).value()->for_workers(workers, seconds);
     EXPECT_EQ(scheme, after) << before;
-    EXPECT_EQ(table::make_scheme(scheme).value()->unfit(static_cast<int>(workers.size())), "") << scheme;
+    EXPECT_EQ(table::make_scheme(scheme).value()->unfit(static_cast<int>(workers.size())), "")
+        << scheme;
   }
 }
 
-// A phase has the scheme of the workers that the job began with: who came since is in the group that fits its speed.
+// A phase has the scheme of the workers that the job began with: who came since is in the group
+// that fits its speed.
 TEST(SchemesForOtherWorkers, ALaterPhaseHasWhoJoinedWhereItsSpeedIs) {
   for (const double seconds : {1.0, 9.0}) {
     Job job(2, 7, "async");
     for (std::uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
     const std::uint32_t rank = job.coordinator.enroll();
     ASSERT_TRUE(job.join(rank, {.server = false}).ok());
-    for (const std::uint32_t other : {0u, 1u}) ASSERT_TRUE(job.ask(other, Topic::kPaused, 6, kApart).ok());
-    for (const std::uint32_t other : {0u, 1u}) ASSERT_TRUE(job.ask(other, Topic::kMeet, 1, "\2").ok());
+    for (const std::uint32_t other : {0u, 1u})
+      ASSERT_TRUE(job.ask(other, Topic::kPaused, 6, kApart).ok());
+    for (const std::uint32_t other : {0u, 1u})
+      ASSERT_TRUE(job.ask(other, Topic::kMeet, 1, "\2").ok());
     (void)regroup(job, {{0, 6}, {1, 6}});
     const double times[] = {1, 10, seconds};
     for (std::uint32_t each = 0; each < 3; ++each)
-      ASSERT_TRUE(job.ask(each, Topic::kReport, 7, table::encode(table::ReportBody{.iterations = 1, .compute = times[each]})).ok());
+      ASSERT_TRUE(job.ask(each, Topic::kReport, 7,
+                          table::encode(table::ReportBody{.iterations = 1, .compute = times[each]}))
+                      .ok());
     const SegmentBody phase{.clock = 8, .phase_end = 8, .next_scheme = "grouped groups=0|1"};
-    for (std::uint32_t each = 0; each < 3; ++each) ASSERT_TRUE(job.ask(each, Topic::kRegroup, 2, table::encode(phase)).ok());
-    EXPECT_EQ(job.coordinator.roster()->scheme, seconds < 5 ? "grouped groups=0,2|1" : "grouped groups=0|1,2");
+    for (std::uint32_t each = 0; each < 3; ++each)
+      ASSERT_TRUE(job.ask(each, Topic::kRegroup, 2, table::encode(phase)).ok());
+    EXPECT_EQ(job.coordinator.roster()->scheme,
+              seconds < 5 ? "grouped groups=0,2|1" : "grouped groups=0|1,2");
   }
 }
 
@@ -270,15 +305,19 @@ TEST(SchemesForOtherWorkers, APacerOutlivesTheEpoch) {
   ASSERT_TRUE(job.ask(2, Topic::kBegin, 0).ok());
   EXPECT_HAS(job.coordinator.describe_pace(), "[0, 3, false], [1, 1, false], [2, 1, false]");
   ASSERT_TRUE(leave(job, 1, 5, true).ok());
-  for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 7, kApart).ok());
+  for (const std::uint32_t rank : {0u, 2u})
+    ASSERT_TRUE(job.ask(rank, Topic::kPaused, 7, kApart).ok());
   (void)regroup(job, {{0, 3}, {2, 1}});
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 1, "drift_barrier 3").ok());
   EXPECT_HAS(job.coordinator.describe_pace(), "\"workers\": [[0, 3, false], [2, 1, false]]");
   const SegmentBody phase{.clock = 3, .phase_end = 3, .next_scheme = "drift_barrier 4"};
-  for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 2, table::encode(phase)).ok());
+  for (const std::uint32_t rank : {0u, 2u})
+    ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 2, table::encode(phase)).ok());
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 2, "drift_barrier 4").ok());
-  EXPECT_HAS(job.coordinator.describe_pace(), "\"max_advance\": 4, \"catching_up\": false, \"workers\": [[0, 1, false], [2, 1, false]]");
+  EXPECT_HAS(
+      job.coordinator.describe_pace(),
+      "\"max_advance\": 4, \"catching_up\": false, \"workers\": [[0, 1, false], [2, 1, false]]");
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::coordinator_membership_test

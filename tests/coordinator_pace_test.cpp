@@ -1,11 +1,12 @@
-// The coordinator and tasks: who may start one, what becomes of it, repeats, the tasks of the whole job, loss and end.
+// The coordinator and tasks: who may start one, what becomes of it, repeats, the tasks of the whole
+// job, loss and end.
 #include "shoal/table/coordinator.h"
 
 #include <gtest/gtest.h>
 
 #include "support/job.h"
 
-namespace shoal::test {
+namespace shoal::test::coordinator_pace_test {
 namespace {
 
 using table::Answer;
@@ -21,21 +22,26 @@ Status begin(Job& job, std::uint32_t rank, Clock clock, Clock until = 0) {
   return job.ask(rank, Topic::kBegin, clock, table::encode(BeginBody{.last = {}, .until = until}));
 }
 Status judge(Job& job, std::uint32_t rank, Clock clock, std::uint32_t steps) {
-  return job.ask(rank, Topic::kJudge, clock, table::encode(TaskReport{.steps = steps, .seconds = 1}));
+  return job.ask(rank, Topic::kJudge, clock,
+                 table::encode(TaskReport{.steps = steps, .seconds = 1}));
 }
 
-// What the process was told since the last call: "begin 5 with 1 steps", "begin 5 with 1 steps as 3" of shared tasks, "begin 5 over", "judge 5: push" ...
+// What the process was told since the last call: "begin 5 with 1 steps", "begin 5 with 1 steps as
+// 3" of shared tasks, "begin 5 over", "judge 5: push" ...
 Words take(Job& job, std::uint32_t rank) {
   Words words;
   for (auto& message : std::exchange(job.told[rank], {})) {
     const auto* answer = std::get_if<Answer>(&message);
     if (answer && answer->topic == Topic::kBegin) {
       const Start start = table::decode_start(answer->body).value();
-      words.push_back(str("begin ", answer->clock, start.over ? " over" : str(" with ", start.steps, " steps"), !start.over && start.at > 0 ? str(" as ", start.at) : "",
+      words.push_back(str("begin ", answer->clock,
+                          start.over ? " over" : str(" with ", start.steps, " steps"),
+                          !start.over && start.at > 0 ? str(" as ", start.at) : "",
                           start.reread ? ", reread" : ""));
     } else if (answer && answer->topic == Topic::kJudge) {
       const char* const names[] = {"push", "drop", "another"};
-      words.push_back(str("judge ", answer->clock, ": ", names[static_cast<int>(table::decode_verdict(answer->body).value())]));
+      words.push_back(str("judge ", answer->clock, ": ",
+                          names[static_cast<int>(table::decode_verdict(answer->body).value())]));
     } else {
       Job one(1);
       one.told[0] = {message};
@@ -60,7 +66,7 @@ TEST(CoordinatorPace, WithoutAPacerEveryTaskStartsAndCounts) {
     }
     EXPECT_EQ(job.coordinator.waiting_for(), "");
     EXPECT_EQ(job.coordinator.describe_pace(), "");
-    ASSERT_TRUE(job.ask(0, Topic::kBegin, 8).ok());       // no body says nothing
+    ASSERT_TRUE(job.ask(0, Topic::kBegin, 8).ok());  // no body says nothing
     EXPECT_EQ(take(job, 0), Words{"begin 8 with 1 steps"});
   }
 }
@@ -84,7 +90,8 @@ TEST(CoordinatorPace, ARepeatGetsTheAnswerAgainAndAnOldOneNothing) {
 // ---- with a pacer: a drift barrier, where they wait, and ESync's judge ----
 
 struct Paced : Job {
-  explicit Paced(const std::string& scheme, std::uint32_t processes = 3) : Job(processes, 7, scheme) {
+  explicit Paced(const std::string& scheme, std::uint32_t processes = 3)
+      : Job(processes, 7, scheme) {
     for (std::uint32_t rank = 0; rank < processes; ++rank) (void)join(rank, {}).ok();
     for (auto& messages : told) messages.clear();
   }
@@ -95,14 +102,15 @@ struct AtBarrier : Paced {
   AtBarrier() : Paced("drift_barrier 1") {
     for (const std::uint32_t rank : {0u, 1u, 2u}) EXPECT_TRUE(begin(*this, rank, 5).ok());
     EXPECT_TRUE(begin(*this, 1, 6).ok());
-    for (const std::uint32_t rank : {0u, 1u, 2u}) EXPECT_EQ(shoal::test::take(*this, rank), Words{"begin 5 with 1 steps"});
+    for (const std::uint32_t rank : {0u, 1u, 2u})
+      EXPECT_EQ(coordinator_pace_test::take(*this, rank), Words{"begin 5 with 1 steps"});
   }
 };
 
 TEST(CoordinatorPace, AWorkerWaitsForThoseThatAreNamed) {
   AtBarrier job;
   EXPECT_EQ(job.coordinator.waiting_for(), "begin 6: waiting for rank 0 (host a), rank 2 (host c)");
-  ASSERT_TRUE(begin(job, 1, 6).ok());                  // said again while it waits
+  ASSERT_TRUE(begin(job, 1, 6).ok());  // said again while it waits
   EXPECT_EQ(take(job, 1), Words{});
   job.coordinator.heard(2, 5);
   ASSERT_TRUE(begin(job, 0, 6).ok());
@@ -114,7 +122,9 @@ TEST(CoordinatorPace, AWorkerWaitsForThoseThatAreNamed) {
   ASSERT_TRUE(begin(job, 1, 6).ok());
   EXPECT_EQ(take(job, 1), Words{"begin 6 with 1 steps, reread"});
   EXPECT_EQ(job.coordinator.waiting_for(), "");
-  EXPECT_EQ(job.coordinator.describe_pace(), "{\"max_advance\": 1, \"catching_up\": false, \"workers\": [[0, 1, false], [1, 1, false], [2, 1, false]]}");
+  EXPECT_EQ(job.coordinator.describe_pace(),
+            "{\"max_advance\": 1, \"catching_up\": false, \"workers\": [[0, 1, false], [1, 1, "
+            "false], [2, 1, false]]}");
 }
 
 TEST(CoordinatorPace, WhoIsDoneFreesOthers) {
@@ -126,11 +136,11 @@ TEST(CoordinatorPace, WhoIsDoneFreesOthers) {
 }
 
 TEST(CoordinatorPace, TheLastBarrierTellsAllThatTheTasksAreOver) {
-  Paced job("drift_barrier 1", 2);                // 2 workers, 1 task each
+  Paced job("drift_barrier 1", 2);  // 2 workers, 1 task each
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, 0, 1).ok());
   ASSERT_TRUE(begin(job, 0, 1, 1).ok());
   (void)take(job, 0), (void)take(job, 1);
-  ASSERT_TRUE(begin(job, 1, 1, 1).ok());               // the barrier ends, and so do all
+  ASSERT_TRUE(begin(job, 1, 1, 1).ok());  // the barrier ends, and so do all
   EXPECT_EQ(take(job, 0), Words{"begin 1 over, reread"});
   EXPECT_EQ(take(job, 1), Words{"begin 1 over"});
 }
@@ -141,26 +151,33 @@ TEST(CoordinatorPace, ALossEndsTheWaitForAll) {
   EXPECT_EQ(take(job, 1), Words{"abort 8: lost rank 2 (host c): silent"});
   EXPECT_EQ(job.coordinator.waiting_for(), "");
   ASSERT_TRUE(begin(job, 0, 6).ok());
-  EXPECT_EQ(take(job, 0), Words{"abort 8: lost rank 2 (host c): silent"});   // nothing starts after that
+  // nothing starts after that
+  EXPECT_EQ(take(job, 0), Words{"abort 8: lost rank 2 (host c): silent"});
 }
 
 TEST(CoordinatorPace, WaitsThatNobodyCanEndEndTheJob) {
   AtBarrier job;
   for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(job.ask(rank, Topic::kSum, 6).ok());
-  const std::string why = "abort 6: the workers wait for each other in different places and none can go on: rank 0 (host a), rank 2 (host c) in sum 6; "
-                          "rank 1 (host b) in begin 6. Do all run the same program, solver and iterations?";
+  const std::string why =
+      "abort 6: the workers wait for each other in different places and none can go on: rank 0 "
+      "(host a), rank 2 (host c) in sum 6; "
+      "rank 1 (host b) in begin 6. Do all run the same program, solver and iterations?";
   EXPECT_EQ(take(job, 0), Words{why});
   EXPECT_EQ(take(job, 1), Words{why});
 }
 
-// What all agreed on is for rank 1 to do as well: it hears of that while it waits for its task, and is on its way.
+// What all agreed on is for rank 1 to do as well: it hears of that while it waits for its task, and
+// is on its way.
 TEST(CoordinatorPace, WhoWaitsForATaskBeforeWhichAllStopIsNotStuck) {
   Paced job("esync", 2);
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, 0).ok());
   ASSERT_TRUE(begin(job, 1, 1).ok());
-  ASSERT_TRUE(job.ask(0, Topic::kPause, 1, std::string(1, static_cast<char>(table::Want::kSnapshot))).ok());
+  ASSERT_TRUE(
+      job.ask(0, Topic::kPause, 1, std::string(1, static_cast<char>(table::Want::kSnapshot))).ok());
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 1).ok());
-  ASSERT_TRUE(job.ask(0, Topic::kPause, 1, std::string(1, static_cast<char>(table::Want::kStop))).ok());   // and another stop, which comes later
+  // and another stop, which comes later
+  ASSERT_TRUE(
+      job.ask(0, Topic::kPause, 1, std::string(1, static_cast<char>(table::Want::kStop))).ok());
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 1).ok());
   (void)take(job, 0), (void)take(job, 1);
   ASSERT_TRUE(job.ask(0, Topic::kBarrier, 0).ok());
@@ -173,12 +190,18 @@ TEST(CoordinatorPace, WhoWaitsForATaskBeforeWhichAllStopIsNotStuck) {
 
 TEST(CoordinatorPace, OneQuestionAtATime) {
   AtBarrier job;
-  EXPECT_EQ(begin(job, 1, 7).error().message, "rank 1 (host b) asks for begin 7 while it waits in begin 6; a worker begins one task at a time");
-  EXPECT_EQ(judge(job, 1, 6, 1).error().message, "rank 1 (host b) asks for judge 6 while it waits for the start of a task");
-  EXPECT_EQ(job.ask(1, Topic::kBarrier, 6).error().message, "rank 1 (host b) asks for barrier 6 while it waits for the start of a task");
-  EXPECT_EQ(job.ask(1, Topic::kDone, 6).error().message, "rank 1 (host b) is done while it waits for the start of a task");
+  EXPECT_EQ(begin(job, 1, 7).error().message,
+            "rank 1 (host b) asks for begin 7 while it waits in begin 6; a worker begins one task "
+            "at a time");
+  EXPECT_EQ(judge(job, 1, 6, 1).error().message,
+            "rank 1 (host b) asks for judge 6 while it waits for the start of a task");
+  EXPECT_EQ(job.ask(1, Topic::kBarrier, 6).error().message,
+            "rank 1 (host b) asks for barrier 6 while it waits for the start of a task");
+  EXPECT_EQ(job.ask(1, Topic::kDone, 6).error().message,
+            "rank 1 (host b) is done while it waits for the start of a task");
   ASSERT_TRUE(job.ask(0, Topic::kBarrier, 6).ok());
-  EXPECT_EQ(begin(job, 0, 6).error().message, "rank 0 (host a) asks for begin 6 while it waits in a round");
+  EXPECT_EQ(begin(job, 0, 6).error().message,
+            "rank 0 (host a) asks for begin 6 while it waits in a round");
 }
 
 TEST(CoordinatorPace, TheJudgeIsAskedOncePerQuestion) {
@@ -199,21 +222,27 @@ TEST(CoordinatorPace, TheTimeComesFromOutside) {
   for (Clock clock = 0; clock < 2; ++clock) {
     for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, clock).ok());
     const auto judge_at = [&](std::uint32_t rank, std::uint32_t steps, double seconds, double own) {
-      job.now = table::Instant(static_cast<std::int64_t>((static_cast<double>(clock) * 10 + seconds) * 1e9));
-      ASSERT_TRUE(job.ask(rank, Topic::kJudge, clock, table::encode(TaskReport{.steps = steps, .seconds = own})).ok());
+      job.now = table::Instant(
+          static_cast<std::int64_t>((static_cast<double>(clock) * 10 + seconds) * 1e9));
+      ASSERT_TRUE(job.ask(rank, Topic::kJudge, clock,
+                          table::encode(TaskReport{.steps = steps, .seconds = own}))
+                      .ok());
     };
-    for (std::uint32_t step = 1; step <= (clock == 0 ? 1u : 3u); ++step) judge_at(0, step, 3.0 * step, 3);
+    for (std::uint32_t step = 1; step <= (clock == 0 ? 1u : 3u); ++step)
+      judge_at(0, step, 3.0 * step, 3);
     judge_at(1, 1, 10, 10);
   }
-  EXPECT_EQ(take(job, 0), (Words{"begin 0 with 0 steps", "judge 0: push", "begin 1 with 0 steps", "judge 1: another", "judge 1: another", "judge 1: push"}));
-  EXPECT_EQ(take(job, 1), (Words{"begin 0 with 0 steps", "judge 0: push", "begin 1 with 0 steps", "judge 1: push"}));
+  EXPECT_EQ(take(job, 0), (Words{"begin 0 with 0 steps", "judge 0: push", "begin 1 with 0 steps",
+                                 "judge 1: another", "judge 1: another", "judge 1: push"}));
+  EXPECT_EQ(take(job, 1), (Words{"begin 0 with 0 steps", "judge 0: push", "begin 1 with 0 steps",
+                                 "judge 1: push"}));
 }
 
 TEST(CoordinatorPace, AnotherPhaseHasAnotherPacer) {
   AtBarrier job;
   std::vector<table::Dispatch> out;
   ASSERT_TRUE(job.coordinator.pace("esync", {}, out).ok());
-  ASSERT_EQ(out.size(), 1u);                           // who waited is asked for anew
+  ASSERT_EQ(out.size(), 1u);  // who waited is asked for anew
   EXPECT_EQ(out[0].rank, 1u);
   ASSERT_TRUE(job.coordinator.pace("async", {}, out).ok());
   EXPECT_EQ(out.size(), 1u);
@@ -221,25 +250,26 @@ TEST(CoordinatorPace, AnotherPhaseHasAnotherPacer) {
   EXPECT_EQ(take(job, 0).size(), 14u);
   AtBarrier waits;
   ASSERT_TRUE(waits.coordinator.pace("async", {}, out).ok());
-  EXPECT_EQ(out.size(), 2u);                           // nobody to wait for
+  EXPECT_EQ(out.size(), 2u);  // nobody to wait for
 }
 
 // ---- the tasks of the job ----
 
 TEST(CoordinatorPace, TheTasksOfTheJobAreDoneByWhoeverIsFast) {
   Job job = Job::joined(3);
-  const Clock first = 10, until = 14;                  // 3 workers, 4 tasks each
+  const Clock first = 10, until = 14;  // 3 workers, 4 tasks each
   for (const std::uint32_t rank : {1u, 2u, 0u}) {
     EXPECT_EQ(take(job, 1), Words{}) << "nobody knows yet how many there are";
     ASSERT_TRUE(begin(job, rank, first, until).ok());
   }
-  for (const std::uint32_t rank : {0u, 1u, 2u}) EXPECT_EQ(take(job, rank), Words{"begin 10 with 1 steps as 10"});
+  for (const std::uint32_t rank : {0u, 1u, 2u})
+    EXPECT_EQ(take(job, rank), Words{"begin 10 with 1 steps as 10"});
   for (Clock clock = first + 1; clock < first + 10; ++clock) {
     ASSERT_TRUE(begin(job, 0, clock, until).ok());
     const Clock at = first + (clock - first + 2) / 3;  // a third of those that were begun before
     EXPECT_EQ(take(job, 0), Words{str("begin ", clock, " with 1 steps as ", at)});
   }
-  for (const std::uint32_t rank : {0u, 1u, 2u}) {      // the twelve are begun
+  for (const std::uint32_t rank : {0u, 1u, 2u}) {  // the twelve are begun
     const Clock clock = rank == 0 ? first + 10 : first + 1;
     for (int repeat = 0; repeat < 2; ++repeat) {
       ASSERT_TRUE(begin(job, rank, clock, until).ok());
@@ -262,7 +292,8 @@ TEST(CoordinatorPace, AWorkerThatIsDoneLeavesItsTasksToOthers) {
   EXPECT_EQ(told[5], "begin 5 over");
 }
 
-// A job that goes on from where each worker had come to: 2 and 5 of 4 each, so that one task is left.
+// A job that goes on from where each worker had come to: 2 and 5 of 4 each, so that one task is
+// left.
 TEST(CoordinatorPace, TasksThatWorkersHadDoneAreNotDoneAgain) {
   for (const std::uint32_t first : {0u, 1u}) {
     Job job = Job::joined(2);
@@ -303,10 +334,11 @@ TEST(CoordinatorPace, ADroppedTaskIsDoneAgain) {
   };
   EXPECT_EQ(task(0, 0), "judge 0: push");
   EXPECT_EQ(task(0, 1), "judge 1: push");
-  EXPECT_EQ(task(1, 0), "judge 0: drop");               // two others were finished since ever
-  for (Clock clock = 2; clock < 6; ++clock) EXPECT_EQ(task(0, clock), str("judge ", clock, ": push"));
+  EXPECT_EQ(task(1, 0), "judge 0: drop");  // two others were finished since ever
+  for (Clock clock = 2; clock < 6; ++clock)
+    EXPECT_EQ(task(0, clock), str("judge ", clock, ": push"));
   EXPECT_EQ(task(0, 6), "over");
-  EXPECT_EQ(begun, 7);                                 // six count
+  EXPECT_EQ(begun, 7);  // six count
 }
 
 // Clocks may begin anew with a phase, and its tasks are others.
@@ -319,17 +351,20 @@ TEST(CoordinatorPace, APhaseHasTasksOfItsOwn) {
   EXPECT_EQ(take(job, 1).back(), "begin 1 over");
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 1, "async share_iterations=true").ok());
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(begin(job, rank, 2, 3).ok());
-  for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(take(job, rank), Words{"begin 2 with 1 steps as 2"});
+  for (const std::uint32_t rank : {0u, 1u})
+    EXPECT_EQ(take(job, rank), Words{"begin 2 with 1 steps as 2"});
 }
 
 // ---- broken protocol ----
 
 TEST(CoordinatorPace, BrokenProtocol) {
   Job job({{}, {.worker = false}});
-  EXPECT_EQ(begin(job, 1, 0).error().message, "rank 1 (host b) is a server alone and asks for begin, which is for workers");
+  EXPECT_EQ(begin(job, 1, 0).error().message,
+            "rank 1 (host b) is a server alone and asks for begin, which is for workers");
   EXPECT_EQ(job.ask(0, Topic::kBegin, 0, "x").error().message,
             "rank 0 (host a) sends a body of begin: fields that end too early, after 1 bytes");
-  EXPECT_EQ(job.ask(0, Topic::kJudge, 0).error().message, "rank 0 (host a) sends a body of judge: fields that end too early, after 0 bytes");
+  EXPECT_EQ(job.ask(0, Topic::kJudge, 0).error().message,
+            "rank 0 (host a) sends a body of judge: fields that end too early, after 0 bytes");
   ASSERT_TRUE(job.ask(0, Topic::kDone, 1).ok());
   EXPECT_EQ(begin(job, 0, 1).error().message, "rank 0 (host a) is done and asks for begin 1");
   EXPECT_EQ(judge(job, 0, 1, 1).error().message, "rank 0 (host a) is done and asks for judge 1");
@@ -338,4 +373,4 @@ TEST(CoordinatorPace, BrokenProtocol) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::coordinator_pace_test

@@ -5,7 +5,7 @@
 #include "shoal/table/coordinator.h"
 #include "support/job.h"
 
-namespace shoal::test {
+namespace shoal::test::coordinator_regroup_test {
 namespace {
 
 using table::Clock;
@@ -22,7 +22,8 @@ RosterBody regrouped(Job& job, const std::vector<SegmentBody>& ends, Clock epoch
     for (const auto& messages : job.told) EXPECT_TRUE(messages.empty()) << "before rank " << rank;
     EXPECT_TRUE(job.ask(rank, Topic::kRegroup, epoch, table::encode(ends[rank])).ok());
   }
-  for (std::uint32_t rank = 1; rank < ends.size(); ++rank) EXPECT_EQ(body_of(job.told[0].back()), body_of(job.told[rank].back()));
+  for (std::uint32_t rank = 1; rank < ends.size(); ++rank)
+    EXPECT_EQ(body_of(job.told[0].back()), body_of(job.told[rank].back()));
   return table::decode_roster(body_of(job.told[0].back())).value();
 }
 
@@ -36,7 +37,7 @@ TEST(CoordinatorRegroup, AllStopAndHearOfTheSameEpoch) {
   Job job(std::vector<Job::Process>(2));
   want(job, "groups were found", "ssp 2", 0);
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"pause for 4"});
-  want(job, "and others", "ssp 3", 0);                       // it is on its way
+  want(job, "and others", "ssp 3", 0);  // it is on its way
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 7).ok());
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 8).ok());
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"agreed on 4 at 8"});
@@ -56,13 +57,15 @@ TEST(CoordinatorRegroup, NotBeforeTheClockThatIsWanted) {
   EXPECT_EQ(job.take(1).back(), "agreed on 4 at 100");
 }
 
-// Who has ended would be in the next epoch, and push nothing in it: the others come to the end, too, and there is no next epoch.
+// Who has ended would be in the next epoch, and push nothing in it: the others come to the end,
+// too, and there is no next epoch.
 TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
   Job job(std::vector<Job::Process>(3));
   ASSERT_TRUE(job.ask(2, Topic::kDone, 60).ok());
   want(job, "", "", 0);
   EXPECT_EQ(job.take(2), Words{});
-  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 58 + rank).ok());
+  for (const std::uint32_t rank : {0u, 1u})
+    ASSERT_TRUE(job.ask(rank, Topic::kPaused, 58 + rank).ok());
   EXPECT_EQ(job.take(0).back(), "agreed on 4 at 60");
   // Or while they agree on where to stop.
   Job later(std::vector<Job::Process>(3));
@@ -81,7 +84,8 @@ TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 5, std::string(8, '\0')).ok());
   EXPECT_EQ(job.take(0).back(), "agreed on 4 at 70");
   EXPECT_EQ(job.take(1).back(), "agreed on 4 at 5");
-  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kMeet, 1, std::string(1, '\0')).ok());
+  for (const std::uint32_t rank : {0u, 1u})
+    ASSERT_TRUE(job.ask(rank, Topic::kMeet, 1, std::string(1, '\0')).ok());
   EXPECT_EQ(body_of(job.told[1].back()), body_of(Want::kRegroup));
   const RosterBody roster = regrouped(job, {{.clock = 70}, {.clock = 5}});
   EXPECT_EQ(roster.processes[0].clock, 70);
@@ -98,20 +102,25 @@ TEST(CoordinatorRegroup, ApartThoseInStepStopAfterAsManyIterations) {
     put_le(body, done);
     return job.ask(rank, Topic::kPaused, clock, body).ok();
   };
-  ASSERT_TRUE(paused(0, 4, 3) && paused(1, 35, 4) && paused(2, 9, 9));   // rank 1 began at 31, and waits at the end of its fourth iteration for rank 0's
+  // rank 1 began at 31, and waits at the end of its fourth iteration for rank 0's
+  ASSERT_TRUE(paused(0, 4, 3) && paused(1, 35, 4) && paused(2, 9, 9));
   EXPECT_EQ(job.take(0).back(), "agreed on 1 at 5");
   EXPECT_EQ(job.take(1).back(), "agreed on 1 at 35");
   EXPECT_EQ(job.take(2).back(), "agreed on 1 at 9");
 }
 
-// The next phase begins when the last worker has come to the end of this one; what was wanted of this one is void then.
+// The next phase begins when the last worker has come to the end of this one; what was wanted of
+// this one is void then.
 TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
   for (const Clock slowest : {9, 10}) {
     Job job(2, 7, "async");
     for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
     want(job, "", "async factor=1", 0);
-    for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 9, std::string(8, '\0')).ok());
-    const RosterBody roster = regrouped(job, {{.clock = 10, .phase_end = 10, .next_scheme = "bsp"}, {.clock = slowest, .phase_end = 10, .next_scheme = "?"}});
+    for (const std::uint32_t rank : {0u, 1u})
+      ASSERT_TRUE(job.ask(rank, Topic::kPaused, 9, std::string(8, '\0')).ok());
+    const RosterBody roster =
+        regrouped(job, {{.clock = 10, .phase_end = 10, .next_scheme = "bsp"},
+                        {.clock = slowest, .phase_end = 10, .next_scheme = "?"}});
     EXPECT_EQ(roster.scheme, slowest == 10 ? "bsp" : "async factor=1");
   }
 }
@@ -133,12 +142,14 @@ TEST(CoordinatorRegroup, AgainstOtherWants) {
     }
 }
 
-// While it is not agreed on where all pause nobody goes on from the end of a phase, where that may be.
+// While it is not agreed on where all pause nobody goes on from the end of a phase, where that may
+// be.
 TEST(CoordinatorRegroup, WaitsForAnAgreement) {
   Job job(std::vector<Job::Process>(2));
   ASSERT_TRUE(job.ask(0, Topic::kPause, 5, body_of(Want::kSnapshot)).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 5).ok());
-  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 1, table::encode(SegmentBody{.clock = 5})).ok());
+  for (const std::uint32_t rank : {0u, 1u})
+    ASSERT_TRUE(job.ask(rank, Topic::kRegroup, 1, table::encode(SegmentBody{.clock = 5})).ok());
   EXPECT_EQ(job.take(0), Words{"pause for 1"});
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 5).ok());
   EXPECT_EQ(job.take(0), (Words{"agreed on 1 at 5", "answer 16 at 1"}));
@@ -151,4 +162,4 @@ TEST(CoordinatorRegroup, DamageEndsTheJob) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::coordinator_regroup_test

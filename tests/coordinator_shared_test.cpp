@@ -1,4 +1,5 @@
-// The tasks that the workers of a job share, while workers come and go: each is done once, by somebody, whatever happens when.
+// The tasks that the workers of a job share, while workers come and go: each is done once, by
+// somebody, whatever happens when.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include "shoal/table/coordinator.h"
 #include "support/job.h"
 
-namespace shoal::test {
+namespace shoal::test::coordinator_shared_test {
 namespace {
 
 using table::Answer;
@@ -22,7 +23,8 @@ constexpr Clock kUntil = 6;
 // Workers of a job, each as far as a test lets it come.
 class Sharers {
  public:
-  Sharers(std::uint32_t workers, const std::string& scheme) : job_(workers, 7, scheme), scheme_(scheme), workers_(workers) {
+  Sharers(std::uint32_t workers, const std::string& scheme)
+      : job_(workers, 7, scheme), scheme_(scheme), workers_(workers) {
     job_.told.resize(workers + 40);
     for (std::uint32_t rank = 0; rank < workers; ++rank) ok(job_.join(rank, {.server = rank == 0}));
     begin_epoch();
@@ -36,21 +38,25 @@ class Sharers {
       if (workers_[rank].state != State::kGone) ranks.push_back(rank);
     return ranks;
   }
-  std::int64_t done() const { return done_; }                      // and not thrown away
-  Clock shown() const { return shown_; }                           // of which the rate was, the last time
+  std::int64_t done() const { return done_; }  // and not thrown away
+  // of which the rate was, the last time
+  Clock shown() const { return shown_; }
   Clock clock(std::uint32_t rank) const { return workers_[rank].clock; }
 
   void ask(std::uint32_t rank) {
     workers_[rank].state = State::kAsks;
-    ok(job_.ask(rank, Topic::kBegin, workers_[rank].clock, table::encode(BeginBody{.last = {}, .until = kUntil})));
+    ok(job_.ask(rank, Topic::kBegin, workers_[rank].clock,
+                table::encode(BeginBody{.last = {}, .until = kUntil})));
     listen();
   }
   void work(std::uint32_t rank, bool is_judged) {
     Worker& worker = workers_[rank];
     bool counts = true;
     if (is_judged) {
-      ok(job_.ask(rank, Topic::kJudge, worker.clock, table::encode(table::TaskReport{.steps = 1, .seconds = 1})));
-      counts = table::decode_verdict(body_of(job_.told[rank].back())).value() == table::Verdict::kPush;
+      ok(job_.ask(rank, Topic::kJudge, worker.clock,
+                  table::encode(table::TaskReport{.steps = 1, .seconds = 1})));
+      counts =
+          table::decode_verdict(body_of(job_.told[rank].back())).value() == table::Verdict::kPush;
       listen();
     }
     ++worker.clock;
@@ -72,10 +78,14 @@ class Sharers {
   }
 
  private:
-  struct Worker { Clock clock = 0; State state = State::kIdle; };
+  struct Worker {
+    Clock clock = 0;
+    State state = State::kIdle;
+  };
   static void ok(const Status& status) { ASSERT_TRUE(status.ok()) << status.error().message; }
 
-  // Who hears that there is nothing more goes to the meeting at the end, which others may have waited for.
+  // Who hears that there is nothing more goes to the meeting at the end, which others may have
+  // waited for.
   void listen() {
     for (bool more = true; std::exchange(more, false);)
       for (std::uint32_t rank = 0; rank < workers_.size(); ++rank) more = hear(rank) || more;
@@ -84,7 +94,9 @@ class Sharers {
     const auto messages = std::exchange(job_.told[rank], {});
     for (const auto& message : messages) {
       const auto* answer = std::get_if<Answer>(&message);
-      if (!answer || answer->topic != Topic::kBegin || state(rank) != State::kAsks || answer->clock != clock(rank)) continue;
+      if (!answer || answer->topic != Topic::kBegin || state(rank) != State::kAsks ||
+          answer->clock != clock(rank))
+        continue;
       const table::Start start = table::decode_start(answer->body).value();
       workers_[rank].state = start.over ? State::kOver : State::kMay;
       shown_ = start.at;
@@ -96,13 +108,17 @@ class Sharers {
   // All stop, those who wait for a start too, and ask again in the next epoch.
   void next_epoch() {
     ++epoch_;
-    for (const std::uint32_t rank : here()) ok(job_.ask(rank, Topic::kPaused, workers_[rank].clock, std::string(8, '\0')));
+    for (const std::uint32_t rank : here())
+      ok(job_.ask(rank, Topic::kPaused, workers_[rank].clock, std::string(8, '\0')));
     for (const std::uint32_t rank : here())
       if (state(rank) != State::kOver) ok(job_.ask(rank, Topic::kMeet, epoch_, "\2"));
     for (const std::uint32_t rank : here())
-      ok(job_.ask(rank, Topic::kRegroup, epoch_, table::encode(SegmentBody{.clock = workers_[rank].clock, .phase_end = kUntil})));
+      ok(job_.ask(rank, Topic::kRegroup, epoch_,
+                  table::encode(SegmentBody{.clock = workers_[rank].clock, .phase_end = kUntil})));
     for (const auto& message : job_.told[0])
-      if (const auto* answer = std::get_if<Answer>(&message); answer && answer->topic == Topic::kRegroup) roster_ = table::decode_roster(answer->body).value();
+      if (const auto* answer = std::get_if<Answer>(&message);
+          answer && answer->topic == Topic::kRegroup)
+        roster_ = table::decode_roster(answer->body).value();
     ASSERT_EQ(roster_.epoch, epoch_);
     begin_epoch();
     for (const std::uint32_t rank : here()) workers_[rank].state = State::kIdle;
@@ -114,7 +130,7 @@ class Sharers {
 
   Job job_;
   const std::string scheme_;
-  std::vector<Worker> workers_;                                    // by rank
+  std::vector<Worker> workers_;  // by rank
   table::RosterBody roster_;
   table::Epoch epoch_ = 0;
   std::int64_t done_ = 0;
@@ -181,16 +197,21 @@ TEST(SharedTasks, AreDoneOnceWhoeverComesAndGoes) {
       const auto below = [&](std::size_t n) { return static_cast<std::uint32_t>(random() % n); };
       const std::uint32_t workers = 1 + below(3);
       Sharers job(workers, scheme + " share_iterations=true");
-      const auto is_over = [&](std::uint32_t rank) { return job.state(rank) == Sharers::State::kOver; };
+      const auto is_over = [&](std::uint32_t rank) {
+        return job.state(rank) == Sharers::State::kOver;
+      };
       int step = 0, changes = 0;
       for (; step < 2000 && !std::ranges::all_of(job.here(), is_over); ++step) {
         const auto here = job.here();
         const std::uint32_t rank = here[below(here.size())];
-        const bool all_began = step > 40;                          // who leaves before its first task has none in the pool
+        // who leaves before its first task has none in the pool
+        const bool all_began = step > 40;
         if (all_began && changes < 8 && below(12) == 0) {
           ++changes;
-          if (rank > 0 && !is_over(rank) && below(2) == 0) job.leave(rank);
-          else if (here.size() < 5) job.join();
+          if (rank > 0 && !is_over(rank) && below(2) == 0)
+            job.leave(rank);
+          else if (here.size() < 5)
+            job.join();
         } else if (job.state(rank) == Sharers::State::kIdle) {
           job.ask(rank);
         } else if (job.state(rank) == Sharers::State::kMay) {
@@ -203,4 +224,4 @@ TEST(SharedTasks, AreDoneOnceWhoeverComesAndGoes) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::coordinator_shared_test

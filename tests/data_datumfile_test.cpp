@@ -6,7 +6,7 @@
 #include "shoal/base/bytes.h"
 #include "support/data_files.h"
 
-namespace shoal::test {
+namespace shoal::test::data_datumfile_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -18,7 +18,11 @@ std::string unhex(std::string_view digits) {
   return bytes;
 }
 
-const std::string kGolden = unhex("1900000005000000" "3030303030" "0c000000" "080110011802220201ff2807");
+const std::string kGolden = unhex(
+    "1900000005000000"
+    "3030303030"
+    "0c000000"
+    "080110011802220201ff2807");
 
 class DataDatumFile : public testing::Test {
  protected:
@@ -35,7 +39,8 @@ TEST_F(DataDatumFile, GoldenBytes) {
   ASSERT_OK(write_records("datumfile", path_, {{"00000", value}}));
   EXPECT_EQ(get_file(path_), kGolden);
   ASSERT_EQ(kGolden.size(), 29u);
-  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))), (Records{{"00000", value}}));
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))),
+            (Records{{"00000", value}}));
 }
 
 TEST_F(DataDatumFile, KeepsDuplicatesEmptyKeysAndOrder) {
@@ -44,19 +49,26 @@ TEST_F(DataDatumFile, KeepsDuplicatesEmptyKeysAndOrder) {
   EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))), records);
 }
 
-TEST_F(DataDatumFile, EmptyFile) { EXPECT_EQ(error_of(""), "datumfile " + path_ + " has no records (0 bytes)"); }
+TEST_F(DataDatumFile, EmptyFile) {
+  EXPECT_EQ(error_of(""), "datumfile " + path_ + " has no records (0 bytes)");
+}
 
 TEST_F(DataDatumFile, StrayBytesAtTheEnd) {
   for (const std::size_t n : {1, 2, 3})
-    EXPECT_EQ(error_of(kGolden + std::string(n, 'x')),
-              str("datumfile ", path_, ": ", n, " stray bytes at offset 29, after 1 whole records"));
+    EXPECT_EQ(
+        error_of(kGolden + std::string(n, 'x')),
+        str("datumfile ", path_, ": ", n, " stray bytes at offset 29, after 1 whole records"));
 }
 
 TEST_F(DataDatumFile, CutAnywhereIsNamedWithOffsetAndNumber) {
-  const std::pair<std::size_t, const char*> cuts[] = {{4, "is cut in its key_size: 4 bytes are left of 29"},
-                                                      {7, "is cut in its key_size"}, {8, "is cut in its key:"},
-                                                      {12, "is cut in its key:"},    {16, "is cut in its key:"},
-                                                      {17, "is cut in its value"},   {28, "is cut in its value: 28 bytes are left of 29"}};
+  const std::pair<std::size_t, const char*> cuts[] = {
+      {4, "is cut in its key_size: 4 bytes are left of 29"},
+      {7, "is cut in its key_size"},
+      {8, "is cut in its key:"},
+      {12, "is cut in its key:"},
+      {16, "is cut in its key:"},
+      {17, "is cut in its value"},
+      {28, "is cut in its value: 28 bytes are left of 29"}};
   for (const auto& [length, what] : cuts) {
     const std::string message = error_of(kGolden + kGolden.substr(0, length));
     EXPECT_HAS(message, str("datumfile ", path_, ": record 1 at offset 29 ", what));
@@ -65,23 +77,32 @@ TEST_F(DataDatumFile, CutAnywhereIsNamedWithOffsetAndNumber) {
 
 TEST_F(DataDatumFile, TooLargeRecordSize) {
   std::string bytes = kGolden;
-  bytes.replace(0, 4, unhex("01004006"));   // 104857601
+  bytes.replace(0, 4, unhex("01004006"));  // 104857601
   EXPECT_EQ(error_of(bytes), str("datumfile ", path_,
-      ": record 0 at offset 0 has a record_size of 104857601 bytes; at most 104857600 are allowed; is this a datumfile at all?"));
+                                 ": record 0 at offset 0 has a record_size of 104857601 bytes; at "
+                                 "most 104857600 are allowed; is this a datumfile at all?"));
 }
 
 TEST_F(DataDatumFile, BigEndianIsRecognised) {
-  const std::string message = error_of(unhex("00000019" "00000005" "3030303030" "0000000c" "080110011802220201ff2807"));
+  const std::string message =
+      error_of(unhex("00000019"
+                     "00000005"
+                     "3030303030"
+                     "0000000c"
+                     "080110011802220201ff2807"));
   EXPECT_HAS(message, "record_size of 419430400 bytes");
-  EXPECT_HAS(message, "with its bytes swapped it would be 25: the file was written on a big-endian machine");
+  EXPECT_HAS(message,
+             "with its bytes swapped it would be 25: the file was written on a big-endian machine");
 }
 
 TEST_F(DataDatumFile, SizesThatContradictEachOther) {
   std::string bytes = kGolden;
-  bytes[13] = 11;   // value_size
-  EXPECT_HAS(error_of(bytes), "record 0 at offset 0 has a record_size of 25, but key_size 5 + value_size 11 + 8 is 24");
+  bytes[13] = 11;  // value_size
+  EXPECT_HAS(
+      error_of(bytes),
+      "record 0 at offset 0 has a record_size of 25, but key_size 5 + value_size 11 + 8 is 24");
   bytes = kGolden;
-  bytes[4] = 18;    // key_size
+  bytes[4] = 18;  // key_size
   EXPECT_HAS(error_of(bytes), "has a key_size of 18 that does not fit its record_size of 25");
   bytes = kGolden;
   bytes[0] = 7;
@@ -89,7 +110,10 @@ TEST_F(DataDatumFile, SizesThatContradictEachOther) {
 }
 
 TEST_F(DataDatumFile, KeysLongerThanAPeek) {
-  const Records records{{std::string(500, 'k'), "v"}, {std::string(52, 'l'), "w"}, {std::string(56, 'm'), std::string(3 << 20, 'x')}, {"n", "y"}};
+  const Records records{{std::string(500, 'k'), "v"},
+                        {std::string(52, 'l'), "w"},
+                        {std::string(56, 'm'), std::string(3 << 20, 'x')},
+                        {"n", "y"}};
   ASSERT_OK(write_records("datumfile", path_, records));
   EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))), records);
   EXPECT_EQ(or_throw(or_throw(open_source("datumfile", path_))->count()), 4u);
@@ -98,13 +122,15 @@ TEST_F(DataDatumFile, KeysLongerThanAPeek) {
 TEST_F(DataDatumFile, AppendKeepsTheOldRecordsAndRefusesATornFile) {
   ASSERT_OK(write_records("datumfile", path_, {{"a", "1"}}));
   ASSERT_OK(write_records("datumfile", path_, {{"b", "2"}}, WriteMode::kAppend));
-  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))), (Records{{"a", "1"}, {"b", "2"}}));
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("datumfile", path_)))),
+            (Records{{"a", "1"}, {"b", "2"}}));
   put_file(path_, kGolden + "xx");
   const Status torn = write_records("datumfile", path_, {{"b", "2"}}, WriteMode::kAppend);
   ASSERT_FALSE(torn.ok());
   EXPECT_HAS(torn.error().message, "2 stray bytes at offset 29");
   EXPECT_EQ(get_file(path_), kGolden + "xx");
-  EXPECT_FALSE(write_records("datumfile", directory_ + "/missing", {{"b", "2"}}, WriteMode::kAppend).ok());
+  EXPECT_FALSE(
+      write_records("datumfile", directory_ + "/missing", {{"b", "2"}}, WriteMode::kAppend).ok());
   EXPECT_FALSE(write_records("lmdb", directory_ + "/lmdb", {{"b", "2"}}, WriteMode::kAppend).ok());
 }
 
@@ -125,7 +151,8 @@ TEST_F(DataDatumFile, IndexIsWrittenReadAndRebuiltWhenStale) {
   put_le(expected, std::uint64_t{0});
   EXPECT_EQ(good.substr(0, 24), expected);
   EXPECT_EQ(good.size(), 16u + 8 * 20 + 4);
-  EXPECT_EQ(get_le<std::uint32_t>(good.substr(good.size() - 4)), crc32c(good.substr(0, good.size() - 4)));
+  EXPECT_EQ(get_le<std::uint32_t>(good.substr(good.size() - 4)),
+            crc32c(good.substr(0, good.size() - 4)));
 
   std::string damaged = good;
   damaged[30] ^= 1;
@@ -133,18 +160,20 @@ TEST_F(DataDatumFile, IndexIsWrittenReadAndRebuiltWhenStale) {
   EXPECT_EQ(key_at(19), "00000019");
   EXPECT_EQ(get_file(index), good);
 
-  ASSERT_OK(write_records("datumfile", path_, numbered(25), WriteMode::kTruncate));   // another size
+  // another size
+  ASSERT_OK(write_records("datumfile", path_, numbered(25), WriteMode::kTruncate));
   EXPECT_EQ(key_at(24), "00000024");
   EXPECT_EQ(get_file(index).size(), 16u + 8 * 25 + 4);
 
-  fs::last_write_time(index, fs::last_write_time(path_) - std::chrono::hours(1));     // older than its file
+  // older than its file
+  fs::last_write_time(index, fs::last_write_time(path_) - std::chrono::hours(1));
   EXPECT_EQ(key_at(24), "00000024");
   EXPECT_GE(fs::last_write_time(index), fs::last_write_time(path_));
 }
 
 TEST_F(DataDatumFile, IndexStaysInMemoryWhereNoneCanBeWritten) {
   ASSERT_OK(write_records("datumfile", path_, numbered(20)));
-  fs::create_directory(path_ + ".index");   // a name that no file can take
+  fs::create_directory(path_ + ".index");  // a name that no file can take
   std::unique_ptr<RecordSource> source = or_throw(open_source("datumfile", path_));
   ASSERT_OK(source->prepare_random_access());
   ASSERT_OK(source->seek(13));
@@ -152,4 +181,4 @@ TEST_F(DataDatumFile, IndexStaysInMemoryWhereNoneCanBeWritten) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::data_datumfile_test

@@ -10,7 +10,7 @@
 #include "shoal/proto/layers.pb.h"
 #include "support/data_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::data_layers_test {
 namespace {
 
 std::string data_layer(const std::string& fields, const std::string& rest = "") {
@@ -29,7 +29,8 @@ class DataLayer : public testing::TestWithParam<std::string> {
 
 TEST_P(DataLayer, GivesShapesNumbersAndLabelsInOrder) {
   ASSERT_OK(write_records(GetParam(), path_, small_records(10)));
-  DataRig rig(data_layer(source() + "batch_size: 4", "transform_param { scale: 0.5 mean_value: 1 }"));
+  DataRig rig(
+      data_layer(source() + "batch_size: 4", "transform_param { scale: 0.5 mean_value: 1 }"));
   EXPECT_EQ(rig.shape(0), (Shape{4, 1, 2, 2}));
   EXPECT_EQ(rig.shape(1), (Shape{4}));
   for (int batch = 0; batch < 6; ++batch) {
@@ -37,7 +38,9 @@ TEST_P(DataLayer, GivesShapesNumbersAndLabelsInOrder) {
     for (int i = 0; i < 4; ++i) {
       const int record = (batch * 4 + i) % 10;
       EXPECT_EQ(rig.labels()[static_cast<std::size_t>(i)], static_cast<float>(record));
-      for (int p = 0; p < 4; ++p) EXPECT_EQ(rig.data()[static_cast<std::size_t>(4 * i + p)], static_cast<float>(record + p - 1) * 0.5f);
+      for (int p = 0; p < 4; ++p)
+        EXPECT_EQ(rig.data()[static_cast<std::size_t>(4 * i + p)],
+                  static_cast<float>(record + p - 1) * 0.5f);
       EXPECT_EQ(rig.layer().record_name(i), str("0000", record, " of ", path_));
     }
   }
@@ -47,17 +50,21 @@ TEST_P(DataLayer, GivesShapesNumbersAndLabelsInOrder) {
 
 TEST_P(DataLayer, RestoredAtAnyBatchGoesOnBitForBit) {
   ASSERT_OK(write_records(GetParam(), path_, small_records(23)));
-  for (const std::string more : {"", " shuffle: true", " shuffle: true in_memory: true decode_threads: 3", " rand_skip: 50"}) {
-    const std::string prototxt = data_layer(source() + "batch_size: 5" + more, "transform_param { crop_size: 1 mirror: true }");
+  for (const std::string more :
+       {"", " shuffle: true", " shuffle: true in_memory: true decode_threads: 3",
+        " rand_skip: 50"}) {
+    const std::string prototxt = data_layer(source() + "batch_size: 5" + more,
+                                            "transform_param { crop_size: 1 mirror: true }");
     DataRig through(prototxt, 42);
     const std::vector<float> all = through.batches(12);
     for (const int at : {0, 1, 4, 5, 11}) {
       DataRig first(prototxt, 42);
       first.batches(at);
-      DataRig second(prototxt, 43);   // as if random_seed was not set
+      DataRig second(prototxt, 43);  // as if random_seed was not set
       second.batches(at % 3);
       ASSERT_OK(second.layer().load_state(first.layer().save_state()));
-      EXPECT_EQ(second.batches(12 - at), std::vector<float>(all.begin() + at * 10, all.end())) << more << " from " << at;
+      EXPECT_EQ(second.batches(12 - at), std::vector<float>(all.begin() + at * 10, all.end()))
+          << more << " from " << at;
       EXPECT_EQ(second.layer().save_state(), through.layer().save_state());
     }
   }
@@ -107,7 +114,8 @@ TEST_P(DataLayer, BadRecordsByPolicy) {
 TEST_P(DataLayer, AFirstRecordThatIsBadStopsTheBuild) {
   ASSERT_OK(write_records(GetParam(), path_, {{"k", datum(1, 2, 2, "abc", 0)}}));
   EXPECT_EQ(trouble(data_layer(source() + "batch_size: 2")),
-            "layer 'd' (Data): the record k of " + path_ + " says that it is 1 x 2 x 2 but holds 3 bytes");
+            "layer 'd' (Data): the record k of " + path_ +
+                " says that it is 1 x 2 x 2 but holds 3 bytes");
 }
 
 TEST_P(DataLayer, FallsBackToThePartOfClient0) {
@@ -116,24 +124,31 @@ TEST_P(DataLayer, FallsBackToThePartOfClient0) {
 }
 
 TEST_P(DataLayer, MissingSource) {
-  EXPECT_HAS(trouble(data_layer(source() + "batch_size: 2")), path_ + ": No such file or directory");
+  EXPECT_HAS(trouble(data_layer(source() + "batch_size: 2")),
+             path_ + ": No such file or directory");
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, DataLayer, testing::ValuesIn(record_backends()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Data, DataLayer, testing::ValuesIn(record_backends()),
+                         [](const auto& info) { return info.param; });
 
 TEST(DataLayerErrors, Parameters) {
   const std::string path = fresh_directory("params") + "/set";
   ASSERT_OK(write_records("lmdb", path, small_records(3)));
   const std::string source = "source: '" + path + "' backend: LMDB ";
-  EXPECT_HAS(trouble(data_layer(source)), "layer 'd' (Data): batch_size is 0; it must be from 1 to 2147483647");
+  EXPECT_HAS(trouble(data_layer(source)),
+             "layer 'd' (Data): batch_size is 0; it must be from 1 to 2147483647");
   EXPECT_HAS(trouble(data_layer("batch_size: 1")), "no source is given");
-  EXPECT_HAS(trouble(data_layer(source + "batch_size: 1 prefetch: 0")), "prefetch is 0; it must be from 1");
-  EXPECT_HAS(trouble(data_layer(source + "batch_size: 1 decode_threads: 5000")), "decode_threads is 5000");
-  EXPECT_HAS(trouble(data_layer("source: '" + path + "' batch_size: 1")), "looks like a lmdb, for which the back end is LMDB");
+  EXPECT_HAS(trouble(data_layer(source + "batch_size: 1 prefetch: 0")),
+             "prefetch is 0; it must be from 1");
+  EXPECT_HAS(trouble(data_layer(source + "batch_size: 1 decode_threads: 5000")),
+             "decode_threads is 5000");
+  EXPECT_HAS(trouble(data_layer("source: '" + path + "' batch_size: 1")),
+             "looks like a lmdb, for which the back end is LMDB");
   EXPECT_HAS(trouble(data_layer(source + "batch_size: 1", "transform_param { crop_size: 3 }")),
              "the record 00000 of " + path + " is 1 x 2 x 2, smaller than crop_size 3");
-  EXPECT_HAS(trouble(data_layer(source + "batch_size: 1", "transform_param { mean_file: '/nowhere' }")),
-             "the mean file /nowhere cannot be read");
+  EXPECT_HAS(
+      trouble(data_layer(source + "batch_size: 1", "transform_param { mean_file: '/nowhere' }")),
+      "the mean file /nowhere cannot be read");
   EXPECT_HAS(trouble(data_layer(source + "batch_size: 2000000000")), "layer 'd' (Data): ");
 }
 
@@ -147,14 +162,16 @@ TEST(DataLayerErrors, StateOfAnotherLayer) {
 TEST(DataLayerWarnings, SortedLabelsAreNoticed) {
   const std::string path = fresh_directory("sorted") + "/set";
   Records records;
-  for (int i = 0; i < 1200; ++i) records.emplace_back(std::to_string(10000 + i), datum(1, 1, 1, "x", i / 200));
+  for (int i = 0; i < 1200; ++i)
+    records.emplace_back(std::to_string(10000 + i), datum(1, 1, 1, "x", i / 200));
   ASSERT_OK(write_records("lmdb", path, records));
   for (const std::string more : {"", " shuffle: true"}) {
     testing::internal::CaptureStderr();
     DataRig rig(data_layer("source: '" + path + "' backend: LMDB batch_size: 250" + more));
     rig.batches(4);
     const std::string log = testing::internal::GetCapturedStderr();
-    EXPECT_EQ(log.find("are sorted; training wants them mixed") != std::string::npos, more.empty()) << log;
+    EXPECT_EQ(log.find("are sorted; training wants them mixed") != std::string::npos, more.empty())
+        << log;
   }
 }
 
@@ -165,14 +182,15 @@ class DataImageLayer : public testing::Test {
     std::string list;
     for (int i = 0; i < 8; ++i) {
       const auto value = static_cast<std::uint8_t>(10 * i);
-      put_file(str(directory_, "/im ", i, ".png"), or_throw(encode_image({{1, 2, 3}, std::vector<std::uint8_t>(6, value)}, "png")));
+      put_file(str(directory_, "/im ", i, ".png"),
+               or_throw(encode_image({{1, 2, 3}, std::vector<std::uint8_t>(6, value)}, "png")));
       list += str("im ", i, ".png ", i, "\n");
     }
     put_file(directory_ + "/list.txt", list);
   }
   std::string layer(const std::string& fields, const std::string& rest = "") const {
-    return "type: 'ImageData' top: 'data' top: 'label' image_data_param { source: '" + directory_ + "/list.txt' root_folder: '" +
-           directory_ + "/' " + fields + " } " + rest;
+    return "type: 'ImageData' top: 'data' top: 'label' image_data_param { source: '" + directory_ +
+           "/list.txt' root_folder: '" + directory_ + "/' " + fields + " } " + rest;
   }
   std::string directory_ = fresh_directory("image_layer");
 };
@@ -184,7 +202,8 @@ TEST_F(DataImageLayer, ReadsColourGreyAndResized) {
   EXPECT_EQ(colour.data()[18], 10);
   EXPECT_EQ(colour.labels(), (std::vector<float>{0, 1, 2}));
   EXPECT_EQ(colour.layer().record_name(1), "im 1.png (line 2) of " + directory_ + "/list.txt");
-  DataRig grey(layer("batch_size: 3 is_color: false new_height: 4 new_width: 5", "transform_param { crop_size: 4 }"));
+  DataRig grey(layer("batch_size: 3 is_color: false new_height: 4 new_width: 5",
+                     "transform_param { crop_size: 4 }"));
   EXPECT_EQ(grey.shape(0), (Shape{3, 1, 4, 4}));
   ASSERT_EQ(grey.forward(), "");
   EXPECT_EQ(grey.data()[47], 20);
@@ -198,13 +217,16 @@ TEST_F(DataImageLayer, ShufflesAndResumes) {
   DataRig first(prototxt, 3), second(prototxt, 99);
   first.batches(3);
   ASSERT_OK(second.layer().load_state(first.layer().save_state()));
-  EXPECT_EQ(second.batches(3), std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>(3 * step), all.end()));
+  EXPECT_EQ(second.batches(3),
+            std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>(3 * step), all.end()));
   std::vector<std::multiset<float>> epochs(3);
   for (std::size_t batch = 0; batch < 6; ++batch)
     for (std::size_t i = 0; i < 4; ++i) epochs[batch / 2].insert(all[(batch + 1) * step - 4 + i]);
-  for (const auto& epoch : epochs) EXPECT_EQ(std::set<float>(epoch.begin(), epoch.end()).size(), 8u);
+  for (const auto& epoch : epochs)
+    EXPECT_EQ(std::set<float>(epoch.begin(), epoch.end()).size(), 8u);
   EXPECT_NE(std::vector<float>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(2 * step)),
-            std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>(2 * step), all.begin() + static_cast<std::ptrdiff_t>(4 * step)));
+            std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>(2 * step),
+                               all.begin() + static_cast<std::ptrdiff_t>(4 * step)));
 }
 
 TEST_F(DataImageLayer, BadImagesAreNamedWithTheirLine) {
@@ -212,7 +234,8 @@ TEST_F(DataImageLayer, BadImagesAreNamedWithTheirLine) {
   put_file(directory_ + "/im 5.png", "no picture");
   DataRig stop(layer("batch_size: 2"));
   EXPECT_EQ(stop.forward(), "");
-  EXPECT_EQ(stop.forward(), "the record im 2.png (line 3) of " + directory_ + "/list.txt is bad: cannot open " + directory_ +
+  EXPECT_EQ(stop.forward(), "the record im 2.png (line 3) of " + directory_ +
+                                "/list.txt is bad: cannot open " + directory_ +
                                 "/im 2.png: No such file or directory");
   DataRig skip(layer("batch_size: 6 on_bad_record: SKIP"));
   ASSERT_EQ(skip.forward(), "");
@@ -220,24 +243,31 @@ TEST_F(DataImageLayer, BadImagesAreNamedWithTheirLine) {
 }
 
 TEST_F(DataImageLayer, Parameters) {
-  EXPECT_HAS(trouble(layer("batch_size: 2 new_height: 5")), "new_height is 5 and new_width 0; set both or neither");
+  EXPECT_HAS(trouble(layer("batch_size: 2 new_height: 5")),
+             "new_height is 5 and new_width 0; set both or neither");
   put_file(directory_ + "/list.txt", "im 0.png\n");
-  EXPECT_HAS(trouble(layer("batch_size: 2")), "/list.txt:1: the label \"0.png\" is no whole number");
+  EXPECT_HAS(trouble(layer("batch_size: 2")),
+             "/list.txt:1: the label \"0.png\" is no whole number");
   put_file(directory_ + "/list.txt", "");
   EXPECT_HAS(trouble(layer("batch_size: 2")), "names no images");
 }
 
 TEST_F(DataImageLayer, ImagesMustAgreeInSize) {
-  put_file(directory_ + "/im 1.png", or_throw(encode_image({{1, 4, 3}, std::vector<std::uint8_t>(12)}, "png")));
+  put_file(directory_ + "/im 1.png",
+           or_throw(encode_image({{1, 4, 3}, std::vector<std::uint8_t>(12)}, "png")));
   DataRig rig(layer("batch_size: 2"));
-  EXPECT_HAS(rig.forward(), "the record im 1.png (line 2) of " + directory_ + "/list.txt is 3 x 4 x 3 where 3 x 2 x 3 is wanted");
+  EXPECT_HAS(rig.forward(), "the record im 1.png (line 2) of " + directory_ +
+                                "/list.txt is 3 x 4 x 3 where 3 x 2 x 3 is wanted");
 }
 
 TEST_F(DataImageLayer, EachBatchHasItsOwnSize) {
   for (int i = 0; i < 8; ++i)
     put_file(str(directory_, "/im ", i, ".png"),
-             or_throw(encode_image({{1, 2 + i / 4, 3 + i % 3}, std::vector<std::uint8_t>(static_cast<std::size_t>((2 + i / 4) * (3 + i % 3)),
-                                                                                         static_cast<std::uint8_t>(10 * i))}, "png")));
+             or_throw(encode_image(
+                 {{1, 2 + i / 4, 3 + i % 3},
+                  std::vector<std::uint8_t>(static_cast<std::size_t>((2 + i / 4) * (3 + i % 3)),
+                                            static_cast<std::uint8_t>(10 * i))},
+                 "png")));
   const std::string prototxt = layer("batch_size: 1 is_color: false");
   DataRig rig(prototxt), resumed(prototxt);
   Shape before = rig.shape(0);
@@ -246,7 +276,8 @@ TEST_F(DataImageLayer, EachBatchHasItsOwnSize) {
     ASSERT_EQ(rig.forward(), "");
     EXPECT_EQ(rig.shape(0), (Shape{1, 1, 2 + i / 4, 3 + i % 3}));
     EXPECT_EQ(rig.followed(), rig.shape(0) != before);
-    EXPECT_EQ(rig.data(), std::vector<float>(static_cast<std::size_t>(rig.shape(0).count()), static_cast<float>(10 * i)));
+    EXPECT_EQ(rig.data(), std::vector<float>(static_cast<std::size_t>(rig.shape(0).count()),
+                                             static_cast<float>(10 * i)));
     EXPECT_EQ(rig.labels(), std::vector<float>{static_cast<float>(i)});
     before = rig.shape(0);
   }
@@ -257,17 +288,22 @@ TEST_F(DataImageLayer, EachBatchHasItsOwnSize) {
 }
 
 TEST(DataMemory, GivesWhatItWasGiven) {
-  DataRig rig("type: 'MemoryData' top: 'data' top: 'label' memory_data_param { batch_size: 2 channels: 1 height: 1 width: 3 }");
+  DataRig rig(
+      "type: 'MemoryData' top: 'data' top: 'label' memory_data_param { batch_size: 2 channels: 1 "
+      "height: 1 width: 3 }");
   EXPECT_EQ(rig.shape(0), (Shape{2, 1, 1, 3}));
   EXPECT_HAS(rig.forward(), "was given no data");
   auto& memory = dynamic_cast<MemoryData&>(rig.layer());
   std::vector<float> data(12), labels{5, 6, 7, 8};
   std::iota(data.begin(), data.end(), 0.0f);
-  EXPECT_FAILS_WITH("12 numbers for 3 labels; an item has 3", memory.set_data(data, std::span(labels).first(3)));
-  EXPECT_FAILS_WITH("3 items are no multiple of the batch size 2", memory.set_data(std::span(data).first(9), std::span(labels).first(3)));
+  EXPECT_FAILS_WITH("12 numbers for 3 labels; an item has 3",
+                    memory.set_data(data, std::span(labels).first(3)));
+  EXPECT_FAILS_WITH("3 items are no multiple of the batch size 2",
+                    memory.set_data(std::span(data).first(9), std::span(labels).first(3)));
   ASSERT_OK(memory.set_data(data, labels));
   const std::vector<float> all = rig.batches(3);
-  EXPECT_EQ(all, (std::vector<float>{0, 1, 2, 3, 4, 5, 5, 6, 6, 7, 8, 9, 10, 11, 7, 8, 0, 1, 2, 3, 4, 5, 5, 6}));
+  EXPECT_EQ(all, (std::vector<float>{0,  1,  2, 3, 4, 5, 5, 6, 6, 7, 8, 9,
+                                     10, 11, 7, 8, 0, 1, 2, 3, 4, 5, 5, 6}));
   EXPECT_EQ(memory.record_name(1), "item 1 of set_data");
   const std::string state = memory.save_state();
   ASSERT_OK(memory.set_data(data, labels));
@@ -278,9 +314,11 @@ TEST(DataMemory, GivesWhatItWasGiven) {
 }
 
 TEST(DataMemory, Parameters) {
-  EXPECT_HAS(trouble("type: 'MemoryData' top: 'data' top: 'label' memory_data_param { batch_size: 2 channels: 1 height: 1 }"),
-             "must give batch_size, channels, height and width, each at least 1; it gives 2, 1, 1, 0");
+  EXPECT_HAS(
+      trouble("type: 'MemoryData' top: 'data' top: 'label' memory_data_param { batch_size: 2 "
+              "channels: 1 height: 1 }"),
+      "must give batch_size, channels, height and width, each at least 1; it gives 2, 1, 1, 0");
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::data_layers_test

@@ -1,4 +1,5 @@
-// Nets whose images change size from batch to batch: what they compute is what a net built for that size computes.
+// Nets whose images change size from batch to batch: what they compute is what a net built for that
+// size computes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,13 +9,14 @@
 #include "shoal/proto/net.pb.h"
 #include "support/data_files.h"
 
-namespace shoal::test {
+namespace shoal::test::data_nets_test {
 namespace {
 
 using Numbers = std::vector<float>;
 
 struct Made {
-  explicit Made(const std::string& text, Phase phase = TRAIN) : context({.seed = 7}), net(parse(text, phase), context) {}
+  explicit Made(const std::string& text, Phase phase = TRAIN)
+      : context({.seed = 7}), net(parse(text, phase), context) {}
   static NetParameter parse(const std::string& text, Phase phase) {
     NetParameter param = parse_net(text, "sizes.prototxt");
     param.mutable_state()->set_phase(phase);
@@ -34,17 +36,20 @@ class DataNet : public testing::Test {
     for (int i = 0; i < kImages; ++i) {
       const int height = kSizes[i][0], width = kSizes[i][1];
       std::string pixels;
-      for (int p = 0; p < 2 * height * width; ++p) pixels += static_cast<char>((37 * p + 11 * i * i) % 251);
+      for (int p = 0; p < 2 * height * width; ++p)
+        pixels += static_cast<char>((37 * p + 11 * i * i) % 251);
       all.emplace_back(str("r", i), datum(2, height, width, pixels, i % 3));
       ASSERT_OK(write_records("datumfile", alone(i), {all.back()}));
     }
     ASSERT_OK(write_records("datumfile", all_, all));
   }
   std::string alone(int i) const { return str(directory_, "/set", i); }
-  // Convolutions with branches and in-place layers, pooled to 1 x 1, over `path` one record at a time.
+  // Convolutions with branches and in-place layers, pooled to 1 x 1, over `path` one record at a
+  // time.
   static std::string net(const std::string& path, const std::string& more = "") {
-    return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: 0.01 } data_param { source: '" + path +
-           "' backend: DATUMFILE batch_size: 1 } }\n" + more + R"(
+    return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: "
+           "0.01 } data_param { source: '" +
+           path + "' backend: DATUMFILE batch_size: 1 } }\n" + more + R"(
       layer { name: 'c1' type: 'Convolution' bottom: 'data' top: 'c1'
         convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: 'xavier' } } }
       layer { name: 'r1' type: 'ReLU' bottom: 'c1' top: 'c1' }
@@ -84,7 +89,8 @@ TEST_F(DataNet, GradientsAreThoseOfANetBuiltForTheSize) {
     const Numbers got = pass(made.net);
     EXPECT_EQ(got, pass(fixed.net)) << "image " << n;
     EXPECT_TRUE(std::ranges::any_of(std::span(got).subspan(1, 50), [](float x) { return x != 0; }));
-    EXPECT_EQ(made.net.blob("c1")->shape(), (Shape{1, 4, kSizes[n % kImages][0] - 2, kSizes[n % kImages][1] - 2}));
+    EXPECT_EQ(made.net.blob("c1")->shape(),
+              (Shape{1, 4, kSizes[n % kImages][0] - 2, kSizes[n % kImages][1] - 2}));
     EXPECT_EQ(made.net.find_non_finite(), "");
   }
   EXPECT_EQ(layers, 2 * kImages * static_cast<int>(made.net.layers().size()));
@@ -104,20 +110,26 @@ TEST_F(DataNet, ATestNetFollowsToo) {
 }
 
 TEST_F(DataNet, WhatACallerFilledStays) {
-  Made made(net(all_, "layer { name: 'in' type: 'Input' top: 'in' input_param { shape { dim: 3 } } }\n"
-                      "layer { name: 'twice' type: 'Power' bottom: 'in' top: 'twice' power_param { scale: 2 } }\n"
-                      "layer { name: 'ones' type: 'DummyData' top: 'ones' dummy_data_param { shape { dim: 2 } data_filler { value: 1 } } }\n"));
+  Made made(net(
+      all_,
+      "layer { name: 'in' type: 'Input' top: 'in' input_param { shape { dim: 3 } } }\n"
+      "layer { name: 'twice' type: 'Power' bottom: 'in' top: 'twice' power_param { scale: 2 } }\n"
+      "layer { name: 'ones' type: 'DummyData' top: 'ones' dummy_data_param { shape { dim: 2 } "
+      "data_filler { value: 1 } } }\n"));
   std::ranges::copy(Numbers{1, 2, 3}, made.net.blob("in")->data.host_out().begin());
   for (int n = 0; n < kImages; ++n) {
     pass(made.net);
-    EXPECT_TRUE(std::ranges::equal(made.net.blob("twice")->data.host(), Numbers{2, 4, 6})) << "image " << n;
-    EXPECT_TRUE(std::ranges::equal(made.net.blob("ones")->data.host(), Numbers{1, 1})) << "image " << n;
+    EXPECT_TRUE(std::ranges::equal(made.net.blob("twice")->data.host(), Numbers{2, 4, 6}))
+        << "image " << n;
+    EXPECT_TRUE(std::ranges::equal(made.net.blob("ones")->data.host(), Numbers{1, 1}))
+        << "image " << n;
   }
 }
 
 TEST_F(DataNet, ALayerThatCannotFollowIsNamedWithTheRecord) {
-  ASSERT_OK(write_records("datumfile", directory_ + "/small", {{"a", datum(2, 4, 4, std::string(32, 'x'), 0)},
-                                                               {"b", datum(2, 2, 4, std::string(16, 'x'), 0)}}));
+  ASSERT_OK(write_records("datumfile", directory_ + "/small",
+                          {{"a", datum(2, 4, 4, std::string(32, 'x'), 0)},
+                           {"b", datum(2, 2, 4, std::string(16, 'x'), 0)}}));
   Made made(net(directory_ + "/small"));
   ASSERT_OK(made.net.forward());
   const Result<float> loss = made.net.forward();
@@ -127,4 +139,4 @@ TEST_F(DataNet, ALayerThatCannotFollowIsNamedWithTheRecord) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::data_nets_test

@@ -1,4 +1,5 @@
-// Batches made ahead: the same whatever the number of threads, errors that travel with their batch, an end that waits for nobody.
+// Batches made ahead: the same whatever the number of threads, errors that travel with their batch,
+// an end that waits for nobody.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,10 +14,11 @@
 #include "shoal/proto/layers.pb.h"
 #include "support/data_files.h"
 
-namespace shoal::test {
+namespace shoal::test::data_prefetch_test {
 namespace {
 
-// Item n holds n, n + 0.5; those in `bad` cannot be made; the record at `broken` cannot even be read.
+// Item n holds n, n + 0.5; those in `bad` cannot be made; the record at `broken` cannot even be
+// read.
 class Numbers final : public ItemSource {
  public:
   const std::string& path() const override { return path_; }
@@ -30,11 +32,13 @@ class Numbers final : public ItemSource {
     ++made;
     if (held) {
       MutexLock lock(mutex);
-      while (!opened.wait_for(mutex, std::chrono::seconds(1), [&] { return open; })) {}
+      while (!opened.wait_for(mutex, std::chrono::seconds(1), [&] { return open; })) {
+      }
     }
     if (bad && bad(item.n)) return Error{Code::kData, "is bad"};
     sample.size = {2, 1, width ? width(item.n) : 1};
-    sample.data.assign(static_cast<std::size_t>(sample.size.count()), static_cast<float>(item.n) + 0.5f);
+    sample.data.assign(static_cast<std::size_t>(sample.size.count()),
+                       static_cast<float>(item.n) + 0.5f);
     sample.data[0] = static_cast<float>(item.n);
     sample.label = static_cast<float>(item.n % 3);
     return {};
@@ -45,10 +49,10 @@ class Numbers final : public ItemSource {
     opened.notify_all();
   }
   std::function<bool(std::uint64_t)> bad;
-  std::function<int(std::uint64_t)> width;   // of item n, if not 1
+  std::function<int(std::uint64_t)> width;  // of item n, if not 1
   std::uint64_t broken = ~std::uint64_t{0};
   mutable std::atomic<int> made = 0;
-  bool held = false;   // make waits for let_go
+  bool held = false;  // make waits for let_go
   mutable Mutex mutex;
   mutable Condition opened;
   bool open = false;
@@ -134,11 +138,12 @@ TEST(DataPrefetch, SkipLeavesBadRecordsOutAndCountsThem) {
       for (int i = 0; i < 3; ++i) {
         const Result<const Batch*> batch = prefetch.next();
         ASSERT_OK(batch);
-        for (const Sample& sample : batch.value()->samples) got.push_back(static_cast<int>(sample.data[0]));
+        for (const Sample& sample : batch.value()->samples)
+          got.push_back(static_cast<int>(sample.data[0]));
         end = batch.value()->end;
       }
     }
-    chosen.start = end;   // goes on where the third batch ended
+    chosen.start = end;  // goes on where the third batch ended
     Prefetch resumed(source, chosen);
     const std::vector<int> rest = drain(resumed, 3);
     got.insert(got.end(), rest.begin(), rest.end());
@@ -153,7 +158,8 @@ TEST(DataPrefetch, ReplaceTakesTheNextGoodRecord) {
     PrefetchOptions chosen = options(5, threads);
     chosen.on_bad = OnBadRecord::kReplace;
     Prefetch prefetch(source, chosen);
-    EXPECT_EQ(drain(prefetch, 3), (std::vector<int>{0, 1, 2, 5, 5, 5, 6, 7, 8, 10, 10, 11, 12, 13, 14}));
+    EXPECT_EQ(drain(prefetch, 3),
+              (std::vector<int>{0, 1, 2, 5, 5, 5, 6, 7, 8, 10, 10, 11, 12, 13, 14}));
   }
 }
 
@@ -181,7 +187,9 @@ TEST(DataPrefetch, AnotherSizeInABatchIsABadRecord) {
     source.width = width_of;
     Prefetch stop(source, options(5, threads));
     EXPECT_EQ(drain(stop, 1), count_from(0, 5));
-    EXPECT_FAILS_WITH("the record #8 of numbers is 2 x 1 x 7 where 2 x 1 x 2 is wanted, the size of its batch", stop.next());
+    EXPECT_FAILS_WITH(
+        "the record #8 of numbers is 2 x 1 x 7 where 2 x 1 x 2 is wanted, the size of its batch",
+        stop.next());
     EXPECT_FAILS_WITH("the record #8 of numbers is 2 x 1 x 7", stop.next());
   }
 }
@@ -190,11 +198,12 @@ TEST(DataPrefetch, MostGoodRecordsSayTheSize) {
   for (const int threads : {1, 4}) {
     Numbers source;
     source.width = width_of;
-    source.bad = [](std::uint64_t n) { return n == 5; };   // whose size nobody knows
+    source.bad = [](std::uint64_t n) { return n == 5; };  // whose size nobody knows
     PrefetchOptions chosen = options(5, threads);
     chosen.on_bad = OnBadRecord::kReplace;
     Prefetch replace(source, chosen);
-    EXPECT_EQ(drain(replace, 4), (std::vector<int>{0, 1, 2, 3, 4, 6, 6, 7, 9, 9, 10, 11, 12, 13, 14, 16, 16, 17, 18, 19}));
+    EXPECT_EQ(drain(replace, 4), (std::vector<int>{0,  1,  2,  3,  4,  6,  6,  7,  9,  9,
+                                                   10, 11, 12, 13, 14, 16, 16, 17, 18, 19}));
     chosen.on_bad = OnBadRecord::kSkip;
     chosen.start = 4;
     Prefetch skip(source, chosen);
@@ -206,7 +215,8 @@ TEST(DataPrefetch, MostGoodRecordsSayTheSize) {
     Numbers growing;
     growing.width = [](std::uint64_t n) { return 1 + static_cast<int>(n); };
     Prefetch none_alike(growing, chosen);
-    EXPECT_FAILS_WITH("more than 1000 bad records in a row; the last: the record #", none_alike.next());
+    EXPECT_FAILS_WITH("more than 1000 bad records in a row; the last: the record #",
+                      none_alike.next());
   }
 }
 
@@ -241,7 +251,8 @@ TEST(DataPrefetch, EndsWhileTheQueueIsFull) {
     chosen.on_bad = policy;
     Prefetch prefetch(source, chosen);
     ASSERT_OK(prefetch.next());
-    while (source.made < 4 * 4) std::this_thread::yield();   // as many as there is room for, at least
+    // as many as there is room for, at least
+    while (source.made < 4 * 4) std::this_thread::yield();
   }
 }
 
@@ -261,7 +272,7 @@ TEST(DataPrefetch, NeverRunsFurtherAheadThanItMay) {
   Prefetch prefetch(source, chosen);
   for (int batch = 0; batch < 50; ++batch) {
     ASSERT_OK(prefetch.next());
-    EXPECT_LE(source.made, 4 * (batch + 1 + 2));   // what was given out, and two batches
+    EXPECT_LE(source.made, 4 * (batch + 1 + 2));  // what was given out, and two batches
   }
 }
 
@@ -280,8 +291,10 @@ TEST(DataPrefetch, ABatchThatDoesNotComeIsATimeOut) {
 
 class DataItems : public testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<ItemSource> items(const SequenceOptions& sequence, int batch_size, const TransformationParameter& param = {}) {
-    return or_throw(record_items(or_throw(open_source(GetParam(), path_)), sequence, or_throw(Transform::create(param, true)), batch_size));
+  std::unique_ptr<ItemSource> items(const SequenceOptions& sequence, int batch_size,
+                                    const TransformationParameter& param = {}) {
+    return or_throw(record_items(or_throw(open_source(GetParam(), path_)), sequence,
+                                 or_throw(Transform::create(param, true)), batch_size));
   }
   std::string path_ = fresh_directory("items_" + GetParam()) + "/set";
 };
@@ -299,7 +312,8 @@ std::vector<float> everything(ItemSource& source, std::uint64_t start, int batch
       ADD_FAILURE() << batch.error().message;
       break;
     }
-    for (const Sample& sample : batch.value()->samples) numbers.insert(numbers.end(), sample.data.begin(), sample.data.end());
+    for (const Sample& sample : batch.value()->samples)
+      numbers.insert(numbers.end(), sample.data.begin(), sample.data.end());
     for (const Sample& sample : batch.value()->samples) numbers.push_back(sample.label);
   }
   return numbers;
@@ -327,8 +341,10 @@ TEST_P(DataItems, ResumeAtAnyPointGivesTheSameBatches) {
     const std::vector<float> through = everything(*items(sequence, 7, param), 0, 12, 1);
     for (int from = 0; from < 12; ++from) {
       const std::vector<float> resumed =
-          everything(*items(sequence, 7, param), static_cast<std::uint64_t>(from) * 7, 12 - from, 1 + from % 4);
-      EXPECT_EQ(resumed, std::vector<float>(through.begin() + from * 14, through.end())) << "from batch " << from;
+          everything(*items(sequence, 7, param), static_cast<std::uint64_t>(from) * 7, 12 - from,
+                     1 + from % 4);
+      EXPECT_EQ(resumed, std::vector<float>(through.begin() + from * 14, through.end()))
+          << "from batch " << from;
     }
   }
 }
@@ -338,29 +354,36 @@ TEST_P(DataItems, ShufflingShowsEveryRecordOnceAnEpoch) {
   const std::vector<float> numbers = everything(*items({.seed = 2, .shuffle = true}, 7), 0, 4, 2);
   std::vector<std::multiset<float>> epochs(2);
   for (int batch = 0; batch < 4; ++batch)
-    for (int i = 0; i < 7; ++i) epochs[static_cast<std::size_t>(batch / 2)].insert(numbers[static_cast<std::size_t>(batch * 35 + i * 4)]);
+    for (int i = 0; i < 7; ++i)
+      epochs[static_cast<std::size_t>(batch / 2)].insert(
+          numbers[static_cast<std::size_t>(batch * 35 + i * 4)]);
   for (const auto& epoch : epochs) {
     EXPECT_EQ(std::set<float>(epoch.begin(), epoch.end()).size(), 14u);
   }
 }
 
 TEST_P(DataItems, SizesMustAgree) {
-  ASSERT_OK(write_records(GetParam(), path_, {{"a", datum(1, 2, 2, "abcd", 0)}, {"b", datum(1, 1, 4, "abcd", 0)}}));
+  ASSERT_OK(write_records(GetParam(), path_,
+                          {{"a", datum(1, 2, 2, "abcd", 0)}, {"b", datum(1, 1, 4, "abcd", 0)}}));
   const std::unique_ptr<ItemSource> source = items({}, 2);
   Prefetch prefetch(*source, options(2, 1));
   const Result<const Batch*> batch = prefetch.next();
   ASSERT_FALSE(batch.ok());
-  EXPECT_HAS(batch.error().message, "the record b of " + path_ + " is 1 x 1 x 4 where 1 x 2 x 2 is wanted");
+  EXPECT_HAS(batch.error().message,
+             "the record b of " + path_ + " is 1 x 1 x 4 where 1 x 2 x 2 is wanted");
 }
 
 TEST_P(DataItems, ProbeHonoursThePolicy) {
-  ASSERT_OK(write_records(GetParam(), path_, {{"a", "\xff\xff"}, {"b", datum(1, 1, 4, "abcd", 0)}}));
+  ASSERT_OK(
+      write_records(GetParam(), path_, {{"a", "\xff\xff"}, {"b", datum(1, 1, 4, "abcd", 0)}}));
   const std::unique_ptr<ItemSource> source = items({}, 2);
-  EXPECT_FAILS_WITH("the record a of " + path_ + " is no Datum", probe(*source, 0, OnBadRecord::kStop));
+  EXPECT_FAILS_WITH("the record a of " + path_ + " is no Datum",
+                    probe(*source, 0, OnBadRecord::kStop));
   EXPECT_EQ(or_throw(probe(*source, 0, OnBadRecord::kSkip)).size, (ImageSize{1, 1, 4}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, DataItems, testing::ValuesIn(record_backends()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Data, DataItems, testing::ValuesIn(record_backends()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::data_prefetch_test

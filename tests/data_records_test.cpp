@@ -13,7 +13,7 @@
 #include "shoal/data/leveldb_overlay.h"
 #include "support/data_files.h"
 
-namespace shoal::test {
+namespace shoal::test::data_records_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,7 +33,7 @@ TEST_P(SourceConformance, GivesBackWhatWasPutInOrder) {
   EXPECT_EQ(source->path(), path_);
   EXPECT_EQ(or_throw(source->count()), 2345u);
   EXPECT_EQ(or_throw(read_all(*source)), records);
-  EXPECT_FALSE(or_throw(source->next()));   // and stays at the end
+  EXPECT_FALSE(or_throw(source->next()));  // and stays at the end
   ASSERT_OK(source->seek(0));
   EXPECT_EQ(or_throw(read_all(*source)), records);
   EXPECT_EQ(looks_like(path_), backend());
@@ -58,7 +58,8 @@ TEST_P(SourceConformance, SeeksModuloTheCount) {
 TEST_P(SourceConformance, LoadsIntoMemory) {
   const Records records = numbered(30);
   ASSERT_OK(write_records(backend(), path_, records));
-  std::unique_ptr<RecordSource> source = or_throw(load_source(or_throw(open_source(backend(), path_))));
+  std::unique_ptr<RecordSource> source =
+      or_throw(load_source(or_throw(open_source(backend(), path_))));
   fs::remove_all(path_);
   EXPECT_EQ(or_throw(source->count()), 30u);
   EXPECT_EQ(or_throw(read_all(*source)), records);
@@ -151,11 +152,15 @@ TEST_P(SourceConformance, AFullDiskIsAnErrorAndLeavesNothing) {
     const rlimit limit{300'000, 300'000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     Records records;
-    for (int i = 0; i < 2000; ++i) records.emplace_back(std::to_string(100000 + i), std::string(4000, static_cast<char>(i * 7919 >> 3)));
+    for (int i = 0; i < 2000; ++i)
+      records.emplace_back(std::to_string(100000 + i),
+                           std::string(4000, static_cast<char>(i * 7919 >> 3)));
     for (auto& [key, value] : records)
-      for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(std::hash<std::string>()(key) * (i + 1) >> 13);
+      for (std::size_t i = 0; i < value.size(); ++i)
+        value[i] = static_cast<char>(std::hash<std::string>()(key) * (i + 1) >> 13);
     const Status written = write_records(backend(), path_, records);
-    const bool named = !written.ok() && written.error().code == Code::kData && written.error().message.find(path_) != std::string::npos;
+    const bool named = !written.ok() && written.error().code == Code::kData &&
+                       written.error().message.find(path_) != std::string::npos;
     ::_exit(named ? 0 : 1);
   }
   int status = -1;
@@ -175,7 +180,8 @@ TEST_P(SourceConformance, CutShort) {
     if (fs::is_directory(copy))
       for (const fs::directory_entry& entry : fs::directory_iterator(copy))
         if (largest == copy || entry.file_size() > fs::file_size(largest)) largest = entry.path();
-    fs::resize_file(largest, static_cast<std::uintmax_t>(static_cast<double>(fs::file_size(largest)) * part));
+    fs::resize_file(
+        largest, static_cast<std::uintmax_t>(static_cast<double>(fs::file_size(largest)) * part));
     EXPECT_HAS(trouble(backend(), copy), copy) << part;
   }
 }
@@ -190,12 +196,15 @@ TEST_P(SourceConformance, Garbage) {
   EXPECT_HAS(trouble(backend(), path_), path_);
 }
 
-TEST_P(SourceConformance, NeitherFileNorDirectory) { EXPECT_HAS(trouble(backend(), "/dev/null"), "/dev/null is no "); }
+TEST_P(SourceConformance, NeitherFileNorDirectory) {
+  EXPECT_HAS(trouble(backend(), "/dev/null"), "/dev/null is no ");
+}
 
 // Any damage gives an error or other records, never the end of the process or a wait without end.
 TEST_P(SourceConformance, DamagedAnywhere) {
   Records records = numbered(300);
-  for (int i = 0; i < 6; ++i) records[static_cast<std::size_t>(40 * i)].second.assign(20'000, 'x');   // LMDB keeps those apart
+  // LMDB keeps those apart
+  for (int i = 0; i < 6; ++i) records[static_cast<std::size_t>(40 * i)].second.assign(20'000, 'x');
   ASSERT_OK(write_records(backend(), path_, records));
   fs::path largest = path_;
   if (fs::is_directory(path_))
@@ -206,9 +215,12 @@ TEST_P(SourceConformance, DamagedAnywhere) {
   int noticed = 0;
   for (int round = 0; round < 60; ++round) {
     std::string bytes = good;
-    const std::size_t from = random.below(bytes.size() / 16) * 16, count = std::size_t{1} << random.below(13);
+    const std::size_t from = random.below(bytes.size() / 16) * 16,
+                      count = std::size_t{1} << random.below(13);
     for (std::size_t i = from; i < std::min(bytes.size(), from + count); ++i)
-      bytes[i] = round % 3 == 0 ? '\0' : round % 3 == 1 ? static_cast<char>(random.word()) : bytes[random.below(bytes.size())];
+      bytes[i] = round % 3 == 0   ? '\0'
+                 : round % 3 == 1 ? static_cast<char>(random.word())
+                                  : bytes[random.below(bytes.size())];
     put_file(largest, bytes);
     const std::string sequential = trouble(backend(), path_);
     Result<std::unique_ptr<RecordSource>> source = open_source(backend(), path_);
@@ -219,29 +231,33 @@ TEST_P(SourceConformance, DamagedAnywhere) {
     EXPECT_TRUE(sequential.empty() || sequential.find(path_) != std::string::npos) << sequential;
     fs::remove(path_ + ".index");
   }
-  EXPECT_GT(noticed, 0);   // how many depends on what LMDB leaves in pages that it does not use
+  EXPECT_GT(noticed, 0);  // how many depends on what LMDB leaves in pages that it does not use
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, SourceConformance, testing::ValuesIn(record_backends()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Data, SourceConformance, testing::ValuesIn(record_backends()),
+                         [](const auto& info) { return info.param; });
 
 TEST(SourceOpen, UnknownBackendNamesTheKnown) {
   Result<std::unique_ptr<RecordSource>> source = open_source("sqlite", "x");
   ASSERT_FALSE(source.ok());
-  EXPECT_EQ(source.error().message, "unknown back end \"sqlite\"; known are leveldb, lmdb, datumfile");
+  EXPECT_EQ(source.error().message,
+            "unknown back end \"sqlite\"; known are leveldb, lmdb, datumfile");
   EXPECT_EQ(open_source("LMDB", "/nowhere").error().message.substr(0, 16), "cannot open LMDB");
 }
 
 TEST(DataLmdb, DoublesItsMap) {
   const std::string path = fresh_directory("grow") + "/set";
   Records records;
-  for (int i = 0; i < 90; ++i) records.emplace_back(std::to_string(100 + i), std::string(1 << 20, static_cast<char>(i)));
+  for (int i = 0; i < 90; ++i)
+    records.emplace_back(std::to_string(100 + i), std::string(1 << 20, static_cast<char>(i)));
   ASSERT_OK(write_records("lmdb", path, records));
   EXPECT_EQ(or_throw(read_all(*or_throw(open_source("lmdb", path)))), records);
 }
 
 TEST(DataLmdb, AKeyPutTwiceIsNamed) {
   for (const std::string backend : {"lmdb", "leveldb"}) {
-    const Status written = write_records(backend, fresh_directory("twice") + "/set", {{"a", "1"}, {"b", "2"}, {"a", "3"}});
+    const Status written = write_records(backend, fresh_directory("twice") + "/set",
+                                         {{"a", "1"}, {"b", "2"}, {"a", "3"}});
     ASSERT_FALSE(written.ok());
     EXPECT_HAS(written.error().message, "\"a\" was put twice");
   }
@@ -255,19 +271,22 @@ TEST(DataLmdb, PagesThatChangedPlacesAreNoticed) {
   for (std::size_t at = 0; at < bytes.size(); at += 4096)
     if (bytes[at + 10] == 2 && bytes[at + 11] == 0) leaves.push_back(at);
   ASSERT_GT(leaves.size(), 3u);
-  std::swap_ranges(bytes.begin() + static_cast<std::ptrdiff_t>(leaves[1]), bytes.begin() + static_cast<std::ptrdiff_t>(leaves[1]) + 4096,
+  std::swap_ranges(bytes.begin() + static_cast<std::ptrdiff_t>(leaves[1]),
+                   bytes.begin() + static_cast<std::ptrdiff_t>(leaves[1]) + 4096,
                    bytes.begin() + static_cast<std::ptrdiff_t>(leaves[2]));
   put_file(file, bytes);
   EXPECT_HAS(trouble("lmdb", path), "carries the number ");
 }
 
 TEST(DataLmdb, KeyTooLong) {
-  const Status written = write_records("lmdb", fresh_directory("long") + "/set", {{std::string(600, 'k'), "1"}});
+  const Status written =
+      write_records("lmdb", fresh_directory("long") + "/set", {{std::string(600, 'k'), "1"}});
   ASSERT_FALSE(written.ok());
   EXPECT_HAS(written.error().message, "has 600 bytes; LMDB takes 1 to 511");
 }
 
-TEST(DataLevelDb, ReadsWhatIsStillInTheLogAndLeavesItThere) {   // as LevelDB's other users leave it
+// as LevelDB's other users leave it
+TEST(DataLevelDb, ReadsWhatIsStillInTheLogAndLeavesItThere) {
   const std::string path = fresh_directory("log") + "/set";
   leveldb::Options options;
   options.create_if_missing = true;
@@ -336,4 +355,4 @@ TEST(DataLevelDb, AMissingTableIsAnError) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::data_records_test

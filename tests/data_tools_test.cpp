@@ -14,7 +14,7 @@
 #include "shoal/proto/blob.pb.h"
 #include "support/data_files.h"
 
-namespace shoal::test {
+namespace shoal::test::data_tools_test {
 namespace {
 
 class DataTools : public testing::Test {
@@ -26,7 +26,9 @@ class DataTools : public testing::Test {
     words[0] = tools_dir() + "/" + words[0];
     return words;
   }
-  Ran run(std::vector<std::string> words, std::uint64_t limit = 0) { return run_program(command(std::move(words)), limit); }
+  Ran run(std::vector<std::string> words, std::uint64_t limit = 0) {
+    return run_program(command(std::move(words)), limit);
+  }
   Records records(const std::string& path, const std::string& backend = "lmdb") {
     return or_throw(read_all(*or_throw(open_source(backend, path))));
   }
@@ -35,7 +37,7 @@ class DataTools : public testing::Test {
     EXPECT_TRUE(datum.ParseFromString(value));
     return datum;
   }
-  std::vector<std::string> left() const {   // what a tool made here
+  std::vector<std::string> left() const {  // what a tool made here
     std::vector<std::string> names = entries(directory_);
     std::erase_if(names, [&](const std::string& name) { return given_.contains(name); });
     return names;
@@ -67,7 +69,8 @@ class DataConvertImageset : public DataTools {
   }
   Ran convert(std::vector<std::string> flags = {}) {
     flags.insert(flags.begin(), "convert_imageset");
-    for (const std::string& word : {directory_ + "/", list_, directory_ + "/db"}) flags.push_back(word);
+    for (const std::string& word : {directory_ + "/", list_, directory_ + "/db"})
+      flags.push_back(word);
     return run(flags);
   }
   std::string list_;
@@ -84,8 +87,10 @@ TEST_F(DataConvertImageset, KeepsTheListsOrderIfAsked) {
     ASSERT_EQ(all.size(), 5u);
     for (int i = 0; i < 5; ++i) {
       EXPECT_EQ(all[static_cast<std::size_t>(i)].first, str("0000000", i, "_im ", i, ".png"));
-      const char b = static_cast<char>(i), g = static_cast<char>(2 * i), r = static_cast<char>(3 * i);
-      EXPECT_EQ(all[static_cast<std::size_t>(i)].second, datum(3, 2, 2, std::string{b, b, b, b, g, g, g, g, r, r, r, r}, i));
+      const char b = static_cast<char>(i), g = static_cast<char>(2 * i),
+                 r = static_cast<char>(3 * i);
+      EXPECT_EQ(all[static_cast<std::size_t>(i)].second,
+                datum(3, 2, 2, std::string{b, b, b, b, g, g, g, g, r, r, r, r}, i));
     }
     EXPECT_EQ(left(), std::vector<std::string>{"db"});
     std::filesystem::remove_all(directory_ + "/db");
@@ -97,11 +102,13 @@ TEST_F(DataConvertImageset, ShufflesBySeed) {
   const auto labels = [&](const std::vector<std::string>& flags) {
     EXPECT_EQ(convert(flags).code, 0);
     std::vector<int> found;
-    for (const auto& [key, value] : records(directory_ + "/db")) found.push_back(parse(value).label());
+    for (const auto& [key, value] : records(directory_ + "/db"))
+      found.push_back(parse(value).label());
     std::filesystem::remove_all(directory_ + "/db");
     return found;
   };
-  const std::vector<int> one = labels({}), same = labels({"--seed=1", "--threads=3"}), two = labels({"--seed", "2"});
+  const std::vector<int> one = labels({}), same = labels({"--seed=1", "--threads=3"}),
+                         two = labels({"--seed", "2"});
   EXPECT_EQ(one, same);
   EXPECT_NE(one, two);
   EXPECT_FALSE(std::ranges::is_sorted(one));
@@ -111,12 +118,13 @@ TEST_F(DataConvertImageset, ShufflesBySeed) {
 TEST_F(DataConvertImageset, GreyResizedEncoded) {
   make_images(2);
   ASSERT_EQ(convert({"--gray", "--resize_width=3", "--resize_height=5", "--noshuffle"}).code, 0);
-  EXPECT_EQ(parse(records(directory_ + "/db")[1].second).SerializeAsString(), datum(1, 5, 3, std::string(15, '\2'), 1));
+  EXPECT_EQ(parse(records(directory_ + "/db")[1].second).SerializeAsString(),
+            datum(1, 5, 3, std::string(15, '\2'), 1));
   std::filesystem::remove_all(directory_ + "/db");
   ASSERT_EQ(convert({"--encoded", "--noshuffle"}).code, 0);
   const Datum kept = parse(records(directory_ + "/db")[1].second);
   EXPECT_TRUE(kept.encoded());
-  EXPECT_EQ(kept.data(), get_file(directory_ + "/im 1.png"));   // untouched
+  EXPECT_EQ(kept.data(), get_file(directory_ + "/im 1.png"));  // untouched
   std::filesystem::remove_all(directory_ + "/db");
   ASSERT_EQ(convert({"--encode_type=jpg", "--noshuffle"}).code, 0);
   const Datum jpg = parse(records(directory_ + "/db")[1].second);
@@ -130,8 +138,10 @@ TEST_F(DataConvertImageset, BadImagesAreListedAndTheRestIsKept) {
   std::filesystem::remove(directory_ + "/im 2.png");
   const Ran ran = convert({"--noshuffle"});
   EXPECT_EQ(ran.code, 4);
-  EXPECT_HAS(ran.err, list_ + ":2: the image " + directory_ + "/im 1.png is no picture that OpenCV can decode");
-  EXPECT_HAS(ran.err, list_ + ":3: cannot open " + directory_ + "/im 2.png: No such file or directory");
+  EXPECT_HAS(ran.err, list_ + ":2: the image " + directory_ +
+                          "/im 1.png is no picture that OpenCV can decode");
+  EXPECT_HAS(ran.err,
+             list_ + ":3: cannot open " + directory_ + "/im 2.png: No such file or directory");
   EXPECT_HAS(ran.err, "2 bad images were left out; the other 2 are in " + directory_ + "/db");
   const Records all = records(directory_ + "/db");
   ASSERT_EQ(all.size(), 2u);
@@ -151,7 +161,8 @@ TEST_F(DataConvertImageset, AListFromAPipe) {
   const std::string text = get_file(list_);
   list_ = directory_ + "/fifo";
   ASSERT_EQ(::mkfifo(list_.c_str(), 0600), 0);
-  const Running tool = start_program(command({"convert_imageset", directory_ + "/", list_, directory_ + "/db"}));
+  const Running tool =
+      start_program(command({"convert_imageset", directory_ + "/", list_, directory_ + "/db"}));
   const int fd = ::open(list_.c_str(), O_WRONLY);
   EXPECT_EQ(::write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   ::close(fd);
@@ -212,9 +223,10 @@ TEST_F(DataConvertImageset, ASignalInTheMiddleLeavesNothing) {
   for (const std::string backend : {"lmdb", "leveldb", "datumfile"})
     for (const int signal : {SIGINT, SIGTERM}) {
       ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-      const Running tool =
-          start_program(command({"convert_imageset", "--backend=" + backend, directory_ + "/", list_, directory_ + "/db"}));
-      const int fd = ::open(pipe.c_str(), O_WRONLY);   // returns when the tool reads its second image
+      const Running tool = start_program(command({"convert_imageset", "--backend=" + backend,
+                                                  directory_ + "/", list_, directory_ + "/db"}));
+      // returns when the tool reads its second image
+      const int fd = ::open(pipe.c_str(), O_WRONLY);
       ASSERT_GE(fd, 0);
       ::kill(tool.process, signal);
       EXPECT_TRUE(wait_for_text(tool, "Stopping as soon as what is under way allows it"));
@@ -223,7 +235,8 @@ TEST_F(DataConvertImageset, ASignalInTheMiddleLeavesNothing) {
       const Ran ran = wait_for(tool);
       EXPECT_EQ(ran.code, 128 + signal) << ran.err;
       EXPECT_HAS(ran.err, "nothing was written to " + directory_ + "/db");
-      ASSERT_EQ(left(), std::vector<std::string>{});   // with a database there, the next round would wait for a reader
+      // with a database there, the next round would wait for a reader
+      ASSERT_EQ(left(), std::vector<std::string>{});
       std::filesystem::remove(pipe);
     }
 }
@@ -233,7 +246,8 @@ TEST_F(DataConvertImageset, KilledInTheMiddleLeavesNothingUnderTheName) {
   const std::string pipe = directory_ + "/pipe.png";
   list_ = give("list.txt", "im 0.png 0\npipe.png 1\n");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const Running tool = start_program(command({"convert_imageset", directory_ + "/", list_, directory_ + "/db"}));
+  const Running tool =
+      start_program(command({"convert_imageset", directory_ + "/", list_, directory_ + "/db"}));
   const int fd = ::open(pipe.c_str(), O_WRONLY);
   ::kill(tool.process, SIGKILL);
   EXPECT_EQ(wait_for(tool).code, 128 + SIGKILL);
@@ -250,7 +264,8 @@ std::string big_endian(std::uint32_t value) {
 }
 
 std::string idx_images(int count) {
-  std::string bytes = big_endian(0x803) + big_endian(static_cast<std::uint32_t>(count)) + big_endian(2) + big_endian(3);
+  std::string bytes = big_endian(0x803) + big_endian(static_cast<std::uint32_t>(count)) +
+                      big_endian(2) + big_endian(3);
   for (int i = 0; i < count * 6; ++i) bytes.push_back(static_cast<char>(i));
   return bytes;
 }
@@ -264,7 +279,8 @@ std::string idx_labels(int count) {
 class DataConvertMnist : public DataTools {
  protected:
   std::string trouble(const std::string& images, const std::string& labels) {
-    const Ran ran = run({"convert_mnist", give("images", images), give("labels", labels), directory_ + "/db"});
+    const Ran ran =
+        run({"convert_mnist", give("images", images), give("labels", labels), directory_ + "/db"});
     EXPECT_EQ(ran.code, 4);
     EXPECT_EQ(left(), std::vector<std::string>{});
     return ran.err;
@@ -272,23 +288,29 @@ class DataConvertMnist : public DataTools {
 };
 
 TEST_F(DataConvertMnist, PlainAndGzipped) {
-  const std::string images = give("images", idx_images(12)), labels = give("labels", idx_labels(12));
+  const std::string images = give("images", idx_images(12)),
+                    labels = give("labels", idx_labels(12));
   const std::string packed = directory_ + "/images.gz";
   given_.insert("images.gz");
   gzFile file = gzopen(packed.c_str(), "wb");
   const std::string bytes = idx_images(12);
-  ASSERT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())), static_cast<int>(bytes.size()));
+  ASSERT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())),
+            static_cast<int>(bytes.size()));
   ASSERT_EQ(gzclose(file), Z_OK);
   for (const std::string& source : {images, packed}) {
-    const Ran ran = run({"convert_mnist", "--backend=datumfile", source, labels, directory_ + "/db"});
+    const Ran ran =
+        run({"convert_mnist", "--backend=datumfile", source, labels, directory_ + "/db"});
     ASSERT_EQ(ran.code, 0) << ran.err;
     const Records all = records(directory_ + "/db", "datumfile");
     ASSERT_EQ(all.size(), 12u);
     EXPECT_EQ(all[11].first, "00000011");
-    EXPECT_EQ(all[11].second, datum(1, 2, 3, "BCDEFG", 1));   // 66 ...
+    EXPECT_EQ(all[11].second, datum(1, 2, 3, "BCDEFG", 1));  // 66 ...
     std::filesystem::remove(directory_ + "/db");
   }
-  ASSERT_EQ(run({"convert_mnist", "--shuffle", "--backend=datumfile", images, labels, directory_ + "/db"}).code, 0);
+  ASSERT_EQ(
+      run({"convert_mnist", "--shuffle", "--backend=datumfile", images, labels, directory_ + "/db"})
+          .code,
+      0);
   const Records mixed = records(directory_ + "/db", "datumfile");
   EXPECT_EQ(mixed[11].first, "00000011");
   std::set<std::string> values;
@@ -297,9 +319,11 @@ TEST_F(DataConvertMnist, PlainAndGzipped) {
 }
 
 TEST_F(DataConvertMnist, WhatIsWrongWithTheFiles) {
-  EXPECT_HAS(trouble(idx_images(3), idx_labels(4)), "holds 3 images and " + directory_ + "/labels 4 labels");
+  EXPECT_HAS(trouble(idx_images(3), idx_labels(4)),
+             "holds 3 images and " + directory_ + "/labels 4 labels");
   EXPECT_HAS(trouble(idx_labels(3), idx_images(3)), "are the two files swapped?");
-  EXPECT_HAS(trouble(idx_images(3).substr(0, 30), idx_labels(3)), "should hold 18 bytes after its 16 bytes of header, and holds 14");
+  EXPECT_HAS(trouble(idx_images(3).substr(0, 30), idx_labels(3)),
+             "should hold 18 bytes after its 16 bytes of header, and holds 14");
   EXPECT_HAS(trouble(idx_images(3).substr(0, 9), idx_labels(3)), "is cut short: 9 bytes");
   EXPECT_HAS(trouble("", idx_labels(3)), "is cut short: 0 bytes");
   EXPECT_HAS(trouble(idx_images(3) + "x", idx_labels(3)), "and holds 19");
@@ -308,9 +332,11 @@ TEST_F(DataConvertMnist, WhatIsWrongWithTheFiles) {
 }
 
 TEST_F(DataConvertMnist, AFullDiskNamesTheFileAndLeavesNothing) {
-  const std::string images = give("images", idx_images(60000)), labels = give("labels", idx_labels(60000));
+  const std::string images = give("images", idx_images(60000)),
+                    labels = give("labels", idx_labels(60000));
   for (const std::string backend : {"lmdb", "leveldb", "datumfile"}) {
-    const Ran ran = run({"convert_mnist", "--backend=" + backend, images, labels, directory_ + "/db"}, 200'000);
+    const Ran ran =
+        run({"convert_mnist", "--backend=" + backend, images, labels, directory_ + "/db"}, 200'000);
     EXPECT_EQ(ran.code, 4) << ran.err;
     EXPECT_HAS(ran.err, directory_ + "/db");
     EXPECT_EQ(left(), std::vector<std::string>{});
@@ -322,7 +348,8 @@ TEST_F(DataConvertMnist, AFullDiskNamesTheFileAndLeavesNothing) {
 TEST_F(DataTools, ConvertCifar) {
   const auto batch = [](int first, int count) {
     std::string bytes;
-    for (int i = first; i < first + count; ++i) bytes += static_cast<char>(i % 10) + std::string(3072, static_cast<char>(i));
+    for (int i = first; i < first + count; ++i)
+      bytes += static_cast<char>(i % 10) + std::string(3072, static_cast<char>(i));
     return bytes;
   };
   for (int i = 0; i < 5; ++i) give(str("data_batch_", i + 1, ".bin"), batch(2 * i, 2));
@@ -330,20 +357,27 @@ TEST_F(DataTools, ConvertCifar) {
   const std::string out = directory_ + "/out";
   Ran ran = run({"convert_cifar", directory_, out, "datumfile"});
   ASSERT_EQ(ran.code, 0) << ran.err;
-  EXPECT_EQ(entries(out), (std::vector<std::string>{"cifar10_test_datumfile", "cifar10_train_datumfile"}));
+  EXPECT_EQ(entries(out),
+            (std::vector<std::string>{"cifar10_test_datumfile", "cifar10_train_datumfile"}));
   const std::string bytes = get_file(out + "/cifar10_train_datumfile");
-  EXPECT_EQ(bytes.size(), 31000u);   // 3100 a record
-  const char head[] = "\x18\x0c\x00\x00\x05\x00\x00\x00" "00000" "\x0b\x0c\x00\x00\x08\x03\x10\x20\x18\x20\x22\x80\x18";
+  EXPECT_EQ(bytes.size(), 31000u);  // 3100 a record
+  const char head[] =
+      "\x18\x0c\x00\x00\x05\x00\x00\x00"
+      "00000"
+      "\x0b\x0c\x00\x00\x08\x03\x10\x20\x18\x20\x22\x80\x18";
   EXPECT_EQ(bytes.substr(0, sizeof head - 1), std::string(head, sizeof head - 1));
-  EXPECT_EQ(records(out + "/cifar10_train_datumfile", "datumfile")[9].second, datum(3, 32, 32, std::string(3072, '\x9'), 9));
+  EXPECT_EQ(records(out + "/cifar10_train_datumfile", "datumfile")[9].second,
+            datum(3, 32, 32, std::string(3072, '\x9'), 9));
   EXPECT_EQ(records(out + "/cifar10_test_datumfile", "datumfile").size(), 3u);
   ran = run({"convert_cifar", directory_, out, "datumfile"});
   EXPECT_EQ(ran.code, 4);
   EXPECT_HAS(ran.err, "cifar10_train_datumfile exists already");
   give("test_batch.bin", batch(100, 3) + "x");
-  EXPECT_HAS(run({"convert_cifar", "--backend=lmdb", directory_, out}).err, "test_batch.bin is no batch of CIFAR-10, or is cut short");
+  EXPECT_HAS(run({"convert_cifar", "--backend=lmdb", directory_, out}).err,
+             "test_batch.bin is no batch of CIFAR-10, or is cut short");
   give("test_batch.bin", std::string(3073, '\x0b'));
-  EXPECT_HAS(run({"convert_cifar", "--backend=lmdb", directory_, out}).err, "the record at offset 0 has the label 11");
+  EXPECT_HAS(run({"convert_cifar", "--backend=lmdb", directory_, out}).err,
+             "the record at offset 0 has the label 11");
 }
 
 // ---- compute_image_mean, convert_format
@@ -354,7 +388,9 @@ TEST_F(DataTools, ComputeImageMean) {
     Datum floats;
     floats.set_channels(2), floats.set_height(1), floats.set_width(1);
     floats.add_float_data(0.5f), floats.add_float_data(-7);
-    const Records given{{"a", datum(2, 1, 1, "\x01\xff", 0)}, {"b", datum(2, 1, 1, "\x04\x03", 1)}, {"c", floats.SerializeAsString()}};
+    const Records given{{"a", datum(2, 1, 1, "\x01\xff", 0)},
+                        {"b", datum(2, 1, 1, "\x04\x03", 1)},
+                        {"c", floats.SerializeAsString()}};
     ASSERT_OK(write_records(backend, set, given));
     const Ran ran = run({"compute_image_mean", "--backend=" + backend, set, out});
     ASSERT_EQ(ran.code, 0) << ran.err;
@@ -369,7 +405,8 @@ TEST_F(DataTools, ComputeImageMean) {
 
 TEST_F(DataTools, ComputeImageMeanOfWhatHasNone) {
   const std::string set = directory_ + "/set";
-  ASSERT_OK(write_records("datumfile", set, {{"a", datum(1, 1, 1, "x", 0)}, {"b", datum(1, 1, 2, "xy", 1)}}));
+  ASSERT_OK(write_records("datumfile", set,
+                          {{"a", datum(1, 1, 1, "x", 0)}, {"b", datum(1, 1, 2, "xy", 1)}}));
   const Ran ran = run({"compute_image_mean", set, directory_ + "/mean", "datumfile"});
   EXPECT_EQ(ran.code, 4);
   EXPECT_HAS(ran.err, "the record b of " + set + " is 1 x 1 x 2; those before it are 1 x 1 x 1");
@@ -380,17 +417,22 @@ TEST_F(DataTools, ComputeImageMeanOfWhatHasNone) {
 
 TEST_F(DataTools, ConvertFormatCopiesRecordsAsTheyAre) {
   ASSERT_OK(write_records("datumfile", directory_ + "/a", small_records(1234)));
-  ASSERT_EQ(run({"convert_format", "datumfile", directory_ + "/a", "lmdb", directory_ + "/b"}).code, 0);
-  ASSERT_EQ(run({"convert_format", "lmdb", directory_ + "/b", "leveldb", directory_ + "/c"}).code, 0);
-  ASSERT_EQ(run({"convert_format", "leveldb", directory_ + "/c", "datumfile", directory_ + "/d"}).code, 0);
+  ASSERT_EQ(run({"convert_format", "datumfile", directory_ + "/a", "lmdb", directory_ + "/b"}).code,
+            0);
+  ASSERT_EQ(run({"convert_format", "lmdb", directory_ + "/b", "leveldb", directory_ + "/c"}).code,
+            0);
+  ASSERT_EQ(
+      run({"convert_format", "leveldb", directory_ + "/c", "datumfile", directory_ + "/d"}).code,
+      0);
   EXPECT_EQ(get_file(directory_ + "/a"), get_file(directory_ + "/d"));
   const std::string bytes = get_file(directory_ + "/a");
   put_file(directory_ + "/torn", bytes.substr(0, bytes.size() - 5));
-  const Ran ran = run({"convert_format", "datumfile", directory_ + "/torn", "lmdb", directory_ + "/e"});
+  const Ran ran =
+      run({"convert_format", "datumfile", directory_ + "/torn", "lmdb", directory_ + "/e"});
   EXPECT_EQ(ran.code, 4);
   EXPECT_HAS(ran.err, "record 1233 at offset");
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/e"));
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::data_tools_test

@@ -12,15 +12,18 @@
 #include "shoal/proto/net.pb.h"
 #include "support/places.h"
 
-namespace shoal {
+namespace shoal::deploy_test {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kData = "layer { name: 'd' type: 'Data' top: 'data' top: 'label' data_param { backend: DATUMFILE in_memory: true } "
-                              "transform_param { crop_size: 5 mean_value: 1 mean_value: 2 mean_value: 3 } }\n";
-constexpr const char* kFc = "layer { name: 'fc' type: 'InnerProduct' bottom: 'data' top: 'fc' param { lr_mult: 2 } "
-                            "inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }\n";
+constexpr const char* kData =
+    "layer { name: 'd' type: 'Data' top: 'data' top: 'label' data_param { backend: DATUMFILE "
+    "in_memory: true } "
+    "transform_param { crop_size: 5 mean_value: 1 mean_value: 2 mean_value: 3 } }\n";
+constexpr const char* kFc =
+    "layer { name: 'fc' type: 'InnerProduct' bottom: 'data' top: 'fc' param { lr_mult: 2 } "
+    "inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }\n";
 
 NetParameter deployed(const std::string& text, const DeployOptions& options = {}) {
   return deploy_net(parse_net(text, "n.prototxt"), options);
@@ -41,7 +44,8 @@ std::string sketch(const NetParameter& net) {
 
 std::string input_dims(const NetParameter& net, int shape = 0) {
   std::string words;
-  for (const std::int64_t dim : net.layer(0).input_param().shape(shape).dim()) words += str(words.empty() ? "" : ",", dim);
+  for (const std::int64_t dim : net.layer(0).input_param().shape(shape).dim())
+    words += str(words.empty() ? "" : ",", dim);
   return words;
 }
 
@@ -55,66 +59,101 @@ std::string error_of(const std::string& text, const DeployOptions& options = {})
 }
 
 TEST(Deploy, DataBecomesInputAndTheLossSoftmax) {
-  const NetParameter net = deployed(str("name: 'x' force_backward: true\n", kData, kFc,
-                                        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'loss' "
-                                        "softmax_param { axis: 1 } loss_param { ignore_label: 3 } }\n"
-                                        "layer { name: 'acc' type: 'Accuracy' bottom: 'fc' bottom: 'label' top: 'acc' }\n"));
+  const NetParameter net = deployed(
+      str("name: 'x' force_backward: true\n", kData, kFc,
+          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'loss' "
+          "softmax_param { axis: 1 } loss_param { ignore_label: 3 } }\n"
+          "layer { name: 'acc' type: 'Accuracy' bottom: 'fc' bottom: 'label' top: 'acc' }\n"));
   EXPECT_EQ(deploy_text(net, FloorField::kRefuse),
             "name: \"x\"\n"
             "layer {\n  name: \"d\"\n  type: \"Input\"\n  top: \"data\"\n"
-            "  input_param {\n    shape {\n      dim: 1\n      dim: 3\n      dim: 5\n      dim: 5\n    }\n  }\n}\n"
+            "  input_param {\n    shape {\n      dim: 1\n      dim: 3\n      dim: 5\n      dim: "
+            "5\n    }\n  }\n}\n"
             "layer {\n  name: \"fc\"\n  type: \"InnerProduct\"\n  bottom: \"data\"\n  top: \"fc\"\n"
             "  inner_product_param {\n    num_output: 4\n  }\n}\n"
-            "layer {\n  name: \"prob\"\n  type: \"Softmax\"\n  bottom: \"fc\"\n  top: \"prob\"\n  softmax_param {\n    axis: 1\n  }\n}\n");
+            "layer {\n  name: \"prob\"\n  type: \"Softmax\"\n  bottom: \"fc\"\n  top: \"prob\"\n  "
+            "softmax_param {\n    axis: 1\n  }\n}\n");
 }
 
 TEST(Deploy, RulesAreResolvedForTest) {
-  const std::string text = str(kData,
-                               "layer { name: 'a' type: 'ReLU' bottom: 'data' top: 'a' include { phase: TRAIN } }\n"
-                               "layer { name: 'b' type: 'ReLU' bottom: 'data' top: 'b' include { phase: TEST } }\n"
-                               "layer { name: 'c' type: 'ReLU' bottom: 'b' top: 'c' include { stage: 'more' min_level: 2 } }\n");
+  const std::string text =
+      str(kData,
+          "layer { name: 'a' type: 'ReLU' bottom: 'data' top: 'a' include { phase: TRAIN } }\n"
+          "layer { name: 'b' type: 'ReLU' bottom: 'data' top: 'b' include { phase: TEST } }\n"
+          "layer { name: 'c' type: 'ReLU' bottom: 'b' top: 'c' include { stage: 'more' min_level: "
+          "2 } }\n");
   EXPECT_EQ(sketch(deployed(text)), "d:Input(>,data) b:ReLU(data,>,b)");
-  EXPECT_EQ(sketch(deployed(text, {.level = 2, .stages = {"more"}})), "d:Input(>,data) b:ReLU(data,>,b) c:ReLU(b,>,c)");
+  EXPECT_EQ(sketch(deployed(text, {.level = 2, .stages = {"more"}})),
+            "d:Input(>,data) b:ReLU(data,>,b) c:ReLU(b,>,c)");
   EXPECT_EQ(to_text(deployed(text)).find("include"), std::string::npos);
 }
 
 TEST(Deploy, AuxiliaryHeadsGoWithAllThatLeadsToThem) {
-  const std::string text = str(kData, kFc,
-                               "layer { name: 'side' type: 'InnerProduct' bottom: 'data' top: 'side' "
-                               "inner_product_param { num_output: 4 } }\n"
-                               "layer { name: 'l1' type: 'SoftmaxWithLoss' bottom: 'side' bottom: 'label' top: 'l1' loss_weight: 0.3 }\n"
-                               "layer { name: 'l2' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'l2' }\n");
-  EXPECT_EQ(sketch(deployed(text)), "d:Input(>,data) fc:InnerProduct(data,>,fc) prob:Softmax(fc,>,prob)");
+  const std::string text =
+      str(kData, kFc,
+          "layer { name: 'side' type: 'InnerProduct' bottom: 'data' top: 'side' "
+          "inner_product_param { num_output: 4 } }\n"
+          "layer { name: 'l1' type: 'SoftmaxWithLoss' bottom: 'side' bottom: 'label' top: 'l1' "
+          "loss_weight: 0.3 }\n"
+          "layer { name: 'l2' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'l2' }\n");
+  EXPECT_EQ(sketch(deployed(text)),
+            "d:Input(>,data) fc:InnerProduct(data,>,fc) prob:Softmax(fc,>,prob)");
   EXPECT_EQ(sketch(deployed(text, {.auxiliary = true})),
-            "d:Input(>,data) fc:InnerProduct(data,>,fc) side:InnerProduct(data,>,side) prob:Softmax(side,>,prob) l2:Softmax(fc,>,l2)");
+            "d:Input(>,data) fc:InnerProduct(data,>,fc) side:InnerProduct(data,>,side) "
+            "prob:Softmax(side,>,prob) l2:Softmax(fc,>,l2)");
 }
 
 TEST(Deploy, OtherLossesLeaveTheirPredictions) {
-  EXPECT_EQ(sketch(deployed(str(kData, kFc, "layer { name: 'l' type: 'EuclideanLoss' bottom: 'fc' bottom: 'label' top: 'l' }"))),
-            "d:Input(>,data) fc:InnerProduct(data,>,fc)");
-  EXPECT_EQ(sketch(deployed(str(kData, kFc, "layer { name: 'l' type: 'SigmoidCrossEntropyLoss' bottom: 'fc' bottom: 'label' }"))),
-            "d:Input(>,data) fc:InnerProduct(data,>,fc) prob:Sigmoid(fc,>,prob)");
+  EXPECT_EQ(
+      sketch(deployed(
+          str(kData, kFc,
+              "layer { name: 'l' type: 'EuclideanLoss' bottom: 'fc' bottom: 'label' top: 'l' }"))),
+      "d:Input(>,data) fc:InnerProduct(data,>,fc)");
+  EXPECT_EQ(
+      sketch(deployed(
+          str(kData, kFc,
+              "layer { name: 'l' type: 'SigmoidCrossEntropyLoss' bottom: 'fc' bottom: 'label' }"))),
+      "d:Input(>,data) fc:InnerProduct(data,>,fc) prob:Sigmoid(fc,>,prob)");
   // A Softmax that is there already is not made twice; the label's own branch goes.
-  EXPECT_EQ(sketch(deployed(str(kData, kFc, "layer { name: 's' type: 'Softmax' bottom: 'fc' top: 's' }\n",
-                                "layer { name: 'n' type: 'Power' bottom: 'label' top: 'n' }\n",
-                                "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'n' top: 'l' }"))),
+  EXPECT_EQ(sketch(deployed(str(
+                kData, kFc, "layer { name: 's' type: 'Softmax' bottom: 'fc' top: 's' }\n",
+                "layer { name: 'n' type: 'Power' bottom: 'label' top: 'n' }\n",
+                "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'n' top: 'l' }"))),
             "d:Input(>,data) fc:InnerProduct(data,>,fc) s:Softmax(fc,>,s)");
   // A second top of the loss is the probabilities, and keeps its name.
-  EXPECT_EQ(sketch(deployed(str(kData, kFc, "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'l' top: 'p' }"))),
+  EXPECT_EQ(sketch(deployed(str(kData, kFc,
+                                "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: "
+                                "'label' top: 'l' top: 'p' }"))),
             "d:Input(>,data) fc:InnerProduct(data,>,fc) prob:Softmax(fc,>,p)");
 }
 
 TEST(Deploy, SizesComeFromWhatTheNetTells) {
-  const auto with = [](const std::string& data) { return str("layer { name: 'd' top: 'data' top: 'label' ", data, " }\n", kFc); };
-  EXPECT_EQ(input_dims(deployed(with("type: 'ImageData' image_data_param { new_height: 6 new_width: 8 is_color: false }"))), "1,1,6,8");
-  EXPECT_EQ(input_dims(deployed(with("type: 'ImageData' transform_param { crop_size: 4 } image_data_param { new_height: 6 new_width: 8 }"),
-                                {.batch = 9})), "9,3,4,4");
-  EXPECT_EQ(input_dims(deployed(with("type: 'MemoryData' memory_data_param { batch_size: 7 channels: 2 height: 3 width: 4 }"))), "1,2,3,4");
-  EXPECT_EQ(input_dims(deployed(with("type: 'DummyData' dummy_data_param { shape { dim: 7 dim: 2 } }"))), "7,2");
-  EXPECT_EQ(input_dims(deployed(with("type: 'Input' input_param { shape { dim: 7 dim: 2 } }"), {.batch = 2})), "2,2");
+  const auto with = [](const std::string& data) {
+    return str("layer { name: 'd' top: 'data' top: 'label' ", data, " }\n", kFc);
+  };
+  EXPECT_EQ(
+      input_dims(deployed(with(
+          "type: 'ImageData' image_data_param { new_height: 6 new_width: 8 is_color: false }"))),
+      "1,1,6,8");
+  EXPECT_EQ(input_dims(deployed(with("type: 'ImageData' transform_param { crop_size: 4 } "
+                                     "image_data_param { new_height: 6 new_width: 8 }"),
+                                {.batch = 9})),
+            "9,3,4,4");
+  EXPECT_EQ(input_dims(deployed(with("type: 'MemoryData' memory_data_param { batch_size: 7 "
+                                     "channels: 2 height: 3 width: 4 }"))),
+            "1,2,3,4");
+  EXPECT_EQ(
+      input_dims(deployed(with("type: 'DummyData' dummy_data_param { shape { dim: 7 dim: 2 } }"))),
+      "7,2");
+  EXPECT_EQ(input_dims(deployed(with("type: 'Input' input_param { shape { dim: 7 dim: 2 } }"),
+                                {.batch = 2})),
+            "2,2");
   EXPECT_EQ(input_dims(deployed(with("type: 'Data'"), {.shape = {1, 3, 32, 32}})), "1,3,32,32");
-  EXPECT_EQ(input_dims(deployed(with("type: 'Data'"), {.shape = {1, 3, 32, 32}, .batch = 5})), "5,3,32,32");
-  EXPECT_EQ(input_dims(deployed(with("type: 'Data' transform_param { crop_size: 8 force_gray: true }"))), "1,1,8,8");
+  EXPECT_EQ(input_dims(deployed(with("type: 'Data'"), {.shape = {1, 3, 32, 32}, .batch = 5})),
+            "5,3,32,32");
+  EXPECT_EQ(
+      input_dims(deployed(with("type: 'Data' transform_param { crop_size: 8 force_gray: true }"))),
+      "1,1,8,8");
 }
 
 TEST(Deploy, AMeanFileTellsTheSizeOfItsRecords) {
@@ -123,35 +162,43 @@ TEST(Deploy, AMeanFileTellsTheSizeOfItsRecords) {
   for (int i = 0; i < 24; ++i) mean.add_data(0);
   const std::string path = testing::TempDir() + "deploy_mean_" + std::to_string(::getpid());
   ASSERT_TRUE(write_binary(mean, path).ok());
-  const std::string data = str("layer { name: 'd' type: 'Data' top: 'data' transform_param { mean_file: '", path, "' } }\n");
+  const std::string data = str(
+      "layer { name: 'd' type: 'Data' top: 'data' transform_param { mean_file: '", path, "' } }\n");
   EXPECT_EQ(input_dims(deployed(data + kFc)), "1,3,2,4");
   fs::remove(path);
 }
 
 TEST(Deploy, ASizeThatNobodyTellsIsAskedFor) {
   EXPECT_EQ(error_of(str("layer { name: 'd' type: 'Data' top: 'data' }\n", kFc)),
-            "n.prototxt:1: layer 'd' (Data): the size of 'data' is in its data and not in the net; give it, as in --shape=1,3,32,32");
+            "n.prototxt:1: layer 'd' (Data): the size of 'data' is in its data and not in the net; "
+            "give it, as in --shape=1,3,32,32");
 }
 
 TEST(Deploy, RoundingDownIsWrittenAsAskedAndOurFieldsAreNot) {
-  const std::string text = str(kData, "layer { name: 'p' type: 'Pooling' bottom: 'data' top: 'p' engine: 'plain' "
-                                      "pooling_param { kernel_size: 2 round_mode: FLOOR } }\n"
-                                      "layer { name: 'q' type: 'Pooling' bottom: 'p' top: 'q' "
-                                      "pooling_param { kernel_size: 2 round_mode: CEIL } }");
+  const std::string text =
+      str(kData,
+          "layer { name: 'p' type: 'Pooling' bottom: 'data' top: 'p' engine: 'plain' "
+          "pooling_param { kernel_size: 2 round_mode: FLOOR } }\n"
+          "layer { name: 'q' type: 'Pooling' bottom: 'p' top: 'q' "
+          "pooling_param { kernel_size: 2 round_mode: CEIL } }");
   const NetParameter net = deployed(text);
-  const std::string for_opencv = deploy_text(net, FloorField::kCeilMode), for_caffe = deploy_text(net, FloorField::kRoundMode);
+  const std::string for_opencv = deploy_text(net, FloorField::kCeilMode),
+                    for_caffe = deploy_text(net, FloorField::kRoundMode);
   EXPECT_NE(for_opencv.find("    kernel_size: 2\n    ceil_mode: false\n  }"), std::string::npos);
   EXPECT_EQ(for_opencv.find("round_mode"), std::string::npos);
   EXPECT_NE(for_caffe.find("    round_mode: FLOOR\n"), std::string::npos);
   EXPECT_EQ(for_caffe.find("CEIL"), std::string::npos);
   EXPECT_EQ(for_opencv.find("engine"), std::string::npos);
   EXPECT_THROW(deploy_text(net, FloorField::kRefuse), ConfigError);
-  EXPECT_EQ(parse_net(for_opencv, "again").layer(1).pooling_param().round_mode(), PoolingParameter::FLOOR);
+  EXPECT_EQ(parse_net(for_opencv, "again").layer(1).pooling_param().round_mode(),
+            PoolingParameter::FLOOR);
 }
 
 TEST(Deploy, OurModelsComeOutWithOneHead) {
-  for (const char* name : {"lenet", "cifar10_quick", "cifar10_full", "alexnet", "caffenet", "googlenet", "resnet18", "resnet50", "vgg16"}) {
-    const std::string path = (test::repository_root() / "models" / name / "train_val.prototxt").string();
+  for (const char* name : {"lenet", "cifar10_quick", "cifar10_full", "alexnet", "caffenet",
+                           "googlenet", "resnet18", "resnet50", "vgg16"}) {
+    const std::string path =
+        (test::repository_root() / "models" / name / "train_val.prototxt").string();
     const NetParameter net = deploy_net(read_net(path), {.shape = {1, 3, 32, 32}});
     const LayerParameter& last = net.layer(net.layer_size() - 1);
     EXPECT_EQ(net.layer(0).type(), "Input") << name;
@@ -162,13 +209,18 @@ TEST(Deploy, OurModelsComeOutWithOneHead) {
 
 TEST(Deploy, TheToolWritesItAndSaysWhatIsMissing) {
   const char* given = std::getenv("TOOLS_DIR");
-  const std::string tool = (given ? std::string(given) : (test::repository_root() / "build/release/tools").string()) + "/deploy_net ";
+  const std::string tool =
+      (given ? std::string(given) : (test::repository_root() / "build/release/tools").string()) +
+      "/deploy_net ";
   if (!fs::exists(tool.substr(0, tool.size() - 1))) GTEST_SKIP() << "no " << tool;
   const fs::path folder = fs::path(testing::TempDir()) / ("deploy_" + std::to_string(::getpid()));
   fs::create_directories(folder);
-  const std::string in = (folder / "in").string(), out = (folder / "out").string(), err = (folder / "err").string();
+  const std::string in = (folder / "in").string(), out = (folder / "out").string(),
+                    err = (folder / "err").string();
   std::ofstream(in) << "layer { name: 'd' type: 'Data' top: 'data' top: 'label' }\n" << kFc;
-  const auto run = [&](const std::string& words) { return WEXITSTATUS(std::system((tool + words + " 2>" + err).c_str())); };
+  const auto run = [&](const std::string& words) {
+    return WEXITSTATUS(std::system((tool + words + " 2>" + err).c_str()));
+  };
   EXPECT_EQ(run(in + " " + out), 3);
   EXPECT_NE(or_throw(read_file(err)).find("give it, as in --shape=1,3,32,32"), std::string::npos);
   EXPECT_EQ(run("--shape=1,x " + in + " " + out), 2);
@@ -183,4 +235,4 @@ TEST(Deploy, TheToolWritesItAndSaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::deploy_test

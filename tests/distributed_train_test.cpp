@@ -20,7 +20,7 @@
 #include "support/data_files.h"
 #include "support/solver_rig.h"
 
-namespace shoal {
+namespace shoal::distributed_train_test {
 namespace {
 
 using test::get_file;
@@ -49,7 +49,8 @@ class Port {
   int socket_;
 };
 
-// The numbers of a table of --net_outputs, without its first line and without the column of seconds.
+// The numbers of a table of --net_outputs, without its first line and without the column of
+// seconds.
 std::vector<std::vector<double>> rows_of(const std::string& path) {
   std::vector<std::vector<double>> rows;
   std::istringstream file(get_file(path));
@@ -75,8 +76,12 @@ class DistributedTrain : public testing::Test {
   std::string plain_net(int batch) const {
     const std::string data = "transform_param { scale: 0.01 } data_param { source: '" + folder_ +
                              "/data' backend: DATUMFILE shared_file_system: true batch_size: ";
-    return "name: 'plain' layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: TRAIN } " + data + std::to_string(batch) +
-           "} } layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: TEST } " + data +
+    return "name: 'plain' layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { "
+           "phase: TRAIN } " +
+           data + std::to_string(batch) +
+           "} } layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: TEST "
+           "} " +
+           data +
            R"(5 } } layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
              inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }
            layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'accuracy' include { phase: TEST } }
@@ -90,30 +95,40 @@ class DistributedTrain : public testing::Test {
     return to_text(net);
   }
   // Writes a solver with its net; snapshots go to `name` in the test's folder. Returns its path.
-  std::string solver(const std::string& name, const std::string& net, const std::string& more) const {
+  std::string solver(const std::string& name, const std::string& net,
+                     const std::string& more) const {
     const std::string path = folder_ + "/" + name + ".prototxt";
     put_file(path + ".net", net);
     const std::string rate = more.find("base_lr:") == std::string::npos ? "base_lr: 0.05 " : "";
-    put_file(path, "net: '" + path + ".net' " + rate + "momentum: 0.9 lr_policy: 'fixed' random_seed: 3 solver_mode: CPU snapshot_prefix: '" +
-                       folder_ + "/" + name + "' " + more);
+    put_file(
+        path,
+        "net: '" + path + ".net' " + rate +
+            "momentum: 0.9 lr_policy: 'fixed' random_seed: 3 solver_mode: CPU snapshot_prefix: '" +
+            folder_ + "/" + name + "' " + more);
     return path;
   }
-  static std::vector<std::string> alone(const std::string& solver, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> command = {test::tools_dir() + "/train", "--solver=" + solver, "--threads=1"};
+  static std::vector<std::string> alone(const std::string& solver,
+                                        const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = {test::tools_dir() + "/train", "--solver=" + solver,
+                                        "--threads=1"};
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
   // The command of one process of a job on this machine.
-  std::vector<std::string> member(int rank, int size, const std::string& solver, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> command = alone(solver, {"--client_id=" + std::to_string(rank), "--num_clients=" + std::to_string(size),
-                                                      "--master=127.0.0.1:" + std::to_string(port_), "--start_timeout=60"});
+  std::vector<std::string> member(int rank, int size, const std::string& solver,
+                                  const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> command = alone(
+        solver, {"--client_id=" + std::to_string(rank), "--num_clients=" + std::to_string(size),
+                 "--master=127.0.0.1:" + std::to_string(port_), "--start_timeout=60"});
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
-  std::vector<Running> start(int size, const std::string& solver, const std::vector<std::string>& more = {}) {
+  std::vector<Running> start(int size, const std::string& solver,
+                             const std::vector<std::string>& more = {}) {
     port_ = Port().number;
     std::vector<Running> job;
-    for (int rank = 0; rank < size; ++rank) job.push_back(test::start_program(member(rank, size, solver, more)));
+    for (int rank = 0; rank < size; ++rank)
+      job.push_back(test::start_program(member(rank, size, solver, more)));
     return job;
   }
   static std::vector<Ran> wait(const std::vector<Running>& job) {
@@ -122,7 +137,8 @@ class DistributedTrain : public testing::Test {
     return ran;
   }
   // A job that is to end well.
-  std::vector<Ran> run(int size, const std::string& solver, const std::vector<std::string>& more = {}) {
+  std::vector<Ran> run(int size, const std::string& solver,
+                       const std::vector<std::string>& more = {}) {
     std::vector<Ran> ran = wait(start(size, solver, more));
     for (const Ran& process : ran) EXPECT_EQ(process.code, 0) << process.err;
     return ran;
@@ -130,7 +146,9 @@ class DistributedTrain : public testing::Test {
   std::string model(const std::string& name, int iteration) const {
     return get_file(model_path(snapshot_stem(folder_ + "/" + name, iteration)));
   }
-  std::string state(const std::string& name, int iteration) const { return state_path(snapshot_stem(folder_ + "/" + name, iteration)); }
+  std::string state(const std::string& name, int iteration) const {
+    return state_path(snapshot_stem(folder_ + "/" + name, iteration));
+  }
 
   std::string folder_;
   int port_ = 0;
@@ -140,23 +158,28 @@ class DistributedTrain : public testing::Test {
 
 TEST_F(DistributedTrain, TwoWorkersLearnAsOneMachineWithTwiceTheBatch) {
   const std::string more = "max_iter: 12 display: 1 test_iter: 4 test_interval: 4";
-  const Ran one = test::run_program(alone(solver("one", plain_net(8), more), {"--net_outputs=" + folder_ + "/one"}));
+  const Ran one = test::run_program(
+      alone(solver("one", plain_net(8), more), {"--net_outputs=" + folder_ + "/one"}));
   ASSERT_EQ(one.code, 0) << one.err;
   const auto two = run(2, solver("two", plain_net(4), more), {"--net_outputs=" + folder_ + "/two"});
   for (const char* const table : {".train.csv", ".test0.csv"}) {
-    const auto wanted = rows_of(folder_ + "/one" + table), found = rows_of(folder_ + "/two" + table);
+    const auto wanted = rows_of(folder_ + "/one" + table),
+               found = rows_of(folder_ + "/two" + table);
     ASSERT_EQ(found.size(), std::string(table) == ".train.csv" ? 12u : 4u);
     ASSERT_EQ(found.size(), wanted.size());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       ASSERT_EQ(found[i].size(), wanted[i].size());
-      for (std::size_t c = 0; c < wanted[i].size(); ++c) EXPECT_NEAR(found[i][c], wanted[i][c], 2e-5 * (1 + std::abs(wanted[i][c]))) << table << i;
+      for (std::size_t c = 0; c < wanted[i].size(); ++c)
+        EXPECT_NEAR(found[i][c], wanted[i][c], 2e-5 * (1 + std::abs(wanted[i][c]))) << table << i;
     }
   }
   EXPECT_HAS(get_file(folder_ + "/two.netoutputs"), "\n\nIteration,time,loss,accuracy,loss,\n0,");
   EXPECT_HAS(two[0].err, "Process 0 of 2, as both; known from flags");
   EXPECT_HAS(two[0].err, "Scheme bsp; ");
   EXPECT_HAS(two[0].err, " on 2 servers, with ");
-  EXPECT_HAS(two[0].err, "Batch 4 x workers 2 x replicas 1, x iter_size 1 = 8 items an update; the mean of all gradients is taken; 1 threads");
+  EXPECT_HAS(two[0].err,
+             "Batch 4 x workers 2 x replicas 1, x iter_size 1 = 8 items an update; the mean of all "
+             "gradients is taken; 1 threads");
   EXPECT_HAS(two[0].err, "% wait, rows ");
   EXPECT_HAS(two[0].err, "Optimization Done.");
   EXPECT_EQ(two[1].err.find("Iteration"), std::string::npos) << two[1].err;
@@ -164,7 +187,9 @@ TEST_F(DistributedTrain, TwoWorkersLearnAsOneMachineWithTwiceTheBatch) {
 
 // Each record once, whether the workers divide a test or one makes it for all.
 TEST_F(DistributedTrain, ATestIsOfTheWholeSet) {
-  const std::string path = solver("tested", plain_net(4), "base_lr: 0 max_iter: 1 test_iter: 8 test_interval: 4 snapshot_after_train: false");
+  const std::string path =
+      solver("tested", plain_net(4),
+             "base_lr: 0 max_iter: 1 test_iter: 8 test_interval: 4 snapshot_after_train: false");
   const std::string tests = folder_ + "/tested.test0.csv";
   ASSERT_EQ(test::run_program(alone(path, {"--net_outputs=" + folder_ + "/tested"})).code, 0);
   const auto wanted = rows_of(tests);
@@ -173,14 +198,17 @@ TEST_F(DistributedTrain, ATestIsOfTheWholeSet) {
     const auto found = rows_of(tests);
     ASSERT_FALSE(found.empty());
     ASSERT_EQ(found[0].size(), wanted[0].size());
-    for (std::size_t c = 0; c < wanted[0].size(); ++c) EXPECT_NEAR(found[0][c], wanted[0][c], 2e-6) << scheme;
+    for (std::size_t c = 0; c < wanted[0].size(); ++c)
+      EXPECT_NEAR(found[0][c], wanted[0][c], 2e-6) << scheme;
   }
 }
 
 TEST_F(DistributedTrain, EverySchemeLearnsAndARunInLockstepRepeatsItself) {
-  const std::string more = "max_iter: 40 base_lr: 0.02 test_iter: 8 test_interval: 40 test_initialization: false";
+  const std::string more =
+      "max_iter: 40 base_lr: 0.02 test_iter: 8 test_interval: 40 test_initialization: false";
   std::vector<std::string> models;
-  for (const char* const scheme : {"--scheme=bsp", "--scheme=bsp", "--staleness=2", "--scheme=async"}) {
+  for (const char* const scheme :
+       {"--scheme=bsp", "--scheme=bsp", "--staleness=2", "--scheme=async"}) {
     const auto ran = run(2, solver("run", plain_net(4), more), {scheme});
     const std::size_t at = ran[0].err.find("accuracy = ");
     ASSERT_NE(at, std::string::npos) << ran[0].err;
@@ -192,9 +220,12 @@ TEST_F(DistributedTrain, EverySchemeLearnsAndARunInLockstepRepeatsItself) {
 
 // Who wrote what, and sums that must come out whatever the times were.
 TEST_F(DistributedTrain, MetricsTellWhatEachWorkerDid) {
-  const std::string more = "max_iter: 6 display: 2 test_iter: 4 test_interval: 3 snapshot_after_train: false";
-  const auto ran = run(2, solver("metered", plain_net(4), more), {"--metrics=" + folder_ + "/m", "--esync_log_dir=" + folder_ + "/e"});
-  EXPECT_NE(ran[0].err.find("Worker 0, iterations 0 to 1: compute "), std::string::npos) << ran[0].err;
+  const std::string more =
+      "max_iter: 6 display: 2 test_iter: 4 test_interval: 3 snapshot_after_train: false";
+  const auto ran = run(2, solver("metered", plain_net(4), more),
+                       {"--metrics=" + folder_ + "/m", "--esync_log_dir=" + folder_ + "/e"});
+  EXPECT_NE(ran[0].err.find("Worker 0, iterations 0 to 1: compute "), std::string::npos)
+      << ran[0].err;
   for (int worker = 0; worker < 2; ++worker) {
     std::map<std::string, int> kinds;
     std::map<std::string, int> pushes;
@@ -205,8 +236,12 @@ TEST_F(DistributedTrain, MetricsTellWhatEachWorkerDid) {
       const std::string kind = line["kind"];
       if (kind != "clock") {
         ++kinds[kind];
-        if (kind == "run") { EXPECT_NE(line["scheme"], "") << text; }
-        if (kind == "test") { EXPECT_GE(line["outputs"]["accuracy"].get<double>(), 0) << text; }
+        if (kind == "run") {
+          EXPECT_NE(line["scheme"], "") << text;
+        }
+        if (kind == "test") {
+          EXPECT_GE(line["outputs"]["accuracy"].get<double>(), 0) << text;
+        }
         continue;
       }
       EXPECT_EQ(line["clock"], kinds[kind]++) << text;
@@ -214,12 +249,15 @@ TEST_F(DistributedTrain, MetricsTellWhatEachWorkerDid) {
       EXPECT_EQ(line["samples"], 4);
       EXPECT_EQ(line["local_steps"], 1);
       EXPECT_EQ(line["drops"], 0);
-      sent += line["bytes_sent"].get<double>();   // when the links get to it, perhaps in a later clock
+      // when the links get to it, perhaps in a later clock
+      sent += line["bytes_sent"].get<double>();
       double parts = 0;
-      for (const char* part : {"compute", "data_wait", "row_wait", "update", "other"}) parts += line[part].get<double>();
+      for (const char* part : {"compute", "data_wait", "row_wait", "update", "other"})
+        parts += line[part].get<double>();
       EXPECT_NEAR(line["time"].get<double>() - end, parts, 1e-6) << text;
       end = line["time"];
-      for (const auto& [age, count] : line["staleness"]["pushes"].items()) pushes[age] += count.get<int>();
+      for (const auto& [age, count] : line["staleness"]["pushes"].items())
+        pushes[age] += count.get<int>();
     }
     EXPECT_EQ(kinds["clock"], 6);
     EXPECT_GT(sent, 0);
@@ -229,35 +267,43 @@ TEST_F(DistributedTrain, MetricsTellWhatEachWorkerDid) {
     const std::string rounds = folder_ + "/e/worker" + std::to_string(worker);
     EXPECT_EQ(test::entries(rounds).size(), 6u);
     const auto third = nlohmann::json::parse(get_file(rounds + "/iter-3.txt"));
-    EXPECT_EQ(third["time"]["0"].size(), worker == 0 ? 4u : 3u) << third;   // with an evaluation
+    EXPECT_EQ(third["time"]["0"].size(), worker == 0 ? 4u : 3u) << third;  // with an evaluation
     EXPECT_EQ(third.contains("accuracy"), worker == 0);
   }
 }
 
 TEST_F(DistributedTrain, ReplicasServersAndWorkersShareTheWork) {
   const std::string more = "max_iter: 6 display: 1";
-  const Ran one = test::run_program(alone(solver("one", plain_net(8), more), {"--net_outputs=" + folder_ + "/one"}));
+  const Ran one = test::run_program(
+      alone(solver("one", plain_net(8), more), {"--net_outputs=" + folder_ + "/one"}));
   ASSERT_EQ(one.code, 0) << one.err;
-  const Ran replicas = test::run_program(alone(solver("replicas", plain_net(4), more), {"--net_outputs=" + folder_ + "/replicas", "--num_table_threads=3"}));
+  const Ran replicas =
+      test::run_program(alone(solver("replicas", plain_net(4), more),
+                              {"--net_outputs=" + folder_ + "/replicas", "--num_table_threads=3"}));
   ASSERT_EQ(replicas.code, 0) << replicas.err;
   // A server that is none of the workers, and one worker of two replicas.
   port_ = Port().number;
   const std::string split = solver("split", plain_net(8), more + " batch_semantics: GLOBAL");
   const auto ran = wait({test::start_program(member(0, 2, split, {"--role=server"})),
-                         test::start_program(member(1, 2, split, {"--role=worker", "--replicas=2", "--net_outputs=" + folder_ + "/split"}))});
+                         test::start_program(member(1, 2, split,
+                                                    {"--role=worker", "--replicas=2",
+                                                     "--net_outputs=" + folder_ + "/split"}))});
   for (const Ran& process : ran) EXPECT_EQ(process.code, 0) << process.err;
   const auto wanted = rows_of(folder_ + "/one.train.csv");
   for (const char* const name : {"/replicas", "/split"}) {
     const auto found = rows_of(folder_ + name + ".train.csv");
     ASSERT_EQ(found.size(), wanted.size());
-    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i][1], wanted[i][1], 2e-5 * (1 + std::abs(wanted[i][1]))) << name << i;
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(found[i][1], wanted[i][1], 2e-5 * (1 + std::abs(wanted[i][1]))) << name << i;
   }
 }
 
 // ---- snapshots ----
 
 TEST_F(DistributedTrain, AJobThatGoesOnEndsWithTheSameBytes) {
-  const std::string fields = "snapshot: 5 average_loss: 3 test_iter: 3 test_interval: 4 type: 'Adam' base_lr: 0.01 max_iter: ";
+  const std::string fields =
+      "snapshot: 5 average_loss: 3 test_iter: 3 test_interval: 4 type: 'Adam' base_lr: 0.01 "
+      "max_iter: ";
   run(2, solver("whole", small_net(), fields + "10"));
   run(2, solver("half", small_net(), fields + "5"));
   const auto ran = run(2, solver("half", small_net(), fields + "10"), {"--snapshot=auto"});
@@ -267,8 +313,10 @@ TEST_F(DistributedTrain, AJobThatGoesOnEndsWithTheSameBytes) {
   // And on other numbers of machines.
   for (const int size : {1, 3}) {
     const std::string name = "on" + std::to_string(size);
-    const auto other = run(size, solver(name, small_net(), fields + "10"), {"--snapshot=" + state("half", 5)});
-    EXPECT_HAS(other[0].err, "The snapshot is of 2 workers, and now there are " + std::to_string(size));
+    const auto other =
+        run(size, solver(name, small_net(), fields + "10"), {"--snapshot=" + state("half", 5)});
+    EXPECT_HAS(other[0].err,
+               "The snapshot is of 2 workers, and now there are " + std::to_string(size));
     EXPECT_EQ(why_damaged(snapshot_stem(folder_ + "/" + name, 10)), "");
   }
 }
@@ -277,7 +325,8 @@ TEST_F(DistributedTrain, AJobThatGoesOnEndsWithTheSameBytes) {
 TEST_F(DistributedTrain, ASignalToOneIsASnapshotOfAllAndTheEndOfAll) {
   for (const auto& [rank, number] : {std::pair{1, SIGUSR1}, {0, SIGTERM}}) {
     const std::string name = "signal" + std::to_string(number);
-    const std::vector<Running> job = start(3, solver(name, plain_net(4), "max_iter: 100000000 display: 1"));
+    const std::vector<Running> job =
+        start(3, solver(name, plain_net(4), "max_iter: 100000000 display: 1"));
     ASSERT_TRUE(test::wait_for_text(job[0], "Iteration 5 ("));
     ::kill(job[static_cast<std::size_t>(rank)].process, number);
     for (const Ran& process : wait(job)) EXPECT_EQ(process.code, 75) << process.err;
@@ -291,10 +340,12 @@ TEST_F(DistributedTrain, ASignalToOneIsASnapshotOfAllAndTheEndOfAll) {
 // ---- what cannot be ----
 
 TEST_F(DistributedTrain, AloneNoPortIsOpened) {
-  const Running running = test::start_program(alone(solver("local", plain_net(4), "max_iter: 100000000 display: 1")));
+  const Running running =
+      test::start_program(alone(solver("local", plain_net(4), "max_iter: 100000000 display: 1")));
   ASSERT_TRUE(test::wait_for_text(running, "Iteration 3 ("));
   int sockets = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(running.process) + "/fd")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(running.process) + "/fd")) {
     std::error_code error;
     sockets += std::filesystem::read_symlink(entry.path(), error).string().starts_with("socket:");
   }
@@ -315,49 +366,81 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
       {{"--scheme=bps"}, 3, "there is no 'bps'; did you mean 'bsp'?"},
       {{"--staleness=-1"}, 2, "--staleness=-1: it is a number of clocks, 0 or more, or unbounded"},
       {{"--scheme=bsp", "--staleness=2"}, 2, "--scheme=bsp and --staleness=2 exclude each other"},
-      {{"--movingRate=0.5", "--moving_rate=0.6"}, 2, "--moving_rate=0.6 and --movingRate=0.5 are one flag with two names, and differ"},
-      {{"--backup=2", "--payload=deltas"}, 2, "--payload=deltas; did you mean 'delta'? Known: gradient, delta, weights"},
-      {{"--backup=1", "--weighting=inverse"}, 3, "sync_backup has no 'weighting', less weight for a stale update"},
+      {{"--movingRate=0.5", "--moving_rate=0.6"},
+       2,
+       "--moving_rate=0.6 and --movingRate=0.5 are one flag with two names, and differ"},
+      {{"--backup=2", "--payload=deltas"},
+       2,
+       "--payload=deltas; did you mean 'delta'? Known: gradient, delta, weights"},
+      {{"--backup=1", "--weighting=inverse"},
+       3,
+       "sync_backup has no 'weighting', less weight for a stale update"},
       {{"--groups=0|0"}, 3, "worker 0 is there twice"},
-      {{"--staleness=1", "--table_staleness=2"}, 2, "--staleness=1 and --table_staleness=2 are one flag with two names, and differ"},
-      {{"--consistency_model=LocalOOC"}, 2, "--consistency_model=LocalOOC: known are SSP, SSPPush and SSPAggr"},
-      {{"--replicas=2", "--num_table_threads=2"}, 2, "--replicas=2 and --num_table_threads=2 exclude each other"},
+      {{"--staleness=1", "--table_staleness=2"},
+       2,
+       "--staleness=1 and --table_staleness=2 are one flag with two names, and differ"},
+      {{"--consistency_model=LocalOOC"},
+       2,
+       "--consistency_model=LocalOOC: known are SSP, SSPPush and SSPAggr"},
+      {{"--replicas=2", "--num_table_threads=2"},
+       2,
+       "--replicas=2 and --num_table_threads=2 exclude each other"},
       {{"--batch_semantics=EACH"}, 2, "--batch_semantics=EACH: known are PER_WORKER and GLOBAL"},
-      {{"--batch_semantics=GLOBAL", "--replicas=5"}, 3, "the batch_size of layer 'data', 4, is less than the 5 nets that divide it"},
+      {{"--batch_semantics=GLOBAL", "--replicas=5"},
+       3,
+       "the batch_size of layer 'data', 4, is less than the 5 nets that divide it"},
       {{"--hostfile=" + folder_ + "/none", "--client_id=0"}, 2, "/none"},
       {{"--hostfile=" + folder_ + "/twice", "--client_id=0"}, 2, "29600"},
       {{"--client_id=2", "--num_clients=2", "--master=127.0.0.1:1"}, 2, "rank 2"},
       {{"--client_id=0", "--num_clients=2"}, 2, "no address of process 0 is known"},
-      {{"--client_id=0", "--num_clients=2", "--master=127.0.0.1:29600", "--port=29601"}, 2, "others look for it at 127.0.0.1:29600"},
-      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--interface=none0"}, 2, "--interface=none0: there is no interface"},
-      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--port_range=5"}, 2, "--port_range=5: two ports with a dash are wanted"},
-      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--send_order=best"}, 2, "--send_order=best: known are priority and arrival"},
-      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--token_file=" + folder_ + "/none"}, 2, "/none"},
+      {{"--client_id=0", "--num_clients=2", "--master=127.0.0.1:29600", "--port=29601"},
+       2,
+       "others look for it at 127.0.0.1:29600"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--interface=none0"},
+       2,
+       "--interface=none0: there is no interface"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--port_range=5"},
+       2,
+       "--port_range=5: two ports with a dash are wanted"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600", "--send_order=best"},
+       2,
+       "--send_order=best: known are priority and arrival"},
+      {{"--client_id=1", "--num_clients=2", "--master=127.0.0.1:29600",
+        "--token_file=" + folder_ + "/none"},
+       2,
+       "/none"},
   };
   for (const auto& wrong : cases) {
     const Ran ran = test::run_program(alone(good, wrong.flags));
     EXPECT_EQ(ran.code, wrong.code) << wrong.words << ": " << ran.err;
     EXPECT_HAS(ran.err, wrong.words);
   }
-  const Ran negative = test::run_program(alone(solver("negative", plain_net(4), "scheme { type: 'ssp' staleness: -1 }")));
+  const Ran negative = test::run_program(
+      alone(solver("negative", plain_net(4), "scheme { type: 'ssp' staleness: -1 }")));
   EXPECT_EQ(negative.code, 3);
   EXPECT_HAS(negative.err, "staleness is -1; it must be a whole number of clocks, 0 or more");
-  const Ran two = test::run_program(alone(solver("schemes", plain_net(4), "scheme { } scheme { type: 'async' }")));
+  const Ran two = test::run_program(
+      alone(solver("schemes", plain_net(4), "scheme { } scheme { type: 'async' }")));
   EXPECT_HAS(two.err, "of several schemes all but the last need them");
 }
 
 TEST_F(DistributedTrain, PoseidonsTuningFlagsAreTakenAndNamed) {
-  const Ran ran = test::run_program(alone(solver("good", plain_net(4), "max_iter: 1"), {"--svb=true", "--num_rows_per_table=256",
-                                                                                        "--init_thread_access_table=true",
-                                                                                        "--consistency_model=SSPPush", "--table_staleness=0"}));
+  const Ran ran = test::run_program(
+      alone(solver("good", plain_net(4), "max_iter: 1"),
+            {"--svb=true", "--num_rows_per_table=256", "--init_thread_access_table=true",
+             "--consistency_model=SSPPush", "--table_staleness=0"}));
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_HAS(ran.err, "Taken and without effect, since Shoal has nothing that they tune: --svb, --num_rows_per_table, --init_thread_access_table\n");
+  EXPECT_HAS(ran.err,
+             "Taken and without effect, since Shoal has nothing that they tune: --svb, "
+             "--num_rows_per_table, --init_thread_access_table\n");
 }
 
 TEST_F(DistributedTrain, AnotherSolverOnOneRankEndsAllWithTheFieldNamed) {
   port_ = Port().number;
-  const auto ran = wait({test::start_program(member(0, 2, solver("a", plain_net(4), "max_iter: 3"))),
-                         test::start_program(member(1, 2, solver("b", plain_net(4), "max_iter: 3 weight_decay: 0.5")))});
+  const auto ran =
+      wait({test::start_program(member(0, 2, solver("a", plain_net(4), "max_iter: 3"))),
+            test::start_program(
+                member(1, 2, solver("b", plain_net(4), "max_iter: 3 weight_decay: 0.5")))});
   for (const Ran& process : ran) {
     EXPECT_NE(process.code, 0);
     EXPECT_HAS(process.err, "weight_decay: 0.5");
@@ -369,8 +452,11 @@ TEST_F(DistributedTrain, AWrongTokenIsRefused) {
   put_file(folder_ + "/token0", "one\n");
   put_file(folder_ + "/token1", "two\n");
   const std::string good = solver("good", plain_net(4), "max_iter: 3");
-  const auto ran = wait({test::start_program(member(0, 2, good, {"--token_file=" + folder_ + "/token0", "--start_timeout=5"})),
-                         test::start_program(member(1, 2, good, {"--token_file=" + folder_ + "/token1", "--start_timeout=5"}))});
+  const auto ran =
+      wait({test::start_program(
+                member(0, 2, good, {"--token_file=" + folder_ + "/token0", "--start_timeout=5"})),
+            test::start_program(
+                member(1, 2, good, {"--token_file=" + folder_ + "/token1", "--start_timeout=5"}))});
   EXPECT_EQ(ran[0].code, 8) << ran[0].err;
   EXPECT_EQ(ran[1].code, 6) << ran[1].err;
   EXPECT_HAS(ran[1].err, "token");
@@ -387,7 +473,8 @@ TEST_F(DistributedTrain, ATakenPortIsNamed) {
 
 TEST_F(DistributedTrain, AJobNeedsAServerAndAWorker) {
   for (const auto& [role, words] : {std::pair{"worker", "server"}, {"server", "worker"}}) {
-    const auto ran = wait(start(2, solver("good", plain_net(4), "max_iter: 3"), {str("--role=", role)}));
+    const auto ran =
+        wait(start(2, solver("good", plain_net(4), "max_iter: 3"), {str("--role=", role)}));
     for (const Ran& process : ran) {
       EXPECT_NE(process.code, 0);
       EXPECT_HAS(process.err, words);
@@ -399,7 +486,8 @@ TEST_F(DistributedTrain, AnErrorOfOneIsTheEndOfAll) {
   // Worker 1's part of the data is not there.
   const std::string net = plain_net(4);
   std::string parts = net;
-  for (std::size_t at; (at = parts.find("shared_file_system: true")) != std::string::npos;) parts.erase(at, 24);
+  for (std::size_t at; (at = parts.find("shared_file_system: true")) != std::string::npos;)
+    parts.erase(at, 24);
   std::filesystem::copy_file(folder_ + "/data", folder_ + "/data_0");
   const auto ran = wait(start(2, solver("parts", parts, "max_iter: 3")));
   EXPECT_EQ(ran[1].code, 4) << ran[1].err;
@@ -409,4 +497,4 @@ TEST_F(DistributedTrain, AnErrorOfOneIsTheEndOfAll) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::distributed_train_test

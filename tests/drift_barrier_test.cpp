@@ -1,4 +1,5 @@
-// Drift barrier: SpeeDO's own vectors, and every order in which three workers can finish four tasks each.
+// Drift barrier: SpeeDO's own vectors, and every order in which three workers can finish four tasks
+// each.
 #include "shoal/table/pacer.h"
 
 #include <gtest/gtest.h>
@@ -11,9 +12,8 @@
 #include "shoal/table/scheme.h"
 #include "support/pacer_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::drift_barrier_test {
 namespace {
-
 
 // ---- drift barrier ----
 
@@ -23,9 +23,11 @@ TEST(DriftBarrier, VectorOfTheOriginal) {
   EXPECT_EQ(rig.ready(0), Numbers{});
   EXPECT_EQ(rig.ready(1), Numbers{});
   EXPECT_EQ(rig.ready(2), (Numbers{0, 1, 2}));
-  EXPECT_EQ(rig.reread, (Numbers{0, 1}));               // worker 2 has the newest rows
-  EXPECT_EQ(rig.ready(0), Numbers{0});                  // counted anew
-  EXPECT_EQ(rig.pacer->describe(), "{\"max_advance\": 2, \"catching_up\": false, \"workers\": [[0, 2, false], [1, 1, false], [2, 1, false]]}");
+  EXPECT_EQ(rig.reread, (Numbers{0, 1}));  // worker 2 has the newest rows
+  EXPECT_EQ(rig.ready(0), Numbers{0});     // counted anew
+  EXPECT_EQ(rig.pacer->describe(),
+            "{\"max_advance\": 2, \"catching_up\": false, \"workers\": [[0, 2, false], [1, 1, "
+            "false], [2, 1, false]]}");
 }
 
 TEST(DriftBarrier, WorkersThatSendWeightsGoOnFromTheirOwn) {
@@ -43,7 +45,7 @@ TEST(DriftBarrier, WhoJoinsDuringABarrierStartsWithTheOthers) {
   EXPECT_EQ(rig.ready(1), Numbers{});
   EXPECT_EQ(rig.ready(2), (Numbers{0, 1, 2, 3}));
   EXPECT_EQ(rig.reread, (Numbers{0, 1, 3}));
-  rig.pacer->join(4, {});                               // outside a barrier: at once
+  rig.pacer->join(4, {});  // outside a barrier: at once
   EXPECT_EQ(rig.ready(4), Numbers{4});
 }
 
@@ -52,12 +54,12 @@ TEST(DriftBarrier, WhoJoinsBetweenBarriersCountsAsTheForemost) {
   EXPECT_EQ(rig.ready(0), Numbers{0});
   rig.pacer->join(3, {});
   EXPECT_EQ(rig.ready(3), Numbers{3});
-  EXPECT_EQ(rig.ready(3), Numbers{});                   // one more, and it is 2 ahead
+  EXPECT_EQ(rig.ready(3), Numbers{});  // one more, and it is 2 ahead
   PacerRig late("drift_barrier 1");
   EXPECT_EQ(late.ready(0), Numbers{});
   late.pacer->join(3, {});
   EXPECT_EQ(late.ready(1), Numbers{});
-  EXPECT_EQ(late.ready(2), (Numbers{0, 1, 2}));         // it joined, and has not asked yet
+  EXPECT_EQ(late.ready(2), (Numbers{0, 1, 2}));  // it joined, and has not asked yet
   EXPECT_EQ(late.ready(3), Numbers{3});
 }
 
@@ -65,12 +67,12 @@ TEST(DriftBarrier, WhoLeavesIsNotWaitedFor) {
   PacerRig rig("drift_barrier 1");
   EXPECT_EQ(rig.ready(0), Numbers{});
   EXPECT_EQ(rig.leave(1), Numbers{});
-  EXPECT_EQ(rig.leave(2), Numbers{0});                  // the barrier ends, and all count from 1
+  EXPECT_EQ(rig.leave(2), Numbers{0});  // the barrier ends, and all count from 1
   EXPECT_EQ(rig.ready(0), Numbers{0});
   EXPECT_EQ(rig.leave(0), Numbers{});
   PacerRig first("drift_barrier 1");
   EXPECT_EQ(first.ready(0), Numbers{});
-  EXPECT_EQ(first.leave(0), Numbers{});                 // who waits may go too
+  EXPECT_EQ(first.leave(0), Numbers{});  // who waits may go too
   EXPECT_EQ(first.ready(1), Numbers{});
   EXPECT_EQ(first.ready(2), (Numbers{1, 2}));
 }
@@ -81,15 +83,18 @@ TEST(DriftBarrier, AWorkerThatHasNotBegunHasItsFirstTaskBeforeIt) {
   pacer->ready(0, 0, {}, {});
   pacer->ready(0, 1, {}, {});
   EXPECT_EQ(pacer->take_starts({}).size(), 1u);
-  pacer->ready(1, 0, {}, {});                           // during the barrier
+  pacer->ready(1, 0, {}, {});  // during the barrier
   ASSERT_EQ(pacer->take_starts({}).size(), 1u);
   pacer->ready(1, 1, {}, {});
   EXPECT_EQ(pacer->take_starts({}).size(), 2u);
 }
 
 TEST(DriftBarrier, AnAdvanceOfNoneIsRefused) {
-  for (const char* words : {"drift_barrier", "drift_barrier 0", "drift_barrier -1", "drift_barrier max_advance=x"}) EXPECT_FALSE(table::make_scheme(words).ok()) << words;
-  const auto scheme = table::make_scheme("drift_barrier max_advance=3 payload=delta local_steps=2").value();
+  for (const char* words :
+       {"drift_barrier", "drift_barrier 0", "drift_barrier -1", "drift_barrier max_advance=x"})
+    EXPECT_FALSE(table::make_scheme(words).ok()) << words;
+  const auto scheme =
+      table::make_scheme("drift_barrier max_advance=3 payload=delta local_steps=2").value();
   EXPECT_EQ(scheme->name(), "drift_barrier 3 payload=delta local_steps=2");
   EXPECT_TRUE(scheme->task().paced);
   EXPECT_FALSE(scheme->task().judged);
@@ -107,7 +112,8 @@ struct PlainDrift {
     if (!catchup) {
       iters[k] += 1;
       int least = 1 << 30, most = 0;
-      for (const auto& [worker, iter] : iters) least = std::min(least, iter), most = std::max(most, iter);
+      for (const auto& [worker, iter] : iters)
+        least = std::min(least, iter), most = std::max(most, iter);
       if (most - least < advance) return {k};
       catchup = true;
       for (const auto& [worker, iter] : iters)
@@ -139,14 +145,16 @@ TEST(DriftBarrier, EveryInterleavingOfThreeWorkersAndFourTasks) {
     in_every_interleaving(3, 4, [&](const Numbers& order) {
       PacerRig rig(str("drift_barrier ", advance));
       PlainDrift plain{.iters = {{0, 1}, {1, 1}, {2, 1}}, .waits_for = {}, .held = {}};
-      std::map<int, int> left{{0, 4}, {1, 4}, {2, 4}}, since;   // completions since the last barrier, of those that are there
+      // completions since the last barrier, of those that are there
+      std::map<int, int> left{{0, 4}, {1, 4}, {2, 4}}, since;
       std::set<int> running{0, 1, 2};
       for (const int worker : order) {
-        if (!running.contains(worker)) return;                 // this order cannot be: it waits
+        if (!running.contains(worker)) return;  // this order cannot be: it waits
         running.erase(worker);
         const bool last = --left[worker] == 0;
         const bool before = plain.catchup;
-        const Numbers expected = plain.done(worker, advance, last), starts = last ? rig.leave(worker) : rig.ready(worker);
+        const Numbers expected = plain.done(worker, advance, last),
+                      starts = last ? rig.leave(worker) : rig.ready(worker);
         ASSERT_EQ(starts, expected) << testing::PrintToString(order);
         ++since[worker];
         if (before && !plain.catchup) since.clear();
@@ -155,7 +163,9 @@ TEST(DriftBarrier, EveryInterleavingOfThreeWorkersAndFourTasks) {
           if (tasks > 0) least = std::min(least, since[other]), most = std::max(most, since[other]);
         ASSERT_LE(most - least, advance);
         for (const int other : starts) ASSERT_TRUE(running.insert(other).second) << "started twice";
-        ASSERT_TRUE(!running.empty() || std::ranges::all_of(left, [](const auto& entry) { return entry.second == 0; })) << "nobody can go on";
+        ASSERT_TRUE(!running.empty() || std::ranges::all_of(left, [](const auto& entry) {
+          return entry.second == 0;
+        })) << "nobody can go on";
       }
       ++feasible;
     });
@@ -164,4 +174,4 @@ TEST(DriftBarrier, EveryInterleavingOfThreeWorkersAndFourTasks) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::drift_barrier_test

@@ -1,5 +1,5 @@
-// One plan after another: what takes the place of what, and that what is late has no effect. Histories with faults are in faults_test.cpp,
-// runs of solvers in phases_test.cpp.
+// One plan after another: what takes the place of what, and that what is late has no effect.
+// Histories with faults are in faults_test.cpp, runs of solvers in phases_test.cpp.
 #include <gtest/gtest.h>
 
 #include "shoal/table/client.h"
@@ -7,7 +7,7 @@
 #include "support/job.h"
 #include "support/shard_rig.h"
 
-namespace shoal::table {
+namespace shoal::table::epoch_test {
 namespace {
 
 using test::plan_of;
@@ -66,7 +66,8 @@ TEST(Epochs, WorkersBeginEachAtItsClock) {
   rig.give(0, push_in(1, 9, 3, 7));
   rig.give(1, push_in(1, 7, 3, 7));
   EXPECT_EQ("row 0@10=7v8 to 0, row 0@8=6v9 to 1", rig.said());
-  rig.give(0, push_in(1, 8, 3, 8));                    // before it began: it was merged in an epoch before
+  // before it began: it was merged in an epoch before
+  rig.give(0, push_in(1, 8, 3, 8));
   EXPECT_EQ("", rig.said());
   EXPECT_EQ(1u, rig.shard().counters().repeated);
 }
@@ -91,25 +92,32 @@ TEST(Epochs, WhatIsLateHasNoEffect) {
   rig.give(0, PlanMessage{next_of(rig, "bsp", 1, 1)});
   rig.give(0, init_of(8, 1));
   rig.said();
-  const Message late[] = {push_in(0, 0, 5, 0), push_in(0, 1, 5, 1), Get{0, 1}, Get{0, 0, Part::kHistory}, Retire{1}, init_of(99, 0), PlanMessage{first}};
+  const Message late[] = {push_in(0, 0, 5, 0),       push_in(0, 1, 5, 1), Get{0, 1},
+                          Get{0, 0, Part::kHistory}, Retire{1},           init_of(99, 0),
+                          PlanMessage{first}};
   for (const Message& message : late)
-    for (const int worker : {0, 1}) rig.give(worker, message);   // of whom the second has no part in this epoch
+    // of whom the second has no part in this epoch
+    for (const int worker : {0, 1}) rig.give(worker, message);
   rig.give(-1, NormTotal{0, 4});
   EXPECT_EQ("", rig.said());
   EXPECT_EQ(2 * std::size(late) + 1, rig.shard().counters().late);
   rig.give(0, push_in(1, 1, 2, 1));
-  EXPECT_EQ("row 0@2=6v2 to 0", rig.said()) << "worker 0 has not retired in this epoch, and nothing was added";
+  EXPECT_EQ("row 0@2=6v2 to 0", rig.said())
+      << "worker 0 has not retired in this epoch, and nothing was added";
 }
 
 TEST(Epochs, ANextOneBeginsWhenAllIsMerged) {
   ShardRig rig(plan_of("bsp", 2), 10);
   rig.push(0, 0, 1);
-  EXPECT_HAS(rig.refused(0, PlanMessage{next_of(rig, "bsp", 2, 1)}), "worker 0's push of row 0 at clock 0 is not merged");
+  EXPECT_HAS(rig.refused(0, PlanMessage{next_of(rig, "bsp", 2, 1)}),
+             "worker 0's push of row 0 at clock 0 is not merged");
   rig.push(1, 0, 3);
-  EXPECT_EQ("row 0@1=8v1 to 0, row 0@1=8v1 to 1", rig.said()) << "nothing was changed by the refusal";
+  EXPECT_EQ("row 0@1=8v1 to 0, row 0@1=8v1 to 1", rig.said())
+      << "nothing was changed by the refusal";
   Plan second = next_of(rig, "bsp", 2, 1), third = second;
   third.epoch = 2;
-  EXPECT_HAS(rig.refused(0, PlanMessage{third}), "plan is of epoch 2, and this server is in epoch 0");
+  EXPECT_HAS(rig.refused(0, PlanMessage{third}),
+             "plan is of epoch 2, and this server is in epoch 0");
   EXPECT_HAS(rig.refused(1, PlanMessage{second}), "only worker 0 may");
   EXPECT_HAS(rig.refused(1, push_in(1, 1, 1, 1)), "of epoch 1, and this server is in epoch 0");
   rig.give(0, PlanMessage{second});
@@ -137,7 +145,7 @@ TEST(Epochs, AClientPassesOverWhatIsLate) {
   RowMessage answer{.row = 0, .clock = 0, .version = 9, .values = {.data = numbers}, .epoch = 1};
   EXPECT_TRUE(client.place(answer).empty());
   EXPECT_FALSE(client.take(0, answer, {}).value());
-  answer.row = 77;                         // there was such a row once
+  answer.row = 77;  // there was such a row once
   EXPECT_FALSE(client.take(0, answer, {}).value());
   EXPECT_FALSE(client.take(0, NeedPush{77, 0, 1}, {}).value());
   EXPECT_EQ(1u, client.waiting());
@@ -161,4 +169,4 @@ TEST(Epochs, NormsOfOneClockAreOfTheirEpoch) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::epoch_test

@@ -13,16 +13,17 @@
 #include "support/job_rig.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::equivalence_test {
 namespace {
 
-constexpr int kBatch = 8;               // of all nets together
-constexpr double kScale = 0.00390625;   // of pixels
+constexpr int kBatch = 8;              // of all nets together
+constexpr double kScale = 0.00390625;  // of pixels
 
 struct Type {
   const char* name;
   const char* param;
-  bool amplifies;      // rounding: |g| / sqrt(sum of squares) turns the smallest difference into a whole step
+  // rounding: |g| / sqrt(sum of squares) turns the smallest difference into a whole step
+  bool amplifies;
 };
 const Type kTypes[] = {
     {"SGD", "type: 'SGD' base_lr: 0.01 momentum: 0.9", false},
@@ -38,16 +39,19 @@ const Type& kSgd = kTypes[0];
 void reverse_batches(const std::string& from, const std::string& to) {
   Records records = or_throw(read_all(*or_throw(open_source("DATUMFILE", from))));
   for (std::size_t i = 0; i + kBatch <= records.size(); i += kBatch)
-    std::reverse(records.begin() + static_cast<std::ptrdiff_t>(i), records.begin() + static_cast<std::ptrdiff_t>(i) + kBatch);
+    std::reverse(records.begin() + static_cast<std::ptrdiff_t>(i),
+                 records.begin() + static_cast<std::ptrdiff_t>(i) + kBatch);
   or_throw(write_records("datumfile", to, records));
 }
 
 std::string data_layer(const std::string& path, int batch, const std::string& more = "") {
-  return str("layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: ", kScale, " } data_param { source: '", path,
-             "' backend: DATUMFILE batch_size: ", batch, " shared_file_system: true ", more, " } }\n");
+  return str("layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: ",
+             kScale, " } data_param { source: '", path, "' backend: DATUMFILE batch_size: ", batch,
+             " shared_file_system: true ", more, " } }\n");
 }
 
-constexpr const char* kLoss = "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+constexpr const char* kLoss =
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
 
 // Convolution, a param shared by two layers, one that does not learn.
 constexpr const char* kSmallNet = R"(
@@ -78,13 +82,18 @@ constexpr const char* kLeNet = R"(
 )";
 
 SolverParameter solver_of(const std::string& net, const std::string& more) {
-  SolverParameter param = parse_solver("lr_policy: 'inv' gamma: 0.01 power: 0.75 max_iter: 1000 display: 0 snapshot_after_train: false " + more, "job");
+  SolverParameter param = parse_solver(
+      "lr_policy: 'inv' gamma: 0.01 power: 0.75 max_iter: 1000 display: 0 snapshot_after_train: "
+      "false " +
+          more,
+      "job");
   if (!param.has_random_seed()) param.set_random_seed(3);
   *param.mutable_net_param() = parse_net(net, "job.prototxt");
   return param;
 }
 
-constexpr const char* kAll = " weight_decay: 0.004 iter_size: 2 clip_gradients: 0.5";   // what else a rule may be asked for
+// what else a rule may be asked for
+constexpr const char* kAll = " weight_decay: 0.004 iter_size: 2 clip_gradients: 0.5";
 
 class Equivalence : public testing::Test {
  protected:
@@ -95,26 +104,31 @@ class Equivalence : public testing::Test {
     make_digits(small_);
     reverse_batches(small_, small_reversed_);
     if (tools_dir().empty()) return;
-    const Ran drawn = run_program({tools_dir() + "/draw_digits", "--train=160", "--test=10", directory});
+    const Ran drawn =
+        run_program({tools_dir() + "/draw_digits", "--train=160", "--test=10", directory});
     ASSERT_EQ(0, drawn.code) << drawn.err;
     digits_ = directory + "/digits_train_datumfile";
     digits_reversed_ = directory + "/digits_reversed";
     reverse_batches(digits_, digits_reversed_);
   }
-  static SolverParameter small(int nets, const std::string& more, const std::string& path = small_) {
+  static SolverParameter small(int nets, const std::string& more,
+                               const std::string& path = small_) {
     return solver_of(data_layer(path, kBatch / nets) + kSmallNet + kLoss, more);
   }
-  static SolverParameter lenet(int nets, const std::string& more, const std::string& path = digits_) {
+  static SolverParameter lenet(int nets, const std::string& more,
+                               const std::string& path = digits_) {
     return solver_of(data_layer(path, kBatch / nets) + kLeNet + kLoss, more);
   }
   using Make = SolverParameter (*)(int, const std::string&, const std::string&);
 
-  // What one machine makes of it, and how far from itself it is when its batches are added up in another order.
+  // What one machine makes of it, and how far from itself it is when its batches are added up in
+  // another order.
   struct Alone {
     JobResult job;
     double itself = 0;
   };
-  static Alone train_alone(Make make, const std::string& words, const std::string& path, const std::string& reversed) {
+  static Alone train_alone(Make make, const std::string& words, const std::string& path,
+                           const std::string& reversed) {
     Alone alone{train(make(1, words, path), {.stops = kStops})};
     const JobResult other = train(make(1, words, reversed), {.stops = kStops});
     EXPECT_TRUE(alone.job.ok() && other.ok()) << alone.job.why() << other.why();
@@ -122,9 +136,11 @@ class Equivalence : public testing::Test {
     return alone;
   }
 
-  // Six types, k workers against one machine. Where a number comes to stand on a kink (a ReLU's, or a tie in a pool), the last bit of a sum
-  // decides, and both are far apart from there on; that is rare, so one of three seeds must do. A wrong sum would show with each.
-  static void compare(Make make, const std::string& path, const std::string& reversed, const std::string& more) {
+  // Six types, k workers against one machine. Where a number comes to stand on a kink (a ReLU's, or
+  // a tie in a pool), the last bit of a sum decides, and both are far apart from there on; that is
+  // rare, so one of three seeds must do. A wrong sum would show with each.
+  static void compare(Make make, const std::string& path, const std::string& reversed,
+                      const std::string& more) {
     for (const Type& type : kTypes) {
       std::map<int, Alone> known;
       for (const int workers : {1, 2, 4}) {
@@ -133,13 +149,17 @@ class Equivalence : public testing::Test {
           const std::string words = str(type.param, more, " random_seed: ", seed);
           if (!known.contains(seed)) known.emplace(seed, train_alone(make, words, path, reversed));
           const Alone& alone = known.at(seed);
-          const JobResult job = train(make(workers, words, path), {.workers = workers, .servers = workers, .stops = kStops});
+          const JobResult job = train(make(workers, words, path),
+                                      {.workers = workers, .servers = workers, .stops = kStops});
           ASSERT_TRUE(job.ok()) << type.name << ", " << workers << " workers: " << job.why();
-          const double early = distance(job.at(0), alone.job.at(0)), late = distance(job.at(1), alone.job.at(1));
-          std::cout << type.name << ", " << workers << " workers, seed " << seed << ": " << early << " after " << kStops[0] << ", " << late
-                    << " after " << kStops[1] << "; one machine from itself " << alone.itself << "\n";
+          const double early = distance(job.at(0), alone.job.at(0)),
+                       late = distance(job.at(1), alone.job.at(1));
+          std::cout << type.name << ", " << workers << " workers, seed " << seed << ": " << early
+                    << " after " << kStops[0] << ", " << late << " after " << kStops[1]
+                    << "; one machine from itself " << alone.itself << "\n";
           EXPECT_LE(early, kNear) << type.name << ", " << workers << " workers, seed " << seed;
-          for (const auto& weights : job.weights) EXPECT_EQ(job.weights[0], weights) << type.name << ": workers differ";
+          for (const auto& weights : job.weights)
+            EXPECT_EQ(job.weights[0], weights) << type.name << ": workers differ";
           good = late <= (type.amplifies ? std::max(kNear, 3 * alone.itself) : kNear);
         }
         EXPECT_TRUE(good) << type.name << ", " << workers << " workers";
@@ -152,7 +172,9 @@ class Equivalence : public testing::Test {
   static inline std::string small_, small_reversed_, digits_, digits_reversed_;
 };
 
-TEST_F(Equivalence, WorkersOfASmallNetWithAllThatARuleKnows) { compare(small, small_, small_reversed_, kAll); }
+TEST_F(Equivalence, WorkersOfASmallNetWithAllThatARuleKnows) {
+  compare(small, small_, small_reversed_, kAll);
+}
 
 TEST_F(Equivalence, WorkersOfLeNetOnDrawnDigits) {
   if (digits_.empty()) GTEST_SKIP() << "TOOLS_DIR is not set";
@@ -161,8 +183,10 @@ TEST_F(Equivalence, WorkersOfLeNetOnDrawnDigits) {
 
 TEST_F(Equivalence, OneWorkerHasTheBitsOfTheLocalSolver) {
   for (const Type& type : kTypes) {
-    const SolverParameter param = small(1, std::string(type.param) + " weight_decay: 0.004 iter_size: 2");
-    const JobResult alone = train(param, {.stops = {20}}), job = train(param, {.workers = 1, .stops = {20}});
+    const SolverParameter param =
+        small(1, std::string(type.param) + " weight_decay: 0.004 iter_size: 2");
+    const JobResult alone = train(param, {.stops = {20}}),
+                    job = train(param, {.workers = 1, .stops = {20}});
     ASSERT_TRUE(alone.ok() && job.ok()) << alone.why() << job.why();
     EXPECT_EQ(alone.at(0), job.at(0)) << type.name;
     EXPECT_EQ(alone.losses, job.losses) << type.name;
@@ -182,7 +206,8 @@ TEST_F(Equivalence, TwoRunsHaveTheSameBits) {
 // SGD sees every factor of the gradient, which a clip and rules with a history of squares hide.
 constexpr const char* kPlain = " weight_decay: 0.004 iter_size: 2";
 
-// Softmax regression on all records in order, in double precision: the params after so many iterations from `start`, in a net's order.
+// Softmax regression on all records in order, in double precision: the params after so many
+// iterations from `start`, in a net's order.
 class Regression {
  public:
   static constexpr std::size_t kClasses = 4, kPixels = 36;
@@ -192,25 +217,32 @@ class Regression {
       Datum datum;
       EXPECT_TRUE(datum.ParseFromString(value));
       labels_.push_back(static_cast<std::size_t>(datum.label()));
-      for (const char pixel : datum.data()) pixels_.push_back(kScale * static_cast<unsigned char>(pixel));
+      for (const char pixel : datum.data())
+        pixels_.push_back(kScale * static_cast<unsigned char>(pixel));
     }
   }
 
-  Weights train(const Weights& start, int iterations, double rate, double momentum, double decay) const {
+  Weights train(const Weights& start, int iterations, double rate, double momentum,
+                double decay) const {
     std::vector<double> w(start.begin(), start.end()), h(w.size());
     for (int t = 0; t < iterations; ++t) {
       std::vector<double> g(w.size());
-      for (int b = 0; b < kBatch; ++b) add_gradient(static_cast<std::size_t>(t * kBatch + b) % labels_.size(), w, g);
-      for (std::size_t i = 0; i < w.size(); ++i) w[i] -= h[i] = momentum * h[i] + rate * (g[i] / kBatch + decay * w[i]);
+      for (int b = 0; b < kBatch; ++b)
+        add_gradient(static_cast<std::size_t>(t * kBatch + b) % labels_.size(), w, g);
+      for (std::size_t i = 0; i < w.size(); ++i)
+        w[i] -= h[i] = momentum * h[i] + rate * (g[i] / kBatch + decay * w[i]);
     }
     return {w.begin(), w.end()};
   }
 
  private:
-  void add_gradient(std::size_t record, const std::vector<double>& w, std::vector<double>& g) const {
+  void add_gradient(std::size_t record, const std::vector<double>& w,
+                    std::vector<double>& g) const {
     const double* x = &pixels_[record * kPixels];
     double p[kClasses], total = 0;
-    for (std::size_t c = 0; c < kClasses; ++c) total += p[c] = std::exp(std::inner_product(x, x + kPixels, &w[c * kPixels], w[kClasses * kPixels + c]));
+    for (std::size_t c = 0; c < kClasses; ++c)
+      total += p[c] =
+          std::exp(std::inner_product(x, x + kPixels, &w[c * kPixels], w[kClasses * kPixels + c]));
     for (std::size_t c = 0; c < kClasses; ++c) {
       const double d = p[c] / total - (c == labels_[record] ? 1 : 0);
       for (std::size_t i = 0; i < kPixels; ++i) g[c * kPixels + i] += d * x[i];
@@ -223,8 +255,12 @@ class Regression {
 
 TEST_F(Equivalence, AReferenceInDoublePrecisionSaysTheSameOfAll) {
   const auto make = [](int nets) {
-    SolverParameter param = solver_of(data_layer(small_, kBatch / nets) + "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
-        "inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }" + kLoss, "base_lr: 0.1 momentum: 0.9 weight_decay: 0.01");
+    SolverParameter param =
+        solver_of(data_layer(small_, kBatch / nets) +
+                      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+                      "inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }" +
+                      kLoss,
+                  "base_lr: 0.1 momentum: 0.9 weight_decay: 0.01");
     param.set_lr_policy("fixed");
     return param;
   };
@@ -248,10 +284,13 @@ TEST_F(Equivalence, ReplicasAndOneMachineWithAllTheirBatches) {
     for (const char* more : {kPlain, kAll}) {
       const JobResult alone = train(small(1, type.param + std::string(more)), {.stops = {5}});
       for (const int replicas : {2, 4}) {
-        const JobResult job = train(small(replicas, type.param + std::string(more)), {.replicas = replicas, .stops = {5}});
+        const JobResult job = train(small(replicas, type.param + std::string(more)),
+                                    {.replicas = replicas, .stops = {5}});
         ASSERT_TRUE(job.ok()) << type.name << ": " << job.why();
-        EXPECT_LE(distance(job.at(0), alone.at(0)), 1e-5) << type.name << more << ", " << replicas << " replicas";
-        for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(alone.losses[0][i], job.losses[0][i], 1e-4) << type.name << more;
+        EXPECT_LE(distance(job.at(0), alone.at(0)), 1e-5)
+            << type.name << more << ", " << replicas << " replicas";
+        for (std::size_t i = 0; i < 5; ++i)
+          EXPECT_NEAR(alone.losses[0][i], job.losses[0][i], 1e-4) << type.name << more;
       }
     }
   }
@@ -268,4 +307,4 @@ TEST_F(Equivalence, WorkersWithReplicas) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::equivalence_test

@@ -6,7 +6,7 @@
 #include "shoal/table/coordinator.h"
 #include "shoal/table/placement.h"
 
-namespace shoal::parallel {
+namespace shoal::parallel::exchange_time_test {
 namespace {
 
 using table::Clock;
@@ -44,7 +44,7 @@ class OneLink final : public table::Table {
   table::Instant now() const override { return now_; }
 
   std::vector<RowId> asked;
-  std::vector<std::pair<Clock, std::size_t>> turns;   // and rows asked for until then
+  std::vector<std::pair<Clock, std::size_t>> turns;  // and rows asked for until then
 
  private:
   const table::Plan& plan_;
@@ -57,7 +57,9 @@ table::Plan plan_of(std::size_t rows) {
   table::Plan plan;
   plan.workers = 3, plan.servers = 2, plan.epoch = 4;
   plan.clocks = {5, 7, 6};
-  for (std::size_t row = 0; row < rows; ++row) plan.rows.push_back({.length = table::kRowFloats, .server = static_cast<std::uint16_t>(row % 2)});
+  for (std::size_t row = 0; row < rows; ++row)
+    plan.rows.push_back(
+        {.length = table::kRowFloats, .server = static_cast<std::uint16_t>(row % 2)});
   return plan;
 }
 
@@ -73,10 +75,13 @@ TEST(ExchangeTime, IsMeasuredByEachInItsTurn) {
   const table::Plan plan = plan_of(2);
   OneLink link(plan, 1);
   EXPECT_DOUBLE_EQ(or_throw(measure_exchange(link, plan)), 1);
-  EXPECT_EQ(link.turns, (std::vector<std::pair<Clock, std::size_t>>{{table::end_of_turn(4, 0), 0}, {table::end_of_turn(4, 1), 2}, {table::end_of_turn(4, 2), 2}}));
+  EXPECT_EQ(link.turns,
+            (std::vector<std::pair<Clock, std::size_t>>{{table::end_of_turn(4, 0), 0},
+                                                        {table::end_of_turn(4, 1), 2},
+                                                        {table::end_of_turn(4, 2), 2}}));
   EXPECT_LT(table::rows_exist(4), table::end_of_turn(4, 0)) << "rounds come one after the other";
   EXPECT_LT(table::end_of_turn(4, 65535), table::all_drained(5));
 }
 
 }  // namespace
-}  // namespace shoal::parallel
+}  // namespace shoal::parallel::exchange_time_test

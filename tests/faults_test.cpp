@@ -1,9 +1,11 @@
-// Clients, shards and schemes on a simulated network with every kind of fault, by seed; what is promised is checked on each history:
-//   I1  an acknowledged push is applied exactly once            I2  a read has all it must have, and the reader's own
-//   I3  a row's version rises by one an update, and says what is in it
-//   I5  BSP gives the bits of a run without faults              I6  nobody waits longer than the limit
-//   I7  a next epoch begins with what the last ended with   I8  what waits in queues is bounded
-// One history: `tests/all --seed=N --gtest_filter=Faults.*`. More of them: `--seeds=N` (`make soak`).
+// Clients, shards and schemes on a simulated network with every kind of fault, by seed; what is
+// promised is checked on each history:
+//   I1  an acknowledged push is applied exactly once            I2  a read has all it must have,
+//   and the reader's own I3  a row's version rises by one an update, and says what is in it I5  BSP
+//   gives the bits of a run without faults              I6  nobody waits longer than the limit I7
+//   a next epoch begins with what the last ended with   I8  what waits in queues is bounded
+// One history: `tests/all --seed=N --gtest_filter=Faults.*`. More of them: `--seeds=N` (`make
+// soak`).
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +20,7 @@
 
 #include "support/simulated_cluster.h"
 
-namespace shoal::table {
+namespace shoal::table::faults_test {
 namespace {
 
 constexpr std::uint64_t kSeeds = 10'000;
@@ -54,7 +56,8 @@ class Trying {
   }
   static void say(int signal) {
     for (std::size_t core = 0; core < kMost; ++core) {
-      if (const std::uint64_t seed = Trying::seed(core)) std::fprintf(stderr, "while trying --seed=%llu\n", static_cast<unsigned long long>(seed));
+      if (const std::uint64_t seed = Trying::seed(core))
+        std::fprintf(stderr, "while trying --seed=%llu\n", static_cast<unsigned long long>(seed));
     }
     std::signal(signal, SIG_DFL);
     std::raise(signal);
@@ -64,13 +67,16 @@ class Trying {
 // Many histories, on all cores.
 class Trial {
  public:
-  Trial(std::uint64_t first, std::uint64_t count) : next_(first), end_(first + count), count_(count) {}
+  Trial(std::uint64_t first, std::uint64_t count)
+      : next_(first), end_(first + count), count_(count) {}
 
   void run() {
     std::vector<std::jthread> threads;
     const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-    const auto before_abort = std::signal(SIGABRT, Trying::say), before_crash = std::signal(SIGSEGV, Trying::say);
-    for (unsigned core = 0; core < cores; ++core) threads.emplace_back([this, core] { try_seeds(Trying::seed(core)); });
+    const auto before_abort = std::signal(SIGABRT, Trying::say),
+               before_crash = std::signal(SIGSEGV, Trying::say);
+    for (unsigned core = 0; core < cores; ++core)
+      threads.emplace_back([this, core] { try_seeds(Trying::seed(core)); });
     threads.clear();
     std::signal(SIGABRT, before_abort);
     std::signal(SIGSEGV, before_crash);
@@ -90,16 +96,18 @@ class Trial {
         wrong_[seed] = broken;
         if (wrong_.size() >= 5) next_ = end_;
       }
-      sum_.frames += run.frames, sum_.lost += run.lost, sum_.resets += run.resets, sum_.repeated += run.repeated, sum_.late += run.late;
+      sum_.frames += run.frames, sum_.lost += run.lost, sum_.resets += run.resets,
+          sum_.repeated += run.repeated, sum_.late += run.late;
       if (++tried_ % 50'000 == 0) {
-        std::printf("%llu of %llu histories, %zu wrong\n", static_cast<unsigned long long>(tried_), static_cast<unsigned long long>(count_), wrong_.size());
+        std::printf("%llu of %llu histories, %zu wrong\n", static_cast<unsigned long long>(tried_),
+                    static_cast<unsigned long long>(count_), wrong_.size());
         std::fflush(stdout);
       }
     }
     trying = 0;
   }
 
-  std::atomic<std::uint64_t> next_;            // seed
+  std::atomic<std::uint64_t> next_;  // seed
   const std::uint64_t end_, count_;
   std::mutex mutex_;
   std::uint64_t tried_ = 0;
@@ -109,20 +117,24 @@ class Trial {
 
 TEST(Faults, EveryHistoryKeepsWhatIsPromised) {
   const std::uint64_t one = number_from("SHOAL_TEST_SEED", 0);
-  Trial trial(one == 0 ? number_from("SHOAL_TEST_FIRST_SEED", 1) : one, one == 0 ? number_from("SHOAL_TEST_SEEDS", kSeeds) : 1);
+  Trial trial(one == 0 ? number_from("SHOAL_TEST_FIRST_SEED", 1) : one,
+              one == 0 ? number_from("SHOAL_TEST_SEEDS", kSeeds) : 1);
   trial.run();
-  for (const auto& [seed, broken] : trial.wrong()) ADD_FAILURE() << broken << "\n  " << describe(draw_case(seed)) << "\n  again: --seed=" << seed;
+  for (const auto& [seed, broken] : trial.wrong())
+    ADD_FAILURE() << broken << "\n  " << describe(draw_case(seed)) << "\n  again: --seed=" << seed;
   const ClusterRun& sum = trial.sum();
-  std::printf("%llu histories: %llu frames, %llu lost, %llu connections broken, %llu pushes came again, %llu messages after their epoch\n",
-              static_cast<unsigned long long>(trial.tried()), static_cast<unsigned long long>(sum.frames), static_cast<unsigned long long>(sum.lost),
-              static_cast<unsigned long long>(sum.resets), static_cast<unsigned long long>(sum.repeated),
-              static_cast<unsigned long long>(sum.late));
-  if (trial.tried() < kSeeds) return;   // too few to say
-  EXPECT_GT(sum.lost, trial.tried());       // the faults that are asked for happen
+  std::printf(
+      "%llu histories: %llu frames, %llu lost, %llu connections broken, %llu pushes came again, "
+      "%llu messages after their epoch\n",
+      static_cast<unsigned long long>(trial.tried()), static_cast<unsigned long long>(sum.frames),
+      static_cast<unsigned long long>(sum.lost), static_cast<unsigned long long>(sum.resets),
+      static_cast<unsigned long long>(sum.repeated), static_cast<unsigned long long>(sum.late));
+  if (trial.tried() < kSeeds) return;  // too few to say
+  EXPECT_GT(sum.lost, trial.tried());  // the faults that are asked for happen
   EXPECT_GT(sum.resets, trial.tried() / 10);
   EXPECT_GT(sum.repeated, trial.tried() / 10);
   EXPECT_GT(sum.late, trial.tried() / 10);
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::faults_test

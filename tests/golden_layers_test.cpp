@@ -1,10 +1,13 @@
-// Single layers against numbers that BVLC Caffe 1.0 computed. All files of <shared>/golden/layers run if that folder is there (its
-// README.md says how they were made); a few small ones are kept in tests/golden/layers.
+// Single layers against numbers that BVLC Caffe 1.0 computed. All files of <shared>/golden/layers
+// run if that folder is there (its README.md says how they were made); a few small ones are kept in
+// tests/golden/layers.
 //
 // Where Caffe is wrong, the numbers are right all the same:
-//   Scale overwrites the gradient of its param when that covers the whole bottom, or nothing lies before its axis; ours adds, which
+//   Scale overwrites the gradient of its param when that covers the whole bottom, or nothing lies
+//   before its axis; ours adds, which
 //     is the same for a gradient that starts at nought.
-//   SoftmaxWithLoss with two tops aborts in Caffe's setup; the files show what its schema documents.
+//   SoftmaxWithLoss with two tops aborts in Caffe's setup; the files show what its schema
+//   documents.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,20 +21,22 @@
 #include "support/layer_rig.h"
 #include "support/places.h"
 
-namespace shoal::test {
+namespace shoal::test::golden_layers_test {
 namespace {
 
 // They move data or compare it: every bit is right or it is not.
-constexpr std::array kExact = {"ArgMax", "BatchReindex", "Concat", "Crop", "DummyData", "Filter", "Flatten", "Im2col", "Parameter",
-                               "Reshape", "Silence", "Slice", "Split", "Threshold", "Tile"};
+constexpr std::array kExact = {"ArgMax",  "BatchReindex", "Concat", "Crop",      "DummyData",
+                               "Filter",  "Flatten",      "Im2col", "Parameter", "Reshape",
+                               "Silence", "Slice",        "Split",  "Threshold", "Tile"};
 constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 1e-4, kSmallest = 0.01;
 
 std::vector<std::filesystem::path> golden_files() {
-  std::vector<std::filesystem::path> files = files_in(repository_root() / "tests/golden/layers", ".json");
+  std::vector<std::filesystem::path> files =
+      files_in(repository_root() / "tests/golden/layers", ".json");
   const auto shared = shared_folder();
   if (!shared) return files;
   const std::vector<std::filesystem::path> all = files_in(*shared / "golden/layers", ".json");
-  return all.empty() ? files : all;   // the few are among them
+  return all.empty() ? files : all;  // the few are among them
 }
 
 class GoldenLayers : public testing::TestWithParam<std::filesystem::path> {
@@ -39,13 +44,15 @@ class GoldenLayers : public testing::TestWithParam<std::filesystem::path> {
   void SetUp() override {
     golden_ = read_golden_layer(GetParam());
     const std::vector<std::string> types = layer_types();
-    if (std::ranges::find(types, golden_.type) == types.end()) GTEST_SKIP() << "no layer of type " << golden_.type << " is built";
+    if (std::ranges::find(types, golden_.type) == types.end())
+      GTEST_SKIP() << "no layer of type " << golden_.type << " is built";
     LayerParameter param = parse_layer(golden_.layer);
     param.set_phase(golden_.phase == "TEST" ? TEST : TRAIN);
     std::vector<Shape> shapes;
     for (const ShapedNumbers& bottom : golden_.bottoms) shapes.push_back(bottom.shape);
     rig_ = std::make_unique<LayerRig>(param, shapes);
-    for (std::size_t i = 0; i < golden_.bottoms.size(); ++i) rig_->input(static_cast<int>(i)) = golden_.bottoms[i].data;
+    for (std::size_t i = 0; i < golden_.bottoms.size(); ++i)
+      rig_->input(static_cast<int>(i)) = golden_.bottoms[i].data;
     ASSERT_EQ(rig_->params(), static_cast<int>(golden_.params.size()));
     for (std::size_t i = 0; i < golden_.params.size(); ++i) {
       ASSERT_EQ(rig_->param(static_cast<int>(i)).shape(), golden_.params[i].shape) << "param " << i;
@@ -55,7 +62,8 @@ class GoldenLayers : public testing::TestWithParam<std::filesystem::path> {
     for (int i = 0; i < golden_.forwards; ++i) rig_->forward();
   }
 
-  void expect_near(const Numbers& got, const Numbers& want, double tolerance, const std::string& what) const {
+  void expect_near(const Numbers& got, const Numbers& want, double tolerance,
+                   const std::string& what) const {
     ASSERT_EQ(got.size(), want.size()) << what;
     const bool exact = std::ranges::find(kExact, golden_.type) != kExact.end();
     EXPECT_LE(relative_error(got, want, kSmallest), exact ? 0 : tolerance) << what;
@@ -68,22 +76,27 @@ class GoldenLayers : public testing::TestWithParam<std::filesystem::path> {
       const Blob& top = rig_->top(static_cast<int>(i));
       EXPECT_EQ(top.data.shape().str(), golden_.tops[i].shape.str()) << "top " << i;
       const bool indices = golden_.type == "Pooling" && i == 1;
-      expect_near(values(top.data), golden_.tops[i].data, indices ? 0 : kForwardTolerance, str("top ", i));
+      expect_near(values(top.data), golden_.tops[i].data, indices ? 0 : kForwardTolerance,
+                  str("top ", i));
     }
-    if (golden_.loss) expect_near({static_cast<float>(rig_->loss())}, {static_cast<float>(*golden_.loss)}, kForwardTolerance, "loss");
+    if (golden_.loss)
+      expect_near({static_cast<float>(rig_->loss())}, {static_cast<float>(*golden_.loss)},
+                  kForwardTolerance, "loss");
     if (!golden_.params_after) return;
     for (std::size_t i = 0; i < golden_.params_after->size(); ++i)
-      expect_near(values(rig_->param(static_cast<int>(i)).data), (*golden_.params_after)[i].data, kForwardTolerance,
-                  str("param ", i, " after"));
+      expect_near(values(rig_->param(static_cast<int>(i)).data), (*golden_.params_after)[i].data,
+                  kForwardTolerance, str("param ", i, " after"));
   }
 
-  // What to ask of backward: nothing that Caffe refuses or ignores, nor what is nought by definition, which the net writes.
+  // What to ask of backward: nothing that Caffe refuses or ignores, nor what is nought by
+  // definition, which the net writes.
   std::vector<bool> gradients_to_ask() {
     std::vector<bool> propagate;
     for (const std::optional<Numbers>& diff : golden_.bottom_diffs) {
       const int i = static_cast<int>(propagate.size());
       const bool ours = rig_->layer().propagates(i) == Propagates::kYes;
-      EXPECT_TRUE(ours || !diff || *diff == Numbers(diff->size(), 0.0f)) << "Caffe has a gradient for bottom " << i;
+      EXPECT_TRUE(ours || !diff || *diff == Numbers(diff->size(), 0.0f))
+          << "Caffe has a gradient for bottom " << i;
       propagate.push_back(ours && diff);
     }
     return propagate;
@@ -96,17 +109,19 @@ class GoldenLayers : public testing::TestWithParam<std::filesystem::path> {
     rig_->backward(golden_.top_diffs, propagate);
     for (std::size_t i = 0; i < propagate.size(); ++i) {
       if (!propagate[i]) continue;
-      const Numbers got = values(rig_->bottom(static_cast<int>(i)).grad), want = *golden_.bottom_diffs[i];
+      const Numbers got = values(rig_->bottom(static_cast<int>(i)).grad),
+                    want = *golden_.bottom_diffs[i];
       if (golden_.name != "multinomial_floor") {
         expect_near(got, want, kGradientTolerance, str("gradient of bottom ", i));
         continue;
       }
-      for (std::size_t k = 0; k < want.size(); ++k)   // one of 3e19 among ordinary ones
-        EXPECT_LE(std::fabs(got[k] - want[k]), kGradientTolerance * std::fabs(want[k])) << "gradient of bottom " << i << "[" << k << "]";
+      for (std::size_t k = 0; k < want.size(); ++k)  // one of 3e19 among ordinary ones
+        EXPECT_LE(std::fabs(got[k] - want[k]), kGradientTolerance * std::fabs(want[k]))
+            << "gradient of bottom " << i << "[" << k << "]";
     }
     for (std::size_t i = 0; i < golden_.param_diffs.size(); ++i)
-      expect_near(values(rig_->param(static_cast<int>(i)).grad), golden_.param_diffs[i], kGradientTolerance,
-                  str("gradient of param ", i));
+      expect_near(values(rig_->param(static_cast<int>(i)).grad), golden_.param_diffs[i],
+                  kGradientTolerance, str("gradient of param ", i));
   }
 
   GoldenLayer golden_;
@@ -119,15 +134,18 @@ TEST_P(GoldenLayers, AgreeWithCaffe) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Caffe, GoldenLayers, testing::ValuesIn(golden_files()),
-                         [](const testing::TestParamInfo<std::filesystem::path>& info) { return info.param.stem().string(); });
+                         [](const testing::TestParamInfo<std::filesystem::path>& info) {
+                           return info.param.stem().string();
+                         });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenLayers);
 
 TEST(GoldenLayersFolder, IsThere) {
   EXPECT_GE(files_in(repository_root() / "tests/golden/layers", ".json").size(), 12u);
   const auto shared = shared_folder();
-  if (!shared) GTEST_SKIP() << "no shared folder: only the kept cases ran (set SHOAL_SHARED to run all)";
+  if (!shared)
+    GTEST_SKIP() << "no shared folder: only the kept cases ran (set SHOAL_SHARED to run all)";
   EXPECT_FALSE(files_in(*shared / "golden/layers", ".json").empty()) << *shared;
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::golden_layers_test

@@ -1,5 +1,6 @@
-// Whole nets against BVLC Caffe 1.0: losses of up to 20 iterations of every solver type, params, tests, blobs and gradients, from the
-// same weights and records. The full set lies in a shared folder; five iterations of LeNet run from files of the repository.
+// Whole nets against BVLC Caffe 1.0: losses of up to 20 iterations of every solver type, params,
+// tests, blobs and gradients, from the same weights and records. The full set lies in a shared
+// folder; five iterations of LeNet run from files of the repository.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +20,7 @@
 #include "shoal/solver/solver.h"
 #include "support/places.h"
 
-namespace shoal {
+namespace shoal::golden_nets_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,7 +33,8 @@ json read_json(const fs::path& path) {
 }
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) text.replace(at, what.size(), by);
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
   return text;
 }
 
@@ -42,14 +44,15 @@ std::string output_of(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
   if (!pipe) return text;
   std::vector<char> block(1 << 16);
-  while (const std::size_t n = std::fread(block.data(), 1, block.size(), pipe)) text.append(block.data(), n);
+  while (const std::size_t n = std::fread(block.data(), 1, block.size(), pipe))
+    text.append(block.data(), n);
   return ::pclose(pipe) == 0 ? text : "";
 }
 
 // Images of `bytes` channels x height x width each, as records in the order given.
 struct Images {
   int channels, height, width;
-  std::vector<std::pair<std::string, int>> items;   // pixels, label
+  std::vector<std::pair<std::string, int>> items;  // pixels, label
 };
 
 void write_lmdb(const Images& images, const std::string& path) {
@@ -72,7 +75,8 @@ Images mnist_of(const std::string& images, const std::string& labels) {
   constexpr std::size_t kPixels = 28 * 28, kImageHead = 16, kLabelHead = 8;
   Images result{1, 28, 28, {}};
   for (std::size_t i = 0; kImageHead + (i + 1) * kPixels <= images.size(); ++i)
-    result.items.emplace_back(images.substr(kImageHead + i * kPixels, kPixels), static_cast<unsigned char>(labels.at(kLabelHead + i)));
+    result.items.emplace_back(images.substr(kImageHead + i * kPixels, kPixels),
+                              static_cast<unsigned char>(labels.at(kLabelHead + i)));
   return result;
 }
 
@@ -80,14 +84,17 @@ Images cifar_of(const std::string& records) {
   constexpr std::size_t kPixels = 3 * 32 * 32;
   Images result{3, 32, 32, {}};
   for (std::size_t at = 0; at + 1 + kPixels <= records.size(); at += 1 + kPixels)
-    result.items.emplace_back(records.substr(at + 1, kPixels), static_cast<unsigned char>(records[at]));
+    result.items.emplace_back(records.substr(at + 1, kPixels),
+                              static_cast<unsigned char>(records[at]));
   return result;
 }
 
-double relative(double got, double want) { return std::fabs(got - want) / std::max(std::fabs(want), 1e-12); }
+double relative(double got, double want) {
+  return std::fabs(got - want) / std::max(std::fabs(want), 1e-12);
+}
 
-// Compares what a golden file keeps of a blob: its norm, and 16 of its numbers. Errors are relative to the blob's own scale, or to
-// `floor`, the mean square's root below which numbers count as zero.
+// Compares what a golden file keeps of a blob: its norm, and 16 of its numbers. Errors are relative
+// to the blob's own scale, or to `floor`, the mean square's root below which numbers count as zero.
 void expect_like(const Tensor& got, const json& want, double tolerance, double floor = 0) {
   const std::span<const float> x = got.host();
   double squares = 0;
@@ -97,7 +104,8 @@ void expect_like(const Tensor& got, const json& want, double tolerance, double f
   EXPECT_NEAR(std::sqrt(squares), norm, tolerance * std::max(norm, floor_norm));
   double error = 0;
   int samples = 0;
-  for (std::size_t k = 0; k < want["first"].size(); ++k, ++samples) error += std::pow(x[k] - want["first"][k].get<double>(), 2);
+  for (std::size_t k = 0; k < want["first"].size(); ++k, ++samples)
+    error += std::pow(x[k] - want["first"][k].get<double>(), 2);
   const std::size_t stride = x.size() / 8;
   for (std::size_t k = 0; stride > 0 && k < want["strided"].size(); ++k, ++samples)
     error += std::pow(x[k * stride] - want["strided"][k].get<double>(), 2);
@@ -105,8 +113,9 @@ void expect_like(const Tensor& got, const json& want, double tolerance, double f
   double own = 0;
   for (const char* part : {"first", "strided"})
     for (const double v : want[part]) own += v * v;
-  const double scale =
-      std::max(std::sqrt(own), std::max(norm, floor_norm) * std::sqrt(samples / std::max(1.0, static_cast<double>(x.size()))));
+  const double scale = std::max(
+      std::sqrt(own), std::max(norm, floor_norm) *
+                          std::sqrt(samples / std::max(1.0, static_cast<double>(x.size()))));
   EXPECT_LE(std::sqrt(error), tolerance * scale);
 }
 
@@ -115,7 +124,7 @@ void expect_like(const Tensor& got, const json& want, double tolerance, double f
 class GoldenNets : public testing::TestWithParam<std::string> {
  protected:
   struct Place {
-    fs::path shared, made;   // golden numbers; databases, which go when the process ends
+    fs::path shared, made;  // golden numbers; databases, which go when the process ends
     std::string why_not;
     ~Place() {
       if (!made.empty()) fs::remove_all(made);
@@ -149,41 +158,51 @@ class GoldenNets : public testing::TestWithParam<std::string> {
     for (const auto& [name, count] : {std::pair("train", "2000"), std::pair("t10k", "1000")}) {
       const std::string stem = data + "mnist-" + name + "-first" + count;
       write_lmdb(
-          mnist_of(output_of("gzip -dc '" + stem + "-images-idx3-ubyte.gz'"), output_of("gzip -dc '" + stem + "-labels-idx1-ubyte.gz'")),
-          (place.made / (std::string("mnist_") + (std::string(name) == "train" ? "train2000_lmdb" : "test1000_lmdb"))).string());
+          mnist_of(output_of("gzip -dc '" + stem + "-images-idx3-ubyte.gz'"),
+                   output_of("gzip -dc '" + stem + "-labels-idx1-ubyte.gz'")),
+          (place.made / (std::string("mnist_") +
+                         (std::string(name) == "train" ? "train2000_lmdb" : "test1000_lmdb")))
+              .string());
     }
     for (const auto& [name, count] : {std::pair("train", "2000"), std::pair("test", "1000")})
-      write_lmdb(cifar_of(output_of("xz -dc '" + data + "cifar10-" + name + "-first" + count + ".bin.xz'")),
+      write_lmdb(cifar_of(output_of("xz -dc '" + data + "cifar10-" + name + "-first" + count +
+                                    ".bin.xz'")),
                  (place.made / (std::string("cifar10_") + name + count + "_lmdb")).string());
   }
 
   static NetParameter net_of(const std::string& name) {
     std::string text = or_throw(read_file((place().shared / name / "net.prototxt").string()));
     text = replaced(text, "data_root/golden_lmdb", place().made.string());
-    return parse_net(replaced(text, "data_root/golden/data", (place().shared / "data").string()), name + "/net.prototxt");
+    return parse_net(replaced(text, "data_root/golden/data", (place().shared / "data").string()),
+                     name + "/net.prototxt");
   }
 
-  static std::string init_of(const std::string& net) { return (place().shared / net / "init.caffemodel").string(); }
+  static std::string init_of(const std::string& net) {
+    return (place().shared / net / "init.caffemodel").string();
+  }
 };
 
 struct Tolerances {
   double first = 1e-4, all = 1e-4, params = 1e-3;
 };
 
-// As the golden README asks for: close at first; then as far as Caffe differs from itself with other kernels.
+// As the golden README asks for: close at first; then as far as Caffe differs from itself with
+// other kernels.
 Tolerances tolerances_of(const std::string& net, const std::string& name, const json& summary) {
   Tolerances result;
   const json& spreads = summary[net][name]["spread_vs_other_openblas_kernels"];
   for (const auto& [kernel, spread] : spreads.items()) {
     result.all = std::max(result.all, 3 * spread["max_rel_loss"].get<double>());
-    result.params = std::max(result.params, 20 * spread["max_rel_param_l2"].get<double>());   // which is over all numbers, not 16
+    // which is over all numbers, not 16
+    result.params = std::max(result.params, 20 * spread["max_rel_param_l2"].get<double>());
   }
-  // AdaGrad's first step is the gradient's sign, so rounding of numbers near zero decides, and grows: here one, two and three
-  // threads differ by up to 6 %, and processors' kernels by up to 13 % (1e-3 in the fifth iteration already), where Caffe with one other kernel
-  // happened to differ by 0.5 %.
+  // AdaGrad's first step is the gradient's sign, so rounding of numbers near zero decides, and
+  // grows: here one, two and three threads differ by up to 6 %, and processors' kernels by up to 13
+  // % (1e-3 in the fifth iteration already), where Caffe with one other kernel happened to differ
+  // by 0.5 %.
   if (net == "cifar10_quick" && name == "adagrad") result.first = 5e-3, result.all = 0.2;
   for (const char* rule : {"adagrad", "rmsprop", "adadelta"})
-    if (name == rule) result.params = std::max(result.params, 0.05);   // the losses say more
+    if (name == rule) result.params = std::max(result.params, 0.05);  // the losses say more
   for (const char* exact : {"sgd", "nesterov", "adam", "sgd_clip", "sgd_itersize2"})
     if (net == "lenet" && name == exact) result.all = 1e-5;
   return result;
@@ -191,17 +210,22 @@ Tolerances tolerances_of(const std::string& net, const std::string& name, const 
 
 void expect_params(const Net& net, const json& blobs, double tolerance, double floor) {
   for (const json& blob : blobs) {
-    SCOPED_TRACE(blob["layer"].get<std::string>() + " param " + std::to_string(blob["blob"].get<int>()));
+    SCOPED_TRACE(blob["layer"].get<std::string>() + " param " +
+                 std::to_string(blob["blob"].get<int>()));
     for (const auto& layer : net.layers())
-      if (layer->name() == blob["layer"]) expect_like(layer->params().at(blob["blob"])->data, blob["data"], tolerance, floor);
+      if (layer->name() == blob["layer"])
+        expect_like(layer->params().at(blob["blob"])->data, blob["data"], tolerance, floor);
   }
 }
 
 TEST_P(GoldenNets, TwentyIterationsGoAsInCaffe) {
   if (!place().why_not.empty()) GTEST_SKIP() << place().why_not;
-  const std::string net = GetParam().substr(0, GetParam().find('/')), name = GetParam().substr(net.size() + 1);
-  const json golden = read_json(place().shared / net / (name + ".json")), summary = read_json(place().shared / "summary.json");
-  SolverParameter param = read_solver((place().shared / net / (name + ".solver.prototxt")).string());
+  const std::string net = GetParam().substr(0, GetParam().find('/')),
+                    name = GetParam().substr(net.size() + 1);
+  const json golden = read_json(place().shared / net / (name + ".json")),
+             summary = read_json(place().shared / "summary.json");
+  SolverParameter param =
+      read_solver((place().shared / net / (name + ".solver.prototxt")).string());
   param.clear_net();
   *param.mutable_net_param() = net_of(net);
   param.set_display(0);
@@ -214,7 +238,8 @@ TEST_P(GoldenNets, TwentyIterationsGoAsInCaffe) {
     ASSERT_TRUE(ended.ok()) << ended.error().message;
     const json& want = golden["iterations"][static_cast<std::size_t>(i)];
     EXPECT_FLOAT_EQ(solver.rate(), want["lr"].get<float>()) << "iteration " << i;
-    EXPECT_LE(relative(solver.last_loss(), want["loss"]), i < 5 ? std::min(tolerance.first, tolerance.all) : tolerance.all)
+    EXPECT_LE(relative(solver.last_loss(), want["loss"]),
+              i < 5 ? std::min(tolerance.first, tolerance.all) : tolerance.all)
         << "iteration " << i;
     if (i == 0) expect_params(solver.net(), golden["params_after_1"], 1e-4, 0);
   }
@@ -224,20 +249,25 @@ TEST_P(GoldenNets, TwentyIterationsGoAsInCaffe) {
   ASSERT_EQ(scores.value().size(), 2u);
   for (const TestScore& score : scores.value()) {
     const double want = golden["test_after_20"][score.output];
-    if (score.output == "loss") EXPECT_LE(relative(score.mean, want), std::max(1e-4, 2 * tolerance.all));
-    else EXPECT_NEAR(score.mean, want, 1e-6 + (tolerance.all > 1e-5 ? 0.002 + 2 * tolerance.all : 0));
+    if (score.output == "loss")
+      EXPECT_LE(relative(score.mean, want), std::max(1e-4, 2 * tolerance.all));
+    else
+      EXPECT_NEAR(score.mean, want, 1e-6 + (tolerance.all > 1e-5 ? 0.002 + 2 * tolerance.all : 0));
   }
 }
 
 std::vector<std::string> every_case() {
   std::vector<std::string> names;
   for (const char* net : {"lenet", "cifar10_quick"})
-    for (const char* name : {"sgd", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "sgd_clip", "sgd_itersize2", "sgd_l1"})
+    for (const char* name : {"sgd", "nesterov", "adagrad", "rmsprop", "adadelta", "adam",
+                             "sgd_clip", "sgd_itersize2", "sgd_l1"})
       names.push_back(std::string(net) + "/" + name);
   return names;
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& info) { return replaced(info.param, "/", "_"); }
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  return replaced(info.param, "/", "_");
+}
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenNets, testing::ValuesIn(every_case()), test_name);
 
@@ -265,9 +295,11 @@ TEST_P(GoldenPasses, EveryBlobAndGradientIsAsInCaffe) {
     if (want["diff"]["l2"] > 0) expect_like(blob->grad, want["diff"], 1e-4);
   }
   for (const json& want : golden["param_gradients"]) {
-    SCOPED_TRACE(want["layer"].get<std::string>() + " gradient " + std::to_string(want["blob"].get<int>()));
+    SCOPED_TRACE(want["layer"].get<std::string>() + " gradient " +
+                 std::to_string(want["blob"].get<int>()));
     for (const auto& layer : net.layers())
-      if (layer->name() == want["layer"]) expect_like(layer->params().at(want["blob"])->grad, want["diff"], 1e-4);
+      if (layer->name() == want["layer"])
+        expect_like(layer->params().at(want["blob"])->grad, want["diff"], 1e-4);
   }
 }
 
@@ -293,8 +325,9 @@ layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" param { lr_mul
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
 )";
 
-// The weights that Caffe's xavier filler drew from seed 1701, to the last bit: a Mersenne twister, whose first number a data
-// layer took, scaled in float to [-s, s), s = sqrt(3 / fan_in). Biases are zero.
+// The weights that Caffe's xavier filler drew from seed 1701, to the last bit: a Mersenne twister,
+// whose first number a data layer took, scaled in float to [-s, s), s = sqrt(3 / fan_in). Biases
+// are zero.
 void fill_as_caffe_did(Net& net) {
   std::mt19937 twister(1701);
   twister();
@@ -302,14 +335,16 @@ void fill_as_caffe_did(Net& net) {
     if (layer->params().empty()) continue;
     Tensor& weight = layer->params()[0]->data;
     const float limit = std::sqrt(3.0f / static_cast<float>(weight.shape().count(1)));
-    for (float& w : weight.host_out()) w = std::fma(static_cast<float>(twister()) / 4294967296.0f, 2 * limit, -limit);
+    for (float& w : weight.host_out())
+      w = std::fma(static_cast<float>(twister()) / 4294967296.0f, 2 * limit, -limit);
     for (float& b : layer->params()[1]->data.host_out()) b = 0;
   }
 }
 
 TEST(GoldenLenet, FiveIterationsOfEverySolverTypeGoAsInCaffe) {
   const fs::path golden = test::repository_root() / "tests/golden";
-  const fs::path folder = fs::path(testing::TempDir()) / ("golden_lenet_" + std::to_string(::getpid()));
+  const fs::path folder =
+      fs::path(testing::TempDir()) / ("golden_lenet_" + std::to_string(::getpid()));
   fs::create_directories(folder);
   write_lmdb(mnist_of(or_throw(read_file((golden / "mnist_320_images.idx").string())),
                       or_throw(read_file((golden / "mnist_320_labels.idx").string()))),
@@ -318,18 +353,21 @@ TEST(GoldenLenet, FiveIterationsOfEverySolverTypeGoAsInCaffe) {
   ASSERT_EQ(cases.size(), 9u);
   for (const auto& [name, entry] : cases.items()) {
     SCOPED_TRACE(name);
-    SolverParameter param = parse_solver(entry["solver"].get<std::string>() + " snapshot_after_train: false random_seed: 1", name);
-    *param.mutable_net_param() = parse_net(replaced(kLenet, "SOURCE", (folder / "lmdb").string()), "lenet");
+    SolverParameter param = parse_solver(
+        entry["solver"].get<std::string>() + " snapshot_after_train: false random_seed: 1", name);
+    *param.mutable_net_param() =
+        parse_net(replaced(kLenet, "SOURCE", (folder / "lmdb").string()), "lenet");
     Solver solver(param, {.threads = 1, .name = name, .action = {}, .make_updater = {}});
     fill_as_caffe_did(solver.net());
     for (const double loss : entry["losses"]) {
       const auto ended = solver.step(1);
       ASSERT_TRUE(ended.ok()) << ended.error().message;
-      EXPECT_LE(relative(solver.last_loss(), loss), name == "adagrad" ? 1e-4 : 1e-5) << "iteration " << solver.iteration() - 1;
+      EXPECT_LE(relative(solver.last_loss(), loss), name == "adagrad" ? 1e-4 : 1e-5)
+          << "iteration " << solver.iteration() - 1;
     }
   }
   fs::remove_all(folder);
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::golden_nets_test

@@ -14,21 +14,26 @@
 #include "shoal/parallel/scheme_words.h"
 #include "support/expect.h"
 
-namespace shoal::parallel {
+namespace shoal::parallel::grouping_test {
 namespace {
 
 using Speeds = std::vector<double>;
 
-std::string found(const Speeds& speeds, const GroupingOptions& options = {}) { return text_of(find_groups(speeds, options).groups); }
+std::string found(const Speeds& speeds, const GroupingOptions& options = {}) {
+  return text_of(find_groups(speeds, options).groups);
+}
 
 TEST(FindGroups, OfWorkersWhoseKindsArePlain) {
   EXPECT_EQ(found({20, 10, 20, 10}), "0,2|1,3");
   EXPECT_EQ(found({20.1, 9.9, 19.8, 10.2}), "0,2|1,3");
   EXPECT_EQ(found({20, 20, 10, 12}), "0,1|2,3") << "the page's example";
-  EXPECT_EQ(found({5.1, 20, 9.8, 5, 20.4, 10, 4.9, 19.7, 10.1, 5.05, 20.2, 10.3}), "1,4,7,10|2,5,8,11|0,3,6,9") << "MXNet-G's three";
+  EXPECT_EQ(found({5.1, 20, 9.8, 5, 20.4, 10, 4.9, 19.7, 10.1, 5.05, 20.2, 10.3}),
+            "1,4,7,10|2,5,8,11|0,3,6,9")
+      << "MXNet-G's three";
   EXPECT_EQ(found({35, 35.2, 1, 34.8, 35.1, 1.02}), "0,1,3,4|2,5");
   EXPECT_EQ(found({1, 2, 4, 8, 1, 2, 4, 8}), "3,7|2,6|1,5|0,4") << "as many as there are";
-  EXPECT_EQ(found({1, 10, 100, 1000, 1, 10, 100, 1000}), "3,7|2,6|0,1,4,5") << "what tens lose to ones is nothing beside the thousands";
+  EXPECT_EQ(found({1, 10, 100, 1000, 1, 10, 100, 1000}), "3,7|2,6|0,1,4,5")
+      << "what tens lose to ones is nothing beside the thousands";
 }
 
 TEST(FindGroups, OneGroupWhereNobodyHoldsOthersBack) {
@@ -49,7 +54,8 @@ TEST(FindGroups, OfTwoByTheirDistanceAlone) {
 TEST(FindGroups, AnOutlierIsAGroupIfGroupsMayBeSoSmall) {
   EXPECT_EQ(found({20, 20.2, 5, 19.9, 20.1}), "0,1,3,4|2");
   EXPECT_EQ(found({20, 20.2, 5, 19.9, 20.1}, {.smallest = 2}), "0,1,2,3,4");
-  EXPECT_EQ(found({40, 40, 20, 20, 5}, {.smallest = 2}), "0,1|2,3,4") << "the best of those that may be";
+  EXPECT_EQ(found({40, 40, 20, 20, 5}, {.smallest = 2}), "0,1|2,3,4")
+      << "the best of those that may be";
 }
 
 TEST(FindGroups, TheIndexIsCalinskisAndHarabaszs) {
@@ -60,8 +66,10 @@ TEST(FindGroups, TheIndexIsCalinskisAndHarabaszs) {
   // mean 9.5: SSB = 3 * 56.25 + 2 * 1 + 420.25; SSW = 2 + .5
   EXPECT_NEAR(three.index, (591.0 / 2) / (2.5 / 3), 1e-12);
   // with noise: SSW + .01 * (1 + 4 + 9 + 100 + 121 + 900)
-  EXPECT_NEAR(find_groups(speeds, {.apart = 2.5, .noise = 0.1}).index, (591.0 / 2) / ((2.5 + 11.35) / 3), 1e-12);
-  EXPECT_EQ(text_of(find_groups(speeds, {.noise = 0}).groups), "5|3,4|2|0,1") << "395 is more than 354.6, if groups may be so near";
+  EXPECT_NEAR(find_groups(speeds, {.apart = 2.5, .noise = 0.1}).index,
+              (591.0 / 2) / ((2.5 + 11.35) / 3), 1e-12);
+  EXPECT_EQ(text_of(find_groups(speeds, {.noise = 0}).groups), "5|3,4|2|0,1")
+      << "395 is more than 354.6, if groups may be so near";
   const Grouping two = find_groups(Speeds{1, 2, 3, 10, 11}, {.apart = 2.5, .noise = 0});
   EXPECT_EQ(text_of(two.groups), "3,4|0,1,2");
   // mean 5.4: SSB = 3 * 3.4^2 + 2 * 5.1^2
@@ -72,7 +80,8 @@ TEST(FindGroups, WithoutNoiseEqualSpeedsOutdoEveryOtherK) {
   const Grouping exact = find_groups(Speeds{20, 20, 10, 12}, {.noise = 0});
   EXPECT_EQ(text_of(exact.groups), "0,1|3|2");
   EXPECT_EQ(exact.index, std::numeric_limits<double>::infinity());
-  EXPECT_EQ(text_of(find_groups(Speeds{20, 20, 10, 10}, {.noise = 0}).groups), "0,1|2,3") << "of equals the smaller k";
+  EXPECT_EQ(text_of(find_groups(Speeds{20, 20, 10, 10}, {.noise = 0}).groups), "0,1|2,3")
+      << "of equals the smaller k";
 }
 
 // Merging leaves {14, 16} and {30, 42, 52, 58}; 30 is nearer to 15 than to 45.5.
@@ -85,14 +94,19 @@ TEST(FindGroups, EveryWorkerIsInOneGroupThatIsLargeAndFarEnough) {
     SCOPED_TRACE(str("seed ", seed));
     Random random(seed);
     Speeds speeds(1 + random.below(12));
-    for (double& speed : speeds) speed = (1 + static_cast<double>(random.below(3)) * 4) * (0.8 + 0.4 * random.unit());
+    for (double& speed : speeds)
+      speed = (1 + static_cast<double>(random.below(3)) * 4) * (0.8 + 0.4 * random.unit());
     const GroupingOptions options{.smallest = 1 + random.below(3)};
     const Grouping grouping = find_groups(speeds, options);
     std::vector<int> seen(speeds.size());
     for (std::size_t g = 0; g < grouping.groups.size(); ++g) {
       for (const int worker : grouping.groups[g]) ++seen[static_cast<std::size_t>(worker)];
-      if (grouping.groups.size() > 1) { EXPECT_GE(grouping.groups[g].size(), options.smallest); }
-      if (g > 0) { EXPECT_GE(grouping.means[g - 1], options.apart * grouping.means[g]); }
+      if (grouping.groups.size() > 1) {
+        EXPECT_GE(grouping.groups[g].size(), options.smallest);
+      }
+      if (g > 0) {
+        EXPECT_GE(grouping.means[g - 1], options.apart * grouping.means[g]);
+      }
     }
     EXPECT_EQ(seen, std::vector<int>(speeds.size(), 1));
     for (double& speed : speeds) speed *= 7;
@@ -115,7 +129,8 @@ TEST(WorthChanging, OnlyWhatIsWorthIt) {
 }
 
 TEST(WorthChanging, GroupsAreReadAsTheyAreWritten) {
-  for (const char* const text : {"0", "0,2|1,3", "11|0,1,2"}) EXPECT_EQ(text_of(parse_groups(text)), text);
+  for (const char* const text : {"0", "0,2|1,3", "11|0,1,2"})
+    EXPECT_EQ(text_of(parse_groups(text)), text);
 }
 
 // ---- shares ----
@@ -124,7 +139,8 @@ TEST(WorthChanging, GroupsAreReadAsTheyAreWritten) {
 std::vector<double> widths_there(const Groups& groups, const Speeds& speeds) {
   const auto slowest = [&](const std::vector<int>& group) {
     double least = 1e300;
-    for (const int worker : group) least = std::min(least, speeds[static_cast<std::size_t>(worker)]);
+    for (const int worker : group)
+      least = std::min(least, speeds[static_cast<std::size_t>(worker)]);
     return least;
   };
   double total = 0, cursor = 0;
@@ -132,8 +148,12 @@ std::vector<double> widths_there(const Groups& groups, const Speeds& speeds) {
   std::vector<double> widths(speeds.size());
   for (const auto& group : groups) {
     const bool last = &group == &groups.back();
-    const double rest = std::floor(100 * (1 - cursor) / static_cast<double>(group.size()) + 1e-9) / 100;   // without what is lost in binary
-    for (const int worker : group) cursor += widths[static_cast<std::size_t>(worker)] = last ? rest : std::round(100 * slowest(group) / total) / 100;
+    // without what is lost in binary
+    const double rest =
+        std::floor(100 * (1 - cursor) / static_cast<double>(group.size()) + 1e-9) / 100;
+    for (const int worker : group)
+      cursor += widths[static_cast<std::size_t>(worker)] =
+          last ? rest : std::round(100 * slowest(group) / total) / 100;
   }
   return widths;
 }
@@ -143,12 +163,14 @@ TEST(Shares, AreTheOriginalsButForTheHundredths) {
   const Speeds speeds = {20, 20, 10, 12};
   EXPECT_EQ(widths_there(groups, speeds), (Speeds{.33, .33, .17, .17})) << "the page's vector";
   EXPECT_EQ(share_weights(groups, speeds), (Speeds{20, 20, 10, 10}));
-  EXPECT_EQ(or_throw(bounds_by_weights(60, share_weights(groups, speeds))), (PartBounds{0, 20, 40, 50, 60}));
+  EXPECT_EQ(or_throw(bounds_by_weights(60, share_weights(groups, speeds))),
+            (PartBounds{0, 20, 40, 50, 60}));
   // three in the last group: there 100 * .5 / 3 = 16.67 becomes 16, and two hundredths are dropped
   const Groups uneven = {{0}, {1, 2, 3}};
   const Speeds three = {30, 10, 10, 10};
   EXPECT_EQ(widths_there(uneven, three), (Speeds{.5, .16, .16, .16}));
-  EXPECT_EQ(or_throw(bounds_by_weights(1200, share_weights(uneven, three))), (PartBounds{0, 600, 800, 1000, 1200}));
+  EXPECT_EQ(or_throw(bounds_by_weights(1200, share_weights(uneven, three))),
+            (PartBounds{0, 600, 800, 1000, 1200}));
 }
 
 // ---- files ----
@@ -156,25 +178,31 @@ TEST(Shares, AreTheOriginalsButForTheHundredths) {
 TEST(GroupingFiles, WithNumbersMeanTheSameWorkersWhereTheyAreReadAgain) {
   const Groups groups = {{0, 2}, {1}};
   const Speeds speeds = {20, 10, 20};
-  const GroupingFiles files = grouping_files(groups, speeds, std::vector<std::string>{"10.0.0.1", "10.0.0.2", "10.0.0.3"});
+  const GroupingFiles files =
+      grouping_files(groups, speeds, std::vector<std::string>{"10.0.0.1", "10.0.0.2", "10.0.0.3"});
   EXPECT_FALSE(files.by_address) << "10.0.0.1 would be worker 2 there";
   EXPECT_EQ(files.groups, "0 2\n1\n");
   EXPECT_EQ(files.data_sharding, "0 0.4\n0.4 0.6\n0.6 1\n");
   EXPECT_EQ(read_groups(files.groups).value(), text_of(groups));
-  EXPECT_EQ(or_throw(bounds_by_sharding(files.data_sharding, "f", 1000)), (PartBounds{0, 400, 600, 1000}));
+  EXPECT_EQ(or_throw(bounds_by_sharding(files.data_sharding, "f", 1000)),
+            (PartBounds{0, 400, 600, 1000}));
 }
 
 TEST(GroupingFiles, WithAddressesInMxnetGsOrderAreItsOwn) {
   const Groups groups = {{1, 2}, {0}};
   const Speeds speeds = {10, 20, 21};
-  const GroupingFiles files = grouping_files(groups, speeds, std::vector<std::string>{"10.10.10.9", "10.10.10.2", "10.10.10.10"});
+  const GroupingFiles files = grouping_files(
+      groups, speeds, std::vector<std::string>{"10.10.10.9", "10.10.10.2", "10.10.10.10"});
   EXPECT_TRUE(files.by_address);
   EXPECT_EQ(files.groups, "10.10.10.2 10.10.10.10\n10.10.10.9\n");
   EXPECT_EQ(files.data_sharding, "0 0.2\n0.2 0.6\n0.6 1\n");
   EXPECT_EQ(read_groups(files.groups).value(), text_of(groups));
   const auto machines = machinefile_from_mxnetg(files.groups, "", files.data_sharding);
-  EXPECT_EQ(machines.value(), "0 10.10.10.9 29600 group=2 weight=0.2\n1 10.10.10.2 29600 group=1 weight=0.4\n2 10.10.10.10 29600 group=1 weight=0.4\n");
-  EXPECT_FALSE(grouping_files(groups, speeds, std::vector<std::string>{"h", "h", "g"}).by_address) << "of one machine";
+  EXPECT_EQ(machines.value(),
+            "0 10.10.10.9 29600 group=2 weight=0.2\n1 10.10.10.2 29600 group=1 weight=0.4\n2 "
+            "10.10.10.10 29600 group=1 weight=0.4\n");
+  EXPECT_FALSE(grouping_files(groups, speeds, std::vector<std::string>{"h", "h", "g"}).by_address)
+      << "of one machine";
 }
 
 TEST(GroupingFiles, LeaveNothingOutWhateverTheSpeeds) {
@@ -185,12 +213,14 @@ TEST(GroupingFiles, LeaveNothingOutWhateverTheSpeeds) {
     for (double& speed : speeds) speed = 0.1 + random.unit();
     const Groups groups = find_groups(speeds).groups;
     const GroupingFiles files = grouping_files(groups, speeds, {});
-    const PartBounds read = or_throw(bounds_by_sharding(files.data_sharding, "f", 1'000'000)), own = or_throw(bounds_by_weights(1'000'000, share_weights(groups, speeds)));
+    const PartBounds read = or_throw(bounds_by_sharding(files.data_sharding, "f", 1'000'000)),
+                     own = or_throw(bounds_by_weights(1'000'000, share_weights(groups, speeds)));
     ASSERT_EQ(read.size(), own.size());
-    for (std::size_t i = 0; i < own.size(); ++i) EXPECT_NEAR(static_cast<double>(read[i]), static_cast<double>(own[i]), 20);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      EXPECT_NEAR(static_cast<double>(read[i]), static_cast<double>(own[i]), 20);
     EXPECT_EQ(read_groups(files.groups).value(), text_of(groups));
   }
 }
 
 }  // namespace
-}  // namespace shoal::parallel
+}  // namespace shoal::parallel::grouping_test

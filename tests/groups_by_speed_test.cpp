@@ -1,4 +1,5 @@
-// Runs that find their groups by speed, on workers whose speeds are what the test says, whatever this machine does.
+// Runs that find their groups by speed, on workers whose speeds are what the test says, whatever
+// this machine does.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 #include "support/local_cluster.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::groups_by_speed_test {
 namespace {
 
 // Seconds that a worker computes for an iteration while the table has its n-th plan.
@@ -28,14 +29,16 @@ using StepTime = std::function<double(int worker, int plan)>;
 struct Plans {
   std::vector<std::string> schemes;
   std::vector<table::Clock> starts;
-  std::vector<std::vector<double>> weights;   // of the workers' parts of the data
+  std::vector<std::vector<double>> weights;  // of the workers' parts of the data
 };
 
 // A worker's table whose time passes by its pushes alone: a row's part of an iteration each.
 class PacedTable final : public ForwardingTable {
  public:
-  PacedTable(table::Table& inner, StepTime step_time, Plans& plans) : ForwardingTable(inner), step_time_(std::move(step_time)), plans_(plans) {}
-  Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
+  PacedTable(table::Table& inner, StepTime step_time, Plans& plans)
+      : ForwardingTable(inner), step_time_(std::move(step_time)), plans_(plans) {}
+  Status create(const table::Plan& plan, const Source& initial,
+                const Destination& destination) override {
     learning_ = static_cast<double>(std::ranges::count_if(plan.rows, &table::Row::learns));
     if (worker() == 0) {
       plans_.schemes.push_back(plan.scheme), plans_.starts.push_back(plan.start);
@@ -47,7 +50,8 @@ class PacedTable final : public ForwardingTable {
     return ForwardingTable::create(plan, initial, destination);
   }
   void push(std::span<const table::Push> together) override {
-    now_ += std::chrono::nanoseconds(std::llround(1e9 * step_time_(worker(), plan_) * static_cast<double>(together.size()) / learning_));
+    now_ += std::chrono::nanoseconds(std::llround(
+        1e9 * step_time_(worker(), plan_) * static_cast<double>(together.size()) / learning_));
     ForwardingTable::push(together);
   }
   table::Instant now() const override { return now_; }
@@ -63,8 +67,8 @@ class PacedTable final : public ForwardingTable {
 struct Trained {
   Plans plans;
   std::uint64_t merges = 0, contributions = 0;
-  std::size_t rows = 0;                    // that learn
-  std::string why;                         // the first error
+  std::size_t rows = 0;  // that learn
+  std::string why;       // the first error
 };
 
 class GroupsBySpeed : public testing::Test {
@@ -78,7 +82,8 @@ class GroupsBySpeed : public testing::Test {
     share_data(*made.mutable_net_param());
     return made;
   }
-  Trained train(const std::string& more, int workers, const StepTime& step_time, const parallel::RunOptions& given = {}) const {
+  Trained train(const std::string& more, int workers, const StepTime& step_time,
+                const parallel::RunOptions& given = {}) const {
     Trained result;
     LocalCluster cluster(workers, 2);
     const auto outcomes = cluster.run([&](int, table::Table& inner) -> Status {
@@ -104,9 +109,12 @@ class GroupsBySpeed : public testing::Test {
 
 TEST_F(GroupsBySpeed, AreThoseOfTheProfile) {
   const auto step_time = [](int worker, int) { return worker % 2 == 0 ? 0.2 : 0.05; };
-  const Trained trained = train("max_iter: 12 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 staleness: 3 }", 4, step_time);
+  const Trained trained = train(
+      "max_iter: 12 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 staleness: 3 }",
+      4, step_time);
   EXPECT_EQ(trained.why, "");
-  EXPECT_EQ(trained.plans.schemes, (std::vector<std::string>{"async", "grouped groups=1,3|0,2 staleness=3"}));
+  EXPECT_EQ(trained.plans.schemes,
+            (std::vector<std::string>{"async", "grouped groups=1,3|0,2 staleness=3"}));
   EXPECT_EQ(trained.plans.starts, (std::vector<table::Clock>{0, 5}));
   ASSERT_EQ(trained.plans.weights.size(), 2u);
   EXPECT_EQ(trained.plans.weights[0], (std::vector<double>{0, 0, 0, 0})) << "all are equal";
@@ -119,7 +127,9 @@ TEST_F(GroupsBySpeed, AreThoseOfTheProfile) {
 }
 
 TEST_F(GroupsBySpeed, NoneStandsOutOneGroupIsAll) {
-  const Trained trained = train("max_iter: 8 scheme { type: 'grouped' group_by: SPEED profile_iterations: 4 }", 3, [](int, int) { return 0.1; });
+  const Trained trained =
+      train("max_iter: 8 scheme { type: 'grouped' group_by: SPEED profile_iterations: 4 }", 3,
+            [](int, int) { return 0.1; });
   EXPECT_EQ(trained.why, "");
   EXPECT_EQ(trained.plans.schemes, (std::vector<std::string>{"async", "grouped groups=0,1,2"}));
 }
@@ -129,22 +139,31 @@ TEST_F(GroupsBySpeed, MayBeAllThatIsAskedFor) {
   options.profile_only = true;
   options.groups_out = folder_ + "/groups";
   const auto step_time = [](int worker, int) { return worker == 1 ? 0.5 : 0.05; };
-  const Trained trained = train("max_iter: 1000 scheme { type: 'grouped' group_by: SPEED profile_iterations: 4 }", 3, step_time, options);
+  const Trained trained =
+      train("max_iter: 1000 scheme { type: 'grouped' group_by: SPEED profile_iterations: 4 }", 3,
+            step_time, options);
   EXPECT_EQ(trained.why, "");
   EXPECT_EQ(trained.plans.schemes, (std::vector<std::string>{"async"}));
   EXPECT_EQ(get_file(options.groups_out), "0 2\n1\n");
 }
 
-// Speeds change in the third plan, whose groups are still those of the profile. Workers that a bound keeps together meet at one clock, and others each
-// at the end of its task.
+// Speeds change in the third plan, whose groups are still those of the profile. Workers that a
+// bound keeps together meet at one clock, and others each at the end of its task.
 TEST_F(GroupsBySpeed, AreLookedAtAgainAndChangeIfThatIsWorthIt) {
-  const auto step_time = [](int worker, int plan) { return (plan < 2 ? worker < 2 : worker % 2 == 0) ? 0.05 : 0.2; };
+  const auto step_time = [](int worker, int plan) {
+    return (plan < 2 ? worker < 2 : worker % 2 == 0) ? 0.05 : 0.2;
+  };
   for (const std::string bound : {"staleness: 2 ", ""}) {
     SCOPED_TRACE(bound);
-    const Trained trained = train("max_iter: 60 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 regroup_interval: 6 " + bound + "}", 4, step_time);
+    const Trained trained = train(
+        "max_iter: 60 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 "
+        "regroup_interval: 6 " +
+            bound + "}",
+        4, step_time);
     EXPECT_EQ(trained.why, "");
     std::vector<std::string> groups;
-    for (const std::string& words : trained.plans.schemes) groups.push_back(parallel::groups_in(words));
+    for (const std::string& words : trained.plans.schemes)
+      groups.push_back(parallel::groups_in(words));
     ASSERT_GE(groups.size(), 5u);
     groups.resize(5);
     EXPECT_EQ(groups, (std::vector<std::string>{"", "0,1|2,3", "0,1|2,3", "0,2|1,3", "0,2|1,3"}));
@@ -152,44 +171,58 @@ TEST_F(GroupsBySpeed, AreLookedAtAgainAndChangeIfThatIsWorthIt) {
   }
 }
 
-// Worker 3 is nearly twice as fast from the third plan on, and would be a group of its own; all together would do 8 % more.
+// Worker 3 is nearly twice as fast from the third plan on, and would be a group of its own; all
+// together would do 8 % more.
 TEST_F(GroupsBySpeed, StayIfLittleIsGained) {
   const std::vector<double> later = {20, 20, 5, 9.2};
   ASSERT_EQ(parallel::text_of(parallel::find_groups(later).groups), "0,1|3|2");
-  const auto step_time = [&](int worker, int plan) { return worker == 3 && plan < 2 ? 0.2 : 1 / later[static_cast<std::size_t>(worker)]; };
-  const Trained trained = train("max_iter: 40 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 regroup_interval: 6 staleness: 2 }", 4, step_time);
+  const auto step_time = [&](int worker, int plan) {
+    return worker == 3 && plan < 2 ? 0.2 : 1 / later[static_cast<std::size_t>(worker)];
+  };
+  const Trained trained = train(
+      "max_iter: 40 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 "
+      "regroup_interval: 6 staleness: 2 }",
+      4, step_time);
   EXPECT_EQ(trained.why, "");
   ASSERT_GE(trained.plans.schemes.size(), 5u);
-  for (std::size_t plan = 1; plan < trained.plans.schemes.size(); ++plan) EXPECT_EQ(parallel::groups_in(trained.plans.schemes[plan]), "0,1|2,3") << plan;
+  for (std::size_t plan = 1; plan < trained.plans.schemes.size(); ++plan)
+    EXPECT_EQ(parallel::groups_in(trained.plans.schemes[plan]), "0,1|2,3") << plan;
 }
 
 TEST_F(GroupsBySpeed, AnEpochOfTheDataIsTheUsualInterval) {
   parallel::RunOptions options;
   options.epoch = [](const Share&) { return std::uint64_t{80}; };
   const auto even = [](int, int) { return 0.1; };
-  const std::string by_speed = "max_iter: 40 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 staleness: 0 ";
+  const std::string by_speed =
+      "max_iter: 40 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 staleness: 0 ";
   const Trained trained = train(by_speed + "}", 2, even, options);
   EXPECT_EQ(trained.why, "");
   ASSERT_GE(trained.plans.starts.size(), 3u);
-  const auto items = 2 * 8;   // an iteration of both
+  const auto items = 2 * 8;  // an iteration of both
   for (std::size_t i = 2; i < trained.plans.starts.size(); ++i) {
     EXPECT_GE(trained.plans.starts[i] - trained.plans.starts[i - 1], 80 / items);
-    EXPECT_LE(trained.plans.starts[i] - trained.plans.starts[i - 1], 80 / items + 4) << "agreed on a little later";
+    EXPECT_LE(trained.plans.starts[i] - trained.plans.starts[i - 1], 80 / items + 4)
+        << "agreed on a little later";
   }
-  EXPECT_EQ(train(by_speed + "regroup_interval: 0 }", 2, even, options).plans.starts, (std::vector<table::Clock>{0, 5}));
+  EXPECT_EQ(train(by_speed + "regroup_interval: 0 }", 2, even, options).plans.starts,
+            (std::vector<table::Clock>{0, 5}));
 }
 
 TEST_F(GroupsBySpeed, SayWhatCannotBeBeforeTheyTrain) {
   parallel::RunOptions options;
   options.profile_only = true;
   const auto even = [](int, int) { return 0.1; };
-  EXPECT_HAS(train("max_iter: 9", 2, even, options).why, "x: --profile_only: no scheme of the run has group_by: SPEED");
+  EXPECT_HAS(train("max_iter: 9", 2, even, options).why,
+             "x: --profile_only: no scheme of the run has group_by: SPEED");
   options.profile_only = false;
   options.data_sharding_out = "/no/such/folder/shares";
   EXPECT_HAS(train("max_iter: 9", 2, even, options).why, "/no/such/folder");
-  const std::string clipped = "max_iter: 9 clip_gradients: 1 scheme { type: 'grouped' group_by: SPEED profile_iterations: 4 }";
-  EXPECT_HAS(train(clipped, 2, even).why, "clip_gradients limits the norm of the gradients of all workers together");
+  const std::string clipped =
+      "max_iter: 9 clip_gradients: 1 scheme { type: 'grouped' group_by: SPEED profile_iterations: "
+      "4 }";
+  EXPECT_HAS(train(clipped, 2, even).why,
+             "clip_gradients limits the norm of the gradients of all workers together");
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::groups_by_speed_test

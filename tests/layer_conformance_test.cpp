@@ -1,4 +1,5 @@
-// What holds for every layer, tried on every case of tests/support/layer_cases.cpp. Another seed: --gtest_random_seed=N.
+// What holds for every layer, tried on every case of tests/support/layer_cases.cpp. Another seed:
+// --gtest_random_seed=N.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +24,8 @@ std::uint64_t seed() { return static_cast<std::uint64_t>(GTEST_FLAG_GET(random_s
 
 using AllNumbers = std::vector<Numbers>;
 
-void expect_close(const AllNumbers& got, const AllNumbers& want, double tolerance, const std::string& what) {
+void expect_close(const AllNumbers& got, const AllNumbers& want, double tolerance,
+                  const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (std::size_t i = 0; i < got.size(); ++i) {
     ASSERT_EQ(got[i].size(), want[i].size()) << what << " " << i;
@@ -31,7 +33,8 @@ void expect_close(const AllNumbers& got, const AllNumbers& want, double toleranc
   }
 }
 
-// What one pass made: tops, gradients of the bottoms asked for (empty otherwise), gradients of the params.
+// What one pass made: tops, gradients of the bottoms asked for (empty otherwise), gradients of the
+// params.
 struct Pass {
   AllNumbers tops, bottom_grads, param_grads;
 };
@@ -42,7 +45,8 @@ std::vector<bool> wanted(const LayerCase& c) {
   return propagate;
 }
 
-void run_backward(LayerRig& rig, const AllNumbers& top_grads, const std::vector<bool>& propagate, Pass& pass) {
+void run_backward(LayerRig& rig, const AllNumbers& top_grads, const std::vector<bool>& propagate,
+                  Pass& pass) {
   rig.clear_param_grads();
   rig.backward(top_grads, propagate);
   pass.bottom_grads = rig.bottom_grads();
@@ -93,14 +97,17 @@ TEST_P(LayerConformance, TakesWhatItsArityAndPropagationSay) {
     EXPECT_EQ(rig->tops(), rig->bottoms());
   }
   for (int i = 0; i < rig->bottoms(); ++i)
-    EXPECT_EQ(rig->layer().propagates(i) == Propagates::kYes, c().bottoms[static_cast<std::size_t>(i)].gradient) << "bottom " << i;
+    EXPECT_EQ(rig->layer().propagates(i) == Propagates::kYes,
+              c().bottoms[static_cast<std::size_t>(i)].gradient)
+        << "bottom " << i;
 }
 
 TEST_P(LayerConformance, ForwardIsDeterministicAndOverwrites) {
   const auto first = rig(), second = rig();
   first->forward();
   const AllNumbers once = first->top_values();
-  for (int i = 0; i < first->tops(); ++i) EXPECT_FALSE(any_nan(first->top(i).data)) << "part of top " << i << " was left unwritten";
+  for (int i = 0; i < first->tops(); ++i)
+    EXPECT_FALSE(any_nan(first->top(i).data)) << "part of top " << i << " was left unwritten";
   first->load_params();
   first->forward();
   EXPECT_EQ(first->top_values(), once) << "a second forward of the same layer";
@@ -121,7 +128,8 @@ TEST_P(LayerConformance, ShapesFollowTheBottoms) {
   if (!c().fixed_batch) {
     const auto large = rig({.batch = 3});
     small->reshape(bottom_shapes(c(), 3));
-    EXPECT_EQ(top_shapes(*small), top_shapes(*large)) << "reshaped to three times the batch, and made so";
+    EXPECT_EQ(top_shapes(*small), top_shapes(*large))
+        << "reshaped to three times the batch, and made so";
     for (int i = 0; i < small->bottoms(); ++i) small->input(i) = large->input(i);
     expect_same(run(c(), *small), run(c(), *large), 0);
   }
@@ -132,7 +140,7 @@ TEST_P(LayerConformance, ShapesFollowTheBottoms) {
 }
 
 TEST_P(LayerConformance, ThreadsDoNotMatter) {
-  const int batch = c().fixed_batch ? 1 : 128;   // enough for the loops to be shared out
+  const int batch = c().fixed_batch ? 1 : 128;  // enough for the loops to be shared out
   const auto one = rig({.batch = batch}), two = rig({.threads = 2, .batch = batch});
   expect_same(run(c(), *two), run(c(), *one), 1e-5);
 }
@@ -156,7 +164,8 @@ TEST_P(LayerConformance, BackwardOverwritesBottomsAndAddsToParams) {
   for (Numbers& numbers : doubled)
     for (float& x : numbers) x *= 2;
   expect_close(rig->param_grads(), doubled, 1e-5, "after a second backward, gradient of param");
-  for (const Numbers& numbers : doubled) EXPECT_TRUE(c().learns || numbers == Numbers(numbers.size(), 0.0f));
+  for (const Numbers& numbers : doubled)
+    EXPECT_TRUE(c().learns || numbers == Numbers(numbers.size(), 0.0f));
 }
 
 TEST_P(LayerConformance, BackwardTouchesOnlyWhatIsAsked) {
@@ -172,13 +181,16 @@ TEST_P(LayerConformance, BackwardTouchesOnlyWhatIsAsked) {
     expect_close(pass.param_grads, whole.param_grads, 1e-5, "gradient of param");
     for (int i = 0; i < rig->bottoms(); ++i) {
       Blob& bottom = rig->bottom(i);
-      bool shared = false;   // a top's gradient is this one by arrangement
-      for (int t = 0; t < rig->tops(); ++t) shared = shared || rig->top(t).grad.shares_with(bottom.grad);
+      bool shared = false;  // a top's gradient is this one by arrangement
+      for (int t = 0; t < rig->tops(); ++t)
+        shared = shared || rig->top(t).grad.shares_with(bottom.grad);
       const std::size_t b = static_cast<std::size_t>(i);
       if (i == asked) {
-        EXPECT_LE(relative_error(pass.bottom_grads[b], whole.bottom_grads[b]), 1e-6) << "bottom " << i << " alone";
+        EXPECT_LE(relative_error(pass.bottom_grads[b], whole.bottom_grads[b]), 1e-6)
+            << "bottom " << i << " alone";
       } else {
-        EXPECT_TRUE(shared || is_poison(bottom.grad)) << "bottom " << i << " was written, asked was " << asked;
+        EXPECT_TRUE(shared || is_poison(bottom.grad))
+            << "bottom " << i << " was written, asked was " << asked;
       }
     }
   }
@@ -188,7 +200,8 @@ TEST_P(LayerConformance, InPlaceIsTheSame) {
   if (!rig()->layer().can_be_in_place()) return;
   const auto apart = rig(), in_place = rig({.in_place = true});
   ASSERT_TRUE(in_place->in_place());
-  for (int i = 0; i < apart->params(); ++i) ASSERT_EQ(in_place->param_value(i), apart->param_value(i));
+  for (int i = 0; i < apart->params(); ++i)
+    ASSERT_EQ(in_place->param_value(i), apart->param_value(i));
   expect_same(run(c(), *in_place), run(c(), *apart), 1e-6);
 }
 
@@ -197,8 +210,10 @@ void forget_unread(LayerRig& rig) {
   const Layer::Reads reads = rig.layer().reads();
   const auto needed = [&](const Tensor& tensor) {
     bool found = false;
-    for (int i = 0; reads.bottom_data && i < rig.bottoms(); ++i) found = found || rig.bottom(i).data.shares_with(tensor);
-    for (int i = 0; reads.top_data && i < rig.tops(); ++i) found = found || rig.top(i).data.shares_with(tensor);
+    for (int i = 0; reads.bottom_data && i < rig.bottoms(); ++i)
+      found = found || rig.bottom(i).data.shares_with(tensor);
+    for (int i = 0; reads.top_data && i < rig.tops(); ++i)
+      found = found || rig.top(i).data.shares_with(tensor);
     return found;
   };
   for (int i = 0; i < rig.bottoms(); ++i)
@@ -249,7 +264,8 @@ TEST_P(LayerConformance, ParamsTravelInBlobs) {
   LayerParameter param = layer_of(c());
   for (int i = 0; i < first->params(); ++i) {
     BlobProto& blob = *param.add_blobs();
-    for (const std::int64_t dim : first->param(i).shape().dims()) blob.mutable_shape()->add_dim(dim);
+    for (const std::int64_t dim : first->param(i).shape().dims())
+      blob.mutable_shape()->add_dim(dim);
     if (first->param(i).shape().axes() == 0) blob.mutable_shape();
     for (const float x : first->param_value(i)) blob.add_data(x);
   }
@@ -261,28 +277,36 @@ TEST_P(LayerConformance, ParamsTravelInBlobs) {
   }
 }
 
-// A name that stands in the list twice, which NamesAreUnique complains of, must not keep the other cases from running.
+// A name that stands in the list twice, which NamesAreUnique complains of, must not keep the other
+// cases from running.
 std::string unique_name(const LayerCase& c, std::size_t index) {
-  const auto first = std::ranges::find(every_layer_case(), c.name, &LayerCase::name) - every_layer_case().begin();
+  const auto first =
+      std::ranges::find(every_layer_case(), c.name, &LayerCase::name) - every_layer_case().begin();
   return static_cast<std::size_t>(first) == index ? c.name : str(c.name, "_again_", index);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, LayerConformance, testing::ValuesIn(every_layer_case().begin(), every_layer_case().end()),
-                         [](const testing::TestParamInfo<LayerCase>& info) { return unique_name(info.param, info.index); });
+INSTANTIATE_TEST_SUITE_P(Layers, LayerConformance,
+                         testing::ValuesIn(every_layer_case().begin(), every_layer_case().end()),
+                         [](const testing::TestParamInfo<LayerCase>& info) {
+                           return unique_name(info.param, info.index);
+                         });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LayerConformance);
 
 TEST(LayerCases, EveryLayerTypeHasOne) {
   std::set<std::string> tried, known;
   for (const std::string& type : layer_types()) known.insert(type);
   for (const LayerCase& c : every_layer_case()) tried.insert(c.type);
-  for (const Exempt& exempt : exempt_layers()) EXPECT_FALSE(tried.contains(exempt.type)) << exempt.type << " is exempt and has a case";
+  for (const Exempt& exempt : exempt_layers())
+    EXPECT_FALSE(tried.contains(exempt.type)) << exempt.type << " is exempt and has a case";
   for (const Exempt& exempt : exempt_layers()) tried.insert(exempt.type);
-  for (const std::string& type : known) EXPECT_TRUE(tried.contains(type)) << type << " has no case in tests/support/layer_cases.cpp";
+  for (const std::string& type : known)
+    EXPECT_TRUE(tried.contains(type)) << type << " has no case in tests/support/layer_cases.cpp";
 }
 
 TEST(LayerCases, NamesAreUnique) {
   std::set<std::string> names;
-  for (const LayerCase& c : every_layer_case()) EXPECT_TRUE(names.insert(c.name).second) << c.name << " twice";
+  for (const LayerCase& c : every_layer_case())
+    EXPECT_TRUE(names.insert(c.name).second) << c.name << " twice";
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "support/links.h"
 #include "support/messages.h"
 
-namespace shoal::table {
+namespace shoal::table::link_faults_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -26,7 +26,8 @@ using test::PlainSocket;
 
 std::string whole(const Message& message) {
   const Frame frame = encode(message, 0);
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes());
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()),
+                                  frame.values.data.size_bytes());
 }
 
 // The last message in what was heard.
@@ -49,7 +50,9 @@ std::string reason_in(std::string_view bytes) {
   return refuse ? refuse->reason : "";
 }
 
-Message some_row(std::size_t floats) { return Init{1, Part::kWeights, test::owned(std::vector<float>(floats, 1.0f))}; }
+Message some_row(std::size_t floats) {
+  return Init{1, Part::kWeights, test::owned(std::vector<float>(floats, 1.0f))};
+}
 
 // ---- who may come in ----
 
@@ -69,12 +72,15 @@ TEST(LinkRefuses, AnotherTokenAndAnotherConfiguration) {
   ASSERT_FALSE(other_net.ok());
   EXPECT_SAYS("net, solver and scheme must be the same", other_net.error().message);
   EXPECT_FALSE(worth_another_try(other_net.error()));
-  EXPECT_TRUE(ends.try_connect(ends.address(), other, Purpose::kCoordination).ok()) << "its Join says what differs";
+  EXPECT_TRUE(ends.try_connect(ends.address(), other, Purpose::kCoordination).ok())
+      << "its Join says what differs";
 }
 
 TEST(LinkRefuses, WhomTheOwnerDoesNotWant) {
   Ends ends;
-  ends.admit = [](const PeerName& peer) { return Status(Error{Code::kConfig, str("rank ", peer.rank, " is here already")}); };
+  ends.admit = [](const PeerName& peer) {
+    return Status(Error{Code::kConfig, str("rank ", peer.rank, " is here already")});
+  };
   const auto link = ends.try_connect(ends.address(), test::credentials(3));
   ASSERT_FALSE(link.ok());
   EXPECT_SAYS("rank 3 is here already", link.error().message);
@@ -87,7 +93,8 @@ TEST(LinkRefuses, OtherVersions) {
   PlainSocket newer(ends.listener->port());
   newer.hear(kHeaderSize + 20);
   newer.say(whole(Hello{.lowest = 3, .highest = 4}));
-  EXPECT_SAYS("speaks versions 3 to 4 of the protocol, the other only 2", reason_in(newer.hear_all()));
+  EXPECT_SAYS("speaks versions 3 to 4 of the protocol, the other only 2",
+              reason_in(newer.hear_all()));
   PlainSocket newest(ends.listener->port());
   newest.hear(kHeaderSize + 20);
   newest.say(whole(Hello{}).replace(4, 1, "\x09"));
@@ -133,7 +140,7 @@ TEST(LinkRefuses, WhatIsNoShoalProcess) {
   wrong_turn.hear(kHeaderSize + 20);
   wrong_turn.say(whole(Challenge{}));
   EXPECT_SAYS("A Challenge came where a Hello was due", reason_in(wrong_turn.hear_all()));
-  ends.join();                     // and none of them was in anybody's way
+  ends.join();  // and none of them was in anybody's way
 }
 
 TEST(LinkRefuses, GarbageByTheHundred) {
@@ -143,7 +150,8 @@ TEST(LinkRefuses, GarbageByTheHundred) {
   Ends ends;
   for (int i = 0; i < 200; ++i) {
     std::string bytes = i % 2 == 0 ? "" : whole(test::random_message(random, random.below(3), 10));
-    for (std::uint64_t n = 40 + random.below(300); n > 0; --n) bytes += static_cast<char>(random.word());
+    for (std::uint64_t n = 40 + random.below(300); n > 0; --n)
+      bytes += static_cast<char>(random.word());
     PlainSocket stranger(ends.listener->port());
     stranger.say(bytes);
     EXPECT_FALSE(reason_in(stranger.hear_all()).empty());
@@ -156,7 +164,7 @@ TEST(LinkRefuses, WhoDawdles) {
   PlainSocket silent(ends.listener->port()), half(ends.listener->port());
   half.say(whole(Hello{}).substr(0, 60));
   ends.join();
-  EXPECT_EQ(silent.hear_all().size(), kHeaderSize + 20);      // a Challenge, then the end
+  EXPECT_EQ(silent.hear_all().size(), kHeaderSize + 20);  // a Challenge, then the end
   EXPECT_EQ(half.hear_all().size(), kHeaderSize + 20);
 }
 
@@ -165,7 +173,8 @@ TEST(LinkRefuses, ASlowDripDoesNotLastLonger) {
   PlainSocket drip(ends.listener->port());
   const std::string hello = whole(Hello{});
   bool ended = false;
-  for (std::size_t i = 0; i < hello.size() - 1 && !ended; ++i) {        // 20 ms a byte: 2.4 s for all
+  // 20 ms a byte: 2.4 s for all
+  for (std::size_t i = 0; i < hello.size() - 1 && !ended; ++i) {
     drip.say(hello.substr(i, 1));
     ended = drip.ended(20ms);
   }
@@ -194,7 +203,8 @@ TEST(LinkDamage, AFlippedBitIsAnErrorAndNotData) {
     test::Wire wire(ends.listener->port());
     ends.join(wire.port());
     const std::string row = whole(some_row(1000));
-    const long hello = static_cast<long>(whole(Hello{}).size()), at = hello + static_cast<long>(row.size() + random.below(row.size()));
+    const long hello = static_cast<long>(whole(Hello{}).size()),
+               at = hello + static_cast<long>(row.size() + random.below(row.size()));
     wire.flip_bit = 8 * at + static_cast<long>(random.below(8));
     for (int i = 0; i < 3; ++i) ends.near_link->send(some_row(1000));
     if (!ends.far.wait([&] { return ends.far.end.has_value() || !ends.far.heard.empty(); })) FAIL();
@@ -241,7 +251,7 @@ TEST(LinkStall, WhoPingsIsNotSilent) {
 
 // Its pings come, but it takes nothing.
 TEST(LinkStall, APeerThatReadsNothingIsGivenUpAndHoldsLittleMemory) {
-  Ends ends({.heartbeat = 20ms});            // the far end is patient
+  Ends ends({.heartbeat = 20ms});  // the far end is patient
   ends.options = hasty();
   std::atomic<std::size_t> asked{0};
   ends.near.source = [&]() -> std::optional<Message> {
@@ -254,7 +264,8 @@ TEST(LinkStall, APeerThatReadsNothingIsGivenUpAndHoldsLittleMemory) {
   EXPECT_EQ(ends.near.why().code, Code::kTimeout);
   EXPECT_SAYS("Nothing of what was sent was taken", ends.near.why().message);
   const std::size_t arrived = ends.far.count();
-  EXPECT_LT(asked - arrived, 200u) << "rows of 256 KiB: what the system and the wire hold, and one window";
+  EXPECT_LT(asked - arrived, 200u)
+      << "rows of 256 KiB: what the system and the wire hold, and one window";
 }
 
 // ---- the end ----
@@ -264,12 +275,14 @@ TEST(LinkEnd, AByeIsNoLoss) {
     Ends ends;
     ends.join();
     test::Ear& left = near_leaves ? ends.far : ends.near;
-    for (int i = 0; i < 50; ++i) (near_leaves ? ends.near_link : ends.far_link)->send(some_row(10'000));
+    for (int i = 0; i < 50; ++i)
+      (near_leaves ? ends.near_link : ends.far_link)->send(some_row(10'000));
     (near_leaves ? ends.near_link : ends.far_link)->close(true);
     ASSERT_TRUE(left.wait_closed());
     EXPECT_TRUE(left.end->ok());
     EXPECT_EQ(left.count(), 50u) << "what was said before the Bye arrives";
-    EXPECT_FALSE((near_leaves ? ends.near : ends.far).end.has_value()) << "who closes hears nothing more";
+    EXPECT_FALSE((near_leaves ? ends.near : ends.far).end.has_value())
+        << "who closes hears nothing more";
   }
 }
 
@@ -290,12 +303,18 @@ TEST(LinkEnd, ALinkThatNobodyHoldsCloses) {
 
 // While rows are under way in both directions, and from the middle of a callback.
 TEST(LinkEnd, InTheMiddleFromEitherSide) {
-  constexpr int kMost = 2000;                                   // rows from either side: what is heard is kept, and a closer may be late
+  // rows from either side: what is heard is kept, and a closer may be late
+  constexpr int kMost = 2000;
   for (const bool with_bye : {false, true}) {
-    for (const int closer : {0, 1, 2}) {                        // near's thread, far's, inside received()
+    // near's thread, far's, inside received()
+    for (const int closer : {0, 1, 2}) {
       Ends ends;
-      std::vector<float> numbers(64 * 1024, 1.0f);              // without an owner: not touched once the end is known
-      const auto row = [&, left = kMost]() mutable { return left-- > 0 ? std::optional<Message>(Init{1, Part::kWeights, {numbers, nullptr}}) : std::nullopt; };
+      // without an owner: not touched once the end is known
+      std::vector<float> numbers(64 * 1024, 1.0f);
+      const auto row = [&, left = kMost]() mutable {
+        return left-- > 0 ? std::optional<Message>(Init{1, Part::kWeights, {numbers, nullptr}})
+                          : std::nullopt;
+      };
       ends.near.source = ends.far.source = row;
       if (closer == 2)
         ends.near.judge = [&, n = 0](Link& link, const Message&) mutable {
@@ -303,23 +322,27 @@ TEST(LinkEnd, InTheMiddleFromEitherSide) {
           return Status();
         };
       ends.join();
-      ASSERT_TRUE(ends.far.wait([&] { return ends.far.heard.size() > 10 || ends.far.end.has_value(); }));
+      ASSERT_TRUE(
+          ends.far.wait([&] { return ends.far.heard.size() > 10 || ends.far.end.has_value(); }));
       if (closer == 0) ends.near_link->close(with_bye);
       if (closer == 1) ends.far_link->close(with_bye);
       test::Ear& other = closer == 1 ? ends.near : ends.far;
       ASSERT_TRUE(other.wait_closed()) << closer;
       EXPECT_EQ(other.end->ok(), with_bye) << closer;
-      ends.near_threads.stop(), ends.far_threads.stop();        // before the numbers go
+      ends.near_threads.stop(), ends.far_threads.stop();  // before the numbers go
     }
   }
 }
 
-// A row half of which the system took: the rest of it follows the owner's goodbye, and is what it was though the owner's memory is not.
+// A row half of which the system took: the rest of it follows the owner's goodbye, and is what it
+// was though the owner's memory is not.
 TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
-  std::vector<float> numbers(kMaxRowFloats, 1.0f);              // without an owner
+  std::vector<float> numbers(kMaxRowFloats, 1.0f);  // without an owner
   Ends ends;
   test::Wire wire(ends.listener->port());
-  ends.near.source = [&]() -> std::optional<Message> { return Init{1, Part::kWeights, {numbers, nullptr}}; };
+  ends.near.source = [&]() -> std::optional<Message> {
+    return Init{1, Part::kWeights, {numbers, nullptr}};
+  };
   ends.far.judge = [&, first = true](Link&, const Message&) mutable {
     if (std::exchange(first, false)) wire.forward_stopped = true;
     return Status();
@@ -328,7 +351,7 @@ TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
   ASSERT_TRUE(ends.far.wait([&] { return !ends.far.heard.empty(); }));
   ends.near.over = true;
   ends.near_link->close(true);
-  let_run(ends.near_threads);                                   // the link has closed
+  let_run(ends.near_threads);  // the link has closed
   std::ranges::fill(numbers, 2.0f);
   wire.forward_stopped = false;
   ASSERT_TRUE(ends.far.wait_closed());
@@ -339,9 +362,12 @@ TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
 
 TEST(LinkEnd, AnErrorOfTheOwnerReachesTheOtherEnd) {
   Ends ends;
-  ends.far.judge = [](Link&, const Message&) { return Status(Error{Code::kNonFinite, "rank 1 sent a row that does not exist"}); };
+  ends.far.judge = [](Link&, const Message&) {
+    return Status(Error{Code::kNonFinite, "rank 1 sent a row that does not exist"});
+  };
   ends.join();
-  for (int i = 0; i < 100; ++i) ends.near_link->send(some_row(50'000));      // and more on its way, which must not drown the reason
+  // and more on its way, which must not drown the reason
+  for (int i = 0; i < 100; ++i) ends.near_link->send(some_row(50'000));
   EXPECT_EQ(ends.near.why().code, Code::kNonFinite);
   EXPECT_EQ(ends.near.why().message, "rank 1 sent a row that does not exist");
   EXPECT_EQ(ends.far.why().code, Code::kNonFinite);
@@ -359,7 +385,8 @@ TEST(LinkEnd, FromManyThreadsAtOnce) {
           ends.near_link->send(some_row(100));
           ends.near_link->wake();
           ends.far_link->traffic();
-          if (i == 25 && t % 2 == 0) (t == 0 ? ends.near_link : ends.far_link)->close(round % 2 == 0);
+          if (i == 25 && t % 2 == 0)
+            (t == 0 ? ends.near_link : ends.far_link)->close(round % 2 == 0);
         }
       });
     for (std::thread& thread : threads) thread.join();
@@ -369,4 +396,4 @@ TEST(LinkEnd, FromManyThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::link_faults_test

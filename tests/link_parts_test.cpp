@@ -1,4 +1,5 @@
-// The pieces of a link by themselves: strands, frames in pieces, batches, the throttle, the handshake.
+// The pieces of a link by themselves: strands, frames in pieces, batches, the throttle, the
+// handshake.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,14 +15,15 @@
 #include "support/links.h"
 #include "support/messages.h"
 
-namespace shoal::table {
+namespace shoal::table::link_parts_test {
 namespace {
 
 using namespace std::chrono_literals;
 using test::random_message;
 
 std::string whole(const Frame& frame) {
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes());
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()),
+                                  frame.values.data.size_bytes());
 }
 std::string whole(const Message& message) { return whole(encode(message, 0)); }
 
@@ -45,7 +47,8 @@ TEST(Strand, RunsInOrderAndOnlyOneAtATime) {
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
 }
 
-// Threads of its own and others', now and later, from its inside and another's: a counter without a lock finds out.
+// Threads of its own and others', now and later, from its inside and another's: a counter without a
+// lock finds out.
 TEST(Strand, RunsOneAtATimeWhoeverAsks) {
   IoThreads threads(3);
   const Strand strand(threads), other(threads);
@@ -132,7 +135,8 @@ struct Sink : FrameSink {
 Status feed(FrameReader& reader, std::string_view bytes, Random& random, std::size_t most) {
   while (!bytes.empty()) {
     const FrameReader::Room room = reader.room();
-    const std::size_t taken = std::min({bytes.size(), room.numbers.size() + room.buffer.size(), 1 + random.below(most)});
+    const std::size_t taken =
+        std::min({bytes.size(), room.numbers.size() + room.buffer.size(), 1 + random.below(most)});
     EXPECT_GT(taken, 0u);
     const std::size_t first = std::min(taken, room.numbers.size());
     std::copy_n(bytes.data(), first, room.numbers.data());
@@ -154,7 +158,8 @@ TEST(FrameReader, PiecesOfAnySizeGiveTheSameMessages) {
     std::string stream;
     std::vector<std::string> said;
     for (int i = 0; i < (most < 50 ? 40 : 300); ++i) {
-      said.push_back(whole(random_message(random, random.below(kTypes), i % 10 == 0 ? 80'000 : 50)));
+      said.push_back(
+          whole(random_message(random, random.below(kTypes), i % 10 == 0 ? 80'000 : 50)));
       stream += said.back();
     }
     const Status status = feed(reader, stream, random, most);
@@ -170,7 +175,9 @@ TEST(FrameReader, NumbersThatNobodyWantsAreReadAndForgotten) {
   FrameReader reader(sink);
   reader.set_stage(Stage::kPeer);
   std::string stream;
-  for (const std::size_t floats : {1u, 3000u, 100'000u}) stream += whole(RowMessage{1, 2, 3, Part::kWeights, test::owned(std::vector<float>(floats, 1.5f))});
+  for (const std::size_t floats : {1u, 3000u, 100'000u})
+    stream +=
+        whole(RowMessage{1, 2, 3, Part::kWeights, test::owned(std::vector<float>(floats, 1.5f))});
   stream += whole(Get{9, 8, Part::kWeights});
   ASSERT_TRUE(feed(reader, stream, random, 5000).ok());
   ASSERT_EQ(sink.frames.size(), 4u);
@@ -188,7 +195,8 @@ TEST(FrameReader, ADamagedFrameIsNoMessage) {
     std::string bad = good;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ 1 << bit % 8);
     const Status status = feed(reader, bad + std::string(100, '\0'), random, 50);
-    EXPECT_TRUE(!status.ok() || (bit >= 128 && bit < 160)) << "bit " << bit;   // a greater length is waited for
+    // a greater length is waited for
+    EXPECT_TRUE(!status.ok() || (bit >= 128 && bit < 160)) << "bit " << bit;
     EXPECT_TRUE(sink.frames.empty()) << "bit " << bit;
   }
 }
@@ -261,8 +269,10 @@ Message golden(const char* name) {
 TEST(Handshake, ProofsAreThoseOfTheProtocol) {
   const Hello hello = std::get<Hello>(golden("hello"));
   const Welcome welcome = std::get<Welcome>(golden("welcome"));
-  const Credentials near{hello.rank, hello.incarnation, std::string(test::kGoldenToken), hello.configuration};
-  const Credentials far{welcome.rank, welcome.incarnation, std::string(test::kGoldenToken), hello.configuration};
+  const Credentials near{hello.rank, hello.incarnation, std::string(test::kGoldenToken),
+                         hello.configuration};
+  const Credentials far{welcome.rank, welcome.incarnation, std::string(test::kGoldenToken),
+                        hello.configuration};
   const auto accepts = accepting(far, std::get<Challenge>(golden("challenge")).nonce);
   const auto connects = connecting(near, Purpose::kRows, hello.nonce);
   EXPECT_FALSE(connects->begin().has_value());
@@ -283,23 +293,34 @@ TEST(Handshake, ProofsAreThoseOfTheProtocol) {
 TEST(Handshake, WhatIsChangedOnTheWayIsRefused) {
   const Credentials near = test::credentials(1), far = test::credentials(0);
   for (std::size_t byte = 0; byte < 97; ++byte) {
-    const auto accepts = accepting(far, random_nonce()), connects = connecting(near, Purpose::kCoordination, random_nonce());
+    const auto accepts = accepting(far, random_nonce()),
+               connects = connecting(near, Purpose::kCoordination, random_nonce());
     const Message hello = *connects->take(*accepts->begin()).value().answer;
     std::string frame = whole(hello);
-    frame[kHeaderSize + byte] = static_cast<char>(frame[kHeaderSize + byte] ^ 3);   // rows to coordination, the other way round
-    const Result<Message> changed = decode_fields({.type = MessageType::kHello, .fields = 97, .length = 97}, std::string_view(frame).substr(kHeaderSize));
+    // rows to coordination, the other way round
+    frame[kHeaderSize + byte] = static_cast<char>(frame[kHeaderSize + byte] ^ 3);
+    const Result<Message> changed =
+        decode_fields({.type = MessageType::kHello, .fields = 97, .length = 97},
+                      std::string_view(frame).substr(kHeaderSize));
     EXPECT_FALSE(changed.ok() && accepts->take(changed.value()).ok()) << "byte " << byte;
     const auto answer = accepts->take(hello);
     ASSERT_TRUE(answer.ok());
     if (byte >= 46) continue;
     std::string welcome = whole(*answer.value().answer).substr(kHeaderSize);
     welcome[byte] = static_cast<char>(welcome[byte] ^ 1);
-    EXPECT_FALSE(connects->take(decode_fields({.type = MessageType::kWelcome, .fields = 46, .length = 46}, welcome).value()).ok()) << "byte " << byte;
+    EXPECT_FALSE(
+        connects
+            ->take(
+                decode_fields({.type = MessageType::kWelcome, .fields = 46, .length = 46}, welcome)
+                    .value())
+            .ok())
+        << "byte " << byte;
   }
 }
 
 TEST(Handshake, AnOldProofIsNoProof) {
-  const auto one = accepting(test::credentials(0), random_nonce()), other = accepting(test::credentials(0), random_nonce());
+  const auto one = accepting(test::credentials(0), random_nonce()),
+             other = accepting(test::credentials(0), random_nonce());
   const auto connects = connecting(test::credentials(1), Purpose::kRows, random_nonce());
   const Message hello = *connects->take(*one->begin()).value().answer;
   EXPECT_TRUE(one->take(hello).ok());
@@ -307,4 +328,4 @@ TEST(Handshake, AnOldProofIsNoProof) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::link_parts_test

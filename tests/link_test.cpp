@@ -9,7 +9,7 @@
 #include "support/links.h"
 #include "support/messages.h"
 
-namespace shoal::table {
+namespace shoal::table::link_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -21,11 +21,13 @@ using test::random_message;
 #define EXPECT_SAYS(part, text) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 
 std::string whole(const Frame& frame) {
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes());
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()),
+                                  frame.values.data.size_bytes());
 }
 std::string whole(const Message& message) { return whole(encode(message, 0)); }
 
-constexpr std::size_t kTypes = std::variant_size_v<Message>, kFirstBusiness = 6;   // after the handshake's types, Ping and Bye
+// after the handshake's types, Ping and Bye
+constexpr std::size_t kTypes = std::variant_size_v<Message>, kFirstBusiness = 6;
 
 // ---- two ends ----
 
@@ -38,7 +40,8 @@ TEST(Link, MessagesOfEveryTypeArriveInOrderBothWays) {
   std::vector<std::string> said_near, said_far;
   for (std::size_t i = 0; i < 300; ++i) {
     const std::size_t index = kFirstBusiness + i % (kTypes - kFirstBusiness);
-    const Message to_far = random_message(random, index, 9000), to_near = random_message(random, index, 9000);
+    const Message to_far = random_message(random, index, 9000),
+                  to_near = random_message(random, index, 9000);
     said_near.push_back(whole(to_far)), said_far.push_back(whole(to_near));
     ends.near_link->send(to_far);
     ends.far_link->send(to_near);
@@ -75,7 +78,7 @@ TEST(Link, NextIsAskedAgainAfterWake) {
 }
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kRows = 128;    // a sanitizer makes them slow
+constexpr std::size_t kRows = 128;  // a sanitizer makes them slow
 #else
 constexpr std::size_t kRows = 1024;
 #endif
@@ -89,7 +92,8 @@ struct Rows : test::Ear {
     const auto& row = std::get<RowMessage>(message);
     EXPECT_EQ(row.values.data.data(), slots[row.row % kSlots].data());
     const std::span<const float> numbers = row.values.data;
-    good += numbers.size() == kFloats && numbers[0] == static_cast<float>(row.row) && numbers[kFloats / 2] == static_cast<float>(row.row % kSlots) &&
+    good += numbers.size() == kFloats && numbers[0] == static_cast<float>(row.row) &&
+            numbers[kFloats / 2] == static_cast<float>(row.row % kSlots) &&
             row.row == static_cast<RowId>(count);
     std::lock_guard lock(mutex);
     ++count;
@@ -98,11 +102,13 @@ struct Rows : test::Ear {
   }
   std::optional<Message> next(Link&) override {
     if (sent == kRows) return std::nullopt;
-    const auto numbers = std::make_shared<std::vector<float>>(kFloats, static_cast<float>(sent % kSlots));
+    const auto numbers =
+        std::make_shared<std::vector<float>>(kFloats, static_cast<float>(sent % kSlots));
     (*numbers)[0] = static_cast<float>(sent);
     return RowMessage{static_cast<RowId>(sent++), 1, 1, Part::kWeights, {*numbers, numbers}};
   }
-  std::vector<std::vector<float>> slots = std::vector<std::vector<float>>(kSlots, std::vector<float>(kFloats));
+  std::vector<std::vector<float>> slots =
+      std::vector<std::vector<float>>(kSlots, std::vector<float>(kFloats));
   std::size_t sent = 0, count = 0, good = 0;
 };
 
@@ -113,10 +119,19 @@ TEST(Link, RowsArriveIntact) {
   std::mutex mutex;
   std::vector<std::shared_ptr<Link>> links;
   const LinkOptions options;
-  auto listener = Listener::create(far_threads, "127.0.0.1", 0, test::credentials(0), options, [&](const PeerName&) -> Result<LinkOwner*> { return &far; },
-                                   [&](std::shared_ptr<Link> link) { std::lock_guard lock(mutex); links.push_back(std::move(link)); }).value();
-  connect(Strand(near_threads), str("127.0.0.1:", listener->port()), Purpose::kRows, test::credentials(1), options, near,
-          [&](Result<std::shared_ptr<Link>> link) { std::lock_guard lock(mutex); links.push_back(std::move(link).value()); });
+  auto listener = Listener::create(
+                      far_threads, "127.0.0.1", 0, test::credentials(0), options,
+                      [&](const PeerName&) -> Result<LinkOwner*> { return &far; },
+                      [&](std::shared_ptr<Link> link) {
+                        std::lock_guard lock(mutex);
+                        links.push_back(std::move(link));
+                      })
+                      .value();
+  connect(Strand(near_threads), str("127.0.0.1:", listener->port()), Purpose::kRows,
+          test::credentials(1), options, near, [&](Result<std::shared_ptr<Link>> link) {
+            std::lock_guard lock(mutex);
+            links.push_back(std::move(link).value());
+          });
   EXPECT_TRUE(near.wait([&] { return near.count == kRows; }));
   EXPECT_TRUE(far.wait([&] { return far.count == kRows; }));
   near_threads.stop(), far_threads.stop();
@@ -127,9 +142,11 @@ TEST(Link, RowsArriveIntact) {
 TEST(Link, ThrottledOnesLoseNothing) {
   Ends ends({.window = 32 * 1024, .throttle = 20e6});
   ends.join();
-  for (int i = 0; i < 20; ++i) ends.near_link->send(Init{1, Part::kWeights, test::owned(std::vector<float>(10'000, 1.0f))});
+  for (int i = 0; i < 20; ++i)
+    ends.near_link->send(Init{1, Part::kWeights, test::owned(std::vector<float>(10'000, 1.0f))});
   ASSERT_TRUE(ends.far.wait([&] { return ends.far.heard.size() == 20; }));
-  EXPECT_EQ(whole(ends.far.heard[19]), whole(Init{1, Part::kWeights, test::owned(std::vector<float>(10'000, 1.0f))}));
+  EXPECT_EQ(whole(ends.far.heard[19]),
+            whole(Init{1, Part::kWeights, test::owned(std::vector<float>(10'000, 1.0f))}));
 }
 
 TEST(Link, NumbersWithoutAPlaceAreForgotten) {
@@ -148,7 +165,9 @@ TEST(Link, HeartbeatsCarryTheClock) {
   options.clock = &clock;
   options.stall_abort = options.stall_warn = 20s;
   Ends ends(options);
-  ends.far.judge = [](const Link& link, const Message&) { return link.heard_clock() == 77 ? Status() : Error{Code::kPeer, "another clock"}; };
+  ends.far.judge = [](const Link& link, const Message&) {
+    return link.heard_clock() == 77 ? Status() : Error{Code::kPeer, "another clock"};
+  };
   ends.join();
   // A round trip follows each look, so that nobody need sleep.
   for (int i = 0; i < 100'000 && ends.far_link->heard_clock() != 77; ++i) {
@@ -166,13 +185,22 @@ TEST(Link, ManyAtOnce) {
   test::Ear near, far;
   std::mutex mutex;
   std::vector<std::shared_ptr<Link>> links;
-  auto listener = Listener::create(threads, "127.0.0.1", 0, test::credentials(0), options, [&](const PeerName&) -> Result<LinkOwner*> { return &far; },
-                                   [&](std::shared_ptr<Link> link) { std::lock_guard lock(mutex); links.push_back(std::move(link)); }).value();
+  auto listener = Listener::create(
+                      threads, "127.0.0.1", 0, test::credentials(0), options,
+                      [&](const PeerName&) -> Result<LinkOwner*> { return &far; },
+                      [&](std::shared_ptr<Link> link) {
+                        std::lock_guard lock(mutex);
+                        links.push_back(std::move(link));
+                      })
+                      .value();
   for (std::size_t i = 0; i < kLinks; ++i)
-    connect(Strand(threads), str("127.0.0.1:", listener->port()), Purpose::kRows, test::credentials(static_cast<std::uint32_t>(i + 1)), options, near,
+    connect(Strand(threads), str("127.0.0.1:", listener->port()), Purpose::kRows,
+            test::credentials(static_cast<std::uint32_t>(i + 1)), options, near,
             [&](Result<std::shared_ptr<Link>> link) {
               ASSERT_TRUE(link.ok()) << link.error().message;
-              for (std::size_t m = 0; m < kMessages; ++m) link.value()->send(Init{1, Part::kWeights, test::owned(std::vector<float>(2000, 3.0f))});
+              for (std::size_t m = 0; m < kMessages; ++m)
+                link.value()->send(
+                    Init{1, Part::kWeights, test::owned(std::vector<float>(2000, 3.0f))});
               std::lock_guard lock(mutex);
               links.push_back(link.value());
             });
@@ -189,7 +217,9 @@ TEST(LinkConnect, ErrorsSayWhatAndWhetherToTryAgain) {
   { closed = PlainListener().port; }
   const auto refused = ends.try_connect(str("127.0.0.1:", closed), test::credentials(1));
   ASSERT_FALSE(refused.ok());
-  EXPECT_SAYS(str("No connection to 127.0.0.1:", closed, ": Connection refused: nobody listens there"), refused.error().message);
+  EXPECT_SAYS(
+      str("No connection to 127.0.0.1:", closed, ": Connection refused: nobody listens there"),
+      refused.error().message);
   EXPECT_TRUE(worth_another_try(refused.error()));
   const auto nowhere = ends.try_connect("no-such-host.invalid:29600", test::credentials(1));
   ASSERT_FALSE(nowhere.ok());
@@ -205,7 +235,7 @@ TEST(LinkConnect, ErrorsSayWhatAndWhetherToTryAgain) {
 
 TEST(LinkConnect, NobodyAnswers) {
   Ends ends({.connect = 200ms});
-  PlainListener mute;              // the system accepts, nobody speaks
+  PlainListener mute;  // the system accepts, nobody speaks
   const auto link = ends.try_connect(str("127.0.0.1:", mute.port), test::credentials(1));
   ASSERT_FALSE(link.ok());
   EXPECT_EQ(link.error().code, Code::kTimeout);
@@ -228,14 +258,19 @@ TEST(LinkConnect, WhoLeavesInTheMiddleMayComeBack) {
 
 TEST(LinkListener, ATakenPortNamesTheNextFreeOne) {
   Ends ends;
-  const auto other = Listener::create(ends.far_threads, "127.0.0.1", ends.listener->port(), test::credentials(2), {}, nullptr, nullptr);
+  const auto other = Listener::create(ends.far_threads, "127.0.0.1", ends.listener->port(),
+                                      test::credentials(2), {}, nullptr, nullptr);
   ASSERT_FALSE(other.ok());
-  EXPECT_SAYS(str("Cannot listen on 127.0.0.1, port ", ends.listener->port(), ": Address already in use; port "), other.error().message);
+  EXPECT_SAYS(str("Cannot listen on 127.0.0.1, port ", ends.listener->port(),
+                  ": Address already in use; port "),
+              other.error().message);
   EXPECT_SAYS("is free", other.error().message);
-  const auto elsewhere = Listener::create(ends.far_threads, "192.0.2.1", 0, test::credentials(2), {}, nullptr, nullptr);
+  const auto elsewhere = Listener::create(ends.far_threads, "192.0.2.1", 0, test::credentials(2),
+                                          {}, nullptr, nullptr);
   ASSERT_FALSE(elsewhere.ok());
   EXPECT_SAYS("192.0.2.1", elsewhere.error().message);
-  const auto nowhere = Listener::create(ends.far_threads, "no-such-host.invalid", 0, test::credentials(2), {}, nullptr, nullptr);
+  const auto nowhere = Listener::create(ends.far_threads, "no-such-host.invalid", 0,
+                                        test::credentials(2), {}, nullptr, nullptr);
   EXPECT_FALSE(nowhere.ok());
 }
 
@@ -245,10 +280,13 @@ TEST(LinkListener, CallsNobodyOnceItIsGoneAndLinksStay) {
   PlainSocket late(ends.listener->port());
   late.hear(kHeaderSize + 20);
   ends.listener.reset();
-  ends.admit = [](const PeerName&) { ADD_FAILURE(); return Status(); };
+  ends.admit = [](const PeerName&) {
+    ADD_FAILURE();
+    return Status();
+  };
   ends.near_link->send(Ready{1});
   EXPECT_TRUE(ends.far.wait([&] { return ends.far.heard.size() == 1; }));
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::link_test

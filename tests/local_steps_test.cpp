@@ -1,5 +1,5 @@
-// Tasks of local steps: deltas and elastic averaging against the same sums done here, what the pacer says, and jobs whose workers keep to no
-// common clock.
+// Tasks of local steps: deltas and elastic averaging against the same sums done here, what the
+// pacer says, and jobs whose workers keep to no common clock.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 #include "support/overheard.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::local_steps_test {
 namespace {
 
 using table::Apply;
@@ -37,16 +37,19 @@ using table::Verdict;
 
 using MakePacer = std::function<std::unique_ptr<table::Pacer>()>;
 
-// In step: the mean of a clock, as the workers weigh it. Not in step: each contribution when it comes, of weights an elastic pull.
+// In step: the mean of a clock, as the workers weigh it. Not in step: each contribution when it
+// comes, of weights an elastic pull.
 class Tried final : public table::Scheme {
  public:
-  Tried(Task task, bool in_step, float scale, MakePacer pacer) : task_(task), in_step_(in_step), scale_(scale), pacer_(std::move(pacer)) {}
+  Tried(Task task, bool in_step, float scale, MakePacer pacer)
+      : task_(task), in_step_(in_step), scale_(scale), pacer_(std::move(pacer)) {}
   std::string name() const override { return "tried"; }
   Task task() const override { return task_; }
   std::unique_ptr<table::Pacer> make_pacer() const override { return pacer_ ? pacer_() : nullptr; }
   bool lockstep() const override { return in_step_; }
   bool readable(const RowView& row, int worker, Clock clock) const override {
-    return row.workers[static_cast<std::size_t>(worker)].merged >= clock && (!in_step_ || slowest(row) >= clock);
+    return row.workers[static_cast<std::size_t>(worker)].merged >= clock &&
+           (!in_step_ || slowest(row) >= clock);
   }
   std::optional<Merge> next_merge(const RowView& row) const override {
     if (row.held.empty()) return std::nullopt;
@@ -58,10 +61,13 @@ class Tried final : public table::Scheme {
       if (in_step_ && row.held[i].clock != clock) continue;
       const bool empty = row.held[i].weight == 0;
       (empty ? merge.drop : merge.take).push_back(i);
-      if (!empty) merge.weights.push_back(in_step_ ? row.held[i].weight : 1), sum += merge.weights.back();
+      if (!empty)
+        merge.weights.push_back(in_step_ ? row.held[i].weight : 1), sum += merge.weights.back();
     }
     merge.scale = in_step_ && sum > 0 ? scale_ / sum : scale_;
-    merge.apply = task_.payload == Payload::kGradient ? Apply::kRule : task_.payload == Payload::kDelta ? Apply::kAdd : Apply::kElastic;
+    merge.apply = task_.payload == Payload::kGradient ? Apply::kRule
+                  : task_.payload == Payload::kDelta  ? Apply::kAdd
+                                                      : Apply::kElastic;
     return merge;
   }
 
@@ -72,22 +78,30 @@ class Tried final : public table::Scheme {
   const MakePacer pacer_;
 };
 
-table::SchemeMaker tried(Task task, bool in_step = true, float scale = 1, MakePacer pacer = nullptr) {
-  return [=](std::string_view) -> Result<std::unique_ptr<table::Scheme>> { return std::unique_ptr<table::Scheme>(std::make_unique<Tried>(task, in_step, scale, pacer)); };
+table::SchemeMaker tried(Task task, bool in_step = true, float scale = 1,
+                         MakePacer pacer = nullptr) {
+  return [=](std::string_view) -> Result<std::unique_ptr<table::Scheme>> {
+    return std::unique_ptr<table::Scheme>(std::make_unique<Tried>(task, in_step, scale, pacer));
+  };
 }
 
-Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) { return {.payload = Payload::kDelta, .steps = steps, .momentum = momentum}; }
+Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) {
+  return {.payload = Payload::kDelta, .steps = steps, .momentum = momentum};
+}
 
 // What a pacer is told and says, from the test.
 class Told : public table::Pacer {
  public:
   void join(int, table::Instant) override {}
   void leave(int, table::Instant) override {}
-  void ready(int worker, Clock clock, const TaskReport&, table::Instant) override { waiting.push_back({worker, clock}); }
+  void ready(int worker, Clock clock, const TaskReport&, table::Instant) override {
+    waiting.push_back({worker, clock});
+  }
   Verdict judge(int, Clock, const TaskReport&, table::Instant) override { return Verdict::kPush; }
   std::vector<Start> take_starts(table::Instant) override {
     std::vector<Start> starts;
-    for (const auto& [worker, clock] : std::exchange(waiting, {})) starts.push_back(of(worker, clock));
+    for (const auto& [worker, clock] : std::exchange(waiting, {}))
+      starts.push_back(of(worker, clock));
     return starts;
   }
   virtual Start of(int worker, Clock) { return {.worker = worker}; }
@@ -99,22 +113,31 @@ class Told : public table::Pacer {
 constexpr double kRate = 0.1, kMomentum = 0.9, kDecay = 0.01, kFirst = 0.5;
 
 SolverParameter one_number(const std::string& more = "") {
-  SolverParameter param = parse_solver(str("base_lr: ", kRate, " momentum: ", kMomentum, " weight_decay: ", kDecay,
-                                           " lr_policy: 'fixed' random_seed: 3 display: 0 ", more), "job");
+  SolverParameter param =
+      parse_solver(str("base_lr: ", kRate, " momentum: ", kMomentum, " weight_decay: ", kDecay,
+                       " lr_policy: 'fixed' random_seed: 3 display: 0 ", more),
+                   "job");
   if (!param.has_max_iter()) param.set_max_iter(100);
   if (!param.has_snapshot_after_train()) param.set_snapshot_after_train(false);
-  *param.mutable_net_param() = parse_net(str(
-      "layer { name: 'data' type: 'DummyData' top: 'x' top: 'target' dummy_data_param { shape { dim: 1 dim: 1 } shape { dim: 1 dim: 1 }"
-      " data_filler { value: 1 } data_filler { value: 1 } } }"
-      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'w' inner_product_param { num_output: 1 bias_term: false weight_filler { value: ", kFirst, " } } }"
-      "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'w' bottom: 'target' top: 'loss' }"), "job.prototxt");
+  *param.mutable_net_param() = parse_net(
+      str("layer { name: 'data' type: 'DummyData' top: 'x' top: 'target' dummy_data_param { shape "
+          "{ dim: 1 dim: 1 } shape { dim: 1 dim: 1 }"
+          " data_filler { value: 1 } data_filler { value: 1 } } }"
+          "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'w' inner_product_param { "
+          "num_output: 1 bias_term: false weight_filler { value: ",
+          kFirst,
+          " } } }"
+          "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'w' bottom: 'target' top: 'loss' }"),
+      "job.prototxt");
   return param;
 }
 
 double target_of(int worker) { return 1 + 2 * worker; }
 void aim(int worker, SolverParameter& param) {
-  NetParameter& net = param.has_net_param() ? *param.mutable_net_param() : *param.mutable_train_net_param();
-  net.mutable_layer(0)->mutable_dummy_data_param()->mutable_data_filler(1)->set_value(static_cast<float>(target_of(worker)));
+  NetParameter& net =
+      param.has_net_param() ? *param.mutable_net_param() : *param.mutable_train_net_param();
+  net.mutable_layer(0)->mutable_dummy_data_param()->mutable_data_filler(1)->set_value(
+      static_cast<float>(target_of(worker)));
 }
 
 // The solver of one worker, by hand.
@@ -126,11 +149,16 @@ struct Hand {
   }
 };
 
-constexpr MomentumPolicy kPolicies[] = {MomentumPolicy::kKeep, MomentumPolicy::kReset, MomentumPolicy::kAverage};
+constexpr MomentumPolicy kPolicies[] = {MomentumPolicy::kKeep, MomentumPolicy::kReset,
+                                        MomentumPolicy::kAverage};
 
 TEST(LocalSteps, AreWhatTheyAreByHand) {
   for (const MomentumPolicy policy : kPolicies) {
-    const JobResult job = train(one_number(), {.workers = 2, .servers = 2, .maker = tried(deltas(5, policy)), .stops = {1, 2, 6}, .change = aim});
+    const JobResult job = train(one_number(), {.workers = 2,
+                                               .servers = 2,
+                                               .maker = tried(deltas(5, policy)),
+                                               .stops = {1, 2, 6},
+                                               .change = aim});
     ASSERT_TRUE(job.ok()) << job.why();
     double center = kFirst;
     Hand hands[2];
@@ -142,11 +170,13 @@ TEST(LocalSteps, AreWhatTheyAreByHand) {
         for (int s = 0; s < 5; ++s) hands[k].step(target_of(k));
       }
       center += (hands[0].w - center + hands[1].w - center) / 2;
-      if (policy == MomentumPolicy::kAverage) hands[0].h = hands[1].h = (hands[0].h + hands[1].h) / 2;
+      if (policy == MomentumPolicy::kAverage)
+        hands[0].h = hands[1].h = (hands[0].h + hands[1].h) / 2;
       expected.push_back(center);
     }
     for (const std::size_t stop : {0, 1, 2}) {
-      EXPECT_NEAR(job.at(stop)[0], expected[stop == 2 ? 5 : stop], 1e-5) << "policy " << static_cast<int>(policy) << ", stop " << stop;
+      EXPECT_NEAR(job.at(stop)[0], expected[stop == 2 ? 5 : stop], 1e-5)
+          << "policy " << static_cast<int>(policy) << ", stop " << stop;
       EXPECT_EQ(job.weights[0][stop], job.weights[1][stop]);
     }
   }
@@ -155,46 +185,62 @@ TEST(LocalSteps, AreWhatTheyAreByHand) {
 TEST(LocalSteps, OneWithMomentumIsGradientAveraging) {
   const std::string path = fresh_directory("local_one") + "/digits";
   make_digits(path);
-  SolverParameter param = parse_solver("base_lr: 0.02 momentum: 0.9 weight_decay: 0.01 lr_policy: 'step' stepsize: 10 gamma: 0.5 random_seed: 3 max_iter: 30 display: 0 "
-                                       "snapshot_after_train: false", "job");
+  SolverParameter param = parse_solver(
+      "base_lr: 0.02 momentum: 0.9 weight_decay: 0.01 lr_policy: 'step' stepsize: 10 gamma: 0.5 "
+      "random_seed: 3 max_iter: 30 display: 0 "
+      "snapshot_after_train: false",
+      "job");
   *param.mutable_net_param() = parse_net(
-      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: 0.01 } data_param { source: '" + path +
-      "' backend: DATUMFILE batch_size: 4 shared_file_system: true } }"
-      "layer { name: 'one' type: 'InnerProduct' bottom: 'data' top: 'one' inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }"
-      "layer { name: 'tanh' type: 'TanH' bottom: 'one' top: 'tanh' }"
-      "layer { name: 'ip' type: 'InnerProduct' bottom: 'tanh' top: 'ip' param { lr_mult: 1 } param { lr_mult: 2 } inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }"
-      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }", "job.prototxt");
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: 0.01 } "
+      "data_param { source: '" +
+          path +
+          "' backend: DATUMFILE batch_size: 4 shared_file_system: true } }"
+          "layer { name: 'one' type: 'InnerProduct' bottom: 'data' top: 'one' inner_product_param "
+          "{ num_output: 10 weight_filler { type: 'xavier' } } }"
+          "layer { name: 'tanh' type: 'TanH' bottom: 'one' top: 'tanh' }"
+          "layer { name: 'ip' type: 'InnerProduct' bottom: 'tanh' top: 'ip' param { lr_mult: 1 } "
+          "param { lr_mult: 2 } inner_product_param { num_output: 4 weight_filler { type: 'xavier' "
+          "} } }"
+          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }",
+      "job.prototxt");
   const JobResult mean = train(param, {.workers = 3, .servers = 2, .stops = {30}});
-  const JobResult local = train(param, {.workers = 3, .servers = 2, .maker = tried(deltas(1)), .stops = {30}});
+  const JobResult local =
+      train(param, {.workers = 3, .servers = 2, .maker = tried(deltas(1)), .stops = {30}});
   ASSERT_TRUE(mean.ok() && local.ok()) << mean.why() << local.why();
   EXPECT_LT(distance(local.at(0), mean.at(0)), 1e-5);
-  const JobResult replicas = train(param, {.workers = 3, .servers = 2, .replicas = 2, .maker = tried(deltas(3)), .stops = {10}});
+  const JobResult replicas = train(
+      param, {.workers = 3, .servers = 2, .replicas = 2, .maker = tried(deltas(3)), .stops = {10}});
   ASSERT_TRUE(replicas.ok()) << replicas.why();
   EXPECT_LT(replicas.losses[0].back(), 0.7F * replicas.losses[0].front());
 }
 
 TEST(LocalSteps, EveryTypeOfSolverLearnsAndClipsItsOwn) {
   for (const char* type : {"SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"}) {
-    SolverParameter param = one_number(std::string("clip_gradients: 1 on_nan: SKIP type: '") + type + "'");
+    SolverParameter param =
+        one_number(std::string("clip_gradients: 1 on_nan: SKIP type: '") + type + "'");
     const std::string name = type;
     if (name == "AdaGrad" || name == "RMSProp") param.clear_momentum(), param.set_base_lr(0.3F);
     if (name == "AdaDelta") param.set_base_lr(20), param.set_delta(1e-4F);
-    const JobResult job = train(param, {.workers = 2, .maker = tried(deltas(4)), .stops = {20}, .change = aim});
+    const JobResult job =
+        train(param, {.workers = 2, .maker = tried(deltas(4)), .stops = {20}, .change = aim});
     ASSERT_TRUE(job.ok()) << type << ": " << job.why();
-    EXPECT_LT(std::abs(job.at(0)[0] - 2), 0.75) << type;   // between the targets
+    EXPECT_LT(std::abs(job.at(0)[0] - 2), 0.75) << type;  // between the targets
   }
 }
 
-// Running means and the like: after one iteration they are the mean of what each worker would have alone.
+// Running means and the like: after one iteration they are the mean of what each worker would have
+// alone.
 TEST(LocalSteps, RunningMeansAreAveraged) {
   const std::string path = fresh_directory("local_sums") + "/digits";
   make_digits(path);
   SolverParameter param = small_solver(path, path + "_snapshot", "base_lr: 0");
   share_data(*param.mutable_net_param());
-  const JobResult own = train(param, {.workers = 2, .stops = {1}}), job = train(param, {.workers = 2, .maker = tried(deltas(1)), .stops = {1, 3}});
+  const JobResult own = train(param, {.workers = 2, .stops = {1}}),
+                  job = train(param, {.workers = 2, .maker = tried(deltas(1)), .stops = {1, 3}});
   ASSERT_TRUE(own.ok() && job.ok()) << own.why() << job.why();
   Weights mean = own.weights[0][0];
-  for (std::size_t i = 0; i < mean.size(); ++i) mean[i] = (own.weights[0][0][i] + own.weights[1][0][i]) / 2;
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    mean[i] = (own.weights[0][0][i] + own.weights[1][0][i]) / 2;
   EXPECT_NE(own.weights[0], own.weights[1]);
   EXPECT_LT(distance(job.at(0), mean), 1e-6);
   EXPECT_EQ(job.weights[0], job.weights[1]);
@@ -203,7 +249,10 @@ TEST(LocalSteps, RunningMeansAreAveraged) {
 TEST(LocalSteps, ResumeFromTheChiefsHistory) {
   const std::string prefix = fresh_directory("local_resume") + "/snapshot";
   const SolverParameter param = one_number("snapshot: 4 snapshot_prefix: '" + prefix + "'");
-  const JobShape shape{.workers = 2, .maker = tried(deltas(3, MomentumPolicy::kAverage)), .stops = {4, 8}, .change = aim};
+  const JobShape shape{.workers = 2,
+                       .maker = tried(deltas(3, MomentumPolicy::kAverage)),
+                       .stops = {4, 8},
+                       .change = aim};
   JobShape rest = shape;
   rest.before = [&](int, Solver& solver) { solver.restore(prefix + "_iter_4.solverstate"); };
   const JobResult whole = train(param, shape), later = train(param, rest);
@@ -211,7 +260,7 @@ TEST(LocalSteps, ResumeFromTheChiefsHistory) {
   EXPECT_EQ(whole.weights, later.weights);
   JobShape keep = rest;
   keep.maker = tried(deltas(3));
-  const JobResult kept = train(param, keep);   // of both the chief's momentum
+  const JobResult kept = train(param, keep);  // of both the chief's momentum
   ASSERT_TRUE(kept.ok()) << kept.why();
   Hand hands[2];
   double center = whole.at(0)[0];
@@ -231,8 +280,12 @@ TEST(LocalSteps, ElasticAveragingIsWhatItIsByHand) {
   constexpr double kAlpha = 0.3;
   for (const bool before : {false, true})
     for (const MomentumPolicy policy : {MomentumPolicy::kKeep, MomentumPolicy::kReset}) {
-      const Task task{.payload = Payload::kWeights, .steps = 3, .pull_first = before, .momentum = policy};
-      const JobResult job = train(one_number(), {.workers = 1, .maker = tried(task, false, kAlpha), .stops = {1, 2, 3, 7}, .change = aim});
+      const Task task{
+          .payload = Payload::kWeights, .steps = 3, .pull_first = before, .momentum = policy};
+      const JobResult job = train(one_number(), {.workers = 1,
+                                                 .maker = tried(task, false, kAlpha),
+                                                 .stops = {1, 2, 3, 7},
+                                                 .change = aim});
       ASSERT_TRUE(job.ok()) << job.why();
       Hand hand;
       double center = kFirst;
@@ -252,19 +305,23 @@ TEST(LocalSteps, ElasticAveragingIsWhatItIsByHand) {
         if (!before) hand.w = pull(hand.w);
         const int stops[] = {1, 2, 3, 7};
         if (task_number != stops[stop]) continue;
-        EXPECT_NEAR(job.at(stop++)[0], hand.w, 1e-5) << "before " << before << ", policy " << static_cast<int>(policy) << ", task " << task_number;
+        EXPECT_NEAR(job.at(stop++)[0], hand.w, 1e-5)
+            << "before " << before << ", policy " << static_cast<int>(policy) << ", task "
+            << task_number;
       }
     }
 }
 
-// The reference's vectors: one step of 0.1 of F = x^2 / 2 from x = 1 with the center at 0 and alpha = 0.3.
+// The reference's vectors: one step of 0.1 of F = x^2 / 2 from x = 1 with the center at 0 and alpha
+// = 0.3.
 TEST(LocalSteps, TestsAndSavesTheCenterAndGoesOnFromItsOwn) {
   const std::string prefix = fresh_directory("local_center") + "/snapshot";
   SolverParameter param = one_number("snapshot_prefix: '" + prefix + "'");
   param.set_momentum(0), param.set_weight_decay(0);
   for (const bool before : {false, true}) {
     const Task task{.payload = Payload::kWeights, .steps = 2, .pull_first = before};
-    const JobShape plain{.workers = 1, .maker = tried(task, false, 0.3F), .stops = {2, 5}, .change = aim};
+    const JobShape plain{
+        .workers = 1, .maker = tried(task, false, 0.3F), .stops = {2, 5}, .change = aim};
     JobShape looked = plain;
     looked.before = [&](int, Solver& solver) {
       ASSERT_TRUE(solver.step(2).ok());
@@ -287,7 +344,8 @@ TEST(LocalSteps, TestsAndSavesTheCenterAndGoesOnFromItsOwn) {
       if (!before) w -= pull();
     }
     const NetParameter model = read_weights(prefix + "_iter_2.caffemodel");
-    const auto layer = std::ranges::find_if(model.layer(), [](const LayerParameter& l) { return l.name() == "ip"; });
+    const auto layer = std::ranges::find_if(
+        model.layer(), [](const LayerParameter& l) { return l.name() == "ip"; });
     EXPECT_NEAR(layer->blobs(0).data(0), center, 1e-6);
     EXPECT_NEAR(job.at(0)[0], w, 1e-6);
   }
@@ -297,16 +355,25 @@ TEST(LocalSteps, TestsAndSavesTheCenterAndGoesOnFromItsOwn) {
 
 // Every second task of worker 1 is dropped.
 class Dropping final : public Told {
-  Verdict judge(int worker, Clock clock, const TaskReport&, table::Instant) override { return worker == 1 && clock % 2 == 1 ? Verdict::kDrop : Verdict::kPush; }
+  Verdict judge(int worker, Clock clock, const TaskReport&, table::Instant) override {
+    return worker == 1 && clock % 2 == 1 ? Verdict::kDrop : Verdict::kPush;
+  }
 };
 
 TEST(LocalSteps, ADropLeavesTheRowsAndSeedsTheWorkerAnew) {
   for (const Payload payload : {Payload::kDelta, Payload::kGradient}) {
     const bool delta = payload == Payload::kDelta;
-    const Task task{.payload = payload, .steps = delta ? 2 : 1, .judged = true, .momentum = MomentumPolicy::kReset};
+    const Task task{.payload = payload,
+                    .steps = delta ? 2 : 1,
+                    .judged = true,
+                    .momentum = MomentumPolicy::kReset};
     SolverParameter param = one_number();
     param.set_momentum(0);
-    const JobResult job = train(param, {.workers = 2, .maker = tried(task, true, 1, [] { return std::make_unique<Dropping>(); }), .stops = {1, 2, 3, 4}, .change = aim});
+    const JobResult job =
+        train(param, {.workers = 2,
+                      .maker = tried(task, true, 1, [] { return std::make_unique<Dropping>(); }),
+                      .stops = {1, 2, 3, 4},
+                      .change = aim});
     ASSERT_TRUE(job.ok()) << job.why();
     double center = kFirst;
     for (int t = 0; t < 4; ++t) {
@@ -317,16 +384,20 @@ TEST(LocalSteps, ADropLeavesTheRowsAndSeedsTheWorkerAnew) {
         sum += w - center;
       }
       center += sum / (t % 2 == 1 ? 1 : 2);
-      EXPECT_NEAR(job.at(static_cast<std::size_t>(t))[0], center, 1e-5) << "task " << t << " of payload " << static_cast<int>(payload);
+      EXPECT_NEAR(job.at(static_cast<std::size_t>(t))[0], center, 1e-5)
+          << "task " << t << " of payload " << static_cast<int>(payload);
       EXPECT_EQ(job.weights[0], job.weights[1]);
     }
   }
 }
 
-// Nobody starts before all want to, and worker 1 makes two steps for one of worker 0; the judge lets worker 0 have another in its third task.
+// Nobody starts before all want to, and worker 1 makes two steps for one of worker 0; the judge
+// lets worker 0 have another in its third task.
 class Barrier final : public Told {
  public:
-  std::vector<Start> take_starts(table::Instant now) override { return waiting.size() < 2 ? std::vector<Start>() : Told::take_starts(now); }
+  std::vector<Start> take_starts(table::Instant now) override {
+    return waiting.size() < 2 ? std::vector<Start>() : Told::take_starts(now);
+  }
   Start of(int worker, Clock) override { return {.worker = worker, .steps = 0, .mean_steps = 1.5}; }
   Verdict judge(int worker, Clock clock, const TaskReport& report, table::Instant) override {
     const std::uint32_t wanted = worker == 1 || clock == 2 ? 2 : 1;
@@ -335,9 +406,19 @@ class Barrier final : public Told {
 };
 
 TEST(LocalSteps, AreAsManyAsThePacerSaysAndBeginWhenItSays) {
-  for (const table::Weighing weighing : {table::Weighing::kUniform, table::Weighing::kSamples, table::Weighing::kSteps}) {
-    const Task task{.payload = Payload::kDelta, .steps = 0, .judged = true, .paced = true, .momentum = MomentumPolicy::kReset, .weighing = weighing};
-    const JobResult job = train(one_number(), {.workers = 2, .maker = tried(task, true, 1, [] { return std::make_unique<Barrier>(); }), .stops = {4}, .change = aim});
+  for (const table::Weighing weighing :
+       {table::Weighing::kUniform, table::Weighing::kSamples, table::Weighing::kSteps}) {
+    const Task task{.payload = Payload::kDelta,
+                    .steps = 0,
+                    .judged = true,
+                    .paced = true,
+                    .momentum = MomentumPolicy::kReset,
+                    .weighing = weighing};
+    const JobResult job = train(
+        one_number(), {.workers = 2,
+                       .maker = tried(task, true, 1, [] { return std::make_unique<Barrier>(); }),
+                       .stops = {4},
+                       .change = aim});
     ASSERT_TRUE(job.ok()) << job.why();
     double center = kFirst;
     for (int t = 0; t < 4; ++t) {
@@ -346,7 +427,9 @@ TEST(LocalSteps, AreAsManyAsThePacerSaysAndBeginWhenItSays) {
         const int steps = k == 1 || t == 2 ? 2 : 1;
         Hand hand{center, 0};
         for (int s = 0; s < steps; ++s) hand.step(target_of(k));
-        const double weight = weighing == table::Weighing::kUniform ? 1 : weighing == table::Weighing::kSamples ? steps / 1.5 : 1.5 / steps;
+        const double weight = weighing == table::Weighing::kUniform   ? 1
+                              : weighing == table::Weighing::kSamples ? steps / 1.5
+                                                                      : 1.5 / steps;
         sum += weight * (hand.w - center), weights += weight;
       }
       center += sum / weights;
@@ -362,20 +445,25 @@ struct Worker {
   std::unique_ptr<Solver> solver;
 };
 
-Worker make_worker(SolverParameter param, int index, int workers, table::Table& table, const table::SchemeMaker& maker, std::function<Action()> action = nullptr) {
+Worker make_worker(SolverParameter param, int index, int workers, table::Table& table,
+                   const table::SchemeMaker& maker, std::function<Action()> action = nullptr) {
   aim(index, param);
   Worker worker{parallel::make_table_team(table), nullptr};
   SolverOptions options = with_name("job");
   options.team = worker.team.get();
   options.share = {.client = index, .clients = workers, .replica = 0, .replicas = 1};
   options.action = std::move(action);
-  options.make_updater = [&](Net& net) { return parallel::make_table_updater(param, net, table, {.name = "job", .scheme = "tried", .maker = maker}); };
+  options.make_updater = [&](Net& net) {
+    return parallel::make_table_updater(param, net, table,
+                                        {.name = "job", .scheme = "tried", .maker = maker});
+  };
   worker.solver = std::make_unique<Solver>(param, options);
   return worker;
 }
 
 SolverParameter tested(const std::string& more) {
-  SolverParameter param = one_number("test_iter: 3 test_interval: 2 test_initialization: false " + more);
+  SolverParameter param =
+      one_number("test_iter: 3 test_interval: 2 test_initialization: false " + more);
   NetParameter test = param.net_param();
   param.clear_net_param();
   *param.mutable_train_net_param() = test;
@@ -385,14 +473,15 @@ SolverParameter tested(const std::string& more) {
 
 TEST(LocalSteps, ApartTheChiefTestsAlone) {
   for (const Payload payload : {Payload::kDelta, Payload::kWeights, Payload::kGradient}) {
-    const table::SchemeMaker maker = tried({.payload = payload, .steps = payload == Payload::kGradient ? 1 : 2}, false, 0.5F);
+    const table::SchemeMaker maker =
+        tried({.payload = payload, .steps = payload == Payload::kGradient ? 1 : 2}, false, 0.5F);
     LocalCluster cluster(2, 1, maker);
     Gate gate;
     const SolverParameter param = tested("max_iter: 6");
     const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
       const Worker worker = make_worker(param, index, 2, table, maker);
       if (index == 0) {
-        const Result<Ending> first = worker.solver->step(5);   // with two tests
+        const Result<Ending> first = worker.solver->step(5);  // with two tests
         gate.reach(1);
         if (!first.ok()) return first.error();
       } else if (const Result<Ending> first = worker.solver->step(1); !first.ok()) {
@@ -408,8 +497,9 @@ TEST(LocalSteps, ApartTheChiefTestsAlone) {
   }
 }
 
-// Worker 0 is five times as fast, and one of them wants a stop when it has done its 50 tasks, or the other its 10. The other is in its 50th or
-// 10th task then, or just behind it, and ends that one alone.
+// Worker 0 is five times as fast, and one of them wants a stop when it has done its 50 tasks, or
+// the other its 10. The other is in its 50th or 10th task then, or just behind it, and ends that
+// one alone.
 TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
   constexpr int kTasks[] = {50, 10};
   for (const int stopped : {0, 1}) {
@@ -422,11 +512,13 @@ TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
       Overheard table(inner, said);
       const int other = 1 - index, last = kTasks[index];
       int boundaries = 0;
-      const auto action = [&] {   // asked before each task
+      const auto action = [&] {  // asked before each task
         const int n = boundaries++;
         came[index].reach(n + 1);
-        if (n < last && !came[other].wait(n * kTasks[other] / last)) return Action::kRequeue;   // in step, five to one
-        if (n == last && !came[other].wait(kTasks[other] + 1)) return Action::kRequeue;         // the other wants to begin the task after its last
+        // in step, five to one
+        if (n < last && !came[other].wait(n * kTasks[other] / last)) return Action::kRequeue;
+        // the other wants to begin the task after its last
+        if (n == last && !came[other].wait(kTasks[other] + 1)) return Action::kRequeue;
         if (n == last && index == stopped) return Action::kStop;
         if (n > last && !said.wait(1)) return Action::kRequeue;
         return Action::kNone;
@@ -442,13 +534,15 @@ TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
     const int other = 1 - stopped;
     EXPECT_EQ(kTasks[stopped], at[stopped]);
     EXPECT_GE(at[other], kTasks[other]);
-    EXPECT_LE(at[other], kTasks[other] + 1) << "it ends the task that it is in, and begins no other";
+    EXPECT_LE(at[other], kTasks[other] + 1)
+        << "it ends the task that it is in, and begins no other";
   }
 }
 
 TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
   const std::string prefix = fresh_directory("local_apart") + "/snapshot";
-  const SolverParameter param = tested("max_iter: 12 snapshot: 4 snapshot_after_train: true snapshot_prefix: '" + prefix + "'");
+  const SolverParameter param = tested(
+      "max_iter: 12 snapshot: 4 snapshot_after_train: true snapshot_prefix: '" + prefix + "'");
   for (const Payload payload : {Payload::kDelta, Payload::kWeights}) {
     const table::SchemeMaker maker = tried({.payload = payload, .steps = 2}, false, 0.5F);
     for (const std::string& from : {std::string(), prefix + "_iter_8.solverstate"}) {
@@ -456,7 +550,7 @@ TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
       const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
         const Worker worker = make_worker(param, index, 3, table, maker);
         if (!from.empty()) worker.solver->restore(from);
-        const bool known = from.empty() || index == 0;   // others go on where they were
+        const bool known = from.empty() || index == 0;  // others go on where they were
         EXPECT_TRUE(!known || worker.solver->iteration() == (from.empty() ? 0 : 8));
         const Result<Ending> ending = worker.solver->solve();
         if (!ending.ok()) return ending.error();
@@ -464,12 +558,15 @@ TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
         return table.finish(12);
       });
       for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-      for (const int iteration : {4, 8, 12}) EXPECT_TRUE(std::filesystem::exists(str(prefix, "_iter_", iteration, ".caffemodel"))) << iteration;
+      for (const int iteration : {4, 8, 12})
+        EXPECT_TRUE(std::filesystem::exists(str(prefix, "_iter_", iteration, ".caffemodel")))
+            << iteration;
     }
   }
 }
 
-// One that the pacer holds back comes when others stop: worker 1 may start its second task only when worker 0 wants its fiftieth.
+// One that the pacer holds back comes when others stop: worker 1 may start its second task only
+// when worker 0 wants its fiftieth.
 class Holding final : public Told {
  public:
   std::vector<Start> take_starts(table::Instant) override {
@@ -479,7 +576,10 @@ class Holding final : public Told {
       if (worker == 1 && clock >= 1 && first < 50) continue;
       starts.push_back({.worker = worker});
     }
-    std::erase_if(waiting, [&](const auto& one) { return std::ranges::any_of(starts, [&](const Start& start) { return start.worker == one.first; }); });
+    std::erase_if(waiting, [&](const auto& one) {
+      return std::ranges::any_of(starts,
+                                 [&](const Start& start) { return start.worker == one.first; });
+    });
     return starts;
   }
   Clock first = 0;
@@ -487,14 +587,18 @@ class Holding final : public Told {
 
 TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
   const std::string prefix = fresh_directory("local_held") + "/snapshot";
-  const table::SchemeMaker maker = tried({.payload = Payload::kDelta, .steps = 1, .paced = true}, false, 0.5F, [] { return std::make_unique<Holding>(); });
+  const table::SchemeMaker maker = tried({.payload = Payload::kDelta, .steps = 1, .paced = true},
+                                         false, 0.5F, [] { return std::make_unique<Holding>(); });
   for (const int max : {20, 60}) {
     LocalCluster cluster(2, 1, maker);
-    const SolverParameter param = one_number(str("max_iter: ", max, " snapshot: 10 snapshot_prefix: '", prefix, max, "'"));
+    const SolverParameter param =
+        one_number(str("max_iter: ", max, " snapshot: 10 snapshot_prefix: '", prefix, max, "'"));
     std::int64_t at[2] = {-1, -1};
     const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
       int boundaries = 0;
-      const Worker worker = make_worker(param, index, 2, table, maker, [&] { return index == 0 && max == 20 && boundaries++ == 15 ? Action::kStop : Action::kNone; });
+      const Worker worker = make_worker(param, index, 2, table, maker, [&] {
+        return index == 0 && max == 20 && boundaries++ == 15 ? Action::kStop : Action::kNone;
+      });
       const Result<Ending> ending = worker.solver->solve();
       if (!ending.ok()) return ending.error();
       at[index] = worker.solver->iteration();
@@ -502,8 +606,10 @@ TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
     });
     for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
     EXPECT_TRUE(std::filesystem::exists(str(prefix, max, "_iter_10.caffemodel")));
-    if (max == 20) EXPECT_LE(at[1], 1);        // 0: the other was there before it had begun
-    else EXPECT_EQ(at[1], 60);
+    if (max == 20)
+      EXPECT_LE(at[1], 1);  // 0: the other was there before it had begun
+    else
+      EXPECT_EQ(at[1], 60);
   }
 }
 
@@ -512,7 +618,10 @@ TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
 std::string why_refused(const SolverParameter& param, const table::SchemeMaker& maker) {
   LocalCluster cluster(1, 1, maker);
   SolverOptions options = with_name("job");
-  options.make_updater = [&](Net& net) { return parallel::make_table_updater(param, net, cluster.table(0), {.name = "job", .scheme = "tried", .maker = maker}); };
+  options.make_updater = [&](Net& net) {
+    return parallel::make_table_updater(param, net, cluster.table(0),
+                                        {.name = "job", .scheme = "tried", .maker = maker});
+  };
   try {
     Solver solver(param, options);
   } catch (const ConfigError& error) {
@@ -523,19 +632,30 @@ std::string why_refused(const SolverParameter& param, const table::SchemeMaker& 
 
 TEST(LocalSteps, RefuseWhatCannotBeHadTogether) {
   const Task weights{.payload = Payload::kWeights, .steps = 2};
-  Task averaged = weights, stepped = weights, early = weights, judged = weights, endless = deltas(0);
+  Task averaged = weights, stepped = weights, early = weights, judged = weights,
+       endless = deltas(0);
   averaged.momentum = MomentumPolicy::kAverage;
   stepped.weighing = table::Weighing::kSteps;
   early.payload = Payload::kDelta, early.pull_first = true;
   judged.pull_first = judged.judged = true;
-  const struct { const char* more; Task task; bool in_step; const char* why; } cases[] = {
-      {"", averaged, false, "averages momentum at exchanges"}, {"", deltas(2, MomentumPolicy::kAverage), false, "averages momentum at exchanges"},
-      {"", stepped, false, "weighs by local steps"},           {"", early, true, "exchanges before the first step, which is of weights"},
-      {"", judged, false, "would drop a task"},                {"", endless, true, "does not say how many local steps"},
-      {"on_nan: WARN", deltas(2), true, "on_nan is WARN"},     {"on_nan: SNAPSHOT", deltas(2), true, "on_nan is SNAPSHOT"}};
-  for (const auto& c : cases) EXPECT_HAS(why_refused(one_number(c.more), tried(c.task, c.in_step)), c.why);
-  EXPECT_EQ("", why_refused(one_number("clip_gradients: 1 on_nan: SKIP snapshot_diff: true"), tried(deltas(2), false)));
+  const struct {
+    const char* more;
+    Task task;
+    bool in_step;
+    const char* why;
+  } cases[] = {{"", averaged, false, "averages momentum at exchanges"},
+               {"", deltas(2, MomentumPolicy::kAverage), false, "averages momentum at exchanges"},
+               {"", stepped, false, "weighs by local steps"},
+               {"", early, true, "exchanges before the first step, which is of weights"},
+               {"", judged, false, "would drop a task"},
+               {"", endless, true, "does not say how many local steps"},
+               {"on_nan: WARN", deltas(2), true, "on_nan is WARN"},
+               {"on_nan: SNAPSHOT", deltas(2), true, "on_nan is SNAPSHOT"}};
+  for (const auto& c : cases)
+    EXPECT_HAS(why_refused(one_number(c.more), tried(c.task, c.in_step)), c.why);
+  EXPECT_EQ("", why_refused(one_number("clip_gradients: 1 on_nan: SKIP snapshot_diff: true"),
+                            tried(deltas(2), false)));
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::local_steps_test

@@ -1,5 +1,6 @@
-// Runs every test, or those of --gtest_filter=..., and ends with one plain line, alone: "N passed, N failed, N skipped", after the names of those
-// skipped and what the failed ones said, once more: whoever sees but the end of a long log must see why.
+// Runs every test, or those of --gtest_filter=..., and ends with one plain line, alone: "N passed,
+// N failed, N skipped", after the names of those skipped and what the failed ones said, once more:
+// whoever sees but the end of a long log must see why.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,18 +15,20 @@ namespace {
 
 struct Tally {
   int passed = 0;
-  std::vector<std::string> skipped, failed;     // names; what they said
+  std::vector<std::string> skipped, failed;  // names; what they said
 };
 
 // "Suite.Name at file:line: the first lines of what it said", of its first failure.
 std::string first_failure(const std::string& name, const testing::TestResult& result) {
-  constexpr std::size_t kMost = 1500;           // characters; a message may hold a whole log
+  constexpr std::size_t kMost = 1500;  // characters; a message may hold a whole log
   for (int p = 0; p < result.total_part_count(); ++p) {
     const testing::TestPartResult& part = result.GetTestPartResult(p);
     if (!part.failed()) continue;
     std::string said = part.message();
-    if (said.size() > kMost) said = said.substr(0, kMost / 2) + "\n[...]\n" + said.substr(said.size() - kMost / 2);
-    return name + " at " + (part.file_name() ? part.file_name() : "?") + ":" + std::to_string(part.line_number()) + ": " + said;
+    if (said.size() > kMost)
+      said = said.substr(0, kMost / 2) + "\n[...]\n" + said.substr(said.size() - kMost / 2);
+    return name + " at " + (part.file_name() ? part.file_name() : "?") + ":" +
+           std::to_string(part.line_number()) + ": " + said;
   }
   return name;
 }
@@ -38,19 +41,27 @@ Tally tally(const testing::UnitTest& run) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       if (!test.should_run()) continue;
       const std::string name = std::string(suite.name()) + "." + test.name();
-      if (test.result()->Skipped()) result.skipped.push_back(name);
-      else if (test.result()->Passed()) ++result.passed;
-      else result.failed.push_back(first_failure(name, *test.result()));
+      if (test.result()->Skipped())
+        result.skipped.push_back(name);
+      else if (test.result()->Passed())
+        ++result.passed;
+      else
+        result.failed.push_back(first_failure(name, *test.result()));
     }
   }
   return result;
 }
 
-// --seed=N replays one history of the tests that try many by seed, --seeds=N tries so many, --first_seed=N begins there. Those tests read
-// them from the environment. False if there is another word.
+// --seed=N replays one history of the tests that try many by seed, --seeds=N tries so many,
+// --first_seed=N begins there. Those tests read them from the environment. False if there is
+// another word.
 bool read_flags(int argc, char** argv) {
-  constexpr struct { std::string_view flag; const char* name; } kFlags[] = {
-      {"--seed=", "SHOAL_TEST_SEED"}, {"--seeds=", "SHOAL_TEST_SEEDS"}, {"--first_seed=", "SHOAL_TEST_FIRST_SEED"}};
+  constexpr struct {
+    std::string_view flag;
+    const char* name;
+  } kFlags[] = {{"--seed=", "SHOAL_TEST_SEED"},
+                {"--seeds=", "SHOAL_TEST_SEEDS"},
+                {"--first_seed=", "SHOAL_TEST_FIRST_SEED"}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     bool known = false;
@@ -60,7 +71,9 @@ bool read_flags(int argc, char** argv) {
       known = true;
     }
     if (!known) {
-      std::fprintf(stderr, "unknown flag %s; known: --seed=N, --seeds=N, --first_seed=N and gtest's\n", argv[i]);
+      std::fprintf(stderr,
+                   "unknown flag %s; known: --seed=N, --seeds=N, --first_seed=N and gtest's\n",
+                   argv[i]);
       return false;
     }
   }
@@ -78,9 +91,11 @@ int main(int argc, char** argv) {
   std::fflush(stderr);
   for (const std::string& name : result.skipped) std::printf("skipped: %s\n", name.c_str());
   for (const std::string& said : result.failed) std::printf("failed: %s\n", said.c_str());
-  std::printf("%d passed, %zu failed, %zu skipped\n", result.passed, result.failed.size(), result.skipped.size());
+  std::printf("%d passed, %zu failed, %zu skipped\n", result.passed, result.failed.size(),
+              result.skipped.size());
   std::fflush(stdout);
-  if (result.passed + static_cast<int>(result.failed.size()) == 0 && !testing::GTEST_FLAG(list_tests)) {
+  if (result.passed + static_cast<int>(result.failed.size()) == 0 &&
+      !testing::GTEST_FLAG(list_tests)) {
     std::fprintf(stderr, "no test ran\n");
     return 1;
   }

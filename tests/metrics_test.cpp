@@ -11,15 +11,29 @@
 #include "shoal/report/esync_log.h"
 #include "support/data_files.h"
 
-namespace shoal::test {
+namespace shoal::test::metrics_test {
 namespace {
 
 using nlohmann::json;
 
 ClockMetrics sample(std::int64_t clock, double time) {
-  return {.worker = 2, .clock = clock, .time = time, .compute = 0.5, .data_wait = 0.125, .row_wait = 0.25, .update = 0.0625, .other = 1, .send = 0.75,
-          .receive = 0.375, .bytes_sent = 1ull << 40, .bytes_received = 7, .samples = 64, .local_steps = 3, .drops = 1,
-          .reads = {5, 0, 2}, .pushes = {0, 4}};
+  return {.worker = 2,
+          .clock = clock,
+          .time = time,
+          .compute = 0.5,
+          .data_wait = 0.125,
+          .row_wait = 0.25,
+          .update = 0.0625,
+          .other = 1,
+          .send = 0.75,
+          .receive = 0.375,
+          .bytes_sent = 1ull << 40,
+          .bytes_received = 7,
+          .samples = 64,
+          .local_steps = 3,
+          .drops = 1,
+          .reads = {5, 0, 2},
+          .pushes = {0, 4}};
 }
 
 std::vector<json> lines_in(const std::string& path) {
@@ -32,13 +46,20 @@ std::vector<json> lines_in(const std::string& path) {
 TEST(Metrics, AClockIsOneLineWithAllItsNumbers) {
   const std::string line = line_of(sample(9, 12.5));
   EXPECT_EQ(line.find('\n'), std::string::npos);
-  EXPECT_EQ(json::parse(line), json::parse(R"({"kind":"clock","worker":2,"clock":9,"time":12.5,"compute":0.5,"data_wait":0.125,"row_wait":0.25,
+  EXPECT_EQ(
+      json::parse(line),
+      json::parse(
+          R"({"kind":"clock","worker":2,"clock":9,"time":12.5,"compute":0.5,"data_wait":0.125,"row_wait":0.25,
       "update":0.0625,"other":1,"send":0.75,"receive":0.375,"bytes_sent":1099511627776,"bytes_received":7,"samples":64,"local_steps":3,"drops":1,
       "staleness":{"reads":{"0":5,"2":2},"pushes":{"1":4}}})"));
 }
 
 TEST(Metrics, NumbersThatAreNotFiniteAreNull) {
-  ScoreMetrics score{.kind = ScoreMetrics::Kind::kTest, .clock = 3, .time = 1, .net = 1, .loss = std::numeric_limits<double>::quiet_NaN()};
+  ScoreMetrics score{.kind = ScoreMetrics::Kind::kTest,
+                     .clock = 3,
+                     .time = 1,
+                     .net = 1,
+                     .loss = std::numeric_limits<double>::quiet_NaN()};
   score.outputs = {{"accuracy", 0.1f}, {"quote\"\\\n", -std::numeric_limits<double>::infinity()}};
   const json read = json::parse(line_of(score));
   EXPECT_TRUE(read["loss"].is_null());
@@ -51,14 +72,19 @@ TEST(Metrics, NumbersThatAreNotFiniteAreNull) {
 }
 
 TEST(Metrics, AChangeOfSchemeIsALine) {
-  EXPECT_EQ(json::parse(line_of(PhaseMetrics{.clock = 4, .time = 2.5, .scheme = "ssp 2"})), json::parse(R"({"kind":"phase","clock":4,"time":2.5,"scheme":"ssp 2"})"));
+  EXPECT_EQ(json::parse(line_of(PhaseMetrics{.clock = 4, .time = 2.5, .scheme = "ssp 2"})),
+            json::parse(R"({"kind":"phase","clock":4,"time":2.5,"scheme":"ssp 2"})"));
 }
 
 TEST(Metrics, EveryLineIsInTheFileAtOnce) {
   const std::string path = metrics_path(fresh_directory("metrics_lines") + "/new/folder", 2);
-  Result<MetricsWriter> writer = MetricsWriter::open(path, {.name = "net", .scheme = "ssp 2", .worker = 2, .workers = 4, .simulated = true}, 0);
+  Result<MetricsWriter> writer = MetricsWriter::open(
+      path, {.name = "net", .scheme = "ssp 2", .worker = 2, .workers = 4, .simulated = true}, 0);
   ASSERT_TRUE(writer.ok()) << writer.error().message;
-  EXPECT_EQ(lines_in(path), std::vector<json>{json::parse(R"({"kind":"run","name":"net","scheme":"ssp 2","worker":2,"workers":4,"simulated":true})")});
+  EXPECT_EQ(
+      lines_in(path),
+      std::vector<json>{json::parse(
+          R"({"kind":"run","name":"net","scheme":"ssp 2","worker":2,"workers":4,"simulated":true})")});
   for (std::int64_t clock = 0; clock < 3; ++clock) {
     ASSERT_TRUE(writer.value().add(sample(clock, 0.5 * static_cast<double>(clock))).ok());
     EXPECT_EQ(lines_in(path).size(), static_cast<std::size_t>(clock) + 2);
@@ -69,9 +95,10 @@ TEST(Metrics, ARunThatGoesOnKeepsWhatWasBefore) {
   const std::string path = metrics_path(fresh_directory("metrics_resumed"), 0);
   {
     Result<MetricsWriter> writer = MetricsWriter::open(path, {}, 0);
-    for (std::int64_t clock = 0; clock < 5; ++clock) ASSERT_TRUE(writer.value().add(sample(clock, static_cast<double>(clock + 1))).ok());
+    for (std::int64_t clock = 0; clock < 5; ++clock)
+      ASSERT_TRUE(writer.value().add(sample(clock, static_cast<double>(clock + 1))).ok());
   }
-  put_file(path, get_file(path) + "{\"kind\":\"clo");   // what a crash left
+  put_file(path, get_file(path) + "{\"kind\":\"clo");  // what a crash left
   Result<MetricsWriter> writer = MetricsWriter::open(path, {}, 3);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE(writer.value().add(sample(3, 0.25)).ok());
@@ -97,8 +124,11 @@ TEST(Metrics, AFolderThatCannotBeMadeIsSaid) {
 // ESync's own fields and phases, and ours after them.
 TEST(Metrics, ARoundOfLocalStepsIsAsESyncWritesIt) {
   ClockMetrics clock = sample(6, 20.00004);
-  clock.steps = {{.data_wait = 0.1, .compute = 0.25, .update = 0.01}, {.data_wait = 0.2, .compute = 0.5, .update = 0.02}};
-  EXPECT_EQ(json::parse(esync_round(clock, true, Evaluation{.seconds = 1.5, .time = 21.5, .accuracy = 0.875})), json::parse(R"({"num_iters":7,"time":{
+  clock.steps = {{.data_wait = 0.1, .compute = 0.25, .update = 0.01},
+                 {.data_wait = 0.2, .compute = 0.5, .update = 0.02}};
+  EXPECT_EQ(json::parse(esync_round(clock, true,
+                                    Evaluation{.seconds = 1.5, .time = 21.5, .accuracy = 0.875})),
+            json::parse(R"({"num_iters":7,"time":{
       "0":{"check ready":0,"get_batch":0.1,"forward and backward":0.25,"local update":0.01},
       "1":{"check ready":0,"get_batch":0.2,"forward and backward":0.5,"local update":0.02},
       "2":{"check ready":0,"global update":0.25,"evaluation":1.5}},"num_samples":64,"total_time":21.5,"accuracy":0.875,
@@ -109,7 +139,10 @@ TEST(Metrics, ARoundOfOneStepHasItsExchangeInItsEntry) {
   ClockMetrics clock = sample(0, 2.5);
   clock.steps = {{.data_wait = 0.12345678, .compute = 0.25, .update = 0.5}};
   const std::string text = esync_round(clock, false, std::nullopt);
-  EXPECT_EQ(json::parse(text)["time"], json::parse(R"({"0":{"get_batch":0.1235,"forward and backward":0.25,"global aggregate":0.75}})"));
+  EXPECT_EQ(
+      json::parse(text)["time"],
+      json::parse(
+          R"({"0":{"get_batch":0.1235,"forward and backward":0.25,"global aggregate":0.75}})"));
   EXPECT_FALSE(json::parse(text).contains("accuracy"));
   EXPECT_NE(text.find("0.1235"), std::string::npos) << "four decimals";
 }
@@ -118,11 +151,12 @@ TEST(Metrics, ESyncsLogsOfEarlierRoundsStayWhereARunGoesOn) {
   const std::string folder = fresh_directory("esync_log") + "/worker0";
   Result<EsyncLog> log = EsyncLog::open(folder, false, 0);
   ASSERT_TRUE(log.ok());
-  for (std::int64_t clock = 0; clock < 12; ++clock) ASSERT_TRUE(log.value().add(sample(clock, 1), std::nullopt).ok());
+  for (std::int64_t clock = 0; clock < 12; ++clock)
+    ASSERT_TRUE(log.value().add(sample(clock, 1), std::nullopt).ok());
   EXPECT_EQ(entries(folder).size(), 12u);
   ASSERT_TRUE(EsyncLog::open(folder, false, 2).ok());
   EXPECT_EQ(entries(folder), (std::vector<std::string>{"iter-1.txt", "iter-2.txt"}));
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::metrics_test

@@ -1,4 +1,5 @@
-// The nets of models/ and examples/: they are read, they are built, and they have as many weights as their authors say.
+// The nets of models/ and examples/: they are read, they are built, and they have as many weights
+// as their authors say.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -14,14 +15,15 @@
 #include "shoal/tensor/context.h"
 #include "support/places.h"
 
-namespace shoal {
+namespace shoal::models_test {
 namespace {
 
 struct Model {
   const char* name;
-  int batch, channels, side;   // of its input for timing
+  int batch, channels, side;  // of its input for timing
   int classes;
-  std::int64_t weights;        // learned numbers: weights, biases, scales; as published, or counted by hand for the CIFAR nets
+  // learned numbers: weights, biases, scales; as published, or counted by hand for the CIFAR nets
+  std::int64_t weights;
 };
 constexpr Model kModels[] = {
     {"lenet", 64, 1, 28, 10, 431'080},
@@ -29,7 +31,7 @@ constexpr Model kModels[] = {
     {"cifar10_full", 100, 3, 32, 10, 89'578},
     {"caffenet", 32, 3, 227, 1000, 60'965'224},
     {"alexnet", 32, 3, 227, 1000, 60'965'224},
-    {"googlenet", 16, 3, 224, 1000, 13'378'280},   // with both auxiliary classifiers
+    {"googlenet", 16, 3, 224, 1000, 13'378'280},  // with both auxiliary classifiers
     {"vgg16", 16, 3, 224, 1000, 138'357'544},
     {"resnet18", 16, 3, 224, 1000, 11'689'512},
     {"resnet50", 16, 3, 224, 1000, 25'557'032},
@@ -39,7 +41,8 @@ NetParameter read_model(const Model& model, const char* file) {
   return read_net((test::repository_root() / "models" / model.name / file).string());
 }
 
-// The net for one phase with the stage "dummy", and weights of zero: random ones would take longer than the rest of the test.
+// The net for one phase with the stage "dummy", and weights of zero: random ones would take longer
+// than the rest of the test.
 NetParameter dummy_net(const Model& model, Phase phase) {
   NetParameter param = read_model(model, "train_val.prototxt");
   param.mutable_state()->set_phase(phase);
@@ -54,7 +57,7 @@ NetParameter dummy_net(const Model& model, Phase phase) {
 std::int64_t count_weights(const Net& net) {
   std::int64_t count = 0;
   for (const auto& layer : net.layers())
-    if (layer->type() != "BatchNorm")   // its blobs are statistics
+    if (layer->type() != "BatchNorm")  // its blobs are statistics
       for (const auto& param : layer->params()) count += param->data.count();
   return count;
 }
@@ -64,10 +67,12 @@ TEST(ModelsTest, EveryModelIsBuiltForTrainingWithThePublishedNumberOfWeights) {
     SCOPED_TRACE(model.name);
     Context context({});
     const Net net(dummy_net(model, TRAIN), context);
-    EXPECT_EQ(net.blob("data")->data.shape(), Shape({model.batch, model.channels, model.side, model.side}));
+    EXPECT_EQ(net.blob("data")->data.shape(),
+              Shape({model.batch, model.channels, model.side, model.side}));
     EXPECT_EQ(net.blob("label")->data.shape(), Shape({model.batch}));
     EXPECT_EQ(count_weights(net), model.weights);
-    for (const Blob* output : net.outputs()) EXPECT_GT(net.loss_weight(*output), 0) << "an output of training that is no loss";
+    for (const Blob* output : net.outputs())
+      EXPECT_GT(net.loss_weight(*output), 0) << "an output of training that is no loss";
   }
 }
 
@@ -100,7 +105,8 @@ TEST(ModelsTest, ADeployNetHasTheWeightsOfItsTrainingNet) {
 TEST(ModelsTest, EverySolverIsReadAndNamesANetThatIsThere) {
   int solvers = 0;
   for (const char* folder : {"models", "examples"})
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(test::repository_root() / folder)) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(test::repository_root() / folder)) {
       const std::string name = entry.path().filename().string();
       if (name.rfind("solver", 0) != 0 || entry.path().extension() != ".prototxt") continue;
       SCOPED_TRACE(entry.path().string());
@@ -115,4 +121,4 @@ TEST(ModelsTest, EverySolverIsReadAndNamesANetThatIsThere) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::models_test

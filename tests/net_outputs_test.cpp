@@ -8,7 +8,7 @@
 #include "shoal/base/file.h"
 #include "support/data_files.h"
 
-namespace shoal {
+namespace shoal::net_outputs_test {
 namespace {
 
 using test::get_file;
@@ -50,19 +50,21 @@ TEST_F(NetOutputsTest, ARunThatGoesOnKeepsEarlierRowsAndTheirTime) {
     NetOutputs outputs = open();
     for (const int n : {0, 10, 20, 30}) ASSERT_OK(outputs.add(0, {n, n / 10.0, 1, {1}}));
   }
-  put_file(prefix_ + ".train.csv", train() + "40,4.0");   // cut off by a crash
+  put_file(prefix_ + ".train.csv", train() + "40,4.0");  // cut off by a crash
   NetOutputs outputs = open(20);
   EXPECT_EQ(train(), "Iteration,time,loss,loss\n0,0.000,1,1\n10,1.000,1,1\n");
   ASSERT_OK(outputs.add(0, {20, 0.5, 2, {2}}));
   EXPECT_EQ(train(), "Iteration,time,loss,loss\n0,0.000,1,1\n10,1.000,1,1\n20,1.500,2,2\n");
   open();
-  EXPECT_EQ(train(), "Iteration,time,loss,loss\n") << "a run from the start has rows of its own alone";
+  EXPECT_EQ(train(), "Iteration,time,loss,loss\n")
+      << "a run from the start has rows of its own alone";
 }
 
 TEST_F(NetOutputsTest, OtherColumnsAndUnwritablePlacesAreRefused) {
   open();
   put_file(prefix_ + ".test0.csv", "Iteration,time,loss,accuracy\n0,1,1,1\n");
-  EXPECT_FAILS_WITH("run.test0.csv has other columns than this run", NetOutputs::open(prefix_, {{"loss"}, {"prob"}}, 5));
+  EXPECT_FAILS_WITH("run.test0.csv has other columns than this run",
+                    NetOutputs::open(prefix_, {{"loss"}, {"prob"}}, 5));
   ASSERT_OK(NetOutputs::open(prefix_, {{"loss"}, {"prob"}}, 0));
   const auto nowhere = NetOutputs::open(prefix_ + "/none/x", {{"loss"}}, 0);
   EXPECT_FAILS_WITH("/none", nowhere);
@@ -70,8 +72,9 @@ TEST_F(NetOutputsTest, OtherColumnsAndUnwritablePlacesAreRefused) {
   NetOutputs outputs = open();
   std::filesystem::remove(prefix_ + ".train.csv");
   std::filesystem::create_directory(prefix_ + ".train.csv");
-  EXPECT_FAILS_WITH("cannot write " + prefix_ + ".train.csv: Is a directory", outputs.add(0, {0, 0, 0, {0}}));
+  EXPECT_FAILS_WITH("cannot write " + prefix_ + ".train.csv: Is a directory",
+                    outputs.add(0, {0, 0, 0, {0}}));
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::net_outputs_test

@@ -10,7 +10,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 
-namespace shoal {
+namespace shoal::net_test {
 namespace {
 
 std::string message_of(const std::function<void()>& build) {
@@ -22,7 +22,8 @@ std::string message_of(const std::function<void()>& build) {
   return "nothing was thrown";
 }
 
-#define EXPECT_SAYS(build, words) EXPECT_NE(message_of([&] { build; }).find(words), std::string::npos) << message_of([&] { build; })
+#define EXPECT_SAYS(build, words) \
+  EXPECT_NE(message_of([&] { build; }).find(words), std::string::npos) << message_of([&] { build; })
 
 NetParameter parse(const std::string& text, Phase phase = TRAIN) {
   NetParameter net = parse_net(text, "test.prototxt");
@@ -31,50 +32,61 @@ NetParameter parse(const std::string& text, Phase phase = TRAIN) {
 }
 
 struct TestNet {
-  explicit TestNet(const std::string& text, Phase phase = TRAIN, const NetOptions& options = {}, int threads = 1)
+  explicit TestNet(const std::string& text, Phase phase = TRAIN, const NetOptions& options = {},
+                   int threads = 1)
       : context({.threads = threads, .seed = 7}), net(parse(text, phase), context, options) {}
   Context context;
   Net net;
 };
 
-std::string dummy(const std::string& top, const std::string& dims, const std::string& filler = "type: 'gaussian'") {
+std::string dummy(const std::string& top, const std::string& dims,
+                  const std::string& filler = "type: 'gaussian'") {
   std::string shape;
   for (std::size_t at = 0; at < dims.size();) {
     const std::size_t end = std::min(dims.find(' ', at), dims.size());
     shape += " dim: " + dims.substr(at, end - at);
     at = end + 1;
   }
-  return "layer { name: 'make_" + top + "' type: 'DummyData' top: '" + top + "' dummy_data_param { shape {" + shape + " } data_filler { " +
-         filler + " } } }\n";
+  return "layer { name: 'make_" + top + "' type: 'DummyData' top: '" + top +
+         "' dummy_data_param { shape {" + shape + " } data_filler { " + filler + " } } }\n";
 }
 
-std::string ip(const std::string& name, const std::string& bottom, const std::string& more = "", int outputs = 3) {
-  return "layer { name: '" + name + "' type: 'InnerProduct' bottom: '" + bottom + "' top: '" + name + "' " + more +
-         " inner_product_param { num_output: " + std::to_string(outputs) + " weight_filler { type: 'xavier' } } }\n";
+std::string ip(const std::string& name, const std::string& bottom, const std::string& more = "",
+               int outputs = 3) {
+  return "layer { name: '" + name + "' type: 'InnerProduct' bottom: '" + bottom + "' top: '" +
+         name + "' " + more + " inner_product_param { num_output: " + std::to_string(outputs) +
+         " weight_filler { type: 'xavier' } } }\n";
 }
 
 std::string relu(const std::string& bottom, const std::string& top) {
-  return "layer { name: 'relu_" + top + "' type: 'ReLU' bottom: '" + bottom + "' top: '" + top + "' }\n";
+  return "layer { name: 'relu_" + top + "' type: 'ReLU' bottom: '" + bottom + "' top: '" + top +
+         "' }\n";
 }
 
 std::string euclid(const std::string& a, const std::string& b, const std::string& name = "loss") {
-  return "layer { name: '" + name + "' type: 'EuclideanLoss' bottom: '" + a + "' bottom: '" + b + "' top: '" + name + "' }\n";
+  return "layer { name: '" + name + "' type: 'EuclideanLoss' bottom: '" + a + "' bottom: '" + b +
+         "' top: '" + name + "' }\n";
 }
 
-// A net with everything that sharing of memory could break: branches, in-place layers, views, several losses.
+// A net with everything that sharing of memory could break: branches, in-place layers, views,
+// several losses.
 const std::string kBranches =
     dummy("x", "4 3 8 8") + dummy("t", "4 5") +
-    "layer { name: 'c1' type: 'Convolution' bottom: 'x' top: 'c1' convolution_param { num_output: 4 kernel_size: 3 pad: 1"
+    "layer { name: 'c1' type: 'Convolution' bottom: 'x' top: 'c1' convolution_param { num_output: "
+    "4 kernel_size: 3 pad: 1"
     " weight_filler { type: 'xavier' } } }\n" +
     relu("c1", "c1") +
-    "layer { name: 'p1' type: 'Pooling' bottom: 'c1' top: 'p1' pooling_param { kernel_size: 2 stride: 2 } }\n"
-    "layer { name: 'c2' type: 'Convolution' bottom: 'c1' top: 'c2' convolution_param { num_output: 4 kernel_size: 2 stride: 2"
+    "layer { name: 'p1' type: 'Pooling' bottom: 'c1' top: 'p1' pooling_param { kernel_size: 2 "
+    "stride: 2 } }\n"
+    "layer { name: 'c2' type: 'Convolution' bottom: 'c1' top: 'c2' convolution_param { num_output: "
+    "4 kernel_size: 2 stride: 2"
     " weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'sum' type: 'Eltwise' bottom: 'p1' bottom: 'c2' top: 'sum' }\n"
     "layer { name: 'cat' type: 'Concat' bottom: 'sum' bottom: 'c2' top: 'cat' }\n"
     "layer { name: 'flat' type: 'Flatten' bottom: 'cat' top: 'flat' }\n" +
-    ip("ip", "flat", "", 5) + "layer { name: 'drop' type: 'Dropout' bottom: 'ip' top: 'ip' }\n" + euclid("ip", "t") +
-    "layer { name: 'act' type: 'TanH' bottom: 'ip' top: 'act' }\n" + euclid("act", "t", "loss2");
+    ip("ip", "flat", "", 5) + "layer { name: 'drop' type: 'Dropout' bottom: 'ip' top: 'ip' }\n" +
+    euclid("ip", "t") + "layer { name: 'act' type: 'TanH' bottom: 'ip' top: 'act' }\n" +
+    euclid("act", "t", "loss2");
 
 TEST(GraphTest, RulesChooseLayers) {
   NetState state;
@@ -101,14 +113,17 @@ TEST(GraphTest, RulesChooseLayers) {
 }
 
 TEST(GraphTest, IncludeAndExcludeTogetherAreRefusedWithThePlace) {
-  const NetParameter net = parse("layer { name: 'a' type: 'ReLU' include { phase: TRAIN } exclude { phase: TEST } }");
-  EXPECT_SAYS(filter_net(net), "test.prototxt:1: layer 'a' (ReLU): has both include and exclude rules");
+  const NetParameter net =
+      parse("layer { name: 'a' type: 'ReLU' include { phase: TRAIN } exclude { phase: TEST } }");
+  EXPECT_SAYS(filter_net(net),
+              "test.prototxt:1: layer 'a' (ReLU): has both include and exclude rules");
 }
 
 TEST(GraphTest, SplitsHaveCaffesNamesAndCarryTheLossWeight) {
-  const NetParameter net = insert_splits(parse("layer { name: 'd' type: 'Input' top: 'x' }\n"
-                                               "layer { name: 'a' type: 'Power' bottom: 'x' top: 'y' loss_weight: 2 }\n"
-                                               "layer { name: 'b' type: 'ReLU' bottom: 'y' top: 'z' }\n"));
+  const NetParameter net =
+      insert_splits(parse("layer { name: 'd' type: 'Input' top: 'x' }\n"
+                          "layer { name: 'a' type: 'Power' bottom: 'x' top: 'y' loss_weight: 2 }\n"
+                          "layer { name: 'b' type: 'ReLU' bottom: 'y' top: 'z' }\n"));
   ASSERT_EQ(net.layer_size(), 4);
   EXPECT_EQ(net.layer(1).loss_weight(0), 0);
   const LayerParameter& split = net.layer(2);
@@ -121,10 +136,11 @@ TEST(GraphTest, SplitsHaveCaffesNamesAndCarryTheLossWeight) {
 }
 
 TEST(GraphTest, AnInPlaceLayerBehindASplitIsNoLongerInPlace) {
-  const NetParameter net = insert_splits(parse("layer { name: 'd' type: 'Input' top: 'x' }\n" + relu("x", "y") +
-                                               "layer { name: 'p' type: 'Power' bottom: 'y' top: 'q' }\n" +
-                                               "layer { name: 'r' type: 'ReLU' bottom: 'y' top: 'y' }\n" +
-                                               "layer { name: 's' type: 'ReLU' bottom: 'y' top: 'w' }\n"));
+  const NetParameter net =
+      insert_splits(parse("layer { name: 'd' type: 'Input' top: 'x' }\n" + relu("x", "y") +
+                          "layer { name: 'p' type: 'Power' bottom: 'y' top: 'q' }\n" +
+                          "layer { name: 'r' type: 'ReLU' bottom: 'y' top: 'y' }\n" +
+                          "layer { name: 's' type: 'ReLU' bottom: 'y' top: 'w' }\n"));
   ASSERT_EQ(net.layer_size(), 6);
   EXPECT_EQ(net.layer(4).bottom(0), "y_relu_y_0_split_1");
   EXPECT_EQ(net.layer(5).bottom(0), "y") << "the last layer reads the in-place layer's top";
@@ -148,7 +164,8 @@ TEST(MemoryPlanTest, BlocksThatLiveTogetherNeverOverlap) {
       EXPECT_LE(plan.offsets[a] + blocks[a].bytes, plan.bytes);
       for (std::size_t b = 0; b < a; ++b) {
         const bool meet = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
-        const bool overlap = plan.offsets[a] < plan.offsets[b] + blocks[b].bytes && plan.offsets[b] < plan.offsets[a] + blocks[a].bytes;
+        const bool overlap = plan.offsets[a] < plan.offsets[b] + blocks[b].bytes &&
+                             plan.offsets[b] < plan.offsets[a] + blocks[a].bytes;
         EXPECT_FALSE(meet && overlap) << "round " << round << " blocks " << b << " and " << a;
       }
     }
@@ -161,15 +178,24 @@ TEST(MemoryPlanTest, AChainNeedsTwoBlocks) {
 }
 
 TEST(NetTest, NamesWhatIsWrongWithBlobs) {
-  EXPECT_SAYS(TestNet(dummy("images", "2 3") + relu("imags", "y")), "test.prototxt:2: layer 'relu_y' (ReLU): bottom 'imags' is made by no layer");
+  EXPECT_SAYS(TestNet(dummy("images", "2 3") + relu("imags", "y")),
+              "test.prototxt:2: layer 'relu_y' (ReLU): bottom 'imags' is made by no layer");
   EXPECT_SAYS(TestNet(dummy("images", "2 3") + relu("imags", "y")), "did you mean 'images'");
-  EXPECT_SAYS(TestNet(dummy("x", "2 3") + dummy("x", "2 3")), "top 'x' is made by an earlier layer already");
+  EXPECT_SAYS(TestNet(dummy("x", "2 3") + dummy("x", "2 3")),
+              "top 'x' is made by an earlier layer already");
   EXPECT_SAYS(TestNet(dummy("x", "2 3") + ip("x", "x")), "does not work in place");
-  EXPECT_SAYS(TestNet(dummy("x", "2 3") + "layer { name: 'r' type: 'ReLU' bottom: 'x' top: 'a' top: 'b' }"), "has 2 tops; a ReLU layer makes exactly 1");
-  EXPECT_SAYS(TestNet(dummy("x", "2 3") + "layer { name: 'r' type: 'Relu' bottom: 'x' top: 'a' }"), "unknown layer type 'Relu'; did you mean 'ReLU'");
-  EXPECT_SAYS(TestNet(dummy("x", "2 3") + ip("y", "x", "loss_weight: 1 loss_weight: 2")), "loss_weight is given 2 times for 1 tops");
-  EXPECT_SAYS(TestNet(dummy("x", "2 3") + ip("y", "x", "param {} param {} param {}")), "has 3 param {} for 2 learned blobs");
-  EXPECT_SAYS(TestNet(dummy("x", "2 3") + ip("y", "x", "propagate_down: true propagate_down: true")), "propagate_down is given 2 times");
+  EXPECT_SAYS(
+      TestNet(dummy("x", "2 3") + "layer { name: 'r' type: 'ReLU' bottom: 'x' top: 'a' top: 'b' }"),
+      "has 2 tops; a ReLU layer makes exactly 1");
+  EXPECT_SAYS(TestNet(dummy("x", "2 3") + "layer { name: 'r' type: 'Relu' bottom: 'x' top: 'a' }"),
+              "unknown layer type 'Relu'; did you mean 'ReLU'");
+  EXPECT_SAYS(TestNet(dummy("x", "2 3") + ip("y", "x", "loss_weight: 1 loss_weight: 2")),
+              "loss_weight is given 2 times for 1 tops");
+  EXPECT_SAYS(TestNet(dummy("x", "2 3") + ip("y", "x", "param {} param {} param {}")),
+              "has 3 param {} for 2 learned blobs");
+  EXPECT_SAYS(
+      TestNet(dummy("x", "2 3") + ip("y", "x", "propagate_down: true propagate_down: true")),
+      "propagate_down is given 2 times");
 }
 
 TEST(NetTest, OutputsComeInAlphabeticalOrder) {
@@ -188,20 +214,24 @@ TEST(NetTest, SharingMemoryChangesNoBit) {
   }
   ASSERT_EQ(shared.net.params().size(), 6u);
   for (std::size_t i = 0; i < shared.net.params().size(); ++i) {
-    const auto a = shared.net.params()[i].blob->grad.host(), b = apart.net.params()[i].blob->grad.host();
+    const auto a = shared.net.params()[i].blob->grad.host(),
+               b = apart.net.params()[i].blob->grad.host();
     EXPECT_TRUE(std::ranges::equal(a, b)) << "gradient of param " << i;
-    EXPECT_TRUE(std::ranges::any_of(a, [](float g) { return g != 0; })) << "gradient of param " << i << " is all zero";
+    EXPECT_TRUE(std::ranges::any_of(a, [](float g) { return g != 0; }))
+        << "gradient of param " << i << " is all zero";
   }
 }
 
 TEST(NetTest, TheTestPhaseNeedsTwoBlobsOfAChain) {
   std::string chain = dummy("x0", "8 256", "type: 'constant' value: 1");
   for (int i = 0; i < 10; ++i)
-    chain += "layer { name: 'l" + std::to_string(i) + "' type: 'Power' bottom: 'x" + std::to_string(i) + "' top: 'x" + std::to_string(i + 1) +
+    chain += "layer { name: 'l" + std::to_string(i) + "' type: 'Power' bottom: 'x" +
+             std::to_string(i) + "' top: 'x" + std::to_string(i + 1) +
              "' power_param { shift: 1 } }\n";
   TestNet t(chain, TEST);
   EXPECT_EQ(t.net.memory().blobs_unshared, 11u * 8 * 256 * 4);
-  EXPECT_LE(t.net.memory().blobs, 4u * 8 * 256 * 4) << "two for the chain, the constant and the output";
+  EXPECT_LE(t.net.memory().blobs, 4u * 8 * 256 * 4)
+      << "two for the chain, the constant and the output";
   ASSERT_TRUE(t.net.forward().ok());
   EXPECT_EQ(t.net.outputs()[0]->data.host()[5], 11);
   ASSERT_TRUE(t.net.forward().ok());
@@ -209,41 +239,53 @@ TEST(NetTest, TheTestPhaseNeedsTwoBlobsOfAChain) {
 }
 
 TEST(NetTest, KeptBlobsSurviveThePass) {
-  TestNet shared(kBranches, TEST, {.keep = {"p1", "cat"}}), apart(kBranches, TEST, {.share_memory = false});
+  TestNet shared(kBranches, TEST, {.keep = {"p1", "cat"}}),
+      apart(kBranches, TEST, {.share_memory = false});
   ASSERT_TRUE(shared.net.forward().ok() && apart.net.forward().ok());
   for (const char* name : {"p1", "cat"})
-    EXPECT_TRUE(std::ranges::equal(shared.net.blob(name)->data.host(), apart.net.blob(name)->data.host())) << name;
+    EXPECT_TRUE(
+        std::ranges::equal(shared.net.blob(name)->data.host(), apart.net.blob(name)->data.host()))
+        << name;
   EXPECT_SAYS(TestNet(kBranches, TEST, {.keep = {"nowhere"}}), "has no blob 'nowhere'");
 }
 
 TEST(NetTest, ParamsSharedByNameAddTheirGradients) {
   const std::string shared = "param { name: 'w' } param { name: 'b' }";
-  TestNet t(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x", shared) + ip("b", "a", shared) + euclid("b", "t"));
+  TestNet t(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x", shared) + ip("b", "a", shared) +
+            euclid("b", "t"));
   EXPECT_EQ(t.net.params().size(), 2u);
-  TestNet apart(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x") + ip("b", "a") + euclid("b", "t"));
+  TestNet apart(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x") + ip("b", "a") +
+                euclid("b", "t"));
   ASSERT_EQ(apart.net.params().size(), 4u);
   for (int i = 0; i < 2; ++i)
     for (int layer = 0; layer < 2; ++layer)
-      std::ranges::copy(t.net.params()[i].blob->data.host(), apart.net.params()[2 * layer + i].blob->data.host_out().begin());
+      std::ranges::copy(t.net.params()[i].blob->data.host(),
+                        apart.net.params()[2 * layer + i].blob->data.host_out().begin());
   EXPECT_EQ(t.net.forward().value(), apart.net.forward().value());
   ASSERT_TRUE(t.net.backward().ok() && apart.net.backward().ok());
   const auto sum = t.net.params()[0].blob->grad.host();
-  const auto first = apart.net.params()[0].blob->grad.host(), second = apart.net.params()[2].blob->grad.host();
+  const auto first = apart.net.params()[0].blob->grad.host(),
+             second = apart.net.params()[2].blob->grad.host();
   for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i], first[i] + second[i], 1e-6);
 }
 
 TEST(NetTest, SharedParamsMustAgree) {
   const std::string data = dummy("x", "2 3");
-  EXPECT_SAYS(TestNet(data + ip("a", "x", "param { name: 'w' }") + ip("b", "x", "param { name: 'w' }", 4)), "has shape 4 3 (12), but its owner, layer 'a'");
-  EXPECT_SAYS(TestNet(data + ip("a", "x", "param { name: 'w' lr_mult: 1 }") + ip("b", "x", "param { name: 'w' lr_mult: 2 }")),
+  EXPECT_SAYS(
+      TestNet(data + ip("a", "x", "param { name: 'w' }") + ip("b", "x", "param { name: 'w' }", 4)),
+      "has shape 4 3 (12), but its owner, layer 'a'");
+  EXPECT_SAYS(TestNet(data + ip("a", "x", "param { name: 'w' lr_mult: 1 }") +
+                      ip("b", "x", "param { name: 'w' lr_mult: 2 }")),
               "has lr_mult 2, its owner, layer 'a', has 1");
-  TestNet permissive(data + ip("a", "x", "param { name: 'w' }", 4) + dummy("y", "2 4") + ip("b", "y", "param { name: 'w' share_mode: PERMISSIVE }", 3));
+  TestNet permissive(data + ip("a", "x", "param { name: 'w' }", 4) + dummy("y", "2 4") +
+                     ip("b", "y", "param { name: 'w' share_mode: PERMISSIVE }", 3));
   EXPECT_EQ(permissive.net.params().size(), 3u);
 }
 
 TEST(NetTest, GradientsGoWhereALossNeedsThem) {
   const std::string frozen = "param { lr_mult: 0 } param { lr_mult: 0 }";
-  TestNet t(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x", frozen) + ip("b", "a") + euclid("b", "t") + ip("aside", "b"));
+  TestNet t(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x", frozen) + ip("b", "a") +
+            euclid("b", "t") + ip("aside", "b"));
   const auto needs = [](const Net& net, const std::string& name) {
     for (std::size_t i = 0; i < net.layers().size(); ++i)
       if (net.layers()[i]->name() == name) return net.needs_backward(static_cast<int>(i));
@@ -254,18 +296,22 @@ TEST(NetTest, GradientsGoWhereALossNeedsThem) {
   EXPECT_TRUE(needs(t.net, "b"));
   EXPECT_FALSE(needs(t.net, "aside")) << "no loss comes of it";
   ASSERT_TRUE(t.net.forward().ok() && t.net.backward().ok());
-  EXPECT_FALSE(std::ranges::any_of(t.net.params()[0].blob->grad.host(), [](float g) { return g != 0; }));
+  EXPECT_FALSE(
+      std::ranges::any_of(t.net.params()[0].blob->grad.host(), [](float g) { return g != 0; }));
 
-  TestNet cut(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x") + ip("b", "a", "propagate_down: false") + euclid("b", "t"));
+  TestNet cut(dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x") +
+              ip("b", "a", "propagate_down: false") + euclid("b", "t"));
   EXPECT_FALSE(needs(cut.net, "a")) << "propagate_down: false";
-  TestNet forced("force_backward: true\n" + dummy("x", "2 3") + dummy("t", "2 3") + ip("a", "x", frozen) + euclid("a", "t"));
+  TestNet forced("force_backward: true\n" + dummy("x", "2 3") + dummy("t", "2 3") +
+                 ip("a", "x", frozen) + euclid("a", "t"));
   EXPECT_TRUE(needs(forced.net, "a"));
 }
 
 TEST(NetTest, ALabelThatIsLearnedIsRefused) {
-  EXPECT_SAYS(TestNet(dummy("x", "2 3") + ip("scores", "x") + ip("label", "x", "", 1) +
-                      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'scores' bottom: 'label' }"),
-              "bottom 'label' needs a gradient");
+  EXPECT_SAYS(
+      TestNet(dummy("x", "2 3") + ip("scores", "x") + ip("label", "x", "", 1) +
+              "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'scores' bottom: 'label' }"),
+      "bottom 'label' needs a gradient");
 }
 
 TEST(NetTest, HooksSeeEveryLayerInOrder) {
@@ -276,7 +322,9 @@ TEST(NetTest, HooksSeeEveryLayerInOrder) {
   t.net.after_backward([&](int i) { return seen += str("b", i), Status(); });
   ASSERT_TRUE(t.net.forward().ok() && t.net.backward().ok());
   EXPECT_EQ(seen, "<0>0<1>1<2>2<3>3b3b2b1b0");
-  t.net.before_forward([](int i) { return i == 2 ? Status(Error{Code::kPeer, "row 7 never came"}) : Status(); });
+  t.net.before_forward([](int i) {
+    return i == 2 ? Status(Error{Code::kPeer, "row 7 never came"}) : Status();
+  });
   const Result<float> loss = t.net.forward();
   ASSERT_FALSE(loss.ok());
   EXPECT_EQ(loss.error().message, "row 7 never came");
@@ -287,13 +335,19 @@ TEST(NetTest, WeightsGoByLayerNameAndShape) {
   TestNet source(data + ip("a", "x") + ip("b", "a"));
   TestNet target(data + ip("a", "x") + ip("other", "a"));
   target.net.copy_weights(source.net.to_proto(false), "source.caffemodel");
-  EXPECT_TRUE(std::ranges::equal(target.net.params()[0].blob->data.host(), source.net.params()[0].blob->data.host()));
+  EXPECT_TRUE(std::ranges::equal(target.net.params()[0].blob->data.host(),
+                                 source.net.params()[0].blob->data.host()));
   TestNet narrow(data + ip("a", "x", "", 5));
-  const std::string message = message_of([&] { narrow.net.copy_weights(source.net.to_proto(false), "source.caffemodel"); });
-  for (const char* word : {"test.prototxt:2", "5 3 (15)", "3 3 (9)", "source.caffemodel", "num_output"})
+  const std::string message =
+      message_of([&] { narrow.net.copy_weights(source.net.to_proto(false), "source.caffemodel"); });
+  for (const char* word :
+       {"test.prototxt:2", "5 3 (15)", "3 3 (9)", "source.caffemodel", "num_output"})
     EXPECT_NE(message.find(word), std::string::npos) << word << " in: " << message;
-  TestNet bare(data + "layer { name: 'a' type: 'InnerProduct' bottom: 'x' top: 'a' inner_product_param { num_output: 3 bias_term: false } }");
-  EXPECT_SAYS(bare.net.copy_weights(source.net.to_proto(false), "source.caffemodel"), "has 1 params, but layer 'a' in source.caffemodel holds 2");
+  TestNet bare(data +
+               "layer { name: 'a' type: 'InnerProduct' bottom: 'x' top: 'a' inner_product_param { "
+               "num_output: 3 bias_term: false } }");
+  EXPECT_SAYS(bare.net.copy_weights(source.net.to_proto(false), "source.caffemodel"),
+              "has 1 params, but layer 'a' in source.caffemodel holds 2");
 }
 
 TEST(NetTest, OldFourAxisShapesFit) {
@@ -320,27 +374,37 @@ TEST(NetTest, ATestNetLooksAtTheTrainNetsParams) {
 
 TEST(NetTest, FindsTheFirstBlobThatWentBad) {
   TestNet t(dummy("x", "2 3", "type: 'constant' value: 1e30") + dummy("t", "2 3") +
-            "layer { name: 'square' type: 'Power' bottom: 'x' top: 'square' power_param { power: 2 } }\n" + ip("a", "square") + euclid("a", "t"));
+            "layer { name: 'square' type: 'Power' bottom: 'x' top: 'square' power_param { power: 2 "
+            "} }\n" +
+            ip("a", "square") + euclid("a", "t"));
   EXPECT_FALSE(std::isfinite(t.net.forward().value()));
-  EXPECT_EQ(t.net.find_non_finite(), "test.prototxt:3: layer 'square' (Power): top 'square' is not finite");
+  EXPECT_EQ(t.net.find_non_finite(),
+            "test.prototxt:3: layer 'square' (Power): top 'square' is not finite");
   TestNet healthy(kBranches);
   ASSERT_TRUE(healthy.net.forward().ok() && healthy.net.backward().ok());
   EXPECT_EQ(healthy.net.find_non_finite(), "");
   healthy.net.params()[2].blob->data.host_mut()[0] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_NE(healthy.net.find_non_finite().find("layer 'c2' (Convolution): param 0 is not finite"), std::string::npos);
+  EXPECT_NE(healthy.net.find_non_finite().find("layer 'c2' (Convolution): param 0 is not finite"),
+            std::string::npos);
 }
 
 TEST(NetTest, ALabelOutOfRangeEndsThePassWithItsLayer) {
-  TestNet t(dummy("x", "2 3") + dummy("label", "2", "type: 'constant' value: 3") + ip("a", "x") +
-            "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'a' bottom: 'label' top: 'loss' }");
+  TestNet t(
+      dummy("x", "2 3") + dummy("label", "2", "type: 'constant' value: 3") + ip("a", "x") +
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'a' bottom: 'label' top: 'loss' }");
   const Result<float> loss = t.net.forward();
   ASSERT_FALSE(loss.ok());
   EXPECT_EQ(loss.error().code, Code::kData);
-  EXPECT_NE(loss.error().message.find("test.prototxt:4: layer 'loss' (SoftmaxWithLoss)"), std::string::npos) << loss.error().message;
+  EXPECT_NE(loss.error().message.find("test.prototxt:4: layer 'loss' (SoftmaxWithLoss)"),
+            std::string::npos)
+      << loss.error().message;
 }
 
 TEST(NetTest, FollowsAnInputOfAnotherShape) {
-  TestNet t("layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 3 } } }\n" + ip("a", "x") + relu("a", "b"), TEST);
+  TestNet t(
+      "layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 3 } } }\n" +
+          ip("a", "x") + relu("a", "b"),
+      TEST);
   t.net.blob("x")->reshape(Shape{5, 3});
   t.net.reshape();
   std::ranges::fill(t.net.blob("x")->data.host_out(), 1.0f);
@@ -349,10 +413,12 @@ TEST(NetTest, FollowsAnInputOfAnotherShape) {
 }
 
 TEST(NetTest, SizesThatCannotBeAreNamed) {
-  EXPECT_SAYS(TestNet(dummy("x", "70000 70000")), "layer 'make_x' (DummyData): top 0: the shape 70000 70000 has more than 2147483647 elements");
+  EXPECT_SAYS(
+      TestNet(dummy("x", "70000 70000")),
+      "layer 'make_x' (DummyData): top 0: the shape 70000 70000 has more than 2147483647 elements");
   EXPECT_SAYS(TestNet(dummy("x", "2 0")), "top 'x' has no elements");
   EXPECT_SAYS(TestNet(dummy("x", "2 -3")), "has a negative size");
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::net_test

@@ -13,16 +13,19 @@
 #include "shoal/proto/net.pb.h"
 #include "support/places.h"
 
-namespace shoal {
+namespace shoal::opencv_test {
 namespace {
 
-// Gives every learned blob of a net's layers random numbers; running sums of BatchNorm stay positive.
+// Gives every learned blob of a net's layers random numbers; running sums of BatchNorm stay
+// positive.
 void fill_params(Net& net, Random random) {
   for (const auto& layer : net.layers())
     for (const auto& param : layer->params()) {
       const bool sums = layer->type() == "BatchNorm";
-      const float limit = std::sqrt(3.0f / static_cast<float>(std::max<std::int64_t>(param->data.count() / param->shape()[0], 1)));
-      for (float& x : param->data.host_out()) x = sums ? random.uniform(0.5f, 1.5f) : random.uniform(-limit, limit);
+      const float limit = std::sqrt(3.0f / static_cast<float>(std::max<std::int64_t>(
+                                               param->data.count() / param->shape()[0], 1)));
+      for (float& x : param->data.host_out())
+        x = sums ? random.uniform(0.5f, 1.5f) : random.uniform(-limit, limit);
     }
 }
 
@@ -30,8 +33,10 @@ struct Answers {
   std::vector<float> ours, theirs;
 };
 
-// The outputs of `blob` for the same random input, by our net and by OpenCV's reading of its deploy text and model.
-Answers ask_both(const NetParameter& trained, const DeployOptions& options, const std::string& blob) {
+// The outputs of `blob` for the same random input, by our net and by OpenCV's reading of its deploy
+// text and model.
+Answers ask_both(const NetParameter& trained, const DeployOptions& options,
+                 const std::string& blob) {
   const NetParameter deploy = deploy_net(trained, options);
   Context context({.seed = 3});
   NetParameter ours = parse_net(deploy_text(deploy, FloorField::kRoundMode), "deploy.prototxt");
@@ -46,13 +51,17 @@ Answers ask_both(const NetParameter& trained, const DeployOptions& options, cons
 
   NetParameter model = net.to_proto(false);
   clear_origins(model);
-  const std::string text = deploy_text(deploy, FloorField::kCeilMode), weights = model.SerializeAsString();
-  cv::dnn::Net reader = cv::dnn::readNetFromCaffe(text.data(), text.size(), weights.data(), weights.size());
+  const std::string text = deploy_text(deploy, FloorField::kCeilMode),
+                    weights = model.SerializeAsString();
+  cv::dnn::Net reader =
+      cv::dnn::readNetFromCaffe(text.data(), text.size(), weights.data(), weights.size());
   std::vector<int> dims;
-  for (int axis = 0; axis < input.shape().axes(); ++axis) dims.push_back(static_cast<int>(input.shape()[axis]));
+  for (int axis = 0; axis < input.shape().axes(); ++axis)
+    dims.push_back(static_cast<int>(input.shape()[axis]));
   reader.setInput(cv::Mat(dims, CV_32F, input.host_mut().data()).clone(), deploy.layer(0).top(0));
   const cv::Mat theirs = reader.forward(blob);
-  return {{output.host().begin(), output.host().end()}, {theirs.ptr<float>(), theirs.ptr<float>() + theirs.total()}};
+  return {{output.host().begin(), output.host().end()},
+          {theirs.ptr<float>(), theirs.ptr<float>() + theirs.total()}};
 }
 
 void expect_same(const Answers& answers) {
@@ -67,17 +76,21 @@ void expect_same(const Answers& answers) {
 }
 
 TEST(OpenCv, ReadsLeNetAndAgrees) {
-  const NetParameter net = read_net((test::repository_root() / "models/lenet/train_val.prototxt").string());
+  const NetParameter net =
+      read_net((test::repository_root() / "models/lenet/train_val.prototxt").string());
   expect_same(ask_both(net, {.shape = {2, 1, 28, 28}}, "ip2"));
   expect_same(ask_both(net, {.shape = {2, 1, 28, 28}}, "prob"));
 }
 
 TEST(OpenCv, ReadsCifar10QuickAndAgrees) {
-  const NetParameter net = read_net((test::repository_root() / "models/cifar10_quick/train_val.prototxt").string());
+  const NetParameter net =
+      read_net((test::repository_root() / "models/cifar10_quick/train_val.prototxt").string());
   expect_same(ask_both(net, {.shape = {2, 3, 32, 32}}, "prob"));
 }
 
-constexpr const char* kInput = "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 2 dim: 4 dim: 9 dim: 11 } } }\n";
+constexpr const char* kInput =
+    "layer { name: 'data' type: 'Input' top: 'data' input_param { shape { dim: 2 dim: 4 dim: 9 "
+    "dim: 11 } } }\n";
 // Each a layer or two between that and the layer and blob "out".
 constexpr const char* kCases[] = {
     "layer { name: 'out' type: 'Convolution' bottom: 'data' top: 'out' "
@@ -86,32 +99,45 @@ constexpr const char* kCases[] = {
     "convolution_param { num_output: 3 kernel_size: 3 dilation: 2 bias_term: false } }",
     "layer { name: 'out' type: 'Deconvolution' bottom: 'data' top: 'out' "
     "convolution_param { num_output: 3 kernel_size: 4 stride: 2 pad: 1 } }",
-    "layer { name: 'out' type: 'Pooling' bottom: 'data' top: 'out' pooling_param { kernel_size: 2 stride: 2 } }",
-    "layer { name: 'out' type: 'Pooling' bottom: 'data' top: 'out' pooling_param { kernel_size: 2 stride: 2 round_mode: FLOOR } }",
-    "layer { name: 'out' type: 'Pooling' bottom: 'data' top: 'out' pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 } }",
-    "layer { name: 'out' type: 'Pooling' bottom: 'data' top: 'out' pooling_param { pool: AVE global_pooling: true } }",
-    "layer { name: 'out' type: 'LRN' bottom: 'data' top: 'out' lrn_param { local_size: 3 alpha: 0.5 } }",
-    "layer { name: 'out' type: 'LRN' bottom: 'data' top: 'out' lrn_param { local_size: 3 alpha: 0.5 norm_region: WITHIN_CHANNEL } }",
+    "layer { name: 'out' type: 'Pooling' bottom: 'data' top: 'out' pooling_param { kernel_size: 2 "
+    "stride: 2 } }",
+    "layer { name: 'out' type: 'Pooling' bottom: 'data' top: 'out' pooling_param { kernel_size: 2 "
+    "stride: 2 round_mode: FLOOR } }",
+    "layer { name: 'out' type: 'Pooling' bottom: 'data' top: 'out' pooling_param { pool: AVE "
+    "kernel_size: 3 stride: 2 pad: 1 } }",
+    "layer { name: 'out' type: 'Pooling' bottom: 'data' top: 'out' pooling_param { pool: AVE "
+    "global_pooling: true } }",
+    "layer { name: 'out' type: 'LRN' bottom: 'data' top: 'out' lrn_param { local_size: 3 alpha: "
+    "0.5 } }",
+    "layer { name: 'out' type: 'LRN' bottom: 'data' top: 'out' lrn_param { local_size: 3 alpha: "
+    "0.5 norm_region: WITHIN_CHANNEL } }",
     "layer { name: 'b' type: 'BatchNorm' bottom: 'data' top: 'b' } "
     "layer { name: 'out' type: 'Scale' bottom: 'b' top: 'out' scale_param { bias_term: true } }",
-    "layer { name: 'out' type: 'InnerProduct' bottom: 'data' top: 'out' inner_product_param { num_output: 5 } }",
-    "layer { name: 'out' type: 'ReLU' bottom: 'data' top: 'out' relu_param { negative_slope: 0.1 } }",
+    "layer { name: 'out' type: 'InnerProduct' bottom: 'data' top: 'out' inner_product_param { "
+    "num_output: 5 } }",
+    "layer { name: 'out' type: 'ReLU' bottom: 'data' top: 'out' relu_param { negative_slope: 0.1 } "
+    "}",
     "layer { name: 'out' type: 'PReLU' bottom: 'data' top: 'out' }",
     "layer { name: 'out' type: 'ELU' bottom: 'data' top: 'out' }",
     "layer { name: 'out' type: 'Sigmoid' bottom: 'data' top: 'out' }",
     "layer { name: 'out' type: 'TanH' bottom: 'data' top: 'out' }",
     "layer { name: 'out' type: 'AbsVal' bottom: 'data' top: 'out' }",
     "layer { name: 'out' type: 'BNLL' bottom: 'data' top: 'out' }",
-    "layer { name: 'out' type: 'Power' bottom: 'data' top: 'out' power_param { power: 2 scale: 0.5 shift: 1 } }",
+    "layer { name: 'out' type: 'Power' bottom: 'data' top: 'out' power_param { power: 2 scale: 0.5 "
+    "shift: 1 } }",
     "layer { name: 'out' type: 'Exp' bottom: 'data' top: 'out' exp_param { base: 2 scale: 0.5 } }",
     "layer { name: 'out' type: 'Dropout' bottom: 'data' top: 'out' }",
     "layer { name: 'out' type: 'Softmax' bottom: 'data' top: 'out' }",
-    "layer { name: 'a' type: 'Sigmoid' bottom: 'data' top: 'a' } layer { name: 'out' type: 'Eltwise' bottom: 'data' bottom: 'a' top: 'out' "
+    "layer { name: 'a' type: 'Sigmoid' bottom: 'data' top: 'a' } layer { name: 'out' type: "
+    "'Eltwise' bottom: 'data' bottom: 'a' top: 'out' "
     "eltwise_param { coeff: 1 coeff: -0.5 } }",
-    "layer { name: 'a' type: 'Sigmoid' bottom: 'data' top: 'a' } layer { name: 'out' type: 'Concat' bottom: 'data' bottom: 'a' top: 'out' }",
-    "layer { name: 'out' type: 'Slice' bottom: 'data' top: 'out' top: 'rest' slice_param { slice_point: 1 } }",
+    "layer { name: 'a' type: 'Sigmoid' bottom: 'data' top: 'a' } layer { name: 'out' type: "
+    "'Concat' bottom: 'data' bottom: 'a' top: 'out' }",
+    "layer { name: 'out' type: 'Slice' bottom: 'data' top: 'out' top: 'rest' slice_param { "
+    "slice_point: 1 } }",
     "layer { name: 'out' type: 'Flatten' bottom: 'data' top: 'out' }",
-    "layer { name: 'out' type: 'Reshape' bottom: 'data' top: 'out' reshape_param { shape { dim: 0 dim: 2 dim: -1 } } }",
+    "layer { name: 'out' type: 'Reshape' bottom: 'data' top: 'out' reshape_param { shape { dim: 0 "
+    "dim: 2 dim: -1 } } }",
 };
 
 TEST(OpenCv, AgreesOnEveryLayerThatItHas) {
@@ -123,7 +149,9 @@ TEST(OpenCv, AgreesOnEveryLayerThatItHas) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::opencv_test
 #else
-TEST(OpenCv, ReadsOurModelsAndAgrees) { GTEST_SKIP() << "no opencv2/dnn.hpp; libopencv-dnn-dev has it"; }
+TEST(OpenCv, ReadsOurModelsAndAgrees) {
+  GTEST_SKIP() << "no opencv2/dnn.hpp; libopencv-dnn-dev has it";
+}
 #endif

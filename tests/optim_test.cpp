@@ -1,4 +1,5 @@
-// Update rules against formulas worked in double, and learning rates against those that Caffe logged.
+// Update rules against formulas worked in double, and learning rates against those that Caffe
+// logged.
 #include "shoal/optim/rule.h"
 
 #include <gtest/gtest.h>
@@ -12,14 +13,15 @@
 #include "shoal/ops/update.h"
 #include "shoal/optim/rate.h"
 
-namespace shoal {
+namespace shoal::optim_test {
 namespace {
 
 using optim::Policy;
 using optim::Regularization;
 using optim::Rule;
 
-constexpr Rule kEveryRule[] = {Rule::kSgd, Rule::kNesterov, Rule::kAdaGrad, Rule::kRmsProp, Rule::kAdaDelta, Rule::kAdam};
+constexpr Rule kEveryRule[] = {Rule::kSgd,     Rule::kNesterov, Rule::kAdaGrad,
+                               Rule::kRmsProp, Rule::kAdaDelta, Rule::kAdam};
 
 optim::RuleOptions options_of(Rule rule) {
   optim::RuleOptions options;
@@ -34,7 +36,8 @@ struct Oracle {
   double w = 0, h = 0, h2 = 0;
 
   void step(const optim::RuleOptions& o, const optim::StepInputs& in, double g) {
-    const double rate = double{in.rate} * in.lr_mult, mu = o.momentum, rho = o.rms_decay, delta = o.delta, b2 = o.momentum2;
+    const double rate = double{in.rate} * in.lr_mult, mu = o.momentum, rho = o.rms_decay,
+                 delta = o.delta, b2 = o.momentum2;
     const double lambda = double{in.weight_decay} * in.decay_mult;
     g *= in.gradient_scale;
     g += in.regularization == Regularization::kL2 ? lambda * w : lambda * ((w > 0) - (w < 0));
@@ -43,7 +46,9 @@ struct Oracle {
       case Rule::kSgd: h = mu * h + rate * g, w -= h; break;
       case Rule::kNesterov: h = mu * h + rate * g, w -= (1 + mu) * h - mu * before; break;
       case Rule::kAdaGrad: h += g * g, w -= rate * g / (std::sqrt(h) + delta); break;
-      case Rule::kRmsProp: h = rho * h + (1 - rho) * g * g, w -= rate * g / (std::sqrt(h) + delta); break;
+      case Rule::kRmsProp:
+        h = rho * h + (1 - rho) * g * g, w -= rate * g / (std::sqrt(h) + delta);
+        break;
       case Rule::kAdaDelta: {
         h = mu * h + (1 - mu) * g * g;
         const double u = g * std::sqrt((h2 + delta) / (h + delta));
@@ -53,7 +58,8 @@ struct Oracle {
       }
       case Rule::kAdam:
         h = mu * h + (1 - mu) * g, h2 = b2 * h2 + (1 - b2) * g * g;
-        w -= rate * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(mu, t)) * h / (std::sqrt(h2) + delta);
+        w -= rate * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(mu, t)) * h /
+             (std::sqrt(h2) + delta);
         break;
     }
   }
@@ -62,9 +68,12 @@ struct Oracle {
 struct Param {
   Tensor w, g, h, h2;
   explicit Param(std::int64_t n) : w(Shape{n}), g(Shape{n}), h(Shape{n}), h2(Shape{n}) {}
-  void update(Context& ctx, const optim::RuleOptions& o, const optim::StepInputs& in, ops::Gradient after = ops::Gradient::kKeep) {
+  void update(Context& ctx, const optim::RuleOptions& o, const optim::StepInputs& in,
+              ops::Gradient after = ops::Gradient::kKeep) {
     Tensor* histories[] = {&h, &h2};
-    ops::update(ctx, optim::make_step(o, in), w, g, std::span(histories).first(static_cast<std::size_t>(optim::histories(o.rule))), after);
+    ops::update(ctx, optim::make_step(o, in), w, g,
+                std::span(histories).first(static_cast<std::size_t>(optim::histories(o.rule))),
+                after);
   }
 };
 
@@ -78,7 +87,8 @@ TEST(Optim, EveryRuleAgreesWithItsFormulaInDouble) {
       Param run(kCount);
       std::vector<Oracle> oracle(kCount);
       Random random(7, optim::histories(rule));
-      for (std::int64_t i = 0; i < kCount; ++i) oracle[static_cast<std::size_t>(i)].w = run.w.mut()[i] = random.uniform(-1, 1);
+      for (std::int64_t i = 0; i < kCount; ++i)
+        oracle[static_cast<std::size_t>(i)].w = run.w.mut()[i] = random.uniform(-1, 1);
       for (int t = 0; t < 5; ++t) {
         const optim::StepInputs in{t, 0.02f, 2, 0.05f, 0.5f, kind, 0.25f};
         for (std::int64_t i = 0; i < kCount; ++i) {
@@ -90,7 +100,8 @@ TEST(Optim, EveryRuleAgreesWithItsFormulaInDouble) {
       for (std::int64_t i = 0; i < kCount; ++i) {
         const Oracle& expected = oracle[static_cast<std::size_t>(i)];
         ASSERT_NEAR(run.w.in()[i], expected.w, 2e-6) << "element " << i;
-        ASSERT_NEAR(run.h.in()[i], expected.h, 2e-6 * std::max(1.0, std::fabs(expected.h))) << "element " << i;
+        ASSERT_NEAR(run.h.in()[i], expected.h, 2e-6 * std::max(1.0, std::fabs(expected.h)))
+            << "element " << i;
       }
     }
 }
@@ -104,9 +115,12 @@ TEST(Optim, OneStepWorkedByHand) {
       {Rule::kSgd, 1 - 0.25, 0.25, 0},
       {Rule::kNesterov, 1 - 1.9 * 0.25, 0.25, 0},
       {Rule::kAdaGrad, 1 - 0.1, 6.25, 0},
-      {Rule::kRmsProp, 1 - 1.0, 0.0625, 0},                                        // 2.5 / sqrt(0.0625) = 10
-      {Rule::kAdaDelta, 1 - 0.1 * 2.5 * std::sqrt(1e-4 / 0.6251), 0.625, 0.1 * 6.25 * 1e-4 / 0.6251},
-      {Rule::kAdam, 1 - 0.1, 0.25, 0.00625},                                       // the first corrected step is rate * sign(g)
+      // 2.5 / sqrt(0.0625) = 10
+      {Rule::kRmsProp, 1 - 1.0, 0.0625, 0},
+      {Rule::kAdaDelta, 1 - 0.1 * 2.5 * std::sqrt(1e-4 / 0.6251), 0.625,
+       0.1 * 6.25 * 1e-4 / 0.6251},
+      // the first corrected step is rate * sign(g)
+      {Rule::kAdam, 1 - 0.1, 0.25, 0.00625},
   };
   Context ctx(Context::Options{});
   for (const auto& c : cases) {
@@ -144,7 +158,8 @@ TEST(Optim, ThreadsChangeNoBitAndClearingIsDoneAfterUse) {
       Random random(3, 1);
       for (float& x : run.w.host_mut()) x = random.uniform(-1, 1);
       for (float& x : run.g.host_mut()) x = random.uniform(-1, 1);
-      run.update(ctx, options_of(rule), {4, 0.1f, 1, 0.01f, 1, Regularization::kL2, 1}, ops::Gradient::kClear);
+      run.update(ctx, options_of(rule), {4, 0.1f, 1, 0.01f, 1, Regularization::kL2, 1},
+                 ops::Gradient::kClear);
       for (const float x : run.g.host()) ASSERT_EQ(x, 0);
       results.emplace_back(run.w.host().begin(), run.w.host().end());
     }
@@ -160,13 +175,20 @@ TEST(Optim, OptionsOutOfRangeAreNamed) {
     change(options);
     return optim::validate(options);
   };
-  EXPECT_EQ(wrong(Rule::kAdaGrad, [](auto& o) { o.momentum = 0.5f; }), "momentum is 0.5, and AdaGrad has none: leave it out");
-  EXPECT_EQ(wrong(Rule::kRmsProp, [](auto& o) { o.momentum = 0.5f; }), "momentum is 0.5, and RMSProp has none: leave it out");
-  EXPECT_EQ(wrong(Rule::kRmsProp, [](auto& o) { o.rms_decay = 1; }), "rms_decay is 1; it must be in [0, 1)");
-  EXPECT_EQ(wrong(Rule::kAdam, [](auto& o) { o.momentum = 1; }), "momentum is 1; for Adam it must be in [0, 1)");
-  EXPECT_EQ(wrong(Rule::kAdam, [](auto& o) { o.momentum2 = -1; }), "momentum2 is -1; it must be in [0, 1)");
-  EXPECT_EQ(wrong(Rule::kSgd, [](auto& o) { o.momentum = -1; }), "momentum is -1; it must not be negative");
-  EXPECT_EQ(wrong(Rule::kAdaDelta, [](auto& o) { o.delta = -1; }), "delta is -1; it must not be negative");
+  EXPECT_EQ(wrong(Rule::kAdaGrad, [](auto& o) { o.momentum = 0.5f; }),
+            "momentum is 0.5, and AdaGrad has none: leave it out");
+  EXPECT_EQ(wrong(Rule::kRmsProp, [](auto& o) { o.momentum = 0.5f; }),
+            "momentum is 0.5, and RMSProp has none: leave it out");
+  EXPECT_EQ(wrong(Rule::kRmsProp, [](auto& o) { o.rms_decay = 1; }),
+            "rms_decay is 1; it must be in [0, 1)");
+  EXPECT_EQ(wrong(Rule::kAdam, [](auto& o) { o.momentum = 1; }),
+            "momentum is 1; for Adam it must be in [0, 1)");
+  EXPECT_EQ(wrong(Rule::kAdam, [](auto& o) { o.momentum2 = -1; }),
+            "momentum2 is -1; it must be in [0, 1)");
+  EXPECT_EQ(wrong(Rule::kSgd, [](auto& o) { o.momentum = -1; }),
+            "momentum is -1; it must not be negative");
+  EXPECT_EQ(wrong(Rule::kAdaDelta, [](auto& o) { o.delta = -1; }),
+            "delta is -1; it must not be negative");
 }
 
 TEST(Optim, RulesAreFoundByName) {
@@ -199,13 +221,16 @@ TEST(Optim, EveryPolicyGivesTheRatesThatCaffeLogged) {
     std::int64_t steps = 0;
     for (std::size_t i = 0; i < entry["rates"].size(); ++i) {
       steps = optim::steps_taken(options, static_cast<std::int64_t>(i), steps);
-      EXPECT_FLOAT_EQ(optim::rate_at(options, static_cast<std::int64_t>(i), steps), entry["rates"][i].get<float>()) << "iteration " << i;
+      EXPECT_FLOAT_EQ(optim::rate_at(options, static_cast<std::int64_t>(i), steps),
+                      entry["rates"][i].get<float>())
+          << "iteration " << i;
     }
   }
 }
 
 TEST(Optim, MultistepTakesOneStepAnIterationHoweverFarBehind) {
-  optim::RateOptions options{.policy = Policy::kMultistep, .base = 1, .gamma = 0.5f, .stepvalues = {10, 20, 30}};
+  optim::RateOptions options{
+      .policy = Policy::kMultistep, .base = 1, .gamma = 0.5f, .stepvalues = {10, 20, 30}};
   EXPECT_EQ(optim::steps_taken(options, 9, 0), 0);
   EXPECT_EQ(optim::steps_taken(options, 100, 0), 1);
   EXPECT_EQ(optim::steps_taken(options, 101, 1), 2);
@@ -214,7 +239,8 @@ TEST(Optim, MultistepTakesOneStepAnIterationHoweverFarBehind) {
 }
 
 TEST(Optim, PolyIsZeroFromItsEndOn) {
-  const optim::RateOptions options{.policy = Policy::kPoly, .base = 1, .power = 0.5f, .max_iter = 10};
+  const optim::RateOptions options{
+      .policy = Policy::kPoly, .base = 1, .power = 0.5f, .max_iter = 10};
   EXPECT_GT(optim::rate_at(options, 9, 0), 0);
   EXPECT_EQ(optim::rate_at(options, 10, 0), 0);
   EXPECT_EQ(optim::rate_at(options, 11, 0), 0);
@@ -223,13 +249,18 @@ TEST(Optim, PolyIsZeroFromItsEndOn) {
 TEST(Optim, PoliciesThatMakeNoSenseAreNamed) {
   EXPECT_EQ(optim::validate({.policy = Policy::kStep, .base = 1, .gamma = 0.1f}),
             "stepsize is 0; lr_policy \"step\" needs one of 1 or more");
-  EXPECT_EQ(optim::validate({.policy = Policy::kPoly, .base = 1}), "max_iter is 0; lr_policy \"poly\" needs one of 1 or more");
-  EXPECT_EQ(optim::validate({.policy = Policy::kSigmoid, .base = 1, .gamma = -0.5f, .stepsize = 10}),
-            "gamma is -0.5; for lr_policy \"sigmoid\" it must not be negative");
-  EXPECT_EQ(optim::validate({.policy = Policy::kMultistep, .base = 1, .gamma = 0.1f, .stepvalues = {20, 10}}), "the stepvalues must rise");
-  EXPECT_EQ(optim::validate({.policy = Policy::kFixed, .base = -1}), "base_lr is -1; it must not be negative");
+  EXPECT_EQ(optim::validate({.policy = Policy::kPoly, .base = 1}),
+            "max_iter is 0; lr_policy \"poly\" needs one of 1 or more");
+  EXPECT_EQ(
+      optim::validate({.policy = Policy::kSigmoid, .base = 1, .gamma = -0.5f, .stepsize = 10}),
+      "gamma is -0.5; for lr_policy \"sigmoid\" it must not be negative");
+  EXPECT_EQ(optim::validate(
+                {.policy = Policy::kMultistep, .base = 1, .gamma = 0.1f, .stepvalues = {20, 10}}),
+            "the stepvalues must rise");
+  EXPECT_EQ(optim::validate({.policy = Policy::kFixed, .base = -1}),
+            "base_lr is -1; it must not be negative");
   EXPECT_FALSE(optim::policy_named("cosine"));
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::optim_test

@@ -1,4 +1,5 @@
-// Sets cut into parts: who gets which record, and partition_data as a user runs it (wants TOOLS_DIR; skipped by name without it).
+// Sets cut into parts: who gets which record, and partition_data as a user runs it (wants
+// TOOLS_DIR; skipped by name without it).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -18,7 +19,7 @@
 #include "shoal/proto/parts.pb.h"
 #include "support/data_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::partition_test {
 namespace {
 
 // ---- bounds
@@ -32,15 +33,16 @@ TEST(PartitionBounds, ByLargestRemainder) {
   const Case cases[] = {
       {10, {1}, {0, 10}},
       {10, {1, 1}, {0, 5, 10}},
-      {10, {1, 1, 1}, {0, 4, 7, 10}},           // equal remainders: the first gets what is left
+      {10, {1, 1, 1}, {0, 4, 7, 10}},  // equal remainders: the first gets what is left
       {11, {1, 1, 1}, {0, 4, 8, 11}},
       {8, {2, 1, 1}, {0, 4, 6, 8}},
-      {10, {2, 1, 1}, {0, 5, 8, 10}},           // 5, 2.5, 2.5
-      {10, {0.6, 0.6, 0.8}, {0, 3, 6, 10}},     // 3, 3, 4 although no binary fraction says so
+      {10, {2, 1, 1}, {0, 5, 8, 10}},        // 5, 2.5, 2.5
+      {10, {0.6, 0.6, 0.8}, {0, 3, 6, 10}},  // 3, 3, 4 although no binary fraction says so
       {7, {5, 1, 1}, {0, 5, 6, 7}},
       {100, {0.05, 0.15, 0.8}, {0, 5, 20, 100}},
   };
-  for (const Case& c : cases) EXPECT_EQ(or_throw(bounds_by_weights(c.count, c.weights)), c.want) << c.count;
+  for (const Case& c : cases)
+    EXPECT_EQ(or_throw(bounds_by_weights(c.count, c.weights)), c.want) << c.count;
 }
 
 TEST(PartitionBounds, AnyWeightsGiveEachRecordOnceAndNearlyItsShare) {
@@ -56,38 +58,59 @@ TEST(PartitionBounds, AnyWeightsGiveEachRecordOnceAndNearlyItsShare) {
     EXPECT_EQ(bounds.back(), count);
     const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
     for (std::size_t k = 0; k < weights.size(); ++k)
-      EXPECT_NEAR(static_cast<double>(bounds[k + 1] - bounds[k]), static_cast<double>(count) * weights[k] / total, 1);
+      EXPECT_NEAR(static_cast<double>(bounds[k + 1] - bounds[k]),
+                  static_cast<double>(count) * weights[k] / total, 1);
   }
 }
 
 TEST(PartitionBounds, WeightsThatCannotBe) {
-  EXPECT_FAILS_WITH("4 parts cannot be made of 3 records", bounds_by_weights(3, std::vector<double>{1, 1, 1, 1}));
-  EXPECT_FAILS_WITH("part 1 would get none of the 10 records", bounds_by_weights(10, std::vector<double>{1000, 1}));
+  EXPECT_FAILS_WITH("4 parts cannot be made of 3 records",
+                    bounds_by_weights(3, std::vector<double>{1, 1, 1, 1}));
+  EXPECT_FAILS_WITH("part 1 would get none of the 10 records",
+                    bounds_by_weights(10, std::vector<double>{1000, 1}));
   for (const double bad : {0.0, -1.0, 1.0 / 0.0, 0.0 / 0.0})
-    EXPECT_FAILS_WITH("a part's weight is above 0", bounds_by_weights(10, std::vector<double>{1, bad}));
+    EXPECT_FAILS_WITH("a part's weight is above 0",
+                      bounds_by_weights(10, std::vector<double>{1, bad}));
 }
 
 TEST(PartitionBounds, ByDataSharding) {
-  const auto bounds = [](const std::string& text, std::uint64_t count) { return bounds_by_sharding(text, "f", count); };
+  const auto bounds = [](const std::string& text, std::uint64_t count) {
+    return bounds_by_sharding(text, "f", count);
+  };
   EXPECT_EQ(or_throw(bounds("0 0.5\n0.5 1.0\n", 7)), (PartBounds{0, 3, 7}));
-  EXPECT_EQ(or_throw(bounds(".0 .29\r\n.29 .57\r\n.57 1", 100)), (PartBounds{0, 29, 57, 100}));   // 0.29 * 100 is 28.999... in binary
-  EXPECT_EQ(or_throw(bounds("0 .333\n.333 .666\n.666 .999\n", 500)), (PartBounds{0, 166, 333, 500}));   // within one record
+  // 0.29 * 100 is 28.999... in binary
+  EXPECT_EQ(or_throw(bounds(".0 .29\r\n.29 .57\r\n.57 1", 100)), (PartBounds{0, 29, 57, 100}));
+  // within one record
+  EXPECT_EQ(or_throw(bounds("0 .333\n.333 .666\n.666 .999\n", 500)),
+            (PartBounds{0, 166, 333, 500}));
   std::string twelve;
-  for (const auto& [begin, end] : {std::pair{"0", ".05"}, {".05", ".1"}, {".1", ".15"}, {".15", ".2"}, {".2", ".25"}, {".25", ".3"},
-                                   {".3", ".4"}, {".4", ".5"}, {".5", ".6"}, {".6", ".7"}, {".7", ".85"}, {".85", "1"}})
+  for (const auto& [begin, end] : {std::pair{"0", ".05"},
+                                   {".05", ".1"},
+                                   {".1", ".15"},
+                                   {".15", ".2"},
+                                   {".2", ".25"},
+                                   {".25", ".3"},
+                                   {".3", ".4"},
+                                   {".4", ".5"},
+                                   {".5", ".6"},
+                                   {".6", ".7"},
+                                   {".7", ".85"},
+                                   {".85", "1"}})
     twelve += str(begin, " ", end, "\n");
   EXPECT_EQ(or_throw(bounds(twelve, 60000)),
-            (PartBounds{0, 3000, 6000, 9000, 12000, 15000, 18000, 24000, 30000, 36000, 42000, 51000, 60000}));
+            (PartBounds{0, 3000, 6000, 9000, 12000, 15000, 18000, 24000, 30000, 36000, 42000, 51000,
+                        60000}));
 }
 
 TEST(PartitionBounds, DataShardingThatCannotBe) {
-  const auto says = [](const std::string& words, const std::string& text, std::uint64_t count = 1000) {
+  const auto says = [](const std::string& words, const std::string& text,
+                       std::uint64_t count = 1000) {
     EXPECT_FAILS_WITH(words, bounds_by_sharding(text, "f", count));
   };
   says("f has no lines", "");
   says("f:1: \"0.5\" is not \"begin end\"", "0.5\n");
   says("f:2: \"0.5 1 x\" is not", "0 0.5\n0.5 1 x\n");
-  says("f:2: \"\" is not", "0 0.5\n\n0.5 1\n");                       // a worker without a range
+  says("f:2: \"\" is not", "0 0.5\n\n0.5 1\n");  // a worker without a range
   says("f:1: \"0 1.5\" is not", "0 1.5\n");
   says("f:1: \"-0.1 1\" is not", "-0.1 1\n");
   says("f:1: \"0 nan\" is not", "0 nan\n");
@@ -96,10 +119,11 @@ TEST(PartitionBounds, DataShardingThatCannotBe) {
   says("f:2: the range leaves out the records from 0.4 to 0.5", "0 0.4\n0.5 1\n");
   says("f:2: the range overlaps the one before, which ends at 0.6", "0 0.6\n0.5 1\n");
   says("f:2: the range overlaps the one before, which ends at 1", "0 1\n0 0.5\n");
-  says("f:1: the range leaves out the records from 0 to 0.5", "0.5 1\n0 0.5\n");   // not in order
+  says("f:1: the range leaves out the records from 0 to 0.5", "0.5 1\n0 0.5\n");  // not in order
   says("f:2: no range follows, which leaves out the records from 0.9 to 1", "0 0.5\n0.5 0.9\n");
   says("part 1 would get none of the 3 records", "0 0.5\n0.5 0.6\n0.6 1\n", 3);
-  EXPECT_TRUE(bounds_by_sharding("0 0.4\n0.5 1\n", "f", 10).ok());     // one record of ten is the tolerance
+  // one record of ten is the tolerance
+  EXPECT_TRUE(bounds_by_sharding("0 0.4\n0.5 1\n", "f", 10).ok());
 }
 
 // ---- which record goes where
@@ -113,7 +137,7 @@ TEST(PartitionModes, WhoGetsWhich) {
   using Parts = std::vector<std::size_t>;
   EXPECT_EQ(all(Partition::round_robin(3), 8), (Parts{0, 1, 2, 0, 1, 2, 0, 1}));
   EXPECT_EQ(all(Partition::blocks({0, 1, 3, 6}), 6), (Parts{0, 1, 1, 2, 2, 2}));
-  const std::vector<int> labels{2, 0, 1, 0, 2, 0, 1, 2};   // by class: 1 3 5 | 2 6 | 0 4 7
+  const std::vector<int> labels{2, 0, 1, 0, 2, 0, 1, 2};  // by class: 1 3 5 | 2 6 | 0 4 7
   EXPECT_EQ(all(Partition::by_class({0, 3, 5, 8}, labels), 8), (Parts{2, 0, 1, 0, 2, 0, 1, 2}));
   EXPECT_EQ(all(Partition::by_class({0, 4, 8}, labels), 8), (Parts{1, 0, 0, 0, 1, 0, 1, 1}));
 }
@@ -131,22 +155,27 @@ class PartitionTool : public testing::TestWithParam<std::string> {
   static Records all(const std::string& backend, const std::string& path) {
     if (!list(backend)) return or_throw(read_all(*or_throw(open_source(backend, path))));
     Records records;
-    for (const ListedImage& image : or_throw(read_image_list(path))) records.emplace_back(image.path, std::to_string(image.label));
+    for (const ListedImage& image : or_throw(read_image_list(path)))
+      records.emplace_back(image.path, std::to_string(image.label));
     return records;
   }
   void write(const Records& records, const std::string& backend = GetParam()) {
     if (!list(backend)) return write_set(records, backend);
     std::string text;
-    for (std::size_t i = 0; i < records.size(); ++i) text += str("im ", records[i].first, ".png ", i % 10, "\n");
+    for (std::size_t i = 0; i < records.size(); ++i)
+      text += str("im ", records[i].first, ".png ", i % 10, "\n");
     put_file(path_, text);
   }
-  void write_set(const Records& records, const std::string& backend) { ASSERT_OK(write_records(backend, path_, records)); }
+  void write_set(const Records& records, const std::string& backend) {
+    ASSERT_OK(write_records(backend, path_, records));
+  }
   Ran run(std::vector<std::string> flags = {}) {
     flags.insert(flags.begin(), tools_dir() + "/partition_data");
     flags.push_back(path_);
     return run_program(flags);
   }
-  // That the parts hold the records that `of` gives them, in the source's order, and that the manifest says so.
+  // That the parts hold the records that `of` gives them, in the source's order, and that the
+  // manifest says so.
   template <class Of>
   void expect_parts(std::size_t parts, const std::string& backend, const std::string& mode, Of of) {
     const Records source = all(GetParam(), path_);
@@ -205,18 +234,24 @@ TEST_P(PartitionTool, RoundRobinIsTheDefault) {
 TEST_P(PartitionTool, BlocksAndClasses) {
   write(small_records(23));
   ASSERT_EQ(run({"--mode=contiguous", "--num_partitions=3"}).code, 0);
-  expect_parts(3, GetParam(), "contiguous", [](std::size_t i) { return i < 8 ? 0u : i < 16 ? 1u : 2u; });
+  expect_parts(3, GetParam(), "contiguous", [](std::size_t i) {
+    return i < 8 ? 0u : i < 16 ? 1u : 2u;
+  });
   remove_parts();
-  ASSERT_EQ(run({"--weights=2,1,1"}).code, 0);   // 11.5, 5.75, 5.75
-  expect_parts(3, GetParam(), "ratios", [](std::size_t i) { return i < 11 ? 0u : i < 17 ? 1u : 2u; });
+  ASSERT_EQ(run({"--weights=2,1,1"}).code, 0);  // 11.5, 5.75, 5.75
+  expect_parts(3, GetParam(), "ratios", [](std::size_t i) {
+    return i < 11 ? 0u : i < 17 ? 1u : 2u;
+  });
   remove_parts();
   put_file(directory_ + "/../sharding", "0 .1\n.1 1\n");
   ASSERT_EQ(run({"--mode=ratios", "--data_sharding=" + directory_ + "/../sharding"}).code, 0);
   expect_parts(2, GetParam(), "ratios", [](std::size_t i) { return i < 2 ? 0u : 1u; });
   remove_parts();
-  // Labels 0, 1, 2 have three records each, the others two: the first twelve by label are those up to label 3 and record 4.
+  // Labels 0, 1, 2 have three records each, the others two: the first twelve by label are those up
+  // to label 3 and record 4.
   ASSERT_EQ(run({"--mode=by_class"}).code, 0);
-  expect_parts(2, GetParam(), "by_class", [](std::size_t i) { return i % 10 < 4 || i == 4 ? 0u : 1u; });
+  expect_parts(2, GetParam(), "by_class",
+               [](std::size_t i) { return i % 10 < 4 || i == 4 ? 0u : 1u; });
 }
 
 class PartitionDatabase : public PartitionTool {};
@@ -226,8 +261,9 @@ TEST_P(PartitionDatabase, PartsOfAnotherKindAndWhatTrainsOnThem) {
   const std::string out = GetParam() == "datumfile" ? "lmdb" : "datumfile";
   ASSERT_EQ(run({"--out_backend=" + out}).code, 0);
   expect_parts(2, out, "round_robin", [](std::size_t i) { return i % 2; });
-  const std::string layer = str("type: 'Data' top: 'data' top: 'label' data_param { batch_size: 5 source: '", path_, "' backend: ",
-                                out == "lmdb" ? "LMDB" : "DATUMFILE", " }");
+  const std::string layer =
+      str("type: 'Data' top: 'data' top: 'label' data_param { batch_size: 5 source: '", path_,
+          "' backend: ", out == "lmdb" ? "LMDB" : "DATUMFILE", " }");
   DataRig rig(layer, 1, TRAIN, Share{.client = 1, .clients = 2});
   ASSERT_EQ(rig.forward(), "");
   EXPECT_EQ(rig.labels(), (std::vector<float>{1, 3, 5, 7, 9}));
@@ -249,7 +285,8 @@ TEST_P(PartitionTool, AnExistingOutputIsNotTouched) {
 
 TEST_P(PartitionTool, MistakesOnTheCommandLine) {
   write(small_records(9));
-  const auto says = [&](const std::string& words, const std::vector<std::string>& flags, int code = 2) {
+  const auto says = [&](const std::string& words, const std::vector<std::string>& flags,
+                        int code = 2) {
     const Ran ran = run(flags);
     EXPECT_EQ(ran.code, code) << ran.err;
     EXPECT_HAS(ran.err, words);
@@ -258,7 +295,8 @@ TEST_P(PartitionTool, MistakesOnTheCommandLine) {
   says("--num_partitions is 0; it is from 1 to", {"--num_partitions=0"});
   says("--num_partitions is -1", {"--num_partitions=-1"});
   says("10 parts cannot be made of 9 records", {"--num_partitions=10"});
-  says("--num_partitions is 2, but --weights names 3 parts", {"--num_partitions=2", "--weights=1,1,1"});
+  says("--num_partitions is 2, but --weights names 3 parts",
+       {"--num_partitions=2", "--weights=1,1,1"});
   says("--weights: 'x' is no number", {"--weights=1,x"});
   says("a part's weight is above 0; one is 0", {"--weights=1,0"});
   says("--weights is a list of nothing", {"--weights=,"});
@@ -268,8 +306,11 @@ TEST_P(PartitionTool, MistakesOnTheCommandLine) {
   says("cannot open " + directory_ + "/none", {"--data_sharding=" + directory_ + "/none"});
   says("unknown flag --partitions", {"--partitions=3"});
   says("too many words", {"other"});
-  if (list(GetParam())) says("cannot be cut into parts of kind lmdb; convert_imageset makes a database", {"--out_backend=lmdb"});
-  if (!list(GetParam())) says("cannot be cut into parts of kind imagelist", {"--out_backend=imagelist"});
+  if (list(GetParam()))
+    says("cannot be cut into parts of kind lmdb; convert_imageset makes a database",
+         {"--out_backend=lmdb"});
+  if (!list(GetParam()))
+    says("cannot be cut into parts of kind imagelist", {"--out_backend=imagelist"});
   if (!list(GetParam())) says("unknown back end \"sqlite\"", {"--out_backend=sqlite"}, 4);
 }
 
@@ -279,15 +320,19 @@ TEST_P(PartitionFolder, ATrailingSlashIsNoPartOfTheName) {
   write(small_records(4));
   path_ += "/";
   ASSERT_EQ(run().code, 0);
-  EXPECT_EQ(entries(directory_), (std::vector<std::string>{"set", "set_0", "set_1", "set_parts.json"}));
+  EXPECT_EQ(entries(directory_),
+            (std::vector<std::string>{"set", "set_0", "set_1", "set_parts.json"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PartitionTool, testing::Values("lmdb", "leveldb", "datumfile", "imagelist"),
+INSTANTIATE_TEST_SUITE_P(Backends, PartitionTool,
+                         testing::Values("lmdb", "leveldb", "datumfile", "imagelist"),
                          [](const auto& info) { return info.param; });
 
-INSTANTIATE_TEST_SUITE_P(Backends, PartitionDatabase, testing::Values("lmdb", "leveldb", "datumfile"),
+INSTANTIATE_TEST_SUITE_P(Backends, PartitionDatabase,
+                         testing::Values("lmdb", "leveldb", "datumfile"),
                          [](const auto& info) { return info.param; });
-INSTANTIATE_TEST_SUITE_P(Backends, PartitionFolder, testing::Values("lmdb", "leveldb"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, PartitionFolder, testing::Values("lmdb", "leveldb"),
+                         [](const auto& info) { return info.param; });
 
 class PartitionDamage : public PartitionTool {};
 
@@ -295,8 +340,10 @@ TEST_P(PartitionDamage, InTheMiddleLeavesNothing) {
   write(small_records(3000));
   const std::string file = GetParam() == "lmdb" ? path_ + "/data.mdb" : path_;
   std::string bytes = get_file(file);
-  if (GetParam() == "lmdb") bytes.replace(bytes.size() / 2, 4096, std::string(4096, '\xff'));
-  else bytes.resize(bytes.size() - 5);
+  if (GetParam() == "lmdb")
+    bytes.replace(bytes.size() / 2, 4096, std::string(4096, '\xff'));
+  else
+    bytes.resize(bytes.size() - 5);
   put_file(file, bytes);
   const Ran ran = run({"--num_partitions=3"});
   EXPECT_EQ(ran.code, 4) << ran.err;
@@ -310,7 +357,7 @@ TEST_P(PartitionDamage, ARecordThatIsNoDatumHasNoClass) {
   EXPECT_EQ(ran.code, 4);
   EXPECT_HAS(ran.err, "the record b of " + path_ + " is no Datum, and by_class needs its label");
   EXPECT_EQ(entries(directory_), std::vector<std::string>{"set"});
-  ASSERT_EQ(run().code, 0);   // the other modes copy whatever it is
+  ASSERT_EQ(run().code, 0);  // the other modes copy whatever it is
 }
 
 TEST_P(PartitionDamage, NoRoomLeavesNothing) {
@@ -320,7 +367,8 @@ TEST_P(PartitionDamage, NoRoomLeavesNothing) {
   EXPECT_EQ(entries(directory_), std::vector<std::string>{"set"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, PartitionDamage, testing::Values("lmdb", "datumfile"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, PartitionDamage, testing::Values("lmdb", "datumfile"),
+                         [](const auto& info) { return info.param; });
 
 class PartitionCommand : public PartitionTool {};
 
@@ -334,7 +382,7 @@ TEST_P(PartitionCommand, WhatIsNoSourceIsNamed) {
 
 TEST_P(PartitionCommand, TheKeyThatLmdbCannotHoldTwice) {
   write({{"a", "1"}, {"b", "2"}, {"a", "3"}, {"c", "4"}}, "datumfile");
-  const Ran ran = run({"--out_backend=lmdb"});   // both are in part 0
+  const Ran ran = run({"--out_backend=lmdb"});  // both are in part 0
   EXPECT_EQ(ran.code, 4);
   EXPECT_HAS(ran.err, "the key \"a\" was put twice");
   EXPECT_EQ(entries(directory_), std::vector<std::string>{"set"});
@@ -345,8 +393,9 @@ TEST_P(PartitionCommand, ASignalLeavesNothing) {
     const std::string pipe = directory_ + "/sharding";
     write(small_records(10), "datumfile");
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-    const Running tool = start_program({tools_dir() + "/partition_data", "--data_sharding=" + pipe, path_});
-    const int fd = ::open(pipe.c_str(), O_WRONLY);   // returns when the tool reads the file
+    const Running tool =
+        start_program({tools_dir() + "/partition_data", "--data_sharding=" + pipe, path_});
+    const int fd = ::open(pipe.c_str(), O_WRONLY);  // returns when the tool reads the file
     ::kill(tool.process, signal);
     EXPECT_TRUE(wait_for_text(tool, "Stopping as soon as what is under way allows it"));
     EXPECT_EQ(::write(fd, "0 1\n", 4), 4);
@@ -363,13 +412,17 @@ TEST_P(PartitionCommand, ASignalLeavesNothing) {
 TEST_P(PartitionCommand, TheScriptTakesTheSameFlags) {
   write(small_records(4), "datumfile");
   const std::string build = std::filesystem::absolute(tools_dir()).parent_path();
-  const Ran ran = run_program({"/usr/bin/env", "BUILD=" + build, "scripts/partition_data.sh", "--num_partitions=2", path_});
+  const Ran ran = run_program(
+      {"/usr/bin/env", "BUILD=" + build, "scripts/partition_data.sh", "--num_partitions=2", path_});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_EQ(entries(directory_), (std::vector<std::string>{"set", "set_0", "set_1", "set_parts.json"}));
-  EXPECT_EQ(run_program({"/usr/bin/env", "BUILD=nowhere", "scripts/partition_data.sh", path_}).code, 2);
+  EXPECT_EQ(entries(directory_),
+            (std::vector<std::string>{"set", "set_0", "set_1", "set_parts.json"}));
+  EXPECT_EQ(run_program({"/usr/bin/env", "BUILD=nowhere", "scripts/partition_data.sh", path_}).code,
+            2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Once, PartitionCommand, testing::Values("datumfile"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Once, PartitionCommand, testing::Values("datumfile"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::partition_test

@@ -1,4 +1,5 @@
-// Runs of several phases: that nothing is lost or counted twice at a change, and that what follows is what a run from there would do.
+// Runs of several phases: that nothing is lost or counted twice at a change, and that what follows
+// is what a run from there would do.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,12 +19,13 @@
 #include "support/overheard.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::phases_test {
 namespace {
 
 using table::Clock;
 
-// What the rows that learn held on the servers when a plan of a later epoch came, and what they held then.
+// What the rows that learn held on the servers when a plan of a later epoch came, and what they
+// held then.
 struct Change {
   std::vector<std::vector<float>> before, after;
   std::string scheme;
@@ -35,7 +37,8 @@ class WatchedTable final : public Overheard {
  public:
   WatchedTable(LocalCluster& cluster, table::Table& inner, std::vector<Change>& changes, Gate& said)
       : Overheard(inner, said), cluster_(cluster), changes_(changes) {}
-  Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
+  Status create(const table::Plan& plan, const Source& initial,
+                const Destination& destination) override {
     const bool looks = plan.epoch > 0 && worker() == 0;
     if (looks) changes_.push_back({cluster_.rows(), {}, plan.scheme, plan.start});
     if (looks)
@@ -54,10 +57,10 @@ class WatchedTable final : public Overheard {
 
 struct Trained {
   std::vector<Change> changes;
-  std::vector<std::vector<float>> end;     // what the rows held
+  std::vector<std::vector<float>> end;  // what the rows held
   std::uint64_t merges = 0, contributions = 0;
-  std::size_t rows = 0;                    // that learn
-  std::string why;                         // the first error
+  std::size_t rows = 0;  // that learn
+  std::string why;       // the first error
 };
 
 parallel::RunOptions options_from(const std::string& snapshot) {
@@ -69,12 +72,14 @@ parallel::RunOptions options_from(const std::string& snapshot) {
 
 // What is wanted beside what the solver says.
 struct Wish {
-  std::string scheme;                      // of an epoch that is not a phase's
-  table::Clock from = -1;                  // and its first clock; none
-  bool saves = false;                      // the chief wants a snapshot before the first iteration of the second phase
+  std::string scheme;      // of an epoch that is not a phase's
+  table::Clock from = -1;  // and its first clock; none
+  // the chief wants a snapshot before the first iteration of the second phase
+  bool saves = false;
 };
 
-Trained train_in_phases(const SolverParameter& param, int workers, const std::string& snapshot = "", const Wish& wish = {}) {
+Trained train_in_phases(const SolverParameter& param, int workers, const std::string& snapshot = "",
+                        const Wish& wish = {}) {
   Trained result;
   Gate said;
   LocalCluster cluster(workers, 2);
@@ -83,7 +88,9 @@ Trained train_in_phases(const SolverParameter& param, int workers, const std::st
     WatchedTable table(cluster, inner, result.changes, said);
     parallel::RunOptions options = options_from(snapshot);
     int phases = 0;
-    options.wrap = [&](Net&, std::unique_ptr<Updater> updater) { return ++phases, std::move(updater); };
+    options.wrap = [&](Net&, std::unique_ptr<Updater> updater) {
+      return ++phases, std::move(updater);
+    };
     options.action = [&, asked = false]() mutable {
       if (!wish.saves || phases != 2 || std::exchange(asked, true)) return Action::kNone;
       if (worker == 0) return Action::kSnapshot;
@@ -107,13 +114,16 @@ std::vector<std::string> trainable_schemes() {
   std::vector<std::string> words;
   for (const std::string& name : table::scheme_names()) {
     const auto scheme = table::make_scheme(name == "ssp" ? "ssp 1" : name);
-    if (scheme.ok() && scheme.value()->payload() == table::Payload::kGradient && !scheme.value()->make_pacer()) words.push_back(name);
+    if (scheme.ok() && scheme.value()->payload() == table::Payload::kGradient &&
+        !scheme.value()->make_pacer())
+      words.push_back(name);
   }
   return words;
 }
 
 std::string phase(const std::string& name, const std::string& more = "") {
-  return str(" scheme { type: '", name, "' iterations: 4 ", name == "ssp" ? "staleness: 1 " : "", more, "}");
+  return str(" scheme { type: '", name, "' iterations: 4 ", name == "ssp" ? "staleness: 1 " : "",
+             more, "}");
 }
 
 class PhasesTest : public testing::Test {
@@ -143,23 +153,29 @@ TEST_F(PhasesTest, EveryChangeOfSchemeKeepsEveryBit) {
       EXPECT_EQ(4, run.changes[0].start);
       ASSERT_EQ(run.changes[0].before, run.changes[0].after);
       EXPECT_NE(run.changes[0].after, run.end);
-      EXPECT_EQ(run.contributions, 2 * 8 * run.rows) << "a push of each worker, iteration and row, once";
+      EXPECT_EQ(run.contributions, 2 * 8 * run.rows)
+          << "a push of each worker, iteration and row, once";
     }
 }
 
-// One worker, on whose order nothing depends, and a lockstep scheme after another one. What the second phase begins with is saved, so that it
-// does not matter that no two runs of an asynchronous first one are alike.
+// One worker, on whose order nothing depends, and a lockstep scheme after another one. What the
+// second phase begins with is saved, so that it does not matter that no two runs of an asynchronous
+// first one are alike.
 TEST_F(PhasesTest, WhatFollowsIsWhatARunFromThereDoes) {
   for (const int workers : {1, 2})
     for (const std::string& first : trainable_schemes())
       for (const std::string& second : trainable_schemes()) {
-        const bool lockstep = table::make_scheme(second == "ssp" ? "ssp 1" : second).value()->lockstep();
+        const bool lockstep =
+            table::make_scheme(second == "ssp" ? "ssp 1" : second).value()->lockstep();
         if (workers > 1 && !lockstep) continue;
         SCOPED_TRACE(str(workers, ": ", first, " then ", second));
-        const Trained whole = train_in_phases(param(phase(first) + phase(second, "base_lr: 0.02 ")), workers, "", {.scheme = "", .saves = true});
+        const Trained whole = train_in_phases(param(phase(first) + phase(second, "base_lr: 0.02 ")),
+                                              workers, "", {.scheme = "", .saves = true});
         ASSERT_EQ("", whole.why);
-        const Trained rest = train_in_phases(param(str("base_lr: 0.02 scheme { type: '", second, "' ", second == "ssp" ? "staleness: 1 }" : "}")), workers,
-                                             state_path(snapshot_stem(folder_ + "/s", 4)));
+        const Trained rest =
+            train_in_phases(param(str("base_lr: 0.02 scheme { type: '", second, "' ",
+                                      second == "ssp" ? "staleness: 1 }" : "}")),
+                            workers, state_path(snapshot_stem(folder_ + "/s", 4)));
         ASSERT_EQ("", rest.why);
         EXPECT_EQ(whole.end, rest.end);
         EXPECT_EQ(rest.contributions, workers * 4 * rest.rows);
@@ -170,8 +186,11 @@ TEST_F(PhasesTest, WhatFollowsIsWhatARunFromThereDoes) {
 // A change to the same rate.
 TEST_F(PhasesTest, TwoPhasesOfOneSchemeAreOneRun) {
   for (const int workers : {1, 3}) {
-    const Trained one = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), workers);
-    const Trained two = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2" + phase("bsp", "base_lr: 0.05 ") + phase("bsp")), workers);
+    const Trained one = train_in_phases(
+        param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), workers);
+    const Trained two = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2" +
+                                              phase("bsp", "base_lr: 0.05 ") + phase("bsp")),
+                                        workers);
     ASSERT_EQ("", one.why + two.why);
     EXPECT_EQ(one.end, two.end);
     EXPECT_EQ(one.merges, two.merges);
@@ -181,14 +200,19 @@ TEST_F(PhasesTest, TwoPhasesOfOneSchemeAreOneRun) {
 
 TEST_F(PhasesTest, APhaseHasItsOwnRateAndTests) {
   LogLines log;
-  const Trained run = train_in_phases(param("display: 1 test_iter: 1 test_interval: 100" + phase("bsp", "base_lr: 0.25 ") + phase("async", "test_interval: 2 ")), 1);
+  const Trained run =
+      train_in_phases(param("display: 1 test_iter: 1 test_interval: 100" +
+                            phase("bsp", "base_lr: 0.25 ") + phase("async", "test_interval: 2 ")),
+                      1);
   ASSERT_EQ("", run.why);
   EXPECT_TRUE(log.has("Iteration 3, lr = 0.25"));
   EXPECT_TRUE(log.has("Iteration 4, lr = 0.05"));
   EXPECT_TRUE(log.has("Iteration 4: scheme bsp ends, async .*begins, until iteration 8"));
   EXPECT_FALSE(log.has("Iteration 2, Testing net.*"));
   EXPECT_TRUE(log.has("Iteration 6, Testing net.*"));
-  EXPECT_EQ(1, std::ranges::count_if(log.lines, [](const std::string& line) { return line == "Optimization Done."; }));
+  EXPECT_EQ(1, std::ranges::count_if(log.lines, [](const std::string& line) {
+              return line == "Optimization Done.";
+            }));
 }
 
 // Alone schemes do nothing, and rates do.
@@ -219,24 +243,30 @@ TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
     }
   };
   EXPECT_HAS(why("clip_gradients: 1" + phase("bsp") + phase("async")), "under scheme 'async");
-  EXPECT_HAS(why(phase("bsp") + phase("async", "payload: DELTA momentum_policy: AVERAGE ")), "averages momentum at exchanges");
+  EXPECT_HAS(why(phase("bsp") + phase("async", "payload: DELTA momentum_policy: AVERAGE ")),
+             "averages momentum at exchanges");
   EXPECT_HAS(why(phase("bsp") + phase("grouped", "groups: '1' ")), "grouped");
   EXPECT_HAS(why("on_nan: WARN" + phase("bsp") + phase("async")), "on_nan is WARN");
   EXPECT_HAS(why(phase("bsp") + phase("async", "base_lr: nan ")), "base_lr");
 }
 
-// An epoch that nothing but somebody's wish begins: the same run, to the bit where workers are in step; and its scheme, until the phase ends.
+// An epoch that nothing but somebody's wish begins: the same run, to the bit where workers are in
+// step; and its scheme, until the phase ends.
 TEST_F(PhasesTest, ANextEpochInTheMidstOfAPhase) {
-  const Trained plain = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), 2);
+  const Trained plain =
+      train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), 2);
   for (const Clock from : {1, 3, 4, 7}) {
-    const Trained regrouped = train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), 2, "", {.scheme = "", .from = from});
+    const Trained regrouped =
+        train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), 2,
+                        "", {.scheme = "", .from = from});
     ASSERT_EQ("", plain.why + regrouped.why);
     EXPECT_EQ(plain.end, regrouped.end) << from;
     EXPECT_EQ(plain.contributions, regrouped.contributions);
     EXPECT_EQ(regrouped.changes.size(), 1u) << from;
     EXPECT_EQ(regrouped.changes.at(0).start, from);
   }
-  const Trained other = train_in_phases(param(phase("bsp") + phase("async")), 2, "", {.scheme = "ssp 1", .from = 2});
+  const Trained other =
+      train_in_phases(param(phase("bsp") + phase("async")), 2, "", {.scheme = "ssp 1", .from = 2});
   ASSERT_EQ("", other.why);
   ASSERT_EQ(other.changes.size(), 2u);
   EXPECT_EQ(other.changes[0].scheme, "ssp 1");
@@ -249,11 +279,12 @@ TEST_F(PhasesTest, ANextEpochInTheMidstOfAPhase) {
 TEST_F(PhasesTest, GoesOnFromASnapshotInTheMidstOfThem) {
   const std::string phases = phase("async") + phase("bsp");
   const Trained whole = train_in_phases(param("snapshot: 6" + phases), 2);
-  const Trained rest = train_in_phases(param(phases), 2, state_path(snapshot_stem(folder_ + "/s", 6)));
+  const Trained rest =
+      train_in_phases(param(phases), 2, state_path(snapshot_stem(folder_ + "/s", 6)));
   ASSERT_EQ("", whole.why + rest.why);
   EXPECT_EQ(whole.end, rest.end);
   EXPECT_TRUE(rest.changes.empty());
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::phases_test

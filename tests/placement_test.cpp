@@ -15,10 +15,11 @@
 #include "shoal/tensor/context.h"
 #include "support/places.h"
 
-namespace shoal::table {
+namespace shoal::table::placement_test {
 namespace {
 
-std::vector<Row> rows_of(const std::vector<std::size_t>& params, int servers, std::uint32_t longest = kRowFloats) {
+std::vector<Row> rows_of(const std::vector<std::size_t>& params, int servers,
+                         std::uint32_t longest = kRowFloats) {
   const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
   std::vector<Row> rows;
   for (const std::size_t count : params) {
@@ -38,12 +39,15 @@ std::vector<Row> rows_of(const std::vector<std::size_t>& params, int servers, st
 double difference(const std::vector<Row>& rows, int servers) {
   const std::vector<std::size_t> bytes = bytes_per_server(rows, servers);
   EXPECT_EQ(bytes.size(), static_cast<std::size_t>(servers));
-  const double total = static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}));
-  return static_cast<double>(*std::ranges::max_element(bytes) - *std::ranges::min_element(bytes)) / (total / servers);
+  const double total =
+      static_cast<double>(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}));
+  return static_cast<double>(*std::ranges::max_element(bytes) - *std::ranges::min_element(bytes)) /
+         (total / servers);
 }
 
 std::vector<std::size_t> params_of(const std::string& model) {
-  NetParameter param = read_net((shoal::test::repository_root() / "models" / model / "train_val.prototxt").string());
+  NetParameter param =
+      read_net((shoal::test::repository_root() / "models" / model / "train_val.prototxt").string());
   param.mutable_state()->set_phase(TRAIN);
   param.mutable_state()->add_stage("dummy");
   for (LayerParameter& layer : *param.mutable_layer()) {
@@ -53,19 +57,23 @@ std::vector<std::size_t> params_of(const std::string& model) {
   Context context({});
   const Net net(param, context);
   std::vector<std::size_t> params;
-  for (const NetParam& p : net.params()) params.push_back(static_cast<std::size_t>(p.blob->data.count()));
+  for (const NetParam& p : net.params())
+    params.push_back(static_cast<std::size_t>(p.blob->data.count()));
   return params;
 }
 
 TEST(Placement, EveryModelIsBalancedWithinFivePercent) {
-  for (const char* model : {"lenet", "cifar10_quick", "cifar10_full", "caffenet", "alexnet", "googlenet", "vgg16", "resnet18", "resnet50"}) {
+  for (const char* model : {"lenet", "cifar10_quick", "cifar10_full", "caffenet", "alexnet",
+                            "googlenet", "vgg16", "resnet18", "resnet50"}) {
     const std::vector<std::size_t> params = params_of(model);
     const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
     for (int servers = 1; servers <= 8; ++servers) {
       SCOPED_TRACE(str(model, " on ", servers));
       const std::vector<Row> rows = rows_of(params, servers);
       EXPECT_LE(difference(rows, servers), 0.05);
-      EXPECT_LE(rows.size(), (total / kRowFloats) + params.size() * static_cast<std::size_t>(servers)) << "cut more than is needed";
+      EXPECT_LE(rows.size(),
+                (total / kRowFloats) + params.size() * static_cast<std::size_t>(servers))
+          << "cut more than is needed";
       EXPECT_EQ(rows, rows_of(params, servers)) << "not the same twice";
     }
   }
@@ -77,7 +85,8 @@ TEST(Placement, RowsAreNearlyEqualAndNoLongerThanAllowed) {
   EXPECT_EQ(cut_for(kRowFloats + 1, kRowFloats + 1, 1).size(), 2u);
   EXPECT_EQ(cut_for(kRowFloats, kRowFloats, 4), (std::vector<std::uint32_t>(4, kRowFloats / 4)));
   EXPECT_EQ(cut_for(3 * kRowFloats, 3 * kRowFloats, 4).size(), 4u);
-  EXPECT_EQ(cut_for(100, 1'000'000, 8), (std::vector<std::uint32_t>{100})) << "small beside a server's share";
+  EXPECT_EQ(cut_for(100, 1'000'000, 8), (std::vector<std::uint32_t>{100}))
+      << "small beside a server's share";
 }
 
 TEST(Placement, RowsOfASmallModelAreShorter) {
@@ -117,16 +126,22 @@ std::vector<Row> placed(const std::vector<std::size_t>& params, const Servers& s
   const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
   std::vector<Row> rows;
   for (const std::size_t count : params)
-    for (const std::uint32_t length : cut_for(count, total, servers)) rows.push_back({.length = length});
+    for (const std::uint32_t length : cut_for(count, total, servers))
+      rows.push_back({.length = length});
   place(rows, servers);
   return rows;
 }
 
 TEST(PlacementByTime, SecondsAreOfLinksAndUpdates) {
-  const Servers servers({{.bandwidth = 400}, {.bandwidth = 800, .busy = 0.25}, {.bandwidth = 400, .has_worker = true}, {}}, 3);
+  const Servers servers({{.bandwidth = 400},
+                         {.bandwidth = 800, .busy = 0.25},
+                         {.bandwidth = 400, .has_worker = true},
+                         {}},
+                        3);
   EXPECT_DOUBLE_EQ(servers.seconds(0, 10, 100), 0.01 * 10 * 3) << "from three workers";
   EXPECT_DOUBLE_EQ(servers.seconds(1, 10, 100), 0.005 * 10 * 3 + 0.25 * 40 * 3);
-  EXPECT_DOUBLE_EQ(servers.seconds(2, 10, 100), 0.01 * (10 * 2 + 90)) << "from two others, and what others have for its own";
+  EXPECT_DOUBLE_EQ(servers.seconds(2, 10, 100), 0.01 * (10 * 2 + 90))
+      << "from two others, and what others have for its own";
   EXPECT_EQ(servers.seconds(3, 10, 100), 0) << "nothing limits it";
   EXPECT_EQ(Servers(4).seconds(3, 10, 100), 10);
 }
@@ -139,7 +154,8 @@ TEST(PlacementByTime, AServerTenTimesAsFastHasTenTimesAsMuch) {
     const std::vector<std::size_t> bytes = bytes_per_server(rows, 3);
     const double all = static_cast<double>(bytes[0] + bytes[1] + bytes[2]);
     for (const auto& [server, share] : {std::pair{0, 1 / 16.0}, {1, 10 / 16.0}, {2, 5 / 16.0}})
-      EXPECT_NEAR(static_cast<double>(bytes[static_cast<std::size_t>(server)]) / all, share, 0.02) << server;
+      EXPECT_NEAR(static_cast<double>(bytes[static_cast<std::size_t>(server)]) / all, share, 0.02)
+          << server;
     const std::vector<double> seconds = seconds_of(rows, servers);
     EXPECT_LE(*std::ranges::max_element(seconds), 1.3 * all / sizeof(float) * 4 * 4 / 1.6e9);
   }
@@ -150,7 +166,7 @@ TEST(PlacementByTime, OneSlowUpdaterGetsLess) {
   const std::vector<Row> rows = placed({1'000'000}, servers);
   const std::vector<std::size_t> bytes = bytes_per_server(rows, 2);
   EXPECT_GT(bytes[1], 8 * bytes[0]);
-  const double best = 4e6 * 2 / (1e9 + 1e8);   // of both rates together
+  const double best = 4e6 * 2 / (1e9 + 1e8);  // of both rates together
   EXPECT_LE(std::ranges::max(seconds_of(rows, servers)), 1.05 * best);
 }
 
@@ -171,14 +187,19 @@ TEST(PlacementByTime, IsNotWorseThanByBytes) {
     Random random(seed);
     std::vector<ServerSpeed> speeds(1 + random.below(6));
     for (ServerSpeed& speed : speeds)
-      speed = {.bandwidth = 1e7 * (1 + 30 * random.unit()), .busy = 1e-8 * random.unit(), .has_worker = random.below(2) == 1};
+      speed = {.bandwidth = 1e7 * (1 + 30 * random.unit()),
+               .busy = 1e-8 * random.unit(),
+               .has_worker = random.below(2) == 1};
     const Servers servers(speeds, 3 + static_cast<int>(random.below(5)));
     std::vector<std::size_t> params(1 + random.below(8));
     for (std::size_t& count : params) count = 100 + random.below(400'000);
-    const auto worst = [&](const std::vector<Row>& rows) { const auto all = seconds_of(rows, servers); return *std::ranges::max_element(all); };
+    const auto worst = [&](const std::vector<Row>& rows) {
+      const auto all = seconds_of(rows, servers);
+      return *std::ranges::max_element(all);
+    };
     EXPECT_LE(worst(placed(params, servers)), 1.05 * worst(placed(params, servers.count)));
   }
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::placement_test

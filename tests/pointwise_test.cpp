@@ -1,4 +1,5 @@
-// The functions of one number, PReLU's and Dropout's arithmetic: against double precision, at kinks, at the ends, on threads.
+// The functions of one number, PReLU's and Dropout's arithmetic: against double precision, at
+// kinks, at the ends, on threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +11,7 @@
 #include "shoal/ops/cpu/vector_math.h"
 #include "shoal/ops/pointwise.h"
 
-namespace shoal {
+namespace shoal::pointwise_test {
 namespace {
 
 using ops::Map;
@@ -25,9 +26,13 @@ Tensor tensor(const Shape& shape, const std::vector<float>& values) {
   std::copy(values.begin(), values.end(), result.host_out().begin());
   return result;
 }
-Tensor tensor(const std::vector<float>& values) { return tensor(Shape{static_cast<std::int64_t>(values.size())}, values); }
+Tensor tensor(const std::vector<float>& values) {
+  return tensor(Shape{static_cast<std::int64_t>(values.size())}, values);
+}
 
-std::vector<float> values(const Tensor& tensor) { return {tensor.host().begin(), tensor.host().end()}; }
+std::vector<float> values(const Tensor& tensor) {
+  return {tensor.host().begin(), tensor.host().end()};
+}
 
 Context& context() {
   thread_local Context ctx({.threads = 2});
@@ -69,14 +74,24 @@ std::vector<Formula> formulas() {
       {"tanh", {MapKind::kTanh}, [](double x) { return std::tanh(x); }},
       {"abs", {MapKind::kAbs}, [](double x) { return std::fabs(x); }},
       {"linear", {MapKind::kPower, 1, 3, -1}, [](double x) { return 3 * x - 1; }},
-      {"square", {MapKind::kPower, 2, 0.5f, 1}, [](double x) { return (1 + 0.5 * x) * (1 + 0.5 * x); }},
+      {"square",
+       {MapKind::kPower, 2, 0.5f, 1},
+       [](double x) { return (1 + 0.5 * x) * (1 + 0.5 * x); }},
       {"cube", {MapKind::kPower, 3, 0.5f, 1}, [](double x) { return std::pow(1 + 0.5 * x, 3); }},
       {"root", {MapKind::kPower, 0.5f, 1, 1}, [](double x) { return std::sqrt(1 + x); }, 0, 9},
       {"one over", {MapKind::kPower, -1, 1, 1}, [](double x) { return 1 / (1 + x); }, 0, 9},
       {"exp", {MapKind::kExp, 0.5f, 3}, [](double x) { return 3 * std::exp(0.5 * x); }},
-      {"log", {MapKind::kLog, 2, 1, 1.5f}, [](double x) { return 1.5 * std::log(1 + 2 * x); }, 0, 9},
+      {"log",
+       {MapKind::kLog, 2, 1, 1.5f},
+       [](double x) { return 1.5 * std::log(1 + 2 * x); },
+       0,
+       9},
       {"softplus", {MapKind::kSoftplus}, [](double x) { return std::log1p(std::exp(x)); }},
-      {"clip", {MapKind::kClip, -2.005f, 3.005f}, [](double x) { return x < -2.005 ? -2.005 : x > 3.005 ? 3.005 : x; }},
+      {"clip",
+       {MapKind::kClip, -2.005f, 3.005f},
+       [](double x) { return x < -2.005  ? -2.005
+                             : x > 3.005 ? 3.005
+                                         : x; }},
       {"swish", {MapKind::kSwish, 1.25f}, [](double x) { return x / (1 + std::exp(-1.25 * x)); }},
   };
 }
@@ -93,7 +108,8 @@ TEST(PointwiseTest, ValuesAreThoseOfDoublePrecision) {
     const std::vector<float> x = grid(formula), y = map(formula.map, x);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double want = formula.value(x[i]);
-      ASSERT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::fabs(want))) << formula.name << " of " << x[i];
+      ASSERT_NEAR(y[i], want, 1e-6 * std::max(1.0, std::fabs(want)))
+          << formula.name << " of " << x[i];
     }
   }
 }
@@ -104,14 +120,16 @@ TEST(PointwiseTest, SlopesAreThoseOfTheFormula) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double h = 1e-4, at = x[i];
       const double want = (formula.value(at + h) - formula.value(at - h)) / (2 * h);
-      ASSERT_NEAR(dx[i], want, 1e-5 * std::max(1.0, std::fabs(want))) << formula.name << " at " << at;
+      ASSERT_NEAR(dx[i], want, 1e-5 * std::max(1.0, std::fabs(want)))
+          << formula.name << " at " << at;
     }
   }
 }
 
 TEST(PointwiseTest, InPlaceOnTwoThreadsIsTheSameToTheBit) {
   std::vector<float> x(70001);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 1000) / 100 + 0.005f;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(i * 7919 % 1000) / 100 + 0.005f;
   Context one({.threads = 1});
   for (const Formula& formula : formulas()) {
     Tensor apart(Shape{70001}), in_place = tensor(x);
@@ -125,7 +143,8 @@ TEST(PointwiseTest, KinksBelongToTheSideCaffeGivesThem) {
   EXPECT_EQ(slopes({MapKind::kRelu, 0.5f}, {0.0f, -0.0f}), (std::vector<float>{0.5f, 0.5f}));
   EXPECT_EQ(slopes({MapKind::kElu, 0.5f}, {0.0f}), std::vector<float>{0.5f});
   EXPECT_EQ(slopes({MapKind::kAbs}, {0.0f}), std::vector<float>{0.0f});
-  EXPECT_EQ(slopes({MapKind::kClip, -1, 2}, {-1, 2, -1.5f, 2.5f}), (std::vector<float>{1, 1, 0, 0}));
+  EXPECT_EQ(slopes({MapKind::kClip, -1, 2}, {-1, 2, -1.5f, 2.5f}),
+            (std::vector<float>{1, 1, 0, 0}));
   EXPECT_EQ(map({MapKind::kThreshold, 0.5f}, {0.5f, 0.500001f, -3}), (std::vector<float>{0, 1, 0}));
 }
 
@@ -137,9 +156,11 @@ TEST(PointwiseTest, PowerOfNoughtScaleIsAConstantWithoutSlope) {
 }
 
 TEST(PointwiseTest, FarEndsNeitherOverflowNorLoseTheirSmallNumbers) {
-  EXPECT_EQ(map({MapKind::kSigmoid}, {kInfinity, -kInfinity, 1e30f}), (std::vector<float>{1, 0, 1}));
+  EXPECT_EQ(map({MapKind::kSigmoid}, {kInfinity, -kInfinity, 1e30f}),
+            (std::vector<float>{1, 0, 1}));
   EXPECT_NEAR(map({MapKind::kSigmoid}, {-40})[0] / std::exp(-40.0), 1, 1e-6);
-  EXPECT_EQ(map({MapKind::kTanh}, {kInfinity, -kInfinity, 1e-30f}), (std::vector<float>{1, -1, 1e-30f}));
+  EXPECT_EQ(map({MapKind::kTanh}, {kInfinity, -kInfinity, 1e-30f}),
+            (std::vector<float>{1, -1, 1e-30f}));
   EXPECT_EQ(map({MapKind::kSoftplus}, {200, -kInfinity}), (std::vector<float>{200, 0}));
   EXPECT_NEAR(map({MapKind::kSoftplus}, {-50})[0] / std::exp(-50.0), 1, 1e-6);
   EXPECT_EQ(map({MapKind::kExp, 1, 1}, {100, -200}), (std::vector<float>{kInfinity, 0}));
@@ -148,7 +169,8 @@ TEST(PointwiseTest, FarEndsNeitherOverflowNorLoseTheirSmallNumbers) {
 }
 
 TEST(PointwiseTest, NanStaysNan) {
-  for (const Formula& formula : formulas()) EXPECT_TRUE(std::isnan(map(formula.map, {kNan})[0])) << formula.name;
+  for (const Formula& formula : formulas())
+    EXPECT_TRUE(std::isnan(map(formula.map, {kNan})[0])) << formula.name;
 }
 
 TEST(PointwiseTest, FastExpIsCloseAllTheWay) {
@@ -168,7 +190,7 @@ TEST(PointwiseTest, PReLUTakesItsChannelsSlope) {
   EXPECT_EQ(values(y), (std::vector<float>{1, -0.5f, 2, 4, 0, -1.5f, 8, 4}));
   ops::prelu_backward(context(), x, slope, 2, dy, dx);
   EXPECT_EQ(values(dx), (std::vector<float>{1, 1, 3, -8, 2.5f, 3, -14, 8}));
-  ops::prelu_slope_backward(context(), x, 2, dy, dslope);   // adds -2 - 18 and -8 - 28
+  ops::prelu_slope_backward(context(), x, 2, dy, dslope);  // adds -2 - 18 and -8 - 28
   EXPECT_EQ(values(dslope), (std::vector<float>{80, 164}));
   Tensor shared = tensor(Shape(), {1});
   ops::prelu_slope_backward(context(), x, 4, dy, shared);
@@ -184,8 +206,10 @@ TEST(DropoutTest, KeepsTheShareItPromisesAndScalesIt) {
     ops::dropout(context(), {.seed = 7, .stream = 1, .position = 0}, ratio, x, y);
     double dropped = 0;
     for (const float v : values(y)) {
-      if (v == 0) ++dropped;
-      else ASSERT_FLOAT_EQ(v, 3 / (1 - ratio));
+      if (v == 0)
+        ++dropped;
+      else
+        ASSERT_FLOAT_EQ(v, 3 / (1 - ratio));
     }
     EXPECT_NEAR(dropped / kCoins, ratio, 4 * std::sqrt(ratio * (1 - ratio) / kCoins)) << ratio;
   }
@@ -205,4 +229,4 @@ TEST(DropoutTest, CoinsAreAFunctionOfTheStateAndTheElement) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::pointwise_test

@@ -8,7 +8,7 @@
 #include "support/data_files.h"
 #include "support/job_processes.h"
 
-namespace shoal::test {
+namespace shoal::test::process_bad_input_test {
 namespace {
 
 class ProcessBadInput : public testing::Test {
@@ -17,14 +17,24 @@ class ProcessBadInput : public testing::Test {
     if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
     folder_ = fresh_directory("process_bad_input");
   }
-  // A net on records, of which each process has a part, with one product of `outputs` outputs and these further fields.
-  std::string solver(const std::string& name, const std::string& more, int outputs = 10, const std::string& fields = "") const {
+  // A net on records, of which each process has a part, with one product of `outputs` outputs and
+  // these further fields.
+  std::string solver(const std::string& name, const std::string& more, int outputs = 10,
+                     const std::string& fields = "") const {
     const std::string path = folder_ + "/" + name + ".prototxt";
-    put_file(path + ".net", str("name: 'records' layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '", folder_,
-                                "/data' backend: LMDB batch_size: 4 } } layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
-                                "inner_product_param { num_output: ", outputs, " ", fields, " weight_filler { type: 'xavier' } } } "
-                                "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }"));
-    put_file(path, "net: '" + path + ".net' base_lr: 0.00001 lr_policy: 'fixed' random_seed: 3 max_iter: 12 display: 1 snapshot_prefix: '" +
+    put_file(path + ".net", str("name: 'records' layer { name: 'data' type: 'Data' top: 'data' "
+                                "top: 'label' data_param { source: '",
+                                folder_,
+                                "/data' backend: LMDB batch_size: 4 } } layer { name: 'ip' type: "
+                                "'InnerProduct' bottom: 'data' top: 'ip' "
+                                "inner_product_param { num_output: ",
+                                outputs, " ", fields,
+                                " weight_filler { type: 'xavier' } } } "
+                                "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: "
+                                "'label' top: 'loss' }"));
+    put_file(path, "net: '" + path +
+                       ".net' base_lr: 0.00001 lr_policy: 'fixed' random_seed: 3 max_iter: 12 "
+                       "display: 1 snapshot_prefix: '" +
                        folder_ + "/" + name + "' " + more);
     return path;
   }
@@ -43,7 +53,9 @@ TEST_F(ProcessBadInput, AnotherNetOnOneRankIsNamedWithBothValues) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const Ran ran = job.wait(rank).ran;
     EXPECT_EQ(ran.code, 6) << ran.err;
-    for (const char* const words : {"layer 'ip'", "num_output: 11", "num_output: 10", "rank 0 (host ", "rank 1 (host "}) EXPECT_HAS(ran.err, words);
+    for (const char* const words :
+         {"layer 'ip'", "num_output: 11", "num_output: 10", "rank 0 (host ", "rank 1 (host "})
+      EXPECT_HAS(ran.err, words);
   }
 }
 
@@ -51,7 +63,8 @@ TEST_F(ProcessBadInput, AHostThatCannotBeResolvedIsNamed) {
   put_part(0, 12), put_part(1, 12);
   const std::string path = solver("good", "");
   JobProcesses job(folder_, "bb");
-  put_file(job.machinefile(), str("nowhere.invalid port=", job.port(0), "\n127.0.0.1 port=", job.port(1), "\n"));
+  put_file(job.machinefile(),
+           str("nowhere.invalid port=", job.port(0), "\n127.0.0.1 port=", job.port(1), "\n"));
   job.flags.push_back("--start_timeout=2");
   job.start(1, path);
   job.start(0, path);
@@ -96,14 +109,16 @@ TEST_F(ProcessBadInput, UnequalPartsAreReadAnewAndThatIsSaidOnce) {
 
 TEST_F(ProcessBadInput, MoreServersThanRowsTrain) {
   put_part(0, 12);
-  JobProcesses job(folder_, "bsss");   // two rows, the weights and the bias
+  JobProcesses job(folder_, "bsss");  // two rows, the weights and the bias
   job.start_all(solver("servers", ""));
   for (std::size_t rank = 0; rank < job.size(); ++rank) {
     const Ran ran = job.wait(rank).ran;
     EXPECT_EQ(ran.code, 0) << ran.err;
-    if (rank == 0) { EXPECT_HAS(ran.err, " rows of params on 4 servers"); }
+    if (rank == 0) {
+      EXPECT_HAS(ran.err, " rows of params on 4 servers");
+    }
   }
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::process_bad_input_test

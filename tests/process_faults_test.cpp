@@ -1,4 +1,5 @@
-// Jobs of real train processes of which one dies, stops, never comes or is cut off: all others end by themselves, and say why.
+// Jobs of real train processes of which one dies, stops, never comes or is cut off: all others end
+// by themselves, and say why.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -11,10 +12,11 @@
 #include "support/data_files.h"
 #include "support/job_processes.h"
 
-namespace shoal::test {
+namespace shoal::test::process_faults_test {
 namespace {
 
-constexpr double kBounded = 20;   // seconds in which a process must have ended, for a machine on which much else runs
+// seconds in which a process must have ended, for a machine on which much else runs
+constexpr double kBounded = 20;
 // Of a net with 5000 outputs about ten iterations a second, and little work.
 constexpr const char* kSlowly = "--throttle=16000000";
 
@@ -31,16 +33,20 @@ class ProcessFaults : public testing::Test {
       layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' dummy_data_param { shape { dim: 4 dim: 36 } shape { dim: 4 }
         data_filler { type: 'gaussian' std: 1 } data_filler { type: 'constant' value: 1 } } }
       layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
-        inner_product_param { num_output: )" + std::to_string(outputs) + R"( weight_filler { type: 'xavier' } } }
+        inner_product_param { num_output: )" +
+           std::to_string(outputs) + R"( weight_filler { type: 'xavier' } } }
       layer { name: 'out' type: 'InnerProduct' bottom: 'ip' top: 'out' inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }
       layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'out' bottom: 'label' top: 'loss' })";
   }
   std::string snapshots(const std::string& name) const { return folder_ + "/" + name; }
   // Writes a solver and its net; what it snapshots is snapshots(name). Returns its path.
-  std::string solver(const std::string& name, const std::string& more, const std::string& of = net()) const {
+  std::string solver(const std::string& name, const std::string& more,
+                     const std::string& of = net()) const {
     const std::string path = folder_ + "/" + name + ".prototxt";
     put_file(path + ".net", of);
-    put_file(path, "net: '" + path + ".net' base_lr: 0.001 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 display: 1 snapshot_prefix: '" +
+    put_file(path, "net: '" + path +
+                       ".net' base_lr: 0.001 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 "
+                       "display: 1 snapshot_prefix: '" +
                        snapshots(name) + "' " + more);
     return path;
   }
@@ -60,23 +66,34 @@ struct Victim {
   std::string roles;
   std::size_t rank;
 };
-// Each role: coordinator and both, both, coordinator and server, server, worker, coordinator and worker.
-const std::vector<Victim> kVictims = {{"bbb", 0}, {"bbb", 2}, {"sww", 0}, {"wsw", 1}, {"wsw", 2}, {"wsw", 0}};
+// Each role: coordinator and both, both, coordinator and server, server, worker, coordinator and
+// worker.
+const std::vector<Victim> kVictims = {{"bbb", 0}, {"bbb", 2}, {"sww", 0},
+                                      {"wsw", 1}, {"wsw", 2}, {"wsw", 0}};
 
 struct Stage {
-  std::string name, fields;       // of the solver
-  int outputs;                    // of the net's first product
-  std::string text;               // the chief's, at which the victim dies
-  int whole;                      // the iteration of a snapshot that is on the disk by then; 0 if none is
-  bool slowly;                    // for longer than a heartbeat, so that the last clock is known
+  std::string name, fields;  // of the solver
+  int outputs;               // of the net's first product
+  std::string text;          // the chief's, at which the victim dies
+  // the iteration of a snapshot that is on the disk by then; 0 if none is
+  int whole;
+  bool slowly;  // for longer than a heartbeat, so that the last clock is known
 };
 const std::vector<Stage> kStages = {
     {"joined", "max_iter: 100000000", 16, "Scheme bsp", 0, false},
-    {"training", "max_iter: 100000000 snapshot: 10 snapshot_keep: 2", 5000, "Iteration 15 (", 10, true},
-    {"testing", "max_iter: 100000000 snapshot: 10 test_iter: 100000000 test_interval: 15 test_initialization: false", 16, "Iteration 15, Testing net", 10, false},
-    {"snapshot", "max_iter: 100000000 snapshot: 1 snapshot_keep: 2", 20'000, "_iter_3.caffemodel", 2, false},
-    {"last_snapshot", "max_iter: 20 snapshot: 10 test_iter: 100000000 test_interval: 20 test_initialization: false", 20'000, "_iter_20.caffemodel", 10, false},
-    {"last_test", "max_iter: 20 test_iter: 100000000 test_interval: 20 test_initialization: false", 16, "Iteration 20, Testing net", 20, false},
+    {"training", "max_iter: 100000000 snapshot: 10 snapshot_keep: 2", 5000, "Iteration 15 (", 10,
+     true},
+    {"testing",
+     "max_iter: 100000000 snapshot: 10 test_iter: 100000000 test_interval: 15 test_initialization: "
+     "false",
+     16, "Iteration 15, Testing net", 10, false},
+    {"snapshot", "max_iter: 100000000 snapshot: 1 snapshot_keep: 2", 20'000, "_iter_3.caffemodel",
+     2, false},
+    {"last_snapshot",
+     "max_iter: 20 snapshot: 10 test_iter: 100000000 test_interval: 20 test_initialization: false",
+     20'000, "_iter_20.caffemodel", 10, false},
+    {"last_test", "max_iter: 20 test_iter: 100000000 test_interval: 20 test_initialization: false",
+     16, "Iteration 20, Testing net", 20, false},
 };
 
 class ProcessKilled : public ProcessFaults, public testing::WithParamInterface<Stage> {
@@ -108,13 +125,16 @@ class ProcessKilled : public ProcessFaults, public testing::WithParamInterface<S
       clock = clock || ended.ran.err.find("last clock") != std::string::npos;
     }
     EXPECT_TRUE(clock || !last_clock);
-    std::cout << "  of " << victim.roles << " rank " << victim.rank << " was killed: all had ended after " << slowest << " s" << std::endl;
+    std::cout << "  of " << victim.roles << " rank " << victim.rank
+              << " was killed: all had ended after " << slowest << " s" << std::endl;
   }
 };
 
 TEST_P(ProcessKilled, EndsAllOthersWithItsName) {
   const Stage& stage = GetParam();
-  const auto name = [&](const Victim& victim) { return str(stage.name, victim.roles, victim.rank); };
+  const auto name = [&](const Victim& victim) {
+    return str(stage.name, victim.roles, victim.rank);
+  };
   std::vector<std::unique_ptr<JobProcesses>> jobs;
   const auto start_next = [&] {
     const Victim& victim = kVictims[jobs.size()];
@@ -135,11 +155,13 @@ TEST_P(ProcessKilled, EndsAllOthersWithItsName) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, ProcessKilled, testing::ValuesIn(kStages), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Stages, ProcessKilled, testing::ValuesIn(kStages),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_F(ProcessKilled, BeforeAllHaveJoined) {
   for (const Victim& victim : kVictims) {
-    if (victim.rank == 2 || (victim.roles == "wsw" && victim.rank == 0)) continue;   // rank 2 is the one that never starts
+    // rank 2 is the one that never starts
+    if (victim.rank == 2 || (victim.roles == "wsw" && victim.rank == 0)) continue;
     JobProcesses job(job_folder("early.job"), victim.roles);
     const std::string path = solver("early", "max_iter: 10");
     job.flags.push_back("--stall_warn=1");
@@ -152,7 +174,9 @@ TEST_F(ProcessKilled, BeforeAllHaveJoined) {
     EXPECT_HAS(ended.ran.err, victim.rank == 0 ? "rank 0 (at 127.0.0.1:" : "rank 1 (host ");
     EXPECT_HAS(ended.ran.err, "killed");
     EXPECT_LT(ended.seconds, kBounded);
-    std::cout << "  rank " << victim.rank << " was killed before rank 2 had joined: the other had ended after " << ended.seconds << " s" << std::endl;
+    std::cout << "  rank " << victim.rank
+              << " was killed before rank 2 had joined: the other had ended after " << ended.seconds
+              << " s" << std::endl;
   }
 }
 
@@ -179,8 +203,10 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
   for (const Victim& victim : kVictims) {
     const std::string name = str("stopped", victim.roles, victim.rank);
     jobs.push_back(std::make_unique<JobProcesses>(job_folder(name + ".job"), victim.roles));
-    for (const char* const flag : {"--stall_warn=1", "--stall_abort=3", kSlowly}) jobs.back()->flags.push_back(flag);
-    jobs.back()->start_all(solver(name, "max_iter: 100000000 snapshot: 10 snapshot_keep: 2", net(5000)));
+    for (const char* const flag : {"--stall_warn=1", "--stall_abort=3", kSlowly})
+      jobs.back()->flags.push_back(flag);
+    jobs.back()->start_all(
+        solver(name, "max_iter: 100000000 snapshot: 10 snapshot_keep: 2", net(5000)));
   }
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     ASSERT_TRUE(jobs[i]->says(kVictims[i].roles.find_first_not_of('s'), "Iteration 15 ("));
@@ -197,17 +223,22 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
       EXPECT_EQ(ended.ran.code, 8) << "rank " << rank << ": " << ended.ran.err;
       EXPECT_HAS(ended.ran.err, who);
       EXPECT_LT(ended.seconds, 3 + kBounded);
-      const std::size_t warning = ended.ran.err.find("has not been heard of for"), end = ended.ran.err.rfind(who);
-      warned += warning != std::string::npos && warning < end && ended.ran.err.rfind(who, warning) != std::string::npos;
+      const std::size_t warning = ended.ran.err.find("has not been heard of for"),
+                        end = ended.ran.err.rfind(who);
+      warned += warning != std::string::npos && warning < end &&
+                ended.ran.err.rfind(who, warning) != std::string::npos;
     }
     EXPECT_GE(warned, 1u);
-    const std::string newest = newest_snapshot(snapshots(str("stopped", victim.roles, victim.rank)));
+    const std::string newest =
+        newest_snapshot(snapshots(str("stopped", victim.roles, victim.rank)));
     ASSERT_NE(newest, "");
     const std::string bytes = get_file(newest);
     jobs[i]->signal(victim.rank, SIGCONT);
     const JobProcesses::Ended ended = jobs[i]->wait(victim.rank);
-    // What it notices first: that the others have gone, or that it has not heard of them for as long as it stood still.
-    EXPECT_TRUE(ended.ran.code == 6 || ended.ran.code == 8) << ended.ran.code << ": " << ended.ran.err;
+    // What it notices first: that the others have gone, or that it has not heard of them for as
+    // long as it stood still.
+    EXPECT_TRUE(ended.ran.code == 6 || ended.ran.code == 8)
+        << ended.ran.code << ": " << ended.ran.err;
     EXPECT_LT(ended.seconds, kBounded);
     EXPECT_EQ(newest_snapshot(snapshots(str("stopped", victim.roles, victim.rank))), newest);
     EXPECT_EQ(get_file(newest), bytes);
@@ -233,11 +264,12 @@ TEST_F(ProcessFaults, WhoNeverStartsIsNamed) {
       if (rank == absent) continue;
       const JobProcesses::Ended ended = job.wait(rank);
       EXPECT_EQ(ended.ran.code, 8) << "rank " << rank << ": " << ended.ran.err;
-      EXPECT_HAS(ended.ran.err, absent == 0 ? std::string("no coordinator at 127.0.0.1:") : str("rank ", absent, " of 3 has not joined"));
+      EXPECT_HAS(ended.ran.err, absent == 0 ? std::string("no coordinator at 127.0.0.1:")
+                                            : str("rank ", absent, " of 3 has not joined"));
       EXPECT_LT(ended.seconds, 2 + kBounded);
     }
   }
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::process_faults_test

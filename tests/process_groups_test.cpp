@@ -10,7 +10,7 @@
 #include "support/job_processes.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::process_groups_test {
 namespace {
 
 class ProcessGroups : public testing::Test {
@@ -21,9 +21,13 @@ class ProcessGroups : public testing::Test {
     make_digits(folder_ + "/data");
   }
   std::string solver() const { return folder_ + "/model.prototxt"; }
-  void write_solver(const std::string& more) const { put_small_solver(folder_, "model", "base_lr: 0.02 snapshot_after_train: true " + more); }
-  // Worker k pretends to need so many milliseconds for an iteration; process 0 is a server alone if `roles` say so.
-  std::vector<Ran> train(const std::string& roles, const std::vector<int>& step_ms, const std::string& more, const std::vector<std::string>& flags = {}) {
+  void write_solver(const std::string& more) const {
+    put_small_solver(folder_, "model", "base_lr: 0.02 snapshot_after_train: true " + more);
+  }
+  // Worker k pretends to need so many milliseconds for an iteration; process 0 is a server alone if
+  // `roles` say so.
+  std::vector<Ran> train(const std::string& roles, const std::vector<int>& step_ms,
+                         const std::string& more, const std::vector<std::string>& flags = {}) {
     write_solver("display: 4 " + more);
     JobProcesses job(folder_, roles);
     for (std::size_t rank = 0; rank < roles.size(); ++rank) {
@@ -47,38 +51,54 @@ class ProcessGroups : public testing::Test {
       EXPECT_EQ(ran.code, 0) << ran.err;
     }
   }
-  std::vector<std::string> files() const { return {"--groups_out=" + folder_ + "/groups", "--data_sharding_out=" + folder_ + "/data_sharding"}; }
+  std::vector<std::string> files() const {
+    return {"--groups_out=" + folder_ + "/groups",
+            "--data_sharding_out=" + folder_ + "/data_sharding"};
+  }
 
   std::string folder_;
 };
 
 TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
-  const std::string by_speed = "max_iter: 14 test_iter: 2 test_interval: 7 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 min_group_size: 2 }";
+  const std::string by_speed =
+      "max_iter: 14 test_iter: 2 test_interval: 7 scheme { type: 'grouped' group_by: SPEED "
+      "profile_iterations: 8 min_group_size: 2 }";
   const auto first = train("bbbb", {400, 100, 400, 100}, by_speed, files());
   EXPECT_HAS(first[0].err, "Scheme async; ");
   EXPECT_HAS(first[0].err, "Iteration 8: speeds ");
   EXPECT_HAS(first[0].err, " items/s; 2 groups (Calinski-Harabasz index ");
-  EXPECT_HAS(first[0].err, "Iteration 8: scheme async ends, grouped groups=1,3|0,2 begins, until iteration 14");
-  EXPECT_EQ(get_file(folder_ + "/groups"), "1 3\n0 2\n") << "all are on one machine, whose address names none of them";
-  const PartBounds parts = or_throw(bounds_by_sharding(get_file(folder_ + "/data_sharding"), "data_sharding", 1000));
+  EXPECT_HAS(first[0].err,
+             "Iteration 8: scheme async ends, grouped groups=1,3|0,2 begins, until iteration 14");
+  EXPECT_EQ(get_file(folder_ + "/groups"), "1 3\n0 2\n")
+      << "all are on one machine, whose address names none of them";
+  const PartBounds parts =
+      or_throw(bounds_by_sharding(get_file(folder_ + "/data_sharding"), "data_sharding", 1000));
   ASSERT_EQ(parts.size(), 5u);
   EXPECT_EQ(parts[4], 1000u);
   for (const std::size_t slow : {0, 2}) {
-    EXPECT_LT(2 * (parts[slow + 1] - parts[slow]), parts[slow + 2] - parts[slow + 1]) << "a slow one has a smaller part than the one after it";
+    EXPECT_LT(2 * (parts[slow + 1] - parts[slow]), parts[slow + 2] - parts[slow + 1])
+        << "a slow one has a smaller part than the one after it";
   }
   EXPECT_TRUE(file_exists(model_path(snapshot_stem(folder_ + "/model", 14))));
 
   // Written by the one, read by the other.
-  const auto again = train("bbbb", {0, 0, 0, 0}, "max_iter: 4 scheme { type: 'grouped' groups_file: '" + folder_ + "/groups' }");
+  const auto again =
+      train("bbbb", {0, 0, 0, 0},
+            "max_iter: 4 scheme { type: 'grouped' groups_file: '" + folder_ + "/groups' }");
   EXPECT_HAS(again[0].err, "Scheme grouped groups=1,3|0,2; ");
   // Where the last run ended, who is fast is found out again.
-  const auto on = train("bbbb", {100, 100, 400, 400}, "max_iter: 24 scheme { type: 'grouped' group_by: SPEED profile_iterations: 8 min_group_size: 2 }",
+  const auto on = train("bbbb", {100, 100, 400, 400},
+                        "max_iter: 24 scheme { type: 'grouped' group_by: SPEED profile_iterations: "
+                        "8 min_group_size: 2 }",
                         {"--snapshot=" + state_path(snapshot_stem(folder_ + "/model", 14))});
-  EXPECT_HAS(on[0].err, "Iteration 22: scheme async ends, grouped groups=0,1|2,3 begins, until iteration 24");
+  EXPECT_HAS(on[0].err,
+             "Iteration 22: scheme async ends, grouped groups=0,1|2,3 begins, until iteration 24");
 }
 
 TEST_F(ProcessGroups, CanBeAllThatIsAskedFor) {
-  const std::vector<std::string> flags = {"--scheme=grouped", "--group_by=speed", "--profile_iterations=6", "--min_group_size=2", "--profile_only"};
+  const std::vector<std::string> flags = {"--scheme=grouped", "--group_by=speed",
+                                          "--profile_iterations=6", "--min_group_size=2",
+                                          "--profile_only"};
   std::vector<std::string> with_files = flags;
   for (const std::string& file : files()) with_files.push_back(file);
   const auto ran = train("sww", {0, 40, 40}, "max_iter: 100000", with_files);
@@ -88,22 +108,31 @@ TEST_F(ProcessGroups, CanBeAllThatIsAskedFor) {
   EXPECT_EQ(ran[1].err.find("grouped groups="), std::string::npos) << ran[1].err;
 }
 
-// Nothing keeps the groups within a bound: at each look all stop at the ends of their tasks, and go on.
+// Nothing keeps the groups within a bound: at each look all stop at the ends of their tasks, and go
+// on.
 TEST_F(ProcessGroups, AreLookedAtAgainWithoutABound) {
-  const auto ran = train("bbw", {100, 33, 33}, "max_iter: 110 scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 regroup_interval: 5 }");
+  const auto ran = train("bbw", {100, 33, 33},
+                         "max_iter: 110 scheme { type: 'grouped' group_by: SPEED "
+                         "profile_iterations: 6 regroup_interval: 5 }");
   EXPECT_HAS(ran[0].err, "Iteration 6: scheme async ends, grouped");
   std::size_t looks = 0;
-  for (std::size_t at = ran[0].err.find(": speeds "); at != std::string::npos; at = ran[0].err.find(": speeds ", at + 1)) ++looks;
+  for (std::size_t at = ran[0].err.find(": speeds "); at != std::string::npos;
+       at = ran[0].err.find(": speeds ", at + 1))
+    ++looks;
   EXPECT_GE(looks, 4u) << ran[0].err;
-  EXPECT_HAS(ran[0].err, "goes on with 3 workers, after 3, in scheme grouped groups=1,2|0, since rank 0");
+  EXPECT_HAS(ran[0].err,
+             "goes on with 3 workers, after 3, in scheme grouped groups=1,2|0, since rank 0");
 }
 
 // Who comes and goes is looked at too. Parts of the data stay unequal.
 TEST_F(ProcessGroups, GoOnWithOthers) {
-  write_solver("max_iter: 100000000 display: 1 scheme { type: 'grouped' group_by: SPEED profile_iterations: 6 regroup_interval: 12 }");
+  write_solver(
+      "max_iter: 100000000 display: 1 scheme { type: 'grouped' group_by: SPEED profile_iterations: "
+      "6 regroup_interval: 12 }");
   JobProcesses job(folder_, "bbw");
   const int step_ms[] = {160, 40, 40};
-  for (std::size_t rank = 0; rank < 3; ++rank) job.start(rank, solver(), {str("--emulate_step_ms=", step_ms[rank])});
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    job.start(rank, solver(), {str("--emulate_step_ms=", step_ms[rank])});
   ASSERT_TRUE(job.says(0, "in scheme grouped groups=1,2|0, since"));
   const Running joined = start_program(job.joining(solver(), {"--emulate_step_ms=160"}));
   ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 3 of 4"));
@@ -120,7 +149,10 @@ TEST_F(ProcessGroups, WhoJoinsTheProfileOfARunThatWentOnEndsItWithTheOthers) {
   train("bb", {0, 0}, "max_iter: 10 " + scheme);
   write_solver("max_iter: 100000000 display: 1 " + scheme);
   JobProcesses job(folder_, "bb");
-  for (const std::size_t rank : {0u, 1u}) job.start(rank, solver(), {"--emulate_step_ms=700", "--snapshot=" + state_path(snapshot_stem(folder_ + "/model", 10))});
+  for (const std::size_t rank : {0u, 1u})
+    job.start(rank, solver(),
+              {"--emulate_step_ms=700",
+               "--snapshot=" + state_path(snapshot_stem(folder_ + "/model", 10))});
   ASSERT_TRUE(job.says(0, "Starting Optimization"));
   const Running joined = start_program(job.joining(solver(), {"--emulate_step_ms=300"}));
   ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 2 of 3"));
@@ -129,12 +161,15 @@ TEST_F(ProcessGroups, WhoJoinsTheProfileOfARunThatWentOnEndsItWithTheOthers) {
   end_well(job, joined);
 }
 
-// "7 rows of params on 2 servers, with 40000, 8000 bytes, by": the bytes, after what the text says first.
+// "7 rows of params on 2 servers, with 40000, 8000 bytes, by": the bytes, after what the text says
+// first.
 std::vector<std::size_t> bytes_after(const std::string& text, const std::string& first) {
   std::vector<std::size_t> bytes;
   const std::size_t at = text.find(first), with = text.find(", with ", at);
   if (at == std::string::npos || with == std::string::npos) return bytes;
-  for (const std::string& word : split(text.substr(with + 7, text.find(" bytes", with) - with - 7), ' ')) bytes.push_back(std::stoul(word));
+  for (const std::string& word :
+       split(text.substr(with + 7, text.find(" bytes", with) - with - 7), ' '))
+    bytes.push_back(std::stoul(word));
   return bytes;
 }
 
@@ -154,7 +189,8 @@ TEST_F(ProcessGroups, SlowServersHoldLess) {
   EXPECT_EQ(ran.err.find("has joined the job"), std::string::npos) << ran.err;
 }
 
-// Where links were measured, who joins knows of that, and of a server that joins the link is measured too; whoever plans otherwise would end the job.
+// Where links were measured, who joins knows of that, and of a server that joins the link is
+// measured too; whoever plans otherwise would end the job.
 TEST_F(ProcessGroups, WhoJoinsPlacesRowsAsTheOthersDo) {
   for (const std::string scheme : {"bsp", "async"}) {
     SCOPED_TRACE(scheme);
@@ -166,7 +202,8 @@ TEST_F(ProcessGroups, WhoJoinsPlacesRowsAsTheOthersDo) {
     ASSERT_TRUE(job.says(0, "the servers' links were measured: "));
     const Running worker = start_program(job.joining(solver(), {"--emulate_step_ms=4"}));
     ASSERT_TRUE(wait_for_text(worker, "has joined the job, as worker 3 of 4"));
-    const Running server = start_program(job.joining(solver(), {"--emulate_step_ms=4", "--role=both", "--throttle=4e6"}));
+    const Running server = start_program(
+        job.joining(solver(), {"--emulate_step_ms=4", "--role=both", "--throttle=4e6"}));
     ASSERT_TRUE(wait_for_text(server, "has joined the job, as worker 4 of 5"));
     ASSERT_TRUE(job.says(0, " rows of params on 3 servers, with "));
     job.signal(0, SIGINT);
@@ -177,9 +214,11 @@ TEST_F(ProcessGroups, WhoJoinsPlacesRowsAsTheOthersDo) {
     for (const std::size_t rank : {0u, 1u, 2u}) {
       const Ran ran = job.wait(rank).ran;
       EXPECT_EQ(ran.code, 0) << ran.err;
-      EXPECT_EQ(ran.err.find("has joined the job, as"), std::string::npos) << "who was there from the start has not joined";
+      EXPECT_EQ(ran.err.find("has joined the job, as"), std::string::npos)
+          << "who was there from the start has not joined";
       if (rank > 0) continue;
-      const std::vector<std::size_t> bytes = bytes_after(ran.err, "the servers' links were measured: ");
+      const std::vector<std::size_t> bytes =
+          bytes_after(ran.err, "the servers' links were measured: ");
       ASSERT_EQ(bytes.size(), 2u) << ran.err;
       EXPECT_LT(2 * bytes[1], bytes[0]) << "what a worker sees of the server beside it is no link";
     }
@@ -191,13 +230,16 @@ TEST_F(ProcessGroups, SayBeforeTheyBeginWhatCannotBe) {
   const auto refused = [&](const std::vector<std::string>& flags) {
     JobProcesses job(folder_, "bb");
     job.start_all(solver(), flags);
-    const Ran ran = job.wait(0).ran, other = job.wait(1).ran;   // who is first ends the other, which may know no more than that
+    // who is first ends the other, which may know no more than that
+    const Ran ran = job.wait(0).ran, other = job.wait(1).ran;
     EXPECT_TRUE(ran.code == 2 || other.code == 2) << ran.code << other.code;
     return ran.err + other.err;
   };
-  EXPECT_HAS(refused({"--group_by=speed", "--groups_out=/no/such/folder/groups"}), "/no/such/folder");
-  EXPECT_HAS(refused({"--profile_only"}), "--profile_only: no scheme of the run has group_by: SPEED");
+  EXPECT_HAS(refused({"--group_by=speed", "--groups_out=/no/such/folder/groups"}),
+             "/no/such/folder");
+  EXPECT_HAS(refused({"--profile_only"}),
+             "--profile_only: no scheme of the run has group_by: SPEED");
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::process_groups_test

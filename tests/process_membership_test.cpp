@@ -13,7 +13,7 @@
 #include "support/job_processes.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::process_membership_test {
 namespace {
 
 class ProcessMembership : public testing::Test {
@@ -63,17 +63,18 @@ TEST_F(ProcessMembership, WithEveryScheme) {
     const Running joined = start_program(job.joining(path, {"--emulate_step_ms=4"}));
     ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 3 of 4"));
     ASSERT_TRUE(job.says(0, "goes on with 4 workers, after 3"));
-    job.signal(2, SIGTERM);                     // a worker
+    job.signal(2, SIGTERM);  // a worker
     const JobProcesses::Ended worker = job.wait(2);
     EXPECT_EQ(worker.ran.code, 75) << worker.ran.err;
     EXPECT_HAS(worker.ran.err, "has left the job");
     ASSERT_TRUE(job.says(0, "goes on with 3 workers, after 4"));
-    job.signal(1, SIGTERM);                     // a worker and a server: its rows move
+    job.signal(1, SIGTERM);  // a worker and a server: its rows move
     const JobProcesses::Ended both = job.wait(1);
     EXPECT_EQ(both.ran.code, 75) << both.ran.err;
     ASSERT_TRUE(job.says(0, "goes on with 2 workers, after 3"));
-    std::cout << "  " << scheme << ": left after " << worker.seconds << " s and " << both.seconds << " s" << std::endl;
-    job.signal(0, SIGTERM);                     // cannot be spared: all stop, with a snapshot
+    std::cout << "  " << scheme << ": left after " << worker.seconds << " s and " << both.seconds
+              << " s" << std::endl;
+    job.signal(0, SIGTERM);  // cannot be spared: all stop, with a snapshot
     const Ran chief = job.wait(0).ran, last = wait_for(joined);
     EXPECT_EQ(chief.code, 75) << chief.err;
     EXPECT_EQ(last.code, 75) << last.err;
@@ -85,9 +86,12 @@ TEST_F(ProcessMembership, WithEveryScheme) {
 
 // Pushes wait for others' there, and nobody may wait for one that has stopped.
 TEST_F(ProcessMembership, SnapshotsWhereSomeWaitForOthers) {
-  for (const std::string scheme : {"type: 'grouped' groups: '0,1|2'", "type: 'grouped' groups: '0,1,2'", "type: 'sync_backup' backup: 1"}) {
+  for (const std::string scheme :
+       {"type: 'grouped' groups: '0,1|2'", "type: 'grouped' groups: '0,1,2'",
+        "type: 'sync_backup' backup: 1"}) {
     SCOPED_TRACE(scheme);
-    const std::string path = put_small_solver(folder_, "saves", "max_iter: 40 snapshot: 2 scheme { " + scheme + " }");
+    const std::string path =
+        put_small_solver(folder_, "saves", "max_iter: 40 snapshot: 2 scheme { " + scheme + " }");
     JobProcesses job(fresh_directory("process_membership_saves"), "bbw");
     job.flags.push_back("--emulate_step_ms=4");
     job.start_all(path);
@@ -123,15 +127,18 @@ TEST_F(ProcessMembership, FromOneToThreeAndBack) {
 
 // Nothing of this disturbs the job.
 TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
-  const std::string path = solver("good", ""), other = solver("other", "momentum2: 0.5"), parts = folder_ + "/parts.prototxt";
-  put_file(parts, std::regex_replace(get_file(path), std::regex("shared_file_system: true"), "shared_file_system: false"));
+  const std::string path = solver("good", ""), other = solver("other", "momentum2: 0.5"),
+                    parts = folder_ + "/parts.prototxt";
+  put_file(parts, std::regex_replace(get_file(path), std::regex("shared_file_system: true"),
+                                     "shared_file_system: false"));
   JobProcesses job(fresh_directory("process_membership_refused"), "bw");
   put_file(folder_ + "/token", "secret");
   put_file(folder_ + "/wrong", "guess");
   job.flags.push_back("--token_file=" + folder_ + "/token");
   job.start_all(path);
   ASSERT_TRUE(job.says(0, "Iteration 3 ("));
-  const auto refused = [&](const std::string& solver, const std::string& token, const std::vector<std::string>& more = {}) {
+  const auto refused = [&](const std::string& solver, const std::string& token,
+                           const std::vector<std::string>& more = {}) {
     std::vector<std::string> words = job.joining(solver, {"--token_file=" + folder_ + "/" + token});
     words.insert(words.end(), more.begin(), more.end());
     const Ran ran = run_program(words);
@@ -142,7 +149,8 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   EXPECT_HAS(refused(other, "token"), "trains with 'momentum2: 0.5' where rank 0");
   EXPECT_HAS(refused(parts, "token"), "does not exist");
   EXPECT_HAS(refused(path, "token", {"--client_id=1"}), "--join=127.0.0.1:");
-  EXPECT_HAS(refused(path, "token", {"--role=both", "--advertise=127.0.0.1:1"}), "process 0 cannot reach the server that wants to join: No connection to 127.0.0.1:1");
+  EXPECT_HAS(refused(path, "token", {"--role=both", "--advertise=127.0.0.1:1"}),
+             "process 0 cannot reach the server that wants to join: No connection to 127.0.0.1:1");
   const Running good = start_program(job.joining(path, {"--token_file=" + folder_ + "/token"}));
   ASSERT_TRUE(wait_for_text(good, "has joined the job"));
   job.signal(0, SIGINT);
@@ -155,4 +163,4 @@ TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::process_membership_test

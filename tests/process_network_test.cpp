@@ -1,4 +1,5 @@
-// Jobs of real train processes in network namespaces, whose links go away: for long, which ends all, and for a while, which harms nothing.
+// Jobs of real train processes in network namespaces, whose links go away: for long, which ends
+// all, and for a while, which harms nothing.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -10,10 +11,10 @@
 #include "support/data_files.h"
 #include "support/job_processes.h"
 
-namespace shoal::test {
+namespace shoal::test::process_network_test {
 namespace {
 
-constexpr double kBounded = 20;   // seconds, for a machine on which much else runs
+constexpr double kBounded = 20;  // seconds, for a machine on which much else runs
 
 // Namespaces that a bridge in one of their own connects: machine k is at 10.77.0.(k + 1).
 class Network {
@@ -24,7 +25,8 @@ class Network {
     run({"-n", hub(), "link", "set", "bridge0", "up"});
     for (int k = 0; k < machines_; ++k) {
       add(machine(k));
-      run({"-n", hub(), "link", "add", port(k), "type", "veth", "peer", "name", "eth0", "netns", machine(k)});
+      run({"-n", hub(), "link", "add", port(k), "type", "veth", "peer", "name", "eth0", "netns",
+           machine(k)});
       run({"-n", hub(), "link", "set", port(k), "master", "bridge0", "up"});
       run({"-n", machine(k), "addr", "add", address(k) + "/24", "dev", "eth0"});
       run({"-n", machine(k), "link", "set", "eth0", "up"});
@@ -37,13 +39,15 @@ class Network {
   }
   Network(const Network&) = delete;
 
-  std::string trouble;                           // what could not be had, or ""
+  std::string trouble;  // what could not be had, or ""
   static std::string address(int k) { return str("10.77.0.", k + 1); }
   std::vector<std::string> starter(int k) const { return {kIp, "netns", "exec", machine(k)}; }
   void set_link(int k, bool up) { run({"-n", hub(), "link", "set", port(k), up ? "up" : "down"}); }
   // What machine k sends is lost from now on; it still hears. False: this kernel cannot do it.
   bool silence(int k) {
-    return run_program({kTc, "-n", machine(k), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "8bit", "burst", "1b", "limit", "1b"}).code == 0;
+    return run_program({kTc, "-n", machine(k), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate",
+                        "8bit", "burst", "1b", "limit", "1b"})
+               .code == 0;
   }
 
  private:
@@ -56,7 +60,8 @@ class Network {
   void run(std::vector<std::string> words) {
     if (!trouble.empty()) return;
     words.insert(words.begin(), kIp);
-    if (const Ran ran = run_program(words); ran.code != 0) trouble = ran.code == 127 ? str("there is no ", kIp) : ran.err;
+    if (const Ran ran = run_program(words); ran.code != 0)
+      trouble = ran.code == 127 ? str("there is no ", kIp) : ran.err;
   }
 
   const std::string name_;
@@ -70,12 +75,16 @@ class ProcessNetwork : public testing::Test {
     if (::geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
     folder_ = fresh_directory("process_network");
     network_ = std::make_unique<Network>(3);
-    if (!network_->trouble.empty()) GTEST_SKIP() << "no network namespaces here: " << network_->trouble;
+    if (!network_->trouble.empty())
+      GTEST_SKIP() << "no network namespaces here: " << network_->trouble;
   }
   std::string solver(const std::string& name, const std::string& more) const {
     const std::string path = folder_ + "/" + name + ".prototxt";
-    put_file(path, "base_lr: 0.001 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 display: 1 snapshot_prefix: '" + folder_ + "/" + name + "' " + more +
-                       R"( net_param { name: 'drawn'
+    put_file(path,
+             "base_lr: 0.001 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 display: 1 "
+             "snapshot_prefix: '" +
+                 folder_ + "/" + name + "' " + more +
+                 R"( net_param { name: 'drawn'
       layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' dummy_data_param { shape { dim: 4 dim: 36 } shape { dim: 4 }
         data_filler { type: 'gaussian' std: 1 } data_filler { type: 'constant' value: 1 } } }
       layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 5000 weight_filler { type: 'xavier' } } }
@@ -86,19 +95,25 @@ class ProcessNetwork : public testing::Test {
   std::unique_ptr<JobProcesses> job(const std::string& roles) const {
     std::vector<std::string> hosts;
     std::vector<std::vector<std::string>> starters;
-    for (int k = 0; k < static_cast<int>(roles.size()); ++k) hosts.push_back(Network::address(k)), starters.push_back(network_->starter(k));
+    for (int k = 0; k < static_cast<int>(roles.size()); ++k)
+      hosts.push_back(Network::address(k)), starters.push_back(network_->starter(k));
     auto made = std::make_unique<JobProcesses>(folder_, roles, hosts, starters);
-    made->flags.push_back("--throttle=16000000");   // about ten iterations a second, and little work
+    // about ten iterations a second, and little work
+    made->flags.push_back("--throttle=16000000");
     return made;
   }
   // All end by themselves, since nobody hears one of them.
   static void expect_end(JobProcesses& job, std::size_t cut) {
     for (std::size_t rank = 0; rank < job.size(); ++rank) {
       const JobProcesses::Ended ended = job.wait(rank);
-      EXPECT_TRUE(ended.ran.code == 6 || ended.ran.code == 8) << "rank " << rank << ", " << ended.ran.code << ": " << ended.ran.err;
+      EXPECT_TRUE(ended.ran.code == 6 || ended.ran.code == 8)
+          << "rank " << rank << ", " << ended.ran.code << ": " << ended.ran.err;
       EXPECT_LT(ended.seconds, 3 + kBounded);
-      if (rank != cut) { EXPECT_HAS(ended.ran.err, str("rank ", cut, " (")); }
-      std::cout << "  rank " << rank << " ended with " << ended.ran.code << " after " << ended.seconds << " s" << std::endl;
+      if (rank != cut) {
+        EXPECT_HAS(ended.ran.err, str("rank ", cut, " ("));
+      }
+      std::cout << "  rank " << rank << " ended with " << ended.ran.code << " after "
+                << ended.seconds << " s" << std::endl;
     }
   }
 
@@ -110,11 +125,12 @@ TEST_F(ProcessNetwork, ALinkThatStaysDownEndsAll) {
   for (const std::size_t cut : {0u, 2u}) {
     SCOPED_TRACE(cut);
     const auto cut_off = job("bbb");
-    for (const char* const flag : {"--stall_warn=1", "--stall_abort=3"}) cut_off->flags.push_back(flag);
+    for (const char* const flag : {"--stall_warn=1", "--stall_abort=3"})
+      cut_off->flags.push_back(flag);
     cut_off->start_all(solver("down", "max_iter: 100000000"));
     ASSERT_TRUE(cut_off->says(0, "Iteration 12 ("));
     network_->set_link(static_cast<int>(cut), false);
-    cut_off->signal(cut, 0);                      // from now on
+    cut_off->signal(cut, 0);  // from now on
     expect_end(*cut_off, cut);
     network_->set_link(static_cast<int>(cut), true);
   }
@@ -154,4 +170,4 @@ TEST_F(ProcessNetwork, ALinkThatIsDownForAWhileChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::process_network_test

@@ -9,7 +9,7 @@
 #include "support/job_processes.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::process_phases_test {
 namespace {
 
 class ProcessPhases : public testing::Test {
@@ -20,8 +20,10 @@ class ProcessPhases : public testing::Test {
     make_digits(folder_ + "/data");
   }
   // Trains the small net, with its chance, for 12 iterations. Returns what each process said.
-  std::vector<Ran> train(const std::string& name, const std::string& roles, const std::string& more, const std::vector<std::string>& flags = {}) {
-    const std::string path = put_small_solver(folder_, name, "display: 2 snapshot_after_train: true " + more);
+  std::vector<Ran> train(const std::string& name, const std::string& roles, const std::string& more,
+                         const std::vector<std::string>& flags = {}) {
+    const std::string path =
+        put_small_solver(folder_, name, "display: 2 snapshot_after_train: true " + more);
     JobProcesses job(folder_, roles);
     job.start_all(path, flags);
     std::vector<Ran> all;
@@ -31,7 +33,9 @@ class ProcessPhases : public testing::Test {
     }
     return all;
   }
-  std::string model(const std::string& name, int iteration) const { return get_file(model_path(snapshot_stem(folder_ + "/" + name, iteration))); }
+  std::string model(const std::string& name, int iteration) const {
+    return get_file(model_path(snapshot_stem(folder_ + "/" + name, iteration)));
+  }
 
   std::string folder_;
 };
@@ -40,7 +44,9 @@ TEST_F(ProcessPhases, PhasesOfOneSchemeAreOneRun) {
   for (const std::string roles : {"bb", "wsw"}) {
     const std::string tests = "test_iter: 2 test_interval: 6 ";
     const auto plain = train("plain", roles, tests, {"--net_outputs=" + folder_ + "/plain"});
-    const auto phases = train("phases", roles, tests + "scheme { iterations: 5 base_lr: 0.05 } scheme { iterations: 7 }", {"--net_outputs=" + folder_ + "/phases"});
+    const auto phases = train(
+        "phases", roles, tests + "scheme { iterations: 5 base_lr: 0.05 } scheme { iterations: 7 }",
+        {"--net_outputs=" + folder_ + "/phases"});
     EXPECT_EQ(model("plain", 12), model("phases", 12)) << roles;
     EXPECT_HAS(phases[0].err, "Iteration 5: scheme bsp ends, bsp begins, until iteration 12");
     const auto rows = [&](const std::string& name) {
@@ -54,25 +60,33 @@ TEST_F(ProcessPhases, PhasesOfOneSchemeAreOneRun) {
 // "bsp, async at 5": the first, and each that is said later.
 std::string schemes_in(const std::string& metrics) {
   const std::string text = get_file(metrics);
-  const std::regex scheme("\"kind\":\"(run|phase)\"(?:,\"clock\":([0-9]+))?[^\n]*\"scheme\":\"([^\"]*)\"");
+  const std::regex scheme(
+      "\"kind\":\"(run|phase)\"(?:,\"clock\":([0-9]+))?[^\n]*\"scheme\":\"([^\"]*)\"");
   std::string words;
   for (std::sregex_iterator found(text.begin(), text.end(), scheme), end; found != end; ++found)
-    words += str(words.empty() ? "" : ", ", (*found)[3].str(), (*found)[1] == "run" ? "" : " at " + (*found)[2].str());
+    words += str(words.empty() ? "" : ", ", (*found)[3].str(),
+                 (*found)[1] == "run" ? "" : " at " + (*found)[2].str());
   return words;
 }
 
 TEST_F(ProcessPhases, ASnapshotAtAChangeIsWhatTheNextPhaseBeginsWith) {
-  const std::string phases = "snapshot: 4 scheme { type: 'async' iterations: 4 } scheme { type: 'ssp' staleness: 1 iterations: 4 base_lr: 0.02 } "
-                             "scheme { type: 'bsp' iterations: 4 }";
+  const std::string phases =
+      "snapshot: 4 scheme { type: 'async' iterations: 4 } scheme { type: 'ssp' staleness: 1 "
+      "iterations: 4 base_lr: 0.02 } "
+      "scheme { type: 'bsp' iterations: 4 }";
   train("whole", "bbw", phases, {"--metrics=" + folder_ + "/whole_metrics"});
-  const auto rest = train("rest", "bbw", phases, {"--snapshot=" + state_path(snapshot_stem(folder_ + "/whole", 8)), "--metrics=" + folder_ + "/rest_metrics"});
+  const auto rest = train("rest", "bbw", phases,
+                          {"--snapshot=" + state_path(snapshot_stem(folder_ + "/whole", 8)),
+                           "--metrics=" + folder_ + "/rest_metrics"});
   EXPECT_EQ(model("whole", 12), model("rest", 12));
   EXPECT_HAS(rest[0].err, "Scheme bsp; ");
   for (const char* worker : {"0", "2"}) {
-    EXPECT_EQ(schemes_in(folder_ + "/whole_metrics/metrics." + worker + ".jsonl"), "async, ssp 1 at 4, bsp at 8");
-    EXPECT_EQ(schemes_in(folder_ + "/rest_metrics/metrics." + worker + ".jsonl"), "bsp, bsp at 8") << "it begins in the last phase";
+    EXPECT_EQ(schemes_in(folder_ + "/whole_metrics/metrics." + worker + ".jsonl"),
+              "async, ssp 1 at 4, bsp at 8");
+    EXPECT_EQ(schemes_in(folder_ + "/rest_metrics/metrics." + worker + ".jsonl"), "bsp, bsp at 8")
+        << "it begins in the last phase";
   }
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::process_phases_test

@@ -1,4 +1,5 @@
-// Every scheme by real train processes: three, one of which is slow, so that where a scheme lets them they end one after the other.
+// Every scheme by real train processes: three, one of which is slow, so that where a scheme lets
+// them they end one after the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 #include "support/job_processes.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::process_schemes_test {
 namespace {
 
 constexpr int kIterations = 36;
@@ -21,48 +22,55 @@ struct SchemeCase {
 
 // One at least of each line of schemes.def.
 std::vector<SchemeCase> scheme_cases() {
-  return {{"async", {}},
-          {"async", {"--payload=delta", "--factor=0", "--local_steps=2"}},
-          {"async", {"--share_iterations=true"}},
-          {"bsp", {}},
-          {"dc_asgd", {"--weighting=inverse"}},
-          {"drift_barrier", {"--max_advance=4"}},
-          {"elastic", {"--local_steps=2"}},
-          {"elastic", {"--local_steps=2", "--exchange_order=before"}},
-          {"esync", {"--epsilon=0.001", "--max_steps=4"}},
-          {"esync", {"--epsilon=0.001", "--max_steps=4", "--mode=pull"}},
-          {"grouped", {"--groups=0,2|1"}},
-          {"local_steps", {"--local_steps=2", "--momentum_policy=average", "--global_momentum=0.5"}},
-          {"ssp", {"--staleness=2"}},
-          {"sync_backup", {"--backup=1"}},
-          {"sync_backup", {"--backup=1", "--share_iterations=true"}},
-          {"weed_out", {"--max_version_lag=4"}},
-          {"weed_out", {"--weedout=3", "--merge_every=4"}}};
+  return {
+      {"async", {}},
+      {"async", {"--payload=delta", "--factor=0", "--local_steps=2"}},
+      {"async", {"--share_iterations=true"}},
+      {"bsp", {}},
+      {"dc_asgd", {"--weighting=inverse"}},
+      {"drift_barrier", {"--max_advance=4"}},
+      {"elastic", {"--local_steps=2"}},
+      {"elastic", {"--local_steps=2", "--exchange_order=before"}},
+      {"esync", {"--epsilon=0.001", "--max_steps=4"}},
+      {"esync", {"--epsilon=0.001", "--max_steps=4", "--mode=pull"}},
+      {"grouped", {"--groups=0,2|1"}},
+      {"local_steps", {"--local_steps=2", "--momentum_policy=average", "--global_momentum=0.5"}},
+      {"ssp", {"--staleness=2"}},
+      {"sync_backup", {"--backup=1"}},
+      {"sync_backup", {"--backup=1", "--share_iterations=true"}},
+      {"weed_out", {"--max_version_lag=4"}},
+      {"weed_out", {"--weedout=3", "--merge_every=4"}}};
 }
 
 TEST(ProcessSchemes, HaveACaseEach) {
   const auto cases = scheme_cases();
   for (const std::string& name : table::scheme_names())
-    EXPECT_TRUE(std::ranges::count(cases, name, &SchemeCase::scheme)) << "scheme " << name << " has no case in scheme_cases()";
+    EXPECT_TRUE(std::ranges::count(cases, name, &SchemeCase::scheme))
+        << "scheme " << name << " has no case in scheme_cases()";
 }
 
 // A net without chance or running means: what falls is the loss of the test, on all records.
 std::string plain_net(const std::string& records) {
   const auto data = [&](const char* phase, const char* feed) {
-    return str("layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: ", phase, " } transform_param { scale: 0.01 } data_param { source: '",
-               records, "' backend: DATUMFILE shared_file_system: true ", feed, " } }\n");
+    return str("layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: ",
+               phase, " } transform_param { scale: 0.01 } data_param { source: '", records,
+               "' backend: DATUMFILE shared_file_system: true ", feed, " } }\n");
   };
   return "name: 'plain'\n" + data("TRAIN", "batch_size: 4") + data("TEST", "batch_size: 10") +
-         "layer { name: 'one' type: 'InnerProduct' bottom: 'data' top: 'one' inner_product_param { num_output: 6 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'one' type: 'InnerProduct' bottom: 'data' top: 'one' inner_product_param { "
+         "num_output: 6 weight_filler { type: 'xavier' } } }\n"
          "layer { name: 'tanh' type: 'TanH' bottom: 'one' top: 'tanh' }\n"
-         "layer { name: 'ip' type: 'InnerProduct' bottom: 'tanh' top: 'ip' inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }\n"
-         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+         "layer { name: 'ip' type: 'InnerProduct' bottom: 'tanh' top: 'ip' inner_product_param { "
+         "num_output: 4 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' "
+         "}\n";
 }
 
 std::vector<double> tested_losses(const std::string& log) {
   const std::regex line("Test net output #0: loss = ([-+.0-9e]+)");
   std::vector<double> losses;
-  for (std::sregex_iterator found(log.begin(), log.end(), line), end; found != end; ++found) losses.push_back(std::stod((*found)[1]));
+  for (std::sregex_iterator found(log.begin(), log.end(), line), end; found != end; ++found)
+    losses.push_back(std::stod((*found)[1]));
   return losses;
 }
 
@@ -74,10 +82,13 @@ TEST_P(EveryScheme, TrainToTheEnd) {
   const std::string folder = fresh_directory(str("process_schemes_", GetParam()));
   make_digits(folder + "/records");
   put_file(folder + "/net", plain_net(folder + "/records"));
-  put_file(folder + "/solver", str("net: '", folder, "/net' base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: ", kIterations,
-                                   " test_iter: 4 test_interval: ", kIterations, " snapshot_after_train: false"));
+  put_file(folder + "/solver",
+           str("net: '", folder,
+               "/net' base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: ",
+               kIterations, " test_iter: 4 test_interval: ", kIterations,
+               " snapshot_after_train: false"));
   JobProcesses job(folder, "bbw");
-  const std::size_t slow = GetParam() % job.size();   // each in its turn
+  const std::size_t slow = GetParam() % job.size();  // each in its turn
   for (std::size_t rank = 0; rank < job.size(); ++rank) {
     std::vector<std::string> flags = tried.flags;
     flags.push_back("--scheme=" + tried.scheme);
@@ -90,14 +101,18 @@ TEST_P(EveryScheme, TrainToTheEnd) {
     EXPECT_EQ(0, all.back().code) << "rank " << rank << ": " << all.back().err;
   }
   const std::vector<double> losses = tested_losses(all[0].err);
-  ASSERT_GE(losses.size(), 2u) << all[0].err;   // a chief that is fast and shares its iterations may pass by the last one before the end
+  // a chief that is fast and shares its iterations may pass by the last one before the end
+  ASSERT_GE(losses.size(), 2u) << all[0].err;
   EXPECT_LT(losses.back(), 0.8 * losses.front());
-  EXPECT_TRUE(std::regex_search(all[0].err, std::regex(str("Iteration ", kIterations, ": scheme ", tried.scheme, "[^\n]* ends\n")))) << all[0].err;
+  EXPECT_TRUE(std::regex_search(all[0].err, std::regex(str("Iteration ", kIterations, ": scheme ",
+                                                           tried.scheme, "[^\n]* ends\n"))))
+      << all[0].err;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryScheme, testing::Range(std::size_t{0}, scheme_cases().size()), [](const auto& info) {
-  return str(scheme_cases()[info.param].scheme, '_', info.param);
-});
+INSTANTIATE_TEST_SUITE_P(All, EveryScheme, testing::Range(std::size_t{0}, scheme_cases().size()),
+                         [](const auto& info) {
+                           return str(scheme_cases()[info.param].scheme, '_', info.param);
+                         });
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::process_schemes_test

@@ -8,7 +8,7 @@
 #include "support/expect.h"
 #include "support/threads_team.h"
 
-namespace shoal::parallel {
+namespace shoal::parallel::profile_test {
 namespace {
 
 using test::get_file;
@@ -30,21 +30,26 @@ TEST(Profile, EveryoneFindsTheSame) {
   std::vector<Profile> found(5);
   const auto thrown = run_team(5, [&](ThreadsTeam& team) {
     const auto index = static_cast<std::size_t>(team.index());
-    found[index] = or_throw(make_profile(team, {.busy = seconds[index], .items = 10, .iteration = 7 - team.index()}, {}));
+    found[index] = or_throw(make_profile(
+        team, {.busy = seconds[index], .items = 10, .iteration = 7 - team.index()}, {}));
   });
   EXPECT_EQ(thrown, std::vector<std::string>(5));
   for (const Profile& profile : found) {
-    EXPECT_EQ(profile.speeds, (std::vector<double>{10 / 0.25, 10 / 0.05, 10 / 0.26, 10 / 0.05, 10 / 0.26})) << "who measured nothing is the slowest";
+    EXPECT_EQ(profile.speeds,
+              (std::vector<double>{10 / 0.25, 10 / 0.05, 10 / 0.26, 10 / 0.05, 10 / 0.26}))
+        << "who measured nothing is the slowest";
     EXPECT_EQ(text_of(profile.grouping.groups), "1,3|0,2,4");
     EXPECT_EQ(profile.least, 3);
   }
-  EXPECT_HAS(text_of(found[0]), "speeds 40, 200, 38.5, 200, 38.5 items/s; 2 groups (Calinski-Harabasz index ");
+  EXPECT_HAS(text_of(found[0]),
+             "speeds 40, 200, 38.5, 200, 38.5 items/s; 2 groups (Calinski-Harabasz index ");
   EXPECT_HAS(text_of(found[0]), "): 1,3|0,2,4");
 }
 
 TEST(Profile, WithoutAnyMeasurementAllAreOneGroup) {
   run_team(3, [&](ThreadsTeam& team) {
-    EXPECT_EQ(text_of(or_throw(make_profile(team, {}, {}))), "speeds 1, 1, 1 items/s; 1 group: 0,1,2");
+    EXPECT_EQ(text_of(or_throw(make_profile(team, {}, {}))),
+              "speeds 1, 1, 1 items/s; 1 group: 0,1,2");
   });
 }
 
@@ -52,7 +57,8 @@ TEST(Profile, WithoutAnyMeasurementAllAreOneGroup) {
 TEST(Profile, WhatAnExchangeTakesCounts) {
   const std::optional<double> exchanges[] = {0.1, std::nullopt, 0.3};
   run_team(3, [&](ThreadsTeam& team) {
-    const Profile profile = or_throw(make_profile(team, {.busy = 0.1, .exchange = exchanges[team.index()], .items = 3}, {}));
+    const Profile profile = or_throw(
+        make_profile(team, {.busy = 0.1, .exchange = exchanges[team.index()], .items = 3}, {}));
     ASSERT_EQ(profile.speeds.size(), 3u);
     EXPECT_DOUBLE_EQ(profile.speeds[0], 15);
     EXPECT_DOUBLE_EQ(profile.speeds[1], 10);
@@ -65,7 +71,8 @@ TEST(Profile, WhoHasLeftHoldsNobodyUp) {
   run_team(3, [&](ThreadsTeam& team) {
     std::vector<double> nothing(15);
     if (team.index() == 1) return (void)team.sum(nothing);
-    const Profile profile = or_throw(make_profile(team, {.busy = 0.1, .items = 3, .iteration = 8}, {}));
+    const Profile profile =
+        or_throw(make_profile(team, {.busy = 0.1, .items = 3, .iteration = 8}, {}));
     EXPECT_EQ(profile.least, 8);
     EXPECT_EQ(text_of(profile.grouping.groups), "0,1,2");
   });
@@ -73,9 +80,14 @@ TEST(Profile, WhoHasLeftHoldsNobodyUp) {
 
 table::RosterBody roster_of(const std::vector<std::string>& addresses) {
   table::RosterBody roster;
-  roster.processes.push_back({.rank = 0, .worker = -1, .server = 0, .host = "s", .address = "10.0.0.99:29600"});
+  roster.processes.push_back(
+      {.rank = 0, .worker = -1, .server = 0, .host = "s", .address = "10.0.0.99:29600"});
   for (std::uint32_t i = 0; i < addresses.size(); ++i)
-    roster.processes.push_back({.rank = i + 1, .worker = static_cast<std::int32_t>(i), .server = -1, .host = "w", .address = addresses[i]});
+    roster.processes.push_back({.rank = i + 1,
+                                .worker = static_cast<std::int32_t>(i),
+                                .server = -1,
+                                .host = "w",
+                                .address = addresses[i]});
   return roster;
 }
 
@@ -102,4 +114,4 @@ TEST(Profile, BothFilesAreWrittenOrNone) {
 }
 
 }  // namespace
-}  // namespace shoal::parallel
+}  // namespace shoal::parallel::profile_test

@@ -1,7 +1,7 @@
 // The schema, models of every writer, files that are not what they should be.
-#include <gtest/gtest.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/unknown_field_set.h>
+#include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
@@ -18,7 +18,7 @@
 #include "shoal/proto/solver.pb.h"
 #include "support/places.h"
 
-namespace shoal {
+namespace shoal::proto_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,7 +53,8 @@ class ProtoFiles : public testing::Test {
   fs::path folder_;
 };
 
-void set_blob(BlobProto& blob, std::initializer_list<int> dims, std::initializer_list<float> values) {
+void set_blob(BlobProto& blob, std::initializer_list<int> dims,
+              std::initializer_list<float> values) {
   for (const int dim : dims) blob.mutable_shape()->add_dim(dim);
   for (const float value : values) blob.add_data(value);
 }
@@ -81,17 +82,25 @@ SolverState small_state() {
 // ---- The schema
 
 std::string describe(const FieldDescriptor& field) {
-  const std::string type = field.enum_type() ? field.enum_type()->full_name()
-                           : field.message_type() ? field.message_type()->full_name() : field.type_name();
-  const std::string label = field.is_required() ? "required" : field.is_repeated() ? field.is_packed() ? "packed" : "repeated" : "optional";
-  std::string line = field.containing_type()->name() + " " + std::to_string(field.number()) + " " + field.name() + " " + label + " " + type;
+  const std::string type = field.enum_type()      ? field.enum_type()->full_name()
+                           : field.message_type() ? field.message_type()->full_name()
+                                                  : field.type_name();
+  const std::string label = field.is_required()   ? "required"
+                            : field.is_repeated() ? field.is_packed() ? "packed" : "repeated"
+                                                  : "optional";
+  std::string line = field.containing_type()->name() + " " + std::to_string(field.number()) + " " +
+                     field.name() + " " + label + " " + type;
   if (!field.has_default_value()) return line;
   if (field.enum_type()) return line + " = " + field.default_value_enum()->name();
   switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL: return line + " = " + std::to_string(field.default_value_bool());
-    case FieldDescriptor::CPPTYPE_INT32: return line + " = " + std::to_string(field.default_value_int32());
-    case FieldDescriptor::CPPTYPE_INT64: return line + " = " + std::to_string(field.default_value_int64());
-    case FieldDescriptor::CPPTYPE_UINT32: return line + " = " + std::to_string(field.default_value_uint32());
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return line + " = " + std::to_string(field.default_value_bool());
+    case FieldDescriptor::CPPTYPE_INT32:
+      return line + " = " + std::to_string(field.default_value_int32());
+    case FieldDescriptor::CPPTYPE_INT64:
+      return line + " = " + std::to_string(field.default_value_int64());
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return line + " = " + std::to_string(field.default_value_uint32());
     case FieldDescriptor::CPPTYPE_FLOAT: return line + " = " + str(field.default_value_float());
     default: return line + " = \"" + field.default_value_string() + "\"";
   }
@@ -101,7 +110,8 @@ std::string describe(const FieldDescriptor& field) {
 void collect(const google::protobuf::FileDescriptor& file, std::set<std::string>& lines) {
   const auto add_enum = [&](const google::protobuf::EnumDescriptor& type) {
     for (int v = 0; v < type.value_count(); ++v)
-      lines.insert(type.full_name() + " " + type.value(v)->name() + " " + std::to_string(type.value(v)->number()));
+      lines.insert(type.full_name() + " " + type.value(v)->name() + " " +
+                   std::to_string(type.value(v)->number()));
   };
   for (int e = 0; e < file.enum_type_count(); ++e) add_enum(*file.enum_type(e));
   for (int m = 0; m < file.message_type_count(); ++m) {
@@ -113,13 +123,15 @@ void collect(const google::protobuf::FileDescriptor& file, std::set<std::string>
 
 std::set<std::string> whole_schema() {
   std::set<std::string> lines;
-  for (const Descriptor* message : {BlobProto::descriptor(), LayerParameter::descriptor(), V1LayerParameter::descriptor(),
-                                    NetParameter::descriptor(), SolverParameter::descriptor()})
+  for (const Descriptor* message :
+       {BlobProto::descriptor(), LayerParameter::descriptor(), V1LayerParameter::descriptor(),
+        NetParameter::descriptor(), SolverParameter::descriptor()})
     collect(*message->file(), lines);
   return lines;
 }
 
-// Files of users hold these names and numbers: a line of schema.txt is never changed nor taken away, only added.
+// Files of users hold these names and numbers: a line of schema.txt is never changed nor taken
+// away, only added.
 TEST(ProtoSchema, HoldsWhatItEverHeld) {
   std::ifstream file(test::repository_root() / "tests/golden/schema.txt");
   ASSERT_TRUE(file) << "tests/golden/schema.txt is not there";
@@ -127,13 +139,16 @@ TEST(ProtoSchema, HoldsWhatItEverHeld) {
   for (std::string line; std::getline(file, line);)
     if (!line.empty() && line[0] != '#') kept.insert(line);
   const std::set<std::string> now = whole_schema();
-  for (const std::string& line : kept) EXPECT_TRUE(now.contains(line)) << "gone or changed: " << line;
-  for (const std::string& line : now) EXPECT_TRUE(kept.contains(line)) << "add to tests/golden/schema.txt: " << line;
+  for (const std::string& line : kept)
+    EXPECT_TRUE(now.contains(line)) << "gone or changed: " << line;
+  for (const std::string& line : now)
+    EXPECT_TRUE(kept.contains(line)) << "add to tests/golden/schema.txt: " << line;
 }
 
 TEST(ProtoSchema, OurFieldsStartAtOneThousandAndNeedNotBeGiven) {
   std::set<std::string> ours;
-  for (const Descriptor* root : {LayerParameter::descriptor(), NetParameter::descriptor(), SolverParameter::descriptor()}) {
+  for (const Descriptor* root :
+       {LayerParameter::descriptor(), NetParameter::descriptor(), SolverParameter::descriptor()}) {
     for (int m = 0; m < root->file()->message_type_count(); ++m) {
       const Descriptor& message = *root->file()->message_type(m);
       for (int f = 0; f < message.field_count(); ++f) {
@@ -154,7 +169,8 @@ TEST(ProtoSchema, DefaultsAreCaffes) {
   EXPECT_FLOAT_EQ(BatchNormParameter().moving_average_fraction(), 0.999f);
   EXPECT_FLOAT_EQ(MVNParameter().eps(), 1e-9f);
   EXPECT_EQ(LossParameter().normalization(), LossParameter::VALID);
-  EXPECT_TRUE(Datum::descriptor()->FindFieldByName("float_data")->is_packed() == false);   // five bytes a value, as Caffe writes them
+  // five bytes a value, as Caffe writes them
+  EXPECT_TRUE(Datum::descriptor()->FindFieldByName("float_data")->is_packed() == false);
 }
 
 // ---- Files
@@ -162,14 +178,22 @@ TEST(ProtoSchema, DefaultsAreCaffes) {
 TEST_F(ProtoFiles, TextFilesOfAnotherKindAreSaidToBeThat) {
   const std::string net = put("net.prototxt", "layer { name: 'a' type: 'ReLU' }");
   const std::string solver = put("solver.prototxt", "net: 'x'\nbase_lr: 0.1\n");
-  EXPECT_EQ(error_of([&] { read_net(solver); }), solver + " is a solver in text form (.prototxt), not a net in text form (.prototxt); "
-            "the net is the file that its field net names");
-  EXPECT_EQ(error_of([&] { read_solver(net); }), net + " is a net in text form (.prototxt), not a solver in text form (.prototxt); "
-            "a solver names its net in its field net");
-  EXPECT_NE(error_of([&] { read_net(path("none")); }).find("cannot open " + path("none") + ": No such file"), std::string::npos);
+  EXPECT_EQ(error_of([&] { read_net(solver); }),
+            solver +
+                " is a solver in text form (.prototxt), not a net in text form (.prototxt); "
+                "the net is the file that its field net names");
+  EXPECT_EQ(error_of([&] { read_solver(net); }),
+            net +
+                " is a net in text form (.prototxt), not a solver in text form (.prototxt); "
+                "a solver names its net in its field net");
+  EXPECT_NE(error_of([&] {
+              read_net(path("none"));
+            }).find("cannot open " + path("none") + ": No such file"),
+            std::string::npos);
   EXPECT_EQ(error_of([&] { read_net(folder_.string()); }), folder_.string() + " is a folder");
   EXPECT_EQ(error_of([&] { read_net(put("empty", "")); }), path("empty") + " is empty");
-  EXPECT_EQ(error_of([&] { read_net(put("name", "name: 'x'")); }), path("name") + ": the net has no layer");
+  EXPECT_EQ(error_of([&] { read_net(put("name", "name: 'x'")); }),
+            path("name") + ": the net has no layer");
   ASSERT_TRUE(write_binary(small_model(), path("m.caffemodel")).ok());
   EXPECT_EQ(error_of([&] { read_net(path("m.caffemodel")); }),
             path("m.caffemodel") + " is a model (.caffemodel), not a net in text form (.prototxt)");
@@ -189,9 +213,11 @@ TEST_F(ProtoFiles, WhatIsWrittenIsReadButTheOrigin) {
   clear_origins(again);
   EXPECT_EQ(again.SerializeAsString(), want.SerializeAsString());
   ASSERT_TRUE(write_binary(small_state(), path("m.solverstate")).ok());
-  EXPECT_EQ(read_solver_state(path("m.solverstate")).SerializeAsString(), small_state().SerializeAsString());
+  EXPECT_EQ(read_solver_state(path("m.solverstate")).SerializeAsString(),
+            small_state().SerializeAsString());
   ASSERT_TRUE(write_binary(net.layer(0).blobs(0), path("mean")).ok());
-  EXPECT_EQ(read_blob_proto(path("mean")).SerializeAsString(), net.layer(0).blobs(0).SerializeAsString());
+  EXPECT_EQ(read_blob_proto(path("mean")).SerializeAsString(),
+            net.layer(0).blobs(0).SerializeAsString());
   EXPECT_FALSE(write_binary(net, path("no/such/folder")).ok());
 }
 
@@ -211,20 +237,34 @@ TEST_F(ProtoFiles, FilesOfAnotherKindAreNamedWithTheFlagTheyBelongTo) {
   ASSERT_TRUE(write_binary(small_model(), path("m")).ok());
   ASSERT_TRUE(write_binary(small_state(), path("s")).ok());
   ASSERT_TRUE(write_binary(small_model().layer(0).blobs(0), path("b")).ok());
-  const std::string h5 = put("h", "\x89HDF\r\n\x1a\nand more"), text = put("t", "layer { name: 'a' }");
-  EXPECT_EQ(error_of([&] { read_weights(path("s")); }),
-            path("s") + " is a solver state (.solverstate), not a model (.caffemodel); give it to --snapshot");
-  EXPECT_EQ(error_of([&] { read_solver_state(path("m")); }),
-            path("m") + " is a model (.caffemodel), not a solver state (.solverstate); give it to --weights");
-  EXPECT_EQ(error_of([&] { read_weights(path("b")); }), path("b") + " is a single blob, such as a mean file, not a model (.caffemodel)");
-  EXPECT_NE(error_of([&] { read_weights(h5); }).find("is an HDF5 file, not a model (.caffemodel); HDF5 (.h5) is not built"),
+  const std::string h5 = put("h", "\x89HDF\r\n\x1a\nand more"),
+                    text = put("t", "layer { name: 'a' }");
+  EXPECT_EQ(
+      error_of([&] { read_weights(path("s")); }),
+      path("s") +
+          " is a solver state (.solverstate), not a model (.caffemodel); give it to --snapshot");
+  EXPECT_EQ(
+      error_of([&] { read_solver_state(path("m")); }),
+      path("m") +
+          " is a model (.caffemodel), not a solver state (.solverstate); give it to --weights");
+  EXPECT_EQ(error_of([&] { read_weights(path("b")); }),
+            path("b") + " is a single blob, such as a mean file, not a model (.caffemodel)");
+  EXPECT_NE(error_of([&] {
+              read_weights(h5);
+            }).find("is an HDF5 file, not a model (.caffemodel); HDF5 (.h5) is not built"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { read_weights(text); }).find("is a net in text form (.prototxt), not a model (.caffemodel); give it to --model"),
+  EXPECT_NE(
+      error_of([&] {
+        read_weights(text);
+      }).find("is a net in text form (.prototxt), not a model (.caffemodel); give it to --model"),
+      std::string::npos);
+  EXPECT_NE(error_of([&] { read_weights(put("e", "")); }).find("is an empty file"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { read_weights(put("e", "")); }).find("is an empty file"), std::string::npos);
   EXPECT_NE(error_of([&] { read_weights(path("none")); }).find("cannot open"), std::string::npos);
-  fs::resize_file(put("large", "x"), 3ull << 30);   // sparse
-  EXPECT_NE(error_of([&] { read_weights(path("large")); }).find("holds 3221225472 bytes; protobuf reads less than 2 GiB"),
+  fs::resize_file(put("large", "x"), 3ull << 30);  // sparse
+  EXPECT_NE(error_of([&] {
+              read_weights(path("large"));
+            }).find("holds 3221225472 bytes; protobuf reads less than 2 GiB"),
             std::string::npos);
   EXPECT_EQ(error_of([&] { read_weights(folder_.string()); }), folder_.string() + " is a folder");
 }
@@ -233,15 +273,25 @@ TEST_F(ProtoFiles, EveryTruncationOfAModelOrAStateIsAnError) {
   NetParameter net = small_model();
   clear_origins(net);
   const std::string model = net.SerializeAsString(), state = small_state().SerializeAsString();
-  const std::size_t name_only = 2 + net.name().size();   // a net with a name and no layer is whole
+  // a net with a name and no layer is whole
+  const std::size_t name_only = 2 + net.name().size();
   for (std::size_t size = 0; size < model.size(); ++size) {
     if (size == name_only) continue;
-    EXPECT_NE(error_of([&] { read_weights(put("cut", model.substr(0, size))); }), "") << size << " of " << model.size();
+    EXPECT_NE(error_of([&] { read_weights(put("cut", model.substr(0, size))); }), "")
+        << size << " of " << model.size();
   }
-  EXPECT_NE(error_of([&] { read_weights(put("cut", model.substr(0, model.size() - 3))); }).find("cut short?"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              read_weights(put("cut", model.substr(0, model.size() - 3)));
+            }).find("cut short?"),
+            std::string::npos);
   for (const std::size_t size : {1u, 5u, 40u})
-    EXPECT_NE(error_of([&] { read_solver_state(put("cut", state.substr(0, state.size() - size))); }), "") << size;
-  EXPECT_NE(error_of([&] { read_weights(put("noise", std::string(300, '\xee'))); }).find("is not a model"), std::string::npos);
+    EXPECT_NE(
+        error_of([&] { read_solver_state(put("cut", state.substr(0, state.size() - size))); }), "")
+        << size;
+  EXPECT_NE(error_of([&] {
+              read_weights(put("noise", std::string(300, '\xee')));
+            }).find("is not a model"),
+            std::string::npos);
 }
 
 TEST_F(ProtoFiles, DamagedModelsAreReadOrRefused) {
@@ -251,7 +301,8 @@ TEST_F(ProtoFiles, DamagedModelsAreReadOrRefused) {
   Random random(13);
   for (int trial = 0; trial < 1000; ++trial) {
     std::string bytes = whole;
-    for (int i = 0; i < 2; ++i) bytes[random.below(bytes.size())] = static_cast<char>(random.below(128));
+    for (int i = 0; i < 2; ++i)
+      bytes[random.below(bytes.size())] = static_cast<char>(random.below(128));
     const std::string words = error_of([&] { read_weights(put("damaged", bytes)); });
     EXPECT_TRUE(words.empty() || words.find("damaged") != std::string::npos) << words;
   }
@@ -262,11 +313,16 @@ TEST_F(ProtoFiles, BlobsThatDoNotAddUpAreDamage) {
   net.mutable_layer(0)->mutable_blobs(0)->add_data(9);
   ASSERT_TRUE(write_binary(net, path("m")).ok());
   EXPECT_EQ(error_of([&] { read_weights(path("m")); }),
-            path("m") + ": layer 'ip' (InnerProduct): blob 0: the shape 2 x 2 wants 4 values, but there are 5; the file is damaged");
+            path("m") +
+                ": layer 'ip' (InnerProduct): blob 0: the shape 2 x 2 wants 4 values, but there "
+                "are 5; the file is damaged");
   net = small_model();
   net.mutable_layer(0)->mutable_blobs(1)->mutable_shape()->set_dim(0, -2);
   ASSERT_TRUE(write_binary(net, path("m")).ok());
-  EXPECT_NE(error_of([&] { read_weights(path("m")); }).find("blob 1: the shape -2 is negative or too large"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              read_weights(path("m"));
+            }).find("blob 1: the shape -2 is negative or too large"),
+            std::string::npos);
 }
 
 TEST_F(ProtoFiles, DoublesAreReadAsFloats) {
@@ -296,16 +352,19 @@ BlobProto read_raw(const std::string& path, int type, const std::string& bytes) 
 
 TEST_F(ProtoFiles, RawDataOfNvidiaIsRead) {
   std::string halves, floats, doubles;
-  put_le<std::uint16_t>(halves, 0x3c00);   // 1
-  put_le<std::uint16_t>(halves, 0x8001);   // the smallest negative one, -2^-24
+  put_le<std::uint16_t>(halves, 0x3c00);  // 1
+  put_le<std::uint16_t>(halves, 0x8001);  // the smallest negative one, -2^-24
   for (const float v : {1.5f, -2.25f}) put_le(floats, std::bit_cast<std::uint32_t>(v));
   for (const double v : {0.1, -7.0}) put_le(doubles, std::bit_cast<std::uint64_t>(v));
   EXPECT_EQ(read_raw(path("m"), 2, halves).data(0), 1.0f);
   EXPECT_EQ(read_raw(path("m"), 2, halves).data(1), -std::ldexp(1.0f, -24));
   EXPECT_EQ(read_raw(path("m"), 1, floats).data(1), -2.25f);
   EXPECT_EQ(read_raw(path("m"), 0, doubles).data(0), 0.1f);
-  EXPECT_NE(error_of([&] { read_raw(path("m"), 3, floats); }).find("whole numbers"), std::string::npos);
-  EXPECT_NE(error_of([&] { read_raw(path("m"), 1, halves); }).find("wants 2 values, but there are 1"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_raw(path("m"), 3, floats); }).find("whole numbers"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { read_raw(path("m"), 1, halves); }).find("wants 2 values, but there are 1"),
+      std::string::npos);
 }
 
 TEST_F(ProtoFiles, ModelsOfPoseidonAreRecognised) {
@@ -313,10 +372,11 @@ TEST_F(ProtoFiles, ModelsOfPoseidonAreRecognised) {
   V1LayerParameter& data = *net.add_layers();
   data.set_name("data");
   data.set_type(V1LayerParameter::DATA);
-  data.mutable_data_param()->set_force_encoded_color(true);   // field 9, which is shared_file_system there
+  // field 9, which is shared_file_system there
+  data.mutable_data_param()->set_force_encoded_color(true);
   V1LayerParameter& images = *net.add_layers();
   images.set_type(V1LayerParameter::IMAGE_DATA);
-  images.mutable_image_data_param()->set_is_color(false);     // field 11, likewise
+  images.mutable_image_data_param()->set_is_color(false);  // field 11, likewise
   V1LayerParameter& ip = *net.add_layers();
   ip.set_name("ip");
   ip.set_type(V1LayerParameter::INNER_PRODUCT);
@@ -342,14 +402,16 @@ TEST_F(ProtoFiles, AModelOfCaffeComesOutAsItWas) {
   if (!shared) GTEST_SKIP() << "no shared folder";
   const std::string lenet = (*shared / "golden/lenet/init.caffemodel").string();
   const NetParameter net = read_weights(lenet);
-  const auto conv = std::find_if(net.layer().begin(), net.layer().end(), [](const auto& layer) { return layer.name() == "conv2"; });
+  const auto conv = std::find_if(net.layer().begin(), net.layer().end(),
+                                 [](const auto& layer) { return layer.name() == "conv2"; });
   ASSERT_NE(conv, net.layer().end());
   EXPECT_EQ(conv->type(), "Convolution");
   EXPECT_EQ(blob_dims(conv->blobs(0)), (std::vector<std::int64_t>{50, 20, 5, 5}));
   EXPECT_EQ(conv->blobs(0).data_size(), 25000);
   ASSERT_TRUE(write_binary(net, path("again")).ok());
-  EXPECT_TRUE(or_throw(read_file(path("again"))) == or_throw(read_file(lenet))) << "not byte for byte";
+  EXPECT_TRUE(or_throw(read_file(path("again"))) == or_throw(read_file(lenet)))
+      << "not byte for byte";
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::proto_test

@@ -7,7 +7,7 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 
-namespace shoal {
+namespace shoal::proto_text_test {
 namespace {
 
 // The words of the ConfigError that `run` throws, or "" if it throws none.
@@ -31,29 +31,37 @@ std::string solver_error(const std::string& text) {
 }
 
 TEST(ProtoText, OriginsNameTheLineOfEachLayer) {
-  const NetParameter net = parse_net("name: 'x'\nlayer { name: 'a' type: 'ReLU' }\n\n# comment\nlayer {\n  name: 'b'\n}\n", "n.prototxt");
+  const NetParameter net = parse_net(
+      "name: 'x'\nlayer { name: 'a' type: 'ReLU' }\n\n# comment\nlayer {\n  name: 'b'\n}\n",
+      "n.prototxt");
   ASSERT_EQ(net.layer_size(), 2);
   EXPECT_EQ(net.layer(0).origin(), "n.prototxt:2");
   EXPECT_EQ(net.layer(1).origin(), "n.prototxt:5");
-  EXPECT_STREQ(config_error(net.layer(0), "kernel ", 7, " is too large").what(), "n.prototxt:2: layer 'a' (ReLU): kernel 7 is too large");
+  EXPECT_STREQ(config_error(net.layer(0), "kernel ", 7, " is too large").what(),
+               "n.prototxt:2: layer 'a' (ReLU): kernel 7 is too large");
   EXPECT_EQ(config_error(Code::kData, net.layer(0), "x").error().code, Code::kData);
   EXPECT_EQ(layer_place(LayerParameter()), "layer '' ()");
 }
 
 TEST(ProtoText, AnUnknownFieldIsNamedWithItsPlaceAndTheNearestKnownOne) {
   EXPECT_EQ(net_error("layer {\n  convolution_param {\n    kernal_size: 3\n  }\n}"),
-            "n.prototxt:3:5: ConvolutionParameter has no field 'kernal_size'; did you mean 'kernel_size'?");
-  EXPECT_EQ(net_error("layer { nme: 'x' }"), "n.prototxt:1:9: LayerParameter has no field 'nme'; did you mean 'name'?");
-  EXPECT_EQ(net_error("layer { zzzzzzzz: 1 }"), "n.prototxt:1:9: LayerParameter has no field 'zzzzzzzz'");
+            "n.prototxt:3:5: ConvolutionParameter has no field 'kernal_size'; did you mean "
+            "'kernel_size'?");
+  EXPECT_EQ(net_error("layer { nme: 'x' }"),
+            "n.prototxt:1:9: LayerParameter has no field 'nme'; did you mean 'name'?");
+  EXPECT_EQ(net_error("layer { zzzzzzzz: 1 }"),
+            "n.prototxt:1:9: LayerParameter has no field 'zzzzzzzz'");
 }
 
 TEST(ProtoText, AFieldOfTheWrongMessageIsSentHome) {
-  EXPECT_EQ(net_error("layer {\n\tdropout_ratio: 0.5\n}"),
-            "n.prototxt:2:2: LayerParameter has no field 'dropout_ratio'; it goes inside dropout_param");
+  EXPECT_EQ(
+      net_error("layer {\n\tdropout_ratio: 0.5\n}"),
+      "n.prototxt:2:2: LayerParameter has no field 'dropout_ratio'; it goes inside dropout_param");
   EXPECT_EQ(net_error("layer { kernal_size: 3 }"),
             "n.prototxt:1:9: LayerParameter has no field 'kernal_size'; did you mean 'kernel_size' "
             "inside convolution_param or pooling_param?");
-  EXPECT_EQ(net_error("bottom: 'x'"), "n.prototxt:1:1: NetParameter has no field 'bottom'; it goes inside layer or layers");
+  EXPECT_EQ(net_error("bottom: 'x'"),
+            "n.prototxt:1:1: NetParameter has no field 'bottom'; it goes inside layer or layers");
 }
 
 TEST(ProtoText, AllUnknownFieldsAreReportedAtOnce) {
@@ -70,14 +78,17 @@ TEST(ProtoText, FieldsOfOtherFamiliesAreNamedAsTheirs) {
   EXPECT_EQ(net_error("layer { blobs { raw_data: 'x' } }"),
             "n.prototxt:1:17: BlobProto has no field 'raw_data'; it belongs to NVIDIA's fork");
   EXPECT_EQ(net_error("global_grad_scale_adaptive: true"),
-            "n.prototxt:1:1: NetParameter has no field 'global_grad_scale_adaptive'; it belongs to NVIDIA's fork");
+            "n.prototxt:1:1: NetParameter has no field 'global_grad_scale_adaptive'; it belongs to "
+            "NVIDIA's fork");
   EXPECT_EQ(net_error("layer { ceil_mode: true }"),
-            "n.prototxt:1:9: LayerParameter has no field 'ceil_mode'; it belongs to OpenCV and forks (pooling_param only)");
+            "n.prototxt:1:9: LayerParameter has no field 'ceil_mode'; it belongs to OpenCV and "
+            "forks (pooling_param only)");
 }
 
 TEST(ProtoText, AnUnknownValueIsAnsweredWithTheKnownOnes) {
   EXPECT_EQ(net_error("layer {\n  pooling_param { pool: MAXX\n  }\n}"),
-            "n.prototxt:2:25: 'MAXX' is not a value of pool; did you mean 'MAX'? Known: MAX, AVE, STOCHASTIC");
+            "n.prototxt:2:25: 'MAXX' is not a value of pool; did you mean 'MAX'? Known: MAX, AVE, "
+            "STOCHASTIC");
   EXPECT_EQ(net_error("layer { include { phase: train_val } }"),
             "n.prototxt:1:26: 'train_val' is not a value of phase; known: TRAIN, TEST");
 }
@@ -86,26 +97,35 @@ TEST(ProtoText, ValuesOfAnotherTypeNameTheirField) {
   EXPECT_EQ(net_error("layer { type: CONVOLUTION }"),
             "n.prototxt:1:15: 'type' of LayerParameter: Expected string, got: CONVOLUTION; "
             "`layer` takes a quoted type, like \"InnerProduct\" (`layers` the other form)");
-  EXPECT_NE(net_error("layers { type: 'Conv' }").find("`layers` takes a type like INNER_PRODUCT"), std::string::npos);
-  EXPECT_EQ(net_error("layer { pooling_param { stride: -1 } }"), "n.prototxt:1:33: 'stride' of PoolingParameter: Expected integer, got: -");
+  EXPECT_NE(net_error("layers { type: 'Conv' }").find("`layers` takes a type like INNER_PRODUCT"),
+            std::string::npos);
+  EXPECT_EQ(net_error("layer { pooling_param { stride: -1 } }"),
+            "n.prototxt:1:33: 'stride' of PoolingParameter: Expected integer, got: -");
   EXPECT_EQ(net_error("layer { pooling_param { stride: 5000000000 } }"),
             "n.prototxt:1:33: 'stride' of PoolingParameter: Integer out of range (5000000000)");
-  EXPECT_EQ(net_error("layer { name: 'a'\nname: 'b' }"), "n.prototxt:2:1: 'name' is given twice, but takes one value");
-  EXPECT_EQ(net_error("layer { name: 'a }"), "n.prototxt:1:15: 'name' of LayerParameter: Unexpected end of string.");
+  EXPECT_EQ(net_error("layer { name: 'a'\nname: 'b' }"),
+            "n.prototxt:2:1: 'name' is given twice, but takes one value");
+  EXPECT_EQ(net_error("layer { name: 'a }"),
+            "n.prototxt:1:15: 'name' of LayerParameter: Unexpected end of string.");
 }
 
 TEST(ProtoText, BracesThatDoNotMatchAreFound) {
-  EXPECT_EQ(net_error("layer { name: 'a' }\n}"), "n.prototxt:2:1: this } closes nothing: one too many, or a { is missing");
-  EXPECT_NE(net_error("layer {\n  pooling_param { stride: 1\n").find("the text ends inside layer.pooling_param: a } is missing"),
+  EXPECT_EQ(net_error("layer { name: 'a' }\n}"),
+            "n.prototxt:2:1: this } closes nothing: one too many, or a { is missing");
+  EXPECT_NE(net_error("layer {\n  pooling_param { stride: 1\n")
+                .find("the text ends inside layer.pooling_param: a } is missing"),
             std::string::npos);
 }
 
 TEST(ProtoText, AMissingRequiredFieldIsNamedWithItsLine) {
-  EXPECT_EQ(net_error("layer { name: 'a' }\nlayer {\n  clip_param { min: 0 }\n}"), "n.prototxt:3: ClipParameter needs a value for 'max'");
+  EXPECT_EQ(net_error("layer { name: 'a' }\nlayer {\n  clip_param { min: 0 }\n}"),
+            "n.prototxt:3: ClipParameter needs a value for 'max'");
 }
 
 TEST(ProtoText, CeilModeIsRoundModeInPooling) {
-  const NetParameter net = parse_net("layer { pooling_param { ceil_mode: false } }\nlayer { pooling_param { ceil_mode: true } }", "n");
+  const NetParameter net = parse_net(
+      "layer { pooling_param { ceil_mode: false } }\nlayer { pooling_param { ceil_mode: true } }",
+      "n");
   EXPECT_EQ(net.layer(0).pooling_param().round_mode(), PoolingParameter::FLOOR);
   EXPECT_TRUE(net.layer(1).pooling_param().has_round_mode());
   EXPECT_EQ(net.layer(1).pooling_param().round_mode(), PoolingParameter::CEIL);
@@ -113,29 +133,36 @@ TEST(ProtoText, CeilModeIsRoundModeInPooling) {
 }
 
 TEST(ProtoText, TabsMarksAndWindowsLinesAreFine) {
-  const NetParameter net = parse_net("\xef\xbb\xbfname: 'x'\r\n\tlayer\t{\tpooling_param\t{\tceil_mode:\tfalse\t}\t}\r\n", "n");
+  const NetParameter net = parse_net(
+      "\xef\xbb\xbfname: 'x'\r\n\tlayer\t{\tpooling_param\t{\tceil_mode:\tfalse\t}\t}\r\n", "n");
   EXPECT_EQ(net.layer(0).pooling_param().round_mode(), PoolingParameter::FLOOR);
-  EXPECT_EQ(net_error("\tlayer\t{\tnme: 'x' }"), "n.prototxt:1:10: LayerParameter has no field 'nme'; did you mean 'name'?");
+  EXPECT_EQ(net_error("\tlayer\t{\tnme: 'x' }"),
+            "n.prototxt:1:10: LayerParameter has no field 'nme'; did you mean 'name'?");
 }
 
 TEST(ProtoText, TheSolverOfPoseidonIsUnderstood) {
   const SolverParameter solver = parse_solver(
-      "device_id: \"0,1\"\nlayer_blobs_global_idx { layer_name: 'conv1' table_id: 3\n table_id: 4 }\nbase_lr: 0.5\n", "s.prototxt");
+      "device_id: \"0,1\"\nlayer_blobs_global_idx { layer_name: 'conv1' table_id: 3\n table_id: 4 "
+      "}\nbase_lr: 0.5\n",
+      "s.prototxt");
   EXPECT_EQ(solver.device_list(), "0,1");
   EXPECT_FALSE(solver.has_device_id());
   EXPECT_FLOAT_EQ(solver.base_lr(), 0.5f);
   EXPECT_EQ(parse_solver("device_id: 3", "s").device_id(), 3);
   EXPECT_FLOAT_EQ(parse_solver("layer_blobs_global_idx: 3 base_lr: 2", "s").base_lr(), 2);
-  EXPECT_FLOAT_EQ(parse_solver("layer_blobs_global_idx: < table_id: 3 > base_lr: 2", "s").base_lr(), 2);
+  EXPECT_FLOAT_EQ(parse_solver("layer_blobs_global_idx: < table_id: 3 > base_lr: 2", "s").base_lr(),
+                  2);
   EXPECT_EQ(solver_error("layer_blobs_global_idx { layer_name: 'a'\n}\nbase_lrr: 1"),
             "s.prototxt:3:1: SolverParameter has no field 'base_lrr'; did you mean 'base_lr'?");
 }
 
 // Whatever is done to a text, it is read or refused with words.
 TEST(ProtoText, DamagedTextIsReadOrRefused) {
-  const std::string whole = "name: 'x'\nlayers { name: 'c' type: CONVOLUTION blobs_lr: 1 convolution_param { pad: 1 } }\n"
-                            "layers { layer { name: 'p' type: 'pool' } bottom: 'c' }\ninput: 'a' input_dim: [1, 2, 3, 4]\n"
-                            "layers { type: POOLING pooling_param { ceil_mode: true pool: AVE } } # end";
+  const std::string whole =
+      "name: 'x'\nlayers { name: 'c' type: CONVOLUTION blobs_lr: 1 convolution_param { pad: 1 } }\n"
+      "layers { layer { name: 'p' type: 'pool' } bottom: 'c' }\ninput: 'a' input_dim: [1, 2, 3, "
+      "4]\n"
+      "layers { type: POOLING pooling_param { ceil_mode: true pool: AVE } } # end";
   const std::string letters = "{}<>:;,'\"#\n\t \\[]-.0a_";
   Random random(11);
   int refused = 0;
@@ -143,8 +170,10 @@ TEST(ProtoText, DamagedTextIsReadOrRefused) {
     std::string text = whole;
     for (int i = 0; i < 3; ++i) {
       const std::size_t at = random.below(text.size());
-      if (random.below(2)) text.insert(at, 1, letters[random.below(letters.size())]);
-      else text.erase(at, 1 + random.below(12));
+      if (random.below(2))
+        text.insert(at, 1, letters[random.below(letters.size())]);
+      else
+        text.erase(at, 1 + random.below(12));
     }
     try {
       parse_net(text, "n");
@@ -158,14 +187,20 @@ TEST(ProtoText, DamagedTextIsReadOrRefused) {
 
 TEST(ProtoText, FieldsNotBuiltYetAreErrorsRatherThanIgnored) {
   for (const char* field : {"lr_scale", "warmup_iter", "early_stop"})
-    EXPECT_NE(solver_error(str(field, ": 1")).find(str("has no field '", field, "'")), std::string::npos) << field;
+    EXPECT_NE(solver_error(str(field, ": 1")).find(str("has no field '", field, "'")),
+              std::string::npos)
+        << field;
   for (const char* field : {"comm", "codec"})
-    EXPECT_NE(net_error(str("layer { ", field, ": 'x' }")).find(str("has no field '", field, "'")), std::string::npos) << field;
+    EXPECT_NE(net_error(str("layer { ", field, ": 'x' }")).find(str("has no field '", field, "'")),
+              std::string::npos)
+        << field;
 }
 
 TEST(ProtoText, ANetInsideASolverIsReadLikeAnyOther) {
-  const SolverParameter solver = parse_solver("net_param {\n layers { name: 'r' type: RELU }\n}\ntest_net_param {\n}\n"
-                                              "test_net_param { layer { name: 't' } }", "s.prototxt");
+  const SolverParameter solver = parse_solver(
+      "net_param {\n layers { name: 'r' type: RELU }\n}\ntest_net_param {\n}\n"
+      "test_net_param { layer { name: 't' } }",
+      "s.prototxt");
   ASSERT_EQ(solver.net_param().layer_size(), 1);
   EXPECT_EQ(solver.net_param().layer(0).type(), "ReLU");
   EXPECT_EQ(solver.net_param().layer(0).origin(), "s.prototxt:2");
@@ -174,4 +209,4 @@ TEST(ProtoText, ANetInsideASolverIsReadLikeAnyOther) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::proto_text_test

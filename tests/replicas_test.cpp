@@ -1,4 +1,5 @@
-// Several nets of one process as one: what they share, keep and say. Whether they learn the same as one net is in equivalence_test.cpp.
+// Several nets of one process as one: what they share, keep and say. Whether they learn the same as
+// one net is in equivalence_test.cpp.
 #include "shoal/parallel/replicas.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 #include "support/job_rig.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::replicas_test {
 namespace {
 
 // A replica that comes early waits for this iteration's params, not the last one's.
@@ -50,18 +51,26 @@ std::string floats(std::initializer_list<float> numbers) {
   return datum.SerializeAsString();
 }
 
-// Batches of 2 for each of two replicas: iteration t reads records 4 t to 4 t + 3, of which replica 1 has the odd ones.
+// Batches of 2 for each of two replicas: iteration t reads records 4 t to 4 t + 3, of which replica
+// 1 has the odd ones.
 SolverParameter regression(const std::string& path, const std::string& more = "") {
-  SolverParameter param = parse_solver("base_lr: 0.0001 lr_policy: 'fixed' random_seed: 3 max_iter: 4 display: 0 snapshot_after_train: false " + more, "job");
+  SolverParameter param = parse_solver(
+      "base_lr: 0.0001 lr_policy: 'fixed' random_seed: 3 max_iter: 4 display: 0 "
+      "snapshot_after_train: false " +
+          more,
+      "job");
   *param.mutable_net_param() = parse_net(
-      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path + "' backend: DATUMFILE batch_size: 2 } }"
-      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }"
-      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }", "job.prototxt");
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path +
+          "' backend: DATUMFILE batch_size: 2 } }"
+          "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { "
+          "num_output: 10 weight_filler { type: 'xavier' } } }"
+          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }",
+      "job.prototxt");
   return param;
 }
 
 TEST(Replicas, AnErrorOfAnyEndsTheIterationWithIt) {
-  for (const std::size_t at : {8u, 9u}) {   // replica 0's, replica 1's, in iteration 2
+  for (const std::size_t at : {8u, 9u}) {  // replica 0's, replica 1's, in iteration 2
     const std::string path = records_with(str("replica_error_", at), at, "no Datum");
     const JobResult job = train(regression(path), {.replicas = 2, .stops = {4}});
     ASSERT_FALSE(job.ok());
@@ -73,14 +82,17 @@ TEST(Replicas, AnErrorOfAnyEndsTheIterationWithIt) {
 }
 
 TEST(Replicas, WhatWasLearnedBeforeAnErrorIsSaved) {
-  const std::string path = records_with("replica_rescue", 9, "no Datum"), prefix = path + "_snapshot";
+  const std::string path = records_with("replica_rescue", 9, "no Datum"),
+                    prefix = path + "_snapshot";
   const JobShape shape{.replicas = 2, .stops = {}, .after = [](int, Solver& solver) {
-    EXPECT_FAILS_WITH("the state of iteration 2 is saved", solver.solve());
-  }};
-  ASSERT_TRUE(train(regression(path, "snapshot: 100 snapshot_prefix: '" + prefix + "'"), shape).ok());
+                         EXPECT_FAILS_WITH("the state of iteration 2 is saved", solver.solve());
+                       }};
+  ASSERT_TRUE(
+      train(regression(path, "snapshot: 100 snapshot_prefix: '" + prefix + "'"), shape).ok());
 }
 
-// An infinite pixel makes the replica's loss and gradients NaN; the solver's own net sees nothing of it.
+// An infinite pixel makes the replica's loss and gradients NaN; the solver's own net sees nothing
+// of it.
 TEST(Replicas, ALossThatIsNotFiniteIsNoticedInAny) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const std::size_t at : {8u, 9u}) {
@@ -89,9 +101,11 @@ TEST(Replicas, ALossThatIsNotFiniteIsNoticedInAny) {
     const JobResult stopped = train(regression(path), {.replicas = 2, .stops = {4}});
     ASSERT_FALSE(stopped.ok());
     EXPECT_EQ(Code::kNonFinite, stopped.outcomes[0].error().code) << stopped.why();
-    EXPECT_EQ(at == 9, log.has("replica 1, whose loss is .*nan: the first that is not finite: .*")) << at;
+    EXPECT_EQ(at == 9, log.has("replica 1, whose loss is .*nan: the first that is not finite: .*"))
+        << at;
 
-    const JobResult skipped = train(regression(path, "on_nan: SKIP"), {.replicas = 2, .stops = {2, 3, 4}});
+    const JobResult skipped =
+        train(regression(path, "on_nan: SKIP"), {.replicas = 2, .stops = {2, 3, 4}});
     ASSERT_TRUE(skipped.ok()) << skipped.why();
     EXPECT_EQ(skipped.at(0), skipped.at(1));
     EXPECT_NE(skipped.at(1), skipped.at(2));
@@ -108,8 +122,13 @@ SolverParameter digits(const std::string& name, const std::string& more = "") {
 TEST(Replicas, ResumeWithTheSameBits) {
   const SolverParameter param = digits("replica_resume");
   const JobResult whole = train(param, {.replicas = 3, .stops = {6, 12}});
-  const JobResult half = train(param, {.replicas = 3, .stops = {6}, .after = [](int, Solver& solver) { ASSERT_OK(solver.snapshot()); }});
-  const auto restore = [&](int, Solver& solver) { solver.restore(param.snapshot_prefix() + "_iter_6.solverstate"); };
+  const JobResult half =
+      train(param, {.replicas = 3, .stops = {6}, .after = [](int, Solver& solver) {
+                      ASSERT_OK(solver.snapshot());
+                    }});
+  const auto restore = [&](int, Solver& solver) {
+    solver.restore(param.snapshot_prefix() + "_iter_6.solverstate");
+  };
   const JobResult rest = train(param, {.replicas = 3, .stops = {6, 12}, .before = restore});
   ASSERT_TRUE(whole.ok() && half.ok() && rest.ok()) << whole.why() << half.why() << rest.why();
   EXPECT_EQ(whole.at(0), rest.at(0));
@@ -118,9 +137,14 @@ TEST(Replicas, ResumeWithTheSameBits) {
 
 TEST(Replicas, GoOnInAnotherNumber) {
   const SolverParameter param = digits("replica_another_number");
-  ASSERT_TRUE(train(param, {.replicas = 2, .stops = {6}, .after = [](int, Solver& solver) { ASSERT_OK(solver.snapshot()); }}).ok());
+  ASSERT_TRUE(train(param, {.replicas = 2,
+                            .stops = {6},
+                            .after = [](int, Solver& solver) { ASSERT_OK(solver.snapshot()); }})
+                  .ok());
   const LogLines log;
-  const auto restore = [&](int, Solver& solver) { solver.restore(param.snapshot_prefix() + "_iter_6.solverstate"); };
+  const auto restore = [&](int, Solver& solver) {
+    solver.restore(param.snapshot_prefix() + "_iter_6.solverstate");
+  };
   const JobResult rest = train(param, {.replicas = 3, .stops = {8}, .before = restore});
   ASSERT_TRUE(rest.ok()) << rest.why();
   EXPECT_TRUE(log.has(".* is from a run with 2 replicas; now there are 3: .*"));
@@ -133,11 +157,15 @@ TEST(Replicas, RunningSumsAreTheMeansOfAll) {
     std::vector<float> sums;
     for (const auto& layer : solver.net().layers())
       if (layer->name() == "norm")
-        for (const auto& blob : layer->params()) sums.insert(sums.end(), blob->data.host().begin(), blob->data.host().end());
+        for (const auto& blob : layer->params())
+          sums.insert(sums.end(), blob->data.host().begin(), blob->data.host().end());
     return sums;
   };
   std::vector<float> together, mean;
-  ASSERT_TRUE(train(param, {.replicas = 2, .stops = {1}, .after = [&](int, Solver& solver) { together = sums_of(solver); }}).ok());
+  ASSERT_TRUE(train(param, {.replicas = 2,
+                            .stops = {1},
+                            .after = [&](int, Solver& solver) { together = sums_of(solver); }})
+                  .ok());
   for (const int replica : {0, 1}) {
     SolverOptions options = with_name("one");
     options.share = {.replica = replica, .replicas = 2};
@@ -153,7 +181,8 @@ TEST(Replicas, RunningSumsAreTheMeansOfAll) {
 
 TEST(Replicas, WaitForNobodyWhenTheSolverIsGone) {
   const std::string path = records_with("replica_gone", 8, "no Datum");
-  for (int i = 0; i < 20; ++i) EXPECT_FALSE(train(regression(path), {.replicas = 4, .stops = {4}}).ok());
+  for (int i = 0; i < 20; ++i)
+    EXPECT_FALSE(train(regression(path), {.replicas = 4, .stops = {4}}).ok());
 }
 
 TEST(Replicas, ATestBetweenIterationsIsTheSolversAlone) {
@@ -167,4 +196,4 @@ TEST(Replicas, ATestBetweenIterationsIsTheSolversAlone) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::replicas_test

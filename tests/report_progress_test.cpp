@@ -3,11 +3,12 @@
 
 #include "shoal/report/progress.h"
 
-namespace shoal::test {
+namespace shoal::test::report_progress_test {
 namespace {
 
 TEST(ReportProgress, Line) {
-  EXPECT_EQ(progress_line("w", "images", 21000, 50000, 4.0), "w: 42 %, 21000 of 50000 images, 5250/s, 6 s left");
+  EXPECT_EQ(progress_line("w", "images", 21000, 50000, 4.0),
+            "w: 42 %, 21000 of 50000 images, 5250/s, 6 s left");
   EXPECT_EQ(progress_line("w", "records", 5, 0, 2.0), "w: 5 records, 2.5/s");
   EXPECT_EQ(progress_line("w", "records", 0, 10, 0), "w: 0 %, 0 of 10 records");
   EXPECT_EQ(progress_line("w", "records", 10, 10, 1), "w: 100 %, 10 of 10 records, 10/s");
@@ -23,9 +24,10 @@ TEST(ReportProgress, APipeStaysQuiet) {
       Progress progress("w", "images", 10, shown);
       for (std::uint64_t i = 0; i <= 10; ++i) progress.update(i);
     }
-    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");   // nor is work of a moment worth a line
+    // nor is work of a moment worth a line
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   }
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::report_progress_test

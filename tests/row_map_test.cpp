@@ -8,12 +8,13 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 
-namespace shoal::test {
+namespace shoal::test::row_map_test {
 namespace {
 
 using table::RowId;
 
-// 'one' owns 'w' and 'b', which 'two' and 'three' look at; 'one' has a param of 200 000 numbers; 'norm' has sums that no rule changes.
+// 'one' owns 'w' and 'b', which 'two' and 'three' look at; 'one' has a param of 200 000 numbers;
+// 'norm' has sums that no rule changes.
 constexpr const char* kNet = R"(
   layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 400 } } }
   layer { name: 'wide' type: 'InnerProduct' bottom: 'x' top: 'a' param { lr_mult: 0.5 decay_mult: 2 } param { lr_mult: 0 } inner_product_param { num_output: 500 } }
@@ -48,7 +49,8 @@ TEST_F(RowMapOfANet, CutsEveryParamOnceAndInOrder) {
     for (RowId row = 0; row < map.rows().size(); ++row) {
       const parallel::RowMap::Piece piece = map.piece(row);
       if (piece.param != param) {
-        EXPECT_EQ(net_.params()[param].blob->data.count(), static_cast<std::int64_t>(offset)) << "param " << param;
+        EXPECT_EQ(net_.params()[param].blob->data.count(), static_cast<std::int64_t>(offset))
+            << "param " << param;
         ++param, offset = 0;
       }
       ASSERT_EQ(param, piece.param);
@@ -69,16 +71,20 @@ TEST_F(RowMapOfANet, CutsEveryParamOnceAndInOrder) {
 
 TEST_F(RowMapOfANet, KnowsWhatALayerOwnsAndNeeds) {
   const parallel::RowMap map(net_, 2);
-  // Params: 0, 1 of 'wide'; 2, 3, 4 of 'norm'; 5, 6 of 'zero'; 7 and 8, shared, of 'one'; 9, its own bias, of 'two'.
+  // Params: 0, 1 of 'wide'; 2, 3, 4 of 'norm'; 5, 6 of 'zero'; 7 and 8, shared, of 'one'; 9, its
+  // own bias, of 'two'.
   using Set = std::set<std::size_t>;
-  const struct { const char* layer; Set owned, needed; } cases[] = {
-      {"in", {}, {}}, {"wide", {0, 1}, {0, 1}}, {"norm", {2, 3, 4}, {2, 3, 4}}, {"zero", {5, 6}, {5, 6}},
-      {"one", {7, 8}, {7, 8}}, {"relu", {}, {}}, {"two", {9}, {7, 9}}};
+  const struct {
+    const char* layer;
+    Set owned, needed;
+  } cases[] = {{"in", {}, {}},           {"wide", {0, 1}, {0, 1}}, {"norm", {2, 3, 4}, {2, 3, 4}},
+               {"zero", {5, 6}, {5, 6}}, {"one", {7, 8}, {7, 8}},  {"relu", {}, {}},
+               {"two", {9}, {7, 9}}};
   for (const auto& c : cases) {
     EXPECT_EQ(c.owned, params_of(map, map.owned_by(layer(c.layer)))) << c.layer;
     EXPECT_EQ(c.needed, params_of(map, map.needed_by(layer(c.layer)))) << c.layer;
   }
-  EXPECT_LT(3u, map.owned_by(layer("wide")).size());   // 200 000 numbers are several rows
+  EXPECT_LT(3u, map.owned_by(layer("wide")).size());  // 200 000 numbers are several rows
 }
 
 TEST_F(RowMapOfANet, SaysWhatARuleNeedsAndWhoIsFirst) {
@@ -95,4 +101,4 @@ TEST_F(RowMapOfANet, SaysWhatARuleNeedsAndWhoIsFirst) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::row_map_test

@@ -1,5 +1,6 @@
-// What each scheme makes of a worker that joins, in a plan of its epoch, and of one that leaves: the rules of docs/consistency.md, a case each. Those
-// that pacers take are in drift_barrier_test, completion_window_test and esync_test.
+// What each scheme makes of a worker that joins, in a plan of its epoch, and of one that leaves:
+// the rules of docs/consistency.md, a case each. Those that pacers take are in drift_barrier_test,
+// completion_window_test and esync_test.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -7,7 +8,7 @@
 
 #include "support/shard_rig.h"
 
-namespace shoal::table {
+namespace shoal::table::scheme_membership_test {
 namespace {
 
 using test::plan_of;
@@ -21,36 +22,74 @@ struct Step {
   float value;
   std::string said;
 };
-Step reads(int worker, Clock clock, const std::string& said) { return {Step::What::kReads, worker, clock, 0, said}; }
-Step pushes(int worker, Clock clock, float value, const std::string& said) { return {Step::What::kPushes, worker, clock, value, said}; }
-Step leaves(int worker, const std::string& said) { return {Step::What::kLeaves, worker, 0, 0, said}; }
+Step reads(int worker, Clock clock, const std::string& said) {
+  return {Step::What::kReads, worker, clock, 0, said};
+}
+Step pushes(int worker, Clock clock, float value, const std::string& said) {
+  return {Step::What::kPushes, worker, clock, value, said};
+}
+Step leaves(int worker, const std::string& said) {
+  return {Step::What::kLeaves, worker, 0, 0, said};
+}
 
 struct Case {
   const char* rule;
   const char* words;
-  std::vector<Clock> clocks;             // at which the workers of the epoch begin; the last is the one that has joined
+  // at which the workers of the epoch begin; the last is the one that has joined
+  std::vector<Clock> clocks;
   std::vector<Step> steps;
 };
 
 std::vector<Case> cases() {
   return {
-      {"bsp waits for who joins, and not for who left", "bsp", {2, 2, 2},
-       {pushes(0, 2, 3, ""), pushes(1, 2, 3, ""), pushes(2, 2, 9, "row 0@3=-5v3 to 0, row 0@3=-5v3 to 1, row 0@3=-5v3 to 2"),
-        pushes(0, 3, 1, ""), pushes(1, 3, 3, ""), leaves(2, "row 0@4=-7v4 to 0, row 0@4=-7v4 to 1")}},
-      {"local_steps: the mean is of all, then of the others", "local_steps", {2, 2, 2},
-       {pushes(0, 2, 3, ""), pushes(1, 2, 3, ""), pushes(2, 2, 9, "row 0@3=5v3 to 0, row 0@3=5v3 to 1, row 0@3=5v3 to 2"),
+      {"bsp waits for who joins, and not for who left",
+       "bsp",
+       {2, 2, 2},
+       {pushes(0, 2, 3, ""), pushes(1, 2, 3, ""),
+        pushes(2, 2, 9, "row 0@3=-5v3 to 0, row 0@3=-5v3 to 1, row 0@3=-5v3 to 2"),
+        pushes(0, 3, 1, ""), pushes(1, 3, 3, ""),
+        leaves(2, "row 0@4=-7v4 to 0, row 0@4=-7v4 to 1")}},
+      {"local_steps: the mean is of all, then of the others",
+       "local_steps",
+       {2, 2, 2},
+       {pushes(0, 2, 3, ""), pushes(1, 2, 3, ""),
+        pushes(2, 2, 9, "row 0@3=5v3 to 0, row 0@3=5v3 to 1, row 0@3=5v3 to 2"),
         pushes(0, 3, 1, ""), pushes(1, 3, 3, ""), leaves(2, "row 0@4=7v4 to 0, row 0@4=7v4 to 1")}},
-      {"ssp: who joins is where the slowest is, holds up nobody more than that one, and is held up by nobody", "ssp 1 factor=1", {3, 2, 2},
-       {reads(2, 2, "row 0@2=0v2 to 2"), pushes(2, 2, 1, "row 0@3=-1v3 to 2"), pushes(0, 3, 1, ""), pushes(1, 2, 1, "row 0@4=-3v5 to 0, row 0@3=-3v5 to 1")}},
-      {"ssp: who waited for one that leaves goes on", "ssp 1 factor=1", {3, 2, 2}, {pushes(0, 3, 1, ""), pushes(1, 2, 1, "row 0@3=-2v4 to 1"), leaves(2, "row 0@4=-2v4 to 0")}},
-      {"async: each begins and goes on by itself", "async factor=1", {9, 2, 2},
-       {pushes(2, 2, 1, "row 0@3=-1v3 to 2"), pushes(0, 9, 1, "row 0@10=-2v4 to 0"), leaves(1, ""), pushes(2, 3, 1, "row 0@4=-3v5 to 2")}},
-      {"async: the rate is of the epoch's workers", "async", {9, 2, 2}, {pushes(0, 9, 6, "row 0@10=-2v3 to 0"), leaves(2, ""), pushes(0, 10, 6, "row 0@11=-4v4 to 0")}},
-      {"dc_asgd: what it last read is what it begins with", "dc_asgd compensation=1 factor=1", {9, 2},
-       {reads(0, 9, "row 0@9=0v2 to 0"), reads(1, 2, "row 0@2=0v2 to 1"), pushes(0, 9, 1, "row 0@10=-1v3 to 0"), pushes(1, 2, 2, "row 0@3=1v4 to 1")}},
-      {"elastic: alpha is of the epoch's workers", "elastic", {2, 2, 2}, {pushes(2, 2, 10, "row 0@3=7v3 to 2"), leaves(1, ""), pushes(2, 3, 23, "row 0@4=17v4 to 2")}},
-      {"weed_out: the first of who joins is as late as what it read, whatever the others' clocks", "weed_out max_version_lag=0 factor=1", {9, 2},
-       {pushes(1, 2, 1, "row 0@3=-1v3 to 1"), pushes(0, 9, 1, "row 0@10=-1v3 to 0"), leaves(1, ""), pushes(0, 10, 1, "row 0@11=-2v4 to 0")}},
+      {"ssp: who joins is where the slowest is, holds up nobody more than that one, and is held up "
+       "by nobody",
+       "ssp 1 factor=1",
+       {3, 2, 2},
+       {reads(2, 2, "row 0@2=0v2 to 2"), pushes(2, 2, 1, "row 0@3=-1v3 to 2"), pushes(0, 3, 1, ""),
+        pushes(1, 2, 1, "row 0@4=-3v5 to 0, row 0@3=-3v5 to 1")}},
+      {"ssp: who waited for one that leaves goes on",
+       "ssp 1 factor=1",
+       {3, 2, 2},
+       {pushes(0, 3, 1, ""), pushes(1, 2, 1, "row 0@3=-2v4 to 1"), leaves(2, "row 0@4=-2v4 to 0")}},
+      {"async: each begins and goes on by itself",
+       "async factor=1",
+       {9, 2, 2},
+       {pushes(2, 2, 1, "row 0@3=-1v3 to 2"), pushes(0, 9, 1, "row 0@10=-2v4 to 0"), leaves(1, ""),
+        pushes(2, 3, 1, "row 0@4=-3v5 to 2")}},
+      {"async: the rate is of the epoch's workers",
+       "async",
+       {9, 2, 2},
+       {pushes(0, 9, 6, "row 0@10=-2v3 to 0"), leaves(2, ""),
+        pushes(0, 10, 6, "row 0@11=-4v4 to 0")}},
+      {"dc_asgd: what it last read is what it begins with",
+       "dc_asgd compensation=1 factor=1",
+       {9, 2},
+       {reads(0, 9, "row 0@9=0v2 to 0"), reads(1, 2, "row 0@2=0v2 to 1"),
+        pushes(0, 9, 1, "row 0@10=-1v3 to 0"), pushes(1, 2, 2, "row 0@3=1v4 to 1")}},
+      {"elastic: alpha is of the epoch's workers",
+       "elastic",
+       {2, 2, 2},
+       {pushes(2, 2, 10, "row 0@3=7v3 to 2"), leaves(1, ""),
+        pushes(2, 3, 23, "row 0@4=17v4 to 2")}},
+      {"weed_out: the first of who joins is as late as what it read, whatever the others' clocks",
+       "weed_out max_version_lag=0 factor=1",
+       {9, 2},
+       {pushes(1, 2, 1, "row 0@3=-1v3 to 1"), pushes(0, 9, 1, "row 0@10=-1v3 to 0"), leaves(1, ""),
+        pushes(0, 10, 1, "row 0@11=-2v4 to 0")}},
   };
 }
 
@@ -70,4 +109,4 @@ TEST(SchemeMembership, EachSchemesRules) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::scheme_membership_test

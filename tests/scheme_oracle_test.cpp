@@ -1,5 +1,6 @@
-// Every scheme against a few lines that do the same by the book, in every interleaving of a small job; and what must hold in all of them:
-// nothing is lost or merged twice, somebody can always move.
+// Every scheme against a few lines that do the same by the book, in every interleaving of a small
+// job; and what must hold in all of them: nothing is lost or merged twice, somebody can always
+// move.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 
 #include "support/shard_rig.h"
 
-namespace shoal::table {
+namespace shoal::table::scheme_oracle_test {
 namespace {
 
 using test::plan_of;
@@ -20,7 +21,7 @@ using test::push_of;
 using test::ShardRig;
 
 constexpr int kWorkers = 3;
-using Reads = std::map<int, double>;   // by worker, what it may go on from
+using Reads = std::map<int, double>;  // by worker, what it may go on from
 
 // One number in double precision. push() returns who goes on; a worker's last read is in `read`.
 class Oracle {
@@ -38,17 +39,19 @@ class Oracle {
   int missed(int worker) const { return version - last[worker]; }
   double w = 0;
   int version = 0;
-  int last[kWorkers] = {}, base[kWorkers] = {};   // after its own last update; of its last read
+  int last[kWorkers] = {}, base[kWorkers] = {};  // after its own last update; of its last read
   double read[kWorkers] = {};
 };
 
 // W -= g / 3, or whatever `change` says.
 class Alone final : public Oracle {
  public:
-  explicit Alone(std::function<double(double value, double w, double read, int missed, int lag)> change) : change_(std::move(change)) {}
+  explicit Alone(
+      std::function<double(double value, double w, double read, int missed, int lag)> change)
+      : change_(std::move(change)) {}
   Reads push(int worker, double value) override {
     const double by = change_(value, w, read[worker], missed(worker), version - base[worker]);
-    if (!std::isnan(by)) step(worker, by);   // not a number: dropped
+    if (!std::isnan(by)) step(worker, by);  // not a number: dropped
     base[worker] = version;
     return alone(worker);
   }
@@ -87,7 +90,8 @@ class BackupOracle final : public Oracle {
   std::map<int, double> got_;
 };
 
-// Groups {0, 2} and {1}: W -= mean / Y. With a bound, a group waits until the other has at most so many rounds less.
+// Groups {0, 2} and {1}: W -= mean / Y. With a bound, a group waits until the other has at most so
+// many rounds less.
 class GroupOracle final : public Oracle {
  public:
   explicit GroupOracle(int bound) : bound_(bound) {}
@@ -145,13 +149,25 @@ std::vector<Case> cases() {
       alone("async factor=2", [](double g, double, double, int, int) { return -g / 2; }),
       alone("async payload=delta", [](double d, double, double, int, int) { return d; }),
       alone("async payload=delta factor=3 weighting=inverse weighting_cap=2",
-            [](double d, double, double, int missed, int) { return d / 3 / std::min(2, 1 + missed); }),
-      alone("async factor=1 weighting=polynomial weighting_a=0.5", [](double g, double, double, int missed, int) { return -g / (1 + 0.5 * missed); }),
+            [](double d, double, double, int missed, int) {
+              return d / 3 / std::min(2, 1 + missed);
+            }),
+      alone("async factor=1 weighting=polynomial weighting_a=0.5",
+            [](double g, double, double, int missed, int) { return -g / (1 + 0.5 * missed); }),
       alone("async factor=1 weighting=exponential weighting_a=0.5 weighting_definition=version",
-            [](double g, double, double, int, int lag) { return -g * std::exp(-0.5 * (std::max(1, lag) - 1)); }),
-      alone("async factor=1 weighting=cutoff weighting_a=3", [](double g, double, double, int missed, int) { return 1 + missed <= 3 ? -g : std::nan(""); }),
-      alone("dc_asgd compensation=0.1 factor=1", [](double g, double w, double read, int, int) { return -(g + 0.1 * g * g * (w - read)); }),
-      alone("weed_out max_version_lag=2", [](double g, double, double, int, int lag) { return lag <= 2 ? -g / 3 : std::nan(""); }),
+            [](double g, double, double, int, int lag) {
+              return -g * std::exp(-0.5 * (std::max(1, lag) - 1));
+            }),
+      alone("async factor=1 weighting=cutoff weighting_a=3",
+            [](double g, double, double, int missed, int) {
+              return 1 + missed <= 3 ? -g : std::nan("");
+            }),
+      alone("dc_asgd compensation=0.1 factor=1",
+            [](double g, double w, double read, int, int) {
+              return -(g + 0.1 * g * g * (w - read));
+            }),
+      alone("weed_out max_version_lag=2", [](double g, double, double, int,
+                                             int lag) { return lag <= 2 ? -g / 3 : std::nan(""); }),
       {"elastic moving_rate=0.3", [] { return std::make_unique<ElasticOracle>(); }},
       {"sync_backup backup=1", [] { return std::make_unique<BackupOracle>(); }},
       {"grouped groups=0,2|1", [] { return std::make_unique<GroupOracle>(1000); }},
@@ -168,7 +184,9 @@ struct Job {
     rig.out().clear();
   }
 
-  static float value_of(int worker, Clock clock) { return static_cast<float>((worker + 2) * 3 + clock * (worker % 2 == 0 ? 1 : -2)) / 4; }
+  static float value_of(int worker, Clock clock) {
+    return static_cast<float>((worker + 2) * 3 + clock * (worker % 2 == 0 ? 1 : -2)) / 4;
+  }
   bool can_move(int worker) const { return worker != gone && reads[worker] == done[worker]; }
 
   void push(int worker) {
@@ -191,7 +209,8 @@ struct Job {
     ASSERT_EQ(heard.size(), expected.size());
     for (const auto& [worker, value] : expected) {
       ASSERT_TRUE(heard.contains(worker)) << "worker " << worker;
-      ASSERT_NEAR(heard[worker], value, 1e-4 * std::max(1.0, std::fabs(value))) << "worker " << worker;
+      ASSERT_NEAR(heard[worker], value, 1e-4 * std::max(1.0, std::fabs(value)))
+          << "worker " << worker;
     }
   }
   std::uint64_t accounted() const {
@@ -226,18 +245,22 @@ TEST(SchemeOracle, EveryInterleavingOfThreeWorkersAndFourClocksIsByTheBook) {
       std::size_t moved = 0;
       for (; moved < order.size() && job.can_move(order[moved]); ++moved) {
         job.push(order[moved]);
-        if (::testing::Test::HasFatalFailure()) FAIL() << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
+        if (::testing::Test::HasFatalFailure())
+          FAIL() << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
       }
       ++walked;
       finished += moved == order.size();
-      if (moved < order.size()) std::sort(order.begin() + static_cast<std::ptrdiff_t>(moved) + 1, order.end(), std::greater<>());
+      if (moved < order.size())
+        std::sort(order.begin() + static_cast<std::ptrdiff_t>(moved) + 1, order.end(),
+                  std::greater<>());
     } while (std::next_permutation(order.begin(), order.end()));
     EXPECT_GT(walked, 1000u);
     EXPECT_GT(finished, 0u);
   }
 }
 
-// A worker makes 0 to 3 pushes of 3, then retires or is lost, at every point of every interleaving; in groups, of both.
+// A worker makes 0 to 3 pushes of 3, then retires or is lost, at every point of every interleaving;
+// in groups, of both.
 TEST(SchemeOracle, WhoeverGoesNobodyIsStuckAndNothingIsLost) {
   constexpr Clock kClocks = 3;
   constexpr int kGo = kWorkers;
@@ -251,20 +274,27 @@ TEST(SchemeOracle, WhoeverGoesNobodyIsStuckAndNothingIsLost) {
           std::sort(order.begin(), order.end());
           std::size_t finished = 0;
           do {
-            if (std::find(std::find(order.begin(), order.end(), kGo), order.end(), goes) != order.end()) continue;   // goes after its last push
+            // goes after its last push
+            if (std::find(std::find(order.begin(), order.end(), kGo), order.end(), goes) !=
+                order.end())
+              continue;
             Job job(c);
             std::size_t moved = 0;
-            for (; moved < order.size() && (order[moved] == kGo || job.can_move(order[moved])); ++moved) {
+            for (; moved < order.size() && (order[moved] == kGo || job.can_move(order[moved]));
+                 ++moved) {
               if (order[moved] != kGo) {
                 job.push(order[moved]);
               } else {
                 job.gone = goes;
-                if (dies) job.rig.leave(goes);
-                else job.rig.give(goes, Retire{job.done[goes]});
+                if (dies)
+                  job.rig.leave(goes);
+                else
+                  job.rig.give(goes, Retire{job.done[goes]});
                 job.hear({});
               }
               if (job.gone >= 0) {
-                ASSERT_FALSE(job.is_stuck(kClocks)) << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
+                ASSERT_FALSE(job.is_stuck(kClocks))
+                    << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
               }
               if (::testing::Test::HasFatalFailure()) return;
             }
@@ -280,8 +310,9 @@ TEST(SchemeOracle, WhoeverGoesNobodyIsStuckAndNothingIsLost) {
 
 // Deltas are whole numbers: the row is the sum of those that were not dropped.
 TEST(SchemeOracle, WhatIsMergedIsWhatWasPushedLessWhatWasDropped) {
-  for (const char* words : {"async payload=delta", "ssp 1 payload=delta", "weed_out max_version_lag=1 payload=delta",
-                            "async payload=delta weighting=cutoff weighting_a=2"}) {
+  for (const char* words :
+       {"async payload=delta", "ssp 1 payload=delta", "weed_out max_version_lag=1 payload=delta",
+        "async payload=delta weighting=cutoff weighting_a=2"}) {
     Plan plan = plan_of(words, kWorkers);
     ShardRig rig(plan);
     std::uint32_t random = 4711;
@@ -302,14 +333,17 @@ TEST(SchemeOracle, WhatIsMergedIsWhatWasPushedLessWhatWasDropped) {
       }
     }
     const ShardCounters counters = rig.shard().counters();
-    EXPECT_EQ(counters.contributions + counters.dropped, static_cast<std::uint64_t>(clocks[0] + clocks[1] + clocks[2]));
-    EXPECT_EQ(counters.dropped > 0, std::string(words).find("max_version") != std::string::npos || std::string(words).find("cutoff") != std::string::npos);
+    EXPECT_EQ(counters.contributions + counters.dropped,
+              static_cast<std::uint64_t>(clocks[0] + clocks[1] + clocks[2]));
+    EXPECT_EQ(counters.dropped > 0, std::string(words).find("max_version") != std::string::npos ||
+                                        std::string(words).find("cutoff") != std::string::npos);
   }
 }
 
 // ---- elastic averaging, by its equations ----
 
-// One worker's task: tau steps of SGD with momentum on (x - target)^2 / 2, with an exchange after them or before the first.
+// One worker's task: tau steps of SGD with momentum on (x - target)^2 / 2, with an exchange after
+// them or before the first.
 struct EasgdWorker {
   double x = 0, v = 0;
   void steps(double from, int tau, double rate, double momentum, double target) {
@@ -324,7 +358,8 @@ TEST(SchemeOracle, ElasticAveragingFollowsItsEquations) {
   for (const bool before : {false, true}) {
     constexpr int kPeople = 4, kTau = 3;
     const double alpha = 0.9 / kPeople, rate = 0.1, momentum = 0.5;
-    ShardRig rig(plan_of(str("elastic local_steps=3", before ? " exchange_order=before" : ""), kPeople), 5);
+    ShardRig rig(
+        plan_of(str("elastic local_steps=3", before ? " exchange_order=before" : ""), kPeople), 5);
     EasgdWorker ours[kPeople], books[kPeople];
     double center = 5;
     std::uint32_t random = 7;
@@ -354,19 +389,22 @@ TEST(SchemeOracle, ElasticAveragingFollowsItsEquations) {
     ASSERT_LT(std::fabs(center), 4);
     rig.said();
     Outbox out;
-    rig.push(1, clocks[1]++, static_cast<float>(center));   // the center itself pulls nothing
+    rig.push(1, clocks[1]++, static_cast<float>(center));  // the center itself pulls nothing
     EXPECT_NEAR(std::get<RowMessage>(rig.out().at(0).message).values.data[0], center, 1e-3);
   }
 }
 
-// Round-robin on F = x^2 / 2, in the paper's order: stable for 0 <= rate <= 2 and alpha <= (4 - 2 rate) / (4 - rate), however many workers.
+// Round-robin on F = x^2 / 2, in the paper's order: stable for 0 <= rate <= 2 and alpha <= (4 - 2
+// rate) / (4 - rate), however many workers.
 TEST(SchemeOracle, ElasticAveragingIsStableWhereThePaperSays) {
   for (const int workers : {1, 3, 8})
     for (const double rate : {0.2, 0.5, 1.0, 1.5, 1.9})
       for (const bool inside : {true, false}) {
         const double bound = (4 - 2 * rate) / (4 - rate), alpha = bound * (inside ? 0.95 : 1.05);
         if (alpha > 1) continue;
-        ShardRig rig(plan_of(str("elastic exchange_order=before moving_rate=", alpha), static_cast<std::uint16_t>(workers)), 1);
+        ShardRig rig(plan_of(str("elastic exchange_order=before moving_rate=", alpha),
+                             static_cast<std::uint16_t>(workers)),
+                     1);
         std::vector<double> x(static_cast<std::size_t>(workers), 1.0);
         double largest = 1;
         for (Clock clock = 0; clock < 3000 && largest < 1e6; ++clock) {
@@ -380,9 +418,10 @@ TEST(SchemeOracle, ElasticAveragingIsStableWhereThePaperSays) {
             largest = std::max(largest, std::fabs(own));
           }
         }
-        EXPECT_EQ(largest < 1, inside) << workers << " workers, rate " << rate << ", alpha " << alpha << ": " << largest;
+        EXPECT_EQ(largest < 1, inside)
+            << workers << " workers, rate " << rate << ", alpha " << alpha << ": " << largest;
       }
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::scheme_oracle_test

@@ -1,4 +1,5 @@
-// The schemes there are, through a real shard: their vectors, and every interleaving of a small job.
+// The schemes there are, through a real shard: their vectors, and every interleaving of a small
+// job.
 #include "shoal/table/scheme.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 
 #include "support/shard_rig.h"
 
-namespace shoal::table {
+namespace shoal::table::scheme_test {
 namespace {
 
 using test::plan_of;
@@ -32,8 +33,10 @@ TEST(Schemes, AreMadeOfWords) {
       {"ssp unbounded", "ssp unbounded", false},
       {"async", "async", false},
       {"async factor=4.0 payload=gradient weighting=none", "async factor=4", false},
-      {"ssp weighting_on=rate weighting=polynomial staleness=1 weighting_a=0.50 factor=0", "ssp 1 weighting=polynomial weighting_a=0.5 weighting_on=rate", false},
-      {"async weighting=inverse weighting_definition=counter weighting_floor=1 weighting_cap=8", "async weighting=inverse weighting_cap=8", false},
+      {"ssp weighting_on=rate weighting=polynomial staleness=1 weighting_a=0.50 factor=0",
+       "ssp 1 weighting=polynomial weighting_a=0.5 weighting_on=rate", false},
+      {"async weighting=inverse weighting_definition=counter weighting_floor=1 weighting_cap=8",
+       "async weighting=inverse weighting_cap=8", false},
       {"dc_asgd compensation=0.04 factor=1", "dc_asgd factor=1", false},
   };
   for (const auto& c : cases) {
@@ -54,34 +57,53 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
     const char* words;
     const char* error;
   } cases[] = {
-      {"ssp -1", "staleness is -1; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
-      {"ssp two", "staleness is two; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
-      {"ssp 1.5", "staleness is 1.5; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
-      {"ssp 99999999999999999999", "staleness is 99999999999999999999; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp -1",
+       "staleness is -1; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp two",
+       "staleness is two; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp 1.5",
+       "staleness is 1.5; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+      {"ssp 99999999999999999999",
+       "staleness is 99999999999999999999; it must be a whole number of clocks, 0 or more, or "
+       "\"unbounded\""},
       {"ssp", "ssp needs staleness=..."},
       {"ssp 1 staleness=1", "staleness is given twice"},
       {"ssp factor=1 2", "'2' is not of the form key=value"},
-      {"ssp stalenes=1", "ssp has no 'stalenes'; did you mean 'staleness'?; it has staleness, payload, compensation, factor, weighting"},
-      {"ssp 0 factor=2", "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else (of deltas, local_steps is that)"},
+      {"ssp stalenes=1",
+       "ssp has no 'stalenes'; did you mean 'staleness'?; it has staleness, payload, compensation, "
+       "factor, weighting"},
+      {"ssp 0 factor=2",
+       "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else (of "
+       "deltas, local_steps is that)"},
       {"bsp 1", "'1' is not of the form key=value"},
-      {"bsp staleness=1", "bsp has no 'staleness', how far a worker may be ahead of the slowest: of ssp, and of grouped between groups; it has no parameters"},
+      {"bsp staleness=1",
+       "bsp has no 'staleness', how far a worker may be ahead of the slowest: of ssp, and of "
+       "grouped between groups; it has no parameters"},
       {"bsp weighting=inverse",
-       "bsp has no 'weighting', less weight for a stale update: of schemes whose updates come one by one; where those of all workers are one, none is "
+       "bsp has no 'weighting', less weight for a stale update: of schemes whose updates come one "
+       "by one; where those of all workers are one, none is "
        "stale; it has no parameters"},
-      {"async moving_rate=0.5", "moving_rate=0.5 is of elastic averaging, where workers send weights"},
-      {"async local_steps=4", "local_steps=4 is of payload=delta, or weights: a gradient is of one step"},
+      {"async moving_rate=0.5",
+       "moving_rate=0.5 is of elastic averaging, where workers send weights"},
+      {"async local_steps=4",
+       "local_steps=4 is of payload=delta, or weights: a gradient is of one step"},
       {"async payload=deltas", "payload is 'deltas'; did you mean 'delta'? Known: gradient, delta"},
       {"async payload=delta compensation=1", "compensation=1 is of gradients"},
-      {"async payload=delta local_steps=0", "local_steps is 0; it must be a whole number, 1 to 1000000"},
+      {"async payload=delta local_steps=0",
+       "local_steps is 0; it must be a whole number, 1 to 1000000"},
       {"async factor=-1", "factor is -1; it must be a number, 0 or more"},
       {"async factor=nan", "factor is nan; it must be a number, 0 or more"},
       {"async weighting_a=1", "weighting_a=1 is of a weighting, and there is none"},
-      {"async weighting=inverse weighting_a=1", "weighting_a=1 is of no use to weighting=inverse, which is 1/Y"},
+      {"async weighting=inverse weighting_a=1",
+       "weighting_a=1 is of no use to weighting=inverse, which is 1/Y"},
       {"async weighting=cutoff", "async needs weighting_a=..."},
-      {"async weighting=exponential weighting_a=0", "weighting_a is 0; it must be a number, above 0"},
-      {"async weighting=inverse weighting_floor=3 weighting_cap=2", "weighting_cap is below weighting_floor"},
+      {"async weighting=exponential weighting_a=0",
+       "weighting_a is 0; it must be a number, above 0"},
+      {"async weighting=inverse weighting_floor=3 weighting_cap=2",
+       "weighting_cap is below weighting_floor"},
       {"async weighting=inverse weighting_on=rate payload=delta",
-       "weighting_on=rate is a choice with gradients alone: in deltas and weights the rate is at work already"},
+       "weighting_on=rate is a choice with gradients alone: in deltas and weights the rate is at "
+       "work already"},
       {"asynch", "there is no 'asynch'; did you mean 'async'?; known: "},
       {"nothing", "there is no 'nothing'; known: "},
       {"", "it has no name; known: async, bsp, "},
@@ -90,7 +112,8 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
     const auto scheme = make_scheme(c.words);
     ASSERT_FALSE(scheme.ok()) << c.words;
     EXPECT_EQ(scheme.error().code, Code::kConfig);
-    EXPECT_EQ(scheme.error().message.rfind(str("scheme '", c.words, "': ", c.error), 0), 0u) << scheme.error().message;
+    EXPECT_EQ(scheme.error().message.rfind(str("scheme '", c.words, "': ", c.error), 0), 0u)
+        << scheme.error().message;
   }
 }
 
@@ -105,7 +128,8 @@ TEST(Schemes, BspStepsOnTheMeanOnce) {
       Push push = push_of(0, clock, worker == 0 ? 2 : 4);
       push.rate = 0.1f, push.base = clock;
       rig.give(worker, push);
-      const char* both = clock == 0 ? "row 0@1=0.7v1 to 0, row 0@1=0.7v1 to 1" : "row 0@2=0.13v2 to 0, row 0@2=0.13v2 to 1";
+      const char* both = clock == 0 ? "row 0@1=0.7v1 to 0, row 0@1=0.7v1 to 1"
+                                    : "row 0@2=0.13v2 to 0, row 0@2=0.13v2 to 1";
       EXPECT_EQ(rig.said(), worker == 0 ? "" : both);
     }
 }
@@ -121,7 +145,8 @@ TEST(Schemes, SspOfOneHoldsTheFastUntilTheSlowestMoves) {
   rig.push(2, 0, 3);
   EXPECT_EQ(rig.said(), "row 0@2=-4v4 to 0, row 0@1=-4v4 to 2");
   EXPECT_EQ(rig.shard().counters().parked, 1u);
-  EXPECT_EQ(rig.shard().counters().staleness[1], 3u) << "who read at 1 while the slowest was at 0, or at 2 while it was at 1";
+  EXPECT_EQ(rig.shard().counters().staleness[1], 3u)
+      << "who read at 1 while the slowest was at 0, or at 2 while it was at 1";
   EXPECT_EQ(rig.shard().counters().staleness[0], 1u);
 }
 
@@ -150,8 +175,10 @@ TEST(Schemes, TheDeathOfTheSlowestReleases) {
     rig.push(0, 1, 0);
     rig.push(1, 0, 0);
     rig.said();
-    if (dies) rig.leave(2);
-    else rig.give(2, Retire{0});
+    if (dies)
+      rig.leave(2);
+    else
+      rig.give(2, Retire{0});
     EXPECT_EQ(rig.said(), "row 0@2=0v3 to 0");
   }
 }
@@ -163,7 +190,10 @@ TEST(Schemes, AsyncAppliesEachAloneAndReleasesItsWorkerAlone) {
     Clock clock;
     float gradient;
     const char* said;
-  } steps[] = {{1, 0, 3, "row 0@1=29v1 to 1"}, {1, 1, 3, "row 0@2=28v2 to 1"}, {0, 0, 30, "row 0@1=18v3 to 0"}, {1, 2, 3, "row 0@3=17v4 to 1"},
+  } steps[] = {{1, 0, 3, "row 0@1=29v1 to 1"},
+               {1, 1, 3, "row 0@2=28v2 to 1"},
+               {0, 0, 30, "row 0@1=18v3 to 0"},
+               {1, 2, 3, "row 0@3=17v4 to 1"},
                {2, 0, -6, "row 0@1=19v5 to 2"}};
   for (const auto& step : steps) {
     rig.push(step.worker, step.clock, step.gradient);
@@ -175,7 +205,8 @@ TEST(Schemes, AsyncAppliesEachAloneAndReleasesItsWorkerAlone) {
 
 constexpr int kWorkers = 3;
 
-// One number in which each contribution is a bit, and some that show rounding. Pushes go to both rows at once.
+// One number in which each contribution is a bit, and some that show rounding. Pushes go to both
+// rows at once.
 struct Job {
   explicit Job(const std::string& words) : scheme(make_scheme(words).value()), rig(plan(words)) {}
 
@@ -184,16 +215,21 @@ struct Job {
     plan.rows[1].lr_mult = 0.01f;
     return plan;
   }
-  // Weights 1, 1, 2: their sum is 4, and a division by it exact. Alone, a contribution moves the row by 3 * (1 / 3).
+  // Weights 1, 1, 2: their sum is 4, and a division by it exact. Alone, a contribution moves the
+  // row by 3 * (1 / 3).
   void push(int worker) {
     const Clock clock = done[worker]++;
     const float bit = static_cast<float>(1 << (4 * worker + static_cast<int>(clock)));
     for (RowId row = 0; row < 2; ++row) {
-      const float weight = worker == 2 ? 2 : 1, value = row == 1 ? bit : scheme->lockstep() ? 4 * bit / weight : bit;
+      const float weight = worker == 2 ? 2 : 1, value = row == 1             ? bit
+                                                        : scheme->lockstep() ? 4 * bit / weight
+                                                                             : bit;
       auto numbers = std::make_shared<std::vector<float>>(row == 0 ? 1 : 5, value);
-      for (std::size_t i = 0; row == 1 && i < numbers->size(); ++i) (*numbers)[i] = std::sin(value + static_cast<float>(i));
+      for (std::size_t i = 0; row == 1 && i < numbers->size(); ++i)
+        (*numbers)[i] = std::sin(value + static_cast<float>(i));
       Push push{.row = row, .clock = clock, .values = {*numbers, numbers}};
-      push.weight = weight, push.base = rig.base(worker, row), push.rate = scheme->lockstep() ? 1 : 3;
+      push.weight = weight, push.base = rig.base(worker, row),
+      push.rate = scheme->lockstep() ? 1 : 3;
       rig.give(worker, push);
     }
     hear();
@@ -208,7 +244,8 @@ struct Job {
       check(one.to.id, row.clock, static_cast<unsigned>(-row.values.data[0]), row.version);
     }
   }
-  // What a read at `clock` holds. The bits are whole as long as all are there: then what a contribution is divided by is known.
+  // What a read at `clock` holds. The bits are whole as long as all are there: then what a
+  // contribution is divided by is known.
   void check(int reader, Clock clock, unsigned bits, Version version) const {
     int merges = 0;
     if (scheme->lockstep()) {
@@ -222,7 +259,8 @@ struct Job {
       if (worker == reader) {
         ASSERT_EQ(prefix, clock) << "the reader's own";
       }
-      ASSERT_GE(prefix, clock - staleness) << "worker " << worker << "'s, read by " << reader << " at " << clock;
+      ASSERT_GE(prefix, clock - staleness)
+          << "worker " << worker << "'s, read by " << reader << " at " << clock;
       merges += static_cast<int>(prefix);
     }
     if (!scheme->lockstep()) {
@@ -246,7 +284,9 @@ struct Job {
   }
 
   const std::unique_ptr<Scheme> scheme;
-  const Clock staleness = scheme->lockstep() ? 0 : scheme->name() == "async" ? 100 : scheme->name().back() - '0';
+  const Clock staleness = scheme->lockstep()          ? 0
+                          : scheme->name() == "async" ? 100
+                                                      : scheme->name().back() - '0';
   ShardRig rig;
   Clock done[kWorkers] = {}, reads[kWorkers] = {};
   int gone = -1;
@@ -256,7 +296,8 @@ const char* const kListed[] = {"bsp", "ssp 1", "ssp 2", "async"};
 
 TEST(Schemes, EveryInterleavingOfThreeWorkersAndFourClocksKeepsThePromises) {
   constexpr Clock kClocks = 4;
-  const std::size_t possible[] = {6 * 6 * 6 * 6, 0, 0, 34650};   // 3! orders in each clock; 12! / (4!)^3
+  // 3! orders in each clock; 12! / (4!)^3
+  const std::size_t possible[] = {6 * 6 * 6 * 6, 0, 0, 34650};
   for (std::size_t s = 0; s < std::size(kListed); ++s) {
     SCOPED_TRACE(kListed[s]);
     std::vector<int> order = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
@@ -268,10 +309,13 @@ TEST(Schemes, EveryInterleavingOfThreeWorkersAndFourClocksKeepsThePromises) {
       for (; moved < order.size() && job.can_move(order[moved]); ++moved) {
         job.push(order[moved]);
         job.check_progress(kClocks);
-        if (::testing::Test::HasFatalFailure()) FAIL() << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
+        if (::testing::Test::HasFatalFailure())
+          FAIL() << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
       }
-      if (moved < order.size()) {   // every order that begins so is blocked: on to the next beginning
-        std::sort(order.begin() + static_cast<std::ptrdiff_t>(moved) + 1, order.end(), std::greater<>());
+      // every order that begins so is blocked: on to the next beginning
+      if (moved < order.size()) {
+        std::sort(order.begin() + static_cast<std::ptrdiff_t>(moved) + 1, order.end(),
+                  std::greater<>());
         continue;
       }
       ++finished;
@@ -280,7 +324,8 @@ TEST(Schemes, EveryInterleavingOfThreeWorkersAndFourClocksKeepsThePromises) {
       ASSERT_EQ(job.rig.numbers(0)[0], -4095);
       if (first.empty()) first = job.rig.numbers(1, Part::kHistory);
       if (job.scheme->lockstep()) {
-        ASSERT_TRUE(job.rig.numbers(1, Part::kHistory) == first) << "bits by the order of arrival: " << ::testing::PrintToString(order);
+        ASSERT_TRUE(job.rig.numbers(1, Part::kHistory) == first)
+            << "bits by the order of arrival: " << ::testing::PrintToString(order);
       }
     } while (std::next_permutation(order.begin(), order.end()));
     if (possible[s] != 0) {
@@ -303,20 +348,26 @@ TEST(Schemes, AWorkerMayGoAtEveryPoint) {
         std::sort(order.begin(), order.end());
         std::size_t finished = 0;
         do {
-          if (std::find(std::find(order.begin(), order.end(), kGo), order.end(), 1) != order.end()) continue;   // goes after its last push
+          // goes after its last push
+          if (std::find(std::find(order.begin(), order.end(), kGo), order.end(), 1) != order.end())
+            continue;
           Job job(words);
           std::size_t moved = 0;
-          for (; moved < order.size() && (order[moved] == kGo || job.can_move(order[moved])); ++moved) {
+          for (; moved < order.size() && (order[moved] == kGo || job.can_move(order[moved]));
+               ++moved) {
             if (order[moved] != kGo) {
               job.push(order[moved]);
             } else {
               job.gone = 1;
-              if (dies) job.rig.leave(1);
-              else job.rig.give(1, Retire{job.done[1]});
+              if (dies)
+                job.rig.leave(1);
+              else
+                job.rig.give(1, Retire{job.done[1]});
               job.hear();
             }
             job.check_progress(kClocks);
-            if (::testing::Test::HasFatalFailure()) FAIL() << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
+            if (::testing::Test::HasFatalFailure())
+              FAIL() << "after " << moved + 1 << " of " << ::testing::PrintToString(order);
           }
           finished += moved == order.size();
         } while (std::next_permutation(order.begin(), order.end()));
@@ -325,4 +376,4 @@ TEST(Schemes, AWorkerMayGoAtEveryPoint) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::scheme_test

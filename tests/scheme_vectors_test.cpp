@@ -8,7 +8,7 @@
 #include "shoal/table/scheme/weighting.h"
 #include "support/shard_rig.h"
 
-namespace shoal::table {
+namespace shoal::table::scheme_vectors_test {
 namespace {
 
 using test::plan_of;
@@ -22,7 +22,9 @@ void push_at(ShardRig& rig, float rate, int worker, Clock clock, float value) {
   rig.give(worker, push);
 }
 
-float first_number(ShardRig& rig) { return std::get<RowMessage>(rig.out().at(0).message).values.data[0]; }
+float first_number(ShardRig& rig) {
+  return std::get<RowMessage>(rig.out().at(0).message).values.data[0];
+}
 
 // ---- sync_backup ----
 
@@ -64,10 +66,12 @@ TEST(SchemeVectors, NoBackupIsBsp) {
     ShardRig rig(plan_of(words, 3));
     for (Clock clock = 0; clock < 2; ++clock) {
       rig.push(2, clock, 3, 0, 2);
-      rig.push(0, clock, 8, 0, 0);   // left out
+      rig.push(0, clock, 8, 0, 0);  // left out
       rig.said();
       rig.push(1, clock, 6);
-      EXPECT_NE(rig.said().find(clock == 0 ? "row 0@1=-4v1 to 1" : "row 0@2=-8v2 to 1"), std::string::npos) << words;
+      EXPECT_NE(rig.said().find(clock == 0 ? "row 0@1=-4v1 to 1" : "row 0@2=-8v2 to 1"),
+                std::string::npos)
+          << words;
     }
   }
 }
@@ -96,7 +100,10 @@ TEST(SchemeVectors, YIsOnePlusWhatAGroupMissed) {
 
 TEST(SchemeVectors, YByVersionIsWhatTheReadIsBehind) {
   Weighting weighting{.definition = Weighting::Definition::kVersion};
-  const struct { Version used; double y; } cases[] = {{7, 1}, {6, 1}, {5, 2}, {3, 4}};
+  const struct {
+    Version used;
+    double y;
+  } cases[] = {{7, 1}, {6, 1}, {5, 2}, {3, 4}};
   for (const auto& c : cases) EXPECT_EQ(weighting.y(7, c.used, 0), c.y) << c.used;
   ShardRig rig(plan_of("async factor=1 weighting=inverse weighting_definition=version", 2));
   for (Clock clock = 0; clock < 3; ++clock) rig.push(0, clock, 0), rig.said();
@@ -108,11 +115,22 @@ TEST(SchemeVectors, YByVersionIsWhatTheReadIsBehind) {
 
 TEST(SchemeVectors, WeightsOfY) {
   using Function = Weighting::Function;
-  const struct { Function function; double a; double y; double weight; } cases[] = {
-      {Function::kNone, 1, 5, 1},          {Function::kInverse, 1, 1, 1},       {Function::kInverse, 1, 4, 0.25},  {Function::kPolynomial, 0.5, 3, 0.5},
-      {Function::kPolynomial, 1, 4, 0.25}, {Function::kExponential, 0.5, 1, 1}, {Function::kExponential, 0.5, 3, std::exp(-1)},
-      {Function::kCutoff, 3, 3, 1},        {Function::kCutoff, 3, 4, 0}};
-  for (const auto& c : cases) EXPECT_DOUBLE_EQ((Weighting{.function = c.function, .a = c.a}.weight(c.y)), c.weight);
+  const struct {
+    Function function;
+    double a;
+    double y;
+    double weight;
+  } cases[] = {{Function::kNone, 1, 5, 1},
+               {Function::kInverse, 1, 1, 1},
+               {Function::kInverse, 1, 4, 0.25},
+               {Function::kPolynomial, 0.5, 3, 0.5},
+               {Function::kPolynomial, 1, 4, 0.25},
+               {Function::kExponential, 0.5, 1, 1},
+               {Function::kExponential, 0.5, 3, std::exp(-1)},
+               {Function::kCutoff, 3, 3, 1},
+               {Function::kCutoff, 3, 4, 0}};
+  for (const auto& c : cases)
+    EXPECT_DOUBLE_EQ((Weighting{.function = c.function, .a = c.a}.weight(c.y)), c.weight);
   const Weighting held{.function = Function::kInverse, .floor = 2, .cap = 4};
   EXPECT_EQ(held.y(0, 0, 0), 2);
   EXPECT_EQ(held.y(2, 0, 0), 3);
@@ -137,13 +155,16 @@ TEST(SchemeVectors, GroupsAreInStepAndApart) {
   rig.push(1, 0, 4);
   EXPECT_EQ(rig.said(), "");
   rig.push(0, 0, 4);
-  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 2") << "the members together, others unaffected";
+  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 2")
+      << "the members together, others unaffected";
   rig.leave(3);
-  EXPECT_EQ(rig.said(), "row 0@1=-5v2 to 1") << "4 / (1 * 2): the round of who is left closes at once";
+  EXPECT_EQ(rig.said(), "row 0@1=-5v2 to 1")
+      << "4 / (1 * 2): the round of who is left closes at once";
   rig.leave(1);
   rig.push(0, 1, 1);
   rig.push(2, 1, 1);
-  EXPECT_NE(rig.said().find("row 0@2=-5.5v3 to 2"), std::string::npos) << "an empty group is waited for by nobody";
+  EXPECT_NE(rig.said().find("row 0@2=-5.5v3 to 2"), std::string::npos)
+      << "an empty group is waited for by nobody";
 }
 
 // What a member leaves out is not the group's staleness.
@@ -177,11 +198,15 @@ TEST(SchemeVectors, ABoundHoldsGroupsTogether) {
 }
 
 TEST(SchemeVectors, GroupsMustHoldEveryWorkerOnce) {
-  const auto unfit = [](const std::string& words, int workers) { return make_scheme(words).value()->unfit(workers); };
+  const auto unfit = [](const std::string& words, int workers) {
+    return make_scheme(words).value()->unfit(workers);
+  };
   EXPECT_EQ(unfit("grouped groups=0,2|1", 3), "");
   EXPECT_EQ(unfit("grouped groups=0,2|1", 4), "worker 3 is in no group");
-  EXPECT_EQ(unfit("grouped groups=0,2|1", 2), "worker 2 is in a group, and there are 2 workers (the first is 0)");
-  EXPECT_EQ(unfit("sync_backup backup=2", 2), "backup is 2 and there are 2 workers; at least one must not be spare");
+  EXPECT_EQ(unfit("grouped groups=0,2|1", 2),
+            "worker 2 is in a group, and there are 2 workers (the first is 0)");
+  EXPECT_EQ(unfit("sync_backup backup=2", 2),
+            "backup is 2 and there are 2 workers; at least one must not be spare");
   EXPECT_EQ(unfit("sync_backup backup=1", 2), "");
   Shard shard(0);
   Outbox out;
@@ -189,16 +214,19 @@ TEST(SchemeVectors, GroupsMustHoldEveryWorkerOnce) {
             "worker 0's plan: scheme 'grouped groups=0': worker 1 is in no group");
 }
 
-// G = 6, |g| = 2, Y = 3, rate 0.1, momentum 0.9, h = 0.2, decay 0.1, w = 1 -> h = 0.29, w = 0.71: the decay has no weight. With the rate
-// weighed instead: h = 0.18 + 0.1 / 3 * (3 + 0.1), w = 1 - h.
+// G = 6, |g| = 2, Y = 3, rate 0.1, momentum 0.9, h = 0.2, decay 0.1, w = 1 -> h = 0.29, w = 0.71:
+// the decay has no weight. With the rate weighed instead: h = 0.18 + 0.1 / 3 * (3 + 0.1), w = 1 -
+// h.
 TEST(SchemeVectors, AWeightActsOnTheGradientOrOnTheRate) {
   for (const bool on_rate : {false, true}) {
-    Plan plan = plan_of(on_rate ? "grouped groups=0,1|2 weighting_on=rate" : "grouped groups=0,1|2", 3);
+    Plan plan =
+        plan_of(on_rate ? "grouped groups=0,1|2 weighting_on=rate" : "grouped groups=0,1|2", 3);
     plan.rule.momentum = 0.9f;
     plan.weight_decay = 0.1f;
     Shard shard(0);
     Outbox out;
-    const float h = 0.2f / 0.81f, w = 1 + h * 0.9f + h * 0.81f;   // so that two updates at rate 0 leave 0.2 and 1
+    // so that two updates at rate 0 leave 0.2 and 1
+    const float h = 0.2f / 0.81f, w = 1 + h * 0.9f + h * 0.81f;
     ASSERT_TRUE(shard.handle(0, PlanMessage{plan}, out).ok());
     ASSERT_TRUE(shard.handle(0, Init{0, Part::kHistory, {{&h, 1}, nullptr}}, out).ok());
     ASSERT_TRUE(shard.handle(0, Init{0, Part::kWeights, {{&w, 1}, nullptr}}, out).ok());
@@ -224,7 +252,8 @@ TEST(SchemeVectors, AWeightActsOnTheGradientOrOnTheRate) {
 // Weights act before any rule: with Y = 2 a gradient of 8 is one of 4, whoever the solver is.
 TEST(SchemeVectors, AWeightWorksWithEveryRule) {
   using optim::Rule;
-  for (const Rule rule : {Rule::kSgd, Rule::kNesterov, Rule::kAdaGrad, Rule::kRmsProp, Rule::kAdaDelta, Rule::kAdam}) {
+  for (const Rule rule : {Rule::kSgd, Rule::kNesterov, Rule::kAdaGrad, Rule::kRmsProp,
+                          Rule::kAdaDelta, Rule::kAdam}) {
     float ends[2] = {};
     for (const bool weighed : {true, false}) {
       Plan plan = plan_of(weighed ? "async factor=1 weighting=inverse" : "async factor=1", 2);
@@ -253,10 +282,13 @@ TEST(SchemeVectors, ElasticAveragingPullsBoth) {
   EXPECT_EQ(rig.said(), "row 0@0=2v1 to 1") << "the center";
   rig.push(1, 0, 10);
   EXPECT_EQ(rig.said(), "row 0@1=6v2 to 1");
-  EXPECT_EQ(rig.refused(1, push_of(0, 1, 1)), "worker 1's push of row 0 at clock 1 holds a gradient; scheme 'elastic moving_rate=0.5' takes weights");
+  EXPECT_EQ(rig.refused(1, push_of(0, 1, 1)),
+            "worker 1's push of row 0 at clock 1 holds a gradient; scheme 'elastic "
+            "moving_rate=0.5' takes weights");
 }
 
-// F = x^2 / 2, x = 1, center 0, rate 0.1: after the step 0.9 is exchanged; before it 1, and the step follows.
+// F = x^2 / 2, x = 1, center 0, rate 0.1: after the step 0.9 is exchanged; before it 1, and the
+// step follows.
 TEST(SchemeVectors, BothOrdersOfExchange) {
   ShardRig after(plan_of("elastic moving_rate=0.3", 1));
   after.push(0, 0, 0.9f);
@@ -270,12 +302,16 @@ TEST(SchemeVectors, BothOrdersOfExchange) {
   EXPECT_NEAR(pulled - 0.1f * 1, 0.6, 1e-6) << "the gradient is that at 1";
   before.said();
   before.push(0, 1, 0.3f);
-  EXPECT_EQ(before.said(), "row 0@2=0.3v2 to 0") << "the center, as the first exchange left it, pulls nothing";
+  EXPECT_EQ(before.said(), "row 0@2=0.3v2 to 0")
+      << "the center, as the first exchange left it, pulls nothing";
 }
 
 // alpha = 0.9 / p by default, of the p that the epoch has.
 TEST(SchemeVectors, TheMovingRateGoesWithTheWorkers) {
-  const struct { std::uint16_t workers; const char* said; } cases[] = {{3, "row 0@1=7v1 to 0"}, {2, "row 0@1=5.5v1 to 0"}};
+  const struct {
+    std::uint16_t workers;
+    const char* said;
+  } cases[] = {{3, "row 0@1=7v1 to 0"}, {2, "row 0@1=5.5v1 to 0"}};
   for (const auto& c : cases) {
     ShardRig rig(plan_of("elastic", c.workers));
     rig.push(0, 0, 10);
@@ -285,7 +321,8 @@ TEST(SchemeVectors, TheMovingRateGoesWithTheWorkers) {
   EXPECT_EQ(make_scheme("elastic").value()->caution(64), "");
   EXPECT_EQ(make_scheme("elastic moving_rate=0.5").value()->caution(2), "");
   EXPECT_EQ(make_scheme("elastic moving_rate=0.5").value()->caution(3),
-            "moving_rate 0.5 times 3 workers is 1.5, above 1: the center moves further than to the workers' mean");
+            "moving_rate 0.5 times 3 workers is 1.5, above 1: the center moves further than to the "
+            "workers' mean");
 }
 
 // ---- weed_out ----
@@ -300,7 +337,7 @@ TEST(SchemeVectors, WeedOutDropsWhatIsTooOld) {
       rig.said();
     }
     Push push = push_of(0, 5, 1);
-    push.base = base;   // the row is at version 8
+    push.base = base;  // the row is at version 8
     rig.give(0, push);
     EXPECT_EQ(rig.said(), base == 6 ? "row 0@6=-4v9 to 0" : "row 0@6=-3v8 to 0");
   }
@@ -318,7 +355,10 @@ TEST(SchemeVectors, WeedOutOfWeightsReadsTheCenter) {
 // ---- deltas ----
 
 TEST(SchemeVectors, DeltasAreAddedOneByOne) {
-  const struct { const char* words; const char* said[2]; } cases[] = {
+  const struct {
+    const char* words;
+    const char* said[2];
+  } cases[] = {
       {"async payload=delta", {"row 0@1=16v1 to 0", "row 0@1=14v2 to 1"}},
       {"async payload=delta factor=2", {"row 0@1=13v1 to 0", "row 0@1=12v2 to 1"}},
       {"async payload=delta factor=0", {"row 0@1=13v1 to 0", "row 0@1=12v2 to 1"}},
@@ -335,7 +375,11 @@ TEST(SchemeVectors, DeltasAreAddedOneByOne) {
 }
 
 TEST(SchemeVectors, MeansOfDeltas) {
-  const struct { const char* words; float weights[2]; const char* said; } cases[] = {
+  const struct {
+    const char* words;
+    float weights[2];
+    const char* said;
+  } cases[] = {
       {"local_steps", {1, 1}, "row 0@1=2v1 to 0, row 0@1=2v1 to 1"},
       {"local_steps global_rate=0.5", {1, 1}, "row 0@1=1v1 to 0, row 0@1=1v1 to 1"},
       {"local_steps", {3, 1}, "row 0@1=1.5v1 to 0, row 0@1=1.5v1 to 1"},
@@ -351,10 +395,15 @@ TEST(SchemeVectors, MeansOfDeltas) {
   }
 }
 
-// A worker that said it ends, and whose last push comes after that, is one of those it is divided by.
+// A worker that said it ends, and whose last push comes after that, is one of those it is divided
+// by.
 TEST(SchemeVectors, TheLastPushCountsItsWorker) {
-  const struct { const char* words; const char* said; } cases[] = {
-      {"async", "row 0@1=-3v1 to 0"}, {"async payload=delta factor=0", "row 0@1=3v1 to 0"}, {"sync_backup backup=0", ""}};
+  const struct {
+    const char* words;
+    const char* said;
+  } cases[] = {{"async", "row 0@1=-3v1 to 0"},
+               {"async payload=delta factor=0", "row 0@1=3v1 to 0"},
+               {"sync_backup backup=0", ""}};
   for (const auto& c : cases) {
     ShardRig rig(plan_of(c.words, 2));
     rig.give(0, Retire{1});
@@ -365,8 +414,12 @@ TEST(SchemeVectors, TheLastPushCountsItsWorker) {
 
 // Or the slow would go on at a higher rate, each step by a smaller batch, when the fast are done.
 TEST(SchemeVectors, WhoHasComeToTheEndIsStillOneThatItIsDividedBy) {
-  const struct { const char* words; const char* said; } cases[] = {
-      {"async", "row 0@1=-3v2 to 0"}, {"async payload=delta factor=0", "row 0@1=3v2 to 0"}, {"elastic", "row 0@1=3.3v2 to 0"}};
+  const struct {
+    const char* words;
+    const char* said;
+  } cases[] = {{"async", "row 0@1=-3v2 to 0"},
+               {"async payload=delta factor=0", "row 0@1=3v2 to 0"},
+               {"elastic", "row 0@1=3.3v2 to 0"}};
   for (const auto& c : cases) {
     ShardRig rig(plan_of(c.words, 2));
     rig.push(1, 0, 0);
@@ -383,11 +436,11 @@ TEST(SchemeVectors, DelaysAreCompensated) {
   ShardRig rig(plan_of("dc_asgd factor=1", 2), 0.5f);
   for (int worker = 0; worker < 2; ++worker) rig.give(worker, Get{0, 0});
   EXPECT_EQ(rig.said(), "row 0@0=0.5v0 to 0, row 0@0=0.5v0 to 1");
-  push_at(rig, 0.1f, 1, 0, -5);   // read what the row is: the same as without
+  push_at(rig, 0.1f, 1, 0, -5);  // read what the row is: the same as without
   EXPECT_EQ(rig.said(), "row 0@1=1v1 to 1");
   push_at(rig, 0.1f, 0, 0, 2);
   EXPECT_EQ(rig.said(), "row 0@1=0.792v2 to 0");
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::scheme_vectors_test

@@ -12,20 +12,24 @@
 #include "support/cluster.h"
 #include "support/expect.h"
 
-namespace shoal::test {
+namespace shoal::test::service_fault_test {
 namespace {
 
+using std::chrono::milliseconds;
 using table::Clock;
 using table::Service;
 using table::Table;
 using table::Topic;
 using table::Want;
-using std::chrono::milliseconds;
 
 // ---- death: a service that goes before its job is over is gone as if killed ----
 
 enum class Stage { kJoined, kCreated, kTraining };
-struct Death { std::string roles; std::size_t victim; Stage stage; };
+struct Death {
+  std::string roles;
+  std::size_t victim;
+  Stage stage;
+};
 
 class ServiceDeath : public testing::TestWithParam<Death> {};
 
@@ -38,9 +42,12 @@ Status die(const Death& death, Service& service) {
   Weights numbers;
   for (const std::uint32_t length : training.lengths) numbers.emplace_back(length);
   const auto where = [&](table::RowId row, table::Part) { return std::span<float>(numbers[row]); };
-  if (Status status = table.create(plan, where, where); !status.ok() || death.stage == Stage::kCreated) return table.release(), status;
+  if (Status status = table.create(plan, where, where);
+      !status.ok() || death.stage == Stage::kCreated)
+    return table.release(), status;
   for (Clock c = 0; c < 3; ++c) {
-    for (table::RowId row = 0; row < numbers.size(); ++row) table.push({.row = row, .clock = c, .rate = 1, .values = {.data = numbers[row]}});
+    for (table::RowId row = 0; row < numbers.size(); ++row)
+      table.push({.row = row, .clock = c, .rate = 1, .values = {.data = numbers[row]}});
     std::vector<table::RowId> all{0, 1, 2, 3, 4};
     if (Status status = table.wait(all); !status.ok()) return table.release(), status;
   }
@@ -51,36 +58,47 @@ TEST_P(ServiceDeath, EndsAllOthersWithItsName) {
   const Death& death = GetParam();
   Cluster cluster(death.roles);
   std::atomic<std::int64_t> died = 0, last = 0;
-  const auto time = [] { return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+  const auto time = [] {
+    return std::chrono::duration_cast<milliseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
   Training training{.scheme = "async", .iterations = 1'000'000};
-  const std::vector<Status> results = cluster.run([&](std::size_t rank, Service& service) -> Status {
-    if (rank == death.victim) {
-      Status status = die(death, service);
-      died = time();
-      return status;
-    }
-    Status status;
-    if (service.table()) {
-      const Result<Weights> result = train(*service.table(), training);
-      if (!result.ok()) status = result.error();
-    } else {
-      status = service.serve({});
-    }
-    last = std::max(last.load(), time());
-    return status;
-  });
+  const std::vector<Status> results =
+      cluster.run([&](std::size_t rank, Service& service) -> Status {
+        if (rank == death.victim) {
+          Status status = die(death, service);
+          died = time();
+          return status;
+        }
+        Status status;
+        if (service.table()) {
+          const Result<Weights> result = train(*service.table(), training);
+          if (!result.ok()) status = result.error();
+        } else {
+          status = service.serve({});
+        }
+        last = std::max(last.load(), time());
+        return status;
+      });
   for (std::size_t rank = 0; rank < results.size(); ++rank) {
     if (rank == death.victim) continue;
-    EXPECT_FAILS_WITH(str("rank ", death.victim, " (host host-", static_cast<char>('a' + death.victim)), results[rank]);
+    EXPECT_FAILS_WITH(
+        str("rank ", death.victim, " (host host-", static_cast<char>('a' + death.victim)),
+        results[rank]);
     EXPECT_EQ(results[rank].error().code, Code::kPeer);
   }
   std::cout << "all ended " << last - died << " ms after the death\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, ServiceDeath,
-                         testing::Values(Death{"bbb", 0, Stage::kJoined}, Death{"bbb", 2, Stage::kJoined}, Death{"sww", 0, Stage::kJoined}, Death{"wsw", 1, Stage::kJoined},
-                                         Death{"bbb", 0, Stage::kCreated}, Death{"bbb", 1, Stage::kCreated}, Death{"sww", 2, Stage::kCreated},
-                                         Death{"bbb", 0, Stage::kTraining}, Death{"bbb", 1, Stage::kTraining}, Death{"sww", 1, Stage::kTraining}, Death{"bws", 1, Stage::kTraining}));
+INSTANTIATE_TEST_SUITE_P(
+    Stages, ServiceDeath,
+    testing::Values(Death{"bbb", 0, Stage::kJoined}, Death{"bbb", 2, Stage::kJoined},
+                    Death{"sww", 0, Stage::kJoined}, Death{"wsw", 1, Stage::kJoined},
+                    Death{"bbb", 0, Stage::kCreated}, Death{"bbb", 1, Stage::kCreated},
+                    Death{"sww", 2, Stage::kCreated}, Death{"bbb", 0, Stage::kTraining},
+                    Death{"bbb", 1, Stage::kTraining}, Death{"sww", 1, Stage::kTraining},
+                    Death{"bws", 1, Stage::kTraining}));
 
 TEST(ServiceFault, AServerThatDiesInTrainingIsNamed) {
   // The server's service goes while it serves: abruptly, since nobody said that the job is over.
@@ -88,21 +106,24 @@ TEST(ServiceFault, AServerThatDiesInTrainingIsNamed) {
   Training training{.iterations = 1'000'000};
   std::atomic<bool> go = false;
   training.at = [&](Table&, Clock clock, Want) { go = go || clock == 5; };
-  const std::vector<Status> results = cluster.run([&](std::size_t rank, Service& service) -> Status {
-    if (rank == 2) {
-      while (!go) std::this_thread::yield();
-      return {};
-    }
-    const Result<Weights> result = train(*service.table(), training);
-    return result.ok() ? Status() : Status(result.error());
-  });
+  const std::vector<Status> results =
+      cluster.run([&](std::size_t rank, Service& service) -> Status {
+        if (rank == 2) {
+          while (!go) std::this_thread::yield();
+          return {};
+        }
+        const Result<Weights> result = train(*service.table(), training);
+        return result.ok() ? Status() : Status(result.error());
+      });
   for (const std::size_t rank : {0u, 1u}) EXPECT_FAILS_WITH("rank 2 (host host-c", results[rank]);
 }
 
 TEST(ServiceFault, AProcessThatDiesBeforeAllHaveJoinedIsNamed) {
   Cluster cluster("bbbb", true);
-  cluster.options[1].start = milliseconds(400);                          // it leaves by itself, in words
-  cluster.options.resize(3);                                             // and rank 3 never starts
+  // it leaves by itself, in words
+  cluster.options[1].start = milliseconds(400);
+  // and rank 3 never starts
+  cluster.options.resize(3);
   const std::vector<Status> results = cluster.start();
   for (const Status& result : results) EXPECT_FAILS_WITH("did not start within 0.4 s", result);
   EXPECT_HAS(results[0].error().message, "rank 1");
@@ -111,7 +132,10 @@ TEST(ServiceFault, AProcessThatDiesBeforeAllHaveJoinedIsNamed) {
 // ---- broken connections ----
 
 Training drawn() {
-  return {.iterations = 15, .rule = {.rule = optim::Rule::kAdam, .momentum = 0.9f}, .rate = 0.01f, .whole = false};
+  return {.iterations = 15,
+          .rule = {.rule = optim::Rule::kAdam, .momentum = 0.9f},
+          .rate = 0.01f,
+          .whole = false};
 }
 
 Weights undisturbed(const std::string& roles) {
@@ -134,7 +158,9 @@ TEST_P(ServiceCut, ComesBackWithTheSameBits) {
     for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
       const std::uint64_t after = draw() % (round % 4 < 2 ? 1'000'000 : 3'000);
       if (round % 2 == 0) cluster.proxy(rank).cut_after(after);
-      else cluster.proxy(rank).damage_after(100'000 + after);         // a handshake that is damaged is refused, and rightly
+      // a handshake that is damaged is refused, and rightly
+      else
+        cluster.proxy(rank).damage_after(100'000 + after);
     }
     Training training = drawn();
     training.at = [&](Table& table, Clock clock, Want) {
@@ -142,9 +168,11 @@ TEST_P(ServiceCut, ComesBackWithTheSameBits) {
     };
     const auto results = cluster.train_all(training);
     for (std::size_t rank = 0; rank < results.size(); ++rank)
-      ASSERT_TRUE(results[rank].ok()) << "round " << round << " rank " << rank << ": " << results[rank].error().message;
+      ASSERT_TRUE(results[rank].ok())
+          << "round " << round << " rank " << rank << ": " << results[rank].error().message;
     for (std::size_t rank = 0; rank < cluster.size(); ++rank)
-      EXPECT_TRUE(!cluster.options[rank].worker || cluster.weights[rank] == expected) << "round " << round << " rank " << rank;
+      EXPECT_TRUE(!cluster.options[rank].worker || cluster.weights[rank] == expected)
+          << "round " << round << " rank " << rank;
   }
 }
 
@@ -154,7 +182,8 @@ TEST(ServiceFault, SlowConnectionsChangeNothing) {
   const Weights expected = undisturbed("bb");
   Cluster cluster("bb", true);
   for (std::size_t rank = 0; rank < 2; ++rank) cluster.proxy(rank).delay(milliseconds(3));
-  for (const Status& result : cluster.train_all(drawn())) EXPECT_TRUE(result.ok()) << result.error().message;
+  for (const Status& result : cluster.train_all(drawn()))
+    EXPECT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(cluster.weights[1], expected);
 }
 
@@ -194,9 +223,12 @@ TEST(ServiceFault, ASilentPeerIsGivenUp) {
       ASSERT_FALSE(result.ok());
       EXPECT_EQ(result.error().code, Code::kTimeout) << result.error().message;
     }
-    // Of two who do not hear each other, and both reach the coordinator, who says so first names the other.
+    // Of two who do not hear each other, and both reach the coordinator, who says so first names
+    // the other.
     const std::string& message = results[1 - victim].error().message;
-    EXPECT_HAS(message, victim == 1 && message.find("rank 1") == std::string::npos ? "lost rank 0" : str("rank ", victim));
+    EXPECT_HAS(message, victim == 1 && message.find("rank 1") == std::string::npos
+                            ? "lost rank 0"
+                            : str("rank ", victim));
     EXPECT_HAS(message, "Nothing was heard for 4");
   };
   std::jthread other([&] { silence(1); });
@@ -219,7 +251,8 @@ TEST(ServiceFault, ASlowWorkerIsNotASilentOne) {
       never.wait_for(lock, milliseconds(900), [] { return false; });
     }
   };
-  for (const Status& result : cluster.train_all(training)) EXPECT_TRUE(result.ok()) << result.error().message;
+  for (const Status& result : cluster.train_all(training))
+    EXPECT_TRUE(result.ok()) << result.error().message;
 }
 
 TEST(ServiceFault, AServiceMayGoAtAnyMoment) {
@@ -242,7 +275,8 @@ TEST(ServiceFault, AServiceMayGoAtAnyMoment) {
       Weights mine(1, std::vector<float>(4096));
       const auto to = [&](table::RowId, table::Part) { return std::span<float>(mine[0]); };
       ASSERT_OK(table.create(plan_of(training, table.roster()), where, to));
-      if (table.worker() == 1) table.push({.row = 0, .clock = 0, .rate = 1, .values = {.data = numbers}});
+      if (table.worker() == 1)
+        table.push({.row = 0, .clock = 0, .rate = 1, .values = {.data = numbers}});
       table.release();
     });
   threads.clear();
@@ -250,4 +284,4 @@ TEST(ServiceFault, AServiceMayGoAtAnyMoment) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::service_fault_test

@@ -1,4 +1,5 @@
-// Tasks of real services: workers in threads, over TCP and beside the coordinator, that wait for each other and ask what becomes of a task.
+// Tasks of real services: workers in threads, over TCP and beside the coordinator, that wait for
+// each other and ask what becomes of a task.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -6,7 +7,7 @@
 #include "shoal/table/coordinator.h"
 #include "support/cluster.h"
 
-namespace shoal::test {
+namespace shoal::test::service_pace_test {
 namespace {
 
 using table::Clock;
@@ -17,7 +18,8 @@ using table::Topic;
 using table::Verdict;
 
 Result<table::Start> begin(Table& table, Clock clock, Clock until = 0) {
-  const Result<std::string> answer = table.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = {}, .until = until}));
+  const Result<std::string> answer =
+      table.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = {}, .until = until}));
   if (!answer.ok()) return answer.error();
   return table::decode_start(answer.value());
 }
@@ -29,7 +31,8 @@ std::vector<Status> run(const std::string& scheme, const std::function<Status(Ta
 }
 
 void expect_all_ok(const std::vector<Status>& results) {
-  for (std::size_t rank = 0; rank < results.size(); ++rank) EXPECT_TRUE(results[rank].ok()) << rank << ": " << results[rank].error().message;
+  for (std::size_t rank = 0; rank < results.size(); ++rank)
+    EXPECT_TRUE(results[rank].ok()) << rank << ": " << results[rank].error().message;
 }
 
 TEST(ServicePace, WorkersMeetAtBarriersAndSomeEndEarlier) {
@@ -68,9 +71,11 @@ TEST(ServicePace, QuestionsOfOneTaskAreToldApart) {
       if (!start.ok()) return start.error();
       EXPECT_EQ(start.value().steps, 0u);
       for (std::uint32_t steps = 1;; ++steps) {
-        const Result<std::string> answer = table.ask(Topic::kJudge, clock, encode(TaskReport{.steps = steps, .seconds = 0.001}));
+        const Result<std::string> answer =
+            table.ask(Topic::kJudge, clock, encode(TaskReport{.steps = steps, .seconds = 0.001}));
         if (!answer.ok()) return answer.error();
-        EXPECT_EQ(table::decode_verdict(answer.value()).value(), steps < 4 ? Verdict::kAnother : Verdict::kPush);
+        EXPECT_EQ(table::decode_verdict(answer.value()).value(),
+                  steps < 4 ? Verdict::kAnother : Verdict::kPush);
         if (steps == 4) break;
       }
     }
@@ -101,4 +106,4 @@ TEST(ServicePace, ASchemeThatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::service_pace_test

@@ -1,4 +1,5 @@
-// The table service over TCP, with every process of a job a Service of this one: what it counts, says and refuses.
+// The table service over TCP, with every process of a job a Service of this one: what it counts,
+// says and refuses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 #include "support/cluster.h"
 #include "support/expect.h"
 
-namespace shoal::test {
+namespace shoal::test::service_test {
 namespace {
 
 using table::Clock;
@@ -30,11 +31,16 @@ void expect_all_ok(const std::vector<Status>& results) {
     EXPECT_TRUE(results[rank].ok()) << "rank " << rank << ": " << results[rank].error().message;
 }
 
-int workers_in(const std::string& roles) { return static_cast<int>(std::count_if(roles.begin(), roles.end(), [](char role) { return role != 's'; })); }
+int workers_in(const std::string& roles) {
+  return static_cast<int>(
+      std::count_if(roles.begin(), roles.end(), [](char role) { return role != 's'; }));
+}
 
 // ---- numbers ----
 
-struct Shape { std::string roles, scheme; };
+struct Shape {
+  std::string roles, scheme;
+};
 
 // Whole numbers: every update of every worker is in every worker's weights, once.
 void train_and_count(Cluster& cluster, const Training& training, int workers) {
@@ -46,8 +52,11 @@ void train_and_count(Cluster& cluster, const Training& training, int workers) {
       for (std::size_t i = 0; i < training.lengths[row]; i += 1 + i / 7) {
         float expected = first_weight(row, i);
         for (Clock clock = 0; clock < training.iterations; ++clock)
-          for (int worker = 0; worker < workers; ++worker) expected -= gradient_of(training, workers, worker, clock, row, i) / static_cast<float>(workers);
-        ASSERT_EQ(cluster.weights[rank][row][i], expected) << "rank " << rank << ", row " << row << "[" << i << "]";
+          for (int worker = 0; worker < workers; ++worker)
+            expected -=
+                gradient_of(training, workers, worker, clock, row, i) / static_cast<float>(workers);
+        ASSERT_EQ(cluster.weights[rank][row][i], expected)
+            << "rank " << rank << ", row " << row << "[" << i << "]";
       }
   }
 }
@@ -60,9 +69,13 @@ TEST_P(ServiceCounts, EveryPushOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ServiceCounts,
-                         testing::Values(Shape{"b", "ssp 0"}, Shape{"b", "async"}, Shape{"bb", "ssp 0"}, Shape{"bb", "ssp 2"}, Shape{"bb", "async"}, Shape{"bbb", "ssp 0"},
-                                         Shape{"bbbb", "ssp 1"}, Shape{"sw", "ssp 0"}, Shape{"ws", "ssp 0"}, Shape{"swww", "ssp 2"}, Shape{"wwwwsss", "ssp 0"},
-                                         Shape{"bws", "async"}, Shape{"ssbw", "ssp 0"}));
+                         testing::Values(Shape{"b", "ssp 0"}, Shape{"b", "async"},
+                                         Shape{"bb", "ssp 0"}, Shape{"bb", "ssp 2"},
+                                         Shape{"bb", "async"}, Shape{"bbb", "ssp 0"},
+                                         Shape{"bbbb", "ssp 1"}, Shape{"sw", "ssp 0"},
+                                         Shape{"ws", "ssp 0"}, Shape{"swww", "ssp 2"},
+                                         Shape{"wwwwsss", "ssp 0"}, Shape{"bws", "async"},
+                                         Shape{"ssbw", "ssp 0"}));
 
 TEST(Service, TheSamePushesGiveTheSameBits) {
   Training training{.rule = {.momentum = 0.9f}, .rate = 0.01f, .whole = false};
@@ -76,15 +89,20 @@ TEST(Service, TheSamePushesGiveTheSameBits) {
   EXPECT_EQ(runs[0], runs[1]);
 }
 
-// The thread that alone would wait for a row updates it itself, with its crew: the push is the whole of it.
+// The thread that alone would wait for a row updates it itself, with its crew: the push is the
+// whole of it.
 TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
   Cluster cluster("b");
   const std::size_t length = 50'000;
   const auto life = [&](std::size_t, Service& service) -> Status {
     Table& table = *service.table();
     std::vector<float> weights(length, 3), gradient(length, 1);
-    const auto mine = [&](RowId, table::Part part) { return part == table::Part::kWeights ? std::span(weights) : std::span<float>(); };
-    if (Status status = table.create(plan_of({.lengths = {length}}, service.roster()), mine, mine); !status.ok()) return status;
+    const auto mine = [&](RowId, table::Part part) {
+      return part == table::Part::kWeights ? std::span(weights) : std::span<float>();
+    };
+    if (Status status = table.create(plan_of({.lengths = {length}}, service.roster()), mine, mine);
+        !status.ok())
+      return status;
     const std::thread::id self = std::this_thread::get_id();
     std::size_t pieces_done = 0;
     table.share_out([&](std::size_t pieces, const std::function<void(std::size_t)>& piece) {
@@ -98,15 +116,19 @@ TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
     Condition never;
     Clock clock = 0;
     for (; clock < 20 || (pieces_done == 0 && clock < 1000); ++clock) {
-      if (clock >= 20) {                           // on a busy machine the service's thread may still be at the last one
+      // on a busy machine the service's thread may still be at the last one
+      if (clock >= 20) {
         MutexLock lock(mutex);
         never.wait_for(mutex, std::chrono::milliseconds(1), [] { return false; });
       }
-      table.push({.row = row, .clock = clock, .rate = 0.5f, .values = {gradient}, .spent = gradient});
+      table.push(
+          {.row = row, .clock = clock, .rate = 0.5f, .values = {gradient}, .spent = gradient});
       if (Status status = table.wait({&row, 1}); !status.ok()) return status;
       const float expected = 3 - 0.5f * static_cast<float>(clock + 1);
-      EXPECT_EQ(std::ranges::count(weights, expected), static_cast<std::ptrdiff_t>(length)) << "clock " << clock;
-      EXPECT_EQ(std::ranges::count(gradient, 0.0f), static_cast<std::ptrdiff_t>(length)) << "clock " << clock;
+      EXPECT_EQ(std::ranges::count(weights, expected), static_cast<std::ptrdiff_t>(length))
+          << "clock " << clock;
+      EXPECT_EQ(std::ranges::count(gradient, 0.0f), static_cast<std::ptrdiff_t>(length))
+          << "clock " << clock;
       std::ranges::fill(gradient, 1.0f);
     }
     EXPECT_GT(pieces_done, 0u);
@@ -125,13 +147,15 @@ TEST(Service, ClipsTheNormOverAllServers) {
   std::vector<float> mean;
   for (RowId row = 0; row < 3; ++row)
     for (std::size_t i = 0; i < training.lengths[row]; ++i) {
-      mean.push_back((gradient_of(training, 2, 0, 0, row, i) + gradient_of(training, 2, 1, 0, row, i)) / 2);
+      mean.push_back(
+          (gradient_of(training, 2, 0, 0, row, i) + gradient_of(training, 2, 1, 0, row, i)) / 2);
       squares += mean.back() * mean.back();
     }
   std::size_t at = 0;
   for (RowId row = 0; row < 3; ++row)
     for (std::size_t i = 0; i < training.lengths[row]; ++i, ++at)
-      EXPECT_NEAR(cluster.weights[1][row][i], first_weight(row, i) - mean[at] * 2 / std::sqrt(squares), 1e-5);
+      EXPECT_NEAR(cluster.weights[1][row][i],
+                  first_weight(row, i) - mean[at] * 2 / std::sqrt(squares), 1e-5);
 }
 
 TEST(Service, CountsBytesPerIteration) {
@@ -154,14 +178,22 @@ TEST(Service, CountsBytesPerIteration) {
     const double processes = static_cast<double>(roles.size()), weights = 6 * 50'000 * 4.0;
     for (std::size_t rank = 0; rank < roles.size(); ++rank) {
       const double expected = 2 * weights * (processes - 1) / processes;
-      EXPECT_NEAR(static_cast<double>(many[rank].bytes_sent - few[rank].bytes_sent) / kMore / expected, 1, 0.02) << roles << " rank " << rank;
-      EXPECT_NEAR(static_cast<double>(many[rank].bytes_received - few[rank].bytes_received) / kMore / expected, 1, 0.02) << roles << " rank " << rank;
-      EXPECT_NEAR(static_cast<double>(many[rank].local_bytes - few[rank].local_bytes) / kMore, 2 * weights / processes, 1);
+      EXPECT_NEAR(
+          static_cast<double>(many[rank].bytes_sent - few[rank].bytes_sent) / kMore / expected, 1,
+          0.02)
+          << roles << " rank " << rank;
+      EXPECT_NEAR(static_cast<double>(many[rank].bytes_received - few[rank].bytes_received) /
+                      kMore / expected,
+                  1, 0.02)
+          << roles << " rank " << rank;
+      EXPECT_NEAR(static_cast<double>(many[rank].local_bytes - few[rank].local_bytes) / kMore,
+                  2 * weights / processes, 1);
     }
   }
 }
 
-// All connections of a process share its rate: one that has nothing to read or to send takes nothing of it.
+// All connections of a process share its rate: one that has nothing to read or to send takes
+// nothing of it.
 TEST(Service, GoesOnAtALowRate) {
   Cluster cluster("bbw");
   for (auto& options : cluster.options) options.throttle = 100e3;
@@ -190,7 +222,8 @@ TEST(Service, AnswersWhatWorkersAsk) {
     const auto gather = table.ask(Topic::kGather, 2, name);
     table.tell(Topic::kOutputs, 5, number(1 + 2 * table.worker()) + number(10 * table.worker()));
     const auto barrier = table.ask(Topic::kBarrier, 3, {});
-    if (!sum.ok() || !share.ok() || !gather.ok() || !barrier.ok()) return sum.ok() ? barrier.error() : sum.error();
+    if (!sum.ok() || !share.ok() || !gather.ok() || !barrier.ok())
+      return sum.ok() ? barrier.error() : sum.error();
     {
       std::lock_guard lock(mutex);
       sums.insert(sum.value());
@@ -214,11 +247,14 @@ TEST(Service, AllPause) {
     std::mutex mutex;
     std::map<int, std::vector<std::pair<Clock, Want>>> paused;
     training.at = [&](Table& table, Clock clock, Want want) {
-      if (clock % 8 == 0) {                         // async: nobody is done before the second pause
+      // async: nobody is done before the second pause
+      if (clock % 8 == 0) {
         EXPECT_TRUE(table.ask(Topic::kBarrier, clock, {}).ok());
       }
-      if (table.worker() == 1 && clock == 7) table.tell(Topic::kPause, clock, std::string(1, static_cast<char>(Want::kSnapshot)));
-      if (table.worker() == 2 && clock == 31) table.tell(Topic::kPause, clock, std::string(1, static_cast<char>(Want::kRequeue)));
+      if (table.worker() == 1 && clock == 7)
+        table.tell(Topic::kPause, clock, std::string(1, static_cast<char>(Want::kSnapshot)));
+      if (table.worker() == 2 && clock == 31)
+        table.tell(Topic::kPause, clock, std::string(1, static_cast<char>(Want::kRequeue)));
       std::lock_guard lock(mutex);
       if (want != Want::kNothing) paused[table.worker()].emplace_back(clock, want);
     };
@@ -241,7 +277,8 @@ TEST(Service, AnAbortReachesAllWithItsReason) {
     Training training{.iterations = 1000};
     Cluster cluster("bbs");
     training.at = [&](Table& table, Clock clock, Want) {
-      if (table.worker() == static_cast<int>(who) && clock == 5) table.abort({Code::kNonFinite, "the loss is nan"});
+      if (table.worker() == static_cast<int>(who) && clock == 5)
+        table.abort({Code::kNonFinite, "the loss is nan"});
     };
     const std::vector<Status> results = cluster.train_all(training);
     for (const Status& result : results) {
@@ -286,7 +323,7 @@ TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextEpoch) {
 TEST(Service, StartsInAnyOrder) {
   Cluster cluster("bb", true);
   auto second = std::async(std::launch::async, [&] { return Service::create(cluster.options[1]); });
-  ASSERT_TRUE(cluster.proxy(0).wait_for_connections(3));            // it has tried in vain
+  ASSERT_TRUE(cluster.proxy(0).wait_for_connections(3));  // it has tried in vain
   auto first = Service::create(cluster.options[0]);
   ASSERT_OK(first);
   ASSERT_OK(second.get());
@@ -323,7 +360,7 @@ TEST(Service, RefusesASecondProcessWithARank) {
 
 TEST(Service, NamesWhoIsMissing) {
   Cluster cluster("bbbb");
-  cluster.options.resize(2);                                          // ranks 2 and 3 never start
+  cluster.options.resize(2);  // ranks 2 and 3 never start
   cluster.options[0].start = std::chrono::milliseconds(700);
   const std::vector<Status> results = cluster.start();
   EXPECT_FAILS_WITH("ranks 2, 3 of 4 have not joined", results[0]);
@@ -345,17 +382,19 @@ TEST(Service, NamesAPortThatIsTaken) {
   Cluster cluster("b");
   const auto first = Service::create(cluster.options[0]);
   ASSERT_OK(first);
-  EXPECT_FAILS_WITH(str("127.0.0.1, port ", cluster.options[0].port), Service::create(cluster.options[0]));
+  EXPECT_FAILS_WITH(str("127.0.0.1, port ", cluster.options[0].port),
+                    Service::create(cluster.options[0]));
 }
 
 TEST(Service, RefusesAnotherPlan) {
   Cluster cluster("bbs");
-  const std::vector<Status> results = cluster.run([&](std::size_t rank, Service& service) -> Status {
-    if (!service.table()) return service.serve({});
-    const Training training{.clip = rank == 1 ? 5.0f : -1.0f};
-    const Result<Weights> result = train(*service.table(), training);
-    return result.ok() ? Status() : Status(result.error());
-  });
+  const std::vector<Status> results =
+      cluster.run([&](std::size_t rank, Service& service) -> Status {
+        if (!service.table()) return service.serve({});
+        const Training training{.clip = rank == 1 ? 5.0f : -1.0f};
+        const Result<Weights> result = train(*service.table(), training);
+        return result.ok() ? Status() : Status(result.error());
+      });
   for (const Status& result : results) {
     EXPECT_FAILS_WITH("worker 1 plans with 'clip: 5' where worker 0 has 'clip: -1'", result);
     EXPECT_EQ(result.error().code, Code::kConfig);
@@ -382,4 +421,4 @@ TEST(Service, SaysWhatIsWrongWithItsOptions) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::service_test

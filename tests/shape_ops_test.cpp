@@ -1,4 +1,5 @@
-// Ops that move boxes, spread vectors and sum rows, against loops too plain to be wrong; and one thread against two.
+// Ops that move boxes, spread vectors and sum rows, against loops too plain to be wrong; and one
+// thread against two.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +11,7 @@
 #include "shoal/ops/reduce.h"
 #include "support/layer_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::shape_ops_test {
 namespace {
 
 Tensor drawn(const Shape& shape, std::uint64_t stream) {
@@ -23,7 +24,8 @@ Tensor drawn(const Shape& shape, std::uint64_t stream) {
 // Runs f with one thread and with two, expects the same bits, and returns them.
 template <class F>
 std::vector<Numbers> with_both(F f) {
-  Context one({.device = {}, .threads = 1, .seed = 1}), two({.device = {}, .threads = 2, .seed = 1});
+  Context one({.device = {}, .threads = 1, .seed = 1}),
+      two({.device = {}, .threads = 2, .seed = 1});
   const std::vector<Numbers> result = f(one);
   EXPECT_EQ(f(two), result) << "two threads give other bits";
   return result;
@@ -34,7 +36,8 @@ TEST(ShapeOps, BoxesAreCutAndPasted) {
   const std::vector<std::int64_t> at = {1, 0, 2, 4};
   const Tensor x = drawn(whole, 1), small = drawn(box, 2);
   const auto inside = [&](std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
-    return static_cast<std::size_t>((((a + at[0]) * whole[1] + b + at[1]) * whole[2] + c + at[2]) * whole[3] + d + at[3]);
+    return static_cast<std::size_t>(
+        (((a + at[0]) * whole[1] + b + at[1]) * whole[2] + c + at[2]) * whole[3] + d + at[3]);
   };
   const std::vector<Numbers> got = with_both([&](Context& ctx) {
     Tensor piece(box), sum(box), pasted(whole);
@@ -68,7 +71,7 @@ TEST(ShapeOps, AScalarIsABox) {
 }
 
 TEST(ShapeOps, ABoxOutsideIsOurOwnFault) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");   // other tests have left worker threads behind
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // other tests have left worker threads behind
   Context ctx({.device = {}, .threads = 1, .seed = 1});
   const Tensor x = drawn({2, 3}, 1);
   Tensor y(Shape{2, 2});
@@ -78,8 +81,12 @@ TEST(ShapeOps, ABoxOutsideIsOurOwnFault) {
 // All the gradients and values of one spread, in double.
 struct SpreadOracle {
   std::vector<double> y, gx, g_factor, g_shift;
-  SpreadOracle(const ops::Spread& s, const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& g)
-      : y(x.host().size()), gx(x.host().size()), g_factor(factor.host().size()), g_shift(factor.host().size()) {
+  SpreadOracle(const ops::Spread& s, const Tensor& x, const Tensor& factor, const Tensor& shift,
+               const Tensor& g)
+      : y(x.host().size()),
+        gx(x.host().size()),
+        g_factor(factor.host().size()),
+        g_shift(factor.host().size()) {
     for (std::size_t k = 0; k < y.size(); ++k) {
       const std::size_t d = k / static_cast<std::size_t>(s.inner) % static_cast<std::size_t>(s.dim);
       y[k] = double{x.host()[k]} * factor.host()[d] + shift.host()[d];
@@ -93,24 +100,30 @@ struct SpreadOracle {
 Numbers to_floats(const std::vector<double>& numbers) { return {numbers.begin(), numbers.end()}; }
 
 TEST(ShapeOps, VectorsAreSpreadAndSummed) {
-  for (const ops::Spread& s : {ops::Spread{3, 5, 5000}, ops::Spread{70, 300, 1}, ops::Spread{1, 1, 70000}, ops::Spread{500, 1, 90},
-                               ops::Spread{9, 65, 3}, ops::Spread{1, 40000, 1}}) {
+  for (const ops::Spread& s :
+       {ops::Spread{3, 5, 5000}, ops::Spread{70, 300, 1}, ops::Spread{1, 1, 70000},
+        ops::Spread{500, 1, 90}, ops::Spread{9, 65, 3}, ops::Spread{1, 40000, 1}}) {
     SCOPED_TRACE(str(s.outer, " x ", s.dim, " x ", s.inner));
     const Shape shape{s.outer, s.dim, s.inner};
-    const Tensor x = drawn(shape, 1), g = drawn(shape, 2), factor = drawn({s.dim}, 3), shift = drawn({s.dim}, 4);
+    const Tensor x = drawn(shape, 1), g = drawn(shape, 2), factor = drawn({s.dim}, 3),
+                 shift = drawn({s.dim}, 4);
     const SpreadOracle want(s, x, factor, shift, g);
     const std::vector<Numbers> got = with_both([&](Context& ctx) {
-      Tensor y(shape), in_place(shape), shifted(shape), g_factor(Shape{s.dim}), g_shift(Shape{s.dim}), again(Shape{s.dim});
+      Tensor y(shape), in_place(shape), shifted(shape), g_factor(Shape{s.dim}),
+          g_shift(Shape{s.dim}), again(Shape{s.dim});
       put(values(g), in_place);
       ops::scale_and_shift(ctx, s, x, factor, &shift, y);
       ops::shift(ctx, s, x, shift, shifted);
-      ops::scale_backward(ctx, s, in_place, x, factor, &in_place, {&g_factor, false}, {&g_shift, true});
+      ops::scale_backward(ctx, s, in_place, x, factor, &in_place, {&g_factor, false},
+                          {&g_shift, true});
       ops::shift_backward(ctx, s, g, {&again, false});
-      return std::vector<Numbers>{values(y), values(shifted), values(in_place), values(g_factor), values(g_shift), values(again)};
+      return std::vector<Numbers>{values(y),        values(shifted), values(in_place),
+                                  values(g_factor), values(g_shift), values(again)};
     });
     EXPECT_LE(relative_error(got[0], to_floats(want.y)), 1e-6);
     for (std::size_t k = 0; k < got[1].size(); ++k)
-      ASSERT_EQ(got[1][k], x.host()[k] + shift.host()[k / static_cast<std::size_t>(s.inner) % static_cast<std::size_t>(s.dim)]);
+      ASSERT_EQ(got[1][k], x.host()[k] + shift.host()[k / static_cast<std::size_t>(s.inner) %
+                                                      static_cast<std::size_t>(s.dim)]);
     EXPECT_LE(relative_error(got[2], to_floats(want.gx)), 1e-6);
     EXPECT_LE(relative_error(got[3], to_floats(want.g_factor)), 1e-5);
     EXPECT_LE(relative_error(got[4], to_floats(want.g_shift)), 1e-5);
@@ -124,20 +137,23 @@ TEST(ShapeOps, RowsAreReduced) {
     const Tensor x = drawn(shape, 1);
     const std::vector<Numbers> got = with_both([&](Context& ctx) {
       std::vector<Numbers> sums;
-      for (const ops::Reduce kind : {ops::Reduce::kSum, ops::Reduce::kAbsSum, ops::Reduce::kSquareSum}) {
+      for (const ops::Reduce kind :
+           {ops::Reduce::kSum, ops::Reduce::kAbsSum, ops::Reduce::kSquareSum}) {
         Tensor y(Shape{shape[0]});
         ops::reduce_rows(ctx, kind, 0.5f, x, y);
         sums.push_back(values(y));
       }
       return sums;
     });
-    std::vector<std::vector<double>> want(3, std::vector<double>(static_cast<std::size_t>(shape[0])));
+    std::vector<std::vector<double>> want(3,
+                                          std::vector<double>(static_cast<std::size_t>(shape[0])));
     for (std::size_t k = 0; k < x.host().size(); ++k) {
       const double v = x.host()[k];
       const std::size_t row = k / static_cast<std::size_t>(shape[1]);
       want[0][row] += 0.5 * v, want[1][row] += 0.5 * std::fabs(v), want[2][row] += 0.5 * v * v;
     }
-    for (std::size_t kind = 0; kind < 3; ++kind) EXPECT_LE(relative_error(got[kind], to_floats(want[kind])), 1e-6) << kind;
+    for (std::size_t kind = 0; kind < 3; ++kind)
+      EXPECT_LE(relative_error(got[kind], to_floats(want[kind])), 1e-6) << kind;
   }
 }
 
@@ -156,9 +172,10 @@ TEST(ShapeOps, SumsOfTensorsMayGoIntoOneOfThem) {
   });
   EXPECT_EQ(got[0], got[1]);
   Numbers want(got[0].size());
-  for (std::size_t k = 0; k < want.size(); ++k) want[k] = a.host()[k] - 2 * b.host()[k] + 0.5f * c.host()[k];
+  for (std::size_t k = 0; k < want.size(); ++k)
+    want[k] = a.host()[k] - 2 * b.host()[k] + 0.5f * c.host()[k];
   EXPECT_LE(relative_error(got[0], want), 1e-6);
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::shape_ops_test

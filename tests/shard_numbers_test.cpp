@@ -1,4 +1,5 @@
-// What a shard computes: update rules, means, clips, against ops::update to the bit or formulas in double.
+// What a shard computes: update rules, means, clips, against ops::update to the bit or formulas in
+// double.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,15 +10,16 @@
 #include "shoal/ops/update.h"
 #include "support/shard_rig.h"
 
-namespace shoal::table {
+namespace shoal::table::shard_numbers_test {
 namespace {
 
 using test::plan_of;
 using test::push_of;
 using test::ShardRig;
 
-constexpr optim::Rule kEveryRule[] = {optim::Rule::kSgd,     optim::Rule::kNesterov, optim::Rule::kAdaGrad,
-                                      optim::Rule::kRmsProp, optim::Rule::kAdaDelta, optim::Rule::kAdam};
+constexpr optim::Rule kEveryRule[] = {optim::Rule::kSgd,      optim::Rule::kNesterov,
+                                      optim::Rule::kAdaGrad,  optim::Rule::kRmsProp,
+                                      optim::Rule::kAdaDelta, optim::Rule::kAdam};
 
 optim::RuleOptions options_of(optim::Rule rule) {
   optim::RuleOptions options;
@@ -33,14 +35,18 @@ std::vector<float> random_numbers(Random& random, std::size_t n) {
   return numbers;
 }
 
-// One worker's param of kCount numbers, cut into rows, against ops::update on the whole: bit for bit, whatever the cut.
+// One worker's param of kCount numbers, cut into rows, against ops::update on the whole: bit for
+// bit, whatever the cut.
 TEST(ShardNumbers, OneWorkersRowsAreTheLocalSolversToTheBit) {
   constexpr std::size_t kCount = 10007;
   Context ctx(Context::Options{});
   for (const optim::Rule rule : kEveryRule)
-    for (const optim::Regularization kind : {optim::Regularization::kL2, optim::Regularization::kL1})
-      for (const std::vector<std::uint32_t>& cut : {std::vector<std::uint32_t>{10007}, {5003, 5004}, {1, 2048, 7, 4951, 3000}}) {
-        SCOPED_TRACE(str(optim::name_of(rule), kind == optim::Regularization::kL1 ? " L1 " : " L2 ", cut.size(), " rows"));
+    for (const optim::Regularization kind :
+         {optim::Regularization::kL2, optim::Regularization::kL1})
+      for (const std::vector<std::uint32_t>& cut :
+           {std::vector<std::uint32_t>{10007}, {5003, 5004}, {1, 2048, 7, 4951, 3000}}) {
+        SCOPED_TRACE(str(optim::name_of(rule), kind == optim::Regularization::kL1 ? " L1 " : " L2 ",
+                         cut.size(), " rows"));
         Plan plan = plan_of("bsp", 1, cut);
         plan.rule = options_of(rule);
         plan.regularization = kind;
@@ -57,26 +63,36 @@ TEST(ShardNumbers, OneWorkersRowsAreTheLocalSolversToTheBit) {
           for (float& x : g.host_mut()) x = random.uniform(-3, 3);
           std::size_t offset = 0;
           for (RowId row = 0; row < cut.size(); ++row) {
-            rig.give(0, Push{.row = row, .clock = clock, .base = clock, .rate = rate, .values = {g.host().subspan(offset, cut[row]), nullptr}});
+            rig.give(0, Push{.row = row,
+                             .clock = clock,
+                             .base = clock,
+                             .rate = rate,
+                             .values = {g.host().subspan(offset, cut[row]), nullptr}});
             offset += cut[row];
           }
-          const optim::StepInputs inputs{clock, rate, 2, 0.05f, 0.5f, kind, static_cast<float>(1.0 / 3)};
-          ops::update(ctx, optim::make_step(plan.rule, inputs), w, g, std::span(histories).first(static_cast<std::size_t>(optim::histories(rule))),
+          const optim::StepInputs inputs{
+              clock, rate, 2, 0.05f, 0.5f, kind, static_cast<float>(1.0 / 3)};
+          ops::update(ctx, optim::make_step(plan.rule, inputs), w, g,
+                      std::span(histories).first(static_cast<std::size_t>(optim::histories(rule))),
                       ops::Gradient::kKeep);
         }
         std::size_t offset = 0;
         for (RowId row = 0; row < cut.size(); ++row)
-          for (std::size_t part = 0; part <= static_cast<std::size_t>(optim::histories(rule)); ++part) {
+          for (std::size_t part = 0; part <= static_cast<std::size_t>(optim::histories(rule));
+               ++part) {
             const Tensor& whole = part == 0 ? w : part == 1 ? h : h2;
             const std::vector<float> numbers = rig.numbers(row, static_cast<Part>(part));
             const auto expected = whole.host().subspan(offset, cut[row]);
-            for (std::size_t i = 0; i < numbers.size(); ++i) ASSERT_EQ(numbers[i], expected[i]) << "row " << row << " part " << part << " element " << i;
+            for (std::size_t i = 0; i < numbers.size(); ++i)
+              ASSERT_EQ(numbers[i], expected[i])
+                  << "row " << row << " part " << part << " element " << i;
             if (part == static_cast<std::size_t>(optim::histories(rule))) offset += cut[row];
           }
       }
 }
 
-// The only worker's row is where it reads it: updated there, by a crew and to the bit, and the gradient is cleared by who takes it.
+// The only worker's row is where it reads it: updated there, by a crew and to the bit, and the
+// gradient is cleared by who takes it.
 TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
   constexpr std::size_t kCount = 30011;
   for (const optim::Rule rule : kEveryRule) {
@@ -87,9 +103,11 @@ TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
     std::vector<float> home = random_numbers(random, kCount), gradient(kCount);
     Shard shard(0), other(0);
     Outbox out;
-    ASSERT_TRUE(shard.handle(0, PlanMessage{plan, [&](RowId) { return std::span(home); }}, out).ok());
+    ASSERT_TRUE(
+        shard.handle(0, PlanMessage{plan, [&](RowId) { return std::span(home); }}, out).ok());
     ASSERT_TRUE(other.handle(0, PlanMessage{plan}, out).ok());
-    for (Shard* one : {&shard, &other}) ASSERT_TRUE(one->handle(0, Init{0, Part::kWeights, {home, nullptr}}, out).ok());
+    for (Shard* one : {&shard, &other})
+      ASSERT_TRUE(one->handle(0, Init{0, Part::kWeights, {home, nullptr}}, out).ok());
     std::size_t shared = 0;
     shard.share_out([&](std::size_t pieces, const std::function<void(std::size_t)>& piece) {
       for (std::size_t i = pieces; i-- > 0; ++shared) piece(i);
@@ -97,19 +115,40 @@ TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
     for (Clock clock = 0; clock < 4; ++clock) {
       gradient = random_numbers(random, kCount);
       out.clear();
-      ASSERT_TRUE(other.handle(0, Push{.row = 0, .clock = clock, .base = clock, .rate = 0.1f, .values = {gradient, nullptr}}, out).ok());
-      ASSERT_TRUE(shard.handle(0, Push{.row = 0, .clock = clock, .base = clock, .rate = 0.1f, .values = {gradient, nullptr}, .finite = true, .spent = gradient}, out).ok());
+      ASSERT_TRUE(other
+                      .handle(0,
+                              Push{.row = 0,
+                                   .clock = clock,
+                                   .base = clock,
+                                   .rate = 0.1f,
+                                   .values = {gradient, nullptr}},
+                              out)
+                      .ok());
+      ASSERT_TRUE(shard
+                      .handle(0,
+                              Push{.row = 0,
+                                   .clock = clock,
+                                   .base = clock,
+                                   .rate = 0.1f,
+                                   .values = {gradient, nullptr},
+                                   .finite = true,
+                                   .spent = gradient},
+                              out)
+                      .ok());
       ASSERT_EQ(out.size(), 2u);
-      const auto elsewhere = std::get<RowMessage>(out[0].message).values.data, here = std::get<RowMessage>(out[1].message).values.data;
+      const auto elsewhere = std::get<RowMessage>(out[0].message).values.data,
+                 here = std::get<RowMessage>(out[1].message).values.data;
       EXPECT_EQ(here.data(), home.data());
       ASSERT_TRUE(std::ranges::equal(home, elsewhere)) << "clock " << clock;
-      EXPECT_EQ(std::ranges::count(gradient, 0.0f), static_cast<std::ptrdiff_t>(kCount)) << "spent, and not cleared";
+      EXPECT_EQ(std::ranges::count(gradient, 0.0f), static_cast<std::ptrdiff_t>(kCount))
+          << "spent, and not cleared";
     }
     EXPECT_GE(shared, 4u * 2) << "the crew had nothing to do";
   }
 }
 
-// What a server is told to look after it looks after where it drops a push, too; and where others read a row, it is nobody's home.
+// What a server is told to look after it looks after where it drops a push, too; and where others
+// read a row, it is nobody's home.
 TEST(ShardNumbers, ARowThatOthersReadIsNotAtHome) {
   const Plan plan = plan_of("bsp", 2, {2});
   std::vector<float> home = {1, 2};
@@ -117,7 +156,8 @@ TEST(ShardNumbers, ARowThatOthersReadIsNotAtHome) {
   Outbox out;
   ASSERT_TRUE(shard.handle(0, PlanMessage{plan, [&](RowId) { return std::span(home); }}, out).ok());
   ASSERT_TRUE(shard.handle(0, Init{0, Part::kWeights, {home, nullptr}}, out).ok());
-  for (int worker = 0; worker < 2; ++worker) ASSERT_TRUE(shard.handle(worker, push_of(0, 0, 1, 2), out).ok());
+  for (int worker = 0; worker < 2; ++worker)
+    ASSERT_TRUE(shard.handle(worker, push_of(0, 0, 1, 2), out).ok());
   EXPECT_EQ(home, (std::vector<float>{1, 2}));
   EXPECT_EQ(shard.look(0)->values.data[0], 0);
 }
@@ -136,10 +176,15 @@ TEST(ShardNumbers, BspStepsOnTheMeanOfTheWorkers) {
     std::vector<std::vector<float>> gradients;
     for (int worker = 0; worker < 3; ++worker) gradients.push_back(random_numbers(random, kCount));
     for (const int worker : {2, 0, 1})
-      rig.give(worker, Push{.row = 0, .clock = clock, .base = clock, .weight = weights[worker], .rate = 0.1f,
+      rig.give(worker, Push{.row = 0,
+                            .clock = clock,
+                            .base = clock,
+                            .weight = weights[worker],
+                            .rate = 0.1f,
                             .values = {gradients[static_cast<std::size_t>(worker)], nullptr}});
     for (std::size_t i = 0; i < kCount; ++i) {
-      const double mean = (gradients[0][i] * 1.0 + gradients[1][i] * 3.0 + gradients[2][i] * 0.5) / 4.5;
+      const double mean =
+          (gradients[0][i] * 1.0 + gradients[1][i] * 3.0 + gradients[2][i] * 0.5) / 4.5;
       h[i] = 0.9 * h[i] + 0.1 * (mean + 0.1 * w[i]);
       w[i] -= h[i];
     }
@@ -162,7 +207,8 @@ TEST(ShardNumbers, TheRateAndTheIterationAreThoseOfTheContribution) {
     Push push = push_of(0, clock, 0.5f);
     push.rate = rate, push.base = clock;
     rig.give(0, push);
-    ops::update(ctx, optim::make_step(plan.rule, {.iteration = clock, .rate = rate}), w, g, histories, ops::Gradient::kKeep);
+    ops::update(ctx, optim::make_step(plan.rule, {.iteration = clock, .rate = rate}), w, g,
+                histories, ops::Gradient::kKeep);
   }
   EXPECT_EQ(rig.numbers(0)[0], w.in()[0]);
 }
@@ -176,7 +222,8 @@ TEST(ShardNumbers, HistoriesArePlantedAndRead) {
   ASSERT_TRUE(shard.handle(0, PlanMessage{plan}, out).ok());
   ASSERT_TRUE(shard.handle(0, Init{0, Part::kHistory, {history, nullptr}}, out).ok());
   ASSERT_TRUE(shard.handle(0, Init{1, Part::kHistory, {}}, out).ok());
-  for (RowId row = 0; row < 2; ++row) ASSERT_TRUE(shard.handle(0, Init{row, Part::kWeights, {zeros, nullptr}}, out).ok());
+  for (RowId row = 0; row < 2; ++row)
+    ASSERT_TRUE(shard.handle(0, Init{row, Part::kWeights, {zeros, nullptr}}, out).ok());
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(std::get<Ready>(out[0].message).rows, 2u);
   out.clear();
@@ -198,7 +245,7 @@ TEST(ShardNumbers, AnAnswerTakenEarlierNeverChanges) {
     for (int worker = 0; worker < 2; ++worker) {
       rig.push(worker, clock, 1);
       kept.push_back(std::exchange(rig.out(), {}));
-      if (clock % 3 == 0) kept.erase(kept.begin());   // so that some buffers are free again
+      if (clock % 3 == 0) kept.erase(kept.begin());  // so that some buffers are free again
     }
   }
   for (const Outbox& outbox : kept) {
@@ -226,7 +273,7 @@ TEST(ShardNumbers, TheNormOfAllRowsIsClipped) {
   std::vector<std::vector<double>> w;
   for (const std::uint32_t length : lengths) w.emplace_back(length, 1.0);
   for (Clock clock = 0; clock < 4; ++clock) {
-    const float size = clock == 2 ? 0.001f : 1;   // once the norm is below the limit
+    const float size = clock == 2 ? 0.001f : 1;  // once the norm is below the limit
     std::vector<std::vector<float>> gradients[2];
     for (int worker = 0; worker < 2; ++worker)
       for (RowId row = 0; row < lengths.size(); ++row) {
@@ -237,9 +284,14 @@ TEST(ShardNumbers, TheNormOfAllRowsIsClipped) {
     for (int worker = 0; worker < 2; ++worker)
       for (RowId row = 0; row < lengths.size(); ++row) {
         ShardRig& rig = rigs[plan.rows[row].server];
-        rig.give(worker, Push{.row = row, .clock = clock, .base = clock, .rate = 0.1f, .values = {gradients[worker][row], nullptr}});
+        rig.give(worker, Push{.row = row,
+                              .clock = clock,
+                              .base = clock,
+                              .rate = 0.1f,
+                              .values = {gradients[worker][row], nullptr}});
         for (const Outgoing& one : std::exchange(rig.out(), {})) {
-          ASSERT_EQ(one.to.kind, Address::Kind::kCoordinator) << "a row was answered before the norm of all was known";
+          ASSERT_EQ(one.to.kind, Address::Kind::kCoordinator)
+              << "a row was answered before the norm of all was known";
           const auto& norm = std::get<Norm>(one.message);
           EXPECT_EQ(norm.clock, clock);
           EXPECT_EQ(norm.server, plan.rows[row].server);
@@ -248,25 +300,28 @@ TEST(ShardNumbers, TheNormOfAllRowsIsClipped) {
       }
     double expected = 0;
     for (RowId row = 0; row < lengths.size(); ++row)
-      for (std::size_t i = 0; i < lengths[row]; ++i) expected += std::pow((double{gradients[0][row][i]} + gradients[1][row][i]) / 2, 2);
+      for (std::size_t i = 0; i < lengths[row]; ++i)
+        expected += std::pow((double{gradients[0][row][i]} + gradients[1][row][i]) / 2, 2);
     EXPECT_NEAR(squares[0] + squares[1], expected, 1e-6 * expected);
     const double norm = std::sqrt(expected), scale = (norm > 5 ? 5 / norm : 1) / 2;
     EXPECT_EQ(norm > 5, clock != 2);
     for (RowId row = 0; row < lengths.size(); ++row)
-      for (std::size_t i = 0; i < lengths[row]; ++i) w[row][i] -= 0.1 * scale * (double{gradients[0][row][i]} + gradients[1][row][i]) / 2;
+      for (std::size_t i = 0; i < lengths[row]; ++i)
+        w[row][i] -= 0.1 * scale * (double{gradients[0][row][i]} + gradients[1][row][i]) / 2;
     for (ShardRig& rig : rigs) {
       rig.give(-1, NormTotal{clock, squares[0] + squares[1]});
       EXPECT_EQ(rig.out().size(), 4u) << "two rows, two workers";
       rig.out().clear();
-      rig.give(-1, NormTotal{clock, 1e9});   // said twice
+      rig.give(-1, NormTotal{clock, 1e9});  // said twice
       EXPECT_TRUE(rig.out().empty());
     }
   }
   for (RowId row = 0; row < lengths.size(); ++row) {
     const std::vector<float> numbers = rigs[plan.rows[row].server].numbers(row);
-    for (std::size_t i = 0; i < lengths[row]; ++i) ASSERT_NEAR(numbers[i], w[row][i], 2e-6) << "row " << row << " element " << i;
+    for (std::size_t i = 0; i < lengths[row]; ++i)
+      ASSERT_NEAR(numbers[i], w[row][i], 2e-6) << "row " << row << " element " << i;
   }
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::shard_numbers_test

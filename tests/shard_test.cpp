@@ -10,7 +10,7 @@
 #include "shoal/base/random.h"
 #include "support/shard_rig.h"
 
-namespace shoal::table {
+namespace shoal::table::shard_test {
 namespace {
 
 using test::plan_of;
@@ -19,7 +19,8 @@ using test::ShardRig;
 
 std::vector<float> random_numbers(Random& random, std::size_t n) {
   std::vector<float> numbers(n);
-  for (float& x : numbers) x = random.uniform(-1, 1) * random.uniform(0.1f, 10);   // a sum of them is rounded, and so depends on its order
+  // a sum of them is rounded, and so depends on its order
+  for (float& x : numbers) x = random.uniform(-1, 1) * random.uniform(0.1f, 10);
   return numbers;
 }
 
@@ -31,10 +32,10 @@ TEST(Shard, ARepeatedPushIsMergedOnceAndAnsweredAgain) {
   EXPECT_EQ(rig.said(), "");
   rig.push(1, 0, 4);
   EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1");
-  rig.push(0, 0, 2);   // its answer was lost
+  rig.push(0, 0, 2);  // its answer was lost
   EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0");
   rig.push(0, 1, 0);
-  rig.push(0, 0, 2);   // from before: it has the answer, as it pushed again
+  rig.push(0, 0, 2);  // from before: it has the answer, as it pushed again
   rig.give(0, Get{0, 0});
   EXPECT_EQ(rig.said(), "") << "nor was a read delayed that nobody waits for";
   rig.push(1, 1, 0);
@@ -49,7 +50,7 @@ TEST(Shard, AMissingPushIsAskedForAtOnce) {
   ShardRig rig(plan_of("ssp 1", 2));
   rig.give(0, Get{0, 1});
   EXPECT_EQ(rig.said(), "need 0@0 to 0");
-  rig.push(0, 1, 5);   // overtook that of clock 0
+  rig.push(0, 1, 5);  // overtook that of clock 0
   EXPECT_EQ(rig.said(), "need 0@0 to 0");
   EXPECT_EQ(rig.shard().counters().early, 1u);
   rig.push(0, 0, 2);
@@ -62,15 +63,16 @@ TEST(Shard, AMissingPushIsAskedForAtOnce) {
   EXPECT_EQ(rig.said(), "row 0@2=-3v3 to 0, row 0@1=-3v3 to 1");
 }
 
-// Every push and read of a BSP run by three workers, each delivered one to four times and in an order that random numbers make: the
-// final bits are those of the run in order.
+// Every push and read of a BSP run by three workers, each delivered one to four times and in an
+// order that random numbers make: the final bits are those of the run in order.
 TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
   constexpr int kWorkers = 3;
   constexpr Clock kClocks = 5;
   const std::vector<std::uint32_t> lengths = {5, 17};
   Random numbers(3, 1);
   std::vector<std::vector<float>> gradients;
-  for (int i = 0; i < kWorkers * kClocks * 2; ++i) gradients.push_back(random_numbers(numbers, lengths[static_cast<std::size_t>(i) % 2]));
+  for (int i = 0; i < kWorkers * kClocks * 2; ++i)
+    gradients.push_back(random_numbers(numbers, lengths[static_cast<std::size_t>(i) % 2]));
   const auto gradient = [&](int worker, Clock clock, RowId row) -> std::span<const float> {
     return gradients[static_cast<std::size_t>((clock * kWorkers + worker) * 2 + row)];
   };
@@ -86,14 +88,20 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
     const auto fly = [&](int worker, Clock clock, RowId row) {
       const int copies = 1 + static_cast<int>(random.uniform(0, 4));
       for (int i = 0; i < copies; ++i) {
-        flight.emplace_back(worker, Push{.row = row, .clock = clock, .base = clock, .rate = 0.1f, .values = {gradient(worker, clock, row), nullptr}});
+        flight.emplace_back(worker, Push{.row = row,
+                                         .clock = clock,
+                                         .base = clock,
+                                         .rate = 0.1f,
+                                         .values = {gradient(worker, clock, row), nullptr}});
         if (random.uniform(0, 1) < 0.3f) flight.emplace_back(worker, Get{row, clock + 1});
       }
     };
     for (int worker = 0; worker < kWorkers; ++worker)
       for (RowId row = 0; row < 2; ++row) fly(worker, 0, row);
     while (!flight.empty()) {
-      const std::size_t at = std::min(flight.size() - 1, static_cast<std::size_t>(random.uniform(0, static_cast<float>(flight.size()))));
+      const std::size_t at =
+          std::min(flight.size() - 1,
+                   static_cast<std::size_t>(random.uniform(0, static_cast<float>(flight.size()))));
       const auto [worker, message] = flight[at];
       flight[at] = flight.back();
       flight.pop_back();
@@ -107,8 +115,11 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
         if (row->clock < kClocks) fly(one.to.id, row->clock, row->row);
       }
     }
-    EXPECT_EQ(rig.shard().counters().contributions, static_cast<std::uint64_t>(kWorkers * kClocks * 2));
-    const std::vector<std::vector<float>> last = {rig.numbers(0), rig.numbers(1), rig.numbers(0, Part::kHistory), rig.numbers(1, Part::kHistory)};
+    EXPECT_EQ(rig.shard().counters().contributions,
+              static_cast<std::uint64_t>(kWorkers * kClocks * 2));
+    const std::vector<std::vector<float>> last = {rig.numbers(0), rig.numbers(1),
+                                                  rig.numbers(0, Part::kHistory),
+                                                  rig.numbers(1, Part::kHistory)};
     if (first.empty()) first = last;
     ASSERT_EQ(first, last);
   }
@@ -119,8 +130,10 @@ TEST(Shard, LeftOutIterationsMoveNothing) {
   const Push nothing{.row = 0, .clock = 0, .weight = 0, .rate = 1, .values = {}};
   rig.give(0, nothing);
   rig.push(1, 0, 4);
-  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1") << "the mean of the one that there is";
-  for (int worker = 0; worker < 2; ++worker) rig.give(worker, Push{.row = 0, .clock = 1, .base = 1, .weight = 0, .values = {}});
+  EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1")
+      << "the mean of the one that there is";
+  for (int worker = 0; worker < 2; ++worker)
+    rig.give(worker, Push{.row = 0, .clock = 1, .base = 1, .weight = 0, .values = {}});
   EXPECT_EQ(rig.said(), "row 0@2=-3v1 to 0, row 0@2=-3v1 to 1") << "no update, no version";
   EXPECT_EQ(rig.shard().counters().dropped, 3u);
   EXPECT_EQ(rig.shard().counters().merges, 1u);
@@ -132,7 +145,8 @@ TEST(Shard, FrozenRowsAreReadAtOnceAndNotPushed) {
   ShardRig rig(plan, 3);
   rig.give(1, Get{1, 5});
   EXPECT_EQ(rig.said(), "row 1@5=3v0 to 1");
-  EXPECT_EQ(rig.refused(0, push_of(1, 0, 1)), "worker 0's push of row 1 at clock 0 is of a row that does not learn");
+  EXPECT_EQ(rig.refused(0, push_of(1, 0, 1)),
+            "worker 0's push of row 1 at clock 0 is of a row that does not learn");
 }
 
 // ---- membership ----
@@ -142,7 +156,7 @@ TEST(Shard, WhatALostWorkerLeftUnfinishedIsDropped) {
   for (int worker = 0; worker < 3; ++worker)
     for (RowId row = 0; row < 2; ++row) rig.push(worker, 0, 0, row);
   rig.said();
-  rig.push(2, 1, 100, 0);   // of row 0 alone
+  rig.push(2, 1, 100, 0);  // of row 0 alone
   EXPECT_EQ(rig.shard().clock_of(2), 1);
   for (int worker = 0; worker < 2; ++worker) rig.push(worker, 1, 2, 1);
   rig.push(0, 1, 2, 0);
@@ -152,7 +166,8 @@ TEST(Shard, WhatALostWorkerLeftUnfinishedIsDropped) {
   rig.push(1, 1, 2, 0);
   EXPECT_EQ(rig.said(), "row 0@2=-2v2 to 0, row 0@2=-2v2 to 1");
   EXPECT_EQ(rig.shard().counters().dropped, 1u);
-  EXPECT_EQ(rig.refused(2, push_of(1, 1, 100)), "worker 2 sends a Push, and it is counted out since it was lost");
+  EXPECT_EQ(rig.refused(2, push_of(1, 1, 100)),
+            "worker 2 sends a Push, and it is counted out since it was lost");
   rig.leave(2);
   rig.leave(7);
   EXPECT_EQ(rig.said(), "");
@@ -170,7 +185,7 @@ TEST(Shard, APushThatWasWholeWhenItsWorkerWasLostCounts) {
 
 TEST(Shard, ARetiredWorkersPushesOnTheWayAreWaitedFor) {
   ShardRig rig(plan_of("bsp", 2));
-  rig.give(1, Retire{1});   // overtook its push of clock 0
+  rig.give(1, Retire{1});  // overtook its push of clock 0
   rig.push(0, 0, 2);
   EXPECT_EQ(rig.said(), "");
   rig.push(1, 0, 4);
@@ -201,14 +216,15 @@ TEST(Shard, WhoPushesAgainIsBack) {
 
 TEST(Shard, ALastPushIsOneOfAllWorkers) {
   ShardRig rig(plan_of("async", 2));
-  rig.give(1, Retire{1});   // overtook its push of clock 0
+  rig.give(1, Retire{1});  // overtook its push of clock 0
   rig.push(1, 0, 4);
   EXPECT_EQ(rig.said(), "row 0@1=-2v1 to 1") << "half a step";
   rig.push(0, 0, 4);
   EXPECT_EQ(rig.said(), "row 0@1=-4v2 to 0") << "so is the others'";
 }
 
-// Worker 1 is lost before, between and after its pushes of clock 1 to two rows, or after the norm was sent.
+// Worker 1 is lost before, between and after its pushes of clock 1 to two rows, or after the norm
+// was sent.
 TEST(Shard, ALossWhileTheNormIsAwaited) {
   const struct {
     int pushes;
@@ -249,10 +265,13 @@ TEST(Shard, ALostNormIsSentAgainWhenSomebodyAsks) {
   rig.push(1, 0, 3);
   EXPECT_EQ(rig.said(), "norm @0=18");
   rig.give(-1, NormTotal{0, 9});
-  EXPECT_EQ(rig.said(), "row 0@1=-1v1 to 0, row 0@1=-1v1 to 1, row 1@1=-1v1 to 0, row 1@1=-1v1 to 1");
+  EXPECT_EQ(rig.said(),
+            "row 0@1=-1v1 to 0, row 0@1=-1v1 to 1, row 1@1=-1v1 to 0, row 1@1=-1v1 to 1");
   rig.give(0, Get{1, 1});
   EXPECT_EQ(rig.said(), "row 1@1=-1v1 to 0");
-  EXPECT_EQ(rig.refused(-1, NormTotal{1, 9}), "the coordinator sends the norm of clock 1 before this server said its part; it is at clock 1");
+  EXPECT_EQ(rig.refused(-1, NormTotal{1, 9}),
+            "the coordinator sends the norm of clock 1 before this server said its part; it is at "
+            "clock 1");
 }
 
 TEST(Shard, WhatCameWhileTheNormWasAwaitedIsNext) {
@@ -281,7 +300,8 @@ TEST(Shard, AServerWithoutRowsSpeaksOfTheNormToo) {
     const auto& norm = std::get<Norm>(out.back().message);
     EXPECT_EQ(norm.clock, clock);
     EXPECT_EQ(norm.squares, 0);
-    for (int worker = 0; clock == 2 && worker < 2; ++worker) ASSERT_TRUE(shard.handle(worker, Retire{3}, out).ok());
+    for (int worker = 0; clock == 2 && worker < 2; ++worker)
+      ASSERT_TRUE(shard.handle(worker, Retire{3}, out).ok());
     out.clear();
     ASSERT_TRUE(shard.handle(-1, NormTotal{clock, 4}, out).ok());
   }
@@ -302,33 +322,48 @@ TEST(Shard, BadInputIsNamed) {
     change(push);
     return push;
   };
-  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
   const struct {
     int worker;
     Message message;
     const char* words;
   } cases[] = {
-      {0, push([](Push& p) { p.row = 3; }), "worker 0's push at clock 5 is of row 3; the plan has 3 (the first is 0)"},
-      {0, push([](Push& p) { p.row = 1; }), "worker 0's push at clock 5 is of row 1, which server 1 holds; this is server 0"},
+      {0, push([](Push& p) { p.row = 3; }),
+       "worker 0's push at clock 5 is of row 3; the plan has 3 (the first is 0)"},
+      {0, push([](Push& p) { p.row = 1; }),
+       "worker 0's push at clock 5 is of row 1, which server 1 holds; this is server 0"},
       {2, push([](Push&) {}), "worker 2 sends a Push, and there are 2 (the first is 0)"},
       {-1, push([](Push&) {}), "worker -1 sends a Push, and there are 2 (the first is 0)"},
-      {1, push([](Push& p) { p.values = push_of(0, 5, 1, 3).values; }), "worker 1's push of row 0 at clock 5 has 3 numbers; the row has 2"},
-      {1, push([](Push& p) { p.values = {}; }), "worker 1's push of row 0 at clock 5 has 0 numbers; the row has 2"},
-      {1, push([](Push& p) { p.payload = Payload::kDelta; }), "worker 1's push of row 0 at clock 5 holds a delta; scheme 'bsp' takes a gradient"},
-      {0, push([](Push& p) { p.clock = 4; }), "worker 0's push of row 0 at clock 4 is from before the start, clock 5"},
-      {0, push([](Push& p) { p.base = 6; }), "worker 0's push of row 0 at clock 5 is based on version 6; the row has had 5 to 5"},
-      {0, push([](Push& p) { p.weight = -1; }), "worker 0's push of row 0 at clock 5 has weight -1; it must be finite, 0 or more"},
-      {0, push([&](Push& p) { p.rate = infinity; }), "worker 0's push of row 0 at clock 5 has rate inf; it must be finite"},
+      {1, push([](Push& p) { p.values = push_of(0, 5, 1, 3).values; }),
+       "worker 1's push of row 0 at clock 5 has 3 numbers; the row has 2"},
+      {1, push([](Push& p) { p.values = {}; }),
+       "worker 1's push of row 0 at clock 5 has 0 numbers; the row has 2"},
+      {1, push([](Push& p) { p.payload = Payload::kDelta; }),
+       "worker 1's push of row 0 at clock 5 holds a delta; scheme 'bsp' takes a gradient"},
+      {0, push([](Push& p) { p.clock = 4; }),
+       "worker 0's push of row 0 at clock 4 is from before the start, clock 5"},
+      {0, push([](Push& p) { p.base = 6; }),
+       "worker 0's push of row 0 at clock 5 is based on version 6; the row has had 5 to 5"},
+      {0, push([](Push& p) { p.weight = -1; }),
+       "worker 0's push of row 0 at clock 5 has weight -1; it must be finite, 0 or more"},
+      {0, push([&](Push& p) { p.rate = infinity; }),
+       "worker 0's push of row 0 at clock 5 has rate inf; it must be finite"},
       {1, push([&](Push& p) { p.values = push_of(0, 5, nan, 2).values; }),
-       "worker 1's push of row 0 at clock 5 holds a NaN or an infinity: its gradients have grown beyond all bounds"},
+       "worker 1's push of row 0 at clock 5 holds a NaN or an infinity: its gradients have grown "
+       "beyond all bounds"},
       {1, push([&](Push& p) { p.values = push_of(0, 5, -infinity, 2).values; }),
-       "worker 1's push of row 0 at clock 5 holds a NaN or an infinity: its gradients have grown beyond all bounds"},
-      {1, Get{1, 5}, "worker 1's read at clock 5 is of row 1, which server 1 holds; this is server 0"},
+       "worker 1's push of row 0 at clock 5 holds a NaN or an infinity: its gradients have grown "
+       "beyond all bounds"},
+      {1, Get{1, 5},
+       "worker 1's read at clock 5 is of row 1, which server 1 holds; this is server 0"},
       {1, Get{0, 4}, "worker 1's read at clock 4 of row 0 is from before the start, clock 5"},
-      {1, Get{0, 5, Part::kHistory2}, "worker 1's read at clock 5 of row 0 wants history 2; the row keeps 1"},
+      {1, Get{0, 5, Part::kHistory2},
+       "worker 1's read at clock 5 of row 0 wants history 2; the row keeps 1"},
       {1, Init{0, Part::kWeights, {}}, "worker 1 sends a Init, and only worker 0 may"},
       {1, PlanMessage{plan}, "worker 1 sends a Plan, and only worker 0 may"},
-      {0, PlanMessage{plan_of("bsp", 2)}, "worker 0 sends a second plan, which differs from its first"},
+      {0, PlanMessage{plan_of("bsp", 2)},
+       "worker 0 sends a second plan, which differs from its first"},
       {0, Init{0, Part::kWeights, {}}, "worker 0's Init of row 0 has 0 numbers; the row has 2"},
       {0, Init{0, Part::kHistory2, {}}, "worker 0's Init of row 0 is of history 2; SGD keeps 1"},
       {1, Retire{4}, "worker 1 retires at clock 4, before the start, clock 5"},
@@ -340,7 +375,8 @@ TEST(Shard, BadInputIsNamed) {
   EXPECT_EQ(rig.said(), "");
   for (int worker = 0; worker < 2; ++worker) rig.push(worker, 5, 1);
   EXPECT_EQ(rig.said(), "row 0@6=0v6 to 0, row 0@6=0v6 to 1") << "what was refused changed nothing";
-  EXPECT_EQ(rig.refused(1, Retire{5}), "worker 1 retires at clock 5, and has pushed row 0 at clock 5");
+  EXPECT_EQ(rig.refused(1, Retire{5}),
+            "worker 1 retires at clock 5, and has pushed row 0 at clock 5");
   rig.give(1, Retire{6});
   EXPECT_EQ(rig.refused(1, Retire{7}), "worker 1 retires at clock 7, and did so at clock 6");
 }
@@ -355,12 +391,16 @@ TEST(Shard, BadPlansAreNamed) {
     Plan plan;
     const char* words;
   } cases[] = {
-      {plan_with([](Plan& p) { p.workers = 0; }), "worker 0's plan: there are 0 workers; at least one is needed"},
-      {plan_with([](Plan& p) { p.rows[0].server = 1; }), "worker 0's plan: row 0 is on server 1, and there are 1 (the first is 0)"},
+      {plan_with([](Plan& p) { p.workers = 0; }),
+       "worker 0's plan: there are 0 workers; at least one is needed"},
+      {plan_with([](Plan& p) { p.rows[0].server = 1; }),
+       "worker 0's plan: row 0 is on server 1, and there are 1 (the first is 0)"},
       {plan_with([](Plan& p) { p.scheme = "ssp -1"; }),
-       "worker 0's plan: scheme 'ssp -1': staleness is -1; it must be a whole number of clocks, 0 or more, or \"unbounded\""},
+       "worker 0's plan: scheme 'ssp -1': staleness is -1; it must be a whole number of clocks, 0 "
+       "or more, or \"unbounded\""},
       {plan_with([](Plan& p) { p.scheme = "ssp 1", p.clip = 3; }),
-       "worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme 'ssp 1' they come one by one"},
+       "worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme "
+       "'ssp 1' they come one by one"},
   };
   for (const auto& c : cases) {
     Shard shard(0);
@@ -374,7 +414,8 @@ TEST(Shard, BadPlansAreNamed) {
   Outbox out;
   EXPECT_EQ(shard.handle(0, PlanMessage{plan_of("bsp", 1)}, out).error().message,
             "worker 0's plan is for 1 servers, and this is server 3 (the first is 0)");
-  EXPECT_EQ(shard.handle(1, Get{0, 0}, out).error().message, "worker 1 sends a Get before worker 0 sent the plan");
+  EXPECT_EQ(shard.handle(1, Get{0, 0}, out).error().message,
+            "worker 1 sends a Get before worker 0 sent the plan");
 }
 
 TEST(Shard, ThePlanAndTheWeightsMayBeSentAgain) {
@@ -388,4 +429,4 @@ TEST(Shard, ThePlanAndTheWeightsMayBeSentAgain) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::shard_test

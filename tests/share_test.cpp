@@ -1,4 +1,5 @@
-// Nets that train together and divide their data: what each reads of a source that all share, or of parts of its own.
+// Nets that train together and divide their data: what each reads of a source that all share, or of
+// parts of its own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 #include "shoal/proto/parts.pb.h"
 #include "support/data_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::share_test {
 namespace {
 
 constexpr int kSide = 4;
@@ -29,14 +30,16 @@ std::string pixels_of(int i) {
 
 Records labelled(int first, int count) {
   Records records;
-  for (int i = first; i < first + count; ++i) records.emplace_back(str("k", 100 + i), datum(1, kSide, kSide, pixels_of(i), i));
+  for (int i = first; i < first + count; ++i)
+    records.emplace_back(str("k", 100 + i), datum(1, kSide, kSide, pixels_of(i), i));
   return records;
 }
 
-// A kind of source, and how to make one of records first .. first + count - 1 and to name it in a prototxt.
+// A kind of source, and how to make one of records first .. first + count - 1 and to name it in a
+// prototxt.
 struct Kind {
   std::string name;
-  bool by_processes = true;   // several may share one source
+  bool by_processes = true;  // several may share one source
 
   void write(const std::string& path, int first, int count) const {
     if (name != "imagelist") {
@@ -46,7 +49,8 @@ struct Kind {
     std::string list;
     for (int i = first; i < first + count; ++i) {
       const std::string pixels = pixels_of(i);
-      put_file(str(path, ".", i, ".png"), or_throw(encode_image({{1, kSide, kSide}, {pixels.begin(), pixels.end()}}, "png")));
+      put_file(str(path, ".", i, ".png"),
+               or_throw(encode_image({{1, kSide, kSide}, {pixels.begin(), pixels.end()}}, "png")));
       list += str(path, ".", i, ".png ", i, "\n");
     }
     put_file(path, list);
@@ -54,10 +58,13 @@ struct Kind {
   std::string layer(const std::string& path, const std::string& more) const {
     std::string upper = name;
     for (char& c : upper) c = static_cast<char>(std::toupper(c));
-    const std::string transform = " transform_param { crop_size: 2 mirror: true }", source = "source: '" + path + "' " + more;
+    const std::string transform = " transform_param { crop_size: 2 mirror: true }",
+                      source = "source: '" + path + "' " + more;
     if (name == "imagelist")
-      return "type: 'ImageData' top: 'data' top: 'label' image_data_param { is_color: false " + source + " }" + transform;
-    return "type: 'Data' top: 'data' top: 'label' data_param { backend: " + upper + " " + source + " }" + transform;
+      return "type: 'ImageData' top: 'data' top: 'label' image_data_param { is_color: false " +
+             source + " }" + transform;
+    return "type: 'Data' top: 'data' top: 'label' data_param { backend: " + upper + " " + source +
+           " }" + transform;
   }
 };
 
@@ -74,7 +81,8 @@ std::vector<Seen> take(DataRig& rig, int batches) {
     const std::size_t size = data.size() / labels.size();
     for (std::size_t i = 0; i < labels.size(); ++i) {
       Seen seen{labels[i]};
-      seen.insert(seen.end(), data.begin() + static_cast<std::ptrdiff_t>(i * size), data.begin() + static_cast<std::ptrdiff_t>((i + 1) * size));
+      seen.insert(seen.end(), data.begin() + static_cast<std::ptrdiff_t>(i * size),
+                  data.begin() + static_cast<std::ptrdiff_t>((i + 1) * size));
       items.push_back(std::move(seen));
     }
   }
@@ -82,11 +90,13 @@ std::vector<Seen> take(DataRig& rig, int batches) {
 }
 
 // All nets of `clients` x `replicas`, each run for some batches; item n of net i at n * P + i.
-std::vector<Seen> interleaved(const std::string& layer, int clients, int replicas, int batches, Phase phase = TRAIN) {
+std::vector<Seen> interleaved(const std::string& layer, int clients, int replicas, int batches,
+                              Phase phase = TRAIN) {
   std::vector<std::vector<Seen>> taken;
   for (int c = 0; c < clients; ++c)
     for (int r = 0; r < replicas; ++r) {
-      DataRig rig(layer, 5, phase, Share{.client = c, .clients = clients, .replica = r, .replicas = replicas});
+      DataRig rig(layer, 5, phase,
+                  Share{.client = c, .clients = clients, .replica = r, .replicas = replicas});
       taken.push_back(take(rig, batches));
     }
   std::vector<Seen> all;
@@ -95,12 +105,15 @@ std::vector<Seen> interleaved(const std::string& layer, int clients, int replica
   return all;
 }
 
-void expect_each_once_an_epoch(const std::vector<Seen>& items, int first, int count, int skipped = 0) {
-  for (std::size_t begin = static_cast<std::size_t>(skipped); begin + static_cast<std::size_t>(count) <= items.size();
+void expect_each_once_an_epoch(const std::vector<Seen>& items, int first, int count,
+                               int skipped = 0) {
+  for (std::size_t begin = static_cast<std::size_t>(skipped);
+       begin + static_cast<std::size_t>(count) <= items.size();
        begin += static_cast<std::size_t>(count)) {
     std::set<float> labels;
     for (int i = 0; i < count; ++i) labels.insert(items[begin + static_cast<std::size_t>(i)][0]);
-    EXPECT_EQ(labels.size(), static_cast<std::size_t>(count)) << "an epoch that begins at " << begin;
+    EXPECT_EQ(labels.size(), static_cast<std::size_t>(count))
+        << "an epoch that begins at " << begin;
     EXPECT_EQ(*labels.begin(), static_cast<float>(first));
     EXPECT_EQ(*labels.rbegin(), static_cast<float>(first + count - 1));
   }
@@ -119,14 +132,17 @@ TEST_P(ShareLayers, EachRecordOnceAnEpochOverAllNets) {
   constexpr int kCount = 23;
   kind().write(path_, 0, kCount);
   for (const Phase phase : {TRAIN, TEST})
-    for (const std::string more : {"", "shuffle: true ", "rand_skip: 50 ", "shuffle: true rand_skip: 9 "})
+    for (const std::string more :
+         {"", "shuffle: true ", "rand_skip: 50 ", "shuffle: true rand_skip: 9 "})
       for (int nets = 1; nets <= 5; ++nets)
         for (int replicas = 1; replicas <= nets; ++replicas) {
           const int clients = nets / replicas;
           if (clients * replicas != nets || (clients > 1 && !kind().by_processes)) continue;
           SCOPED_TRACE(str(phase == TRAIN ? "train " : "test ", more, clients, " x ", replicas));
-          const std::vector<Seen> all = interleaved(layer(kShared + more + "batch_size: 3"), clients, replicas, 96 / (3 * nets), phase);
-          if (more.find("rand_skip") == std::string::npos) expect_each_once_an_epoch(all, 0, kCount);
+          const std::vector<Seen> all = interleaved(layer(kShared + more + "batch_size: 3"),
+                                                    clients, replicas, 96 / (3 * nets), phase);
+          if (more.find("rand_skip") == std::string::npos)
+            expect_each_once_an_epoch(all, 0, kCount);
           // Word for word what one net alone reads, crops and mirrors too.
           DataRig alone(layer(more + "batch_size: 1"), 5, phase);
           EXPECT_EQ(all, take(alone, static_cast<int>(all.size())));
@@ -145,20 +161,22 @@ TEST_P(ShareLayers, EpochsDifferAndSeedsDiffer) {
 TEST_P(ShareLayers, NetsWithWeightsTakeTheirPartsOfEachEpoch) {
   constexpr int kCount = 23, kEpochs = 3;
   kind().write(path_, 0, kCount);
-  const std::vector<double> weights = {2, 1, 1.5};   // 10.2, 5.1 and 7.7 records
+  const std::vector<double> weights = {2, 1, 1.5};  // 10.2, 5.1 and 7.7 records
   const int own[] = {10, 5, 8};
   if (!kind().by_processes) return;
   for (const std::string more : {"", "shuffle: true "}) {
     SCOPED_TRACE(more);
     std::vector<std::vector<Seen>> taken;
     for (int c = 0; c < 3; ++c) {
-      DataRig rig(layer(kShared + more + "batch_size: 1"), 5, TRAIN, Share{.client = c, .clients = 3, .weights = weights});
+      DataRig rig(layer(kShared + more + "batch_size: 1"), 5, TRAIN,
+                  Share{.client = c, .clients = 3, .weights = weights});
       taken.push_back(take(rig, kEpochs * own[c]));
     }
     for (int epoch = 0; epoch < kEpochs; ++epoch) {
       std::vector<Seen> all;
       for (int c = 0; c < 3; ++c)
-        all.insert(all.end(), taken[static_cast<std::size_t>(c)].begin() + epoch * own[c], taken[static_cast<std::size_t>(c)].begin() + (epoch + 1) * own[c]);
+        all.insert(all.end(), taken[static_cast<std::size_t>(c)].begin() + epoch * own[c],
+                   taken[static_cast<std::size_t>(c)].begin() + (epoch + 1) * own[c]);
       expect_each_once_an_epoch(all, 0, kCount);
     }
   }
@@ -170,7 +188,8 @@ TEST_P(ShareLayers, WeightsAreDividedAmongReplicas) {
   std::vector<Seen> all;
   for (int c = 0; c < 2; ++c)
     for (int r = 0; r < 2; ++r) {
-      DataRig rig(layer(kShared + "batch_size: 1"), 5, TRAIN, Share{.client = c, .clients = 2, .replica = r, .replicas = 2, .weights = {2, 1}});
+      DataRig rig(layer(kShared + "batch_size: 1"), 5, TRAIN,
+                  Share{.client = c, .clients = 2, .replica = r, .replicas = 2, .weights = {2, 1}});
       for (Seen& seen : take(rig, c == 0 ? 4 : 2)) all.push_back(std::move(seen));
     }
   expect_each_once_an_epoch(all, 0, 12);
@@ -181,8 +200,12 @@ TEST_P(ShareLayers, OtherWeightsGoOnWhereTheEpochWas) {
   kind().write(path_, 0, 24);
   if (!kind().by_processes) return;
   const std::string one = layer(kShared + "batch_size: 1");
-  const auto rig_of = [&](const std::vector<double>& weights) { return std::make_unique<DataRig>(one, 5, TRAIN, Share{.client = 1, .clients = 2, .weights = weights}); };
-  const auto next = [&](const std::vector<double>& before, int taken, const std::vector<double>& after) {
+  const auto rig_of = [&](const std::vector<double>& weights) {
+    return std::make_unique<DataRig>(one, 5, TRAIN,
+                                     Share{.client = 1, .clients = 2, .weights = weights});
+  };
+  const auto next = [&](const std::vector<double>& before, int taken,
+                        const std::vector<double>& after) {
     const auto saved = rig_of(before), rig = rig_of(after);
     take(*saved, taken);
     EXPECT_EQ(rig->layer().load_state(saved->layer().save_state()).ok(), true);
@@ -195,7 +218,8 @@ TEST_P(ShareLayers, OtherWeightsGoOnWhereTheEpochWas) {
   EXPECT_EQ(next({1, 1}, 18, {1, 3}), 15) << "9 of 18, in the second epoch";
 }
 
-// Others than there were begin their parts of the epoch where all were in theirs, and of no weights and of weights alike.
+// Others than there were begin their parts of the epoch where all were in theirs, and of no weights
+// and of weights alike.
 TEST_P(ShareLayers, OtherNetsWithWeightsGoOnWhereTheEpochWas) {
   kind().write(path_, 0, 24);
   if (!kind().by_processes) return;
@@ -203,7 +227,9 @@ TEST_P(ShareLayers, OtherNetsWithWeightsGoOnWhereTheEpochWas) {
   const auto states_of = [&](const std::vector<double>& weights, const std::vector<int>& taken) {
     std::vector<std::string> states;
     for (int c = 0; c < std::ssize(taken); ++c) {
-      DataRig rig(one, 5, TRAIN, Share{.client = c, .clients = static_cast<int>(taken.size()), .weights = weights});
+      DataRig rig(
+          one, 5, TRAIN,
+          Share{.client = c, .clients = static_cast<int>(taken.size()), .weights = weights});
       take(rig, taken[static_cast<std::size_t>(c)]);
       states.push_back(rig.layer().save_state());
     }
@@ -214,9 +240,11 @@ TEST_P(ShareLayers, OtherNetsWithWeightsGoOnWhereTheEpochWas) {
     EXPECT_TRUE(rig.layer().load_states("", {states.begin(), states.end()}).ok());
     return take(rig, 1)[0][0];
   };
-  const std::vector<std::string> weighted = states_of({2, 1}, {8, 4}), equal = states_of({}, {6, 6});
+  const std::vector<std::string> weighted = states_of({2, 1}, {8, 4}),
+                                 equal = states_of({}, {6, 6});
   EXPECT_EQ(next(weighted, {.client = 1, .clients = 3}), 13) << "12 were read";
-  EXPECT_EQ(next(weighted, {.client = 1, .clients = 3, .weights = {1, 2, 1}}), 12) << "half of 6 to 17";
+  EXPECT_EQ(next(weighted, {.client = 1, .clients = 3, .weights = {1, 2, 1}}), 12)
+      << "half of 6 to 17";
   EXPECT_EQ(next(equal, {.client = 1, .clients = 3, .weights = {1, 2, 1}}), 12);
   EXPECT_EQ(next(equal, {.client = 0, .clients = 1}), 12);
 }
@@ -232,18 +260,22 @@ TEST_P(ShareLayers, AnotherNumberOfNetsGoesOnWhereTheJobWas) {
       SCOPED_TRACE(str(before, " then ", after));
       DataRig saved(shuffled, 5, TRAIN, Share{.client = before - 1, .clients = before});
       take(saved, 5);
-      const int used = 10 * before, go_on = used / after * after;   // at most after - 1 records are read twice, none is left out
+      // at most after - 1 records are read twice, none is left out
+      const int used = 10 * before, go_on = used / after * after;
       for (int i = 0; i < after; ++i) {
         DataRig rig(shuffled, 77, TRAIN, Share{.client = i, .clients = after});
         ASSERT_OK(rig.layer().load_state(saved.layer().save_state()));
         const std::vector<Seen> items = take(rig, 3);
-        for (int n = 0; n < 6; ++n) EXPECT_EQ(items[static_cast<std::size_t>(n)], row[static_cast<std::size_t>(go_on + n * after + i)]);
+        for (int n = 0; n < 6; ++n)
+          EXPECT_EQ(items[static_cast<std::size_t>(n)],
+                    row[static_cast<std::size_t>(go_on + n * after + i)]);
       }
     }
 }
 
-// Nets that were in step, and then are more or fewer, without a snapshot in between: no record twice in an epoch, and none left out, whatever
-// divides whatever; and again. Each is new or was there.
+// Nets that were in step, and then are more or fewer, without a snapshot in between: no record
+// twice in an epoch, and none left out, whatever divides whatever; and again. Each is new or was
+// there.
 TEST_P(ShareLayers, AmongOtherNetsEachRecordIsReadOnce) {
   if (!kind().by_processes) return;
   const int count = 41;
@@ -257,7 +289,10 @@ TEST_P(ShareLayers, AmongOtherNetsEachRecordIsReadOnce) {
     for (int c = 0; c < nets; ++c) {
       DataRig rig(shuffled, 5, TRAIN, Share{.client = c, .clients = nets});
       const std::vector<std::string_view> before(states.begin(), states.end());
-      if (!before.empty()) ASSERT_OK(rig.layer().load_states(c < std::ssize(before) ? before[static_cast<std::size_t>(c)] : std::string_view(), before));
+      if (!before.empty())
+        ASSERT_OK(rig.layer().load_states(
+            c < std::ssize(before) ? before[static_cast<std::size_t>(c)] : std::string_view(),
+            before));
       taken.push_back(take(rig, batches));
       const std::string saved = rig.layer().save_state();
       next.push_back(saved);
@@ -282,7 +317,11 @@ TEST_P(ShareLayers, EachClientReadsItsPart) {
         SCOPED_TRACE(str(more, " client ", client, " of 3, with ", replicas));
         std::vector<std::vector<Seen>> taken;
         for (int r = 0; r < replicas; ++r) {
-          const Share share{.client = client, .clients = 3, .replica = r, .replicas = replicas, .suffix = client == 2 ? "b" : ""};
+          const Share share{.client = client,
+                            .clients = 3,
+                            .replica = r,
+                            .replicas = replicas,
+                            .suffix = client == 2 ? "b" : ""};
           DataRig rig(layer(more), 5, TRAIN, share);
           taken.push_back(take(rig, 12));
         }
@@ -296,11 +335,12 @@ TEST_P(ShareLayers, EachClientReadsItsPart) {
 
 TEST_P(ShareLayers, PartsHaveOrdersAndCropsOfTheirOwn) {
   kind().write(path_ + "_0", 0, 12);
-  kind().write(path_ + "_1", 0, 12);   // the same, so that only the random numbers differ
+  kind().write(path_ + "_1", 0, 12);  // the same, so that only the random numbers differ
   const std::string prototxt = layer("batch_size: 12 shuffle: true");
-  DataRig zero(prototxt, 5, TRAIN, Share{.client = 0, .clients = 2}), one(prototxt, 5, TRAIN, Share{.client = 1, .clients = 2});
+  DataRig zero(prototxt, 5, TRAIN, Share{.client = 0, .clients = 2}),
+      one(prototxt, 5, TRAIN, Share{.client = 1, .clients = 2});
   EXPECT_NE(take(zero, 1), take(one, 1));
-  DataRig alone(prototxt, 5);   // client 0 of a job is what one client is
+  DataRig alone(prototxt, 5);  // client 0 of a job is what one client is
   DataRig again(prototxt, 5, TRAIN, Share{.client = 0, .clients = 2});
   EXPECT_EQ(take(alone, 2), take(again, 2));
   // A state of client 0 makes client 1 go on in its own order.
@@ -315,27 +355,35 @@ TEST_P(ShareLayers, AMissingPartIsNamedWithTheFix) {
   const std::string prototxt = layer("batch_size: 1");
   EXPECT_EQ(trouble(prototxt, Share{.client = 0, .clients = 2}), "");
   const std::string words = trouble(prototxt, Share{.client = 1, .clients = 2});
-  EXPECT_HAS(words, path_ + "_1, the part of client 1 of 2, does not exist; make the parts with partition_data --num_partitions=2 " + path_ +
-                        ", or set shared_file_system: true if every client can read " + path_);
-  EXPECT_HAS(trouble(prototxt, Share{.client = 1, .clients = 2, .suffix = "left"}), path_ + "_left, the part of client 1 of 2, does not exist");
+  EXPECT_HAS(words, path_ +
+                        "_1, the part of client 1 of 2, does not exist; make the parts with "
+                        "partition_data --num_partitions=2 " +
+                        path_ + ", or set shared_file_system: true if every client can read " +
+                        path_);
+  EXPECT_HAS(trouble(prototxt, Share{.client = 1, .clients = 2, .suffix = "left"}),
+             path_ + "_left, the part of client 1 of 2, does not exist");
   std::filesystem::remove_all(path_);
   if (kind().by_processes) {
-    EXPECT_HAS(trouble(layer(kShared + "batch_size: 1"), Share{.client = 0, .clients = 2}), path_);   // client 0's part is not taken for it
+    // client 0's part is not taken for it
+    EXPECT_HAS(trouble(layer(kShared + "batch_size: 1"), Share{.client = 0, .clients = 2}), path_);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ShareLayers,
-                         testing::Values(Kind{"lmdb"}, Kind{"datumfile"}, Kind{"leveldb", false}, Kind{"imagelist"}),
+                         testing::Values(Kind{"lmdb"}, Kind{"datumfile"}, Kind{"leveldb", false},
+                                         Kind{"imagelist"}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(ShareOfLevelDb, IsForOneProcess) {
   const std::string path = fresh_directory("share_refused") + "/set";
   const Kind kind{"leveldb"};
   kind.write(path, 0, 4);
-  const std::string words = trouble(kind.layer(path, kShared + "batch_size: 1"), Share{.client = 1, .clients = 2});
+  const std::string words =
+      trouble(kind.layer(path, kShared + "batch_size: 1"), Share{.client = 1, .clients = 2});
   EXPECT_HAS(words, "shared_file_system is true and 2 clients would read " + path);
   EXPECT_HAS(words, "a LevelDB is made for one process at a time");
-  EXPECT_HAS(words, "convert it to LMDB or a datumfile (convert_format), or cut it up (partition_data)");
+  EXPECT_HAS(words,
+             "convert it to LMDB or a datumfile (convert_format), or cut it up (partition_data)");
 }
 
 class ShareOfParts : public testing::Test {
@@ -347,12 +395,16 @@ class ShareOfParts : public testing::Test {
     ASSERT_OK(write_parts_manifest(path_, parts));
     for (std::size_t i = 0; i < counts.size(); ++i) {
       std::filesystem::remove_all(str(path_, "_", i));
-      kind_.write(str(path_, "_", i), 0, std::min(counts[i], 3));   // what is read is the manifest
+      // what is read is the manifest
+      kind_.write(str(path_, "_", i), 0, std::min(counts[i], 3));
     }
   }
   std::string said(int client, int clients, int replica = 0) {
     testing::internal::CaptureStderr();
-    EXPECT_EQ(trouble(kind_.layer(path_, "batch_size: 1"), Share{.client = client, .clients = clients, .replica = replica, .replicas = 2}), "");
+    EXPECT_EQ(
+        trouble(kind_.layer(path_, "batch_size: 1"),
+                Share{.client = client, .clients = clients, .replica = replica, .replicas = 2}),
+        "");
     return testing::internal::GetCapturedStderr();
   }
   Kind kind_{"datumfile"};
@@ -383,7 +435,9 @@ TEST(ShareRandom, EachNetHasAStreamOfItsOwnAndOneIsCommon) {
   std::set<std::uint64_t> streams;
   for (int client = 0; client < 4; ++client)
     for (int replica = 0; replica < 3; ++replica) {
-      Context context({.seed = 7, .share = {.client = client, .clients = 4, .replica = replica, .replicas = 3}});
+      Context context(
+          {.seed = 7,
+           .share = {.client = client, .clients = 4, .replica = replica, .replicas = 3}});
       streams.insert(context.random().state().stream);
       EXPECT_EQ(context.random().state().seed, 7u);
       EXPECT_EQ(context.common().state(), Random(7).state());
@@ -394,9 +448,12 @@ TEST(ShareRandom, EachNetHasAStreamOfItsOwnAndOneIsCommon) {
 
 TEST(ShareRandom, NetsStartFromTheSameParamsAndDrawTheirOwnNoise) {
   const NetParameter param = parse_net(
-      "layer { name: 'd' type: 'DummyData' top: 'd' dummy_data_param { shape { dim: 2 dim: 5 } data_filler { type: 'gaussian' } } }"
-      "layer { name: 'i' type: 'InnerProduct' bottom: 'd' top: 'i' inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }"
-      "layer { name: 'o' type: 'Dropout' bottom: 'i' top: 'o' }", "net");
+      "layer { name: 'd' type: 'DummyData' top: 'd' dummy_data_param { shape { dim: 2 dim: 5 } "
+      "data_filler { type: 'gaussian' } } }"
+      "layer { name: 'i' type: 'InnerProduct' bottom: 'd' top: 'i' inner_product_param { "
+      "num_output: 3 weight_filler { type: 'xavier' } } }"
+      "layer { name: 'o' type: 'Dropout' bottom: 'i' top: 'o' }",
+      "net");
   std::vector<std::vector<float>> params, noise;
   for (int client = 0; client < 2; ++client) {
     Context context({.seed = 7, .share = {.client = client, .clients = 2}});
@@ -412,7 +469,8 @@ TEST(ShareRandom, NetsStartFromTheSameParamsAndDrawTheirOwnNoise) {
 // Records in memory that remember where they were asked to go.
 class Watched final : public RecordSource {
  public:
-  Watched(Records records, std::vector<std::uint64_t>& seeks) : records_(std::move(records)), seeks_(seeks) {}
+  Watched(Records records, std::vector<std::uint64_t>& seeks)
+      : records_(std::move(records)), seeks_(seeks) {}
   const std::string& path() const override { return path_; }
   Result<std::optional<RecordView>> next() override {
     if (at_ == records_.size()) return std::optional<RecordView>();
@@ -434,14 +492,15 @@ class Watched final : public RecordSource {
   std::size_t at_ = 0;
 };
 
-// A back end without an index walks to where it is sent: sent past the end again and again, it would walk through all of the set for each
-// record of the second epoch.
+// A back end without an index walks to where it is sent: sent past the end again and again, it
+// would walk through all of the set for each record of the second epoch.
 TEST(ShareTest, LaterEpochsAreNotSoughtPastTheEnd) {
   constexpr int kRecords = 23;
   std::vector<std::uint64_t> seeks;
   auto transform = Transform::create({}, true);
   ASSERT_OK(transform);
-  auto items = record_items(std::make_unique<Watched>(labelled(0, kRecords), seeks), {.first = 1, .step = 2}, std::move(transform).value(), 1);
+  auto items = record_items(std::make_unique<Watched>(labelled(0, kRecords), seeks),
+                            {.first = 1, .step = 2}, std::move(transform).value(), 1);
   ASSERT_OK(items);
   for (std::uint64_t n = 0; n < 2 * kRecords; ++n) {
     Item item;
@@ -454,4 +513,4 @@ TEST(ShareTest, LaterEpochsAreNotSoughtPastTheEnd) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::share_test

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-namespace shoal::table {
+namespace shoal::table::simulated_link_test {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kPing = 32;              // bytes of its frame
+constexpr std::size_t kPing = 32;  // bytes of its frame
 
 // A link whose ends write down what comes, as "clock@microseconds".
 struct Rig {
@@ -19,17 +19,23 @@ struct Rig {
       : link(time, options, Random(seed), end(0), end(1)) {}
 
   SimulatedEnd end(std::size_t side) {
-    return {.received = [this, side](const Message& message) {
-              if (const auto* ping = std::get_if<Ping>(&message)) heard[side].push_back(str(ping->clock, "@", time.now() / 1us));
-              else heard[side].push_back("row");
-            },
+    return {.received =
+                [this, side](const Message& message) {
+                  if (const auto* ping = std::get_if<Ping>(&message))
+                    heard[side].push_back(str(ping->clock, "@", time.now() / 1us));
+                  else
+                    heard[side].push_back("row");
+                },
             .next = [this, side]() -> std::optional<Message> {
               if (to_say[side] == 0) return std::nullopt;
               return Ping{--to_say[side]};
             },
             .up = [this, side] { heard[side].push_back("up"); }};
   }
-  void run() { while (time.step()) {} }
+  void run() {
+    while (time.step()) {
+    }
+  }
 
   VirtualTime time;
   std::vector<std::string> heard[2];
@@ -46,15 +52,16 @@ TEST(VirtualTime, GoesFromEventToEventInOrder) {
   time.at(10ms, [&] {
     order += "a";
     time.after(10ms, [&] { order += "d"; });
-    time.at(5ms, [&] { order += str("b", time.now() / 1ms); });   // the past is now
+    time.at(5ms, [&] { order += str("b", time.now() / 1ms); });  // the past is now
   });
-  while (time.step()) {}
+  while (time.step()) {
+  }
   EXPECT_EQ(order, "ab10cd");
   EXPECT_EQ(time.now(), Instant(20ms));
 }
 
 TEST(SimulatedLink, BytesTakeTimeAndLatencyDoesNotAddUp) {
-  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4});   // a ping in 100 us
+  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4});  // a ping in 100 us
   for (Clock clock = 1; clock <= 3; ++clock) rig.link.send(0, Ping{clock});
   rig.link.send(1, Ping{9});
   rig.run();
@@ -87,12 +94,18 @@ TEST(SimulatedLink, KeepsTheOrderWhateverTheJitter) {
   for (Clock clock = 0; clock < 50; ++clock) rig.link.send(0, Ping{clock});
   rig.run();
   ASSERT_EQ(rig.heard[1].size(), 50u);
-  for (std::size_t i = 0; i < 50; ++i) EXPECT_EQ(rig.heard[1][i].substr(0, rig.heard[1][i].find('@')), std::to_string(i));
+  for (std::size_t i = 0; i < 50; ++i)
+    EXPECT_EQ(rig.heard[1][i].substr(0, rig.heard[1][i].find('@')), std::to_string(i));
 }
 
 TEST(SimulatedLink, FaultsHappenAsOftenAsAskedFor) {
-  const struct { SimulatedFaults faults; std::size_t least, most; bool ordered; } cases[] = {
-      {{.lose = 0.5}, 400, 600, true}, {{.repeat = 0.5}, 1400, 1600, false}, {{.reorder = 0.5}, 1000, 1000, false}};
+  const struct {
+    SimulatedFaults faults;
+    std::size_t least, most;
+    bool ordered;
+  } cases[] = {{{.lose = 0.5}, 400, 600, true},
+               {{.repeat = 0.5}, 1400, 1600, false},
+               {{.reorder = 0.5}, 1000, 1000, false}};
   for (const auto& each : cases) {
     Rig rig({.latency = 10us, .faults = each.faults});
     for (Clock clock = 1000; clock < 2000; ++clock) rig.link.send(0, Ping{clock});
@@ -107,7 +120,8 @@ TEST(SimulatedLink, ABreakLosesWhatIsOnItsWayAndWaits) {
   Rig rig({.latency = 100us, .bandwidth = kPing * 1e4, .faults = {.down = 1ms}});
   for (Clock clock = 1; clock <= 4; ++clock) rig.link.send(0, Ping{clock});
   rig.link.send(1, Ping{8});
-  rig.time.at(250us, [&] { rig.link.cut(); });             // 1 is there, 2 on its way, 3 leaving, 4 waiting; 8 is there
+  // 1 is there, 2 on its way, 3 leaving, 4 waiting; 8 is there
+  rig.time.at(250us, [&] { rig.link.cut(); });
   rig.time.at(251us, [&] { rig.link.send(0, Ping{5}); });
   rig.time.at(2ms, [&] { rig.link.send(0, Ping{6}); });
   rig.run();
@@ -133,15 +147,20 @@ TEST(SimulatedLink, NumbersAreCopiedWhenTheyLeave) {
                      }});
   link.send(0, Push{.row = 3, .values = {numbers, nullptr}});
   numbers.assign(4, 2.f);
-  while (time.step()) {}
+  while (time.step()) {
+  }
   EXPECT_EQ(heard, std::vector<float>(4, 1.f));
 }
 
 TEST(SimulatedLink, ASeedIsAHistory) {
   std::vector<Words> histories;
   for (const std::uint64_t seed : {5, 5, 6}) {
-    Rig rig({.latency = 10us, .jitter = 1ms, .faults = {.lose = 0.2, .repeat = 0.2, .reorder = 0.2, .reset = 0.02}}, seed);
-    for (Clock clock = 0; clock < 100; ++clock) rig.time.at(clock * 1ms, [&rig, clock] { rig.link.send(0, Ping{clock}); });
+    Rig rig({.latency = 10us,
+             .jitter = 1ms,
+             .faults = {.lose = 0.2, .repeat = 0.2, .reorder = 0.2, .reset = 0.02}},
+            seed);
+    for (Clock clock = 0; clock < 100; ++clock)
+      rig.time.at(clock * 1ms, [&rig, clock] { rig.link.send(0, Ping{clock}); });
     rig.run();
     histories.push_back(rig.heard[1]);
   }
@@ -150,4 +169,4 @@ TEST(SimulatedLink, ASeedIsAHistory) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::simulated_link_test

@@ -9,7 +9,7 @@
 #include "support/data_files.h"
 #include "support/solver_rig.h"
 
-namespace shoal {
+namespace shoal::solver_non_finite_test {
 namespace {
 
 using test::all_params;
@@ -24,17 +24,22 @@ std::string net_with_nan(const std::string& path, int bad) {
     Datum datum;
     datum.set_channels(1), datum.set_height(1), datum.set_width(3);
     for (int p = 0; p < 3; ++p)
-      datum.add_float_data(i == bad && p == 1 ? std::numeric_limits<float>::quiet_NaN() : 0.1f * static_cast<float>(i % 5 - p));
+      datum.add_float_data(i == bad && p == 1 ? std::numeric_limits<float>::quiet_NaN()
+                                              : 0.1f * static_cast<float>(i % 5 - p));
     datum.set_label(i % 2);
     records.emplace_back("r" + std::to_string(100 + i), datum.SerializeAsString());
   }
   or_throw(test::write_records("datumfile", path, records));
-  return "name: 'nan' layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path +
+  return "name: 'nan' layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { "
+         "source: '" +
+         path +
          "' backend: DATUMFILE batch_size: 4 } }\n"
          "layer { name: 'norm' type: 'BatchNorm' bottom: 'data' top: 'norm' }\n"
-         "layer { name: 'ip' type: 'InnerProduct' bottom: 'norm' top: 'ip' inner_product_param { num_output: 2 weight_filler { type: "
+         "layer { name: 'ip' type: 'InnerProduct' bottom: 'norm' top: 'ip' inner_product_param { "
+         "num_output: 2 weight_filler { type: "
          "'xavier' } } }\n"
-         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' "
+         "}\n";
 }
 
 class SolverNonFinite : public testing::Test {
@@ -42,7 +47,7 @@ class SolverNonFinite : public testing::Test {
   void SetUp() override {
     folder_ = test::fresh_directory("non_finite");
     test::make_digits(folder_ + "/data");
-    net_ = net_with_nan(folder_ + "/nan", 9);   // in the third batch
+    net_ = net_with_nan(folder_ + "/nan", 9);  // in the third batch
   }
   SolverParameter solver_with_nan(const std::string& more) {
     SolverParameter param = small_solver(folder_ + "/data", folder_ + "/s", more);
@@ -62,7 +67,8 @@ TEST_F(SolverNonFinite, StopsBeforeTheUpdateAndNamesTheFirstBlob) {
   EXPECT_HAS(ended.error().message, "Iteration 2, lr = 0.05: the loss, ");
   EXPECT_HAS(ended.error().message, "layer 'data' (Data): top 'data' is not finite");
   const std::vector<float> after = all_params(s.net());
-  EXPECT_TRUE(std::equal(before.end() - 8, before.end(), after.end() - 8)) << "InnerProduct's params";
+  EXPECT_TRUE(std::equal(before.end() - 8, before.end(), after.end() - 8))
+      << "InnerProduct's params";
 }
 
 TEST_F(SolverNonFinite, SkipsTheUpdateAndGoesOnAsIfItHadNotBeen) {
@@ -76,7 +82,8 @@ TEST_F(SolverNonFinite, SkipsTheUpdateAndGoesOnAsIfItHadNotBeen) {
   or_throw(s.step(3));
   EXPECT_NE(all_params(s.net()), before);
   for (const float value : all_params(s.net())) EXPECT_TRUE(std::isfinite(value));
-  EXPECT_TRUE(log.has("Iteration 2, lr = 0.05: .* on_nan is SKIP: this update is left out \\(1 so far\\)"));
+  EXPECT_TRUE(
+      log.has("Iteration 2, lr = 0.05: .* on_nan is SKIP: this update is left out \\(1 so far\\)"));
 }
 
 TEST_F(SolverNonFinite, WritesASnapshotOfTheLastGoodStateThenStops) {
@@ -103,9 +110,11 @@ TEST_F(SolverNonFinite, WarnsAndGoesOn) {
 // y = sqrt(w x) at w = 0: the loss is finite, and the slope is not.
 TEST_F(SolverNonFinite, SeesAGradientThatIsNotFiniteUnderAFiniteLoss) {
   const char* net =
-      "layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 1 } "
+      "layer { name: 'in' type: 'DummyData' top: 'x' top: 't' dummy_data_param { shape { dim: 2 "
+      "dim: 3 } shape { dim: 2 dim: 1 } "
       "data_filler { value: 1 } data_filler { value: 1 } } }\n"
-      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { num_output: 1 } }\n"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { "
+      "num_output: 1 } }\n"
       "layer { name: 'root' type: 'Power' bottom: 'ip' top: 'y' power_param { power: 0.5 } }\n"
       "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'y' bottom: 't' top: 'loss' }\n";
   for (const char* more : {"", "clip_gradients: 1", "on_nan: SKIP"}) {
@@ -123,9 +132,10 @@ TEST_F(SolverNonFinite, SeesAGradientThatIsNotFiniteUnderAFiniteLoss) {
     }
     ASSERT_FALSE(ended.ok());
     EXPECT_HAS(ended.error().message,
-               "a gradient is not finite; the first that is not: root.prototxt:2: layer 'ip' (InnerProduct): the gradient of param 0");
+               "a gradient is not finite; the first that is not: root.prototxt:2: layer 'ip' "
+               "(InnerProduct): the gradient of param 0");
   }
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::solver_non_finite_test

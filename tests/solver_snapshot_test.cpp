@@ -1,4 +1,5 @@
-// The files of a snapshot: whole or not at all, checked when read, found again, and those that others wrote.
+// The files of a snapshot: whole or not at all, checked when read, found again, and those that
+// others wrote.
 #include "shoal/solver/snapshot.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 #include "support/data_files.h"
 #include "support/solver_rig.h"
 
-namespace shoal {
+namespace shoal::solver_snapshot_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,7 +34,8 @@ TEST(Sha256Test, StandardsExamples) {
   EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  EXPECT_EQ(digest(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_EQ(digest(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 TEST(Sha256Test, PiecesOfAnySizeGiveTheSame) {
@@ -44,7 +46,8 @@ TEST(Sha256Test, PiecesOfAnySizeGiveTheSame) {
   const std::string wanted = whole.finish();
   for (std::size_t size = 1; size < 150; ++size) {
     Sha256 pieces;
-    for (std::size_t at = 0; at < text.size(); at += size) pieces.update(std::string_view(text).substr(at, size));
+    for (std::size_t at = 0; at < text.size(); at += size)
+      pieces.update(std::string_view(text).substr(at, size));
     EXPECT_EQ(pieces.finish(), wanted) << size;
   }
 }
@@ -56,7 +59,9 @@ class SnapshotTest : public testing::Test {
     test::make_digits(folder_ + "/data");
     prefix_ = folder_ + "/s";
   }
-  SolverParameter param(const std::string& more = "") { return test::small_solver(folder_ + "/data", prefix_, more); }
+  SolverParameter param(const std::string& more = "") {
+    return test::small_solver(folder_ + "/data", prefix_, more);
+  }
   std::unique_ptr<Solver> trained(int iterations, const std::string& more = "") {
     auto solver = std::make_unique<Solver>(param(more), with_name("x"));
     or_throw(solver->step(iterations));
@@ -85,7 +90,8 @@ TEST_F(SnapshotTest, FourFilesAndAPointerAreWritten) {
   auto solver = trained(2);
   ASSERT_OK(solver->snapshot());
   EXPECT_EQ(files(),
-            (std::vector<std::string>{"s_iter_2.caffemodel", "s_iter_2.manifest", "s_iter_2.run", "s_iter_2.solverstate", "s_latest"}));
+            (std::vector<std::string>{"s_iter_2.caffemodel", "s_iter_2.manifest", "s_iter_2.run",
+                                      "s_iter_2.solverstate", "s_latest"}));
   EXPECT_EQ(get_file(latest_path(prefix_)), "s_iter_2\n");
   const auto manifest = nlohmann::json::parse(get_file(manifest_path(stem(2))));
   EXPECT_EQ(manifest["version"], 1);
@@ -126,7 +132,8 @@ TEST_F(SnapshotTest, AFailedWriteLeavesWhatWasThere) {
   auto solver = trained(2);
   ASSERT_OK(solver->snapshot());
   or_throw(solver->step(1));
-  // The last of the names is taken by a folder that is not empty, so that its file cannot be put there.
+  // The last of the names is taken by a folder that is not empty, so that its file cannot be put
+  // there.
   fs::create_directories(run_path(stem(3)) + "/full");
   const Status failed = solver->snapshot();
   ASSERT_FALSE(failed.ok());
@@ -145,7 +152,8 @@ TEST_F(SnapshotTest, AFailedWriteLeavesWhatWasThere) {
 TEST_F(SnapshotTest, TheNewestAreKept) {
   Solver solver(param("snapshot: 2 snapshot_keep: 2 max_iter: 10"), with_name("x"));
   or_throw(solver.solve());
-  for (const int n : {2, 4, 6}) EXPECT_EQ(why_incomplete(stem(n)), manifest_path(stem(n)) + " is missing");
+  for (const int n : {2, 4, 6})
+    EXPECT_EQ(why_incomplete(stem(n)), manifest_path(stem(n)) + " is missing");
   EXPECT_EQ(files().size(), 2u * 4 + 1);
   for (const int n : {8, 10}) EXPECT_EQ(why_damaged(stem(n)), "");
   // A run that goes on takes the old ones over.
@@ -157,7 +165,9 @@ TEST_F(SnapshotTest, TheNewestAreKept) {
 }
 
 TEST_F(SnapshotTest, TheBestModelIsKeptAndItsScoreOutlivesTheRun) {
-  const std::string more = "test_iter: 8 test_interval: 1 snapshot_best: 'loss min' base_lr: 0.5 max_iter: 4 snapshot_after_train: true";
+  const std::string more =
+      "test_iter: 8 test_interval: 1 snapshot_best: 'loss min' base_lr: 0.5 max_iter: 4 "
+      "snapshot_after_train: true";
   Solver solver(param(more), with_name("x"));
   double best = 1e9;
   std::vector<float> params;
@@ -170,7 +180,8 @@ TEST_F(SnapshotTest, TheBestModelIsKeptAndItsScoreOutlivesTheRun) {
   Solver tested(param("test_iter: 8 test_interval: 1"), with_name("x"));
   tested.copy_weights(best_path(prefix_));
   EXPECT_EQ(all_params(tested.net()), params);
-  EXPECT_FLOAT_EQ(static_cast<float>(read_run_state(run_path(stem(4))).best_value()), static_cast<float>(best));
+  EXPECT_FLOAT_EQ(static_cast<float>(read_run_state(run_path(stem(4))).best_value()),
+                  static_cast<float>(best));
 }
 
 TEST_F(SnapshotTest, AutoTakesTheNewestCompleteOne) {
@@ -199,27 +210,31 @@ TEST_F(SnapshotTest, DamageIsNamedBeforeAnythingIsRead) {
   content[content.size() / 2] ^= 1;
   put_file(run_path(stem(2)), content);
   EXPECT_EQ(why_incomplete(stem(2)), "");
-  EXPECT_HAS(restore_error(state_path(stem(2))),
-             "s_iter_2.run is not the file that " + manifest_path(stem(2)) + " lists: its SHA-256 differs");
+  EXPECT_HAS(restore_error(state_path(stem(2))), "s_iter_2.run is not the file that " +
+                                                     manifest_path(stem(2)) +
+                                                     " lists: its SHA-256 differs");
   fs::remove(run_path(stem(2)));
   EXPECT_HAS(restore_error(state_path(stem(2))), "s_iter_2.run: No such file");
   put_file(manifest_path(stem(2)), "{ \"version\": 1, ");
   EXPECT_HAS(restore_error(state_path(stem(2))), "s_iter_2.manifest is not the JSON of a manifest");
   put_file(manifest_path(stem(2)), "{ \"version\": 2 }");
-  EXPECT_HAS(restore_error(state_path(stem(2))), "s_iter_2.manifest is of version 2, and this program knows version 1");
+  EXPECT_HAS(restore_error(state_path(stem(2))),
+             "s_iter_2.manifest is of version 2, and this program knows version 1");
 }
 
 TEST_F(SnapshotTest, FilesOfAnotherKindOrOfAnotherNetAreNamed) {
   ASSERT_OK(trained(2)->snapshot());
-  EXPECT_HAS(restore_error(model_path(stem(2))), "is a model (.caffemodel), not a solver state (.solverstate); give it to --weights");
-  EXPECT_HAS(restore_error(folder_ + "/nothing.solverstate"), "cannot open " + folder_ + "/nothing.solverstate");
+  EXPECT_HAS(restore_error(model_path(stem(2))),
+             "is a model (.caffemodel), not a solver state (.solverstate); give it to --weights");
+  EXPECT_HAS(restore_error(folder_ + "/nothing.solverstate"),
+             "cannot open " + folder_ + "/nothing.solverstate");
   put_file(folder_ + "/empty.solverstate", "");
   EXPECT_HAS(restore_error(folder_ + "/empty.solverstate"), "empty");
   put_file(folder_ + "/cut.solverstate", get_file(state_path(stem(2))).substr(0, 40));
   EXPECT_HAS(restore_error(folder_ + "/cut.solverstate"), "cut.solverstate");
-  EXPECT_HAS(
-      restore_error(state_path(stem(2)), "type: 'Adam'"),
-      "holds 7 histories, and a solver of type Adam for the 7 params of net 'small' has 14: the file is from another net or another type");
+  EXPECT_HAS(restore_error(state_path(stem(2)), "type: 'Adam'"),
+             "holds 7 histories, and a solver of type Adam for the 7 params of net 'small' has 14: "
+             "the file is from another net or another type");
 }
 
 TEST_F(SnapshotTest, AnotherShapeOfHistoryIsNamed) {
@@ -230,8 +245,9 @@ TEST_F(SnapshotTest, AnotherShapeOfHistoryIsNamed) {
   state.mutable_history(0)->mutable_shape()->clear_dim();
   state.mutable_history(0)->mutable_shape()->add_dim(11);
   ASSERT_OK(write_binary(state, folder_ + "/other.solverstate"));
-  EXPECT_HAS(restore_error(folder_ + "/other.solverstate"),
-             "the history of param 0 of layer 'conv' has shape 11 (11), and the param 3 1 2 2 (12)");
+  EXPECT_HAS(
+      restore_error(folder_ + "/other.solverstate"),
+      "the history of param 0 of layer 'conv' has shape 11 (11), and the param 3 1 2 2 (12)");
 }
 
 // What BVLC Caffe writes: a model and a state, the model's path as it was then.
@@ -246,7 +262,8 @@ TEST_F(SnapshotTest, StatesWithoutOurFilesRestoreWhatTheyHold) {
   EXPECT_HAS(restore_error(folder_ + "/moved/s_iter_4.solverstate"),
              "its model, /far/away/s_iter_4.caffemodel, is neither there nor beside it");
   fs::copy_file(model_path(stem(4)), folder_ + "/moved/s_iter_4.caffemodel");
-  Solver again(param("lr_policy: 'multistep' gamma: 0.5 stepvalue: 1 stepvalue: 3"), with_name("x"));
+  Solver again(param("lr_policy: 'multistep' gamma: 0.5 stepvalue: 1 stepvalue: 3"),
+               with_name("x"));
   again.restore(folder_ + "/moved/s_iter_4.solverstate");
   EXPECT_EQ(again.iteration(), 4);
   EXPECT_EQ(all_params(again.net()), all_params(solver->net()));
@@ -260,7 +277,8 @@ TEST_F(SnapshotTest, AMovedFolderRestoresAsItIs) {
   or_throw(solver->step(2));
   fs::create_directories(folder_ + "/moved");
   for (const std::string& name : files())
-    if (name.rfind("s_iter_3", 0) == 0) fs::rename(folder_ + "/" + name, folder_ + "/moved/" + name);
+    if (name.rfind("s_iter_3", 0) == 0)
+      fs::rename(folder_ + "/" + name, folder_ + "/moved/" + name);
   Solver again(param(), with_name("x"));
   again.restore(folder_ + "/moved/s_iter_3.solverstate");
   or_throw(again.step(2));
@@ -268,4 +286,4 @@ TEST_F(SnapshotTest, AMovedFolderRestoresAsItIs) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::solver_snapshot_test

@@ -12,7 +12,7 @@
 #include "support/data_files.h"
 #include "support/solver_rig.h"
 
-namespace shoal {
+namespace shoal::solver_test {
 namespace {
 
 using test::all_params;
@@ -40,7 +40,9 @@ class SolverTest : public testing::Test {
     return small_solver(data_, folder_ + "/" + prefix, more);
   }
   // As one line of an error, of a solver made of these fields.
-  std::string refusal(const std::string& more) { return message_of([&] { Solver s(solver(more), with_name("x.prototxt")); }); }
+  std::string refusal(const std::string& more) {
+    return message_of([&] { Solver s(solver(more), with_name("x.prototxt")); });
+  }
   std::string folder_, data_;
 };
 
@@ -66,7 +68,8 @@ void run(Solver& solver, int iterations, Trace& trace) {
   trace.params = all_params(solver.net());
 }
 
-class SolverRestores : public SolverTest, public testing::WithParamInterface<std::pair<const char*, const char*>> {};
+class SolverRestores : public SolverTest,
+                       public testing::WithParamInterface<std::pair<const char*, const char*>> {};
 
 TEST_P(SolverRestores, BitForBit) {
   const std::string more = GetParam().second;
@@ -83,7 +86,7 @@ TEST_P(SolverRestores, BitForBit) {
     run(solver, 6, again);
     EXPECT_EQ(again, first) << "two runs of one seed";
     ASSERT_OK(solver.snapshot());
-    run(solver, 1, again);   // what is done after a snapshot does not touch it
+    run(solver, 1, again);  // what is done after a snapshot does not touch it
   } else {
     Solver solver(small_solver(data_, folder_ + "/half", more), with_name("half"));
     Trace ignored;
@@ -105,21 +108,24 @@ TEST_P(SolverRestores, BitForBit) {
 
 constexpr std::pair<const char*, const char*> kRestoreCases[] = {
     {"sgd", "weight_decay: 0.01 average_loss: 4"},
-    {"nesterov_multistep", "type: 'Nesterov' lr_policy: 'multistep' gamma: 0.5 stepvalue: 2 stepvalue: 5 stepvalue: 8"},
+    {"nesterov_multistep",
+     "type: 'Nesterov' lr_policy: 'multistep' gamma: 0.5 stepvalue: 2 stepvalue: 5 stepvalue: 8"},
     {"adagrad", "type: 'AdaGrad' momentum: 0"},
     {"rmsprop_step", "type: 'RMSProp' momentum: 0 lr_policy: 'step' gamma: 0.9 stepsize: 4"},
     {"adadelta", "type: 'AdaDelta' base_lr: 1 delta: 1e-6"},
     {"adam_poly", "type: 'Adam' base_lr: 0.01 lr_policy: 'poly' power: 0.5"},
     {"iter_size_clip", "iter_size: 2 clip_gradients: 0.1"},
     {"two_test_nets", "test_iter: 2 test_iter: 3 test_interval: 1000 test_initialization: false"},
-    {"seed_of_the_system", "random_seed: -1 test_iter: 2 test_interval: 1000 test_initialization: false"},
+    {"seed_of_the_system",
+     "random_seed: -1 test_iter: 2 test_interval: 1000 test_initialization: false"},
     {"two_threads_skip", "on_nan: SKIP snapshot_diff: true"},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, SolverRestores, testing::ValuesIn(kRestoreCases),
                          [](const auto& info) { return std::string(info.param.first); });
 
-// solve() tests at 0, 3, 6 ...; interrupted at 6, just before the test there, or in the midst of it.
+// solve() tests at 0, 3, 6 ...; interrupted at 6, just before the test there, or in the midst of
+// it.
 TEST_F(SolverTest, ARunStoppedDuringATestMakesThatTestAgain) {
   const std::string more = "test_iter: 4 test_interval: 3 average_loss: 5";
   const auto scores_of = [](const LogLines& log) {
@@ -140,9 +146,12 @@ TEST_F(SolverTest, ARunStoppedDuringATestMakesThatTestAgain) {
   ASSERT_EQ(whole.size(), 2u * 5);
   LogLines log;
   {
-    int asked = 0;   // once a batch of a test, once an iteration: the 18th is the third batch of the test at 6
+    // once a batch of a test, once an iteration: the 18th is the third batch of the test at 6
+    int asked = 0;
     SolverOptions options = with_name("half");
-    options.action = [&] { return ++asked == 4 + 3 + 4 + 3 + 3 ? Action::kRequeue : Action::kNone; };
+    options.action = [&] {
+      return ++asked == 4 + 3 + 4 + 3 + 3 ? Action::kRequeue : Action::kNone;
+    };
     Solver solver(small_solver(data_, folder_ + "/half", more), options);
     ASSERT_EQ(or_throw(solver.solve()), Ending::kRequeue);
     EXPECT_EQ(solver.iteration(), 6);
@@ -162,15 +171,19 @@ TEST_F(SolverTest, TwoPassesAnUpdateAreOneOfTwiceTheBatch) {
   for (const char* clip : {"", "clip_gradients: 0.01"}) {
     SCOPED_TRACE(clip);
     const auto params_after = [&](int batch, int iter_size) {
-      SolverParameter param = solver(std::string(clip) + " iter_size: " + std::to_string(iter_size));
+      SolverParameter param =
+          solver(std::string(clip) + " iter_size: " + std::to_string(iter_size));
       NetParameter plain = parse_net(
-          "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: 0.01 } data_param { "
+          "layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: "
+          "0.01 } data_param { "
           "source: '" +
               data_ + "' backend: DATUMFILE batch_size: " + std::to_string(batch) +
               " } }\n"
-              "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 4 "
+              "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+              "inner_product_param { num_output: 4 "
               "weight_filler { type: 'xavier' } } }\n"
-              "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }",
+              "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: "
+              "'loss' }",
           "plain");
       *param.mutable_net_param() = plain;
       Solver s(param, with_name("x"));
@@ -179,9 +192,13 @@ TEST_F(SolverTest, TwoPassesAnUpdateAreOneOfTwiceTheBatch) {
     };
     const std::vector<float> one = params_after(16, 1), two = params_after(8, 2);
     double difference = 0;
-    for (std::size_t i = 0; i < one.size(); ++i) difference = std::max(difference, std::fabs(double{one[i]} - two[i]));
-    if (*clip == '\0') EXPECT_LT(difference, 1e-6);
-    else EXPECT_GT(difference, 1e-6) << "the limit is on the sum over passes, before its division: as in Caffe";
+    for (std::size_t i = 0; i < one.size(); ++i)
+      difference = std::max(difference, std::fabs(double{one[i]} - two[i]));
+    if (*clip == '\0')
+      EXPECT_LT(difference, 1e-6);
+    else
+      EXPECT_GT(difference, 1e-6)
+          << "the limit is on the sum over passes, before its division: as in Caffe";
   }
 }
 
@@ -192,7 +209,8 @@ TEST_F(SolverTest, ClippingLimitsTheNormOfAllGradientsTogether) {
     const std::vector<float> start = all_params(s.net());
     or_throw(s.step(1));
     const std::vector<float> end = all_params(s.net());
-    const std::size_t learned = 3 * 4 + 3;   // the convolution's; BatchNorm's sums follow, then lr_mult 1 and 2
+    // the convolution's; BatchNorm's sums follow, then lr_mult 1 and 2
+    const std::size_t learned = 3 * 4 + 3;
     for (std::size_t i = 0; i < end.size(); ++i) {
       if (i >= learned && i < learned + 7) continue;
       const double step = (double{end[i]} - start[i]) / (i >= end.size() - 4 ? 2 : 1);
@@ -222,23 +240,28 @@ TEST_F(SolverTest, ParamsWithLrMultZeroStay) {
 
 TEST_F(SolverTest, SaysWhatCaffeSays) {
   LogLines log;
-  Solver s(solver("display: 2 average_loss: 2 max_iter: 4 test_iter: 2 test_interval: 4 snapshot: 4 test_compute_loss: true"),
+  Solver s(solver("display: 2 average_loss: 2 max_iter: 4 test_iter: 2 test_interval: 4 snapshot: "
+                  "4 test_compute_loss: true"),
            with_name("x"));
   ASSERT_EQ(or_throw(s.solve()), Ending::kDone);
   const std::string number = "[0-9.e+-]+";
-  for (const std::string& pattern : {
-           std::string("Solving small"), std::string("Learning Rate Policy: fixed"), std::string("Iteration 0, Testing net \\(#0\\)"),
-           "Test loss: " + number, "    Test net output #0: accuracy = " + number,
-           "    Test net output #1: loss = " + number + " \\(\\* 1 = " + number + " loss\\)",
-           "Iteration 2 \\(" + number + " iter/s, " + number + "s/2 iters\\), loss = " + number,
-           "    Train net output #0: loss = " + number + " \\(\\* 1 = " + number + " loss\\)", std::string("Iteration 2, lr = 0.05"),
-           "    " + number + " images/s, [0-9]+:[0-9][0-9]:[0-9][0-9] left, data [0-9]+% wait",
-           "Snapshotting to binary proto file " + folder_ + "/s_iter_4.caffemodel",
-           "Snapshotting solver state to binary proto file " + folder_ + "/s_iter_4.solverstate", "Iteration 4, loss = " + number,
-           std::string("Iteration 4, Testing net \\(#0\\)"), std::string("Optimization Done\\."),
-           std::string("Batch 8 x iter_size 1 = 8 items an update, .*")})
+  for (const std::string& pattern :
+       {std::string("Solving small"), std::string("Learning Rate Policy: fixed"),
+        std::string("Iteration 0, Testing net \\(#0\\)"), "Test loss: " + number,
+        "    Test net output #0: accuracy = " + number,
+        "    Test net output #1: loss = " + number + " \\(\\* 1 = " + number + " loss\\)",
+        "Iteration 2 \\(" + number + " iter/s, " + number + "s/2 iters\\), loss = " + number,
+        "    Train net output #0: loss = " + number + " \\(\\* 1 = " + number + " loss\\)",
+        std::string("Iteration 2, lr = 0.05"),
+        "    " + number + " images/s, [0-9]+:[0-9][0-9]:[0-9][0-9] left, data [0-9]+% wait",
+        "Snapshotting to binary proto file " + folder_ + "/s_iter_4.caffemodel",
+        "Snapshotting solver state to binary proto file " + folder_ + "/s_iter_4.solverstate",
+        "Iteration 4, loss = " + number, std::string("Iteration 4, Testing net \\(#0\\)"),
+        std::string("Optimization Done\\."),
+        std::string("Batch 8 x iter_size 1 = 8 items an update, .*")})
     EXPECT_TRUE(log.has(pattern)) << pattern;
-  for (const std::string& line : log.lines) EXPECT_FALSE(line.empty()) << "parse_log stumbles over empty lines";
+  for (const std::string& line : log.lines)
+    EXPECT_FALSE(line.empty()) << "parse_log stumbles over empty lines";
 }
 
 TEST_F(SolverTest, TheLossShownIsTheMeanOfTheLastOnes) {
@@ -255,11 +278,14 @@ TEST_F(SolverTest, DebugInfoNamesEveryBlobAndGradient) {
   LogLines log;
   Solver s(solver("debug_info: true"), with_name("x"));
   or_throw(s.step(1));
-  for (const char* start : {"    \\[Forward\\] Layer conv, top blob conv data: ", "    \\[Forward\\] Layer conv, param blob 0 data: ",
-                            "    \\[Backward\\] Layer loss, bottom blob ip diff: ", "    \\[Backward\\] Layer ip, param blob 1 diff: ",
+  for (const char* start : {"    \\[Forward\\] Layer conv, top blob conv data: ",
+                            "    \\[Forward\\] Layer conv, param blob 0 data: ",
+                            "    \\[Backward\\] Layer loss, bottom blob ip diff: ",
+                            "    \\[Backward\\] Layer ip, param blob 1 diff: ",
                             "    \\[Backward\\] All net params \\(data, diff\\): L1 norm = \\("})
     EXPECT_TRUE(log.has(std::string(start) + ".*")) << start;
-  EXPECT_FALSE(log.has("    \\[Backward\\] Layer conv, bottom blob data .*")) << "the data has no gradient";
+  EXPECT_FALSE(log.has("    \\[Backward\\] Layer conv, bottom blob data .*"))
+      << "the data has no gradient";
 }
 
 // ---- wishes from outside ----
@@ -272,8 +298,10 @@ TEST_F(SolverTest, ActionsAreObeyed) {
     std::int64_t iteration;
     bool snapshot;
   } cases[] = {
-      {Action::kSnapshot, false, Ending::kDone, 5, true},    {Action::kStop, false, Ending::kStopped, 3, false},
-      {Action::kStop, true, Ending::kStopped, 3, true},      {Action::kRequeue, false, Ending::kRequeue, 3, true},
+      {Action::kSnapshot, false, Ending::kDone, 5, true},
+      {Action::kStop, false, Ending::kStopped, 3, false},
+      {Action::kStop, true, Ending::kStopped, 3, true},
+      {Action::kRequeue, false, Ending::kRequeue, 3, true},
   };
   int number = 0;
   for (const auto& c : cases) {
@@ -282,7 +310,10 @@ TEST_F(SolverTest, ActionsAreObeyed) {
     int asked = 0;
     SolverOptions options = with_name("x");
     options.action = [&] { return ++asked == 3 ? c.action : Action::kNone; };
-    Solver s(solver(std::string("max_iter: 5 snapshot_after_train: ") + (c.after_train ? "true" : "false"), prefix), options);
+    Solver s(solver(std::string("max_iter: 5 snapshot_after_train: ") +
+                        (c.after_train ? "true" : "false"),
+                    prefix),
+             options);
     EXPECT_EQ(or_throw(s.solve()), c.ending);
     EXPECT_EQ(s.iteration(), c.iteration);
     EXPECT_EQ(why_incomplete(folder_ + "/" + prefix + "_iter_3") == "", c.snapshot);
@@ -293,8 +324,12 @@ TEST_F(SolverTest, ActionsAreObeyed) {
 class CountingUpdater final : public Updater {
  public:
   CountingUpdater(std::vector<std::string>& calls) : calls_(calls) {}
-  Status before_forward(int layer) override { return calls_.push_back("before " + std::to_string(layer)), Status(); }
-  Status after_backward(int layer) override { return calls_.push_back("after " + std::to_string(layer)), Status(); }
+  Status before_forward(int layer) override {
+    return calls_.push_back("before " + std::to_string(layer)), Status();
+  }
+  Status after_backward(int layer) override {
+    return calls_.push_back("after " + std::to_string(layer)), Status();
+  }
   Result<Outcome> update(std::int64_t iteration, float rate, NonFinite) override {
     calls_.push_back(str("update ", iteration, " ", rate));
     return Outcome::kApplied;
@@ -316,8 +351,10 @@ TEST_F(SolverTest, AsksTheUpdaterInItsOrder) {
   or_throw(s.step(1));
   std::vector<std::string> wanted = {"settle"};
   const int layers = static_cast<int>(s.net().layers().size());
-  for (int i = 0; i < layers; ++i) wanted.push_back("before " + std::to_string(i));   // in the first of the two passes
-  for (int i = layers; i-- > 0;) wanted.push_back("after " + std::to_string(i));      // in the last
+  // in the first of the two passes
+  for (int i = 0; i < layers; ++i) wanted.push_back("before " + std::to_string(i));
+  // in the last
+  for (int i = layers; i-- > 0;) wanted.push_back("after " + std::to_string(i));
   wanted.push_back("update 0 0.05");
   EXPECT_EQ(calls, wanted);
 }
@@ -325,11 +362,14 @@ TEST_F(SolverTest, AsksTheUpdaterInItsOrder) {
 TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
   test::Records records;
   for (int i = 0; i < 40; ++i)
-    records.emplace_back("r" + std::to_string(100 + i), i == 30 ? "no datum" : test::datum(1, 6, 6, std::string(36, 'x'), i % 4));
+    records.emplace_back("r" + std::to_string(100 + i),
+                         i == 30 ? "no datum" : test::datum(1, 6, 6, std::string(36, 'x'), i % 4));
   or_throw(test::write_records("datumfile", folder_ + "/bad", records));
-  const std::string net = std::regex_replace(test::small_net(folder_ + "/bad"), std::regex(" shuffle: true"), "");
+  const std::string net =
+      std::regex_replace(test::small_net(folder_ + "/bad"), std::regex(" shuffle: true"), "");
   for (const char* after : {"true", "false"}) {
-    SolverParameter param = solver(std::string("snapshot_after_train: ") + after, std::string("bad_") + after);
+    SolverParameter param =
+        solver(std::string("snapshot_after_train: ") + after, std::string("bad_") + after);
     *param.mutable_net_param() = parse_net(net, "bad");
     Solver s(param, with_name("x"));
     const auto ended = s.solve();
@@ -338,7 +378,8 @@ TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
     EXPECT_HAS(ended.error().message, "r130");
     EXPECT_EQ(s.iteration(), 3);
     const bool saved = std::string(after) == "true";
-    EXPECT_EQ(ended.error().message.find("the state of iteration 3 is saved") != std::string::npos, saved);
+    EXPECT_EQ(ended.error().message.find("the state of iteration 3 is saved") != std::string::npos,
+              saved);
     EXPECT_EQ(newest_snapshot(folder_ + "/bad_" + after) != "", saved);
   }
 }
@@ -346,30 +387,42 @@ TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
 // ---- what is refused ----
 
 TEST_F(SolverTest, MistakesAreNamed) {
-  EXPECT_HAS(refusal("type: 'Adamm'"), "x.prototxt: no solver type 'Adamm'; did you mean 'Adam'? Known: SGD, Nesterov");
-  EXPECT_HAS(refusal("lr_policy: 'stepp'"), "x.prototxt: no lr_policy 'stepp'; did you mean 'step'?");
-  EXPECT_HAS(refusal("type: 'AdaGrad'"), "x.prototxt: momentum is 0.9, and AdaGrad has none: leave it out");
-  EXPECT_HAS(refusal("regularization_type: 'L3'"), "x.prototxt: no regularization_type 'L3'; known: L1, L2");
+  EXPECT_HAS(refusal("type: 'Adamm'"),
+             "x.prototxt: no solver type 'Adamm'; did you mean 'Adam'? Known: SGD, Nesterov");
+  EXPECT_HAS(refusal("lr_policy: 'stepp'"),
+             "x.prototxt: no lr_policy 'stepp'; did you mean 'step'?");
+  EXPECT_HAS(refusal("type: 'AdaGrad'"),
+             "x.prototxt: momentum is 0.9, and AdaGrad has none: leave it out");
+  EXPECT_HAS(refusal("regularization_type: 'L3'"),
+             "x.prototxt: no regularization_type 'L3'; known: L1, L2");
   EXPECT_HAS(refusal("iter_size: 0"), "x.prototxt: iter_size is 0; it must be 1 or more");
   EXPECT_HAS(refusal("max_iter: -1"), "x.prototxt: max_iter is -1; it must be 0 or more");
   EXPECT_HAS(refusal("snapshot_format: HDF5"), "x.prototxt: snapshot_format: HDF5 is not built");
   EXPECT_HAS(refusal("test_iter: 1"), "x.prototxt: test_iter is given, but test_interval is not");
-  EXPECT_HAS(refusal("test_iter: 0 test_interval: 1"), "x.prototxt: test_iter is 0; it must be 1 or more");
-  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 test_state {} test_state {}"), "test_state has 2 values for 1 test nets");
+  EXPECT_HAS(refusal("test_iter: 0 test_interval: 1"),
+             "x.prototxt: test_iter is 0; it must be 1 or more");
+  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 test_state {} test_state {}"),
+             "test_state has 2 values for 1 test nets");
   EXPECT_HAS(refusal("net_param { name: 'a' } train_net_param { name: 'b' }"),
              "exactly one of net, net_param, train_net and train_net_param");
-  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 snapshot_best: 'accuracy'"), "snapshot_best is 'accuracy'; it must be");
-  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 snapshot_best: 'acuracy max'"), "no output 'acuracy'; did you mean 'accuracy'?");
-  EXPECT_HAS(refusal("snapshot: 1 snapshot_prefix: '" + data_ + "/below_a_file'"), "no snapshot could be written under snapshot_prefix");
+  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 snapshot_best: 'accuracy'"),
+             "snapshot_best is 'accuracy'; it must be");
+  EXPECT_HAS(refusal("test_iter: 1 test_interval: 1 snapshot_best: 'acuracy max'"),
+             "no output 'acuracy'; did you mean 'accuracy'?");
+  EXPECT_HAS(refusal("snapshot: 1 snapshot_prefix: '" + data_ + "/below_a_file'"),
+             "no snapshot could be written under snapshot_prefix");
 }
 
 TEST_F(SolverTest, TestNetsComeInCaffesOrder) {
-  SolverParameter param = solver("test_iter: 1 test_iter: 1 test_iter: 1 test_interval: 1 test_initialization: false");
+  SolverParameter param =
+      solver("test_iter: 1 test_iter: 1 test_iter: 1 test_interval: 1 test_initialization: false");
   test::put_file(folder_ + "/file.prototxt",
-                 "name: 'of a file' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 } } }");
+                 "name: 'of a file' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param "
+                 "{ shape { dim: 1 } } }");
   param.add_test_net(folder_ + "/file.prototxt");
   *param.add_test_net_param() = parse_net(
-      "name: 'in place' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 } } "
+      "name: 'in place' layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { "
+      "dim: 1 } } "
       "include { stage: 'deep' } }",
       "in place");
   param.add_test_state()->add_stage("deep");
@@ -387,10 +440,12 @@ TEST_F(SolverTest, ModeGpuIsTrainedOnTheCpuWithOneWarning) {
   LogLines log;
   Solver s(solver("solver_mode: GPU"), with_name("x"));
   EXPECT_EQ(std::count_if(log.lines.begin(), log.lines.end(),
-                          [](const auto& line) { return line.find("solver_mode is GPU") != std::string::npos; }),
+                          [](const auto& line) {
+                            return line.find("solver_mode is GPU") != std::string::npos;
+                          }),
             1);
   EXPECT_TRUE(s.step(1).ok());
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::solver_test

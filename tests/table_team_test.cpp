@@ -7,7 +7,7 @@
 #include "support/data_files.h"
 #include "support/local_cluster.h"
 
-namespace shoal::test {
+namespace shoal::test::table_team_test {
 namespace {
 
 // Runs body(worker, team) for each of `workers`, and fails if one of them does.
@@ -35,12 +35,15 @@ TEST(TableTeam, SumsGathersAndSharesInTurns) {
         EXPECT_EQ(-1e300 * workers, numbers[2]);
         ASSERT_OK(team.sum({}));
 
-        const Result<std::vector<std::string>> all = team.gather(std::string(static_cast<std::size_t>(worker), 'x') + std::to_string(round));
+        const Result<std::vector<std::string>> all =
+            team.gather(std::string(static_cast<std::size_t>(worker), 'x') + std::to_string(round));
         ASSERT_OK(all);
         ASSERT_EQ(worker == 0 ? static_cast<std::size_t>(workers) : 0u, all.value().size());
-        for (std::size_t w = 0; w < all.value().size(); ++w) EXPECT_EQ(std::string(w, 'x') + std::to_string(round), all.value()[w]);
+        for (std::size_t w = 0; w < all.value().size(); ++w)
+          EXPECT_EQ(std::string(w, 'x') + std::to_string(round), all.value()[w]);
 
-        const Result<std::string> shared = team.share(worker == 0 ? str("chief's ", round) : "ignored");
+        const Result<std::string> shared =
+            team.share(worker == 0 ? str("chief's ", round) : "ignored");
         ASSERT_OK(shared);
         EXPECT_EQ(str("chief's ", round), shared.value());
       }
@@ -55,10 +58,12 @@ TEST(TableTeam, ReportsAreAveragedByWeight) {
       const double numbers[] = {10.0 * worker + static_cast<double>(iteration), 1};
       team.report(iteration, worker == 0 ? 1 : 3, numbers);
     }
-    ASSERT_OK(team.sum({}));   // all have spoken
+    ASSERT_OK(team.sum({}));  // all have spoken
     std::vector<Team::Average> mine = team.take_averages();
-    if (worker == 0) averages = std::move(mine);
-    else EXPECT_TRUE(mine.empty());
+    if (worker == 0)
+      averages = std::move(mine);
+    else
+      EXPECT_TRUE(mine.empty());
     EXPECT_TRUE(team.take_averages().empty());
   });
   ASSERT_EQ(3u, averages.size());
@@ -73,9 +78,11 @@ TEST(TableTeam, TheSlowOneIsNamedWithWhatItSpendsItsTimeOn) {
   const auto outcomes = cluster.run([](int worker, table::Table& table) -> Status {
     const std::unique_ptr<Team> team = parallel::make_table_team(table);
     for (std::int64_t iteration = 100; iteration <= 600; iteration += 100) {
-      if (worker == 2) team->note(iteration, {.iterations = 100, .compute = 2, .data = 7});
-      else team->note(iteration, {.iterations = 100, .compute = 2, .data = 0.1, .rows = 7});
-      if (Status status = team->sum({}); !status.ok()) return status;   // nobody runs away
+      if (worker == 2)
+        team->note(iteration, {.iterations = 100, .compute = 2, .data = 7});
+      else
+        team->note(iteration, {.iterations = 100, .compute = 2, .data = 0.1, .rows = 7});
+      if (Status status = team->sum({}); !status.ok()) return status;  // nobody runs away
     }
     return {};
   });
@@ -83,7 +90,8 @@ TEST(TableTeam, TheSlowOneIsNamedWithWhatItSpendsItsTimeOn) {
   const std::vector<std::string> warnings = cluster.warnings();
   ASSERT_EQ(1u, warnings.size());
   EXPECT_EQ(0u, warnings[0].find("straggler: rank 2")) << warnings[0];
-  EXPECT_NE(std::string::npos, warnings[0].find("the largest part of its time is data")) << warnings[0];
+  EXPECT_NE(std::string::npos, warnings[0].find("the largest part of its time is data"))
+      << warnings[0];
 }
 
 TEST(TableTeam, AllDoWhatOneWantsAtTheSameIteration) {
@@ -91,9 +99,10 @@ TEST(TableTeam, AllDoWhatOneWantsAtTheSameIteration) {
     std::vector<std::vector<std::int64_t>> done(3);
     together(3, [&](int worker, Team& team) {
       for (std::int64_t iteration = 0; iteration < 20; ++iteration) {
-        const Result<Action> action = team.agree(iteration, worker == 1 && iteration == 4 ? wanted : Action::kNone);
+        const Result<Action> action =
+            team.agree(iteration, worker == 1 && iteration == 4 ? wanted : Action::kNone);
         ASSERT_OK(action);
-        ASSERT_OK(team.sum({}));   // nobody runs away
+        ASSERT_OK(team.sum({}));  // nobody runs away
         if (action.value() == Action::kNone) continue;
         EXPECT_EQ(wanted, action.value());
         done[static_cast<std::size_t>(worker)].push_back(iteration);
@@ -107,4 +116,4 @@ TEST(TableTeam, AllDoWhatOneWantsAtTheSameIteration) {
 }
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::table_team_test

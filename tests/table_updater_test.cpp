@@ -1,5 +1,5 @@
-// A solver whose params are in a table: what it refuses, how it ends, how it goes on. Whether it learns the same as one machine is in
-// equivalence_test.cpp.
+// A solver whose params are in a table: what it refuses, how it ends, how it goes on. Whether it
+// learns the same as one machine is in equivalence_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,16 +14,24 @@
 #include "support/local_cluster.h"
 #include "support/solver_rig.h"
 
-namespace shoal::test {
+namespace shoal::test::table_updater_test {
 namespace {
 
-// Batches of 2 of 16 records of 1 x 2 x 2, divided among the workers: of two, worker 1 has the odd ones.
+// Batches of 2 of 16 records of 1 x 2 x 2, divided among the workers: of two, worker 1 has the odd
+// ones.
 SolverParameter regression(const std::string& path, const std::string& more = "") {
-  SolverParameter param = parse_solver("base_lr: 0.0001 lr_policy: 'fixed' random_seed: 3 max_iter: 8 display: 0 snapshot_after_train: false " + more, "job");
+  SolverParameter param = parse_solver(
+      "base_lr: 0.0001 lr_policy: 'fixed' random_seed: 3 max_iter: 8 display: 0 "
+      "snapshot_after_train: false " +
+          more,
+      "job");
   *param.mutable_net_param() = parse_net(
-      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path + "' backend: DATUMFILE batch_size: 2 shared_file_system: true } }"
-      "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }"
-      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }", "job.prototxt");
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: '" + path +
+          "' backend: DATUMFILE batch_size: 2 shared_file_system: true } }"
+          "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { "
+          "num_output: 10 weight_filler { type: 'xavier' } } }"
+          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }",
+      "job.prototxt");
   return param;
 }
 
@@ -38,14 +46,18 @@ std::string records(const std::string& name, std::size_t at = 0, const std::stri
 std::string infinite_record() {
   Datum datum;
   datum.set_channels(1), datum.set_height(2), datum.set_width(2), datum.set_label(1);
-  for (const float x : {std::numeric_limits<float>::infinity(), 0.0f, 1.0f, 2.0f}) datum.add_float_data(x);
+  for (const float x : {std::numeric_limits<float>::infinity(), 0.0f, 1.0f, 2.0f})
+    datum.add_float_data(x);
   return datum.SerializeAsString();
 }
 
 std::string why_refused(const SolverParameter& param, const std::string& scheme) {
   LocalCluster cluster(1);
   SolverOptions options = with_name("job");
-  options.make_updater = [&](Net& net) { return parallel::make_table_updater(param, net, cluster.table(0), {.name = "job", .scheme = scheme}); };
+  options.make_updater = [&](Net& net) {
+    return parallel::make_table_updater(param, net, cluster.table(0),
+                                        {.name = "job", .scheme = scheme});
+  };
   try {
     Solver solver(param, options);
   } catch (const ConfigError& error) {
@@ -56,13 +68,21 @@ std::string why_refused(const SolverParameter& param, const std::string& scheme)
 
 TEST(TableUpdater, RefusesWhatCannotBeHadTogether) {
   const std::string path = records("table_refuses");
-  const struct { const char* more; const char* scheme; const char* why; } cases[] = {
-      {"clip_gradients: 1", "ssp 1", "job: clip_gradients"}, {"clip_gradients: 1", "async", "job: clip_gradients"},
-      {"on_nan: SNAPSHOT", "bsp", "job: on_nan is SNAPSHOT"}, {"on_nan: WARN", "bsp", "job: on_nan is WARN"}, {"", "no such", "job: "},
-      {"", "sync_backup backup=9", "job: scheme 'sync_backup backup=9': backup is 9 and there are "},
-      {"", "grouped groups=8", "worker 8 is in a group, and there are "}};
+  const struct {
+    const char* more;
+    const char* scheme;
+    const char* why;
+  } cases[] = {{"clip_gradients: 1", "ssp 1", "job: clip_gradients"},
+               {"clip_gradients: 1", "async", "job: clip_gradients"},
+               {"on_nan: SNAPSHOT", "bsp", "job: on_nan is SNAPSHOT"},
+               {"on_nan: WARN", "bsp", "job: on_nan is WARN"},
+               {"", "no such", "job: "},
+               {"", "sync_backup backup=9",
+                "job: scheme 'sync_backup backup=9': backup is 9 and there are "},
+               {"", "grouped groups=8", "worker 8 is in a group, and there are "}};
   for (const auto& c : cases) EXPECT_HAS(why_refused(regression(path, c.more), c.scheme), c.why);
-  for (const char* scheme : {"bsp", "ssp 0", "ssp 3", "async"}) EXPECT_EQ("", why_refused(regression(path), scheme)) << scheme;
+  for (const char* scheme : {"bsp", "ssp 0", "ssp 3", "async"})
+    EXPECT_EQ("", why_refused(regression(path), scheme)) << scheme;
   EXPECT_EQ("", why_refused(regression(path, "clip_gradients: 1 on_nan: SKIP"), "bsp"));
 }
 
@@ -72,7 +92,8 @@ TEST(TableUpdater, StartsEveryWorkerFromTheChiefsWeights) {
       for (float& x : param.blob->data.host_mut()) x += static_cast<float>(worker);
   };
   const SolverParameter param = regression(records("table_start"));
-  const JobResult plain = train(param, {.workers = 2, .stops = {0, 4}}), job = train(param, {.workers = 2, .stops = {0, 4}, .before = distort});
+  const JobResult plain = train(param, {.workers = 2, .stops = {0, 4}}),
+                  job = train(param, {.workers = 2, .stops = {0, 4}, .before = distort});
   ASSERT_TRUE(plain.ok() && job.ok()) << plain.why() << job.why();
   EXPECT_EQ(plain.weights, job.weights);
 }
@@ -84,7 +105,8 @@ TEST(TableUpdater, LearnsUnderEveryScheme) {
   param.set_base_lr(0.02F);
   param.mutable_net_param()->mutable_layer(0)->mutable_transform_param()->set_scale(0.01F);
   for (const char* scheme : {"bsp", "ssp 1", "ssp 2", "async"}) {
-    const JobResult job = train(param, {.workers = 3, .servers = 2, .scheme = scheme, .stops = {40}});
+    const JobResult job =
+        train(param, {.workers = 3, .servers = 2, .scheme = scheme, .stops = {40}});
     ASSERT_TRUE(job.ok()) << scheme << ": " << job.why();
     for (const auto& losses : job.losses) EXPECT_LT(losses.back(), 0.5F * losses.front()) << scheme;
   }
@@ -100,10 +122,12 @@ TEST(TableUpdater, ANonFiniteGradientEndsTheJobForAll) {
   EXPECT_EQ(2u, job.losses[1].size());
 }
 
-// Worker 1's third iteration has no part in the weights: the others' gradients are the mean. When all leave one out, nothing is updated.
+// Worker 1's third iteration has no part in the weights: the others' gradients are the mean. When
+// all leave one out, nothing is updated.
 TEST(TableUpdater, LeavesANonFiniteIterationOut) {
   const std::string path = records("table_skip", 9, infinite_record());
-  const JobResult job = train(regression(path, "on_nan: SKIP momentum: 0.9"), {.workers = 2, .servers = 2, .stops = {2, 3, 8}});
+  const JobResult job = train(regression(path, "on_nan: SKIP momentum: 0.9"),
+                              {.workers = 2, .servers = 2, .stops = {2, 3, 8}});
   ASSERT_TRUE(job.ok()) << job.why();
   EXPECT_EQ(job.weights[0], job.weights[1]);
   EXPECT_NE(job.at(0), job.at(1));
@@ -112,7 +136,8 @@ TEST(TableUpdater, LeavesANonFiniteIterationOut) {
 
   const std::string lonely = records("table_skip_alone", 5, infinite_record());
   const SolverParameter param = regression(lonely, "on_nan: SKIP momentum: 0.9");
-  const JobResult alone = train(param, {.stops = {2, 3, 8}}), table = train(param, {.workers = 1, .stops = {2, 3, 8}});
+  const JobResult alone = train(param, {.stops = {2, 3, 8}}),
+                  table = train(param, {.workers = 1, .stops = {2, 3, 8}});
   ASSERT_TRUE(alone.ok() && table.ok()) << alone.why() << table.why();
   EXPECT_EQ(alone.at(0), alone.at(1));
   EXPECT_EQ(alone.weights, table.weights);
@@ -132,7 +157,8 @@ TEST(TableUpdater, KeepsTheLastGradients) {
   std::vector<Weights> gradients;
   const auto look = [&](int, Solver& solver) {
     Weights& all = gradients.emplace_back();
-    for (const NetParam& p : solver.net().params()) all.insert(all.end(), p.blob->grad.host().begin(), p.blob->grad.host().end());
+    for (const NetParam& p : solver.net().params())
+      all.insert(all.end(), p.blob->grad.host().begin(), p.blob->grad.host().end());
   };
   ASSERT_TRUE(train(param, {.stops = {3}, .after = look}).ok());
   ASSERT_TRUE(train(param, {.workers = 1, .stops = {3}, .after = look}).ok());
@@ -143,25 +169,33 @@ TEST(TableUpdater, KeepsTheLastGradients) {
 
 class TableUpdaterOf : public testing::TestWithParam<const char*> {};
 
-// Everything that a run keeps: momentum at the servers, shuffled data, crops, dropout, running means.
+// Everything that a run keeps: momentum at the servers, shuffled data, crops, dropout, running
+// means.
 TEST_P(TableUpdaterOf, ResumesWithTheSameBits) {
   const std::string path = fresh_directory(std::string("table_resume_") + GetParam()) + "/digits";
   make_digits(path);
-  SolverParameter param = small_solver(path, path + "_snapshot", std::string("type: '") + GetParam() + "' snapshot: 10 max_iter: 20" +
-                                       (std::string(GetParam()) == "AdaGrad" || std::string(GetParam()) == "RMSProp" ? " momentum: 0" : ""));
+  SolverParameter param =
+      small_solver(path, path + "_snapshot",
+                   std::string("type: '") + GetParam() + "' snapshot: 10 max_iter: 20" +
+                       (std::string(GetParam()) == "AdaGrad" || std::string(GetParam()) == "RMSProp"
+                            ? " momentum: 0"
+                            : ""));
   share_data(*param.mutable_net_param());
   const std::string state = param.snapshot_prefix() + "_iter_10.solverstate";
   const auto restore = [&](int, Solver& solver) { solver.restore(state); };
   const JobResult whole = train(param, {.workers = 2, .servers = 2, .stops = {10, 20}});
-  const JobResult rest = train(param, {.workers = 2, .servers = 2, .stops = {10, 20}, .before = restore});
+  const JobResult rest =
+      train(param, {.workers = 2, .servers = 2, .stops = {10, 20}, .before = restore});
   ASSERT_TRUE(whole.ok() && rest.ok()) << whole.why() << rest.why();
   EXPECT_EQ(whole.at(0), rest.at(0));
   EXPECT_EQ(whole.at(1), rest.at(1));
   EXPECT_EQ(whole.losses[1].back(), rest.losses[1].back());
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, TableUpdaterOf, testing::Values("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"),
+INSTANTIATE_TEST_SUITE_P(Types, TableUpdaterOf,
+                         testing::Values("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta",
+                                         "Adam"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace shoal::test
+}  // namespace shoal::test::table_updater_test

@@ -16,14 +16,15 @@
 #include "support/solver_rig.h"
 #include "support/threads_team.h"
 
-namespace shoal {
+namespace shoal::team_test {
 namespace {
 
 using test::all_params;
 using test::run_team;
 using test::ThreadsTeam;
 
-// Lockstep: every member makes the same update of the mean of all gradients. Params and histories start as the chief's.
+// Lockstep: every member makes the same update of the mean of all gradients. Params and histories
+// start as the chief's.
 class MeanUpdater final : public Updater {
  public:
   MeanUpdater(const SolverParameter& param, Net& net, Team& team, float weight)
@@ -40,7 +41,8 @@ class MeanUpdater final : public Updater {
     if (Status status = team_.sum(sums); !status.ok()) return status.error();
     auto from = sums.begin() + 1;
     for (const NetParam& param : net_.params())
-      for (float& number : param.blob->grad.host_mut()) number = static_cast<float>(*from++ / sums[0]);
+      for (float& number : param.blob->grad.host_mut())
+        number = static_cast<float>(*from++ / sums[0]);
     return local_->update(iteration, rate, when);
   }
   Status skip(std::int64_t iteration) override { return local_->skip(iteration); }
@@ -50,10 +52,12 @@ class MeanUpdater final : public Updater {
     created_ = true;
     SolverState state;
     local_->save(state);
-    const Result<std::string> histories = team_.share(state.SerializeAsString()), numbers = team_.share(net_.to_proto(false).SerializeAsString());
+    const Result<std::string> histories = team_.share(state.SerializeAsString()),
+                              numbers = team_.share(net_.to_proto(false).SerializeAsString());
     if (!histories.ok() || !numbers.ok()) return Error{Code::kPeer, "nothing was shared"};
     NetParameter model;
-    if (!state.ParseFromString(histories.value()) || !model.ParseFromString(numbers.value())) return Error{Code::kPeer, "not readable"};
+    if (!state.ParseFromString(histories.value()) || !model.ParseFromString(numbers.value()))
+      return Error{Code::kPeer, "not readable"};
     if (team_.chief()) return {};
     local_->restore(state, "the chief's");
     net_.copy_weights(model, "the chief's");
@@ -65,8 +69,12 @@ class MeanUpdater final : public Updater {
   }
   std::optional<double> seconds_waited() const override { return 0; }
   void save(SolverState& state) const override { local_->save(state); }
-  void restore(const SolverState& state, const std::string& file) override { local_->restore(state, file); }
-  void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override { started_at = iteration; }
+  void restore(const SolverState& state, const std::string& file) override {
+    local_->restore(state, file);
+  }
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override {
+    started_at = iteration;
+  }
 
   int refreshed = 0;
   std::int64_t started_at = -1;
@@ -86,7 +94,9 @@ SolverOptions options_of(const SolverParameter& param, ThreadsTeam& team) {
   options.share.client = team.index();
   options.share.clients = team.size();
   const float weight = contribution_weight(param, "x", options.share);
-  options.make_updater = [&param, &team, weight](Net& net) { return std::make_unique<MeanUpdater>(param, net, team, weight); };
+  options.make_updater = [&param, &team, weight](Net& net) {
+    return std::make_unique<MeanUpdater>(param, net, team, weight);
+  };
   return options;
 }
 
@@ -114,10 +124,15 @@ class TeamTest : public testing::Test {
   // A net without chance, so that a team's batches together are one machine's.
   SolverParameter plain(int batch, const std::string& more = "", int test_batch = 5) {
     SolverParameter made = param(more);
-    const std::string data = "transform_param { scale: 0.01 } data_param { source: '" + folder_ + "/data' backend: DATUMFILE batch_size: ";
-    const std::string net = "name: 'plain' layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: TRAIN } " + data + str(batch) +
-                            "} } layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: TEST } " + data + str(test_batch) +
-                            R"(} } layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
+    const std::string data = "transform_param { scale: 0.01 } data_param { source: '" + folder_ +
+                             "/data' backend: DATUMFILE batch_size: ";
+    const std::string net =
+        "name: 'plain' layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: "
+        "TRAIN } " +
+        data + str(batch) +
+        "} } layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: TEST } " +
+        data + str(test_batch) +
+        R"(} } layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
                               inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }
                             layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'accuracy' include { phase: TEST } }
                             layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' })";
@@ -126,7 +141,8 @@ class TeamTest : public testing::Test {
     return made;
   }
   // Params of every member after body(solver, team).
-  std::vector<std::vector<float>> run(int size, const SolverParameter& param, const std::function<void(Solver&, ThreadsTeam&)>& body) {
+  std::vector<std::vector<float>> run(int size, const SolverParameter& param,
+                                      const std::function<void(Solver&, ThreadsTeam&)>& body) {
     std::vector<std::vector<float>> params(static_cast<std::size_t>(size));
     const auto thrown = run_team(size, [&](ThreadsTeam& team) {
       Solver solver(param, options_of(param, team));
@@ -136,13 +152,16 @@ class TeamTest : public testing::Test {
     for (const std::string& error : thrown) EXPECT_EQ(error, "");
     return params;
   }
-  std::string state(int iteration) const { return state_path(snapshot_stem(folder_ + "/s", iteration)); }
+  std::string state(int iteration) const {
+    return state_path(snapshot_stem(folder_ + "/s", iteration));
+  }
   std::string folder_;
 };
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double apart = 0, all = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) apart += std::pow(a[i] - b[i], 2), all += std::pow(a[i], 2);
+  for (std::size_t i = 0; i < a.size(); ++i)
+    apart += std::pow(a[i] - b[i], 2), all += std::pow(a[i], 2);
   return std::sqrt(apart / all);
 }
 
@@ -194,34 +213,41 @@ TEST_F(TeamTest, BatchesOfATestAreDividedAndEveryMemberHasTheScores) {
     run(size, made, [&](Solver& solver, ThreadsTeam& team) {
       scores[static_cast<std::size_t>(team.index())] = or_throw(solver.test(0));
       Layer& data = *solver.test_nets()[0]->layers()[0];
-      read[static_cast<std::size_t>(team.index())] = static_cast<unsigned char>(data.save_state()[0]);
+      read[static_cast<std::size_t>(team.index())] =
+          static_cast<unsigned char>(data.save_state()[0]);
     });
     int all = 0;
     for (int i = 0; i < size; ++i) {
-      EXPECT_EQ(read[static_cast<std::size_t>(i)], batches / size + (i < batches % size)) << i << " of " << size;
+      EXPECT_EQ(read[static_cast<std::size_t>(i)], batches / size + (i < batches % size))
+          << i << " of " << size;
       all += read[static_cast<std::size_t>(i)];
       ASSERT_EQ(scores[static_cast<std::size_t>(i)].size(), 2u);
       EXPECT_EQ(scores[static_cast<std::size_t>(i)][0].mean, scores[0][0].mean);
       EXPECT_EQ(scores[static_cast<std::size_t>(i)][1].mean, scores[0][1].mean);
     }
     EXPECT_EQ(all, batches);
-    const double right = scores[0][0].mean * batches;   // records of one each: a whole number of them is right
+    // records of one each: a whole number of them is right
+    const double right = scores[0][0].mean * batches;
     EXPECT_NEAR(right, std::round(right), 1e-9);
-    EXPECT_GT(scores[0][1].mean, 0.5) << "the mean loss of a net that has learned nothing, not a part of it";
+    EXPECT_GT(scores[0][1].mean, 0.5)
+        << "the mean loss of a net that has learned nothing, not a part of it";
   }
 }
 
 TEST_F(TeamTest, RunningMeansAreOfAllMembersWhenTheyAreLookedAt) {
   std::vector<std::vector<float>> before(2);
-  const auto after = run(2, param("test_iter: 2 test_interval: 100 test_initialization: false"), [&](Solver& solver, ThreadsTeam& team) {
-    or_throw(solver.step(3));
-    before[static_cast<std::size_t>(team.index())] = all_params(solver.net());
-    ASSERT_OK(solver.snapshot());
-  });
+  const auto after = run(2, param("test_iter: 2 test_interval: 100 test_initialization: false"),
+                         [&](Solver& solver, ThreadsTeam& team) {
+                           or_throw(solver.step(3));
+                           before[static_cast<std::size_t>(team.index())] =
+                               all_params(solver.net());
+                           ASSERT_OK(solver.snapshot());
+                         });
   EXPECT_NE(before[0], before[1]);
   EXPECT_EQ(after[0], after[1]);
   for (std::size_t i = 0; i < after[0].size(); ++i)
-    EXPECT_NEAR(after[0][i], (double{before[0][i]} + double{before[1][i]}) / 2, 1e-6 * std::abs(after[0][i]));
+    EXPECT_NEAR(after[0][i], (double{before[0][i]} + double{before[1][i]}) / 2,
+                1e-6 * std::abs(after[0][i]));
 }
 
 // ---- snapshots ----
@@ -240,7 +266,9 @@ TEST_F(TeamTest, TheChiefWritesOneSnapshotForAll) {
 }
 
 TEST_F(TeamTest, AResumedTeamGoesOnAsIfItHadNotStopped) {
-  const std::string more = "test_iter: 3 test_interval: 4 snapshot: 4 average_loss: 3 type: 'Adam' base_lr: 0.01 display: 1";
+  const std::string more =
+      "test_iter: 3 test_interval: 4 snapshot: 4 average_loss: 3 type: 'Adam' base_lr: 0.01 "
+      "display: 1";
   std::vector<float> smoothed(4);
   const auto whole = run(2, param(more), [&](Solver& solver, ThreadsTeam& team) {
     or_throw(solver.step(8));
@@ -263,7 +291,7 @@ TEST_F(TeamTest, AResumedTeamGoesOnAsIfItHadNotStopped) {
 TEST_F(TeamTest, ASnapshotServesATeamOfAnySize) {
   const std::string more = "test_iter: 3 test_interval: 100 test_initialization: false";
   const auto before = run(2, param(more), [&](Solver& solver, ThreadsTeam&) {
-    or_throw(solver.step(3));   // 2 x 3 x 8 records
+    or_throw(solver.step(3));  // 2 x 3 x 8 records
     ASSERT_OK(solver.snapshot());
   });
   for (const int size : {1, 3}) {
@@ -272,12 +300,16 @@ TEST_F(TeamTest, ASnapshotServesATeamOfAnySize) {
     const auto after = run(size, param(more), [&](Solver& solver, ThreadsTeam& team) {
       solver.restore(state(3));
       EXPECT_EQ(solver.iteration(), 3);
-      if (team.chief()) { EXPECT_EQ(all_params(solver.net()), before[0]); }
-      states[static_cast<std::size_t>(team.index())].add_net()->add_layer()->set_state(solver.net().layers()[0]->save_state());
+      if (team.chief()) {
+        EXPECT_EQ(all_params(solver.net()), before[0]);
+      }
+      states[static_cast<std::size_t>(team.index())].add_net()->add_layer()->set_state(
+          solver.net().layers()[0]->save_state());
       or_throw(solver.step(1));
     });
-    EXPECT_TRUE(lines.has(str("The snapshot is of 2 workers, and now there are ", size, ": each goes on in its own part of the data.*")));
-    for (const RunState& own : states)   // 48 records of the team's
+    EXPECT_TRUE(lines.has(str("The snapshot is of 2 workers, and now there are ", size,
+                              ": each goes on in its own part of the data.*")));
+    for (const RunState& own : states)  // 48 records of the team's
       EXPECT_EQ(static_cast<unsigned char>(own.net(0).layer(0).state()[0]), 48 / size) << size;
   }
   Solver alone(param(more), test::with_name("x"));
@@ -311,10 +343,11 @@ TEST_F(TeamTest, WhatTheChiefCannotReadEndsAll) {
 }
 
 TEST_F(TeamTest, TheBestModelIsTheTeams) {
-  run(2, param("test_iter: 4 test_interval: 2 snapshot_best: 'loss min' max_iter: 4 base_lr: 0.2"), [&](Solver& solver, ThreadsTeam&) {
-    or_throw(solver.solve());
-    ASSERT_OK(solver.snapshot());
-  });
+  run(2, param("test_iter: 4 test_interval: 2 snapshot_best: 'loss min' max_iter: 4 base_lr: 0.2"),
+      [&](Solver& solver, ThreadsTeam&) {
+        or_throw(solver.solve());
+        ASSERT_OK(solver.snapshot());
+      });
   EXPECT_TRUE(file_exists(best_path(folder_ + "/s")));
   EXPECT_GT(read_run_state(run_path(snapshot_stem(folder_ + "/s", 4))).best_value(), 0);
 }
@@ -322,13 +355,15 @@ TEST_F(TeamTest, TheBestModelIsTheTeams) {
 // ---- wishes ----
 
 TEST_F(TeamTest, AWishOfOneIsDoneByAllAtOnce) {
-  for (const auto& [wish, ending] : {std::pair{Action::kStop, Ending::kStopped}, {Action::kRequeue, Ending::kRequeue}}) {
+  for (const auto& [wish, ending] :
+       {std::pair{Action::kStop, Ending::kStopped}, {Action::kRequeue, Ending::kRequeue}}) {
     const SolverParameter made = param("test_iter: 2 test_interval: 1 max_iter: 20");
     std::vector<std::int64_t> stopped(3);
     const auto thrown = run_team(3, [&](ThreadsTeam& team) {
       SolverOptions options = options_of(made, team);
       int asked = 0;
-      if (team.index() == 2) options.action = [&] { return ++asked == 4 ? wish : Action::kNone; };   // before iterations 0, 1, 2, 3
+      // before iterations 0, 1, 2, 3
+      if (team.index() == 2) options.action = [&] { return ++asked == 4 ? wish : Action::kNone; };
       Solver solver(made, options);
       EXPECT_EQ(or_throw(solver.solve()), ending);
       stopped[static_cast<std::size_t>(team.index())] = solver.iteration();
@@ -350,16 +385,20 @@ TEST_F(TeamTest, AGlobalBatchIsDividedAndWeighted) {
   Share share;
   share.clients = 3;
   std::vector<float> weights;
-  for (share.client = 0; share.client < 3; ++share.client) weights.push_back(contribution_weight(whole, "x", share));
+  for (share.client = 0; share.client < 3; ++share.client)
+    weights.push_back(contribution_weight(whole, "x", share));
   EXPECT_EQ(weights, (std::vector<float>{1.2f, 0.9f, 0.9f}));
   run(3, whole, [&](Solver& solver, ThreadsTeam& team) {
     EXPECT_EQ(solver.items_per_update(), 10);
-    batches[static_cast<std::size_t>(team.index())] = solver.net().outputs().empty() ? 0 : solver.net().blob("data")->shape()[0];
+    batches[static_cast<std::size_t>(team.index())] =
+        solver.net().outputs().empty() ? 0 : solver.net().blob("data")->shape()[0];
     or_throw(solver.solve());
   });
   EXPECT_EQ(batches, (std::vector<std::int64_t>{4, 3, 3}));
-  EXPECT_TRUE(lines.has("Batch 10 divided among workers 3 x replicas 1, x iter_size 1 = 10 items an update; the mean of all gradients is taken; "
-                        "1 threads"));
+  EXPECT_TRUE(
+      lines.has("Batch 10 divided among workers 3 x replicas 1, x iter_size 1 = 10 items an "
+                "update; the mean of all gradients is taken; "
+                "1 threads"));
 }
 
 TEST_F(TeamTest, AGlobalBatchSmallerThanTheTeamIsRefused) {
@@ -374,10 +413,15 @@ TEST_F(TeamTest, AGlobalBatchSmallerThanTheTeamIsRefused) {
       return std::string(error.what());
     }
   };
-  EXPECT_EQ(refusal(), "x: batch_semantics is GLOBAL, and the batch_size of layer 'data', 2, is less than the 3 nets that divide it "
-                       "(3 workers x 1 replicas)");
-  *small.mutable_net_param() = parse_net("layer { name: 'd' type: 'DummyData' top: 'd' dummy_data_param { shape { dim: 2 } } }", "d");
-  EXPECT_EQ(refusal(), "x: batch_semantics is GLOBAL, and the train net has no layer with a batch_size to divide");
+  EXPECT_EQ(refusal(),
+            "x: batch_semantics is GLOBAL, and the batch_size of layer 'data', 2, is less than the "
+            "3 nets that divide it "
+            "(3 workers x 1 replicas)");
+  *small.mutable_net_param() = parse_net(
+      "layer { name: 'd' type: 'DummyData' top: 'd' dummy_data_param { shape { dim: 2 } } }", "d");
+  EXPECT_EQ(
+      refusal(),
+      "x: batch_semantics is GLOBAL, and the train net has no layer with a batch_size to divide");
 }
 
 TEST_F(TeamTest, TheFirstLineSaysWhatABatchIs) {
@@ -389,9 +433,11 @@ TEST_F(TeamTest, TheFirstLineSaysWhatABatchIs) {
     Solver solver(made, options);
     EXPECT_EQ(solver.items_per_update(), 24);
   });
-  EXPECT_TRUE(lines.has("Batch 4 x workers 2 x replicas 1, x iter_size 3 = 24 items an update; one epoch, 60 records, is 2.5 iterations; the mean of "
-                        "all gradients is taken; 1 threads"));
+  EXPECT_TRUE(
+      lines.has("Batch 4 x workers 2 x replicas 1, x iter_size 3 = 24 items an update; one epoch, "
+                "60 records, is 2.5 iterations; the mean of "
+                "all gradients is taken; 1 threads"));
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::team_test

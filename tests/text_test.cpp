@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace shoal {
+namespace shoal::text_test {
 namespace {
 
 TEST(Text, DistanceCountsLettersAndSwapsButNotCase) {
@@ -31,4 +31,4 @@ TEST(Text, SplitDropsBlanksAndJoinPutsThemBack) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::text_test

@@ -20,19 +20,19 @@
 #include "support/data_files.h"
 #include "support/solver_rig.h"
 
-namespace shoal {
+namespace shoal::tools_train_test {
 namespace {
 
 namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 using test::get_file;
 using test::put_file;
 using test::Ran;
 using test::Running;
 using test::wait_for_text;
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
-constexpr milliseconds kDeadline{120'000};   // for what takes a moment on an idle machine
+constexpr milliseconds kDeadline{120'000};  // for what takes a moment on an idle machine
 
 // Waits for the process's end; false at the deadline.
 bool wait_for_end(const Running& running, milliseconds deadline) {
@@ -53,18 +53,22 @@ class TrainTool : public testing::Test {
   }
 
   std::string tool(const std::string& name) const { return test::tools_dir() + "/" + name; }
-  // Writes a solver, `more` going before the usual fields; its snapshots go to `prefix` in the test's folder. Returns its path.
+  // Writes a solver, `more` going before the usual fields; its snapshots go to `prefix` in the
+  // test's folder. Returns its path.
   std::string solver(const std::string& prefix, const std::string& more) const {
     const std::string path = folder_ + "/" + prefix + ".prototxt";
-    std::string text = "net: '" + folder_ + "/net.prototxt' lr_policy: 'fixed' random_seed: 3 solver_mode: CPU " + more;
-    for (const auto& [field, value] : {std::pair<std::string, std::string>{"snapshot_prefix", "'" + folder_ + "/" + prefix + "'"},
+    std::string text = "net: '" + folder_ +
+                       "/net.prototxt' lr_policy: 'fixed' random_seed: 3 solver_mode: CPU " + more;
+    for (const auto& [field, value] : {std::pair<std::string, std::string>{
+                                           "snapshot_prefix", "'" + folder_ + "/" + prefix + "'"},
                                        {"base_lr", "0.05"},
                                        {"momentum", "0.9"}})
       if (more.find(field + ":") == std::string::npos) text += " " + field + ": " + value;
     put_file(path, text);
     return path;
   }
-  std::vector<std::string> train_command(const std::string& solver, const std::vector<std::string>& more = {}) const {
+  std::vector<std::string> train_command(const std::string& solver,
+                                         const std::vector<std::string>& more = {}) const {
     std::vector<std::string> command = {tool("train"), "--solver=" + solver, "--threads=1"};
     command.insert(command.end(), more.begin(), more.end());
     return command;
@@ -72,7 +76,9 @@ class TrainTool : public testing::Test {
   Ran train(const std::string& solver, const std::vector<std::string>& more = {}) const {
     return test::run_program(train_command(solver, more));
   }
-  std::string stem(const std::string& prefix, std::int64_t iteration) const { return snapshot_stem(folder_ + "/" + prefix, iteration); }
+  std::string stem(const std::string& prefix, std::int64_t iteration) const {
+    return snapshot_stem(folder_ + "/" + prefix, iteration);
+  }
 
   std::string folder_;
 };
@@ -83,7 +89,8 @@ TEST_F(TrainTool, ATermIsASnapshotAndTheRunGoesOnFromIt) {
   int number = 0;
   for (const int signal : {SIGTERM, SIGUSR1}) {
     const std::string prefix = "run" + std::to_string(number++);
-    const Running running = test::start_program(train_command(solver(prefix, "max_iter: 100000000 display: 1 average_loss: 3")));
+    const Running running = test::start_program(
+        train_command(solver(prefix, "max_iter: 100000000 display: 1 average_loss: 3")));
     ASSERT_TRUE(wait_for_text(running, "Iteration 5 ("));
     ::kill(running.process, signal);
     ASSERT_TRUE(wait_for_end(running, kDeadline));
@@ -93,13 +100,15 @@ TEST_F(TrainTool, ATermIsASnapshotAndTheRunGoesOnFromIt) {
     const int stopped = read_solver_state(found).iter();
     EXPECT_GE(stopped, 6);
 
-    const std::string end = " max_iter: " + std::to_string(stopped + 5) + " display: 1 average_loss: 3";
+    const std::string end =
+        " max_iter: " + std::to_string(stopped + 5) + " display: 1 average_loss: 3";
     const Ran resumed = train(solver(prefix, end), {"--snapshot=auto"});
     EXPECT_EQ(resumed.code, 0) << resumed.err;
     EXPECT_HAS(resumed.err, "Resuming from " + found);
     const Ran whole = train(solver("whole", end));
     EXPECT_EQ(whole.code, 0) << whole.err;
-    EXPECT_EQ(get_file(model_path(stem(prefix, stopped + 5))), get_file(model_path(stem("whole", stopped + 5))));
+    EXPECT_EQ(get_file(model_path(stem(prefix, stopped + 5))),
+              get_file(model_path(stem("whole", stopped + 5))));
   }
 }
 
@@ -117,8 +126,8 @@ TEST_F(TrainTool, AnInterruptStopsAHangupSnapshotsAndBothCanBeToldOtherwise) {
     EXPECT_HAS(ran.err, "Optimization stopped early.");
     EXPECT_NE(newest_snapshot(folder_ + "/int"), "");
   }
-  const Running running =
-      test::start_program(train_command(solver("other", endless), {"--sigint_effect=snapshot", "--sighup_effect=none"}));
+  const Running running = test::start_program(train_command(
+      solver("other", endless), {"--sigint_effect=snapshot", "--sighup_effect=none"}));
   ASSERT_TRUE(wait_for_text(running, "Iteration 2 ("));
   ::kill(running.process, SIGHUP);
   ::kill(running.process, SIGINT);
@@ -129,22 +138,28 @@ TEST_F(TrainTool, AnInterruptStopsAHangupSnapshotsAndBothCanBeToldOtherwise) {
 }
 
 TEST_F(TrainTool, ASecondInterruptLeavesAtOnce) {
-  put_file(folder_ + "/net.prototxt",   // one iteration takes long
-           "layer { name: 'in' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 4000 dim: 3000 } data_filler { value: 1 } } }\n"
-           "layer { name: 'ip1' type: 'InnerProduct' bottom: 'x' top: 'ip1' inner_product_param { num_output: 3000 } }\n"
-           "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2' loss_weight: 1 inner_product_param { num_output: 3000 } }\n");
+  put_file(folder_ + "/net.prototxt",  // one iteration takes long
+           "layer { name: 'in' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 4000 "
+           "dim: 3000 } data_filler { value: 1 } } }\n"
+           "layer { name: 'ip1' type: 'InnerProduct' bottom: 'x' top: 'ip1' inner_product_param { "
+           "num_output: 3000 } }\n"
+           "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2' loss_weight: 1 "
+           "inner_product_param { num_output: 3000 } }\n");
   const Running running = test::start_program(train_command(solver("slow", "max_iter: 100000000")));
   ASSERT_TRUE(wait_for_text(running, "Solving"));
-  for (int i = 0; i < 10000 && !wait_for_end(running, milliseconds(20)); ++i) ::kill(running.process, SIGINT);
+  for (int i = 0; i < 10000 && !wait_for_end(running, milliseconds(20)); ++i)
+    ::kill(running.process, SIGINT);
   EXPECT_EQ(test::wait_for(running).code, 128 + SIGINT);
 }
 
 // ---- snapshots ----
 
 TEST_F(TrainTool, AFullDiskEndsWithNineAndTheOldSnapshotIsWhole) {
-  put_file(folder_ + "/net.prototxt",   // a model of 2 MB
-           "layer { name: 'in' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 2 dim: 500 } data_filler { value: 1 } } }\n"
-           "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' loss_weight: 1e-3 inner_product_param { num_output: 1000 } }\n");
+  put_file(folder_ + "/net.prototxt",  // a model of 2 MB
+           "layer { name: 'in' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 2 dim: "
+           "500 } data_filler { value: 1 } } }\n"
+           "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' loss_weight: 1e-3 "
+           "inner_product_param { num_output: 1000 } }\n");
   const std::string file = solver("full", "max_iter: 4 snapshot: 2");
   ASSERT_EQ(train(file).code, 0);
   const std::string old = get_file(model_path(stem("full", 4)));
@@ -155,7 +170,8 @@ TEST_F(TrainTool, AFullDiskEndsWithNineAndTheOldSnapshotIsWhole) {
   EXPECT_EQ(newest_snapshot(folder_ + "/full"), state_path(stem("full", 4)));
   EXPECT_EQ(why_damaged(stem("full", 4)), "");
   EXPECT_EQ(get_file(model_path(stem("full", 4))), old);
-  for (const std::string& name : test::entries(folder_)) EXPECT_EQ(name.find("iter_6"), std::string::npos) << name;
+  for (const std::string& name : test::entries(folder_))
+    EXPECT_EQ(name.find("iter_6"), std::string::npos) << name;
   EXPECT_EQ(train(more, {"--snapshot=auto"}).code, 0) << "with room again";
 }
 
@@ -164,7 +180,8 @@ TEST_F(TrainTool, AnIncompleteSnapshotIsPassedOverWithAWarning) {
   fs::remove(run_path(stem("part", 6)));
   const Ran ran = train(solver("part", "max_iter: 7"), {"--snapshot=auto"});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_HAS(ran.err, stem("part", 6) + " is not whole and is passed over: " + run_path(stem("part", 6)));
+  EXPECT_HAS(ran.err,
+             stem("part", 6) + " is not whole and is passed over: " + run_path(stem("part", 6)));
   EXPECT_HAS(ran.err, "Resuming from " + state_path(stem("part", 3)));
 }
 
@@ -190,16 +207,23 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
       {{"--weights=" + folder_ + "/none"}, good, 3, "cannot open " + folder_ + "/none"},
       {{}, folder_ + "/none.prototxt", 3, "cannot open " + folder_ + "/none.prototxt"},
       {{}, solver("bad", "max_iter: 2 momentun: 0.9"), 3, "momentum"},
-      {{}, solver("far", "max_iter: 2 snapshot_prefix: '" + folder_ + "/no/such/folder/x'"), 9, "no snapshot could be written"},
+      {{},
+       solver("far", "max_iter: 2 snapshot_prefix: '" + folder_ + "/no/such/folder/x'"),
+       9,
+       "no snapshot could be written"},
       {{}, solver("type", "max_iter: 2 type: 'Adagrat'"), 3, "did you mean 'AdaGrad'?"},
-      {{}, solver("nan", "max_iter: 200 base_lr: 1e30"), 7, "is not finite; the first that is not: "},
+      {{},
+       solver("nan", "max_iter: 200 base_lr: 1e30"),
+       7,
+       "is not finite; the first that is not: "},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.words);
     const Ran ran = train(c.solver, c.more);
     EXPECT_EQ(ran.code, c.code) << ran.err;
     EXPECT_HAS(ran.err, c.words);
-    EXPECT_EQ(ran.err.find("Starting Optimization") != std::string::npos, c.code == 7) << "all else is found at the start";
+    EXPECT_EQ(ran.err.find("Starting Optimization") != std::string::npos, c.code == 7)
+        << "all else is found at the start";
   }
   const Ran none = test::run_program({tool("train")});
   EXPECT_EQ(none.code, 2);
@@ -212,8 +236,9 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
 
 TEST_F(TrainTool, WeightsStartARunAndStagesChooseLayers) {
   ASSERT_EQ(train(solver("a", "max_iter: 3")).code, 0);
-  const Ran ran = train(solver("b", "max_iter: 0 test_iter: 8 test_interval: 1"),
-                        {"--weights=" + model_path(stem("a", 3)), "--stage=deep,wide", "--level=2", "--v=1"});
+  const Ran ran =
+      train(solver("b", "max_iter: 0 test_iter: 8 test_interval: 1"),
+            {"--weights=" + model_path(stem("a", 3)), "--stage=deep,wide", "--level=2", "--v=1"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, "Finetuning from " + model_path(stem("a", 3)));
   EXPECT_HAS(ran.err, "stage: \"wide\"");
@@ -223,39 +248,45 @@ TEST_F(TrainTool, WeightsStartARunAndStagesChooseLayers) {
 // ---- test, time, extract_features ----
 
 TEST_F(TrainTool, TestPrintsBatchesAndMeans) {
-  const Ran trained = train(solver("t", "max_iter: 3 test_iter: 8 test_interval: 3 test_initialization: false"));
+  const Ran trained =
+      train(solver("t", "max_iter: 3 test_iter: 8 test_interval: 3 test_initialization: false"));
   ASSERT_EQ(trained.code, 0) << trained.err;
   std::smatch in_training;
   const std::string trained_log = trained.err;
-  ASSERT_TRUE(std::regex_search(trained_log, in_training, std::regex("Test net output #1: loss = ([0-9.e-]+) ")));
-  const Ran ran =
-      test::run_program({tool("test"), "--model=" + folder_ + "/net.prototxt", "--weights=" + model_path(stem("t", 3)), "--iterations=8"});
+  ASSERT_TRUE(std::regex_search(trained_log, in_training,
+                                std::regex("Test net output #1: loss = ([0-9.e-]+) ")));
+  const Ran ran = test::run_program({tool("test"), "--model=" + folder_ + "/net.prototxt",
+                                     "--weights=" + model_path(stem("t", 3)), "--iterations=8"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, "Running for 8 iterations.");
   EXPECT_HAS(ran.err, "Batch 7, accuracy = ");
   EXPECT_HAS(ran.err, "] Loss: " + in_training[1].str() + "\n");
-  EXPECT_HAS(ran.err, "] loss = " + in_training[1].str() + " (* 1 = " + in_training[1].str() + " loss)\n");
+  EXPECT_HAS(ran.err,
+             "] loss = " + in_training[1].str() + " (* 1 = " + in_training[1].str() + " loss)\n");
 }
 
 TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
-  const Ran ran =
-      test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt", "--iterations=3", "--threads=1", "--explain_ops"});
+  const Ran ran = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt",
+                                     "--iterations=3", "--threads=1", "--explain_ops"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   for (const char* pattern :
-       {"      conv\tforward: [0-9.e-]+ ms\\.", "      conv\tbackward: [0-9.e-]+ ms\\.", "Average Forward pass: [0-9.e-]+ ms\\.",
-        "Average Backward pass: [0-9.e-]+ ms\\.", "Average Forward-Backward: [0-9.e-]+ ms\\.", "Total Time: [0-9.e-]+ ms\\.",
-        "GEMM 1024: [0-9.e+]+ GFLOP/s \\(threads 1\\)", "Peak memory: [0-9.e+]+ MB", "Planned memory: params "})
+       {"      conv\tforward: [0-9.e-]+ ms\\.", "      conv\tbackward: [0-9.e-]+ ms\\.",
+        "Average Forward pass: [0-9.e-]+ ms\\.", "Average Backward pass: [0-9.e-]+ ms\\.",
+        "Average Forward-Backward: [0-9.e-]+ ms\\.", "Total Time: [0-9.e-]+ ms\\.",
+        "GEMM 1024: [0-9.e+]+ GFLOP/s \\(threads 1\\)", "Peak memory: [0-9.e+]+ MB",
+        "Planned memory: params "})
     EXPECT_TRUE(std::regex_search(ran.err, std::regex(pattern))) << pattern;
   EXPECT_HAS(ran.out, "conv (Convolution): conv by ");
-  const Ran forward =
-      test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt", "--iterations=1", "--phase=TEST", "--forward_only"});
+  const Ran forward = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt",
+                                         "--iterations=1", "--phase=TEST", "--forward_only"});
   EXPECT_EQ(forward.code, 0);
   EXPECT_EQ(forward.err.find("backward: "), std::string::npos);
   EXPECT_HAS(forward.err, "accuracy\tforward: ");
 }
 
 TEST_F(TrainTool, CaffeIsOneNameForAll) {
-  const Ran ran = test::run_program({tool("caffe"), "train", "-solver", solver("c", "max_iter: 1")});
+  const Ran ran =
+      test::run_program({tool("caffe"), "train", "-solver", solver("c", "max_iter: 1")});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, "Optimization Done.");
   EXPECT_EQ(test::run_program({tool("caffe"), "brew"}).code, 2);
@@ -279,14 +310,16 @@ std::vector<Saved> read_back(const std::string& backend, const std::string& path
 TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
   ASSERT_EQ(train(solver("f", "max_iter: 3")).code, 0);
   put_file(folder_ + "/seven.prototxt",
-           std::regex_replace(test::small_net(folder_ + "/data"), std::regex("batch_size: 5"), "batch_size: 7"));
+           std::regex_replace(test::small_net(folder_ + "/data"), std::regex("batch_size: 5"),
+                              "batch_size: 7"));
   const std::string weights = model_path(stem("f", 3));
   std::vector<std::vector<float>> first;
   for (const std::string backend : {"lmdb", "leveldb", "datumfile"}) {
     SCOPED_TRACE(backend);
     const std::string a = folder_ + "/conv_" + backend, b = folder_ + "/ip_" + backend;
     const Ran ran =
-        test::run_program({tool("extract_features"), weights, folder_ + "/seven.prototxt", "conv,ip", a + "," + b, "0", backend, "CPU"});
+        test::run_program({tool("extract_features"), weights, folder_ + "/seven.prototxt",
+                           "conv,ip", a + "," + b, "0", backend, "CPU"});
     ASSERT_EQ(ran.code, 0) << ran.err;
     const std::vector<Saved> conv = read_back(backend, a), ip = read_back(backend, b);
     ASSERT_EQ(conv.size(), 40u) << "40 records in batches of 7";
@@ -306,10 +339,11 @@ TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
     EXPECT_EQ(values, first);
     EXPECT_NE(values[0], values[1]);
   }
-  const Ran text =
-      test::run_program({tool("extract_features"), "--model=" + folder_ + "/net.prototxt", "--weights=" + weights,
-                         "--extract_feature_blob_names=ip", "--save_feature_leveldb_names=" + folder_ + "/ip.txt", "--backend=text",
-                         "--num_mini_batches=3", "--gpu", "-1", "--num_rows_per_table=1", "--poseidon_keys"});
+  const Ran text = test::run_program(
+      {tool("extract_features"), "--model=" + folder_ + "/net.prototxt", "--weights=" + weights,
+       "--extract_feature_blob_names=ip", "--save_feature_leveldb_names=" + folder_ + "/ip.txt",
+       "--backend=text", "--num_mini_batches=3", "--gpu", "-1", "--num_rows_per_table=1",
+       "--poseidon_keys"});
   ASSERT_EQ(text.code, 0) << text.err;
   std::istringstream lines(get_file(folder_ + "/ip.txt"));
   std::string line;
@@ -323,7 +357,7 @@ TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
     for (const float wanted : first[static_cast<std::size_t>(count)]) {
       float got = std::nanf("");
       words >> got;
-      EXPECT_NEAR(got, wanted, 1e-6);   // from batches of another size
+      EXPECT_NEAR(got, wanted, 1e-6);  // from batches of another size
     }
   }
   EXPECT_EQ(count, 15);
@@ -331,10 +365,12 @@ TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
 
 TEST_F(TrainTool, FeaturesThatCannotBeHadAreNamed) {
   ASSERT_EQ(train(solver("f", "max_iter: 1")).code, 0);
-  const auto extract = [&](const std::string& blobs, const std::string& outputs, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> command = {tool("extract_features"), "--model=" + folder_ + "/net.prototxt",
-                                        "--weights=" + model_path(stem("f", 1)), "--extract_feature_blob_names=" + blobs,
-                                        "--save_feature_leveldb_names=" + outputs};
+  const auto extract = [&](const std::string& blobs, const std::string& outputs,
+                           const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = {
+        tool("extract_features"), "--model=" + folder_ + "/net.prototxt",
+        "--weights=" + model_path(stem("f", 1)), "--extract_feature_blob_names=" + blobs,
+        "--save_feature_leveldb_names=" + outputs};
     command.insert(command.end(), more.begin(), more.end());
     return test::run_program(command);
   };
@@ -362,4 +398,4 @@ TEST_F(TrainTool, FeaturesThatCannotBeHadAreNamed) {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::tools_train_test

@@ -1,4 +1,5 @@
-// Messages as bytes: what they are (golden files, made by another program), that they come back, and what damaged ones are answered.
+// Messages as bytes: what they are (golden files, made by another program), that they come back,
+// and what damaged ones are answered.
 #include "shoal/table/wire.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@
 #include "support/messages.h"
 #include "support/places.h"
 
-namespace shoal::table {
+namespace shoal::table::wire_test {
 namespace {
 
 using test::golden_messages;
@@ -26,7 +27,8 @@ using test::random_message;
 constexpr std::size_t kTypes = std::variant_size_v<Message>;
 
 std::string whole(const Frame& frame) {
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes());
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()),
+                                  frame.values.data.size_bytes());
 }
 
 std::string golden_bytes(const std::string& name) {
@@ -36,7 +38,8 @@ std::string golden_bytes(const std::string& name) {
   for (std::string line; std::getline(file, line);)
     for (const char c : line.starts_with('#') ? "" : line)
       if (c != ' ') digits += c;
-  for (std::size_t i = 0; i < digits.size(); i += 2) bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  for (std::size_t i = 0; i < digits.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
   return bytes;
 }
 
@@ -44,7 +47,8 @@ std::string golden_bytes(const std::string& name) {
 std::string mended(std::string frame) {
   if (frame.size() < kHeaderSize) return frame;
   std::string crc;
-  put_le(crc, crc32c(std::string_view(frame).substr(kHeaderSize), crc32c(std::string_view(frame).substr(0, 20))));
+  put_le(crc, crc32c(std::string_view(frame).substr(kHeaderSize),
+                     crc32c(std::string_view(frame).substr(0, 20))));
   return frame.replace(20, 4, crc);
 }
 
@@ -70,11 +74,14 @@ TEST(Wire, GoldenBytesBothWays) {
   }
   EXPECT_EQ(types.size(), kTypes) << "a type without golden bytes";
   const auto folder = shoal::test::repository_root() / "tests/golden/wire";
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), static_cast<std::ptrdiff_t>(request)) << "a file that nothing reads";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}),
+            static_cast<std::ptrdiff_t>(request))
+      << "a file that nothing reads";
 }
 
 TEST(Wire, GoldenBytesMeanWhatWasSaid) {
-  const Message push = decode(golden_bytes("push"), Stage::kPeer).value(), plan = decode(golden_bytes("plan"), Stage::kPeer).value();
+  const Message push = decode(golden_bytes("push"), Stage::kPeer).value(),
+                plan = decode(golden_bytes("plan"), Stage::kPeer).value();
   EXPECT_EQ(std::get<Push>(push).row, 0x01020304u);
   EXPECT_EQ(std::get<Push>(push).base, 39);
   EXPECT_EQ(std::get<Push>(push).values.data[1], -0.25f);
@@ -82,7 +89,8 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(1), (Row{500, 3, 1, false, 2, 0}));
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.ranks.at(3), 5u);
   EXPECT_EQ(std::get<Push>(push).epoch, 3u);
-  const Message ask = decode(golden_bytes("ask"), Stage::kPeer).value(), answer = decode(golden_bytes("answer"), Stage::kPeer).value();
+  const Message ask = decode(golden_bytes("ask"), Stage::kPeer).value(),
+                answer = decode(golden_bytes("answer"), Stage::kPeer).value();
   const Result<JoinBody> join = decode_join(std::get<Ask>(ask).body);
   ASSERT_TRUE(join.ok());
   EXPECT_EQ(join.value().address, "10.0.0.3:29600");
@@ -117,7 +125,8 @@ TEST(Wire, RandomMessagesComeBack) {
 }
 
 TEST(Wire, LongFieldsAreMarked) {
-  for (const std::size_t body : {65519u, 65520u, 65521u, 65522u, 200'000u}) {   // 14 bytes of fields before it
+  // 14 bytes of fields before it
+  for (const std::size_t body : {65519u, 65520u, 65521u, 65522u, 200'000u}) {
     const std::string frame = whole(encode(Ask{Topic::kGather, 1, std::string(body, 'x')}, 1));
     EXPECT_EQ(get_le<std::uint16_t>(frame.substr(6)), std::min<std::size_t>(body + 14, 0xffff));
     const Result<Message> read = decode(frame, Stage::kPeer);
@@ -130,7 +139,9 @@ TEST(Wire, LongFieldsAreMarked) {
 }
 
 TEST(Wire, WordsForPeopleAreCutAndBodiesAreNot) {
-  const Message read = decode(whole(encode(Refuse{Code::kPeer, std::string(9000, 'x')}, 1)), Stage::kStranger).value();
+  const Message read =
+      decode(whole(encode(Refuse{Code::kPeer, std::string(9000, 'x')}, 1)), Stage::kStranger)
+          .value();
   EXPECT_EQ(std::get<Refuse>(read).reason.size(), kMaxReasonBytes);
   EXPECT_DEATH(encode(Ask{Topic::kGather, 1, std::string(kMaxBodyBytes + 1, 'x')}, 1), "at most");
 }
@@ -156,10 +167,11 @@ TEST(WireDamage, EveryLength) {
     for (std::size_t length = 0; length < good.size(); ++length) {
       ASSERT_GT(why_not(good.substr(0, length)).size(), 20u) << name << " cut to " << length;
       if (length < kHeaderSize) continue;
-      std::string shorter = good.substr(0, length);   // and its header says so
+      std::string shorter = good.substr(0, length);  // and its header says so
       const auto said = static_cast<std::uint32_t>(length - kHeaderSize);
       std::memcpy(shorter.data() + 16, &said, 4);
-      const bool fewer_numbers = length >= kHeaderSize + get_le<std::uint16_t>(good.substr(6)) && (good.size() - length) % 4 == 0;
+      const bool fewer_numbers = length >= kHeaderSize + get_le<std::uint16_t>(good.substr(6)) &&
+                                 (good.size() - length) % 4 == 0;
       if (fewer_numbers) continue;
       ASSERT_GT(why_not(mended(shorter)).size(), 20u) << name << " cut to " << length;
     }
@@ -176,7 +188,8 @@ TEST(WireDamage, AnyBytesByTheThousand) {
   for (int i = 0; i < 60'000; ++i) {
     std::string frame = whole(encode(random_message(random, random.below(kTypes), 20), 1));
     if (frame.size() > 4000) continue;
-    for (std::uint64_t n = 1 + random.below(4); n > 0; --n) frame[4 + random.below(frame.size() - 4)] = static_cast<char>(random.word());
+    for (std::uint64_t n = 1 + random.below(4); n > 0; --n)
+      frame[4 + random.below(frame.size() - 4)] = static_cast<char>(random.word());
     if (random.below(4) == 0) frame.resize(random.below(frame.size() + 1));
     if (random.below(2) == 0 && frame.size() >= kHeaderSize) {
       const auto said = static_cast<std::uint32_t>(frame.size() - kHeaderSize);
@@ -196,17 +209,22 @@ TEST(WireDamage, AnyBytesByTheThousand) {
   EXPECT_GT(refused, 20'000u);
 }
 
-std::string with(std::string frame, std::size_t at, std::string_view bytes) { return mended(frame.replace(at, bytes.size(), bytes)); }
+std::string with(std::string frame, std::size_t at, std::string_view bytes) {
+  return mended(frame.replace(at, bytes.size(), bytes));
+}
 
 TEST(WireDamage, EachIsNamed) {
-  const std::string push = golden_bytes("push"), get = golden_bytes("get"), plan = golden_bytes("plan"), ask = golden_bytes("ask");
+  const std::string push = golden_bytes("push"), get = golden_bytes("get"),
+                    plan = golden_bytes("plan"), ask = golden_bytes("ask");
   const std::string hello = golden_bytes("hello"), nothing = golden_bytes("push_nothing");
   EXPECT_SAYS("HTTP", why_not("GET / HTTP/1.1\r\nHost: localhost:29600\r\n\r\n"));
   EXPECT_SAYS("ssh", why_not("SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"));
-  EXPECT_SAYS("TLS", why_not(std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + std::string(20, 'r')));
+  EXPECT_SAYS("TLS", why_not(std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) +
+                             std::string(20, 'r')));
   EXPECT_SAYS("another byte order", why_not(with(get, 0, "LOHS")));
   EXPECT_SAYS("41 42 43 44", why_not(with(get, 0, "ABCD")));
-  EXPECT_SAYS("version 1 of the protocol, and this process speaks 2", why_not(with(get, 4, "\x01")));
+  EXPECT_SAYS("version 1 of the protocol, and this process speaks 2",
+              why_not(with(get, 4, "\x01")));
   EXPECT_SAYS("unknown type 99", why_not(with(get, 5, "\x63")));
   EXPECT_SAYS("A Get came before", why_not(get, Stage::kStranger));
   EXPECT_EQ("", why_not(hello, Stage::kStranger));
@@ -214,15 +232,18 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("unknown part, 7", why_not(with(get, 36, "\x07")));
   EXPECT_SAYS("unknown payload, 3", why_not(with(push, 44, "\x03")));
   EXPECT_SAYS("unknown topic, 99", why_not(with(ask, 24, "\x63")));
-  EXPECT_SAYS("no numbers, and the weight 1", why_not(with(nothing, 45, std::string_view("\0\0\x80\x3f", 4))));
+  EXPECT_SAYS("no numbers, and the weight 1",
+              why_not(with(nothing, 45, std::string_view("\0\0\x80\x3f", 4))));
   EXPECT_SAYS("the weight 0", why_not(with(push, 45, std::string_view("\0\0\0\0", 4))));
   EXPECT_SAYS("a weight of nan", why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))));
   EXPECT_SAYS("a yes or no of 2", why_not(with(plan, plan.size() - 81, "\x02")));
-  EXPECT_SAYS("row 1 is on server 5, and there are 2", why_not(with(plan, plan.size() - 83, "\x05")));
+  EXPECT_SAYS("row 1 is on server 5, and there are 2",
+              why_not(with(plan, plan.size() - 83, "\x05")));
   EXPECT_SAYS("which 110 bytes cannot hold", why_not(with(plan, plan.size() - 114, "\x06")));
   EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 111, "\x03")));
   EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 120, "\x01")));
-  EXPECT_SAYS("versions that end before they begin", why_not(with(hello, 24, "\x03"), Stage::kStranger));
+  EXPECT_SAYS("versions that end before they begin",
+              why_not(with(hello, 24, "\x03"), Stage::kStranger));
 }
 
 // decode_header sees nothing but the header: what it lets through bounds what is allocated.
@@ -230,21 +251,26 @@ TEST(WireDamage, LengthsAreBoundedBeforeAnythingIsAllocated) {
   Random random(5);
   std::size_t passed = 0;
   for (int i = 0; i < 200'000; ++i) {
-    std::string head = whole(encode(random_message(random, random.below(kTypes), 9), 1)).substr(0, kHeaderSize);
-    const auto length = static_cast<std::uint32_t>(std::uint64_t{random.word()} >> random.below(33));
+    std::string head =
+        whole(encode(random_message(random, random.below(kTypes), 9), 1)).substr(0, kHeaderSize);
+    const auto length =
+        static_cast<std::uint32_t>(std::uint64_t{random.word()} >> random.below(33));
     if (random.below(4) > 0) std::memcpy(head.data() + 16, &length, 4);
     if (random.below(4) > 0) head.replace(6, 2, i % 2 == 0 ? "\xff\xff" : "\xfe\xff");
     const std::span<const char, kHeaderSize> bytes(head.data(), kHeaderSize);
-    const Result<Header> stranger = decode_header(bytes, Stage::kStranger), peer = decode_header(bytes, Stage::kPeer);
+    const Result<Header> stranger = decode_header(bytes, Stage::kStranger),
+                         peer = decode_header(bytes, Stage::kPeer);
     ASSERT_TRUE(!stranger.ok() || stranger.value().length <= 4096u);
     if (!peer.ok()) continue;
     ++passed;
     ASSERT_LE(peer.value().floats(), kMaxRowFloats);
-    ASSERT_LE(peer.value().length, (peer.value().type == MessageType::kPlan ? 20u << 20 : 16u << 20) + 1000);
+    ASSERT_LE(peer.value().length,
+              (peer.value().type == MessageType::kPlan ? 20u << 20 : 16u << 20) + 1000);
   }
   EXPECT_GT(passed, 10'000u);
   std::string ping = golden_bytes("ping");
-  EXPECT_SAYS("4294967295 bytes long; at most 8 are allowed", why_not(with(ping, 16, "\xff\xff\xff\xff")));
+  EXPECT_SAYS("4294967295 bytes long; at most 8 are allowed",
+              why_not(with(ping, 16, "\xff\xff\xff\xff")));
 }
 
 TEST(WireDamage, BodiesOfJoins) {
@@ -252,13 +278,21 @@ TEST(WireDamage, BodiesOfJoins) {
   const std::string roster = encode(RosterBody{{{0, 0, 0, "h", "a:1"}, {1, 1, 1, "h", "b:1"}}, 7});
   ASSERT_TRUE(decode_join(join).ok());
   ASSERT_TRUE(decode_roster(roster).ok());
-  for (std::size_t length = 0; length < join.size(); ++length) EXPECT_FALSE(decode_join(std::string_view(join).substr(0, length)).ok());
-  for (std::size_t length = 0; length < roster.size(); ++length) EXPECT_FALSE(decode_roster(std::string_view(roster).substr(0, length)).ok());
+  for (std::size_t length = 0; length < join.size(); ++length)
+    EXPECT_FALSE(decode_join(std::string_view(join).substr(0, length)).ok());
+  for (std::size_t length = 0; length < roster.size(); ++length)
+    EXPECT_FALSE(decode_roster(std::string_view(roster).substr(0, length)).ok());
   EXPECT_SAYS("1 bytes more", decode_join(join + "x").error().message);
 }
 
 TEST(WireDamage, BodiesOfEnds) {
-  const SegmentBody end{.clock = 7, .phase_end = 9, .next_scheme = "bsp", .scheme = "ssp 2", .weights = {1, 2.5}, .bandwidths = {1e6}, .measures = true};
+  const SegmentBody end{.clock = 7,
+                        .phase_end = 9,
+                        .next_scheme = "bsp",
+                        .scheme = "ssp 2",
+                        .weights = {1, 2.5},
+                        .bandwidths = {1e6},
+                        .measures = true};
   const std::string bytes = encode(end);
   const SegmentBody read = decode_segment(bytes).value();
   EXPECT_EQ(read.scheme, "ssp 2");
@@ -266,23 +300,30 @@ TEST(WireDamage, BodiesOfEnds) {
   EXPECT_EQ(read.bandwidths, end.bandwidths);
   EXPECT_TRUE(read.measures);
   EXPECT_EQ(encode(read), bytes);
-  for (std::size_t length = 0; length < bytes.size(); ++length) EXPECT_FALSE(decode_segment(std::string_view(bytes).substr(0, length)).ok());
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_FALSE(decode_segment(std::string_view(bytes).substr(0, length)).ok());
 }
 
 TEST(WireDamage, BodiesOfTasks) {
-  const BeginBody begin{.last = {.steps = 3, .seconds = 0.5, .samples = 192, .exchange = 0.25}, .until = 1000};
+  const BeginBody begin{.last = {.steps = 3, .seconds = 0.5, .samples = 192, .exchange = 0.25},
+                        .until = 1000};
   const Start start{.steps = 34, .mean_steps = 17.5, .over = true, .reread = true, .at = 12};
   EXPECT_EQ(encode(begin).size(), 36u);
   EXPECT_EQ(decode_begin(encode(begin)).value(), begin);
   EXPECT_EQ(decode_begin("").value(), BeginBody());
   EXPECT_EQ(encode(begin.last).size(), 28u);
   EXPECT_EQ(decode_task(encode(begin.last)).value(), begin.last);
-  EXPECT_EQ(encode(start), std::string("\x22\0\0\0" "\0\0\0\0\0\x80\x31\x40" "\1\1" "\x0c\0\0\0\0\0\0\0", 22));
+  EXPECT_EQ(encode(start), std::string("\x22\0\0\0"
+                                       "\0\0\0\0\0\x80\x31\x40"
+                                       "\1\1"
+                                       "\x0c\0\0\0\0\0\0\0",
+                                       22));
   EXPECT_EQ(decode_start(encode(start)).value(), start);
   EXPECT_EQ(encode(7, Verdict::kAnother), std::string("\7\0\0\0\2", 5));
   EXPECT_EQ(decode_verdict(encode(7, Verdict::kAnother)).value(), Verdict::kAnother);
   const auto damaged = [](const std::string& whole, const auto& decode) {
-    for (std::size_t length = 1; length < whole.size(); ++length) EXPECT_FALSE(decode(std::string_view(whole).substr(0, length)).ok()) << length;
+    for (std::size_t length = 1; length < whole.size(); ++length)
+      EXPECT_FALSE(decode(std::string_view(whole).substr(0, length)).ok()) << length;
     EXPECT_SAYS("1 bytes more", decode(whole + "x").error().message);
   };
   damaged(encode(begin), decode_begin);
@@ -290,16 +331,23 @@ TEST(WireDamage, BodiesOfTasks) {
   damaged(encode(start), decode_start);
   damaged(encode(7, Verdict::kDrop), decode_verdict);
   EXPECT_FALSE(decode_task("").ok());
-  EXPECT_SAYS("an unknown verdict, 3", decode_verdict(std::string("\7\0\0\0\3", 5)).error().message);
-  EXPECT_SAYS("a yes or no of 2", decode_start(std::string(12, '\0') + "\2" + std::string(9, '\0')).error().message);
+  EXPECT_SAYS("an unknown verdict, 3",
+              decode_verdict(std::string("\7\0\0\0\3", 5)).error().message);
+  EXPECT_SAYS("a yes or no of 2",
+              decode_start(std::string(12, '\0') + "\2" + std::string(9, '\0')).error().message);
   for (const double bad : {-1.0, HUGE_VAL, std::nan("")}) {
-    EXPECT_SAYS("a number that cannot be", decode_task(encode(TaskReport{.seconds = bad})).error().message);
-    EXPECT_SAYS("a number that cannot be", decode_task(encode(TaskReport{.samples = bad})).error().message);
-    EXPECT_SAYS("a number that cannot be", decode_begin(encode(BeginBody{.last = {.exchange = bad}})).error().message);
-    EXPECT_SAYS("a number that cannot be", decode_start(encode(Start{.mean_steps = bad})).error().message);
+    EXPECT_SAYS("a number that cannot be",
+                decode_task(encode(TaskReport{.seconds = bad})).error().message);
+    EXPECT_SAYS("a number that cannot be",
+                decode_task(encode(TaskReport{.samples = bad})).error().message);
+    EXPECT_SAYS("a number that cannot be",
+                decode_begin(encode(BeginBody{.last = {.exchange = bad}})).error().message);
+    EXPECT_SAYS("a number that cannot be",
+                decode_start(encode(Start{.mean_steps = bad})).error().message);
   }
   EXPECT_SAYS("task -1", decode_start(encode(Start{.at = -1})).error().message);
-  EXPECT_SAYS("an end after -1 tasks", decode_begin(encode(BeginBody{.last = {}, .until = -1})).error().message);
+  EXPECT_SAYS("an end after -1 tasks",
+              decode_begin(encode(BeginBody{.last = {}, .until = -1})).error().message);
 }
 
 // ---- plans ----
@@ -322,13 +370,30 @@ TEST(PlanIsValid, OrSaysWhy) {
       {"row 0 has 0 numbers", [](Plan& p) { p.rows[0].length = 0; }},
       {"row 0 has 1048577 numbers", [](Plan& p) { p.rows[0].length = kMaxRowFloats + 1; }},
       {"row 0 is on server 1, and there are 1", [](Plan& p) { p.rows[0].server = 1; }},
-      {"row 1 has lr_mult nan", [](Plan& p) { p.rows.push_back({.length = 1, .lr_mult = std::nanf("")}); }},
-      {"row 1 has decay_mult inf", [](Plan& p) { p.rows.push_back({.length = 1, .decay_mult = INFINITY}); }},
-      {"there are 1 workers, and ranks of 2", [](Plan& p) { p.ranks = {0, 1}; }},
-      {"the ranks of the workers do not rise", [](Plan& p) { p.workers = 2, p.ranks = {3, 3}; }},
-      {"there are 1 servers, and ranks of 2", [](Plan& p) { p.server_ranks = {0, 1}; }},
-      {"the ranks of the servers do not rise", [](Plan& p) { p.servers = 2, p.server_ranks = {1, 0}; }},
-      {"there are 1 workers, and clocks of 2", [](Plan& p) { p.clocks = {0, 1}; }},
+      {"row 1 has lr_mult nan",
+       [](Plan& p) { p.rows.push_back({.length = 1, .lr_mult = std::nanf("")}); }},
+      {"row 1 has decay_mult inf",
+       [](Plan& p) { p.rows.push_back({.length = 1, .decay_mult = INFINITY}); }},
+      {"there are 1 workers, and ranks of 2",
+       [](Plan& p) {
+         p.ranks = {0, 1};
+       }},
+      {"the ranks of the workers do not rise",
+       [](Plan& p) {
+         p.workers = 2, p.ranks = {3, 3};
+       }},
+      {"there are 1 servers, and ranks of 2",
+       [](Plan& p) {
+         p.server_ranks = {0, 1};
+       }},
+      {"the ranks of the servers do not rise",
+       [](Plan& p) {
+         p.servers = 2, p.server_ranks = {1, 0};
+       }},
+      {"there are 1 workers, and clocks of 2",
+       [](Plan& p) {
+         p.clocks = {0, 1};
+       }},
       {"the start is clock 0, and the least clock of a worker 1", [](Plan& p) { p.clocks = {1}; }},
       {"at most 1048576 are allowed", [](Plan& p) { p.rows.resize(kMaxRows + 1, p.rows[0]); }},
   };
@@ -340,4 +405,4 @@ TEST(PlanIsValid, OrSaysWhy) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::wire_test

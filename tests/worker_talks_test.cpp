@@ -1,11 +1,12 @@
-// What a worker has heard, between its own calls: an answer is had once, and an agreement comes before a task.
+// What a worker has heard, between its own calls: an answer is had once, and an agreement comes
+// before a task.
 #include "shoal/table/worker_talks.h"
 
 #include <gtest/gtest.h>
 
 #include "shoal/table/coordinator.h"
 
-namespace shoal::table {
+namespace shoal::table::worker_talks_test {
 namespace {
 
 TEST(WorkerTalks, AnAnswerIsHadOnceByWhoAskedForIt) {
@@ -26,7 +27,8 @@ TEST(WorkerTalks, ATaskOfAPacedSchemeWaitsForAPauseAndGivesWayToWhatWasAgreedOn)
   EXPECT_EQ(Want::kNothing, talks.start(4));
   talks.answer({Topic::kBegin, 4, "go"});
   const Ask paused = talks.pause();
-  EXPECT_EQ(4, paused.clock) << "the task has not begun: start() alone does not begin those of a paced scheme";
+  EXPECT_EQ(4, paused.clock)
+      << "the task has not begun: start() alone does not begin those of a paced scheme";
   EXPECT_EQ(std::string("\4\0\0\0\0\0\0\0", 8), paused.body) << "no bound";
   EXPECT_EQ(std::nullopt, talks.take_answer(Topic::kBegin, 4, 0));
   EXPECT_EQ(std::nullopt, talks.start(4));
@@ -53,4 +55,4 @@ TEST(WorkerTalks, WithoutAPacerATaskBeginsWithItsStart) {
 }
 
 }  // namespace
-}  // namespace shoal::table
+}  // namespace shoal::table::worker_talks_test

@@ -1,5 +1,6 @@
-// What an iteration costs by the number of workers. Workers wait instead of computing, so that many fit on a machine; all else is real: each is
-// a Service of its own with two threads of this process, each server is a process, and rows travel in frames over loopback.
+// What an iteration costs by the number of workers. Workers wait instead of computing, so that many
+// fit on a machine; all else is real: each is a Service of its own with two threads of this
+// process, each server is a process, and rows travel in frames over loopback.
 #include <gflags/gflags.h>
 #include <time.h>
 
@@ -24,7 +25,8 @@
 DEFINE_int32(workers, 64, "the most workers");
 DEFINE_int32(least, 1, "the fewest; they are doubled from there");
 DEFINE_int32(servers, 2, "processes that hold rows");
-DEFINE_double(compute_ms, 50, "that an iteration of a worker computes, apart from what it waits for");
+DEFINE_double(compute_ms, 50,
+              "that an iteration of a worker computes, apart from what it waits for");
 DEFINE_int32(layers, 8, "that the small rows belong to");
 DEFINE_int32(rows, 64, "small rows");
 DEFINE_int32(floats, 256, "numbers in a small row");
@@ -33,8 +35,11 @@ DEFINE_bool(lenet, true, "measures rows like LeNet's too");
 DEFINE_string(scheme, "bsp", "when updates are made and read: bsp, ssp S, async");
 DEFINE_int32(threads, 1, "for input and output, in each server");
 DEFINE_double(throttle, 0, "bytes a second each way of a process; 0: no limit");
-DEFINE_string(send_order, "priority", "of rows: what the next forward pass needs first, or arrival");
-DEFINE_double(allowed, 1.1, "how much longer than its floor an iteration may be to be called flat, while bytes are not the limit");
+DEFINE_string(send_order, "priority",
+              "of rows: what the next forward pass needs first, or arrival");
+DEFINE_double(allowed, 1.1,
+              "how much longer than its floor an iteration may be to be called flat, while bytes "
+              "are not the limit");
 DEFINE_string(part, "", "server, in the processes that this program starts");
 DEFINE_int32(rank, 0, "of a server");
 DEFINE_int32(processes, 1, "of the job");
@@ -48,9 +53,11 @@ using std::chrono::milliseconds;
 using table::Clock;
 using table::RowId;
 
-constexpr Clock kWarmUp = 3;      // iterations that are not measured
+constexpr Clock kWarmUp = 3;  // iterations that are not measured
 
-double seconds_now() { return duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double cpu_seconds() {
   timespec time{};
@@ -60,32 +67,40 @@ double cpu_seconds() {
 
 // ---- what is trained ----
 
-using Layers = std::vector<std::vector<std::uint32_t>>;    // lengths of rows
+using Layers = std::vector<std::vector<std::uint32_t>>;  // lengths of rows
 
 Layers small_rows() {
   Layers layers(static_cast<std::size_t>(FLAGS_layers));
   for (int row = 0; row < FLAGS_rows; ++row)
-    layers[static_cast<std::size_t>(row * FLAGS_layers / FLAGS_rows)].push_back(static_cast<std::uint32_t>(FLAGS_floats));
+    layers[static_cast<std::size_t>(row * FLAGS_layers / FLAGS_rows)].push_back(
+        static_cast<std::uint32_t>(FLAGS_floats));
   return layers;
 }
 
 Layers lenet() {
-  const std::vector<std::vector<std::size_t>> params{{500, 20}, {25'000, 50}, {400'000, 500}, {5000, 10}};
+  const std::vector<std::vector<std::size_t>> params{
+      {500, 20}, {25'000, 50}, {400'000, 500}, {5000, 10}};
   constexpr std::size_t kTotal = 431'080;
   Layers layers;
   for (const auto& layer : params) {
     layers.emplace_back();
     for (const std::size_t count : layer)
-      for (const std::uint32_t length : table::cut_for(count, kTotal, FLAGS_servers, table::longest_row(kTotal))) layers.back().push_back(length);
+      for (const std::uint32_t length :
+           table::cut_for(count, kTotal, FLAGS_servers, table::longest_row(kTotal)))
+        layers.back().push_back(length);
   }
   return layers;
 }
 
 table::Plan plan_of(const Layers& layers, int workers) {
-  table::Plan plan{.workers = static_cast<std::uint16_t>(workers), .servers = static_cast<std::uint16_t>(FLAGS_servers),
-                   .rule = {.momentum = 0.9f}, .scheme = FLAGS_scheme, .rows = {}};
+  table::Plan plan{.workers = static_cast<std::uint16_t>(workers),
+                   .servers = static_cast<std::uint16_t>(FLAGS_servers),
+                   .rule = {.momentum = 0.9f},
+                   .scheme = FLAGS_scheme,
+                   .rows = {}};
   for (std::uint32_t layer = 0; layer < layers.size(); ++layer)
-    for (const std::uint32_t length : layers[layer]) plan.rows.push_back({.length = length, .priority = layer});
+    for (const std::uint32_t length : layers[layer])
+      plan.rows.push_back({.length = length, .priority = layer});
   table::place(plan.rows, FLAGS_servers);
   return plan;
 }
@@ -98,7 +113,8 @@ std::size_t floats_of(const table::Plan& plan) {
 
 // ---- a worker ----
 
-// Time that passes as if something were computed. What was waited for is not computed; what one step took too long, the next makes up for.
+// Time that passes as if something were computed. What was waited for is not computed; what one
+// step took too long, the next makes up for.
 class Pace {
  public:
   void compute(double seconds) {
@@ -117,8 +133,8 @@ class Pace {
 };
 
 struct Measured {
-  std::vector<double> iterations;        // seconds
-  double begin = 0, end = 0;             // of all of them
+  std::vector<double> iterations;  // seconds
+  double begin = 0, end = 0;       // of all of them
   double servers_cpu = 0, workers_cpu = 0;
   table::Traffic traffic;
 };
@@ -126,7 +142,10 @@ struct Measured {
 class Worker {
  public:
   Worker(table::Table& table, const Layers& layers, table::Plan plan)
-      : table_(table), plan_(std::move(plan)), numbers_(floats_of(plan_), 1), gradients_(numbers_.size(), 1e-6f) {
+      : table_(table),
+        plan_(std::move(plan)),
+        numbers_(floats_of(plan_), 1),
+        gradients_(numbers_.size(), 1e-6f) {
     RowId row = 0;
     std::size_t begin = 0;
     for (const auto& layer : layers) {
@@ -140,8 +159,11 @@ class Worker {
 
   // `cpu` is called where the measurement begins, and where it ends, while all workers stand.
   Measured run(const std::function<void(Measured&, double sign)>& cpu) {
-    const auto first = [this](RowId row, table::Part part) { return part == table::Part::kWeights ? part_of(numbers_, row) : std::span<float>(); };
-    or_throw(table_.create(plan_, first, [this](RowId row, table::Part) { return part_of(numbers_, row); }));
+    const auto first = [this](RowId row, table::Part part) {
+      return part == table::Part::kWeights ? part_of(numbers_, row) : std::span<float>();
+    };
+    or_throw(table_.create(plan_, first,
+                           [this](RowId row, table::Part) { return part_of(numbers_, row); }));
     for (RowId row = 0; row < plan_.rows.size(); ++row) table_.get(row, 0, table::Part::kWeights);
     const Clock end = kWarmUp + FLAGS_iterations;
     Measured measured;
@@ -170,11 +192,15 @@ class Worker {
   }
 
  private:
-  std::span<float> part_of(std::vector<float>& all, RowId row) { return std::span<float>(all).subspan(begins_[row], plan_.rows[row].length); }
+  std::span<float> part_of(std::vector<float>& all, RowId row) {
+    return std::span<float>(all).subspan(begins_[row], plan_.rows[row].length);
+  }
 
   static table::Traffic difference(const table::Traffic& a, const table::Traffic& b) {
-    return {.bytes_sent = a.bytes_sent - b.bytes_sent, .bytes_received = a.bytes_received - b.bytes_received,
-            .frames_sent = a.frames_sent - b.frames_sent, .frames_received = a.frames_received - b.frames_received};
+    return {.bytes_sent = a.bytes_sent - b.bytes_sent,
+            .bytes_received = a.bytes_received - b.bytes_received,
+            .frames_sent = a.frames_sent - b.frames_sent,
+            .frames_received = a.frames_received - b.frames_received};
   }
 
   // All rows are here, and all workers.
@@ -185,7 +211,8 @@ class Worker {
     pace_.waited(seconds_now() - begin);
   }
 
-  // A third of the time is the forward pass, layer by layer, each when its rows are there; they are pushed layer by layer in the backward pass.
+  // A third of the time is the forward pass, layer by layer, each when its rows are there; they are
+  // pushed layer by layer in the backward pass.
   void iterate(Clock clock) {
     const double step = FLAGS_compute_ms * 1e-3 / 3 / static_cast<double>(rows_.size());
     or_throw(table_.start(clock));
@@ -199,17 +226,20 @@ class Worker {
       pace_.compute(2 * step);
       pushes_.clear();
       for (const RowId row : *rows)
-        pushes_.push_back({.row = row, .clock = clock, .rate = 1e-3f, .values = {.data = part_of(gradients_, row)}});
+        pushes_.push_back({.row = row,
+                           .clock = clock,
+                           .rate = 1e-3f,
+                           .values = {.data = part_of(gradients_, row)}});
       table_.push(pushes_);
     }
   }
 
   table::Table& table_;
   const table::Plan plan_;
-  std::vector<std::vector<RowId>> rows_;    // by layer
-  std::vector<std::size_t> begins_;         // by row
+  std::vector<std::vector<RowId>> rows_;  // by layer
+  std::vector<std::size_t> begins_;       // by row
   std::vector<float> numbers_, gradients_;
-  std::vector<table::Push> pushes_;         // of a layer
+  std::vector<table::Push> pushes_;  // of a layer
   Pace pace_;
 };
 
@@ -232,7 +262,8 @@ table::ServiceOptions service_options(int rank, int processes, int port) {
 }
 
 int serve() {
-  const auto service = or_throw(table::Service::create(service_options(FLAGS_rank, FLAGS_processes, FLAGS_port)));
+  const auto service =
+      or_throw(table::Service::create(service_options(FLAGS_rank, FLAGS_processes, FLAGS_port)));
   or_throw(service->serve({}));
   return 0;
 }
@@ -258,8 +289,9 @@ Measured run_job(const Layers& layers, int workers) {
   std::vector<std::unique_ptr<Child>> servers;
   for (int rank = 0; rank < FLAGS_servers; ++rank)
     servers.push_back(std::make_unique<Child>(std::vector<std::string>{
-        "--part=server", str("--rank=", rank), str("--processes=", processes), str("--port=", port), str("--servers=", FLAGS_servers),
-        str("--threads=", FLAGS_threads), str("--throttle=", FLAGS_throttle), str("--send_order=", FLAGS_send_order)}));
+        "--part=server", str("--rank=", rank), str("--processes=", processes), str("--port=", port),
+        str("--servers=", FLAGS_servers), str("--threads=", FLAGS_threads),
+        str("--throttle=", FLAGS_throttle), str("--send_order=", FLAGS_send_order)}));
   const auto cpu = [&servers](Measured& measured, double sign) {
     measured.workers_cpu += sign * cpu_seconds();
     for (const auto& server : servers) measured.servers_cpu += sign * server->cpu_seconds();
@@ -270,10 +302,12 @@ Measured run_job(const Layers& layers, int workers) {
   for (std::size_t worker = 0; worker < measured.size(); ++worker)
     threads.emplace_back([&, worker] {
       try {
-        const auto service = or_throw(table::Service::create(service_options(FLAGS_servers + static_cast<int>(worker), processes, port)));
-        measured[worker] = Worker(*service->table(), layers, plan_of(layers, workers)).run([&](Measured& own, double sign) {
-          if (worker == 0) cpu(own, sign);
-        });
+        const auto service = or_throw(table::Service::create(
+            service_options(FLAGS_servers + static_cast<int>(worker), processes, port)));
+        measured[worker] = Worker(*service->table(), layers, plan_of(layers, workers))
+                               .run([&](Measured& own, double sign) {
+                                 if (worker == 0) cpu(own, sign);
+                               });
       } catch (const ConfigError& error) {
         ended[worker] = error.error();
       }
@@ -288,7 +322,8 @@ Measured run_job(const Layers& layers, int workers) {
 // Bytes a second, both ways together, that a bare Asio program moves in rows of this size.
 double bare_rate(std::size_t row_bytes) {
   constexpr std::size_t kBytes = 64u << 20;
-  const std::size_t rows = std::min<std::size_t>(kBytes / row_bytes, 20'000), bytes = rows * row_bytes;
+  const std::size_t rows = std::min<std::size_t>(kBytes / row_bytes, 20'000),
+                    bytes = rows * row_bytes;
   table::BareServer server(bytes, row_bytes);
   const std::jthread serving([&] { server.serve(1); });
   const std::vector<char> source(bytes);
@@ -296,7 +331,8 @@ double bare_rate(std::size_t row_bytes) {
   table::BareClient client(server.port());
   client.exchange(source, target, row_bytes, rows);
   double least = 1e300;
-  for (int i = 0; i < 3; ++i) least = std::min(least, client.exchange(source, target, row_bytes, rows));
+  for (int i = 0; i < 3; ++i)
+    least = std::min(least, client.exchange(source, target, row_bytes, rows));
   return 2 * static_cast<double>(bytes) / least;
 }
 
@@ -306,44 +342,57 @@ double percentile(const std::vector<double>& sorted, double part) {
 
 struct Line {
   int workers = 0;
-  double median = 0, transfer = 0;       // ms
+  double median = 0, transfer = 0;  // ms
 };
 
 Line print_line(int workers, const Measured& m, double rate) {
-  if (FLAGS_throttle > 0) rate = std::min(rate, 2 * FLAGS_throttle * std::min(workers, FLAGS_servers));
+  if (FLAGS_throttle > 0)
+    rate = std::min(rate, 2 * FLAGS_throttle * std::min(workers, FLAGS_servers));
   const double bytes = static_cast<double>(m.traffic.bytes_sent + m.traffic.bytes_received);
   const double frames = static_cast<double>(m.traffic.frames_sent + m.traffic.frames_received);
   const double gib = bytes / (1 << 30), per_iteration = 1.0 / FLAGS_iterations;
   const Line line{workers, percentile(m.iterations, 0.5) * 1e3, bytes * per_iteration / rate * 1e3};
   const double floor = std::max(FLAGS_compute_ms, line.transfer), seconds = m.end - m.begin;
-  std::printf("%8d %8.1f %8.1f %8.1f %8.2f %10.2f %9.0f %11.2f %11.2f %11.2f\n", workers, line.median, percentile(m.iterations, 0.95) * 1e3,
-              floor, line.median / floor, bytes * per_iteration / (1 << 20), frames * per_iteration, m.servers_cpu / gib, m.workers_cpu / gib,
-              (m.servers_cpu + m.workers_cpu) / seconds);
+  std::printf("%8d %8.1f %8.1f %8.1f %8.2f %10.2f %9.0f %11.2f %11.2f %11.2f\n", workers,
+              line.median, percentile(m.iterations, 0.95) * 1e3, floor, line.median / floor,
+              bytes * per_iteration / (1 << 20), frames * per_iteration, m.servers_cpu / gib,
+              m.workers_cpu / gib, (m.servers_cpu + m.workers_cpu) / seconds);
   std::fflush(stdout);
   return line;
 }
 
 void print_verdict(const std::vector<Line>& lines) {
   const auto is_free = [](const Line& line) { return line.transfer < FLAGS_compute_ms; };
-  const auto is_slow = [&](const Line& line) { return is_free(line) && line.median > FLAGS_allowed * FLAGS_compute_ms; };
+  const auto is_slow = [&](const Line& line) {
+    return is_free(line) && line.median > FLAGS_allowed * FLAGS_compute_ms;
+  };
   const auto slow = std::find_if(lines.begin(), lines.end(), is_slow);
   const auto limited = std::find_if_not(lines.begin(), lines.end(), is_free);
   if (slow != lines.end())
-    std::printf("  not flat: with %d workers an iteration takes %.2f of the computing, and their bytes would take %.2f\n", slow->workers,
-                slow->median / FLAGS_compute_ms, slow->transfer / FLAGS_compute_ms);
-  else if (limited != lines.end()) std::printf("  flat, until from %d workers on bytes are the limit\n", limited->workers);
-  else std::printf("  flat: bytes are the limit nowhere\n");
+    std::printf(
+        "  not flat: with %d workers an iteration takes %.2f of the computing, and their bytes "
+        "would take %.2f\n",
+        slow->workers, slow->median / FLAGS_compute_ms, slow->transfer / FLAGS_compute_ms);
+  else if (limited != lines.end())
+    std::printf("  flat, until from %d workers on bytes are the limit\n", limited->workers);
+  else
+    std::printf("  flat: bytes are the limit nowhere\n");
 }
 
 void print_case(const char* name, const Layers& layers) {
   const table::Plan plan = plan_of(layers, 1);
   const std::size_t mean = std::max<std::size_t>(1, floats_of(plan) / plan.rows.size());
   const double rate = bare_rate(256 * 1024), small = bare_rate(mean * 4);
-  std::printf("%s: %zu rows, %.2f MiB, on %d servers, scheme %s, %.0f ms of computing. A bare Asio program moves %.2f GB/s in rows of 256 KiB,\n"
-              "which is the floor, and %.2f GB/s in rows of %.1f KiB. CPU is seconds for each GiB that is moved either way; cores are those busy, of %u.\n",
-              name, plan.rows.size(), static_cast<double>(floats_of(plan)) * 4 / (1 << 20), FLAGS_servers, FLAGS_scheme.c_str(), FLAGS_compute_ms,
-              rate * 1e-9, small * 1e-9, static_cast<double>(mean) * 4 / 1024, std::thread::hardware_concurrency());
-  std::printf("%8s %8s %8s %8s %8s %10s %9s %11s %11s %11s\n", "workers", "ms", "p95", "floor", "of it", "MiB", "frames", "server CPU", "worker CPU", "cores");
+  std::printf(
+      "%s: %zu rows, %.2f MiB, on %d servers, scheme %s, %.0f ms of computing. A bare Asio program "
+      "moves %.2f GB/s in rows of 256 KiB,\n"
+      "which is the floor, and %.2f GB/s in rows of %.1f KiB. CPU is seconds for each GiB that is "
+      "moved either way; cores are those busy, of %u.\n",
+      name, plan.rows.size(), static_cast<double>(floats_of(plan)) * 4 / (1 << 20), FLAGS_servers,
+      FLAGS_scheme.c_str(), FLAGS_compute_ms, rate * 1e-9, small * 1e-9,
+      static_cast<double>(mean) * 4 / 1024, std::thread::hardware_concurrency());
+  std::printf("%8s %8s %8s %8s %8s %10s %9s %11s %11s %11s\n", "workers", "ms", "p95", "floor",
+              "of it", "MiB", "frames", "server CPU", "worker CPU", "cores");
   std::vector<Line> lines;
   for (int workers = FLAGS_least; workers <= FLAGS_workers; workers *= 2)
     lines.push_back(print_line(workers, run_job(layers, workers), rate));
@@ -352,9 +401,11 @@ void print_case(const char* name, const Layers& layers) {
 
 int bench(const std::vector<std::string>&) {
   if (FLAGS_part == "server") return serve();
-  if (FLAGS_send_order != "priority" && FLAGS_send_order != "arrival") throw ConfigError(Code::kUsage, str("--send_order=", FLAGS_send_order, ": known are priority and arrival"));
-  if (FLAGS_least < 1 || FLAGS_servers < 1 || FLAGS_layers < 1 || FLAGS_rows < FLAGS_layers || FLAGS_floats < 1 || FLAGS_iterations < 1 ||
-      FLAGS_compute_ms <= 0)
+  if (FLAGS_send_order != "priority" && FLAGS_send_order != "arrival")
+    throw ConfigError(Code::kUsage,
+                      str("--send_order=", FLAGS_send_order, ": known are priority and arrival"));
+  if (FLAGS_least < 1 || FLAGS_servers < 1 || FLAGS_layers < 1 || FLAGS_rows < FLAGS_layers ||
+      FLAGS_floats < 1 || FLAGS_iterations < 1 || FLAGS_compute_ms <= 0)
     throw ConfigError(Code::kUsage, "numbers are 1 or more, and no layer is without a row");
   print_case("small rows", small_rows());
   if (FLAGS_lenet) print_case("LeNet", lenet());
@@ -365,6 +416,9 @@ int bench(const std::vector<std::string>&) {
 }  // namespace shoal
 
 int main(int argc, char** argv) {
-  return shoal::run_tool(argc, argv, "bench_cluster [--workers=64] [--servers=2] [--compute_ms=50] [--scheme=bsp]\n\n"
-                         "Measures an iteration by the number of workers, which wait instead of computing.", &shoal::bench);
+  return shoal::run_tool(
+      argc, argv,
+      "bench_cluster [--workers=64] [--servers=2] [--compute_ms=50] [--scheme=bsp]\n\n"
+      "Measures an iteration by the number of workers, which wait instead of computing.",
+      &shoal::bench);
 }

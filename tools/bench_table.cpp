@@ -1,5 +1,6 @@
-// How fast rows go to a table service and back, beside a bare Asio program that moves the same bytes. Every process of a measurement is a
-// process of its own, which this program starts from itself; all talk over loopback.
+// How fast rows go to a table service and back, beside a bare Asio program that moves the same
+// bytes. Every process of a measurement is a process of its own, which this program starts from
+// itself; all talk over loopback.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -25,7 +26,9 @@ DEFINE_int32(echoes, 5000, "rows of 4 KiB sent one by one, for the latency");
 DEFINE_int32(threads, 1, "for input and output, in each process");
 DEFINE_int64(window, 512 * 1024, "bytes that a link hands to the system ahead");
 DEFINE_bool(rows, false, "measures lengths of rows");
-DEFINE_string(part, "", "the part that a process plays: bare_server, bare_client, table; set by this program itself");
+DEFINE_string(
+    part, "",
+    "the part that a process plays: bare_server, bare_client, table; set by this program itself");
 DEFINE_int32(rank, 0, "of a process");
 DEFINE_int32(processes, 1, "of the job");
 DEFINE_string(role, "b", "b, w or s: both, worker, server");
@@ -37,12 +40,17 @@ namespace {
 
 using table::RowId;
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::size_t row_bytes() { return static_cast<std::size_t>(FLAGS_row_floats) * 4; }
-std::size_t bytes_of_rows() { return (static_cast<std::size_t>(FLAGS_mib) << 20) / row_bytes() * row_bytes(); }
+std::size_t bytes_of_rows() {
+  return (static_cast<std::size_t>(FLAGS_mib) << 20) / row_bytes() * row_bytes();
+}
 
-// ---- what the parts do, and print: "begin end" in seconds, then microseconds of single echoes ----
+// ---- what the parts do, and print: "begin end" in seconds, then microseconds of single echoes
+// ----
 
 void measure(const std::function<void()>& all_rows, const std::function<void()>& one_row) {
   if (FLAGS_mib > 0) {
@@ -100,7 +108,8 @@ table::Plan plan_of(const table::RosterBody& roster) {
   }
   const std::size_t rows = std::max<std::size_t>(1, bytes_of_rows() / row_bytes());
   for (std::size_t row = 0; row < rows; ++row)
-    plan.rows.push_back({.length = static_cast<std::uint32_t>(FLAGS_row_floats), .priority = static_cast<std::uint32_t>(row)});
+    plan.rows.push_back({.length = static_cast<std::uint32_t>(FLAGS_row_floats),
+                         .priority = static_cast<std::uint32_t>(row)});
   table::place(plan.rows, plan.servers);
   return plan;
 }
@@ -109,11 +118,17 @@ void work(table::Table& table) {
   const table::Plan plan = plan_of(table.roster());
   const std::size_t length = static_cast<std::size_t>(FLAGS_row_floats);
   std::vector<float> weights(plan.rows.size() * length, 1), gradients(weights.size(), 1e-6f);
-  const auto part_of = [&](std::vector<float>& all, RowId row) { return std::span<float>(all).subspan(row * length, length); };
+  const auto part_of = [&](std::vector<float>& all, RowId row) {
+    return std::span<float>(all).subspan(row * length, length);
+  };
   std::vector<RowId> rows(plan.rows.size());
   std::iota(rows.begin(), rows.end(), RowId{0});
-  or_throw(table.create(plan, [&](RowId row, table::Part part) { return part == table::Part::kWeights ? part_of(weights, row) : std::span<float>(); },
-                        [&](RowId row, table::Part) { return part_of(weights, row); }));
+  or_throw(table.create(
+      plan,
+      [&](RowId row, table::Part part) {
+        return part == table::Part::kWeights ? part_of(weights, row) : std::span<float>();
+      },
+      [&](RowId row, table::Part) { return part_of(weights, row); }));
   for (const RowId row : rows) table.get(row, 0, table::Part::kWeights);
   or_throw(table.wait(rows));
   table::Clock clock = 0;
@@ -123,22 +138,29 @@ void work(table::Table& table) {
     or_throw(table.start(clock));
     if (clock == 1) before = table.traffic();
     pushes.clear();
-    for (auto row = rows.rbegin(); row != rows.rend(); ++row) pushes.push_back({.row = *row, .clock = clock, .rate = 1e-3f, .values = {.data = part_of(gradients, *row)}});
+    for (auto row = rows.rbegin(); row != rows.rend(); ++row)
+      pushes.push_back({.row = *row,
+                        .clock = clock,
+                        .rate = 1e-3f,
+                        .values = {.data = part_of(gradients, *row)}});
     table.push(pushes);
     or_throw(table.wait(rows));
     ++clock;
     after = table.traffic();
   };
   measure(iteration, iteration);
-  std::printf("%llu %llu\n", static_cast<unsigned long long>(after.bytes_sent - before.bytes_sent), static_cast<unsigned long long>(after.bytes_received - before.bytes_received));
+  std::printf("%llu %llu\n", static_cast<unsigned long long>(after.bytes_sent - before.bytes_sent),
+              static_cast<unsigned long long>(after.bytes_received - before.bytes_received));
   or_throw(table.finish(clock));
   table.release();
 }
 
 int table_process() {
   const auto service = or_throw(table::Service::create(service_options()));
-  if (service->table()) work(*service->table());
-  else or_throw(service->serve({}));
+  if (service->table())
+    work(*service->table());
+  else
+    or_throw(service->serve({}));
   return 0;
 }
 
@@ -147,8 +169,12 @@ int table_process() {
 using Children = std::vector<std::unique_ptr<Child>>;
 
 std::unique_ptr<Child> start(std::vector<std::string> flags) {
-  for (const auto& [name, value] : {std::pair{"mib", str(FLAGS_mib)}, {"repeats", str(FLAGS_repeats)}, {"row_floats", str(FLAGS_row_floats)}, {"echoes", str(FLAGS_echoes)},
-                                    {"threads", str(FLAGS_threads)}, {"window", str(FLAGS_window)}})
+  for (const auto& [name, value] : {std::pair{"mib", str(FLAGS_mib)},
+                                    {"repeats", str(FLAGS_repeats)},
+                                    {"row_floats", str(FLAGS_row_floats)},
+                                    {"echoes", str(FLAGS_echoes)},
+                                    {"threads", str(FLAGS_threads)},
+                                    {"window", str(FLAGS_window)}})
     flags.push_back(str("--", name, "=", value));
   return std::make_unique<Child>(std::move(flags));
 }
@@ -179,7 +205,8 @@ Outcome run_bare(int clients) {
   const auto server = start({"--part=bare_server", str("--clients=", clients)});
   const int port = static_cast<int>(server->number());
   Children all;
-  for (int i = 0; i < clients; ++i) all.push_back(start({"--part=bare_client", str("--port=", port)}));
+  for (int i = 0; i < clients; ++i)
+    all.push_back(start({"--part=bare_client", str("--port=", port)}));
   return collect(all, false);
 }
 
@@ -189,7 +216,8 @@ Outcome run_table(const std::string& roles) {
   Children workers, servers;
   for (std::size_t rank = 0; rank < roles.size(); ++rank)
     (roles[rank] == 's' ? servers : workers)
-        .push_back(start({"--part=table", str("--rank=", rank), str("--processes=", roles.size()), str("--role=", roles[rank]), str("--port=", port)}));
+        .push_back(start({"--part=table", str("--rank=", rank), str("--processes=", roles.size()),
+                          str("--role=", roles[rank]), str("--port=", port)}));
   return collect(workers, true);
 }
 
@@ -200,18 +228,26 @@ double gigabytes_a_second(const Outcome& outcome, int workers) {
 }
 
 void print_rates() {
-  std::printf("push and pull of %d MiB in rows of %d KiB between 1 server and W workers, %d times; GB/s through the server, both ways together\n", FLAGS_mib, FLAGS_row_floats / 256, FLAGS_repeats);
+  std::printf(
+      "push and pull of %d MiB in rows of %d KiB between 1 server and W workers, %d times; GB/s "
+      "through the server, both ways together\n",
+      FLAGS_mib, FLAGS_row_floats / 256, FLAGS_repeats);
   for (const int workers : {1, 2, 4}) {
-    const Outcome bare = run_bare(workers), table = run_table("s" + std::string(static_cast<std::size_t>(workers), 'w')), again = run_bare(workers);
-    const double reference = (gigabytes_a_second(bare, workers) + gigabytes_a_second(again, workers)) / 2;
-    std::printf("  W=%d  bare Asio %.2f (%.2f, %.2f)  table service %.2f  ratio %.2f\n", workers, reference, gigabytes_a_second(bare, workers), gigabytes_a_second(again, workers),
+    const Outcome bare = run_bare(workers),
+                  table = run_table("s" + std::string(static_cast<std::size_t>(workers), 'w')),
+                  again = run_bare(workers);
+    const double reference =
+        (gigabytes_a_second(bare, workers) + gigabytes_a_second(again, workers)) / 2;
+    std::printf("  W=%d  bare Asio %.2f (%.2f, %.2f)  table service %.2f  ratio %.2f\n", workers,
+                reference, gigabytes_a_second(bare, workers), gigabytes_a_second(again, workers),
                 gigabytes_a_second(table, workers), gigabytes_a_second(table, workers) / reference);
     std::fflush(stdout);
   }
 }
 
 double percentile(const Outcome& outcome, double part) {
-  return outcome.echoes[static_cast<std::size_t>(part * static_cast<double>(outcome.echoes.size() - 1))];
+  return outcome
+      .echoes[static_cast<std::size_t>(part * static_cast<double>(outcome.echoes.size() - 1))];
 }
 
 void print_latency() {
@@ -219,8 +255,11 @@ void print_latency() {
   FLAGS_mib = 0;
   FLAGS_row_floats = 1024;
   const Outcome bare = run_bare(1), table = run_table("sw");
-  std::printf("a row of 4 KiB there and back, %d times: bare Asio p50 %.0f us p99 %.0f us; table service p50 %.0f us p99 %.0f us; ratio of p50 %.2f\n", FLAGS_echoes, percentile(bare, 0.5),
-              percentile(bare, 0.99), percentile(table, 0.5), percentile(table, 0.99), percentile(table, 0.5) / percentile(bare, 0.5));
+  std::printf(
+      "a row of 4 KiB there and back, %d times: bare Asio p50 %.0f us p99 %.0f us; table service "
+      "p50 %.0f us p99 %.0f us; ratio of p50 %.2f\n",
+      FLAGS_echoes, percentile(bare, 0.5), percentile(bare, 0.99), percentile(table, 0.5),
+      percentile(table, 0.99), percentile(table, 0.5) / percentile(bare, 0.5));
 }
 
 void print_bytes() {
@@ -229,10 +268,14 @@ void print_bytes() {
   for (const char* roles : {"bb", "bbbb"}) {
     const Outcome outcome = run_table(roles);
     const double processes = static_cast<double>(outcome.sent.size());
-    const double expected = 2 * static_cast<double>(bytes_of_rows()) * (processes - 1) / processes * FLAGS_repeats;
+    const double expected =
+        2 * static_cast<double>(bytes_of_rows()) * (processes - 1) / processes * FLAGS_repeats;
     for (std::size_t rank = 0; rank < outcome.sent.size(); ++rank)
-      std::printf("%zu processes, each worker and server: rank %zu sent %.4f and received %.4f of 2 |W| 4 (P-1)/P bytes an iteration\n", outcome.sent.size(), rank, outcome.sent[rank] / expected,
-                  outcome.received[rank] / expected);
+      std::printf(
+          "%zu processes, each worker and server: rank %zu sent %.4f and received %.4f of 2 |W| 4 "
+          "(P-1)/P bytes an iteration\n",
+          outcome.sent.size(), rank, outcome.sent[rank] / expected,
+          outcome.received[rank] / expected);
   }
 }
 
@@ -262,5 +305,8 @@ int bench(const std::vector<std::string>&) {
 }  // namespace shoal
 
 int main(int argc, char** argv) {
-  return shoal::run_tool(argc, argv, "bench_table [--rows]\n\nMeasures the table service on loopback beside a bare Asio program.", &shoal::bench);
+  return shoal::run_tool(
+      argc, argv,
+      "bench_table [--rows]\n\nMeasures the table service on loopback beside a bare Asio program.",
+      &shoal::bench);
 }

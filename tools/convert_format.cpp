@@ -26,6 +26,7 @@ int body(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   return shoal::run_tool(argc, argv,
                          "convert_format IN_TYPE IN_PATH OUT_TYPE OUT_PATH\n\n"
-                         "Copies all records, keys and values as they are, in their order. Types: lmdb, leveldb, datumfile.",
+                         "Copies all records, keys and values as they are, in their order. Types: "
+                         "lmdb, leveldb, datumfile.",
                          shoal::body);
 }

@@ -26,7 +26,9 @@ DEFINE_int32(resize_width, 0, "width to resize to; with --resize_height");
 DEFINE_int32(resize_height, 0, "height to resize to; with --resize_width");
 DEFINE_bool(check_size, false, "refuse images that are not of the first one's size");
 DEFINE_bool(encoded, false, "store the images as JPEG or PNG, not as pixels");
-DEFINE_string(encode_type, "", "what to store encoded images as: jpg, png, ...; the files' own kind if empty. Implies --encoded");
+DEFINE_string(encode_type, "",
+              "what to store encoded images as: jpg, png, ...; the files' own kind if empty. "
+              "Implies --encoded");
 DEFINE_double(subsampling, 1, "keep each line of the list with this probability");
 DEFINE_int32(label_range, -1, "leave out images with a larger label; -1: none");
 DEFINE_int32(threads, 0, "threads that decode; 0: one a core");
@@ -34,26 +36,29 @@ DEFINE_int32(threads, 0, "threads that decode; 0: one a core");
 namespace shoal {
 namespace {
 
-constexpr std::size_t kLongestKey = 511;   // what LMDB takes
+constexpr std::size_t kLongestKey = 511;  // what LMDB takes
 constexpr int kLargestSide = 1 << 16;
 
 struct Converted {
-  std::string value;     // a serialised Datum
+  std::string value;  // a serialised Datum
   ImageSize size;
-  std::string trouble;   // not empty: why there is no value
+  std::string trouble;  // not empty: why there is no value
 };
 
 std::string ending(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   std::string end = dot == std::string::npos ? "" : path.substr(dot + 1);
-  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(end.begin(), end.end(), end.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return end == "jpeg" ? "jpg" : end;
 }
 
 // A file of the wanted kind, colours and size is stored as it is, which loses nothing.
 Result<std::string> encoded_bytes(const std::string& path, const Image& image, bool resized) {
-  const std::string own = ending(path), wanted = FLAGS_encode_type.empty() ? own : FLAGS_encode_type;
-  if (wanted.empty()) return Error{Code::kData, "has no ending that says its kind; give --encode_type"};
+  const std::string own = ending(path),
+                    wanted = FLAGS_encode_type.empty() ? own : FLAGS_encode_type;
+  if (wanted.empty())
+    return Error{Code::kData, "has no ending that says its kind; give --encode_type"};
   if (!resized && ending("." + wanted) == own) {
     Result<std::string> bytes = read_file(path, Code::kData);
     if (!bytes.ok()) return bytes;
@@ -88,12 +93,14 @@ std::vector<Converted> convert_all(const std::string& root, std::span<const List
   std::vector<Converted> converted(images.size());
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
-    for (std::size_t i = next++; i < images.size(); i = next++) converted[i] = convert(root + images[i].path, images[i].label);
+    for (std::size_t i = next++; i < images.size(); i = next++)
+      converted[i] = convert(root + images[i].path, images[i].label);
   };
-  const unsigned threads = FLAGS_threads > 0 ? static_cast<unsigned>(FLAGS_threads) : std::max(1u, std::thread::hardware_concurrency());
+  const unsigned threads = FLAGS_threads > 0 ? static_cast<unsigned>(FLAGS_threads)
+                                             : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::jthread> pool;
   for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
-  pool.clear();   // joins
+  pool.clear();  // joins
   return converted;
 }
 
@@ -102,15 +109,19 @@ std::vector<ListedImage> chosen_images(const std::string& list) {
   const std::size_t listed = images.size();
   Random random(static_cast<std::uint64_t>(FLAGS_seed), stream_of("convert_imageset"));
   if (FLAGS_shuffle)
-    for (std::size_t left = images.size(); left > 1; --left) std::swap(images[left - 1], images[random.below(left)]);
+    for (std::size_t left = images.size(); left > 1; --left)
+      std::swap(images[left - 1], images[random.below(left)]);
   Random sample = random.fork("subsampling");
   std::erase_if(images, [&](const ListedImage& image) {
     const bool kept = sample.unit() < FLAGS_subsampling;
     return !kept || (FLAGS_label_range >= 0 && image.label > FLAGS_label_range);
   });
-  LOG(INFO) << (FLAGS_shuffle ? str("Shuffled with seed ", FLAGS_seed, ". ") : "") << "A total of " << images.size() << " images"
+  LOG(INFO) << (FLAGS_shuffle ? str("Shuffled with seed ", FLAGS_seed, ". ") : "") << "A total of "
+            << images.size() << " images"
             << (images.size() < listed ? str(" of the ", listed, " in the list.") : ".");
-  if (images.empty()) throw ConfigError(Code::kData, "--subsampling and --label_range leave none of the ", listed, " images of ", list);
+  if (images.empty())
+    throw ConfigError(Code::kData, "--subsampling and --label_range leave none of the ", listed,
+                      " images of ", list);
   return images;
 }
 
@@ -118,16 +129,21 @@ void check_flags() {
   if ((FLAGS_resize_width == 0) != (FLAGS_resize_height == 0))
     throw ConfigError(Code::kUsage, "--resize_width and --resize_height go together");
   for (const int side : {FLAGS_resize_width, FLAGS_resize_height})
-    if (side < 0 || side > kLargestSide) throw ConfigError(Code::kUsage, "cannot resize to a side of ", side, " pixels");
+    if (side < 0 || side > kLargestSide)
+      throw ConfigError(Code::kUsage, "cannot resize to a side of ", side, " pixels");
   if (!(FLAGS_subsampling > 0 && FLAGS_subsampling <= 1))
     throw ConfigError(Code::kUsage, "--subsampling is a probability: above 0, at most 1");
-  if (FLAGS_threads < 0 || FLAGS_threads > 1024) throw ConfigError(Code::kUsage, "--threads is from 0 to 1024");
+  if (FLAGS_threads < 0 || FLAGS_threads > 1024)
+    throw ConfigError(Code::kUsage, "--threads is from 0 to 1024");
 }
 
-int report_bad(const std::vector<std::string>& bad, std::uint64_t written, const std::string& path) {
+int report_bad(const std::vector<std::string>& bad, std::uint64_t written,
+               const std::string& path) {
   if (bad.empty()) return 0;
   for (const std::string& line : bad) std::fprintf(stderr, "%s\n", line.c_str());
-  std::fprintf(stderr, "%s\n", str(bad.size(), " bad images were left out; the other ", written, " are in ", path).c_str());
+  std::fprintf(
+      stderr, "%s\n",
+      str(bad.size(), " bad images were left out; the other ", written, " are in ", path).c_str());
   return static_cast<int>(Code::kData);
 }
 
@@ -136,7 +152,8 @@ int body(const std::vector<std::string>& words) {
   check_flags();
   const std::string &list = words[1], &path = words[2];
   const std::vector<ListedImage> images = chosen_images(list);
-  Conversion out({.tool = "convert_imageset", .backend = FLAGS_backend, .path = path, .total = images.size()});
+  Conversion out(
+      {.tool = "convert_imageset", .backend = FLAGS_backend, .path = path, .total = images.size()});
   std::vector<std::string> bad;
   std::optional<ImageSize> first;
   constexpr std::size_t kAtOnce = 256;
@@ -146,19 +163,22 @@ int body(const std::vector<std::string>& words) {
     for (std::size_t i = 0; i < some.size(); ++i) {
       std::string trouble = converted[i].trouble;
       if (trouble.empty() && FLAGS_check_size && first && *first != converted[i].size)
-        trouble = str("the image ", words[0], some[i].path, " is ", to_string(converted[i].size), "; the first is ", to_string(*first));
+        trouble = str("the image ", words[0], some[i].path, " is ", to_string(converted[i].size),
+                      "; the first is ", to_string(*first));
       if (!trouble.empty()) {
         bad.push_back(str(list, ":", some[i].line, ": ", trouble));
         continue;
       }
       if (!first) first = converted[i].size;
-      out.put((padded(begin + i, 8) + "_" + some[i].path).substr(0, kLongestKey), converted[i].value);
+      out.put((padded(begin + i, 8) + "_" + some[i].path).substr(0, kLongestKey),
+              converted[i].value);
     }
     out.passed(begin + some.size());
   }
   if (out.written() == 0) {
     for (const std::string& line : bad) std::fprintf(stderr, "%s\n", line.c_str());
-    throw ConfigError(Code::kData, "none of the ", images.size(), " images could be used; nothing was written to ", path);
+    throw ConfigError(Code::kData, "none of the ", images.size(),
+                      " images could be used; nothing was written to ", path);
   }
   out.finish();
   return report_bad(bad, out.written(), path);
@@ -168,10 +188,13 @@ int body(const std::vector<std::string>& words) {
 }  // namespace shoal
 
 int main(int argc, char** argv) {
-  return shoal::run_tool(argc, argv,
-                         "convert_imageset [flags] ROOT/ LIST DB\n\n"
-                         "Makes the database DB of the images that LIST names, one \"path label\" a line, each path put after ROOT/.\n"
-                         "Keys are the image's place in the (shuffled) list, eight digits, and its path: 00000042_cats/7.jpg.\n"
-                         "Images that cannot be read are left out, listed at the end, and make the exit code 4.",
-                         shoal::body);
+  return shoal::run_tool(
+      argc, argv,
+      "convert_imageset [flags] ROOT/ LIST DB\n\n"
+      "Makes the database DB of the images that LIST names, one \"path label\" a line, each path "
+      "put after ROOT/.\n"
+      "Keys are the image's place in the (shuffled) list, eight digits, and its path: "
+      "00000042_cats/7.jpg.\n"
+      "Images that cannot be read are left out, listed at the end, and make the exit code 4.",
+      shoal::body);
 }

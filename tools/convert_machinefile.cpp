@@ -8,20 +8,26 @@
 #include "shoal/base/file.h"
 #include "shoal/parallel/cluster.h"
 
-DEFINE_string(hosts, "", "file with one address a line; an address that is there again is one more process");
+DEFINE_string(hosts, "",
+              "file with one address a line; an address that is there again is one more process");
 DEFINE_string(groups, "", "file with one group of addresses a line");
-DEFINE_string(data_sharding, "", "file with a line 'begin end' for each rank: its share of the data");
+DEFINE_string(data_sharding, "",
+              "file with a line 'begin end' for each rank: its share of the data");
 
 namespace shoal {
 namespace {
 
-std::string content(const std::string& path) { return path.empty() ? "" : or_throw(read_file(path, Code::kUsage)); }
+std::string content(const std::string& path) {
+  return path.empty() ? "" : or_throw(read_file(path, Code::kUsage));
+}
 
 int body(const std::vector<std::string>& words) {
-  check_words(words.size(), 0, 1, "convert_machinefile --hosts=FILE [--groups=FILE] [--data_sharding=FILE] [OUT]");
-  if (FLAGS_hosts.empty() && FLAGS_groups.empty()) throw ConfigError(Code::kUsage, "convert_machinefile needs --hosts=FILE or --groups=FILE");
-  const std::string machines =
-      or_throw(parallel::machinefile_from_mxnetg(content(FLAGS_groups), content(FLAGS_hosts), content(FLAGS_data_sharding)));
+  check_words(words.size(), 0, 1,
+              "convert_machinefile --hosts=FILE [--groups=FILE] [--data_sharding=FILE] [OUT]");
+  if (FLAGS_hosts.empty() && FLAGS_groups.empty())
+    throw ConfigError(Code::kUsage, "convert_machinefile needs --hosts=FILE or --groups=FILE");
+  const std::string machines = or_throw(parallel::machinefile_from_mxnetg(
+      content(FLAGS_groups), content(FLAGS_hosts), content(FLAGS_data_sharding)));
   if (words.empty())
     std::cout << machines;
   else
@@ -33,9 +39,11 @@ int body(const std::vector<std::string>& words) {
 }  // namespace shoal
 
 int main(int argc, char** argv) {
-  return shoal::run_tool(argc, argv,
-                         "convert_machinefile --hosts=FILE [--groups=FILE] [--data_sharding=FILE] [OUT]\n\n"
-                         "Writes MXNet-G's files as one machinefile, to OUT or to the terminal. Ranks are as there: by address, as strings, the\n"
-                         "largest first.",
-                         shoal::body);
+  return shoal::run_tool(
+      argc, argv,
+      "convert_machinefile --hosts=FILE [--groups=FILE] [--data_sharding=FILE] [OUT]\n\n"
+      "Writes MXNet-G's files as one machinefile, to OUT or to the terminal. Ranks are as there: "
+      "by address, as strings, the\n"
+      "largest first.",
+      shoal::body);
 }

@@ -19,7 +19,8 @@ DEFINE_int64(seed, 1, "of the shuffle");
 namespace shoal {
 namespace {
 
-constexpr std::uint32_t kImages = 0x803, kLabels = 0x801;   // unsigned bytes of three axes, and of one
+// unsigned bytes of three axes, and of one
+constexpr std::uint32_t kImages = 0x803, kLabels = 0x801;
 constexpr std::size_t kMostBytes = std::size_t{1} << 31;
 
 struct CloseGz {
@@ -28,18 +29,22 @@ struct CloseGz {
 
 // The whole content, unpacked if need be.
 std::string read_unpacked(const std::string& path) {
-  if (!file_exists(path)) throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, ENOENT));
+  if (!file_exists(path))
+    throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, ENOENT));
   const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
-  if (!file) throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, errno));
+  if (!file)
+    throw ConfigError(Code::kData, "cannot open ", path, ": ", why_not_opened(path, errno));
   std::string bytes, block(1 << 20, '\0');
   int n;
   while ((n = gzread(file.get(), block.data(), static_cast<unsigned>(block.size()))) > 0) {
     bytes.append(block, 0, static_cast<std::size_t>(n));
-    if (bytes.size() > kMostBytes) throw ConfigError(Code::kData, path, " is larger than any set of digits");
+    if (bytes.size() > kMostBytes)
+      throw ConfigError(Code::kData, path, " is larger than any set of digits");
   }
   int code = Z_OK;
   const char* reason = gzerror(file.get(), &code);
-  if (n < 0 || code != Z_OK) throw ConfigError(Code::kData, "cannot read ", path, " past byte ", bytes.size(), ": ", reason);
+  if (n < 0 || code != Z_OK)
+    throw ConfigError(Code::kData, "cannot read ", path, " past byte ", bytes.size(), ": ", reason);
   return bytes;
 }
 
@@ -50,7 +55,7 @@ std::uint32_t big_endian(std::string_view bytes) {
 }
 
 struct Idx {
-  std::vector<std::uint32_t> sizes;   // of the axes
+  std::vector<std::uint32_t> sizes;  // of the axes
   std::string data;
 };
 
@@ -58,12 +63,15 @@ Idx read_idx(const std::string& path, std::uint32_t magic, const char* what) {
   Idx idx;
   idx.data = read_unpacked(path);
   const std::size_t axes = magic & 0xff, head = 4 + 4 * axes;
-  if (idx.data.size() < 4) throw ConfigError(Code::kData, path, " is cut short: ", idx.data.size(), " bytes");
+  if (idx.data.size() < 4)
+    throw ConfigError(Code::kData, path, " is cut short: ", idx.data.size(), " bytes");
   const std::uint32_t found = big_endian(idx.data);
   if (found != magic)
-    throw ConfigError(Code::kData, path, " holds no ", what, ": its first four bytes are ", found, ", not ", magic,
+    throw ConfigError(Code::kData, path, " holds no ", what, ": its first four bytes are ", found,
+                      ", not ", magic,
                       found == kImages || found == kLabels ? "; are the two files swapped?" : "");
-  if (idx.data.size() < head) throw ConfigError(Code::kData, path, " is cut short: ", idx.data.size(), " bytes");
+  if (idx.data.size() < head)
+    throw ConfigError(Code::kData, path, " is cut short: ", idx.data.size(), " bytes");
   std::uint64_t wanted = 1;
   for (std::size_t i = 0; i < axes; ++i) {
     idx.sizes.push_back(big_endian(std::string_view(idx.data).substr(4 + 4 * i)));
@@ -73,22 +81,26 @@ Idx read_idx(const std::string& path, std::uint32_t magic, const char* what) {
   }
   idx.data.erase(0, head);
   if (idx.data.size() != wanted)
-    throw ConfigError(Code::kData, path, " should hold ", wanted, " bytes after its ", head, " bytes of header, and holds ",
-                      idx.data.size());
+    throw ConfigError(Code::kData, path, " should hold ", wanted, " bytes after its ", head,
+                      " bytes of header, and holds ", idx.data.size());
   return idx;
 }
 
 int body(const std::vector<std::string>& words) {
   check_words(words.size(), 3, 3, "convert_mnist [flags] IMAGES LABELS DB");
-  const Idx images = read_idx(words[0], kImages, "images"), labels = read_idx(words[1], kLabels, "labels");
+  const Idx images = read_idx(words[0], kImages, "images"),
+            labels = read_idx(words[1], kLabels, "labels");
   if (images.sizes[0] != labels.sizes[0])
-    throw ConfigError(Code::kData, words[0], " holds ", images.sizes[0], " images and ", words[1], " ", labels.sizes[0], " labels");
+    throw ConfigError(Code::kData, words[0], " holds ", images.sizes[0], " images and ", words[1],
+                      " ", labels.sizes[0], " labels");
   const std::size_t count = labels.data.size(), pixels = images.data.size() / count;
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
   Random random(static_cast<std::uint64_t>(FLAGS_seed), stream_of("convert_mnist"));
-  for (std::size_t left = count; FLAGS_shuffle && left > 1; --left) std::swap(order[left - 1], order[random.below(left)]);
-  Conversion out({.tool = "convert_mnist", .backend = FLAGS_backend, .path = words[2], .total = count});
+  for (std::size_t left = count; FLAGS_shuffle && left > 1; --left)
+    std::swap(order[left - 1], order[random.below(left)]);
+  Conversion out(
+      {.tool = "convert_mnist", .backend = FLAGS_backend, .path = words[2], .total = count});
   Datum datum;
   datum.set_channels(1);
   datum.set_height(static_cast<int>(images.sizes[1]));
@@ -109,6 +121,7 @@ int body(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   return shoal::run_tool(argc, argv,
                          "convert_mnist [flags] IMAGES LABELS DB\n\n"
-                         "Makes the database DB of MNIST's idx files, which may be gzipped. Keys are the record's number, eight digits.",
+                         "Makes the database DB of MNIST's idx files, which may be gzipped. Keys "
+                         "are the record's number, eight digits.",
                          shoal::body);
 }

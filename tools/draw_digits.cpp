@@ -1,4 +1,5 @@
-// Draws digits as a hand would, for the quickstart and for tests: strokes of a few styles, bent, slanted, warped, blurred and noisy.
+// Draws digits as a hand would, for the quickstart and for tests: strokes of a few styles, bent,
+// slanted, warped, blurred and noisy.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -21,13 +22,14 @@ DEFINE_string(backend, "datumfile", "datumfile, lmdb or leveldb");
 DEFINE_int32(train, 30000, "training images");
 DEFINE_int32(test, 2000, "test images");
 DEFINE_int32(seed, 1, "the same seed draws the same images");
-DEFINE_string(sheet, "", "also writes a sheet of the first 400 training images, as PGM, to this file");
+DEFINE_string(sheet, "",
+              "also writes a sheet of the first 400 training images, as PGM, to this file");
 
 namespace shoal {
 namespace {
 
 constexpr int kSide = 28;
-using Image = std::array<float, kSide * kSide>;   // ink, 0 to 1, row by row
+using Image = std::array<float, kSide * kSide>;  // ink, 0 to 1, row by row
 
 struct Point {
   float x = 0, y = 0;
@@ -35,8 +37,9 @@ struct Point {
 Point operator+(Point a, Point b) { return {a.x + b.x, a.y + b.y}; }
 Point operator*(float s, Point a) { return {s * a.x, s * a.y}; }
 
-// A style is strokes, parted by '|'; a stroke is points that a smooth curve goes through, each as XXYY in hundredths of the
-// digit's box, x to the right and y down. Strokes meet in a corner where they share a point.
+// A style is strokes, parted by '|'; a stroke is points that a smooth curve goes through, each as
+// XXYY in hundredths of the digit's box, x to the right and y down. Strokes meet in a corner where
+// they share a point.
 struct Style {
   int digit;
   std::string_view strokes;
@@ -103,19 +106,23 @@ void unsettle(std::vector<Stroke>& strokes, float amount, Random& random) {
 // A polyline of short pieces along the Catmull-Rom spline through the points.
 Stroke smooth(const Stroke& points) {
   constexpr int kPieces = 8;
-  const auto point = [&](int i) { return points[std::clamp(i, 0, static_cast<int>(points.size()) - 1)]; };
+  const auto point = [&](int i) {
+    return points[std::clamp(i, 0, static_cast<int>(points.size()) - 1)];
+  };
   Stroke out{points.front()};
   for (int i = 0; i + 1 < static_cast<int>(points.size()); ++i) {
     const Point a = point(i - 1), b = point(i), c = point(i + 1), d = point(i + 2);
     for (int k = 1; k <= kPieces; ++k) {
       const float t = static_cast<float>(k) / kPieces, t2 = t * t, t3 = t2 * t;
-      out.push_back(0.5f * ((2 * t2 - t - t3) * a + (2 - 5 * t2 + 3 * t3) * b + (t + 4 * t2 - 3 * t3) * c + (t3 - t2) * d));
+      out.push_back(0.5f * ((2 * t2 - t - t3) * a + (2 - 5 * t2 + 3 * t3) * b +
+                            (t + 4 * t2 - 3 * t3) * c + (t3 - t2) * d));
     }
   }
   return out;
 }
 
-// From the digit's box to pixels: turned, slanted, stretched, moved off the middle, and bent by slow waves.
+// From the digit's box to pixels: turned, slanted, stretched, moved off the middle, and bent by
+// slow waves.
 class Distortion {
  public:
   explicit Distortion(Random& random) {
@@ -136,13 +143,14 @@ class Distortion {
     const Point straight = centre_ + Point{xx_ * p.x + xy_ * p.y, yx_ * p.x + yy_ * p.y};
     Point bent = straight;
     for (const Wave& wave : waves_)
-      bent = bent + std::sin(wave.along.x * straight.x + wave.along.y * straight.y + wave.phase) * wave.push;
+      bent = bent + std::sin(wave.along.x * straight.x + wave.along.y * straight.y + wave.phase) *
+                        wave.push;
     return bent;
   }
 
  private:
   struct Wave {
-    Point along, push;   // radians a pixel; pixels
+    Point along, push;  // radians a pixel; pixels
     float phase;
   };
   float xx_, xy_, yx_, yy_;
@@ -161,11 +169,16 @@ float distance(Point p, Point a, Point b) {
 void ink(Image& image, const Stroke& line, float radius, float strength) {
   for (std::size_t i = 0; i + 1 < line.size(); ++i) {
     const Point a = line[i], b = line[i + 1];
-    const auto from = [&](float low) { return std::clamp(static_cast<int>(low - radius - 1), 0, kSide - 1); };
-    const auto to = [&](float high) { return std::clamp(static_cast<int>(high + radius + 2), 0, kSide - 1); };
+    const auto from = [&](float low) {
+      return std::clamp(static_cast<int>(low - radius - 1), 0, kSide - 1);
+    };
+    const auto to = [&](float high) {
+      return std::clamp(static_cast<int>(high + radius + 2), 0, kSide - 1);
+    };
     for (int y = from(std::min(a.y, b.y)); y <= to(std::max(a.y, b.y)); ++y)
       for (int x = from(std::min(a.x, b.x)); x <= to(std::max(a.x, b.x)); ++x) {
-        const float cover = radius + 0.5f - distance({static_cast<float>(x), static_cast<float>(y)}, a, b);
+        const float cover =
+            radius + 0.5f - distance({static_cast<float>(x), static_cast<float>(y)}, a, b);
         float& pixel = image[y * kSide + x];
         pixel = std::max(pixel, strength * std::clamp(cover, 0.f, 1.f));
       }
@@ -181,7 +194,8 @@ void smear(Image& image, float radius, Random& random) {
   ink(image, {outside, (1 - reach) * outside + reach * middle}, radius, random.uniform(0.5f, 1));
 }
 
-void blur(Image& image, float share) {   // `share` of each pixel goes to its neighbours across, then to those up and down
+// `share` of each pixel goes to its neighbours across, then to those up and down
+void blur(Image& image, float share) {
   for (const int step : {1, kSide}) {
     const Image before = image;
     for (int i = 0; i < kSide * kSide; ++i) {
@@ -223,12 +237,15 @@ Datum draw_record(const std::string& set, int n) {
   datum.set_height(kSide);
   datum.set_width(kSide);
   datum.set_label(digit);
-  for (const float pixel : draw(digit, random)) datum.mutable_data()->push_back(static_cast<char>(std::lround(255 * pixel)));
+  for (const float pixel : draw(digit, random))
+    datum.mutable_data()->push_back(static_cast<char>(std::lround(255 * pixel)));
   return datum;
 }
 
 void write_set(const std::string& folder, const std::string& set, int count) {
-  Conversion out({.tool = "draw_digits", .backend = FLAGS_backend, .path = folder + "/digits_" + set + "_" + FLAGS_backend,
+  Conversion out({.tool = "draw_digits",
+                  .backend = FLAGS_backend,
+                  .path = folder + "/digits_" + set + "_" + FLAGS_backend,
                   .total = static_cast<std::uint64_t>(count)});
   for (int n = 0; n < count; ++n) {
     out.put(padded(static_cast<std::uint64_t>(n), 8), draw_record(set, n).SerializeAsString());
@@ -248,12 +265,14 @@ void write_sheet(const std::string& path) {
       datum.data().copy(pixels.data() + (row * kAcross + n % kAcross) * kSide, kSide, y * kSide);
     }
   }
-  or_throw(write_file(path, str("P5 ", kAcross * kSide, " ", kAcross * kSide, " 255\n", pixels), Code::kData));
+  or_throw(write_file(path, str("P5 ", kAcross * kSide, " ", kAcross * kSide, " 255\n", pixels),
+                      Code::kData));
 }
 
 int run(const std::vector<std::string>& words) {
   check_words(words.size(), 1, 1, "draw_digits [flags] FOLDER");
-  if (FLAGS_train < 1 || FLAGS_test < 1) throw ConfigError(Code::kUsage, "--train and --test must be at least 1");
+  if (FLAGS_train < 1 || FLAGS_test < 1)
+    throw ConfigError(Code::kUsage, "--train and --test must be at least 1");
   write_set(words[0], "train", FLAGS_train);
   write_set(words[0], "test", FLAGS_test);
   if (!FLAGS_sheet.empty()) write_sheet(FLAGS_sheet);
@@ -266,7 +285,9 @@ int run(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   return shoal::run_tool(argc, argv,
                          "draw_digits [flags] FOLDER\n\n"
-                         "Draws grey 28 x 28 digits as a hand would, 10 classes, and writes them to FOLDER/digits_train_<backend> and\n"
-                         "FOLDER/digits_test_<backend>, with Datum records as Caffe's. The same seed draws the same images.",
+                         "Draws grey 28 x 28 digits as a hand would, 10 classes, and writes them "
+                         "to FOLDER/digits_train_<backend> and\n"
+                         "FOLDER/digits_test_<backend>, with Datum records as Caffe's. The same "
+                         "seed draws the same images.",
                          shoal::run);
 }

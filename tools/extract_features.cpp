@@ -28,15 +28,27 @@
 DEFINE_string(model, "", "the net, a prototxt");
 DEFINE_string(weights, "", "a list with commas of models");
 DEFINE_string(extract_feature_blob_names, "", "a list with commas of the blobs to save");
-DEFINE_string(save_feature_leveldb_names, "", "a list with commas of as many outputs, whatever the backend");
-DEFINE_int32(num_mini_batches, 0, "how many batches; 0: until every record of the source was read once");
+DEFINE_string(save_feature_leveldb_names, "",
+              "a list with commas of as many outputs, whatever the backend");
+DEFINE_int32(num_mini_batches, 0,
+             "how many batches; 0: until every record of the source was read once");
 DEFINE_string(backend, "leveldb", "leveldb, lmdb, datumfile or text");
-DEFINE_string(label_blob, "", "the blob whose values become the records' labels; default: 'label', if there is one");
-DEFINE_bool(merge, true, "one output a blob, under the name given; --nomerge writes NAME_0_0, a part as of client 0, thread 0");
-DEFINE_int32(client_id, 0, "which of several programs that share the work this one is; it writes NAME_0, NAME_1, ...");
+DEFINE_string(
+    label_blob, "",
+    "the blob whose values become the records' labels; default: 'label', if there is one");
+DEFINE_bool(merge, true,
+            "one output a blob, under the name given; --nomerge writes NAME_0_0, a part as of "
+            "client 0, thread 0");
+DEFINE_int32(
+    client_id, 0,
+    "which of several programs that share the work this one is; it writes NAME_0, NAME_1, ...");
 DEFINE_int32(num_clients, 1, "how many programs share the work");
-DEFINE_string(machinefile, "", "the machines that share the work, a client each, as scripts/launch.py names them to every process it starts");
-DEFINE_int32(merge_parts, 0, "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");
+DEFINE_string(machinefile, "",
+              "the machines that share the work, a client each, as scripts/launch.py names them to "
+              "every process it starts");
+DEFINE_int32(
+    merge_parts, 0,
+    "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");
 DEFINE_bool(poseidon_keys, false, "keys without leading zeros");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_string(gpu, "", "refused unless -1: this build has no device code");
@@ -46,30 +58,39 @@ namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
-    "extract_features --model=FILE --weights=FILE --extract_feature_blob_names=B,... --save_feature_leveldb_names=OUT,...\n"
+    "extract_features --model=FILE --weights=FILE --extract_feature_blob_names=B,... "
+    "--save_feature_leveldb_names=OUT,...\n"
     "extract_features WEIGHTS MODEL B,... OUT,... BATCHES leveldb|lmdb|datumfile|text [CPU]\n"
     "extract_features ... --client_id=K --num_clients=N   on each of N machines, or\n"
-    "scripts/launch.py ... -- extract_features ...         which says so to each machine, as other launchers do, then\n"
+    "scripts/launch.py ... -- extract_features ...         which says so to each machine, as other "
+    "launchers do, then\n"
     "extract_features --merge_parts=N --save_feature_leveldb_names=OUT,... --backend=...\n\n"
-    "Runs the net in phase TEST over the records of its data layer, in order, and writes for each record and blob a Datum with\n"
-    "float_data (1 x dim x 1) and the record's label. Keys are the record's number in ten digits. Text has a line a record: key,\n"
-    "label (or -), values. BATCHES 0 reads every record once; no record is written twice. Of several clients each reads its share, as in\n"
-    "training (its part of the source, or every N-th record with shared_file_system), and writes OUT_<client> with the records' numbers in\n"
+    "Runs the net in phase TEST over the records of its data layer, in order, and writes for each "
+    "record and blob a Datum with\n"
+    "float_data (1 x dim x 1) and the record's label. Keys are the record's number in ten digits. "
+    "Text has a line a record: key,\n"
+    "label (or -), values. BATCHES 0 reads every record once; no record is written twice. Of "
+    "several clients each reads its share, as in\n"
+    "training (its part of the source, or every N-th record with shared_file_system), and writes "
+    "OUT_<client> with the records' numbers in\n"
     "the whole as keys; merged, they are what one client alone would have written.";
 
 // One blob's records on their way out.
 class Output {
  public:
   virtual ~Output() = default;
-  virtual Status put(const std::string& key, std::optional<int> label, std::span<const float> values) = 0;
+  virtual Status put(const std::string& key, std::optional<int> label,
+                     std::span<const float> values) = 0;
   virtual Status commit() = 0;
   virtual Status finish() = 0;
 };
 
 class DatumOutput final : public Output {
  public:
-  explicit DatumOutput(const std::string& path) : writer_(or_throw(create_writer(FLAGS_backend, path))) {}
-  Status put(const std::string& key, std::optional<int> label, std::span<const float> values) override {
+  explicit DatumOutput(const std::string& path)
+      : writer_(or_throw(create_writer(FLAGS_backend, path))) {}
+  Status put(const std::string& key, std::optional<int> label,
+             std::span<const float> values) override {
     datum_.set_channels(1);
     datum_.set_height(static_cast<int>(values.size()));
     datum_.set_width(1);
@@ -88,12 +109,15 @@ class DatumOutput final : public Output {
 
 class TextOutput final : public Output {
  public:
-  explicit TextOutput(const std::string& path) : file_(or_throw(AtomicFile::create(path, Code::kData))) {
+  explicit TextOutput(const std::string& path)
+      : file_(or_throw(AtomicFile::create(path, Code::kData))) {
     if (file_exists(path)) throw ConfigError(Code::kData, path, " exists already");
   }
-  Status put(const std::string& key, std::optional<int> label, std::span<const float> values) override {
+  Status put(const std::string& key, std::optional<int> label,
+             std::span<const float> values) override {
     std::ostringstream line;
-    line << std::setprecision(std::numeric_limits<float>::max_digits10) << key << ' ' << (label ? std::to_string(*label) : "-");
+    line << std::setprecision(std::numeric_limits<float>::max_digits10) << key << ' '
+         << (label ? std::to_string(*label) : "-");
     for (const float value : values) line << ' ' << value;
     line << '\n';
     return file_.write(line.str());
@@ -132,12 +156,15 @@ std::string ending() {
 }
 
 std::vector<Feature> open_outputs(const Net& net) {
-  const std::vector<std::string> blobs = split(FLAGS_extract_feature_blob_names, ','), paths = split(FLAGS_save_feature_leveldb_names, ',');
+  const std::vector<std::string> blobs = split(FLAGS_extract_feature_blob_names, ','),
+                                 paths = split(FLAGS_save_feature_leveldb_names, ',');
   std::vector<Feature> features;
   for (std::size_t i = 0; i < blobs.size(); ++i) {
     Feature feature{net.blob(blobs[i]), paths[i] + ending(), nullptr};
-    if (FLAGS_backend == "text") feature.output = std::make_unique<TextOutput>(feature.path);
-    else feature.output = std::make_unique<DatumOutput>(feature.path);
+    if (FLAGS_backend == "text")
+      feature.output = std::make_unique<TextOutput>(feature.path);
+    else
+      feature.output = std::make_unique<DatumOutput>(feature.path);
     features.push_back(std::move(feature));
   }
   return features;
@@ -146,14 +173,18 @@ std::vector<Feature> open_outputs(const Net& net) {
 const Blob* label_blob(const Net& net) {
   if (FLAGS_label_blob.empty()) return net.blob("label");
   if (const Blob* blob = net.blob(FLAGS_label_blob)) return blob;
-  throw ConfigError(Code::kConfig, FLAGS_model, ": no blob '", FLAGS_label_blob, "'", did_you_mean(FLAGS_label_blob, net.blob_names()));
+  throw ConfigError(Code::kConfig, FLAGS_model, ": no blob '", FLAGS_label_blob, "'",
+                    did_you_mean(FLAGS_label_blob, net.blob_names()));
 }
 
-std::string key_of(std::uint64_t record) { return FLAGS_poseidon_keys ? std::to_string(record) : padded(record, 10); }
+std::string key_of(std::uint64_t record) {
+  return FLAGS_poseidon_keys ? std::to_string(record) : padded(record, 10);
+}
 
 class Extraction {
  public:
-  Extraction(Net& net, const std::optional<OwnRecords>& own) : net_(net), label_(label_blob(net)), features_(open_outputs(net)) {
+  Extraction(Net& net, const std::optional<OwnRecords>& own)
+      : net_(net), label_(label_blob(net)), features_(open_outputs(net)) {
     if (!own) return;
     own_ = *own;
     records_ = own->count;
@@ -171,7 +202,8 @@ class Extraction {
     }
     for (Feature& feature : features_) or_throw(feature.output->finish());
     for (const Feature& feature : features_)
-      LOG(INFO) << "Extracted features of " << done_ << " records for feature blob " << feature.blob->name << " to " << feature.path;
+      LOG(INFO) << "Extracted features of " << done_ << " records for feature blob "
+                << feature.blob->name << " to " << feature.path;
   }
 
  private:
@@ -181,7 +213,9 @@ class Extraction {
     for (Feature& feature : features_) {
       const std::span<const float> values = feature.blob->data.host();
       const std::size_t dim = values.size() / size;
-      for (std::uint64_t i = 0; i < use; ++i) or_throw(feature.output->put(key_of(own_.first + (before + i) * own_.step), label_at(i), values.subspan(i * dim, dim)));
+      for (std::uint64_t i = 0; i < use; ++i)
+        or_throw(feature.output->put(key_of(own_.first + (before + i) * own_.step), label_at(i),
+                                     values.subspan(i * dim, dim)));
     }
     done_ += use;
     if (done_ / kRecordsPerCommit != before / kRecordsPerCommit)
@@ -194,11 +228,13 @@ class Extraction {
     for (const Feature& feature : features_) {
       const Shape& shape = feature.blob->shape();
       if (shape.axes() == 0 || shape[0] == 0 || (size != 0 && shape[0] != size))
-        throw ConfigError(Code::kConfig, "blob '", feature.blob->name, "' has shape ", shape.str(), ": its first axis is not the batch's");
+        throw ConfigError(Code::kConfig, "blob '", feature.blob->name, "' has shape ", shape.str(),
+                          ": its first axis is not the batch's");
       size = shape[0];
     }
     if (label_ && label_->data.count() != size)
-      throw ConfigError(Code::kConfig, "label blob '", label_->name, "' has shape ", label_->shape().str(), " for batches of ", size);
+      throw ConfigError(Code::kConfig, "label blob '", label_->name, "' has shape ",
+                        label_->shape().str(), " for batches of ", size);
     return static_cast<std::uint64_t>(size);
   }
 
@@ -210,7 +246,7 @@ class Extraction {
   Net& net_;
   const Blob* label_;
   OwnRecords own_;
-  std::optional<std::uint64_t> records_;   // to write, if that is known
+  std::optional<std::uint64_t> records_;  // to write, if that is known
   std::vector<Feature> features_;
   std::uint64_t done_ = 0;
 };
@@ -220,7 +256,8 @@ bool given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag)
 // Which client this is, where a launcher knows and no flag says it.
 void take_place() {
   if (FLAGS_num_clients > 1 && !given("client_id"))
-    throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients, ": say with --client_id which of them this is");
+    throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients,
+                      ": say with --client_id which of them this is");
   if (given("num_clients") || (given("client_id") && FLAGS_machinefile.empty())) return;
   JobFlags flags;
   flags.hostfile = FLAGS_machinefile;
@@ -228,19 +265,26 @@ void take_place() {
   const parallel::Place place = find_place(flags);
   FLAGS_client_id = place.rank;
   FLAGS_num_clients = place.processes;
-  if (place.processes > 1) LOG(INFO) << "Client " << place.rank << " of " << place.processes << "; known from " << place.source;
+  if (place.processes > 1)
+    LOG(INFO) << "Client " << place.rank << " of " << place.processes << "; known from "
+              << place.source;
 }
 
 void check_clients() {
-  if (FLAGS_num_clients < 1) throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients, "; it is at least 1");
+  if (FLAGS_num_clients < 1)
+    throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients, "; it is at least 1");
   if (FLAGS_client_id < 0 || FLAGS_client_id >= FLAGS_num_clients)
-    throw ConfigError(Code::kUsage, "--client_id is ", FLAGS_client_id, "; of ", FLAGS_num_clients, " clients (--num_clients) they are from 0 to ",
-                      FLAGS_num_clients - 1);
+    throw ConfigError(Code::kUsage, "--client_id is ", FLAGS_client_id, "; of ", FLAGS_num_clients,
+                      " clients (--num_clients) they are from 0 to ", FLAGS_num_clients - 1);
   if (FLAGS_num_clients > 1 && given("merge") && FLAGS_merge)
-    throw ConfigError(Code::kUsage, "--merge: one of ", FLAGS_num_clients, " clients has only its own records; when all are through, call "
-                      "extract_features --merge_parts=", FLAGS_num_clients);
+    throw ConfigError(Code::kUsage, "--merge: one of ", FLAGS_num_clients,
+                      " clients has only its own records; when all are through, call "
+                      "extract_features --merge_parts=",
+                      FLAGS_num_clients);
   if (FLAGS_num_clients > 1 && FLAGS_poseidon_keys)
-    throw ConfigError(Code::kUsage, "--poseidon_keys: keys without leading zeros cannot be merged; leave it out with several clients");
+    throw ConfigError(Code::kUsage,
+                      "--poseidon_keys: keys without leading zeros cannot be merged; leave it out "
+                      "with several clients");
 }
 
 void check_flags() {
@@ -250,13 +294,18 @@ void check_flags() {
   if (FLAGS_gpu != "-1") refuse_gpu(FLAGS_gpu);
   const std::size_t blobs = split(FLAGS_extract_feature_blob_names, ',').size(),
                     outputs = split(FLAGS_save_feature_leveldb_names, ',').size();
-  if (blobs == 0) throw ConfigError(Code::kUsage, "no blob is named: --extract_feature_blob_names=NAME,...");
-  if (blobs != outputs) throw ConfigError(Code::kUsage, blobs, " blobs are named and ", outputs, " outputs; give one for each");
+  if (blobs == 0)
+    throw ConfigError(Code::kUsage, "no blob is named: --extract_feature_blob_names=NAME,...");
+  if (blobs != outputs)
+    throw ConfigError(Code::kUsage, blobs, " blobs are named and ", outputs,
+                      " outputs; give one for each");
   std::vector<std::string> paths = split(FLAGS_save_feature_leveldb_names, ',');
   std::ranges::sort(paths);
   if (const auto twice = std::ranges::adjacent_find(paths); twice != paths.end())
-    throw ConfigError(Code::kUsage, "the output ", *twice, " is named twice; each blob needs one of its own");
-  if (FLAGS_num_mini_batches < 0) throw ConfigError(Code::kUsage, "--num_mini_batches is ", FLAGS_num_mini_batches);
+    throw ConfigError(Code::kUsage, "the output ", *twice,
+                      " is named twice; each blob needs one of its own");
+  if (FLAGS_num_mini_batches < 0)
+    throw ConfigError(Code::kUsage, "--num_mini_batches is ", FLAGS_num_mini_batches);
 }
 
 NetOptions kept_blobs(const NetParameter& param) {
@@ -266,7 +315,9 @@ NetOptions kept_blobs(const NetParameter& param) {
   const NetParameter own = filter_net(param);
   for (const LayerParameter& layer : own.layer())
     for (const std::string& top : layer.top())
-      if (top == label && std::find(options.keep.begin(), options.keep.end(), label) == options.keep.end()) options.keep.push_back(label);
+      if (top == label &&
+          std::find(options.keep.begin(), options.keep.end(), label) == options.keep.end())
+        options.keep.push_back(label);
   return options;
 }
 
@@ -288,13 +339,17 @@ int extract(const std::vector<std::string>& words) {
   read_in_order(param);
   const Share share{.client = FLAGS_client_id, .clients = FLAGS_num_clients};
   const std::optional<OwnRecords> own = own_records(param, share);
-  Context context(Context::Options{.device = {}, .threads = threads_to_use(FLAGS_threads), .seed = 1, .share = share});
-  Net net(param, context, kept_blobs(param));   // which says better than a count what is wrong with a source
+  Context context(Context::Options{
+      .device = {}, .threads = threads_to_use(FLAGS_threads), .seed = 1, .share = share});
+  // which says better than a count what is wrong with a source
+  Net net(param, context, kept_blobs(param));
   if (!own && (FLAGS_num_mini_batches == 0 || share.clients > 1))
     throw ConfigError(Code::kUsage, FLAGS_model, " reads no records that could be counted",
-                      share.clients > 1 ? ", so that clients cannot divide them" : ": say how many batches with --num_mini_batches");
-  for (const std::string& file : split(FLAGS_weights, ',')) net.copy_weights(read_weights(file), file);
-  const Interrupt interrupt;   // before there is anything to clean up
+                      share.clients > 1 ? ", so that clients cannot divide them"
+                                        : ": say how many batches with --num_mini_batches");
+  for (const std::string& file : split(FLAGS_weights, ','))
+    net.copy_weights(read_weights(file), file);
+  const Interrupt interrupt;  // before there is anything to clean up
   Extraction(net, own).run(interrupt);
   return 0;
 }
@@ -302,4 +357,6 @@ int extract(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace shoal
 
-int main(int argc, char** argv) { return shoal::run_tool(argc, argv, shoal::kUsage, shoal::extract); }
+int main(int argc, char** argv) {
+  return shoal::run_tool(argc, argv, shoal::kUsage, shoal::extract);
+}

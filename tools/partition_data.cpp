@@ -23,23 +23,32 @@
 #include "shoal/proto/parts.pb.h"
 #include "shoal/report/progress.h"
 
-DEFINE_string(backend, "", "of the source: lmdb, leveldb, datumfile or imagelist; if empty, what it looks like");
+DEFINE_string(backend, "",
+              "of the source: lmdb, leveldb, datumfile or imagelist; if empty, what it looks like");
 DEFINE_string(out_backend, "", "of the parts; if empty, the source's");
-DEFINE_int32(num_partitions, 2, "how many parts; with --weights or --data_sharding as many as these name");
-DEFINE_string(mode, "", "round_robin, contiguous, by_class or ratios; if empty, ratios with --weights or --data_sharding, else round_robin");
+DEFINE_int32(num_partitions, 2,
+             "how many parts; with --weights or --data_sharding as many as these name");
+DEFINE_string(mode, "",
+              "round_robin, contiguous, by_class or ratios; if empty, ratios with --weights or "
+              "--data_sharding, else round_robin");
 DEFINE_string(weights, "", "for ratios: a list with commas of the parts' shares: 2,1,1");
-DEFINE_string(data_sharding, "", "for ratios: a file with a line \"begin end\" a part, in fractions of the set");
+DEFINE_string(data_sharding, "",
+              "for ratios: a file with a line \"begin end\" a part, in fractions of the set");
 
 namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
     "partition_data [flags] DB_PATH\n\n"
-    "Cuts a database or an image list into DB_PATH_0, DB_PATH_1, ..., which data layers without shared_file_system read, and lists them\n"
-    "in DB_PATH_parts.json. Records keep their keys, their bytes and, within a part, their order. All parts appear together or none does.\n"
+    "Cuts a database or an image list into DB_PATH_0, DB_PATH_1, ..., which data layers without "
+    "shared_file_system read, and lists them\n"
+    "in DB_PATH_parts.json. Records keep their keys, their bytes and, within a part, their order. "
+    "All parts appear together or none does.\n"
     "  round_robin  record i goes to part i mod n\n"
-    "  contiguous   n blocks; the first ones have one record more where that does not come out even\n"
-    "  by_class     n such blocks of the records ordered by label, so that a part holds few classes\n"
+    "  contiguous   n blocks; the first ones have one record more where that does not come out "
+    "even\n"
+    "  by_class     n such blocks of the records ordered by label, so that a part holds few "
+    "classes\n"
     "  ratios       blocks as --weights (by largest remainder) or --data_sharding say";
 
 constexpr const char* kModes[] = {"round_robin", "contiguous", "by_class", "ratios"};
@@ -51,8 +60,11 @@ std::string mode() {
   const std::vector<std::string> known(std::begin(kModes), std::end(kModes));
   if (std::ranges::find(known, mode) == known.end())
     throw ConfigError(Code::kUsage, "unknown --mode \"", mode, "\"", known_words(mode, known));
-  if (ratios && mode != "ratios") throw ConfigError(Code::kUsage, "--mode=", mode, " has no use for --weights or --data_sharding");
-  if (!ratios && mode == "ratios") throw ConfigError(Code::kUsage, "--mode=ratios needs --weights or --data_sharding");
+  if (ratios && mode != "ratios")
+    throw ConfigError(Code::kUsage, "--mode=", mode,
+                      " has no use for --weights or --data_sharding");
+  if (!ratios && mode == "ratios")
+    throw ConfigError(Code::kUsage, "--mode=ratios needs --weights or --data_sharding");
   if (!FLAGS_weights.empty() && !FLAGS_data_sharding.empty())
     throw ConfigError(Code::kUsage, "give --weights or --data_sharding, not both");
   return mode;
@@ -63,7 +75,8 @@ std::vector<double> weights() {
   for (const std::string& word : split(FLAGS_weights, ',')) {
     double weight = 0;
     const auto [end, bad] = std::from_chars(word.data(), word.data() + word.size(), weight);
-    if (bad != std::errc() || end != word.data() + word.size()) throw ConfigError(Code::kUsage, "--weights: '", word, "' is no number");
+    if (bad != std::errc() || end != word.data() + word.size())
+      throw ConfigError(Code::kUsage, "--weights: '", word, "' is no number");
     weights.push_back(weight);
   }
   if (weights.empty()) throw ConfigError(Code::kUsage, "--weights is a list of nothing");
@@ -75,12 +88,14 @@ void check_parts(std::size_t parts, const char* says) {
   gflags::CommandLineFlagInfo info;
   CHECK(gflags::GetCommandLineFlagInfo("num_partitions", &info));
   if (!info.is_default && static_cast<std::size_t>(FLAGS_num_partitions) != parts)
-    throw ConfigError(Code::kUsage, "--num_partitions is ", FLAGS_num_partitions, ", but ", says, " names ", parts, " parts");
+    throw ConfigError(Code::kUsage, "--num_partitions is ", FLAGS_num_partitions, ", but ", says,
+                      " names ", parts, " parts");
 }
 
 PartBounds bounds(std::uint64_t count) {
   if (FLAGS_num_partitions < 1 || FLAGS_num_partitions > kMostParts)
-    throw ConfigError(Code::kUsage, "--num_partitions is ", FLAGS_num_partitions, "; it is from 1 to ", kMostParts);
+    throw ConfigError(Code::kUsage, "--num_partitions is ", FLAGS_num_partitions,
+                      "; it is from 1 to ", kMostParts);
   if (!FLAGS_data_sharding.empty()) {
     const std::string text = or_throw(read_file(FLAGS_data_sharding, Code::kUsage));
     PartBounds bounds = or_throw(bounds_by_sharding(text, FLAGS_data_sharding, count));
@@ -88,7 +103,8 @@ PartBounds bounds(std::uint64_t count) {
     return bounds;
   }
   if (FLAGS_weights.empty())
-    return or_throw(bounds_by_weights(count, std::vector<double>(static_cast<std::size_t>(FLAGS_num_partitions), 1.0)));
+    return or_throw(bounds_by_weights(
+        count, std::vector<double>(static_cast<std::size_t>(FLAGS_num_partitions), 1.0)));
   check_parts(weights().size(), "--weights");
   return or_throw(bounds_by_weights(count, weights()));
 }
@@ -96,7 +112,7 @@ PartBounds bounds(std::uint64_t count) {
 std::string source_backend(const std::string& path) {
   if (!FLAGS_backend.empty()) return FLAGS_backend;
   const std::string kind = looks_like(path);
-  return kind.empty() ? kImageList : kind;   // which says what is wrong if it is none
+  return kind.empty() ? kImageList : kind;  // which says what is wrong if it is none
 }
 
 std::unique_ptr<RecordSource> open(const std::string& backend, const std::string& path) {
@@ -107,7 +123,8 @@ int label_of(const RecordView& record, const std::string& backend, const std::st
   if (backend == kImageList) return listed_label(record);
   Datum datum;
   if (!datum.ParseFromArray(record.value.data(), static_cast<int>(record.value.size())))
-    throw ConfigError(Code::kData, "the record ", record.key, " of ", path, " is no Datum, and by_class needs its label");
+    throw ConfigError(Code::kData, "the record ", record.key, " of ", path,
+                      " is no Datum, and by_class needs its label");
   return datum.label();
 }
 
@@ -115,11 +132,14 @@ int label_of(const RecordView& record, const std::string& backend, const std::st
 class Parts {
  public:
   Parts(const std::string& source, const std::string& backend, std::size_t count)
-      : source_(source), folder_(or_throw(TemporaryDirectory::create(part_path(source, "parts"), WriteMode::kTruncate))) {
+      : source_(source),
+        folder_(or_throw(
+            TemporaryDirectory::create(part_path(source, "parts"), WriteMode::kTruncate))) {
     refuse_existing(count);
     for (std::size_t k = 0; k < count; ++k) {
       const std::string path = working(k);
-      writers_.push_back(backend == kImageList ? or_throw(create_listed(path)) : or_throw(create_writer(backend, path)));
+      writers_.push_back(backend == kImageList ? or_throw(create_listed(path))
+                                               : or_throw(create_writer(backend, path)));
     }
     counts_.resize(count);
     sums_.resize(count);
@@ -154,31 +174,38 @@ class Parts {
     refuse_existing(counts_.size());
     for (std::size_t k = 0; k < counts_.size(); ++k)
       if (std::rename(working(k).c_str(), final_name(k).c_str()) != 0)
-        fail(k, str("cannot rename a finished part to ", final_name(k), ": ", system_reason(errno)));
-    if (const Status written = write_parts_manifest(source_, manifest); !written.ok()) fail(counts_.size(), written.error().message);
+        fail(k,
+             str("cannot rename a finished part to ", final_name(k), ": ", system_reason(errno)));
+    if (const Status written = write_parts_manifest(source_, manifest); !written.ok())
+      fail(counts_.size(), written.error().message);
   }
 
   std::uint64_t records(std::size_t part) const { return counts_[part]; }
-  std::string final_name(std::size_t part) const { return part_path(source_, std::to_string(part)); }
+  std::string final_name(std::size_t part) const {
+    return part_path(source_, std::to_string(part));
+  }
 
  private:
   std::string working(std::size_t part) const { return str(folder_.working_path(), "/", part); }
 
   void refuse_existing(std::size_t count) const {
     const auto refuse = [](const std::string& path) {
-      if (file_exists(path)) throw ConfigError(Code::kData, path, " exists already; remove it, or give the source another name");
+      if (file_exists(path))
+        throw ConfigError(Code::kData, path,
+                          " exists already; remove it, or give the source another name");
     };
     for (std::size_t k = 0; k < count; ++k) refuse(final_name(k));
     refuse(parts_manifest_path(source_));
   }
 
   [[noreturn]] void fail(std::size_t renamed, const std::string& message) const {
-    for (std::size_t k = 0; k < renamed; ++k) std::rename(final_name(k).c_str(), working(k).c_str());
+    for (std::size_t k = 0; k < renamed; ++k)
+      std::rename(final_name(k).c_str(), working(k).c_str());
     throw ConfigError(Code::kData, message, "; no part was made");
   }
 
   std::string source_;
-  TemporaryDirectory folder_;   // before the writers, so removed after they are gone
+  TemporaryDirectory folder_;  // before the writers, so removed after they are gone
   std::vector<std::unique_ptr<RecordWriter>> writers_;
   std::vector<std::uint64_t> counts_;
   std::vector<std::uint32_t> sums_;
@@ -187,10 +214,15 @@ class Parts {
 class Partitioning {
  public:
   Partitioning(const std::string& path, const std::string& mode)
-      : path_(path), mode_(mode), backend_(source_backend(path)), out_(FLAGS_out_backend.empty() ? backend_ : FLAGS_out_backend),
-        source_(open(backend_, path)), count_(or_throw(source_->count())) {
+      : path_(path),
+        mode_(mode),
+        backend_(source_backend(path)),
+        out_(FLAGS_out_backend.empty() ? backend_ : FLAGS_out_backend),
+        source_(open(backend_, path)),
+        count_(or_throw(source_->count())) {
     if ((backend_ == kImageList) != (out_ == kImageList))
-      throw ConfigError(Code::kUsage, "a source of kind ", backend_, " cannot be cut into parts of kind ", out_,
+      throw ConfigError(Code::kUsage, "a source of kind ", backend_,
+                        " cannot be cut into parts of kind ", out_,
                         "; convert_imageset makes a database of an image list");
   }
 
@@ -199,7 +231,8 @@ class Partitioning {
     Parts parts(path_, out_, blocks.size() - 1);
     const Partition partition = decide(blocks);
     or_throw(source_->seek(0));
-    walk("partition_data", [&](std::uint64_t i, const RecordView& record) { parts.put(partition.of(i), record); });
+    walk("partition_data",
+         [&](std::uint64_t i, const RecordView& record) { parts.put(partition.of(i), record); });
     parts.flush();
     interrupt_.check("no part was made");
     PartsManifest manifest;
@@ -209,7 +242,8 @@ class Partitioning {
     manifest.set_count(static_cast<double>(count_));
     parts.publish(std::move(manifest));
     for (std::size_t k = 0; k < partition.parts(); ++k)
-      LOG(INFO) << "Wrote " << parts.records(k) << " records to " << parts.final_name(k) << " (" << out_ << ").";
+      LOG(INFO) << "Wrote " << parts.records(k) << " records to " << parts.final_name(k) << " ("
+                << out_ << ").";
   }
 
  private:
@@ -217,7 +251,9 @@ class Partitioning {
     if (mode_ == "round_robin") return Partition::round_robin(blocks.size() - 1);
     if (mode_ != "by_class") return Partition::blocks(blocks);
     std::vector<int> labels;
-    walk("partition_data (labels)", [&](std::uint64_t, const RecordView& record) { labels.push_back(label_of(record, backend_, path_)); });
+    walk("partition_data (labels)", [&](std::uint64_t, const RecordView& record) {
+      labels.push_back(label_of(record, backend_, path_));
+    });
     return Partition::by_class(blocks, labels);
   }
 
@@ -226,7 +262,9 @@ class Partitioning {
     Progress progress(work, "records", count_);
     for (std::uint64_t i = 0; i < count_; ++i) {
       const std::optional<RecordView> record = or_throw(source_->next());
-      if (!record) throw ConfigError(Code::kData, path_, " ends after ", i, " of its ", count_, " records; no part was made");
+      if (!record)
+        throw ConfigError(Code::kData, path_, " ends after ", i, " of its ", count_,
+                          " records; no part was made");
       visit(i, *record);
       progress.update(i + 1);
       interrupt_.check("no part was made");

@@ -26,37 +26,58 @@ DEFINE_double(seconds, 0, "end after so many virtual seconds");
 DEFINE_double(samples, 0, "end after so many samples of all workers together");
 DEFINE_int64(updates, 0, "end after so many updates of the weights");
 DEFINE_int64(max_iter, 0, "iterations of each worker; default: the solver's");
-DEFINE_string(target, "", "end when a test says so: \"accuracy 0.98\"; or when the loss of training does: \"train_loss 0.1\"");
-DEFINE_double(test_every, 0, "virtual seconds between tests; default: the solver's test_interval at the workers' mean speed");
+DEFINE_string(target, "",
+              "end when a test says so: \"accuracy 0.98\"; or when the loss of training does: "
+              "\"train_loss 0.1\"");
+DEFINE_double(test_every, 0,
+              "virtual seconds between tests; default: the solver's test_interval at the workers' "
+              "mean speed");
 DEFINE_uint64(seed, 1, "of the network and the times of computing");
-DEFINE_int32(threads, 0, "workers that really compute at once; 0: OMP_NUM_THREADS or all cores; the results do not depend on it");
-DEFINE_string(out, "", "a folder for the run's files: metrics.<worker>.jsonl (docs/metrics.md) and summary.md");
-DEFINE_bool(dry, false, "without numbers: nothing is learned and no data is read, so that a thousand workers take seconds");
-DEFINE_string(placement, "bytes", "of rows on servers: by bytes, or by the time that the servers' links and updates take for them");
-DEFINE_string(scaling, "", "\"2,4,8\": with --dry, the time of an iteration for so many workers like the cluster's first, beside formulas");
-DEFINE_string(esync_log_dir, "", "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
+DEFINE_int32(threads, 0,
+             "workers that really compute at once; 0: OMP_NUM_THREADS or all cores; the results do "
+             "not depend on it");
+DEFINE_string(
+    out, "",
+    "a folder for the run's files: metrics.<worker>.jsonl (docs/metrics.md) and summary.md");
+DEFINE_bool(dry, false,
+            "without numbers: nothing is learned and no data is read, so that a thousand workers "
+            "take seconds");
+DEFINE_string(placement, "bytes",
+              "of rows on servers: by bytes, or by the time that the servers' links and updates "
+              "take for them");
+DEFINE_string(scaling, "",
+              "\"2,4,8\": with --dry, the time of an iteration for so many workers like the "
+              "cluster's first, beside formulas");
+DEFINE_string(
+    esync_log_dir, "",
+    "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
 
 namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
-    "simulate --solver=FILE --cluster=FILE [--scheme=...] [--seconds=T] [--target=\"accuracy 0.98\"] [--out=FOLDER]\n"
+    "simulate --solver=FILE --cluster=FILE [--scheme=...] [--seconds=T] [--target=\"accuracy "
+    "0.98\"] [--out=FOLDER]\n"
     "simulate --dry --solver=FILE --cluster=FILE --max_iter=N [--scaling=2,4,8,16]\n\n"
-    "Trains a net as a job of many processes would, with real gradients of real data, on a network and a clock that are imagined.\n"
+    "Trains a net as a job of many processes would, with real gradients of real data, on a network "
+    "and a clock that are imagined.\n"
     "With --dry without numbers: only how long it takes.";
 
 void print_point(const simulate::Point& point) {
-  std::printf("[%10.3f s] Iteration %lld, updates %lld, loss = %g (%.1f samples/s)\n", point.seconds, static_cast<long long>(point.iterations),
+  std::printf("[%10.3f s] Iteration %lld, updates %lld, loss = %g (%.1f samples/s)\n",
+              point.seconds, static_cast<long long>(point.iterations),
               static_cast<long long>(point.updates), point.loss, point.samples_per_second);
   int number = 0;
   for (const TestScore& score : point.scores)
-    std::printf("[%10.3f s]     Test net output #%d: %s = %g\n", point.seconds, number++, score.output.c_str(), score.mean);
+    std::printf("[%10.3f s]     Test net output #%d: %s = %g\n", point.seconds, number++,
+                score.output.c_str(), score.mean);
   std::fflush(stdout);
 }
 
 double mean_of(const std::vector<std::uint64_t>& histogram) {
   double sum = 0, count = 0;
-  for (std::size_t i = 0; i < histogram.size(); ++i) sum += static_cast<double>(i * histogram[i]), count += static_cast<double>(histogram[i]);
+  for (std::size_t i = 0; i < histogram.size(); ++i)
+    sum += static_cast<double>(i * histogram[i]), count += static_cast<double>(histogram[i]);
   return count > 0 ? sum / count : 0;
 }
 std::size_t largest_of(const std::vector<std::uint64_t>& histogram) {
@@ -70,28 +91,46 @@ std::size_t largest_of(const std::vector<std::uint64_t>& histogram) {
 std::string summary_of(const simulate::Outcome& outcome) {
   double compute = 0, rows = 0, others = 0, samples = 0, sent = 0, received = 0;
   for (const simulate::WorkerFigures& worker : outcome.workers) {
-    compute += worker.compute, rows += worker.rows, others += worker.others, samples += worker.samples;
-    sent += static_cast<double>(worker.traffic.bytes_sent), received += static_cast<double>(worker.traffic.bytes_received);
+    compute += worker.compute, rows += worker.rows, others += worker.others,
+        samples += worker.samples;
+    sent += static_cast<double>(worker.traffic.bytes_sent),
+        received += static_cast<double>(worker.traffic.bytes_received);
   }
-  const double workers = static_cast<double>(outcome.workers.size()), all = std::max(1e-12, workers * outcome.seconds);
+  const double workers = static_cast<double>(outcome.workers.size()),
+               all = std::max(1e-12, workers * outcome.seconds);
   const simulate::Point& last = outcome.points.back();
-  std::vector<std::pair<std::string, std::string>> columns = {{"scheme", outcome.scheme}, {"seconds", str(outcome.seconds)},
-      {"samples/s", str(samples / std::max(1e-12, outcome.seconds))}, {"updates", str(last.updates)}, {"train loss", str(last.loss)}};
-  for (const TestScore& score : last.scores) columns.emplace_back("test " + score.output, str(score.mean));
+  std::vector<std::pair<std::string, std::string>> columns = {
+      {"scheme", outcome.scheme},
+      {"seconds", str(outcome.seconds)},
+      {"samples/s", str(samples / std::max(1e-12, outcome.seconds))},
+      {"updates", str(last.updates)},
+      {"train loss", str(last.loss)}};
+  for (const TestScore& score : last.scores)
+    columns.emplace_back("test " + score.output, str(score.mean));
   const auto percent = [&](double part) { return str(std::round(1000 * part / all) / 10, " %"); };
-  const auto staleness = [](const std::vector<std::uint64_t>& histogram) { return str(mean_of(histogram), " / ", largest_of(histogram)); };
-  const std::vector<std::pair<std::string, std::string>> rest = {{"sent B/s a worker", str(sent / all)}, {"received B/s a worker", str(received / all)},
-      {"compute", percent(compute)}, {"waits for rows", percent(rows)}, {"waits for others", percent(others)},
-      {"stale clocks, mean / most", staleness(outcome.counters.staleness)}, {"stale versions, mean / most", staleness(outcome.version_staleness)},
+  const auto staleness = [](const std::vector<std::uint64_t>& histogram) {
+    return str(mean_of(histogram), " / ", largest_of(histogram));
+  };
+  const std::vector<std::pair<std::string, std::string>> rest = {
+      {"sent B/s a worker", str(sent / all)},
+      {"received B/s a worker", str(received / all)},
+      {"compute", percent(compute)},
+      {"waits for rows", percent(rows)},
+      {"waits for others", percent(others)},
+      {"stale clocks, mean / most", staleness(outcome.counters.staleness)},
+      {"stale versions, mean / most", staleness(outcome.version_staleness)},
       {"dropped rows", str(outcome.counters.dropped)}};
   columns.insert(columns.end(), rest.begin(), rest.end());
   std::string head = "|", line = "|", values = "|";
-  for (const auto& [name, value] : columns) head += " " + name + " |", line += "---|", values += " " + value + " |";
+  for (const auto& [name, value] : columns)
+    head += " " + name + " |", line += "---|", values += " " + value + " |";
   return head + "\n" + line + "\n" + values + "\n";
 }
 
-// Seconds of an iteration of so many workers like `one`: with one server, or with one in each worker.
-double iteration_of(const SolverParameter& param, const simulate::SimulationOptions& options, const simulate::Cluster& like, int workers, bool sharded) {
+// Seconds of an iteration of so many workers like `one`: with one server, or with one in each
+// worker.
+double iteration_of(const SolverParameter& param, const simulate::SimulationOptions& options,
+                    const simulate::Cluster& like, int workers, bool sharded) {
   simulate::Cluster cluster = like;
   simulate::Process worker = like.processes[0];
   worker.server = sharded;
@@ -104,27 +143,44 @@ double iteration_of(const SolverParameter& param, const simulate::SimulationOpti
     some.set_max_iter(iterations);
     return or_throw(simulate::simulate_dry(some, cluster, options)).seconds;
   };
-  return (seconds(3) - seconds(1)) / 2;        // what only the start has apart
+  return (seconds(3) - seconds(1)) / 2;  // what only the start has apart
 }
 
-// FireCaffe's cost model: the time that a synchronisation takes, after all gradients are there, for p workers, W bytes and B bytes a second.
-void print_scaling(const SolverParameter& param, const simulate::SimulationOptions& options, const simulate::Cluster& cluster) {
-  const double bandwidth = cluster.processes[0].bandwidth, compute = cluster.processes[0].compute.mean;
-  if (bandwidth <= 0) throw ConfigError(Code::kUsage, "--scaling: the cluster's first worker has no limit of bandwidth, and the formulas none of time");
+// FireCaffe's cost model: the time that a synchronisation takes, after all gradients are there, for
+// p workers, W bytes and B bytes a second.
+void print_scaling(const SolverParameter& param, const simulate::SimulationOptions& options,
+                   const simulate::Cluster& cluster) {
+  const double bandwidth = cluster.processes[0].bandwidth,
+               compute = cluster.processes[0].compute.mean;
+  if (bandwidth <= 0)
+    throw ConfigError(Code::kUsage,
+                      "--scaling: the cluster's first worker has no limit of bandwidth, and the "
+                      "formulas none of time");
   Context context(Context::Options{});
   const Net net(train_net_of(param, options.name), context);
   double bytes = 0;
-  for (const NetParam& each : net.params()) bytes += 4 * static_cast<double>(each.blob->data.count());
+  for (const NetParam& each : net.params())
+    bytes += 4 * static_cast<double>(each.blob->data.count());
   const double unit = bytes / bandwidth;
-  std::printf("%.4g bytes of params, %.4g bytes/s, %.4g s of computing. Seconds of an iteration; formulas: computing, then\n"
-              "one server p W/B, sharded 2 W/B (p-1)/p, tree 2 W/B log2(p), ring 2 W/B (p-1)/p; simulated: with what overlaps.\n\n", bytes, bandwidth, compute);
-  std::printf("| workers | one server, simulated | formula | sharded, simulated | formula | tree, formula | ring, formula |\n|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "%.4g bytes of params, %.4g bytes/s, %.4g s of computing. Seconds of an iteration; formulas: "
+      "computing, then\n"
+      "one server p W/B, sharded 2 W/B (p-1)/p, tree 2 W/B log2(p), ring 2 W/B (p-1)/p; simulated: "
+      "with what overlaps.\n\n",
+      bytes, bandwidth, compute);
+  std::printf(
+      "| workers | one server, simulated | formula | sharded, simulated | formula | tree, formula "
+      "| ring, formula |\n|---|---|---|---|---|---|---|\n");
   for (const std::string& word : split(FLAGS_scaling, ',')) {
     const int p = std::atoi(word.c_str());
-    if (p < 1) throw ConfigError(Code::kUsage, "--scaling=", FLAGS_scaling, ": '", word, "' is no number of workers");
+    if (p < 1)
+      throw ConfigError(Code::kUsage, "--scaling=", FLAGS_scaling, ": '", word,
+                        "' is no number of workers");
     const double sharded = 2 * unit * (p - 1) / p;
-    std::printf("| %d | %.4g | %.4g | %.4g | %.4g | %.4g | %.4g |\n", p, iteration_of(param, options, cluster, p, false), compute + unit * p,
-                iteration_of(param, options, cluster, p, true), compute + sharded, compute + 2 * unit * std::log2(p), compute + sharded);
+    std::printf("| %d | %.4g | %.4g | %.4g | %.4g | %.4g | %.4g |\n", p,
+                iteration_of(param, options, cluster, p, false), compute + unit * p,
+                iteration_of(param, options, cluster, p, true), compute + sharded,
+                compute + 2 * unit * std::log2(p), compute + sharded);
     std::fflush(stdout);
   }
 }
@@ -140,7 +196,8 @@ simulate::SimulationOptions options_from_flags() {
   options.test_every = FLAGS_test_every;
   options.threads = threads_to_use(FLAGS_threads);
   options.out = FLAGS_out;
-  if (FLAGS_placement != "bytes" && FLAGS_placement != "time") throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement, ": known are bytes and time");
+  if (FLAGS_placement != "bytes" && FLAGS_placement != "time")
+    throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement, ": known are bytes and time");
   options.by_time = FLAGS_placement == "time";
   options.esync_logs = FLAGS_esync_log_dir;
   return options;
@@ -155,23 +212,31 @@ SolverParameter solver_from_flags() {
 }
 
 int simulate_job(const std::vector<std::string>& words) {
-  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --solver=", words[0], "?");
+  if (!words.empty())
+    throw ConfigError(Code::kUsage, "'", words[0],
+                      "' is not a flag; did you mean --solver=", words[0], "?");
   need_flag(FLAGS_solver, "solver");
   need_flag(FLAGS_cluster, "cluster");
   if (FLAGS_dry && !(FLAGS_target.empty() && FLAGS_out.empty() && FLAGS_esync_log_dir.empty()))
-    throw ConfigError(Code::kUsage, "--dry learns nothing: there is no --target, no --out and no --esync_log_dir");
-  if (!FLAGS_scaling.empty() && !FLAGS_dry) throw ConfigError(Code::kUsage, "--scaling is a matter of --dry");
+    throw ConfigError(
+        Code::kUsage,
+        "--dry learns nothing: there is no --target, no --out and no --esync_log_dir");
+  if (!FLAGS_scaling.empty() && !FLAGS_dry)
+    throw ConfigError(Code::kUsage, "--scaling is a matter of --dry");
   say_only_warnings(true);
   const SolverParameter param = solver_from_flags();
   const simulate::Cluster cluster = simulate::read_cluster(FLAGS_cluster);
   const simulate::SimulationOptions options = options_from_flags();
   if (!FLAGS_scaling.empty()) return print_scaling(param, options, cluster), 0;
   const auto start = std::chrono::steady_clock::now();
-  const simulate::Outcome outcome = or_throw((FLAGS_dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, options, print_point));
+  const simulate::Outcome outcome =
+      or_throw((FLAGS_dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, options,
+                                                                         print_point));
   for (const std::string& line : outcome.warnings) LOG(WARNING) << line;
   const std::string summary = summary_of(outcome);
   std::printf("\nEnded since %s; it took %.1f real seconds.\n\n%s", outcome.ending.c_str(),
-              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), summary.c_str());
+              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+              summary.c_str());
   if (!FLAGS_out.empty()) or_throw(write_file(FLAGS_out + "/summary.md", summary, Code::kUsage));
   return 0;
 }
@@ -179,4 +244,6 @@ int simulate_job(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace shoal
 
-int main(int argc, char** argv) { return shoal::run_tool(argc, argv, shoal::kUsage, shoal::simulate_job); }
+int main(int argc, char** argv) {
+  return shoal::run_tool(argc, argv, shoal::kUsage, shoal::simulate_job);
+}

@@ -43,22 +43,28 @@ void print_means(const std::vector<Score>& scores, double loss) {
   LOG(INFO) << "Loss: " << static_cast<float>(loss / FLAGS_iterations);
   for (const Score& score : scores) {
     const auto mean = static_cast<float>(score.sum / FLAGS_iterations);
-    const std::string weighted = score.loss_weight != 0 ? str(" (* ", score.loss_weight, " = ", score.loss_weight * mean, " loss)") : "";
+    const std::string weighted = score.loss_weight != 0 ? str(" (* ", score.loss_weight, " = ",
+                                                              score.loss_weight * mean, " loss)")
+                                                        : "";
     LOG(INFO) << score.output << " = " << mean << weighted;
   }
 }
 
 int test(const std::vector<std::string>& words) {
-  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --model=", words[0], "?");
+  if (!words.empty())
+    throw ConfigError(Code::kUsage, "'", words[0],
+                      "' is not a flag; did you mean --model=", words[0], "?");
   need_flag(FLAGS_model, "model");
   need_flag(FLAGS_weights, "weights");
   refuse_gpu(FLAGS_gpu);
-  if (FLAGS_iterations < 1) throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
+  if (FLAGS_iterations < 1)
+    throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
   NetParameter param = read_net(FLAGS_model);
   set_state_of_flags("TEST", *param.mutable_state());
   Context context(Context::Options{.threads = threads_to_use(FLAGS_threads)});
   Net net(param, context);
-  for (const std::string& file : split(FLAGS_weights, ',')) net.copy_weights(read_weights(file), file);
+  for (const std::string& file : split(FLAGS_weights, ','))
+    net.copy_weights(read_weights(file), file);
   LOG(INFO) << "Running for " << FLAGS_iterations << " iterations.";
   std::vector<Score> scores;
   double loss = 0;

@@ -25,21 +25,23 @@ DEFINE_string(phase, "TRAIN", "TRAIN or TEST");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_string(gpu, "", "refused: this build has no device code");
 DEFINE_bool(forward_only, false, "no backward passes");
-DEFINE_bool(explain_ops, false, "also print which implementation serves each layer, and why the others do not");
+DEFINE_bool(explain_ops, false,
+            "also print which implementation serves each layer, and why the others do not");
 
 namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
     "time --model=FILE [--iterations=N] [--phase=TEST] [--forward_only] [--threads=N]\n\n"
-    "Runs a net forward and backward N times and prints the mean time of each layer, in milliseconds, beside the speed of a\n"
+    "Runs a net forward and backward N times and prints the mean time of each layer, in "
+    "milliseconds, beside the speed of a\n"
     "1024 x 1024 matrix product in the same process. One pass goes before that is not counted.";
 
 using Clock = std::chrono::steady_clock;
 double ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
 struct LayerTime {
-  double forward = 0, backward = 0;   // milliseconds, summed over the passes
+  double forward = 0, backward = 0;  // milliseconds, summed over the passes
 };
 
 // Hooks that sum the time of each layer.
@@ -49,9 +51,12 @@ class Stopwatch {
     const auto start = [this](int) { return begin_ = Clock::now(), Status(); };
     net.before_forward(start);
     net.before_backward(start);
-    net.after_forward([this](int i) { return layers_[static_cast<std::size_t>(i)].forward += ms(Clock::now() - begin_), Status(); });
-    net.after_backward([this, &net](int i) {   // is called for layers without a backward too
-      if (net.needs_backward(i)) layers_[static_cast<std::size_t>(i)].backward += ms(Clock::now() - begin_);
+    net.after_forward([this](int i) {
+      return layers_[static_cast<std::size_t>(i)].forward += ms(Clock::now() - begin_), Status();
+    });
+    net.after_backward([this, &net](int i) {  // is called for layers without a backward too
+      if (net.needs_backward(i))
+        layers_[static_cast<std::size_t>(i)].backward += ms(Clock::now() - begin_);
       return Status();
     });
   }
@@ -66,8 +71,10 @@ class Stopwatch {
 void explain_ops(const Net& net) {
   for (const auto& layer : net.layers())
     for (const ops::Choice& choice : layer->choices()) {
-      std::printf("%s (%s): %s by %s\n", layer->name().c_str(), layer->type().c_str(), choice.op.c_str(), choice.impl.c_str());
-      for (const ops::Refusal& refusal : choice.refused) std::printf("    not %s: %s\n", refusal.impl.c_str(), refusal.why.c_str());
+      std::printf("%s (%s): %s by %s\n", layer->name().c_str(), layer->type().c_str(),
+                  choice.op.c_str(), choice.impl.c_str());
+      for (const ops::Refusal& refusal : choice.refused)
+        std::printf("    not %s: %s\n", refusal.impl.c_str(), refusal.why.c_str());
     }
   std::fflush(stdout);
 }
@@ -82,15 +89,15 @@ double gemm_speed(Context& context) {
   for (int i = 0; i < 10; ++i) {
     const auto start = Clock::now();
     ops::gemm(context, ops::Trans::kNo, ops::Trans::kNo, kSize, kSize, kSize, 1, a, b, 0, c);
-    if (i > 0) times.push_back(ms(Clock::now() - start));   // the first one touches the memory
+    if (i > 0) times.push_back(ms(Clock::now() - start));  // the first one touches the memory
   }
   std::nth_element(times.begin(), times.begin() + 4, times.end());
   return 2.0 * kSize * kSize * kSize / (times[4] * 1e6);
 }
 
 struct Passes {
-  double forward = 0, backward = 0;   // milliseconds, all passes
-  std::vector<double> each;           // milliseconds, forward and backward
+  double forward = 0, backward = 0;  // milliseconds, all passes
+  std::vector<double> each;          // milliseconds, forward and backward
 };
 
 void run_pass(Net& net, Passes& passes) {
@@ -111,22 +118,28 @@ void print_layers(const Net& net, const Stopwatch& watch) {
   for (std::size_t i = 0; i < net.layers().size(); ++i) {
     const std::string& name = net.layers()[i]->name();
     const LayerTime& time = watch.layers()[i];
-    LOG(INFO) << std::setw(static_cast<int>(width)) << name << "\tforward: " << time.forward / FLAGS_iterations << " ms.";
+    LOG(INFO) << std::setw(static_cast<int>(width)) << name
+              << "\tforward: " << time.forward / FLAGS_iterations << " ms.";
     if (!FLAGS_forward_only)
-      LOG(INFO) << std::setw(static_cast<int>(width)) << name << "\tbackward: " << time.backward / FLAGS_iterations << " ms.";
+      LOG(INFO) << std::setw(static_cast<int>(width)) << name
+                << "\tbackward: " << time.backward / FLAGS_iterations << " ms.";
   }
   std::map<int, std::int64_t> params;
   for (const NetParam& param : net.params()) params[param.layer] += param.blob->shape().count();
   for (const auto& [layer, count] : params)
-    LOG(INFO) << std::setw(static_cast<int>(width)) << net.layers()[static_cast<std::size_t>(layer)]->name() << "\tparams: " << count << ".";
+    LOG(INFO) << std::setw(static_cast<int>(width))
+              << net.layers()[static_cast<std::size_t>(layer)]->name() << "\tparams: " << count
+              << ".";
 }
 
 void print_totals(Passes& passes, double total) {
   LOG(INFO) << "Average Forward pass: " << passes.forward / FLAGS_iterations << " ms.";
-  if (!FLAGS_forward_only) LOG(INFO) << "Average Backward pass: " << passes.backward / FLAGS_iterations << " ms.";
+  if (!FLAGS_forward_only)
+    LOG(INFO) << "Average Backward pass: " << passes.backward / FLAGS_iterations << " ms.";
   LOG(INFO) << "Average Forward-Backward: " << total / FLAGS_iterations << " ms.";
   std::sort(passes.each.begin(), passes.each.end());
-  LOG(INFO) << "Median Forward-Backward: " << passes.each[passes.each.size() / 2] << " ms; fastest: " << passes.each.front() << " ms.";
+  LOG(INFO) << "Median Forward-Backward: " << passes.each[passes.each.size() / 2]
+            << " ms; fastest: " << passes.each.front() << " ms.";
   LOG(INFO) << "Total Time: " << total << " ms.";
 }
 
@@ -137,14 +150,18 @@ NetParameter net_to_time() {
 }
 
 int time_net(const std::vector<std::string>& words) {
-  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --model=", words[0], "?");
+  if (!words.empty())
+    throw ConfigError(Code::kUsage, "'", words[0],
+                      "' is not a flag; did you mean --model=", words[0], "?");
   need_flag(FLAGS_model, "model");
   refuse_gpu(FLAGS_gpu);
-  if (FLAGS_iterations < 1) throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
+  if (FLAGS_iterations < 1)
+    throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
   const int threads = threads_to_use(FLAGS_threads);
   Context context(Context::Options{.threads = threads});
   Net net(net_to_time(), context);
-  for (const std::string& file : split(FLAGS_weights, ',')) net.copy_weights(read_weights(file), file);
+  for (const std::string& file : split(FLAGS_weights, ','))
+    net.copy_weights(read_weights(file), file);
   if (FLAGS_explain_ops) explain_ops(net);
 
   Stopwatch watch(net);
@@ -158,16 +175,18 @@ int time_net(const std::vector<std::string>& words) {
   const auto start = Clock::now();
   for (int i = 0; i < FLAGS_iterations; ++i) {
     run_pass(net, passes);
-    LOG(INFO) << "Iteration: " << i + 1 << " forward-backward time: " << passes.each.back() << " ms.";
+    LOG(INFO) << "Iteration: " << i + 1 << " forward-backward time: " << passes.each.back()
+              << " ms.";
   }
   const double total = ms(Clock::now() - start);
   print_layers(net, watch);
   print_totals(passes, total);
   const NetMemory memory = net.memory();
-  LOG(INFO) << "Planned memory: params " << static_cast<double>(memory.params) / 1e6 << " MB, blobs "
-            << static_cast<double>(memory.blobs) / 1e6 << " MB (" << static_cast<double>(memory.blobs_unshared) / 1e6
-            << " MB without sharing)";
-  LOG(INFO) << "Peak memory: " << peak_memory() << " MB";   // before the matrices of the next line
+  LOG(INFO) << "Planned memory: params " << static_cast<double>(memory.params) / 1e6
+            << " MB, blobs " << static_cast<double>(memory.blobs) / 1e6 << " MB ("
+            << static_cast<double>(memory.blobs_unshared) / 1e6 << " MB without sharing)";
+  // before the matrices of the next line
+  LOG(INFO) << "Peak memory: " << peak_memory() << " MB";
   LOG(INFO) << "GEMM 1024: " << gemm_speed(context) << " GFLOP/s (threads " << threads << ")";
   LOG(INFO) << "*** Benchmark ends ***";
   return 0;
@@ -176,4 +195,6 @@ int time_net(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace shoal
 
-int main(int argc, char** argv) { return shoal::run_tool(argc, argv, shoal::kUsage, shoal::time_net); }
+int main(int argc, char** argv) {
+  return shoal::run_tool(argc, argv, shoal::kUsage, shoal::time_net);
+}

@@ -14,17 +14,31 @@
 #include "shoal/proto/layers.pb.h"
 
 DEFINE_string(weights, "", "a list with commas of models to start from");
-DEFINE_string(snapshot, "", "a .solverstate to go on from, or 'auto' for the newest complete one, if there is any");
-DEFINE_string(sigint_effect, "stop", "what SIGINT does: stop, snapshot or none; a second one leaves at once");
+DEFINE_string(
+    snapshot, "",
+    "a .solverstate to go on from, or 'auto' for the newest complete one, if there is any");
+DEFINE_string(sigint_effect, "stop",
+              "what SIGINT does: stop, snapshot or none; a second one leaves at once");
 DEFINE_string(sighup_effect, "snapshot", "what SIGHUP does: stop, snapshot or none");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
-DEFINE_string(net_outputs, "", "write the numbers of displays and tests to PREFIX.train.csv, PREFIX.test0.csv ... and PREFIX.netoutputs");
-DEFINE_string(metrics, "", "write what each worker did in each iteration to DIR/metrics.<worker>.jsonl, and displays and tests to the first's");
-DEFINE_string(esync_log_dir, "", "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
-DEFINE_string(groups_out, "", "write the groups that group_by: SPEED found, a group a line, as MXNet-G has them");
-DEFINE_string(data_sharding_out, "", "write the shares of the data for them, a line 'begin end' a worker, as MXNet-G has them");
-DEFINE_string(placement, "", "of rows on servers: bytes; measured: by the time they take, from a probe of all links; default: by time if the machinefile "
-                             "has bandwidth= of all servers, else bytes");
+DEFINE_string(net_outputs, "",
+              "write the numbers of displays and tests to PREFIX.train.csv, PREFIX.test0.csv ... "
+              "and PREFIX.netoutputs");
+DEFINE_string(metrics, "",
+              "write what each worker did in each iteration to DIR/metrics.<worker>.jsonl, and "
+              "displays and tests to the first's");
+DEFINE_string(
+    esync_log_dir, "",
+    "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
+DEFINE_string(groups_out, "",
+              "write the groups that group_by: SPEED found, a group a line, as MXNet-G has them");
+DEFINE_string(
+    data_sharding_out, "",
+    "write the shares of the data for them, a line 'begin end' a worker, as MXNet-G has them");
+DEFINE_string(placement, "",
+              "of rows on servers: bytes; measured: by the time they take, from a probe of all "
+              "links; default: by time if the machinefile "
+              "has bandwidth= of all servers, else bytes");
 DEFINE_bool(profile_only, false, "end when the groups are found and their files written");
 DEFINE_string(gpu, "", "refused: this build has no device code");
 
@@ -33,9 +47,11 @@ namespace {
 
 constexpr const char* kUsage =
     "train --solver=FILE [--weights=FILE,...] [--snapshot=FILE.solverstate|auto] [--threads=N]\n"
-    "train --solver=FILE --hostfile=FILE --client_id=K   on each machine of a job; or see scripts/launch.py\n"
+    "train --solver=FILE --hostfile=FILE --client_id=K   on each machine of a job; or see "
+    "scripts/launch.py\n"
     "train --solver=FILE --join=HOST:PORT   to join a job that trains, with its token\n\n"
-    "Trains a net. SIGTERM and SIGUSR1 write a snapshot and end with 75, for a scheduler to start again with --snapshot=auto; in a job\n"
+    "Trains a net. SIGTERM and SIGUSR1 write a snapshot and end with 75, for a scheduler to start "
+    "again with --snapshot=auto; in a job\n"
     "SIGTERM makes one process leave, and the others go on.";
 
 Action effect_named(const std::string& name, const char* flag) {
@@ -46,11 +62,14 @@ Action effect_named(const std::string& name, const char* flag) {
 }
 
 void check_flags(const std::vector<std::string>& words) {
-  if (!words.empty()) throw ConfigError(Code::kUsage, "'", words[0], "' is not a flag; did you mean --solver=", words[0], "?");
+  if (!words.empty())
+    throw ConfigError(Code::kUsage, "'", words[0],
+                      "' is not a flag; did you mean --solver=", words[0], "?");
   need_flag(FLAGS_solver, "solver");
   refuse_gpu(FLAGS_gpu);
   if (FLAGS_placement != "" && FLAGS_placement != "bytes" && FLAGS_placement != "measured")
-    throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement, ": known are bytes and measured");
+    throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement,
+                      ": known are bytes and measured");
   if (!FLAGS_snapshot.empty() && FLAGS_snapshot != "auto" && !FLAGS_weights.empty())
     throw ConfigError(Code::kUsage, "--snapshot=", FLAGS_snapshot, " and --weights=", FLAGS_weights,
                       " exclude each other: a snapshot has weights of its own");
@@ -58,7 +77,8 @@ void check_flags(const std::vector<std::string>& words) {
 
 int train(const std::vector<std::string>& words) {
   check_flags(words);
-  const SignalEffects effects{effect_named(FLAGS_sigint_effect, "sigint_effect"), effect_named(FLAGS_sighup_effect, "sighup_effect")};
+  const SignalEffects effects{effect_named(FLAGS_sigint_effect, "sigint_effect"),
+                              effect_named(FLAGS_sighup_effect, "sighup_effect")};
   const JobFlags flags = job_flags();
   const parallel::Place place = flags.join.empty() ? find_place(flags) : place_to_join(flags);
   say_only_warnings(place.rank != 0);
@@ -70,10 +90,21 @@ int train(const std::vector<std::string>& words) {
   merge_flags(flags, param);
   merge_groups(place, param);
   if (const auto ignored = ignored_flags(); !ignored.empty())
-    LOG(INFO) << "Taken and without effect, since Shoal has nothing that they tune: " << join(ignored);
+    LOG(INFO) << "Taken and without effect, since Shoal has nothing that they tune: "
+              << join(ignored);
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
-  const TrainRequest request{param, FLAGS_solver, FLAGS_snapshot, FLAGS_net_outputs, FLAGS_threads, effects, FLAGS_metrics, FLAGS_esync_log_dir,
-                             FLAGS_groups_out, FLAGS_data_sharding_out, FLAGS_profile_only, FLAGS_placement};
+  const TrainRequest request{param,
+                             FLAGS_solver,
+                             FLAGS_snapshot,
+                             FLAGS_net_outputs,
+                             FLAGS_threads,
+                             effects,
+                             FLAGS_metrics,
+                             FLAGS_esync_log_dir,
+                             FLAGS_groups_out,
+                             FLAGS_data_sharding_out,
+                             FLAGS_profile_only,
+                             FLAGS_placement};
   return place.distributed() ? train_in_job(request, flags, place) : train_alone(request, flags);
 }
 

@@ -11,8 +11,11 @@ int body(const std::vector<std::string>& words) {
     case shoal::FileKind::kSolverText: shoal::upgrade_solver_text(files); break;
     case shoal::FileKind::kNetText:
     case shoal::FileKind::kEmpty:
-    case shoal::FileKind::kUnknown: shoal::upgrade_net_text(files); break;   // which says what is wrong with it
-    default: throw shoal::ConfigError(shoal::Code::kConfig, files.in, " is ", to_words(kind), "; there is nothing to upgrade");
+    // which says what is wrong with it
+    case shoal::FileKind::kUnknown: shoal::upgrade_net_text(files); break;
+    default:
+      throw shoal::ConfigError(shoal::Code::kConfig, files.in, " is ", to_words(kind),
+                               "; there is nothing to upgrade");
   }
   return 0;
 }
@@ -22,7 +25,8 @@ int body(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   return shoal::run_tool(argc, argv,
                          "upgrade_proto IN OUT\n\n"
-                         "Writes a net or a solver (text) or a model (binary) of any age in today's form; what IN is, its content tells.\n"
+                         "Writes a net or a solver (text) or a model (binary) of any age in "
+                         "today's form; what IN is, its content tells.\n"
                          "OUT may be IN. Comments of a text are not kept.",
                          body);
 }

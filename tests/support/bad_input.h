@@ -18,15 +18,16 @@ using Words = std::vector<std::string>;
 //   net.prototxt solver.prototxt
 struct Case {
   std::string name;
-  std::vector<std::pair<std::string, std::string>> files;   // names and contents
-  Words command;                                            // the first word is the tool
+  std::vector<std::pair<std::string, std::string>> files;  // names and contents
+  Words command;                                           // the first word is the tool
   int code;
-  Words words;                                              // parts of stderr
+  Words words;  // parts of stderr
 };
 void PrintTo(const Case& c, std::ostream* out);
 std::string name_of(const testing::TestParamInfo<Case>& info);
 
-// Runs the case. Besides what that says there must be no signal, no stack trace, and, if the tool failed, no new file.
+// Runs the case. Besides what that says there must be no signal, no stack trace, and, if the tool
+// failed, no new file.
 class BadInput : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override;

@@ -1,4 +1,4 @@
-#include "cluster.h"
+#include "support/cluster.h"
 
 #include <algorithm>
 #include <latch>
@@ -18,20 +18,30 @@ using table::Table;
 using table::Want;
 
 table::Plan plan_of(const Training& training, const table::RosterBody& roster) {
-  table::Plan plan{.workers = 0, .servers = 0, .rule = training.rule, .clip = training.clip, .scheme = training.scheme, .rows = {}};
+  table::Plan plan{.workers = 0,
+                   .servers = 0,
+                   .rule = training.rule,
+                   .clip = training.clip,
+                   .scheme = training.scheme,
+                   .rows = {}};
   for (const auto& process : roster.processes) {
     plan.workers = static_cast<std::uint16_t>(plan.workers + (process.worker >= 0));
     plan.servers = static_cast<std::uint16_t>(plan.servers + (process.server >= 0));
   }
   for (const std::uint32_t length : training.lengths)
-    plan.rows.push_back({.length = length, .priority = static_cast<std::uint32_t>(plan.rows.size()), .server = static_cast<std::uint16_t>(plan.rows.size() % plan.servers)});
+    plan.rows.push_back({.length = length,
+                         .priority = static_cast<std::uint32_t>(plan.rows.size()),
+                         .server = static_cast<std::uint16_t>(plan.rows.size() % plan.servers)});
   return plan;
 }
 
-float gradient_of(const Training& training, int workers, int worker, Clock clock, RowId row, std::size_t i) {
+float gradient_of(const Training& training, int workers, int worker, Clock clock, RowId row,
+                  std::size_t i) {
   const auto step = static_cast<std::size_t>(clock);
-  if (training.whole) return static_cast<float>(workers * (1 + worker + static_cast<int>((step + i + row) % 5)));
-  const std::size_t mixed = (i * 2654435761u) ^ (step * 40503u + row * 9176u + static_cast<std::size_t>(worker) * 6151u);
+  if (training.whole)
+    return static_cast<float>(workers * (1 + worker + static_cast<int>((step + i + row) % 5)));
+  const std::size_t mixed =
+      (i * 2654435761u) ^ (step * 40503u + row * 9176u + static_cast<std::size_t>(worker) * 6151u);
   return static_cast<float>(mixed % 10'007) / 10'007.0f - 0.3f;
 }
 
@@ -39,7 +49,8 @@ float first_weight(RowId row, std::size_t i) { return static_cast<float>(row + i
 
 namespace {
 
-Status run_iterations(Table& table, const Training& training, const table::Plan& plan, Weights& gradients) {
+Status run_iterations(Table& table, const Training& training, const table::Plan& plan,
+                      Weights& gradients) {
   std::vector<RowId> all(plan.rows.size());
   std::iota(all.begin(), all.end(), RowId{0});
   for (Clock clock = 0; clock < training.iterations; ++clock) {
@@ -47,8 +58,10 @@ Status run_iterations(Table& table, const Training& training, const table::Plan&
     if (!want.ok()) return want.error();
     training.at(table, clock, want.value());
     for (RowId row = 0; row < plan.rows.size(); ++row) {
-      for (std::size_t i = 0; i < gradients[row].size(); ++i) gradients[row][i] = gradient_of(training, plan.workers, table.worker(), clock, row, i);
-      table.push({.row = row, .clock = clock, .rate = training.rate, .values = {.data = gradients[row]}});
+      for (std::size_t i = 0; i < gradients[row].size(); ++i)
+        gradients[row][i] = gradient_of(training, plan.workers, table.worker(), clock, row, i);
+      table.push(
+          {.row = row, .clock = clock, .rate = training.rate, .values = {.data = gradients[row]}});
     }
     if (Status status = table.wait(all); !status.ok()) return status;
   }
@@ -70,8 +83,13 @@ Result<Weights> train(Table& table, const Training& training) {
       for (std::size_t i = 0; i < weights[row].size(); ++i) weights[row][i] = first_weight(row, i);
   }
   const Weights first = weights;
-  Status status = table.create(plan, [&](RowId row, Part part) { return part == Part::kWeights ? std::span<const float>(first[row]) : std::span<const float>(); },
-                               [&](RowId row, Part) { return std::span<float>(weights[row]); });
+  Status status = table.create(
+      plan,
+      [&](RowId row, Part part) {
+        return part == Part::kWeights ? std::span<const float>(first[row])
+                                      : std::span<const float>();
+      },
+      [&](RowId row, Part) { return std::span<float>(weights[row]); });
   if (status.ok()) {
     std::vector<RowId> all(plan.rows.size());
     std::iota(all.begin(), all.end(), RowId{0});
@@ -120,8 +138,10 @@ std::vector<Status> Cluster::start() {
   for (std::size_t rank = 0; rank < size(); ++rank)
     threads.emplace_back([&, rank] {
       auto made = table::Service::create(options[rank]);
-      if (made.ok()) services[rank] = std::move(made).value();
-      else results[rank] = made.error();
+      if (made.ok())
+        services[rank] = std::move(made).value();
+      else
+        results[rank] = made.error();
     });
   return threads.clear(), results;
 }

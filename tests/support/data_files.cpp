@@ -34,18 +34,22 @@ std::string fresh_directory(const std::string& name) {
   return path;
 }
 
-void put_file(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+void put_file(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
 
 std::string get_file(const std::string& path) { return or_throw(read_file(path)); }
 
 std::vector<std::string> entries(const std::string& directory) {
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }
 
-Status write_records(const std::string& backend, const std::string& path, const Records& records, WriteMode mode) {
+Status write_records(const std::string& backend, const std::string& path, const Records& records,
+                     WriteMode mode) {
   Result<std::unique_ptr<RecordWriter>> writer = create_writer(backend, path, mode);
   if (!writer.ok()) return writer.error();
   int since = 0;
@@ -93,7 +97,8 @@ Records numbered(int count) {
   Records records;
   for (int i = 0; i < count; ++i) {
     std::string key = std::to_string(i);
-    records.emplace_back(std::string(8 - key.size(), '0') + key, std::string(1 + i * 37 % 5000, static_cast<char>(i)));
+    records.emplace_back(std::string(8 - key.size(), '0') + key,
+                         std::string(1 + i * 37 % 5000, static_cast<char>(i)));
   }
   return records;
 }
@@ -106,7 +111,7 @@ std::string trouble(const std::string& backend, const std::string& path) {
 }
 
 Running start_program(const std::vector<std::string>& argv, std::uint64_t file_size_limit) {
-  std::string directory = fresh_directory("ran") + "_XXXXXX";   // several may run at once
+  std::string directory = fresh_directory("ran") + "_XXXXXX";  // several may run at once
   if (::mkdtemp(directory.data()) == nullptr) ADD_FAILURE() << "no folder like " << directory;
   const std::string out = directory + "/out", err = directory + "/err";
   std::vector<char*> words;
@@ -114,7 +119,8 @@ Running start_program(const std::vector<std::string>& argv, std::uint64_t file_s
   words.push_back(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
-    if (!std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr)) ::_exit(126);
+    if (!std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr))
+      ::_exit(126);
     if (file_size_limit > 0) {
       const rlimit limit{file_size_limit, file_size_limit};
       ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -132,8 +138,11 @@ bool wait_for_text(const Running& running, const std::string& text) {
   bool found = false, ended = false;
   while (!found && !ended && std::chrono::steady_clock::now() < end) {
     siginfo_t info{};
-    ended = ::waitid(P_PID, static_cast<id_t>(running.process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
-    found = file_exists(running.directory + "/err") && get_file(running.directory + "/err").find(text) != std::string::npos;
+    ended = ::waitid(P_PID, static_cast<id_t>(running.process), &info,
+                     WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            info.si_pid != 0;
+    found = file_exists(running.directory + "/err") &&
+            get_file(running.directory + "/err").find(text) != std::string::npos;
     pollfd events{watch, POLLIN, 0};
     if (found || ended || ::poll(&events, 1, 1000) <= 0) continue;
     char drained[4096];
@@ -144,7 +153,7 @@ bool wait_for_text(const Running& running, const std::string& text) {
 }
 
 Ran wait_for(const Running& running) {
-  constexpr int kDeadline = 120'000;   // milliseconds, for what takes a moment on an idle machine
+  constexpr int kDeadline = 120'000;  // milliseconds, for what takes a moment on an idle machine
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, running.process, 0));
   pollfd end{process, POLLIN, 0};
   if (process >= 0 && ::poll(&end, 1, kDeadline) == 0) ::kill(running.process, SIGKILL);

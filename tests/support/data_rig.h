@@ -17,7 +17,8 @@ namespace shoal::test {
 // A data layer made as a net makes it.
 class DataRig {
  public:
-  explicit DataRig(const std::string& prototxt, std::uint64_t seed = 1, Phase phase = TRAIN, const Share& share = {})
+  explicit DataRig(const std::string& prototxt, std::uint64_t seed = 1, Phase phase = TRAIN,
+                   const Share& share = {})
       : context_({.seed = seed, .share = share}) {
     LayerParameter param = parse_layer("layer { name: 'd' " + prototxt + " }");
     param.set_phase(phase);
@@ -33,15 +34,20 @@ class DataRig {
     const std::optional<Failure> failure = context_.take_failure();
     return failure ? failure->error.message : "";
   }
-  bool followed() const { return followed_; }   // the last forward had another shape
-  std::vector<float> data() const { return {blobs_[0].data.host().begin(), blobs_[0].data.host().end()}; }
-  std::vector<float> labels() const { return {blobs_[1].data.host().begin(), blobs_[1].data.host().end()}; }
+  bool followed() const { return followed_; }  // the last forward had another shape
+  std::vector<float> data() const {
+    return {blobs_[0].data.host().begin(), blobs_[0].data.host().end()};
+  }
+  std::vector<float> labels() const {
+    return {blobs_[1].data.host().begin(), blobs_[1].data.host().end()};
+  }
   // Data and labels of `count` batches.
   std::vector<float> batches(int count) {
     std::vector<float> all;
     for (int i = 0; i < count; ++i) {
       EXPECT_EQ(forward(), "");
-      for (const std::vector<float>& part : {data(), labels()}) all.insert(all.end(), part.begin(), part.end());
+      for (const std::vector<float>& part : {data(), labels()})
+        all.insert(all.end(), part.begin(), part.end());
     }
     return all;
   }

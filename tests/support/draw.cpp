@@ -11,11 +11,12 @@
 namespace shoal::test {
 namespace {
 
-constexpr float kGap = 0.1f;   // twice the largest step of the gradient check is less
+constexpr float kGap = 0.1f;  // twice the largest step of the gradient check is less
 
 float away(float x, const std::vector<float>& kinks) {
   for (const float kink : kinks)
-    if (std::fabs(x - kink) < kGap) x = kink + (x < kink ? -kGap : kGap) * (1 + std::fabs(x - kink));
+    if (std::fabs(x - kink) < kGap)
+      x = kink + (x < kink ? -kGap : kGap) * (1 + std::fabs(x - kink));
   return x;
 }
 
@@ -25,7 +26,8 @@ Numbers distinct_numbers(std::size_t count, int bottom, Random& random) {
   std::shuffle(order.begin(), order.end(), random);
   Numbers numbers;
   for (const int rank : order)
-    numbers.push_back(0.2f * (static_cast<float>(rank) - static_cast<float>(count) / 2) + 0.07f * static_cast<float>(bottom));
+    numbers.push_back(0.2f * (static_cast<float>(rank) - static_cast<float>(count) / 2) +
+                      0.07f * static_cast<float>(bottom));
   return numbers;
 }
 
@@ -37,7 +39,9 @@ Numbers draw(const BottomSpec& spec, std::size_t count, int bottom, Random rando
     switch (spec.kind) {
       case Kind::kUniform: x = random.uniform(spec.low, spec.high); break;
       case Kind::kAwayFrom: x = away(random.gaussian(0, 1), spec.kinks); break;
-      case Kind::kIntegers: x = static_cast<float>(random.below(static_cast<std::uint64_t>(spec.high))); break;
+      case Kind::kIntegers:
+        x = static_cast<float>(random.below(static_cast<std::uint64_t>(spec.high)));
+        break;
       default: x = random.gaussian(0, 1);
     }
   }
@@ -48,7 +52,8 @@ void draw_params(const LayerCase& c, LayerRig& rig, const Random& random) {
   if (c.params == ParamFill::kAsMade) return;
   for (int i = 0; i < rig.params(); ++i) {
     Random stream = random.fork(str("param ", i));
-    for (float& x : rig.param_value(i)) x = c.params == ParamFill::kPositive ? stream.uniform(0.5f, 1.5f) : stream.gaussian(0, 0.5f);
+    for (float& x : rig.param_value(i))
+      x = c.params == ParamFill::kPositive ? stream.uniform(0.5f, 1.5f) : stream.gaussian(0, 0.5f);
   }
   rig.load_params();
 }
@@ -56,7 +61,8 @@ void draw_params(const LayerCase& c, LayerRig& rig, const Random& random) {
 }  // namespace
 
 LayerParameter layer_of(const LayerCase& c, bool in_place) {
-  std::string text = str("layer { name: '", c.name, "' type: '", c.type, "' phase: ", Phase_Name(c.phase), " ");
+  std::string text =
+      str("layer { name: '", c.name, "' type: '", c.type, "' phase: ", Phase_Name(c.phase), " ");
   for (std::size_t i = 0; i < c.bottoms.size(); ++i) text += str("bottom: 'b", i, "' ");
   for (int i = 0; i < c.tops; ++i) text += str("top: '", i == 0 && in_place ? 'b' : 't', i, "' ");
   return parse_layer(text + c.param + " }");
@@ -73,11 +79,14 @@ std::vector<Shape> bottom_shapes(const LayerCase& c, int batch) {
 }
 
 std::unique_ptr<LayerRig> make_rig(const LayerCase& c, const RigOptions& options) {
-  auto rig = std::make_unique<LayerRig>(layer_of(c, options.in_place), bottom_shapes(c, options.batch), options.threads, options.seed);
+  auto rig =
+      std::make_unique<LayerRig>(layer_of(c, options.in_place), bottom_shapes(c, options.batch),
+                                 options.threads, options.seed);
   const Random random(options.seed, stream_of(c.name));
   draw_params(c, *rig, random);
   for (int i = 0; i < rig->bottoms(); ++i)
-    rig->input(i) = draw(c.bottoms[static_cast<std::size_t>(i)], rig->input(i).size(), i, random.fork(str("bottom ", i)));
+    rig->input(i) = draw(c.bottoms[static_cast<std::size_t>(i)], rig->input(i).size(), i,
+                         random.fork(str("bottom ", i)));
   return rig;
 }
 

@@ -32,22 +32,36 @@ SimulatedLinkOptions draw_network(Random& random) {
 }
 
 void draw_scheme(Random& random, Segment& one) {
-  struct Choice { const char* words; Clock staleness; float clip; bool exact; };
-  constexpr Choice choices[] = {{"bsp", 0, -1, true},   {"ssp 0", 0, -1, true},   {"ssp 1", 1, -1, true},  {"ssp 3", 3, -1, true},
-                                {"async", kUnbounded, -1, true}, {"bsp", 0, 1e9f, true}, {"bsp", 0, 1.f, false}, {"bsp", 0, -1, false}};
+  struct Choice {
+    const char* words;
+    Clock staleness;
+    float clip;
+    bool exact;
+  };
+  constexpr Choice choices[] = {{"bsp", 0, -1, true},
+                                {"ssp 0", 0, -1, true},
+                                {"ssp 1", 1, -1, true},
+                                {"ssp 3", 3, -1, true},
+                                {"async", kUnbounded, -1, true},
+                                {"bsp", 0, 1e9f, true},
+                                {"bsp", 0, 1.f, false},
+                                {"bsp", 0, -1, false}};
   const Choice& choice = choices[random.below(std::size(choices))];
   one.plan.scheme = choice.words;
   one.plan.clip = choice.clip;
   one.staleness = choice.staleness;
   one.exact = choice.exact;
-  if (!one.exact) one.plan.rule = {.rule = random.below(2) == 0 ? optim::Rule::kAdam : optim::Rule::kSgd, .momentum = 0.9f};
+  if (!one.exact)
+    one.plan.rule = {.rule = random.below(2) == 0 ? optim::Rule::kAdam : optim::Rule::kSgd,
+                     .momentum = 0.9f};
 }
 
 // Iterations that are left out, and rows that are read twice, in some jobs.
 void draw_clocks(Random& random, Segment& one) {
   const double skips = some(random, 0.3), twice = some(random, 0.3);
   for (int worker = 0; worker < one.plan.workers; ++worker) {
-    for (Clock clock = one.plan.start; clock < one.stops[static_cast<std::size_t>(worker)]; ++clock) {
+    for (Clock clock = one.plan.start; clock < one.stops[static_cast<std::size_t>(worker)];
+         ++clock) {
       if (random.unit() < skips) one.skipped.insert({worker, clock});
       if (random.unit() < twice) one.reads_twice.insert({worker, clock});
     }
@@ -57,18 +71,23 @@ void draw_clocks(Random& random, Segment& one) {
 void draw_stops(Random& random, Segment& one) {
   const auto most = static_cast<std::uint64_t>(1 + random.below(kMostClocks));
   for (int worker = 0; worker < one.plan.workers; ++worker) {
-    const std::uint64_t least = random.below(4) == 0 ? random.below(most + 1) : most;   // some retire early, or do nothing at all
+    // some retire early, or do nothing at all
+    const std::uint64_t least = random.below(4) == 0 ? random.below(most + 1) : most;
     one.stops.push_back(one.plan.start + static_cast<Clock>(least));
   }
 }
 
 // Workers without a bound go on each where it was.
 void draw_begins(Random& random, Segment& one) {
-  for (const Clock stop : one.stops) one.plan.clocks.push_back(one.plan.start + static_cast<Clock>(random.below(static_cast<std::uint64_t>(stop - one.plan.start) + 1)));
+  for (const Clock stop : one.stops)
+    one.plan.clocks.push_back(
+        one.plan.start +
+        static_cast<Clock>(random.below(static_cast<std::uint64_t>(stop - one.plan.start) + 1)));
   one.plan.clocks[random.below(one.plan.clocks.size())] = one.plan.start;
 }
 
-// After the first epoch one with another scheme, and perhaps with more workers or fewer. Nobody retires at a change if that is not needed.
+// After the first epoch one with another scheme, and perhaps with more workers or fewer. Nobody
+// retires at a change if that is not needed.
 void draw_next(Random& random, ClusterCase& one) {
   Segment next;
   draw_scheme(random, next);
@@ -76,12 +95,14 @@ void draw_next(Random& random, ClusterCase& one) {
   next.plan.servers = one.plan.servers;
   next.plan.epoch = one.plan.epoch + 1;
   next.plan.start = *std::ranges::max_element(one.stops);
-  for (Row& row : one.plan.rows) row.length = std::max(one.plan.workers, next.plan.workers) + kFractions;
+  for (Row& row : one.plan.rows)
+    row.length = std::max(one.plan.workers, next.plan.workers) + kFractions;
   next.plan.rows = one.plan.rows;
   if (!one.exact && next.exact) next.exact = false;
   draw_stops(random, next);
   draw_clocks(random, next);
-  const bool together = std::ranges::adjacent_find(one.stops, std::ranges::not_equal_to()) == one.stops.end();
+  const bool together =
+      std::ranges::adjacent_find(one.stops, std::ranges::not_equal_to()) == one.stops.end();
   one.retires = !together && one.staleness != kUnbounded;
   if (next.staleness == kUnbounded && random.below(2) == 0) draw_begins(random, next);
   one.next = std::move(next);
@@ -122,11 +143,15 @@ std::string describe(const ClusterCase& one) {
   const SimulatedFaults& faults = one.network.faults;
   std::string stops;
   for (const Clock stop : one.stops) stops += str(stops.empty() ? "" : ",", stop);
-  return str("seed ", one.seed, ": ", one.plan.scheme, ", clip ", one.plan.clip, ", ", one.plan.workers, " workers from clock ", one.plan.start, " to ", stops,
-             ", ", one.plan.servers, " servers, ", one.plan.rows.size(), " rows, ", one.skipped.size(), " iterations left out, ",
-             one.reads_twice.size(), " read twice; lose ", faults.lose, ", repeat ", faults.repeat, ", reorder ",
-             faults.reorder, ", delay ", faults.delay, ", damage ", faults.damage, ", reset ", faults.reset,
-             one.next ? str("; then ", one.next->plan.scheme, ", clip ", one.next->plan.clip, ", ", one.next->plan.workers, " workers") : "");
+  return str("seed ", one.seed, ": ", one.plan.scheme, ", clip ", one.plan.clip, ", ",
+             one.plan.workers, " workers from clock ", one.plan.start, " to ", stops, ", ",
+             one.plan.servers, " servers, ", one.plan.rows.size(), " rows, ", one.skipped.size(),
+             " iterations left out, ", one.reads_twice.size(), " read twice; lose ", faults.lose,
+             ", repeat ", faults.repeat, ", reorder ", faults.reorder, ", delay ", faults.delay,
+             ", damage ", faults.damage, ", reset ", faults.reset,
+             one.next ? str("; then ", one.next->plan.scheme, ", clip ", one.next->plan.clip, ", ",
+                            one.next->plan.workers, " workers")
+                      : "");
 }
 
 }  // namespace shoal::table

@@ -5,9 +5,18 @@
 
 #include <string>
 
-#define EXPECT_HAS(text, part) \
-  EXPECT_PRED2([](const std::string& t_, const std::string& p_) { return t_.find(p_) != std::string::npos; }, text, part)
-#define ASSERT_OK(expression) \
-  do { const auto& result_ = (expression); ASSERT_TRUE(result_.ok()) << result_.error().message; } while (false)
-#define EXPECT_FAILS_WITH(part, expression) \
-  do { const auto& result_ = (expression); ASSERT_FALSE(result_.ok()); EXPECT_HAS(result_.error().message, part); } while (false)
+#define EXPECT_HAS(text, part)                                                         \
+  EXPECT_PRED2([](const std::string& t_,                                               \
+                  const std::string& p_) { return t_.find(p_) != std::string::npos; }, \
+               text, part)
+#define ASSERT_OK(expression)                             \
+  do {                                                    \
+    const auto& result_ = (expression);                   \
+    ASSERT_TRUE(result_.ok()) << result_.error().message; \
+  } while (false)
+#define EXPECT_FAILS_WITH(part, expression)    \
+  do {                                         \
+    const auto& result_ = (expression);        \
+    ASSERT_FALSE(result_.ok());                \
+    EXPECT_HAS(result_.error().message, part); \
+  } while (false)

@@ -1,4 +1,4 @@
-#include "faulty_link.h"
+#include "support/faulty_link.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -44,7 +44,9 @@ int listen_on(std::uint16_t port) {
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   const sockaddr_in address = here(port);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && listen(fd, 64) == 0) return fd;
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      listen(fd, 64) == 0)
+    return fd;
   close(fd);
   return -1;
 }
@@ -61,10 +63,13 @@ int listen_anywhere(std::uint16_t& port) {
 // Bytes on their way from one socket to another.
 struct Way {
   int from = -1, to = -1;
-  struct Piece { std::string bytes; Moment due; };
+  struct Piece {
+    std::string bytes;
+    Moment due;
+  };
   std::deque<Piece> pieces{};
-  bool ended = false;                               // the one end will send no more
-  bool told = false;                                // and the other knows
+  bool ended = false;  // the one end will send no more
+  bool told = false;   // and the other knows
 };
 
 struct Pair {
@@ -93,14 +98,14 @@ struct FaultyLink::State {
   std::atomic<std::uint64_t> bytes{0};
   std::atomic<int> faults{0};
 
-  std::mutex mutex;                                 // guards the wishes
+  std::mutex mutex;  // guards the wishes
   bool ended = false, cut = false, shut = false, held = false;
   std::chrono::milliseconds delay{0};
-  std::optional<std::uint64_t> cut_at, damage_at;   // of `bytes`
+  std::optional<std::uint64_t> cut_at, damage_at;  // of `bytes`
   int connections = 0;
   std::condition_variable connected;
 
-  std::list<Pair> pairs;                            // the thread's own
+  std::list<Pair> pairs;  // the thread's own
   std::thread thread;
 
   void run();
@@ -181,7 +186,9 @@ void FaultyLink::State::cut_all() {
 
 std::vector<pollfd> FaultyLink::State::wanted(bool holding) {
   constexpr std::size_t kAhead = 16;
-  const auto watch = [](int fd, short events, bool wanted) { return pollfd{wanted ? fd : -1, events, 0}; };
+  const auto watch = [](int fd, short events, bool wanted) {
+    return pollfd{wanted ? fd : -1, events, 0};
+  };
   std::vector<pollfd> all{watch(wake[0], POLLIN, true), watch(listener, POLLIN, !holding)};
   const Moment now = std::chrono::steady_clock::now();
   for (const Pair& pair : pairs)
@@ -199,7 +206,9 @@ int FaultyLink::State::patience() const {
   for (const Pair& pair : pairs)
     for (const Way& way : pair.ways)
       if (!way.pieces.empty()) first = std::min(first, way.pieces.front().due);
-  return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(first - std::chrono::steady_clock::now()).count()));
+  return static_cast<int>(std::max<std::int64_t>(
+      0, std::chrono::ceil<std::chrono::milliseconds>(first - std::chrono::steady_clock::now())
+             .count()));
 }
 
 void FaultyLink::State::run() {
@@ -221,13 +230,15 @@ void FaultyLink::State::run() {
         if (all[at].revents) read(pair, way);
         if (all[at + 1].revents) write(pair, way);
         at += 2;
-        if (way.ended && way.pieces.empty() && !std::exchange(way.told, true)) shutdown(way.to, SHUT_WR);
+        if (way.ended && way.pieces.empty() && !std::exchange(way.told, true))
+          shutdown(way.to, SHUT_WR);
       }
     if (all[1].revents) accept_one();
     std::erase_if(pairs, [](const Pair& pair) {
       const bool gone = pair.dead || (pair.ways[0].told && pair.ways[1].told);
       if (gone)
-        for (const Way& way : pair.ways) pair.dead ? reset(way.from) : static_cast<void>(close(way.from));
+        for (const Way& way : pair.ways)
+          pair.dead ? reset(way.from) : static_cast<void>(close(way.from));
       return gone;
     });
   }
@@ -251,13 +262,13 @@ FaultyLink::~FaultyLink() {
   for (const int fd : {state_->listener, state_->wake[0], state_->wake[1]}) close(fd);
 }
 
-#define WISH(what)                                   \
-  do {                                               \
-    {                                                \
-      std::lock_guard lock(state_->mutex);           \
-      what;                                          \
-    }                                                \
-    (void)!write(state_->wake[1], "x", 1);           \
+#define WISH(what)                         \
+  do {                                     \
+    {                                      \
+      std::lock_guard lock(state_->mutex); \
+      what;                                \
+    }                                      \
+    (void)!write(state_->wake[1], "x", 1); \
   } while (false)
 
 std::uint16_t FaultyLink::port() const { return state_->port; }
@@ -267,11 +278,14 @@ void FaultyLink::hold() { WISH(state_->held = true); }
 void FaultyLink::go_on() { WISH(state_->held = state_->shut = false); }
 void FaultyLink::delay(std::chrono::milliseconds each) { WISH(state_->delay = each); }
 void FaultyLink::cut_after(std::uint64_t bytes) { WISH(state_->cut_at = state_->bytes + bytes); }
-void FaultyLink::damage_after(std::uint64_t bytes) { WISH(state_->damage_at = state_->bytes + bytes); }
+void FaultyLink::damage_after(std::uint64_t bytes) {
+  WISH(state_->damage_at = state_->bytes + bytes);
+}
 std::uint64_t FaultyLink::bytes() const { return state_->bytes; }
 bool FaultyLink::wait_for_connections(int count) const {
   std::unique_lock lock(state_->mutex);
-  return state_->connected.wait_for(lock, std::chrono::minutes(1), [&] { return state_->connections >= count; });
+  return state_->connected.wait_for(lock, std::chrono::minutes(1),
+                                    [&] { return state_->connections >= count; });
 }
 int FaultyLink::faults() const { return state_->faults; }
 

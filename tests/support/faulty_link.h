@@ -1,4 +1,5 @@
-// A TCP proxy on this machine that forwards bytes until it is told to do worse: cut, hold back, delay, damage, swallow.
+// A TCP proxy on this machine that forwards bytes until it is told to do worse: cut, hold back,
+// delay, damage, swallow.
 #pragma once
 
 #include <chrono>
@@ -18,18 +19,22 @@ class FaultyLink {
   FaultyLink(const FaultyLink&) = delete;
 
   std::uint16_t port() const;
-  void cut();                                       // resets all connections; new ones are forwarded
-  void shut();                                      // and new ones are reset, too
-  void hold();                                      // no byte moves any more, and new connections are held, too
+  // resets all connections; new ones are forwarded
+  void cut();
+  void shut();  // and new ones are reset, too
+  // no byte moves any more, and new connections are held, too
+  void hold();
   void go_on();
-  void delay(std::chrono::milliseconds each);       // of each piece that is read from now on
+  void delay(std::chrono::milliseconds each);  // of each piece that is read from now on
   // Once so many more bytes have been forwarded, either way:
   void cut_after(std::uint64_t bytes);
-  void damage_after(std::uint64_t bytes);           // a bit of the next one
+  void damage_after(std::uint64_t bytes);  // a bit of the next one
 
-  std::uint64_t bytes() const;                      // forwarded so far
-  bool wait_for_connections(int count) const;       // until so many were accepted; false if that takes a minute
-  int faults() const;                               // of cut_after and damage_after, that have happened
+  std::uint64_t bytes() const;  // forwarded so far
+  // until so many were accepted; false if that takes a minute
+  bool wait_for_connections(int count) const;
+  // of cut_after and damage_after, that have happened
+  int faults() const;
 
  private:
   struct State;

@@ -1,4 +1,5 @@
-// A worker's table that passes everything on to another: what a test wants to see of it, it overrides.
+// A worker's table that passes everything on to another: what a test wants to see of it, it
+// overrides.
 #pragma once
 
 #include <span>
@@ -15,15 +16,24 @@ class ForwardingTable : public table::Table {
   explicit ForwardingTable(table::Table& inner) : inner_(inner) {}
   int worker() const override { return inner_.worker(); }
   const table::RosterBody& roster() const override { return inner_.roster(); }
-  Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override { return inner_.create(plan, initial, destination); }
+  Status create(const table::Plan& plan, const Source& initial,
+                const Destination& destination) override {
+    return inner_.create(plan, initial, destination);
+  }
   Result<bool> regroup(const table::SegmentBody& end) override { return inner_.regroup(end); }
   Status status() const override { return inner_.status(); }
   void share_out(table::Crew crew) override { inner_.share_out(std::move(crew)); }
   void push(std::span<const table::Push> together) override { inner_.push(together); }
-  void get(table::RowId row, table::Clock clock, table::Part part) override { inner_.get(row, clock, part); }
+  void get(table::RowId row, table::Clock clock, table::Part part) override {
+    inner_.get(row, clock, part);
+  }
   Status wait(std::span<const table::RowId> rows) override { return inner_.wait(rows); }
-  Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override { return inner_.ask(topic, clock, std::move(body)); }
-  void tell(table::Topic topic, table::Clock clock, std::string body) override { inner_.tell(topic, clock, std::move(body)); }
+  Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override {
+    return inner_.ask(topic, clock, std::move(body));
+  }
+  void tell(table::Topic topic, table::Clock clock, std::string body) override {
+    inner_.tell(topic, clock, std::move(body));
+  }
   std::vector<table::Answer> take_outputs() override { return inner_.take_outputs(); }
   Result<table::Want> start(table::Clock clock) override { return inner_.start(clock); }
   Status finish(table::Clock clock) override { return inner_.finish(clock); }

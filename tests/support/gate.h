@@ -18,7 +18,8 @@ class Gate {
   // False after a minute.
   bool wait(int at) {
     const MutexLock lock(mutex_);
-    return changed_.wait_for(mutex_, std::chrono::seconds(60), [&]() REQUIRES(mutex_) { return at_ >= at; });
+    return changed_.wait_for(mutex_, std::chrono::seconds(60),
+                             [&]() REQUIRES(mutex_) { return at_ >= at; });
   }
 
  private:

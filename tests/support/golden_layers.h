@@ -17,14 +17,14 @@ struct ShapedNumbers {
 };
 
 struct GoldenLayer {
-  std::string name, type, layer;   // `layer`: the prototxt
-  std::string phase;               // TRAIN or TEST
-  int forwards = 1;                // on the same inputs, before the tops are read
+  std::string name, type, layer;  // `layer`: the prototxt
+  std::string phase;              // TRAIN or TEST
+  int forwards = 1;               // on the same inputs, before the tops are read
   bool in_place = false;
-  bool backward = true;            // false: there is none
+  bool backward = true;  // false: there is none
   std::vector<ShapedNumbers> bottoms, params, tops;
-  std::optional<double> loss;                        // of layers with a loss weight
-  std::optional<std::vector<ShapedNumbers>> params_after;   // where forward changes them
+  std::optional<double> loss;                              // of layers with a loss weight
+  std::optional<std::vector<ShapedNumbers>> params_after;  // where forward changes them
   std::vector<Numbers> top_diffs;
   std::vector<std::optional<Numbers>> bottom_diffs;  // nothing: no gradient goes there
   std::vector<Numbers> param_diffs;

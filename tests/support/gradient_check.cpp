@@ -38,7 +38,8 @@ class Slopes {
     double difference = 0;
     for (std::size_t t = 0; t < upstream_.size(); ++t)
       for (std::size_t i = 0; i < upstream_[t].size(); ++i)
-        if (upstream_[t][i] != 0) difference += double{upstream_[t][i]} * (double{above[t][i]} - double{below[t][i]});
+        if (upstream_[t][i] != 0)
+          difference += double{upstream_[t][i]} * (double{above[t][i]} - double{below[t][i]});
     return difference / (double{high} - double{low});
   }
 
@@ -55,14 +56,15 @@ std::vector<std::size_t> some_of(std::size_t count, Random random) {
 }
 
 // Compares one tensor: `x` is what the rig's next forward will use.
-void compare(const std::string& what, const Slopes& slopes, Numbers& x, const Numbers& grad, Random random, GradientReport& report) {
+void compare(const std::string& what, const Slopes& slopes, Numbers& x, const Numbers& grad,
+             Random random, GradientReport& report) {
   double largest = 0, worst = 0;
   std::string where;
   for (const std::size_t i : some_of(x.size(), random)) {
     const double slope = slopes.at(x[i]), error = std::fabs(slope - grad[i]);
     largest = std::max({largest, std::fabs(slope), std::fabs(double{grad[i]})});
     ++report.compared;
-    if (error <= worst) continue;   // false for NaN too
+    if (error <= worst) continue;  // false for NaN too
     worst = std::isnan(error) ? INFINITY : error;
     where = str(what, "[", i, "]: backward made ", grad[i], ", the slope is ", slope);
   }
@@ -87,9 +89,11 @@ GradientReport check_gradient(const LayerCase& c, std::uint64_t seed) {
   const Random random(seed, stream_of("elements"));
   for (int i = 0; i < rig->bottoms(); ++i)
     if (propagate[static_cast<std::size_t>(i)])
-      compare(str("bottom ", i), slopes, rig->input(i), bottom_grads[static_cast<std::size_t>(i)], random, report);
+      compare(str("bottom ", i), slopes, rig->input(i), bottom_grads[static_cast<std::size_t>(i)],
+              random, report);
   for (int i = 0; c.learns && i < rig->params(); ++i)
-    compare(str("param ", i), slopes, rig->param_value(i), param_grads[static_cast<std::size_t>(i)], random, report);
+    compare(str("param ", i), slopes, rig->param_value(i), param_grads[static_cast<std::size_t>(i)],
+            random, report);
   return report;
 }
 

@@ -12,33 +12,45 @@ namespace {
 
 constexpr int kBase = 16;
 
-std::string push_of(int worker, Clock clock) { return str("worker ", worker, "'s push of clock ", clock); }
+std::string push_of(int worker, Clock clock) {
+  return str("worker ", worker, "'s push of clock ", clock);
+}
 
 // Digit `place` of a number that was checked to be whole.
-int digit_of(float number, Clock place) { return static_cast<int>(static_cast<std::int64_t>(number) >> (4 * place) & (kBase - 1)); }
+int digit_of(float number, Clock place) {
+  return static_cast<int>(static_cast<std::int64_t>(number) >> (4 * place) & (kBase - 1));
+}
 
 bool same_bits(const std::vector<float>& one, std::span<const float> other) {
-  return one.size() == other.size() && std::memcmp(one.data(), other.data(), other.size_bytes()) == 0;
+  return one.size() == other.size() &&
+         std::memcmp(one.data(), other.data(), other.size_bytes()) == 0;
 }
 
 }  // namespace
 
-void make_gradient(std::uint64_t seed, int worker, Clock clock, RowId row, Clock start, std::span<float> out) {
+void make_gradient(std::uint64_t seed, int worker, Clock clock, RowId row, Clock start,
+                   std::span<float> out) {
   const std::size_t owned = out.size() - kFractions;
   std::fill(out.begin(), out.end(), 0.f);
-  out[static_cast<std::size_t>(worker)] = -kUnit * std::ldexp(1.f, static_cast<int>(4 * (clock - start)));
-  const std::uint64_t which = static_cast<std::uint64_t>(clock) << 40 | std::uint64_t{row} << 8 | static_cast<std::uint64_t>(worker);
+  out[static_cast<std::size_t>(worker)] =
+      -kUnit * std::ldexp(1.f, static_cast<int>(4 * (clock - start)));
+  const std::uint64_t which = static_cast<std::uint64_t>(clock) << 40 | std::uint64_t{row} << 8 |
+                              static_cast<std::uint64_t>(worker);
   const std::array<std::uint32_t, 4> words = philox(seed, 7, which);
   for (std::size_t i = owned; i < out.size(); ++i) out[i] = to_unit(words[i - owned]) * 2 - 1;
 }
 
-// Whether a push can come about with this digit: averaged with what was pushed of the clock, or with as many workers as there were.
+// Whether a push can come about with this digit: averaged with what was pushed of the clock, or
+// with as many workers as there were.
 bool History::could_be(int digit, int worker, Clock clock) const {
   if (rules_.skipped.contains({worker, clock})) return false;
   if (!rules_.lockstep) return kUnit % digit == 0 && kUnit / digit <= rules_.workers;
   int counting = 0;
   for (int other = 0; other < rules_.workers; ++other) {
-    counting += clock < rules_.stops[static_cast<std::size_t>(other)] && !rules_.skipped.contains({other, clock}) ? 1 : 0;
+    counting += clock < rules_.stops[static_cast<std::size_t>(other)] &&
+                        !rules_.skipped.contains({other, clock})
+                    ? 1
+                    : 0;
   }
   return counting > 0 && digit == kUnit / counting;
 }
@@ -57,9 +69,11 @@ void History::check_contents(const std::string& where, RowId row, std::span<cons
     for (Clock clock = rules_.start; clock <= rules_.start + kMostClocks; ++clock) {
       const int digit = digit_of(number, clock - rules_.start);
       if (digit == 0) continue;
-      if (!could_be(digit, worker, clock)) return say(str("I1: ", where, ": ", digit, "/", kUnit, " of ", push_of(worker, clock)));
+      if (!could_be(digit, worker, clock))
+        return say(str("I1: ", where, ": ", digit, "/", kUnit, " of ", push_of(worker, clock)));
       const auto known = pushed_.find({worker, row});
-      if (known == pushed_.end() || known->second < clock) return say(str("I1: ", where, ": ", push_of(worker, clock), ", not made yet"));
+      if (known == pushed_.end() || known->second < clock)
+        return say(str("I1: ", where, ": ", push_of(worker, clock), ", not made yet"));
     }
   }
 }
@@ -75,24 +89,29 @@ std::vector<float> History::since_start(RowId row, std::span<const float> number
 void History::pushed(int worker, RowId row, Clock clock) { pushed_[{worker, row}] = clock; }
 
 void History::answered(RowId row, Version version, std::span<const float> numbers) {
-  const auto [known, is_new] = versions_.try_emplace({row, version}, numbers.begin(), numbers.end());
+  const auto [known, is_new] =
+      versions_.try_emplace({row, version}, numbers.begin(), numbers.end());
   if (!is_new) {
-    if (!same_bits(known->second, numbers)) say(str("I3: row ", row, " has two contents of version ", version));
+    if (!same_bits(known->second, numbers))
+      say(str("I3: row ", row, " has two contents of version ", version));
     return;
   }
   if (version == rules_.start && !rules_.base.empty() && !same_bits(rules_.base[row], numbers))
-    say(str("I7: row ", row, " is not, at the start of the epoch, what it was at the end of the last"));
+    say(str("I7: row ", row,
+            " is not, at the start of the epoch, what it was at the end of the last"));
   if (!rules_.exact) return;
   const std::vector<float> more = since_start(row, numbers);
   check_contents(str("row ", row, ", version ", version), row, more);
   Version updates = 0;
   for (Clock clock = rules_.start; clock <= rules_.start + kMostClocks; ++clock) {
     int merged = 0;
-    for (int worker = 0; worker < rules_.workers; ++worker) merged += contains(more, worker, clock) ? 1 : 0;
+    for (int worker = 0; worker < rules_.workers; ++worker)
+      merged += contains(more, worker, clock) ? 1 : 0;
     updates += rules_.lockstep ? (merged > 0 ? 1 : 0) : merged;
   }
   if (version != rules_.start + updates) {
-    say(str("I3: row ", row, " has version ", version, " after ", updates, " updates since ", rules_.start));
+    say(str("I3: row ", row, " has version ", version, " after ", updates, " updates since ",
+            rules_.start));
   }
 }
 
@@ -108,8 +127,10 @@ void History::read(int worker, RowId row, Clock clock, std::span<const float> nu
     const Clock due = std::min(stop, other == worker ? clock : bound);
     for (Clock made = begin_of(other); made < stop; ++made) {
       const bool there = contains(more, other, made);
-      if (made < due && !there && !rules_.skipped.contains({other, made})) say(str("I2: ", where, ": without ", push_of(other, made)));
-      if (made >= clock && there && rules_.lockstep) say(str("I5: ", where, ": with ", push_of(other, made)));
+      if (made < due && !there && !rules_.skipped.contains({other, made}))
+        say(str("I2: ", where, ": without ", push_of(other, made)));
+      if (made >= clock && there && rules_.lockstep)
+        say(str("I5: ", where, ": with ", push_of(other, made)));
     }
   }
 }
@@ -120,8 +141,10 @@ void History::ended(RowId row, Version version, std::span<const float> numbers) 
   if (!rules_.exact) return;
   const std::vector<float> more = since_start(row, numbers);
   for (int worker = 0; worker < rules_.workers; ++worker) {
-    for (Clock clock = begin_of(worker); clock < rules_.stops[static_cast<std::size_t>(worker)]; ++clock) {
-      if (!contains(more, worker, clock) && !rules_.skipped.contains({worker, clock})) say(str("I1: row ", row, " at the end: without ", push_of(worker, clock)));
+    for (Clock clock = begin_of(worker); clock < rules_.stops[static_cast<std::size_t>(worker)];
+         ++clock) {
+      if (!contains(more, worker, clock) && !rules_.skipped.contains({worker, clock}))
+        say(str("I1: row ", row, " at the end: without ", push_of(worker, clock)));
     }
   }
 }
@@ -131,7 +154,8 @@ std::string difference(const History::Reads& one, const History::Reads& other) {
   for (auto left = one.begin(), right = other.begin(); left != one.end(); ++left, ++right) {
     if (left->first == right->first && same_bits(left->second, right->second)) continue;
     const auto& [worker, clock, row] = left->first;
-    return worker < 0 ? str("row ", row, " at the end") : str("worker ", worker, " at clock ", clock, ", row ", row);
+    return worker < 0 ? str("row ", row, " at the end")
+                      : str("worker ", worker, " at clock ", clock, ", row ", row);
   }
   return "";
 }

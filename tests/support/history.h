@@ -1,9 +1,12 @@
-// What workers of a simulated cluster read, checked against what the table service promises (invariants I1, I2, I3; tests/faults_test.cpp).
+// What workers of a simulated cluster read, checked against what the table service promises
+// (invariants I1, I2, I3; tests/faults_test.cpp).
 //
-// Gradients are made so that every number that is read tells what is in it. The first `workers` numbers of a row belong to the workers, one
-// each; worker w's push of clock c carries -kUnit * 16^(c - start) there, and 0 in the others'. With SGD at rate 1 without momentum, on
-// weights that start at 0, the number is then written in base 16, and digit c says whether w's push of clock c is in it: kUnit divided by how
-// many it was averaged with, or 0. All of it is exact in floats. The rest of a row are fractions, for rounding to show.
+// Gradients are made so that every number that is read tells what is in it. The first `workers`
+// numbers of a row belong to the workers, one each; worker w's push of clock c carries -kUnit *
+// 16^(c - start) there, and 0 in the others'. With SGD at rate 1 without momentum, on weights that
+// start at 0, the number is then written in base 16, and digit c says whether w's push of clock c
+// is in it: kUnit divided by how many it was averaged with, or 0. All of it is exact in floats. The
+// rest of a row are fractions, for rounding to show.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +22,28 @@
 
 namespace shoal::table {
 
-inline constexpr int kUnit = 12;               // can be divided by 1, 2, 3 and 4
-inline constexpr Clock kMostClocks = 5;        // of a history; with the sixth digit for what is there twice
-inline constexpr std::uint32_t kFractions = 3; // numbers of a row after the workers'
+inline constexpr int kUnit = 12;  // can be divided by 1, 2, 3 and 4
+// of a history; with the sixth digit for what is there twice
+inline constexpr Clock kMostClocks = 5;
+inline constexpr std::uint32_t kFractions = 3;  // numbers of a row after the workers'
 
 struct HistoryRules {
   int workers = 1;
   Clock start = 0;
-  std::vector<Clock> stops;                    // by worker: the clock at which it retires
-  Clock staleness = 0;                         // kUnbounded: async
-  std::set<std::pair<int, Clock>> skipped;     // (worker, clock): pushed with weight 0
-  bool lockstep = true;                        // one update a clock, of all workers that have not retired
-  bool exact = true;                           // gradients are not scaled by a clip
-  std::vector<Clock> clocks{};                 // by worker: at which it begins; none: all at the start
-  std::vector<std::vector<float>> base{};      // by row: what is in it at the start, if not zeros
+  std::vector<Clock> stops;                 // by worker: the clock at which it retires
+  Clock staleness = 0;                      // kUnbounded: async
+  std::set<std::pair<int, Clock>> skipped;  // (worker, clock): pushed with weight 0
+  // one update a clock, of all workers that have not retired
+  bool lockstep = true;
+  bool exact = true;  // gradients are not scaled by a clip
+  // by worker: at which it begins; none: all at the start
+  std::vector<Clock> clocks{};
+  std::vector<std::vector<float>> base{};  // by row: what is in it at the start, if not zeros
 };
 
 // The gradient of a worker's iteration.
-void make_gradient(std::uint64_t seed, int worker, Clock clock, RowId row, Clock start, std::span<float> out);
+void make_gradient(std::uint64_t seed, int worker, Clock clock, RowId row, Clock start,
+                   std::span<float> out);
 
 class History {
  public:
@@ -49,7 +56,9 @@ class History {
   void read(int worker, RowId row, Clock clock, std::span<const float> numbers);
   // What is in the row when all have retired.
   void ended(RowId row, Version version, std::span<const float> numbers);
-  void say(const std::string& wrong) { if (wrong_.empty()) wrong_ = wrong; }
+  void say(const std::string& wrong) {
+    if (wrong_.empty()) wrong_ = wrong;
+  }
 
   // The first promise that was broken, or "".
   const std::string& wrong() const { return wrong_; }
@@ -58,7 +67,9 @@ class History {
   const Reads& reads() const { return reads_; }
 
  private:
-  Clock begin_of(int worker) const { return rules_.clocks.empty() ? rules_.start : rules_.clocks[static_cast<std::size_t>(worker)]; }
+  Clock begin_of(int worker) const {
+    return rules_.clocks.empty() ? rules_.start : rules_.clocks[static_cast<std::size_t>(worker)];
+  }
   bool could_be(int digit, int worker, Clock clock) const;
   bool contains(std::span<const float> numbers, int worker, Clock clock);
   std::vector<float> since_start(RowId row, std::span<const float> numbers) const;

@@ -14,11 +14,17 @@ namespace shoal::test {
 
 class Job {
  public:
-  struct Process { bool worker = true, server = true; std::string host{}, configuration = "net", address{}; std::int64_t incarnation = 0; };
+  struct Process {
+    bool worker = true, server = true;
+    std::string host{}, configuration = "net", address{};
+    std::int64_t incarnation = 0;
+  };
 
   explicit Job(std::uint32_t processes, std::uint64_t seed = 7, const std::string& scheme = "")
-      : coordinator({.processes = processes, .seed = seed, .scheme = scheme}), told(processes + 2) {}
-  // All of them workers and servers, on hosts a, b, c ..., joined in the order of ranks; what they are told of it is forgotten.
+      : coordinator({.processes = processes, .seed = seed, .scheme = scheme}),
+        told(processes + 2) {}
+  // All of them workers and servers, on hosts a, b, c ..., joined in the order of ranks; what they
+  // are told of it is forgotten.
   static Job joined(std::uint32_t processes) { return Job(std::vector<Process>(processes)); }
   explicit Job(const std::vector<Process>& processes);
 
@@ -29,12 +35,13 @@ class Job {
   Status join(std::uint32_t rank, const Process& process);
   void lose(std::uint32_t rank, Code code, const std::string& why);
 
-  // What the process was told since the last call: "answer sum 5 'body'", "abort 6: text", "refuse 6: text" ...
+  // What the process was told since the last call: "answer sum 5 'body'", "abort 6: text", "refuse
+  // 6: text" ...
   std::vector<std::string> take(std::uint32_t rank);
 
-  table::Instant now{};                            // that it is told
+  table::Instant now{};  // that it is told
   table::Coordinator coordinator;
-  std::vector<std::vector<table::Message>> told;   // by rank
+  std::vector<std::vector<table::Message>> told;  // by rank
 
  private:
   void deliver(const std::vector<table::Dispatch>& out);
@@ -51,7 +58,9 @@ void in_every_order(std::uint32_t n, Run run) {
   } while (std::ranges::next_permutation(order).found && !testing::Test::HasFailure());
 }
 
-inline std::string body_of(const table::Message& message) { return std::get<table::Answer>(message).body; }
+inline std::string body_of(const table::Message& message) {
+  return std::get<table::Answer>(message).body;
+}
 inline std::string body_of(table::Want want) { return std::string(1, static_cast<char>(want)); }
 
 // Bodies of kSum and kOutputs.

@@ -17,14 +17,15 @@ std::vector<int> free_ports(std::size_t count) {
   constexpr int kFirst = 10'000, kPorts = 20'000, kTries = 1000;
   std::random_device draw;
   std::vector<int> ports;
-  std::vector<int> sockets;                      // held until all are found, so that they differ
+  std::vector<int> sockets;  // held until all are found, so that they differ
   for (int i = 0; i < kTries && ports.size() < count; ++i) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     const int port = kFirst + static_cast<int>(draw() % kPorts);
     address.sin_port = htons(static_cast<std::uint16_t>(port));
     sockets.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (::bind(sockets.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) ports.push_back(port);
+    if (::bind(sockets.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+      ports.push_back(port);
   }
   for (const int socket : sockets) ::close(socket);
   EXPECT_EQ(ports.size(), count);
@@ -32,15 +33,25 @@ std::vector<int> free_ports(std::size_t count) {
 }
 
 JobProcesses::JobProcesses(const std::string& folder, const std::string& roles)
-    : JobProcesses(folder, roles, std::vector<std::string>(roles.size(), "127.0.0.1"), std::vector<std::vector<std::string>>(roles.size())) {}
+    : JobProcesses(folder, roles, std::vector<std::string>(roles.size(), "127.0.0.1"),
+                   std::vector<std::vector<std::string>>(roles.size())) {}
 
-JobProcesses::JobProcesses(const std::string& folder, const std::string& roles, std::vector<std::string> hosts,
+JobProcesses::JobProcesses(const std::string& folder, const std::string& roles,
+                           std::vector<std::string> hosts,
                            std::vector<std::vector<std::string>> starters)
-    : folder_(folder), roles_(roles), ports_(free_ports(roles.size())), starters_(std::move(starters)), processes_(roles.size()),
+    : folder_(folder),
+      roles_(roles),
+      ports_(free_ports(roles.size())),
+      starters_(std::move(starters)),
+      processes_(roles.size()),
       since_(std::chrono::steady_clock::now()) {
   std::string machines;
   for (std::size_t rank = 0; rank < roles.size(); ++rank)
-    machines += str(hosts[rank], " port=", ports_[rank], " role=", roles[rank] == 'b' ? "both" : roles[rank] == 's' ? "server" : "worker", "\n");
+    machines += str(hosts[rank], " port=", ports_[rank], " role=",
+                    roles[rank] == 'b'   ? "both"
+                    : roles[rank] == 's' ? "server"
+                                         : "worker",
+                    "\n");
   put_file(machinefile(), machines);
 }
 
@@ -52,22 +63,27 @@ JobProcesses::~JobProcesses() {
   }
 }
 
-std::vector<std::string> JobProcesses::command(std::size_t rank, const std::string& solver, const std::vector<std::string>& more) const {
+std::vector<std::string> JobProcesses::command(std::size_t rank, const std::string& solver,
+                                               const std::vector<std::string>& more) const {
   std::vector<std::string> words = starters_[rank];
-  for (const std::string& word : {tools_dir() + "/train", "--solver=" + solver, "--hostfile=" + machinefile(), str("--client_id=", rank)})
+  for (const std::string& word : {tools_dir() + "/train", "--solver=" + solver,
+                                  "--hostfile=" + machinefile(), str("--client_id=", rank)})
     words.push_back(word);
   words.insert(words.end(), flags.begin(), flags.end());
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 
-std::vector<std::string> JobProcesses::joining(const std::string& solver, const std::vector<std::string>& more) const {
-  std::vector<std::string> words = {tools_dir() + "/train", "--solver=" + solver, str("--join=127.0.0.1:", port(0)), "--threads=1"};
+std::vector<std::string> JobProcesses::joining(const std::string& solver,
+                                               const std::vector<std::string>& more) const {
+  std::vector<std::string> words = {tools_dir() + "/train", "--solver=" + solver,
+                                    str("--join=127.0.0.1:", port(0)), "--threads=1"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 
-void JobProcesses::start(std::size_t rank, const std::string& solver, const std::vector<std::string>& more) {
+void JobProcesses::start(std::size_t rank, const std::string& solver,
+                         const std::vector<std::string>& more) {
   processes_[rank] = start_program(command(rank, solver, more));
 }
 

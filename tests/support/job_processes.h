@@ -1,4 +1,5 @@
-// Jobs of real train processes on one machine, or in network namespaces of it, for tests that end some of them.
+// Jobs of real train processes on one machine, or in network namespaces of it, for tests that end
+// some of them.
 #pragma once
 
 #include <chrono>
@@ -9,34 +10,45 @@
 
 namespace shoal::test {
 
-// `count` ports of this machine that nobody listened on a moment ago, outside of the range that connections leave from.
+// `count` ports of this machine that nobody listened on a moment ago, outside of the range that
+// connections leave from.
 std::vector<int> free_ports(std::size_t count);
 
 class JobProcesses {
  public:
-  // One process for each letter of `roles`, "bsw": both, server, worker. The machinefile goes to `folder`.
+  // One process for each letter of `roles`, "bsw": both, server, worker. The machinefile goes to
+  // `folder`.
   JobProcesses(const std::string& folder, const std::string& roles);
   // The same at these addresses, and each started by the words of `starters` before its command.
-  JobProcesses(const std::string& folder, const std::string& roles, std::vector<std::string> hosts, std::vector<std::vector<std::string>> starters);
-  ~JobProcesses();                               // kills what still runs
+  JobProcesses(const std::string& folder, const std::string& roles, std::vector<std::string> hosts,
+               std::vector<std::vector<std::string>> starters);
+  ~JobProcesses();  // kills what still runs
   JobProcesses(const JobProcesses&) = delete;
 
-  std::vector<std::string> flags{"--threads=1", "--start_timeout=60", "--stall_warn=2", "--stall_abort=60"};   // of each process
+  // of each process
+  std::vector<std::string> flags{"--threads=1", "--start_timeout=60", "--stall_warn=2",
+                                 "--stall_abort=60"};
 
   std::size_t size() const { return processes_.size(); }
   int port(std::size_t rank) const { return ports_[rank]; }
   std::string machinefile() const { return folder_ + "/machines"; }
-  std::vector<std::string> command(std::size_t rank, const std::string& solver, const std::vector<std::string>& more = {}) const;
+  std::vector<std::string> command(std::size_t rank, const std::string& solver,
+                                   const std::vector<std::string>& more = {}) const;
   // Of a process that joins while the job trains.
-  std::vector<std::string> joining(const std::string& solver, const std::vector<std::string>& more = {}) const;
-  void start(std::size_t rank, const std::string& solver, const std::vector<std::string>& more = {});
+  std::vector<std::string> joining(const std::string& solver,
+                                   const std::vector<std::string>& more = {}) const;
+  void start(std::size_t rank, const std::string& solver,
+             const std::vector<std::string>& more = {});
   void start_all(const std::string& solver, const std::vector<std::string>& more = {});
-  bool says(std::size_t rank, const std::string& text) const { return wait_for_text(processes_[rank], text); }
+  bool says(std::size_t rank, const std::string& text) const {
+    return wait_for_text(processes_[rank], text);
+  }
   void signal(std::size_t rank, int number);
 
   struct Ended {
     Ran ran;
-    double seconds = 0;                          // from the last signal, or from the start, to when its end was seen
+    // from the last signal, or from the start, to when its end was seen
+    double seconds = 0;
   };
   Ended wait(std::size_t rank);
 

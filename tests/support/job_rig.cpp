@@ -12,17 +12,24 @@ namespace shoal::test {
 namespace {
 
 // One worker's part, from building its solver to the last look.
-Status train_one(SolverParameter param, const JobShape& shape, int worker, table::Table* table, JobResult& result) {
+Status train_one(SolverParameter param, const JobShape& shape, int worker, table::Table* table,
+                 JobResult& result) {
   if (shape.change) shape.change(worker, param);
   Updater* updater = nullptr;
   std::unique_ptr<Team> team = table ? parallel::make_table_team(*table) : nullptr;
   SolverOptions options;
   options.name = "job";
-  options.share = {.client = worker, .clients = std::max(1, shape.workers), .replica = 0, .replicas = shape.replicas};
+  options.share = {.client = worker,
+                   .clients = std::max(1, shape.workers),
+                   .replica = 0,
+                   .replicas = shape.replicas};
   options.team = team.get();
   options.make_updater = [&](Net& net) {
-    std::unique_ptr<Updater> made = table ? parallel::make_table_updater(param, net, *table, {.name = "job", .scheme = shape.scheme, .maker = shape.maker})
-                                          : make_local_updater(param, "job", net);
+    std::unique_ptr<Updater> made =
+        table
+            ? parallel::make_table_updater(
+                  param, net, *table, {.name = "job", .scheme = shape.scheme, .maker = shape.maker})
+            : make_local_updater(param, "job", net);
     if (shape.replicas > 1) made = parallel::make_replicas(param, "job", net, std::move(made));
     updater = made.get();
     return made;
@@ -43,7 +50,8 @@ Status train_one(SolverParameter param, const JobShape& shape, int worker, table
     return {};
   };
   Status status = run();
-  if (!status.ok() && table) table->abort(status.error());   // before the params that the table writes to are gone
+  // before the params that the table writes to are gone
+  if (!status.ok() && table) table->abort(status.error());
   return status;
 }
 
@@ -54,7 +62,8 @@ bool JobResult::ok() const {
 }
 
 std::string JobResult::why() const {
-  const auto bad = std::ranges::find_if(outcomes, [](const Status& status) { return !status.ok(); });
+  const auto bad =
+      std::ranges::find_if(outcomes, [](const Status& status) { return !status.ok(); });
   return bad == outcomes.end() ? "" : bad->error().message;
 }
 
@@ -68,7 +77,9 @@ JobResult train(const SolverParameter& param, const JobShape& shape) {
     return result;
   }
   LocalCluster cluster(shape.workers, shape.servers, shape.maker);
-  result.outcomes = cluster.run([&](int worker, table::Table& table) { return train_one(param, shape, worker, &table, result); });
+  result.outcomes = cluster.run([&](int worker, table::Table& table) {
+    return train_one(param, shape, worker, &table, result);
+  });
   return result;
 }
 

@@ -1,4 +1,5 @@
-// One entry a case, sorted by name, each complete in itself: branches that add some are merged line by line.
+// One entry a case, sorted by name, each complete in itself: branches that add some are merged line
+// by line.
 #include "support/layer_cases.h"
 
 namespace shoal::test {

@@ -1,4 +1,5 @@
-// What the conformance tests try: at least one case a layer type, each one layer with small bottoms.
+// What the conformance tests try: at least one case a layer type, each one layer with small
+// bottoms.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ struct BottomSpec {
   enum class Kind { kGaussian, kUniform, kAwayFrom, kDistinct, kIntegers };
   Shape shape;
   Kind kind = Kind::kGaussian;
-  float low = 0, high = 1;         // kUniform: the range; kIntegers: 0 to high - 1
-  std::vector<float> kinks{};      // kAwayFrom: no number is nearer than 0.1 to one of these
+  float low = 0, high = 1;     // kUniform: the range; kIntegers: 0 to high - 1
+  std::vector<float> kinks{};  // kAwayFrom: no number is nearer than 0.1 to one of these
   bool gradient = true;
 };
 inline BottomSpec gaussian(const Shape& shape) { return {.shape = shape}; }
@@ -29,33 +30,42 @@ inline BottomSpec uniform(float low, float high, const Shape& shape) {
 inline BottomSpec away_from(const std::vector<float>& kinks, const Shape& shape) {
   return {.shape = shape, .kind = BottomSpec::Kind::kAwayFrom, .kinks = kinks};
 }
-// No two numbers of one bottom are nearer than 0.2 to each other; of two or three bottoms, no two than 0.06.
-inline BottomSpec distinct(const Shape& shape) { return {.shape = shape, .kind = BottomSpec::Kind::kDistinct}; }
+// No two numbers of one bottom are nearer than 0.2 to each other; of two or three bottoms, no two
+// than 0.06.
+inline BottomSpec distinct(const Shape& shape) {
+  return {.shape = shape, .kind = BottomSpec::Kind::kDistinct};
+}
 // Labels and indices 0 .. below - 1, without a gradient.
 inline BottomSpec integers(int below, const Shape& shape) {
-  return {.shape = shape, .kind = BottomSpec::Kind::kIntegers, .high = static_cast<float>(below), .gradient = false};
+  return {.shape = shape,
+          .kind = BottomSpec::Kind::kIntegers,
+          .high = static_cast<float>(below),
+          .gradient = false};
 }
 inline BottomSpec no_gradient(BottomSpec spec) { return spec.gradient = false, spec; }
 
 // How params are drawn after setup.
 enum class ParamFill {
-  kGaussian,   // deviation 0.5
-  kPositive,   // 0.5 to 1.5
-  kAsMade,     // what setup put there
+  kGaussian,  // deviation 0.5
+  kPositive,  // 0.5 to 1.5
+  kAsMade,    // what setup put there
 };
 
 struct LayerCase {
-  std::string name;                    // unique: the type in lower case, and what is special
+  std::string name;  // unique: the type in lower case, and what is special
   std::string type;
-  std::string param{};                 // the rest of the layer's prototxt: "relu_param { negative_slope: 0.1 }"
-  std::vector<BottomSpec> bottoms{};   // b0, b1, ...
-  int tops = 1;                        // t0, t1, ...
-  std::vector<int> zero_tops{};        // tops through which no gradient flows (a pooling mask)
+  // the rest of the layer's prototxt: "relu_param { negative_slope: 0.1 }"
+  std::string param{};
+  std::vector<BottomSpec> bottoms{};  // b0, b1, ...
+  int tops = 1;                       // t0, t1, ...
+  std::vector<int> zero_tops{};       // tops through which no gradient flows (a pooling mask)
   Phase phase = TRAIN;
   ParamFill params = ParamFill::kGaussian;
-  bool learns = true;                  // false: backward leaves the params' gradients alone (BatchNorm)
-  bool fixed_batch = false;            // axis 0 of the bottoms may not change
-  double tolerance = 1e-3;             // of gradients, relative to the largest number of the tensor
+  // false: backward leaves the params' gradients alone (BatchNorm)
+  bool learns = true;
+  bool fixed_batch = false;  // axis 0 of the bottoms may not change
+  // of gradients, relative to the largest number of the tensor
+  double tolerance = 1e-3;
 };
 
 std::span<const LayerCase> every_layer_case();
@@ -69,15 +79,17 @@ std::span<const Exempt> exempt_layers();
 
 struct RigOptions {
   int threads = 1;
-  int batch = 1;            // axis 0 of every bottom is this many times as long
-  bool in_place = false;    // t0 is b0
+  int batch = 1;          // axis 0 of every bottom is this many times as long
+  bool in_place = false;  // t0 is b0
   std::uint64_t seed = 1;
 };
-// The layer of a case with its bottoms and params drawn from the seed; the params do not depend on the other options.
+// The layer of a case with its bottoms and params drawn from the seed; the params do not depend on
+// the other options.
 std::unique_ptr<LayerRig> make_rig(const LayerCase& c, const RigOptions& options);
 LayerParameter layer_of(const LayerCase& c, bool in_place = false);
 std::vector<Shape> bottom_shapes(const LayerCase& c, int batch = 1);
-// Numbers for the tops' gradients: the loss weights if there are any, else random ones, nought for zero_tops.
+// Numbers for the tops' gradients: the loss weights if there are any, else random ones, nought for
+// zero_tops.
 std::vector<Numbers> draw_top_grads(const LayerCase& c, LayerRig& rig, std::uint64_t seed);
 
 }  // namespace shoal::test

@@ -20,7 +20,8 @@ Numbers values(const Tensor& tensor) {
 
 void put(const Numbers& numbers, Tensor& tensor) {
   const std::span<float> out = tensor.host_out();
-  CHECK(numbers.size() == out.size()) << numbers.size() << " numbers for shape " << tensor.shape().str();
+  CHECK(numbers.size() == out.size())
+      << numbers.size() << " numbers for shape " << tensor.shape().str();
   std::ranges::copy(numbers, out.begin());
 }
 
@@ -39,7 +40,8 @@ double relative_error(const Numbers& got, const Numbers& want, double floor) {
   double worst = 0, largest = floor;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double difference = std::fabs(double{got[i]} - double{want[i]});
-    worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(worst, difference);
+    worst = std::isnan(difference) ? std::numeric_limits<double>::infinity()
+                                   : std::max(worst, difference);
     if (std::isinf(worst)) return worst;
     largest = std::max(largest, std::fabs(double{want[i]}));
   }
@@ -48,12 +50,14 @@ double relative_error(const Numbers& got, const Numbers& want, double floor) {
 
 LayerParameter parse_layer(const std::string& prototxt) {
   NetParameter net;
-  CHECK(google::protobuf::TextFormat::ParseFromString(prototxt, &net)) << "not a layer: " << prototxt;
+  CHECK(google::protobuf::TextFormat::ParseFromString(prototxt, &net))
+      << "not a layer: " << prototxt;
   CHECK(net.layer_size() == 1) << prototxt;
   return net.layer(0);
 }
 
-LayerRig::LayerRig(const LayerParameter& param, const std::vector<Shape>& bottoms, int threads, std::uint64_t seed)
+LayerRig::LayerRig(const LayerParameter& param, const std::vector<Shape>& bottoms, int threads,
+                   std::uint64_t seed)
     : context_({.device = {}, .threads = threads, .seed = seed}), layer_(make_layer(param)) {
   CHECK(param.bottom_size() == static_cast<int>(bottoms.size())) << param.DebugString();
   for (int i = 0; i < param.bottom_size(); ++i) {
@@ -74,11 +78,14 @@ LayerRig::LayerRig(const LayerParameter& param, const std::vector<Shape>& bottom
 
 LayerRig::~LayerRig() = default;
 
-bool LayerRig::in_place() const { return !tops_.empty() && !bottoms_.empty() && tops_[0] == bottoms_[0]; }
+bool LayerRig::in_place() const {
+  return !tops_.empty() && !bottoms_.empty() && tops_[0] == bottoms_[0];
+}
 
 void LayerRig::read_inputs() {
   inputs_.clear();
-  for (const Blob* blob : bottoms_) inputs_.emplace_back(static_cast<std::size_t>(blob->data.count()), 0.0f);
+  for (const Blob* blob : bottoms_)
+    inputs_.emplace_back(static_cast<std::size_t>(blob->data.count()), 0.0f);
 }
 
 void LayerRig::load_params() {

@@ -13,23 +13,25 @@ namespace shoal::test {
 using Numbers = std::vector<float>;
 
 Numbers values(const Tensor& tensor);
-void put(const Numbers& numbers, Tensor& tensor);   // counts must agree
-void poison(Tensor& tensor);                        // all NaN
-bool is_poison(const Tensor& tensor);               // all NaN still
+void put(const Numbers& numbers, Tensor& tensor);  // counts must agree
+void poison(Tensor& tensor);                       // all NaN
+bool is_poison(const Tensor& tensor);              // all NaN still
 bool any_nan(const Tensor& tensor);
 
-// The largest difference over the largest absolute value of `want`, or over `floor` where that is larger. NaN counts as infinity;
-// 0 for two empty ones. Sizes must agree.
+// The largest difference over the largest absolute value of `want`, or over `floor` where that is
+// larger. NaN counts as infinity; 0 for two empty ones. Sizes must agree.
 double relative_error(const Numbers& got, const Numbers& want, double floor = 0);
 
 // The one layer of a prototxt "layer { ... }". Fails the run on a syntax error.
 LayerParameter parse_layer(const std::string& prototxt);
 
-// Holds the blobs b0, b1, ... and the tops that a layer's prototxt names; a top with its bottom's name is the same blob.
-// Made as a net makes it: setup, load_own_blobs, reshape. Throws ConfigError as these do.
+// Holds the blobs b0, b1, ... and the tops that a layer's prototxt names; a top with its bottom's
+// name is the same blob. Made as a net makes it: setup, load_own_blobs, reshape. Throws ConfigError
+// as these do.
 class LayerRig {
  public:
-  LayerRig(const LayerParameter& param, const std::vector<Shape>& bottoms, int threads = 1, std::uint64_t seed = 1);
+  LayerRig(const LayerParameter& param, const std::vector<Shape>& bottoms, int threads = 1,
+           std::uint64_t seed = 1);
   ~LayerRig();
   LayerRig(const LayerRig&) = delete;
 
@@ -45,15 +47,16 @@ class LayerRig {
   Tops top_blobs() const { return tops_; }
   bool in_place() const;
 
-  // What forward() puts into bottom i, and load_params() into param i. Start as what is there: zeros, and what the fillers made.
+  // What forward() puts into bottom i, and load_params() into param i. Start as what is there:
+  // zeros, and what the fillers made.
   Numbers& input(int i) { return inputs_.at(static_cast<std::size_t>(i)); }
   Numbers& param_value(int i) { return param_values_.at(static_cast<std::size_t>(i)); }
   void load_params();
 
   // New shapes for the bottoms, and inputs of zeros.
   void reshape(const std::vector<Shape>& bottoms);
-  // Puts the inputs in place, starts the random numbers again, poisons the tops that forward owns and runs it.
-  // Fails the run if the layer notes a failure.
+  // Puts the inputs in place, starts the random numbers again, poisons the tops that forward owns
+  // and runs it. Fails the run if the layer notes a failure.
   void forward();
   // Poisons the bottoms' gradients, puts the tops' in place and runs backward.
   void backward(const std::vector<Numbers>& top_grads, const std::vector<bool>& propagate);

@@ -79,23 +79,32 @@ bool Ear::wait(const std::function<bool()>& done) {
 // ---- Ends ----
 
 Credentials credentials(std::uint32_t rank) {
-  return {.rank = rank, .incarnation = 1000 + rank, .token = std::string(kGoldenToken), .configuration = {1, 2, 3}};
+  return {.rank = rank,
+          .incarnation = 1000 + rank,
+          .token = std::string(kGoldenToken),
+          .configuration = {1, 2, 3}};
 }
 
-LinkOptions hasty() { return {.heartbeat = milliseconds(20), .stall_warn = milliseconds(200), .stall_abort = milliseconds(600)}; }
+LinkOptions hasty() {
+  return {.heartbeat = milliseconds(20),
+          .stall_warn = milliseconds(200),
+          .stall_abort = milliseconds(600)};
+}
 
-Ends::Ends(const LinkOptions& given, int threads) : options(given), near_threads(threads), far_threads(threads) {
-  auto made = Listener::create(far_threads, "127.0.0.1", 0, far_self, options,
-                               [this](const PeerName& peer) -> Result<LinkOwner*> {
-                                 if (admit)
-                                   if (Status status = admit(peer); !status.ok()) return status.error();
-                                 return &far;
-                               },
-                               [this](std::shared_ptr<Link> link) {
-                                 std::lock_guard lock(mutex);
-                                 far_link = std::move(link);
-                                 changed.notify_all();
-                               });
+Ends::Ends(const LinkOptions& given, int threads)
+    : options(given), near_threads(threads), far_threads(threads) {
+  auto made = Listener::create(
+      far_threads, "127.0.0.1", 0, far_self, options,
+      [this](const PeerName& peer) -> Result<LinkOwner*> {
+        if (admit)
+          if (Status status = admit(peer); !status.ok()) return status.error();
+        return &far;
+      },
+      [this](std::shared_ptr<Link> link) {
+        std::lock_guard lock(mutex);
+        far_link = std::move(link);
+        changed.notify_all();
+      });
   EXPECT_TRUE(made.ok()) << made.error().message;
   listener = std::move(made).value();
 }
@@ -108,21 +117,24 @@ Ends::~Ends() {
 
 std::string Ends::address() const { return "127.0.0.1:" + std::to_string(listener->port()); }
 
-Result<std::shared_ptr<Link>> Ends::try_connect(const std::string& address, const Credentials& self, Purpose purpose) {
+Result<std::shared_ptr<Link>> Ends::try_connect(const std::string& address, const Credentials& self,
+                                                Purpose purpose) {
   std::optional<Result<std::shared_ptr<Link>>> result;
-  connect(Strand(near_threads), address, purpose, self, options, near, [&](Result<std::shared_ptr<Link>> made) {
-    std::lock_guard lock(mutex);
-    EXPECT_FALSE(result.has_value()) << "called twice";
-    result = std::move(made);
-    changed.notify_all();
-  });
+  connect(Strand(near_threads), address, purpose, self, options, near,
+          [&](Result<std::shared_ptr<Link>> made) {
+            std::lock_guard lock(mutex);
+            EXPECT_FALSE(result.has_value()) << "called twice";
+            result = std::move(made);
+            changed.notify_all();
+          });
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, kPatience, [&] { return result.has_value(); }));
   return std::move(*result);
 }
 
 void Ends::join(std::uint16_t port) {
-  auto made = try_connect(port == 0 ? address() : "127.0.0.1:" + std::to_string(port), credentials(1));
+  auto made =
+      try_connect(port == 0 ? address() : "127.0.0.1:" + std::to_string(port), credentials(1));
   ASSERT_TRUE(made.ok()) << made.error().message;
   near_link = std::move(made).value();
   std::unique_lock lock(mutex);
@@ -206,14 +218,18 @@ void Wire::run() {
     if (::poll(both, 2, 20) <= 0) continue;
     for (const bool forward : {true, false}) {
       if (!(both[forward ? 0 : 1].revents & POLLIN)) continue;
-      const ssize_t got = ::recv((forward ? near : far).descriptor(), piece.data(), piece.size(), 0);
+      const ssize_t got =
+          ::recv((forward ? near : far).descriptor(), piece.data(), piece.size(), 0);
       if (got <= 0) return;
       const long bit = flip_bit;
-      if (forward && bit >= 8 * passed && bit < 8 * (passed + got)) piece[static_cast<std::size_t>(bit / 8 - passed)] ^= static_cast<char>(1 << bit % 8);
+      if (forward && bit >= 8 * passed && bit < 8 * (passed + got))
+        piece[static_cast<std::size_t>(bit / 8 - passed)] ^= static_cast<char>(1 << bit % 8);
       if (forward) passed += got;
       (forward ? far : near).say({piece.data(), static_cast<std::size_t>(got)});
     }
-    if ((both[0].revents | both[1].revents) & (POLLERR | POLLHUP | POLLNVAL) && !((both[0].revents | both[1].revents) & POLLIN)) return;
+    if ((both[0].revents | both[1].revents) & (POLLERR | POLLHUP | POLLNVAL) &&
+        !((both[0].revents | both[1].revents) & POLLIN))
+      return;
   }
 }
 

@@ -1,4 +1,5 @@
-// Two ends of a link in one process, a wire between them that a test can spoil, and a stranger's plain socket.
+// Two ends of a link in one process, a wire between them that a test can spoil, and a stranger's
+// plain socket.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,8 @@
 
 namespace shoal::table::test {
 
-// An owner that keeps what it hears. Its functions for tests may be called on any thread; they wait a minute at most.
+// An owner that keeps what it hears. Its functions for tests may be called on any thread; they wait
+// a minute at most.
 class Ear : public LinkOwner {
  public:
   std::span<float> place(Link& link, Message& message, std::size_t floats) override;
@@ -28,21 +30,32 @@ class Ear : public LinkOwner {
   void closed(Link& link, Status error) override;
 
   // Before the link is there:
-  std::function<std::optional<Message>()> source;                 // of next(); on the strand
-  std::function<Status(Link&, const Message&)> judge;             // of received(); on the strand
-  bool deaf = false;                                              // no place for numbers
+  std::function<std::optional<Message>()> source;      // of next(); on the strand
+  std::function<Status(Link&, const Message&)> judge;  // of received(); on the strand
+  bool deaf = false;                                   // no place for numbers
 
-  bool wait(const std::function<bool()>& done);                   // until something happened that makes it true; the lock is held
-  bool wait_closed() { return wait([this] { return end.has_value(); }); }
-  Error why() { return wait_closed() && !end->ok() ? end->error() : Error{Code::kInternal, "it closed in order, or not at all"}; }
-  std::size_t count() { std::lock_guard lock(mutex); return heard.size(); }
+  // until something happened that makes it true; the lock is held
+  bool wait(const std::function<bool()>& done);
+  bool wait_closed() {
+    return wait([this] { return end.has_value(); });
+  }
+  Error why() {
+    return wait_closed() && !end->ok()
+               ? end->error()
+               : Error{Code::kInternal, "it closed in order, or not at all"};
+  }
+  std::size_t count() {
+    std::lock_guard lock(mutex);
+    return heard.size();
+  }
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<Message> heard;                                     // with numbers of their own
+  std::vector<Message> heard;  // with numbers of their own
   std::optional<Status> end;
   int silences = 0;
-  std::atomic<bool> over{false};                                  // closed was called, or the test closed it on the strand
+  // closed was called, or the test closed it on the strand
+  std::atomic<bool> over{false};
   std::atomic<int> after_the_end{0};
 };
 
@@ -55,7 +68,8 @@ struct Ends {
   ~Ends();
   // Connects `near` with `far` and waits until both know; through `port` if it is not 0.
   void join(std::uint16_t port = 0);
-  Result<std::shared_ptr<Link>> try_connect(const std::string& address, const Credentials& self, Purpose purpose = Purpose::kRows);
+  Result<std::shared_ptr<Link>> try_connect(const std::string& address, const Credentials& self,
+                                            Purpose purpose = Purpose::kRows);
   std::string address() const;
 
   LinkOptions options;
@@ -77,9 +91,10 @@ class PlainSocket {
   PlainSocket(PlainSocket&& other) : descriptor_(std::exchange(other.descriptor_, -1)) {}
   ~PlainSocket();
   void say(std::string_view bytes);
-  std::string hear(std::size_t bytes);      // fewer at the end of the connection
+  std::string hear(std::size_t bytes);  // fewer at the end of the connection
   std::string hear_all() { return hear(1u << 30); }
-  bool ended(std::chrono::milliseconds within);   // whether the other end closes; what it says meanwhile is forgotten
+  // whether the other end closes; what it says meanwhile is forgotten
+  bool ended(std::chrono::milliseconds within);
   int descriptor() const { return descriptor_; }
 
  private:
@@ -104,7 +119,7 @@ class Wire {
   std::uint16_t port() const { return listener_.port; }
   // Flips this bit of what comes from who connects, counted from its first byte; -1: none.
   std::atomic<long> flip_bit{-1};
-  std::atomic<bool> forward_stopped{false}, backward_stopped{false};   // bytes are no longer read
+  std::atomic<bool> forward_stopped{false}, backward_stopped{false};  // bytes are no longer read
   std::atomic<bool> cut{false};
 
  private:

@@ -32,17 +32,20 @@ class LocalCluster::Hub {
   struct Worker {
     std::unique_ptr<table::Client> client;
     table::WorkerTalks talks;
-    Clock pushed = 0;                                   // after its last push
-    bool waited_for = false;                            // others' pushes may wait for its own
-    std::optional<table::Epoch> creates;                // the last that it came to create(), with nothing on its way
+    Clock pushed = 0;         // after its last push
+    bool waited_for = false;  // others' pushes may wait for its own
+    // the last that it came to create(), with nothing on its way
+    std::optional<table::Epoch> creates;
   };
 
   Hub(int workers, int servers, table::SchemeMaker maker)
-      : maker_(std::move(maker)), workers_(static_cast<std::size_t>(workers)),
+      : maker_(std::move(maker)),
+        workers_(static_cast<std::size_t>(workers)),
         coordinator_({.processes = static_cast<std::uint32_t>(std::max(workers, servers))}) {
     for (int s = 0; s < servers; ++s) shards_.push_back(std::make_unique<table::Shard>(s, maker_));
     for (int r = 0; r < std::max(workers, servers); ++r) {
-      const table::JoinBody join{static_cast<std::uint32_t>(r), r < workers, r < servers, "here", str("127.0.0.1:", 1000 + r), ""};
+      const table::JoinBody join{static_cast<std::uint32_t>(r), r < workers, r < servers, "here",
+                                 str("127.0.0.1:", 1000 + r),   ""};
       tell(static_cast<std::uint32_t>(r), table::Ask{Topic::kJoin, 0, encode(join)});
     }
     CHECK(coordinator_.roster() != nullptr) << "nobody is missing";
@@ -51,19 +54,27 @@ class LocalCluster::Hub {
 
   const table::RosterBody& roster() const { return roster_; }
 
-  Status create(int worker, const table::Plan& plan, const table::Table::Source& initial, const table::Table::Destination& destination) {
+  Status create(int worker, const table::Plan& plan, const table::Table::Source& initial,
+                const table::Table::Destination& destination) {
     const MutexLock lock(mutex_);
     Worker& me = workers_[static_cast<std::size_t>(worker)];
-    if (Status status = wait([&] { return !me.client || me.client->waiting() == 0; }); !status.ok()) return status;
+    if (Status status = wait([&] { return !me.client || me.client->waiting() == 0; }); !status.ok())
+      return status;
     me.creates = plan.epoch;
     me.pushed = plan.start_of(worker);
     me.talks.begin(me.pushed);
     changed_.notify_all();
-    const auto all_here = [&] { return std::ranges::all_of(workers_, [&](const Worker& each) { return each.creates >= plan.epoch; }); };
+    const auto all_here = [&] {
+      return std::ranges::all_of(workers_,
+                                 [&](const Worker& each) { return each.creates >= plan.epoch; });
+    };
     if (Status status = wait(all_here); !status.ok()) return status;
     if (worker == 0) plant(plan, initial);
-    const auto ready = [&](const auto& shard) { return shard->ready() && shard->plan()->epoch == plan.epoch; };
-    if (Status status = wait([&] { return std::ranges::all_of(shards_, ready); }); !status.ok()) return status;
+    const auto ready = [&](const auto& shard) {
+      return shard->ready() && shard->plan()->epoch == plan.epoch;
+    };
+    if (Status status = wait([&] { return std::ranges::all_of(shards_, ready); }); !status.ok())
+      return status;
     CHECK(plan.rows == shards_[0]->plan()->rows) << "worker " << worker << " has another plan";
     CHECK(plan.start == shards_[0]->plan()->start) << "worker " << worker << " starts elsewhere";
     const auto scheme = maker_(plan.scheme);
@@ -71,7 +82,8 @@ class LocalCluster::Hub {
     me.talks.follow(scheme.value()->task().paced, scheme.value()->bounded());
     me.pushed = plan.start_of(worker);
     me.waited_for = scheme.value()->waits_for_others();
-    me.client = std::make_unique<table::Client>(table::ClientOptions{.worker = worker}, plan, destination);
+    me.client =
+        std::make_unique<table::Client>(table::ClientOptions{.worker = worker}, plan, destination);
     return {};
   }
 
@@ -93,7 +105,9 @@ class LocalCluster::Hub {
   Status wait_rows(int worker, std::span<const RowId> rows) {
     const MutexLock lock(mutex_);
     Worker& me = workers_[static_cast<std::size_t>(worker)];
-    return wait([&] { return std::ranges::all_of(rows, [&](RowId row) { return me.client->arrived(row); }); });
+    return wait([&] {
+      return std::ranges::all_of(rows, [&](RowId row) { return me.client->arrived(row); });
+    });
   }
 
   Result<std::string> ask(int worker, Topic topic, Clock clock, std::string body) {
@@ -101,10 +115,14 @@ class LocalCluster::Hub {
     const bool waited_for = workers_[static_cast<std::size_t>(worker)].waited_for;
     table::WorkerTalks& talks = workers_[static_cast<std::size_t>(worker)].talks;
     const std::uint32_t part = table::part_of(topic, body);
-    if (topic == Topic::kMeet && (waited_for || body == "\1" || body == "\2")) retire(worker);   // as TableOverTcp
+    // as TableOverTcp
+    if (topic == Topic::kMeet && (waited_for || body == "\1" || body == "\2")) retire(worker);
     tell(static_cast<std::uint32_t>(worker), table::Ask{topic, clock, std::move(body)});
     std::optional<std::string> answer;
-    if (Status status = wait([&] { return (answer = talks.take_answer(topic, clock, part)).has_value(); }); !status.ok()) return status.error();
+    if (Status status =
+            wait([&] { return (answer = talks.take_answer(topic, clock, part)).has_value(); });
+        !status.ok())
+      return status.error();
     return *std::move(answer);
   }
 
@@ -122,7 +140,8 @@ class LocalCluster::Hub {
     const MutexLock lock(mutex_);
     table::WorkerTalks& talks = workers_[static_cast<std::size_t>(worker)].talks;
     std::optional<Want> want;
-    if (Status status = wait([&] { return (want = talks.start(clock)).has_value(); }); !status.ok()) return status.error();
+    if (Status status = wait([&] { return (want = talks.start(clock)).has_value(); }); !status.ok())
+      return status.error();
     return *want;
   }
 
@@ -167,7 +186,9 @@ class LocalCluster::Hub {
   std::size_t learning_rows() {
     const MutexLock lock(mutex_);
     const table::Plan* plan = shards_[0]->plan();
-    return plan ? static_cast<std::size_t>(std::ranges::count(plan->rows, true, &table::Row::learns)) : 0;
+    return plan
+               ? static_cast<std::size_t>(std::ranges::count(plan->rows, true, &table::Row::learns))
+               : 0;
   }
 
   std::vector<std::vector<float>> rows() {
@@ -178,7 +199,12 @@ class LocalCluster::Hub {
       if (!plan->rows[row].learns) continue;
       table::Shard& shard = *shards_[plan->rows[row].server];
       table::Outbox out;
-      CHECK(shard.handle(0, table::Get{row, shard.clock_of(0), table::Part::kWeights, plan->epoch}, out).ok() && out.size() == 1) << "row " << row << " cannot be read";
+      CHECK(shard
+                .handle(0, table::Get{row, shard.clock_of(0), table::Part::kWeights, plan->epoch},
+                        out)
+                .ok() &&
+            out.size() == 1)
+          << "row " << row << " cannot be read";
       const auto numbers = std::get<table::RowMessage>(out[0].message).values.data;
       all.emplace_back(numbers.begin(), numbers.end());
     }
@@ -188,25 +214,30 @@ class LocalCluster::Hub {
  private:
   template <class Done>
   Status wait(Done done) REQUIRES(mutex_) {
-    const bool came = changed_.wait_for(mutex_, kPatience, [&]() REQUIRES(mutex_) { return error_ || done(); });
+    const bool came =
+        changed_.wait_for(mutex_, kPatience, [&]() REQUIRES(mutex_) { return error_ || done(); });
     if (error_) return *error_;
     return came ? Status() : Status(Error{Code::kTimeout, "a worker of the test waited too long"});
   }
 
   void retire(int worker) REQUIRES(mutex_) {
     const Worker& me = workers_[static_cast<std::size_t>(worker)];
-    for (std::size_t s = 0; s < shards_.size(); ++s) to_shard(s, worker, table::Retire{me.pushed, me.creates.value_or(0)});
+    for (std::size_t s = 0; s < shards_.size(); ++s)
+      to_shard(s, worker, table::Retire{me.pushed, me.creates.value_or(0)});
   }
 
   // The chief's plan and numbers, to every server.
   void plant(const table::Plan& plan, const table::Table::Source& initial) REQUIRES(mutex_) {
     std::vector<table::Dispatch> out;
-    if (const auto scheme = maker_(plan.scheme); scheme.ok()) coordinator_.pace(scheme.value()->make_pacer(), {}, out);
+    if (const auto scheme = maker_(plan.scheme); scheme.ok())
+      coordinator_.pace(scheme.value()->make_pacer(), {}, out);
     for (std::size_t s = 0; s < shards_.size(); ++s) to_shard(s, 0, table::PlanMessage{plan});
     for (RowId row = 0; row < plan.rows.size(); ++row)
-      for (const table::Part part : {table::Part::kHistory, table::Part::kHistory2, table::Part::kWeights}) {
+      for (const table::Part part :
+           {table::Part::kHistory, table::Part::kHistory2, table::Part::kWeights}) {
         const std::span<const float> numbers = initial(row, part);
-        if (!numbers.empty()) to_shard(plan.rows[row].server, 0, table::Init{row, part, {numbers}, plan.epoch});
+        if (!numbers.empty())
+          to_shard(plan.rows[row].server, 0, table::Init{row, part, {numbers}, plan.epoch});
       }
   }
 
@@ -221,7 +252,8 @@ class LocalCluster::Hub {
       moved = false;
       for (std::size_t w = 0; w < workers_.size(); ++w)
         for (std::size_t s = 0; workers_[w].client && s < shards_.size(); ++s)
-          while (const std::optional<Message> message = workers_[w].client->next(static_cast<int>(s))) {
+          while (const std::optional<Message> message =
+                     workers_[w].client->next(static_cast<int>(s))) {
             to_shard(s, static_cast<int>(w), *message);
             moved = true;
           }
@@ -237,7 +269,8 @@ class LocalCluster::Hub {
   }
 
   void from_shard(std::size_t server, const table::Outgoing& outgoing) REQUIRES(mutex_) {
-    if (outgoing.to.kind == table::Address::Kind::kCoordinator) return tell(static_cast<std::uint32_t>(server), outgoing.message);
+    if (outgoing.to.kind == table::Address::Kind::kCoordinator)
+      return tell(static_cast<std::uint32_t>(server), outgoing.message);
     CHECK(outgoing.to.kind == table::Address::Kind::kWorker) << "servers do not talk to each other";
     Worker& worker = workers_[static_cast<std::size_t>(outgoing.to.id)];
     if (std::holds_alternative<table::Ready>(outgoing.message) || !worker.client) return;
@@ -247,7 +280,8 @@ class LocalCluster::Hub {
 
   void tell(std::uint32_t rank, const Message& message) REQUIRES(mutex_) {
     std::vector<table::Dispatch> out;
-    check(coordinator_.handle(rank, message, std::chrono::steady_clock::now().time_since_epoch(), out));
+    check(coordinator_.handle(rank, message, std::chrono::steady_clock::now().time_since_epoch(),
+                              out));
     for (const table::Dispatch& dispatch : out) from_coordinator(dispatch);
     changed_.notify_all();
   }
@@ -264,11 +298,14 @@ class LocalCluster::Hub {
   }
 
   void follow(std::uint32_t rank, const table::Directive& directive) REQUIRES(mutex_) {
-    if (directive.kind == table::DirectiveKind::kAbort) return check(Error{directive.code, directive.text});
+    if (directive.kind == table::DirectiveKind::kAbort)
+      return check(Error{directive.code, directive.text});
     if (rank >= workers_.size()) return;
     Worker& worker = workers_[rank];
-    if (directive.kind == table::DirectiveKind::kPause) tell(rank, worker.talks.pause());
-    else if (directive.kind == table::DirectiveKind::kAgreed) worker.talks.agreed(directive.clock, directive.want);
+    if (directive.kind == table::DirectiveKind::kPause)
+      tell(rank, worker.talks.pause());
+    else if (directive.kind == table::DirectiveKind::kAgreed)
+      worker.talks.agreed(directive.clock, directive.want);
   }
 
   const table::SchemeMaker maker_;
@@ -277,7 +314,7 @@ class LocalCluster::Hub {
   std::vector<Worker> workers_ GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<table::Shard>> shards_ GUARDED_BY(mutex_);
   table::Coordinator coordinator_ GUARDED_BY(mutex_);
-  std::optional<Error> error_ GUARDED_BY(mutex_);       // that ended the job
+  std::optional<Error> error_ GUARDED_BY(mutex_);  // that ended the job
   table::RosterBody roster_;
 };
 
@@ -286,11 +323,13 @@ class LocalCluster::Seat final : public table::Table {
   Seat(Hub& hub, int worker) : hub_(hub), worker_(worker), rosters_{hub.roster()} {}
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return rosters_.back(); }
-  Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override {
+  Status create(const table::Plan& plan, const Source& initial,
+                const Destination& destination) override {
     return hub_.create(worker_, plan, initial, destination);
   }
   Result<bool> regroup(const table::SegmentBody& end) override {
-    const Result<std::string> answer = hub_.ask(worker_, Topic::kRegroup, roster().epoch + 1, encode(end));
+    const Result<std::string> answer =
+        hub_.ask(worker_, Topic::kRegroup, roster().epoch + 1, encode(end));
     if (!answer.ok()) return answer.error();
     rosters_.push_back(or_throw(table::decode_roster(answer.value())));
     return true;
@@ -299,10 +338,16 @@ class LocalCluster::Seat final : public table::Table {
   void push(std::span<const table::Push> together) override {
     for (const table::Push& push : together) hub_.push(worker_, push);
   }
-  void get(RowId row, Clock clock, table::Part part) override { hub_.get(worker_, row, clock, part); }
+  void get(RowId row, Clock clock, table::Part part) override {
+    hub_.get(worker_, row, clock, part);
+  }
   Status wait(std::span<const RowId> rows) override { return hub_.wait_rows(worker_, rows); }
-  Result<std::string> ask(Topic topic, Clock clock, std::string body) override { return hub_.ask(worker_, topic, clock, std::move(body)); }
-  void tell(Topic topic, Clock clock, std::string body) override { hub_.say(worker_, topic, clock, std::move(body)); }
+  Result<std::string> ask(Topic topic, Clock clock, std::string body) override {
+    return hub_.ask(worker_, topic, clock, std::move(body));
+  }
+  void tell(Topic topic, Clock clock, std::string body) override {
+    hub_.say(worker_, topic, clock, std::move(body));
+  }
   std::vector<table::Answer> take_outputs() override { return hub_.take_outputs(worker_); }
   Result<Want> start(Clock clock) override { return hub_.start(worker_, clock); }
   Status finish(Clock clock) override { return hub_.finish(worker_, clock); }
@@ -312,10 +357,11 @@ class LocalCluster::Seat final : public table::Table {
  private:
   Hub& hub_;
   const int worker_;
-  std::deque<table::RosterBody> rosters_;               // by epoch
+  std::deque<table::RosterBody> rosters_;  // by epoch
 };
 
-LocalCluster::LocalCluster(int workers, int servers, table::SchemeMaker maker) : hub_(std::make_unique<Hub>(workers, servers, std::move(maker))) {
+LocalCluster::LocalCluster(int workers, int servers, table::SchemeMaker maker)
+    : hub_(std::make_unique<Hub>(workers, servers, std::move(maker))) {
   for (int w = 0; w < workers; ++w) seats_.push_back(std::make_unique<Seat>(*hub_, w));
 }
 
@@ -323,7 +369,8 @@ LocalCluster::~LocalCluster() = default;
 
 table::Table& LocalCluster::table(int worker) { return *seats_[static_cast<std::size_t>(worker)]; }
 
-std::vector<Status> LocalCluster::run(const std::function<Status(int worker, table::Table& table)>& body) {
+std::vector<Status> LocalCluster::run(
+    const std::function<Status(int worker, table::Table& table)>& body) {
   std::vector<Status> outcomes(seats_.size());
   {
     std::vector<std::jthread> threads;
@@ -336,13 +383,17 @@ std::vector<Status> LocalCluster::run(const std::function<Status(int worker, tab
   return outcomes;
 }
 
-void LocalCluster::regroup(const std::string& why, const std::string& scheme, table::Clock from) { hub_->regroup(why, scheme, from); }
+void LocalCluster::regroup(const std::string& why, const std::string& scheme, table::Clock from) {
+  hub_->regroup(why, scheme, from);
+}
 
 std::vector<std::string> LocalCluster::warnings() { return hub_->warnings(); }
 
 std::uint64_t LocalCluster::merges() const { return hub_->count(&table::ShardCounters::merges); }
 
-std::uint64_t LocalCluster::contributions() const { return hub_->count(&table::ShardCounters::contributions); }
+std::uint64_t LocalCluster::contributions() const {
+  return hub_->count(&table::ShardCounters::contributions);
+}
 
 std::size_t LocalCluster::learning_rows() const { return hub_->learning_rows(); }
 

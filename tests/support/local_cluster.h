@@ -1,5 +1,5 @@
-// A whole job in one process: k workers, each on a thread of its own, over real clients, shards and a coordinator, with calls where the
-// service has sockets. For tests of what is above the table.
+// A whole job in one process: k workers, each on a thread of its own, over real clients, shards and
+// a coordinator, with calls where the service has sockets. For tests of what is above the table.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,14 @@ namespace shoal::test {
 class LocalCluster {
  public:
   // Process r is worker r and server r, as far as there are so many.
-  explicit LocalCluster(int workers, int servers = 1, table::SchemeMaker maker = table::make_scheme);
+  explicit LocalCluster(int workers, int servers = 1,
+                        table::SchemeMaker maker = table::make_scheme);
   ~LocalCluster();
   LocalCluster(const LocalCluster&) = delete;
 
   table::Table& table(int worker);
-  // Calls body(worker, its table) on k threads. Who returns an error ends the job. Returns worker by worker what the body did.
+  // Calls body(worker, its table) on k threads. Who returns an error ends the job. Returns worker
+  // by worker what the body did.
   std::vector<Status> run(const std::function<Status(int worker, table::Table& table)>& body);
   // Updates applied to rows, on all servers.
   std::uint64_t merges() const;

@@ -19,13 +19,23 @@ Array counting(std::uint8_t first) {
 
 Digest digest_of(std::string_view hex) {
   Digest digest{};
-  for (std::size_t i = 0; i < digest.size(); ++i) digest[i] = static_cast<std::uint8_t>(std::stoi(std::string(hex.substr(2 * i, 2)), nullptr, 16));
+  for (std::size_t i = 0; i < digest.size(); ++i)
+    digest[i] =
+        static_cast<std::uint8_t>(std::stoi(std::string(hex.substr(2 * i, 2)), nullptr, 16));
   return digest;
 }
 
 Plan golden_plan() {
-  Plan plan{.workers = 4, .servers = 2, .start = 100, .rule = {}, .regularization = optim::Regularization::kL1, .weight_decay = 0.0005f,
-            .clip = 35, .iter_size = 2, .scheme = "ssp 2", .rows = {}};
+  Plan plan{.workers = 4,
+            .servers = 2,
+            .start = 100,
+            .rule = {},
+            .regularization = optim::Regularization::kL1,
+            .weight_decay = 0.0005f,
+            .clip = 35,
+            .iter_size = 2,
+            .scheme = "ssp 2",
+            .rows = {}};
   plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
   plan.rows = {{65536, 0, 0, true, 1, 1}, {500, 3, 1, false, 2, 0}};
   plan.epoch = 3;
@@ -37,7 +47,7 @@ Plan golden_plan() {
 
 Values random_values(Random& random, std::size_t most) {
   std::vector<float> numbers(random.below(most + 1));
-  for (float& x : numbers) x = std::bit_cast<float>(random.word());   // NaNs and all
+  for (float& x : numbers) x = std::bit_cast<float>(random.word());  // NaNs and all
   return owned(std::move(numbers));
 }
 
@@ -48,9 +58,13 @@ std::string random_text(Random& random, std::size_t most) {
 }
 
 template <class T>
-T one_of(Random& random, std::initializer_list<T> choices) { return choices.begin()[random.below(choices.size())]; }
+T one_of(Random& random, std::initializer_list<T> choices) {
+  return choices.begin()[random.below(choices.size())];
+}
 
-Clock random_clock(Random& random) { return std::bit_cast<Clock>(random.word64() >> random.below(64)); }
+Clock random_clock(Random& random) {
+  return std::bit_cast<Clock>(random.word64() >> random.below(64));
+}
 
 template <class Bytes>
 void fill(Random& random, Bytes& bytes) {
@@ -58,26 +72,42 @@ void fill(Random& random, Bytes& bytes) {
 }
 
 Part random_part(Random& r) { return one_of(r, {Part::kWeights, Part::kHistory, Part::kHistory2}); }
-Code random_code(Random& r) { return one_of(r, {Code::kInternal, Code::kPeer, Code::kConfig, Code::kTimeout, Code::kRequeue}); }
+Code random_code(Random& r) {
+  return one_of(r, {Code::kInternal, Code::kPeer, Code::kConfig, Code::kTimeout, Code::kRequeue});
+}
 Topic random_topic(Random& r) { return static_cast<Topic>(1 + r.below(18)); }
 
 Plan random_plan(Random& r) {
-  Plan plan{.workers = static_cast<std::uint16_t>(1 + (r.word() >> r.below(16) & 0xffff) % 65535), .servers = static_cast<std::uint16_t>(1 + r.below(9)),
-            .start = static_cast<Clock>(r.below(1u << 30)), .rule = {}, .regularization = optim::Regularization::kL2,
-            .weight_decay = r.unit(), .clip = r.uniform(-1, 40), .iter_size = static_cast<std::uint32_t>(1 + r.below(64)),
-            .scheme = "ssp " + std::to_string(r.below(100)), .rows = {}};
-  plan.rule.rule = one_of(r, {optim::Rule::kSgd, optim::Rule::kNesterov, optim::Rule::kAdam, optim::Rule::kAdaDelta});
+  Plan plan{.workers = static_cast<std::uint16_t>(1 + (r.word() >> r.below(16) & 0xffff) % 65535),
+            .servers = static_cast<std::uint16_t>(1 + r.below(9)),
+            .start = static_cast<Clock>(r.below(1u << 30)),
+            .rule = {},
+            .regularization = optim::Regularization::kL2,
+            .weight_decay = r.unit(),
+            .clip = r.uniform(-1, 40),
+            .iter_size = static_cast<std::uint32_t>(1 + r.below(64)),
+            .scheme = "ssp " + std::to_string(r.below(100)),
+            .rows = {}};
+  plan.rule.rule = one_of(
+      r, {optim::Rule::kSgd, optim::Rule::kNesterov, optim::Rule::kAdam, optim::Rule::kAdaDelta});
   plan.rule.momentum = r.unit();
-  for (std::size_t n = 1 + r.below(r.below(8) == 0 ? 5000 : 9); n > 0; --n)   // a few of them longer than 64 KiB
-    plan.rows.push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(), static_cast<std::uint16_t>(r.below(plan.servers)),
-                         r.below(2) == 0, r.unit(), r.unit()});
+  // a few of them longer than 64 KiB
+  for (std::size_t n = 1 + r.below(r.below(8) == 0 ? 5000 : 9); n > 0; --n)
+    plan.rows.push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(),
+                         static_cast<std::uint16_t>(r.below(plan.servers)), r.below(2) == 0,
+                         r.unit(), r.unit()});
   plan.epoch = r.word();
   if (plan.workers < 100)
-    for (std::uint32_t worker = 0; worker < plan.workers; ++worker) plan.ranks.push_back(3 * worker + static_cast<std::uint32_t>(r.below(3)));
-  for (std::uint32_t worker = 0; worker < plan.workers % 5; ++worker) plan.clocks.push_back(plan.start + static_cast<Clock>(r.below(9)));
-  if (plan.clocks.size() != plan.workers) plan.clocks.clear();
-  else plan.clocks[0] = plan.start;
-  for (std::uint32_t server = 0; server < plan.servers; ++server) plan.server_ranks.push_back(2 * server + static_cast<std::uint32_t>(r.below(2)));
+    for (std::uint32_t worker = 0; worker < plan.workers; ++worker)
+      plan.ranks.push_back(3 * worker + static_cast<std::uint32_t>(r.below(3)));
+  for (std::uint32_t worker = 0; worker < plan.workers % 5; ++worker)
+    plan.clocks.push_back(plan.start + static_cast<Clock>(r.below(9)));
+  if (plan.clocks.size() != plan.workers)
+    plan.clocks.clear();
+  else
+    plan.clocks[0] = plan.start;
+  for (std::uint32_t server = 0; server < plan.servers; ++server)
+    plan.server_ranks.push_back(2 * server + static_cast<std::uint32_t>(r.below(2)));
   return plan;
 }
 
@@ -85,40 +115,71 @@ struct Draw {
   Random& random;
   std::size_t floats;
 
-  Message operator()(Challenge m) { m.highest = static_cast<std::uint16_t>(m.lowest + random.below(65534)), fill(random, m.nonce); return m; }
+  Message operator()(Challenge m) {
+    m.highest = static_cast<std::uint16_t>(m.lowest + random.below(65534)), fill(random, m.nonce);
+    return m;
+  }
   Message operator()(Hello m) {
-    m.purpose = one_of(random, {Purpose::kRows, Purpose::kCoordination}), m.rank = random.word(), m.incarnation = random.word64();
+    m.purpose = one_of(random, {Purpose::kRows, Purpose::kCoordination}), m.rank = random.word(),
+    m.incarnation = random.word64();
     fill(random, m.configuration), fill(random, m.nonce), fill(random, m.proof);
     return m;
   }
-  Message operator()(Welcome m) { m.rank = random.word(), m.incarnation = random.word64(), fill(random, m.proof); return m; }
-  Message operator()(Refuse) { return Refuse{random_code(random), random_text(random, kMaxReasonBytes)}; }
+  Message operator()(Welcome m) {
+    m.rank = random.word(), m.incarnation = random.word64(), fill(random, m.proof);
+    return m;
+  }
+  Message operator()(Refuse) {
+    return Refuse{random_code(random), random_text(random, kMaxReasonBytes)};
+  }
   Message operator()(Ping) { return Ping{random_clock(random)}; }
   Message operator()(Bye) { return Bye{}; }
   Message operator()(PlanMessage) { return PlanMessage{random_plan(random)}; }
-  Message operator()(Init) { return Init{random.word(), random_part(random), random_values(random, floats), random.word()}; }
+  Message operator()(Init) {
+    return Init{random.word(), random_part(random), random_values(random, floats), random.word()};
+  }
   Message operator()(Ready) { return Ready{random.word(), random.word()}; }
   Message operator()(Push) {
-    Push m{.row = random.word(), .clock = random_clock(random), .base = random_clock(random),
-           .payload = one_of(random, {Payload::kGradient, Payload::kDelta, Payload::kWeights}), .rate = random.unit()};
+    Push m{.row = random.word(),
+           .clock = random_clock(random),
+           .base = random_clock(random),
+           .payload = one_of(random, {Payload::kGradient, Payload::kDelta, Payload::kWeights}),
+           .rate = random.unit()};
     m.values = random_values(random, floats);
     m.weight = m.values.data.empty() ? 0 : 1 - random.unit();
     m.epoch = random.word();
     return m;
   }
-  Message operator()(Get) { return Get{random.word(), random_clock(random), random_part(random), random.word()}; }
-  Message operator()(RowMessage) {
-    return RowMessage{random.word(), random_clock(random), random_clock(random), random_part(random), random_values(random, floats), random.word()};
+  Message operator()(Get) {
+    return Get{random.word(), random_clock(random), random_part(random), random.word()};
   }
-  Message operator()(NeedPush) { return NeedPush{random.word(), random_clock(random), random.word()}; }
+  Message operator()(RowMessage) {
+    return RowMessage{random.word(),       random_clock(random),          random_clock(random),
+                      random_part(random), random_values(random, floats), random.word()};
+  }
+  Message operator()(NeedPush) {
+    return NeedPush{random.word(), random_clock(random), random.word()};
+  }
   Message operator()(Retire) { return Retire{random_clock(random), random.word()}; }
-  Message operator()(Norm) { return Norm{random_clock(random), static_cast<std::uint16_t>(random.word()), std::bit_cast<double>(random.word64()), random.word()}; }
-  Message operator()(NormTotal) { return NormTotal{random_clock(random), std::bit_cast<double>(random.word64()), random.word()}; }
-  Message operator()(Ask) { return Ask{random_topic(random), random_clock(random), random_text(random, random.below(8) == 0 ? 100'000 : 100)}; }
-  Message operator()(Answer) { return Answer{random_topic(random), random_clock(random), random_text(random, random.below(8) == 0 ? 100'000 : 100)}; }
+  Message operator()(Norm) {
+    return Norm{random_clock(random), static_cast<std::uint16_t>(random.word()),
+                std::bit_cast<double>(random.word64()), random.word()};
+  }
+  Message operator()(NormTotal) {
+    return NormTotal{random_clock(random), std::bit_cast<double>(random.word64()), random.word()};
+  }
+  Message operator()(Ask) {
+    return Ask{random_topic(random), random_clock(random),
+               random_text(random, random.below(8) == 0 ? 100'000 : 100)};
+  }
+  Message operator()(Answer) {
+    return Answer{random_topic(random), random_clock(random),
+                  random_text(random, random.below(8) == 0 ? 100'000 : 100)};
+  }
   Message operator()(Directive) {
-    return Directive{static_cast<DirectiveKind>(1 + random.below(5)), random_clock(random), static_cast<Want>(random.below(5)),
-                     random_code(random), random_text(random, kMaxReasonBytes)};
+    return Directive{static_cast<DirectiveKind>(1 + random.below(5)), random_clock(random),
+                     static_cast<Want>(random.below(5)), random_code(random),
+                     random_text(random, kMaxReasonBytes)};
   }
 };
 
@@ -143,9 +204,12 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   return {
       {"challenge", Challenge{2, 2, first}},
       // The proofs were computed by another program.
-      {"hello", Hello{2, 2, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-                      digest_of("6be1ca62ff55ad2e0fb2fa6594189b2c91b3dab89852b2b956bd31a6447ca3d6")}},
-      {"welcome", Welcome{2, 0, 0x99aabbccddeeff00, digest_of("cae227616e381ca10a6840b8c3ad5563f980b3b5ac87e2eb902dcd5da315cbf1")}},
+      {"hello",
+       Hello{2, 2, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("6be1ca62ff55ad2e0fb2fa6594189b2c91b3dab89852b2b956bd31a6447ca3d6")}},
+      {"welcome",
+       Welcome{2, 0, 0x99aabbccddeeff00,
+               digest_of("cae227616e381ca10a6840b8c3ad5563f980b3b5ac87e2eb902dcd5da315cbf1")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},
@@ -160,10 +224,19 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
       {"retire", Retire{43, 3}},
       {"norm", Norm{44, 1, 2.25, 3}},
       {"norm_total", NormTotal{44, 5.5, 3}},
-      {"ask", Ask{Topic::kJoin, 0, encode(JoinBody{2, true, false, "host-b", "10.0.0.3:29600", "net: a\nscheme: ssp 2\n"})}},
-      {"answer", Answer{Topic::kRegroup, 2, encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600", 41, 1.5, 0}, {1, -1, 1, "host-b", "10.0.0.3:29600", 0, 0, 2e6}},
-                                                              7, 2, "ssp 2", "rank 2 leaves", true})}},
-      {"directive", Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},
+      {"ask", Ask{Topic::kJoin, 0,
+                  encode(JoinBody{2, true, false, "host-b", "10.0.0.3:29600",
+                                  "net: a\nscheme: ssp 2\n"})}},
+      {"answer", Answer{Topic::kRegroup, 2,
+                        encode(RosterBody{{{0, 0, 0, "host-a", "10.0.0.2:29600", 41, 1.5, 0},
+                                           {1, -1, 1, "host-b", "10.0.0.3:29600", 0, 0, 2e6}},
+                                          7,
+                                          2,
+                                          "ssp 2",
+                                          "rank 2 leaves",
+                                          true})}},
+      {"directive",
+       Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},
   };
 }
 

@@ -11,12 +11,14 @@
 
 namespace shoal::table::test {
 
-// One of each type (two of Push), by the name of its file in tests/golden/wire; request numbers count from 0.
+// One of each type (two of Push), by the name of its file in tests/golden/wire; request numbers
+// count from 0.
 std::vector<std::pair<std::string, Message>> golden_messages();
 // The token that the proofs in them are made with.
 inline constexpr std::string_view kGoldenToken = "token of the job";
 
-// A message of the type at `index` in table::Message, of any content that can be sent; `floats` at most.
+// A message of the type at `index` in table::Message, of any content that can be sent; `floats` at
+// most.
 Message random_message(Random& random, std::size_t index, std::size_t floats);
 
 // Values that own their numbers.

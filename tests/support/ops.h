@@ -1,4 +1,5 @@
-// For tests of ops: numbers to draw, tensors with sentinels, and every implementation on one, two and three threads.
+// For tests of ops: numbers to draw, tensors with sentinels, and every implementation on one, two
+// and three threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@
 namespace shoal::ops {
 
 using Numbers = std::vector<double>;
-inline constexpr double kTolerance = 2e-6;   // of the largest number, times the square root of the terms summed
+// of the largest number, times the square root of the terms summed
+inline constexpr double kTolerance = 2e-6;
 
 inline Numbers draw(std::int64_t count, std::uint64_t stream, float low = -1, float high = 1) {
   Random random(7, stream);
@@ -31,19 +33,23 @@ inline Numbers zeros(std::int64_t count) { return Numbers(static_cast<std::size_
 // A tensor with sentinels before and after its bytes.
 class Guarded {
  public:
-  explicit Guarded(const Numbers& numbers) : tensor_(Shape{static_cast<std::int64_t>(numbers.size())}) {
+  explicit Guarded(const Numbers& numbers)
+      : tensor_(Shape{static_cast<std::int64_t>(numbers.size())}) {
     memory_ = std::make_shared<Memory>(tensor_.bytes() + 2 * kGuard);
     std::memset(memory_->data(), kByte, memory_->bytes());
     tensor_.storage()->bind(memory_, kGuard);
     std::copy(numbers.begin(), numbers.end(), tensor_.host_out().begin());
   }
   static Guarded poisoned(std::int64_t count) {
-    return Guarded(Numbers(static_cast<std::size_t>(count), std::numeric_limits<double>::quiet_NaN()));
+    return Guarded(
+        Numbers(static_cast<std::size_t>(count), std::numeric_limits<double>::quiet_NaN()));
   }
   ~Guarded() {
     for (std::size_t i = 0; i < kGuard; ++i) {
-      EXPECT_EQ(memory_->data()[i], std::byte{kByte}) << "written " << kGuard - i << " bytes before a buffer";
-      EXPECT_EQ(memory_->data()[kGuard + tensor_.bytes() + i], std::byte{kByte}) << "written " << i << " bytes behind a buffer";
+      EXPECT_EQ(memory_->data()[i], std::byte{kByte})
+          << "written " << kGuard - i << " bytes before a buffer";
+      EXPECT_EQ(memory_->data()[kGuard + tensor_.bytes() + i], std::byte{kByte})
+          << "written " << i << " bytes behind a buffer";
     }
   }
   Tensor& operator*() { return tensor_; }
@@ -54,7 +60,9 @@ class Guarded {
     for (const double x : want) most = std::max(most, std::fabs(x));
     for (std::size_t i = 0; i < want.size(); ++i) {
       const double difference = std::fabs(tensor_.host()[i] - want[i]);
-      if (!(difference <= worst)) worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference, where = i;
+      if (!(difference <= worst))
+        worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference,
+        where = i;
     }
     EXPECT_LE(worst / most, kTolerance * std::sqrt(static_cast<double>(terms)))
         << what << "[" << where << "] is " << tensor_.host()[where] << ", want " << want[where];
@@ -67,7 +75,8 @@ class Guarded {
   std::shared_ptr<Memory> memory_;
 };
 
-// f(kernel, context) for every implementation that serves `desc`, on 1, 2 and 3 threads. The last must serve all.
+// f(kernel, context) for every implementation that serves `desc`, on 1, 2 and 3 threads. The last
+// must serve all.
 template <class Desc, class Kernel>
 void each_kernel(std::span<const Impl<Desc, Kernel>* const> impls, const Desc& desc,
                  const std::function<void(Kernel&, Context&)>& f) {
@@ -85,8 +94,10 @@ void each_kernel(std::span<const Impl<Desc, Kernel>* const> impls, const Desc& d
     }
 }
 
-inline WindowAxis axis(std::int64_t in, std::int64_t kernel, std::int64_t stride = 1, std::int64_t pad = 0, std::int64_t dilation = 1) {
-  return {in, (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1, kernel, stride, pad, dilation};
+inline WindowAxis axis(std::int64_t in, std::int64_t kernel, std::int64_t stride = 1,
+                       std::int64_t pad = 0, std::int64_t dilation = 1) {
+  return {in,      (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1, kernel, stride, pad,
+          dilation};
 }
 
 }  // namespace shoal::ops

@@ -1,4 +1,5 @@
-// A worker's table that tells the other threads of a test when this worker wants something of all: a snapshot, a stop.
+// A worker's table that tells the other threads of a test when this worker wants something of all:
+// a snapshot, a stop.
 #pragma once
 
 #include <string>

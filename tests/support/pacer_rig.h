@@ -19,7 +19,8 @@ using Numbers = std::vector<int>;
 
 // Each worker asks to start as soon as it has finished a task.
 struct PacerRig {
-  explicit PacerRig(const std::string& scheme, int workers = 3) : pacer(table::make_scheme(scheme).value()->make_pacer()) {
+  explicit PacerRig(const std::string& scheme, int workers = 3)
+      : pacer(table::make_scheme(scheme).value()->make_pacer()) {
     for (int worker = 0; worker < workers; ++worker) pacer->join(worker, {});
     for (int worker = 0; worker < workers; ++worker) EXPECT_EQ(ready(worker), Numbers{worker});
   }
@@ -43,15 +44,19 @@ struct PacerRig {
     return started();
   }
   // Of its next task: 'p' counts, 'd' is thrown away.
-  char judge(int worker) { return pacer->judge(worker, clock[worker]++, {.steps = 1}, {}) == table::Verdict::kDrop ? 'd' : 'p'; }
+  char judge(int worker) {
+    return pacer->judge(worker, clock[worker]++, {.steps = 1}, {}) == table::Verdict::kDrop ? 'd'
+                                                                                            : 'p';
+  }
 
   std::unique_ptr<table::Pacer> pacer;
   std::map<int, table::Clock> clock;
-  Numbers reread;              // of those that started last
+  Numbers reread;  // of those that started last
 };
 
 // Calls `run(order)` with every order in which `workers` can finish `tasks` each.
-inline void in_every_interleaving(int workers, int tasks, const std::function<void(const Numbers&)>& run) {
+inline void in_every_interleaving(int workers, int tasks,
+                                  const std::function<void(const Numbers&)>& run) {
   Numbers order;
   for (int i = 0; i < workers * tasks; ++i) order.push_back(i / tasks);
   do {

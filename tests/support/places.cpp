@@ -10,15 +10,17 @@ namespace shoal::test {
 namespace fs = std::filesystem;
 
 fs::path repository_root() {
-  for (fs::path folder = fs::current_path(); ; folder = folder.parent_path()) {
+  for (fs::path folder = fs::current_path();; folder = folder.parent_path()) {
     if (fs::exists(folder / "LICENSE") && fs::exists(folder / "Makefile")) return folder;
-    CHECK(folder.has_relative_path()) << "no LICENSE and Makefile from " << fs::current_path() << " upward";
+    CHECK(folder.has_relative_path())
+        << "no LICENSE and Makefile from " << fs::current_path() << " upward";
   }
 }
 
 std::optional<fs::path> shared_folder() {
   const char* given = std::getenv("SHOAL_SHARED");
-  const fs::path folder = given != nullptr ? fs::path(given) : repository_root().parent_path() / "shared";
+  const fs::path folder =
+      given != nullptr ? fs::path(given) : repository_root().parent_path() / "shared";
   return fs::is_directory(folder) ? std::optional(folder) : std::nullopt;
 }
 

@@ -15,7 +15,8 @@
 namespace shoal::table::test {
 
 // `rows` on server 0, of SGD without momentum or decay at a rate that pushes bring.
-inline Plan plan_of(std::string scheme, std::uint16_t workers, std::vector<std::uint32_t> rows = {1}) {
+inline Plan plan_of(std::string scheme, std::uint16_t workers,
+                    std::vector<std::uint32_t> rows = {1}) {
   Plan plan;
   plan.workers = workers;
   plan.scheme = std::move(scheme);
@@ -31,7 +32,8 @@ inline Push push_of(RowId row, Clock clock, float value, std::size_t length = 1)
 
 class ShardRig {
  public:
-  explicit ShardRig(const Plan& plan, float initial = 0, int server = 0, SchemeMaker maker = make_scheme)
+  explicit ShardRig(const Plan& plan, float initial = 0, int server = 0,
+                    SchemeMaker maker = make_scheme)
       : plan_(plan), shard_(std::make_unique<Shard>(server, maker)) {
     if (const auto scheme = maker(plan.scheme); scheme.ok()) payload_ = scheme.value()->payload();
     give(0, PlanMessage{plan});
@@ -55,7 +57,8 @@ class ShardRig {
     const Status status = shard_->handle(worker, message, out_);
     return status.ok() ? "" : status.error().message;
   }
-  // The gradient `value`, or what else the scheme takes, read at the version that the worker last saw.
+  // The gradient `value`, or what else the scheme takes, read at the version that the worker last
+  // saw.
   void push(int worker, Clock clock, float value, RowId row = 0, float weight = 1) {
     Push push = push_of(row, clock, value, plan_.rows[row].length);
     push.weight = weight;
@@ -70,15 +73,16 @@ class ShardRig {
     return bases_[at];
   }
 
-  // All that was said since the last call: "row 0@1=0.5v1 to 2" (row 0 at clock 1 begins with 0.5, version 1, to worker 2), "need 0@3 to 1",
-  // "norm @2=25", "ready 1".
+  // All that was said since the last call: "row 0@1=0.5v1 to 2" (row 0 at clock 1 begins with 0.5,
+  // version 1, to worker 2), "need 0@3 to 1", "norm @2=25", "ready 1".
   std::string said() {
     std::string words;
     for (const Outgoing& one : std::exchange(out_, {})) {
       if (!words.empty()) words += ", ";
       if (const auto* row = std::get_if<RowMessage>(&one.message)) {
         base(one.to.id, row->row) = row->version;
-        words += str("row ", row->row, '@', row->clock, '=', row->values.data[0], 'v', row->version, " to ", one.to.id);
+        words += str("row ", row->row, '@', row->clock, '=', row->values.data[0], 'v', row->version,
+                     " to ", one.to.id);
       } else if (const auto* need = std::get_if<NeedPush>(&one.message)) {
         words += str("need ", need->row, '@', need->clock, " to ", one.to.id);
       } else if (const auto* norm = std::get_if<Norm>(&one.message)) {
@@ -97,7 +101,8 @@ class ShardRig {
     const Clock clock = part == Part::kWeights ? shard_->clock_of(worker) : plan_.start;
     EXPECT_TRUE(shard_->handle(worker, Get{row, clock, part}, out).ok());
     for (const Outgoing& one : out)
-      if (const auto* answer = std::get_if<RowMessage>(&one.message); answer && answer->part == part && one.to.id == worker)
+      if (const auto* answer = std::get_if<RowMessage>(&one.message);
+          answer && answer->part == part && one.to.id == worker)
         return {answer->values.data.begin(), answer->values.data.end()};
     ADD_FAILURE() << "row " << row << " is not to be read";
     return {};

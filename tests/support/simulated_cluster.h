@@ -1,5 +1,5 @@
-// A whole job in one thread: clients driven by scripted workers, shards, and the adder of norms, on a simulated network. All of it follows
-// from a seed.
+// A whole job in one thread: clients driven by scripted workers, shards, and the adder of norms, on
+// a simulated network. All of it follows from a seed.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,27 @@ namespace shoal::table {
 // What a job does under one plan.
 struct Segment {
   Plan plan;
-  Clock staleness = 0;                         // the scheme's
-  std::vector<Clock> stops;                    // by worker
-  bool retires = true;                         // workers say so at their stops; if not, all stop at one clock, or the scheme is async
-  std::set<std::pair<int, Clock>> skipped;     // (worker, clock): it leaves the iteration out, with a push of weight 0
-  std::set<std::pair<int, Clock>> reads_twice; // (worker, clock): it reads all rows once more, and histories, before it computes
-  bool exact = true;                           // the rule is a plain sum, and the clip, if any, is never reached
+  Clock staleness = 0;       // the scheme's
+  std::vector<Clock> stops;  // by worker
+  // workers say so at their stops; if not, all stop at one clock, or the scheme is async
+  bool retires = true;
+  // (worker, clock): it leaves the iteration out, with a push of weight 0
+  std::set<std::pair<int, Clock>> skipped;
+  // (worker, clock): it reads all rows once more, and histories, before it computes
+  std::set<std::pair<int, Clock>> reads_twice;
+  // the rule is a plain sum, and the clip, if any, is never reached
+  bool exact = true;
 };
 
 struct ClusterCase : Segment {
-  std::uint64_t seed = 0;                      // of the gradients, the times and the faults
-  std::optional<Segment> next;                 // begins when all have stopped, while what they said last is still on its way: the next epoch
+  std::uint64_t seed = 0;  // of the gradients, the times and the faults
+  // begins when all have stopped, while what they said last is still on its way: the next epoch
+  std::optional<Segment> next;
   Order order = Order::kPriority;
   SimulatedLinkOptions network;
-  Instant compute = std::chrono::milliseconds(2);           // of one row, up to
+  Instant compute = std::chrono::milliseconds(2);  // of one row, up to
   std::chrono::milliseconds retry{100};
-  Instant limit = std::chrono::seconds(120);   // nobody waits longer for a row (I6)
+  Instant limit = std::chrono::seconds(120);  // nobody waits longer for a row (I6)
 };
 
 ClusterCase draw_case(std::uint64_t seed);
@@ -42,10 +47,11 @@ ClusterCase without_faults(ClusterCase one);
 std::string describe(const ClusterCase& one);
 
 struct ClusterRun {
-  std::string wrong;                           // the first invariant that was broken, or ""
-  History::Reads reads, next_reads;            // in the first epoch, in the second
+  std::string wrong;                 // the first invariant that was broken, or ""
+  History::Reads reads, next_reads;  // in the first epoch, in the second
   Instant took{};
-  std::uint64_t frames = 0, lost = 0, resets = 0, repeated = 0, late = 0;   // repeated: pushes that a shard had already; late: of the epoch before
+  // repeated: pushes that a shard had already; late: of the epoch before
+  std::uint64_t frames = 0, lost = 0, resets = 0, repeated = 0, late = 0;
 };
 ClusterRun run_cluster(const ClusterCase& one);
 

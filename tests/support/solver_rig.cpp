@@ -14,19 +14,24 @@ void make_digits(const std::string& path) {
   Random random(5, 1);
   for (int i = 0; i < 40; ++i) {
     std::string pixels(36, '\0');
-    for (std::size_t p = 0; p < pixels.size(); ++p)   // a bright quarter of the image says the label
-      pixels[p] = static_cast<char>(random.below(60) + (p % 6 / 3 + p / 18 * 2 == static_cast<std::size_t>(i % 4) ? 150 : 0));
+    // a bright quarter of the image says the label
+    for (std::size_t p = 0; p < pixels.size(); ++p)
+      pixels[p] = static_cast<char>(
+          random.below(60) + (p % 6 / 3 + p / 18 * 2 == static_cast<std::size_t>(i % 4) ? 150 : 0));
     records.emplace_back("record " + std::to_string(100 + i), datum(1, 6, 6, pixels, i % 4));
   }
   or_throw(write_records("datumfile", path, records));
 }
 
 std::string small_net(const std::string& path) {
-  const auto data = [&](const std::string& phase, const std::string& transform, const std::string& feed) {
-    return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: " + phase + " } transform_param { scale: 0.01 " +
-           transform + " } data_param { source: '" + path + "' backend: DATUMFILE " + feed + " } }\n";
+  const auto data = [&](const std::string& phase, const std::string& transform,
+                        const std::string& feed) {
+    return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: " + phase +
+           " } transform_param { scale: 0.01 " + transform + " } data_param { source: '" + path +
+           "' backend: DATUMFILE " + feed + " } }\n";
   };
-  return "name: 'small'\n" + data("TRAIN", "crop_size: 4 mirror: true", "batch_size: 8 shuffle: true") +
+  return "name: 'small'\n" +
+         data("TRAIN", "crop_size: 4 mirror: true", "batch_size: 8 shuffle: true") +
          data("TEST", "crop_size: 4", "batch_size: 5") + R"(
     layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
       convolution_param { num_output: 3 kernel_size: 2 weight_filler { type: 'gaussian' std: 0.3 } } }
@@ -38,14 +43,19 @@ std::string small_net(const std::string& path) {
     layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' })";
 }
 
-SolverParameter small_solver(const std::string& path, const std::string& prefix, const std::string& more) {
-  SolverParameter param = parse_solver("base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: 12 display: 0 "
-                                       "snapshot_after_train: false", "small");
+SolverParameter small_solver(const std::string& path, const std::string& prefix,
+                             const std::string& more) {
+  SolverParameter param = parse_solver(
+      "base_lr: 0.05 momentum: 0.9 lr_policy: 'fixed' random_seed: 3 max_iter: 12 display: 0 "
+      "snapshot_after_train: false",
+      "small");
   param.set_snapshot_prefix(prefix);
   *param.mutable_net_param() = parse_net(small_net(path), "small.prototxt");
   SolverParameter changes;
   CHECK(google::protobuf::TextFormat::ParseFromString(more, &changes)) << more;
-  if (changes.has_train_net_param() || changes.has_train_net() || changes.has_net() || changes.has_net_param()) param.clear_net_param();
+  if (changes.has_train_net_param() || changes.has_train_net() || changes.has_net() ||
+      changes.has_net_param())
+    param.clear_net_param();
   param.MergeFrom(changes);
   return param;
 }
@@ -55,7 +65,8 @@ void share_data(NetParameter& net) {
     if (layer.has_data_param()) layer.mutable_data_param()->set_shared_file_system(true);
 }
 
-std::string put_small_solver(const std::string& folder, const std::string& name, const std::string& more) {
+std::string put_small_solver(const std::string& folder, const std::string& name,
+                             const std::string& more) {
   SolverParameter param = small_solver(folder + "/data", folder + "/" + name, more);
   share_data(*param.mutable_net_param());
   clear_origins(param);
@@ -74,7 +85,8 @@ SolverOptions with_name(const std::string& name, int threads) {
 std::vector<float> all_params(const Net& net) {
   std::vector<float> numbers;
   for (const auto& layer : net.layers())
-    for (const auto& param : layer->params()) numbers.insert(numbers.end(), param->data.host().begin(), param->data.host().end());
+    for (const auto& param : layer->params())
+      numbers.insert(numbers.end(), param->data.host().begin(), param->data.host().end());
   return numbers;
 }
 

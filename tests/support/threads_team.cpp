@@ -18,11 +18,14 @@ Result<std::vector<std::string>> Meeting::meet(int index, std::string mine) {
   open_[number].said[index] = std::move(mine);
   all_here_.notify_all();
   const auto ready = [&] { return left_ || static_cast<int>(open_[number].said.size()) == size_; };
-  if (!all_here_.wait_for(mutex_, std::chrono::seconds(30), ready)) return Error{Code::kTimeout, str("round ", number, ": not all came")};
-  if (static_cast<int>(open_[number].said.size()) < size_) return Error{Code::kPeer, "a member has left"};
+  if (!all_here_.wait_for(mutex_, std::chrono::seconds(30), ready))
+    return Error{Code::kTimeout, str("round ", number, ": not all came")};
+  if (static_cast<int>(open_[number].said.size()) < size_)
+    return Error{Code::kPeer, "a member has left"};
   std::vector<std::string> all;
   for (const auto& [member, words] : open_[number].said) all.push_back(words);
-  if (std::ranges::all_of(rounds_, [&](const auto& at) { return at.second > number + 1; })) open_.erase(number);
+  if (std::ranges::all_of(rounds_, [&](const auto& at) { return at.second > number + 1; }))
+    open_.erase(number);
   return all;
 }
 
@@ -62,7 +65,8 @@ Result<Action> ThreadsTeam::agree(std::int64_t iteration, Action mine) {
   Action most = Action::kNone;
   for (const std::string& wish : all.value()) {
     const Action action = static_cast<Action>(wish[0] - '0');
-    if (wish.substr(2) != std::to_string(iteration)) return Error{Code::kInternal, "members agree before different iterations"};
+    if (wish.substr(2) != std::to_string(iteration))
+      return Error{Code::kInternal, "members agree before different iterations"};
     if (action != Action::kNone) most = action;
   }
   return most;
@@ -73,7 +77,8 @@ Status ThreadsTeam::sum(std::span<double> numbers) {
   if (!all.ok()) return all.error();
   std::ranges::fill(numbers, 0);
   for (const std::string& part : all.value()) {
-    if (part.size() != numbers.size_bytes()) return Error{Code::kInternal, "members sum up different numbers of numbers"};
+    if (part.size() != numbers.size_bytes())
+      return Error{Code::kInternal, "members sum up different numbers of numbers"};
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       double number = 0;
       std::memcpy(&number, part.data() + i * sizeof number, sizeof number);

@@ -18,7 +18,8 @@ class Meeting {
  public:
   explicit Meeting(int size) : size_(size) {}
   int size() const { return size_; }
-  // What all said in this round, in their order. An error (kPeer) once one has left, and (kTimeout) after half a minute.
+  // What all said in this round, in their order. An error (kPeer) once one has left, and (kTimeout)
+  // after half a minute.
   Result<std::vector<std::string>> meet(int index, std::string mine);
   // From now on all fail.
   void leave();
@@ -39,7 +40,7 @@ class Meeting {
   Mutex mutex_;
   Condition all_here_;
   bool left_ = false;
-  std::map<int, std::int64_t> rounds_;               // by member
+  std::map<int, std::int64_t> rounds_;  // by member
   std::map<std::int64_t, Round> open_;
   std::map<std::int64_t, Sum> sums_;
 };
@@ -49,19 +50,24 @@ class ThreadsTeam final : public Team {
   ThreadsTeam(Meeting& meeting, int index) : meeting_(meeting), index_(index) {}
   int index() const override { return index_; }
   int size() const override { return meeting_.size(); }
-  Result<Action> agree(std::int64_t iteration, Action mine) override;   // the most urgent wish
+  Result<Action> agree(std::int64_t iteration, Action mine) override;  // the most urgent wish
   Status sum(std::span<double> numbers) override;
   Result<std::vector<std::string>> gather(std::string mine) override;
   Result<std::string> share(std::string chiefs) override;
-  void report(std::int64_t iteration, double weight, std::span<const double> numbers) override { meeting_.report(iteration, weight, numbers); }
-  std::vector<Average> take_averages() override { return chief() ? meeting_.take() : std::vector<Average>(); }
+  void report(std::int64_t iteration, double weight, std::span<const double> numbers) override {
+    meeting_.report(iteration, weight, numbers);
+  }
+  std::vector<Average> take_averages() override {
+    return chief() ? meeting_.take() : std::vector<Average>();
+  }
 
  private:
   Meeting& meeting_;
   int index_;
 };
 
-// Runs body(team) for each of `size` members on a thread of its own. Returns what each threw ("" if nothing); who throws, leaves.
+// Runs body(team) for each of `size` members on a thread of its own. Returns what each threw ("" if
+// nothing); who throws, leaves.
 std::vector<std::string> run_team(int size, const std::function<void(ThreadsTeam&)>& body);
 
 }  // namespace shoal::test

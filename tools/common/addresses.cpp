@@ -29,11 +29,15 @@ HostPort split_address(const std::string& address) {
   return parts;
 }
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
 
 std::string address_of_interface(const std::string& name) {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) throw ConfigError(Code::kUsage, "--interface=", name, ": the system does not list its interfaces");
+  if (::getifaddrs(&list) != 0)
+    throw ConfigError(Code::kUsage, "--interface=", name,
+                      ": the system does not list its interfaces");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
   std::vector<std::string> known;
   std::string found, found6;
@@ -41,9 +45,14 @@ std::string address_of_interface(const std::string& name) {
     if (entry->ifa_addr == nullptr) continue;
     char text[INET6_ADDRSTRLEN] = {};
     const int family = entry->ifa_addr->sa_family;
-    if (family == AF_INET) ::inet_ntop(family, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text, sizeof text);
-    else if (family == AF_INET6) ::inet_ntop(family, &reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr, text, sizeof text);
-    else continue;
+    if (family == AF_INET)
+      ::inet_ntop(family, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text,
+                  sizeof text);
+    else if (family == AF_INET6)
+      ::inet_ntop(family, &reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr, text,
+                  sizeof text);
+    else
+      continue;
     known.emplace_back(entry->ifa_name);
     std::string& place = family == AF_INET ? found : found6;
     if (name == entry->ifa_name && place.empty()) place = text;
@@ -51,7 +60,9 @@ std::string address_of_interface(const std::string& name) {
   if (!found.empty() || !found6.empty()) return found.empty() ? found6 : found;
   std::ranges::sort(known);
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  throw ConfigError(Code::kUsage, "--interface=", name, ": there is no interface of that name with an address", known_words(name, known));
+  throw ConfigError(Code::kUsage, "--interface=", name,
+                    ": there is no interface of that name with an address",
+                    known_words(name, known));
 }
 
 // Whether a listener could have the port now, on any address.
@@ -64,16 +75,20 @@ bool is_free(int port) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_ANY);
   address.sin_port = htons(static_cast<std::uint16_t>(port));
-  const bool free = ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(socket, 1) == 0;
+  const bool free =
+      ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      ::listen(socket, 1) == 0;
   ::close(socket);
   return free;
 }
 
 std::uint16_t free_port(const std::string& range) {
   const std::size_t dash = range.find('-');
-  const int first = std::atoi(range.c_str()), last = dash == std::string::npos ? 0 : std::atoi(range.c_str() + dash + 1);
+  const int first = std::atoi(range.c_str()),
+            last = dash == std::string::npos ? 0 : std::atoi(range.c_str() + dash + 1);
   if (first < 1 || last < first || last > 65535)
-    throw ConfigError(Code::kUsage, "--port_range=", range, ": two ports with a dash are wanted, as in 29600-29699");
+    throw ConfigError(Code::kUsage, "--port_range=", range,
+                      ": two ports with a dash are wanted, as in 29600-29699");
   for (int port = first; port <= last; ++port)
     if (is_free(port)) return static_cast<std::uint16_t>(port);
   throw ConfigError(Code::kPeer, "--port_range=", range, ": none of these ports is free");
@@ -83,32 +98,47 @@ std::uint16_t free_port(const std::string& range) {
 
 Listening where_to_listen(const JobFlags& flags, const parallel::Place& place) {
   if (!flags.host.empty() && !flags.interface.empty())
-    throw ConfigError(Code::kUsage, "--host=", flags.host, " and --interface=", flags.interface, " exclude each other");
+    throw ConfigError(Code::kUsage, "--host=", flags.host, " and --interface=", flags.interface,
+                      " exclude each other");
   if (flags.port >= 0 && !flags.port_range.empty())
-    throw ConfigError(Code::kUsage, "--port=", flags.port, " and --port_range=", flags.port_range, " exclude each other");
-  if (flags.port > 65535) throw ConfigError(Code::kUsage, "--port=", flags.port, " is no port; they go from 1 to 65535, and 0 is a free one");
-  const auto machine = place.machines.empty() ? std::optional<parallel::Process>() : place.machines[static_cast<std::size_t>(place.rank)];
+    throw ConfigError(Code::kUsage, "--port=", flags.port, " and --port_range=", flags.port_range,
+                      " exclude each other");
+  if (flags.port > 65535)
+    throw ConfigError(Code::kUsage, "--port=", flags.port,
+                      " is no port; they go from 1 to 65535, and 0 is a free one");
+  const auto machine = place.machines.empty()
+                           ? std::optional<parallel::Process>()
+                           : place.machines[static_cast<std::size_t>(place.rank)];
   const HostPort master = split_address(place.master);
   Listening listening;
-  const std::string interface = flags.interface.empty() && machine ? machine->interface : flags.interface;
-  if (!flags.host.empty()) listening.address = flags.host;
-  else if (!interface.empty()) listening.address = address_of_interface(interface);
-  else if (machine) listening.address = machine->host;
-  else if (place.rank == 0) listening.address = master.host;
-  else listening.address = is_loopback(master.host) ? "127.0.0.1" : "0.0.0.0";
+  const std::string interface =
+      flags.interface.empty() && machine ? machine->interface : flags.interface;
+  if (!flags.host.empty())
+    listening.address = flags.host;
+  else if (!interface.empty())
+    listening.address = address_of_interface(interface);
+  else if (machine)
+    listening.address = machine->host;
+  else if (place.rank == 0)
+    listening.address = master.host;
+  else
+    listening.address = is_loopback(master.host) ? "127.0.0.1" : "0.0.0.0";
   int port = machine ? machine->port : place.rank == 0 ? master.port : 0;
   if (flags.port >= 0) port = flags.port;
   if (!flags.port_range.empty()) port = free_port(flags.port_range);
   listening.port = static_cast<std::uint16_t>(port);
   if (place.rank == 0 && listening.port != master.port)
-    throw ConfigError(Code::kUsage, "process 0 would listen on port ", port, ", and others look for it at ", place.master,
+    throw ConfigError(Code::kUsage, "process 0 would listen on port ", port,
+                      ", and others look for it at ", place.master,
                       ": give the same port in --master or the machinefile");
   return listening;
 }
 
 bool stays_on_this_machine(const parallel::Place& place, const std::string& bind) {
   return is_loopback(bind) && is_loopback(split_address(place.master).host) &&
-         std::ranges::all_of(place.machines, [](const parallel::Process& machine) { return is_loopback(machine.host); });
+         std::ranges::all_of(place.machines, [](const parallel::Process& machine) {
+           return is_loopback(machine.host);
+         });
 }
 
 }  // namespace shoal

@@ -38,7 +38,8 @@ Child::~Child() {
 
 double Child::number() {
   double value = -1;
-  if (std::fscanf(out_, "%lf", &value) != 1) throw ConfigError(Code::kInternal, "a process of the measurement has ended early");
+  if (std::fscanf(out_, "%lf", &value) != 1)
+    throw ConfigError(Code::kInternal, "a process of the measurement has ended early");
   return value;
 }
 
@@ -50,7 +51,8 @@ double Child::cpu_seconds() const {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Below those that the system gives to who asks for any, so that none of a job's other processes gets it first.
+// Below those that the system gives to who asks for any, so that none of a job's other processes
+// gets it first.
 std::uint16_t unused_port() {
   constexpr int kFirst = 20'000, kLast = 32'000;
   for (int port = kFirst + getpid() % (kLast - kFirst); port < 2 * kLast; ++port) {

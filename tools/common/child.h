@@ -10,7 +10,8 @@
 
 namespace shoal {
 
-// Runs this program with these flags. What it prints is read here; the destructor waits for its end.
+// Runs this program with these flags. What it prints is read here; the destructor waits for its
+// end.
 class Child {
  public:
   explicit Child(std::vector<std::string> flags);

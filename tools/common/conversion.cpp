@@ -6,7 +6,8 @@
 namespace shoal {
 
 Conversion::Conversion(const Options& options)
-    : options_(options), writer_(or_throw(create_writer(options.backend, options.path))),
+    : options_(options),
+      writer_(or_throw(create_writer(options.backend, options.path))),
       progress_(options.tool, "records", options.total) {}
 
 void Conversion::put(std::string_view key, std::string_view value) {
@@ -22,7 +23,9 @@ void Conversion::passed(std::uint64_t done) {
 void Conversion::finish() {
   interrupt_.check(str("nothing was written to ", options_.path));
   or_throw(writer_->finish());
-  if (!options_.quiet) LOG(INFO) << "Wrote " << written_ << " records to " << options_.path << " (" << options_.backend << ").";
+  if (!options_.quiet)
+    LOG(INFO) << "Wrote " << written_ << " records to " << options_.path << " (" << options_.backend
+              << ").";
 }
 
 std::string padded(std::uint64_t number, int digits) {
@@ -33,7 +36,8 @@ std::string padded(std::uint64_t number, int digits) {
 
 void check_words(std::size_t count, std::size_t least, std::size_t most, const char* form) {
   if (count >= least && count <= most) return;
-  throw ConfigError(Code::kUsage, count < least ? "too few" : "too many", " words on the command line (", count, "); the form is: ", form);
+  throw ConfigError(Code::kUsage, count < least ? "too few" : "too many",
+                    " words on the command line (", count, "); the form is: ", form);
 }
 
 }  // namespace shoal

@@ -1,4 +1,5 @@
-// What the converters share: records go to a new database with commits, progress and a way to stop in between.
+// What the converters share: records go to a new database with commits, progress and a way to stop
+// in between.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,15 @@
 
 namespace shoal {
 
-// Everything throws ConfigError: kData with the file and the reason, or 128 + n for signal n. Nothing is under `path` before
-// finish() is through.
+// Everything throws ConfigError: kData with the file and the reason, or 128 + n for signal n.
+// Nothing is under `path` before finish() is through.
 class Conversion {
  public:
   struct Options {
-    std::string tool;          // for the progress line
+    std::string tool;  // for the progress line
     std::string backend, path;
-    std::uint64_t total = 0;   // records expected, 0 if not known
-    bool quiet = false;        // no line in the log at the end
+    std::uint64_t total = 0;  // records expected, 0 if not known
+    bool quiet = false;       // no line in the log at the end
   };
   explicit Conversion(const Options& options);
   void put(std::string_view key, std::string_view value);

@@ -12,8 +12,10 @@ namespace {
 
 void hand_to_main_thread(int signal) {
   const int error = errno;
-  ::tgkill(::getpid(), ::getpid(), signal);   // on Linux the main thread's number is the process's
-  constexpr char kWords[] = "Stopping as soon as what is under way allows it; the same signal again ends at once.\n";
+  // on Linux the main thread's number is the process's
+  ::tgkill(::getpid(), ::getpid(), signal);
+  constexpr char kWords[] =
+      "Stopping as soon as what is under way allows it; the same signal again ends at once.\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kWords, sizeof kWords - 1);
   errno = error;
 }
@@ -45,7 +47,8 @@ Interrupt::~Interrupt() {
 void Interrupt::check(const std::string& outcome) const {
   const timespec now{0, 0};
   const int signal = sigtimedwait(&signals_, nullptr, &now);
-  if (signal > 0) throw ConfigError(static_cast<Code>(128 + signal), "stopped by signal ", signal, "; ", outcome);
+  if (signal > 0)
+    throw ConfigError(static_cast<Code>(128 + signal), "stopped by signal ", signal, "; ", outcome);
 }
 
 }  // namespace shoal

@@ -28,7 +28,8 @@ std::map<std::string, std::string> environment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (equals != std::string::npos)
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return variables;
 }
@@ -57,13 +58,17 @@ void clear_paths(NetParameter& net) {
     if (layer.has_transform_param()) layer.mutable_transform_param()->clear_mean_file();
     if (layer.has_data_param()) {
       DataParameter& data = *layer.mutable_data_param();
-      for (const auto clear : {&DataParameter::clear_source, &DataParameter::clear_mean_file, &DataParameter::clear_backend,
-                               &DataParameter::clear_prefetch, &DataParameter::clear_decode_threads, &DataParameter::clear_in_memory})
+      for (const auto clear :
+           {&DataParameter::clear_source, &DataParameter::clear_mean_file,
+            &DataParameter::clear_backend, &DataParameter::clear_prefetch,
+            &DataParameter::clear_decode_threads, &DataParameter::clear_in_memory})
         (data.*clear)();
     }
     if (layer.has_image_data_param()) {
       ImageDataParameter& data = *layer.mutable_image_data_param();
-      for (const auto clear : {&ImageDataParameter::clear_source, &ImageDataParameter::clear_mean_file, &ImageDataParameter::clear_root_folder})
+      for (const auto clear :
+           {&ImageDataParameter::clear_source, &ImageDataParameter::clear_mean_file,
+            &ImageDataParameter::clear_root_folder})
         (data.*clear)();
     }
     if (layer.has_hdf5_data_param()) layer.mutable_hdf5_data_param()->clear_source();
@@ -73,9 +78,11 @@ void clear_paths(NetParameter& net) {
 
 }  // namespace
 
-std::string one_of(const char* name, const std::string& value, const char* other_name, const std::string& other) {
+std::string one_of(const char* name, const std::string& value, const char* other_name,
+                   const std::string& other) {
   if (!value.empty() && !other.empty() && value != other)
-    throw usage("--", name, "=", value, " and --", other_name, "=", other, " are one flag with two names, and differ");
+    throw usage("--", name, "=", value, " and --", other_name, "=", other,
+                " are one flag with two names, and differ");
   return value.empty() ? other : value;
 }
 
@@ -87,23 +94,30 @@ parallel::Place find_place(const JobFlags& flags) {
   place.role = flags.role;
   place.port = std::max(0, flags.port);
   place.machinefile = flags.hostfile;
-  if (!flags.hostfile.empty()) place.machinefile_text = or_throw(read_file(flags.hostfile, Code::kUsage));
+  if (!flags.hostfile.empty())
+    place.machinefile_text = or_throw(read_file(flags.hostfile, Code::kUsage));
   const auto format = parallel::hostfile_format_named(flags.hostfile_format);
   if (!format)
-    throw usage("--hostfile_format=", flags.hostfile_format, ": known are auto, poseidon, openmpi, horovod, deepspeed, mxnet, mpich");
+    throw usage("--hostfile_format=", flags.hostfile_format,
+                ": known are auto, poseidon, openmpi, horovod, deepspeed, mxnet, mpich");
   place.format = *format;
   return or_throw(parallel::find_place(place, environment()));
 }
 
 parallel::Place place_to_join(const JobFlags& flags) {
   const auto refuse = [&](bool given, const char* name) {
-    if (given) throw usage("--join=", flags.join, " and --", name, " exclude each other: a process that joins gets its place from the job");
+    if (given)
+      throw usage("--join=", flags.join, " and --", name,
+                  " exclude each other: a process that joins gets its place from the job");
   };
   refuse(flags.client_id >= 0, "client_id");
   refuse(flags.num_clients >= 0, "num_clients");
   refuse(!flags.hostfile.empty(), "hostfile");
   refuse(!flags.master.empty(), "master");
-  parallel::PlaceFlags two{.client_id = 1, .num_clients = 2, .master = flags.join, .role = flags.role.empty() ? "worker" : flags.role};
+  parallel::PlaceFlags two{.client_id = 1,
+                           .num_clients = 2,
+                           .master = flags.join,
+                           .role = flags.role.empty() ? "worker" : flags.role};
   parallel::Place place = or_throw(parallel::find_place(two, {}));
   place.source = "--join";
   return place;
@@ -119,7 +133,8 @@ int replicas_of(const JobFlags& flags) {
   if (flags.replicas < 0 || flags.num_table_threads < 0 || flags.num_table_threads == 1)
     throw usage("--replicas=", flags.replicas, ", --num_table_threads=", flags.num_table_threads,
                 ": there is at least 1 replica, and Poseidon counts one thread more than those");
-  if (flags.replicas > 0 && flags.num_table_threads > 0 && flags.num_table_threads != flags.replicas + 1)
+  if (flags.replicas > 0 && flags.num_table_threads > 0 &&
+      flags.num_table_threads != flags.replicas + 1)
     throw usage("--replicas=", flags.replicas, " and --num_table_threads=", flags.num_table_threads,
                 " exclude each other: Poseidon's count is one more than that of replicas");
   if (flags.num_table_threads > 0) return flags.num_table_threads - 1;
@@ -138,7 +153,9 @@ void merge_flags(const JobFlags& flags, SolverParameter& param) {
 
 void merge_groups(const parallel::Place& place, SolverParameter& param) {
   for (SchemeParameter& scheme : *param.mutable_scheme()) {
-    if (parallel::in_lower_case(scheme.type()) != "grouped" || scheme.has_groups() || scheme.has_groups_file() || scheme.group_by() == SchemeParameter::SPEED) continue;
+    if (parallel::in_lower_case(scheme.type()) != "grouped" || scheme.has_groups() ||
+        scheme.has_groups_file() || scheme.group_by() == SchemeParameter::SPEED)
+      continue;
     const std::string groups = or_throw(parallel::groups_of(place.machines));
     if (!groups.empty()) scheme.set_groups(groups);
   }
@@ -148,11 +165,15 @@ std::string configuration_of(const SolverParameter& param, const std::string& na
   SolverParameter same = param;
   NetParameter train = train_net_of(param, name);
   std::vector<NetParameter> tests = test_nets_of(param, name);
-  for (const auto clear : {&SolverParameter::clear_net, &SolverParameter::clear_train_net, &SolverParameter::clear_test_net,
-                           &SolverParameter::clear_net_param, &SolverParameter::clear_train_net_param, &SolverParameter::clear_test_net_param,
-                           &SolverParameter::clear_snapshot_prefix, &SolverParameter::clear_weights, &SolverParameter::clear_solver_mode,
-                           &SolverParameter::clear_device_id, &SolverParameter::clear_device_list, &SolverParameter::clear_random_seed,
-                           &SolverParameter::clear_debug_info, &SolverParameter::clear_snapshot_keep, &SolverParameter::clear_scheme})
+  for (const auto clear :
+       {&SolverParameter::clear_net, &SolverParameter::clear_train_net,
+        &SolverParameter::clear_test_net, &SolverParameter::clear_net_param,
+        &SolverParameter::clear_train_net_param, &SolverParameter::clear_test_net_param,
+        &SolverParameter::clear_snapshot_prefix, &SolverParameter::clear_weights,
+        &SolverParameter::clear_solver_mode, &SolverParameter::clear_device_id,
+        &SolverParameter::clear_device_list, &SolverParameter::clear_random_seed,
+        &SolverParameter::clear_debug_info, &SolverParameter::clear_snapshot_keep,
+        &SolverParameter::clear_scheme})
     (same.*clear)();
   for (const parallel::Phase& phase : or_throw(parallel::phases_of(param, name))) {
     SchemeParameter& scheme = *same.add_scheme();
@@ -164,7 +185,8 @@ std::string configuration_of(const SolverParameter& param, const std::string& na
     scheme.set_group_by(SchemeParameter::SPEED);
     scheme.set_profile_iterations(static_cast<std::int32_t>(phase.search->profile));
     scheme.set_min_group_size(static_cast<std::int32_t>(phase.search->smallest));
-    if (phase.search->interval) scheme.set_regroup_interval(static_cast<std::int32_t>(*phase.search->interval));
+    if (phase.search->interval)
+      scheme.set_regroup_interval(static_cast<std::int32_t>(*phase.search->interval));
   }
   clear_paths(train);
   *same.mutable_train_net_param() = std::move(train);
@@ -198,8 +220,10 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
   options.stall_warn = std::chrono::seconds(flags.stall_warn);
   options.stall_abort = std::chrono::seconds(flags.stall_abort);
   if (options.token.empty() && !stays_on_this_machine(place, options.bind))
-    LOG(WARNING) << "no job token is given: whoever reaches port " << (options.port > 0 ? std::to_string(options.port) : "of this process")
-                 << " can join the job. Set the variable SHOAL_JOB_TOKEN, or --token_file, to the same in all its processes (scripts/launch.py does)";
+    LOG(WARNING) << "no job token is given: whoever reaches port "
+                 << (options.port > 0 ? std::to_string(options.port) : "of this process")
+                 << " can join the job. Set the variable SHOAL_JOB_TOKEN, or --token_file, to the "
+                    "same in all its processes (scripts/launch.py does)";
   if (const std::string wrong = table::validate(options); !wrong.empty()) throw usage(wrong);
   return options;
 }

@@ -1,4 +1,5 @@
-// A job of several processes as a tool is told of it, by flags, the launcher's variables and the solver, and as the table service wants it.
+// A job of several processes as a tool is told of it, by flags, the launcher's variables and the
+// solver, and as the table service wants it.
 #pragma once
 
 #include <string>
@@ -12,36 +13,43 @@ namespace shoal {
 class SolverParameter;
 
 struct JobFlags {
-  std::string hostfile, hostfile_format = "auto", master, role, host, advertise, interface, port_range;
-  int client_id = -1, num_clients = -1, port = -1;               // -1: not given
+  std::string hostfile, hostfile_format = "auto", master, role, host, advertise, interface,
+                        port_range;
+  int client_id = -1, num_clients = -1, port = -1;  // -1: not given
   parallel::SchemeFlags scheme;
   std::string batch_semantics;
-  int replicas = 0, num_table_threads = 0;                       // 0: not given
-  int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;   // seconds
+  int replicas = 0, num_table_threads = 0;                                           // 0: not given
+  int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;  // seconds
   int io_threads = 1;
   std::string send_order = "priority";
   double throttle = 0;
-  double emulate_step_ms = 0;                                    // 0: computes as fast as it can
+  double emulate_step_ms = 0;  // 0: computes as fast as it can
   std::string token_file;
-  std::string join, data_part;                                   // of a process that joins a job while it trains
+  // of a process that joins a job while it trains
+  std::string join, data_part;
 };
 
 // The value of a flag with two names. Throws ConfigError (kUsage) if both are given and differ.
-std::string one_of(const char* name, const std::string& value, const char* other_name, const std::string& other);
+std::string one_of(const char* name, const std::string& value, const char* other_name,
+                   const std::string& other);
 
-// Which process of which job this is: from the flags, the machinefile and the environment. Throws ConfigError, as all below.
+// Which process of which job this is: from the flags, the machinefile and the environment. Throws
+// ConfigError, as all below.
 parallel::Place find_place(const JobFlags& flags);
-// "2 of 4 processes" of them run on this process's own machine, as far as the machinefile says; at least 1.
+// "2 of 4 processes" of them run on this process's own machine, as far as the machinefile says; at
+// least 1.
 int processes_here(const parallel::Place& place);
 // Nets a process trains with.
 int replicas_of(const JobFlags& flags);
-// Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict each other, by both names.
+// Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict
+// each other, by both names.
 void merge_flags(const JobFlags& flags, SolverParameter& param);
 // Gives the solver's grouped schemes that do not say theirs the groups of the machinefile.
 void merge_groups(const parallel::Place& place, SolverParameter& param);
 
-// What must be the same in all processes, as text with a field a line: the solver with its nets and its scheme, without what may differ
-// from machine to machine: paths, names of devices, what is logged and where snapshots go.
+// What must be the same in all processes, as text with a field a line: the solver with its nets and
+// its scheme, without what may differ from machine to machine: paths, names of devices, what is
+// logged and where snapshots go.
 std::string configuration_of(const SolverParameter& param, const std::string& name);
 
 table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place);

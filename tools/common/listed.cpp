@@ -12,7 +12,8 @@ namespace {
 
 class ListedSource final : public RecordSource {
  public:
-  ListedSource(std::string path, std::vector<ListedImage> images) : path_(std::move(path)), images_(std::move(images)) {}
+  ListedSource(std::string path, std::vector<ListedImage> images)
+      : path_(std::move(path)), images_(std::move(images)) {}
   const std::string& path() const override { return path_; }
   Result<std::optional<RecordView>> next() override {
     if (position_ >= images_.size()) return std::optional<RecordView>();
@@ -36,7 +37,9 @@ class ListedSource final : public RecordSource {
 class ListedWriter final : public RecordWriter {
  public:
   explicit ListedWriter(AtomicFile file) : file_(std::move(file)) {}
-  Status put(std::string_view key, std::string_view value) override { return file_.write(str(key, " ", value, "\n")); }
+  Status put(std::string_view key, std::string_view value) override {
+    return file_.write(str(key, " ", value, "\n"));
+  }
   Status commit() override { return {}; }
   Status finish() override { return file_.commit(); }
 
@@ -49,7 +52,8 @@ class ListedWriter final : public RecordWriter {
 Result<std::unique_ptr<RecordSource>> open_listed(const std::string& path) {
   Result<std::vector<ListedImage>> images = read_image_list(path);
   if (!images.ok()) return images.error();
-  return std::unique_ptr<RecordSource>(std::make_unique<ListedSource>(path, std::move(images).value()));
+  return std::unique_ptr<RecordSource>(
+      std::make_unique<ListedSource>(path, std::move(images).value()));
 }
 
 Result<std::unique_ptr<RecordWriter>> create_listed(const std::string& path) {
@@ -60,7 +64,8 @@ Result<std::unique_ptr<RecordWriter>> create_listed(const std::string& path) {
 
 int listed_label(const RecordView& record) {
   int label = 0;
-  const auto [end, bad] = std::from_chars(record.value.data(), record.value.data() + record.value.size(), label);
+  const auto [end, bad] =
+      std::from_chars(record.value.data(), record.value.data() + record.value.size(), label);
   CHECK(bad == std::errc() && end == record.value.data() + record.value.size()) << record.value;
   return label;
 }

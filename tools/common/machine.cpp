@@ -14,7 +14,9 @@
 namespace shoal {
 
 int threads_to_use(int asked) {
-  if (asked < 0) throw ConfigError(Code::kUsage, "--threads is ", asked, "; it must be 1 or more, or 0 for all cores");
+  if (asked < 0)
+    throw ConfigError(Code::kUsage, "--threads is ", asked,
+                      "; it must be 1 or more, or 0 for all cores");
   if (asked > 0) return asked;
   if (const char* variable = std::getenv("OMP_NUM_THREADS"))
     if (const int threads = std::atoi(variable); threads > 0) return threads;
@@ -27,24 +29,30 @@ int threads_to_use(int asked) {
 void let_idle_threads_sleep(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   ::setenv("GOMP_SPINCOUNT", "2000", 0);
-  ::execv("/proc/self/exe", argv);   // comes back only if it fails, and then all is as it was but slower on a busy machine
+  // comes back only if it fails, and then all is as it was but slower on a busy machine
+  ::execv("/proc/self/exe", argv);
 }
 
 void refuse_gpu(const std::string& gpu) {
   if (gpu.empty()) return;
-  throw ConfigError(Code::kDevice, "--gpu=", gpu, ": this build computes on the CPU alone; leave --gpu out");
+  throw ConfigError(Code::kDevice, "--gpu=", gpu,
+                    ": this build computes on the CPU alone; leave --gpu out");
 }
 
 void set_state(const std::string& phase, int level, const std::string& stage, NetState& state) {
-  if (phase == "TRAIN") state.set_phase(TRAIN);
-  else if (phase == "TEST") state.set_phase(TEST);
-  else if (!phase.empty()) throw ConfigError(Code::kUsage, "--phase=", phase, ": a phase is TRAIN or TEST");
+  if (phase == "TRAIN")
+    state.set_phase(TRAIN);
+  else if (phase == "TEST")
+    state.set_phase(TEST);
+  else if (!phase.empty())
+    throw ConfigError(Code::kUsage, "--phase=", phase, ": a phase is TRAIN or TEST");
   state.set_level(level);
   for (const std::string& name : split(stage, ',')) state.add_stage(name);
 }
 
 void need_flag(const std::string& value, const char* flag) {
-  if (split(value, ',').empty()) throw ConfigError(Code::kUsage, "this tool needs --", flag, "=FILE");
+  if (split(value, ',').empty())
+    throw ConfigError(Code::kUsage, "this tool needs --", flag, "=FILE");
 }
 
 double peak_memory() {

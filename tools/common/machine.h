@@ -7,21 +7,22 @@ namespace shoal {
 
 class NetState;
 
-// How many threads kernels may use: `asked`, or if that is 0 what OMP_NUM_THREADS says, or the cores this process may run on.
-// Throws ConfigError (kUsage) for a negative number.
+// How many threads kernels may use: `asked`, or if that is 0 what OMP_NUM_THREADS says, or the
+// cores this process may run on. Throws ConfigError (kUsage) for a negative number.
 int threads_to_use(int asked);
 
-// Kernel threads that wait for each other are to spin for some microseconds and then sleep. On a machine with other work to do, a
-// thread that spins for milliseconds, as is OpenMP's way, keeps the one it waits for off the core (a step of LeNet took 225 ms instead
-// of 20). GNU's OpenMP reads that from the environment before main begins, so a process started without GOMP_SPINCOUNT and
+// Kernel threads that wait for each other are to spin for some microseconds and then sleep. On a
+// machine with other work to do, a thread that spins for milliseconds, as is OpenMP's way, keeps
+// the one it waits for off the core (a step of LeNet took 225 ms instead of 20). GNU's OpenMP reads
+// that from the environment before main begins, so a process started without GOMP_SPINCOUNT and
 // OMP_WAIT_POLICY sets the former and starts its program again. Returns where that was not needed.
 void let_idle_threads_sleep(char** argv);
 
 // Throws ConfigError (kDevice) unless `gpu` is empty: this build computes on the CPU alone.
 void refuse_gpu(const std::string& gpu);
 
-// Writes --phase ("TRAIN", "TEST" or "" for none), --level and --stage (a list with commas) into `state`.
-// Throws ConfigError (kUsage) for another phase.
+// Writes --phase ("TRAIN", "TEST" or "" for none), --level and --stage (a list with commas) into
+// `state`. Throws ConfigError (kUsage) for another phase.
 void set_state(const std::string& phase, int level, const std::string& stage, NetState& state);
 
 // Throws ConfigError (kUsage) "NAME needs --flag=..." if `value` is empty or a list of nothing.

@@ -1,4 +1,5 @@
-// What include and exclude rules of a net go by, as flags, for the one file of a tool that includes this.
+// What include and exclude rules of a net go by, as flags, for the one file of a tool that includes
+// this.
 #pragma once
 
 #include <gflags/gflags.h>
@@ -11,6 +12,8 @@ DEFINE_string(stage, "", "a list with commas of the net's stages, for include an
 
 namespace shoal {
 
-inline void set_state_of_flags(const std::string& phase, NetState& state) { set_state(phase, FLAGS_level, FLAGS_stage, state); }
+inline void set_state_of_flags(const std::string& phase, NetState& state) {
+  set_state(phase, FLAGS_level, FLAGS_stage, state);
+}
 
 }  // namespace shoal

@@ -14,7 +14,8 @@ namespace shoal {
 namespace {
 
 std::optional<std::uint64_t> count_at(const DataParameter& data, const std::string& path) {
-  Result<std::unique_ptr<RecordSource>> source = open_source(DataParameter::DB_Name(data.backend()), path);
+  Result<std::unique_ptr<RecordSource>> source =
+      open_source(DataParameter::DB_Name(data.backend()), path);
   if (!source.ok()) return std::nullopt;
   const Result<std::uint64_t> count = source.value()->count();
   return count.ok() ? std::optional(count.value()) : std::nullopt;
@@ -32,38 +33,51 @@ std::string path_alone(const std::string& source) {
 }
 
 // Of the part of one client, the numbers that its records have in the whole.
-OwnRecords numbered(const LayerParameter& layer, const std::string& source, const Share& share, std::uint64_t count) {
-  const std::uint64_t client = static_cast<std::uint64_t>(share.client), clients = static_cast<std::uint64_t>(share.clients);
+OwnRecords numbered(const LayerParameter& layer, const std::string& source, const Share& share,
+                    std::uint64_t count) {
+  const std::uint64_t client = static_cast<std::uint64_t>(share.client),
+                      clients = static_cast<std::uint64_t>(share.clients);
   PartsManifest manifest;
   const bool listed = or_throw(read_parts_manifest(source, manifest));
   if (listed && manifest.part_size() != share.clients)
-    throw config_error(Code::kUsage, layer, source, " was cut into ", manifest.part_size(), " parts, and ", clients,
+    throw config_error(Code::kUsage, layer, source, " was cut into ", manifest.part_size(),
+                       " parts, and ", clients,
                        " clients are to read one each; give as many clients");
   if (!listed || manifest.mode() == "round_robin") return {count, client, clients};
   if (manifest.mode() == "by_class")
-    LOG(INFO) << source << " was cut by class: its records are numbered part after part, not as they stood in " << source;
+    LOG(INFO)
+        << source
+        << " was cut by class: its records are numbered part after part, not as they stood in "
+        << source;
   OwnRecords own{count, 0, 1};
-  for (int k = 0; k < share.client; ++k) own.first += static_cast<std::uint64_t>(manifest.part(k).count());
+  for (int k = 0; k < share.client; ++k)
+    own.first += static_cast<std::uint64_t>(manifest.part(k).count());
   return own;
 }
 
 template <class Param>
-std::optional<OwnRecords> own_of(const LayerParameter& layer, const Param& data, const Share& share) {
+std::optional<OwnRecords> own_of(const LayerParameter& layer, const Param& data,
+                                 const Share& share) {
   const bool shared = data.shared_file_system();
-  const std::string path = shared ? data.source() : part_path(data.source(), std::to_string(share.client));
+  const std::string path =
+      shared ? data.source() : part_path(data.source(), std::to_string(share.client));
   const std::optional<std::uint64_t> count = count_at(data, path);
   if (!count) return std::nullopt;
   if (!shared) return numbered(layer, data.source(), share, *count);
-  const std::uint64_t client = static_cast<std::uint64_t>(share.client), clients = static_cast<std::uint64_t>(share.clients);
+  const std::uint64_t client = static_cast<std::uint64_t>(share.client),
+                      clients = static_cast<std::uint64_t>(share.clients);
   if (clients > *count)
-    throw config_error(Code::kUsage, layer, clients, " clients are more than the ", *count, " records of ", path);
+    throw config_error(Code::kUsage, layer, clients, " clients are more than the ", *count,
+                       " records of ", path);
   return OwnRecords{(*count - client + clients - 1) / clients, client, clients};
 }
 
 template <class Param>
 void set_order(const LayerParameter& layer, Param& data) {
   if (data.shuffle() || data.rand_skip() > 0 || data.on_bad_record() != DataParameter::STOP)
-    LOG(INFO) << "layer '" << layer.name() << "': shuffle, rand_skip and on_bad_record are passed over; every record is read in order";
+    LOG(INFO)
+        << "layer '" << layer.name()
+        << "': shuffle, rand_skip and on_bad_record are passed over; every record is read in order";
   data.clear_shuffle();
   data.clear_rand_skip();
   data.clear_on_bad_record();
@@ -75,9 +89,12 @@ std::optional<std::uint64_t> records_of(const NetParameter& net, Counting effort
   const NetParameter own = filter_net(net);
   for (const LayerParameter& layer : own.layer()) {
     const DataParameter& data = layer.data_param();
-    if (layer.type() == "Data" && effort == Counting::kCheap && data.backend() != DataParameter::LMDB) return std::nullopt;
+    if (layer.type() == "Data" && effort == Counting::kCheap &&
+        data.backend() != DataParameter::LMDB)
+      return std::nullopt;
     if (layer.type() == "Data") return count_at(data, path_alone(data.source()));
-    if (layer.type() == "ImageData") return count_at(layer.image_data_param(), path_alone(layer.image_data_param().source()));
+    if (layer.type() == "ImageData")
+      return count_at(layer.image_data_param(), path_alone(layer.image_data_param().source()));
   }
   return std::nullopt;
 }

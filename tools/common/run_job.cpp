@@ -30,24 +30,30 @@ namespace {
 std::string find_snapshot(const TrainRequest& request) {
   if (request.snapshot != "auto") return request.snapshot;
   const std::string found = newest_snapshot(request.param.snapshot_prefix());
-  if (found.empty()) LOG(INFO) << "--snapshot=auto: no complete snapshot under " << request.param.snapshot_prefix() << "; starting anew";
+  if (found.empty())
+    LOG(INFO) << "--snapshot=auto: no complete snapshot under " << request.param.snapshot_prefix()
+              << "; starting anew";
   return found;
 }
 
-int exit_code(Ending ending) { return ending == Ending::kRequeue || ending == Ending::kLeft ? static_cast<int>(Code::kRequeue) : 0; }
+int exit_code(Ending ending) {
+  return ending == Ending::kRequeue || ending == Ending::kLeft ? static_cast<int>(Code::kRequeue)
+                                                               : 0;
+}
 
 void report_epoch(const SolverParameter& param, const std::string& name, const Solver& solver) {
   const std::int64_t items = solver.items_per_update();
   const auto records = records_of(train_net_of(param, name), Counting::kCheap);
   if (!records || items == 0) return;
   const auto iterations = static_cast<double>(*records) / static_cast<double>(items);
-  LOG(INFO) << "One epoch, " << *records << " records, is " << iterations << " iterations; max_iter " << param.max_iter() << " is "
+  LOG(INFO) << "One epoch, " << *records << " records, is " << iterations
+            << " iterations; max_iter " << param.max_iter() << " is "
             << param.max_iter() / iterations << " epochs";
 }
 
 struct Records {
-  std::uint64_t own = 0;    // that this process reads in an epoch; 0 if that is not cheaply known
-  bool parts = false;       // other processes have others
+  std::uint64_t own = 0;  // that this process reads in an epoch; 0 if that is not cheaply known
+  bool parts = false;     // other processes have others
 };
 
 Records records_for(const TrainRequest& request, const Share& share) {
@@ -56,7 +62,8 @@ Records records_for(const TrainRequest& request, const Share& share) {
   const auto take_part = [&](auto& data) {
     if (data.shared_file_system() || share.clients == 1) return;
     parts = true;
-    data.set_source(part_path(data.source(), share.suffix.empty() ? std::to_string(share.client) : share.suffix));
+    data.set_source(part_path(data.source(),
+                              share.suffix.empty() ? std::to_string(share.client) : share.suffix));
   };
   for (LayerParameter& layer : *net.mutable_layer()) {
     if (layer.type() == "Data") take_part(*layer.mutable_data_param());
@@ -65,31 +72,40 @@ Records records_for(const TrainRequest& request, const Share& share) {
   return {records_of(net, Counting::kCheap).value_or(0), parts};
 }
 
-// Records of an epoch of the whole job, as far as this process can tell: all parts are taken to be as large as its own.
+// Records of an epoch of the whole job, as far as this process can tell: all parts are taken to be
+// as large as its own.
 std::uint64_t epoch_of_job(const Records& records, const Share& share) {
   return records.own * (records.parts ? static_cast<std::uint64_t>(share.clients) : 1);
 }
 
-// Cores are divided among the nets that compute at once on this machine, unless --threads says how many each is to have.
-int threads_each(int asked, int nets) { return asked > 0 ? asked : std::max(1, threads_to_use(0) / nets); }
+// Cores are divided among the nets that compute at once on this machine, unless --threads says how
+// many each is to have.
+int threads_each(int asked, int nets) {
+  return asked > 0 ? asked : std::max(1, threads_to_use(0) / nets);
+}
 
-parallel::RecorderOptions recorder_options(const TrainRequest& request, const std::string& scheme, int worker, int workers) {
+parallel::RecorderOptions recorder_options(const TrainRequest& request, const std::string& scheme,
+                                           int worker, int workers) {
   parallel::RecorderOptions options;
   options.metrics = request.metrics;
   options.esync_logs = request.esync_log_dir;
   options.run = {.scheme = scheme, .worker = worker, .workers = workers};
-  if (const auto made = table::make_scheme(scheme); made.ok()) options.local_steps = made.value()->payload() != table::Payload::kGradient;
+  if (const auto made = table::make_scheme(scheme); made.ok())
+    options.local_steps = made.value()->payload() != table::Payload::kGradient;
   if (workers > 1) options.display = request.param.display();
   return options;
 }
 
-// Parts may differ in size: who has read all of its own begins it anew. The chief says so, if it is cheap to know.
+// Parts may differ in size: who has read all of its own begins it anew. The chief says so, if it is
+// cheap to know.
 void compare_parts(const Records& records, Team& team) {
   if (!records.parts) return;
   const std::vector<std::string> sizes = or_throw(team.gather(std::to_string(records.own)));
-  const bool equal = std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();   // on all but the chief there are none
+  // on all but the chief there are none
+  const bool equal = std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
   if (equal || std::ranges::count(sizes, "0") > 0) return;
-  LOG(WARNING) << "The workers' parts of the data have " << join(sizes) << " records: who has the fewest reads each of them more often than others theirs";
+  LOG(WARNING) << "The workers' parts of the data have " << join(sizes)
+               << " records: who has the fewest reads each of them more often than others theirs";
 }
 
 std::string first_scheme(const SolverParameter& param, const std::string& name) {
@@ -97,27 +113,35 @@ std::string first_scheme(const SolverParameter& param, const std::string& name) 
   return phases.empty() ? "bsp" : phases[0].words;
 }
 
-// By which its files are told from those of others: its number, or, where numbers may have been others' before, its rank, which nobody else has.
+// By which its files are told from those of others: its number, or, where numbers may have been
+// others' before, its rank, which nobody else has.
 int name_of_worker(const table::Table& table) {
   const table::RosterBody& roster = table.roster();
   if (roster.epoch == 0) return table.worker();
-  return static_cast<int>(std::ranges::find(roster.processes, table.worker(), &table::RosterBody::Process::worker)->rank);
+  return static_cast<int>(
+      std::ranges::find(roster.processes, table.worker(), &table::RosterBody::Process::worker)
+          ->rank);
 }
 
 // What the flags want of a run beside its training.
 Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, table::Table* table) {
-  const int worker = table ? name_of_worker(*table) : 0, workers = table ? parallel::workers_of(table->roster()) : 1;
+  const int worker = table ? name_of_worker(*table) : 0,
+            workers = table ? parallel::workers_of(table->roster()) : 1;
   TableOutputs outputs(request.net_outputs);
   const std::string scheme = first_scheme(request.param, request.name);
-  parallel::Recorder recorder(recorder_options(request, table ? scheme : "local", worker, workers), table, request.net_outputs.empty() ? nullptr : &outputs);
+  parallel::Recorder recorder(recorder_options(request, table ? scheme : "local", worker, workers),
+                              table, request.net_outputs.empty() ? nullptr : &outputs);
   options.name = request.name;
   options.action = take_signal;
   options.meter = &recorder;
   options.groups_out = request.groups_out;
   options.data_sharding_out = request.data_sharding_out;
   options.profile_only = request.profile_only;
-  if (!request.net_outputs.empty() || !request.metrics.empty() || !request.esync_log_dir.empty()) options.observer = &recorder;
-  options.phase = [&](const std::string& words, std::int64_t iteration) { recorder.phase(words, iteration); };
+  if (!request.net_outputs.empty() || !request.metrics.empty() || !request.esync_log_dir.empty())
+    options.observer = &recorder;
+  options.phase = [&](const std::string& words, std::int64_t iteration) {
+    recorder.phase(words, iteration);
+  };
   const auto opened = std::move(options.opened);
   options.opened = [&](Solver& solver) {
     if (opened) opened(solver);
@@ -130,27 +154,38 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
   return ending;
 }
 
-parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& flags, const parallel::Place& place, const table::Table& table) {
+parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& flags,
+                                 const parallel::Place& place, const table::Table& table) {
   parallel::RunOptions options;
   options.share.replicas = replicas_of(flags);
   options.share.suffix = flags.data_part;
-  if (!place.machines.empty()) options.share.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
+  if (!place.machines.empty())
+    options.share.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
   options.threads = threads_each(request.threads, processes_here(place) * options.share.replicas);
   if (table.worker() == 0) options.snapshot = find_snapshot(request);
   if (flags.emulate_step_ms > 0)
-    options.wrap = [&request, seconds = flags.emulate_step_ms / 1e3](Net& net, std::unique_ptr<Updater> updater) {
+    options.wrap = [&request, seconds = flags.emulate_step_ms / 1e3](
+                       Net& net, std::unique_ptr<Updater> updater) {
       return simulate::make_emulated(std::move(updater), net, request.param.iter_size(), seconds);
     };
-  options.before = [&request](Team& team, const Share& share) { compare_parts(records_for(request, share), team); };
+  options.before = [&request](Team& team, const Share& share) {
+    compare_parts(records_for(request, share), team);
+  };
   options.measure_servers = request.placement == "measured";
   if (request.placement.empty()) options.bandwidths = parallel::server_bandwidths(place.machines);
-  options.epoch = [&request](const Share& share) { return epoch_of_job(records_for(request, share), share); };
+  options.epoch = [&request](const Share& share) {
+    return epoch_of_job(records_for(request, share), share);
+  };
   return options;
 }
 
-// Whether this process can do its part, before others count on it: that its net, its solver and its data are there.
+// Whether this process can do its part, before others count on it: that its net, its solver and its
+// data are there.
 void check_nets(const TrainRequest& request, const JobFlags& flags, std::uint32_t rank) {
-  Share share{.client = 1, .clients = 2, .replicas = 1, .suffix = flags.data_part.empty() ? std::to_string(rank) : flags.data_part};
+  Share share{.client = 1,
+              .clients = 2,
+              .replicas = 1,
+              .suffix = flags.data_part.empty() ? std::to_string(rank) : flags.data_part};
   Context context({.threads = 1, .share = share});
   const Net train(train_net_of(request.param, request.name, share), context);
   for (const NetParameter& test : test_nets_of(request.param, request.name)) {
@@ -160,7 +195,8 @@ void check_nets(const TrainRequest& request, const JobFlags& flags, std::uint32_
 }
 
 // The rank that the job has for it.
-parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags, parallel::Place place, const table::ServiceOptions& options) {
+parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags,
+                             parallel::Place place, const table::ServiceOptions& options) {
   place.rank = static_cast<int>(or_throw(table::enroll(options)));
   place.processes = place.rank + 1;
   check_nets(request, flags, static_cast<std::uint32_t>(place.rank));
@@ -176,7 +212,9 @@ Status serve(table::Service& service) {
 
 }  // namespace
 
-void say_only_warnings(bool only) { FLAGS_minloglevel = only && FLAGS_v == 0 ? google::GLOG_WARNING : google::GLOG_INFO; }
+void say_only_warnings(bool only) {
+  FLAGS_minloglevel = only && FLAGS_v == 0 ? google::GLOG_WARNING : google::GLOG_INFO;
+}
 
 int train_alone(const TrainRequest& request, const JobFlags& flags) {
   watch_signals(request.effects);
@@ -194,18 +232,22 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   table::ServiceOptions options = service_options(flags, at);
   const bool joins = !flags.join.empty();
   const parallel::Place place = joins ? joined_place(request, flags, at, options) : at;
-  LOG(INFO) << "Process " << place.rank << " of " << place.processes << ", as " << parallel::name_of(place.role) << "; known from " << place.source;
+  LOG(INFO) << "Process " << place.rank << " of " << place.processes << ", as "
+            << parallel::name_of(place.role) << "; known from " << place.source;
   if (joins) {
-    options.rank = static_cast<std::uint32_t>(place.rank), options.processes = static_cast<std::uint32_t>(place.processes), options.joins = true;
+    options.rank = static_cast<std::uint32_t>(place.rank),
+    options.processes = static_cast<std::uint32_t>(place.processes), options.joins = true;
     if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
   }
   options.configuration = configuration_of(own.param, own.name);
   options.scheme = first_scheme(own.param, own.name);
-  options.seed = own.param.random_seed() >= 0 ? static_cast<std::uint64_t>(own.param.random_seed()) : random_seed() >> 1;
+  options.seed = own.param.random_seed() >= 0 ? static_cast<std::uint64_t>(own.param.random_seed())
+                                              : random_seed() >> 1;
   const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
   SignalEffects effects = request.effects;
   effects.terminate = Action::kLeave;
-  watch_signals(effects);   // not before: who waits for others has nothing to save, and is ended as any program
+  // not before: who waits for others has nothing to save, and is ended as any program
+  watch_signals(effects);
   table::Table* table = service->table();
   if (!table) {
     if (Status status = serve(*service); !status.ok()) throw ConfigError(status.error());

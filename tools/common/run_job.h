@@ -11,16 +11,16 @@ namespace shoal {
 
 struct TrainRequest {
   SolverParameter param;
-  std::string name;            // of the solver's prototxt
-  std::string snapshot;        // to go on from: a .solverstate, "auto", or ""
-  std::string net_outputs;     // a prefix, or ""
-  int threads = 0;             // asked for
+  std::string name;         // of the solver's prototxt
+  std::string snapshot;     // to go on from: a .solverstate, "auto", or ""
+  std::string net_outputs;  // a prefix, or ""
+  int threads = 0;          // asked for
   SignalEffects effects;
-  std::string metrics;         // a folder, or ""
-  std::string esync_log_dir;   // likewise
-  std::string groups_out, data_sharding_out;   // files, or ""
+  std::string metrics;                        // a folder, or ""
+  std::string esync_log_dir;                  // likewise
+  std::string groups_out, data_sharding_out;  // files, or ""
   bool profile_only = false;
-  std::string placement;       // "bytes", "measured", or ""
+  std::string placement;  // "bytes", "measured", or ""
 };
 
 // Others than the chief say what is wrong and nothing else, unless details were asked for (--v).

@@ -8,11 +8,13 @@
 namespace shoal {
 namespace {
 
-// A handler is given nothing but the signal's number, so what it touches cannot come in by any other door.
+// A handler is given nothing but the signal's number, so what it touches cannot come in by any
+// other door.
 struct Noted {
   std::atomic<bool> interrupt{false}, hangup{false}, terminate{false}, requeue{false};
   std::atomic<int> interrupts{0};
-  std::atomic<Action> on_interrupt{Action::kStop}, on_hangup{Action::kSnapshot}, on_terminate{Action::kRequeue};
+  std::atomic<Action> on_interrupt{Action::kStop}, on_hangup{Action::kSnapshot},
+      on_terminate{Action::kRequeue};
 };
 Noted noted;
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
@@ -37,14 +39,16 @@ void watch_signals(const SignalEffects& effects) {
   action.sa_flags = SA_RESTART;
   ::sigfillset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGHUP, SIGTERM, SIGUSR1}) ::sigaction(signal, &action, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);   // in `train 2>&1 | tee log` Ctrl-C ends tee at once: the snapshot must not end with it
+  // in `train 2>&1 | tee log` Ctrl-C ends tee at once: the snapshot must not end with it
+  ::signal(SIGPIPE, SIG_IGN);
 }
 
 Action take_signal() {
   if (noted.requeue) return Action::kRequeue;
   if (noted.terminate) return noted.on_terminate;
   const bool interrupt = noted.interrupt.exchange(false), hangup = noted.hangup.exchange(false);
-  if (interrupt && noted.on_interrupt == Action::kSnapshot) noted.interrupts = 0;   // answered: the run goes on
+  // answered: the run goes on
+  if (interrupt && noted.on_interrupt == Action::kSnapshot) noted.interrupts = 0;
   const Action first = interrupt ? noted.on_interrupt.load() : Action::kNone;
   const Action second = hangup ? noted.on_hangup.load() : Action::kNone;
   for (const Action action : {Action::kStop, Action::kSnapshot})

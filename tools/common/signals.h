@@ -9,11 +9,12 @@ namespace shoal {
 struct SignalEffects {
   Action interrupt = Action::kStop;
   Action hangup = Action::kSnapshot;
-  Action terminate = Action::kRequeue;    // SIGTERM: this, or kLeave of a job
+  Action terminate = Action::kRequeue;  // SIGTERM: this, or kLeave of a job
 };
 
-// From now on SIGINT, SIGHUP, SIGTERM and SIGUSR1 are noted. SIGUSR1, and SIGTERM unless `effects` say otherwise, ask for a snapshot and an end to
-// be continued (kRequeue). A second SIGINT before the first was answered by an end leaves at once, with 128 + SIGINT. A reader of the log that goes
+// From now on SIGINT, SIGHUP, SIGTERM and SIGUSR1 are noted. SIGUSR1, and SIGTERM unless `effects`
+// say otherwise, ask for a snapshot and an end to be continued (kRequeue). A second SIGINT before
+// the first was answered by an end leaves at once, with 128 + SIGINT. A reader of the log that goes
 // away is no end. Once, from main's thread.
 void watch_signals(const SignalEffects& effects);
 

@@ -21,7 +21,8 @@ void TableOutputs::close() {
 }
 
 void TableOutputs::add(std::size_t net, const Measured& row) {
-  if (outputs_ && !failed_) warn(outputs_->add(net, {row.iteration, row.seconds, row.loss, row.outputs}));
+  if (outputs_ && !failed_)
+    warn(outputs_->add(net, {row.iteration, row.seconds, row.loss, row.outputs}));
 }
 
 void TableOutputs::warn(const Status& status) {

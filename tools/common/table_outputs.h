@@ -14,7 +14,8 @@ class Solver;
 class TableOutputs final : public Observer {
  public:
   explicit TableOutputs(std::string prefix) : prefix_(std::move(prefix)) {}
-  // Before the first iteration, when it is known where the run goes on. Throws ConfigError (kUsage) if a file cannot be written.
+  // Before the first iteration, when it is known where the run goes on. Throws ConfigError (kUsage)
+  // if a file cannot be written.
   void open(Solver& solver);
   void displayed(const Measured& row) override { add(0, row); }
   void tested(int net, const Measured& row) override;
@@ -26,7 +27,7 @@ class TableOutputs final : public Observer {
   void warn(const Status& status);
   std::string prefix_;
   std::optional<NetOutputs> outputs_;
-  bool failed_ = false;   // a file could not be written: said once, and training goes on without
+  bool failed_ = false;  // a file could not be written: said once, and training goes on without
 };
 
 }  // namespace shoal

@@ -11,10 +11,10 @@
 #include <optional>
 #include <span>
 
+#include "machine.h"
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
-#include "machine.h"
 
 namespace shoal {
 namespace {
@@ -23,7 +23,7 @@ constexpr const char* kVersion = "shoal 0.1.0";
 
 struct CommandLine {
   std::vector<std::string> words;
-  std::vector<std::string> set;   // names of flags that were given
+  std::vector<std::string> set;  // names of flags that were given
   bool help = false, version = false;
 };
 
@@ -48,12 +48,15 @@ std::optional<gflags::CommandLineFlagInfo> find_flag(const std::string& name) {
   std::vector<std::string> known = {"help", "version", "v"};
   for (const auto& flag : own_flags()) known.push_back(flag.name);
   const std::string near = nearest(name, known);
-  throw ConfigError(Code::kUsage, "unknown flag --", name, near.empty() ? "" : "; did you mean --" + near + "?");
+  throw ConfigError(Code::kUsage, "unknown flag --", name,
+                    near.empty() ? "" : "; did you mean --" + near + "?");
 }
 
-void set_flag(const gflags::CommandLineFlagInfo& flag, const std::string& value, const std::string& given_as) {
+void set_flag(const gflags::CommandLineFlagInfo& flag, const std::string& value,
+              const std::string& given_as) {
   if (!gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) return;
-  throw ConfigError(Code::kUsage, given_as, ": '", value, "' is not a value of this flag (", flag.type, ")");
+  throw ConfigError(Code::kUsage, given_as, ": '", value, "' is not a value of this flag (",
+                    flag.type, ")");
 }
 
 // The flag meant by --noNAME or --no_NAME, if NAME is a bool.
@@ -66,15 +69,20 @@ std::optional<gflags::CommandLineFlagInfo> negated_flag(const std::string& name)
 }
 
 bool is_flag(const std::string& word) {
-  return word.size() > 1 && word[0] == '-' && !std::isdigit(static_cast<unsigned char>(word[1])) && word[1] != '.';
+  return word.size() > 1 && word[0] == '-' && !std::isdigit(static_cast<unsigned char>(word[1])) &&
+         word[1] != '.';
 }
 
-// Reads args[at], and the word after it if the flag needs that one for its value. Returns how many words were used.
+// Reads args[at], and the word after it if the flag needs that one for its value. Returns how many
+// words were used.
 std::size_t read_flag(std::span<const std::string> args, std::size_t at, CommandLine& line) {
   const std::string& word = args[at];
   const auto start = word.find_first_not_of('-');
   const auto equals = word.find('=');
-  std::string name = start == std::string::npos ? word : word.substr(start, equals == std::string::npos ? equals : equals - start);
+  std::string name =
+      start == std::string::npos
+          ? word
+          : word.substr(start, equals == std::string::npos ? equals : equals - start);
   std::replace(name.begin(), name.end(), '-', '_');
   if (name == "help" || name == "h" || name == "version") {
     (name == "version" ? line.version : line.help) = true;
@@ -91,7 +99,8 @@ std::size_t read_flag(std::span<const std::string> args, std::size_t at, Command
   line.set.push_back(flag->name);
   if (equals != std::string::npos) return set_flag(*flag, word.substr(equals + 1), word), 1;
   if (flag->type == "bool") return set_flag(*flag, "true", word), 1;
-  if (at + 1 == args.size()) throw ConfigError(Code::kUsage, word, " needs a value (", flag->type, ")");
+  if (at + 1 == args.size())
+    throw ConfigError(Code::kUsage, word, " needs a value (", flag->type, ")");
   return set_flag(*flag, args[at + 1], word), 2;
 }
 
@@ -99,11 +108,14 @@ CommandLine read_command_line(std::span<const std::string> args) {
   CommandLine line;
   for (std::size_t at = 0; at < args.size();) {
     if (args[at] == "--") {
-      line.words.insert(line.words.end(), args.begin() + static_cast<std::ptrdiff_t>(at) + 1, args.end());
+      line.words.insert(line.words.end(), args.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                        args.end());
       break;
     }
-    if (is_flag(args[at])) at += read_flag(args, at, line);
-    else line.words.push_back(args[at++]);
+    if (is_flag(args[at]))
+      at += read_flag(args, at, line);
+    else
+      line.words.push_back(args[at++]);
   }
   return line;
 }
@@ -112,7 +124,8 @@ void read_environment(const std::vector<std::string>& already_set) {
   for (const auto& flag : own_flags()) {
     if (std::find(already_set.begin(), already_set.end(), flag.name) != already_set.end()) continue;
     std::string variable = "SHOAL_" + flag.name;
-    std::transform(variable.begin(), variable.end(), variable.begin(), [](unsigned char c) { return std::toupper(c); });
+    std::transform(variable.begin(), variable.end(), variable.begin(),
+                   [](unsigned char c) { return std::toupper(c); });
     if (const char* value = std::getenv(variable.c_str())) set_flag(flag, value, variable);
   }
 }
@@ -122,18 +135,22 @@ void print_help(const char* usage) {
   const auto flags = own_flags();
   if (!flags.empty()) std::printf("\nFlags (each also as a variable SHOAL_<FLAG>):\n");
   for (const auto& flag : flags) {
-    const std::string value = flag.type == "string" ? "\"" + flag.default_value + "\"" : flag.default_value;
-    std::printf("  --%s  %s (%s, default %s)\n", flag.name.c_str(), flag.description.c_str(), flag.type.c_str(), value.c_str());
+    const std::string value =
+        flag.type == "string" ? "\"" + flag.default_value + "\"" : flag.default_value;
+    std::printf("  --%s  %s (%s, default %s)\n", flag.name.c_str(), flag.description.c_str(),
+                flag.type.c_str(), value.c_str());
   }
   std::printf("  --v=N  how much detail the log holds; --help, --version\n");
 }
 
 }  // namespace
 
-int run_tool(int argc, char** argv, const char* usage, int (*body)(const std::vector<std::string>& words)) {
+int run_tool(int argc, char** argv, const char* usage,
+             int (*body)(const std::vector<std::string>& words)) {
   const std::string name = argc > 0 ? base_name(argv[0]) : "tool";
   let_idle_threads_sleep(argv);
-  std::signal(SIGXFSZ, SIG_IGN);   // a file that outgrows the process's limit is an error of its write, not the end of the process
+  // a file that outgrows the process's limit is an error of its write, not the end of the process
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
     const CommandLine line = read_command_line(args);
@@ -145,11 +162,15 @@ int run_tool(int argc, char** argv, const char* usage, int (*body)(const std::ve
   } catch (const ConfigError& error) {
     std::fflush(stdout);
     std::fprintf(stderr, "%s\n", error.what());
-    if (error.error().code == Code::kUsage) std::fprintf(stderr, "Try '%s --help'.\n", name.c_str());
+    if (error.error().code == Code::kUsage)
+      std::fprintf(stderr, "Try '%s --help'.\n", name.c_str());
     return static_cast<int>(error.error().code);
   } catch (const std::bad_alloc&) {
     std::fflush(stdout);
-    std::fprintf(stderr, "%s: out of memory; a smaller batch_size, smaller images or a smaller net may fit\n", name.c_str());
+    std::fprintf(
+        stderr,
+        "%s: out of memory; a smaller batch_size, smaller images or a smaller net may fit\n",
+        name.c_str());
     return static_cast<int>(Code::kConfig);
   } catch (const std::exception& error) {
     std::fflush(stdout);

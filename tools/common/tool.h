@@ -6,15 +6,19 @@
 
 namespace shoal {
 
-// Reads the flags, starts the log, runs `body` with the words that are not flags and returns the process's exit code:
-// what `body` returns, the code of a ConfigError it throws (its words go to stderr), or 1 for any other exception.
-// No memory left ends with 3: it is the net or its batch that is too large.
-//   flags     one or two dashes; "-" inside a name is read as "_"; "--flag=value", "--flag value", "--flag", "--noflag"; "--" ends
-//             them. An unknown flag or a value of another type ends with 2, the nearest known flag named.
+// Reads the flags, starts the log, runs `body` with the words that are not flags and returns the
+// process's exit code: what `body` returns, the code of a ConfigError it throws (its words go to
+// stderr), or 1 for any other exception. No memory left ends with 3: it is the net or its batch
+// that is too large.
+//   flags     one or two dashes; "-" inside a name is read as "_"; "--flag=value", "--flag value",
+//   "--flag", "--noflag"; "--" ends
+//             them. An unknown flag or a value of another type ends with 2, the nearest known flag
+//             named.
 //   variables SHOAL_<FLAG> in capitals sets a flag of the tool that the command line does not.
 //   --help    prints `usage` and the tool's own flags, --version the version; both end with 0.
-// A write past the process's limit on file sizes is an error of that write, not the end of the process.
-// `usage` is a line or more: "train --solver=FILE [--snapshot=FILE]\n\nTrains a net."
-int run_tool(int argc, char** argv, const char* usage, int (*body)(const std::vector<std::string>& words));
+// A write past the process's limit on file sizes is an error of that write, not the end of the
+// process. `usage` is a line or more: "train --solver=FILE [--snapshot=FILE]\n\nTrains a net."
+int run_tool(int argc, char** argv, const char* usage,
+             int (*body)(const std::vector<std::string>& words));
 
 }  // namespace shoal

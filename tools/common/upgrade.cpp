@@ -8,7 +8,9 @@
 namespace shoal {
 
 InOut in_and_out(const std::vector<std::string>& words) {
-  if (words.size() != 2) throw ConfigError(Code::kUsage, "two files are needed, IN and OUT, but there are ", words.size());
+  if (words.size() != 2)
+    throw ConfigError(Code::kUsage, "two files are needed, IN and OUT, but there are ",
+                      words.size());
   return {words[0], words[1]};
 }
 

@@ -6,7 +6,8 @@
 
 namespace shoal {
 
-// The words of a tool that takes IN and OUT; throws ConfigError (Code::kUsage) for any other number of them.
+// The words of a tool that takes IN and OUT; throws ConfigError (Code::kUsage) for any other number
+// of them.
 struct InOut {
   std::string in, out;
 };

@@ -11,7 +11,8 @@ namespace shoal {
 
 template <class Unsigned>
 void put_le(std::string& out, Unsigned value) {
-  for (std::size_t i = 0; i < sizeof(Unsigned); ++i) out.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+  for (std::size_t i = 0; i < sizeof(Unsigned); ++i)
+    out.push_back(static_cast<char>(value >> (8 * i) & 0xff));
 }
 
 // Reads the first sizeof(Unsigned) bytes of `bytes`; the caller has checked that they are there.
@@ -23,7 +24,8 @@ Unsigned get_le(std::string_view bytes) {
   return value;
 }
 
-// Castagnoli's CRC (reflected polynomial 0x82f63b78); crc32c("123456789") is 0xe3069283. `before` continues an earlier call.
+// Castagnoli's CRC (reflected polynomial 0x82f63b78); crc32c("123456789") is 0xe3069283. `before`
+// continues an earlier call.
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace shoal

@@ -1,7 +1,7 @@
 // Errors, by who can fix them (docs/design.md, "Errors"):
 //   the programmer             CHECK (base/log.h) aborts with the values
-//   who wrote the prototxt     ConfigError, thrown only while something is built, caught once in a tool's main
-//   the world (disk, bytes)    Result<T>, which the caller must look at
+//   who wrote the prototxt     ConfigError, thrown only while something is built, caught once in a
+//   tool's main the world (disk, bytes)    Result<T>, which the caller must look at
 #pragma once
 
 #include <exception>
@@ -21,23 +21,25 @@ std::string str(const Args&... args) {
   return std::move(out).str();
 }
 
-// What went wrong, which is also the exit code of a tool that ends for it. Append only; scripts test these numbers.
+// What went wrong, which is also the exit code of a tool that ends for it. Append only; scripts
+// test these numbers.
 enum class Code {
   kInternal = 1,
-  kUsage = 2,       // the command line
-  kConfig = 3,      // net, solver or weights
-  kData = 4,        // a database, an image, a list
+  kUsage = 2,   // the command line
+  kConfig = 3,  // net, solver or weights
+  kData = 4,    // a database, an image, a list
   kDevice = 5,
   kPeer = 6,
-  kNonFinite = 7,   // loss or gradient
+  kNonFinite = 7,  // loss or gradient
   kTimeout = 8,
-  kSnapshot = 9,    // a snapshot could not be written
-  kRequeue = 75,    // stopped by a signal after a good snapshot
+  kSnapshot = 9,  // a snapshot could not be written
+  kRequeue = 75,  // stopped by a signal after a good snapshot
 };
 
 struct Error {
   Code code = Code::kInternal;
-  std::string message;   // one or more whole sentences: what, where (file, offset or line), the likely cause
+  // one or more whole sentences: what, where (file, offset or line), the likely cause
+  std::string message;
 };
 
 // A value or an Error. value() on an error and error() on a value abort.
@@ -58,7 +60,9 @@ class [[nodiscard]] Result {
     if (state_.index() != index) std::terminate();
     return state_;
   }
-  const std::variant<T, Error>& check(std::size_t index) const { return const_cast<Result*>(this)->check(index); }
+  const std::variant<T, Error>& check(std::size_t index) const {
+    return const_cast<Result*>(this)->check(index);
+  }
   std::variant<T, Error> state_;
 };
 
@@ -80,8 +84,9 @@ class [[nodiscard]] Result<void> {
 };
 using Status = Result<void>;
 
-// The user's mistake, found while a net, a solver or a tool is being built. what() is all that is printed.
-// See config_error in proto/config_error.h for one that names a layer with its file and line.
+// The user's mistake, found while a net, a solver or a tool is being built. what() is all that is
+// printed. See config_error in proto/config_error.h for one that names a layer with its file and
+// line.
 class ConfigError : public std::exception {
  public:
   explicit ConfigError(Error error) : error_(std::move(error)) {}

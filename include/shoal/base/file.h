@@ -1,5 +1,6 @@
-// Files of ours are written whole or not at all: a temporary file in the same directory, fsync, rename, fsync of the directory.
-// A device or a pipe (/dev/stdout) is written as it is, and a symbolic link stays one.
+// Files of ours are written whole or not at all: a temporary file in the same directory, fsync,
+// rename, fsync of the directory. A device or a pipe (/dev/stdout) is written as it is, and a
+// symbolic link stays one.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ Result<std::string> read_file(const std::string& path, Code code = Code::kConfig
 // Puts `bytes` at `path`, or leaves what was there untouched. Errors carry `code`.
 Status write_file(const std::string& path, std::string_view bytes, Code code);
 
-// A file being written: nothing is seen under `path` until commit(), and a destroyed uncommitted one leaves no trace.
+// A file being written: nothing is seen under `path` until commit(), and a destroyed uncommitted
+// one leaves no trace.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path, Code code);
@@ -25,13 +27,14 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
   Status write(std::string_view bytes);
-  Status flush();    // all bytes on the disk, still under the temporary name
-  Status commit();   // flush, fsync, rename, fsync of the directory
+  Status flush();   // all bytes on the disk, still under the temporary name
+  Status commit();  // flush, fsync, rename, fsync of the directory
 
  private:
   AtomicFile(std::string path, std::string temporary, int fd, Code code);
-  Status fail(const char* doing) const;   // with errno
-  bool in_place() const { return temporary_.empty(); }   // of a device or a pipe: there is no temporary file
+  Status fail(const char* doing) const;  // with errno
+  // of a device or a pipe: there is no temporary file
+  bool in_place() const { return temporary_.empty(); }
   std::string path_, temporary_, buffer_;
   int fd_;
   Code code_;
@@ -43,7 +46,8 @@ Status check_writable(const std::string& path, Code code);
 bool file_exists(const std::string& path);
 // The text of errno after a failed call.
 std::string system_reason(int error_number);
-// The same after a failed open of `path`, with the current folder if a relative path leads nowhere from there.
+// The same after a failed open of `path`, with the current folder if a relative path leads nowhere
+// from there.
 std::string why_not_opened(const std::string& path, int error_number);
 // The same after a failed creation of `path`, naming its folder if that is what is missing.
 std::string why_not_created(const std::string& path, int error_number);

@@ -1,4 +1,5 @@
-// A mutex, its guard and a condition with a deadline, annotated for clang's -Wthread-safety. The only locks in the house.
+// A mutex, its guard and a condition with a deadline, annotated for clang's -Wthread-safety. The
+// only locks in the house.
 #pragma once
 
 #include <chrono>
@@ -28,7 +29,10 @@ class SHOAL_THREAD_ANNOTATION(capability("mutex")) Mutex {
 
 class SHOAL_THREAD_ANNOTATION(scoped_lockable) MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) SHOAL_THREAD_ANNOTATION(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
+  explicit MutexLock(Mutex& mutex) SHOAL_THREAD_ANNOTATION(acquire_capability(mutex))
+      : mutex_(mutex) {
+    mutex_.lock();
+  }
   ~MutexLock() SHOAL_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
@@ -40,9 +44,11 @@ class SHOAL_THREAD_ANNOTATION(scoped_lockable) MutexLock {
 // Waits for something that a mutex guards. Every wait has a deadline.
 class Condition {
  public:
-  // Returns what `done()` last said: true before the deadline, or false at it. The mutex is held on entry and on return.
+  // Returns what `done()` last said: true before the deadline, or false at it. The mutex is held on
+  // entry and on return.
   template <class Done>
-  bool wait_for(Mutex& mutex, std::chrono::milliseconds deadline, Done done) SHOAL_THREAD_ANNOTATION(no_thread_safety_analysis) {
+  bool wait_for(Mutex& mutex, std::chrono::milliseconds deadline, Done done)
+      SHOAL_THREAD_ANNOTATION(no_thread_safety_analysis) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const bool result = condition_.wait_for(lock, deadline, done);
     lock.release();

@@ -1,6 +1,7 @@
-// Counter-based random numbers: the n-th number of a stream is a pure function of (seed, stream, n), so threads can draw
-// parts of one sequence in any order, and a snapshot of a generator is three integers.
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 (Philox4x32-10).
+// Counter-based random numbers: the n-th number of a stream is a pure function of (seed, stream,
+// n), so threads can draw parts of one sequence in any order, and a snapshot of a generator is
+// three integers. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011
+// (Philox4x32-10).
 #pragma once
 
 #include <array>
@@ -10,12 +11,14 @@
 namespace shoal {
 
 // Four random words for one counter value.
-std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter);
+std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream,
+                                    std::uint64_t counter);
 
 // A number in [0, 1), 24 bits.
 inline float to_unit(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-// A 64-bit hash of a name that is the same on every machine and in every version (FNV-1a); names streams.
+// A 64-bit hash of a name that is the same on every machine and in every version (FNV-1a); names
+// streams.
 std::uint64_t stream_of(std::string_view name);
 
 class Random {
@@ -23,7 +26,7 @@ class Random {
   struct State {
     std::uint64_t seed = 0;
     std::uint64_t stream = 0;
-    std::uint64_t position = 0;   // words drawn so far
+    std::uint64_t position = 0;  // words drawn so far
     bool operator==(const State&) const = default;
   };
 
@@ -40,11 +43,16 @@ class Random {
   void skip(std::uint64_t words) { state_.position += words; }
 
   std::uint32_t word();
-  std::uint64_t word64() { std::uint64_t high = word(); return high << 32 | word(); }
-  float unit() { return to_unit(word()); }                                          // [0, 1)
+  std::uint64_t word64() {
+    std::uint64_t high = word();
+    return high << 32 | word();
+  }
+  float unit() { return to_unit(word()); }  // [0, 1)
   float uniform(float low, float high) { return low + (high - low) * unit(); }
-  float gaussian(float mean, float std);                                            // two words a number
-  std::uint64_t below(std::uint64_t n);                                             // uniform in [0, n); n > 0; no bias
+  // two words a number
+  float gaussian(float mean, float std);
+  // uniform in [0, n); n > 0; no bias
+  std::uint64_t below(std::uint64_t n);
 
   // What std::shuffle and its like ask for.
   using result_type = std::uint32_t;
@@ -54,7 +62,8 @@ class Random {
 
  private:
   State state_;
-  std::array<std::uint32_t, 4> block_{};   // the four words around block_at_ * 4, so that drawing in order costs one philox for four
+  // the four words around block_at_ * 4, so that drawing in order costs one philox for four
+  std::array<std::uint32_t, 4> block_{};
   std::uint64_t block_at_ = ~std::uint64_t{0};
 };
 

@@ -13,7 +13,8 @@ class Sha256 {
  public:
   Sha256();
   void update(std::string_view bytes);
-  // The digest, and the same in 64 lower-case hexadecimal digits. Either ends the object's life: nothing may follow.
+  // The digest, and the same in 64 lower-case hexadecimal digits. Either ends the object's life:
+  // nothing may follow.
   std::array<std::uint8_t, 32> digest();
   std::string finish();
 

@@ -8,12 +8,13 @@
 
 namespace shoal {
 
-// The number of single letters to insert, delete, replace or swap with their neighbour to turn `a` into `b`;
-// case does not count.
+// The number of single letters to insert, delete, replace or swap with their neighbour to turn `a`
+// into `b`; case does not count.
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate that `word` was most likely meant to be, or "" if none is near (a third of its letters wrong, at most 3 at
-// that). Of equally near ones the one that begins like `word` for longest, then the first.
+// The candidate that `word` was most likely meant to be, or "" if none is near (a third of its
+// letters wrong, at most 3 at that). Of equally near ones the one that begins like `word` for
+// longest, then the first.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
 // "; did you mean 'x'?", or "" if no candidate is near.

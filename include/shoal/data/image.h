@@ -1,5 +1,5 @@
-// Pixels in memory, and the only door to OpenCV: reading, resizing and encoding pictures. Channels are blue, green, red as OpenCV
-// gives them. Every function may be called from any thread.
+// Pixels in memory, and the only door to OpenCV: reading, resizing and encoding pictures. Channels
+// are blue, green, red as OpenCV gives them. Every function may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ImageSize {
   std::int64_t count() const { return std::int64_t{channels} * height * width; }
   bool operator==(const ImageSize&) const = default;
 };
-std::string to_string(const ImageSize& size);   // "3 x 32 x 32", channels first
+std::string to_string(const ImageSize& size);  // "3 x 32 x 32", channels first
 
 // A picture as decoded: rows of pixels, the channels of a pixel side by side.
 struct Image {
@@ -27,10 +27,12 @@ struct Image {
 
 enum class Colour { kAsStored, kColour, kGrey };
 
-// The picture in `bytes` (JPEG, PNG, ...), 8 bits a channel. Errors (kData) say what was wrong, not where the bytes came from.
+// The picture in `bytes` (JPEG, PNG, ...), 8 bits a channel. Errors (kData) say what was wrong, not
+// where the bytes came from.
 Result<Image> decode_image(std::string_view bytes, Colour colour);
 
-// The picture in a file, resized (bilinear) if height and width are not 0. Errors (kData) name the file.
+// The picture in a file, resized (bilinear) if height and width are not 0. Errors (kData) name the
+// file.
 Result<Image> read_image(const std::string& path, Colour colour, int height, int width);
 
 // `image` as a file of `type`: "jpg", "png" or another that OpenCV knows by its ending.

@@ -1,4 +1,5 @@
-// Text lists of images: "path label" a line, the label being what follows the last blank, so that paths may hold blanks.
+// Text lists of images: "path label" a line, the label being what follows the last blank, so that
+// paths may hold blanks.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,13 @@
 namespace shoal {
 
 struct ListedImage {
-  std::string path;          // as written in the list
+  std::string path;  // as written in the list
   int label = 0;
-  std::uint64_t line = 0;    // from 1
+  std::uint64_t line = 0;  // from 1
 };
 
-// Empty lines are left out, carriage returns at line ends ignored. Errors (kData) name the file and the line: no such file, no
-// images in it, a line without a label, a label that is no whole number.
+// Empty lines are left out, carriage returns at line ends ignored. Errors (kData) name the file and
+// the line: no such file, no images in it, a line without a label, a label that is no whole number.
 Result<std::vector<ListedImage>> read_image_list(const std::string& path);
 
 }  // namespace shoal

@@ -1,4 +1,5 @@
-// Which part of a set that is cut up a record goes to. Pure: decided by counts, labels and shares alone.
+// Which part of a set that is cut up a record goes to. Pure: decided by counts, labels and shares
+// alone.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +13,22 @@
 
 namespace shoal {
 
-// Where the parts of `count` records begin, and `count`: part k is the records bounds[k] .. bounds[k + 1] - 1. Every part has at least one;
-// where that cannot be, an Error (kUsage).
+// Where the parts of `count` records begin, and `count`: part k is the records bounds[k] ..
+// bounds[k + 1] - 1. Every part has at least one; where that cannot be, an Error (kUsage).
 using PartBounds = std::vector<std::uint64_t>;
 
-// In proportion to `weights`, which are finite and above 0 (else kUsage): each part gets the whole of its share, and the records left over
-// go one each to the parts that lost most by that, the first of equals first. Weights of 1 make parts that differ by one at most.
+// In proportion to `weights`, which are finite and above 0 (else kUsage): each part gets the whole
+// of its share, and the records left over go one each to the parts that lost most by that, the
+// first of equals first. Weights of 1 make parts that differ by one at most.
 Result<PartBounds> bounds_by_weights(std::uint64_t count, std::span<const double> weights);
 
-// From the text of a data_sharding file: line k + 1 is "begin end" of part k, in fractions of the set. `name` is the file's. Errors
-// (kUsage) with file and line: no two numbers, an end before its begin, a range that overlaps the one before or leaves out a record
-// before it, a first that does not begin at 0, a last that does not end at 1. All to within one record; part k begins at record
+// From the text of a data_sharding file: line k + 1 is "begin end" of part k, in fractions of the
+// set. `name` is the file's. Errors (kUsage) with file and line: no two numbers, an end before its
+// begin, a range that overlaps the one before or leaves out a record before it, a first that does
+// not begin at 0, a last that does not end at 1. All to within one record; part k begins at record
 // floor(begin * count), whatever the end before it rounds to.
-Result<PartBounds> bounds_by_sharding(std::string_view text, const std::string& name, std::uint64_t count);
+Result<PartBounds> bounds_by_sharding(std::string_view text, const std::string& name,
+                                      std::uint64_t count);
 
 class Partition {
  public:
@@ -40,8 +44,8 @@ class Partition {
  private:
   explicit Partition(std::size_t parts) : parts_(parts) {}
   std::size_t parts_;
-  PartBounds bounds_;                   // of blocks, or empty
-  std::vector<std::uint32_t> chosen_;   // by_class: the part of each record, or empty
+  PartBounds bounds_;                  // of blocks, or empty
+  std::vector<std::uint32_t> chosen_;  // by_class: the part of each record, or empty
 };
 
 }  // namespace shoal

@@ -1,4 +1,5 @@
-// A source cut into parts, one a client: <source>_0, <source>_1, ..., and <source>_parts.json, which lists them. See docs/formats.md.
+// A source cut into parts, one a client: <source>_0, <source>_1, ..., and <source>_parts.json,
+// which lists them. See docs/formats.md.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,8 @@ std::string parts_manifest_path(const std::string& source);
 
 // The manifest of `source`, in JSON. Whole or not at all; errors are kData.
 Status write_parts_manifest(const std::string& source, const PartsManifest& manifest);
-// False: there is none. Errors (kData) name the file: it is no JSON of a manifest, or of a version that is not known here.
+// False: there is none. Errors (kData) name the file: it is no JSON of a manifest, or of a version
+// that is not known here.
 Result<bool> read_parts_manifest(const std::string& source, PartsManifest& manifest);
 
 }  // namespace shoal

@@ -1,5 +1,6 @@
-// Batches made ahead of the net: one thread reads records in order, a small pool decodes and transforms them, the net's thread takes
-// whole batches in order. What is in batch k depends on the records and the seed alone, never on the number of threads.
+// Batches made ahead of the net: one thread reads records in order, a small pool decodes and
+// transforms them, the net's thread takes whole batches in order. What is in batch k depends on the
+// records and the seed alone, never on the number of threads.
 #pragma once
 
 #include <chrono>
@@ -15,59 +16,66 @@ namespace shoal {
 
 // A record on its way. Reused, so that its strings keep their memory.
 struct Item {
-  std::uint64_t n = 0;       // of all records that the net reads, from 0
-  std::string name;          // key, or path and line: for error messages
-  std::string bytes;         // a serialised Datum, or nothing for a listed image
-  std::uint64_t index = 0;   // of a listed image, in its list
+  std::uint64_t n = 0;      // of all records that the net reads, from 0
+  std::string name;         // key, or path and line: for error messages
+  std::string bytes;        // a serialised Datum, or nothing for a listed image
+  std::uint64_t index = 0;  // of a listed image, in its list
 };
 
 // What is known of a record once it was decoded.
 struct ItemKind {
-  ImageSize size;         // of what make writes
-  bool picture = false;   // JPEG or the like, not plain pixels
+  ImageSize size;        // of what make writes
+  bool picture = false;  // JPEG or the like, not plain pixels
 };
 
 // A record decoded and transformed. Reused, so that its numbers keep their memory.
 struct Sample {
   ImageSize size;
-  std::vector<float> data;   // size.count()
+  std::vector<float> data;  // size.count()
   float label = 0;
-  std::string name;          // "K"
+  std::string name;  // "K"
 };
 
-// What a kind of data layer must say. read is called on one thread at a time, make on several at once.
+// What a kind of data layer must say. read is called on one thread at a time, make on several at
+// once.
 class ItemSource {
  public:
   virtual ~ItemSource() = default;
   virtual const std::string& path() const = 0;
-  // Fills the item of item.n; n mostly rises by one from call to call. An error here ends the run: the source itself is broken.
+  // Fills the item of item.n; n mostly rises by one from call to call. An error here ends the run:
+  // the source itself is broken.
   virtual Status read(Item& item) = 0;
   // Of `item`, found by decoding it. Errors as for make.
   virtual Result<ItemKind> kind(const Item& item) const = 0;
-  // Writes the sample's size, numbers and label. An error is a bad record, and its words follow "the record K of S ".
+  // Writes the sample's size, numbers and label. An error is a bad record, and its words follow
+  // "the record K of S ".
   virtual Status make(const Item& item, Sample& sample) const = 0;
 };
 
 enum class OnBadRecord {
-  kStop,      // the batch is an error
-  kSkip,      // the record is left out; those after it move up
-  kReplace,   // the next good record is used here too
+  kStop,     // the batch is an error
+  kSkip,     // the record is left out; those after it move up
+  kReplace,  // the next good record is used here too
 };
 
 struct PrefetchOptions {
-  int batch_size = 1;                           // >= 1
-  int depth = 4;                                // batches ready or in the making, >= 1
-  int threads = 1;                              // that decode and transform, >= 1, beside the one that reads
+  int batch_size = 1;  // >= 1
+  int depth = 4;       // batches ready or in the making, >= 1
+  // that decode and transform, >= 1, beside the one that reads
+  int threads = 1;
   OnBadRecord on_bad = OnBadRecord::kStop;
-  std::uint64_t start = 0;                      // the n of the first item
-  std::chrono::milliseconds deadline{600'000};  // for a batch that does not come; a tenth of it gives a warning
+  std::uint64_t start = 0;  // the n of the first item
+  // for a batch that does not come; a tenth of it gives a warning
+  std::chrono::milliseconds deadline{600'000};
 };
 
-// Of the records read for a batch the good ones say its size: that of most of them, or of the first if as many have another. A
-// record of another size is a bad one, so that under kSkip and kReplace a stray one does no harm wherever it stands.
+// Of the records read for a batch the good ones say its size: that of most of them, or of the first
+// if as many have another. A record of another size is a bad one, so that under kSkip and kReplace
+// a stray one does no harm wherever it stands.
 struct Batch {
-  std::vector<Sample> samples;   // batch_size, of one size
-  std::uint64_t end = 0;         // the n after the last record used: where a run resumed after this batch starts
+  std::vector<Sample> samples;  // batch_size, of one size
+  // the n after the last record used: where a run resumed after this batch starts
+  std::uint64_t end = 0;
   const ImageSize& size() const { return samples.front().size; }
 };
 
@@ -78,7 +86,8 @@ class Prefetch {
   ~Prefetch();
   Prefetch(const Prefetch&) = delete;
 
-  // The next batch; good until the next call. After an error (which names the record and the file) every call returns it again.
+  // The next batch; good until the next call. After an error (which names the record and the file)
+  // every call returns it again.
   Result<const Batch*> next();
   // Seconds that next() has waited, all calls together.
   double seconds_waited() const;
@@ -88,11 +97,12 @@ class Prefetch {
   std::unique_ptr<Machinery> machinery_;
 };
 
-// Threads for decode_threads: 0. A few pixels copied need one; pictures to decode get half of the machine, four at most.
+// Threads for decode_threads: 0. A few pixels copied need one; pictures to decode get half of the
+// machine, four at most.
 int default_decode_threads(bool decodes_pictures);
 
-// The kind of item n, or of the first good one after it unless `on_bad` is kStop. For layers that must know their shapes before
-// they start.
+// The kind of item n, or of the first good one after it unless `on_bad` is kStop. For layers that
+// must know their shapes before they start.
 Result<ItemKind> probe(ItemSource& source, std::uint64_t n, OnBadRecord on_bad);
 
 }  // namespace shoal

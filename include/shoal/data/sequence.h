@@ -1,5 +1,5 @@
-// Which record is the n-th that a net reads, and which random numbers are its own: pure functions of a seed and n, so that a run
-// can go on at any n.
+// Which record is the n-th that a net reads, and which random numbers are its own: pure functions
+// of a seed and n, so that a run can go on at any n.
 #pragma once
 
 #include <array>
@@ -11,17 +11,20 @@
 namespace shoal {
 
 struct SequenceOptions {
-  std::uint64_t seed = 0, stream = 0;   // of a Random: streams of one seed do not meet
-  bool shuffle = false;                 // another order in every epoch
-  std::uint64_t rand_skip = 0;          // start at a random record below this
-  std::uint64_t first = 0, step = 1;    // of `step` nets that share the records, this is number `first`: they take them in turn
-  std::uint64_t base = 0;               // items that were taken before any of these
-  std::vector<double> weights{};        // or, with one for each net, each takes a part of every epoch's order that is as large as its weight
-                                        // says: all take each record once an epoch, but go through theirs at speeds of their own
+  std::uint64_t seed = 0, stream = 0;  // of a Random: streams of one seed do not meet
+  bool shuffle = false;                // another order in every epoch
+  std::uint64_t rand_skip = 0;         // start at a random record below this
+  // of `step` nets that share the records, this is number `first`: they take them in turn
+  std::uint64_t first = 0, step = 1;
+  std::uint64_t base = 0;  // items that were taken before any of these
+  // or, with one for each net, each takes a part of every epoch's order that is as large as its
+  // weight says: all take each record once an epoch, but go through theirs at speeds of their own
+  std::vector<double> weights{};
 };
 
 // An order of 0 .. count-1 for one epoch.
-std::vector<std::uint64_t> permutation(std::uint64_t seed, std::uint64_t stream, std::uint64_t epoch, std::uint64_t count);
+std::vector<std::uint64_t> permutation(std::uint64_t seed, std::uint64_t stream,
+                                       std::uint64_t epoch, std::uint64_t count);
 
 class Sequence {
  public:
@@ -29,10 +32,14 @@ class Sequence {
   bool shuffles() const { return options_.shuffle; }
   std::uint64_t step() const { return options_.step; }
   // How many items all nets together take before this one takes its item n.
-  std::uint64_t before(std::uint64_t n) const { return options_.base + n * options_.step + options_.first; }
-  // Where item n stands in the endless row of epochs: after those before it and what rand_skip left out.
+  std::uint64_t before(std::uint64_t n) const {
+    return options_.base + n * options_.step + options_.first;
+  }
+  // Where item n stands in the endless row of epochs: after those before it and what rand_skip left
+  // out.
   std::uint64_t position(std::uint64_t n) const { return before(n) + skip_; }
-  // The record of item n in a set of `count`. Keeps the order of the last epoch asked for. A set that is too small for the weights is taken in turn.
+  // The record of item n in a set of `count`. Keeps the order of the last epoch asked for. A set
+  // that is too small for the weights is taken in turn.
   std::uint64_t record(std::uint64_t n, std::uint64_t count);
   // Item n's own random words, the same whichever net takes it.
   std::array<std::uint32_t, 4> random(std::uint64_t n) const;
@@ -41,9 +48,11 @@ class Sequence {
   std::uint64_t place(std::uint64_t n, std::uint64_t count);
   SequenceOptions options_;
   std::uint64_t skip_ = 0, epoch_ = 0;
-  std::vector<std::uint64_t> order_;   // of epoch_, or empty
-  struct Part { std::uint64_t begin = 0, length = 0, of = 0; };
-  Part part_;                          // this net's of a set `of` so many; length 0: in turn
+  std::vector<std::uint64_t> order_;  // of epoch_, or empty
+  struct Part {
+    std::uint64_t begin = 0, length = 0, of = 0;
+  };
+  Part part_;  // this net's of a set `of` so many; length 0: in turn
 };
 
 }  // namespace shoal

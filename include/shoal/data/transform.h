@@ -20,7 +20,8 @@ class TransformationParameter;
 struct Pixels {
   ImageSize size;
   bool side_by_side = false;
-  std::variant<std::span<const std::uint8_t>, std::span<const float>> values;   // size.count() of them
+  // size.count() of them
+  std::variant<std::span<const std::uint8_t>, std::span<const float>> values;
 };
 Pixels pixels_of(const Image& image);
 
@@ -29,26 +30,31 @@ struct DatumPixels {
   Image decoded;
   Pixels pixels;
 };
-// Errors (kData): sizes below 1, data that do not fill them, nothing at all, an encoded picture that cannot be decoded.
+// Errors (kData): sizes below 1, data that do not fill them, nothing at all, an encoded picture
+// that cannot be decoded.
 Result<DatumPixels> pixels_of(const Datum& datum, Colour colour);
 
 // Pure but for the mean file, which is read when it is made; any number of threads may use one.
 //   crop      anywhere in training, else the middle, offset (size - crop) / 2 rounded down
 //   mirror    left and right swapped by a coin, in both phases
-//   mean      of a file, looked up where the pixel was before the crop and the mirror, or one value, or one a channel
+//   mean      of a file, looked up where the pixel was before the crop and the mirror, or one
+//   value, or one a channel
 // Source: BVLC Caffe 1.0's DataTransformer; which random numbers it draws is ours.
 class Transform {
  public:
-  // Refuses (kConfig) a mean file together with mean values, and force_color with force_gray; (kData) a mean file that is
-  // missing or no BlobProto.
+  // Refuses (kConfig) a mean file together with mean values, and force_color with force_gray;
+  // (kData) a mean file that is missing or no BlobProto.
   static Result<Transform> create(const TransformationParameter& param, bool training);
 
   Colour colour() const { return colour_; }
-  // The size of what apply writes. Errors (kData): smaller than the crop, not the mean's size, a wrong number of mean values.
+  // The size of what apply writes. Errors (kData): smaller than the crop, not the mean's size, a
+  // wrong number of mean values.
   Result<ImageSize> output_size(const ImageSize& input) const;
-  // Writes output_size(pixels.size) numbers, channel by channel. `random` decides about crop and mirror: four words of its own
-  // for each item. CHECKs the size of `out`; the input has passed output_size.
-  void apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& random, std::span<float> out) const;
+  // Writes output_size(pixels.size) numbers, channel by channel. `random` decides about crop and
+  // mirror: four words of its own for each item. CHECKs the size of `out`; the input has passed
+  // output_size.
+  void apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& random,
+             std::span<float> out) const;
 
  private:
   Transform() = default;
@@ -59,8 +65,8 @@ class Transform {
   Colour colour_ = Colour::kAsStored;
   std::string mean_path_;
   ImageSize mean_size_;
-  std::vector<float> mean_;          // of a file, mean_size_
-  std::vector<float> mean_values_;   // none, one, or one a channel
+  std::vector<float> mean_;         // of a file, mean_size_
+  std::vector<float> mean_values_;  // none, one, or one a channel
 };
 
 // A mean file: a BlobProto of 1 x channels x height x width.

@@ -1,7 +1,9 @@
-// A layer: shapes, params and the order of op calls. It names no device, no vendor and no file but the data layers'.
+// A layer: shapes, params and the order of op calls. It names no device, no vendor and no file but
+// the data layers'.
 //
-// Life: constructed with its parameters; setup once, when the bottoms have their shapes; reshape after that and again whenever a
-// bottom changes shape; then forward and backward any number of times. All on the thread that drives the net.
+// Life: constructed with its parameters; setup once, when the bottoms have their shapes; reshape
+// after that and again whenever a bottom changes shape; then forward and backward any number of
+// times. All on the thread that drives the net.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +34,16 @@ struct Arity {
   static constexpr int kAny = std::numeric_limits<int>::max();
   int min_bottoms = 1, max_bottoms = 1;
   int min_tops = 1, max_tops = 1;
-  bool paired = false;   // as many tops as bottoms (Convolution with several of each)
+  bool paired = false;  // as many tops as bottoms (Convolution with several of each)
 };
 
 // Whether a gradient reaches a bottom.
 enum class Propagates {
-  kYes,       // backward overwrites bottom.grad when asked
-  kNothing,   // the gradient is nought by definition (Crop's size reference): the net writes the zeros where they are needed
-  kRefuses,   // there is none (labels, ArgMax): a net that needs it is a ConfigError
+  kYes,  // backward overwrites bottom.grad when asked
+  // the gradient is nought by definition (Crop's size reference): the net writes the zeros where
+  // they are needed
+  kNothing,
+  kRefuses,  // there is none (labels, ArgMax): a net that needs it is a ConfigError
 };
 
 class Layer {
@@ -54,50 +58,75 @@ class Layer {
   const std::string& type() const;
 
   virtual Arity arity() const { return {}; }
-  // Checks what can be checked and makes the params (add_param). Throws ConfigError by config_error(param(), ...).
+  // Checks what can be checked and makes the params (add_param). Throws ConfigError by
+  // config_error(param(), ...).
   virtual void setup(Context&, Bottoms, Tops) {}
-  // Gives the tops their shapes (Blob::reshape); may make a top look at a bottom's bytes (Tensor::share). Throws ConfigError.
-  // Must not touch any blob's numbers: memory comes after all layers are reshaped.
+  // Gives the tops their shapes (Blob::reshape); may make a top look at a bottom's bytes
+  // (Tensor::share). Throws ConfigError. Must not touch any blob's numbers: memory comes after all
+  // layers are reshaped.
   virtual void reshape(Context&, Bottoms, Tops) = 0;
-  // For layers without bottoms: called before each forward pass, when the next batch may be looked at. Gives the tops new shapes if
-  // they differ from the last batch's and says whether it did; the net then reshapes what follows. Failures go to ctx.fail.
+  // For layers without bottoms: called before each forward pass, when the next batch may be looked
+  // at. Gives the tops new shapes if they differ from the last batch's and says whether it did; the
+  // net then reshapes what follows. Failures go to ctx.fail.
   virtual bool follow_input(Context&, Tops) { return false; }
-  // Overwrites each top.data. Never throws: what can go wrong at run time is noted by ctx.fail and ends the pass.
+  // Overwrites each top.data. Never throws: what can go wrong at run time is noted by ctx.fail and
+  // ends the pass.
   virtual void forward(Context&, Bottoms, Tops) = 0;
-  // From top.grad, overwrites bottom[i].grad where propagate[i], leaves it alone elsewhere, and *adds* to the params' grads
-  // (of those with param_propagates). top.data and bottom.data are as forward left them unless reads() says they are not needed.
+  // From top.grad, overwrites bottom[i].grad where propagate[i], leaves it alone elsewhere, and
+  // *adds* to the params' grads (of those with param_propagates). top.data and bottom.data are as
+  // forward left them unless reads() says they are not needed.
   virtual void backward(Context&, Tops, const std::vector<bool>& propagate, Bottoms) = 0;
 
-  virtual Propagates propagates(int bottom) const { (void)bottom; return Propagates::kYes; }
-  // The weight of a top in the net's loss where the prototxt gives none: 1 for the first top of a loss layer.
-  virtual float default_loss_weight(int top) const { (void)top; return 0; }
+  virtual Propagates propagates(int bottom) const {
+    (void)bottom;
+    return Propagates::kYes;
+  }
+  // The weight of a top in the net's loss where the prototxt gives none: 1 for the first top of a
+  // loss layer.
+  virtual float default_loss_weight(int top) const {
+    (void)top;
+    return 0;
+  }
   // The lr_mult of a param that has no param {} of its own: 0 for BatchNorm's running sums.
-  virtual float default_lr_mult(int param) const { (void)param; return 1; }
+  virtual float default_lr_mult(int param) const {
+    (void)param;
+    return 1;
+  }
   // Loss layers get their first top made for them if the prototxt names none.
   virtual bool makes_missing_top() const { return false; }
-  // A top with the name of the same bottom is allowed: forward and backward work when both are one blob.
+  // A top with the name of the same bottom is allowed: forward and backward work when both are one
+  // blob.
   virtual bool can_be_in_place() const { return false; }
-  // Data that backward looks at; what no backward needs, the net's memory plan reuses during the forward pass.
+  // Data that backward looks at; what no backward needs, the net's memory plan reuses during the
+  // forward pass.
   struct Reads {
     bool bottom_data = true, top_data = true;
   };
   virtual Reads reads() const { return {}; }
   // The tops' data outlive a pass: inputs that a caller fills, constants filled once.
   virtual bool keeps_tops() const { return false; }
-  // backward copes with tops whose `grad` nobody wrote (they count as zeros); such tops are named by set_missing_gradients.
+  // backward copes with tops whose `grad` nobody wrote (they count as zeros); such tops are named
+  // by set_missing_gradients.
   virtual bool skips_missing_gradients() const { return false; }
   void set_missing_gradients(std::vector<bool> missing) { missing_gradients_ = std::move(missing); }
 
-  // What a resumed run needs besides params and random state: the position of a data layer. load_state undoes save_state; it also
-  // takes the state that any member of a job of any size saved, and then goes on where that job as a whole had come to (context.h,
-  // Share), each member with its own part of the data.
+  // What a resumed run needs besides params and random state: the position of a data layer.
+  // load_state undoes save_state; it also takes the state that any member of a job of any size
+  // saved, and then goes on where that job as a whole had come to (context.h, Share), each member
+  // with its own part of the data.
   virtual std::string save_state() const { return {}; }
   virtual Status load_state(std::string_view) { return {}; }
-  // The same while a job goes on among other members: `all` are the states of this layer on all nets that trained together, in their order, `own`
-  // is this one's, or empty if it is new.
-  virtual Status load_states(std::string_view own, const std::vector<std::string_view>& all) { return load_state(own.empty() ? all.front() : own); }
-  // Of the record behind item i of the last forward: "key of source"; empty for layers that read no records.
-  virtual std::string record_name(std::int64_t item) const { (void)item; return {}; }
+  // The same while a job goes on among other members: `all` are the states of this layer on all
+  // nets that trained together, in their order, `own` is this one's, or empty if it is new.
+  virtual Status load_states(std::string_view own, const std::vector<std::string_view>& all) {
+    return load_state(own.empty() ? all.front() : own);
+  }
+  // Of the record behind item i of the last forward: "key of source"; empty for layers that read no
+  // records.
+  virtual std::string record_name(std::int64_t item) const {
+    (void)item;
+    return {};
+  }
   // Seconds that forward spent waiting for data since the layer was made.
   virtual double seconds_waited() const { return 0; }
   // Which implementations serve this layer; for --explain_ops.
@@ -105,21 +134,29 @@ class Layer {
 
   // The learned blobs, in Caffe's order. A param's lr_mult of 0 still has a grad tensor.
   const std::vector<std::unique_ptr<Blob>>& params() const { return params_; }
-  // False: nobody wants the gradient of param i (lr_mult 0), and backward need not make it. Set by the net; true at first.
-  bool param_propagates(int i) const { return i >= static_cast<int>(param_propagates_.size()) || param_propagates_[i]; }
+  // False: nobody wants the gradient of param i (lr_mult 0), and backward need not make it. Set by
+  // the net; true at first.
+  bool param_propagates(int i) const {
+    return i >= static_cast<int>(param_propagates_.size()) || param_propagates_[i];
+  }
   void set_param_propagates(std::vector<bool> wanted) { param_propagates_ = std::move(wanted); }
-  // Puts the params named by the prototxt's blobs {} in place, if there are any. Called by the net after setup. Throws ConfigError.
+  // Puts the params named by the prototxt's blobs {} in place, if there are any. Called by the net
+  // after setup. Throws ConfigError.
   void load_own_blobs();
 
  protected:
-  // A new param of `shape`, filled by `filler` from a random stream named after this layer and the param's index: what other
-  // layers there are does not change it, and all nets of a job start from the same.
+  // A new param of `shape`, filled by `filler` from a random stream named after this layer and the
+  // param's index: what other layers there are does not change it, and all nets of a job start from
+  // the same.
   Blob& add_param(Context& ctx, const Shape& shape, const FillerParameter& filler);
   Blob& add_constant_param(const Shape& shape, float value);
-  // `axis` of the prototxt counted from the front; a ConfigError that names `field` if the shape has no such axis.
+  // `axis` of the prototxt counted from the front; a ConfigError that names `field` if the shape
+  // has no such axis.
   int axis_of(const Shape& shape, int axis, const char* field) const;
-  bool missing_gradient(int top) const { return top < static_cast<int>(missing_gradients_.size()) && missing_gradients_[top]; }
-  bool training() const;   // phase TRAIN
+  bool missing_gradient(int top) const {
+    return top < static_cast<int>(missing_gradients_.size()) && missing_gradients_[top];
+  }
+  bool training() const;  // phase TRAIN
 
  private:
   std::unique_ptr<LayerParameter> param_;
@@ -127,7 +164,8 @@ class Layer {
   std::vector<bool> param_propagates_, missing_gradients_;
 };
 
-// Makes the layer that param.type() names. Throws ConfigError with the nearest known type and the list of all.
+// Makes the layer that param.type() names. Throws ConfigError with the nearest known type and the
+// list of all.
 std::unique_ptr<Layer> make_layer(const LayerParameter& param);
 // The known types, in alphabetical order.
 std::vector<std::string> layer_types();

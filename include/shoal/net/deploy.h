@@ -1,4 +1,5 @@
-// From a net to train and test to the plain one that other programs run: OpenCV's readNetFromCaffe, BVLC's classification tools.
+// From a net to train and test to the plain one that other programs run: OpenCV's readNetFromCaffe,
+// BVLC's classification tools.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +10,28 @@ namespace shoal {
 
 class NetParameter;
 
-// What to do with pooling that rounds down (round_mode: FLOOR), for which Caffe and OpenCV have different fields.
-enum class FloorField { kCeilMode, kRoundMode, kRefuse };   // OpenCV's, Caffe's, or a ConfigError
+// What to do with pooling that rounds down (round_mode: FLOOR), for which Caffe and OpenCV have
+// different fields.
+enum class FloorField { kCeilMode, kRoundMode, kRefuse };  // OpenCV's, Caffe's, or a ConfigError
 
 struct DeployOptions {
-  std::vector<std::int64_t> shape{};    // of inputs whose size no field tells, batch first; empty: that is a ConfigError
-  std::int64_t batch = 0;              // of every input; 0: one for what was a data layer, Input layers as they are
-  int level = 0;                       // with phase TEST, what include and exclude rules are compared with
+  // of inputs whose size no field tells, batch first; empty: that is a ConfigError
+  std::vector<std::int64_t> shape{};
+  // of every input; 0: one for what was a data layer, Input layers as they are
+  std::int64_t batch = 0;
+  // with phase TEST, what include and exclude rules are compared with
+  int level = 0;
   std::vector<std::string> stages{};
-  bool auxiliary = false;              // keep heads whose loss counts less than the largest
+  bool auxiliary = false;  // keep heads whose loss counts less than the largest
 };
 
-// The layers of `net` (as the readers return it) in phase TEST, without rules, rates, fillers, numbers and fields of ours:
-//   data layers               Input; the size comes from crop_size, new_height and mean files, colour fields and means, or `shape`
-//   SoftmaxWithLoss           Softmax with top "prob", unless the net has a Softmax of the same bottom; InfogainLoss likewise
-//   SigmoidCrossEntropyLoss   Sigmoid
-//   other losses, Accuracy, Silence, and what leads to these alone: left out, as are heads that are only auxiliary
+// The layers of `net` (as the readers return it) in phase TEST, without rules, rates, fillers,
+// numbers and fields of ours:
+//   data layers               Input; the size comes from crop_size, new_height and mean files,
+//   colour fields and means, or `shape` SoftmaxWithLoss           Softmax with top "prob", unless
+//   the net has a Softmax of the same bottom; InfogainLoss likewise SigmoidCrossEntropyLoss Sigmoid
+//   other losses, Accuracy, Silence, and what leads to these alone: left out, as are heads that are
+//   only auxiliary
 // Throws ConfigError if the size of an input is unknown.
 NetParameter deploy_net(const NetParameter& net, const DeployOptions& options);
 

@@ -1,4 +1,5 @@
-// A net: layers in order, the blobs between them, the params they learn, and a plan for the memory of it all.
+// A net: layers in order, the blobs between them, the params they learn, and a plan for the memory
+// of it all.
 #pragma once
 
 #include <functional>
@@ -17,31 +18,34 @@ class NetParameter;
 class NetState;
 
 struct NetOptions {
-  // False gives every blob bytes of its own for as long as the net lives: for looking at all of them after a pass.
+  // False gives every blob bytes of its own for as long as the net lives: for looking at all of
+  // them after a pass.
   bool share_memory = true;
-  // Blobs whose data must still be there after forward (features to extract); the net's outputs always are.
+  // Blobs whose data must still be there after forward (features to extract); the net's outputs
+  // always are.
   std::vector<std::string> keep = {};
 };
 
 // A learned blob that this net updates. A blob shared by name is listed once, where it is owned.
 struct NetParam {
   Blob* blob = nullptr;
-  int layer = 0;             // the owner's index in layers()
-  int index = 0;             // among the owner's params
+  int layer = 0;  // the owner's index in layers()
+  int index = 0;  // among the owner's params
   float lr_mult = 1, decay_mult = 1;
 };
 
 // Bytes, as planned.
 struct NetMemory {
-  std::size_t params = 0;      // data and gradients
-  std::size_t blobs = 0;       // what the data and gradients between layers take with sharing
-  std::size_t blobs_unshared = 0;   // and would take without it
+  std::size_t params = 0;          // data and gradients
+  std::size_t blobs = 0;           // what the data and gradients between layers take with sharing
+  std::size_t blobs_unshared = 0;  // and would take without it
 };
 
 class Net {
  public:
-  // Builds the net that `param` describes under its own `state` (phase, level, stage): filters layers, inserts splits, sets layers
-  // up, shares params, plans memory. Throws ConfigError. Borrows the context, which must outlive the net.
+  // Builds the net that `param` describes under its own `state` (phase, level, stage): filters
+  // layers, inserts splits, sets layers up, shares params, plans memory. Throws ConfigError.
+  // Borrows the context, which must outlive the net.
   Net(const NetParameter& param, Context& context, const NetOptions& options = {});
   ~Net();
   Net(const Net&) = delete;
@@ -53,7 +57,8 @@ class Net {
   Bottoms bottoms(int layer) const;
   Tops tops(int layer) const;
   bool needs_backward(int layer) const;
-  // By name; null if there is none. Of a name that in-place layers use again, the last. Blobs made by inserted splits have names of their own.
+  // By name; null if there is none. Of a name that in-place layers use again, the last. Blobs made
+  // by inserted splits have names of their own.
   Blob* blob(const std::string& name) const;
   std::vector<std::string> blob_names() const;
   // Tops that nobody takes, in order; each with its weight in the loss (0: none).
@@ -61,29 +66,34 @@ class Net {
   float loss_weight(const Blob& top) const;
   std::span<const NetParam> params() const { return net_params_; }
 
-  // One pass over the layers, which first follow the data layers' next batch if it has another size. The loss is the sum of weight
-  // x top over all tops with a weight. An error is a data layer's, a loss layer's, a hook's, or that of a layer which cannot follow:
-  // nothing after that layer ran.
+  // One pass over the layers, which first follow the data layers' next batch if it has another
+  // size. The loss is the sum of weight x top over all tops with a weight. An error is a data
+  // layer's, a loss layer's, a hook's, or that of a layer which cannot follow: nothing after that
+  // layer ran.
   Result<float> forward();
   // The gradients of the last forward's loss: adds to the params' grads.
   Status backward();
   // Sets the params' grads to zero.
   void clear_gradients();
-  // Gives all layers a chance to follow new shapes of input blobs, and plans memory anew. Throws ConfigError.
+  // Gives all layers a chance to follow new shapes of input blobs, and plans memory anew. Throws
+  // ConfigError.
   void reshape();
 
-  // Called with the layer's index before its forward, after its forward, and when its params' grads are complete. May block. An
-  // error ends the pass. At most one of each; the caller outlives the net or sets nullptr.
+  // Called with the layer's index before its forward, after its forward, and when its params' grads
+  // are complete. May block. An error ends the pass. At most one of each; the caller outlives the
+  // net or sets nullptr.
   using Hook = std::function<Status(int layer)>;
   void before_forward(Hook hook) { before_forward_ = std::move(hook); }
   void after_forward(Hook hook) { after_forward_ = std::move(hook); }
   void after_backward(Hook hook) { after_backward_ = std::move(hook); }
   void before_backward(Hook hook) { before_backward_ = std::move(hook); }
 
-  // Copies params by layer name from a net read from `file`; layers that only one side has are skipped with a log line. Throws
-  // ConfigError where counts or shapes differ, naming both shapes and both files.
+  // Copies params by layer name from a net read from `file`; layers that only one side has are
+  // skipped with a log line. Throws ConfigError where counts or shapes differ, naming both shapes
+  // and both files.
   void copy_weights(const NetParameter& from, const std::string& file);
-  // From now on looks at the params of `other` (a test net at the train net's), by layer name. Throws ConfigError.
+  // From now on looks at the params of `other` (a test net at the train net's), by layer name.
+  // Throws ConfigError.
   void share_weights(const Net& other);
   // The net as built, with its params (and their gradients): the content of a caffemodel.
   NetParameter to_proto(bool with_gradients) const;
@@ -91,8 +101,9 @@ class Net {
   const NetParameter& definition() const;
 
   NetMemory memory() const { return memory_; }
-  // After a pass whose loss or gradient is not finite: the first layer and blob, in order of computation, that is bad. Runs the
-  // layers again on the inputs of the last pass, without reading new data. Empty if all is finite.
+  // After a pass whose loss or gradient is not finite: the first layer and blob, in order of
+  // computation, that is bad. Runs the layers again on the inputs of the last pass, without reading
+  // new data. Empty if all is finite.
   std::string find_non_finite();
 
  private:
@@ -100,15 +111,17 @@ class Net {
   // What the net knows of each layer.
   struct Wiring {
     std::vector<Blob*> bottoms, tops;
-    std::vector<bool> propagate;       // a gradient goes to this bottom
-    std::vector<float> loss_weights;   // of each top
-    std::vector<bool> missing;         // nobody writes this top's gradient, which backward will read
+    std::vector<bool> propagate;      // a gradient goes to this bottom
+    std::vector<float> loss_weights;  // of each top
+    // nobody writes this top's gradient, which backward will read
+    std::vector<bool> missing;
     bool needs_backward = false;
   };
   Status follow_inputs();
   Status run_layer(int layer, float& loss);
   Status failure_of(int layer);
-  // A sentence with the user's names for blobs, 'label', where it has those of inserted splits, 'label_data_1_split_0'.
+  // A sentence with the user's names for blobs, 'label', where it has those of inserted splits,
+  // 'label_data_1_split_0'.
   std::string with_own_names(std::string sentence) const;
   void prepare_gradients(int layer);
   void plan_blobs();
@@ -118,13 +131,13 @@ class Net {
   NetOptions options_;
   std::unique_ptr<NetParameter> definition_;
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<Wiring> wiring_;                      // one a layer
+  std::vector<Wiring> wiring_;  // one a layer
   std::vector<std::unique_ptr<Blob>> blobs_;
   std::vector<Blob*> outputs_;
   std::vector<NetParam> net_params_;
-  std::shared_ptr<Memory> arena_;                // of all planned blobs
+  std::shared_ptr<Memory> arena_;  // of all planned blobs
   NetMemory memory_;
-  Random::State pass_start_;                     // random state when the last forward began
+  Random::State pass_start_;  // random state when the last forward began
   Hook before_forward_, after_forward_, before_backward_, after_backward_;
 };
 

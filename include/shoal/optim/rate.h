@@ -1,4 +1,5 @@
-// Learning-rate policies: the rate as a pure function of the iteration, in the float arithmetic that gives Caffe's values.
+// Learning-rate policies: the rate as a pure function of the iteration, in the float arithmetic
+// that gives Caffe's values.
 //   fixed      b
 //   step       b * gamma ^ floor(i / stepsize)
 //   exp        b * gamma ^ i
@@ -6,7 +7,8 @@
 //   multistep  b * gamma ^ s, s raised by at most one an iteration, when i >= stepvalues[s]
 //   poly       b * (1 - i / max_iter) ^ power, and 0 from max_iter on
 //   sigmoid    b / (1 + exp(-gamma * (i - stepsize)))
-// b is base_lr, i the iteration counted from 0, s the count of steps taken, which a snapshot keeps. Source: Caffe 1.0.
+// b is base_lr, i the iteration counted from 0, s the count of steps taken, which a snapshot keeps.
+// Source: Caffe 1.0.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +25,16 @@ std::vector<std::string> policy_names();
 
 struct RateOptions {
   Policy policy = Policy::kFixed;
-  float base = 0;                          // b
+  float base = 0;  // b
   float gamma = 0, power = 0;
-  std::int64_t stepsize = 0, max_iter = 0; // in iterations
-  std::vector<std::int64_t> stepvalues{};  // in iterations, rising
+  std::int64_t stepsize = 0, max_iter = 0;  // in iterations
+  std::vector<std::int64_t> stepvalues{};   // in iterations, rising
 };
 // Empty, or the first thing wrong, in words.
 std::string validate(const RateOptions& options);
 
-// s at `iteration`, `before` being s at the iteration before it (0 at the start). Policies without steps keep `before`.
+// s at `iteration`, `before` being s at the iteration before it (0 at the start). Policies without
+// steps keep `before`.
 std::int64_t steps_taken(const RateOptions& options, std::int64_t iteration, std::int64_t before);
 // The rate at `iteration`, after `steps` steps.
 float rate_at(const RateOptions& options, std::int64_t iteration, std::int64_t steps);

@@ -1,11 +1,13 @@
-// Update rules as formulas on one element, used alike by the local solver, by a table's shards and by device kernels.
+// Update rules as formulas on one element, used alike by the local solver, by a table's shards and
+// by device kernels.
 //
 // One update of one element, g being the sum of the gradients of all passes:
 //   g <- g * gradient_scale          (1 / iter_size, times clip / norm)
 //   g <- g + decay * w   (L2)   or   g + decay * sign(w)   (L1)
 //   w <- w - rule(g, histories)
-// Source: Caffe 1.0's solvers, whose results these give on the same numbers up to rounding. Their papers: Nesterov 1983 as in
-// Sutskever et al. 2013; AdaGrad, Duchi et al. 2011; RMSProp, Tieleman and Hinton 2012; AdaDelta, Zeiler 2012; Adam, Kingma and Ba 2015.
+// Source: Caffe 1.0's solvers, whose results these give on the same numbers up to rounding. Their
+// papers: Nesterov 1983 as in Sutskever et al. 2013; AdaGrad, Duchi et al. 2011; RMSProp, Tieleman
+// and Hinton 2012; AdaDelta, Zeiler 2012; Adam, Kingma and Ba 2015.
 #pragma once
 
 #include <array>
@@ -29,7 +31,8 @@ enum class Regularization { kL2, kL1 };
 
 inline constexpr int kMaxHistories = 2;
 
-// Caffe's spelling: "SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"; case does not count.
+// Caffe's spelling: "SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"; case does not
+// count.
 std::optional<Rule> rule_named(std::string_view name);
 const char* name_of(Rule rule);
 std::vector<std::string> rule_names();
@@ -38,10 +41,11 @@ int histories(Rule rule);
 
 struct RuleOptions {
   Rule rule = Rule::kSgd;
-  float momentum = 0;          // SGD, Nesterov; AdaDelta's decay; Adam's beta1. AdaGrad and RMSProp have none
-  float momentum2 = 0.999f;    // Adam's beta2
-  float rms_decay = 0.99f;     // RMSProp
-  float delta = 1e-8f;         // AdaGrad, RMSProp, AdaDelta, Adam
+  // SGD, Nesterov; AdaDelta's decay; Adam's beta1. AdaGrad and RMSProp have none
+  float momentum = 0;
+  float momentum2 = 0.999f;  // Adam's beta2
+  float rms_decay = 0.99f;   // RMSProp
+  float delta = 1e-8f;       // AdaGrad, RMSProp, AdaDelta, Adam
   bool operator==(const RuleOptions&) const = default;
 };
 // Empty, or the first thing wrong, in words.
@@ -51,10 +55,11 @@ std::string validate(const RuleOptions& options);
 struct Step {
   Rule rule = Rule::kSgd;
   Regularization regularization = Regularization::kL2;
-  float rate = 0;              // of this iteration, times lr_mult; Adam's bias correction is in it
-  float decay = 0;             // weight_decay times decay_mult
+  // of this iteration, times lr_mult; Adam's bias correction is in it
+  float rate = 0;
+  float decay = 0;  // weight_decay times decay_mult
   float gradient_scale = 1;
-  float momentum = 0, momentum2 = 0, rms_decay = 0, delta = 0;   // as in RuleOptions
+  float momentum = 0, momentum2 = 0, rms_decay = 0, delta = 0;  // as in RuleOptions
 };
 
 // What one update does to one param. `iteration` counts from 0; `rate` is the solver's rate at it.
@@ -73,11 +78,14 @@ Step make_step(const RuleOptions& options, const StepInputs& inputs);
 template <Regularization kind>
 SHOAL_ON_ANY_DEVICE inline float regularised(const Step& s, float g, float w) {
   g *= s.gradient_scale;
-  if constexpr (kind == Regularization::kL1) return g + s.decay * (static_cast<float>(w > 0) - static_cast<float>(w < 0));
-  else return g + s.decay * w;
+  if constexpr (kind == Regularization::kL1)
+    return g + s.decay * (static_cast<float>(w > 0) - static_cast<float>(w < 0));
+  else
+    return g + s.decay * w;
 }
 
-// What is to be taken from w. h and h2 are the element's histories, updated; a rule with fewer leaves them alone.
+// What is to be taken from w. h and h2 are the element's histories, updated; a rule with fewer
+// leaves them alone.
 template <Rule rule>
 SHOAL_ON_ANY_DEVICE inline float take(const Step& s, float g, float& h, float& h2) {
   if constexpr (rule == Rule::kSgd) {
@@ -108,7 +116,8 @@ SHOAL_ON_ANY_DEVICE inline float take(const Step& s, float g, float& h, float& h
 
 // h and h2 are read and written as far as the rule has histories, and may be null beyond.
 template <Rule rule, Regularization kind>
-SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& s, std::int64_t n, float* w, const float* g, float* h, float* h2) {
+SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& s, std::int64_t n, float* w,
+                                                const float* g, float* h, float* h2) {
   constexpr int kept = rule == Rule::kAdaDelta || rule == Rule::kAdam ? 2 : 1;
   for (std::int64_t i = 0; i < n; ++i) {
     float first = h[i], second = 0;

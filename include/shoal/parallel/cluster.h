@@ -1,5 +1,5 @@
-// Which processes make up a job and which of them this one is: from a machinefile, flags and the environments of launchers. Pure: files
-// are read by the caller's hand, variables come in as a map.
+// Which processes make up a job and which of them this one is: from a machinefile, flags and the
+// environments of launchers. Pure: files are read by the caller's hand, variables come in as a map.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +18,37 @@ const char* name_of(Role role);
 
 // One process to be.
 struct Process {
-  int id = 0;                      // rank, 0 first
-  std::string host;                // as written: a name, an IPv4 or, without brackets, an IPv6 address
-  int port = 0;                    // of the table service; where none was given: the default port, or the next on the same host
+  int id = 0;  // rank, 0 first
+  // as written: a name, an IPv4 or, without brackets, an IPv6 address
+  std::string host;
+  // of the table service; where none was given: the default port, or the next on the same host
+  int port = 0;
   Role role = Role::kBoth;
   int ssh_port = 22;
   std::string user, interface, group;
-  std::string data;                // suffix of its part of the data; empty: its client id
+  std::string data;  // suffix of its part of the data; empty: its client id
   std::vector<int> gpus;
-  double weight = 1;               // first guess of its speed, its share of data that is cut up
-  double bandwidth = 0;            // of its link, bytes a second each way; 0: not said
-  int line = 0;                    // of the machinefile
+  double weight = 1;     // first guess of its speed, its share of data that is cut up
+  double bandwidth = 0;  // of its link, bytes a second each way; 0: not said
+  int line = 0;          // of the machinefile
 };
 
 enum class HostfileFormat { kAuto, kPoseidon, kOpenMpi, kHorovod, kDeepSpeed, kMxnet, kMpich };
 std::optional<HostfileFormat> hostfile_format_named(std::string_view name);
 
-// The processes of a machinefile (docs/formats.md): in the order of ids, slots made processes of their own. Errors (kUsage) name the file and all
-// lines concerned: duplicate or missing ids, duplicate host:port, an unknown key (the nearest known named), a port out of range, an
-// ambiguous "host:N" (of which the format tells ssh port from slots), no lines.
-Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name, HostfileFormat format = HostfileFormat::kAuto);
+// The processes of a machinefile (docs/formats.md): in the order of ids, slots made processes of
+// their own. Errors (kUsage) name the file and all lines concerned: duplicate or missing ids,
+// duplicate host:port, an unknown key (the nearest known named), a port out of range, an ambiguous
+// "host:N" (of which the format tells ssh port from slots), no lines.
+Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name,
+                                               HostfileFormat format = HostfileFormat::kAuto);
 
 inline constexpr int kDefaultPort = 29600;
 // "a:29600", "[::1]:29600".
 std::string address_text(const std::string& host, int port);
 
-// "0,2|1": the workers of each group, in the order in which the file names groups; "" if it names none. An error (kUsage): some workers have
-// one and others do not.
+// "0,2|1": the workers of each group, in the order in which the file names groups; "" if it names
+// none. An error (kUsage): some workers have one and others do not.
 Result<std::string> groups_of(const std::vector<Process>& machines);
 // Of the servers' links, in their order; none unless all are said.
 std::vector<double> server_bandwidths(const std::vector<Process>& machines);
@@ -52,31 +56,39 @@ std::vector<double> server_bandwidths(const std::vector<Process>& machines);
 // What a process knows of itself and the job.
 struct Place {
   int rank = 0, processes = 1;
-  std::string master;              // "host:port" of process 0
-  std::string source;              // where rank and size come from, for the log: "flags --client_id and --num_clients", "torchrun (RANK ...)"
-  std::vector<Process> machines;   // of the machinefile, or empty
-  Role role = Role::kBoth;         // its own
+  std::string master;  // "host:port" of process 0
+  // where rank and size come from, for the log: "flags --client_id and --num_clients", "torchrun
+  // (RANK ...)"
+  std::string source;
+  std::vector<Process> machines;  // of the machinefile, or empty
+  Role role = Role::kBoth;        // its own
   bool distributed() const { return processes > 1 || !machines.empty(); }
 };
 
 struct PlaceFlags {
   std::optional<int> client_id{}, num_clients{};
-  std::string master{};                        // "host:port"
-  std::string machinefile{}, machinefile_text{};   // name and content, or empty
+  std::string master{};                           // "host:port"
+  std::string machinefile{}, machinefile_text{};  // name and content, or empty
   HostfileFormat format = HostfileFormat::kAuto;
-  std::string role{};                          // "", "worker", "server", "both"
+  std::string role{};  // "", "worker", "server", "both"
   int port = 0;
 };
-// Flags first, then the families of conventions known to launchers: torchrun, Open MPI, PMI, Slurm, Horovod, DMLC, Paddle. Without any: one
-// process alone. An empty variable counts as not set. Errors (kUsage): a half-set family (which variable is missing), a rank outside the
-// size, a size that is not the machinefile's, no address for process 0, a machinefile of several processes and nothing that says which one.
-Result<Place> find_place(const PlaceFlags& flags, const std::map<std::string, std::string>& environment);
+// Flags first, then the families of conventions known to launchers: torchrun, Open MPI, PMI, Slurm,
+// Horovod, DMLC, Paddle. Without any: one process alone. An empty variable counts as not set.
+// Errors (kUsage): a half-set family (which variable is missing), a rank outside the size, a size
+// that is not the machinefile's, no address for process 0, a machinefile of several processes and
+// nothing that says which one.
+Result<Place> find_place(const PlaceFlags& flags,
+                         const std::map<std::string, std::string>& environment);
 
-// A machinefile with the content of MXNet-G's `groups`, `hosts` and `data_sharding`: ids are its ranks, which follow the addresses as strings,
-// the largest first; groups are named by their lines, and shares of the data become weights. Without `hosts` (or with empty ones) every address of
-// `groups` is one process; `groups` and `data_sharding` may be empty. What was passed over there is a comment. Errors (kUsage) name file
-// and line: an address in no group, or in a group alone, fewer or more shares than workers, shares that overlap.
-Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts, std::string_view data_sharding);
+// A machinefile with the content of MXNet-G's `groups`, `hosts` and `data_sharding`: ids are its
+// ranks, which follow the addresses as strings, the largest first; groups are named by their lines,
+// and shares of the data become weights. Without `hosts` (or with empty ones) every address of
+// `groups` is one process; `groups` and `data_sharding` may be empty. What was passed over there is
+// a comment. Errors (kUsage) name file and line: an address in no group, or in a group alone, fewer
+// or more shares than workers, shares that overlap.
+Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
+                                            std::string_view data_sharding);
 
 // Slurm's "gnode[10,20,25-27],login" in full.
 Result<std::vector<std::string>> expand_host_list(std::string_view list);

@@ -1,5 +1,5 @@
-// Groups of workers of similar speed, found from what was measured, and the shares of the data with which all groups end an epoch together.
-// Pure: the same speeds give the same groups everywhere.
+// Groups of workers of similar speed, found from what was measured, and the shares of the data with
+// which all groups end an epoch together. Pure: the same speeds give the same groups everywhere.
 #pragma once
 
 #include <cstddef>
@@ -9,38 +9,46 @@
 
 namespace shoal::parallel {
 
-using Groups = std::vector<std::vector<int>>;   // of workers, which ascend in each
+using Groups = std::vector<std::vector<int>>;  // of workers, which ascend in each
 
 struct GroupingOptions {
-  std::size_t smallest = 1;    // workers in a group, at least
-  double apart = 1.2;          // the mean speed of a group is at least so many times that of the next slower one
-  double noise = 0.05;         // a speed is known but to this part of itself
+  std::size_t smallest = 1;  // workers in a group, at least
+  // the mean speed of a group is at least so many times that of the next slower one
+  double apart = 1.2;
+  double noise = 0.05;  // a speed is known but to this part of itself
 };
 
 struct Grouping {
-  Groups groups;               // the fastest first
-  std::vector<double> means;   // speeds, one a group
-  double index = 0;            // Calinski-Harabasz, 0 of one group
+  Groups groups;              // the fastest first
+  std::vector<double> means;  // speeds, one a group
+  double index = 0;           // Calinski-Harabasz, 0 of one group
 };
 
-// The workers of `speeds` (above 0, in any unit; one at least), clustered: for every k from 2 to n - 1 by k-means, from the means of what is
-// left when the two nearest clusters were merged until there are k (a merged center is the middle between the two). Of two that are equally
-// near the slower counts. The k is taken whose index is the largest,
-//   [SSB / (k - 1)] / [SSW / (n - k)],  SSB = sum n_j (mean_j - mean)^2,  SSW = sum (speed - mean_j)^2 + (noise * speed)^2,
-// the smaller of equals, among those whose groups are large enough and far enough apart. If there is none, all are one group: then what the
-// slowest holds back is less than what the staleness between groups would cost. Two workers are two groups if they are far enough apart.
-// Source: MXNet-G (CCGRID 2019), where k is 3; Calinski and Harabasz, 1974, without the noise: there a few speeds that happen to be equal
-// make SSW nothing, and any k good that has them together.
+// The workers of `speeds` (above 0, in any unit; one at least), clustered: for every k from 2 to n
+// - 1 by k-means, from the means of what is left when the two nearest clusters were merged until
+// there are k (a merged center is the middle between the two). Of two that are equally near the
+// slower counts. The k is taken whose index is the largest,
+//   [SSB / (k - 1)] / [SSW / (n - k)],  SSB = sum n_j (mean_j - mean)^2,  SSW = sum (speed -
+//   mean_j)^2 + (noise * speed)^2,
+// the smaller of equals, among those whose groups are large enough and far enough apart. If there
+// is none, all are one group: then what the slowest holds back is less than what the staleness
+// between groups would cost. Two workers are two groups if they are far enough apart. Source:
+// MXNet-G (CCGRID 2019), where k is 3; Calinski and Harabasz, 1974, without the noise: there a few
+// speeds that happen to be equal make SSW nothing, and any k good that has them together.
 Grouping find_groups(std::span<const double> speeds, const GroupingOptions& options = {});
 
-// What all of them do together in a second, where each goes at the speed of the slowest of its group.
+// What all of them do together in a second, where each goes at the speed of the slowest of its
+// group.
 double pace_of(const Groups& groups, std::span<const double> speeds);
 
-// Whether going over from one grouping to another is worth the change: if the pace gains `gain` by it; or if there are fewer groups, and so less
-// staleness, and the pace loses no more than half of that. Between the two nothing changes, so that a speed that wavers does not.
-bool worth_changing(const Groups& from, const Groups& to, std::span<const double> speeds, double gain = 0.1);
+// Whether going over from one grouping to another is worth the change: if the pace gains `gain` by
+// it; or if there are fewer groups, and so less staleness, and the pace loses no more than half of
+// that. Between the two nothing changes, so that a speed that wavers does not.
+bool worth_changing(const Groups& from, const Groups& to, std::span<const double> speeds,
+                    double gain = 0.1);
 
-// By worker: its part of the data beside the others', which is the speed of the slowest in its group.
+// By worker: its part of the data beside the others', which is the speed of the slowest in its
+// group.
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds);
 
 // "0,2|1,3", as the scheme `grouped` has it; and back.
@@ -49,12 +57,15 @@ Groups parse_groups(const std::string& text);
 
 // The files that MXNet-G's tools, partition_data and groups_file read.
 struct GroupingFiles {
-  std::string groups;          // a group a line
-  std::string data_sharding;   // line i + 1 is "begin end" of worker i, in fractions; they leave nothing out
-  bool by_address = false;     // the groups are of addresses; else of numbers
+  std::string groups;  // a group a line
+  // line i + 1 is "begin end" of worker i, in fractions; they leave nothing out
+  std::string data_sharding;
+  bool by_address = false;  // the groups are of addresses; else of numbers
 };
-// Addresses stand for workers as in MXNet-G, where they number them: if all differ and descend, as strings, from worker 0 on. Otherwise they
-// would mean other workers there, and numbers are written.
-GroupingFiles grouping_files(const Groups& groups, std::span<const double> speeds, std::span<const std::string> addresses);
+// Addresses stand for workers as in MXNet-G, where they number them: if all differ and descend, as
+// strings, from worker 0 on. Otherwise they would mean other workers there, and numbers are
+// written.
+GroupingFiles grouping_files(const Groups& groups, std::span<const double> speeds,
+                             std::span<const std::string> addresses);
 
 }  // namespace shoal::parallel

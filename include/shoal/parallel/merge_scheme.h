@@ -12,20 +12,22 @@ namespace shoal::parallel {
 
 // What a flag says of a field of SchemeParameter.
 struct SchemeFlag {
-  std::string name;    // "movingRate"
-  std::string field;   // "moving_rate", "weighting.a"
+  std::string name;   // "movingRate"
+  std::string field;  // "moving_rate", "weighting.a"
   std::string value;
 };
 
 struct SchemeFlags {
   std::string scheme{}, consistency_model{}, kv_store{}, staleness{};
-  bool sync = false, gradient_only = false;   // SpeeDO's
+  bool sync = false, gradient_only = false;  // SpeeDO's
   std::vector<SchemeFlag> fields{};
 };
 
-// Flags stand above the solver's scheme: one that names another type replaces it, whole; others replace its fields. Without a type on either
-// side the fields say it: moving_rate is elastic's, backup sync_backup's. Throws ConfigError (kUsage) for flags that contradict each other,
-// by both names, and for values that the field cannot hold; what is senseless together is left to phases_of.
+// Flags stand above the solver's scheme: one that names another type replaces it, whole; others
+// replace its fields. Without a type on either side the fields say it: moving_rate is elastic's,
+// backup sync_backup's. Throws ConfigError (kUsage) for flags that contradict each other, by both
+// names, and for values that the field cannot hold; what is senseless together is left to
+// phases_of.
 void merge_scheme(const SchemeFlags& flags, SolverParameter& param);
 
 }  // namespace shoal::parallel

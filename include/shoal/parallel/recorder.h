@@ -1,4 +1,5 @@
-// Measures a worker's clocks and writes them down: metrics.jsonl, ESync's logs, and a line of the log for each display.
+// Measures a worker's clocks and writes them down: metrics.jsonl, ESync's logs, and a line of the
+// log for each display.
 #pragma once
 
 #include <chrono>
@@ -26,11 +27,12 @@ namespace shoal::parallel {
 std::vector<std::string> output_columns(const Net& net);
 
 struct RecorderOptions {
-  std::string metrics;               // a folder, or "": none are written
-  std::string esync_logs;            // a folder of the job, in which each worker has its own; or ""
+  std::string metrics;  // a folder, or "": none are written
+  // a folder of the job, in which each worker has its own; or ""
+  std::string esync_logs;
   RunMetrics run;
-  bool local_steps = false;          // of ESync's two kinds of logs, that with local steps
-  std::int64_t display = 0;          // iterations between lines of the log; 0: none
+  bool local_steps = false;  // of ESync's two kinds of logs, that with local steps
+  std::int64_t display = 0;  // iterations between lines of the log; 0: none
 };
 
 class Recorder final : public Meter, public Observer {
@@ -38,9 +40,10 @@ class Recorder final : public Meter, public Observer {
   // `table` is null for who trains alone. `next` hears what this observer hears; it may be null.
   Recorder(const RecorderOptions& options, const table::Table* table, Observer* next);
   ~Recorder() override;
-  // Of the solver, before its first iteration. Throws ConfigError (kUsage) if a file cannot be written.
+  // Of the solver, before its first iteration. Throws ConfigError (kUsage) if a file cannot be
+  // written.
   void open(Solver& solver);
-  void close();                      // what is left is written
+  void close();  // what is left is written
   // A display or a test that is another's, once open.
   void record(const ScoreMetrics& score);
   // From this iteration on the scheme is this one. Before open(): of the run's first.
@@ -54,8 +57,14 @@ class Recorder final : public Meter, public Observer {
  private:
   using Instant = table::Instant;
   // What counts up, as it was when the clock, or a part of it, began.
-  struct Point { Instant at{}; double data = 0, rows = 0; };
-  struct Counts { table::Traffic traffic; table::StalenessCounts staleness; };
+  struct Point {
+    Instant at{};
+    double data = 0, rows = 0;
+  };
+  struct Counts {
+    table::Traffic traffic;
+    table::StalenessCounts staleness;
+  };
 
   Instant now() const;
   double since_start(Instant at) const;
@@ -69,20 +78,21 @@ class Recorder final : public Meter, public Observer {
   const RecorderOptions options_;
   const table::Table* const table_;
   Observer* const next_;
-  std::vector<std::vector<std::string>> columns_;   // of the train net, then of the test nets
-  double samples_ = 0;                              // of a step
+  std::vector<std::vector<std::string>> columns_;  // of the train net, then of the test nets
+  double samples_ = 0;                             // of a step
   std::optional<MetricsWriter> writer_;
   std::optional<EsyncLog> esync_;
-  std::optional<ClockMetrics> round_;               // not in ESync's log yet: a test may follow
-  bool begun_ = false;                              // training, of which the phases are parts
-  Instant started_{}, ended_{};                     // training; the last clock
+  std::optional<ClockMetrics> round_;  // not in ESync's log yet: a test may follow
+  bool begun_ = false;                 // training, of which the phases are parts
+  Instant started_{}, ended_{};        // training; the last clock
   Point begin_, step_, passed_;
   Counts before_;
-  std::string scheme_;                              // as it was written down last
-  ClockMetrics clock_;                              // under way
-  ClockMetrics shown_;                              // sums since the last line of the log
+  std::string scheme_;  // as it was written down last
+  ClockMetrics clock_;  // under way
+  ClockMetrics shown_;  // sums since the last line of the log
   std::int64_t shown_at_ = 0;
-  bool failed_ = false;                             // a file could not be written: said once, and training goes on without
+  // a file could not be written: said once, and training goes on without
+  bool failed_ = false;
 };
 
 }  // namespace shoal::parallel

@@ -1,8 +1,11 @@
-// Several nets of one process that train as one: they look at the same params, each reads its own part of the data, on a thread of its own.
+// Several nets of one process that train as one: they look at the same params, each reads its own
+// part of the data, on a thread of its own.
 //
-// In each iteration their gradients are summed in the order of replicas and divided by their number, layer by layer, as soon as the slowest
-// has finished the layer's backward; what follows, the rule here or a push to a table, sees one gradient. Running means and the like, which
-// a forward pass changes and no rule, are averaged after each update. The same inputs give the same bits.
+// In each iteration their gradients are summed in the order of replicas and divided by their
+// number, layer by layer, as soon as the slowest has finished the layer's backward; what follows,
+// the rule here or a push to a table, sees one gradient. Running means and the like, which a
+// forward pass changes and no rule, are averaged after each update. The same inputs give the same
+// bits.
 #pragma once
 
 #include <memory>
@@ -12,9 +15,11 @@
 
 namespace shoal::parallel {
 
-// Around `inner`, which updates `first`, the solver's train net: that is replica 0 of first.context().share().replicas. The others are built
-// here, with as many kernel threads and the same seed. Their states are in the solver's snapshots. An error of any of them ends the
-// iteration with it. Throws ConfigError as the solver does.
-std::unique_ptr<Updater> make_replicas(const SolverParameter& param, const std::string& name, Net& first, std::unique_ptr<Updater> inner);
+// Around `inner`, which updates `first`, the solver's train net: that is replica 0 of
+// first.context().share().replicas. The others are built here, with as many kernel threads and the
+// same seed. Their states are in the solver's snapshots. An error of any of them ends the iteration
+// with it. Throws ConfigError as the solver does.
+std::unique_ptr<Updater> make_replicas(const SolverParameter& param, const std::string& name,
+                                       Net& first, std::unique_ptr<Updater> inner);
 
 }  // namespace shoal::parallel

@@ -13,40 +13,56 @@ namespace shoal::parallel {
 
 // What is exchanged besides the params that learn.
 struct RowExtras {
-  bool running_sums = false;               // what forward passes change: running means and the like
-  std::vector<Tensor*> histories{};        // the rule's first history of every param, then its second; in the order of net.params()
-  bool stays = false;                      // no row leaves this process, where one would wait behind another: they are as long as they may be
+  // what forward passes change: running means and the like
+  bool running_sums = false;
+  // the rule's first history of every param, then its second; in the order of net.params()
+  std::vector<Tensor*> histories{};
+  // no row leaves this process, where one would wait behind another: they are as long as they may
+  // be
+  bool stays = false;
 };
 
 class RowMap {
  public:
-  // Cuts the params into rows for these servers. All params are in: those that do not learn are read once.
+  // Cuts the params into rows for these servers. All params are in: those that do not learn are
+  // read once.
   RowMap(Net& net, const table::Servers& servers, const RowExtras& extra = {});
 
   std::span<const table::Row> rows() const { return rows_; }
-  // Rows of params that the layer owns: what its gradients make; and what its forward needs, shared params' owners included.
-  std::span<const table::RowId> owned_by(int layer) const { return owned_[static_cast<std::size_t>(layer)]; }
-  std::span<const table::RowId> needed_by(int layer) const { return needed_[static_cast<std::size_t>(layer)]; }
+  // Rows of params that the layer owns: what its gradients make; and what its forward needs, shared
+  // params' owners included.
+  std::span<const table::RowId> owned_by(int layer) const {
+    return owned_[static_cast<std::size_t>(layer)];
+  }
+  std::span<const table::RowId> needed_by(int layer) const {
+    return needed_[static_cast<std::size_t>(layer)];
+  }
   std::vector<table::RowId> learning() const;
 
   std::span<float> weights(table::RowId row) const;
-  std::span<float> gradient(table::RowId row) const;   // of a param
+  std::span<float> gradient(table::RowId row) const;  // of a param
   bool is_history(table::RowId row) const { return tensors_[row] != nullptr; }
   // Of a param that gradients change: neither a history nor running sums.
-  bool is_param(table::RowId row) const { return !is_history(row) && rows_[row].learns && rows_[row].lr_mult != 0; }
+  bool is_param(table::RowId row) const {
+    return !is_history(row) && rows_[row].learns && rows_[row].lr_mult != 0;
+  }
   // Where the row lies: index into net.params() (of a history: whose it is), first element.
-  struct Piece { std::size_t param = 0, offset = 0; };
+  struct Piece {
+    std::size_t param = 0, offset = 0;
+  };
   Piece piece(table::RowId row) const { return pieces_[row]; }
 
  private:
-  void cut(std::size_t param, Tensor* history, bool learns, std::size_t total, const table::Servers& servers, std::uint32_t longest);
+  void cut(std::size_t param, Tensor* history, bool learns, std::size_t total,
+           const table::Servers& servers, std::uint32_t longest);
   void find_needs();
 
   Net& net_;
   std::vector<table::Row> rows_;
   std::vector<Piece> pieces_;
-  std::vector<Tensor*> tensors_;                            // by row: the history that it is of, or null
-  std::vector<std::vector<table::RowId>> owned_, needed_;   // by layer
+  // by row: the history that it is of, or null
+  std::vector<Tensor*> tensors_;
+  std::vector<std::vector<table::RowId>> owned_, needed_;  // by layer
 };
 
 }  // namespace shoal::parallel

@@ -1,11 +1,13 @@
 // One worker's training, from its nets to its last word.
 //
-// A run is a chain of segments. In each a solver, an updater and a plan of the table belong together: a scheme, a number of workers, a
-// share of the data. A segment ends with a phase, or where somebody wants the next (Action::kRegroup; coordinator/regrouping.h says who may,
-// and how that comes about). At its end all workers are at a boundary and have heard of everything they pushed; what a snapshot would
-// hold goes into memory, the coordinator says who is what in the next epoch and in which scheme (Table::regroup), the table takes a plan of
-// that with the chief's numbers, and every worker builds its solver anew. So nothing is lost and nothing applied twice, and the first params
-// of a segment are the last of the one before, bit for bit.
+// A run is a chain of segments. In each a solver, an updater and a plan of the table belong
+// together: a scheme, a number of workers, a share of the data. A segment ends with a phase, or
+// where somebody wants the next (Action::kRegroup; coordinator/regrouping.h says who may, and how
+// that comes about). At its end all workers are at a boundary and have heard of everything they
+// pushed; what a snapshot would hold goes into memory, the coordinator says who is what in the next
+// epoch and in which scheme (Table::regroup), the table takes a plan of that with the chief's
+// numbers, and every worker builds its solver anew. So nothing is lost and nothing applied twice,
+// and the first params of a segment are the last of the one before, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -24,35 +26,42 @@
 namespace shoal::parallel {
 
 struct RunOptions {
-  std::string name = "solver";             // of the prototxt, for errors
-  std::string snapshot;                    // a .solverstate to go on from, or ""; of a job the chief's counts
-  int threads = 1;                         // that kernels may use
-  Share share{};                           // replicas, and the name of this process's part of the data; whose it is the table says
-  std::function<Action()> action;          // as in SolverOptions
-  Observer* observer = nullptr;            // likewise
-  Meter* meter = nullptr;                  // likewise
+  std::string name = "solver";  // of the prototxt, for errors
+  // a .solverstate to go on from, or ""; of a job the chief's counts
+  std::string snapshot;
+  int threads = 1;  // that kernels may use
+  // replicas, and the name of this process's part of the data; whose it is the table says
+  Share share{};
+  std::function<Action()> action;  // as in SolverOptions
+  Observer* observer = nullptr;    // likewise
+  Meter* meter = nullptr;          // likewise
   // Before the first solver is built: what the processes compare. None of the team has begun.
   std::function<void(Team&, const Share&)> before;
-  // A phase of this scheme ("local" without a table) begins at this iteration. The first time before `opened`.
+  // A phase of this scheme ("local" without a table) begins at this iteration. The first time
+  // before `opened`.
   std::function<void(const std::string& scheme, std::int64_t iteration)> phase;
   // The first solver, before its first iteration, where the run goes on.
   std::function<void(Solver&)> opened;
   // Records that all workers go through in an epoch, for the log; 0: not known.
   std::function<std::uint64_t(const Share&)> epoch;
-  // Where MXNet-G's files of the groups that were found go ("": nowhere), and whether the run ends when they are.
+  // Where MXNet-G's files of the groups that were found go ("": nowhere), and whether the run ends
+  // when they are.
   std::string groups_out, data_sharding_out;
   bool profile_only = false;
-  // Where rows are placed, from whom all are to be the same: what is said of the links of the first epoch's servers, in bytes a second (empty: nothing),
-  // or, if the chief says so, measured. Who joins hears of it from the roster. Otherwise all servers are taken to be alike.
+  // Where rows are placed, from whom all are to be the same: what is said of the links of the first
+  // epoch's servers, in bytes a second (empty: nothing), or, if the chief says so, measured. Who
+  // joins hears of it from the roster. Otherwise all servers are taken to be alike.
   std::vector<double> bandwidths{};
   bool measure_servers = false;
-  std::optional<table::Servers> servers{};   // or these, whatever is said of them, of a job in which they stay
+  // or these, whatever is said of them, of a job in which they stay
+  std::optional<table::Servers> servers{};
   // Puts an updater of its own round each that is made.
   std::function<std::unique_ptr<Updater>(Net&, std::unique_ptr<Updater>)> wrap;
 };
 
-// Trains as the solver says, in its phases, with the others of the table's job, or alone if there is no table. An error, returned or thrown
-// (ConfigError), has not ended the job for the others where it is thrown. When it returns the table looks at no memory of this worker's.
+// Trains as the solver says, in its phases, with the others of the table's job, or alone if there
+// is no table. An error, returned or thrown (ConfigError), has not ended the job for the others
+// where it is thrown. When it returns the table looks at no memory of this worker's.
 Result<Ending> run(const SolverParameter& param, const RunOptions& options, table::Table* table);
 
 }  // namespace shoal::parallel

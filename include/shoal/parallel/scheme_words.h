@@ -17,32 +17,40 @@ class SolverParameter;
 
 namespace shoal::parallel {
 
-// Where a phase's groups come from, if not from who wrote the scheme: from speeds measured just before.
+// Where a phase's groups come from, if not from who wrote the scheme: from speeds measured just
+// before.
 struct GroupSearch {
-  std::int64_t profile = 30;     // iterations of async in which they are measured
-  std::size_t smallest = 1;      // workers in a group, at least
-  std::optional<std::int64_t> interval{};   // iterations of the chief until they are looked at again; 0: never; nothing: an epoch of the data
+  std::int64_t profile = 30;  // iterations of async in which they are measured
+  std::size_t smallest = 1;   // workers in a group, at least
+  // iterations of the chief until they are looked at again; 0: never; nothing: an epoch of the data
+  std::optional<std::int64_t> interval{};
   bool operator==(const GroupSearch&) const = default;
 };
 
 struct Phase {
-  std::int64_t iterations = 0;   // that it lasts
-  std::string words;             // "ssp 2"; of a search without its groups, which with_groups() puts in
-  std::optional<float> base_lr{};        // the phase's own; else the solver's
-  std::optional<int> test_interval{};    // likewise
-  std::optional<GroupSearch> search{};   // the phase before it is the profile, in the scheme kProfile
+  std::int64_t iterations = 0;  // that it lasts
+  // "ssp 2"; of a search without its groups, which with_groups() puts in
+  std::string words;
+  std::optional<float> base_lr{};      // the phase's own; else the solver's
+  std::optional<int> test_interval{};  // likewise
+  // the phase before it is the profile, in the scheme kProfile
+  std::optional<GroupSearch> search{};
   bool operator==(const Phase&) const = default;
 };
 
-inline constexpr const char* kProfile = "async";   // there nobody waits for others, so that what an iteration takes is the worker's own
+// there nobody waits for others, so that what an iteration takes is the worker's own
+inline constexpr const char* kProfile = "async";
 
-// "grouped staleness=2" and "0,2|1": "grouped groups=0,2|1 staleness=2", whatever the groups were before. And back: "0,2|1".
+// "grouped staleness=2" and "0,2|1": "grouped groups=0,2|1 staleness=2", whatever the groups were
+// before. And back: "0,2|1".
 std::string with_groups(const std::string& words, const std::string& groups);
 std::string groups_in(const std::string& words);
 
-// What of a scheme is trained with, from the first iteration to max_iter (without one: once through the list). A solver without a scheme has
-// bsp. Of several, each has its iterations; the list begins again when it is through, and its last phase ends early; the last in the list may
-// have none, and then lasts to the end. Neighbours that are the same are one phase. Errors (kConfig) begin with `name`. Reads groups_file.
+// What of a scheme is trained with, from the first iteration to max_iter (without one: once through
+// the list). A solver without a scheme has bsp. Of several, each has its iterations; the list
+// begins again when it is through, and its last phase ends early; the last in the list may have
+// none, and then lasts to the end. Neighbours that are the same are one phase. Errors (kConfig)
+// begin with `name`. Reads groups_file.
 Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name);
 
 // What a solver is given during the phase.
@@ -54,8 +62,9 @@ Result<std::string> words_of(const SchemeParameter& scheme, const std::string& n
 // Of a type, which prototxts may write "SSP".
 std::string in_lower_case(std::string word);
 
-// "0,2|1,3" of the lines of a groups file, a group a line, cut at blanks: numbers of workers; or addresses, as MXNet-G has them, of which
-// the i-th in the order of letters, of n, is worker n - 1 - i.
+// "0,2|1,3" of the lines of a groups file, a group a line, cut at blanks: numbers of workers; or
+// addresses, as MXNet-G has them, of which the i-th in the order of letters, of n, is worker n - 1
+// - i.
 Result<std::string> read_groups(std::string_view text);
 
 }  // namespace shoal::parallel

@@ -1,4 +1,5 @@
-// The user's mistake in a layer, named with its place: "net.prototxt:12: layer 'conv1' (Convolution): kernel 7 is larger than ...".
+// The user's mistake in a layer, named with its place: "net.prototxt:12: layer 'conv1'
+// (Convolution): kernel 7 is larger than ...".
 #pragma once
 
 #include <string>
@@ -9,7 +10,8 @@ namespace shoal {
 
 class LayerParameter;
 
-// "net.prototxt:12: layer 'conv1' (Convolution)"; without the place if the layer was not read from a file.
+// "net.prototxt:12: layer 'conv1' (Convolution)"; without the place if the layer was not read from
+// a file.
 std::string layer_place(const LayerParameter& layer);
 
 // An error about one layer; `args` are joined into the sentence. For throw.

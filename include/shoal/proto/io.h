@@ -1,9 +1,12 @@
-// Reading and writing nets, solvers, models and solver states, of every age and family that we know.
+// Reading and writing nets, solvers, models and solver states, of every age and family that we
+// know.
 //
-// Readers throw ConfigError (Code::kConfig) that names the file and, in text, line and column: a missing file, an unknown field
-// with the nearest known one, a value of another type, a file of another kind with the flag it belongs to. What they return is
-// up to date: V0 and V1 layers, `input` fields and the other old spellings are gone, and the log has a line for each kind of change.
-// Writers write the whole file or leave what was there (base/file.h), and leave out LayerParameter.origin.
+// Readers throw ConfigError (Code::kConfig) that names the file and, in text, line and column: a
+// missing file, an unknown field with the nearest known one, a value of another type, a file of
+// another kind with the flag it belongs to. What they return is up to date: V0 and V1 layers,
+// `input` fields and the other old spellings are gone, and the log has a line for each kind of
+// change. Writers write the whole file or leave what was there (base/file.h), and leave out
+// LayerParameter.origin.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +33,17 @@ NetParameter read_net(const std::string& path);
 // The same from memory; `name` stands for the path in errors and origins.
 NetParameter parse_net(const std::string& text, const std::string& name);
 
-// A solver in text form; nets inside it are brought up to date too. kComplete: an absent snapshot_prefix becomes the path without
-// its ending, a snapshot_prefix that is a folder gets the solver's name appended.
+// A solver in text form; nets inside it are brought up to date too. kComplete: an absent
+// snapshot_prefix becomes the path without its ending, a snapshot_prefix that is a folder gets the
+// solver's name appended.
 enum class SnapshotPrefix { kComplete, kAsWritten };
-SolverParameter read_solver(const std::string& path, SnapshotPrefix prefix = SnapshotPrefix::kComplete);
-SolverParameter parse_solver(const std::string& text, const std::string& name, SnapshotPrefix prefix = SnapshotPrefix::kComplete);
+SolverParameter read_solver(const std::string& path,
+                            SnapshotPrefix prefix = SnapshotPrefix::kComplete);
+SolverParameter parse_solver(const std::string& text, const std::string& name,
+                             SnapshotPrefix prefix = SnapshotPrefix::kComplete);
 
-// A model: a binary NetParameter of BVLC, Poseidon or NVIDIA. Values of any precision end up in BlobProto.data (and diff),
-// and every blob holds as many as its shape says.
+// A model: a binary NetParameter of BVLC, Poseidon or NVIDIA. Values of any precision end up in
+// BlobProto.data (and diff), and every blob holds as many as its shape says.
 NetParameter read_weights(const std::string& path);
 
 SolverState read_solver_state(const std::string& path);
@@ -49,16 +55,29 @@ BlobProto read_blob_proto(const std::string& path);
 std::vector<std::int64_t> blob_dims(const BlobProto& blob);
 
 std::string to_text(const google::protobuf::Message& message);
-Status write_text(const google::protobuf::Message& message, const std::string& path, Code code = Code::kConfig);
+Status write_text(const google::protobuf::Message& message, const std::string& path,
+                  Code code = Code::kConfig);
 // Fails for a message of 2 GiB and more, which no reader could parse.
-Status write_binary(const google::protobuf::Message& message, const std::string& path, Code code = Code::kSnapshot);
+Status write_binary(const google::protobuf::Message& message, const std::string& path,
+                    Code code = Code::kSnapshot);
 
-// Writers copy a message that has origins to take them out; who writes a large one calls this first.
+// Writers copy a message that has origins to take them out; who writes a large one calls this
+// first.
 void clear_origins(google::protobuf::Message& message);
 
 // What a file holds, by its first bytes.
-enum class FileKind { kEmpty, kNetText, kSolverText, kModel, kSolverState, kRunState, kBlob, kHdf5, kUnknown };
-FileKind kind_of(std::string_view head);   // 64 KiB are enough
+enum class FileKind {
+  kEmpty,
+  kNetText,
+  kSolverText,
+  kModel,
+  kSolverState,
+  kRunState,
+  kBlob,
+  kHdf5,
+  kUnknown
+};
+FileKind kind_of(std::string_view head);  // 64 KiB are enough
 FileKind kind_of_file(const std::string& path);
 // "a solver state (.solverstate)", with its article.
 std::string to_words(FileKind kind);

@@ -1,4 +1,5 @@
-// A worker's rounds as ESync logs them: <directory>/iter-1.txt, iter-2.txt ..., an object of JSON each (docs/metrics.md).
+// A worker's rounds as ESync logs them: <directory>/iter-1.txt, iter-2.txt ..., an object of JSON
+// each (docs/metrics.md).
 #pragma once
 
 #include <optional>
@@ -11,13 +12,15 @@ namespace shoal {
 
 // After a clock: how its test went, if there was one.
 struct Evaluation {
-  double seconds = 0;                      // that it took
-  double time = 0;                         // when it was over, as ClockMetrics::time
+  double seconds = 0;  // that it took
+  double time = 0;     // when it was over, as ClockMetrics::time
   std::optional<double> accuracy{};
 };
 
-// One file's content. `local`: of a scheme with local steps, whose phases have names of their own. clock.steps says what each step took.
-std::string esync_round(const ClockMetrics& clock, bool local, const std::optional<Evaluation>& evaluation);
+// One file's content. `local`: of a scheme with local steps, whose phases have names of their own.
+// clock.steps says what each step took.
+std::string esync_round(const ClockMetrics& clock, bool local,
+                        const std::optional<Evaluation>& evaluation);
 
 class EsyncLog {
  public:

@@ -1,5 +1,6 @@
-// What every worker of a run did in each clock, and what displays and tests said, as lines of JSON that grow while it runs: docs/metrics.md is
-// the format. All seconds are those of the clock that the caller measures by: the system's, or a simulation's.
+// What every worker of a run did in each clock, and what displays and tests said, as lines of JSON
+// that grow while it runs: docs/metrics.md is the format. All seconds are those of the clock that
+// the caller measures by: the system's, or a simulation's.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +13,42 @@
 
 namespace shoal {
 
-// How often a number was 0, 1, 2 ...; the last class of a fixed number of them stands for "or more".
+// How often a number was 0, 1, 2 ...; the last class of a fixed number of them stands for "or
+// more".
 using Histogram = std::vector<std::uint64_t>;
 
-// The seconds of one step of a worker's own: of its one pass over its net, or in a scheme with local steps of one of them.
+// The seconds of one step of a worker's own: of its one pass over its net, or in a scheme with
+// local steps of one of them.
 struct StepMetrics {
   double data_wait = 0, compute = 0;
-  double update = 0;                 // of its own weights, or handing gradients to those who send them
+  // of its own weights, or handing gradients to those who send them
+  double update = 0;
 };
 
-// One clock (task) of one worker. compute + data_wait + row_wait + update + other are the seconds since the clock before.
+// One clock (task) of one worker. compute + data_wait + row_wait + update + other are the seconds
+// since the clock before.
 struct ClockMetrics {
   int worker = 0;
-  std::int64_t clock = 0;            // finished before this one
-  double time = 0;                   // seconds from the start of training to the end of this clock
-  double compute = 0;                // seconds in forward and backward passes
-  double data_wait = 0;              // in which they waited for data
-  double row_wait = 0;               // in which they waited for rows, or for the leave to go on
-  double update = 0;                 // at the updates, as in StepMetrics
-  double other = 0;                  // before the clock began: tests, snapshots, agreements
-  double send = 0;                   // in which pushes were on their way out; while the above went on, so not to be added to it
-  double receive = 0;                // in which rows were on their way in, likewise
-  std::uint64_t bytes_sent = 0, bytes_received = 0;   // on the wire, of the worker's whole process, its server's part included
+  std::int64_t clock = 0;  // finished before this one
+  // seconds from the start of training to the end of this clock
+  double time = 0;
+  double compute = 0;    // seconds in forward and backward passes
+  double data_wait = 0;  // in which they waited for data
+  double row_wait = 0;   // in which they waited for rows, or for the leave to go on
+  double update = 0;     // at the updates, as in StepMetrics
+  double other = 0;      // before the clock began: tests, snapshots, agreements
+  // in which pushes were on their way out; while the above went on, so not to be added to it
+  double send = 0;
+  double receive = 0;  // in which rows were on their way in, likewise
+  // on the wire, of the worker's whole process, its server's part included
+  std::uint64_t bytes_sent = 0, bytes_received = 0;
   double samples = 0;
-  std::uint64_t local_steps = 1;     // steps of the worker's solver
-  std::uint64_t drops = 0;           // rows pushed and thrown away
-  Histogram reads{};                 // of rows: clocks that their reader was ahead of the slowest worker
-  Histogram pushes{};                // of rows: versions that others made between the read and the merge of what was computed from it
+  std::uint64_t local_steps = 1;  // steps of the worker's solver
+  std::uint64_t drops = 0;        // rows pushed and thrown away
+  // of rows: clocks that their reader was ahead of the slowest worker
+  Histogram reads{};
+  // of rows: versions that others made between the read and the merge of what was computed from it
+  Histogram pushes{};
   std::vector<StepMetrics> steps{};  // for ESync's logs alone
 };
 
@@ -46,26 +56,26 @@ struct ClockMetrics {
 struct ScoreMetrics {
   enum class Kind { kDisplay, kTest };
   Kind kind = Kind::kDisplay;
-  std::int64_t clock = 0;            // iterations done
-  double time = 0;                   // as in ClockMetrics
-  int net = 0;                       // of a test: which
+  std::int64_t clock = 0;  // iterations done
+  double time = 0;         // as in ClockMetrics
+  int net = 0;             // of a test: which
   double loss = 0;
-  std::vector<std::pair<std::string, double>> outputs{};   // by name
+  std::vector<std::pair<std::string, double>> outputs{};  // by name
 };
 
 // From here on the clocks are of another scheme than those before.
 struct PhaseMetrics {
-  std::int64_t clock = 0;            // the first of it
-  double time = 0;                   // as in ClockMetrics
-  std::string scheme{};              // "ssp 2"
+  std::int64_t clock = 0;  // the first of it
+  double time = 0;         // as in ClockMetrics
+  std::string scheme{};    // "ssp 2"
 };
 
 // What the first line says of the run.
 struct RunMetrics {
-  std::string name{};                // of the net
-  std::string scheme{};              // "ssp 2", of the first phase; "local" without a table
+  std::string name{};    // of the net
+  std::string scheme{};  // "ssp 2", of the first phase; "local" without a table
   int worker = 0, workers = 1;
-  bool simulated = false;            // time is virtual
+  bool simulated = false;  // time is virtual
 };
 
 // "DIR/metrics.3.jsonl"
@@ -73,10 +83,12 @@ std::string metrics_path(const std::string& directory, int worker);
 
 class MetricsWriter {
  public:
-  // Lines of an earlier run in the file are kept if they are of clocks before `first`, from which this one goes on; so a run from 0
-  // starts anew. Makes the folder. Errors are kUsage.
-  static Result<MetricsWriter> open(const std::string& path, const RunMetrics& run, std::int64_t first);
-  // Each is on the disk's way when it returns: who plots meanwhile sees whole lines. Times are added to those of the lines that were there.
+  // Lines of an earlier run in the file are kept if they are of clocks before `first`, from which
+  // this one goes on; so a run from 0 starts anew. Makes the folder. Errors are kUsage.
+  static Result<MetricsWriter> open(const std::string& path, const RunMetrics& run,
+                                    std::int64_t first);
+  // Each is on the disk's way when it returns: who plots meanwhile sees whole lines. Times are
+  // added to those of the lines that were there.
   Status add(const ClockMetrics& clock);
   Status add(const ScoreMetrics& score);
   Status add(const PhaseMetrics& phase);
@@ -85,7 +97,7 @@ class MetricsWriter {
   Status write(const std::string& line);
   std::string path_;
   std::ofstream file_;
-  double seconds_before_ = 0;        // of the lines that were kept
+  double seconds_before_ = 0;  // of the lines that were kept
 };
 
 // The lines, without their ends. What is not finite is null.

@@ -5,16 +5,17 @@
 
 namespace shoal {
 
-// Called on the solver's thread, in this order, for each iteration: kBegin, then for its step, or each of its local steps, kStep, kPassed
-// and kUpdated, then kEnd. An iteration that is left out has no kPassed, or no kUpdated.
+// Called on the solver's thread, in this order, for each iteration: kBegin, then for its step, or
+// each of its local steps, kStep, kPassed and kUpdated, then kEnd. An iteration that is left out
+// has no kPassed, or no kUpdated.
 class Meter {
  public:
   virtual ~Meter() = default;
   enum class Mark {
-    kBegin,     // the updater is about to be told of the iteration: it may wait in that
-    kStep,      // the passes begin
-    kPassed,    // the last backward pass is over
-    kUpdated,   // the updater is done with the step
+    kBegin,    // the updater is about to be told of the iteration: it may wait in that
+    kStep,     // the passes begin
+    kPassed,   // the last backward pass is over
+    kUpdated,  // the updater is done with the step
     kEnd,
   };
   // Training begins, or goes on, at this iteration: time counts from here.

@@ -8,13 +8,14 @@ namespace shoal {
 
 struct Measured {
   std::int64_t iteration = 0;
-  double seconds = 0;                // since solve() or the solver began
+  double seconds = 0;  // since solve() or the solver began
   double loss = 0;
-  std::vector<double> outputs{};     // one a number of each output of the net, in order
+  std::vector<double> outputs{};  // one a number of each output of the net, in order
 };
 
-// Called on the solver's thread. In a team on the chief alone, with means over all members, those of displays weighted by their items;
-// a display is told of when the slowest has had it, so perhaps some iterations later.
+// Called on the solver's thread. In a team on the chief alone, with means over all members, those
+// of displays weighted by their items; a display is told of when the slowest has had it, so perhaps
+// some iterations later.
 class Observer {
  public:
   virtual ~Observer() = default;

@@ -1,4 +1,5 @@
-// The files of a snapshot: <prefix>_iter_N.caffemodel, .solverstate, .run and .manifest, and <prefix>_latest, which names the newest.
+// The files of a snapshot: <prefix>_iter_N.caffemodel, .solverstate, .run and .manifest, and
+// <prefix>_latest, which names the newest.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +15,42 @@ class NetParameter;
 class RunState;
 class SolverState;
 
-std::string snapshot_stem(const std::string& prefix, std::int64_t iteration);   // "<prefix>_iter_N"
+// "<prefix>_iter_N"
+std::string snapshot_stem(const std::string& prefix, std::int64_t iteration);
 std::string model_path(const std::string& stem);
 std::string state_path(const std::string& stem);
 std::string run_path(const std::string& stem);
 std::string manifest_path(const std::string& stem);
 std::string latest_path(const std::string& prefix);
-std::string best_path(const std::string& prefix);   // "<prefix>_best.caffemodel"
+std::string best_path(const std::string& prefix);  // "<prefix>_best.caffemodel"
 
-// Writes the four files and points <prefix>_latest to them. All contents are on the disk before the first name is; the manifest
-// comes last. An error (kSnapshot) leaves earlier snapshots as they were and nothing new under any name. Model and state are made one
-// after the other, so that there is one copy of that many numbers at a time.
-Status write_snapshot(const std::string& prefix, std::int64_t iteration, const std::function<NetParameter()>& model,
+// Writes the four files and points <prefix>_latest to them. All contents are on the disk before the
+// first name is; the manifest comes last. An error (kSnapshot) leaves earlier snapshots as they
+// were and nothing new under any name. Model and state are made one after the other, so that there
+// is one copy of that many numbers at a time.
+Status write_snapshot(const std::string& prefix, std::int64_t iteration,
+                      const std::function<NetParameter()>& model,
                       const std::function<SolverState()>& state, const RunState& run);
 // A model alone, whole or not at all.
 Status write_model(const std::string& path, NetParameter model);
 
-// Why the snapshot with this stem is not complete: no manifest, or a file that is missing or has another size. "" if it is.
+// Why the snapshot with this stem is not complete: no manifest, or a file that is missing or has
+// another size. "" if it is.
 std::string why_incomplete(const std::string& stem);
 // The same, and every file's SHA-256 is looked at too.
 std::string why_damaged(const std::string& stem);
 
-// The .solverstate of the newest undamaged snapshot of `prefix`, or "" if there is none. A newer damaged one is named in a warning.
-// Newest is what <prefix>_latest names, unless a snapshot with a higher iteration was completed after that was written.
+// The .solverstate of the newest undamaged snapshot of `prefix`, or "" if there is none. A newer
+// damaged one is named in a warning. Newest is what <prefix>_latest names, unless a snapshot with a
+// higher iteration was completed after that was written.
 std::string newest_snapshot(const std::string& prefix);
 
-// Iterations that each of the team that saved had behind it, its chief first; of a snapshot without a .run file the chief's.
+// Iterations that each of the team that saved had behind it, its chief first; of a snapshot without
+// a .run file the chief's.
 std::vector<std::int64_t> saved_iterations(const std::string& state_file);
 
-// Removes a snapshot's files, the manifest first, so that what an interruption leaves is not taken for one.
+// Removes a snapshot's files, the manifest first, so that what an interruption leaves is not taken
+// for one.
 Status remove_snapshot(const std::string& stem);
 
 }  // namespace shoal

@@ -1,9 +1,12 @@
-// A worker's half of the tables: what it has pushed and not heard of, which rows it waits for, and what is to be sent next. A pure state
-// machine like the shard: no socket, no thread, no time of its own. table.h's implementation drives it between the solver's thread and the
-// links; tests drive it over a simulated network.
+// A worker's half of the tables: what it has pushed and not heard of, which rows it waits for, and
+// what is to be sent next. A pure state machine like the shard: no socket, no thread, no time of
+// its own. table.h's implementation drives it between the solver's thread and the links; tests
+// drive it over a simulated network.
 //
-// A push is kept, by reference, until its acknowledgement came; what a link may have lost is asked for again (Get), and sent again where the
-// server says NeedPush. What a server said in an earlier epoch than the plan's is passed over. Pushes and reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
+// A push is kept, by reference, until its acknowledgement came; what a link may have lost is asked
+// for again (Get), and sent again where the server says NeedPush. What a server said in an earlier
+// epoch than the plan's is passed over. Pushes and reads leave in the order of Row::priority,
+// smallest first, whatever the order of the calls.
 #pragma once
 
 #include <array>
@@ -21,58 +24,78 @@
 
 namespace shoal::table {
 
-enum class Order { kPriority, kArrival };       // of sending; kArrival (FIFO) is there to be compared with
+// of sending; kArrival (FIFO) is there to be compared with
+enum class Order { kPriority, kArrival };
 
 struct ClientOptions {
   int worker = 0;
   Order order = Order::kPriority;
-  std::chrono::milliseconds retry{2000};        // a row not heard of for so long is asked for again; doubled each time, up to 16 times
+  // a row not heard of for so long is asked for again; doubled each time, up to 16 times
+  std::chrono::milliseconds retry{2000};
 };
 
-// How old what was read and pushed has been, counted since the start: how often it was 0, 1, 2 ...; the last: or more.
+// How old what was read and pushed has been, counted since the start: how often it was 0, 1, 2 ...;
+// the last: or more.
 struct StalenessCounts {
   static constexpr std::size_t kClasses = 64;
-  std::array<std::uint64_t, kClasses> pushes{};   // versions that others made of a row between the read that a push was computed from and its answer
-  std::array<std::uint64_t, kClasses> reads{};    // clocks that the reader of a row was ahead of the slowest worker
-  std::uint64_t drops = 0;                        // pushes that had nothing in them, or whose answer shows that they were not merged
+  // versions that others made of a row between the read that a push was computed from and its
+  // answer
+  std::array<std::uint64_t, kClasses> pushes{};
+  // clocks that the reader of a row was ahead of the slowest worker
+  std::array<std::uint64_t, kClasses> reads{};
+  // pushes that had nothing in them, or whose answer shows that they were not merged
+  std::uint64_t drops = 0;
 };
 
 class Client {
  public:
-  // `destination(row, part)` says where the numbers of an answer go: row.length floats that nobody else looks at until the row arrived.
-  Client(const ClientOptions& options, const Plan& plan, std::function<std::span<float>(RowId, Part)> destination);
+  // `destination(row, part)` says where the numbers of an answer go: row.length floats that nobody
+  // else looks at until the row arrived.
+  Client(const ClientOptions& options, const Plan& plan,
+         std::function<std::span<float>(RowId, Part)> destination);
   ~Client();
   Client(const Client&) = delete;
 
   // ---- the worker's side ----
-  // Sends push.values, which stay as they are until the row arrived, and asks for the row at push.clock + 1. Client fills in `base` and `epoch`.
+  // Sends push.values, which stay as they are until the row arrived, and asks for the row at
+  // push.clock + 1. Client fills in `base` and `epoch`.
   void push(Push push, Instant now);
-  // Asks for the row at `clock` (for histories: whatever there is). Asked again while it is waited for, it changes nothing.
+  // Asks for the row at `clock` (for histories: whatever there is). Asked again while it is waited
+  // for, it changes nothing.
   void get(RowId row, Clock clock, Part part, Instant now);
   // All answers asked for so far have come.
   bool arrived(RowId row) const;
-  std::size_t waiting() const;                  // rows that have not arrived
+  std::size_t waiting() const;  // rows that have not arrived
 
   // ---- the network's side ----
-  // Where the numbers of this answer are to be written, before take() is called with it; empty if nobody waits for it (read and forget):
-  // only the answer to what was sent last of this row and part is waited for, until it has come once.
+  // Where the numbers of this answer are to be written, before take() is called with it; empty if
+  // nobody waits for it (read and forget): only the answer to what was sent last of this row and
+  // part is waited for, until it has come once.
   std::span<float> place(const RowMessage& row) const;
-  // Takes what a server said. True if a row arrived. The numbers of a Row are copied unless they are in their place already.
-  // An error is the server's, which broke the protocol.
+  // Takes what a server said. True if a row arrived. The numbers of a Row are copied unless they
+  // are in their place already. An error is the server's, which broke the protocol.
   Result<bool> take(int server, const Message& message, Instant now);
-  // The most urgent message for `server`, or nothing. Called when the link can take another; what it returns counts as sent. A push that is
-  // sent again owns its numbers: the first one's answer may come, and the worker go on, while a link still reads the second.
+  // The most urgent message for `server`, or nothing. Called when the link can take another; what
+  // it returns counts as sent. A push that is sent again owns its numbers: the first one's answer
+  // may come, and the worker go on, while a link still reads the second.
   std::optional<Message> next(int server);
-  // The link to `server` was lost, and is up again: all that was sent and not acknowledged is asked for anew, with new patience.
+  // The link to `server` was lost, and is up again: all that was sent and not acknowledged is asked
+  // for anew, with new patience.
   void link_up(int server, Instant now);
-  // Asks again for what has been silent too long. Returns when to be called next; Instant::max() while nothing is waited for.
+  // Asks again for what has been silent too long. Returns when to be called next; Instant::max()
+  // while nothing is waited for.
   Instant on_time(Instant now);
 
   // Of what it pushed: reads are counted by shards.
   const StalenessCounts& staleness() const;
 
   // The row waited for longest, and since when; for messages to people.
-  struct Overdue { RowId row = 0; int server = 0; Clock clock = 0; Instant since{}; };
+  struct Overdue {
+    RowId row = 0;
+    int server = 0;
+    Clock clock = 0;
+    Instant since{};
+  };
   std::optional<Overdue> overdue() const;
 
  private:

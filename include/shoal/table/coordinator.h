@@ -1,9 +1,11 @@
-// Process 0's second duty: who is in the job, and what all must agree on. A pure state machine: message in, messages out.
+// Process 0's second duty: who is in the job, and what all must agree on. A pure state machine:
+// message in, messages out.
 //
-// Every Ask may be repeated: it counts once, and where an answer was given already it is given again. Clocks of a topic rise with a worker's
-// rounds; a repeat from before its last round is passed over. A worker waits in one round (barrier, sum, gather, share) or for one start of a
-// task at a time. Workers that are done take part in no further round, and no task waits for them. When no worker can go on, because they wait
-// in different places, all are told to end, and why.
+// Every Ask may be repeated: it counts once, and where an answer was given already it is given
+// again. Clocks of a topic rise with a worker's rounds; a repeat from before its last round is
+// passed over. A worker waits in one round (barrier, sum, gather, share) or for one start of a task
+// at a time. Workers that are done take part in no further round, and no task waits for them. When
+// no worker can go on, because they wait in different places, all are told to end, and why.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +22,11 @@
 namespace shoal::table {
 
 struct CoordinatorOptions {
-  std::uint32_t processes = 1;            // that are to join
-  std::uint64_t seed = 0;                 // of the job
-  std::string scheme{};                   // as make_scheme reads it; its pacer answers kBegin and kJudge. Empty, or none: every task may start
-                                          // at once, with one step, and counts
+  std::uint32_t processes = 1;  // that are to join
+  std::uint64_t seed = 0;       // of the job
+  // as make_scheme reads it; its pacer answers kBegin and kJudge. Empty, or none: every task may
+  // start at once, with one step, and counts
+  std::string scheme{};
 };
 
 // A message to the process with this rank.
@@ -35,7 +38,8 @@ struct Dispatch {
 // The body of kReport: what a worker did since its last one. Times are seconds.
 struct ReportBody {
   double iterations = 0;
-  double compute = 0, data = 0, rows = 0, other = 0;   // rows: waiting for them, which is no fault of the one who waits
+  // rows: waiting for them, which is no fault of the one who waits
+  double compute = 0, data = 0, rows = 0, other = 0;
   bool operator==(const ReportBody&) const = default;
 };
 std::string encode(const ReportBody& body);
@@ -43,25 +47,32 @@ Result<ReportBody> decode_report(std::string_view bytes);
 
 // The body of kBegin; no bytes at all are one with nothing in it.
 struct BeginBody {
-  TaskReport last;                        // of the worker's last task; of 0 steps: nothing is said
-  Clock until = 0;                        // 0: the worker ends by itself. Otherwise tasks are the job's, this many of each worker, less those that
-                                          // each has done at its first kBegin, which all wait for: whoever is fast does more of them
+  // of the worker's last task; of 0 steps: nothing is said
+  TaskReport last;
+  // 0: the worker ends by itself. Otherwise tasks are the job's, this many of each worker, less
+  // those that each has done at its first kBegin, which all wait for: whoever is fast does more of
+  // them
+  Clock until = 0;
   bool operator==(const BeginBody&) const = default;
 };
 std::string encode(const BeginBody& body);
-std::string encode(const TaskReport& body);                       // kJudge
-std::string encode(const Start& body);                            // the answer to kBegin; its worker is not in it
-std::string encode(std::uint32_t steps, Verdict verdict);         // to kJudge
+std::string encode(const TaskReport& body);  // kJudge
+// the answer to kBegin; its worker is not in it
+std::string encode(const Start& body);
+std::string encode(std::uint32_t steps, Verdict verdict);  // to kJudge
 Result<BeginBody> decode_begin(std::string_view bytes);
 Result<TaskReport> decode_task(std::string_view bytes);
 Result<Start> decode_start(std::string_view bytes);
 Result<Verdict> decode_verdict(std::string_view bytes);
-// What tells questions of one topic and clock, and their answers, apart: the steps of kJudge, 0 of all others.
+// What tells questions of one topic and clock, and their answers, apart: the steps of kJudge, 0 of
+// all others.
 std::uint32_t part_of(Topic topic, std::string_view body);
 
-// The clocks of the rounds (kBarrier) with which an epoch begins, one after the other: two in Table::create(); then, where workers measure their
-// links, one at the end of each worker's turn.
-constexpr Clock all_drained(Epoch epoch) { return (static_cast<Clock>(epoch) << 17) - (Clock{1} << 50); }
+// The clocks of the rounds (kBarrier) with which an epoch begins, one after the other: two in
+// Table::create(); then, where workers measure their links, one at the end of each worker's turn.
+constexpr Clock all_drained(Epoch epoch) {
+  return (static_cast<Clock>(epoch) << 17) - (Clock{1} << 50);
+}
 constexpr Clock rows_exist(Epoch epoch) { return all_drained(epoch) + 1; }
 constexpr Clock end_of_turn(Epoch epoch, int worker) { return rows_exist(epoch) + 1 + worker; }
 
@@ -71,38 +82,50 @@ class Coordinator {
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
 
-  // Takes a message of the process with this rank. A Join's Ask carries the incarnation of its process as clock, and in its address a host
-  // (whoever drives this knows where the connection comes from). A Join that cannot be (another configuration: said with the first differing
-  // line and both its values; a rank outside the job; no server or no worker at all) is answered by a Refuse to it and, while not all
-  // have joined, an Abort to those who have. An error is a broken protocol, or a rank that another process has: the connection is to end with it.
-  // `now` never goes back.
-  Status handle(std::uint32_t rank, const Message& message, Instant now, std::vector<Dispatch>& out);
-  // From now on another scheme's pacer (words as in the options) decides: a change of phase, when nobody is in a task. Who waits to start one
-  // waits for the new one's word. An error: there is no such scheme; nothing changed.
+  // Takes a message of the process with this rank. A Join's Ask carries the incarnation of its
+  // process as clock, and in its address a host (whoever drives this knows where the connection
+  // comes from). A Join that cannot be (another configuration: said with the first differing line
+  // and both its values; a rank outside the job; no server or no worker at all) is answered by a
+  // Refuse to it and, while not all have joined, an Abort to those who have. An error is a broken
+  // protocol, or a rank that another process has: the connection is to end with it. `now` never
+  // goes back.
+  Status handle(std::uint32_t rank, const Message& message, Instant now,
+                std::vector<Dispatch>& out);
+  // From now on another scheme's pacer (words as in the options) decides: a change of phase, when
+  // nobody is in a task. Who waits to start one waits for the new one's word. An error: there is no
+  // such scheme; nothing changed.
   Status pace(const std::string& scheme, Instant now, std::vector<Dispatch>& out);
-  void pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);   // null: none
-  // The rank for a process that is to join a job that goes on (or is about to begin): it asks to with that. It is answered when the next epoch
-  // begins, which it brings about; until then its loss is nobody's. A Join that cannot be is refused, and nothing else happens.
+  // null: none
+  void pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
+  // The rank for a process that is to join a job that goes on (or is about to begin): it asks to
+  // with that. It is answered when the next epoch begins, which it brings about; until then its
+  // loss is nobody's. A Join that cannot be is refused, and nothing else happens.
   std::uint32_t enroll();
-  std::uint32_t processes() const;             // that have a rank
-  // All workers are to go on in another epoch, for the reason given (for people), and with this scheme: words for the workers as the roster
-  // numbers them now; "": it stays as it is. Where a bound holds them together that is after `from` iterations or later. Nothing before all
-  // have joined, or when the job is over. src/shoal/table/coordinator/regrouping.h says how it comes about; roster() is the new one when it has.
-  void regroup(const std::string& why, const std::string& scheme, Clock from, std::vector<Dispatch>& out);
-  // The process is lost, or was silent too long: everybody else is told to end, with a message that names its rank, host, last clock and `why`.
-  // Nothing is said twice, and nothing after the job is done.
+  std::uint32_t processes() const;  // that have a rank
+  // All workers are to go on in another epoch, for the reason given (for people), and with this
+  // scheme: words for the workers as the roster numbers them now; "": it stays as it is. Where a
+  // bound holds them together that is after `from` iterations or later. Nothing before all have
+  // joined, or when the job is over. src/shoal/table/coordinator/regrouping.h says how it comes
+  // about; roster() is the new one when it has.
+  void regroup(const std::string& why, const std::string& scheme, Clock from,
+               std::vector<Dispatch>& out);
+  // The process is lost, or was silent too long: everybody else is told to end, with a message that
+  // names its rank, host, last clock and `why`. Nothing is said twice, and nothing after the job is
+  // done.
   void lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out);
   // The last clock heard of a process, for messages.
   void heard(std::uint32_t rank, Clock clock);
 
   const RosterBody* roster() const;            // null until all have joined
   std::vector<std::uint32_t> missing() const;  // ranks that have not joined yet
-  // Who is asked for and has not answered: "barrier 500: waiting for rank 2 (host b, last clock 498)"; "" if nobody is waited for.
+  // Who is asked for and has not answered: "barrier 500: waiting for rank 2 (host b, last clock
+  // 498)"; "" if nobody is waited for.
   std::string waiting_for() const;
-  bool finished() const;                       // every worker is done
+  bool finished() const;  // every worker is done
   // Why the job was ended for all; null if it was not.
   const Error* ended() const;
-  // Lines for the log since the last call: stragglers, outputs that were averaged without some worker, and what the pacer says.
+  // Lines for the log since the last call: stragglers, outputs that were averaged without some
+  // worker, and what the pacer says.
   std::vector<std::string> take_warnings();
   // What the pacer has measured and decided, as a JSON object; "" if there is nothing.
   std::string describe_pace() const;

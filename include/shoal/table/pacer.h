@@ -1,5 +1,6 @@
-// A scheme's decisions on whole tasks: who may start, how many local steps a task has, and whether what came of it counts. Pure: told the time,
-// never waiting. One object at the coordinator serves a job.
+// A scheme's decisions on whole tasks: who may start, how many local steps a task has, and whether
+// what came of it counts. Pure: told the time, never waiting. One object at the coordinator serves
+// a job.
 #pragma once
 
 #include <chrono>
@@ -14,36 +15,46 @@ namespace shoal::table {
 // The time of a monotonic clock, given from outside.
 using Instant = std::chrono::nanoseconds;
 
-// What a worker says of a task, or of a part of it, that it has computed. Durations are by its own monotonic clock; 0: not known.
+// What a worker says of a task, or of a part of it, that it has computed. Durations are by its own
+// monotonic clock; 0: not known.
 struct TaskReport {
-  std::uint32_t steps = 0;       // local steps done in this task so far
-  double seconds = 0;            // that one of them took, waiting for rows apart: the mean of those since it last spoke of this task
-  double samples = 0;            // it read in this task
-  double exchange = 0;           // seconds that it takes to hand in a task while the rows come back, waiting for others apart
+  std::uint32_t steps = 0;  // local steps done in this task so far
+  // that one of them took, waiting for rows apart: the mean of those since it last spoke of this
+  // task
+  double seconds = 0;
+  double samples = 0;  // it read in this task
+  // seconds that it takes to hand in a task while the rows come back, waiting for others apart
+  double exchange = 0;
   bool operator==(const TaskReport&) const = default;
 };
 
 enum class Verdict : std::uint8_t {
-  kPush = 0,       // the task is over, and counts
-  kDrop = 1,       // it is over, and is thrown away; the worker goes on from the rows as they are
-  kAnother = 2,    // another local step, then ask again
+  kPush = 0,     // the task is over, and counts
+  kDrop = 1,     // it is over, and is thrown away; the worker goes on from the rows as they are
+  kAnother = 2,  // another local step, then ask again
 };
 
 // A worker may start its next task, with so many local steps.
 struct Start {
   int worker = 0;
-  std::uint32_t steps = 1;       // 0: until the judge says that it is over
-  double mean_steps = 1;         // of all workers in this round, where that is known: for aggregation by steps
-  bool over = false;             // it may not: the tasks of the job are all begun, and this worker's part is done
-  bool reread = false;           // the rows have changed while it waited, and it is to start from what they are now: it gets them anew
-  Clock at = 0;                  // where workers share their tasks: so many each would have begun, if all were equally fast
+  std::uint32_t steps = 1;  // 0: until the judge says that it is over
+  // of all workers in this round, where that is known: for aggregation by steps
+  double mean_steps = 1;
+  // it may not: the tasks of the job are all begun, and this worker's part is done
+  bool over = false;
+  // the rows have changed while it waited, and it is to start from what they are now: it gets them
+  // anew
+  bool reread = false;
+  // where workers share their tasks: so many each would have begun, if all were equally fast
+  Clock at = 0;
   bool operator==(const Start&) const = default;
 };
 
 // What people should know of a worker.
 struct Remark {
   int worker = 0;
-  std::string words;             // that follow its name: "has had none of its last 20 tasks counted, ..."
+  // that follow its name: "has had none of its last 20 tasks counted, ..."
+  std::string words;
 };
 
 class Pacer {
@@ -52,14 +63,16 @@ class Pacer {
   // The worker takes part from now on, or does no longer: it finished, left or was lost.
   virtual void join(int worker, Instant now) = 0;
   virtual void leave(int worker, Instant now) = 0;
-  // The worker, which takes part, has finished `clock` tasks, has the rows as they are after the last, and wants to start another. `last` is
-  // what it says of that one; of 0 steps: nothing. Answered by take_starts(), once.
+  // The worker, which takes part, has finished `clock` tasks, has the rows as they are after the
+  // last, and wants to start another. `last` is what it says of that one; of 0 steps: nothing.
+  // Answered by take_starts(), once.
   virtual void ready(int worker, Clock clock, const TaskReport& last, Instant now) = 0;
   // The worker has computed its task `clock`, or one step of it. Answered at once.
   virtual Verdict judge(int worker, Clock clock, const TaskReport& report, Instant now) = 0;
   // Workers that were ready and may start now. Asked after each of the calls above.
   virtual std::vector<Start> take_starts(Instant now) = 0;
-  // For the log and for people who look at the job: a JSON object of what it has measured and decided; "" if there is nothing.
+  // For the log and for people who look at the job: a JSON object of what it has measured and
+  // decided; "" if there is nothing.
   virtual std::string describe() const { return ""; }
   // Since the last call.
   virtual std::vector<Remark> take_remarks() { return {}; }

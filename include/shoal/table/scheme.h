@@ -1,15 +1,18 @@
-// A consistency scheme: which contributions to a row become an update, and when a worker may read it. Pure: no socket, no thread, no
-// time. One object serves all rows of a shard, and keeps nothing of any.
+// A consistency scheme: which contributions to a row become an update, and when a worker may read
+// it. Pure: no socket, no thread, no time. One object serves all rows of a shard, and keeps nothing
+// of any.
 //
-// A shard holds every contribution to a row that was not merged yet, in the order of arrival, and asks next_merge() after each arrival and
-// each change of membership until it says nothing; then it asks readable() for each read that waits. A scheme is one file in
-// src/shoal/table/scheme and one line in schemes.def there.
+// A shard holds every contribution to a row that was not merged yet, in the order of arrival, and
+// asks next_merge() after each arrival and each change of membership until it says nothing; then it
+// asks readable() for each read that waits. A scheme is one file in src/shoal/table/scheme and one
+// line in schemes.def there.
 //
-// A clock is a task: where a worker does several local steps between two exchanges, it pushes, and counts, once for all of them; task()
-// says what it does in one. Schemes whose decisions are about whole tasks rather than rows (a drift barrier, weed-out by completions, local
-// steps by measured speed) take them at the coordinator, in their pacer (pacer.h): a worker asks it before it starts a task, or before it
-// pushes, and a drop is a push of weight 0. Shards need not know. A change of scheme, or of groups, is a new plan that starts at the clock of
-// an agreed pause.
+// A clock is a task: where a worker does several local steps between two exchanges, it pushes, and
+// counts, once for all of them; task() says what it does in one. Schemes whose decisions are about
+// whole tasks rather than rows (a drift barrier, weed-out by completions, local steps by measured
+// speed) take them at the coordinator, in their pacer (pacer.h): a worker asks it before it starts
+// a task, or before it pushes, and a drop is a push of weight 0. Shards need not know. A change of
+// scheme, or of groups, is a new plan that starts at the clock of an agreed pause.
 #pragma once
 
 #include <cstddef>
@@ -30,61 +33,79 @@ namespace shoal::table {
 struct Contribution {
   int worker = 0;
   Clock clock = 0;
-  Version base = 0;      // of the row when its worker last read it
-  float weight = 1;      // relative to other workers': its samples, say. 0: nothing in it (an iteration left out)
+  Version base = 0;  // of the row when its worker last read it
+  // relative to other workers': its samples, say. 0: nothing in it (an iteration left out)
+  float weight = 1;
 };
 
 // What a row knows of a worker.
 struct WorkerView {
-  bool counts = true;    // false once it finished or left, and all its pushes are here: nobody waits for it
-  Clock pushed = 0;      // its contributions 0 .. pushed-1 have arrived (starts at Plan::start)
-  Clock merged = 0;      // and 0 .. merged-1 are in the row, or were dropped
-  Version last = 0;      // of the row just after its last contribution was merged (before the first: Plan::start)
+  // false once it finished or left, and all its pushes are here: nobody waits for it
+  bool counts = true;
+  Clock pushed = 0;  // its contributions 0 .. pushed-1 have arrived (starts at Plan::start)
+  Clock merged = 0;  // and 0 .. merged-1 are in the row, or were dropped
+  // of the row just after its last contribution was merged (before the first: Plan::start)
+  Version last = 0;
 };
 
 struct RowView {
-  std::span<const WorkerView> workers;    // by worker
-  std::span<const Contribution> held;     // in order of arrival
+  std::span<const WorkerView> workers;  // by worker
+  std::span<const Contribution> held;   // in order of arrival
   Version version = 0;
 };
 
 // How the numbers of a merge change the row.
 enum class Apply : std::uint8_t {
-  kRule,      // one step of the update rule on scale * sum of weight * values
-  kAdd,       // row += scale * sum of weight * values
-  kElastic,   // of one contribution w': e = scale * (w' - row), row += e; its worker reads w' - e instead of the row
+  kRule,  // one step of the update rule on scale * sum of weight * values
+  kAdd,   // row += scale * sum of weight * values
+  // of one contribution w': e = scale * (w' - row), row += e; its worker reads w' - e instead of
+  // the row
+  kElastic,
 };
 
-// One update: the version rises by one. What is taken and dropped of a worker is, together, its oldest contributions held.
+// One update: the version rises by one. What is taken and dropped of a worker is, together, its
+// oldest contributions held.
 struct Merge {
-  std::vector<std::size_t> take;     // indices into held, in the order of summation
-  std::vector<float> weights;        // one each
-  float scale = 1;                   // of the sum; for kRule before the clip, and not of the decay
-  float rate_scale = 1;              // times the rate that the first contribution carries (kRule)
+  std::vector<std::size_t> take;  // indices into held, in the order of summation
+  std::vector<float> weights;     // one each
+  // of the sum; for kRule before the clip, and not of the decay
+  float scale = 1;
+  float rate_scale = 1;  // times the rate that the first contribution carries (kRule)
   Apply apply = Apply::kRule;
-  std::vector<std::size_t> drop{};   // thrown away, counted, not merged; a merge may be drops alone: then there is no update, no version
-  float compensation = 0;            // lambda: values are v + lambda * v * v * (row - what their worker last read); see keeps_reads()
+  // thrown away, counted, not merged; a merge may be drops alone: then there is no update, no
+  // version
+  std::vector<std::size_t> drop{};
+  // lambda: values are v + lambda * v * v * (row - what their worker last read); see keeps_reads()
+  float compensation = 0;
 };
 
 // What becomes of the momentum of a worker's own solver when it has exchanged its numbers.
-enum class MomentumPolicy : std::uint8_t { kKeep, kReset, kAverage };   // kAverage: histories are exchanged as the weights are
+// kAverage: histories are exchanged as the weights are
+enum class MomentumPolicy : std::uint8_t { kKeep, kReset, kAverage };
 // How much a worker's contribution counts beside others'.
 enum class Weighing : std::uint8_t { kUniform, kSamples, kSteps };
 
-// What a worker does in one task. With a gradient: the passes of one iteration. With a delta or weights: `steps` iterations of its own
-// solver, rate, momentum, decay and clip included.
+// What a worker does in one task. With a gradient: the passes of one iteration. With a delta or
+// weights: `steps` iterations of its own solver, rate, momentum, decay and clip included.
 struct Task {
   Payload payload = Payload::kGradient;
-  int steps = 1;               // 0: as many as the pacer says
-  bool judged = false;         // asks the pacer, before it pushes, what becomes of the task (Topic::kJudge)
-  bool paced = false;          // asks the pacer before it starts (Topic::kBegin)
-  bool asks_early = false;     // and may do so before its last task is in the rows: the answer does not depend on it
-  bool shared = false;         // tasks are the job's: each worker takes the next one as long as there are any, and asks before it starts
-  bool pull_first = false;     // weights: exchanged before the first step, whose gradient is still that of the weights before the exchange
+  int steps = 1;  // 0: as many as the pacer says
+  // asks the pacer, before it pushes, what becomes of the task (Topic::kJudge)
+  bool judged = false;
+  bool paced = false;  // asks the pacer before it starts (Topic::kBegin)
+  // and may do so before its last task is in the rows: the answer does not depend on it
+  bool asks_early = false;
+  // tasks are the job's: each worker takes the next one as long as there are any, and asks before
+  // it starts
+  bool shared = false;
+  // weights: exchanged before the first step, whose gradient is still that of the weights before
+  // the exchange
+  bool pull_first = false;
   MomentumPolicy momentum = MomentumPolicy::kKeep;
   Weighing weighing = Weighing::kSamples;
-  // Deltas whose mean is taken: what the table multiplies it by, and the momentum of these steps of the table's, of the past ones' sum. The worker
-  // sees to the momentum, in what it pushes: it knows the steps from the rows it read, and all workers' shares add up to one.
+  // Deltas whose mean is taken: what the table multiplies it by, and the momentum of these steps of
+  // the table's, of the past ones' sum. The worker sees to the momentum, in what it pushes: it
+  // knows the steps from the rows it read, and all workers' shares add up to one.
   float global_rate = 1, global_momentum = 0;
   bool global_nesterov = false;
   // The pacer says how many steps, and looks at what they, and exchanges, take.
@@ -98,9 +119,12 @@ class Scheme {
   virtual std::string name() const = 0;
   // Why it cannot serve a job of so many workers; "" if it can.
   virtual std::string unfit(int workers) const { return workers < 1 ? "there are no workers" : ""; }
-  // The same for a job's next epoch, in words: its worker i was number before[i], or -1: is new; seconds[i] is what one iteration takes it, 0: not
-  // known.
-  virtual std::string for_workers(std::span<const int> before, std::span<const double> seconds) const { return (void)before, (void)seconds, name(); }
+  // The same for a job's next epoch, in words: its worker i was number before[i], or -1: is new;
+  // seconds[i] is what one iteration takes it, 0: not known.
+  virtual std::string for_workers(std::span<const int> before,
+                                  std::span<const double> seconds) const {
+    return (void)before, (void)seconds, name();
+  }
   // What a person should be told who has it serve so many; "" if nothing.
   virtual std::string caution(int) const { return ""; }
   virtual Task task() const { return {}; }
@@ -109,28 +133,32 @@ class Scheme {
   virtual std::unique_ptr<Pacer> make_pacer() const { return nullptr; }
   // The next update that what is held allows, or nothing.
   virtual std::optional<Merge> next_merge(const RowView& row) const = 0;
-  // Whether `worker`, which has finished `clock` iterations, may read the row for the next. Once true it stays true until the worker
-  // pushes again. A worker's own contributions 0 .. clock-1 have arrived when this is asked.
+  // Whether `worker`, which has finished `clock` iterations, may read the row for the next. Once
+  // true it stays true until the worker pushes again. A worker's own contributions 0 .. clock-1
+  // have arrived when this is asked.
   virtual bool readable(const RowView& row, int worker, Clock clock) const = 0;
-  // Every update takes the contributions of one clock of all workers that count, less those that have nothing in them: what a clip of the
-  // global norm needs.
+  // Every update takes the contributions of one clock of all workers that count, less those that
+  // have nothing in them: what a clip of the global norm needs.
   virtual bool lockstep() const { return false; }
-  // Workers stay within a bound of each other's clocks, so that all can meet at one: to test, to save, to stop. Others do these things each at
-  // a clock of its own.
+  // Workers stay within a bound of each other's clocks, so that all can meet at one: to test, to
+  // save, to stop. Others do these things each at a clock of its own.
   virtual bool bounded() const { return lockstep(); }
   // Without a bound, workers that are in step with each other all the same: they stop at one clock.
   virtual std::vector<std::vector<int>> in_step() const { return {}; }
-  // Without a bound or a common clock, what a worker pushed may wait for others' pushes: nobody may wait for one that has stopped.
+  // Without a bound or a common clock, what a worker pushed may wait for others' pushes: nobody may
+  // wait for one that has stopped.
   virtual bool waits_for_others() const { return false; }
-  // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the row's bytes a worker.
+  // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the
+  // row's bytes a worker.
   virtual bool keeps_reads() const { return false; }
 };
 
 // The smallest `pushed` of the workers that count; kUnbounded if none does.
 Clock slowest(const RowView& row);
 
-// A scheme's name, then "key=value" words: "bsp", "ssp staleness=2", which may be said as "ssp 2", "async payload=delta local_steps=5".
-// docs/consistency.md has them all; bsp is ssp 0 and async is ssp unbounded. Errors (kConfig) list what is known.
+// A scheme's name, then "key=value" words: "bsp", "ssp staleness=2", which may be said as "ssp 2",
+// "async payload=delta local_steps=5". docs/consistency.md has them all; bsp is ssp 0 and async is
+// ssp unbounded. Errors (kConfig) list what is known.
 Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words);
 std::vector<std::string> scheme_names();
 

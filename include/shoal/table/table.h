@@ -1,5 +1,5 @@
-// The table service as a worker sees it, and the processes that make it up. The interface is what the bridge (parallel/) uses: the
-// service over TCP implements it, and so can a simulation.
+// The table service as a worker sees it, and the processes that make it up. The interface is what
+// the bridge (parallel/) uses: the service over TCP implements it, and so can a simulation.
 #pragma once
 
 #include <chrono>
@@ -17,120 +17,154 @@
 
 namespace shoal::table {
 
-// Bytes and frames since the start, as counted where they are handed to or taken from the system; in-process traffic apart.
+// Bytes and frames since the start, as counted where they are handed to or taken from the system;
+// in-process traffic apart.
 struct Traffic {
   std::uint64_t bytes_sent = 0, bytes_received = 0, frames_sent = 0, frames_received = 0;
-  std::uint64_t local_bytes = 0;           // rows that went to or came from a server in this process, which no wire saw
-  std::chrono::nanoseconds sending{}, receiving{};   // in which the system could not take all there was to send, or a frame had come in part; sums
-                                                     // over connections
+  // rows that went to or came from a server in this process, which no wire saw
+  std::uint64_t local_bytes = 0;
+  // in which the system could not take all there was to send, or a frame had come in part; sums
+  // over connections
+  std::chrono::nanoseconds sending{}, receiving{};
 };
 
-// A worker's table. All calls on one thread, the solver's. Every wait ends: with an error (kPeer: lost or refused, kTimeout: stalled) that
-// names who, since when and its last clock. After an error every call returns it again.
+// A worker's table. All calls on one thread, the solver's. Every wait ends: with an error (kPeer:
+// lost or refused, kTimeout: stalled) that names who, since when and its last clock. After an error
+// every call returns it again.
 class Table {
  public:
   virtual ~Table() = default;
-  virtual int worker() const = 0;          // 0 is the chief
-  virtual const RosterBody& roster() const = 0;   // of this epoch; good as long as the table
+  virtual int worker() const = 0;                // 0 is the chief
+  virtual const RosterBody& roster() const = 0;  // of this epoch; good as long as the table
 
-  // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)` gives their numbers (histories: as many
-  // parts as the rule has, or empty spans for zeros); others' is not called. `destination` as in Client.
-  // Again, with a plan of the next epoch, when each worker is at the end of its part of the last one: it waits until what this worker asked
-  // for has arrived, then for the others; then the rows are the new plan's, with the chief's numbers. Nothing of before is lost, or counted
-  // again: what of the last epoch is still on its way is passed over. A simulation does the same with Plan::epoch and the fence of Shard and Client.
+  // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)`
+  // gives their numbers (histories: as many parts as the rule has, or empty spans for zeros);
+  // others' is not called. `destination` as in Client. Again, with a plan of the next epoch, when
+  // each worker is at the end of its part of the last one: it waits until what this worker asked
+  // for has arrived, then for the others; then the rows are the new plan's, with the chief's
+  // numbers. Nothing of before is lost, or counted again: what of the last epoch is still on its
+  // way is passed over. A simulation does the same with Plan::epoch and the fence of Shard and
+  // Client.
   using Source = std::function<std::span<const float>(RowId, Part)>;
   using Destination = std::function<std::span<float>(RowId, Part)>;
-  virtual Status create(const Plan& plan, const Source& initial, const Destination& destination) = 0;
+  virtual Status create(const Plan& plan, const Source& initial,
+                        const Destination& destination) = 0;
 
-  // Between two plans: this worker is at the end of its part of an epoch, and has heard of all that it pushed. Waits until all are. From then on
-  // worker() and roster() are those of the next epoch, whose plan create() is to be given; false: this worker is not in it any more. A table
-  // whose workers and schemes stay as they are need not ask, and keeps its roster.
-  virtual Result<bool> regroup(const SegmentBody& end) { (void)end; return true; }
+  // Between two plans: this worker is at the end of its part of an epoch, and has heard of all that
+  // it pushed. Waits until all are. From then on worker() and roster() are those of the next epoch,
+  // whose plan create() is to be given; false: this worker is not in it any more. A table whose
+  // workers and schemes stay as they are need not ask, and keeps its roster.
+  virtual Result<bool> regroup(const SegmentBody& end) {
+    (void)end;
+    return true;
+  }
 
-  // This worker wants to leave, at the end of a task: it has made its last push and heard of all, and takes part in nothing more. `state` is what it
-  // would have said in a gather for a snapshot. Returns when this process may go; false: it may not, and all workers are told to stop.
-  virtual Result<bool> leave(Clock clock, std::string state) { (void)clock, (void)state; return false; }
+  // This worker wants to leave, at the end of a task: it has made its last push and heard of all,
+  // and takes part in nothing more. `state` is what it would have said in a gather for a snapshot.
+  // Returns when this process may go; false: it may not, and all workers are told to stop.
+  virtual Result<bool> leave(Clock clock, std::string state) {
+    (void)clock, (void)state;
+    return false;
+  }
 
   // The job's error, if it has failed, without waiting.
   virtual Status status() const = 0;
 
-  // How this worker's thread shares work out that it does for a server in its process; if not said it does all itself.
+  // How this worker's thread shares work out that it does for a server in its process; if not said
+  // it does all itself.
   virtual void share_out(Crew crew) { (void)crew; }
-  // Asynchronous: returns at once, but for rows of a server in this process that no other worker pushes: they have been updated then, since
-  // only this thread would wait for it. Values as in Client::push.
-  virtual void push(std::span<const Push> together) = 0;   // those of a layer leave in fewer writes than one by one
+  // Asynchronous: returns at once, but for rows of a server in this process that no other worker
+  // pushes: they have been updated then, since only this thread would wait for it. Values as in
+  // Client::push. those of a layer leave in fewer writes than one by one
+  virtual void push(std::span<const Push> together) = 0;
   void push(const Push& one) { push(std::span(&one, 1)); }
   virtual void get(RowId row, Clock clock, Part part) = 0;
   // Returns when these rows have arrived.
   virtual Status wait(std::span<const RowId> rows) = 0;
 
-  // A question to the coordinator, or a round with all workers: what Topic says of it. `clock` must differ from round to round of a topic.
+  // A question to the coordinator, or a round with all workers: what Topic says of it. `clock` must
+  // differ from round to round of a topic.
   virtual Result<std::string> ask(Topic topic, Clock clock, std::string body) = 0;
   // Says without waiting (kOutputs, kReport, kPause).
   virtual void tell(Topic topic, Clock clock, std::string body) = 0;
   // Answers to kOutputs that came since the last call: chief only.
   virtual std::vector<Answer> take_outputs() = 0;
 
-  // Before iteration `clock` starts: waits while a pause is being agreed on, and returns what all do now, after `clock` iterations.
+  // Before iteration `clock` starts: waits while a pause is being agreed on, and returns what all
+  // do now, after `clock` iterations.
   virtual Result<Want> start(Clock clock) = 0;
 
   // Ends the worker's part in order: all have finished when it returns.
   virtual Status finish(Clock clock) = 0;
   // Ends the job for all: this worker met an error.
   virtual void abort(const Error& error) = 0;
-  // Returns when nobody looks at what push() and create() were given, nor will. Before their memory goes, unless the service went first; what
-  // is left of the table is ask, tell and abort. If the job is not over, the others take this worker for lost, unless abort follows at once.
+  // Returns when nobody looks at what push() and create() were given, nor will. Before their memory
+  // goes, unless the service went first; what is left of the table is ask, tell and abort. If the
+  // job is not over, the others take this worker for lost, unless abort follows at once.
   virtual void release() {}
 
-  virtual Traffic traffic() const = 0;     // of the whole process
-  // The monotonic clock by which this worker's times are measured: the system's, or that of a simulation.
+  virtual Traffic traffic() const = 0;  // of the whole process
+  // The monotonic clock by which this worker's times are measured: the system's, or that of a
+  // simulation.
   virtual Instant now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
-  // Pushes of this worker; reads that the server in this process answered, whoever's. Without a server here: none.
+  // Pushes of this worker; reads that the server in this process answered, whoever's. Without a
+  // server here: none.
   virtual StalenessCounts staleness() const { return {}; }
 };
 
 struct ServiceOptions {
   std::uint32_t rank = 0, processes = 1;
-  bool joins = false;                      // a job that goes on, with the rank that enroll() had for it; `processes` is its rank and one then
+  // a job that goes on, with the rank that enroll() had for it; `processes` is its rank and one
+  // then
+  bool joins = false;
   bool worker = true, server = true;
-  std::string coordinator;                 // "host:port" of process 0; unused there
-  std::string bind = "127.0.0.1";          // address to listen on
-  std::uint16_t port = 0;                  // 0: a free one
-  std::string advertise;                   // "host:port" or "host" told to others; empty: `bind`
-  std::string host;                        // for people
-  std::string token;                       // of the job; the same on all
-  std::string configuration;               // net, solver and scheme as text
-  std::uint64_t seed = 0;                  // the job's, if this is process 0
-  std::string scheme;                      // as make_scheme reads it, for the coordinator of process 0; that of the plan
-  int threads = 1;                         // for input and output
-  Order order = Order::kPriority;          // of a worker's pushes and of a server's answers
-  std::size_t window = 512 * 1024;         // bytes a link hands to the system ahead: the most an urgent row waits for
-  double throttle = 0;                     // bytes a second each way that this process may send and receive; 0: no limit. For trials
-  std::chrono::milliseconds start{300'000};        // all must have joined
-  std::chrono::milliseconds connect{10'000};       // one attempt to connect
-  std::chrono::milliseconds reconnect{800};        // a broken connection must be back
-  std::chrono::milliseconds stall_warn{10'000}, stall_abort{60'000};   // a silent peer is named, is given up
+  std::string coordinator;         // "host:port" of process 0; unused there
+  std::string bind = "127.0.0.1";  // address to listen on
+  std::uint16_t port = 0;          // 0: a free one
+  std::string advertise;           // "host:port" or "host" told to others; empty: `bind`
+  std::string host;                // for people
+  std::string token;               // of the job; the same on all
+  std::string configuration;       // net, solver and scheme as text
+  std::uint64_t seed = 0;          // the job's, if this is process 0
+  // as make_scheme reads it, for the coordinator of process 0; that of the plan
+  std::string scheme;
+  int threads = 1;                 // for input and output
+  Order order = Order::kPriority;  // of a worker's pushes and of a server's answers
+  // bytes a link hands to the system ahead: the most an urgent row waits for
+  std::size_t window = 512 * 1024;
+  // bytes a second each way that this process may send and receive; 0: no limit. For trials
+  double throttle = 0;
+  std::chrono::milliseconds start{300'000};   // all must have joined
+  std::chrono::milliseconds connect{10'000};  // one attempt to connect
+  std::chrono::milliseconds reconnect{800};   // a broken connection must be back
+  // a silent peer is named, is given up
+  std::chrono::milliseconds stall_warn{10'000}, stall_abort{60'000};
 };
 // Empty, or the first thing wrong, in words.
 std::string validate(const ServiceOptions& options);
-// Asks the job's process 0 for a rank, for a process that is to join while the job trains; token, coordinator and times as in the options. An
-// error says why there is none: nobody there, another token.
+// Asks the job's process 0 for a rank, for a process that is to join while the job trains; token,
+// coordinator and times as in the options. An error says why there is none: nobody there, another
+// token.
 Result<std::uint32_t> enroll(const ServiceOptions& options);
 
-// What runs in one process of the job: the listener, the coordinator in process 0, a shard in servers, a Table in workers.
+// What runs in one process of the job: the listener, the coordinator in process 0, a shard in
+// servers, a Table in workers.
 class Service {
  public:
-  // Listens, finds the coordinator (trying again until `start` has passed: the order of starting does not matter), joins, and returns when
-  // all processes have. Errors name who is missing, or why this process was refused.
+  // Listens, finds the coordinator (trying again until `start` has passed: the order of starting
+  // does not matter), joins, and returns when all processes have. Errors name who is missing, or
+  // why this process was refused.
   static Result<std::unique_ptr<Service>> create(const ServiceOptions& options);
-  // A job that is over ends in order: what was said last still arrives. A service that goes before that is lost to the others, as if killed.
+  // A job that is over ends in order: what was said last still arrives. A service that goes before
+  // that is lost to the others, as if killed.
   virtual ~Service() = default;
   virtual const RosterBody& roster() const = 0;
-  virtual std::uint16_t port() const = 0;          // listened on
+  virtual std::uint16_t port() const = 0;  // listened on
   // The worker's table; null in a process that is a server alone.
   virtual Table* table() = 0;
-  // A server alone stays here until the job is done or failed. `interrupted` is asked a few times a second; true: it wants to leave, and does so
-  // when its rows are elsewhere; where it cannot be spared the whole job stops.
+  // A server alone stays here until the job is done or failed. `interrupted` is asked a few times a
+  // second; true: it wants to leave, and does so when its rows are elsewhere; where it cannot be
+  // spared the whole job stops.
   virtual Status serve(const std::function<bool()>& interrupted) = 0;
   // This process has left the job, which goes on.
   virtual bool left() const = 0;

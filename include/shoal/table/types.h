@@ -14,18 +14,20 @@
 
 namespace shoal::table {
 
-using Clock = std::int64_t;     // iterations a worker has finished; what it computes in its iteration c carries clock c, the first 0
-using Version = std::int64_t;   // updates applied to a row
-using RowId = std::uint32_t;    // an index into Plan::rows
-using Epoch = std::uint32_t;    // counts the plans of a job, the first 0
+// iterations a worker has finished; what it computes in its iteration c carries clock c, the first
+// 0
+using Clock = std::int64_t;
+using Version = std::int64_t;  // updates applied to a row
+using RowId = std::uint32_t;   // an index into Plan::rows
+using Epoch = std::uint32_t;   // counts the plans of a job, the first 0
 
 inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
-inline constexpr std::size_t kMaxRowFloats = 1u << 20;   // of one row, and so of one frame: 4 MiB
-inline constexpr std::size_t kMaxRows = 1u << 20;        // of a plan
-inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;   // of a scheme's name and parameters
+inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row, and so of one frame: 4 MiB
+inline constexpr std::size_t kMaxRows = 1u << 20;          // of a plan
+inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's name and parameters
 
-// Numbers at rest or on their way, which nobody changes while somebody holds `owner`. Without an owner: good for as long as the
-// function that handed them out says.
+// Numbers at rest or on their way, which nobody changes while somebody holds `owner`. Without an
+// owner: good for as long as the function that handed them out says.
 struct Values {
   std::span<const float> data{};
   std::shared_ptr<const void> owner{};
@@ -34,14 +36,15 @@ struct Values {
 // Where a worker reads the numbers of a row: row.length floats.
 using Home = std::function<std::span<float>(RowId)>;
 
-// Shares work out: calls piece(0) ... piece(pieces - 1), each once, on any threads, and returns when all have returned.
+// Shares work out: calls piece(0) ... piece(pieces - 1), each once, on any threads, and returns
+// when all have returned.
 using Crew = std::function<void(std::size_t pieces, const std::function<void(std::size_t)>& piece)>;
 
 // What a worker pushes of a row.
 enum class Payload : std::uint8_t {
-  kGradient = 0,   // the sum over its passes; the shard applies the update rule
-  kDelta = 1,      // what its own solver added to the weights; the shard adds
-  kWeights = 2,    // its weights, for elastic averaging; the answer is its own too
+  kGradient = 0,  // the sum over its passes; the shard applies the update rule
+  kDelta = 1,     // what its own solver added to the weights; the shard adds
+  kWeights = 2,   // its weights, for elastic averaging; the answer is its own too
 };
 
 // The numbers that a shard keeps for each number of a row.
@@ -49,32 +52,42 @@ enum class Part : std::uint8_t { kWeights = 0, kHistory = 1, kHistory2 = 2 };
 
 // A piece of a param: consecutive numbers that are sent, updated and read together, at one version.
 struct Row {
-  std::uint32_t length = 0;      // floats, 1 .. kMaxRowFloats
-  std::uint32_t priority = 0;    // the owner's place in the forward pass: a row with a smaller one is needed, and sent, earlier
-  std::uint16_t server = 0;      // which server holds it
-  bool learns = true;            // false: written once and never pushed (a frozen param)
+  std::uint32_t length = 0;  // floats, 1 .. kMaxRowFloats
+  // the owner's place in the forward pass: a row with a smaller one is needed, and sent, earlier
+  std::uint32_t priority = 0;
+  std::uint16_t server = 0;  // which server holds it
+  bool learns = true;        // false: written once and never pushed (a frozen param)
   float lr_mult = 1, decay_mult = 1;
   bool operator==(const Row&) const = default;
 };
 
-// What all workers and servers must agree on before the first push. The same on every worker: it is computed from the net, the solver
-// and the number of servers, and its digest is compared. A job may have several, one after the other, each of the next epoch: with another
-// scheme, other workers, other clocks. What is said of rows belongs to an epoch, and is passed over in a later one.
+// What all workers and servers must agree on before the first push. The same on every worker: it is
+// computed from the net, the solver and the number of servers, and its digest is compared. A job
+// may have several, one after the other, each of the next epoch: with another scheme, other
+// workers, other clocks. What is said of rows belongs to an epoch, and is passed over in a later
+// one.
 struct Plan {
   std::uint16_t workers = 1, servers = 1;
-  Clock start = 0;                            // of every worker, unless `clocks` say otherwise, and the version of every row
+  // of every worker, unless `clocks` say otherwise, and the version of every row
+  Clock start = 0;
   optim::RuleOptions rule;
   optim::Regularization regularization = optim::Regularization::kL2;
   float weight_decay = 0;
-  float clip = -1;                            // limit of the norm of the mean gradient of all rows; below 0: none
-  std::uint32_t iter_size = 1;                // passes whose gradients a push sums
-  std::string scheme = "ssp 0";               // as make_scheme reads it
+  // limit of the norm of the mean gradient of all rows; below 0: none
+  float clip = -1;
+  std::uint32_t iter_size = 1;   // passes whose gradients a push sums
+  std::string scheme = "ssp 0";  // as make_scheme reads it
   std::vector<Row> rows;
   Epoch epoch = 0;
-  std::vector<std::uint32_t> ranks{};         // of the workers' processes, by worker; none: as in the job's first roster
-  std::vector<Clock> clocks{};                // at which each worker begins, `start` the least; none: all at `start`
-  std::vector<std::uint32_t> server_ranks{};  // of the servers' processes, by server; none: as in the job's first roster
-  Clock start_of(int worker) const { return clocks.empty() ? start : clocks.at(static_cast<std::size_t>(worker)); }
+  // of the workers' processes, by worker; none: as in the job's first roster
+  std::vector<std::uint32_t> ranks{};
+  // at which each worker begins, `start` the least; none: all at `start`
+  std::vector<Clock> clocks{};
+  // of the servers' processes, by server; none: as in the job's first roster
+  std::vector<std::uint32_t> server_ranks{};
+  Clock start_of(int worker) const {
+    return clocks.empty() ? start : clocks.at(static_cast<std::size_t>(worker));
+  }
   bool operator==(const Plan&) const = default;
 };
 // Empty, or the first thing wrong, in words.

@@ -1,9 +1,11 @@
 // Messages as bytes: docs/protocol.md, which this follows to the byte.
 //
-// A frame is a header of 24 bytes, then the message's fields, then, for messages that carry a row's numbers, float32s to the end.
-// Everything is little-endian. The crc32c covers all of the frame but itself: the header's first 20 bytes, fields and numbers. (Without
-// the header, one flipped bit of the type would make an Answer of an Ask.)
-//   0 u32 magic   4 u8 version   5 u8 type   6 u16 bytes of fields   8 u64 request   16 u32 bytes after the header   20 u32 crc32c
+// A frame is a header of 24 bytes, then the message's fields, then, for messages that carry a row's
+// numbers, float32s to the end. Everything is little-endian. The crc32c covers all of the frame but
+// itself: the header's first 20 bytes, fields and numbers. (Without the header, one flipped bit of
+// the type would make an Answer of an Ask.)
+//   0 u32 magic   4 u8 version   5 u8 type   6 u16 bytes of fields   8 u64 request   16 u32 bytes
+//   after the header   20 u32 crc32c
 #pragma once
 
 #include <cstddef>
@@ -17,9 +19,10 @@
 
 namespace shoal::table {
 
-inline constexpr std::uint32_t kMagic = 0x4c4f4853;      // "SHOL"
+inline constexpr std::uint32_t kMagic = 0x4c4f4853;  // "SHOL"
 inline constexpr std::uint8_t kProtocolVersion = 2;
-inline constexpr std::uint8_t kFirstVersion = 1;          // of all that a stranger may send, in every version
+// of all that a stranger may send, in every version
+inline constexpr std::uint8_t kFirstVersion = 1;
 // What the header of a frame says.
 std::uint8_t version_of(MessageType type);
 inline constexpr std::size_t kHeaderSize = 24;
@@ -27,17 +30,20 @@ inline constexpr std::size_t kHeaderSize = 24;
 struct Header {
   std::uint8_t version = kProtocolVersion;
   MessageType type = MessageType::kPing;
-  std::uint16_t fields = 0;        // bytes; 0xffff for messages without numbers whose fields are longer than that: then all is fields
-  std::uint64_t request = 0;       // of its sender, rising by one a frame: names a frame in errors
-  std::uint32_t length = 0;        // bytes after the header
+  // bytes; 0xffff for messages without numbers whose fields are longer than that: then all is
+  // fields
+  std::uint16_t fields = 0;
+  // of its sender, rising by one a frame: names a frame in errors
+  std::uint64_t request = 0;
+  std::uint32_t length = 0;  // bytes after the header
   std::uint32_t crc = 0;
 
   std::size_t field_bytes() const { return fields == 0xffff ? length : fields; }
   std::size_t floats() const { return (length - field_bytes()) / sizeof(float); }
 };
 
-// A frame ready to be gathered: header and fields in one string, numbers where they are. They must not change until it was sent, for its
-// checksum is made here.
+// A frame ready to be gathered: header and fields in one string, numbers where they are. They must
+// not change until it was sent, for its checksum is made here.
 struct Frame {
   std::string head;
   Values values;
@@ -47,17 +53,20 @@ Frame encode(const Message& message, std::uint64_t request);
 
 // What a connection may send before its Hello was answered, and after it.
 enum class Stage { kStranger, kPeer };
-// Checks magic, version, type and length before anything is allocated. Errors are kPeer and say what was found and what was
-// expected, and what the other end may be (an HTTP client, another version, a process of another byte order).
+// Checks magic, version, type and length before anything is allocated. Errors are kPeer and say
+// what was found and what was expected, and what the other end may be (an HTTP client, another
+// version, a process of another byte order).
 Result<Header> decode_header(std::span<const char, kHeaderSize> bytes, Stage stage);
 // The same of the first four bytes or more: what is no frame need not be waited for.
 Status check_magic(std::string_view bytes);
 // The crc32c to go on with: of the header's bytes before its own crc.
 std::uint32_t crc_of_header(std::span<const char, kHeaderSize> bytes);
-// Ok if the crc of a frame's bytes is the one that its header says; else an error that says what is damaged.
+// Ok if the crc of a frame's bytes is the one that its header says; else an error that says what is
+// damaged.
 Status check_crc(const Header& header, std::uint32_t crc);
 
-// The message of a header's fields, without its numbers (Values stay empty); checks every length and enum value.
+// The message of a header's fields, without its numbers (Values stay empty); checks every length
+// and enum value.
 Result<Message> decode_fields(const Header& header, std::string_view fields);
 // Where a message of this type keeps its numbers, or null: Init, Push and RowMessage have some.
 Values* values_of(Message& message);

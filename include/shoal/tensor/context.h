@@ -1,5 +1,5 @@
-// What every layer and op is given to work with: where, with how many threads, which random numbers, what scratch memory.
-// One context serves one net, on one thread at a time.
+// What every layer and op is given to work with: where, with how many threads, which random
+// numbers, what scratch memory. One context serves one net, on one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,24 @@ struct Device {
   int id = 0;
 };
 
-// Why a forward pass could not be finished: bad input met at run time (an unreadable record, a label out of range).
+// Why a forward pass could not be finished: bad input met at run time (an unreadable record, a
+// label out of range).
 struct Failure {
   Error error;
-  std::int64_t item = -1;   // which item of the batch, if one is to blame; the net adds the record's key
+  // which item of the batch, if one is to blame; the net adds the record's key
+  std::int64_t item = -1;
 };
 
-// Which part of the data is this net's, of all the nets that train together: `clients` processes with `replicas` nets each.
+// Which part of the data is this net's, of all the nets that train together: `clients` processes
+// with `replicas` nets each.
 struct Share {
   int client = 0, clients = 1;
   int replica = 0, replicas = 1;
-  std::string suffix{};            // of the client's part of a source that is cut up; empty: its number
-  bool in_parts = false;           // what is cut up stays so if one client is left
-  std::vector<double> weights{};   // of each client's part of a source that all share, beside the others'; empty: all are equal
+  // of the client's part of a source that is cut up; empty: its number
+  std::string suffix{};
+  bool in_parts = false;  // what is cut up stays so if one client is left
+  // of each client's part of a source that all share, beside the others'; empty: all are equal
+  std::vector<double> weights{};
   int index() const { return client * replicas + replica; }
   int count() const { return clients * replicas; }
 };
@@ -41,8 +46,8 @@ class Context {
  public:
   struct Options {
     Device device{};
-    int threads = 1;               // that kernels may use; >= 1
-    std::uint64_t seed = 1;        // the same for all nets that train together
+    int threads = 1;         // that kernels may use; >= 1
+    std::uint64_t seed = 1;  // the same for all nets that train together
     Share share{};
   };
   explicit Context(const Options& options);
@@ -51,13 +56,16 @@ class Context {
   const Device& device() const { return options_.device; }
   int threads() const { return options_.threads; }
   const Share& share() const { return options_.share; }
-  Random& random() { return random_; }             // this net's own: no other's of the job draws the same
-  Random common() const { return Random(options_.seed); }   // the same for all nets of the job
-  // At least `count` floats, not cleared, good until the next call. Kernels divide it among their threads.
+  // this net's own: no other's of the job draws the same
+  Random& random() { return random_; }
+  Random common() const { return Random(options_.seed); }  // the same for all nets of the job
+  // At least `count` floats, not cleared, good until the next call. Kernels divide it among their
+  // threads.
   std::span<float> scratch(std::int64_t count);
   std::int64_t scratch_count() const { return scratch_.count(); }
 
-  // Notes the first failure of a pass; forward and backward never throw. The net looks after each layer and stops.
+  // Notes the first failure of a pass; forward and backward never throw. The net looks after each
+  // layer and stops.
   void fail(Error error, std::int64_t item = -1);
   // Takes the noted failure away, if there is one.
   std::optional<Failure> take_failure();

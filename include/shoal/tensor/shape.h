@@ -11,10 +11,12 @@ namespace shoal {
 class Shape {
  public:
   static constexpr int kMaxAxes = 32;
-  static constexpr std::int64_t kMaxCount = 0x7fffffff;   // Caffe's limit: element counts and BLAS sizes fit an int
+  // Caffe's limit: element counts and BLAS sizes fit an int
+  static constexpr std::int64_t kMaxCount = 0x7fffffff;
 
-  Shape() = default;   // a scalar: no axes, one element
-  // Throws ConfigError (kConfig) for more than kMaxAxes axes, a negative size, or more than kMaxCount elements.
+  Shape() = default;  // a scalar: no axes, one element
+  // Throws ConfigError (kConfig) for more than kMaxAxes axes, a negative size, or more than
+  // kMaxCount elements.
   Shape(std::initializer_list<std::int64_t> dims) : Shape(std::vector<std::int64_t>(dims)) {}
   explicit Shape(std::vector<std::int64_t> dims);
 

@@ -26,13 +26,16 @@ class Memory {
   std::size_t bytes_;
 };
 
-// The bytes that one tensor, or several that share, look at. Memory comes from a plan (bind) or, if nobody planned,
-// is allocated on first use. One thread at a time.
+// The bytes that one tensor, or several that share, look at. Memory comes from a plan (bind) or, if
+// nobody planned, is allocated on first use. One thread at a time.
 class Storage {
  public:
   std::size_t required() const { return required_; }
-  void require(std::size_t bytes) { if (bytes > required_) required_ = bytes; }
-  // From now on the bytes are `memory` from `offset` on; what was here before is lost. required() bytes must be there.
+  void require(std::size_t bytes) {
+    if (bytes > required_) required_ = bytes;
+  }
+  // From now on the bytes are `memory` from `offset` on; what was here before is lost. required()
+  // bytes must be there.
   void bind(std::shared_ptr<Memory> memory, std::size_t offset);
   // As many bytes as required(); old content is kept only while the size is enough.
   std::byte* bytes();
@@ -44,8 +47,9 @@ class Storage {
   bool planned_ = false;
 };
 
-// float32 numbers in row-major order. The home is the host so far; layers and solvers hand whole tensors to ops and
-// only host-only code (data, accuracy, tools, tests) looks inside, by the three spans below.
+// float32 numbers in row-major order. The home is the host so far; layers and solvers hand whole
+// tensors to ops and only host-only code (data, accuracy, tools, tests) looks inside, by the three
+// spans below.
 class Tensor {
  public:
   Tensor();
@@ -62,10 +66,12 @@ class Tensor {
   void share(const Tensor& other);
   bool shares_with(const Tensor& other) const { return storage_ == other.storage_; }
 
-  std::span<const float> host() const;   // to read
-  std::span<float> host_mut();           // to read and write
-  std::span<float> host_out();           // all of it will be overwritten: what was there need not be fetched
-  float* out() { return host_out().data(); }             // the same three as plain pointers, for kernels
+  std::span<const float> host() const;  // to read
+  std::span<float> host_mut();          // to read and write
+  // all of it will be overwritten: what was there need not be fetched
+  std::span<float> host_out();
+  // the same three as plain pointers, for kernels
+  float* out() { return host_out().data(); }
   float* mut() { return host_mut().data(); }
   const float* in() const { return host().data(); }
 
@@ -76,7 +82,8 @@ class Tensor {
   std::shared_ptr<Storage> storage_;
 };
 
-// What flows between layers, and what they learn: values and the gradient of the loss with respect to them.
+// What flows between layers, and what they learn: values and the gradient of the loss with respect
+// to them.
 struct Blob {
   std::string name;
   Tensor data;

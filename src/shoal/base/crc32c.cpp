@@ -25,14 +25,16 @@ constexpr std::array<Table, 8> make_tables() {
     tables[0][i] = c;
   }
   for (std::size_t k = 1; k < 8; ++k)
-    for (std::size_t i = 0; i < 256; ++i) tables[k][i] = tables[0][tables[k - 1][i] & 0xff] ^ tables[k - 1][i] >> 8;
+    for (std::size_t i = 0; i < 256; ++i)
+      tables[k][i] = tables[0][tables[k - 1][i] & 0xff] ^ tables[k - 1][i] >> 8;
   return tables;
 }
 constexpr auto kTables = make_tables();
 
 #if defined(__x86_64__)
 
-// What `zeros` zero bytes make of a crc is linear in its bits: a 32 x 32 matrix over GF(2), kept as four tables of its bytes.
+// What `zeros` zero bytes make of a crc is linear in its bits: a 32 x 32 matrix over GF(2), kept as
+// four tables of its bytes.
 using Shift = std::array<Table, 4>;
 using Matrix = std::array<std::uint32_t, 32>;
 
@@ -56,14 +58,16 @@ constexpr Shift make_shift(std::size_t zeros) {
   }
   Shift shift{};
   for (std::size_t k = 0; k < 4; ++k)
-    for (std::uint32_t byte = 0; byte < 256; ++byte) shift[k][byte] = times(matrix, byte << (8 * k));
+    for (std::uint32_t byte = 0; byte < 256; ++byte)
+      shift[k][byte] = times(matrix, byte << (8 * k));
   return shift;
 }
-constexpr std::size_t kLong = 4096, kShort = 256;   // bytes of a part
+constexpr std::size_t kLong = 4096, kShort = 256;  // bytes of a part
 constexpr Shift kShiftLong = make_shift(kLong), kShiftShort = make_shift(kShort);
 
 std::uint64_t shifted(const Shift& shift, std::uint64_t c) {
-  return shift[0][c & 0xff] ^ shift[1][c >> 8 & 0xff] ^ shift[2][c >> 16 & 0xff] ^ shift[3][c >> 24 & 0xff];
+  return shift[0][c & 0xff] ^ shift[1][c >> 8 & 0xff] ^ shift[2][c >> 16 & 0xff] ^
+         shift[3][c >> 24 & 0xff];
 }
 
 std::uint64_t eight(const char* bytes) {
@@ -72,9 +76,11 @@ std::uint64_t eight(const char* bytes) {
   return word;
 }
 
-// Takes as many times three parts of `Part` bytes as there are: the instruction has a latency of three and starts every cycle.
+// Takes as many times three parts of `Part` bytes as there are: the instruction has a latency of
+// three and starts every cycle.
 template <std::size_t Part>
-__attribute__((target("sse4.2"))) std::uint64_t in_threes(const Shift& shift, std::uint64_t c, std::string_view& bytes) {
+__attribute__((target("sse4.2"))) std::uint64_t in_threes(const Shift& shift, std::uint64_t c,
+                                                          std::string_view& bytes) {
   for (; bytes.size() >= 3 * Part; bytes.remove_prefix(3 * Part)) {
     const char* p = bytes.data();
     std::uint64_t second = 0, third = 0;
@@ -95,9 +101,11 @@ __attribute__((target("sse4.2"))) std::uint64_t in_threes(const Shift& shift, st
 std::uint32_t crc32c_by_tables(std::string_view bytes, std::uint32_t before) {
   std::uint32_t c = ~before;
   for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
-    const std::uint32_t low = c ^ get_le<std::uint32_t>(bytes), high = get_le<std::uint32_t>(bytes.substr(4));
-    c = kTables[7][low & 0xff] ^ kTables[6][low >> 8 & 0xff] ^ kTables[5][low >> 16 & 0xff] ^ kTables[4][low >> 24] ^
-        kTables[3][high & 0xff] ^ kTables[2][high >> 8 & 0xff] ^ kTables[1][high >> 16 & 0xff] ^ kTables[0][high >> 24];
+    const std::uint32_t low = c ^ get_le<std::uint32_t>(bytes),
+                        high = get_le<std::uint32_t>(bytes.substr(4));
+    c = kTables[7][low & 0xff] ^ kTables[6][low >> 8 & 0xff] ^ kTables[5][low >> 16 & 0xff] ^
+        kTables[4][low >> 24] ^ kTables[3][high & 0xff] ^ kTables[2][high >> 8 & 0xff] ^
+        kTables[1][high >> 16 & 0xff] ^ kTables[0][high >> 24];
   }
   for (const char b : bytes) c = kTables[0][(c ^ static_cast<unsigned char>(b)) & 0xff] ^ c >> 8;
   return ~c;
@@ -105,19 +113,23 @@ std::uint32_t crc32c_by_tables(std::string_view bytes, std::uint32_t before) {
 
 #if defined(__x86_64__)
 
-__attribute__((target("sse4.2"))) std::uint32_t crc32c_by_instruction(std::string_view bytes, std::uint32_t before) {
+__attribute__((target("sse4.2"))) std::uint32_t crc32c_by_instruction(std::string_view bytes,
+                                                                      std::uint32_t before) {
   std::uint64_t c = static_cast<std::uint32_t>(~before);
   c = in_threes<kLong>(kShiftLong, c, bytes);
   c = in_threes<kShort>(kShiftShort, c, bytes);
   for (; bytes.size() >= 8; bytes.remove_prefix(8)) c = _mm_crc32_u64(c, eight(bytes.data()));
-  for (const char b : bytes) c = _mm_crc32_u8(static_cast<std::uint32_t>(c), static_cast<unsigned char>(b));
+  for (const char b : bytes)
+    c = _mm_crc32_u8(static_cast<std::uint32_t>(c), static_cast<unsigned char>(b));
   return ~static_cast<std::uint32_t>(c);
 }
 bool has_crc32c_instruction() { return __builtin_cpu_supports("sse4.2"); }
 
 #else
 
-std::uint32_t crc32c_by_instruction(std::string_view bytes, std::uint32_t before) { return crc32c_by_tables(bytes, before); }
+std::uint32_t crc32c_by_instruction(std::string_view bytes, std::uint32_t before) {
+  return crc32c_by_tables(bytes, before);
+}
 bool has_crc32c_instruction() { return false; }
 
 #endif

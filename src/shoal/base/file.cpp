@@ -39,7 +39,9 @@ std::string behind_links(const std::string& path) {
 
 }  // namespace
 
-std::string system_reason(int error_number) { return std::generic_category().message(error_number); }
+std::string system_reason(int error_number) {
+  return std::generic_category().message(error_number);
+}
 
 std::string why_not_opened(const std::string& path, int error_number) {
   const std::string reason = system_reason(error_number);
@@ -50,7 +52,8 @@ std::string why_not_opened(const std::string& path, int error_number) {
 
 std::string why_not_created(const std::string& path, int error_number) {
   const std::string directory = directory_of(path);
-  return error_number == ENOENT && !file_exists(directory) ? str("there is no folder ", directory) : system_reason(error_number);
+  return error_number == ENOENT && !file_exists(directory) ? str("there is no folder ", directory)
+                                                           : system_reason(error_number);
 }
 
 bool file_exists(const std::string& path) {
@@ -63,7 +66,8 @@ Result<std::string> read_file(const std::string& path, Code code) {
   if (fd < 0) return Error{code, str("cannot open ", path, ": ", why_not_opened(path, errno))};
   std::string bytes;
   struct stat info;
-  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) bytes.reserve(static_cast<std::size_t>(info.st_size));
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
+    bytes.reserve(static_cast<std::size_t>(info.st_size));
   char block[1 << 16];
   ssize_t n;
   while ((n = ::read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
@@ -85,8 +89,11 @@ AtomicFile::AtomicFile(std::string path, std::string temporary, int fd, Code cod
     : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd), code_(code) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)), buffer_(std::move(other.buffer_)),
-      fd_(std::exchange(other.fd_, -1)), code_(other.code_) {}
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      buffer_(std::move(other.buffer_)),
+      fd_(std::exchange(other.fd_, -1)),
+      code_(other.code_) {}
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
@@ -98,7 +105,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& given, Code code) {
   const std::string path = behind_links(given);
   struct stat info;
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    const int fd = S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    const int fd =
+        S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return Error{code, str("cannot write ", path, ": ", system_reason(errno))};
     return AtomicFile(path, "", fd, code);
   }
@@ -107,7 +115,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& given, Code code) {
   if (fd < 0) return Error{code, str("cannot create ", path, ": ", why_not_created(path, errno))};
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  ::fchmod(fd, 0666 & ~mask);   // mkstemp's 0600 would hide the result from the user's colleagues
+  ::fchmod(fd, 0666 & ~mask);  // mkstemp's 0600 would hide the result from the user's colleagues
   return AtomicFile(path, temporary, fd, code);
 }
 
@@ -136,12 +144,13 @@ Status AtomicFile::flush() {
 
 Status AtomicFile::commit() {
   if (Status flushed = flush(); !flushed.ok()) return flushed;
-  if (!in_place() && ::rename(temporary_.c_str(), path_.c_str()) != 0) return fail("rename the temporary file to");
+  if (!in_place() && ::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return fail("rename the temporary file to");
   ::close(std::exchange(fd_, -1));
   if (in_place()) return {};
   const int directory = ::open(directory_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {
-    ::fsync(directory);   // some file systems refuse this; the rename itself has happened
+    ::fsync(directory);  // some file systems refuse this; the rename itself has happened
     ::close(directory);
   }
   return {};

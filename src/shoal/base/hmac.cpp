@@ -7,7 +7,7 @@
 namespace shoal {
 namespace {
 
-constexpr std::size_t kBlock = 64;   // of SHA-256
+constexpr std::size_t kBlock = 64;  // of SHA-256
 
 std::string_view text_of(const std::array<std::uint8_t, 32>& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};

@@ -4,7 +4,8 @@ namespace shoal {
 
 void start_log(const char* program) {
   FLAGS_logtostderr = true;
-  FLAGS_log_year_in_prefix = false;   // glog 0.6 writes the year by default, which breaks every parser of Caffe's logs
+  // glog 0.6 writes the year by default, which breaks every parser of Caffe's logs
+  FLAGS_log_year_in_prefix = false;
   google::InitGoogleLogging(program);
 }
 

@@ -6,16 +6,21 @@
 
 namespace shoal {
 
-std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter) {
-  constexpr std::uint32_t kMul0 = 0xD2511F53, kMul1 = 0xCD9E8D57, kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-  std::uint32_t c0 = static_cast<std::uint32_t>(counter), c1 = static_cast<std::uint32_t>(counter >> 32);
-  std::uint32_t c2 = static_cast<std::uint32_t>(stream), c3 = static_cast<std::uint32_t>(stream >> 32);
+std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream,
+                                    std::uint64_t counter) {
+  constexpr std::uint32_t kMul0 = 0xD2511F53, kMul1 = 0xCD9E8D57, kWeyl0 = 0x9E3779B9,
+                          kWeyl1 = 0xBB67AE85;
+  std::uint32_t c0 = static_cast<std::uint32_t>(counter),
+                c1 = static_cast<std::uint32_t>(counter >> 32);
+  std::uint32_t c2 = static_cast<std::uint32_t>(stream),
+                c3 = static_cast<std::uint32_t>(stream >> 32);
   std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{kMul0} * c0, p1 = std::uint64_t{kMul1} * c2;
     const std::uint32_t next0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
     const std::uint32_t next2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-    c0 = next0, c1 = static_cast<std::uint32_t>(p1), c2 = next2, c3 = static_cast<std::uint32_t>(p0);
+    c0 = next0, c1 = static_cast<std::uint32_t>(p1), c2 = next2,
+    c3 = static_cast<std::uint32_t>(p0);
     k0 += kWeyl0, k1 += kWeyl1;
   }
   return {c0, c1, c2, c3};
@@ -28,7 +33,8 @@ std::uint64_t stream_of(std::string_view name) {
 }
 
 Random Random::fork(std::string_view name) const {
-  const auto mixed = philox(state_.stream, stream_of(name), 0);   // streams of streams do not collide by construction of xor
+  // streams of streams do not collide by construction of xor
+  const auto mixed = philox(state_.stream, stream_of(name), 0);
   return Random(state_.seed, std::uint64_t{mixed[0]} << 32 | mixed[1]);
 }
 
@@ -46,13 +52,15 @@ std::uint32_t Random::word() {
 }
 
 float Random::gaussian(float mean, float std) {
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - word() * 0x1p-32));   // of a number in (0, 1]
+  // of a number in (0, 1]
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - word() * 0x1p-32));
   const double angle = 2.0 * std::numbers::pi * (word() * 0x1p-32);
   return static_cast<float>(mean + std * radius * std::cos(angle));
 }
 
 std::uint64_t Random::below(std::uint64_t n) {
-  const std::uint64_t limit = ~std::uint64_t{0} - (~std::uint64_t{0} % n + 1) % n;   // the last value of a whole number of ranges
+  // the last value of a whole number of ranges
+  const std::uint64_t limit = ~std::uint64_t{0} - (~std::uint64_t{0} % n + 1) % n;
   std::uint64_t value = word64();
   while (value > limit) value = word64();
   return value % n;

@@ -33,7 +33,8 @@ int edit_distance(std::string_view a, std::string_view b) {
     for (std::size_t j = 1; j < columns; ++j) {
       const bool same = lower(a[i - 1]) == lower(b[j - 1]);
       at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, at(i - 1, j - 1) + (same ? 0 : 1)});
-      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+                           lower(a[i - 2]) == lower(b[j - 1]);
       if (swapped) at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
     }
   }
@@ -46,7 +47,8 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   std::string found;
   for (const std::string& candidate : candidates) {
     const int distance = edit_distance(word, candidate);
-    const bool better = distance < best || (distance == best && same_start(word, candidate) > same_start(word, found));
+    const bool better = distance < best ||
+                        (distance == best && same_start(word, candidate) > same_start(word, found));
     if (distance <= limit && better) {
       best = distance;
       found = candidate;

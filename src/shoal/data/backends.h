@@ -10,7 +10,8 @@
 namespace shoal {
 
 using OpenSource = Result<std::unique_ptr<RecordSource>> (*)(const std::string& path);
-using CreateWriter = Result<std::unique_ptr<RecordWriter>> (*)(const std::string& path, WriteMode mode);
+using CreateWriter = Result<std::unique_ptr<RecordWriter>> (*)(const std::string& path,
+                                                               WriteMode mode);
 
 Result<std::unique_ptr<RecordSource>> open_leveldb(const std::string& path);
 Result<std::unique_ptr<RecordWriter>> create_leveldb(const std::string& path, WriteMode mode);
@@ -19,7 +20,8 @@ Result<std::unique_ptr<RecordWriter>> create_lmdb(const std::string& path, Write
 Result<std::unique_ptr<RecordSource>> open_datumfile(const std::string& path);
 Result<std::unique_ptr<RecordWriter>> create_datumfile(const std::string& path, WriteMode mode);
 
-// ": it is a regular file that looks like a datumfile; say backend: DATUMFILE" and its like, or "" when nothing is known of `path`.
+// ": it is a regular file that looks like a datumfile; say backend: DATUMFILE" and its like, or ""
+// when nothing is known of `path`.
 std::string kind_hint(const std::string& path);
 
 // Nothing when both sizes may be written.

@@ -8,7 +8,7 @@ namespace shoal {
 namespace {
 
 constexpr std::string_view kMagic = "SHIX";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kIndexVersion = 1;
 constexpr std::size_t kHead = 16, kTail = 4;
 
 std::string index_path(const DatumFile& file) { return file.path() + ".index"; }
@@ -26,12 +26,17 @@ std::vector<std::uint64_t> load_datumfile_index(DatumFile& file) {
   const Result<std::string> read = read_file(index_path(file), Code::kData);
   if (!read.ok()) return {};
   const std::string_view all = read.value();
-  if (all.size() < kHead + kTail || all.substr(0, 4) != kMagic || get_le<std::uint32_t>(all.substr(4)) != kVersion) return {};
+  if (all.size() < kHead + kTail || all.substr(0, 4) != kMagic ||
+      get_le<std::uint32_t>(all.substr(4)) != kIndexVersion)
+    return {};
   const std::uint64_t count = get_le<std::uint64_t>(all.substr(8));
   if (count == 0 || count > file.size() || all.size() != kHead + 8 * count + kTail) return {};
-  if (get_le<std::uint32_t>(all.substr(all.size() - kTail)) != crc32c(all.substr(0, all.size() - kTail))) return {};
+  if (get_le<std::uint32_t>(all.substr(all.size() - kTail)) !=
+      crc32c(all.substr(0, all.size() - kTail)))
+    return {};
   std::vector<std::uint64_t> offsets(count);
-  for (std::size_t i = 0; i < count; ++i) offsets[i] = get_le<std::uint64_t>(all.substr(kHead + 8 * i));
+  for (std::size_t i = 0; i < count; ++i)
+    offsets[i] = get_le<std::uint64_t>(all.substr(kHead + 8 * i));
   if (offsets.back() >= file.size()) return {};
   const Result<std::uint64_t> last = file.extent(offsets.back(), count - 1);
   if (!last.ok() || offsets.back() + last.value() != file.size()) return {};
@@ -40,7 +45,7 @@ std::vector<std::uint64_t> load_datumfile_index(DatumFile& file) {
 
 Status save_datumfile_index(const DatumFile& file, const std::vector<std::uint64_t>& offsets) {
   std::string bytes(kMagic);
-  put_le(bytes, kVersion);
+  put_le(bytes, kIndexVersion);
   put_le(bytes, std::uint64_t{offsets.size()});
   for (const std::uint64_t offset : offsets) put_le(bytes, offset);
   put_le(bytes, crc32c(bytes));

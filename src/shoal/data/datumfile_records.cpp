@@ -27,7 +27,7 @@ class DatumFileSource final : public RecordSource {
   Status find_all();
   DatumFile file_;
   std::uint64_t offset_ = 0, number_ = 0;
-  std::vector<std::uint64_t> offsets_;   // empty, or of all records
+  std::vector<std::uint64_t> offsets_;  // empty, or of all records
   bool random_ = false;
 };
 
@@ -84,8 +84,10 @@ Status DatumFileSource::prepare_random_access() {
   if (offsets_.empty()) offsets_ = load_datumfile_index(file_);
   if (!offsets_.empty()) return {};
   if (Status found = find_all(); !found.ok()) return found;
-  const Status saved = save_datumfile_index(file_, offsets_);   // spares the next run the scan; a read-only folder is no fault
-  if (!saved.ok()) VLOG(1) << "the index of " << path() << " stays in memory: " << saved.error().message;
+  // spares the next run the scan; a read-only folder is no fault
+  const Status saved = save_datumfile_index(file_, offsets_);
+  if (!saved.ok())
+    VLOG(1) << "the index of " << path() << " stays in memory: " << saved.error().message;
   return {};
 }
 
@@ -93,9 +95,9 @@ class DatumFileWriter final : public RecordWriter {
  public:
   DatumFileWriter(std::string path, WriteMode mode, AtomicFile file)
       : path_(std::move(path)), mode_(mode), file_(std::move(file)) {}
-  Status copy_old();   // for kAppend
+  Status copy_old();  // for kAppend
   Status put(std::string_view key, std::string_view value) override;
-  Status commit() override { return {}; }   // AtomicFile's buffer is bounded already
+  Status commit() override { return {}; }  // AtomicFile's buffer is bounded already
   Status finish() override;
 
  private:
@@ -122,7 +124,8 @@ Status DatumFileWriter::copy_old() {
   Result<DatumFile> old = DatumFile::open(path_);
   if (!old.ok()) return old.error();
   for (std::uint64_t offset = 0, number = 0; offset < old.value().size(); ++number) {
-    Result<RecordView> record = old.value().read(offset, number, true);   // so a torn old file is found before anything is added
+    // so a torn old file is found before anything is added
+    Result<RecordView> record = old.value().read(offset, number, true);
     if (!record.ok()) return record.error();
     offset += 12 + record.value().key.size() + record.value().value.size();
     if (Status done = put(record.value().key, record.value().value); !done.ok()) return done;
@@ -131,7 +134,8 @@ Status DatumFileWriter::copy_old() {
 }
 
 Status DatumFileWriter::finish() {
-  if (written_ == 0) return Error{Code::kData, str("no records were given for ", path_, "; nothing was written")};
+  if (written_ == 0)
+    return Error{Code::kData, str("no records were given for ", path_, "; nothing was written")};
   if (mode_ == WriteMode::kNew && file_exists(path_))
     return Error{Code::kData, str(path_, " was made by somebody else meanwhile; it is untouched")};
   return file_.commit();
@@ -142,7 +146,8 @@ Status DatumFileWriter::finish() {
 Result<std::unique_ptr<RecordSource>> open_datumfile(const std::string& path) {
   Result<DatumFile> file = DatumFile::open(path);
   if (!file.ok()) return Error{Code::kData, file.error().message + kind_hint(path)};
-  if (file.value().size() == 0) return Error{Code::kData, str("datumfile ", path, " has no records (0 bytes)")};
+  if (file.value().size() == 0)
+    return Error{Code::kData, str("datumfile ", path, " has no records (0 bytes)")};
   if (Result<std::uint64_t> first = file.value().extent(0, 0); !first.ok()) return first.error();
   return std::unique_ptr<RecordSource>(std::make_unique<DatumFileSource>(std::move(file).value()));
 }
@@ -152,7 +157,8 @@ Result<std::unique_ptr<RecordWriter>> create_datumfile(const std::string& path, 
     return Error{Code::kData, str(path, " exists already; remove it or choose another name")};
   struct stat info;
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    return Error{Code::kData, str("cannot write a datumfile to ", path, ": it is there and is not a regular file", kind_hint(path))};
+    return Error{Code::kData, str("cannot write a datumfile to ", path,
+                                  ": it is there and is not a regular file", kind_hint(path))};
   Result<AtomicFile> file = AtomicFile::create(path, Code::kData);
   if (!file.ok()) return file.error();
   auto writer = std::make_unique<DatumFileWriter>(path, mode, std::move(file).value());

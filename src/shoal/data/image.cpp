@@ -39,15 +39,19 @@ Result<cv::Mat> decode(std::string_view bytes, Colour colour) {
 
 Image to_image(const cv::Mat& picture) {
   Image image{{picture.channels(), picture.rows, picture.cols}, {}};
-  const std::size_t row = static_cast<std::size_t>(picture.cols) * static_cast<std::size_t>(picture.channels());
+  const std::size_t row =
+      static_cast<std::size_t>(picture.cols) * static_cast<std::size_t>(picture.channels());
   image.pixels.resize(row * static_cast<std::size_t>(picture.rows));
-  for (int y = 0; y < picture.rows; ++y) std::memcpy(image.pixels.data() + static_cast<std::size_t>(y) * row, picture.ptr(y), row);
+  for (int y = 0; y < picture.rows; ++y)
+    std::memcpy(image.pixels.data() + static_cast<std::size_t>(y) * row, picture.ptr(y), row);
   return image;
 }
 
 }  // namespace
 
-std::string to_string(const ImageSize& size) { return str(size.channels, " x ", size.height, " x ", size.width); }
+std::string to_string(const ImageSize& size) {
+  return str(size.channels, " x ", size.height, " x ", size.width);
+}
 
 Result<Image> decode_image(std::string_view bytes, Colour colour) {
   Result<cv::Mat> picture = decode(bytes, colour);
@@ -61,7 +65,7 @@ Result<Image> read_image(const std::string& path, Colour colour, int height, int
   Result<cv::Mat> picture = decode(bytes.value(), colour);
   if (!picture.ok()) return bad(str("the image ", path, " ", picture.error().message));
   if (height == 0 || width == 0) return to_image(picture.value());
-  cv::setNumThreads(0);   // this thread is one of a pool already
+  cv::setNumThreads(0);  // this thread is one of a pool already
   cv::Mat resized;
   cv::resize(picture.value(), resized, cv::Size(width, height));
   return to_image(resized);
@@ -70,7 +74,8 @@ Result<Image> read_image(const std::string& path, Colour colour, int height, int
 Result<std::string> encode_image(const Image& image, const std::string& type) {
   std::vector<unsigned char> bytes;
   try {
-    const cv::Mat picture(image.size.height, image.size.width, CV_8UC(image.size.channels), const_cast<std::uint8_t*>(image.pixels.data()));
+    const cv::Mat picture(image.size.height, image.size.width, CV_8UC(image.size.channels),
+                          const_cast<std::uint8_t*>(image.pixels.data()));
     if (!cv::imencode("." + type, picture, bytes)) return bad(str("cannot be encoded as ", type));
   } catch (const std::exception& error) {
     return bad(str("cannot be encoded as ", type, ": ", error.what()));
@@ -79,10 +84,12 @@ Result<std::string> encode_image(const Image& image, const std::string& type) {
 }
 
 std::string planar(const Image& image) {
-  const std::size_t channels = static_cast<std::size_t>(image.size.channels), plane = image.pixels.size() / channels;
+  const std::size_t channels = static_cast<std::size_t>(image.size.channels),
+                    plane = image.pixels.size() / channels;
   std::string out(image.pixels.size(), '\0');
   for (std::size_t c = 0; c < channels; ++c)
-    for (std::size_t i = 0; i < plane; ++i) out[c * plane + i] = static_cast<char>(image.pixels[i * channels + c]);
+    for (std::size_t i = 0; i < plane; ++i)
+      out[c * plane + i] = static_cast<char>(image.pixels[i * channels + c]);
   return out;
 }
 

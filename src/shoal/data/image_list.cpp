@@ -11,17 +11,21 @@ namespace {
 
 Result<ListedImage> parse(std::string_view line, const std::string& path, std::uint64_t number) {
   const auto error = [&](const std::string& what) {
-    return Error{Code::kData, str(path, ":", number, ": ", what, "; a line is \"path label\": \"", line.substr(0, 120), "\"")};
+    return Error{Code::kData, str(path, ":", number, ": ", what, "; a line is \"path label\": \"",
+                                  line.substr(0, 120), "\"")};
   };
   const std::size_t last = line.find_last_not_of(" \t");
   line = line.substr(0, last + 1);
   const std::size_t blank = line.find_last_of(" \t");
   if (blank == std::string_view::npos) return error("no label");
-  const std::string_view name = line.substr(0, line.find_last_not_of(" \t", blank) + 1), digits = line.substr(blank + 1);
+  const std::string_view name = line.substr(0, line.find_last_not_of(" \t", blank) + 1),
+                         digits = line.substr(blank + 1);
   if (name.empty()) return error("no path");
   ListedImage image{std::string(name), 0, number};
-  const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), image.label);
-  if (bad != std::errc() || end != digits.data() + digits.size()) return error(str("the label \"", digits, "\" is no whole number"));
+  const auto [end, bad] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), image.label);
+  if (bad != std::errc() || end != digits.data() + digits.size())
+    return error(str("the label \"", digits, "\" is no whole number"));
   return image;
 }
 

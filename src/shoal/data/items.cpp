@@ -9,13 +9,17 @@
 namespace shoal {
 namespace {
 
-void warn_if_smaller(const std::string& path, std::uint64_t count, int batch_size, std::uint64_t nets) {
+void warn_if_smaller(const std::string& path, std::uint64_t count, int batch_size,
+                     std::uint64_t nets) {
   if (count < static_cast<std::uint64_t>(batch_size) * nets)
-    LOG(WARNING) << "a batch of " << batch_size << (nets > 1 ? str(" on each of ", nets, " nets") : "") << " is larger than the set " << path
-                 << " of " << count << " records: each batch holds some of them more than once";
+    LOG(WARNING) << "a batch of " << batch_size
+                 << (nets > 1 ? str(" on each of ", nets, " nets") : "")
+                 << " is larger than the set " << path << " of " << count
+                 << " records: each batch holds some of them more than once";
 }
 
-Status apply(const Transform& transform, const Pixels& pixels, const std::array<std::uint32_t, 4>& random, Sample& sample) {
+Status apply(const Transform& transform, const Pixels& pixels,
+             const std::array<std::uint32_t, 4>& random, Sample& sample) {
   Result<ImageSize> size = transform.output_size(pixels.size);
   if (!size.ok()) return size.error();
   sample.size = size.value();
@@ -26,8 +30,12 @@ Status apply(const Transform& transform, const Pixels& pixels, const std::array<
 
 class RecordItems final : public ItemSource {
  public:
-  RecordItems(std::unique_ptr<RecordSource> source, const SequenceOptions& sequence, Transform transform, int batch_size)
-      : source_(std::move(source)), sequence_(sequence), transform_(std::move(transform)), batch_size_(batch_size) {}
+  RecordItems(std::unique_ptr<RecordSource> source, const SequenceOptions& sequence,
+              Transform transform, int batch_size)
+      : source_(std::move(source)),
+        sequence_(sequence),
+        transform_(std::move(transform)),
+        batch_size_(batch_size) {}
   Status start();
   const std::string& path() const override { return source_->path(); }
   Status read(Item& item) override;
@@ -41,10 +49,10 @@ class RecordItems final : public ItemSource {
   Transform transform_;
   int batch_size_;
   bool leaps() const { return sequence_.shuffles() || sequence_.step() > 1; }
-  std::uint64_t count_ = 0;           // known if it leaps
-  std::uint64_t next_ = kNowhere;     // the position that the source's cursor stands for
-  std::uint64_t in_set_ = 0;          // records read since the set last started at its first one
-  bool whole_ = false;                // in_set_ counts from there
+  std::uint64_t count_ = 0;        // known if it leaps
+  std::uint64_t next_ = kNowhere;  // the position that the source's cursor stands for
+  std::uint64_t in_set_ = 0;       // records read since the set last started at its first one
+  bool whole_ = false;             // in_set_ counts from there
   bool warned_ = false;
 };
 
@@ -59,7 +67,8 @@ Status RecordItems::start() {
 }
 
 Status RecordItems::read(Item& item) {
-  const std::uint64_t position = leaps() ? sequence_.record(item.n, count_) : sequence_.position(item.n);
+  const std::uint64_t position =
+      leaps() ? sequence_.record(item.n, count_) : sequence_.position(item.n);
   if (position != next_) {
     if (Status moved = source_->seek(position); !moved.ok()) return moved;
     whole_ = position == 0;
@@ -89,7 +98,8 @@ Result<ItemKind> RecordItems::kind(const Item& item) const {
   Result<DatumPixels> pixels = pixels_of(datum, transform_.colour());
   if (!pixels.ok()) return pixels.error();
   if (transform_.colour() != Colour::kAsStored && !datum.encoded())
-    LOG(WARNING) << path() << ": force_color and force_gray work on encoded records only; these are not";
+    LOG(WARNING) << path()
+                 << ": force_color and force_gray work on encoded records only; these are not";
   Result<ImageSize> size = transform_.output_size(pixels.value().pixels.size);
   if (!size.ok()) return size.error();
   return ItemKind{size.value(), datum.encoded()};
@@ -106,8 +116,12 @@ Status RecordItems::make(const Item& item, Sample& sample) const {
 
 class ImageItems final : public ItemSource {
  public:
-  ImageItems(std::vector<ListedImage> images, const ImageItemsOptions& options, const SequenceOptions& sequence, Transform transform)
-      : images_(std::move(images)), options_(options), sequence_(sequence), transform_(std::move(transform)) {
+  ImageItems(std::vector<ListedImage> images, const ImageItemsOptions& options,
+             const SequenceOptions& sequence, Transform transform)
+      : images_(std::move(images)),
+        options_(options),
+        sequence_(sequence),
+        transform_(std::move(transform)) {
     warn_if_smaller(options_.list, images_.size(), options_.batch_size, sequence.step);
   }
   const std::string& path() const override { return options_.list; }
@@ -133,7 +147,8 @@ class ImageItems final : public ItemSource {
  private:
   Result<Image> load(const Item& item) const {
     const Colour colour = options_.colour ? Colour::kColour : Colour::kGrey;
-    Result<Image> image = read_image(options_.root + images_[item.index].path, colour, options_.height, options_.width);
+    Result<Image> image = read_image(options_.root + images_[item.index].path, colour,
+                                     options_.height, options_.width);
     if (!image.ok()) return Error{Code::kData, str("is bad: ", image.error().message)};
     return image;
   }
@@ -145,15 +160,18 @@ class ImageItems final : public ItemSource {
 
 }  // namespace
 
-Result<std::unique_ptr<ItemSource>> record_items(std::unique_ptr<RecordSource> source, const SequenceOptions& sequence,
+Result<std::unique_ptr<ItemSource>> record_items(std::unique_ptr<RecordSource> source,
+                                                 const SequenceOptions& sequence,
                                                  Transform transform, int batch_size) {
-  auto items = std::make_unique<RecordItems>(std::move(source), sequence, std::move(transform), batch_size);
+  auto items =
+      std::make_unique<RecordItems>(std::move(source), sequence, std::move(transform), batch_size);
   if (Status started = items->start(); !started.ok()) return started.error();
   return std::unique_ptr<ItemSource>(std::move(items));
 }
 
-std::unique_ptr<ItemSource> image_items(std::vector<ListedImage> images, const ImageItemsOptions& options, const SequenceOptions& sequence,
-                                        Transform transform) {
+std::unique_ptr<ItemSource> image_items(std::vector<ListedImage> images,
+                                        const ImageItemsOptions& options,
+                                        const SequenceOptions& sequence, Transform transform) {
   return std::make_unique<ImageItems>(std::move(images), options, sequence, std::move(transform));
 }
 

@@ -1,4 +1,5 @@
-// LevelDB: a directory with CURRENT and a manifest. Read without touching it (leveldb_overlay.h), written under a temporary name.
+// LevelDB: a directory with CURRENT and a manifest. Read without touching it (leveldb_overlay.h),
+// written under a temporary name.
 #include <fcntl.h>
 #include <leveldb/db.h>
 #include <leveldb/write_batch.h>
@@ -20,14 +21,16 @@ namespace {
 constexpr std::size_t kWriteBufferBytes = std::size_t{1} << 26;
 constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
 constexpr int kOpenFiles = 100;
-constexpr std::size_t kBatchBytes = std::size_t{1} << 24;   // of puts, between commits
+constexpr std::size_t kBatchBytes = std::size_t{1} << 24;  // of puts, between commits
 
 std::string_view view(const leveldb::Slice& slice) { return {slice.data(), slice.size()}; }
 leveldb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 Error failure(const std::string& path, const char* doing, const leveldb::Status& status) {
-  const char* hint = status.IsCorruption() ? "; the database is damaged: was a copy cut short?" : "";
-  return Error{Code::kData, str("cannot ", doing, " LevelDB ", path, ": ", status.ToString(), hint)};
+  const char* hint =
+      status.IsCorruption() ? "; the database is damaged: was a copy cut short?" : "";
+  return Error{Code::kData,
+               str("cannot ", doing, " LevelDB ", path, ": ", status.ToString(), hint)};
 }
 
 class NoLog final : public leveldb::Logger {
@@ -35,7 +38,8 @@ class NoLog final : public leveldb::Logger {
   void Logv(const char*, std::va_list) override {}
 };
 
-// Whether another process holds the database's lock, which it does while it writes (LevelDB knows no other use).
+// Whether another process holds the database's lock, which it does while it writes (LevelDB knows
+// no other use).
 bool locked_by_other(const std::string& path) {
   const int fd = ::open((path + "/LOCK").c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
@@ -68,10 +72,11 @@ class LevelDbSource final : public RecordSource {
   NoLog log_;
   LevelDbOverlay overlay_;
   std::unique_ptr<leveldb::DB> db_;
-  std::unique_ptr<leveldb::Iterator> cursor_;   // on the record given last, or on the next one
-  bool given_ = false;                          // which of the two
-  std::uint64_t position_ = 0, count_ = 0;      // position_ of the next record; count_ 0: not known yet
-  std::vector<std::string> keys_;               // empty, or all of them, in order
+  std::unique_ptr<leveldb::Iterator> cursor_;  // on the record given last, or on the next one
+  bool given_ = false;                         // which of the two
+  // position_ of the next record; count_ 0: not known yet
+  std::uint64_t position_ = 0, count_ = 0;
+  std::vector<std::string> keys_;  // empty, or all of them, in order
   std::string value_;
 };
 
@@ -85,12 +90,17 @@ leveldb::ReadOptions LevelDbSource::read_options(bool fill_cache) const {
 Status LevelDbSource::check_files() const {
   struct stat info;
   if (::stat(path_.c_str(), &info) != 0)
-    return Error{Code::kData, str("cannot open LevelDB ", path_, ": ", why_not_opened(path_, errno))};
+    return Error{Code::kData,
+                 str("cannot open LevelDB ", path_, ": ", why_not_opened(path_, errno))};
   if (!S_ISDIR(info.st_mode) || !file_exists(path_ + "/CURRENT"))
-    return Error{Code::kData, str(path_, " is no LevelDB, which is a directory that holds CURRENT", kind_hint(path_))};
+    return Error{Code::kData, str(path_, " is no LevelDB, which is a directory that holds CURRENT",
+                                  kind_hint(path_))};
   if (locked_by_other(path_))
-    return Error{Code::kData, str("LevelDB ", path_, " is held by another process, which may be writing it; use LMDB or a datumfile "
-                                  "where several programs work on one set")};
+    return Error{
+        Code::kData,
+        str("LevelDB ", path_,
+            " is held by another process, which may be writing it; use LMDB or a datumfile "
+            "where several programs work on one set")};
   return {};
 }
 
@@ -126,7 +136,8 @@ Result<std::optional<RecordView>> LevelDbSource::next() {
   }
   if (given_) cursor_->Next();
   given_ = false;
-  if (!cursor_->status().ok()) return failure(path_, str("read record ", position_, " of").c_str(), cursor_->status());
+  if (!cursor_->status().ok())
+    return failure(path_, str("read record ", position_, " of").c_str(), cursor_->status());
   if (!cursor_->Valid()) {
     count_ = position_;
     return std::optional<RecordView>();
@@ -152,7 +163,8 @@ Status LevelDbSource::seek(std::uint64_t position) {
   for (;;) {
     if (given_) cursor_->Next();
     given_ = false;
-    if (!cursor_->status().ok()) return failure(path_, str("read record ", position_, " of").c_str(), cursor_->status());
+    if (!cursor_->status().ok())
+      return failure(path_, str("read record ", position_, " of").c_str(), cursor_->status());
     if (!cursor_->Valid()) {
       count_ = position_;
       position %= count_;
@@ -182,7 +194,8 @@ Result<std::uint64_t> LevelDbSource::count() {
 Status LevelDbSource::prepare_random_access() {
   if (!keys_.empty()) return {};
   std::vector<std::string> keys;
-  if (Status walked = walk([&](std::string_view key) { keys.emplace_back(key); }); !walked.ok()) return walked;
+  if (Status walked = walk([&](std::string_view key) { keys.emplace_back(key); }); !walked.ok())
+    return walked;
   keys_ = std::move(keys);
   count_ = keys_.size();
   return {};
@@ -198,12 +211,12 @@ class LevelDbWriter final : public RecordWriter {
 
  private:
   Result<bool> has(std::string_view key);
-  TemporaryDirectory directory_;   // first, so removed after the database in it is closed
+  TemporaryDirectory directory_;  // first, so removed after the database in it is closed
   NoLog log_;
   std::unique_ptr<leveldb::DB> db_;
   leveldb::WriteBatch batch_;
-  std::set<std::string> pending_;   // keys in batch_
-  std::string last_key_;            // the greatest key yet
+  std::set<std::string> pending_;  // keys in batch_
+  std::string last_key_;           // the greatest key yet
   std::uint64_t written_ = 0;
 };
 
@@ -237,7 +250,8 @@ Status LevelDbWriter::put(std::string_view key, std::string_view value) {
   Result<bool> twice = has(key);
   if (!twice.ok()) return twice.error();
   if (twice.value())
-    return Error{Code::kData, str("LevelDB ", directory_.path(), ": the key \"", key, "\" was put twice; LevelDB holds one record a key")};
+    return Error{Code::kData, str("LevelDB ", directory_.path(), ": the key \"", key,
+                                  "\" was put twice; LevelDB holds one record a key")};
   batch_.Put(slice(key), slice(value));
   pending_.emplace(key);
   if (key > last_key_) last_key_ = key;
@@ -254,12 +268,16 @@ Status LevelDbWriter::commit() {
 
 Status LevelDbWriter::finish() {
   if (Status committed = commit(); !committed.ok()) return committed;
-  if (written_ == 0) return Error{Code::kData, str("no records were given for ", directory_.path(), "; nothing was written")};
+  if (written_ == 0)
+    return Error{Code::kData,
+                 str("no records were given for ", directory_.path(), "; nothing was written")};
   leveldb::WriteOptions synced;
   synced.sync = true;
   leveldb::WriteBatch nothing;
-  db_->CompactRange(nullptr, nullptr);   // from the log, whose cut tail LevelDB takes for an end, to tables with checksums
-  const leveldb::Status written = db_->Write(synced, &nothing);   // says what went wrong in the background, too
+  // from the log, whose cut tail LevelDB takes for an end, to tables with checksums
+  db_->CompactRange(nullptr, nullptr);
+  // says what went wrong in the background, too
+  const leveldb::Status written = db_->Write(synced, &nothing);
   if (!written.ok()) return failure(directory_.path(), "write", written);
   db_.reset();
   return directory_.publish();

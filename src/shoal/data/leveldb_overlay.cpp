@@ -7,22 +7,19 @@
 namespace shoal {
 namespace {
 
-using leveldb::Slice;
-using leveldb::Status;
-
 class MemorySequential final : public leveldb::SequentialFile {
  public:
   explicit MemorySequential(LevelDbOverlay::Bytes bytes) : bytes_(std::move(bytes)) {}
-  Status Read(std::size_t n, Slice* result, char* scratch) override {
+  leveldb::Status Read(std::size_t n, leveldb::Slice* result, char* scratch) override {
     const std::size_t count = std::min(n, bytes_->size() - at_);
     std::memcpy(scratch, bytes_->data() + at_, count);
-    *result = Slice(scratch, count);
+    *result = leveldb::Slice(scratch, count);
     at_ += count;
-    return Status::OK();
+    return leveldb::Status::OK();
   }
-  Status Skip(std::uint64_t n) override {
+  leveldb::Status Skip(std::uint64_t n) override {
     at_ += std::min<std::size_t>(n, bytes_->size() - at_);
-    return Status::OK();
+    return leveldb::Status::OK();
   }
 
  private:
@@ -33,27 +30,31 @@ class MemorySequential final : public leveldb::SequentialFile {
 class MemoryRandomAccess final : public leveldb::RandomAccessFile {
  public:
   explicit MemoryRandomAccess(LevelDbOverlay::Bytes bytes) : bytes_(std::move(bytes)) {}
-  Status Read(std::uint64_t offset, std::size_t n, Slice* result, char*) const override {
-    if (offset > bytes_->size()) return Status::IOError("read past the end of a file in memory");
-    *result = Slice(bytes_->data() + offset, std::min<std::size_t>(n, bytes_->size() - offset));
-    return Status::OK();
+  leveldb::Status Read(std::uint64_t offset, std::size_t n, leveldb::Slice* result,
+                       char*) const override {
+    if (offset > bytes_->size())
+      return leveldb::Status::IOError("read past the end of a file in memory");
+    *result =
+        leveldb::Slice(bytes_->data() + offset, std::min<std::size_t>(n, bytes_->size() - offset));
+    return leveldb::Status::OK();
   }
 
  private:
   LevelDbOverlay::Bytes bytes_;
 };
 
-// LevelDB writes a file to its end before it opens it for reading, and does both under its own lock.
+// LevelDB writes a file to its end before it opens it for reading, and does both under its own
+// lock.
 class MemoryWritable final : public leveldb::WritableFile {
  public:
   explicit MemoryWritable(LevelDbOverlay::Bytes bytes) : bytes_(std::move(bytes)) {}
-  Status Append(const Slice& data) override {
+  leveldb::Status Append(const leveldb::Slice& data) override {
     bytes_->append(data.data(), data.size());
-    return Status::OK();
+    return leveldb::Status::OK();
   }
-  Status Close() override { return Status::OK(); }
-  Status Flush() override { return Status::OK(); }
-  Status Sync() override { return Status::OK(); }
+  leveldb::Status Close() override { return leveldb::Status::OK(); }
+  leveldb::Status Flush() override { return leveldb::Status::OK(); }
+  leveldb::Status Sync() override { return leveldb::Status::OK(); }
 
  private:
   LevelDbOverlay::Bytes bytes_;
@@ -81,45 +82,50 @@ bool LevelDbOverlay::removed(const std::string& name) {
   return removed_.contains(name);
 }
 
-Status LevelDbOverlay::NewSequentialFile(const std::string& name, leveldb::SequentialFile** file) {
+leveldb::Status LevelDbOverlay::NewSequentialFile(const std::string& name,
+                                                  leveldb::SequentialFile** file) {
   *file = nullptr;
-  if (removed(name)) return Status::NotFound(name);
+  if (removed(name)) return leveldb::Status::NotFound(name);
   const Bytes bytes = find(name);
   if (!bytes) return target()->NewSequentialFile(name, file);
   *file = std::make_unique<MemorySequential>(bytes).release();
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
-Status LevelDbOverlay::NewRandomAccessFile(const std::string& name, leveldb::RandomAccessFile** file) {
+leveldb::Status LevelDbOverlay::NewRandomAccessFile(const std::string& name,
+                                                    leveldb::RandomAccessFile** file) {
   *file = nullptr;
-  if (removed(name)) return Status::NotFound(name);
+  if (removed(name)) return leveldb::Status::NotFound(name);
   const Bytes bytes = find(name);
   if (!bytes) return target()->NewRandomAccessFile(name, file);
   *file = std::make_unique<MemoryRandomAccess>(bytes).release();
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
-Status LevelDbOverlay::NewWritableFile(const std::string& name, leveldb::WritableFile** file) {
+leveldb::Status LevelDbOverlay::NewWritableFile(const std::string& name,
+                                                leveldb::WritableFile** file) {
   *file = nullptr;
   MutexLock lock(mutex_);
-  if (sealed_) return Status::IOError(name, "opened for reading only");
+  if (sealed_) return leveldb::Status::IOError(name, "opened for reading only");
   removed_.erase(name);
   files_[name] = std::make_shared<std::string>();
   *file = std::make_unique<MemoryWritable>(files_[name]).release();
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
-Status LevelDbOverlay::NewAppendableFile(const std::string& name, leveldb::WritableFile** file) {
+leveldb::Status LevelDbOverlay::NewAppendableFile(const std::string& name,
+                                                  leveldb::WritableFile** file) {
   *file = nullptr;
-  return Status::NotSupported(name, "opened for reading only");
+  return leveldb::Status::NotSupported(name, "opened for reading only");
 }
 
 bool LevelDbOverlay::FileExists(const std::string& name) {
   return find(name) != nullptr || (!removed(name) && target()->FileExists(name));
 }
 
-Status LevelDbOverlay::GetChildren(const std::string& directory, std::vector<std::string>* children) {
-  const Status status = target()->GetChildren(directory, children);
+leveldb::Status LevelDbOverlay::GetChildren(const std::string& directory,
+                                            std::vector<std::string>* children) {
+  const leveldb::Status status = target()->GetChildren(directory, children);
   if (!status.ok()) return status;
   std::set<std::string> names(children->begin(), children->end());
   const std::string prefix = directory + "/";
@@ -129,45 +135,45 @@ Status LevelDbOverlay::GetChildren(const std::string& directory, std::vector<std
   for (const std::string& name : removed_)
     if (name.starts_with(prefix)) names.erase(name.substr(prefix.size()));
   children->assign(names.begin(), names.end());
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
-Status LevelDbOverlay::RemoveFile(const std::string& name) {
+leveldb::Status LevelDbOverlay::RemoveFile(const std::string& name) {
   MutexLock lock(mutex_);
   files_.erase(name);
   removed_.insert(name);
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
-Status LevelDbOverlay::CreateDir(const std::string&) { return Status::OK(); }
+leveldb::Status LevelDbOverlay::CreateDir(const std::string&) { return leveldb::Status::OK(); }
 
-Status LevelDbOverlay::GetFileSize(const std::string& name, std::uint64_t* size) {
-  if (removed(name)) return Status::NotFound(name);
+leveldb::Status LevelDbOverlay::GetFileSize(const std::string& name, std::uint64_t* size) {
+  if (removed(name)) return leveldb::Status::NotFound(name);
   const Bytes bytes = find(name);
   if (!bytes) return target()->GetFileSize(name, size);
   *size = bytes->size();
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
-Status LevelDbOverlay::RenameFile(const std::string& from, const std::string& to) {
+leveldb::Status LevelDbOverlay::RenameFile(const std::string& from, const std::string& to) {
   MutexLock lock(mutex_);
   const auto found = files_.find(from);
-  if (found == files_.end()) return Status::NotSupported(from, "opened for reading only");
+  if (found == files_.end()) return leveldb::Status::NotSupported(from, "opened for reading only");
   files_[to] = found->second;
   removed_.erase(to);
   files_.erase(from);
   removed_.insert(from);
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
-Status LevelDbOverlay::LockFile(const std::string&, leveldb::FileLock** lock) {
+leveldb::Status LevelDbOverlay::LockFile(const std::string&, leveldb::FileLock** lock) {
   *lock = std::make_unique<NoLock>().release();
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
-Status LevelDbOverlay::UnlockFile(leveldb::FileLock* lock) {
+leveldb::Status LevelDbOverlay::UnlockFile(leveldb::FileLock* lock) {
   const std::unique_ptr<leveldb::FileLock> owned(lock);
-  return Status::OK();
+  return leveldb::Status::OK();
 }
 
 }  // namespace shoal

@@ -1,5 +1,6 @@
-// LevelDB writes to its directory even to read (a lock, a log, a manifest, compactions). Over this environment it does not: what it
-// writes stays in memory, so that a database can be read by many at once, from a read-only share, and is the same afterwards.
+// LevelDB writes to its directory even to read (a lock, a log, a manifest, compactions). Over this
+// environment it does not: what it writes stays in memory, so that a database can be read by many
+// at once, from a read-only share, and is the same afterwards.
 #pragma once
 
 #include <leveldb/env.h>
@@ -15,21 +16,26 @@
 
 namespace shoal {
 
-// Called by LevelDB's own threads too; the maps are guarded. Outlives the database that is opened over it.
+// Called by LevelDB's own threads too; the maps are guarded. Outlives the database that is opened
+// over it.
 class LevelDbOverlay final : public leveldb::EnvWrapper {
  public:
   using Bytes = std::shared_ptr<std::string>;
 
   LevelDbOverlay();
-  // From now on new files are refused, so that a compaction, which reading can set off, ends at once and takes no memory.
+  // From now on new files are refused, so that a compaction, which reading can set off, ends at
+  // once and takes no memory.
   void seal();
 
-  leveldb::Status NewSequentialFile(const std::string& name, leveldb::SequentialFile** file) override;
-  leveldb::Status NewRandomAccessFile(const std::string& name, leveldb::RandomAccessFile** file) override;
+  leveldb::Status NewSequentialFile(const std::string& name,
+                                    leveldb::SequentialFile** file) override;
+  leveldb::Status NewRandomAccessFile(const std::string& name,
+                                      leveldb::RandomAccessFile** file) override;
   leveldb::Status NewWritableFile(const std::string& name, leveldb::WritableFile** file) override;
   leveldb::Status NewAppendableFile(const std::string& name, leveldb::WritableFile** file) override;
   bool FileExists(const std::string& name) override;
-  leveldb::Status GetChildren(const std::string& directory, std::vector<std::string>* children) override;
+  leveldb::Status GetChildren(const std::string& directory,
+                              std::vector<std::string>* children) override;
   leveldb::Status RemoveFile(const std::string& name) override;
   leveldb::Status CreateDir(const std::string& name) override;
   leveldb::Status GetFileSize(const std::string& name, std::uint64_t* size) override;
@@ -38,11 +44,12 @@ class LevelDbOverlay final : public leveldb::EnvWrapper {
   leveldb::Status UnlockFile(leveldb::FileLock* lock) override;
 
  private:
-  Bytes find(const std::string& name);     // in memory, or nothing
+  Bytes find(const std::string& name);  // in memory, or nothing
   bool removed(const std::string& name);
   Mutex mutex_;
   std::map<std::string, Bytes> files_ GUARDED_BY(mutex_);
-  std::set<std::string> removed_ GUARDED_BY(mutex_);   // on disk, and gone as far as this database knows
+  // on disk, and gone as far as this database knows
+  std::set<std::string> removed_ GUARDED_BY(mutex_);
   bool sealed_ GUARDED_BY(mutex_) = false;
 };
 

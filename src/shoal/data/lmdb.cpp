@@ -16,12 +16,13 @@
 namespace shoal {
 namespace {
 
-constexpr std::size_t kFirstMapBytes = std::size_t{1} << 26;   // doubled when full
+constexpr std::size_t kFirstMapBytes = std::size_t{1} << 26;  // doubled when full
 
 Error failure(const std::string& path, const char* doing, int code) {
   const char* hint = "";
   if (code == EIO) hint = " (a short write: the disk may be full)";
-  if (code == MDB_INVALID || code == MDB_CORRUPTED || code == MDB_PAGE_NOTFOUND) hint = "; the file is corrupt or no LMDB";
+  if (code == MDB_INVALID || code == MDB_CORRUPTED || code == MDB_PAGE_NOTFOUND)
+    hint = "; the file is corrupt or no LMDB";
   return Error{Code::kData, str("cannot ", doing, " LMDB ", path, ": ", mdb_strerror(code), hint)};
 }
 
@@ -36,20 +37,26 @@ Result<Env> new_env(const std::string& path) {
   return Env(env);
 }
 
-MDB_val to_mdb(std::string_view bytes) { return MDB_val{bytes.size(), const_cast<char*>(bytes.data())}; }
+MDB_val to_mdb(std::string_view bytes) {
+  return MDB_val{bytes.size(), const_cast<char*>(bytes.data())};
+}
 
 Status check_kind(const std::string& path) {
   struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return Error{Code::kData, str("cannot open LMDB ", path, ": ", why_not_opened(path, errno))};
+  if (::stat(path.c_str(), &info) != 0)
+    return Error{Code::kData, str("cannot open LMDB ", path, ": ", why_not_opened(path, errno))};
   if (!S_ISDIR(info.st_mode) || !file_exists(path + "/data.mdb"))
-    return Error{Code::kData, str(path, " is no LMDB, which is a directory that holds data.mdb", kind_hint(path))};
+    return Error{Code::kData, str(path, " is no LMDB, which is a directory that holds data.mdb",
+                                  kind_hint(path))};
   return {};
 }
 
-// LMDB holds the lock of a reader, which keeps writers from reusing our pages; the pages are read by lmdb_pages.h.
+// LMDB holds the lock of a reader, which keeps writers from reusing our pages; the pages are read
+// by lmdb_pages.h.
 class LmdbSource final : public RecordSource {
  public:
-  LmdbSource(std::string path, LmdbPages pages) : path_(std::move(path)), pages_(std::move(pages)) {}
+  LmdbSource(std::string path, LmdbPages pages)
+      : path_(std::move(path)), pages_(std::move(pages)) {}
   ~LmdbSource() override {
     if (txn_) mdb_txn_abort(txn_);
   }
@@ -65,9 +72,9 @@ class LmdbSource final : public RecordSource {
   LmdbPages pages_;
   Env env_;
   MDB_txn* txn_ = nullptr;
-  std::uint64_t position_ = 0;             // of the next record
-  std::vector<LmdbPages::Place> places_;   // empty, or of all records
-  std::string last_key_;                   // in order, to see that keys rise
+  std::uint64_t position_ = 0;            // of the next record
+  std::vector<LmdbPages::Place> places_;  // empty, or of all records
+  std::string last_key_;                  // in order, to see that keys rise
 };
 
 Status LmdbSource::open() {
@@ -76,14 +83,16 @@ Status LmdbSource::open() {
   env_ = std::move(env).value();
   const unsigned flags = MDB_RDONLY | MDB_NORDAHEAD | MDB_NOTLS;
   int rc = mdb_env_open(env_.get(), path_.c_str(), flags, 0664);
-  if (rc == EACCES || rc == EPERM || rc == EROFS) {   // no lock file can be made there: nor can a writer come
+  // no lock file can be made there: nor can a writer come
+  if (rc == EACCES || rc == EPERM || rc == EROFS) {
     env = new_env(path_);
     if (!env.ok()) return env.error();
     env_ = std::move(env).value();
     rc = mdb_env_open(env_.get(), path_.c_str(), flags | MDB_NOLOCK, 0664);
   }
   if (rc != MDB_SUCCESS) return failure(path_, "open", rc);
-  if ((rc = mdb_txn_begin(env_.get(), nullptr, MDB_RDONLY, &txn_)) != MDB_SUCCESS) return failure(path_, "read", rc);
+  if ((rc = mdb_txn_begin(env_.get(), nullptr, MDB_RDONLY, &txn_)) != MDB_SUCCESS)
+    return failure(path_, "read", rc);
   if (Status chosen = pages_.choose(mdb_txn_id(txn_)); !chosen.ok()) return chosen;
   if (pages_.count() == 0) return Error{Code::kData, str("LMDB ", path_, " has no records")};
   return {};
@@ -97,13 +106,15 @@ Result<std::optional<RecordView>> LmdbSource::next() {
   } else {
     Result<std::optional<LmdbPages::Place>> found = pages_.next_place();
     if (!found.ok()) return found.error();
-    place = found.value().value();   // count() says that there is one, and next_place fails where that is not so
+    // count() says that there is one, and next_place fails where that is not so
+    place = found.value().value();
   }
   Result<RecordView> record = pages_.record(place);
   if (!record.ok()) return record.error();
   if (places_.empty()) {
     if (position_ > 0 && record.value().key <= last_key_)
-      return Error{Code::kData, str("LMDB ", path_, ": record ", position_, " is out of order; the file is corrupt")};
+      return Error{Code::kData, str("LMDB ", path_, ": record ", position_,
+                                    " is out of order; the file is corrupt")};
     last_key_ = record.value().key;
   }
   ++position_;
@@ -122,7 +133,8 @@ Status LmdbSource::seek(std::uint64_t position) {
   }
   if (position > position_) last_key_.clear();
   for (; position_ < position; ++position_)
-    if (Result<std::optional<LmdbPages::Place>> skipped = pages_.next_place(); !skipped.ok()) return skipped.error();
+    if (Result<std::optional<LmdbPages::Place>> skipped = pages_.next_place(); !skipped.ok())
+      return skipped.error();
   return {};
 }
 
@@ -151,7 +163,7 @@ class LmdbWriter final : public RecordWriter {
   Status finish() override;
 
  private:
-  int try_commit();   // LMDB's code; a key that is there already is kept in twice_
+  int try_commit();  // LMDB's code; a key that is there already is kept in twice_
   TemporaryDirectory directory_;
   Env env_;
   std::size_t map_bytes_ = kFirstMapBytes, pending_bytes_ = 0;
@@ -165,7 +177,8 @@ Status LmdbWriter::open() {
   if (!env.ok()) return env.error();
   env_ = std::move(env).value();
   mdb_env_set_mapsize(env_.get(), map_bytes_);
-  const int rc = mdb_env_open(env_.get(), directory_.working_path().c_str(), MDB_NOSYNC | MDB_NOLOCK, 0666);
+  const int rc =
+      mdb_env_open(env_.get(), directory_.working_path().c_str(), MDB_NOSYNC | MDB_NOLOCK, 0666);
   if (rc != MDB_SUCCESS) return failure(directory_.path(), "create", rc);
   return {};
 }
@@ -174,8 +187,8 @@ Status LmdbWriter::put(std::string_view key, std::string_view value) {
   if (Status fine = check_record_size(directory_.path(), key, value); !fine.ok()) return fine;
   const std::size_t longest = static_cast<std::size_t>(mdb_env_get_maxkeysize(env_.get()));
   if (key.empty() || key.size() > longest)
-    return Error{Code::kData, str("LMDB ", directory_.path(), ": the key \"", key.substr(0, 80), "\" has ", key.size(),
-                                  " bytes; LMDB takes 1 to ", longest)};
+    return Error{Code::kData, str("LMDB ", directory_.path(), ": the key \"", key.substr(0, 80),
+                                  "\" has ", key.size(), " bytes; LMDB takes 1 to ", longest)};
   pending_.emplace_back(key, value);
   pending_bytes_ += key.size() + value.size();
   return pending_bytes_ > kFirstMapBytes ? commit() : Status();
@@ -202,13 +215,15 @@ Status LmdbWriter::commit() {
   int rc = try_commit();
   while (rc == MDB_MAP_FULL) {
     map_bytes_ *= 2;
-    VLOG(1) << "LMDB " << directory_.path() << ": the map is full, doubled to " << map_bytes_ << " bytes";
+    VLOG(1) << "LMDB " << directory_.path() << ": the map is full, doubled to " << map_bytes_
+            << " bytes";
     if (const int grown = mdb_env_set_mapsize(env_.get(), map_bytes_); grown != MDB_SUCCESS)
       return failure(directory_.path(), "enlarge the map of", grown);
     rc = try_commit();
   }
   if (rc == MDB_KEYEXIST)
-    return Error{Code::kData, str("LMDB ", directory_.path(), ": the key \"", twice_, "\" was put twice; LMDB holds one record a key")};
+    return Error{Code::kData, str("LMDB ", directory_.path(), ": the key \"", twice_,
+                                  "\" was put twice; LMDB holds one record a key")};
   if (rc != MDB_SUCCESS) return failure(directory_.path(), "write", rc);
   written_ += pending_.size();
   pending_.clear();
@@ -218,8 +233,11 @@ Status LmdbWriter::commit() {
 
 Status LmdbWriter::finish() {
   if (Status committed = commit(); !committed.ok()) return committed;
-  if (written_ == 0) return Error{Code::kData, str("no records were given for ", directory_.path(), "; nothing was written")};
-  if (const int rc = mdb_env_sync(env_.get(), 1); rc != MDB_SUCCESS) return failure(directory_.path(), "write", rc);
+  if (written_ == 0)
+    return Error{Code::kData,
+                 str("no records were given for ", directory_.path(), "; nothing was written")};
+  if (const int rc = mdb_env_sync(env_.get(), 1); rc != MDB_SUCCESS)
+    return failure(directory_.path(), "write", rc);
   env_.reset();
   return directory_.publish();
 }

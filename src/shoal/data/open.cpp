@@ -26,7 +26,8 @@ constexpr Backend kBackends[] = {
 
 Result<const Backend*> find(std::string_view name) {
   std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   std::string known;
   for (const Backend& backend : kBackends) {
     if (lower == backend.name) return &backend;
@@ -42,13 +43,15 @@ bool is_directory(const std::string& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<RecordSource>> open_source(std::string_view backend, const std::string& path) {
+Result<std::unique_ptr<RecordSource>> open_source(std::string_view backend,
+                                                  const std::string& path) {
   Result<const Backend*> found = find(backend);
   if (!found.ok()) return found.error();
   return found.value()->open(path);
 }
 
-Result<std::unique_ptr<RecordWriter>> create_writer(std::string_view backend, const std::string& path, WriteMode mode) {
+Result<std::unique_ptr<RecordWriter>> create_writer(std::string_view backend,
+                                                    const std::string& path, WriteMode mode) {
   Result<const Backend*> found = find(backend);
   if (!found.ok()) return found.error();
   return found.value()->create(path, mode);
@@ -73,14 +76,17 @@ std::string kind_hint(const std::string& path) {
   const std::string kind = looks_like(path);
   if (kind.empty()) return is_directory(path) ? "; it is a directory of something else" : "";
   std::string upper = kind;
-  std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  std::transform(upper.begin(), upper.end(), upper.begin(),
+                 [](unsigned char c) { return std::toupper(c); });
   return str("; it looks like a ", kind, ", for which the back end is ", upper);
 }
 
 Status check_record_size(const std::string& path, std::string_view key, std::string_view value) {
-  if (key.size() > kMaxRecordBytes || value.size() > kMaxRecordBytes || key.size() + value.size() + 8 > kMaxRecordBytes)
-    return Error{Code::kData, str("the record \"", key.substr(0, 80), "\" for ", path, " has a key of ", key.size(),
-                                  " and a value of ", value.size(), " bytes; together they may have ", kMaxRecordBytes - 8)};
+  if (key.size() > kMaxRecordBytes || value.size() > kMaxRecordBytes ||
+      key.size() + value.size() + 8 > kMaxRecordBytes)
+    return Error{Code::kData, str("the record \"", key.substr(0, 80), "\" for ", path,
+                                  " has a key of ", key.size(), " and a value of ", value.size(),
+                                  " bytes; together they may have ", kMaxRecordBytes - 8)};
   return {};
 }
 

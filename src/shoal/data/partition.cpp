@@ -17,7 +17,8 @@ Result<PartBounds> none_empty(PartBounds bounds) {
   const std::uint64_t count = bounds.back(), parts = bounds.size() - 1;
   if (parts > count) return usage(str(parts, " parts cannot be made of ", count, " records"));
   for (std::size_t k = 0; k < parts; ++k)
-    if (bounds[k] >= bounds[k + 1]) return usage(str("part ", k, " would get none of the ", count, " records"));
+    if (bounds[k] >= bounds[k + 1])
+      return usage(str("part ", k, " would get none of the ", count, " records"));
   return bounds;
 }
 
@@ -34,8 +35,12 @@ Result<Range> parse_range(std::string_view line, const std::string& place) {
     const auto [stop, bad] = std::from_chars(words[i].data(), end, numbers[i]);
     good = bad == std::errc() && stop == end && numbers[i] >= 0 && numbers[i] <= 1;
   }
-  if (!good) return usage(str(place, ": \"", line.substr(0, 80), "\" is not \"begin end\", two fractions from 0 to 1"));
-  if (numbers[0] > numbers[1]) return usage(str(place, ": the range ends, at ", numbers[1], ", before it begins, at ", numbers[0]));
+  if (!good)
+    return usage(str(place, ": \"", line.substr(0, 80),
+                     "\" is not \"begin end\", two fractions from 0 to 1"));
+  if (numbers[0] > numbers[1])
+    return usage(
+        str(place, ": the range ends, at ", numbers[1], ", before it begins, at ", numbers[0]));
   return Range{numbers[0], numbers[1]};
 }
 
@@ -52,18 +57,21 @@ std::string gap(double begin, double before, double records) {
 Result<PartBounds> bounds_by_weights(std::uint64_t count, std::span<const double> weights) {
   CHECK(!weights.empty());
   for (const double weight : weights)
-    if (!std::isfinite(weight) || weight <= 0) return usage(str("a part's weight is above 0; one is ", weight));
+    if (!std::isfinite(weight) || weight <= 0)
+      return usage(str("a part's weight is above 0; one is ", weight));
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<std::uint64_t> sizes;
   std::vector<double> lost;
   for (const double weight : weights) {
-    const double share = static_cast<double>(count) * (weight / total), whole = std::floor(share + 1e-9);
+    const double share = static_cast<double>(count) * (weight / total),
+                 whole = std::floor(share + 1e-9);
     sizes.push_back(static_cast<std::uint64_t>(whole));
     lost.push_back(share - whole);
   }
   std::vector<std::size_t> order(weights.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return lost[a] > lost[b] + 1e-9; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return lost[a] > lost[b] + 1e-9; });
   const std::uint64_t given = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
   CHECK(given <= count && count - given <= weights.size()) << given << " of " << count;
   for (std::uint64_t i = 0; i < count - given; ++i) ++sizes[order[i]];
@@ -72,7 +80,8 @@ Result<PartBounds> bounds_by_weights(std::uint64_t count, std::span<const double
   return none_empty(std::move(bounds));
 }
 
-Result<PartBounds> bounds_by_sharding(std::string_view text, const std::string& name, std::uint64_t count) {
+Result<PartBounds> bounds_by_sharding(std::string_view text, const std::string& name,
+                                      std::uint64_t count) {
   const double records = static_cast<double>(count);
   PartBounds bounds;
   double end = 0;
@@ -83,15 +92,20 @@ Result<PartBounds> bounds_by_sharding(std::string_view text, const std::string& 
     text = stop == std::string_view::npos ? std::string_view() : text.substr(stop + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::string place = str(name, ":", ++number);
-    if (text.empty() && line.find_first_not_of(" \t") == std::string_view::npos) break;   // the last line may be empty
+    // the last line may be empty
+    if (text.empty() && line.find_first_not_of(" \t") == std::string_view::npos) break;
     const Result<Range> range = parse_range(line, place);
     if (!range.ok()) return range.error();
-    if (const std::string wrong = gap(range.value().begin, end, records); !wrong.empty()) return usage(str(place, ": the range ", wrong));
-    bounds.push_back(bounds.empty() ? 0 : static_cast<std::uint64_t>(std::floor(range.value().begin * records + 1e-6)));
+    if (const std::string wrong = gap(range.value().begin, end, records); !wrong.empty())
+      return usage(str(place, ": the range ", wrong));
+    bounds.push_back(bounds.empty() ? 0
+                                    : static_cast<std::uint64_t>(
+                                          std::floor(range.value().begin * records + 1e-6)));
     end = range.value().end;
   }
   if (bounds.empty()) return usage(name + " has no lines");
-  if (const std::string wrong = gap(1, end, records); !wrong.empty()) return usage(str(name, ":", number, ": no range follows, which ", wrong));
+  if (const std::string wrong = gap(1, end, records); !wrong.empty())
+    return usage(str(name, ":", number, ": no range follows, which ", wrong));
   bounds.push_back(count);
   return none_empty(std::move(bounds));
 }
@@ -116,7 +130,8 @@ Partition Partition::by_class(const PartBounds& bounds, std::span<const int> lab
   Partition partition(bounds.size() - 1);
   partition.chosen_.resize(labels.size());
   for (std::size_t k = 0; k < partition.parts_; ++k)
-    for (std::uint64_t at = bounds[k]; at < bounds[k + 1]; ++at) partition.chosen_[order[at]] = static_cast<std::uint32_t>(k);
+    for (std::uint64_t at = bounds[k]; at < bounds[k + 1]; ++at)
+      partition.chosen_[order[at]] = static_cast<std::uint32_t>(k);
   return partition;
 }
 

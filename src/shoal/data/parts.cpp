@@ -9,7 +9,7 @@
 namespace shoal {
 namespace {
 
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kManifestVersion = 1;
 
 }  // namespace
 
@@ -18,11 +18,13 @@ std::string part_path(const std::string& source, const std::string& suffix) {
   return (last == std::string::npos ? source : source.substr(0, last + 1)) + "_" + suffix;
 }
 
-std::string parts_manifest_path(const std::string& source) { return part_path(source, "parts.json"); }
+std::string parts_manifest_path(const std::string& source) {
+  return part_path(source, "parts.json");
+}
 
 Status write_parts_manifest(const std::string& source, const PartsManifest& manifest) {
   PartsManifest numbered = manifest;
-  numbered.set_version(kVersion);
+  numbered.set_version(kManifestVersion);
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
   options.preserve_proto_field_names = true;
@@ -38,8 +40,9 @@ Result<bool> read_parts_manifest(const std::string& source, PartsManifest& manif
   if (!text.ok()) return text.error();
   if (!google::protobuf::util::JsonStringToMessage(text.value(), &manifest).ok())
     return Error{Code::kData, path + " is not the JSON of a list of parts"};
-  if (manifest.version() != kVersion)
-    return Error{Code::kData, str(path, " is of version ", manifest.version(), ", and this program knows version ", kVersion)};
+  if (manifest.version() != kManifestVersion)
+    return Error{Code::kData, str(path, " is of version ", manifest.version(),
+                                  ", and this program knows version ", kManifestVersion)};
   return true;
 }
 

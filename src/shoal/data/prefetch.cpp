@@ -14,8 +14,10 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kTick{1000};         // idle threads look up this often, though a notification wakes them at once
-constexpr int kItemsAtOnce = 8;             // one thread takes so many of a batch: a lock for each would cost as much as a small copy
+// idle threads look up this often, though a notification wakes them at once
+constexpr milliseconds kTick{1000};
+// one thread takes so many of a batch: a lock for each would cost as much as a small copy
+constexpr int kItemsAtOnce = 8;
 constexpr std::uint64_t kBadInARow = 1000;  // then the set is bad, not a record
 constexpr std::uint64_t kBadLogged = 20;
 
@@ -25,13 +27,15 @@ Error bad_record(const ItemSource& source, const Item& item, const Error& why) {
 
 Error misfit(const ImageSize& size, const ImageSize& wanted) {
   return Error{Code::kData, str("is ", to_string(size), " where ", to_string(wanted),
-                                " is wanted, the size of its batch: all records of a batch must agree; resize them or set crop_size")};
+                                " is wanted, the size of its batch: all records of a batch must "
+                                "agree; resize them or set crop_size")};
 }
 
 }  // namespace
 
-// A ring of `depth` + 1 batches: one is the caller's. A slot goes kFree -> kFilling (reader) -> kMaking (pool) -> kReady ->
-// kTaken -> kFree. Slots are used in turn, so the reader, the pool and the caller each need only a counter.
+// A ring of `depth` + 1 batches: one is the caller's. A slot goes kFree -> kFilling (reader) ->
+// kMaking (pool) -> kReady -> kTaken -> kFree. Slots are used in turn, so the reader, the pool and
+// the caller each need only a counter.
 class Prefetch::Machinery {
  public:
   Machinery(ItemSource& source, const PrefetchOptions& options);
@@ -43,10 +47,12 @@ class Prefetch::Machinery {
   struct Slot {
     Batch batch;
     std::vector<Item> items;
-    std::vector<std::optional<Error>> bad;   // one an item; written by the thread that makes the item
+    // one an item; written by the thread that makes the item
+    std::vector<std::optional<Error>> bad;
     std::optional<Error> error;
-    std::optional<ImageSize> size;           // of the batch, once all its items are made and one is good
-    int filled = 0, taken = 0, made = 0;     // items read, given to a pool thread, finished
+    // of the batch, once all its items are made and one is good
+    std::optional<ImageSize> size;
+    int filled = 0, taken = 0, made = 0;  // items read, given to a pool thread, finished
     bool ready = false;
   };
 
@@ -68,22 +74,28 @@ class Prefetch::Machinery {
 
   ItemSource& source_;
   const PrefetchOptions options_;
-  std::vector<Slot> slots_;             // a slot's contents belong to whoever the counters below say; the counters to mutex_
-  std::uint64_t n_;                     // reader: the next item
-  std::uint64_t bad_seen_ = 0;          // reader
-  std::optional<Error> failed_;         // caller: what every next() returns
-  Clock::duration waited_{};            // caller
+  // a slot's contents belong to whoever the counters below say; the counters to mutex_
+  std::vector<Slot> slots_;
+  std::uint64_t n_;              // reader: the next item
+  std::uint64_t bad_seen_ = 0;   // reader
+  std::optional<Error> failed_;  // caller: what every next() returns
+  Clock::duration waited_{};     // caller
   Mutex mutex_;
   Condition slot_free_, work_, ready_;
-  std::uint64_t published_ GUARDED_BY(mutex_) = 0;   // batches handed to the pool
-  std::uint64_t making_ GUARDED_BY(mutex_) = 0;      // the first batch with items not yet given to a thread
-  std::uint64_t consumed_ GUARDED_BY(mutex_) = 0;    // batches the caller has asked for; the last of them is still in its hands
+  std::uint64_t published_ GUARDED_BY(mutex_) = 0;  // batches handed to the pool
+  // the first batch with items not yet given to a thread
+  std::uint64_t making_ GUARDED_BY(mutex_) = 0;
+  // batches the caller has asked for; the last of them is still in its hands
+  std::uint64_t consumed_ GUARDED_BY(mutex_) = 0;
   bool stop_ GUARDED_BY(mutex_) = false;
-  std::vector<std::jthread> threads_;   // last, so joined before what they use
+  std::vector<std::jthread> threads_;  // last, so joined before what they use
 };
 
 Prefetch::Machinery::Machinery(ItemSource& source, const PrefetchOptions& options)
-    : source_(source), options_(options), slots_(static_cast<std::size_t>(options.depth) + 1), n_(options.start) {
+    : source_(source),
+      options_(options),
+      slots_(static_cast<std::size_t>(options.depth) + 1),
+      n_(options.start) {
   CHECK(options.batch_size >= 1 && options.depth >= 1 && options.threads >= 1)
       << options.batch_size << ' ' << options.depth << ' ' << options.threads;
   const std::size_t items = static_cast<std::size_t>(options.batch_size);
@@ -109,8 +121,11 @@ Prefetch::Machinery::~Machinery() {
 // False: the end has come.
 bool Prefetch::Machinery::wait_for_slot(Slot& slot) {
   MutexLock lock(mutex_);
-  const auto free = [&]() REQUIRES(mutex_) { return stop_ || published_ < consumed_ + static_cast<std::uint64_t>(options_.depth); };
-  while (!slot_free_.wait_for(mutex_, kTick, free)) {}
+  const auto free = [&]() REQUIRES(mutex_) {
+    return stop_ || published_ < consumed_ + static_cast<std::uint64_t>(options_.depth);
+  };
+  while (!slot_free_.wait_for(mutex_, kTick, free)) {
+  }
   slot.filled = slot.taken = slot.made = 0;
   slot.ready = false;
   return !stop_;
@@ -128,9 +143,9 @@ void Prefetch::Machinery::read_batches() {
       ++published_;
     }
     filled ? work_.notify_all() : ready_.notify_all();
-    if (!filled) return;   // the source is broken; the caller finds out when it gets here
+    if (!filled) return;  // the source is broken; the caller finds out when it gets here
     if (options_.on_bad == OnBadRecord::kStop) continue;
-    if (!wait_until_made(slot)) return;   // only now is it known where the next batch starts
+    if (!wait_until_made(slot)) return;  // only now is it known where the next batch starts
     finish(slot);
     MutexLock lock(mutex_);
     if (stop_ || slot.error) return;
@@ -154,7 +169,10 @@ bool Prefetch::Machinery::fill(Slot& slot) {
 // False: the end has come, and the pool may still be at work on the slot.
 bool Prefetch::Machinery::wait_until_made(Slot& slot) {
   MutexLock lock(mutex_);
-  while (!ready_.wait_for(mutex_, kTick, [&]() REQUIRES(mutex_) { return stop_ || slot.made == options_.batch_size; })) {}
+  while (!ready_.wait_for(mutex_, kTick, [&]() REQUIRES(mutex_) {
+    return stop_ || slot.made == options_.batch_size;
+  })) {
+  }
   return !stop_;
 }
 
@@ -174,14 +192,17 @@ void Prefetch::Machinery::make_items() {
     int first = 0, last = 0;
     {
       MutexLock lock(mutex_);
-      while (!work_.wait_for(mutex_, kTick, [&]() REQUIRES(mutex_) { return stop_ || making_ < published_; })) {}
+      while (!work_.wait_for(mutex_, kTick,
+                             [&]() REQUIRES(mutex_) { return stop_ || making_ < published_; })) {
+      }
       if (stop_) return;
       slot = &this->slot(making_);
       first = slot->taken;
       last = slot->taken = std::min(first + kItemsAtOnce, slot->filled);
       if (slot->taken == slot->filled) ++making_;
     }
-    for (int i = first; i < last; ++i) make(*slot, static_cast<std::size_t>(i), slot->items[static_cast<std::size_t>(i)]);
+    for (int i = first; i < last; ++i)
+      make(*slot, static_cast<std::size_t>(i), slot->items[static_cast<std::size_t>(i)]);
     bool all = false;
     {
       MutexLock lock(mutex_);
@@ -195,7 +216,8 @@ void Prefetch::Machinery::make_items() {
 
 void Prefetch::Machinery::make(Slot& slot, std::size_t at, const Item& item) {
   Sample& sample = slot.batch.samples[at];
-  if (const Status made = source_.make(item, sample); !made.ok()) slot.bad[at] = bad_record(source_, item, made.error());
+  if (const Status made = source_.make(item, sample); !made.ok())
+    slot.bad[at] = bad_record(source_, item, made.error());
   sample.name = item.name;
 }
 
@@ -208,7 +230,7 @@ void Prefetch::Machinery::fit(Slot& slot, std::size_t at, const Item& item) {
 
 // Only when all items are made: the size must not hang on which thread was first.
 void Prefetch::Machinery::fit_all(Slot& slot) {
-  std::vector<std::pair<ImageSize, int>> counts;   // in the order met
+  std::vector<std::pair<ImageSize, int>> counts;  // in the order met
   for (std::size_t i = 0; i < slot.items.size(); ++i) {
     if (slot.bad[i]) continue;
     const ImageSize& size = slot.batch.samples[i].size;
@@ -216,13 +238,16 @@ void Prefetch::Machinery::fit_all(Slot& slot) {
     if (found == counts.end()) found = counts.insert(found, {size, 0});
     ++found->second;
   }
-  if (!counts.empty()) slot.size = std::ranges::max_element(counts, {}, &std::pair<ImageSize, int>::second)->first;
+  if (!counts.empty())
+    slot.size = std::ranges::max_element(counts, {}, &std::pair<ImageSize, int>::second)->first;
   for (std::size_t i = 0; i < slot.items.size(); ++i) fit(slot, i, slot.items[i]);
 }
 
 void Prefetch::Machinery::log_bad(const Error& error) {
   if (++bad_seen_ > kBadLogged) return;
-  LOG(WARNING) << error.message << (options_.on_bad == OnBadRecord::kSkip ? "; it is left out" : "; another is put in its place")
+  LOG(WARNING) << error.message
+               << (options_.on_bad == OnBadRecord::kSkip ? "; it is left out"
+                                                         : "; another is put in its place")
                << (bad_seen_ == kBadLogged ? " (further ones are not logged)" : "");
 }
 
@@ -235,7 +260,8 @@ Status Prefetch::Machinery::make_good(Slot& slot, std::size_t at, Item& item) {
     fit(slot, at, item);
     if (!slot.bad[at]) return {};
     if (tried == kBadInARow)
-      return Error{Code::kData, str("more than ", kBadInARow, " bad records in a row; the last: ", slot.bad[at]->message)};
+      return Error{Code::kData, str("more than ", kBadInARow,
+                                    " bad records in a row; the last: ", slot.bad[at]->message)};
     log_bad(*slot.bad[at]);
     ++item.n;
   }
@@ -288,28 +314,35 @@ Result<const Batch*> Prefetch::Machinery::next() {
   {
     MutexLock lock(mutex_);
     slot = &this->slot(consumed_);
-    ++consumed_;   // gives the batch before this one back
+    ++consumed_;  // gives the batch before this one back
   }
   slot_free_.notify_one();
   for (int tenth = 0; tenth < 10 && !came; ++tenth) {
     MutexLock lock(mutex_);
-    came = ready_.wait_for(mutex_, options_.deadline / 10, [&]() REQUIRES(mutex_) { return published_ >= consumed_ && slot->ready; });
-    if (!came) LOG(WARNING) << "waiting for records of " << source_.path() << " since "
-                            << std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - before).count() << " s";
+    came = ready_.wait_for(mutex_, options_.deadline / 10, [&]() REQUIRES(mutex_) {
+      return published_ >= consumed_ && slot->ready;
+    });
+    if (!came)
+      LOG(WARNING)
+          << "waiting for records of " << source_.path() << " since "
+          << std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - before).count()
+          << " s";
   }
   waited_ += Clock::now() - before;
   if (!came) {
-    failed_ = Error{Code::kTimeout, str("no batch came from ", source_.path(), " within ", options_.deadline.count() / 1000, " s")};
+    failed_ = Error{Code::kTimeout, str("no batch came from ", source_.path(), " within ",
+                                        options_.deadline.count() / 1000, " s")};
     return *failed_;
   }
   failed_ = slot->error;
-  if (!failed_ && options_.on_bad == OnBadRecord::kStop) fit_all(*slot);   // else the repair has
+  if (!failed_ && options_.on_bad == OnBadRecord::kStop) fit_all(*slot);  // else the repair has
   for (std::size_t i = 0; !failed_ && i < slot->bad.size(); ++i) failed_ = slot->bad[i];
   if (failed_) return *failed_;
   return &slot->batch;
 }
 
-Prefetch::Prefetch(ItemSource& source, const PrefetchOptions& options) : machinery_(std::make_unique<Machinery>(source, options)) {}
+Prefetch::Prefetch(ItemSource& source, const PrefetchOptions& options)
+    : machinery_(std::make_unique<Machinery>(source, options)) {}
 Prefetch::~Prefetch() = default;
 Result<const Batch*> Prefetch::next() { return machinery_->next(); }
 double Prefetch::seconds_waited() const { return machinery_->seconds_waited(); }
@@ -325,7 +358,8 @@ Result<ItemKind> probe(ItemSource& source, std::uint64_t n, OnBadRecord on_bad) 
     if (Status read = source.read(item); !read.ok()) return read.error();
     Result<ItemKind> kind = source.kind(item);
     if (kind.ok()) return kind;
-    if (on_bad == OnBadRecord::kStop || item.n - n == kBadInARow) return bad_record(source, item, kind.error());
+    if (on_bad == OnBadRecord::kStop || item.n - n == kBadInARow)
+      return bad_record(source, item, kind.error());
   }
 }
 

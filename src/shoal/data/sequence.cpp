@@ -10,22 +10,28 @@
 namespace shoal {
 namespace {
 
-Random named(std::uint64_t seed, std::uint64_t stream, std::string_view name) { return Random(seed, stream).fork(name); }
+Random named(std::uint64_t seed, std::uint64_t stream, std::string_view name) {
+  return Random(seed, stream).fork(name);
+}
 
 }  // namespace
 
-std::vector<std::uint64_t> permutation(std::uint64_t seed, std::uint64_t stream, std::uint64_t epoch, std::uint64_t count) {
+std::vector<std::uint64_t> permutation(std::uint64_t seed, std::uint64_t stream,
+                                       std::uint64_t epoch, std::uint64_t count) {
   Random random = named(seed, stream, "epoch " + std::to_string(epoch));
   std::vector<std::uint64_t> order(count);
   std::iota(order.begin(), order.end(), std::uint64_t{0});
-  for (std::uint64_t left = count; left > 1; --left) std::swap(order[left - 1], order[random.below(left)]);
+  for (std::uint64_t left = count; left > 1; --left)
+    std::swap(order[left - 1], order[random.below(left)]);
   return order;
 }
 
 Sequence::Sequence(const SequenceOptions& options) : options_(options) {
   CHECK(options.first < options.step) << options.first << " of " << options.step;
-  CHECK(options.weights.empty() || options.weights.size() == options.step) << options.weights.size() << " weights of " << options.step << " nets";
-  if (options.rand_skip > 0) skip_ = named(options.seed, options.stream, "skip").below(options.rand_skip);
+  CHECK(options.weights.empty() || options.weights.size() == options.step)
+      << options.weights.size() << " weights of " << options.step << " nets";
+  if (options.rand_skip > 0)
+    skip_ = named(options.seed, options.stream, "skip").below(options.rand_skip);
 }
 
 // Of item n in the endless row of epochs.
@@ -34,7 +40,9 @@ std::uint64_t Sequence::place(std::uint64_t n, std::uint64_t count) {
   if (part_.of != count) {
     part_ = {.of = count};
     const Result<PartBounds> bounds = bounds_by_weights(count, options_.weights);
-    if (bounds.ok()) part_.begin = bounds.value()[options_.first], part_.length = bounds.value()[options_.first + 1] - part_.begin;
+    if (bounds.ok())
+      part_.begin = bounds.value()[options_.first],
+      part_.length = bounds.value()[options_.first + 1] - part_.begin;
   }
   if (part_.length == 0) return position(n);
   return n / part_.length * count + part_.begin + n % part_.length + skip_;

@@ -38,7 +38,9 @@ TemporaryDirectory::TemporaryDirectory(std::string path, std::string working, Wr
     : path_(std::move(path)), working_(std::move(working)), mode_(mode) {}
 
 TemporaryDirectory::TemporaryDirectory(TemporaryDirectory&& other) noexcept
-    : path_(std::move(other.path_)), working_(std::exchange(other.working_, {})), mode_(other.mode_) {}
+    : path_(std::move(other.path_)),
+      working_(std::exchange(other.working_, {})),
+      mode_(other.mode_) {}
 
 TemporaryDirectory::~TemporaryDirectory() {
   if (!working_.empty()) remove_all_quietly(working_);
@@ -48,11 +50,12 @@ Result<TemporaryDirectory> TemporaryDirectory::create(const std::string& given, 
   const std::string path = without_slash(given);
   if (path.empty()) return Error{Code::kData, "no name was given for the database to write"};
   if (mode == WriteMode::kAppend)
-    return Error{Code::kData, str("cannot append to ", path, ": only a datumfile can be appended to")};
+    return Error{Code::kData,
+                 str("cannot append to ", path, ": only a datumfile can be appended to")};
   if (mode == WriteMode::kNew && file_exists(path))
     return Error{Code::kData, str(path, " exists already; remove it or choose another name")};
   const std::string working = str(path, ".tmp.", ::getpid());
-  remove_all_quietly(working);   // only a dead process of our own number can have left it
+  remove_all_quietly(working);  // only a dead process of our own number can have left it
   if (::mkdir(working.c_str(), 0777) != 0)
     return Error{Code::kData, str("cannot create ", path, ": ", why_not_created(path, errno))};
   return TemporaryDirectory(path, working, mode);
@@ -69,7 +72,8 @@ Status TemporaryDirectory::publish() {
   if (std::rename(working_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;
     if (replaces) std::rename(aside.c_str(), path_.c_str());
-    return Error{Code::kData, str("cannot rename the finished database to ", path_, ": ", system_reason(reason))};
+    return Error{Code::kData, str("cannot rename the finished database to ", path_, ": ",
+                                  system_reason(reason))};
   }
   working_.clear();
   if (replaces) remove_all_quietly(aside);

@@ -16,9 +16,9 @@ class TemporaryDirectory {
   TemporaryDirectory(TemporaryDirectory&& other) noexcept;
   TemporaryDirectory& operator=(TemporaryDirectory&&) = delete;
   ~TemporaryDirectory();
-  const std::string& path() const { return path_; }            // the name it will have
+  const std::string& path() const { return path_; }  // the name it will have
   const std::string& working_path() const { return working_; }
-  Status publish();   // fsync, rename; the old one, for kTruncate, goes only after that
+  Status publish();  // fsync, rename; the old one, for kTruncate, goes only after that
 
  private:
   TemporaryDirectory(std::string path, std::string working, WriteMode mode);

@@ -11,7 +11,8 @@
 namespace shoal {
 namespace {
 
-// Where the output row comes from and goes to; `step` values from one pixel of a channel to the next.
+// Where the output row comes from and goes to; `step` values from one pixel of a channel to the
+// next.
 template <class T>
 struct Row {
   const T* from;
@@ -24,29 +25,39 @@ struct Row {
 template <class T>
 void write_row(const Row<T>& row, float mean, float scale) {
   if (row.step == 1) {
-    for (int i = 0; i < row.count; ++i) row.to[i] = (static_cast<float>(row.from[i]) - mean) * scale;
+    for (int i = 0; i < row.count; ++i)
+      row.to[i] = (static_cast<float>(row.from[i]) - mean) * scale;
   } else {
-    for (int i = 0; i < row.count; ++i) row.to[i] = (static_cast<float>(row.from[i * row.step]) - mean) * scale;
+    for (int i = 0; i < row.count; ++i)
+      row.to[i] = (static_cast<float>(row.from[i * row.step]) - mean) * scale;
   }
 }
 
 template <class T>
 void write_row(const Row<T>& row, const float* mean, float scale) {
   if (row.step == 1) {
-    for (int i = 0; i < row.count; ++i) row.to[i] = (static_cast<float>(row.from[i]) - mean[i]) * scale;
+    for (int i = 0; i < row.count; ++i)
+      row.to[i] = (static_cast<float>(row.from[i]) - mean[i]) * scale;
   } else {
-    for (int i = 0; i < row.count; ++i) row.to[i] = (static_cast<float>(row.from[i * row.step]) - mean[i]) * scale;
+    for (int i = 0; i < row.count; ++i)
+      row.to[i] = (static_cast<float>(row.from[i * row.step]) - mean[i]) * scale;
   }
 }
 
 // A number in [0, n) from one random word.
-int below(std::uint32_t word, int n) { return static_cast<int>(std::uint64_t{word} * static_cast<std::uint64_t>(n) >> 32); }
+int below(std::uint32_t word, int n) {
+  return static_cast<int>(std::uint64_t{word} * static_cast<std::uint64_t>(n) >> 32);
+}
 
-Error mean_error(const std::string& path, const std::string& what) { return Error{Code::kData, str("the mean file ", path, " ", what)}; }
+Error mean_error(const std::string& path, const std::string& what) {
+  return Error{Code::kData, str("the mean file ", path, " ", what)};
+}
 
 }  // namespace
 
-Pixels pixels_of(const Image& image) { return {image.size, true, std::span<const std::uint8_t>(image.pixels)}; }
+Pixels pixels_of(const Image& image) {
+  return {image.size, true, std::span<const std::uint8_t>(image.pixels)};
+}
 
 Result<DatumPixels> pixels_of(const Datum& datum, Colour colour) {
   DatumPixels result;
@@ -61,17 +72,22 @@ Result<DatumPixels> pixels_of(const Datum& datum, Colour colour) {
   if (size.channels < 1 || size.height < 1 || size.width < 1)
     return Error{Code::kData, str("is no Datum with a size: it says ", to_string(size))};
   const bool floats = datum.data().empty();
-  const std::int64_t held = floats ? datum.float_data_size() : static_cast<std::int64_t>(datum.data().size());
-  // Each size is below 2^31, so the product of two fits 64 bits, and `held` bounds the third factor.
+  const std::int64_t held =
+      floats ? datum.float_data_size() : static_cast<std::int64_t>(datum.data().size());
+  // Each size is below 2^31, so the product of two fits 64 bits, and `held` bounds the third
+  // factor.
   const std::int64_t plane = std::int64_t{size.height} * size.width;
   if (held == 0) return Error{Code::kData, "holds no data"};
   if (held % plane != 0 || held / plane != size.channels)
-    return Error{Code::kData, str("says that it is ", to_string(size), " but holds ", held, floats ? " floats" : " bytes")};
+    return Error{Code::kData, str("says that it is ", to_string(size), " but holds ", held,
+                                  floats ? " floats" : " bytes")};
   result.pixels.size = size;
   if (floats) {
-    result.pixels.values = std::span<const float>(datum.float_data().data(), static_cast<std::size_t>(held));
+    result.pixels.values =
+        std::span<const float>(datum.float_data().data(), static_cast<std::size_t>(held));
   } else {
-    result.pixels.values = std::span(reinterpret_cast<const std::uint8_t*>(datum.data().data()), datum.data().size());
+    result.pixels.values =
+        std::span(reinterpret_cast<const std::uint8_t*>(datum.data().data()), datum.data().size());
   }
   return result;
 }
@@ -80,21 +96,28 @@ Result<MeanImage> read_mean_file(const std::string& path) {
   Result<std::string> bytes = read_file(path, Code::kData);
   if (!bytes.ok()) return mean_error(path, str("cannot be read: ", bytes.error().message));
   BlobProto blob;
-  if (bytes.value().empty() || !blob.ParseFromString(bytes.value())) return mean_error(path, "is no BlobProto, or is cut short");
+  if (bytes.value().empty() || !blob.ParseFromString(bytes.value()))
+    return mean_error(path, "is no BlobProto, or is cut short");
   std::vector<std::int64_t> dims;
-  if (blob.has_shape()) dims.assign(blob.shape().dim().begin(), blob.shape().dim().end());
-  else dims = {blob.num(), blob.channels(), blob.height(), blob.width()};
+  if (blob.has_shape())
+    dims.assign(blob.shape().dim().begin(), blob.shape().dim().end());
+  else
+    dims = {blob.num(), blob.channels(), blob.height(), blob.width()};
   if (dims.size() == 3) dims.insert(dims.begin(), 1);
   constexpr std::int64_t kMost = 1 << 30;
-  const bool sane = dims.size() == 4 && dims[0] == 1 && std::ranges::all_of(dims, [](std::int64_t d) { return d >= 1 && d < kMost; });
+  const bool sane = dims.size() == 4 && dims[0] == 1 &&
+                    std::ranges::all_of(dims, [](std::int64_t d) { return d >= 1 && d < kMost; });
   if (!sane) return mean_error(path, "is not 1 x channels x height x width");
-  MeanImage mean{{static_cast<int>(dims[1]), static_cast<int>(dims[2]), static_cast<int>(dims[3])}, {}};
+  MeanImage mean{{static_cast<int>(dims[1]), static_cast<int>(dims[2]), static_cast<int>(dims[3])},
+                 {}};
   mean.values.assign(blob.data().begin(), blob.data().end());
   if (mean.values.empty())
     for (const double value : blob.double_data()) mean.values.push_back(static_cast<float>(value));
-  const std::int64_t held = static_cast<std::int64_t>(mean.values.size()), plane = dims[2] * dims[3];
+  const std::int64_t held = static_cast<std::int64_t>(mean.values.size()),
+                     plane = dims[2] * dims[3];
   if (held % plane != 0 || held / plane != dims[1])
-    return mean_error(path, str("says that it is ", to_string(mean.size), " but holds ", held, " numbers"));
+    return mean_error(
+        path, str("says that it is ", to_string(mean.size), " but holds ", held, " numbers"));
   return mean;
 }
 
@@ -104,13 +127,16 @@ Result<Transform> Transform::create(const TransformationParameter& param, bool t
   made.mirror_ = param.mirror();
   made.training_ = training;
   made.mean_values_.assign(param.mean_value().begin(), param.mean_value().end());
-  if (param.crop_size() > 1u << 20) return Error{Code::kConfig, str("crop_size ", param.crop_size(), " is larger than any image")};
+  if (param.crop_size() > 1u << 20)
+    return Error{Code::kConfig, str("crop_size ", param.crop_size(), " is larger than any image")};
   made.crop_ = static_cast<int>(param.crop_size());
-  if (param.force_color() && param.force_gray()) return Error{Code::kConfig, "force_color and force_gray are both set; choose one"};
+  if (param.force_color() && param.force_gray())
+    return Error{Code::kConfig, "force_color and force_gray are both set; choose one"};
   if (param.force_color()) made.colour_ = Colour::kColour;
   if (param.force_gray()) made.colour_ = Colour::kGrey;
   if (!param.has_mean_file()) return made;
-  if (param.mean_value_size() > 0) return Error{Code::kConfig, "mean_file and mean_value are both set; choose one"};
+  if (param.mean_value_size() > 0)
+    return Error{Code::kConfig, "mean_file and mean_value are both set; choose one"};
   Result<MeanImage> mean = read_mean_file(param.mean_file());
   if (!mean.ok()) return mean.error();
   made.mean_path_ = param.mean_file();
@@ -121,40 +147,53 @@ Result<Transform> Transform::create(const TransformationParameter& param, bool t
 
 Result<ImageSize> Transform::output_size(const ImageSize& input) const {
   if (!mean_.empty() && mean_size_ != input)
-    return Error{Code::kData, str("is ", to_string(input), "; the mean file ", mean_path_, " is ", to_string(mean_size_),
+    return Error{Code::kData, str("is ", to_string(input), "; the mean file ", mean_path_, " is ",
+                                  to_string(mean_size_),
                                   " and must be as large as the record is before the crop")};
   const int values = static_cast<int>(mean_values_.size());
   if (values > 1 && values != input.channels)
-    return Error{Code::kData, str("has ", input.channels, " channels; mean_value is given ", values, " times: give one, or one a channel")};
+    return Error{Code::kData, str("has ", input.channels, " channels; mean_value is given ", values,
+                                  " times: give one, or one a channel")};
   if (crop_ == 0) return input;
   if (crop_ > input.height || crop_ > input.width)
     return Error{Code::kData, str("is ", to_string(input), ", smaller than crop_size ", crop_)};
   return ImageSize{input.channels, crop_, crop_};
 }
 
-void Transform::apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& random, std::span<float> out) const {
+void Transform::apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& random,
+                      std::span<float> out) const {
   const ImageSize& size = pixels.size;
   const int height = crop_ ? crop_ : size.height, width = crop_ ? crop_ : size.width;
-  CHECK(static_cast<std::int64_t>(out.size()) == std::int64_t{size.channels} * height * width) << out.size() << " for " << to_string(size);
-  const int top = training_ ? below(random[0], size.height - height + 1) : (size.height - height) / 2;
+  CHECK(static_cast<std::int64_t>(out.size()) == std::int64_t{size.channels} * height * width)
+      << out.size() << " for " << to_string(size);
+  const int top =
+      training_ ? below(random[0], size.height - height + 1) : (size.height - height) / 2;
   const int left = training_ ? below(random[1], size.width - width + 1) : (size.width - width) / 2;
   const bool mirrored = mirror_ && (random[2] >> 31) != 0;
   const std::ptrdiff_t plane = std::ptrdiff_t{size.height} * size.width;
-  const std::ptrdiff_t step = pixels.side_by_side ? size.channels : 1, channel_step = pixels.side_by_side ? 1 : plane;
-  std::visit([&](auto values) {
-    float* to = out.data();
-    for (int c = 0; c < size.channels; ++c) {
-      const float value = mean_values_.empty() ? 0.0f : mean_values_[mean_values_.size() == 1 ? 0 : static_cast<std::size_t>(c)];
-      for (int y = 0; y < height; ++y, to += width) {
-        const std::ptrdiff_t at = std::ptrdiff_t{top + y} * size.width + left;
-        using Value = std::remove_const_t<typename decltype(values)::element_type>;
-        const Row<Value> row{values.data() + c * channel_step + at * step, step, width, to};
-        if (mean_.empty()) write_row(row, value, scale_);
-        else write_row(row, mean_.data() + c * plane + at, scale_);
-        if (mirrored) std::reverse(to, to + width);
-      }
-    }
-  }, pixels.values);
+  const std::ptrdiff_t step = pixels.side_by_side ? size.channels : 1,
+                       channel_step = pixels.side_by_side ? 1 : plane;
+  std::visit(
+      [&](auto values) {
+        float* to = out.data();
+        for (int c = 0; c < size.channels; ++c) {
+          const float value =
+              mean_values_.empty()
+                  ? 0.0f
+                  : mean_values_[mean_values_.size() == 1 ? 0 : static_cast<std::size_t>(c)];
+          for (int y = 0; y < height; ++y, to += width) {
+            const std::ptrdiff_t at = std::ptrdiff_t{top + y} * size.width + left;
+            using Value = std::remove_const_t<typename decltype(values)::element_type>;
+            const Row<Value> row{values.data() + c * channel_step + at * step, step, width, to};
+            if (mean_.empty())
+              write_row(row, value, scale_);
+            else
+              write_row(row, mean_.data() + c * plane + at, scale_);
+            if (mirrored) std::reverse(to, to + width);
+          }
+        }
+      },
+      pixels.values);
 }
 
 }  // namespace shoal

@@ -9,11 +9,12 @@
 namespace shoal {
 namespace {
 
-// The share of items whose true class is among the top_k best: fewer than top_k other classes score as high or higher (a tie counts
-// against the item, and so does a NaN). 0 if no item counts.
+// The share of items whose true class is among the top_k best: fewer than top_k other classes score
+// as high or higher (a tie counts against the item, and so does a NaN). 0 if no item counts.
 //   bottom[0] scores, classes along `axis`   bottom[1] labels, one an item   top[0] one number
 //   top[1], if asked for: (C), the share for the items of each class; 0 for a class that none has
-// Throws ConfigError, which names both shapes, if they do not fit. A label that is no class and not ignored ends the pass.
+// Throws ConfigError, which names both shapes, if they do not fit. A label that is no class and not
+// ignored ends the pass.
 class Accuracy final : public Layer {
  public:
   using Layer::Layer;
@@ -23,12 +24,13 @@ class Accuracy final : public Layer {
 
   void reshape(Context&, Bottoms bottoms, Tops tops) override {
     const AccuracyParameter& accuracy = param().accuracy_param();
-    const std::optional<int> ignore = accuracy.has_ignore_label() ? std::optional<int>(accuracy.ignore_label()) : std::nullopt;
+    const std::optional<int> ignore =
+        accuracy.has_ignore_label() ? std::optional<int>(accuracy.ignore_label()) : std::nullopt;
     const int axis = axis_of(bottoms[0]->shape(), accuracy.axis(), "accuracy_param.axis");
     desc_ = class_desc(param(), *bottoms[0], axis, *bottoms[1], ignore);
     if (accuracy.top_k() < 1 || accuracy.top_k() > desc_.classes)
-      throw config_error(param(), "top_k is ", accuracy.top_k(), "; it must lie between 1 and the ", desc_.classes, " classes of '",
-                         bottoms[0]->name, "'");
+      throw config_error(param(), "top_k is ", accuracy.top_k(), "; it must lie between 1 and the ",
+                         desc_.classes, " classes of '", bottoms[0]->name, "'");
     tops[0]->reshape(Shape());
     if (tops.size() > 1) tops[1]->reshape(Shape{desc_.classes});
   }
@@ -56,15 +58,19 @@ class Accuracy final : public Layer {
 
  private:
   static float share(std::int64_t part, std::int64_t all) {
-    return all == 0 ? 0.0f : static_cast<float>(static_cast<double>(part) / static_cast<double>(all));
+    return all == 0 ? 0.0f
+                    : static_cast<float>(static_cast<double>(part) / static_cast<double>(all));
   }
 
   bool is_right(std::span<const float> scores, std::int64_t item, std::size_t label) const {
-    const auto stride = static_cast<std::size_t>(desc_.inner), classes = static_cast<std::size_t>(desc_.classes);
-    const std::size_t first = static_cast<std::size_t>(item / desc_.inner) * classes * stride + static_cast<std::size_t>(item % desc_.inner);
+    const auto stride = static_cast<std::size_t>(desc_.inner),
+               classes = static_cast<std::size_t>(desc_.classes);
+    const std::size_t first = static_cast<std::size_t>(item / desc_.inner) * classes * stride +
+                              static_cast<std::size_t>(item % desc_.inner);
     const float own = scores[first + label * stride];
-    std::size_t as_good = 0;   // other classes
-    for (std::size_t c = 0; c < classes; ++c) as_good += c != label && !(scores[first + c * stride] < own);
+    std::size_t as_good = 0;  // other classes
+    for (std::size_t c = 0; c < classes; ++c)
+      as_good += c != label && !(scores[first + c * stride] < own);
     return !std::isnan(own) && as_good < param().accuracy_param().top_k();
   }
 
@@ -73,6 +79,8 @@ class Accuracy final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Accuracy(const LayerParameter& param) { return std::make_unique<Accuracy>(param); }
+std::unique_ptr<Layer> make_Accuracy(const LayerParameter& param) {
+  return std::make_unique<Accuracy>(param);
+}
 
 }  // namespace shoal

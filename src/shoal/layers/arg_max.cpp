@@ -9,9 +9,11 @@
 namespace shoal {
 namespace {
 
-// The indices of the top_k largest numbers, largest first; of equal ones the larger index comes first, NaNs come last.
-//   with axis:    top[0] has the bottom's shape with top_k along `axis`: indices, or the numbers themselves (out_max_val)
-//   without axis: bottom[0] (N, ...), over a whole item; top[0] (N, 1, top_k), or (N, 2, top_k) with out_max_val: indices, then
+// The indices of the top_k largest numbers, largest first; of equal ones the larger index comes
+// first, NaNs come last.
+//   with axis:    top[0] has the bottom's shape with top_k along `axis`: indices, or the numbers
+//   themselves (out_max_val) without axis: bottom[0] (N, ...), over a whole item; top[0] (N, 1,
+//   top_k), or (N, 2, top_k) with out_max_val: indices, then
 //                 numbers; ones follow up to as many axes as the bottom has
 // Throws ConfigError unless 1 <= top_k <= the numbers to choose from. There is no gradient.
 class ArgMax final : public Layer {
@@ -23,14 +25,17 @@ class ArgMax final : public Layer {
   void reshape(Context&, Bottoms bottoms, Tops tops) override {
     const Shape& shape = bottoms[0]->shape();
     const ArgMaxParameter& arg_max = param().argmax_param();
-    if (shape.axes() == 0) throw config_error(param(), "bottom '", bottoms[0]->name, "' is a single number; it needs a batch axis");
+    if (shape.axes() == 0)
+      throw config_error(param(), "bottom '", bottoms[0]->name,
+                         "' is a single number; it needs a batch axis");
     const int axis = arg_max.has_axis() ? axis_of(shape, arg_max.axis(), "argmax_param.axis") : 0;
     choices_ = arg_max.has_axis() ? shape[axis] : shape.count(1);
     inner_ = arg_max.has_axis() ? shape.count(axis + 1) : 1;
     const std::int64_t top_k = arg_max.top_k();
     if (top_k < 1 || top_k > choices_)
-      throw config_error(param(), "top_k is ", top_k, "; it must lie between 1 and the ", choices_, " numbers to choose from (bottom '",
-                         bottoms[0]->name, "' of shape ", shape.str(), ")");
+      throw config_error(param(), "top_k is ", top_k, "; it must lie between 1 and the ", choices_,
+                         " numbers to choose from (bottom '", bottoms[0]->name, "' of shape ",
+                         shape.str(), ")");
     std::vector<std::int64_t> dims = shape.dims();
     if (arg_max.has_axis()) {
       dims[static_cast<std::size_t>(axis)] = top_k;
@@ -44,7 +49,8 @@ class ArgMax final : public Layer {
   void forward(Context&, Bottoms bottoms, Tops tops) override {
     const ArgMaxParameter& arg_max = param().argmax_param();
     const std::int64_t top_k = arg_max.top_k(), items = bottoms[0]->data.count() / choices_;
-    const bool indices = !arg_max.has_axis() || !arg_max.out_max_val(), numbers = arg_max.out_max_val();
+    const bool indices = !arg_max.has_axis() || !arg_max.out_max_val(),
+               numbers = arg_max.out_max_val();
     const std::int64_t planes = indices && numbers ? 2 : 1;
     const float* in = bottoms[0]->data.in();
     float* out = tops[0]->data.out();
@@ -66,18 +72,21 @@ class ArgMax final : public Layer {
  private:
   void sort_best(const float* from, std::int64_t top_k, std::vector<std::int64_t>& order) const {
     std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + top_k, order.end(), [from, inner = inner_](std::int64_t a, std::int64_t b) {
-      const float left = from[a * inner], right = from[b * inner];
-      if (std::isnan(left) != std::isnan(right)) return std::isnan(right);
-      return left > right || (!(left < right) && a > b);
-    });
+    std::partial_sort(order.begin(), order.begin() + top_k, order.end(),
+                      [from, inner = inner_](std::int64_t a, std::int64_t b) {
+                        const float left = from[a * inner], right = from[b * inner];
+                        if (std::isnan(left) != std::isnan(right)) return std::isnan(right);
+                        return left > right || (!(left < right) && a > b);
+                      });
   }
 
-  std::int64_t choices_ = 1, inner_ = 1;   // numbers to choose from; how far apart they lie
+  std::int64_t choices_ = 1, inner_ = 1;  // numbers to choose from; how far apart they lie
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make_ArgMax(const LayerParameter& param) { return std::make_unique<ArgMax>(param); }
+std::unique_ptr<Layer> make_ArgMax(const LayerParameter& param) {
+  return std::make_unique<ArgMax>(param);
+}
 
 }  // namespace shoal

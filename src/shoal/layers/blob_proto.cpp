@@ -7,7 +7,8 @@
 namespace shoal {
 
 Shape shape_of(const BlobProto& proto) {
-  if (proto.has_shape()) return Shape(std::vector<std::int64_t>(proto.shape().dim().begin(), proto.shape().dim().end()));
+  if (proto.has_shape())
+    return Shape(std::vector<std::int64_t>(proto.shape().dim().begin(), proto.shape().dim().end()));
   return Shape{proto.num(), proto.channels(), proto.height(), proto.width()};
 }
 
@@ -19,13 +20,17 @@ bool same_shape(const BlobProto& proto, const Shape& want) {
   return shape_of(proto) == Shape(dims);
 }
 
-std::int64_t number_count(const BlobProto& proto) { return proto.double_data_size() > 0 ? proto.double_data_size() : proto.data_size(); }
+std::int64_t number_count(const BlobProto& proto) {
+  return proto.double_data_size() > 0 ? proto.double_data_size() : proto.data_size();
+}
 
 void copy_numbers(const BlobProto& proto, Tensor& tensor) {
-  CHECK(number_count(proto) == tensor.count()) << number_count(proto) << " numbers for the shape " << tensor.shape().str();
+  CHECK(number_count(proto) == tensor.count())
+      << number_count(proto) << " numbers for the shape " << tensor.shape().str();
   const auto out = tensor.host_out().begin();
   if (proto.double_data_size() > 0)
-    std::ranges::transform(proto.double_data(), out, [](double x) { return static_cast<float>(x); });
+    std::ranges::transform(proto.double_data(), out,
+                           [](double x) { return static_cast<float>(x); });
   else
     std::ranges::copy(proto.data(), out);
 }

@@ -4,9 +4,10 @@
 namespace shoal {
 namespace {
 
-// The sum over each window of the bottom times a weight, for each output; any number of spatial axes, of bottoms with their tops.
-//   bottom[i] (N..., C, I...)   top[i] (N..., K, O...), O = floor((I + 2 pad - dilation (kernel - 1) - 1) / stride) + 1
-//   params: weight (K, C / group, kernel...), bias (K)
+// The sum over each window of the bottom times a weight, for each output; any number of spatial
+// axes, of bottoms with their tops.
+//   bottom[i] (N..., C, I...)   top[i] (N..., K, O...), O = floor((I + 2 pad - dilation (kernel -
+//   1) - 1) / stride) + 1 params: weight (K, C / group, kernel...), bias (K)
 // Source: Caffe's ConvolutionLayer.
 class Convolution final : public ConvolutionBase {
  public:
@@ -15,22 +16,26 @@ class Convolution final : public ConvolutionBase {
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     ConvolutionBase::reshape(ctx, bottoms, tops);
-    conv_.serve("conv", ops::conv_impls(), desc_, ctx, engine_of(param(), param().convolution_param().engine()));
+    conv_.serve("conv", ops::conv_impls(), desc_, ctx,
+                engine_of(param(), param().convolution_param().engine()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
-    for (std::size_t i = 0; i < bottoms.size(); ++i) conv_->forward(ctx, bottoms[i]->data, weight(), bias(), tops[i]->data);
+    for (std::size_t i = 0; i < bottoms.size(); ++i)
+      conv_->forward(ctx, bottoms[i]->data, weight(), bias(), tops[i]->data);
   }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
     for (std::size_t i = 0; i < bottoms.size(); ++i)
-      conv_->backward(ctx, bottoms[i]->data, weight(), tops[i]->grad, propagate[i] ? &bottoms[i]->grad : nullptr, weight_grad(),
-                      bias_grad());
+      conv_->backward(ctx, bottoms[i]->data, weight(), tops[i]->grad,
+                      propagate[i] ? &bottoms[i]->grad : nullptr, weight_grad(), bias_grad());
   }
 
  protected:
   bool transposed() const override { return false; }
-  std::vector<std::int64_t> slide(const Shape& bottom, std::vector<ops::WindowAxis>& axes) const override {
+  std::vector<std::int64_t> slide(const Shape& bottom,
+                                  std::vector<ops::WindowAxis>& axes) const override {
     slide_over(param(), bottom, channel_axis_ + 1, axes);
     std::vector<std::int64_t> sizes;
     for (const ops::WindowAxis& axis : axes) sizes.push_back(axis.out);
@@ -43,6 +48,8 @@ class Convolution final : public ConvolutionBase {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Convolution(const LayerParameter& param) { return std::make_unique<Convolution>(param); }
+std::unique_ptr<Layer> make_Convolution(const LayerParameter& param) {
+  return std::make_unique<Convolution>(param);
+}
 
 }  // namespace shoal

@@ -6,8 +6,9 @@
 namespace shoal {
 namespace {
 
-// Records of a LevelDB, an LMDB or a datumfile, in their order or shuffled by seed, round and round; see PrefetchingLayer for the
-// tops. Source: BVLC Caffe 1.0's Data layer; shuffle, in_memory, on_bad_record and decode_threads are ours.
+// Records of a LevelDB, an LMDB or a datumfile, in their order or shuffled by seed, round and
+// round; see PrefetchingLayer for the tops. Source: BVLC Caffe 1.0's Data layer; shuffle,
+// in_memory, on_bad_record and decode_threads are ours.
 class Data final : public PrefetchingLayer {
  public:
   using PrefetchingLayer::PrefetchingLayer;
@@ -18,14 +19,18 @@ class Data final : public PrefetchingLayer {
     const DataParameter& data = param().data_param();
     constexpr unsigned kMostThreads = 256;
     if (data.decode_threads() > kMostThreads)
-      throw config_error(param(), "decode_threads is ", data.decode_threads(), "; at most ", kMostThreads, " make sense");
+      throw config_error(param(), "decode_threads is ", data.decode_threads(), "; at most ",
+                         kMostThreads, " make sense");
     Feed feed;
     feed.source = data.source();
     feed.shared = data.shared_file_system();
     if (data.backend() == DataParameter::LEVELDB)
-      feed.why_not_shared = "a LevelDB is made for one process at a time, and opening it the ordinary way rewrites files of it that others "
-                            "read: convert it to LMDB or a datumfile (convert_format), or cut it up (partition_data) and leave "
-                            "shared_file_system out";
+      feed.why_not_shared =
+          "a LevelDB is made for one process at a time, and opening it the ordinary way rewrites "
+          "files of it that others "
+          "read: convert it to LMDB or a datumfile (convert_format), or cut it up (partition_data) "
+          "and leave "
+          "shared_file_system out";
     feed.batch_size = data.batch_size();
     feed.depth = data.prefetch();
     feed.threads = static_cast<int>(data.decode_threads());
@@ -35,13 +40,16 @@ class Data final : public PrefetchingLayer {
     return feed;
   }
 
-  std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions& sequence, Transform transform) override {
+  std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions& sequence,
+                                   Transform transform) override {
     const DataParameter& data = param().data_param();
-    Result<std::unique_ptr<RecordSource>> source = open_source(DataParameter::DB_Name(data.backend()), path);
+    Result<std::unique_ptr<RecordSource>> source =
+        open_source(DataParameter::DB_Name(data.backend()), path);
     if (source.ok() && data.in_memory()) source = load_source(std::move(source).value());
     if (!source.ok()) throw config_error(source.error().code, param(), source.error().message);
     Result<std::unique_ptr<ItemSource>> items =
-        record_items(std::move(source).value(), sequence, std::move(transform), static_cast<int>(data.batch_size()));
+        record_items(std::move(source).value(), sequence, std::move(transform),
+                     static_cast<int>(data.batch_size()));
     if (!items.ok()) throw config_error(items.error().code, param(), items.error().message);
     return std::move(items).value();
   }
@@ -55,6 +63,8 @@ class Data final : public PrefetchingLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Data(const LayerParameter& param) { return std::make_unique<Data>(param); }
+std::unique_ptr<Layer> make_Data(const LayerParameter& param) {
+  return std::make_unique<Data>(param);
+}
 
 }  // namespace shoal

@@ -10,7 +10,8 @@ namespace shoal {
 
 Layer::Reads Elementwise::reads() const {
   const ops::MapReads reads = ops::reads(map_);
-  return {.bottom_data = reads == ops::MapReads::kX && !in_place_, .top_data = reads == ops::MapReads::kY};
+  return {.bottom_data = reads == ops::MapReads::kX && !in_place_,
+          .top_data = reads == ops::MapReads::kY};
 }
 
 Propagates Elementwise::propagates(int) const {
@@ -20,15 +21,18 @@ Propagates Elementwise::propagates(int) const {
 void Elementwise::reshape(Context&, Bottoms bottoms, Tops tops) {
   in_place_ = bottoms[0] == tops[0];
   if (!in_place_) tops[0]->reshape(bottoms[0]->shape());
-  if (in_place_ && training() && ops::reads(map_) == ops::MapReads::kX) kept_.reshape(bottoms[0]->shape());
+  if (in_place_ && training() && ops::reads(map_) == ops::MapReads::kX)
+    kept_.reshape(bottoms[0]->shape());
 }
 
 void Elementwise::forward(Context& ctx, Bottoms bottoms, Tops tops) {
-  if (in_place_ && training() && ops::reads(map_) == ops::MapReads::kX) ops::copy(ctx, bottoms[0]->data, kept_);
+  if (in_place_ && training() && ops::reads(map_) == ops::MapReads::kX)
+    ops::copy(ctx, bottoms[0]->data, kept_);
   ops::map(ctx, map_, bottoms[0]->data, tops[0]->data);
 }
 
-void Elementwise::backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) {
+void Elementwise::backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                           Bottoms bottoms) {
   if (!propagate[0]) return;
   const bool reads_x = ops::reads(map_) == ops::MapReads::kX;
   if (in_place_ && reads_x && !training()) return fail_backward_in_place(ctx);
@@ -43,7 +47,9 @@ float log_of_base(const LayerParameter& param, float base) {
 }
 
 void fail_backward_in_place(Context& ctx) {
-  ctx.fail({Code::kConfig, "the top took the place of the bottom, which the gradient is worked out from; in phase TEST no copy is kept,"
+  ctx.fail({Code::kConfig,
+            "the top took the place of the bottom, which the gradient is worked out from; in phase "
+            "TEST no copy is kept,"
             " so give the top a name of its own"});
 }
 

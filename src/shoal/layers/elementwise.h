@@ -6,8 +6,9 @@
 
 namespace shoal {
 
-// top = map(bottom), of the bottom's shape. In place always works: where backward needs what stood in the bottom, forward keeps a
-// copy of it, in phase TRAIN only; a backward pass in phase TEST then fails and says so.
+// top = map(bottom), of the bottom's shape. In place always works: where backward needs what stood
+// in the bottom, forward keeps a copy of it, in phase TRAIN only; a backward pass in phase TEST
+// then fails and says so.
 class Elementwise final : public Layer {
  public:
   Elementwise(const LayerParameter& param, const ops::Map& map) : Layer(param), map_(map) {}
@@ -16,18 +17,21 @@ class Elementwise final : public Layer {
   Propagates propagates(int bottom) const override;
   void reshape(Context&, Bottoms bottoms, Tops tops) override;
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override;
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override;
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override;
 
  private:
   ops::Map map_;
   bool in_place_ = false;
-  Tensor kept_;   // the bottom as it was, where the top took its place and backward reads it
+  Tensor kept_;  // the bottom as it was, where the top took its place and backward reads it
 };
 
-// The natural logarithm of the `base` of Exp and Log: -1 stands for e. Throws ConfigError unless base is -1 or above 0.
+// The natural logarithm of the `base` of Exp and Log: -1 stands for e. Throws ConfigError unless
+// base is -1 or above 0.
 float log_of_base(const LayerParameter& param, float base);
 
-// For a layer whose top took the place of a bottom that its backward reads, in phase TEST, where no copy is kept.
+// For a layer whose top took the place of a bottom that its backward reads, in phase TEST, where no
+// copy is kept.
 void fail_backward_in_place(Context& ctx);
 
 }  // namespace shoal

@@ -1,5 +1,5 @@
-#include "shoal/layers/layer.h"
 #include "shoal/ops/eltwise.h"
+#include "shoal/layers/layer.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
@@ -8,11 +8,14 @@ namespace shoal {
 namespace {
 
 // Two or more blobs of one shape, element by element.
-//   bottom[k], top[0] any one shape;  top = sum of coeff[k] bottom[k], product of all, or the largest
-// backward overwrites the bottoms' gradients. A tie for the largest goes to the second of the first two bottoms; from the third on only
-// a strictly larger one wins. A product's gradient multiplies the other bottoms, or with stable_prod_grad: false divides the top by
-// the bottom (which then must not hold 0). The top's gradient lies in the first bottom's bytes, so that is overwritten last.
-// SUM and MAX may be in place. Throws ConfigError for shapes that differ and coefficients that do not fit.
+//   bottom[k], top[0] any one shape;  top = sum of coeff[k] bottom[k], product of all, or the
+//   largest
+// backward overwrites the bottoms' gradients. A tie for the largest goes to the second of the first
+// two bottoms; from the third on only a strictly larger one wins. A product's gradient multiplies
+// the other bottoms, or with stable_prod_grad: false divides the top by the bottom (which then must
+// not hold 0). The top's gradient lies in the first bottom's bytes, so that is overwritten last.
+// SUM and MAX may be in place. Throws ConfigError for shapes that differ and coefficients that do
+// not fit.
 class Eltwise final : public Layer {
  public:
   using Layer::Layer;
@@ -25,17 +28,20 @@ class Eltwise final : public Layer {
 
   void setup(Context&, Bottoms bottom, Tops) override {
     const auto& coeff = param().eltwise_param().coeff();
-    if (!coeff.empty() && operation() != EltwiseParameter::SUM) throw config_error(param(), "coeff goes with operation SUM only");
+    if (!coeff.empty() && operation() != EltwiseParameter::SUM)
+      throw config_error(param(), "coeff goes with operation SUM only");
     if (!coeff.empty() && coeff.size() != static_cast<int>(bottom.size()))
-      throw config_error(param(), "has ", coeff.size(), " coeff for ", bottom.size(), " bottoms; give none, or one a bottom");
+      throw config_error(param(), "has ", coeff.size(), " coeff for ", bottom.size(),
+                         " bottoms; give none, or one a bottom");
     coeff_.assign(coeff.begin(), coeff.end());
   }
 
   void reshape(Context&, Bottoms bottom, Tops top) override {
     for (const Blob* other : bottom)
       if (!(other->shape() == bottom[0]->shape()))
-        throw config_error(param(), "bottom '", other->name, "' has shape ", other->shape().str(), ", bottom '", bottom[0]->name, "' ",
-                           bottom[0]->shape().str(), "; they must be equal");
+        throw config_error(param(), "bottom '", other->name, "' has shape ", other->shape().str(),
+                           ", bottom '", bottom[0]->name, "' ", bottom[0]->shape().str(),
+                           "; they must be equal");
     if (operation() == EltwiseParameter::MAX) winner_.reshape(bottom[0]->shape());
     if (top[0] == bottom[0]) return;
     top[0]->reshape(bottom[0]->shape());
@@ -44,12 +50,16 @@ class Eltwise final : public Layer {
 
   void forward(Context& ctx, Bottoms bottom, Tops top) override {
     const std::vector<const Tensor*> x = data_of(bottom);
-    if (operation() == EltwiseParameter::SUM) ops::weighted_sum(ctx, x, coeff_, top[0]->data);
-    else if (operation() == EltwiseParameter::PROD) ops::product(ctx, x, top[0]->data);
-    else ops::maximum(ctx, x, top[0]->data, winner_);
+    if (operation() == EltwiseParameter::SUM)
+      ops::weighted_sum(ctx, x, coeff_, top[0]->data);
+    else if (operation() == EltwiseParameter::PROD)
+      ops::product(ctx, x, top[0]->data);
+    else
+      ops::maximum(ctx, x, top[0]->data, winner_);
   }
 
-  void backward(Context& ctx, Tops top, const std::vector<bool>& propagate, Bottoms bottom) override {
+  void backward(Context& ctx, Tops top, const std::vector<bool>& propagate,
+                Bottoms bottom) override {
     for (std::size_t k = bottom.size(); k-- > 0;)
       if (propagate[k]) backward_to(ctx, static_cast<int>(k), *top[0], bottom);
   }
@@ -67,8 +77,10 @@ class Eltwise final : public Layer {
     if (operation() == EltwiseParameter::MAX) {
       ops::take_where(ctx, winner_, k, top.grad, blob.grad);
     } else if (operation() == EltwiseParameter::PROD) {
-      if (stable()) ops::product_but_one(ctx, data_of(bottom), k, top.grad, blob.grad);
-      else ops::product_over(ctx, top.grad, top.data, blob.data, blob.grad);
+      if (stable())
+        ops::product_but_one(ctx, data_of(bottom), k, top.grad, blob.grad);
+      else
+        ops::product_over(ctx, top.grad, top.data, blob.data, blob.grad);
     } else if (coeff_.empty() || coeff_[static_cast<std::size_t>(k)] == 1) {
       ops::copy(ctx, top.grad, blob.grad);
     } else {
@@ -77,11 +89,13 @@ class Eltwise final : public Layer {
     }
   }
   std::vector<float> coeff_;
-  Tensor winner_;   // of MAX: which bottom
+  Tensor winner_;  // of MAX: which bottom
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Eltwise(const LayerParameter& param) { return std::make_unique<Eltwise>(param); }
+std::unique_ptr<Layer> make_Eltwise(const LayerParameter& param) {
+  return std::make_unique<Eltwise>(param);
+}
 
 }  // namespace shoal

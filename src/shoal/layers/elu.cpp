@@ -5,7 +5,8 @@ namespace shoal {
 
 // x > 0: x, else alpha (e^x - 1).
 std::unique_ptr<Layer> make_ELU(const LayerParameter& param) {
-  return std::make_unique<Elementwise>(param, ops::Map{ops::MapKind::kElu, param.elu_param().alpha()});
+  return std::make_unique<Elementwise>(param,
+                                       ops::Map{ops::MapKind::kElu, param.elu_param().alpha()});
 }
 
 }  // namespace shoal

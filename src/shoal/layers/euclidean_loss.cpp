@@ -6,7 +6,8 @@ namespace shoal {
 namespace {
 
 // Half the sum of (a - b)^2, divided by N.
-//   bottom[0] a (N, ...)   bottom[1] b (N, ...), as many numbers an item; either may have a gradient   top[0] one number
+//   bottom[0] a (N, ...)   bottom[1] b (N, ...), as many numbers an item; either may have a
+//   gradient   top[0] one number
 // Throws ConfigError, which names both shapes, if they do not fit.
 class EuclideanLoss final : public LossLayer {
  public:
@@ -17,8 +18,9 @@ class EuclideanLoss final : public LossLayer {
     LossLayer::reshape(ctx, bottoms, tops);
     const Shape &a = bottoms[0]->shape(), &b = bottoms[1]->shape();
     if (a.axes() == 0 || b.axes() == 0 || a[0] != b[0] || a.count() != b.count())
-      throw config_error(param(), "bottom '", bottoms[0]->name, "' of shape ", a.str(), " and bottom '", bottoms[1]->name, "' of shape ",
-                         b.str(), " differ; is num_output the number of values a label has?");
+      throw config_error(param(), "bottom '", bottoms[0]->name, "' of shape ", a.str(),
+                         " and bottom '", bottoms[1]->name, "' of shape ", b.str(),
+                         " differ; is num_output the number of values a label has?");
     items_ = static_cast<double>(std::max<std::int64_t>(a[0], 1));
   }
 
@@ -26,10 +28,13 @@ class EuclideanLoss final : public LossLayer {
     put_loss(tops, ops::squared_distance(ctx, bottoms[0]->data, bottoms[1]->data) / (2 * items_));
   }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
     const float scale = static_cast<float>(loss_weight(tops) / items_);
     for (std::size_t i = 0; i < 2; ++i)
-      if (propagate[i]) ops::difference(ctx, i == 0 ? scale : -scale, bottoms[0]->data, bottoms[1]->data, bottoms[i]->grad);
+      if (propagate[i])
+        ops::difference(ctx, i == 0 ? scale : -scale, bottoms[0]->data, bottoms[1]->data,
+                        bottoms[i]->grad);
   }
 
  private:
@@ -38,6 +43,8 @@ class EuclideanLoss final : public LossLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_EuclideanLoss(const LayerParameter& param) { return std::make_unique<EuclideanLoss>(param); }
+std::unique_ptr<Layer> make_EuclideanLoss(const LayerParameter& param) {
+  return std::make_unique<EuclideanLoss>(param);
+}
 
 }  // namespace shoal

@@ -4,14 +4,18 @@
 namespace shoal {
 namespace {
 
-// The sum over items and classes of max(0, 1 + t score), or of its square (norm L2), divided by N; t is -1 at the label, 1 elsewhere.
-//   bottom[0] scores (N, ...), all axes after the first are classes   bottom[1] labels, N of them   top[0] one number
-// Throws ConfigError, which names both shapes, if they do not fit. A label that is no class ends the pass.
+// The sum over items and classes of max(0, 1 + t score), or of its square (norm L2), divided by N;
+// t is -1 at the label, 1 elsewhere.
+//   bottom[0] scores (N, ...), all axes after the first are classes   bottom[1] labels, N of them
+//   top[0] one number
+// Throws ConfigError, which names both shapes, if they do not fit. A label that is no class ends
+// the pass.
 class HingeLoss final : public LossLayer {
  public:
   explicit HingeLoss(const LayerParameter& layer)
       : LossLayer(layer),
-        norm_(layer.hinge_loss_param().norm() == HingeLossParameter::L1 ? ops::HingeNorm::kL1 : ops::HingeNorm::kL2) {}
+        norm_(layer.hinge_loss_param().norm() == HingeLossParameter::L1 ? ops::HingeNorm::kL1
+                                                                        : ops::HingeNorm::kL2) {}
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     LossLayer::reshape(ctx, bottoms, tops);
@@ -20,12 +24,16 @@ class HingeLoss final : public LossLayer {
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
     if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1])) return;
-    put_loss(tops, ops::hinge_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, norm_) / items());
+    put_loss(tops,
+             ops::hinge_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, norm_) / items());
   }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
     const float scale = static_cast<float>(loss_weight(tops) / items());
-    if (propagate[0]) ops::hinge_loss_backward(ctx, desc_, bottoms[0]->data, bottoms[1]->data, norm_, scale, bottoms[0]->grad);
+    if (propagate[0])
+      ops::hinge_loss_backward(ctx, desc_, bottoms[0]->data, bottoms[1]->data, norm_, scale,
+                               bottoms[0]->grad);
   }
 
  private:
@@ -37,6 +45,8 @@ class HingeLoss final : public LossLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_HingeLoss(const LayerParameter& param) { return std::make_unique<HingeLoss>(param); }
+std::unique_ptr<Layer> make_HingeLoss(const LayerParameter& param) {
+  return std::make_unique<HingeLoss>(param);
+}
 
 }  // namespace shoal

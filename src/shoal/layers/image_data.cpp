@@ -6,22 +6,26 @@
 namespace shoal {
 namespace {
 
-// Images named in a text list, read, resized if new_height and new_width are set, and transformed; see PrefetchingLayer for the
-// tops. With `shuffle` the order is another in each epoch. Source: BVLC Caffe 1.0's ImageData layer.
+// Images named in a text list, read, resized if new_height and new_width are set, and transformed;
+// see PrefetchingLayer for the tops. With `shuffle` the order is another in each epoch. Source:
+// BVLC Caffe 1.0's ImageData layer.
 class ImageData final : public PrefetchingLayer {
  public:
   using PrefetchingLayer::PrefetchingLayer;
-  Arity arity() const override { return {.min_bottoms = 0, .max_bottoms = 0, .min_tops = 2, .max_tops = 2}; }
+  Arity arity() const override {
+    return {.min_bottoms = 0, .max_bottoms = 0, .min_tops = 2, .max_tops = 2};
+  }
 
  protected:
   Feed feed() const override {
     const ImageDataParameter& data = param().image_data_param();
     if ((data.new_height() == 0) != (data.new_width() == 0))
-      throw config_error(param(), "new_height is ", data.new_height(), " and new_width ", data.new_width(), "; set both or neither");
+      throw config_error(param(), "new_height is ", data.new_height(), " and new_width ",
+                         data.new_width(), "; set both or neither");
     constexpr unsigned kLargest = 1 << 16;
     if (data.new_height() > kLargest || data.new_width() > kLargest)
-      throw config_error(param(), "new_height ", data.new_height(), " x new_width ", data.new_width(), " is more than ", kLargest,
-                         " a side");
+      throw config_error(param(), "new_height ", data.new_height(), " x new_width ",
+                         data.new_width(), " is more than ", kLargest, " a side");
     Feed feed;
     feed.source = data.source();
     feed.shared = data.shared_file_system();
@@ -32,7 +36,8 @@ class ImageData final : public PrefetchingLayer {
     return feed;
   }
 
-  std::unique_ptr<ItemSource> open(const std::string& list, const SequenceOptions& sequence, Transform transform) override {
+  std::unique_ptr<ItemSource> open(const std::string& list, const SequenceOptions& sequence,
+                                   Transform transform) override {
     const ImageDataParameter& data = param().image_data_param();
     Result<std::vector<ListedImage>> images = read_image_list(list);
     if (!images.ok()) throw config_error(images.error().code, param(), images.error().message);
@@ -49,6 +54,8 @@ class ImageData final : public PrefetchingLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_ImageData(const LayerParameter& param) { return std::make_unique<ImageData>(param); }
+std::unique_ptr<Layer> make_ImageData(const LayerParameter& param) {
+  return std::make_unique<ImageData>(param);
+}
 
 }  // namespace shoal

@@ -5,8 +5,8 @@ namespace shoal {
 namespace {
 
 // Every output is a weighted sum of all inputs.
-//   bottom[0] (M..., K...), M the axes before `axis`, K all from it on   top[0] (M..., N), N = num_output
-//   params: weight (N, K), or (K, N) with transpose; bias (N)
+//   bottom[0] (M..., K...), M the axes before `axis`, K all from it on   top[0] (M..., N), N =
+//   num_output params: weight (N, K), or (K, N) with transpose; bias (N)
 // Source: Caffe's InnerProductLayer.
 class InnerProduct final : public Layer {
  public:
@@ -18,9 +18,14 @@ class InnerProduct final : public Layer {
     const InnerProductParameter& ip = param().inner_product_param();
     const Shape& bottom = bottoms[0]->shape();
     axis_ = axis_of(bottom, ip.axis(), "axis");
-    desc_ = {.inputs = bottom.count(axis_), .outputs = ip.num_output(), .weight_is_kn = ip.transpose()};
-    if (desc_.outputs < 1) throw config_error(param(), "num_output must be given, and be 1 or more");
-    add_param(ctx, ip.transpose() ? Shape{desc_.inputs, desc_.outputs} : Shape{desc_.outputs, desc_.inputs}, ip.weight_filler());
+    desc_ = {
+        .inputs = bottom.count(axis_), .outputs = ip.num_output(), .weight_is_kn = ip.transpose()};
+    if (desc_.outputs < 1)
+      throw config_error(param(), "num_output must be given, and be 1 or more");
+    add_param(
+        ctx,
+        ip.transpose() ? Shape{desc_.inputs, desc_.outputs} : Shape{desc_.outputs, desc_.inputs},
+        ip.weight_filler());
     has_bias_ = ip.bias_term();
     if (has_bias_) add_param(ctx, Shape{desc_.outputs}, ip.bias_filler());
   }
@@ -28,7 +33,8 @@ class InnerProduct final : public Layer {
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     const Shape& bottom = bottoms[0]->shape();
     if (bottom.axes() < axis_ || bottom.count(axis_) != desc_.inputs)
-      throw config_error(param(), "was made for ", desc_.inputs, " inputs from axis ", axis_, " on; the bottom is now ", bottom.str());
+      throw config_error(param(), "was made for ", desc_.inputs, " inputs from axis ", axis_,
+                         " on; the bottom is now ", bottom.str());
     desc_.rows = bottom.count(0, axis_);
     std::vector<std::int64_t> top(bottom.dims().begin(), bottom.dims().begin() + axis_);
     top.push_back(desc_.outputs);
@@ -37,12 +43,16 @@ class InnerProduct final : public Layer {
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
-    op_->forward(ctx, bottoms[0]->data, params()[0]->data, has_bias_ ? &params()[1]->data : nullptr, tops[0]->data);
+    op_->forward(ctx, bottoms[0]->data, params()[0]->data, has_bias_ ? &params()[1]->data : nullptr,
+                 tops[0]->data);
   }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
-    op_->backward(ctx, bottoms[0]->data, params()[0]->data, tops[0]->grad, propagate[0] ? &bottoms[0]->grad : nullptr,
-                  param_propagates(0) ? &params()[0]->grad : nullptr, has_bias_ && param_propagates(1) ? &params()[1]->grad : nullptr);
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
+    op_->backward(ctx, bottoms[0]->data, params()[0]->data, tops[0]->grad,
+                  propagate[0] ? &bottoms[0]->grad : nullptr,
+                  param_propagates(0) ? &params()[0]->grad : nullptr,
+                  has_bias_ && param_propagates(1) ? &params()[1]->grad : nullptr);
   }
 
  private:
@@ -54,6 +64,8 @@ class InnerProduct final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_InnerProduct(const LayerParameter& param) { return std::make_unique<InnerProduct>(param); }
+std::unique_ptr<Layer> make_InnerProduct(const LayerParameter& param) {
+  return std::make_unique<InnerProduct>(param);
+}
 
 }  // namespace shoal

@@ -10,14 +10,17 @@ namespace {
 class Input final : public Layer {
  public:
   using Layer::Layer;
-  Arity arity() const override { return {.min_bottoms = 0, .max_bottoms = 0, .max_tops = Arity::kAny}; }
+  Arity arity() const override {
+    return {.min_bottoms = 0, .max_bottoms = 0, .max_tops = Arity::kAny};
+  }
   bool keeps_tops() const override { return true; }
 
   void setup(Context&, Bottoms, Tops tops) override {
     const InputParameter& input = param().input_param();
     const int shapes = input.shape_size(), wanted = static_cast<int>(tops.size());
     if (shapes != 0 && shapes != 1 && shapes != wanted)
-      throw config_error(param(), "input_param has ", shapes, " shapes for ", wanted, " tops; give none, one, or one a top");
+      throw config_error(param(), "input_param has ", shapes, " shapes for ", wanted,
+                         " tops; give none, one, or one a top");
     for (int i = 0; shapes > 0 && i < wanted; ++i) {
       const BlobShape& shape = input.shape(shapes == 1 ? 0 : i);
       tops[i]->reshape(Shape(std::vector<std::int64_t>(shape.dim().begin(), shape.dim().end())));
@@ -30,6 +33,8 @@ class Input final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Input(const LayerParameter& param) { return std::make_unique<Input>(param); }
+std::unique_ptr<Layer> make_Input(const LayerParameter& param) {
+  return std::make_unique<Input>(param);
+}
 
 }  // namespace shoal

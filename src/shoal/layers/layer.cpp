@@ -29,7 +29,8 @@ constexpr LayerEntry kLayers[] = {
 };
 #undef LAYER
 
-constexpr std::string_view kOnlyInCaffe[] = {"Filter", "HDF5Data", "HDF5Output", "LSTM", "LSTMUnit", "Python", "RNN", "WindowData"};
+constexpr std::string_view kOnlyInCaffe[] = {"Filter",   "HDF5Data", "HDF5Output", "LSTM",
+                                             "LSTMUnit", "Python",   "RNN",        "WindowData"};
 
 }  // namespace
 
@@ -62,19 +63,22 @@ Blob& Layer::add_constant_param(const Shape& shape, float value) {
 
 int Layer::axis_of(const Shape& shape, int axis, const char* field) const {
   if (!shape.has_axis(axis))
-    throw config_error(param(), field, " is ", axis, ", but the bottom's shape ", shape.str(), " has ", shape.axes(), " axes");
+    throw config_error(param(), field, " is ", axis, ", but the bottom's shape ", shape.str(),
+                       " has ", shape.axes(), " axes");
   return shape.canonical(axis);
 }
 
 void Layer::load_own_blobs() {
   if (param_->blobs_size() == 0) return;
   if (param_->blobs_size() != static_cast<int>(params_.size()))
-    throw config_error(param(), "blobs {} is given ", param_->blobs_size(), " times; this layer has ", params_.size(), " params");
+    throw config_error(param(), "blobs {} is given ", param_->blobs_size(),
+                       " times; this layer has ", params_.size(), " params");
   for (std::size_t i = 0; i < params_.size(); ++i) {
     const BlobProto& blob = param_->blobs(static_cast<int>(i));
     const Shape& want = params_[i]->shape();
     if (shape_of(blob).count() != want.count() || number_count(blob) != want.count())
-      throw config_error(param(), "param ", i, " has shape ", want.str(), "; blobs {} gives the shape ", shape_of(blob).str(), " and ",
+      throw config_error(param(), "param ", i, " has shape ", want.str(),
+                         "; blobs {} gives the shape ", shape_of(blob).str(), " and ",
                          number_count(blob), " numbers");
     copy_numbers(blob, params_[i]->data);
   }
@@ -94,8 +98,10 @@ std::unique_ptr<Layer> make_layer(const LayerParameter& param) {
   const std::vector<std::string> types = layer_types();
   if (param.type().empty()) throw config_error(param, "no type is given; known: ", join(types));
   if (std::ranges::find(kOnlyInCaffe, param.type()) != std::end(kOnlyInCaffe))
-    throw config_error(param, "the layer type '", param.type(), "' of BVLC Caffe is not built yet; known: ", join(types));
-  throw config_error(param, "unknown layer type '", param.type(), "'", known_words(param.type(), types));
+    throw config_error(param, "the layer type '", param.type(),
+                       "' of BVLC Caffe is not built yet; known: ", join(types));
+  throw config_error(param, "unknown layer type '", param.type(), "'",
+                     known_words(param.type(), types));
 }
 
 }  // namespace shoal

@@ -4,13 +4,16 @@
 
 namespace shoal {
 
-LossParameter::NormalizationMode normalization_of(const LossParameter& param, LossParameter::NormalizationMode otherwise) {
+LossParameter::NormalizationMode normalization_of(const LossParameter& param,
+                                                  LossParameter::NormalizationMode otherwise) {
   if (param.has_normalization()) return param.normalization();
-  if (param.has_normalize()) return param.normalize() ? LossParameter::VALID : LossParameter::BATCH_SIZE;
+  if (param.has_normalize())
+    return param.normalize() ? LossParameter::VALID : LossParameter::BATCH_SIZE;
   return otherwise;
 }
 
-double loss_normalizer(LossParameter::NormalizationMode mode, std::int64_t all, std::int64_t counted, std::int64_t batch) {
+double loss_normalizer(LossParameter::NormalizationMode mode, std::int64_t all,
+                       std::int64_t counted, std::int64_t batch) {
   std::int64_t by = 1;
   if (mode == LossParameter::FULL) by = all;
   if (mode == LossParameter::VALID) by = counted;

@@ -6,27 +6,35 @@
 
 namespace shoal {
 
-// top[0] is one number without axes, the loss. bottom[1] holds labels and gets no gradient; both may be otherwise in a subclass.
+// top[0] is one number without axes, the loss. bottom[1] holds labels and gets no gradient; both
+// may be otherwise in a subclass.
 class LossLayer : public Layer {
  public:
   using Layer::Layer;
   Arity arity() const override { return {.min_bottoms = 2, .max_bottoms = 2}; }
   float default_loss_weight(int top) const override { return top == 0 ? 1.0f : 0.0f; }
   bool makes_missing_top() const override { return true; }
-  Propagates propagates(int bottom) const override { return bottom == 0 ? Propagates::kYes : Propagates::kRefuses; }
+  Propagates propagates(int bottom) const override {
+    return bottom == 0 ? Propagates::kYes : Propagates::kRefuses;
+  }
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
   void reshape(Context&, Bottoms, Tops tops) override { tops[0]->reshape(Shape()); }
 
  protected:
-  static void put_loss(Tops tops, double loss) { tops[0]->data.host_out()[0] = static_cast<float>(loss); }
+  static void put_loss(Tops tops, double loss) {
+    tops[0]->data.host_out()[0] = static_cast<float>(loss);
+  }
   // The gradient of the net's loss with respect to top[0]: the loss weight.
   static double loss_weight(Tops tops) { return tops[0]->grad.host()[0]; }
 };
 
 // How a loss is divided: `normalization`, else what the old `normalize` says, else `otherwise`.
-LossParameter::NormalizationMode normalization_of(const LossParameter& param, LossParameter::NormalizationMode otherwise);
-// What it is divided by, never below 1. FULL: `all` items; VALID: those `counted`; BATCH_SIZE: `batch`; NONE: 1.
-double loss_normalizer(LossParameter::NormalizationMode mode, std::int64_t all, std::int64_t counted, std::int64_t batch);
+LossParameter::NormalizationMode normalization_of(const LossParameter& param,
+                                                  LossParameter::NormalizationMode otherwise);
+// What it is divided by, never below 1. FULL: `all` items; VALID: those `counted`; BATCH_SIZE:
+// `batch`; NONE: 1.
+double loss_normalizer(LossParameter::NormalizationMode mode, std::int64_t all,
+                       std::int64_t counted, std::int64_t batch);
 // loss_param.ignore_label, if it is given.
 std::optional<int> ignored_label(const LossParameter& param);
 

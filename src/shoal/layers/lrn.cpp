@@ -4,9 +4,9 @@
 namespace shoal {
 namespace {
 
-// Local response normalization: x (k + alpha / n sum of x^2)^-beta over local_size neighbouring channels, or within a channel over
-// a local_size x local_size window, where n is local_size^2 and k counts as 1. bottom[0] and top[0] are (N, C, H, W).
-// Source: Caffe's LRNLayer.
+// Local response normalization: x (k + alpha / n sum of x^2)^-beta over local_size neighbouring
+// channels, or within a channel over a local_size x local_size window, where n is local_size^2 and
+// k counts as 1. bottom[0] and top[0] are (N, C, H, W). Source: Caffe's LRNLayer.
 class Lrn final : public Layer {
  public:
   using Layer::Layer;
@@ -16,20 +16,31 @@ class Lrn final : public Layer {
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     const LRNParameter& lrn = param().lrn_param();
     const Shape& bottom = bottoms[0]->shape();
-    if (lrn.local_size() % 2 == 0) throw config_error(param(), "local_size is ", lrn.local_size(), "; it must be odd");
-    if (bottom.axes() != 4) throw config_error(param(), "the bottom must have 4 axes (N, C, H, W), not ", bottom.str());
+    if (lrn.local_size() % 2 == 0)
+      throw config_error(param(), "local_size is ", lrn.local_size(), "; it must be odd");
+    if (bottom.axes() != 4)
+      throw config_error(param(), "the bottom must have 4 axes (N, C, H, W), not ", bottom.str());
     const bool across = lrn.norm_region() == LRNParameter::ACROSS_CHANNELS;
     tops[0]->reshape(bottom);
     op_.serve("lrn", ops::lrn_impls(),
               {.region = across ? ops::LrnDesc::Region::kAcross : ops::LrnDesc::Region::kWithin,
-               .images = bottom[0], .channels = bottom[1], .height = bottom[2], .width = bottom[3],
-               .size = lrn.local_size(), .alpha = lrn.alpha(), .beta = lrn.beta(), .k = lrn.k()},
+               .images = bottom[0],
+               .channels = bottom[1],
+               .height = bottom[2],
+               .width = bottom[3],
+               .size = lrn.local_size(),
+               .alpha = lrn.alpha(),
+               .beta = lrn.beta(),
+               .k = lrn.k()},
               ctx, engine_of(param(), lrn.engine()));
   }
 
-  void forward(Context& ctx, Bottoms bottoms, Tops tops) override { op_->forward(ctx, bottoms[0]->data, tops[0]->data); }
+  void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
+    op_->forward(ctx, bottoms[0]->data, tops[0]->data);
+  }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
     if (propagate[0]) op_->backward(ctx, bottoms[0]->data, tops[0]->grad, bottoms[0]->grad);
   }
 
@@ -39,6 +50,8 @@ class Lrn final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_LRN(const LayerParameter& param) { return std::make_unique<Lrn>(param); }
+std::unique_ptr<Layer> make_LRN(const LayerParameter& param) {
+  return std::make_unique<Lrn>(param);
+}
 
 }  // namespace shoal

@@ -12,9 +12,13 @@ namespace shoal {
 void MemoryData::setup(Context&, Bottoms, Tops tops) {
   const MemoryDataParameter& sizes = param().memory_data_param();
   if (sizes.batch_size() == 0 || sizes.channels() == 0 || sizes.height() == 0 || sizes.width() == 0)
-    throw config_error(param(), "memory_data_param must give batch_size, channels, height and width, each at least 1; it gives ",
-                       sizes.batch_size(), ", ", sizes.channels(), ", ", sizes.height(), ", ", sizes.width());
-  if (param().has_transform_param()) LOG(WARNING) << layer_place(param()) << ": transform_param does not apply to MemoryData";
+    throw config_error(param(),
+                       "memory_data_param must give batch_size, channels, height and width, each "
+                       "at least 1; it gives ",
+                       sizes.batch_size(), ", ", sizes.channels(), ", ", sizes.height(), ", ",
+                       sizes.width());
+  if (param().has_transform_param())
+    LOG(WARNING) << layer_place(param()) << ": transform_param does not apply to MemoryData";
   try {
     tops[0]->reshape(Shape{sizes.batch_size(), sizes.channels(), sizes.height(), sizes.width()});
   } catch (const ConfigError& error) {
@@ -28,9 +32,11 @@ void MemoryData::setup(Context&, Bottoms, Tops tops) {
 Status MemoryData::set_data(std::span<const float> data, std::span<const float> labels) {
   const auto items = static_cast<std::int64_t>(labels.size());
   if (items == 0 || static_cast<std::int64_t>(data.size()) != items * item_count_)
-    return Error{Code::kData, str("layer '", name(), "': ", data.size(), " numbers for ", items, " labels; an item has ", item_count_)};
+    return Error{Code::kData, str("layer '", name(), "': ", data.size(), " numbers for ", items,
+                                  " labels; an item has ", item_count_)};
   if (items % batch_size_ != 0)
-    return Error{Code::kData, str("layer '", name(), "': ", items, " items are no multiple of the batch size ", batch_size_)};
+    return Error{Code::kData, str("layer '", name(), "': ", items,
+                                  " items are no multiple of the batch size ", batch_size_)};
   data_.assign(data.begin(), data.end());
   labels_.assign(labels.begin(), labels.end());
   next_ = 0;
@@ -38,7 +44,9 @@ Status MemoryData::set_data(std::span<const float> data, std::span<const float> 
 }
 
 void MemoryData::forward(Context& ctx, Bottoms, Tops tops) {
-  if (labels_.empty()) return ctx.fail(Error{Code::kData, str("layer '", name(), "' was given no data: call set_data before forward")});
+  if (labels_.empty())
+    return ctx.fail(Error{
+        Code::kData, str("layer '", name(), "' was given no data: call set_data before forward")});
   const auto at = static_cast<std::ptrdiff_t>(next_);
   std::copy_n(data_.begin() + at * item_count_, batch_size_ * item_count_, tops[0]->data.out());
   std::copy_n(labels_.begin() + at, batch_size_, tops[1]->data.out());
@@ -53,18 +61,24 @@ std::string MemoryData::save_state() const {
 
 Status MemoryData::load_state(std::string_view state) {
   const std::uint64_t next = state.size() == 8 ? get_le<std::uint64_t>(state) : 1;
-  if (next % static_cast<std::uint64_t>(batch_size_) != 0 || next >= std::max<std::uint64_t>(labels_.size(), 1))
-    return Error{Code::kConfig, str("layer '", name(), "': the saved position does not fit the data; set_data comes first")};
+  if (next % static_cast<std::uint64_t>(batch_size_) != 0 ||
+      next >= std::max<std::uint64_t>(labels_.size(), 1))
+    return Error{Code::kConfig,
+                 str("layer '", name(),
+                     "': the saved position does not fit the data; set_data comes first")};
   next_ = next;
   return {};
 }
 
 std::string MemoryData::record_name(std::int64_t item) const {
   if (labels_.empty() || item < 0 || item >= batch_size_) return {};
-  const std::uint64_t first = (next_ + labels_.size() - static_cast<std::uint64_t>(batch_size_)) % labels_.size();
+  const std::uint64_t first =
+      (next_ + labels_.size() - static_cast<std::uint64_t>(batch_size_)) % labels_.size();
   return str("item ", first + static_cast<std::uint64_t>(item), " of set_data");
 }
 
-std::unique_ptr<Layer> make_MemoryData(const LayerParameter& param) { return std::make_unique<MemoryData>(param); }
+std::unique_ptr<Layer> make_MemoryData(const LayerParameter& param) {
+  return std::make_unique<MemoryData>(param);
+}
 
 }  // namespace shoal

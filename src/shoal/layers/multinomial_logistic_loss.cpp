@@ -4,10 +4,12 @@
 namespace shoal {
 namespace {
 
-// The sum over items of -ln p[label], divided by N; p is taken as 1e-20 where it is smaller, in the gradient too.
-//   bottom[0] probabilities (N, ...), all axes after the first are classes   bottom[1] labels, N of them   top[0] one number
-// SoftmaxWithLoss is this loss and the softmax before it at once. Throws ConfigError, which names both shapes, if they do not fit.
-// A label that is no class ends the pass.
+// The sum over items of -ln p[label], divided by N; p is taken as 1e-20 where it is smaller, in the
+// gradient too.
+//   bottom[0] probabilities (N, ...), all axes after the first are classes   bottom[1] labels, N of
+//   them   top[0] one number
+// SoftmaxWithLoss is this loss and the softmax before it at once. Throws ConfigError, which names
+// both shapes, if they do not fit. A label that is no class ends the pass.
 class MultinomialLogisticLoss final : public LossLayer {
  public:
   using LossLayer::LossLayer;
@@ -22,9 +24,12 @@ class MultinomialLogisticLoss final : public LossLayer {
     put_loss(tops, ops::log_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, kFloor) / items());
   }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
     const float scale = static_cast<float>(loss_weight(tops) / items());
-    if (propagate[0]) ops::log_loss_backward(ctx, desc_, bottoms[0]->data, bottoms[1]->data, kFloor, scale, bottoms[0]->grad);
+    if (propagate[0])
+      ops::log_loss_backward(ctx, desc_, bottoms[0]->data, bottoms[1]->data, kFloor, scale,
+                             bottoms[0]->grad);
   }
 
  private:
@@ -36,6 +41,8 @@ class MultinomialLogisticLoss final : public LossLayer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_MultinomialLogisticLoss(const LayerParameter& param) { return std::make_unique<MultinomialLogisticLoss>(param); }
+std::unique_ptr<Layer> make_MultinomialLogisticLoss(const LayerParameter& param) {
+  return std::make_unique<MultinomialLogisticLoss>(param);
+}
 
 }  // namespace shoal

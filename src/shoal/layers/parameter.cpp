@@ -19,7 +19,9 @@ class Parameter final : public Layer {
     add_constant_param(Shape(std::vector<std::int64_t>(dims.begin(), dims.end())), 0);
   }
   void reshape(Context&, Bottoms, Tops top) override { top[0]->reshape(params()[0]->shape()); }
-  void forward(Context& ctx, Bottoms, Tops top) override { ops::copy(ctx, params()[0]->data, top[0]->data); }
+  void forward(Context& ctx, Bottoms, Tops top) override {
+    ops::copy(ctx, params()[0]->data, top[0]->data);
+  }
   void backward(Context& ctx, Tops top, const std::vector<bool>&, Bottoms) override {
     if (param_propagates(0)) ops::axpy(ctx, 1, top[0]->grad, params()[0]->grad);
   }
@@ -27,6 +29,8 @@ class Parameter final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Parameter(const LayerParameter& param) { return std::make_unique<Parameter>(param); }
+std::unique_ptr<Layer> make_Parameter(const LayerParameter& param) {
+  return std::make_unique<Parameter>(param);
+}
 
 }  // namespace shoal

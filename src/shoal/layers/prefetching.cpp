@@ -20,7 +20,9 @@ constexpr std::int64_t kMostAhead = 1024;
 
 }  // namespace
 
-TransformationParameter PrefetchingLayer::transformation() const { return param().transform_param(); }
+TransformationParameter PrefetchingLayer::transformation() const {
+  return param().transform_param();
+}
 
 OnBadRecord PrefetchingLayer::on_bad(int policy) const {
   if (policy == DataParameter::SKIP) return OnBadRecord::kSkip;
@@ -31,23 +33,27 @@ std::string PrefetchingLayer::part_suffix() const {
   return share_.suffix.empty() ? std::to_string(share_.client) : share_.suffix;
 }
 
-// With one client that is the part of client 0 where only that exists: what is left of a set that was cut up for several.
+// With one client that is the part of client 0 where only that exists: what is left of a set that
+// was cut up for several.
 std::string PrefetchingLayer::whole_source() const {
   const std::string& source = feed_.source;
   if (share_.clients > 1 && !feed_.why_not_shared.empty())
-    throw config_error(param(), "shared_file_system is true and ", share_.clients, " clients would read ", source, "; ", feed_.why_not_shared);
+    throw config_error(param(), "shared_file_system is true and ", share_.clients,
+                       " clients would read ", source, "; ", feed_.why_not_shared);
   const std::string part = part_path(source, "0");
   if (share_.clients > 1 || file_exists(source) || !file_exists(part)) return source;
-  LOG(INFO) << "layer '" << name() << "': " << source << " does not exist; reading " << part << ", the part of client 0";
+  LOG(INFO) << "layer '" << name() << "': " << source << " does not exist; reading " << part
+            << ", the part of client 0";
   return part;
 }
 
 std::string PrefetchingLayer::own_part() const {
   const std::string part = part_path(feed_.source, part_suffix());
   if (file_exists(part)) return part;
-  throw config_error(Code::kData, param(), part, ", the part of client ", share_.client, " of ", share_.clients,
-                     ", does not exist; make the parts with partition_data --num_partitions=", share_.clients, " ", feed_.source,
-                     ", or set shared_file_system: true if every client can read ", feed_.source);
+  throw config_error(
+      Code::kData, param(), part, ", the part of client ", share_.client, " of ", share_.clients,
+      ", does not exist; make the parts with partition_data --num_partitions=", share_.clients, " ",
+      feed_.source, ", or set shared_file_system: true if every client can read ", feed_.source);
 }
 
 // One net of the job speaks for all.
@@ -61,25 +67,34 @@ void PrefetchingLayer::compare_parts() const {
 
 void PrefetchingLayer::warn_of_parts(const PartsManifest& manifest) const {
   if (manifest.part_size() != share_.clients)
-    LOG(WARNING) << "layer '" << name() << "': " << feed_.source << " was cut into " << manifest.part_size() << " parts, and "
-                 << share_.clients << " clients read one each";
-  const auto by_count = [](const PartsManifest::Part& a, const PartsManifest::Part& b) { return a.count() < b.count(); };
+    LOG(WARNING) << "layer '" << name() << "': " << feed_.source << " was cut into "
+                 << manifest.part_size() << " parts, and " << share_.clients
+                 << " clients read one each";
+  const auto by_count = [](const PartsManifest::Part& a, const PartsManifest::Part& b) {
+    return a.count() < b.count();
+  };
   const auto [least, most] = std::ranges::minmax_element(manifest.part(), by_count);
   if (least->count() < most->count())
-    LOG(INFO) << "layer '" << name() << "': the parts of " << feed_.source << " hold from " << std::uint64_t(least->count()) << " to "
-              << std::uint64_t(most->count()) << " records; a client at the end of a smaller one starts it again, and sees its records more often";
+    LOG(INFO) << "layer '" << name() << "': the parts of " << feed_.source << " hold from "
+              << std::uint64_t(least->count()) << " to " << std::uint64_t(most->count())
+              << " records; a client at the end of a smaller one starts it again, and sees its "
+                 "records more often";
 }
 
 SequenceOptions PrefetchingLayer::sequence() const {
   Random order(order_);
   if (reads_part() && share_.client > 0) order = order.fork(str("part of client ", share_.client));
-  SequenceOptions sequence{order.state().seed, order.state().stream, feed_.shuffle, feed_.rand_skip};
-  const int first = reads_part() ? share_.replica : share_.index(), step = reads_part() ? share_.replicas : share_.count();
+  SequenceOptions sequence{order.state().seed, order.state().stream, feed_.shuffle,
+                           feed_.rand_skip};
+  const int first = reads_part() ? share_.replica : share_.index(),
+            step = reads_part() ? share_.replicas : share_.count();
   sequence.first = static_cast<std::uint64_t>(first);
   sequence.step = static_cast<std::uint64_t>(step);
   sequence.base = base_;
   if (!in_turn())
-    for (const double weight : share_.weights) sequence.weights.insert(sequence.weights.end(), static_cast<std::size_t>(share_.replicas), weight);
+    for (const double weight : share_.weights)
+      sequence.weights.insert(sequence.weights.end(), static_cast<std::size_t>(share_.replicas),
+                              weight);
   return sequence;
 }
 
@@ -90,14 +105,17 @@ double PrefetchingLayer::own_part_of_epoch() const {
 
 void PrefetchingLayer::open_items() {
   Result<Transform> transform = Transform::create(transformation(), training());
-  if (!transform.ok()) throw config_error(transform.error().code, param(), transform.error().message);
-  items_ = open(reads_part() ? own_part() : whole_source(), sequence(), std::move(transform).value());
+  if (!transform.ok())
+    throw config_error(transform.error().code, param(), transform.error().message);
+  items_ =
+      open(reads_part() ? own_part() : whole_source(), sequence(), std::move(transform).value());
 }
 
 void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
   feed_ = feed();
   if (feed_.batch_size < 1 || feed_.batch_size > Shape::kMaxCount)
-    throw config_error(param(), "batch_size is ", feed_.batch_size, "; it must be from 1 to ", Shape::kMaxCount);
+    throw config_error(param(), "batch_size is ", feed_.batch_size, "; it must be from 1 to ",
+                       Shape::kMaxCount);
   if (feed_.depth < 1 || feed_.depth > kMostAhead)
     throw config_error(param(), "prefetch is ", feed_.depth, "; it must be from 1 to ", kMostAhead);
   if (feed_.source.empty()) throw config_error(param(), "no source is given");
@@ -152,7 +170,8 @@ void PrefetchingLayer::forward(Context&, Bottoms, Tops tops) {
   n_ = batch_->end;
   const std::span<float> data = tops[0]->data.host_out();
   const std::size_t count = static_cast<std::size_t>(batch_->size().count());
-  for (std::size_t i = 0; i < batch_->samples.size(); ++i) std::ranges::copy(batch_->samples[i].data, data.subspan(i * count).begin());
+  for (std::size_t i = 0; i < batch_->samples.size(); ++i)
+    std::ranges::copy(batch_->samples[i].data, data.subspan(i * count).begin());
   if (tops.size() < 2) return;
   std::ranges::transform(batch_->samples, tops[1]->data.host_out().begin(), &Sample::label);
   if (training() && !feed_.shuffle && labels_seen_ < kLabelsChecked) look_for_order(*batch_);
@@ -167,24 +186,31 @@ void PrefetchingLayer::look_for_order(const Batch& batch) {
     last_label_ = label;
   }
   if (labels_seen_ >= kLabelsChecked && rising_ && first_label_ != last_label_)
-    LOG(WARNING) << "layer '" << name() << "': the first " << labels_seen_ << " labels of " << items_->path()
-                 << " are sorted; training wants them mixed: convert with shuffling, or set shuffle: true";
+    LOG(WARNING)
+        << "layer '" << name() << "': the first " << labels_seen_ << " labels of " << items_->path()
+        << " are sorted; training wants them mixed: convert with shuffling, or set shuffle: true";
 }
 
 std::string PrefetchingLayer::save_state() const {
   std::string state;
-  put_le(state, in_turn() ? n_ : static_cast<std::uint64_t>(std::llround(static_cast<double>(n_) / own_part_of_epoch())));
+  put_le(state, in_turn() ? n_
+                          : static_cast<std::uint64_t>(
+                                std::llround(static_cast<double>(n_) / own_part_of_epoch())));
   put_le(state, order_.seed);
   put_le(state, order_.stream);
-  if ((share_.count() > 1 && in_turn()) || base_ > 0) put_le(state, static_cast<std::uint64_t>(share_.count()));
+  if ((share_.count() > 1 && in_turn()) || base_ > 0)
+    put_le(state, static_cast<std::uint64_t>(share_.count()));
   if (base_ > 0) put_le(state, base_);
   return state;
 }
 
 Result<PrefetchingLayer::Place> PrefetchingLayer::read_place(std::string_view state) const {
   if (state.size() != 24 && state.size() != 32 && state.size() != 40)
-    return Error{Code::kConfig, str("layer '", name(), "': the saved state has ", state.size(), " bytes; a data layer's has 24, 32 or 40")};
-  Place place{.n = get_le<std::uint64_t>(state), .order = {get_le<std::uint64_t>(state.substr(8)), get_le<std::uint64_t>(state.substr(16)), 0}};
+    return Error{Code::kConfig, str("layer '", name(), "': the saved state has ", state.size(),
+                                    " bytes; a data layer's has 24, 32 or 40")};
+  Place place{.n = get_le<std::uint64_t>(state),
+              .order = {get_le<std::uint64_t>(state.substr(8)),
+                        get_le<std::uint64_t>(state.substr(16)), 0}};
   if (state.size() > 24) place.nets = get_le<std::uint64_t>(state.substr(24));
   if (state.size() > 32) place.base = get_le<std::uint64_t>(state.substr(32));
   return place;
@@ -196,12 +222,14 @@ Status PrefetchingLayer::load_state(std::string_view state) {
   const Place& place = read.value();
   if (!in_turn()) return go_to(place.whole(), place.order);
   const auto nets = static_cast<std::uint64_t>(share_.count());
-  if (place.nets == nets || place.base == 0) return go_to(place.n * place.nets / nets, place.base, place.order);
+  if (place.nets == nets || place.base == 0)
+    return go_to(place.n * place.nets / nets, place.base, place.order);
   return go_to(place.whole(), place.order);
 }
 
-Status PrefetchingLayer::load_states(std::string_view own, const std::vector<std::string_view>& all) {
-  std::uint64_t used = 0;   // as many times as there are states
+Status PrefetchingLayer::load_states(std::string_view own,
+                                     const std::vector<std::string_view>& all) {
+  std::uint64_t used = 0;  // as many times as there are states
   Place place;
   for (const std::string_view state : all) {
     const Result<Place> read = read_place(state);
@@ -218,7 +246,9 @@ Status PrefetchingLayer::load_states(std::string_view own, const std::vector<std
 // Where all nets together have used `whole` records of a shared source.
 Status PrefetchingLayer::go_to(std::uint64_t whole, const Random::State& order) {
   if (in_turn()) return go_to(0, whole, order);
-  return go_to(static_cast<std::uint64_t>(std::llround(static_cast<double>(whole) * own_part_of_epoch())), 0, order);
+  return go_to(
+      static_cast<std::uint64_t>(std::llround(static_cast<double>(whole) * own_part_of_epoch())), 0,
+      order);
 }
 
 Status PrefetchingLayer::go_to(std::uint64_t n, std::uint64_t base, const Random::State& order) {

@@ -1,4 +1,5 @@
-// What Data and ImageData share: batches made ahead, each with its own size; the net's share of the records; position and seed as state.
+// What Data and ImageData share: batches made ahead, each with its own size; the net's share of the
+// records; position and seed as state.
 #pragma once
 
 #include <memory>
@@ -14,12 +15,14 @@ namespace shoal {
 class PartsManifest;
 
 // top[0] (N, C, H, W), the batch's size after crop   top[1], if there is one: labels (N)
-// All records of a batch have one size; the next batch may have another. follow_input takes the batch, which forward copies. The
-// threads start with the first. A record that cannot be used ends the pass by ctx.fail, unless on_bad_record says otherwise.
+// All records of a batch have one size; the next batch may have another. follow_input takes the
+// batch, which forward copies. The threads start with the first. A record that cannot be used ends
+// the pass by ctx.fail, unless on_bad_record says otherwise.
 //
-// Of several clients each reads a part of its own, <source>_<client> (or the suffix that its Share names), and its replicas take the
-// part's records in turn. With shared_file_system all read <source>, and of P nets number i takes the records at the places
-// i, i + P, i + 2 P ... of one row of epochs: in an epoch each record is used once, by one of them.
+// Of several clients each reads a part of its own, <source>_<client> (or the suffix that its Share
+// names), and its replicas take the part's records in turn. With shared_file_system all read
+// <source>, and of P nets number i takes the records at the places i, i + P, i + 2 P ... of one row
+// of epochs: in an epoch each record is used once, by one of them.
 class PrefetchingLayer : public Layer {
  public:
   using Layer::Layer;
@@ -28,67 +31,76 @@ class PrefetchingLayer : public Layer {
   bool follow_input(Context& ctx, Tops tops) final;
   void forward(Context& ctx, Bottoms, Tops tops) final;
   void backward(Context&, Tops, const std::vector<bool>&, Bottoms) final {}
-  // u64 n, the records used so far; u64 seed, u64 stream of the job's order and crops; u64 how many nets share the data, u64 base, the records
-  // that nets together had used before they were so many; the last is left out if it is 0, and so is the one before if it is 1 then. Little-endian.
-  // load_state in a job of P nets makes n * (how many) / P, rounded down, of n; where there is a base already, base + n * (how many) of it.
-  // Where the nets' parts of an epoch differ, n is what all together have used when this one has used so many, and neither is there.
+  // u64 n, the records used so far; u64 seed, u64 stream of the job's order and crops; u64 how many
+  // nets share the data, u64 base, the records that nets together had used before they were so
+  // many; the last is left out if it is 0, and so is the one before if it is 1 then. Little-endian.
+  // load_state in a job of P nets makes n * (how many) / P, rounded down, of n; where there is a
+  // base already, base + n * (how many) of it. Where the nets' parts of an epoch differ, n is what
+  // all together have used when this one has used so many, and neither is there.
   std::string save_state() const final;
   Status load_state(std::string_view state) final;
-  // Of a shared source base becomes what all have used, so where they are in step no record is used twice in an epoch, or left out. Where one was
-  // ahead of others as many of its are used again as are left out of theirs. A part is its client's own: it goes on in that, or begins it.
+  // Of a shared source base becomes what all have used, so where they are in step no record is used
+  // twice in an epoch, or left out. Where one was ahead of others as many of its are used again as
+  // are left out of theirs. A part is its client's own: it goes on in that, or begins it.
   Status load_states(std::string_view own, const std::vector<std::string_view>& all) final;
   std::string record_name(std::int64_t item) const final;
-  double seconds_waited() const final { return waited_before_ + (prefetch_ ? prefetch_->seconds_waited() : 0); }
+  double seconds_waited() const final {
+    return waited_before_ + (prefetch_ ? prefetch_->seconds_waited() : 0);
+  }
 
  protected:
   struct Feed {
     std::string source;
-    bool shared = false;           // shared_file_system
-    std::string why_not_shared;    // by several processes; empty: they may
+    bool shared = false;         // shared_file_system
+    std::string why_not_shared;  // by several processes; empty: they may
     std::int64_t batch_size = 1, depth = 4;
-    int threads = 0;   // 0: default_decode_threads
+    int threads = 0;  // 0: default_decode_threads
     OnBadRecord on_bad = OnBadRecord::kStop;
     bool shuffle = false;
     std::uint64_t rand_skip = 0;
   };
-  virtual Feed feed() const = 0;                                                       // throws ConfigError
+  // throws ConfigError
+  virtual Feed feed() const = 0;
   // Items of `path`, which is the source or a part of it. Throws ConfigError.
-  virtual std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions&, Transform) = 0;
+  virtual std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions&,
+                                           Transform) = 0;
   virtual TransformationParameter transformation() const;
-  OnBadRecord on_bad(int policy) const;   // a DataParameter_BadRecord
+  OnBadRecord on_bad(int policy) const;  // a DataParameter_BadRecord
 
  private:
   bool reads_part() const { return (share_.clients > 1 || share_.in_parts) && !feed_.shared; }
   struct Place {
     std::uint64_t n = 0, base = 0, nets = 1;
     Random::State order{};
-    std::uint64_t whole() const { return base + n * nets; }   // of all nets, if they are in step
+    std::uint64_t whole() const { return base + n * nets; }  // of all nets, if they are in step
   };
   Result<Place> read_place(std::string_view state) const;
   Status go_to(std::uint64_t n, std::uint64_t base, const Random::State& order);
   Status go_to(std::uint64_t whole, const Random::State& order);
   std::string part_suffix() const;
   std::string whole_source() const;
-  std::string own_part() const;         // throws ConfigError if it is not there
+  std::string own_part() const;  // throws ConfigError if it is not there
   void compare_parts() const;
   void warn_of_parts(const PartsManifest& manifest) const;
   SequenceOptions sequence() const;
-  bool in_turn() const { return reads_part() || share_.weights.empty(); }   // nets that share a source take its records in turn
-  double own_part_of_epoch() const;     // otherwise; in (0, 1]
+  // nets that share a source take its records in turn
+  bool in_turn() const { return reads_part() || share_.weights.empty(); }
+  double own_part_of_epoch() const;  // otherwise; in (0, 1]
   void open_items();
   void start();
-  void reshape_data(Blob& top, const ImageSize& size) const;   // throws ConfigError
+  void reshape_data(Blob& top, const ImageSize& size) const;  // throws ConfigError
   void look_for_order(const Batch& batch);
   Feed feed_;
   Share share_;
-  Random::State order_;                  // names the stream of the order and the crops, the same for all nets of the job
+  // names the stream of the order and the crops, the same for all nets of the job
+  Random::State order_;
   std::unique_ptr<ItemSource> items_;
-  std::unique_ptr<Prefetch> prefetch_;   // after what it reads; empty until the first batch
-  const Batch* batch_ = nullptr;         // the last one
-  std::uint64_t n_ = 0;                  // of the first record that no forward has used
-  std::uint64_t base_ = 0;               // as in Sequence
-  double waited_before_ = 0;             // in prefetches of before load_state
-  std::uint64_t labels_seen_ = 0;        // of the first kLabelsChecked
+  std::unique_ptr<Prefetch> prefetch_;  // after what it reads; empty until the first batch
+  const Batch* batch_ = nullptr;        // the last one
+  std::uint64_t n_ = 0;                 // of the first record that no forward has used
+  std::uint64_t base_ = 0;              // as in Sequence
+  double waited_before_ = 0;            // in prefetches of before load_state
+  std::uint64_t labels_seen_ = 0;       // of the first kLabelsChecked
   float first_label_ = 0, last_label_ = 0;
   bool rising_ = true;
 };

@@ -6,8 +6,10 @@
 namespace shoal {
 namespace {
 
-// x > 0: x, else slope[c] x with a learned slope for each channel, or one for all. At 0 the gradient is that of the left side.
-//   bottom[0] (N, C, ...)   top[0] the same   param 0: slope (C), or one number without axes if channel_shared
+// x > 0: x, else slope[c] x with a learned slope for each channel, or one for all. At 0 the
+// gradient is that of the left side.
+//   bottom[0] (N, C, ...)   top[0] the same   param 0: slope (C), or one number without axes if
+//   channel_shared
 // In place as Elementwise is. Throws ConfigError for fewer than two axes.
 // Source: He et al., "Delving deep into rectifiers", 2015.
 class PReLU final : public Layer {
@@ -30,7 +32,8 @@ class PReLU final : public Layer {
     const std::int64_t slopes = params()[0]->data.count();
     const bool shared = param().prelu_param().channel_shared();
     if (!shared && shape[1] != slopes)
-      throw config_error(param(), "has ", slopes, " slopes; the bottom's shape ", shape.str(), " has ", shape[1], " channels");
+      throw config_error(param(), "has ", slopes, " slopes; the bottom's shape ", shape.str(),
+                         " has ", shape[1], " channels");
     inner_ = shape.count(shared ? 1 : 2);
     in_place_ = bottoms[0] == tops[0];
     if (!in_place_) tops[0]->reshape(shape);
@@ -42,7 +45,8 @@ class PReLU final : public Layer {
     ops::prelu(ctx, bottoms[0]->data, params()[0]->data, inner_, tops[0]->data);
   }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
     if (in_place_ && !keeps_bottom()) return fail_backward_in_place(ctx);
     const Tensor &x = in_place_ ? kept_ : bottoms[0]->data, &dy = tops[0]->grad;
     if (param_propagates(0)) ops::prelu_slope_backward(ctx, x, inner_, dy, params()[0]->grad);
@@ -51,17 +55,22 @@ class PReLU final : public Layer {
 
  private:
   void check_axes(const Shape& shape) const {
-    if (shape.axes() < 2) throw config_error(param(), "needs a bottom with a channel axis, axis 1; the bottom's shape is ", shape.str());
+    if (shape.axes() < 2)
+      throw config_error(param(),
+                         "needs a bottom with a channel axis, axis 1; the bottom's shape is ",
+                         shape.str());
   }
   bool keeps_bottom() const { return in_place_ && training(); }
 
-  std::int64_t inner_ = 1;   // neighbours that share a slope
+  std::int64_t inner_ = 1;  // neighbours that share a slope
   bool in_place_ = false;
-  Tensor kept_;              // the bottom as it was, where the top took its place
+  Tensor kept_;  // the bottom as it was, where the top took its place
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make_PReLU(const LayerParameter& param) { return std::make_unique<PReLU>(param); }
+std::unique_ptr<Layer> make_PReLU(const LayerParameter& param) {
+  return std::make_unique<PReLU>(param);
+}
 
 }  // namespace shoal

@@ -7,14 +7,17 @@
 
 namespace shoal {
 
-// True if each number of `index` is a row below `rows`; else notes by ctx.fail (kData) which is not, with its item (axis 0).
-// `cause` ends the sentence.
-inline bool check_rows(Context& ctx, const Blob& index, std::int64_t rows, const std::string& cause) {
+// True if each number of `index` is a row below `rows`; else notes by ctx.fail (kData) which is
+// not, with its item (axis 0). `cause` ends the sentence.
+inline bool check_rows(Context& ctx, const Blob& index, std::int64_t rows,
+                       const std::string& cause) {
   const std::int64_t bad = ops::first_bad_row(index.data, rows);
   if (bad < 0) return true;
-  const std::int64_t items = index.shape().axes() > 0 ? index.shape()[0] : 1, item = bad / (index.shape().count() / items);
-  ctx.fail({Code::kData, str("number ", index.data.host()[static_cast<std::size_t>(bad)], " of '", index.name, "' at item ", item,
-                             " is not a whole number in 0..", rows - 1, cause)},
+  const std::int64_t items = index.shape().axes() > 0 ? index.shape()[0] : 1,
+                     item = bad / (index.shape().count() / items);
+  ctx.fail({Code::kData,
+            str("number ", index.data.host()[static_cast<std::size_t>(bad)], " of '", index.name,
+                "' at item ", item, " is not a whole number in 0..", rows - 1, cause)},
            item);
   return false;
 }

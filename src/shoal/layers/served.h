@@ -13,16 +13,18 @@
 
 namespace shoal {
 
-// Which implementations the prototxt allows, for ops::choose: the layer's field `engine`, or Caffe's enum of its own message
-// (all of which count DEFAULT 0, CAFFE 1, CUDNN 2). Throws ConfigError if both are given and differ.
+// Which implementations the prototxt allows, for ops::choose: the layer's field `engine`, or
+// Caffe's enum of its own message (all of which count DEFAULT 0, CAFFE 1, CUDNN 2). Throws
+// ConfigError if both are given and differ.
 std::string engine_of(const LayerParameter& param, int caffe_engine = 0);
 
 template <class Desc, class Kernel>
 class Served {
  public:
-  // Makes a kernel for `desc` unless the present one is for the same. Throws ConfigError if nothing serves it.
-  void serve(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls, const Desc& desc, const Context& ctx,
-             const std::string& engine) {
+  // Makes a kernel for `desc` unless the present one is for the same. Throws ConfigError if nothing
+  // serves it.
+  void serve(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls,
+             const Desc& desc, const Context& ctx, const std::string& engine) {
     if (kernel_ && desc == desc_) return;
     auto chosen = ops::choose<Desc, Kernel>(op, impls, desc, ctx.device(), engine);
     kernel_ = std::move(chosen.kernel);

@@ -5,10 +5,12 @@
 namespace shoal {
 namespace {
 
-// The sum of -t ln s(x) - (1 - t) ln(1 - s(x)), s the sigmoid, in a form that neither overflows nor takes ln 0.
+// The sum of -t ln s(x) - (1 - t) ln(1 - s(x)), s the sigmoid, in a form that neither overflows nor
+// takes ln 0.
 //   bottom[0] x (N, ...)   bottom[1] t, as many numbers, any from 0 to 1   top[0] one number
-// A target that cut to a whole number is ignore_label counts nothing (0.5 too, for ignore_label 0). Divided by N (BATCH_SIZE) unless
-// loss_param says otherwise. Throws ConfigError, which names both shapes, if they do not fit.
+// A target that cut to a whole number is ignore_label counts nothing (0.5 too, for ignore_label 0).
+// Divided by N (BATCH_SIZE) unless loss_param says otherwise. Throws ConfigError, which names both
+// shapes, if they do not fit.
 class SigmoidCrossEntropyLoss final : public LossLayer {
  public:
   explicit SigmoidCrossEntropyLoss(const LayerParameter& layer)
@@ -20,30 +22,37 @@ class SigmoidCrossEntropyLoss final : public LossLayer {
     LossLayer::reshape(ctx, bottoms, tops);
     const Shape &x = bottoms[0]->shape(), &targets = bottoms[1]->shape();
     if (x.axes() == 0 || x.count() != targets.count())
-      throw config_error(param(), "bottom '", bottoms[0]->name, "' of shape ", x.str(), " and bottom '", bottoms[1]->name, "' of shape ",
-                         targets.str(), " differ; this loss wants a target between 0 and 1 for each number, not a class number an item");
+      throw config_error(param(), "bottom '", bottoms[0]->name, "' of shape ", x.str(),
+                         " and bottom '", bottoms[1]->name, "' of shape ", targets.str(),
+                         " differ; this loss wants a target between 0 and 1 for each number, not a "
+                         "class number an item");
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
     const Tensor &x = bottoms[0]->data, &targets = bottoms[1]->data;
-    normalizer_ = loss_normalizer(mode_, x.count(), ops::count_targets(ctx, targets, ignore_), x.shape()[0]);
+    normalizer_ =
+        loss_normalizer(mode_, x.count(), ops::count_targets(ctx, targets, ignore_), x.shape()[0]);
     put_loss(tops, ops::sigmoid_cross_entropy(ctx, x, targets, ignore_) / normalizer_);
   }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
     const float scale = static_cast<float>(loss_weight(tops) / normalizer_);
     if (propagate[0])
-      ops::sigmoid_cross_entropy_backward(ctx, bottoms[0]->data, bottoms[1]->data, ignore_, scale, bottoms[0]->grad);
+      ops::sigmoid_cross_entropy_backward(ctx, bottoms[0]->data, bottoms[1]->data, ignore_, scale,
+                                          bottoms[0]->grad);
   }
 
  private:
   LossParameter::NormalizationMode mode_;
   std::optional<int> ignore_;
-  double normalizer_ = 1;   // of the last forward
+  double normalizer_ = 1;  // of the last forward
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make_SigmoidCrossEntropyLoss(const LayerParameter& param) { return std::make_unique<SigmoidCrossEntropyLoss>(param); }
+std::unique_ptr<Layer> make_SigmoidCrossEntropyLoss(const LayerParameter& param) {
+  return std::make_unique<SigmoidCrossEntropyLoss>(param);
+}
 
 }  // namespace shoal

@@ -11,7 +11,9 @@ namespace {
 class Silence final : public Layer {
  public:
   using Layer::Layer;
-  Arity arity() const override { return {.max_bottoms = Arity::kAny, .min_tops = 0, .max_tops = 0}; }
+  Arity arity() const override {
+    return {.max_bottoms = Arity::kAny, .min_tops = 0, .max_tops = 0};
+  }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
   void reshape(Context&, Bottoms, Tops) override {}
   void forward(Context&, Bottoms, Tops) override {}
@@ -23,6 +25,8 @@ class Silence final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Silence(const LayerParameter& param) { return std::make_unique<Silence>(param); }
+std::unique_ptr<Layer> make_Silence(const LayerParameter& param) {
+  return std::make_unique<Silence>(param);
+}
 
 }  // namespace shoal

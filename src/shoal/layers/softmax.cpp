@@ -1,10 +1,11 @@
-#include "shoal/layers/served.h"
 #include "shoal/ops/softmax.h"
+#include "shoal/layers/served.h"
 
 namespace shoal {
 namespace {
 
-// exp(x) over the sum of exp along `axis`, with the largest x subtracted first. top[0] has the bottom's shape; in place works.
+// exp(x) over the sum of exp along `axis`, with the largest x subtracted first. top[0] has the
+// bottom's shape; in place works.
 class Softmax final : public Layer {
  public:
   using Layer::Layer;
@@ -16,13 +17,17 @@ class Softmax final : public Layer {
     const Shape bottom = bottoms[0]->shape();
     const int axis = axis_of(bottom, param().softmax_param().axis(), "axis");
     tops[0]->reshape(bottom);
-    op_.serve("softmax", ops::softmax_impls(), {bottom.count(0, axis), bottom[axis], bottom.count(axis + 1)}, ctx,
+    op_.serve("softmax", ops::softmax_impls(),
+              {bottom.count(0, axis), bottom[axis], bottom.count(axis + 1)}, ctx,
               engine_of(param(), param().softmax_param().engine()));
   }
 
-  void forward(Context& ctx, Bottoms bottoms, Tops tops) override { op_->forward(ctx, bottoms[0]->data, tops[0]->data); }
+  void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
+    op_->forward(ctx, bottoms[0]->data, tops[0]->data);
+  }
 
-  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) override {
+  void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                Bottoms bottoms) override {
     if (propagate[0]) op_->backward(ctx, tops[0]->data, tops[0]->grad, bottoms[0]->grad);
   }
 
@@ -32,6 +37,8 @@ class Softmax final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Softmax(const LayerParameter& param) { return std::make_unique<Softmax>(param); }
+std::unique_ptr<Layer> make_Softmax(const LayerParameter& param) {
+  return std::make_unique<Softmax>(param);
+}
 
 }  // namespace shoal

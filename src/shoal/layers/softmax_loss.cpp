@@ -4,16 +4,19 @@
 
 namespace shoal {
 
-SoftmaxLossLayer::SoftmaxLossLayer(const LayerParameter& layer, int axis) : LossLayer(layer), axis_(axis) {}
+SoftmaxLossLayer::SoftmaxLossLayer(const LayerParameter& layer, int axis)
+    : LossLayer(layer), axis_(axis) {}
 
 void SoftmaxLossLayer::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
   LossLayer::reshape(ctx, bottoms, tops);
   const Shape& shape = bottoms[0]->shape();
-  desc_ = class_desc(param(), *bottoms[0], axis_of(shape, axis_, "axis"), *bottoms[1], ignored_label(param().loss_param()));
+  desc_ = class_desc(param(), *bottoms[0], axis_of(shape, axis_, "axis"), *bottoms[1],
+                     ignored_label(param().loss_param()));
   const ops::SoftmaxDesc softmax{desc_.outer, desc_.classes, desc_.inner};
   if (!softmax_.kernel || softmax_desc_ != softmax) {
     softmax_desc_ = softmax;
-    softmax_ = ops::choose("softmax", ops::softmax_impls(), softmax, ctx.device(), param().engine());
+    softmax_ =
+        ops::choose("softmax", ops::softmax_impls(), softmax, ctx.device(), param().engine());
   }
   two_tops_ = tops.size() > 1;
   probs(tops).reshape(shape);
@@ -24,13 +27,16 @@ void SoftmaxLossLayer::forward(Context& ctx, Bottoms bottoms, Tops tops) {
   const std::optional<std::int64_t> counted = count_labels(ctx, desc_, *bottoms[0], *bottoms[1]);
   if (!counted) return;
   softmax_.kernel->forward(ctx, bottoms[0]->data, probs(tops));
-  normalizer_ = loss_normalizer(normalization_of(param().loss_param(), LossParameter::VALID), desc_.items(), *counted, desc_.outer);
+  normalizer_ = loss_normalizer(normalization_of(param().loss_param(), LossParameter::VALID),
+                                desc_.items(), *counted, desc_.outer);
   put_loss(tops, loss_sum(ctx, probs(tops), bottoms) / normalizer_);
 }
 
-void SoftmaxLossLayer::backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) {
+void SoftmaxLossLayer::backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
+                                Bottoms bottoms) {
   if (!propagate[0]) return;
-  gradient(ctx, probs(tops), bottoms, static_cast<float>(loss_weight(tops) / normalizer_), bottoms[0]->grad);
+  gradient(ctx, probs(tops), bottoms, static_cast<float>(loss_weight(tops) / normalizer_),
+           bottoms[0]->grad);
 }
 
 }  // namespace shoal

@@ -11,11 +11,12 @@
 namespace shoal {
 
 // A loss of p = softmax(bottom[0]) along an axis, and of labels.
-//   bottom[0] scores, classes along the axis   bottom[1] labels, one an item; a subclass may have more
-//   top[0] one number   top[1], if asked for: p; its gradient is not looked at
-// The sum over the items that are not ignored is divided as loss_param says, by their number (VALID) if it says nothing; BATCH_SIZE is
-// the product of the axes before the classes. Throws ConfigError, which names both shapes, if they do not fit. A label that is no
-// class and not ignored ends the pass.
+//   bottom[0] scores, classes along the axis   bottom[1] labels, one an item; a subclass may have
+//   more top[0] one number   top[1], if asked for: p; its gradient is not looked at
+// The sum over the items that are not ignored is divided as loss_param says, by their number
+// (VALID) if it says nothing; BATCH_SIZE is the product of the axes before the classes. Throws
+// ConfigError, which names both shapes, if they do not fit. A label that is no class and not
+// ignored ends the pass.
 class SoftmaxLossLayer : public LossLayer {
  public:
   SoftmaxLossLayer(const LayerParameter& layer, int axis);
@@ -32,7 +33,8 @@ class SoftmaxLossLayer : public LossLayer {
  private:
   // The sum over all items, and scale times its gradient with respect to the scores.
   virtual double loss_sum(Context& ctx, const Tensor& probs, Bottoms bottoms) = 0;
-  virtual void gradient(Context& ctx, const Tensor& probs, Bottoms bottoms, float scale, Tensor& dscores) = 0;
+  virtual void gradient(Context& ctx, const Tensor& probs, Bottoms bottoms, float scale,
+                        Tensor& dscores) = 0;
   Tensor& probs(Tops tops) { return two_tops_ ? tops[1]->data : probs_; }
 
   int axis_;
@@ -40,8 +42,8 @@ class SoftmaxLossLayer : public LossLayer {
   ops::ClassDesc desc_;
   ops::SoftmaxDesc softmax_desc_;
   ops::Chosen<ops::SoftmaxKernel> softmax_;
-  Tensor probs_;            // where there is no top for them
-  double normalizer_ = 1;   // of the last forward
+  Tensor probs_;           // where there is no top for them
+  double normalizer_ = 1;  // of the last forward
 };
 
 }  // namespace shoal

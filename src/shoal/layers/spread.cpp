@@ -6,26 +6,32 @@
 namespace shoal {
 
 Shape spanned_axes(const LayerParameter& layer, const Shape& shape, int axis, int num_axes) {
-  if (num_axes < -1) throw config_error(layer, "num_axes is ", num_axes, "; it must be -1 (to the last axis), 0 (a single number) or more");
+  if (num_axes < -1)
+    throw config_error(layer, "num_axes is ", num_axes,
+                       "; it must be -1 (to the last axis), 0 (a single number) or more");
   if (num_axes == 0) return Shape();
   if (!shape.has_axis(axis))
-    throw config_error(layer, "axis is ", axis, ", but the bottom's shape ", shape.str(), " has ", shape.axes(), " axes");
+    throw config_error(layer, "axis is ", axis, ", but the bottom's shape ", shape.str(), " has ",
+                       shape.axes(), " axes");
   const int first = shape.canonical(axis), last = num_axes == -1 ? shape.axes() : first + num_axes;
   if (last > shape.axes())
-    throw config_error(layer, "num_axes is ", num_axes, " from axis ", first, " on, but the bottom's shape ", shape.str(), " has ",
-                       shape.axes(), " axes");
-  return Shape(std::vector<std::int64_t>(shape.dims().begin() + first, shape.dims().begin() + last));
+    throw config_error(layer, "num_axes is ", num_axes, " from axis ", first,
+                       " on, but the bottom's shape ", shape.str(), " has ", shape.axes(), " axes");
+  return Shape(
+      std::vector<std::int64_t>(shape.dims().begin() + first, shape.dims().begin() + last));
 }
 
-ops::Spread spread_of(const LayerParameter& layer, const Blob& blob, int axis, const Shape& numbers, const std::string& name) {
+ops::Spread spread_of(const LayerParameter& layer, const Blob& blob, int axis, const Shape& numbers,
+                      const std::string& name) {
   const Shape& shape = blob.shape();
   if (numbers.axes() == 0) return {.outer = 1, .dim = 1, .inner = shape.count()};
-  const int first = shape.has_axis(axis) ? shape.canonical(axis) : shape.axes(), last = first + numbers.axes();
+  const int first = shape.has_axis(axis) ? shape.canonical(axis) : shape.axes(),
+            last = first + numbers.axes();
   bool fits = last <= shape.axes();
   for (int i = 0; fits && i < numbers.axes(); ++i) fits = numbers[i] == shape[first + i];
   if (!fits)
-    throw config_error(layer, name, " has shape ", numbers.str(), ", which is not that of bottom '", blob.name, "', ", shape.str(),
-                       ", from axis ", axis, " on");
+    throw config_error(layer, name, " has shape ", numbers.str(), ", which is not that of bottom '",
+                       blob.name, "', ", shape.str(), ", from axis ", axis, " on");
   return {.outer = shape.count(0, first), .dim = numbers.count(), .inner = shape.count(last)};
 }
 

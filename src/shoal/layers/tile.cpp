@@ -8,7 +8,8 @@ namespace {
 
 // Copies of the bottom one after the other along an axis.
 //   bottom[0] (..., D, ...)   top[0] (..., tiles D, ...)
-// backward overwrites bottom[0].grad with the sum over the copies, in order. Throws ConfigError unless tiles >= 1.
+// backward overwrites bottom[0].grad with the sum over the copies, in order. Throws ConfigError
+// unless tiles >= 1.
 class Tile final : public Layer {
  public:
   using Layer::Layer;
@@ -26,12 +27,15 @@ class Tile final : public Layer {
     top[0]->reshape(Shape(dims));
   }
   void forward(Context& ctx, Bottoms bottom, Tops top) override {
-    for (int t = 0; t < tiles_; ++t) ops::paste(ctx, bottom[0]->data, top[0]->data, start(*bottom[0], t));
+    for (int t = 0; t < tiles_; ++t)
+      ops::paste(ctx, bottom[0]->data, top[0]->data, start(*bottom[0], t));
   }
-  void backward(Context& ctx, Tops top, const std::vector<bool>& propagate, Bottoms bottom) override {
+  void backward(Context& ctx, Tops top, const std::vector<bool>& propagate,
+                Bottoms bottom) override {
     if (!propagate[0]) return;
     ops::cut(ctx, top[0]->grad, start(*bottom[0], 0), bottom[0]->grad);
-    for (int t = 1; t < tiles_; ++t) ops::add_cut(ctx, top[0]->grad, start(*bottom[0], t), bottom[0]->grad);
+    for (int t = 1; t < tiles_; ++t)
+      ops::add_cut(ctx, top[0]->grad, start(*bottom[0], t), bottom[0]->grad);
   }
 
  private:
@@ -43,6 +47,8 @@ class Tile final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make_Tile(const LayerParameter& param) { return std::make_unique<Tile>(param); }
+std::unique_ptr<Layer> make_Tile(const LayerParameter& param) {
+  return std::make_unique<Tile>(param);
+}
 
 }  // namespace shoal

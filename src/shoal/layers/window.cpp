@@ -13,24 +13,30 @@ using Values = google::protobuf::RepeatedField<std::uint32_t>;
 
 using Given = std::optional<std::int64_t>;
 
-// One value an axis: from the repeated field `all`, or from the pair _h and _w, which are for two axes; `value` where nothing is
-// given.
-std::vector<std::int64_t> spread(const LayerParameter& param, const char* field, int axes, const Values& all, Given h, Given w,
-                                 std::int64_t value) {
+// One value an axis: from the repeated field `all`, or from the pair _h and _w, which are for two
+// axes; `value` where nothing is given.
+std::vector<std::int64_t> spread(const LayerParameter& param, const char* field, int axes,
+                                 const Values& all, Given h, Given w, std::int64_t value) {
   if (h || w) {
-    if (axes != 2) throw config_error(param, field, "_h and ", field, "_w are for 2 spatial axes; the bottom has ", axes);
+    if (axes != 2)
+      throw config_error(param, field, "_h and ", field,
+                         "_w are for 2 spatial axes; the bottom has ", axes);
     if (!all.empty())
-      throw config_error(param, field, " is given both for all axes and as ", field, "_h or ", field, "_w; give one of them");
+      throw config_error(param, field, " is given both for all axes and as ", field, "_h or ",
+                         field, "_w; give one of them");
     return {h.value_or(value), w.value_or(value)};
   }
   if (all.size() > 1 && all.size() != axes)
-    throw config_error(param, field, " has ", all.size(), " values for ", axes, " spatial axes; give one, or one an axis");
+    throw config_error(param, field, " has ", all.size(), " values for ", axes,
+                       " spatial axes; give one, or one an axis");
   std::vector<std::int64_t> values;
-  for (int i = 0; i < axes; ++i) values.push_back(all.empty() ? value : all[all.size() == 1 ? 0 : i]);
+  for (int i = 0; i < axes; ++i)
+    values.push_back(all.empty() ? value : all[all.size() == 1 ? 0 : i]);
   return values;
 }
 
-void check_positive(const LayerParameter& param, const char* field, const std::vector<std::int64_t>& values) {
+void check_positive(const LayerParameter& param, const char* field,
+                    const std::vector<std::int64_t>& values) {
   for (const std::int64_t value : values)
     if (value < 1) throw config_error(param, field, " is 0; it must be 1 or more");
 }
@@ -42,10 +48,12 @@ std::vector<ops::WindowAxis> read_window(const LayerParameter& param, int axes) 
   if (conv.kernel_size_size() == 0 && axes > 0 && !(conv.has_kernel_h() && conv.has_kernel_w()))
     throw config_error(param, "convolution_param needs kernel_size, or kernel_h and kernel_w");
   const auto given = [](bool has, std::uint32_t value) { return has ? Given(value) : Given(); };
-  const auto kernel = spread(param, "kernel", axes, conv.kernel_size(), given(conv.has_kernel_h(), conv.kernel_h()),
-                             given(conv.has_kernel_w(), conv.kernel_w()), 0);
-  const auto stride = spread(param, "stride", axes, conv.stride(), given(conv.has_stride_h(), conv.stride_h()),
-                             given(conv.has_stride_w(), conv.stride_w()), 1);
+  const auto kernel =
+      spread(param, "kernel", axes, conv.kernel_size(), given(conv.has_kernel_h(), conv.kernel_h()),
+             given(conv.has_kernel_w(), conv.kernel_w()), 0);
+  const auto stride =
+      spread(param, "stride", axes, conv.stride(), given(conv.has_stride_h(), conv.stride_h()),
+             given(conv.has_stride_w(), conv.stride_w()), 1);
   const auto pad = spread(param, "pad", axes, conv.pad(), given(conv.has_pad_h(), conv.pad_h()),
                           given(conv.has_pad_w(), conv.pad_w()), 0);
   const auto dilation = spread(param, "dilation", axes, conv.dilation(), {}, {}, 1);
@@ -54,18 +62,22 @@ std::vector<ops::WindowAxis> read_window(const LayerParameter& param, int axes) 
   check_positive(param, "dilation", dilation);
   std::vector<ops::WindowAxis> result;
   for (std::size_t i = 0; i < kernel.size(); ++i)
-    result.push_back({.kernel = kernel[i], .stride = stride[i], .pad = pad[i], .dilation = dilation[i]});
+    result.push_back(
+        {.kernel = kernel[i], .stride = stride[i], .pad = pad[i], .dilation = dilation[i]});
   return result;
 }
 
-void slide_over(const LayerParameter& param, const Shape& bottom, int first_spatial, std::vector<ops::WindowAxis>& axes) {
+void slide_over(const LayerParameter& param, const Shape& bottom, int first_spatial,
+                std::vector<ops::WindowAxis>& axes) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     ops::WindowAxis& axis = axes[i];
     axis.in = bottom[first_spatial + static_cast<int>(i)];
     const std::int64_t padded = axis.in + 2 * axis.pad;
     if (extent(axis) > padded)
-      throw config_error(param, "the kernel spans ", extent(axis), " on spatial axis ", i, ", but the input there is ", axis.in,
-                         axis.pad > 0 ? str(" and ", padded, " with its padding") : "", "; bottom: ", bottom.str());
+      throw config_error(param, "the kernel spans ", extent(axis), " on spatial axis ", i,
+                         ", but the input there is ", axis.in,
+                         axis.pad > 0 ? str(" and ", padded, " with its padding") : "",
+                         "; bottom: ", bottom.str());
     axis.out = (padded - extent(axis)) / axis.stride + 1;
   }
 }
@@ -75,11 +87,15 @@ void ConvolutionBase::setup(Context& ctx, Bottoms bottoms, Tops) {
   const Shape& bottom = bottoms[0]->shape();
   channel_axis_ = axis_of(bottom, conv.axis(), "axis");
   desc_.axes = read_window(param(), bottom.axes() - channel_axis_ - 1);
-  const std::int64_t channels = bottom[channel_axis_], outputs = conv.num_output(), groups = conv.group();
+  const std::int64_t channels = bottom[channel_axis_], outputs = conv.num_output(),
+                     groups = conv.group();
   if (outputs < 1) throw config_error(param(), "num_output must be given, and be 1 or more");
   if (groups < 1) throw config_error(param(), "group is 0; it must be 1 or more");
-  if (channels % groups != 0) throw config_error(param(), "group ", groups, " does not divide the bottom's ", channels, " channels");
-  if (outputs % groups != 0) throw config_error(param(), "group ", groups, " does not divide num_output ", outputs);
+  if (channels % groups != 0)
+    throw config_error(param(), "group ", groups, " does not divide the bottom's ", channels,
+                       " channels");
+  if (outputs % groups != 0)
+    throw config_error(param(), "group ", groups, " does not divide num_output ", outputs);
   desc_.channels = transposed() ? outputs : channels;
   desc_.outputs = transposed() ? channels : outputs;
   desc_.groups = groups;
@@ -94,12 +110,14 @@ void ConvolutionBase::reshape(Context&, Bottoms bottoms, Tops tops) {
   const Shape& bottom = bottoms[0]->shape();
   for (const Blob* other : bottoms)
     if (other->shape() != bottom)
-      throw config_error(param(), "all bottoms must have one shape; '", bottoms[0]->name, "' is ", bottom.str(), ", '", other->name,
-                         "' is ", other->shape().str());
+      throw config_error(param(), "all bottoms must have one shape; '", bottoms[0]->name, "' is ",
+                         bottom.str(), ", '", other->name, "' is ", other->shape().str());
   const std::int64_t channels = transposed() ? desc_.outputs : desc_.channels;
-  if (bottom.axes() != channel_axis_ + 1 + static_cast<int>(desc_.axes.size()) || bottom[channel_axis_] != channels)
-    throw config_error(param(), "was made for ", channels, " channels on axis ", channel_axis_, " and ", desc_.axes.size(),
-                       " spatial axes; the bottom is now ", bottom.str());
+  if (bottom.axes() != channel_axis_ + 1 + static_cast<int>(desc_.axes.size()) ||
+      bottom[channel_axis_] != channels)
+    throw config_error(param(), "was made for ", channels, " channels on axis ", channel_axis_,
+                       " and ", desc_.axes.size(), " spatial axes; the bottom is now ",
+                       bottom.str());
   desc_.images = bottom.count(0, channel_axis_);
   std::vector<std::int64_t> top(bottom.dims().begin(), bottom.dims().begin() + channel_axis_);
   top.push_back(transposed() ? desc_.channels : desc_.outputs);

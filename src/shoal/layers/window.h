@@ -1,4 +1,5 @@
-// The spatial part of convolution_param, which Convolution, Deconvolution and Im2col have in common.
+// The spatial part of convolution_param, which Convolution, Deconvolution and Im2col have in
+// common.
 #pragma once
 
 #include <cstdint>
@@ -9,35 +10,47 @@
 
 namespace shoal {
 
-// kernel, stride, pad and dilation of each of `axes` spatial axes; in and out are left at 1. kernel_size, stride, pad and dilation
-// hold one value for all axes or one each; kernel_h and kernel_w and their like are for two axes. Throws ConfigError.
+// kernel, stride, pad and dilation of each of `axes` spatial axes; in and out are left at 1.
+// kernel_size, stride, pad and dilation hold one value for all axes or one each; kernel_h and
+// kernel_w and their like are for two axes. Throws ConfigError.
 std::vector<ops::WindowAxis> read_window(const LayerParameter& param, int axes);
 
 // How many inputs a window spans from its first tap to its last.
-inline std::int64_t extent(const ops::WindowAxis& axis) { return axis.dilation * (axis.kernel - 1) + 1; }
+inline std::int64_t extent(const ops::WindowAxis& axis) {
+  return axis.dilation * (axis.kernel - 1) + 1;
+}
 
-// Sets in and out of each axis for a bottom's spatial sizes. Throws ConfigError where the window is larger than the padded input.
-void slide_over(const LayerParameter& param, const Shape& bottom, int first_spatial, std::vector<ops::WindowAxis>& axes);
+// Sets in and out of each axis for a bottom's spatial sizes. Throws ConfigError where the window is
+// larger than the padded input.
+void slide_over(const LayerParameter& param, const Shape& bottom, int first_spatial,
+                std::vector<ops::WindowAxis>& axes);
 
-// What a convolution has in common with its transpose: weight, bias, and the description of the op as a convolution.
+// What a convolution has in common with its transpose: weight, bias, and the description of the op
+// as a convolution.
 class ConvolutionBase : public Layer {
  public:
   using Layer::Layer;
-  Arity arity() const override { return {.max_bottoms = Arity::kAny, .max_tops = Arity::kAny, .paired = true}; }
+  Arity arity() const override {
+    return {.max_bottoms = Arity::kAny, .max_tops = Arity::kAny, .paired = true};
+  }
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
   void setup(Context& ctx, Bottoms bottoms, Tops tops) override;
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override;
 
  protected:
-  // The axes' in and out as the convolution has them, for a bottom of this layer; returns the top's spatial sizes.
-  virtual std::vector<std::int64_t> slide(const Shape& bottom, std::vector<ops::WindowAxis>& axes) const = 0;
+  // The axes' in and out as the convolution has them, for a bottom of this layer; returns the top's
+  // spatial sizes.
+  virtual std::vector<std::int64_t> slide(const Shape& bottom,
+                                          std::vector<ops::WindowAxis>& axes) const = 0;
   // Whether the bottom is what the convolution makes: Deconvolution.
   virtual bool transposed() const = 0;
 
   const Tensor& weight() const { return params()[0]->data; }
   const Tensor* bias() const { return has_bias_ ? &params()[1]->data : nullptr; }
   Tensor* weight_grad() const { return param_propagates(0) ? &params()[0]->grad : nullptr; }
-  Tensor* bias_grad() const { return has_bias_ && param_propagates(1) ? &params()[1]->grad : nullptr; }
+  Tensor* bias_grad() const {
+    return has_bias_ && param_propagates(1) ? &params()[1]->grad : nullptr;
+  }
 
   int channel_axis_ = 1;
   bool has_bias_ = true;

@@ -9,7 +9,8 @@
 namespace shoal {
 namespace {
 
-// Runs a step of a layer's making; an error that does not say which layer gets its name and place put in front.
+// Runs a step of a layer's making; an error that does not say which layer gets its name and place
+// put in front.
 template <class Step>
 void named(const Layer& layer, Step step) {
   try {
@@ -22,11 +23,14 @@ void named(const Layer& layer, Step step) {
 
 std::string shapes_of(Bottoms blobs) {
   std::string text;
-  for (const Blob* blob : blobs) text += str(text.empty() ? "" : ", ", "'", blob->name, "' ", blob->shape().str());
+  for (const Blob* blob : blobs)
+    text += str(text.empty() ? "" : ", ", "'", blob->name, "' ", blob->shape().str());
   return text;
 }
 
-std::string in_brackets(const std::string& place) { return place.empty() ? "" : str(" (", place, ")"); }
+std::string in_brackets(const std::string& place) {
+  return place.empty() ? "" : str(" (", place, ")");
+}
 
 std::string wanted_number(int low, int high) {
   if (low == high) return str("exactly ", low);
@@ -90,7 +94,8 @@ void NetBuilder::connect_tops(int index) {
       wires.tops.push_back(wires.bottoms[i]);
       open_.insert(name);
     } else if (latest_.contains(name) && !in_place) {
-      throw config_error(layer.param(), "top '", name, "' is made by an earlier layer already; only a layer whose bottom ", i,
+      throw config_error(layer.param(), "top '", name,
+                         "' is made by an earlier layer already; only a layer whose bottom ", i,
                          " has that name may use it again (in place)");
     } else {
       make(name);
@@ -99,15 +104,17 @@ void NetBuilder::connect_tops(int index) {
   if (layer.makes_missing_top() && wires.tops.empty()) make(layer.name());
 }
 
-// A layer that is written in place gets a top of its own all the same where the old numbers are still wanted: by the backward of
-// an earlier layer (the TanH below an in-place Dropout), or by another reader of the same bytes (behind a Split and a Flatten).
-// BVLC Caffe overwrites them, and its gradients or values are then wrong.
+// A layer that is written in place gets a top of its own all the same where the old numbers are
+// still wanted: by the backward of an earlier layer (the TanH below an in-place Dropout), or by
+// another reader of the same bytes (behind a Split and a Flatten). BVLC Caffe overwrites them, and
+// its gradients or values are then wrong.
 bool NetBuilder::may_overwrite(int index, const Blob& blob) const {
   for (int i = 0; i < index; ++i) {
     const Layer& layer = *net_.layers_[i];
     const auto looks_there = [&](const Blob* other) { return other->data.shares_with(blob.data); };
     const auto views = std::ranges::count_if(net_.wiring_[i].tops, looks_there);
-    if (views > 1 || (views > 0 && layer.reads().top_data && layer.param().phase() == TRAIN)) return false;
+    if (views > 1 || (views > 0 && layer.reads().top_data && layer.param().phase() == TRAIN))
+      return false;
   }
   return true;
 }
@@ -115,25 +122,29 @@ bool NetBuilder::may_overwrite(int index, const Blob& blob) const {
 void NetBuilder::check_arity(int index) const {
   const Layer& layer = *net_.layers_[index];
   const Arity arity = layer.arity();
-  const int bottoms = static_cast<int>(net_.wiring_[index].bottoms.size()), tops = static_cast<int>(net_.wiring_[index].tops.size());
+  const int bottoms = static_cast<int>(net_.wiring_[index].bottoms.size()),
+            tops = static_cast<int>(net_.wiring_[index].tops.size());
   if (bottoms < arity.min_bottoms || bottoms > arity.max_bottoms)
-    throw config_error(layer.param(), "has ", bottoms, " bottoms; a ", layer.type(), " layer takes ",
-                       wanted_number(arity.min_bottoms, arity.max_bottoms));
+    throw config_error(layer.param(), "has ", bottoms, " bottoms; a ", layer.type(),
+                       " layer takes ", wanted_number(arity.min_bottoms, arity.max_bottoms));
   if (tops < arity.min_tops || tops > arity.max_tops)
     throw config_error(layer.param(), "has ", tops, " tops; a ", layer.type(), " layer makes ",
                        wanted_number(arity.min_tops, arity.max_tops));
   if (arity.paired && bottoms != tops)
-    throw config_error(layer.param(), "has ", bottoms, " bottoms and ", tops, " tops; a ", layer.type(), " layer makes one top a bottom");
+    throw config_error(layer.param(), "has ", bottoms, " bottoms and ", tops, " tops; a ",
+                       layer.type(), " layer makes one top a bottom");
   const int propagate = layer.param().propagate_down_size();
   if (propagate != 0 && propagate != bottoms)
-    throw config_error(layer.param(), "propagate_down is given ", propagate, " times for ", bottoms, " bottoms; give none or one a bottom");
+    throw config_error(layer.param(), "propagate_down is given ", propagate, " times for ", bottoms,
+                       " bottoms; give none or one a bottom");
 }
 
 void reshape_layer(Layer& layer, Context& ctx, Bottoms bottoms, Tops tops) {
   named(layer, [&] { layer.reshape(ctx, bottoms, tops); });
   for (const Blob* top : tops)
     if (top->data.count() == 0)
-      throw config_error(layer.param(), "top '", top->name, "' has no elements: its shape is ", top->shape().str(),
+      throw config_error(layer.param(), "top '", top->name, "' has no elements: its shape is ",
+                         top->shape().str(),
                          bottoms.empty() ? "" : "; bottoms: ", shapes_of(bottoms));
 }
 
@@ -152,16 +163,19 @@ void NetBuilder::set_loss_weights(int index) {
   Net::Wiring& wires = net_.wiring_[index];
   const int given = layer.param().loss_weight_size(), tops = static_cast<int>(wires.tops.size());
   if (given != 0 && given != tops)
-    throw config_error(layer.param(), "loss_weight is given ", given, " times for ", tops, " tops; give none or one a top");
+    throw config_error(layer.param(), "loss_weight is given ", given, " times for ", tops,
+                       " tops; give none or one a top");
   for (int i = 0; i < tops; ++i)
-    wires.loss_weights.push_back(given > 0 ? layer.param().loss_weight(i) : layer.default_loss_weight(i));
+    wires.loss_weights.push_back(given > 0 ? layer.param().loss_weight(i)
+                                           : layer.default_loss_weight(i));
 }
 
 void NetBuilder::add_params(int index) {
   Layer& layer = *net_.layers_[index];
   const int count = static_cast<int>(layer.params().size());
   if (layer.param().param_size() > count)
-    throw config_error(layer.param(), "has ", layer.param().param_size(), " param {} for ", count, " learned blobs");
+    throw config_error(layer.param(), "has ", layer.param().param_size(), " param {} for ", count,
+                       " learned blobs");
   if (count > 0 && !learners_.emplace(layer.name(), &layer).second)
     throw config_error(layer.param(), "has the name of another layer with params",
                        in_brackets(learners_.at(layer.name())->param().origin()),
@@ -170,7 +184,9 @@ void NetBuilder::add_params(int index) {
   for (int i = 0; i < count; ++i) {
     const ParamSpec spec = spec_of(layer.param(), i);
     const float lr_mult = spec.has_lr_mult() ? spec.lr_mult() : layer.default_lr_mult(i);
-    const float decay_mult = spec.has_decay_mult() ? spec.decay_mult() : lr_mult == 0 && layer.default_lr_mult(i) == 0 ? 0 : 1;
+    const float decay_mult = spec.has_decay_mult()                           ? spec.decay_mult()
+                             : lr_mult == 0 && layer.default_lr_mult(i) == 0 ? 0
+                                                                             : 1;
     wanted.push_back(lr_mult != 0);
     if (!spec.name().empty() && owners_.contains(spec.name())) {
       share_param(index, i, spec.name());
@@ -188,20 +204,26 @@ void NetBuilder::share_param(int index, int param, const std::string& name) {
   NetParam& owner = net_.net_params_[owners_.at(name)];
   const Layer& owner_layer = *net_.layers_[owner.layer];
   Blob& blob = *layer.params()[param];
-  const ParamSpec spec = spec_of(layer.param(), param), owner_spec = spec_of(owner_layer.param(), owner.index);
+  const ParamSpec spec = spec_of(layer.param(), param),
+                  owner_spec = spec_of(owner_layer.param(), owner.index);
   const bool strict = spec.share_mode() == ParamSpec::STRICT;
   if (strict ? blob.shape() != owner.blob->shape() : blob.data.count() != owner.blob->data.count())
-    throw config_error(layer.param(), "param '", name, "' has shape ", blob.shape().str(), ", but its owner, layer '",
-                       owner_layer.name(), "'", in_brackets(owner_layer.param().origin()), ", has ", owner.blob->shape().str(),
+    throw config_error(layer.param(), "param '", name, "' has shape ", blob.shape().str(),
+                       ", but its owner, layer '", owner_layer.name(), "'",
+                       in_brackets(owner_layer.param().origin()), ", has ",
+                       owner.blob->shape().str(),
                        strict ? "; share_mode: PERMISSIVE compares counts only" : "");
-  const auto agree = [&](const char* field, bool has, float value, bool owner_has, float& owner_value) {
+  const auto agree = [&](const char* field, bool has, float value, bool owner_has,
+                         float& owner_value) {
     if (has && owner_has && value != owner_value)
-      throw config_error(layer.param(), "param '", name, "' has ", field, " ", value, ", its owner, layer '", owner_layer.name(),
-                         "', has ", owner_value, "; a shared param has one");
+      throw config_error(layer.param(), "param '", name, "' has ", field, " ", value,
+                         ", its owner, layer '", owner_layer.name(), "', has ", owner_value,
+                         "; a shared param has one");
     if (has && !owner_has) owner_value = value;
   };
   agree("lr_mult", spec.has_lr_mult(), spec.lr_mult(), owner_spec.has_lr_mult(), owner.lr_mult);
-  agree("decay_mult", spec.has_decay_mult(), spec.decay_mult(), owner_spec.has_decay_mult(), owner.decay_mult);
+  agree("decay_mult", spec.has_decay_mult(), spec.decay_mult(), owner_spec.has_decay_mult(),
+        owner.decay_mult);
   blob.data.share(owner.blob->data);
   blob.grad.share(owner.blob->grad);
 }
@@ -217,20 +239,27 @@ void NetBuilder::want_gradients(int index) {
   const Layer& layer = *net_.layers_[index];
   Net::Wiring& wires = net_.wiring_[index];
   const bool forced = param_.force_backward();
-  for (int i = 0; i < static_cast<int>(layer.params().size()); ++i) wires.needs_backward |= layer.param_propagates(i);
+  for (int i = 0; i < static_cast<int>(layer.params().size()); ++i)
+    wires.needs_backward |= layer.param_propagates(i);
   for (int i = 0; i < static_cast<int>(wires.bottoms.size()); ++i) {
     const bool explicit_choice = layer.param().propagate_down_size() > 0;
-    const bool wanted = explicit_choice ? layer.param().propagate_down(i) : forced || wanted_.contains(wires.bottoms[i]);
+    const bool wanted = explicit_choice ? layer.param().propagate_down(i)
+                                        : forced || wanted_.contains(wires.bottoms[i]);
     if (explicit_choice && wanted && layer.propagates(i) != Propagates::kYes)
-      throw config_error(layer.param(), "propagate_down is true for bottom '", wires.bottoms[i]->name, "', to which a ", layer.type(),
+      throw config_error(layer.param(), "propagate_down is true for bottom '",
+                         wires.bottoms[i]->name, "', to which a ", layer.type(),
                          " layer has no gradient");
-    // force_backward does not reach where there is no gradient; a gradient that is needed and refused is an error found below.
-    wires.propagate.push_back(wanted && (layer.propagates(i) == Propagates::kYes || wanted_.contains(wires.bottoms[i])));
+    // force_backward does not reach where there is no gradient; a gradient that is needed and
+    // refused is an error found below.
+    wires.propagate.push_back(
+        wanted && (layer.propagates(i) == Propagates::kYes || wanted_.contains(wires.bottoms[i])));
     wires.needs_backward |= wanted;
   }
   for (Blob* top : wires.tops)
-    if (wires.needs_backward) wanted_.insert(top);
-    else wanted_.erase(top);
+    if (wires.needs_backward)
+      wanted_.insert(top);
+    else
+      wanted_.erase(top);
 }
 
 // Back through the net: no gradient flows where no loss comes of it, unless force_backward says so.
@@ -240,13 +269,16 @@ void NetBuilder::drop_gradients_without_loss() {
     const Layer& layer = *net_.layers_[i];
     Net::Wiring& wires = net_.wiring_[i];
     bool contributes = param_.force_backward();
-    for (std::size_t t = 0; t < wires.tops.size(); ++t) contributes |= wires.loss_weights[t] != 0 || under_loss.contains(wires.tops[t]);
+    for (std::size_t t = 0; t < wires.tops.size(); ++t)
+      contributes |= wires.loss_weights[t] != 0 || under_loss.contains(wires.tops[t]);
     if (!contributes) wires.needs_backward = false;
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b) {
       wires.propagate[b] = wires.propagate[b] && wires.needs_backward;
       if (wires.propagate[b] && layer.propagates(static_cast<int>(b)) == Propagates::kRefuses)
-        throw config_error(layer.param(), "bottom '", wires.bottoms[b]->name, "' needs a gradient, because layers that learn make it, and a ",
-                           layer.type(), " layer has none for it; say propagate_down: false for it if that is meant");
+        throw config_error(
+            layer.param(), "bottom '", wires.bottoms[b]->name,
+            "' needs a gradient, because layers that learn make it, and a ", layer.type(),
+            " layer has none for it; say propagate_down: false for it if that is meant");
       if (layer.propagates(static_cast<int>(b)) == Propagates::kNothing) wires.propagate[b] = false;
     }
     // An in-place layer's top and bottom are one blob: below it, what counts is the bottom.
@@ -262,11 +294,13 @@ void NetBuilder::find_missing_gradients() {
   for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {
     Net::Wiring& wires = net_.wiring_[i];
     for (std::size_t t = 0; t < wires.tops.size(); ++t)
-      wires.missing.push_back(wires.needs_backward && wires.loss_weights[t] == 0 && !written.contains(wires.tops[t]));
+      wires.missing.push_back(wires.needs_backward && wires.loss_weights[t] == 0 &&
+                              !written.contains(wires.tops[t]));
     for (const Blob* top : wires.tops) written.erase(top);
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
       if (wires.propagate[b]) written.insert(wires.bottoms[b]);
-    if (net_.layers_[i]->skips_missing_gradients()) net_.layers_[i]->set_missing_gradients(wires.missing);
+    if (net_.layers_[i]->skips_missing_gradients())
+      net_.layers_[i]->set_missing_gradients(wires.missing);
   }
 }
 

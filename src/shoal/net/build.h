@@ -10,7 +10,8 @@
 
 namespace shoal {
 
-// Layer::reshape. Throws ConfigError with the layer's place, also if a top is left without elements.
+// Layer::reshape. Throws ConfigError with the layer's place, also if a top is left without
+// elements.
 void reshape_layer(Layer& layer, Context& ctx, Bottoms bottoms, Tops tops);
 
 class NetBuilder {
@@ -35,11 +36,14 @@ class NetBuilder {
 
   Net& net_;
   const NetParameter& param_;
-  std::map<std::string, Blob*> latest_;                  // each blob by name
-  std::set<std::string> open_;                           // blobs nobody has taken; in Caffe's (alphabetical) order
-  std::map<std::string, const Layer*> learners_;         // layers with params, by name
-  std::map<std::string, std::size_t> owners_;            // shared params by name: index in net_.net_params_
-  std::set<const Blob*> wanted_;                         // blobs whose gradient somebody upstream wants
+  std::map<std::string, Blob*> latest_;  // each blob by name
+  // blobs nobody has taken; in Caffe's (alphabetical) order
+  std::set<std::string> open_;
+  std::map<std::string, const Layer*> learners_;  // layers with params, by name
+  // shared params by name: index in net_.net_params_
+  std::map<std::string, std::size_t> owners_;
+  // blobs whose gradient somebody upstream wants
+  std::set<const Blob*> wanted_;
 };
 
 }  // namespace shoal

@@ -24,18 +24,25 @@ using Dims = std::vector<std::int64_t>;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-constexpr std::string_view kDataTypes[] = {"Data", "DummyData", "HDF5Data", "ImageData", "MemoryData", "WindowData"};
-constexpr std::string_view kPlainLosses[] = {"ContrastiveLoss", "EuclideanLoss", "HingeLoss", "MultinomialLogisticLoss"};
-constexpr int kOurs = 1000;   // first number of our own fields
+constexpr std::string_view kDataTypes[] = {"Data",      "DummyData",  "HDF5Data",
+                                           "ImageData", "MemoryData", "WindowData"};
+constexpr std::string_view kPlainLosses[] = {"ContrastiveLoss", "EuclideanLoss", "HingeLoss",
+                                             "MultinomialLogisticLoss"};
+constexpr int kOurs = 1000;  // first number of our own fields
 
-// What OpenCV 4.6 could not create when it was tried; a deploy net with one of these is still good for Caffe.
-constexpr std::string_view kNotInOpenCv[] = {"ArgMax", "BatchReindex", "Bias", "Clip", "Embed", "Filter", "Im2col", "Parameter",
-                                             "Python", "RNN", "Recurrent", "Reduction", "SPP", "Threshold", "Tile"};
+// What OpenCV 4.6 could not create when it was tried; a deploy net with one of these is still good
+// for Caffe.
+constexpr std::string_view kNotInOpenCv[] = {
+    "ArgMax", "BatchReindex", "Bias",      "Clip",      "Embed", "Filter",    "Im2col", "Parameter",
+    "Python", "RNN",          "Recurrent", "Reduction", "SPP",   "Threshold", "Tile"};
 
-bool is_one_of(std::string_view type, std::span<const std::string_view> types) { return std::ranges::find(types, type) != types.end(); }
+bool is_one_of(std::string_view type, std::span<const std::string_view> types) {
+  return std::ranges::find(types, type) != types.end();
+}
 bool is_data(const LayerParameter& layer) { return is_one_of(layer.type(), kDataTypes); }
 
-// The type that shows what a loss was computed from; "" for other losses; nothing for layers that are no loss.
+// The type that shows what a loss was computed from; "" for other losses; nothing for layers that
+// are no loss.
 std::optional<std::string> shown_as(const LayerParameter& layer) {
   if (layer.type() == "SoftmaxWithLoss" || layer.type() == "InfogainLoss") return "Softmax";
   if (layer.type() == "SigmoidCrossEntropyLoss") return "Sigmoid";
@@ -43,7 +50,9 @@ std::optional<std::string> shown_as(const LayerParameter& layer) {
   return std::nullopt;
 }
 
-float loss_weight(const LayerParameter& layer) { return layer.loss_weight_size() ? layer.loss_weight(0) : 1.0f; }
+float loss_weight(const LayerParameter& layer) {
+  return layer.loss_weight_size() ? layer.loss_weight(0) : 1.0f;
+}
 
 // ---- The size of an input
 
@@ -57,7 +66,9 @@ Dims mean_file_dims(const std::string& path) {
 std::int64_t channels_of(const LayerParameter& layer, const Dims& mean) {
   const TransformationParameter& transform = layer.transform_param();
   if (layer.type() == "ImageData") return layer.image_data_param().is_color() ? 3 : 1;
-  if (layer.type() == "WindowData" || transform.force_color() || layer.data_param().force_encoded_color()) return 3;
+  if (layer.type() == "WindowData" || transform.force_color() ||
+      layer.data_param().force_encoded_color())
+    return 3;
   if (transform.force_gray()) return 1;
   if (mean.size() == 3) return mean[0];
   return transform.mean_value_size() > 1 ? transform.mean_value_size() : 0;
@@ -80,7 +91,9 @@ Dims dummy_dims(const DummyDataParameter& param, int top) {
     const BlobShape& shape = param.shape(std::min(top, param.shape_size() - 1));
     return {shape.dim().begin(), shape.dim().end()};
   }
-  const auto at = [top](const auto& list) { return list.empty() ? 0 : std::int64_t{list.Get(std::min(top, list.size() - 1))}; };
+  const auto at = [top](const auto& list) {
+    return list.empty() ? 0 : std::int64_t{list.Get(std::min(top, list.size() - 1))};
+  };
   return {at(param.num()), at(param.channels()), at(param.height()), at(param.width())};
 }
 
@@ -92,7 +105,7 @@ Dims top_dims(const LayerParameter& layer, int top, const DeployOptions& options
     dims = dummy_dims(layer.dummy_data_param(), top);
     if (!dims.empty() && options.batch > 0) dims[0] = batch;
   } else if (top > 0) {
-    return {batch};   // labels
+    return {batch};  // labels
   } else if (layer.type() == "MemoryData") {
     const MemoryDataParameter& param = layer.memory_data_param();
     dims = {batch, param.channels(), param.height(), param.width()};
@@ -102,13 +115,15 @@ Dims top_dims(const LayerParameter& layer, int top, const DeployOptions& options
   }
   if (std::ranges::count(dims, 0) == 0) return dims;
   if (options.shape.empty())
-    throw config_error(layer, "the size of '", layer.top(top), "' is in its data and not in the net; give it, as in --shape=1,3,32,32");
+    throw config_error(layer, "the size of '", layer.top(top),
+                       "' is in its data and not in the net; give it, as in --shape=1,3,32,32");
   dims = options.shape;
   if (options.batch > 0) dims[0] = options.batch;
   return dims;
 }
 
-LayerParameter input_layer(const LayerParameter& data, const std::set<std::string>& needed, const DeployOptions& options) {
+LayerParameter input_layer(const LayerParameter& data, const std::set<std::string>& needed,
+                           const DeployOptions& options) {
   LayerParameter layer;
   layer.set_name(data.name());
   layer.set_type("Input");
@@ -136,7 +151,8 @@ bool has_name(const NetParameter& net, const std::string& name) {
 }
 
 // What a loss layer leaves behind, `shown` being Softmax or Sigmoid.
-LayerParameter head_of(const LayerParameter& loss, const std::string& shown, const NetParameter& net) {
+LayerParameter head_of(const LayerParameter& loss, const std::string& shown,
+                       const NetParameter& net) {
   LayerParameter layer;
   const std::string name = has_name(net, "prob") ? loss.name() : "prob";
   layer.set_name(name);
@@ -144,12 +160,15 @@ LayerParameter head_of(const LayerParameter& loss, const std::string& shown, con
   layer.add_bottom(loss.bottom(0));
   layer.add_top(loss.top_size() > 1 ? loss.top(1) : name);
   if (loss.has_softmax_param()) *layer.mutable_softmax_param() = loss.softmax_param();
-  if (loss.infogain_loss_param().has_axis()) layer.mutable_softmax_param()->set_axis(loss.infogain_loss_param().axis());
+  if (loss.infogain_loss_param().has_axis())
+    layer.mutable_softmax_param()->set_axis(loss.infogain_loss_param().axis());
   return layer;
 }
 
-// `net` with its losses replaced by heads, and in `needed` the blobs that a deploy net is there to compute.
-NetParameter replace_losses(const NetParameter& net, bool auxiliary, std::set<std::string>& needed) {
+// `net` with its losses replaced by heads, and in `needed` the blobs that a deploy net is there to
+// compute.
+NetParameter replace_losses(const NetParameter& net, bool auxiliary,
+                            std::set<std::string>& needed) {
   float largest = 0;
   for (const LayerParameter& layer : net.layer())
     if (shown_as(layer)) largest = std::max(largest, loss_weight(layer));
@@ -162,13 +181,14 @@ NetParameter replace_losses(const NetParameter& net, bool auxiliary, std::set<st
       continue;
     }
     if (!auxiliary && loss_weight(layer) < largest) {
-      LOG(INFO) << layer_place(layer) << ": left out with what leads to it alone: its loss weighs " << loss_weight(layer) << ", another "
-                << largest;
+      LOG(INFO) << layer_place(layer) << ": left out with what leads to it alone: its loss weighs "
+                << loss_weight(layer) << ", another " << largest;
       continue;
     }
     if (layer.bottom_size() == 0) throw config_error(layer, "has no bottom");
     needed.insert(layer.bottom(0));
-    if (layer.type() == "ContrastiveLoss" && layer.bottom_size() > 1) needed.insert(layer.bottom(1));
+    if (layer.type() == "ContrastiveLoss" && layer.bottom_size() > 1)
+      needed.insert(layer.bottom(1));
     if (shown->empty() || has_softmax_of(net, *shown, layer.bottom(0))) continue;
     LayerParameter head = head_of(layer, *shown, result);
     needed.insert(head.top(0));
@@ -179,12 +199,15 @@ NetParameter replace_losses(const NetParameter& net, bool auxiliary, std::set<st
 
 // ---- What is left
 
-// Tops that no layer of the whole net takes are outputs too, if a layer makes them that is no data layer.
+// Tops that no layer of the whole net takes are outputs too, if a layer makes them that is no data
+// layer.
 void add_outputs(const NetParameter& net, std::set<std::string>& needed) {
   std::set<std::string> taken;
-  for (const LayerParameter& layer : net.layer()) taken.insert(layer.bottom().begin(), layer.bottom().end());
+  for (const LayerParameter& layer : net.layer())
+    taken.insert(layer.bottom().begin(), layer.bottom().end());
   for (const LayerParameter& layer : net.layer()) {
-    if (is_data(layer) || shown_as(layer) || layer.type() == "Accuracy" || layer.type() == "Input") continue;
+    if (is_data(layer) || shown_as(layer) || layer.type() == "Accuracy" || layer.type() == "Input")
+      continue;
     for (const std::string& top : layer.top())
       if (!taken.contains(top)) needed.insert(top);
   }
@@ -194,8 +217,10 @@ void clear_our_fields(Message& message) {
   std::vector<const FieldDescriptor*> set;
   message.GetReflection()->ListFields(message, &set);
   for (const FieldDescriptor* field : set) {
-    if (field->number() >= kOurs) message.GetReflection()->ClearField(&message, field);
-    else if (field->message_type() && !field->is_repeated()) clear_our_fields(*message.GetReflection()->MutableMessage(&message, field));
+    if (field->number() >= kOurs)
+      message.GetReflection()->ClearField(&message, field);
+    else if (field->message_type() && !field->is_repeated())
+      clear_our_fields(*message.GetReflection()->MutableMessage(&message, field));
   }
 }
 
@@ -207,7 +232,8 @@ void strip(LayerParameter& layer) {
   layer.clear_loss_weight();
   layer.clear_propagate_down();
   layer.clear_blobs();
-  const bool shared = std::ranges::any_of(layer.param(), [](const ParamSpec& param) { return !param.name().empty(); });
+  const bool shared = std::ranges::any_of(
+      layer.param(), [](const ParamSpec& param) { return !param.name().empty(); });
   if (!shared) layer.clear_param();
   for (ParamSpec& param : *layer.mutable_param()) param.clear_lr_mult(), param.clear_decay_mult();
   if (layer.has_convolution_param()) {
@@ -241,19 +267,23 @@ NetParameter deploy_net(const NetParameter& net, const DeployOptions& options) {
   std::set<std::string> needed;
   add_outputs(whole, needed);
   const NetParameter with_heads = replace_losses(whole, options.auxiliary, needed);
-  std::vector<LayerParameter> kept;   // last first
+  std::vector<LayerParameter> kept;  // last first
   for (int i = with_heads.layer_size() - 1; i >= 0; --i) {
     const LayerParameter& layer = with_heads.layer(i);
-    if (std::ranges::none_of(layer.top(), [&](const std::string& top) { return needed.contains(top); })) continue;
+    if (std::ranges::none_of(layer.top(),
+                             [&](const std::string& top) { return needed.contains(top); }))
+      continue;
     needed.insert(layer.bottom().begin(), layer.bottom().end());
     kept.push_back(is_data(layer) ? input_layer(layer, needed, options) : layer);
     if (layer.type() == "Input") set_batch(kept.back(), options.batch);
-    if (is_one_of(layer.type(), kNotInOpenCv)) LOG(WARNING) << layer_place(layer) << ": OpenCV has no such layer";
+    if (is_one_of(layer.type(), kNotInOpenCv))
+      LOG(WARNING) << layer_place(layer) << ": OpenCV has no such layer";
     strip(kept.back());
   }
   NetParameter result;
   if (net.has_name()) result.set_name(net.name());
-  for (auto layer = kept.rbegin(); layer != kept.rend(); ++layer) *result.add_layer() = std::move(*layer);
+  for (auto layer = kept.rbegin(); layer != kept.rend(); ++layer)
+    *result.add_layer() = std::move(*layer);
   return result;
 }
 
@@ -262,14 +292,16 @@ std::string deploy_text(const NetParameter& net, FloorField floor) {
   for (LayerParameter& layer : *plain.mutable_layer()) {
     const bool down = layer.pooling_param().round_mode() == PoolingParameter::FLOOR;
     if (down && floor == FloorField::kRefuse)
-      throw config_error(layer, "rounds down (round_mode: FLOOR), for which there is no common field");
+      throw config_error(layer,
+                         "rounds down (round_mode: FLOOR), for which there is no common field");
     if (!down && layer.has_pooling_param()) layer.mutable_pooling_param()->clear_round_mode();
   }
   std::string text = to_text(plain);
   if (floor != FloorField::kCeilMode) return text;
   // Each field is on a line of its own, and no string holds an end of line.
   constexpr std::string_view kOld = " round_mode: FLOOR\n", kNew = " ceil_mode: false\n";
-  for (std::size_t at = 0; (at = text.find(kOld, at)) != std::string::npos; at += kNew.size()) text.replace(at, kOld.size(), kNew);
+  for (std::size_t at = 0; (at = text.find(kOld, at)) != std::string::npos; at += kNew.size())
+    text.replace(at, kOld.size(), kNew);
   return text;
 }
 

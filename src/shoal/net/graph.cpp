@@ -12,7 +12,7 @@
 namespace shoal {
 namespace {
 
-using TopId = std::pair<int, int>;   // layer, top
+using TopId = std::pair<int, int>;  // layer, top
 
 bool has_stage(const NetState& state, const std::string& stage) {
   return std::ranges::find(state.stage(), stage) != state.stage().end();
@@ -20,14 +20,16 @@ bool has_stage(const NetState& state, const std::string& stage) {
 
 // What each bottom refers to, and how many takers each top has: the splits follow from that.
 struct Uses {
-  std::map<TopId, TopId> source;     // of a bottom (layer, bottom)
-  std::map<TopId, int> count;        // takers of a top, its loss weight being one if something else takes it too
+  std::map<TopId, TopId> source;  // of a bottom (layer, bottom)
+  // takers of a top, its loss weight being one if something else takes it too
+  std::map<TopId, int> count;
   std::map<TopId, float> loss_weight;
 };
 
 Uses find_uses(const NetParameter& net) {
   Uses uses;
-  std::map<std::string, TopId> made;   // the latest maker of each blob: an in-place layer becomes the maker of its top
+  // the latest maker of each blob: an in-place layer becomes the maker of its top
+  std::map<std::string, TopId> made;
   for (int i = 0; i < net.layer_size(); ++i) {
     const LayerParameter& layer = net.layer(i);
     for (int j = 0; j < layer.bottom_size(); ++j) {
@@ -35,7 +37,8 @@ Uses find_uses(const NetParameter& net) {
       if (maker == made.end()) {
         std::vector<std::string> names;
         for (const auto& [name, top] : made) names.push_back(name);
-        throw config_error(layer, "bottom '", layer.bottom(j), "' is made by no layer before this one",
+        throw config_error(layer, "bottom '", layer.bottom(j),
+                           "' is made by no layer before this one",
                            did_you_mean(layer.bottom(j), names));
       }
       uses.source[{i, j}] = maker->second;
@@ -43,7 +46,8 @@ Uses find_uses(const NetParameter& net) {
     }
     for (int j = 0; j < layer.top_size(); ++j) {
       made[layer.top(j)] = {i, j};
-      if (j < layer.loss_weight_size() && layer.loss_weight(j) != 0) uses.loss_weight[{i, j}] = layer.loss_weight(j);
+      if (j < layer.loss_weight_size() && layer.loss_weight(j) != 0)
+        uses.loss_weight[{i, j}] = layer.loss_weight(j);
     }
   }
   for (const auto& [top, weight] : uses.loss_weight)
@@ -62,8 +66,10 @@ bool rule_matches(const NetStateRule& rule, const NetState& state) {
   if (rule.has_phase() && rule.phase() != state.phase()) return false;
   if (rule.has_min_level() && state.level() < rule.min_level()) return false;
   if (rule.has_max_level() && state.level() > rule.max_level()) return false;
-  return std::ranges::all_of(rule.stage(), [&](const std::string& s) { return has_stage(state, s); }) &&
-         std::ranges::none_of(rule.not_stage(), [&](const std::string& s) { return has_stage(state, s); });
+  return std::ranges::all_of(rule.stage(),
+                             [&](const std::string& s) { return has_stage(state, s); }) &&
+         std::ranges::none_of(rule.not_stage(),
+                              [&](const std::string& s) { return has_stage(state, s); });
 }
 
 NetParameter filter_net(const NetParameter& net) {
@@ -93,7 +99,8 @@ NetParameter insert_splits(const NetParameter& net) {
     *layer = net.layer(i);
     for (int j = 0; j < layer->bottom_size(); ++j) {
       const TopId top = uses.source.at({i, j});
-      if (uses.count.at(top) > 1) layer->set_bottom(j, str(split_name(net, top), "_", taken[top]++));
+      if (uses.count.at(top) > 1)
+        layer->set_bottom(j, str(split_name(net, top), "_", taken[top]++));
     }
     for (int j = 0; j < net.layer(i).top_size(); ++j) {
       const TopId top{i, j};
@@ -107,7 +114,8 @@ NetParameter insert_splits(const NetParameter& net) {
       split->add_bottom(net.layer(i).top(j));
       for (int k = 0; k < count->second; ++k) split->add_top(str(split->name(), "_", k));
       if (const auto weight = uses.loss_weight.find(top); weight != uses.loss_weight.end()) {
-        for (int k = 0; k < count->second; ++k) split->add_loss_weight(k == 0 ? weight->second : 0.0f);
+        for (int k = 0; k < count->second; ++k)
+          split->add_loss_weight(k == 0 ? weight->second : 0.0f);
         ++taken[top];
         layer->set_loss_weight(j, 0);
       }
@@ -117,7 +125,8 @@ NetParameter insert_splits(const NetParameter& net) {
 }
 
 bool is_inserted_split(const LayerParameter& layer) {
-  return layer.type() == "Split" && layer.name().ends_with("_split") && layer.top_size() > 0 && layer.top(0) == layer.name() + "_0";
+  return layer.type() == "Split" && layer.name().ends_with("_split") && layer.top_size() > 0 &&
+         layer.top(0) == layer.name() + "_0";
 }
 
 }  // namespace shoal

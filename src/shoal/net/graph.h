@@ -5,15 +5,17 @@
 
 namespace shoal {
 
-// Whether `rule` matches `state`: phase equal where set, level within its bounds, every `stage` present, no `not_stage` present.
+// Whether `rule` matches `state`: phase equal where set, level within its bounds, every `stage`
+// present, no `not_stage` present.
 bool rule_matches(const NetStateRule& rule, const NetState& state);
 
-// The layers of `net` that belong to its state, each with its phase filled in. Throws ConfigError for a layer with both include
-// and exclude rules.
+// The layers of `net` that belong to its state, each with its phase filled in. Throws ConfigError
+// for a layer with both include and exclude rules.
 NetParameter filter_net(const NetParameter& net);
 
-// `net` with a Split layer after each blob that several bottoms use, or one bottom and the loss. The first use of a blob that also
-// carries a loss weight is the split's first top, which keeps that weight. Names are Caffe's:
+// `net` with a Split layer after each blob that several bottoms use, or one bottom and the loss.
+// The first use of a blob that also carries a loss weight is the split's first top, which keeps
+// that weight. Names are Caffe's:
 //   layer <blob>_<layer>_<top>_split, tops the same with _<k>.
 // Throws ConfigError for a bottom that no earlier layer makes, with the nearest known blob.
 NetParameter insert_splits(const NetParameter& net);

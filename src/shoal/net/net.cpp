@@ -15,13 +15,17 @@
 namespace shoal {
 
 Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
-    : context_(context), options_(options), definition_(std::make_unique<NetParameter>(filter_net(param))) {
+    : context_(context),
+      options_(options),
+      definition_(std::make_unique<NetParameter>(filter_net(param))) {
   if (definition_->layer_size() == 0)
-    throw ConfigError(Code::kConfig, "net '", param.name(), "' has no layer in phase ", Phase_Name(param.state().phase()));
+    throw ConfigError(Code::kConfig, "net '", param.name(), "' has no layer in phase ",
+                      Phase_Name(param.state().phase()));
   NetBuilder(*this, insert_splits(*definition_)).build();
   for (LayerParameter& layer : *definition_->mutable_layer()) layer.clear_blobs();
   for (const std::string& name : options_.keep)
-    if (blob(name) == nullptr) throw ConfigError(Code::kConfig, "net '", this->name(), "' has no blob '", name, "'");
+    if (blob(name) == nullptr)
+      throw ConfigError(Code::kConfig, "net '", this->name(), "' has no blob '", name, "'");
   plan_blobs();
 }
 
@@ -32,10 +36,13 @@ bool Net::training() const { return definition_->state().phase() == TRAIN; }
 const NetParameter& Net::definition() const { return *definition_; }
 Bottoms Net::bottoms(int layer) const { return wiring_[static_cast<std::size_t>(layer)].bottoms; }
 Tops Net::tops(int layer) const { return wiring_[static_cast<std::size_t>(layer)].tops; }
-bool Net::needs_backward(int layer) const { return wiring_[static_cast<std::size_t>(layer)].needs_backward; }
+bool Net::needs_backward(int layer) const {
+  return wiring_[static_cast<std::size_t>(layer)].needs_backward;
+}
 
 Blob* Net::blob(const std::string& name) const {
-  const auto found = std::find_if(blobs_.rbegin(), blobs_.rend(), [&](const auto& blob) { return blob->name == name; });
+  const auto found = std::find_if(blobs_.rbegin(), blobs_.rend(),
+                                  [&](const auto& blob) { return blob->name == name; });
   return found == blobs_.rend() ? nullptr : found->get();
 }
 
@@ -58,9 +65,11 @@ Status Net::failure_of(int layer) {
   if (!failure) return {};
   std::string where;
   for (std::size_t i = 0; failure->item >= 0 && where.empty() && i < layers_.size(); ++i)
-    if (const std::string record = layers_[i]->record_name(failure->item); !record.empty()) where = str("; record ", record);
+    if (const std::string record = layers_[i]->record_name(failure->item); !record.empty())
+      where = str("; record ", record);
   const std::string place = layer_place(layers_[static_cast<std::size_t>(layer)]->param());
-  return Error{failure->error.code, with_own_names(str(place, ": ", failure->error.message, where))};
+  return Error{failure->error.code,
+               with_own_names(str(place, ": ", failure->error.message, where))};
 }
 
 std::string Net::with_own_names(std::string sentence) const {
@@ -69,7 +78,8 @@ std::string Net::with_own_names(std::string sentence) const {
     const std::string own = str("'", layer->param().bottom(0), "'");
     for (const std::string& top : layer->param().top()) {
       const std::string quoted = str("'", top, "'");
-      for (std::size_t at = 0; (at = sentence.find(quoted, at)) != std::string::npos; at += own.size())
+      for (std::size_t at = 0; (at = sentence.find(quoted, at)) != std::string::npos;
+           at += own.size())
         sentence.replace(at, quoted.size(), own);
     }
   }
@@ -86,7 +96,8 @@ Status Net::run_layer(int i, float& loss) {
   return after_forward_ ? after_forward_(i) : Status();
 }
 
-// Lets data layers say what the next batch looks like. What a caller put into inputs is still there afterwards.
+// Lets data layers say what the next batch looks like. What a caller put into inputs is still there
+// afterwards.
 Status Net::follow_inputs() {
   bool changed = false;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -99,15 +110,19 @@ Status Net::follow_inputs() {
   std::string records;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i]->keeps_tops())
-      for (Blob* top : wiring_[i].tops) filled.emplace_back(top, std::vector<float>(top->data.host().begin(), top->data.host().end()));
-    if (const std::string record = layers_[i]->record_name(0); !record.empty()) records += str("; record ", record);
+      for (Blob* top : wiring_[i].tops)
+        filled.emplace_back(top,
+                            std::vector<float>(top->data.host().begin(), top->data.host().end()));
+    if (const std::string record = layers_[i]->record_name(0); !record.empty())
+      records += str("; record ", record);
   }
   try {
     reshape();
   } catch (const ConfigError& error) {
     return Error{error.error().code, str(error.what(), records)};
   }
-  for (const auto& [top, numbers] : filled) std::ranges::copy(numbers, top->data.host_out().begin());
+  for (const auto& [top, numbers] : filled)
+    std::ranges::copy(numbers, top->data.host_out().begin());
   return {};
 }
 
@@ -128,7 +143,8 @@ void Net::prepare_gradients(int i) {
   Wiring& wires = wiring_[static_cast<std::size_t>(i)];
   const bool skips = layers_[static_cast<std::size_t>(i)]->skips_missing_gradients();
   for (std::size_t t = 0; t < wires.tops.size(); ++t)
-    if (wires.loss_weights[t] != 0 || (wires.missing[t] && !skips)) ops::fill(context_, wires.loss_weights[t], wires.tops[t]->grad);
+    if (wires.loss_weights[t] != 0 || (wires.missing[t] && !skips))
+      ops::fill(context_, wires.loss_weights[t], wires.tops[t]->grad);
 }
 
 Status Net::backward() {
@@ -138,7 +154,8 @@ Status Net::backward() {
         if (Status status = before_backward_(i); !status.ok()) return status;
       prepare_gradients(i);
       Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-      layers_[static_cast<std::size_t>(i)]->backward(context_, wires.tops, wires.propagate, wires.bottoms);
+      layers_[static_cast<std::size_t>(i)]->backward(context_, wires.tops, wires.propagate,
+                                                     wires.bottoms);
       if (context_.failed()) return failure_of(i);
     }
     if (after_backward_)
@@ -152,14 +169,16 @@ void Net::clear_gradients() {
 }
 
 void Net::reshape() {
-  for (std::size_t i = 0; i < layers_.size(); ++i) reshape_layer(*layers_[i], context_, wiring_[i].bottoms, wiring_[i].tops);
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    reshape_layer(*layers_[i], context_, wiring_[i].bottoms, wiring_[i].tops);
   plan_blobs();
 }
 
 void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
   for (const Blob* output : outputs_) keep(*output);
   for (const std::string& name : options_.keep) keep(*blob(name));
-  for (std::size_t i = 0; i < layers_.size(); ++i)   // in training, inputs stay for find_non_finite
+  // in training, inputs stay for find_non_finite
+  for (std::size_t i = 0; i < layers_.size(); ++i)
     if (layers_[i]->keeps_tops() || (training() && wiring_[i].bottoms.empty()))
       for (const Blob* top : wiring_[i].tops) keep(*top);
 }
@@ -213,23 +232,28 @@ void Net::plan_blobs() {
 
 std::string Net::find_non_finite() {
   for (const NetParam& param : net_params_)
-    if (layers_[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) != 0 &&   // running sums follow what came in
+    // running sums follow what came in
+    if (layers_[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) != 0 &&
         !ops::all_finite(context_, param.blob->data))
-      return str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": param ", param.index, " is not finite");
+      return str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": param ",
+                 param.index, " is not finite");
   const Random::State now = context_.random().state();
   context_.random() = Random(pass_start_);
   std::string found;
   for (std::size_t i = 0; i < layers_.size() && found.empty(); ++i) {
-    if (!wiring_[i].bottoms.empty()) layers_[i]->forward(context_, wiring_[i].bottoms, wiring_[i].tops);
+    if (!wiring_[i].bottoms.empty())
+      layers_[i]->forward(context_, wiring_[i].bottoms, wiring_[i].tops);
     if (context_.take_failure()) break;
     for (const Blob* top : wiring_[i].tops)
       if (found.empty() && !ops::all_finite(context_, top->data))
-        found = with_own_names(str(layer_place(layers_[i]->param()), ": top '", top->name, "' is not finite"));
+        found = with_own_names(
+            str(layer_place(layers_[i]->param()), ": top '", top->name, "' is not finite"));
   }
   context_.random() = Random(now);
   for (const NetParam& param : net_params_)
     if (found.empty() && !ops::all_finite(context_, param.blob->grad))
-      found = str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": the gradient of param ", param.index, " is not finite");
+      found = str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()),
+                  ": the gradient of param ", param.index, " is not finite");
   return found;
 }
 

@@ -10,15 +10,19 @@
 namespace shoal {
 namespace {
 
-void copy_param(const Layer& layer, int index, const BlobProto& from, const LayerParameter& source, const std::string& file) {
+void copy_param(const Layer& layer, int index, const BlobProto& from, const LayerParameter& source,
+                const std::string& file) {
   Blob& blob = *layer.params()[static_cast<std::size_t>(index)];
   if (!same_shape(from, blob.shape()))
-    throw config_error(layer.param(), "param ", index, " has shape ", blob.shape().str(), ", but layer '", source.name(), "' in ", file,
-                       " holds ", shape_of(from).str(), ". Is num_output, kernel_size or the input another than when ", file,
+    throw config_error(layer.param(), "param ", index, " has shape ", blob.shape().str(),
+                       ", but layer '", source.name(), "' in ", file, " holds ",
+                       shape_of(from).str(),
+                       ". Is num_output, kernel_size or the input another than when ", file,
                        " was trained? To start this layer afresh, give it another name");
   if (number_count(from) != blob.data.count())
-    throw config_error(layer.param(), "param ", index, " of layer '", source.name(), "' in ", file, " has ", number_count(from),
-                       " numbers for the shape ", blob.shape().str(), "; the file is damaged");
+    throw config_error(layer.param(), "param ", index, " of layer '", source.name(), "' in ", file,
+                       " has ", number_count(from), " numbers for the shape ", blob.shape().str(),
+                       "; the file is damaged");
   copy_numbers(from, blob.data);
 }
 
@@ -39,15 +43,21 @@ void Net::copy_weights(const NetParameter& from, const std::string& file) {
     }
     const LayerParameter& source = *found->second;
     if (source.blobs_size() != static_cast<int>(layer->params().size()))
-      throw config_error(layer->param(), "has ", layer->params().size(), " params, but layer '", source.name(), "' in ", file, " holds ",
-                         source.blobs_size(), " (bias_term may differ)");
-    for (int i = 0; i < source.blobs_size(); ++i) copy_param(*layer, i, source.blobs(i), source, file);
+      throw config_error(layer->param(), "has ", layer->params().size(), " params, but layer '",
+                         source.name(), "' in ", file, " holds ", source.blobs_size(),
+                         " (bias_term may differ)");
+    for (int i = 0; i < source.blobs_size(); ++i)
+      copy_param(*layer, i, source.blobs(i), source, file);
     sources.erase(found);
     ++copied;
   }
-  for (const auto& [name, layer] : sources) LOG(INFO) << "Ignoring source layer " << name << " of " << file;
-  if (!fresh.empty()) LOG(INFO) << file << " holds nothing for layers " << fresh << ": they keep their present values";
-  if (copied == 0) LOG(WARNING) << file << " shares no layer name with net " << name() << ": nothing was copied";
+  for (const auto& [name, layer] : sources)
+    LOG(INFO) << "Ignoring source layer " << name << " of " << file;
+  if (!fresh.empty())
+    LOG(INFO) << file << " holds nothing for layers " << fresh
+              << ": they keep their present values";
+  if (copied == 0)
+    LOG(WARNING) << file << " shares no layer name with net " << name() << ": nothing was copied";
 }
 
 void Net::share_weights(const Net& other) {
@@ -58,11 +68,14 @@ void Net::share_weights(const Net& other) {
     if (layer->params().empty() || found == sources.end()) continue;
     const auto& theirs = found->second->params();
     if (theirs.size() != layer->params().size())
-      throw config_error(layer->param(), "has ", layer->params().size(), " params here and ", theirs.size(), " in net ", other.name());
+      throw config_error(layer->param(), "has ", layer->params().size(), " params here and ",
+                         theirs.size(), " in net ", other.name());
     for (std::size_t i = 0; i < theirs.size(); ++i) {
       if (layer->params()[i]->shape() != theirs[i]->shape())
-        throw config_error(layer->param(), "param ", i, " has shape ", layer->params()[i]->shape().str(), " in this phase and ",
-                           theirs[i]->shape().str(), " in the other (", layer_place(found->second->param()), ")");
+        throw config_error(layer->param(), "param ", i, " has shape ",
+                           layer->params()[i]->shape().str(), " in this phase and ",
+                           theirs[i]->shape().str(), " in the other (",
+                           layer_place(found->second->param()), ")");
       layer->params()[i]->data.share(theirs[i]->data);
     }
   }
@@ -70,7 +83,7 @@ void Net::share_weights(const Net& other) {
 
 NetParameter Net::to_proto(bool with_gradients) const {
   NetParameter proto(*definition_);
-  int next = 0;   // splits stand between the layers of the definition
+  int next = 0;  // splits stand between the layers of the definition
   for (const auto& layer : layers_) {
     if (next == proto.layer_size()) break;
     LayerParameter* out = proto.mutable_layer(next);

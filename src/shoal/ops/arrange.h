@@ -1,5 +1,5 @@
-// Boxes of numbers moved between tensors. A box has a size on every axis and starts at an offset on every axis; both tensors have as
-// many axes, and the box lies within (CHECK).
+// Boxes of numbers moved between tensors. A box has a size on every axis and starts at an offset on
+// every axis; both tensors have as many axes, and the box lies within (CHECK).
 #pragma once
 
 #include <cstdint>

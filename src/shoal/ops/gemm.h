@@ -1,4 +1,5 @@
-// Products of matrices, the bias that goes with them, and the inner product layer made of both. All matrices are row-major.
+// Products of matrices, the bias that goes with them, and the inner product layer made of both. All
+// matrices are row-major.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +12,23 @@ namespace shoal::ops {
 
 enum class Trans { kNo, kYes };
 
-// c = alpha op(a) op(b) + beta c, where op(a) is (M, K), op(b) is (K, N), c is (M, N); op transposes what is stored. Counts must
-// agree (CHECK); the tensors' own shapes do not matter. With beta 0 what c held before does not matter, NaN included.
-void gemm(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Tensor& a,
-          const Tensor& b, float beta, Tensor& c);
+// c = alpha op(a) op(b) + beta c, where op(a) is (M, K), op(b) is (K, N), c is (M, N); op
+// transposes what is stored. Counts must agree (CHECK); the tensors' own shapes do not matter. With
+// beta 0 what c held before does not matter, NaN included.
+void gemm(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n,
+          std::int64_t k, float alpha, const Tensor& a, const Tensor& b, float beta, Tensor& c);
 
 // y (outer, channels, inner) += b (channels).
 void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& b, Tensor& y);
 // db (channels) += the sum of dy (outer, channels, inner) over outer and inner.
-void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy, Tensor& db);
+void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy,
+                       Tensor& db);
 
 struct DenseDesc {
-  std::int64_t rows = 0;         // M, items of the batch
-  std::int64_t inputs = 0;       // K
-  std::int64_t outputs = 0;      // N
-  bool weight_is_kn = false;     // w is (K, N), not (N, K)
+  std::int64_t rows = 0;      // M, items of the batch
+  std::int64_t inputs = 0;    // K
+  std::int64_t outputs = 0;   // N
+  bool weight_is_kn = false;  // w is (K, N), not (N, K)
   bool operator==(const DenseDesc&) const = default;
 };
 
@@ -34,9 +37,12 @@ class DenseKernel {
  public:
   virtual ~DenseKernel() = default;
   // Overwrites y. b may be null.
-  virtual void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b, Tensor& y) = 0;
-  // Overwrites dx, adds to dw and db; any of them may be null. x is not read if dw is null, w not if dx is.
-  virtual void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx, Tensor* dw, Tensor* db) = 0;
+  virtual void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
+                       Tensor& y) = 0;
+  // Overwrites dx, adds to dw and db; any of them may be null. x is not read if dw is null, w not
+  // if dx is.
+  virtual void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy,
+                        Tensor* dx, Tensor* dw, Tensor* db) = 0;
 };
 using DenseImpl = Impl<DenseDesc, DenseKernel>;
 std::span<const DenseImpl* const> dense_impls();

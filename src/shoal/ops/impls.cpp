@@ -1,5 +1,5 @@
-// Which implementations each op has: fastest first, the plain CPU one last and for ever. With cpu/impls.h and its like in other
-// folders this is all that knows of vendors.
+// Which implementations each op has: fastest first, the plain CPU one last and for ever. With
+// cpu/impls.h and its like in other folders this is all that knows of vendors.
 #include "shoal/ops/cpu/impls.h"
 
 namespace shoal::ops {

@@ -1,8 +1,9 @@
 // How an op with several implementations picks one.
 //
-// An op is described by a plain struct (ConvDesc, PoolDesc ...) and carried out by a kernel object made for one description.
-// impls.cpp lists the implementations of each op, fastest first, the plain CPU one last and for ever; each says why it cannot
-// serve a description. The choice is made once, when the layer is set up, and is kept for --explain_ops.
+// An op is described by a plain struct (ConvDesc, PoolDesc ...) and carried out by a kernel object
+// made for one description. impls.cpp lists the implementations of each op, fastest first, the
+// plain CPU one last and for ever; each says why it cannot serve a description. The choice is made
+// once, when the layer is set up, and is kept for --explain_ops.
 #pragma once
 
 #include <memory>
@@ -24,19 +25,20 @@ struct Refusal {
   Why why;
 };
 struct Choice {
-  std::string op;     // "conv"
-  std::string impl;   // "plain"
+  std::string op;    // "conv"
+  std::string impl;  // "plain"
   std::vector<Refusal> refused;
 };
 
 template <class Desc, class Kernel>
 struct Impl {
-  const char* name;   // "cudnn", "cuda", "onednn", "plain": what LayerParameter.engine may say
+  const char* name;  // "cudnn", "cuda", "onednn", "plain": what LayerParameter.engine may say
   Why (*supports)(const Desc&, const Device&);
   std::unique_ptr<Kernel> (*make)(const Desc&);
 };
 
-// The engine that stands for every implementation of our own, whatever its name: Caffe's engine: CAFFE.
+// The engine that stands for every implementation of our own, whatever its name: Caffe's engine:
+// CAFFE.
 inline constexpr const char* kOwnEngine = "caffe";
 inline bool is_own(const std::string& impl) { return impl != "cudnn" && impl != "onednn"; }
 
@@ -46,16 +48,17 @@ struct Chosen {
   Choice choice;
 };
 
-// The first implementation that serves `desc` on `device`; with a non-empty `engine`, only the one of that name, or of our own.
-// Throws ConfigError (kConfig) with every refusal if none does.
+// The first implementation that serves `desc` on `device`; with a non-empty `engine`, only the one
+// of that name, or of our own. Throws ConfigError (kConfig) with every refusal if none does.
 template <class Desc, class Kernel>
-Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const> impls, const Desc& desc, const Device& device,
-                      const std::string& engine) {
+Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const> impls,
+                      const Desc& desc, const Device& device, const std::string& engine) {
   Chosen<Kernel> chosen{nullptr, {op, "", {}}};
   std::string names, reasons;
   for (const Impl<Desc, Kernel>* impl : impls) {
     names += str(names.empty() ? "" : ", ", impl->name);
-    const bool allowed = engine.empty() || engine == impl->name || (engine == kOwnEngine && is_own(impl->name));
+    const bool allowed =
+        engine.empty() || engine == impl->name || (engine == kOwnEngine && is_own(impl->name));
     Why why = allowed ? impl->supports(desc, device) : str("engine \"", engine, "\" was asked for");
     if (why.empty()) {
       chosen.choice.impl = impl->name;
@@ -65,7 +68,8 @@ Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const>
     reasons += str("; ", impl->name, ": ", why);
     chosen.choice.refused.push_back({impl->name, std::move(why)});
   }
-  throw ConfigError(Code::kConfig, "no implementation of ", op, " in this build serves the layer (there are: ", names, reasons, ")");
+  throw ConfigError(Code::kConfig, "no implementation of ", op,
+                    " in this build serves the layer (there are: ", names, reasons, ")");
 }
 
 }  // namespace shoal::ops

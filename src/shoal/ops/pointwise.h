@@ -1,5 +1,6 @@
-// Functions of one number, applied to each element of a tensor, and two that need a little more (a slope a channel, a coin an
-// element). Counts must agree (CHECK). A NaN stays a NaN. y may be x and dx may be dy wherever both are named.
+// Functions of one number, applied to each element of a tensor, and two that need a little more (a
+// slope a channel, a coin an element). Counts must agree (CHECK). A NaN stays a NaN. y may be x and
+// dx may be dy wherever both are named.
 #pragma once
 
 #include "shoal/base/random.h"
@@ -9,25 +10,26 @@ namespace shoal::ops {
 
 // What y is of x, with what a, b and c stand for:
 enum class MapKind {
-  kRelu,        // x > 0: x, else a x
-  kElu,         // x > 0: x, else a (e^x - 1)
-  kSigmoid,     // 1 / (1 + e^-x)
+  kRelu,     // x > 0: x, else a x
+  kElu,      // x > 0: x, else a (e^x - 1)
+  kSigmoid,  // 1 / (1 + e^-x)
   kTanh,
-  kAbs,         // |x|; slope 0 at 0
-  kPower,       // (c + b x)^a; slope 0 everywhere if a b = 0
-  kExp,         // b e^(a x)
-  kLog,         // c ln(b + a x)
-  kSoftplus,    // ln(1 + e^x)
-  kThreshold,   // x > a: 1, else 0; no slope
-  kClip,        // x cut to [a, b]; slope 1 at both ends
-  kSwish,       // x / (1 + e^(-a x))
+  kAbs,        // |x|; slope 0 at 0
+  kPower,      // (c + b x)^a; slope 0 everywhere if a b = 0
+  kExp,        // b e^(a x)
+  kLog,        // c ln(b + a x)
+  kSoftplus,   // ln(1 + e^x)
+  kThreshold,  // x > a: 1, else 0; no slope
+  kClip,       // x cut to [a, b]; slope 1 at both ends
+  kSwish,      // x / (1 + e^(-a x))
 };
 struct Map {
   MapKind kind;
   float a = 0, b = 0, c = 0;
 };
 
-// Which tensor the slope is worked out from. At a kink the slope is that of the left side where the table says nothing else.
+// Which tensor the slope is worked out from. At a kink the slope is that of the left side where the
+// table says nothing else.
 enum class MapReads { kNothing, kX, kY };
 MapReads reads(const Map& map);
 
@@ -38,12 +40,15 @@ void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor
 // x > 0: x, else slope[c] x, for x (outer, C, inner) with C = slope.count().
 void prelu(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner, Tensor& y);
 // dx = dy (x > 0: 1, else slope[c]).
-void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner, const Tensor& dy, Tensor& dx);
+void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner,
+                    const Tensor& dy, Tensor& dx);
 // dslope[c] += the sum of dy x over the channel's x <= 0.
-void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, const Tensor& dy, Tensor& dslope);
+void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, const Tensor& dy,
+                          Tensor& dslope);
 
-// y[i] = 0 with probability `ratio`, else x[i] / (1 - ratio). The coin of element i is word i of `coins`, which takes count() words:
-// the same state throws the same coins, so backward is the same call on the gradients.
+// y[i] = 0 with probability `ratio`, else x[i] / (1 - ratio). The coin of element i is word i of
+// `coins`, which takes count() words: the same state throws the same coins, so backward is the same
+// call on the gradients.
 void dropout(Context& ctx, const Random::State& coins, float ratio, const Tensor& x, Tensor& y);
 
 }  // namespace shoal::ops

@@ -1,4 +1,5 @@
-// Rows of a tensor picked by number. x has R rows, its axis 0; an index tensor has M numbers, each a row of x.
+// Rows of a tensor picked by number. x has R rows, its axis 0; an index tensor has M numbers, each
+// a row of x.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,8 @@
 
 namespace shoal::ops {
 
-// x and y are (outer, C, inner); y = exp(x - max) / sum over C. x and y may be one tensor, and dx and dy.
+// x and y are (outer, C, inner); y = exp(x - max) / sum over C. x and y may be one tensor, and dx
+// and dy.
 struct SoftmaxDesc {
   std::int64_t outer = 0, channels = 0, inner = 0;
   bool operator==(const SoftmaxDesc&) const = default;
@@ -18,8 +19,10 @@ struct SoftmaxDesc {
 class SoftmaxKernel {
  public:
   virtual ~SoftmaxKernel() = default;
-  virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;                        // overwrites y
-  virtual void backward(Context& ctx, const Tensor& y, const Tensor& dy, Tensor& dx) = 0;    // overwrites dx
+  // overwrites y
+  virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;
+  // overwrites dx
+  virtual void backward(Context& ctx, const Tensor& y, const Tensor& dy, Tensor& dx) = 0;
 };
 using SoftmaxImpl = Impl<SoftmaxDesc, SoftmaxKernel>;
 std::span<const SoftmaxImpl* const> softmax_impls();

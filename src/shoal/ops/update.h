@@ -12,12 +12,15 @@ namespace shoal::ops {
 
 enum class Gradient { kKeep, kClear };
 
-// One update of `w` in one pass over memory: scale, regularise, rule, w -= ... . histories: as many tensors as the rule keeps.
-// All have w's count (CHECK). With kClear the gradient is zero afterwards. Elements do not meet, and a
-// product and a sum are rounded each: threads, and cuts into rows, change no bit.
-void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad, std::span<Tensor* const> histories, Gradient after);
+// One update of `w` in one pass over memory: scale, regularise, rule, w -= ... . histories: as many
+// tensors as the rule keeps. All have w's count (CHECK). With kClear the gradient is zero
+// afterwards. Elements do not meet, and a product and a sum are rounded each: threads, and cuts
+// into rows, change no bit.
+void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
+            std::span<Tensor* const> histories, Gradient after);
 
-// Calls piece(0) ... piece(pieces - 1), on so many threads as a context has: for who updates elsewhere what these tensors hold.
+// Calls piece(0) ... piece(pieces - 1), on so many threads as a context has: for who updates
+// elsewhere what these tensors hold.
 void share_out(int threads, std::size_t pieces, const std::function<void(std::size_t)>& piece);
 
 }  // namespace shoal::ops

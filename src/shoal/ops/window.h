@@ -10,65 +10,73 @@
 
 namespace shoal::ops {
 
-// One spatial axis. Output o looks at the inputs o * stride - pad + t * dilation for the taps t in [0, kernel); inputs outside
-// [0, in) are zeros (convolution) or not there (pooling).
+// One spatial axis. Output o looks at the inputs o * stride - pad + t * dilation for the taps t in
+// [0, kernel); inputs outside [0, in) are zeros (convolution) or not there (pooling).
 struct WindowAxis {
   std::int64_t in = 1, out = 1, kernel = 1, stride = 1, pad = 0, dilation = 1;
   bool operator==(const WindowAxis&) const = default;
 };
 
-// Convolution of x (N, C, I...) with w (K, C/G, T...) and b (K) to y (N, K, O...): any number of spatial axes, I, T, O their in,
-// kernel and out. Channels and outputs fall into G groups; an output sees the channels of its group.
+// Convolution of x (N, C, I...) with w (K, C/G, T...) and b (K) to y (N, K, O...): any number of
+// spatial axes, I, T, O their in, kernel and out. Channels and outputs fall into G groups; an
+// output sees the channels of its group.
 struct ConvDesc {
-  std::int64_t images = 0, channels = 0, outputs = 0, groups = 1;   // N C K G; G divides C and K
+  std::int64_t images = 0, channels = 0, outputs = 0, groups = 1;  // N C K G; G divides C and K
   std::vector<WindowAxis> axes;
   bool operator==(const ConvDesc&) const = default;
 
-  std::int64_t in_count() const;    // numbers in one channel of x
-  std::int64_t out_count() const;   // numbers in one channel of y
-  std::int64_t taps() const;        // weights of one channel
+  std::int64_t in_count() const;   // numbers in one channel of x
+  std::int64_t out_count() const;  // numbers in one channel of y
+  std::int64_t taps() const;       // weights of one channel
 };
 
 class ConvKernel {
  public:
   virtual ~ConvKernel() = default;
   // Overwrites y. b may be null.
-  virtual void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b, Tensor& y) = 0;
-  // Overwrites dx, adds to dw and db; any of them may be null. x is not read if dw is null, w not if dx is.
-  virtual void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx, Tensor* dw, Tensor* db) = 0;
+  virtual void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
+                       Tensor& y) = 0;
+  // Overwrites dx, adds to dw and db; any of them may be null. x is not read if dw is null, w not
+  // if dx is.
+  virtual void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy,
+                        Tensor* dx, Tensor* dw, Tensor* db) = 0;
 };
 using ConvImpl = Impl<ConvDesc, ConvKernel>;
 std::span<const ConvImpl* const> conv_impls();
 
-// What each window sees, as columns: y (N, C * T..., O...) where row c * T + t holds channel c at tap t, zeros outside.
-// Of the description, outputs and groups do not matter.
+// What each window sees, as columns: y (N, C * T..., O...) where row c * T + t holds channel c at
+// tap t, zeros outside. Of the description, outputs and groups do not matter.
 class Im2colKernel {
  public:
   virtual ~Im2colKernel() = default;
-  virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;     // overwrites y
-  virtual void backward(Context& ctx, const Tensor& dy, Tensor& dx) = 0;  // overwrites dx: each input sums its places in dy
+  virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;  // overwrites y
+  // overwrites dx: each input sums its places in dy
+  virtual void backward(Context& ctx, const Tensor& dy, Tensor& dx) = 0;
 };
 using Im2colImpl = Impl<ConvDesc, Im2colKernel>;
 std::span<const Im2colImpl* const> im2col_impls();
 
-// Pooling of P planes of x (P, H, W) to y (P, OH, OW); dilation is 1. A window is clipped to the plane. One that lies wholly
-// outside gives 0, index -1, and no gradient.
+// Pooling of P planes of x (P, H, W) to y (P, OH, OW); dilation is 1. A window is clipped to the
+// plane. One that lies wholly outside gives 0, index -1, and no gradient.
 struct PoolDesc {
   enum class Method {
-    kMax,       // the largest number; of equals the first in row order wins; NaNs lose
-    kAverage,   // the sum over the area of the window clipped to [-pad, in + pad): padding counts, what lies beyond does not
+    kMax,  // the largest number; of equals the first in row order wins; NaNs lose
+    // the sum over the area of the window clipped to [-pad, in + pad): padding counts, what lies
+    // beyond does not
+    kAverage,
   };
   Method method = Method::kMax;
   std::int64_t planes = 0;
   WindowAxis height, width;
-  bool keeps_winners = false;   // kMax: forward remembers who won, so that backward needs no x
+  bool keeps_winners = false;  // kMax: forward remembers who won, so that backward needs no x
   bool operator==(const PoolDesc&) const = default;
 };
 
 class PoolKernel {
  public:
   virtual ~PoolKernel() = default;
-  // Overwrites y, and index (the shape of y; kMax only) with h * W + w of each winner; index may be null.
+  // Overwrites y, and index (the shape of y; kMax only) with h * W + w of each winner; index may be
+  // null.
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) = 0;
   // Overwrites dx. x is read by kMax without keeps_winners alone.
   virtual void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) = 0;

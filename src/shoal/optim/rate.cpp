@@ -11,7 +11,9 @@ namespace {
 constexpr const char* kPolicies[] = {"fixed", "step", "exp", "inv", "multistep", "poly", "sigmoid"};
 
 // Not rounded to float before it meets the base, as in Caffe, where one operand is an integer.
-double integer_power(float gamma, std::int64_t exponent) { return std::pow(double{gamma}, static_cast<double>(exponent)); }
+double integer_power(float gamma, std::int64_t exponent) {
+  return std::pow(double{gamma}, static_cast<double>(exponent));
+}
 
 }  // namespace
 
@@ -30,23 +32,28 @@ std::string validate(const RateOptions& o) {
   if (!std::isfinite(o.gamma) || !std::isfinite(o.power)) return "gamma and power must be finite";
   switch (o.policy) {
     case Policy::kFixed:
-    case Policy::kExp:
-      break;
+    case Policy::kExp: break;
     case Policy::kStep:
-      if (o.stepsize <= 0) return str("stepsize is ", o.stepsize, "; lr_policy \"step\" needs one of 1 or more");
+      if (o.stepsize <= 0)
+        return str("stepsize is ", o.stepsize, "; lr_policy \"step\" needs one of 1 or more");
       break;
     case Policy::kInv:
-      if (o.gamma < 0) return str("gamma is ", o.gamma, "; for lr_policy \"inv\" it must not be negative");
+      if (o.gamma < 0)
+        return str("gamma is ", o.gamma, "; for lr_policy \"inv\" it must not be negative");
       break;
     case Policy::kMultistep:
-      if (!std::is_sorted(o.stepvalues.begin(), o.stepvalues.end())) return "the stepvalues must rise";
+      if (!std::is_sorted(o.stepvalues.begin(), o.stepvalues.end()))
+        return "the stepvalues must rise";
       break;
     case Policy::kPoly:
-      if (o.max_iter <= 0) return str("max_iter is ", o.max_iter, "; lr_policy \"poly\" needs one of 1 or more");
+      if (o.max_iter <= 0)
+        return str("max_iter is ", o.max_iter, "; lr_policy \"poly\" needs one of 1 or more");
       break;
     case Policy::kSigmoid:
-      if (o.gamma < 0) return str("gamma is ", o.gamma, "; for lr_policy \"sigmoid\" it must not be negative");
-      if (o.stepsize <= 0) return str("stepsize is ", o.stepsize, "; lr_policy \"sigmoid\" needs one of 1 or more");
+      if (o.gamma < 0)
+        return str("gamma is ", o.gamma, "; for lr_policy \"sigmoid\" it must not be negative");
+      if (o.stepsize <= 0)
+        return str("stepsize is ", o.stepsize, "; lr_policy \"sigmoid\" needs one of 1 or more");
       break;
   }
   return "";
@@ -62,17 +69,14 @@ std::int64_t steps_taken(const RateOptions& o, std::int64_t iteration, std::int6
 float rate_at(const RateOptions& o, std::int64_t iteration, std::int64_t steps) {
   const float i = static_cast<float>(iteration);
   switch (o.policy) {
-    case Policy::kFixed:
-      return o.base;
+    case Policy::kFixed: return o.base;
     case Policy::kStep:
-    case Policy::kMultistep:
-      return static_cast<float>(o.base * integer_power(o.gamma, steps));
-    case Policy::kExp:
-      return static_cast<float>(o.base * integer_power(o.gamma, iteration));
-    case Policy::kInv:
-      return o.base * std::pow(1 + o.gamma * i, -o.power);
+    case Policy::kMultistep: return static_cast<float>(o.base * integer_power(o.gamma, steps));
+    case Policy::kExp: return static_cast<float>(o.base * integer_power(o.gamma, iteration));
+    case Policy::kInv: return o.base * std::pow(1 + o.gamma * i, -o.power);
     case Policy::kPoly:
-      if (iteration >= o.max_iter) return 0;   // a run that goes on past max_iter would meet the root of a negative number
+      // a run that goes on past max_iter would meet the root of a negative number
+      if (iteration >= o.max_iter) return 0;
       return o.base * std::pow(1 - i / static_cast<float>(o.max_iter), o.power);
     case Policy::kSigmoid:
       return o.base * (1 / (1 + std::exp(-o.gamma * (i - static_cast<float>(o.stepsize)))));

@@ -13,8 +13,9 @@ constexpr struct {
   const char* name;
   int histories;
 } kRules[] = {
-    {Rule::kSgd, "SGD", 1},         {Rule::kNesterov, "Nesterov", 1}, {Rule::kAdaGrad, "AdaGrad", 1},
-    {Rule::kRmsProp, "RMSProp", 1}, {Rule::kAdaDelta, "AdaDelta", 2}, {Rule::kAdam, "Adam", 2},
+    {Rule::kSgd, "SGD", 1},           {Rule::kNesterov, "Nesterov", 1},
+    {Rule::kAdaGrad, "AdaGrad", 1},   {Rule::kRmsProp, "RMSProp", 1},
+    {Rule::kAdaDelta, "AdaDelta", 2}, {Rule::kAdam, "Adam", 2},
 };
 
 bool same_letters(std::string_view a, std::string_view b) {
@@ -47,17 +48,21 @@ std::string validate(const RuleOptions& o) {
   if (o.momentum < 0) return str("momentum is ", o.momentum, "; it must not be negative");
   switch (o.rule) {
     case Rule::kSgd:
-    case Rule::kNesterov:
-      return "";
+    case Rule::kNesterov: return "";
     case Rule::kAdaGrad:
     case Rule::kRmsProp:
-      if (o.momentum != 0) return str("momentum is ", o.momentum, ", and ", name_of(o.rule), " has none: leave it out");
-      if (o.rule == Rule::kRmsProp && !is_decay(o.rms_decay)) return str("rms_decay is ", o.rms_decay, "; it must be in [0, 1)");
+      if (o.momentum != 0)
+        return str("momentum is ", o.momentum, ", and ", name_of(o.rule),
+                   " has none: leave it out");
+      if (o.rule == Rule::kRmsProp && !is_decay(o.rms_decay))
+        return str("rms_decay is ", o.rms_decay, "; it must be in [0, 1)");
       break;
     case Rule::kAdaDelta:
     case Rule::kAdam:
-      if (!is_decay(o.momentum)) return str("momentum is ", o.momentum, "; for ", name_of(o.rule), " it must be in [0, 1)");
-      if (o.rule == Rule::kAdam && !is_decay(o.momentum2)) return str("momentum2 is ", o.momentum2, "; it must be in [0, 1)");
+      if (!is_decay(o.momentum))
+        return str("momentum is ", o.momentum, "; for ", name_of(o.rule), " it must be in [0, 1)");
+      if (o.rule == Rule::kAdam && !is_decay(o.momentum2))
+        return str("momentum2 is ", o.momentum2, "; it must be in [0, 1)");
       break;
   }
   if (!std::isfinite(o.delta)) return str("delta is ", o.delta, "; it must be finite");
@@ -66,11 +71,19 @@ std::string validate(const RuleOptions& o) {
 }
 
 Step make_step(const RuleOptions& o, const StepInputs& in) {
-  Step step{o.rule,     in.regularization, in.rate * in.lr_mult, in.weight_decay * in.decay_mult, in.gradient_scale,
-            o.momentum, o.momentum2,       o.rms_decay,          o.delta};
+  Step step{o.rule,
+            in.regularization,
+            in.rate * in.lr_mult,
+            in.weight_decay * in.decay_mult,
+            in.gradient_scale,
+            o.momentum,
+            o.momentum2,
+            o.rms_decay,
+            o.delta};
   if (o.rule == Rule::kAdam) {
     const double t = static_cast<double>(in.iteration) + 1;
-    const double correction = std::sqrt(1 - std::pow(double{o.momentum2}, t)) / (1 - std::pow(double{o.momentum}, t));
+    const double correction =
+        std::sqrt(1 - std::pow(double{o.momentum2}, t)) / (1 - std::pow(double{o.momentum}, t));
     step.rate = static_cast<float>(in.rate * in.lr_mult * static_cast<float>(correction));
   }
   return step;

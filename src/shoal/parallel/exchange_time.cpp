@@ -1,4 +1,4 @@
-#include "exchange_time.h"
+#include "shoal/parallel/exchange_time.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 namespace shoal::parallel {
 
 RowSample sample_of(std::span<const table::Row> rows, int servers) {
-  constexpr std::size_t kEnough = 256 * 1024;   // numbers
+  constexpr std::size_t kEnough = 256 * 1024;  // numbers
   RowSample sample;
   std::vector<std::size_t> taken(static_cast<std::size_t>(servers));
   std::size_t all = 0, sum = 0;
@@ -29,11 +29,13 @@ Result<double> measure_exchange(table::Table& table, const table::Plan& plan) {
   for (int worker = 0; worker < plan.workers; ++worker) {
     if (worker == table.worker()) {
       const table::Instant start = table.now();
-      for (const table::RowId row : sample.rows) table.get(row, plan.start_of(worker), table::Part::kWeights);
+      for (const table::RowId row : sample.rows)
+        table.get(row, plan.start_of(worker), table::Part::kWeights);
       if (Status status = table.wait(sample.rows); !status.ok()) return status.error();
       seconds = std::chrono::duration<double>(table.now() - start).count() / sample.share;
     }
-    const Result<std::string> all = table.ask(table::Topic::kBarrier, table::end_of_turn(plan.epoch, worker), {});
+    const Result<std::string> all =
+        table.ask(table::Topic::kBarrier, table::end_of_turn(plan.epoch, worker), {});
     if (!all.ok()) return all.error();
   }
   return seconds;

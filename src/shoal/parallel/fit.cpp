@@ -1,7 +1,7 @@
 // What of a solver and a scheme cannot be had together.
+#include "shoal/parallel/updaters.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"
-#include "updaters.h"
 
 namespace shoal::parallel {
 namespace {
@@ -15,31 +15,43 @@ std::string why_not(const table::Scheme& scheme) {
   const bool weights = task.payload == Payload::kWeights;
   if (task.payload == Payload::kGradient) return "";
   if (task.momentum == MomentumPolicy::kAverage && (weights || !scheme.lockstep()))
-    return "averages momentum at exchanges, and its workers exchange one by one: there is no mean of all; keep or reset it";
-  if (task.weighing == table::Weighing::kSteps && weights) return "weighs by local steps, which is of deltas: weights are not summed";
+    return "averages momentum at exchanges, and its workers exchange one by one: there is no mean "
+           "of all; keep or reset it";
+  if (task.weighing == table::Weighing::kSteps && weights)
+    return "weighs by local steps, which is of deltas: weights are not summed";
   if (task.pull_first && !weights) return "exchanges before the first step, which is of weights";
-  if (task.pull_first && task.judged) return "exchanges before the first step, and would drop a task whose weights are there already";
-  if (task.steps == 0 && !task.judged && !task.paced) return "does not say how many local steps a task has, nor asks";
+  if (task.pull_first && task.judged)
+    return "exchanges before the first step, and would drop a task whose weights are there already";
+  if (task.steps == 0 && !task.judged && !task.paced)
+    return "does not say how many local steps a task has, nor asks";
   return "";
 }
 
 void check_on_nan(const SolverParameter& param, const std::string& name) {
-  if (param.on_nan() != SolverParameter::SNAPSHOT && param.on_nan() != SolverParameter::WARN) return;
-  throw ConfigError(Code::kConfig, name, ": on_nan is ", SolverParameter::OnNan_Name(param.on_nan()), ", which works without a table alone: ",
-                    param.on_nan() == SolverParameter::WARN ? "a table takes no number that is not finite"
-                                                            : "when one worker notices, others have gone on",
-                    "; STOP and SKIP work with one");
+  if (param.on_nan() != SolverParameter::SNAPSHOT && param.on_nan() != SolverParameter::WARN)
+    return;
+  throw ConfigError(
+      Code::kConfig, name, ": on_nan is ", SolverParameter::OnNan_Name(param.on_nan()),
+      ", which works without a table alone: ",
+      param.on_nan() == SolverParameter::WARN ? "a table takes no number that is not finite"
+                                              : "when one worker notices, others have gone on",
+      "; STOP and SKIP work with one");
 }
 
 }  // namespace
 
-void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme, const std::string& words, int workers) {
+void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme,
+               const std::string& words, int workers) {
   if (const std::string unfit = scheme.unfit(workers); !unfit.empty())
     throw ConfigError(Code::kConfig, name, ": scheme '", words, "': ", unfit);
-  if (scheme.payload() == Payload::kGradient && !scheme.lockstep() && read_recipe(param, name).clip >= 0)
-    throw ConfigError(Code::kConfig, name, ": clip_gradients limits the norm of the gradients of all workers together, and under scheme '", words,
-                      "' they do not come together; leave it out, or take scheme 'bsp'");
-  if (const std::string reason = why_not(scheme); !reason.empty()) throw ConfigError(Code::kConfig, name, ": scheme '", words, "' ", reason);
+  if (scheme.payload() == Payload::kGradient && !scheme.lockstep() &&
+      read_recipe(param, name).clip >= 0)
+    throw ConfigError(Code::kConfig, name,
+                      ": clip_gradients limits the norm of the gradients of all workers together, "
+                      "and under scheme '",
+                      words, "' they do not come together; leave it out, or take scheme 'bsp'");
+  if (const std::string reason = why_not(scheme); !reason.empty())
+    throw ConfigError(Code::kConfig, name, ": scheme '", words, "' ", reason);
   check_on_nan(param, name);
 }
 

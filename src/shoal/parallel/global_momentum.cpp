@@ -1,4 +1,4 @@
-#include "global_momentum.h"
+#include "shoal/parallel/global_momentum.h"
 
 #include <algorithm>
 
@@ -9,7 +9,8 @@ namespace shoal::parallel {
 
 using table::RowId;
 
-GlobalMomentum::GlobalMomentum(const table::Task& task, const RowMap& map) : task_(task), map_(map) {
+GlobalMomentum::GlobalMomentum(const table::Task& task, const RowMap& map)
+    : task_(task), map_(map) {
   if (!is_used()) return;
   v_.resize(map.rows().size()), from_.resize(v_.size()), ended_.resize(v_.size());
   for (const RowId row : map.learning()) {
@@ -26,13 +27,15 @@ void GlobalMomentum::begin(RowId row) {
   std::ranges::copy(map_.weights(row), from_[row].begin());
 }
 
-// What a worker says of its weight is divided by all workers' sum, but in a sum by steps, where everybody's share is one of their number.
+// What a worker says of its weight is divided by all workers' sum, but in a sum by steps, where
+// everybody's share is one of their number.
 void GlobalMomentum::end(RowId row, float weight, std::span<float> delta) {
   if (!is_used()) return;
   ended_[row] = true;
   if (weight == 0) return;
   const float b = task_.global_momentum, own = task_.global_nesterov ? 1 + b : 1;
-  const float share = (task_.global_nesterov ? b * b : b) / (task_.weighing == table::Weighing::kSteps ? weight : 1);
+  const float share = (task_.global_nesterov ? b * b : b) /
+                      (task_.weighing == table::Weighing::kSteps ? weight : 1);
   for (std::size_t i = 0; i < delta.size(); ++i) delta[i] = own * delta[i] + share * v_[row][i];
 }
 
@@ -53,7 +56,9 @@ void GlobalMomentum::put(RunState& run) {
     follow(row);
     const std::size_t param = map_.piece(row).param;
     while (run.global_momentum_size() <= static_cast<int>(param)) run.add_global_momentum();
-    run.mutable_global_momentum(static_cast<int>(param))->mutable_value()->Add(v_[row].begin(), v_[row].end());
+    run.mutable_global_momentum(static_cast<int>(param))
+        ->mutable_value()
+        ->Add(v_[row].begin(), v_[row].end());
   }
 }
 
@@ -64,8 +69,10 @@ void GlobalMomentum::take(const RunState& run, const std::string& file) {
     const bool known = static_cast<int>(param) < run.global_momentum_size();
     const auto* numbers = known ? &run.global_momentum(static_cast<int>(param)).value() : nullptr;
     if (!numbers || offset + v_[row].size() > static_cast<std::size_t>(numbers->size()))
-      throw ConfigError(Code::kConfig, file, ": its global momentum is of another net: param ", param, " has ", numbers ? numbers->size() : 0, " numbers there");
-    std::copy_n(numbers->begin() + static_cast<std::ptrdiff_t>(offset), v_[row].size(), v_[row].begin());
+      throw ConfigError(Code::kConfig, file, ": its global momentum is of another net: param ",
+                        param, " has ", numbers ? numbers->size() : 0, " numbers there");
+    std::copy_n(numbers->begin() + static_cast<std::ptrdiff_t>(offset), v_[row].size(),
+                v_[row].begin());
     ended_[row] = false;
   }
 }

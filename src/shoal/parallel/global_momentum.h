@@ -1,7 +1,9 @@
-// The momentum of a table that moves by means of deltas. Each worker works it out from the rows it reads, the same on all, and pushes its share of
-// it with its delta: so the table adds up plain means, and nothing more is sent. With rate r, momentum b and mean delta d of a round
+// The momentum of a table that moves by means of deltas. Each worker works it out from the rows it
+// reads, the same on all, and pushes its share of it with its delta: so the table adds up plain
+// means, and nothing more is sent. With rate r, momentum b and mean delta d of a round
 //   v = b v + d;  row += r v,  or, looking ahead (Nesterov's), row += r (b v + d)
-// Sources: Hsu et al., "Measuring the effects of non-identical data distribution", 2019 (FedAvgM); Douillard et al., DiLoCo, 2023.
+// Sources: Hsu et al., "Measuring the effects of non-identical data distribution", 2019 (FedAvgM);
+// Douillard et al., DiLoCo, 2023.
 #pragma once
 
 #include <span>
@@ -24,7 +26,8 @@ class GlobalMomentum {
 
   // The row is here, as a task begins with it.
   void begin(table::RowId row);
-  // The task is over. Of `delta`, what this worker's steps added, it makes what is pushed with this weight; with weight 0, nothing is.
+  // The task is over. Of `delta`, what this worker's steps added, it makes what is pushed with this
+  // weight; with weight 0, nothing is.
   void end(table::RowId row, float weight, std::span<float> delta);
 
   // When all rows are here. take throws ConfigError for one of another net.
@@ -36,9 +39,11 @@ class GlobalMomentum {
 
   const table::Task task_;
   const RowMap& map_;
-  std::vector<table::RowId> rows_;               // that have one
-  std::vector<std::vector<float>> v_, from_;     // by row: v; the weights that the last task began with
-  std::vector<bool> ended_;                      // by row: a task has, and the row was not looked at since
+  std::vector<table::RowId> rows_;  // that have one
+  // by row: v; the weights that the last task began with
+  std::vector<std::vector<float>> v_, from_;
+  // by row: a task has, and the row was not looked at since
+  std::vector<bool> ended_;
 };
 
 }  // namespace shoal::parallel

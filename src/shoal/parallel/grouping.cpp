@@ -21,20 +21,23 @@ double mean_of(std::span<const double> numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
 }
 
-std::span<const double> cluster(std::span<const double> sorted, const Bounds& bounds, std::size_t c) {
+std::span<const double> cluster(std::span<const double> sorted, const Bounds& bounds,
+                                std::size_t c) {
   return sorted.subspan(bounds[c], bounds[c + 1] - bounds[c]);
 }
 
 std::vector<double> means_of(std::span<const double> sorted, const Bounds& bounds) {
   std::vector<double> means;
-  for (std::size_t c = 0; c + 1 < bounds.size(); ++c) means.push_back(mean_of(cluster(sorted, bounds, c)));
+  for (std::size_t c = 0; c + 1 < bounds.size(); ++c)
+    means.push_back(mean_of(cluster(sorted, bounds, c)));
   return means;
 }
 
 // Every number a cluster, then fewer and fewer.
 class Agglomeration {
  public:
-  explicit Agglomeration(std::span<const double> sorted) : centers_(sorted.begin(), sorted.end()), bounds_(sorted.size() + 1) {
+  explicit Agglomeration(std::span<const double> sorted)
+      : centers_(sorted.begin(), sorted.end()), bounds_(sorted.size() + 1) {
     std::iota(bounds_.begin(), bounds_.end(), std::size_t{0});
   }
   const Bounds& bounds() const { return bounds_; }
@@ -55,12 +58,13 @@ class Agglomeration {
 
 // Each number to the nearest mean, until that changes nothing. Nothing if a cluster has lost all.
 std::optional<Bounds> k_means(std::span<const double> sorted, Bounds bounds) {
-  constexpr int kMostRounds = 1000;   // it ends by itself; but numbers are rounded
+  constexpr int kMostRounds = 1000;  // it ends by itself; but numbers are rounded
   for (int round = 0; round < kMostRounds; ++round) {
     const std::vector<double> means = means_of(sorted, bounds);
     Bounds next = {0};
     for (std::size_t c = 0; c + 1 < means.size(); ++c)
-      next.push_back(static_cast<std::size_t>(std::ranges::upper_bound(sorted, (means[c] + means[c + 1]) / 2) - sorted.begin()));
+      next.push_back(static_cast<std::size_t>(
+          std::ranges::upper_bound(sorted, (means[c] + means[c + 1]) / 2) - sorted.begin()));
     next.push_back(sorted.size());
     if (std::ranges::adjacent_find(next, std::greater_equal()) != next.end()) return std::nullopt;
     if (next == bounds) break;
@@ -70,17 +74,19 @@ std::optional<Bounds> k_means(std::span<const double> sorted, Bounds bounds) {
 }
 
 double index_of(std::span<const double> sorted, const Bounds& bounds, double noise) {
-  constexpr double kNothing = 1e-12;   // of the whole: what rounding leaves of equal numbers
+  constexpr double kNothing = 1e-12;  // of the whole: what rounding leaves of equal numbers
   const std::vector<double> means = means_of(sorted, bounds);
   const double mean = mean_of(sorted);
   double between = 0, within = 0;
   for (std::size_t c = 0; c < means.size(); ++c) {
     for (const double number : cluster(sorted, bounds, c))
       within += (number - means[c]) * (number - means[c]) + noise * number * noise * number;
-    between += static_cast<double>(bounds[c + 1] - bounds[c]) * (means[c] - mean) * (means[c] - mean);
+    between +=
+        static_cast<double>(bounds[c + 1] - bounds[c]) * (means[c] - mean) * (means[c] - mean);
   }
   if (within <= kNothing * (between + within)) return std::numeric_limits<double>::infinity();
-  return between / static_cast<double>(means.size() - 1) / (within / static_cast<double>(sorted.size() - means.size()));
+  return between / static_cast<double>(means.size() - 1) /
+         (within / static_cast<double>(sorted.size() - means.size()));
 }
 
 bool good(std::span<const double> sorted, const Bounds& bounds, const GroupingOptions& options) {
@@ -94,7 +100,8 @@ bool good(std::span<const double> sorted, const Bounds& bounds, const GroupingOp
 
 double slowest_of(const std::vector<int>& group, std::span<const double> speeds) {
   double slowest = std::numeric_limits<double>::infinity();
-  for (const int worker : group) slowest = std::min(slowest, speeds[static_cast<std::size_t>(worker)]);
+  for (const int worker : group)
+    slowest = std::min(slowest, speeds[static_cast<std::size_t>(worker)]);
   return slowest;
 }
 
@@ -109,7 +116,8 @@ Grouping find_groups(std::span<const double> speeds, const GroupingOptions& opti
   CHECK(!speeds.empty());
   std::vector<int> order(speeds.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](int worker) { return speeds[static_cast<std::size_t>(worker)]; });
+  std::ranges::stable_sort(order, {},
+                           [&](int worker) { return speeds[static_cast<std::size_t>(worker)]; });
   std::vector<double> sorted;
   for (const int worker : order) sorted.push_back(speeds[static_cast<std::size_t>(worker)]);
   CHECK_GT(sorted[0], 0);
@@ -117,7 +125,8 @@ Grouping find_groups(std::span<const double> speeds, const GroupingOptions& opti
   Bounds best = {0, sorted.size()};
   double index = 0;
   Agglomeration clusters(sorted);
-  if (sorted.size() > 2) clusters.merge_nearest();   // n groups of n workers have no index; two of two are all that there can be
+  // n groups of n workers have no index; two of two are all that there can be
+  if (sorted.size() > 2) clusters.merge_nearest();
   for (; clusters.bounds().size() > 2; clusters.merge_nearest()) {
     const std::optional<Bounds> bounds = k_means(sorted, clusters.bounds());
     if (!bounds || !good(sorted, *bounds, options)) continue;
@@ -127,7 +136,8 @@ Grouping find_groups(std::span<const double> speeds, const GroupingOptions& opti
 
   Grouping found{.groups = {}, .means = {}, .index = index};
   for (std::size_t c = best.size() - 1; c-- > 0;) {
-    std::vector<int> group(order.begin() + static_cast<std::ptrdiff_t>(best[c]), order.begin() + static_cast<std::ptrdiff_t>(best[c + 1]));
+    std::vector<int> group(order.begin() + static_cast<std::ptrdiff_t>(best[c]),
+                           order.begin() + static_cast<std::ptrdiff_t>(best[c + 1]));
     std::ranges::sort(group);
     found.groups.push_back(std::move(group));
     found.means.push_back(mean_of(cluster(sorted, best, c)));
@@ -140,22 +150,26 @@ double pace_of(const Groups& groups, std::span<const double> speeds) {
   return std::accumulate(weights.begin(), weights.end(), 0.0);
 }
 
-bool worth_changing(const Groups& from, const Groups& to, std::span<const double> speeds, double gain) {
+bool worth_changing(const Groups& from, const Groups& to, std::span<const double> speeds,
+                    double gain) {
   const double before = pace_of(from, speeds), after = pace_of(to, speeds);
-  return after >= (1 + gain) * before || (to.size() < from.size() && after >= (1 - gain / 2) * before);
+  return after >= (1 + gain) * before ||
+         (to.size() < from.size() && after >= (1 - gain / 2) * before);
 }
 
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds) {
   std::vector<double> weights(speeds.size());
   for (const std::vector<int>& group : groups)
-    for (const int worker : group) weights[static_cast<std::size_t>(worker)] = slowest_of(group, speeds);
+    for (const int worker : group)
+      weights[static_cast<std::size_t>(worker)] = slowest_of(group, speeds);
   return weights;
 }
 
 std::string text_of(const Groups& groups) {
   std::string text;
   for (const std::vector<int>& group : groups)
-    for (std::size_t i = 0; i < group.size(); ++i) text += str(i > 0 ? "," : text.empty() ? "" : "|", group[i]);
+    for (std::size_t i = 0; i < group.size(); ++i)
+      text += str(i > 0 ? "," : text.empty() ? "" : "|", group[i]);
   return text;
 }
 
@@ -168,12 +182,16 @@ Groups parse_groups(const std::string& text) {
   return groups;
 }
 
-GroupingFiles grouping_files(const Groups& groups, std::span<const double> speeds, std::span<const std::string> addresses) {
+GroupingFiles grouping_files(const Groups& groups, std::span<const double> speeds,
+                             std::span<const std::string> addresses) {
   GroupingFiles files;
-  files.by_address = addresses.size() == speeds.size() && std::ranges::adjacent_find(addresses, std::less_equal()) == addresses.end();
+  files.by_address = addresses.size() == speeds.size() &&
+                     std::ranges::adjacent_find(addresses, std::less_equal()) == addresses.end();
   for (const std::vector<int>& group : groups)
     for (std::size_t i = 0; i < group.size(); ++i)
-      files.groups += str(files.by_address ? addresses[static_cast<std::size_t>(group[i])] : std::to_string(group[i]), i + 1 < group.size() ? ' ' : '\n');
+      files.groups += str(files.by_address ? addresses[static_cast<std::size_t>(group[i])]
+                                           : std::to_string(group[i]),
+                          i + 1 < group.size() ? ' ' : '\n');
   const std::vector<double> weights = share_weights(groups, speeds);
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;

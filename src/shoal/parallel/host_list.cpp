@@ -1,20 +1,25 @@
 #include <algorithm>
 
-#include "launchers.h"
+#include "shoal/parallel/launchers.h"
 
 namespace shoal::parallel {
 namespace {
 
 constexpr std::size_t kMostHosts = 65536;
 
-Error wrong(std::string_view list, const std::string& what) { return {Code::kUsage, str("host list '", list, "': ", what)}; }
+Error wrong(std::string_view list, const std::string& what) {
+  return {Code::kUsage, str("host list '", list, "': ", what)};
+}
 
-// "10", "001-003" of a bracket: the numbers, as wide as the first is written. False if it is neither.
+// "10", "001-003" of a bracket: the numbers, as wide as the first is written. False if it is
+// neither.
 bool expand_range(const std::string& range, std::vector<std::string>& out) {
   const std::size_t dash = range.find('-');
-  const std::string first = range.substr(0, dash), last = dash == std::string::npos ? first : range.substr(dash + 1);
+  const std::string first = range.substr(0, dash),
+                    last = dash == std::string::npos ? first : range.substr(dash + 1);
   const auto low = number_of(first, 0, 999'999'999), high = number_of(last, 0, 999'999'999);
-  if (!low || !high || *high < *low || static_cast<std::size_t>(*high - *low) >= kMostHosts) return false;
+  if (!low || !high || *high < *low || static_cast<std::size_t>(*high - *low) >= kMostHosts)
+    return false;
   for (int number = *low; number <= *high; ++number) {
     const std::string digits = str(number);
     out.push_back(std::string(first.size() - std::min(first.size(), digits.size()), '0') + digits);
@@ -23,17 +28,20 @@ bool expand_range(const std::string& range, std::vector<std::string>& out) {
 }
 
 // Every beginning with every number of the bracket that opens at `at`; moves `at` behind it.
-Result<std::vector<std::string>> expand_bracket(std::string_view list, std::size_t& at, const std::vector<std::string>& beginnings) {
+Result<std::vector<std::string>> expand_bracket(std::string_view list, std::size_t& at,
+                                                const std::vector<std::string>& beginnings) {
   const std::size_t end = list.find(']', at);
   if (end == std::string_view::npos) return wrong(list, "'[' without ']'");
   std::vector<std::string> numbers, hosts;
   for (std::size_t from = at + 1; from <= end;) {
     const std::size_t comma = std::min(list.find(',', from), end);
     const std::string range(list.substr(from, comma - from));
-    if (!expand_range(range, numbers)) return wrong(list, str("'", range, "' is no number and no rising range of numbers"));
+    if (!expand_range(range, numbers))
+      return wrong(list, str("'", range, "' is no number and no rising range of numbers"));
     from = comma + 1;
   }
-  if (beginnings.size() * numbers.size() > kMostHosts) return wrong(list, str("more than ", kMostHosts, " hosts"));
+  if (beginnings.size() * numbers.size() > kMostHosts)
+    return wrong(list, str("more than ", kMostHosts, " hosts"));
   for (const std::string& beginning : beginnings)
     for (const std::string& number : numbers) hosts.push_back(beginning + number);
   at = end + 1;

@@ -1,4 +1,4 @@
-#include "launchers.h"
+#include "shoal/parallel/launchers.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,25 +10,27 @@
 namespace shoal::parallel {
 namespace {
 
-constexpr int kMostProcesses = 65535, kMostPort = 65535;
-
 using Names = std::vector<std::string>;
 using Found = Result<std::optional<Launched>>;
 
-// The variables of one family. Whatever is wrong with them is kept, the first for good, and said by done().
+// The variables of one family. Whatever is wrong with them is kept, the first for good, and said by
+// done().
 class Family {
  public:
   Family(const char* name, const Variables& environment) : name_(name), environment_(environment) {}
 
   bool sets(const Names& variables) const {
-    return std::ranges::any_of(variables, [&](const std::string& variable) { return find(environment_, variable); });
+    return std::ranges::any_of(
+        variables, [&](const std::string& variable) { return find(environment_, variable); });
   }
   // All of these, or it is an error that names what is there and what is not.
   void need(const Names& variables) {
     Names there, missing;
-    for (const std::string& variable : variables) (find(environment_, variable) ? there : missing).push_back(variable);
+    for (const std::string& variable : variables)
+      (find(environment_, variable) ? there : missing).push_back(variable);
     if (!missing.empty())
-      fail(str(join(missing), missing.size() == 1 ? " is" : " are", " not set"), there.empty() ? "" : str("; set it, or unset ", join(there)));
+      fail(str(join(missing), missing.size() == 1 ? " is" : " are", " not set"),
+           there.empty() ? "" : str("; set it, or unset ", join(there)));
   }
   std::string text(const std::string& variable) const {
     const std::string* value = find(environment_, variable);
@@ -36,7 +38,9 @@ class Family {
   }
   int number(const std::string& variable, int least, int most) {
     const std::optional<int> value = number_of(text(variable), least, most);
-    if (!value) fail(str(variable, " is '", text(variable), "'"), str(", no number from ", least, " to ", most));
+    if (!value)
+      fail(str(variable, " is '", text(variable), "'"),
+           str(", no number from ", least, " to ", most));
     return value.value_or(least);
   }
   int size(const std::string& variable) { return number(variable, 1, kMostProcesses); }
@@ -47,14 +51,16 @@ class Family {
     if (error_) return;
     launched.rank = number(rank, 0, kMostProcesses - 1);
     launched.processes = size(processes);
-    launched.source = str(name_, " (", rank, ' ', launched.rank, " of ", processes, ' ', launched.processes, ")");
+    launched.source =
+        str(name_, " (", rank, ' ', launched.rank, " of ", processes, ' ', launched.processes, ")");
   }
   // A launcher that started all processes on this machine need not say where the first is.
   void local(Launched& launched, const std::string& local_size) const {
     if (text(local_size) == str(launched.processes)) launched.host = "127.0.0.1";
   }
   void fail(const std::string& what, const std::string& then) {
-    if (!error_) error_ = Error{Code::kUsage, str(name_, " started this process, but ", what, then)};
+    if (!error_)
+      error_ = Error{Code::kUsage, str(name_, " started this process, but ", what, then)};
   }
   Found done(const Launched& launched) const {
     if (error_) return *error_;
@@ -77,13 +83,14 @@ Found torchrun(const Variables& environment) {
   if (family.good()) launched.port = family.port("MASTER_PORT");
   launched.host = family.text("MASTER_ADDR");
   // Its agent listens on that port itself then.
-  if (family.text("TORCHELASTIC_USE_AGENT_STORE") == "True") launched.port = launched.port == kMostPort ? kMostPort - 1 : launched.port + 1;
+  if (family.text("TORCHELASTIC_USE_AGENT_STORE") == "True")
+    launched.port = launched.port == kMostPort ? kMostPort - 1 : launched.port + 1;
   return family.done(launched);
 }
 
 // Open MPI, PMI and Horovod: a rank, a size, and at most a host.
-Found plain(const char* name, const Variables& environment, const std::string& rank, const std::string& size, const std::string& local_size,
-            const std::string& host) {
+Found plain(const char* name, const Variables& environment, const std::string& rank,
+            const std::string& size, const std::string& local_size, const std::string& host) {
   Family family(name, environment);
   if (!family.sets({rank, size})) return std::optional<Launched>();
   Launched launched;
@@ -93,7 +100,8 @@ Found plain(const char* name, const Variables& environment, const std::string& r
   return family.done(launched);
 }
 
-// A batch script and an interactive shell of an allocation have Slurm's variables too, and are no step that was started with srun.
+// A batch script and an interactive shell of an allocation have Slurm's variables too, and are no
+// step that was started with srun.
 bool in_step(const Variables& environment) {
   const std::string* step = find(environment, "SLURM_STEP_ID");
   if (!step) return false;
@@ -122,39 +130,50 @@ Found slurm(const Variables& environment) {
   return family.done(launched);
 }
 
-// Workers first, then servers. Its scheduler has no like here: worker 0 does that beside its work, and is where the scheduler would be.
+// Workers first, then servers. Its scheduler has no like here: worker 0 does that beside its work,
+// and is where the scheduler would be.
 Found dmlc(const Variables& environment) {
   Family family("DMLC", environment);
-  if (!family.sets({"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER"})) return std::optional<Launched>();
+  if (!family.sets({"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER"}))
+    return std::optional<Launched>();
   Launched launched;
-  family.need({"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"});
+  family.need(
+      {"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"});
   const std::string role = family.text("DMLC_ROLE");
   const bool server = role == "server";
   if (role == "scheduler")
-    family.fail("DMLC_ROLE is scheduler", ", and no such process is needed: worker 0 coordinates, at DMLC_PS_ROOT_URI");
+    family.fail("DMLC_ROLE is scheduler",
+                ", and no such process is needed: worker 0 coordinates, at DMLC_PS_ROOT_URI");
   else if (role != "worker" && !server)
     family.fail(str("DMLC_ROLE is '", role, "'"), ", neither worker nor server");
   const std::string id = server ? "DMLC_SERVER_ID" : "DMLC_WORKER_ID";
   family.need({id});
   if (!family.good()) return family.done(launched);
-  const int workers = family.size("DMLC_NUM_WORKER"), servers = family.number("DMLC_NUM_SERVER", 0, kMostProcesses - workers);
+  const int workers = family.size("DMLC_NUM_WORKER"),
+            servers = family.number("DMLC_NUM_SERVER", 0, kMostProcesses - workers);
   launched.processes = workers + servers;
-  launched.rank = (server ? workers : 0) + family.number(id, 0, std::max(0, (server ? servers : workers) - 1));
+  launched.rank =
+      (server ? workers : 0) + family.number(id, 0, std::max(0, (server ? servers : workers) - 1));
   launched.role = server ? Role::kServer : servers > 0 ? Role::kWorker : Role::kBoth;
   launched.host = family.text("DMLC_PS_ROOT_URI");
   launched.port = family.port("DMLC_PS_ROOT_PORT");
-  launched.source = str("DMLC (", id, ' ', family.text(id), " of DMLC_NUM_WORKER ", workers, " and DMLC_NUM_SERVER ", servers, ")");
+  launched.source = str("DMLC (", id, ' ', family.text(id), " of DMLC_NUM_WORKER ", workers,
+                        " and DMLC_NUM_SERVER ", servers, ")");
   return family.done(launched);
 }
 
 // Servers first, as it is their addresses that are known, then trainers.
 Found paddle(const Variables& environment) {
   Family family("Paddle", environment);
-  if (!family.sets({"PADDLE_TRAINER_ID", "PADDLE_TRAINERS", "PADDLE_TRAINING_ROLE", "PADDLE_PSERVER_IPS"})) return std::optional<Launched>();
+  if (!family.sets(
+          {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS", "PADDLE_TRAINING_ROLE", "PADDLE_PSERVER_IPS"}))
+    return std::optional<Launched>();
   Launched launched;
-  family.need({"PADDLE_TRAINING_ROLE", "PADDLE_TRAINERS", "PADDLE_PSERVER_IPS", "PADDLE_PSERVER_PORT"});
+  family.need(
+      {"PADDLE_TRAINING_ROLE", "PADDLE_TRAINERS", "PADDLE_PSERVER_IPS", "PADDLE_PSERVER_PORT"});
   const std::string role = family.text("PADDLE_TRAINING_ROLE");
-  if (role != "TRAINER" && role != "PSERVER") family.fail(str("PADDLE_TRAINING_ROLE is '", role, "'"), ", neither TRAINER nor PSERVER");
+  if (role != "TRAINER" && role != "PSERVER")
+    family.fail(str("PADDLE_TRAINING_ROLE is '", role, "'"), ", neither TRAINER nor PSERVER");
   const Names servers = split(family.text("PADDLE_PSERVER_IPS"), ',');
   const bool server = role == "PSERVER";
   const std::string id = server ? "POD_IP" : "PADDLE_TRAINER_ID";
@@ -166,12 +185,14 @@ Found paddle(const Variables& environment) {
     launched.rank = count + family.number(id, 0, trainers - 1);
   } else if (count > 1) {
     launched.rank = static_cast<int>(std::ranges::find(servers, family.text(id)) - servers.begin());
-    if (launched.rank == count) family.fail(str("POD_IP ", family.text(id)), " is not one of PADDLE_PSERVER_IPS");
+    if (launched.rank == count)
+      family.fail(str("POD_IP ", family.text(id)), " is not one of PADDLE_PSERVER_IPS");
   }
   launched.role = server ? Role::kServer : Role::kWorker;
   launched.host = servers.empty() ? "" : servers[0];
   launched.port = family.port("PADDLE_PSERVER_PORT");
-  launched.source = str("Paddle (", role, ' ', family.text(id), " of PADDLE_TRAINERS ", trainers, " and ", count, " PADDLE_PSERVER_IPS)");
+  launched.source = str("Paddle (", role, ' ', family.text(id), " of PADDLE_TRAINERS ", trainers,
+                        " and ", count, " PADDLE_PSERVER_IPS)");
   return family.done(launched);
 }
 
@@ -185,27 +206,30 @@ const std::string* find(const Variables& environment, const std::string& name) {
 std::optional<int> number_of(const std::string& word, int least, int most) {
   int number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size() || number < least || number > most) return std::nullopt;
+  if (error != std::errc() || end != word.data() + word.size() || number < least || number > most)
+    return std::nullopt;
   return number;
 }
 
 Found launched_by(const Variables& environment) {
   const auto openmpi = [](const Variables& v) {
-    return plain("Open MPI", v, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "");
+    return plain("Open MPI", v, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                 "OMPI_COMM_WORLD_LOCAL_SIZE", "");
   };
   const auto pmi = [](const Variables& v) -> Found {
     Found found = plain("PMI", v, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "");
     if (!found.ok() || !found.value() || !found.value()->host.empty()) return found;
-    Result<std::string> host = first_of_step(v);       // Slurm can be what speaks PMI
+    Result<std::string> host = first_of_step(v);  // Slurm can be what speaks PMI
     if (!host.ok()) return host.error();
     found.value()->host = std::move(host).value();
     return found;
   };
   const auto horovod = [](const Variables& v) {
-    return plain("Horovod", v, "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", "HOROVOD_GLOO_RENDEZVOUS_ADDR");
+    return plain("Horovod", v, "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE",
+                 "HOROVOD_GLOO_RENDEZVOUS_ADDR");
   };
-  for (Found (*const family)(const Variables&) :
-       std::initializer_list<Found (*)(const Variables&)>{torchrun, openmpi, pmi, slurm, horovod, dmlc, paddle}) {
+  for (Found (*const family)(const Variables&) : std::initializer_list<Found (*)(const Variables&)>{
+           torchrun, openmpi, pmi, slurm, horovod, dmlc, paddle}) {
     Found found = family(environment);
     if (!found.ok() || found.value()) return found;
   }

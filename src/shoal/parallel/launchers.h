@@ -9,17 +9,20 @@
 
 namespace shoal::parallel {
 
+inline constexpr int kMostProcesses = 65535, kMostPort = 65535;
+
 using Variables = std::map<std::string, std::string>;
 
 struct Launched {
-  std::string source;              // "torchrun (RANK 1 of WORLD_SIZE 4)"
+  std::string source;  // "torchrun (RANK 1 of WORLD_SIZE 4)"
   int rank = 0, processes = 1;
-  std::string host;                // of process 0, "" if the launcher does not say
-  int port = 0;                    // and its port, 0 if the launcher does not say
-  std::optional<Role> role;        // where the launcher has roles
+  std::string host;          // of process 0, "" if the launcher does not say
+  int port = 0;              // and its port, 0 if the launcher does not say
+  std::optional<Role> role;  // where the launcher has roles
 };
 
-// By the first family that has set something; nothing if none has. Errors (kUsage): what it set is not enough, or no number.
+// By the first family that has set something; nothing if none has. Errors (kUsage): what it set is
+// not enough, or no number.
 Result<std::optional<Launched>> launched_by(const Variables& environment);
 
 // The value, or null if it is not set or empty.

@@ -9,15 +9,16 @@
 
 #include "shoal/base/text.h"
 #include "shoal/parallel/cluster.h"
+#include "shoal/parallel/launchers.h"
 
 namespace shoal::parallel {
 namespace {
 
 constexpr std::pair<HostfileFormat, const char*> kFormats[] = {
-    {HostfileFormat::kAuto, "auto"},       {HostfileFormat::kPoseidon, "poseidon"},   {HostfileFormat::kOpenMpi, "openmpi"},
-    {HostfileFormat::kHorovod, "horovod"}, {HostfileFormat::kDeepSpeed, "deepspeed"}, {HostfileFormat::kMxnet, "mxnet"},
+    {HostfileFormat::kAuto, "auto"},           {HostfileFormat::kPoseidon, "poseidon"},
+    {HostfileFormat::kOpenMpi, "openmpi"},     {HostfileFormat::kHorovod, "horovod"},
+    {HostfileFormat::kDeepSpeed, "deepspeed"}, {HostfileFormat::kMxnet, "mxnet"},
     {HostfileFormat::kMpich, "mpich"}};
-constexpr int kMostProcesses = 65535, kMostPort = 65535;
 constexpr std::size_t kMostErrors = 10;
 
 using Words = std::vector<std::string>;
@@ -30,7 +31,9 @@ bool all_digits(std::string_view word) {
 std::optional<int> whole(std::string_view word, int least, int most) {
   int number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (!all_digits(word) || error != std::errc() || end != word.data() + word.size() || number < least || number > most) return std::nullopt;
+  if (!all_digits(word) || error != std::errc() || end != word.data() + word.size() ||
+      number < least || number > most)
+    return std::nullopt;
   return number;
 }
 
@@ -45,7 +48,7 @@ Words words_of(std::string_view line) {
 }
 
 bool is_ipv6(std::string host) {
-  host.resize(std::min(host.find('%'), host.size()));   // the zone of a link-local address
+  host.resize(std::min(host.find('%'), host.size()));  // the zone of a link-local address
   in6_addr bytes{};
   return inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
 }
@@ -63,18 +66,21 @@ class Line {
     if (has_id) read_id();
     if (!has_id) read_address(words_[0]);
     for (std::size_t i = has_id ? 3 : 1; i < words_.size(); ++i) read_key(words_[i]);
-    if (id && slots > 1) wrong("slots=", slots, " on a line with an id; a line with an id is one process");
+    if (id && slots > 1)
+      wrong("slots=", slots, " on a line with an id; a line with an id is one process");
     if (max_slots_ < slots) wrong("slots=", slots, " is more than max_slots=", max_slots_);
   }
 
-  Process process;              // without id
+  Process process;  // without id
   std::optional<int> id;
   int slots = 1;
   Words errors;
 
  private:
   template <class... Args>
-  void wrong(const Args&... args) { errors.push_back(str(args...)); }
+  void wrong(const Args&... args) {
+    errors.push_back(str(args...));
+  }
 
   void read_id() {
     id = whole(words_[0], 0, kMostProcesses - 1);
@@ -83,21 +89,24 @@ class Line {
     if (const auto port = whole(words_[2], 1, kMostPort))
       process.port = *port;
     else
-      wrong("'", words_[2], "' is not a port from 1 to 65535; a line that begins with an id is 'id address port'");
+      wrong("'", words_[2],
+            "' is not a port from 1 to 65535; a line that begins with an id is 'id address port'");
   }
 
   // A host, or what some mean by host:N.
   void read_address(const std::string& word) {
     const std::size_t colon = word.find(':');
-    const bool one = colon != std::string::npos && word.find(':', colon + 1) == std::string::npos && !word.starts_with('[');
+    const bool one = colon != std::string::npos && word.find(':', colon + 1) == std::string::npos &&
+                     !word.starts_with('[');
     if (!one) return read_host(word);
     const std::string host = word.substr(0, colon), number = word.substr(colon + 1);
     read_host(host);
     if (format_ == HostfileFormat::kMxnet) return read_key("ssh_port=" + number);
-    if (format_ == HostfileFormat::kMpich || format_ == HostfileFormat::kHorovod) return read_key("slots=" + number);
+    if (format_ == HostfileFormat::kMpich || format_ == HostfileFormat::kHorovod)
+      return read_key("slots=" + number);
     if (format_ == HostfileFormat::kAuto)
-      wrong("'", word, "' is ambiguous: write '", host, " ssh_port=", number, "' or '", host, " slots=", number,
-            "' (or 'port=' for the table service), or give --hostfile_format");
+      wrong("'", word, "' is ambiguous: write '", host, " ssh_port=", number, "' or '", host,
+            " slots=", number, "' (or 'port=' for the table service), or give --hostfile_format");
     else
       wrong("'", word, "' has a colon, which means nothing in this format");
   }
@@ -106,30 +115,41 @@ class Line {
     process.host = word;
     if (word.starts_with('[')) {
       process.host = word.substr(1, word.size() - (word.ends_with(']') ? 2 : 1));
-      if (!word.ends_with(']') || !is_ipv6(process.host)) wrong("'", word, "' is not an IPv6 address in brackets");
+      if (!word.ends_with(']') || !is_ipv6(process.host))
+        wrong("'", word, "' is not an IPv6 address in brackets");
     } else if (is_ipv6(word)) {
       wrong("IPv6 address ", word, " without brackets; write [", word, "]");
     } else if (const std::size_t at = word.find('@'); at != std::string::npos) {
-      wrong("'", word, "' has a user; write '", word.substr(at + 1), " user=", word.substr(0, at), "'");
+      wrong("'", word, "' has a user; write '", word.substr(at + 1), " user=", word.substr(0, at),
+            "'");
     } else if (!is_name(word)) {
       wrong("'", word, "' is neither a host's name nor an address");
     } else if (word.find_first_not_of("0123456789.") == std::string::npos) {
       in_addr bytes{};
-      if (inet_pton(AF_INET, word.c_str(), &bytes) != 1) wrong("'", word, "' is not an IPv4 address");
+      if (inet_pton(AF_INET, word.c_str(), &bytes) != 1)
+        wrong("'", word, "' is not an IPv4 address");
     }
   }
   static bool is_name(const std::string& word) {
-    const auto good = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_'; };
-    return !word.empty() && word.size() <= 253 && std::ranges::all_of(word, good) && word[0] != '-' && word[0] != '.';
+    const auto good = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '.' || c == '-' || c == '_';
+    };
+    return !word.empty() && word.size() <= 253 && std::ranges::all_of(word, good) &&
+           word[0] != '-' && word[0] != '.';
   }
 
   void read_key(const std::string& word) {
-    static const Words kKeys = {"slots", "max_slots", "port", "ssh_port", "user", "gpus", "group", "data", "iface", "weight", "bandwidth", "role"};
+    static const Words kKeys = {"slots", "max_slots", "port",  "ssh_port", "user",      "gpus",
+                                "group", "data",      "iface", "weight",   "bandwidth", "role"};
     const std::size_t equals = word.find('=');
-    const std::string key = word.substr(0, equals), value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    const std::string key = word.substr(0, equals),
+                      value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (equals == std::string::npos)
-      return wrong("'", word, "' is not key=value", all_digits(words_[0]) ? "; a line with an id is 'id address port'" : "");
-    if (std::ranges::find(kKeys, key) == kKeys.end()) return wrong("unknown key '", key, "'", known_words(key, kKeys));
+      return wrong("'", word, "' is not key=value",
+                   all_digits(words_[0]) ? "; a line with an id is 'id address port'" : "");
+    if (std::ranges::find(kKeys, key) == kKeys.end())
+      return wrong("unknown key '", key, "'", known_words(key, kKeys));
     if (!keys_.insert(key).second || (key == "port" && id)) return wrong(key, " is there twice");
     if (value.empty()) return wrong(key, "= has no value");
     read_value(key, value);
@@ -160,7 +180,8 @@ class Line {
   void read_gpus(const std::string& value) {
     for (const std::string& part : split(value, ',')) {
       const auto gpu = whole(part, 0, 1023);
-      if (!gpu || std::ranges::find(process.gpus, *gpu) != process.gpus.end()) return wrong("gpus=", value, " is not a list of different numbers");
+      if (!gpu || std::ranges::find(process.gpus, *gpu) != process.gpus.end())
+        return wrong("gpus=", value, " is not a list of different numbers");
       process.gpus.push_back(*gpu);
     }
     if (process.gpus.empty()) wrong("gpus=", value, " is not a list of different numbers");
@@ -168,7 +189,8 @@ class Line {
 
   void read_positive(const std::string& key, const std::string& value, double& number) {
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number) || number <= 0)
+    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number) ||
+        number <= 0)
       wrong(key, "=", value, " is not a number above 0");
   }
 
@@ -187,13 +209,15 @@ class Line {
 // "line 3", "lines 2 and 5", "lines 1, 2 and 4".
 std::string lines_text(const std::vector<int>& numbers) {
   std::string text = numbers.size() == 1 ? "line " : "lines ";
-  for (std::size_t i = 0; i < numbers.size(); ++i) text += str(i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ", numbers[i]);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    text += str(i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ", numbers[i]);
   return text;
 }
 
 class Machinefile {
  public:
-  Machinefile(std::string_view text, const std::string& name, HostfileFormat format) : name_(name), format_(format) {
+  Machinefile(std::string_view text, const std::string& name, HostfileFormat format)
+      : name_(name), format_(format) {
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     for (int number = 1; !text.empty(); ++number) {
       const std::size_t end = std::min(text.find('\n'), text.size());
@@ -210,7 +234,8 @@ class Machinefile {
     if (errors_.empty()) return std::move(processes_);
     const std::size_t more = errors_.size() - std::min(errors_.size(), kMostErrors);
     errors_.resize(errors_.size() - more);
-    return Error{Code::kUsage, join(errors_, "\n") + (more > 0 ? str("\n... and ", more, " more") : "")};
+    return Error{Code::kUsage,
+                 join(errors_, "\n") + (more > 0 ? str("\n... and ", more, " more") : "")};
   }
 
  private:
@@ -220,7 +245,8 @@ class Machinefile {
     Words words = words_of(text);
     if (words.empty()) return;
     lines_.emplace_back(std::move(words), number, format_);
-    for (const std::string& error : lines_.back().errors) errors_.push_back(str(name_, ":", number, ": ", error));
+    for (const std::string& error : lines_.back().errors)
+      errors_.push_back(str(name_, ":", number, ": ", error));
   }
 
   void check_ids() {
@@ -234,19 +260,22 @@ class Machinefile {
     }
     if (with.empty()) return;
     if (!without.empty())
-      return wrong(lines_text(with), " begin", with.size() == 1 ? "s" : "", " with an id and ", lines_text(without),
-                   without.size() == 1 ? " does" : " do", " not; all must, or none");
+      return wrong(lines_text(with), " begin", with.size() == 1 ? "s" : "", " with an id and ",
+                   lines_text(without), without.size() == 1 ? " does" : " do",
+                   " not; all must, or none");
     for (const auto& [id, numbers] : lines)
       if (numbers.size() > 1) wrong(lines_text(numbers), " have the same id ", id);
     Words missing;
     for (int id = 0; id < count; ++id)
       if (!lines.contains(id)) missing.push_back(str(id));
     if (!missing.empty())
-      wrong("ids of ", count, " lines must be 0 to ", count - 1, ", and ", join(missing), missing.size() == 1 ? " is" : " are", " missing",
+      wrong("ids of ", count, " lines must be 0 to ", count - 1, ", and ", join(missing),
+            missing.size() == 1 ? " is" : " are", " missing",
             beyond.empty() ? "" : "; beyond that: " + lines_text(beyond));
   }
 
-  // Each slot becomes a process on a port of its own; a host that is named again without a port goes on where it was left.
+  // Each slot becomes a process on a port of its own; a host that is named again without a port
+  // goes on where it was left.
   void make_processes() {
     std::ranges::stable_sort(lines_, {}, [](const Line& line) { return line.id.value_or(0); });
     std::set<std::pair<std::string, int>> taken;
@@ -257,10 +286,12 @@ class Machinefile {
         process.id = static_cast<int>(processes_.size());
         process.port = (given ? line.process.port : kDefaultPort) + slot;
         while (!given && taken.contains({process.host, process.port})) ++process.port;
-        if (process.port > kMostPort) return wrong(lines_text({process.line}), " needs ports above 65535");
+        if (process.port > kMostPort)
+          return wrong(lines_text({process.line}), " needs ports above 65535");
         taken.insert({process.host, process.port});
         processes_.push_back(std::move(process));
-        if (processes_.size() > static_cast<std::size_t>(kMostProcesses)) return wrong("more than ", kMostProcesses, " processes");
+        if (processes_.size() > static_cast<std::size_t>(kMostProcesses))
+          return wrong("more than ", kMostProcesses, " processes");
       }
     }
   }
@@ -268,17 +299,23 @@ class Machinefile {
   void check_addresses() {
     std::map<std::pair<std::string, int>, std::vector<int>> lines;
     std::map<std::string, std::vector<int>> hosts;
-    for (const Process& process : processes_) lines[{process.host, process.port}].push_back(process.line);
+    for (const Process& process : processes_)
+      lines[{process.host, process.port}].push_back(process.line);
     for (const Line& line : lines_) hosts[line.process.host].push_back(line.process.line);
     for (const auto& [address, numbers] : lines)
-      if (numbers.size() > 1) wrong(lines_text(numbers), " have the same address ", address_text(address.first, address.second));
+      if (numbers.size() > 1)
+        wrong(lines_text(numbers), " have the same address ",
+              address_text(address.first, address.second));
     if (format_ != HostfileFormat::kDeepSpeed) return;
     for (const auto& [host, numbers] : hosts)
-      if (numbers.size() > 1) wrong(lines_text(numbers), " name ", host, " again, which this format does not allow");
+      if (numbers.size() > 1)
+        wrong(lines_text(numbers), " name ", host, " again, which this format does not allow");
   }
 
   template <class... Args>
-  void wrong(const Args&... args) { errors_.push_back(str(name_, ": ", args...)); }
+  void wrong(const Args&... args) {
+    errors_.push_back(str(name_, ": ", args...));
+  }
 
   const std::string name_;
   const HostfileFormat format_;
@@ -289,7 +326,9 @@ class Machinefile {
 
 }  // namespace
 
-const char* name_of(Role role) { return role == Role::kBoth ? "both" : role == Role::kWorker ? "worker" : "server"; }
+const char* name_of(Role role) {
+  return role == Role::kBoth ? "both" : role == Role::kWorker ? "worker" : "server";
+}
 
 std::optional<HostfileFormat> hostfile_format_named(std::string_view name) {
   for (const auto& [format, known] : kFormats)
@@ -309,13 +348,18 @@ Result<std::string> groups_of(const std::vector<Process>& machines) {
     if (process.role == Role::kServer) continue;
     const auto known = std::ranges::find(names, process.group);
     const auto at = static_cast<std::size_t>(known - names.begin());
-    if (process.group.empty()) without.push_back(process.line);
-    else if (known != names.end()) workers[at] += str(',', worker);
-    else names.push_back(process.group), workers.push_back(str(worker));
+    if (process.group.empty())
+      without.push_back(process.line);
+    else if (known != names.end())
+      workers[at] += str(',', worker);
+    else
+      names.push_back(process.group), workers.push_back(str(worker));
     ++worker;
   }
   if (!names.empty() && !without.empty())
-    return Error{Code::kUsage, str("the machinefile has groups, and none for the workers of ", lines_text(without), "; give group= to all workers, or to none")};
+    return Error{Code::kUsage,
+                 str("the machinefile has groups, and none for the workers of ",
+                     lines_text(without), "; give group= to all workers, or to none")};
   return join(workers, "|");
 }
 
@@ -329,7 +373,8 @@ std::vector<double> server_bandwidths(const std::vector<Process>& machines) {
   return bandwidths;
 }
 
-Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name, HostfileFormat format) {
+Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name,
+                                               HostfileFormat format) {
   return Machinefile(text, name, format).result();
 }
 

@@ -1,4 +1,4 @@
-#include "meeting.h"
+#include "shoal/parallel/meeting.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,21 +11,27 @@ namespace {
 constexpr std::chrono::minutes kPatience{10};
 
 Error too_late(std::size_t replica, const std::string& what) {
-  return {Code::kTimeout, str("replica ", replica, " has not finished ", what, " in ", kPatience.count(),
-                              " minutes, though the others have: is its data out of reach?")};
+  return {Code::kTimeout,
+          str("replica ", replica, " has not finished ", what, " in ", kPatience.count(),
+              " minutes, though the others have: is its data out of reach?")};
 }
 
 }  // namespace
 
-Meeting::Meeting(int replicas, int layers) : layers_(layers), progress_(static_cast<std::size_t>(replicas) - 1) {}
+Meeting::Meeting(int replicas, int layers)
+    : layers_(layers), progress_(static_cast<std::size_t>(replicas) - 1) {}
 
 bool Meeting::all_finished() const {
-  return std::ranges::all_of(progress_, [this](const Progress& progress) { return progress.finished == begun_; });
+  return std::ranges::all_of(
+      progress_, [this](const Progress& progress) { return progress.finished == begun_; });
 }
 
 Status Meeting::wait_finished_locked() {
-  if (changed_.wait_for(mutex_, kPatience, [this]() REQUIRES(mutex_) { return all_finished(); })) return {};
-  const auto late = std::ranges::find_if(progress_, [this](const Progress& progress) REQUIRES(mutex_) { return progress.finished != begun_; });
+  if (changed_.wait_for(mutex_, kPatience, [this]() REQUIRES(mutex_) { return all_finished(); }))
+    return {};
+  const auto late =
+      std::ranges::find_if(progress_, [this](const Progress& progress)
+                                          REQUIRES(mutex_) { return progress.finished != begun_; });
   return too_late(static_cast<std::size_t>(late - progress_.begin()) + 1, "its iteration");
 }
 
@@ -50,8 +56,10 @@ Status Meeting::wait_backward(int layer) {
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < progress_.size(); ++i) {
     const Progress& progress = progress_[i];
-    const bool came = changed_.wait_for(mutex_, kPatience, [&] { return progress.layer <= layer || progress.error; });
-    if (progress.error) return Error{progress.error->code, str("replica ", i + 1, ": ", progress.error->message)};
+    const bool came = changed_.wait_for(mutex_, kPatience,
+                                        [&] { return progress.layer <= layer || progress.error; });
+    if (progress.error)
+      return Error{progress.error->code, str("replica ", i + 1, ": ", progress.error->message)};
     if (!came) return too_late(i + 1, str("the backward of layer ", layer));
   }
   return {};
@@ -79,7 +87,9 @@ bool Meeting::wait_begin(int replica) {
   const MutexLock lock(mutex_);
   Progress& progress = progress_[static_cast<std::size_t>(replica) - 1];
   const auto called = [&]() REQUIRES(mutex_) { return closed_ || progress.begun < begun_; };
-  while (!changed_.wait_for(mutex_, kPatience, called)) {}   // a test between two iterations may take hours
+  // a test between two iterations may take hours
+  while (!changed_.wait_for(mutex_, kPatience, called)) {
+  }
   progress.begun = begun_;
   return !closed_;
 }
@@ -87,7 +97,9 @@ bool Meeting::wait_begin(int replica) {
 Status Meeting::wait_params(int layer) {
   const MutexLock lock(mutex_);
   const auto settled = [&]() REQUIRES(mutex_) { return given_up_ || layer < ready_; };
-  while (!changed_.wait_for(mutex_, kPatience, settled)) {}   // the solver's own wait has a deadline, and gives up after it
+  // the solver's own wait has a deadline, and gives up after it
+  while (!changed_.wait_for(mutex_, kPatience, settled)) {
+  }
   if (given_up_ && layer >= ready_) return Error{Code::kInternal, "the iteration was given up"};
   return {};
 }

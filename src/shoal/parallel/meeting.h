@@ -1,4 +1,5 @@
-// What the solver's thread and the threads of replicas tell each other in the course of an iteration.
+// What the solver's thread and the threads of replicas tell each other in the course of an
+// iteration.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ class Meeting {
   Status begin();
   // The params of layers 0 .. layer may be read.
   void params_ready(int layer);
-  // Returns when every replica has finished the layer's backward, or with the error of one that cannot.
+  // Returns when every replica has finished the layer's backward, or with the error of one that
+  // cannot.
   Status wait_backward(int layer);
   // Returns when every replica has finished the iteration, whether well or with an error.
   Status wait_finished();
@@ -38,9 +40,9 @@ class Meeting {
 
  private:
   struct Progress {
-    std::int64_t begun = 0, finished = 0;   // iterations
-    int layer = 0;                          // the last whose backward is done, counted down
-    std::optional<Error> error;             // that ended its iteration
+    std::int64_t begun = 0, finished = 0;  // iterations
+    int layer = 0;                         // the last whose backward is done, counted down
+    std::optional<Error> error;            // that ended its iteration
   };
   bool all_finished() const REQUIRES(mutex_);
   Status wait_finished_locked() REQUIRES(mutex_);
@@ -48,9 +50,9 @@ class Meeting {
   const int layers_;
   Mutex mutex_;
   Condition changed_;
-  std::vector<Progress> progress_ GUARDED_BY(mutex_);   // of replica i + 1
-  std::int64_t begun_ GUARDED_BY(mutex_) = 0;           // iterations
-  int ready_ GUARDED_BY(mutex_) = 0;                    // layers whose params may be read
+  std::vector<Progress> progress_ GUARDED_BY(mutex_);  // of replica i + 1
+  std::int64_t begun_ GUARDED_BY(mutex_) = 0;          // iterations
+  int ready_ GUARDED_BY(mutex_) = 0;                   // layers whose params may be read
   bool given_up_ GUARDED_BY(mutex_) = false, closed_ GUARDED_BY(mutex_) = false;
 };
 

@@ -26,40 +26,47 @@ ConfigError usage(const Args&... args) {
 // ---- a field by its name ----
 
 template <class T>
-T number_of(const SchemeFlag& flag, const char* what) {
+T value_of(const SchemeFlag& flag, const char* what) {
   T value{};
   const char* const end = flag.value.data() + flag.value.size();
   const auto [stop, error] = std::from_chars(flag.value.data(), end, value);
-  if (flag.value.empty() || error != std::errc() || stop != end) throw usage("--", flag.name, "=", flag.value, ": it is ", what);
+  if (flag.value.empty() || error != std::errc() || stop != end)
+    throw usage("--", flag.name, "=", flag.value, ": it is ", what);
   return value;
 }
 
 bool truth_of(const SchemeFlag& flag) {
-  if (flag.value != "true" && flag.value != "false") throw usage("--", flag.name, "=", flag.value, ": it is true or false");
+  if (flag.value != "true" && flag.value != "false")
+    throw usage("--", flag.name, "=", flag.value, ": it is true or false");
   return flag.value == "true";
 }
 
 void set_choice(const SchemeFlag& flag, const FieldDescriptor* field, Message& message) {
   const std::string& word = flag.value;
   std::vector<std::string> known;
-  for (int i = 0; i < field->enum_type()->value_count(); ++i) known.push_back(in_lower_case(field->enum_type()->value(i)->name()));
+  for (int i = 0; i < field->enum_type()->value_count(); ++i)
+    known.push_back(in_lower_case(field->enum_type()->value(i)->name()));
   const auto found = std::ranges::find(known, in_lower_case(word));
   if (found == known.end()) throw usage("--", flag.name, "=", word, known_words(word, known));
-  message.GetReflection()->SetEnum(&message, field, field->enum_type()->value(static_cast<int>(found - known.begin())));
+  message.GetReflection()->SetEnum(
+      &message, field, field->enum_type()->value(static_cast<int>(found - known.begin())));
 }
 
 void set_field(const SchemeFlag& flag, SchemeParameter& scheme) {
   Message* message = &scheme;
   std::string name = flag.field;
   if (const std::size_t dot = name.find('.'); dot != std::string::npos) {
-    message = message->GetReflection()->MutableMessage(message, message->GetDescriptor()->FindFieldByName(name.substr(0, dot)));
+    message = message->GetReflection()->MutableMessage(
+        message, message->GetDescriptor()->FindFieldByName(name.substr(0, dot)));
     name = name.substr(dot + 1);
   }
   const FieldDescriptor* const field = message->GetDescriptor()->FindFieldByName(name);
   const auto* const reflection = message->GetReflection();
   switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32: return reflection->SetInt32(message, field, number_of<std::int32_t>(flag, "a whole number"));
-    case FieldDescriptor::CPPTYPE_FLOAT: return reflection->SetFloat(message, field, number_of<float>(flag, "a number"));
+    case FieldDescriptor::CPPTYPE_INT32:
+      return reflection->SetInt32(message, field, value_of<std::int32_t>(flag, "a whole number"));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return reflection->SetFloat(message, field, value_of<float>(flag, "a number"));
     case FieldDescriptor::CPPTYPE_BOOL: return reflection->SetBool(message, field, truth_of(flag));
     case FieldDescriptor::CPPTYPE_ENUM: return set_choice(flag, field, *message);
     default: return reflection->SetString(message, field, flag.value);
@@ -68,48 +75,79 @@ void set_field(const SchemeFlag& flag, SchemeParameter& scheme) {
 
 // ---- the type ----
 
-struct Type { std::string name, from; };   // "bsp", "--scheme=bsp"
+struct Type {
+  std::string name, from;
+};  // "bsp", "--scheme=bsp"
 
 // Each is one way to say it; two must say the same.
 std::optional<Type> type_given(const SchemeFlags& flags) {
   std::vector<Type> said;
-  if (!flags.scheme.empty()) said.push_back({in_lower_case(flags.scheme), "--scheme=" + flags.scheme});
+  if (!flags.scheme.empty())
+    said.push_back({in_lower_case(flags.scheme), "--scheme=" + flags.scheme});
   if (const std::string& model = flags.consistency_model; !model.empty()) {
     if (model != "SSP" && model != "SSPPush" && model != "SSPAggr")
       throw usage("--consistency_model=", model, ": known are SSP, SSPPush and SSPAggr");
     said.push_back({"ssp", "--consistency_model=" + model});
   }
   if (const std::string& store = flags.kv_store; !store.empty()) {
-    constexpr struct { const char* store; const char* type; } kStores[] = {
-        {"dist_sync", "bsp"}, {"dist_async", "async"}, {"dist_ssync", "ssp"}, {"dist_gsync", "grouped"}};
-    const auto found = std::ranges::find_if(kStores, [&](const auto& entry) { return store == entry.store; });
-    if (found == std::end(kStores)) throw usage("--kv-store=", store, ": known are dist_sync, dist_async, dist_ssync and dist_gsync");
+    constexpr struct {
+      const char* store;
+      const char* type;
+    } kStores[] = {{"dist_sync", "bsp"},
+                   {"dist_async", "async"},
+                   {"dist_ssync", "ssp"},
+                   {"dist_gsync", "grouped"}};
+    const auto found =
+        std::ranges::find_if(kStores, [&](const auto& entry) { return store == entry.store; });
+    if (found == std::end(kStores))
+      throw usage("--kv-store=", store,
+                  ": known are dist_sync, dist_async, dist_ssync and dist_gsync");
     said.push_back({found->type, "--kv-store=" + store});
   }
   if (flags.sync) said.push_back({flags.gradient_only ? "bsp" : "local_steps", "--sync"});
   for (std::size_t i = 1; i < said.size(); ++i)
-    if (said[i].name != said[0].name) throw usage(said[0].from, " and ", said[i].from, " exclude each other");
+    if (said[i].name != said[0].name)
+      throw usage(said[0].from, " and ", said[i].from, " exclude each other");
   return said.empty() ? std::nullopt : std::optional(said[0]);
 }
 
 // Whose field it is, where nobody says which scheme: the first of these that is given.
 std::string type_meant(const SchemeFlags& flags) {
-  constexpr struct { const char* field; const char* type; } kOwners[] = {
-      {"max_advance", "drift_barrier"}, {"weedout", "weed_out"}, {"max_version_lag", "weed_out"}, {"groups", "grouped"},
-      {"groups_file", "grouped"}, {"group_by", "grouped"}, {"backup", "sync_backup"}, {"moving_rate", "elastic"}, {"exchange_order", "elastic"},
-      {"epsilon", "esync"}, {"min_steps", "esync"}, {"max_steps", "esync"}, {"mode", "esync"}, {"compensation", "dc_asgd"}};
+  constexpr struct {
+    const char* field;
+    const char* type;
+  } kOwners[] = {{"max_advance", "drift_barrier"},
+                 {"weedout", "weed_out"},
+                 {"max_version_lag", "weed_out"},
+                 {"groups", "grouped"},
+                 {"groups_file", "grouped"},
+                 {"group_by", "grouped"},
+                 {"backup", "sync_backup"},
+                 {"moving_rate", "elastic"},
+                 {"exchange_order", "elastic"},
+                 {"epsilon", "esync"},
+                 {"min_steps", "esync"},
+                 {"max_steps", "esync"},
+                 {"mode", "esync"},
+                 {"compensation", "dc_asgd"}};
   for (const auto& owner : kOwners)
-    if (std::ranges::any_of(flags.fields, [&](const SchemeFlag& flag) { return flag.field == owner.field; })) return owner.type;
+    if (std::ranges::any_of(flags.fields,
+                            [&](const SchemeFlag& flag) { return flag.field == owner.field; }))
+      return owner.type;
   if (!flags.staleness.empty()) return "ssp";
-  if (std::ranges::any_of(flags.fields, [](const SchemeFlag& flag) { return flag.field == "local_steps"; })) return "local_steps";
+  if (std::ranges::any_of(flags.fields,
+                          [](const SchemeFlag& flag) { return flag.field == "local_steps"; }))
+    return "local_steps";
   return "bsp";
 }
 
 // ---- the staleness ----
 
 int staleness_number(const std::string& text) {
-  const bool digits = !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits) throw usage("--staleness=", text, ": it is a number of clocks, 0 or more, or unbounded");
+  const bool digits = !text.empty() && text.size() < 10 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits)
+    throw usage("--staleness=", text, ": it is a number of clocks, 0 or more, or unbounded");
   return std::stoi(text);
 }
 
@@ -122,12 +160,17 @@ void merge_staleness(const SchemeFlags& flags, const std::string& from, SchemePa
   }
   const bool unbounded = staleness == "unbounded";
   int clocks = unbounded ? 0 : staleness_number(staleness);
-  if (flags.kv_store == "dist_ssync" && !unbounded) clocks = std::max(0, clocks - 1);   // MXNet-G admits one fewer
-  if (type == "ssp" && unbounded) scheme.set_type("async"), scheme.clear_staleness();
-  else if (type == "grouped" && unbounded) scheme.clear_staleness();
-  else if (type == "ssp" || type == "grouped") scheme.set_staleness(clocks);
+  // MXNet-G admits one fewer
+  if (flags.kv_store == "dist_ssync" && !unbounded) clocks = std::max(0, clocks - 1);
+  if (type == "ssp" && unbounded)
+    scheme.set_type("async"), scheme.clear_staleness();
+  else if (type == "grouped" && unbounded)
+    scheme.clear_staleness();
+  else if (type == "ssp" || type == "grouped")
+    scheme.set_staleness(clocks);
   else if (!((type == "async" && unbounded) || (type == "bsp" && staleness == "0")))
-    throw usage(from, " and --staleness=", staleness, " exclude each other: a staleness is ssp's, and grouped's");
+    throw usage(from, " and --staleness=", staleness,
+                " exclude each other: a staleness is ssp's, and grouped's");
 }
 
 }  // namespace
@@ -136,10 +179,13 @@ void merge_scheme(const SchemeFlags& flags, SolverParameter& param) {
   const std::optional<Type> given = type_given(flags);
   const bool fields = !flags.fields.empty() || !flags.staleness.empty() || flags.gradient_only;
   if (!given && !fields) return;
-  const std::string solvers = param.scheme_size() == 1 ? in_lower_case(param.scheme(0).type()) : "bsp";
+  const std::string solvers =
+      param.scheme_size() == 1 ? in_lower_case(param.scheme(0).type()) : "bsp";
   if (!given && param.scheme_size() > 1)
-    throw usage("the solver has ", param.scheme_size(), " schemes, one after the other; say --scheme too, and all of them are replaced");
-  // Another type begins anew. Without one, the solver's own stands, unless it is bsp, which has no fields.
+    throw usage("the solver has ", param.scheme_size(),
+                " schemes, one after the other; say --scheme too, and all of them are replaced");
+  // Another type begins anew. Without one, the solver's own stands, unless it is bsp, which has no
+  // fields.
   const std::string type = given ? given->name : solvers == "bsp" ? type_meant(flags) : solvers;
   if (param.scheme_size() != 1 || type != solvers) {
     param.clear_scheme();
@@ -150,8 +196,10 @@ void merge_scheme(const SchemeFlags& flags, SolverParameter& param) {
   merge_staleness(flags, given ? given->from : "scheme '" + type + "'", scheme);
   if (flags.gradient_only && type != "bsp") scheme.set_payload(SchemeParameter::GRADIENT);
   for (const SchemeFlag& flag : flags.fields) set_field(flag, scheme);
-  const bool is_released = type == "drift_barrier" || type == "weed_out";   // by these, whatever is sent
-  if (is_released && scheme.has_moving_rate() && !scheme.has_payload()) scheme.set_payload(SchemeParameter::WEIGHTS);
+  // by these, whatever is sent
+  const bool is_released = type == "drift_barrier" || type == "weed_out";
+  if (is_released && scheme.has_moving_rate() && !scheme.has_payload())
+    scheme.set_payload(SchemeParameter::WEIGHTS);
 }
 
 }  // namespace shoal::parallel

@@ -1,4 +1,5 @@
-// MXNet-G describes a job in three files that know each other by line numbers and the order of strings; here they become one machinefile.
+// MXNet-G describes a job in three files that know each other by line numbers and the order of
+// strings; here they become one machinefile.
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -10,7 +11,10 @@
 namespace shoal::parallel {
 namespace {
 
-struct Entry { std::vector<std::string> words; int line = 0; };
+struct Entry {
+  std::vector<std::string> words;
+  int line = 0;
+};
 
 // Lines with their words; empty lines are left out, but counted.
 std::vector<Entry> entries_of(std::string_view text) {
@@ -19,19 +23,26 @@ std::vector<Entry> entries_of(std::string_view text) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string blanks(text.substr(0, end));
     std::ranges::replace(blanks, '\t', ' ');
-    if (std::vector<std::string> words = split(blanks, ' '); !words.empty()) entries.push_back({std::move(words), line});
+    if (std::vector<std::string> words = split(blanks, ' '); !words.empty())
+      entries.push_back({std::move(words), line});
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return entries;
 }
 
-Error wrong(const char* file, int line, const std::string& what) { return {Code::kUsage, str(file, ":", line, ": ", what)}; }
+Error wrong(const char* file, int line, const std::string& what) {
+  return {Code::kUsage, str(file, ":", line, ": ", what)};
+}
 
-struct Share { double begin = 0, end = 0; int line = 0; };
+struct Share {
+  double begin = 0, end = 0;
+  int line = 0;
+};
 
 class Conversion {
  public:
-  Result<std::string> run(std::string_view groups, std::string_view hosts, std::string_view shares) {
+  Result<std::string> run(std::string_view groups, std::string_view hosts,
+                          std::string_view shares) {
     for (const Status& status : {read_groups(groups), read_hosts(hosts), read_shares(shares)})
       if (!status.ok()) return status.error();
     std::string out;
@@ -39,7 +50,8 @@ class Conversion {
     std::map<std::string, int> ports;
     for (std::size_t rank = 0; rank < addresses_.size(); ++rank) {
       const std::string& address = addresses_[rank];
-      out += str(rank, ' ', address.find(':') == std::string::npos ? address : "[" + address + "]", ' ', kDefaultPort + ports[address]++);
+      out += str(rank, ' ', address.find(':') == std::string::npos ? address : "[" + address + "]",
+                 ' ', kDefaultPort + ports[address]++);
       if (!groups_.empty()) out += str(" group=", groups_.at(address));
       if (!shares_.empty()) out += " weight=" + shortest(shares_[rank].end - shares_[rank].begin);
       out += '\n';
@@ -57,7 +69,8 @@ class Conversion {
       for (const std::string& address : entry.words) {
         const auto [known, added] = groups_.try_emplace(address, entry.line);
         if (!added && known->second != entry.line)
-          comments_.push_back(str(address, " is in the groups of lines ", known->second, " and ", entry.line, "; the first counts"));
+          comments_.push_back(str(address, " is in the groups of lines ", known->second, " and ",
+                                  entry.line, "; the first counts"));
       }
     for (const auto& [address, line] : groups_) addresses_.push_back(address);
     return {};
@@ -67,32 +80,41 @@ class Conversion {
     const std::vector<Entry> entries = entries_of(text);
     if (!entries.empty()) addresses_.clear();
     for (const Entry& entry : entries) {
-      if (entry.words.size() != 1) return wrong("hosts", entry.line, str("'", join(entry.words, " "), "' is not one address"));
-      if (!groups_.empty() && !groups_.contains(entry.words[0])) return wrong("hosts", entry.line, entry.words[0] + " is in no group");
+      if (entry.words.size() != 1)
+        return wrong("hosts", entry.line, str("'", join(entry.words, " "), "' is not one address"));
+      if (!groups_.empty() && !groups_.contains(entry.words[0]))
+        return wrong("hosts", entry.line, entry.words[0] + " is in no group");
       addresses_.push_back(entry.words[0]);
     }
     for (const auto& [address, line] : groups_)
-      if (std::ranges::find(addresses_, address) == addresses_.end()) return wrong("groups", line, address + " is not in hosts");
+      if (std::ranges::find(addresses_, address) == addresses_.end())
+        return wrong("groups", line, address + " is not in hosts");
     if (addresses_.empty()) return Error{Code::kUsage, "neither hosts nor groups names a machine"};
-    std::ranges::sort(addresses_, std::greater<>());   // as strings: "10.0.0.9" before "10.0.0.10"
+    // as strings: "10.0.0.9" before "10.0.0.10"
+    std::ranges::sort(addresses_, std::greater<>());
     return {};
   }
 
   Status read_shares(std::string_view text) {
     for (const Entry& entry : entries_of(text)) {
       Share share{.line = entry.line};
-      const bool good = entry.words.size() == 2 && number(entry.words[0], share.begin) && number(entry.words[1], share.end);
+      const bool good = entry.words.size() == 2 && number(entry.words[0], share.begin) &&
+                        number(entry.words[1], share.end);
       if (!good || share.begin < 0 || share.end > 1 || share.begin >= share.end)
-        return wrong("data_sharding", entry.line, str("'", join(entry.words, " "), "' is not 'begin end' with 0 <= begin < end <= 1"));
+        return wrong(
+            "data_sharding", entry.line,
+            str("'", join(entry.words, " "), "' is not 'begin end' with 0 <= begin < end <= 1"));
       shares_.push_back(share);
     }
     if (shares_.empty()) return {};
     if (shares_.size() != addresses_.size())
-      return Error{Code::kUsage, str("data_sharding has ", shares_.size(), " lines for ", addresses_.size(), " workers")};
+      return Error{Code::kUsage, str("data_sharding has ", shares_.size(), " lines for ",
+                                     addresses_.size(), " workers")};
     return check_cover();
   }
 
-  // Shares are weights here, of parts that follow each other and leave nothing out; where that changes anything, it is said.
+  // Shares are weights here, of parts that follow each other and leave nothing out; where that
+  // changes anything, it is said.
   Status check_cover() {
     constexpr double kNothing = 1e-9;
     std::vector<Share> sorted = shares_;
@@ -100,15 +122,20 @@ class Conversion {
     double end = 0, left_out = 0;
     for (std::size_t i = 0; i < sorted.size(); ++i) {
       if (sorted[i].begin < end - kNothing)
-        return Error{Code::kUsage, str("data_sharding: lines ", std::min(sorted[i].line, sorted[i - 1].line), " and ",
-                                       std::max(sorted[i].line, sorted[i - 1].line), " overlap")};
+        return Error{Code::kUsage,
+                     str("data_sharding: lines ", std::min(sorted[i].line, sorted[i - 1].line),
+                         " and ", std::max(sorted[i].line, sorted[i - 1].line), " overlap")};
       left_out += std::max(0.0, sorted[i].begin - end);
       end = sorted[i].end;
     }
     left_out += 1 - end;
-    if (left_out > kNothing) comments_.push_back(str("data_sharding leaves out ", shortest(left_out), " of the data; here all of it is used"));
+    if (left_out > kNothing)
+      comments_.push_back(str("data_sharding leaves out ", shortest(left_out),
+                              " of the data; here all of it is used"));
     if (!std::ranges::is_sorted(shares_, {}, &Share::begin))
-      comments_.push_back("data_sharding's shares do not follow each other by rank; here they do, with the same sizes");
+      comments_.push_back(
+          "data_sharding's shares do not follow each other by rank; here they do, with the same "
+          "sizes");
     return {};
   }
 
@@ -124,15 +151,16 @@ class Conversion {
     return std::move(out).str();
   }
 
-  std::map<std::string, int> groups_;      // line by address
-  std::vector<std::string> addresses_;     // by rank
-  std::vector<Share> shares_;              // by rank
+  std::map<std::string, int> groups_;   // line by address
+  std::vector<std::string> addresses_;  // by rank
+  std::vector<Share> shares_;           // by rank
   std::vector<std::string> comments_;
 };
 
 }  // namespace
 
-Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts, std::string_view data_sharding) {
+Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
+                                            std::string_view data_sharding) {
   return Conversion().run(groups, hosts, data_sharding);
 }
 

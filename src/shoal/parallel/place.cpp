@@ -1,28 +1,29 @@
 #include <utility>
 
-#include "launchers.h"
 #include "shoal/base/text.h"
 #include "shoal/parallel/cluster.h"
+#include "shoal/parallel/launchers.h"
 
 namespace shoal::parallel {
 namespace {
-
-constexpr int kMostPort = 65535;
 
 Error usage(const std::string& words) { return {Code::kUsage, words}; }
 
 // From flags and what a launcher said, one thing after the other.
 class Finder {
  public:
-  Finder(const PlaceFlags& flags, const Variables& environment) : flags_(flags), environment_(environment) {}
+  Finder(const PlaceFlags& flags, const Variables& environment)
+      : flags_(flags), environment_(environment) {}
 
   Result<Place> find() {
     if (!flags_.machinefile.empty()) {
-      Result<std::vector<Process>> machines = parse_machinefile(flags_.machinefile_text, flags_.machinefile, flags_.format);
+      Result<std::vector<Process>> machines =
+          parse_machinefile(flags_.machinefile_text, flags_.machinefile, flags_.format);
       if (!machines.ok()) return machines.error();
       place_.machines = std::move(machines).value();
     }
-    for (const auto step : {&Finder::find_rank, &Finder::check_size, &Finder::find_master, &Finder::find_role})
+    for (const auto step :
+         {&Finder::find_rank, &Finder::check_size, &Finder::find_master, &Finder::find_role})
       if (const Status status = (this->*step)(); !status.ok()) return status.error();
     return std::move(place_);
   }
@@ -31,7 +32,8 @@ class Finder {
   int of_machinefile() const { return static_cast<int>(place_.machines.size()); }
 
   Status find_rank() {
-    if (flags_.num_clients && *flags_.num_clients < 1) return usage(str("--num_clients=", *flags_.num_clients, " is not at least 1"));
+    if (flags_.num_clients && *flags_.num_clients < 1)
+      return usage(str("--num_clients=", *flags_.num_clients, " is not at least 1"));
     if (flags_.client_id) return rank_by_flag();
     Result<std::optional<Launched>> launched = launched_by(environment_);
     if (!launched.ok()) return launched.error();
@@ -44,33 +46,42 @@ class Finder {
     }
     place_.processes = of_machinefile() > 0 ? of_machinefile() : flags_.num_clients.value_or(1);
     if (place_.processes != 1) {
-      const std::string what = of_machinefile() > 0 ? str(flags_.machinefile, " names ", place_.processes, " processes")
-                                                    : str("--num_clients=", place_.processes);
-      return usage(what + ", and nothing says which of them this one is: give --client_id, or start it with a launcher (scripts/launch.py, "
-                          "torchrun, mpirun, srun)");
+      const std::string what =
+          of_machinefile() > 0 ? str(flags_.machinefile, " names ", place_.processes, " processes")
+                               : str("--num_clients=", place_.processes);
+      return usage(what +
+                   ", and nothing says which of them this one is: give --client_id, or start it "
+                   "with a launcher (scripts/launch.py, "
+                   "torchrun, mpirun, srun)");
     }
-    place_.source = of_machinefile() > 0 ? "the only process of " + flags_.machinefile : "one process alone";
+    place_.source =
+        of_machinefile() > 0 ? "the only process of " + flags_.machinefile : "one process alone";
     return {};
   }
 
   Status rank_by_flag() {
     if (!flags_.num_clients && of_machinefile() == 0)
-      return usage(str("--client_id=", *flags_.client_id, " without --num_clients or --machinefile"));
+      return usage(
+          str("--client_id=", *flags_.client_id, " without --num_clients or --machinefile"));
     place_.rank = *flags_.client_id;
     place_.processes = of_machinefile() > 0 ? of_machinefile() : *flags_.num_clients;
-    place_.source = str("flags (--client_id ", place_.rank, of_machinefile() > 0 ? " of " + flags_.machinefile + ", "
-                                                                                 : std::string(" of --num_clients "), place_.processes,
-                        of_machinefile() > 0 ? " processes)" : ")");
+    place_.source = str("flags (--client_id ", place_.rank,
+                        of_machinefile() > 0 ? " of " + flags_.machinefile + ", "
+                                             : std::string(" of --num_clients "),
+                        place_.processes, of_machinefile() > 0 ? " processes)" : ")");
     return {};
   }
 
   Status check_size() {
     if (flags_.num_clients && *flags_.num_clients != place_.processes)
-      return usage(str("--num_clients=", *flags_.num_clients, ", but ", place_.processes, " processes by ", place_.source));
+      return usage(str("--num_clients=", *flags_.num_clients, ", but ", place_.processes,
+                       " processes by ", place_.source));
     if (of_machinefile() > 0 && of_machinefile() != place_.processes)
-      return usage(str(flags_.machinefile, " names ", of_machinefile(), " processes, but there are ", place_.processes, " by ", place_.source));
+      return usage(str(flags_.machinefile, " names ", of_machinefile(),
+                       " processes, but there are ", place_.processes, " by ", place_.source));
     if (place_.rank < 0 || place_.rank >= place_.processes)
-      return usage(str("rank ", place_.rank, " is not from 0 to ", place_.processes - 1, "; it comes from ", place_.source));
+      return usage(str("rank ", place_.rank, " is not from 0 to ", place_.processes - 1,
+                       "; it comes from ", place_.source));
     return {};
   }
 
@@ -83,15 +94,18 @@ class Finder {
     if (place_.processes == 1) return {};
     std::string host = launched_ ? launched_->host : "";
     int port = launched_ ? launched_->port : 0;
-    if (const std::string* variable = parallel::find(environment_, "MASTER_ADDR"); host.empty() && launched_ && variable) {
+    if (const std::string* variable = parallel::find(environment_, "MASTER_ADDR");
+        host.empty() && launched_ && variable) {
       host = *variable;
       if (const std::string* text = parallel::find(environment_, "MASTER_PORT")) {
         port = number_of(*text, 1, kMostPort).value_or(-1);
-        if (port < 0) return usage(str("MASTER_PORT is '", *text, "', no port from 1 to ", kMostPort));
+        if (port < 0)
+          return usage(str("MASTER_PORT is '", *text, "', no port from 1 to ", kMostPort));
       }
     }
     if (host.empty())
-      return usage(str("no address of process 0 is known; ", place_.source, " does not say it: give --master=host:port, or --machinefile"));
+      return usage(str("no address of process 0 is known; ", place_.source,
+                       " does not say it: give --master=host:port, or --machinefile"));
     if (port == 0) port = flags_.port > 0 ? flags_.port : kDefaultPort;
     place_.master = address_text(host, port);
     return {};
@@ -101,15 +115,19 @@ class Finder {
     const std::size_t colon = flags_.master.rfind(':');
     std::string host = flags_.master.substr(0, colon);
     const bool bracketed = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
-    const auto port = colon == std::string::npos ? std::nullopt : number_of(flags_.master.substr(colon + 1), 1, kMostPort);
+    const auto port = colon == std::string::npos
+                          ? std::nullopt
+                          : number_of(flags_.master.substr(colon + 1), 1, kMostPort);
     if (!port || host.empty() || (!bracketed && host.find(':') != std::string::npos))
-      return usage(str("--master=", flags_.master, " is not host:port (an IPv6 address stands in brackets)"));
+      return usage(str("--master=", flags_.master,
+                       " is not host:port (an IPv6 address stands in brackets)"));
     place_.master = flags_.master;
     return {};
   }
 
   Status find_role() {
-    if (of_machinefile() > 0) place_.role = place_.machines[static_cast<std::size_t>(place_.rank)].role;
+    if (of_machinefile() > 0)
+      place_.role = place_.machines[static_cast<std::size_t>(place_.rank)].role;
     if (of_machinefile() == 0 && launched_ && launched_->role) place_.role = *launched_->role;
     if (flags_.role.empty()) return {};
     for (const Role role : {Role::kBoth, Role::kWorker, Role::kServer})
@@ -128,7 +146,8 @@ class Finder {
 
 }  // namespace
 
-Result<Place> find_place(const PlaceFlags& flags, const std::map<std::string, std::string>& environment) {
+Result<Place> find_place(const PlaceFlags& flags,
+                         const std::map<std::string, std::string>& environment) {
   return Finder(flags, environment).find();
 }
 

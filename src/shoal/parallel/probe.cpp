@@ -1,22 +1,24 @@
-#include "probe.h"
+#include "shoal/parallel/probe.h"
 
 #include <algorithm>
 #include <limits>
 #include <span>
 #include <utility>
 
-#include "updaters.h"
+#include "shoal/parallel/updaters.h"
 
 namespace shoal::parallel {
 namespace {
 
 using table::RowId;
 
-constexpr std::size_t kRowsEach = 4;           // on a server: a MiB
+constexpr std::size_t kRowsEach = 4;  // on a server: a MiB
 constexpr int kProbers = 3;
 constexpr double kAlike = 1.25;
 
-const table::RosterBody::Process& process_of(const table::RosterBody& roster, std::int32_t table::RosterBody::Process::*number, std::size_t which) {
+const table::RosterBody::Process& process_of(const table::RosterBody& roster,
+                                             std::int32_t table::RosterBody::Process::*number,
+                                             std::size_t which) {
   return *std::ranges::find(roster.processes, static_cast<std::int32_t>(which), number);
 }
 
@@ -24,27 +26,32 @@ table::Plan rows_of(const table::RosterBody& roster, const std::string& scheme) 
   std::vector<table::Row> rows;
   for (std::uint16_t server = 0; server < parallel::servers_of(roster); ++server)
     rows.insert(rows.end(), kRowsEach, table::Row{.length = table::kRowFloats, .server = server});
-  return plan_of(Recipe(), rows, roster, 0, clocks_of(roster), {.scheme = scheme, .epoch = roster.epoch});
+  return plan_of(Recipe(), rows, roster, 0, clocks_of(roster),
+                 {.scheme = scheme, .epoch = roster.epoch});
 }
 
 class Probe {
  public:
   Probe(table::Table& table, const std::string& scheme)
-      : table_(table), plan_(rows_of(table.roster(), scheme)), numbers_(plan_.rows.size(), std::vector<float>(table::kRowFloats)) {}
+      : table_(table),
+        plan_(rows_of(table.roster(), scheme)),
+        numbers_(plan_.rows.size(), std::vector<float>(table::kRowFloats)) {}
 
   Status create() {
     const auto numbers = [this](RowId row, table::Part) { return std::span<float>(numbers_[row]); };
     return table_.create(plan_, numbers, numbers);
   }
 
-  // Bytes a second from a server: the most of some readings, or what one says that is long enough for a hiccup not to matter.
+  // Bytes a second from a server: the most of some readings, or what one says that is long enough
+  // for a hiccup not to matter.
   Result<double> measure(std::size_t server) {
     constexpr int kReadings = 4;
-    constexpr double kLong = 1;                // second
+    constexpr double kLong = 1;  // second
     std::vector<RowId> rows;
     for (RowId row = 0; row < plan_.rows.size(); ++row)
       if (plan_.rows[row].server == server) rows.push_back(row);
-    if (Status status = read(rows); !status.ok()) return status.error();   // the way is warm when it counts
+    // the way is warm when it counts
+    if (Status status = read(rows); !status.ok()) return status.error();
     double least = std::numeric_limits<double>::infinity(), sum = 0;
     for (int reading = 0; reading < kReadings && sum < kLong; ++reading) {
       const table::Instant start = table_.now();
@@ -52,44 +59,54 @@ class Probe {
       const double seconds = std::chrono::duration<double>(table_.now() - start).count();
       least = std::min(least, seconds), sum += seconds;
     }
-    return static_cast<double>(rows.size() * table::kRowFloats * sizeof(float)) / std::max(1e-9, least);
+    return static_cast<double>(rows.size() * table::kRowFloats * sizeof(float)) /
+           std::max(1e-9, least);
   }
 
  private:
   Status read(std::span<const RowId> rows) {
-    for (const RowId row : rows) table_.get(row, plan_.clocks[static_cast<std::size_t>(table_.worker())], table::Part::kWeights);
+    for (const RowId row : rows)
+      table_.get(row, plan_.clocks[static_cast<std::size_t>(table_.worker())],
+                 table::Part::kWeights);
     return table_.wait(rows);
   }
 
   table::Table& table_;
   const table::Plan plan_;
-  std::vector<std::vector<float>> numbers_;    // by row
+  std::vector<std::vector<float>> numbers_;  // by row
 };
 
 }  // namespace
 
-Result<std::vector<double>> measure_servers(table::Table& table, Team& team, const std::string& scheme) {
+Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
+                                            const std::string& scheme) {
   const table::RosterBody& roster = table.roster();
   const auto servers = static_cast<std::size_t>(parallel::servers_of(roster));
   Probe probe(table, scheme);
-  struct Released {                            // before the numbers go
+  struct Released {  // before the numbers go
     table::Table& table;
-    ~Released() { if (!settled) table.release(); }
+    ~Released() {
+      if (!settled) table.release();
+    }
     bool settled = false;
   } released{table};
   if (Status status = probe.create(); !status.ok()) return status.error();
   std::vector<double> fastest(servers);
   for (int prober = 0; prober < std::min(kProbers, team.size()); ++prober) {
     std::vector<double> seen(servers);
-    const std::uint32_t own = process_of(roster, &table::RosterBody::Process::worker, static_cast<std::size_t>(prober)).rank;
+    const std::uint32_t own =
+        process_of(roster, &table::RosterBody::Process::worker, static_cast<std::size_t>(prober))
+            .rank;
     for (std::size_t server = 0; server < servers && team.index() == prober; ++server) {
       if (process_of(roster, &table::RosterBody::Process::server, server).rank == own) continue;
       const Result<double> speed = probe.measure(server);
       if (!speed.ok()) return speed.error();
       seen[server] = speed.value();
     }
-    if (Status status = team.sum(seen); !status.ok()) return status.error();   // of one number that is not 0, and nobody goes on before it is there
-    for (std::size_t server = 0; server < servers; ++server) fastest[server] = std::max(fastest[server], seen[server]);
+    // of one number that is not 0, and nobody goes on before it is there
+    if (Status status = team.sum(seen); !status.ok()) return status.error();
+    for (std::size_t server = 0; server < servers; ++server)
+      fastest[server] = std::max(fastest[server], seen[server]);
   }
   released.settled = true;
   return fastest;
@@ -105,14 +122,18 @@ std::vector<double> bandwidths_of(const table::RosterBody& roster) {
 table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths) {
   const int servers = parallel::servers_of(roster);
   std::vector<double> known;
-  std::ranges::copy_if(bandwidths, std::back_inserter(known), [](double bandwidth) { return bandwidth > 0; });
+  std::ranges::copy_if(bandwidths, std::back_inserter(known),
+                       [](double bandwidth) { return bandwidth > 0; });
   if (known.empty()) return servers;
   const auto [slowest, swiftest] = std::ranges::minmax(known);
   if (known.size() == bandwidths.size() && swiftest < kAlike * slowest) return servers;
   std::vector<table::ServerSpeed> speeds;
   for (std::size_t server = 0; server < bandwidths.size(); ++server)
-    speeds.push_back({.bandwidth = bandwidths[server], .busy = 0,
-                      .has_worker = process_of(roster, &table::RosterBody::Process::server, server).worker >= 0});
+    speeds.push_back(
+        {.bandwidth = bandwidths[server],
+         .busy = 0,
+         .has_worker =
+             process_of(roster, &table::RosterBody::Process::server, server).worker >= 0});
   return {std::move(speeds), workers_of(roster)};
 }
 

@@ -1,4 +1,4 @@
-#include "profile.h"
+#include "shoal/parallel/profile.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +47,9 @@ double MeanTime::mean() const {
   return sum / static_cast<double>(times.size());
 }
 
-table::Instant Speedometer::now() const { return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch(); }
+table::Instant Speedometer::now() const {
+  return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch();
+}
 
 void Speedometer::start(std::int64_t iteration) {
   times_ = busy_ = {};
@@ -56,7 +58,7 @@ void Speedometer::start(std::int64_t iteration) {
 }
 
 void Speedometer::mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) {
-  constexpr double kLeast = 1e-9;   // a step takes more than nothing
+  constexpr double kLeast = 1e-9;  // a step takes more than nothing
   if (mark == Mark::kBegin) begun_ = now(), rows_waited_ = rows_waited;
   if (mark == Mark::kEnd) {
     const double seconds = std::chrono::duration<double>(now() - begun_).count();
@@ -67,17 +69,21 @@ void Speedometer::mark(Mark mark, std::int64_t iteration, double data_waited, do
   if (next_) next_->mark(mark, iteration, data_waited, rows_waited);
 }
 
-Result<Profile> make_profile(Team& team, const Measured& own, const GroupSearch& search) {
+Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupSearch& search) {
   const auto size = static_cast<std::size_t>(team.size());
-  constexpr std::size_t kNumbers = 5;                              // that each says, and all others add 0 to
-  const double said[kNumbers] = {own.busy, own.exchange.value_or(0), own.exchange ? 1.0 : 0.0, std::max(own.items, 1.0),
-                                 static_cast<double>(own.iteration)};
+  // that each says, and all others add 0 to
+  constexpr std::size_t kNumbers = 5;
+  const double said[kNumbers] = {own.busy, own.exchange.value_or(0), own.exchange ? 1.0 : 0.0,
+                                 std::max(own.items, 1.0), static_cast<double>(own.iteration)};
   std::vector<double> all(kNumbers * size);
   std::ranges::copy(said, all.begin() + static_cast<std::ptrdiff_t>(kNumbers) * team.index());
   if (Status status = team.sum(all); !status.ok()) return status.error();
-  const auto of = [&](std::size_t worker) { return std::span(all).subspan(kNumbers * worker, kNumbers); };
+  const auto of = [&](std::size_t worker) {
+    return std::span(all).subspan(kNumbers * worker, kNumbers);
+  };
   double exchanges = 0, known = 0;
-  for (std::size_t worker = 0; worker < size; ++worker) exchanges += of(worker)[1], known += of(worker)[2];
+  for (std::size_t worker = 0; worker < size; ++worker)
+    exchanges += of(worker)[1], known += of(worker)[2];
   Profile profile{.speeds = {}, .grouping = {}, .least = own.iteration};
   double slowest = 0;
   for (std::size_t worker = 0; worker < size; ++worker) {
@@ -86,7 +92,9 @@ Result<Profile> make_profile(Team& team, const Measured& own, const GroupSearch&
     const double speed = numbers[0] > 0 ? numbers[3] / (numbers[0] + exchange) : 0;
     if (speed > 0 && (slowest == 0 || speed < slowest)) slowest = speed;
     profile.speeds.push_back(speed);
-    if (numbers[3] > 0) profile.least = std::min(profile.least, static_cast<std::int64_t>(numbers[4]));   // who has left says nothing
+    // who has left says nothing
+    if (numbers[3] > 0)
+      profile.least = std::min(profile.least, static_cast<std::int64_t>(numbers[4]));
   }
   for (double& speed : profile.speeds)
     if (speed <= 0) speed = slowest > 0 ? slowest : 1;
@@ -98,8 +106,10 @@ std::string text_of(const Profile& profile) {
   std::vector<std::string> speeds;
   for (const double speed : profile.speeds) speeds.push_back(rounded(speed));
   const std::size_t count = profile.grouping.groups.size();
-  return str("speeds ", join(speeds), " items/s; ", count, count == 1 ? " group" : " groups",
-             count == 1 ? "" : str(" (Calinski-Harabasz index ", rounded(profile.grouping.index), ")"), ": ", text_of(profile.grouping.groups));
+  return str(
+      "speeds ", join(speeds), " items/s; ", count, count == 1 ? " group" : " groups",
+      count == 1 ? "" : str(" (Calinski-Harabasz index ", rounded(profile.grouping.index), ")"),
+      ": ", text_of(profile.grouping.groups));
 }
 
 Status check_writable(const ProfileFiles& files) {
@@ -110,8 +120,10 @@ Status check_writable(const ProfileFiles& files) {
 }
 
 Status write(const ProfileFiles& files, const Profile& profile, const table::RosterBody& roster) {
-  const GroupingFiles texts = grouping_files(profile.grouping.groups, profile.speeds, hosts_of(roster));
-  const std::pair<const std::string&, const std::string&> wanted[] = {{files.groups, texts.groups}, {files.data_sharding, texts.data_sharding}};
+  const GroupingFiles texts =
+      grouping_files(profile.grouping.groups, profile.speeds, hosts_of(roster));
+  const std::pair<const std::string&, const std::string&> wanted[] = {
+      {files.groups, texts.groups}, {files.data_sharding, texts.data_sharding}};
   std::vector<AtomicFile> written;
   for (const auto& [path, text] : wanted) {
     if (path.empty()) continue;

@@ -16,20 +16,21 @@
 
 namespace shoal::parallel {
 
-// The mean of the last times, of which each counts as three times their median at most, so that a hiccup does not make a slow worker.
+// The mean of the last times, of which each counts as three times their median at most, so that a
+// hiccup does not make a slow worker.
 class MeanTime {
  public:
   static constexpr std::size_t kWindow = 100;
   static constexpr double kMost = 3;
   void add(double seconds);
-  double mean() const;                       // 0: there was none
+  double mean() const;  // 0: there was none
 
  private:
   std::deque<double> recent_;
 };
 
-// Means of the times of this worker's iterations, by its monotonic clock; passes on to another meter what it hears. Tests, snapshots and what
-// else comes between iterations do not count.
+// Means of the times of this worker's iterations, by its monotonic clock; passes on to another
+// meter what it hears. Tests, snapshots and what else comes between iterations do not count.
 class Speedometer final : public Meter {
  public:
   // `table` may be null; `next` too.
@@ -38,8 +39,8 @@ class Speedometer final : public Meter {
   void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
   // Since start():
   std::int64_t iterations() const { return iterations_; }
-  // An iteration takes so long; 0: there was none. With what it waits for rows, where nobody waits for other workers, so that a slow link makes a
-  // slow worker; and without.
+  // An iteration takes so long; 0: there was none. With what it waits for rows, where nobody waits
+  // for other workers, so that a slow link makes a slow worker; and without.
   double seconds() const { return times_.mean(); }
   double busy() const { return busy_.mean(); }
 
@@ -51,30 +52,34 @@ class Speedometer final : public Meter {
   std::int64_t iterations_ = 0;
   MeanTime times_, busy_;
   table::Instant begun_{};
-  double rows_waited_ = 0;                   // when the iteration began
+  double rows_waited_ = 0;  // when the iteration began
 };
 
 // What a worker knows of itself.
-struct Measured {
-  double busy = 0;                     // seconds of an iteration without waiting for rows; 0: it has made none
-  std::optional<double> exchange{};    // and for what it exchanges where it waits for nobody; nothing: as it takes the others
-  double items = 0;                    // of an iteration
-  std::int64_t iteration = 0;          // that it has come to
+struct MeasuredWorker {
+  // seconds of an iteration without waiting for rows; 0: it has made none
+  double busy = 0;
+  // and for what it exchanges where it waits for nobody; nothing: as it takes the others
+  std::optional<double> exchange{};
+  double items = 0;            // of an iteration
+  std::int64_t iteration = 0;  // that it has come to
 };
 // What a job found of its workers.
 struct Profile {
-  std::vector<double> speeds;          // items a second, by worker
+  std::vector<double> speeds;  // items a second, by worker
   Grouping grouping;
-  std::int64_t least = 0;              // iterations that all have behind them
+  std::int64_t least = 0;  // iterations that all have behind them
 };
-// A round of the whole team: each says what it knows, and all get the same. Who has measured nothing, or has left since the epoch began, is
-// taken to be as slow as the slowest.
-Result<Profile> make_profile(Team& team, const Measured& own, const GroupSearch& search);
+// A round of the whole team: each says what it knows, and all get the same. Who has measured
+// nothing, or has left since the epoch began, is taken to be as slow as the slowest.
+Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupSearch& search);
 // "speeds 40.1, 20.2 items/s; 2 groups (Calinski-Harabasz index 812): 0|1", for the log.
 std::string text_of(const Profile& profile);
 
 // Where the chief writes MXNet-G's files of what was found; "": not at all.
-struct ProfileFiles { std::string groups, data_sharding; };
+struct ProfileFiles {
+  std::string groups, data_sharding;
+};
 // An error (kUsage) if one of them could not be written.
 Status check_writable(const ProfileFiles& files);
 // Both are whole, or as they were.

@@ -1,4 +1,4 @@
-#include "questions.h"
+#include "shoal/parallel/questions.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,7 +10,8 @@ using table::Verdict;
 
 Result<Updater::Leave> Questions::begin(table::Clock clock) {
   if (!task_.paced || granted_ == clock) return Updater::Leave::kBegin;
-  const Result<std::string> answer = table_.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_, .until = until_}));
+  const Result<std::string> answer =
+      table_.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_, .until = until_}));
   if (!answer.ok()) return answer.error();
   if (answer.value().empty()) return Updater::Leave::kAgree;
   Result<table::Start> start = table::decode_start(answer.value());
@@ -32,7 +33,8 @@ void Questions::step_done(double samples) {
   ++report_.steps;
   report_.samples += samples;
   const auto busy = table_.now() - since_ - (waits_.total() - waited_);
-  report_.seconds = std::max(0.0, std::chrono::duration<double>(busy).count() / (report_.steps - told_));
+  report_.seconds =
+      std::max(0.0, std::chrono::duration<double>(busy).count() / (report_.steps - told_));
 }
 
 Result<Verdict> Questions::judge(table::Clock clock) {

@@ -1,11 +1,11 @@
-// What a worker asks the scheme's pacer about its tasks, and says of them: may this one begin, and does it count. Schemes without such
-// questions get the answers that let everything pass.
+// What a worker asks the scheme's pacer about its tasks, and says of them: may this one begin, and
+// does it count. Schemes without such questions get the answers that let everything pass.
 #pragma once
 
+#include "shoal/parallel/updaters.h"
 #include "shoal/solver/updater.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/scheme.h"
-#include "updaters.h"
 
 namespace shoal::parallel {
 
@@ -15,7 +15,8 @@ class Questions {
   Questions(table::Table& table, const table::Task& task, const Waits& waits, table::Clock until)
       : table_(table), task_(task), waits_(waits), until_(task.shared ? until : 0) {}
 
-  // Returns when the task may begin, which is asked once, or when it is over or something else comes first.
+  // Returns when the task may begin, which is asked once, or when it is over or something else
+  // comes first.
   Result<Updater::Leave> begin(table::Clock clock);
   // The word on the task under way: how many local steps, whether the rows are to be read anew.
   const table::Start& start() const { return start_; }
@@ -37,14 +38,14 @@ class Questions {
   table::Table& table_;
   const table::Task task_;
   const Waits& waits_;
-  const table::Clock until_;               // where tasks are shared
+  const table::Clock until_;  // where tasks are shared
   table::Start start_{};
-  table::Clock granted_ = -1;              // the last task that may begin
-  table::TaskReport report_{};             // of the task under way, or the last
+  table::Clock granted_ = -1;   // the last task that may begin
+  table::TaskReport report_{};  // of the task under way, or the last
   double exchange_ = 0;
-  std::uint32_t told_ = 0;                 // steps of it that the judge has heard of
-  table::Instant since_{};                           // when the first step began that he has not
-  table::Instant waited_{};               // for rows by then
+  std::uint32_t told_ = 0;   // steps of it that the judge has heard of
+  table::Instant since_{};   // when the first step began that he has not
+  table::Instant waited_{};  // for rows by then
 };
 
 }  // namespace shoal::parallel

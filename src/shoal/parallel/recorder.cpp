@@ -48,16 +48,22 @@ double megabytes(std::uint64_t bytes) { return std::round(static_cast<double>(by
 std::vector<std::string> output_columns(const Net& net) {
   std::vector<std::string> columns;
   for (const Blob* output : net.outputs())
-    for (std::string& name : column_names(output->name, output->data.count())) columns.push_back(std::move(name));
+    for (std::string& name : column_names(output->name, output->data.count()))
+      columns.push_back(std::move(name));
   return columns;
 }
 
-Recorder::Recorder(const RecorderOptions& options, const table::Table* table, Observer* next) : options_(options), table_(table), next_(next), scheme_(options.run.scheme) {}
+Recorder::Recorder(const RecorderOptions& options, const table::Table* table, Observer* next)
+    : options_(options), table_(table), next_(next), scheme_(options.run.scheme) {}
 Recorder::~Recorder() = default;
 
-table::Instant Recorder::now() const { return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch(); }
+table::Instant Recorder::now() const {
+  return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch();
+}
 double Recorder::since_start(Instant at) const { return seconds(at - started_); }
-Recorder::Counts Recorder::counts() const { return table_ ? Counts{table_->traffic(), table_->staleness()} : Counts{}; }
+Recorder::Counts Recorder::counts() const {
+  return table_ ? Counts{table_->traffic(), table_->staleness()} : Counts{};
+}
 
 void Recorder::open(Solver& solver) {
   columns_ = {output_columns(solver.net())};
@@ -66,10 +72,15 @@ void Recorder::open(Solver& solver) {
   RunMetrics run = options_.run;
   run.name = solver.net().name();
   run.scheme = scheme_;
-  if (!options_.metrics.empty()) writer_ = or_throw(MetricsWriter::open(metrics_path(options_.metrics, run.worker), run, solver.iteration()));
-  if (writer_ && solver.iteration() > 0) warn("metrics", writer_->add(PhaseMetrics{solver.iteration(), 0, scheme_}));   // the lines before may be of another
+  if (!options_.metrics.empty())
+    writer_ = or_throw(
+        MetricsWriter::open(metrics_path(options_.metrics, run.worker), run, solver.iteration()));
+  // the lines before may be of another
+  if (writer_ && solver.iteration() > 0)
+    warn("metrics", writer_->add(PhaseMetrics{solver.iteration(), 0, scheme_}));
   if (!options_.esync_logs.empty())
-    esync_ = or_throw(EsyncLog::open(str(options_.esync_logs, "/worker", run.worker), options_.local_steps, solver.iteration()));
+    esync_ = or_throw(EsyncLog::open(str(options_.esync_logs, "/worker", run.worker),
+                                     options_.local_steps, solver.iteration()));
 }
 
 void Recorder::phase(const std::string& scheme, std::int64_t iteration) {
@@ -90,7 +101,8 @@ void Recorder::start(std::int64_t iteration) {
 }
 
 void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) {
-  const Point here{now(), options_.run.simulated ? 0 : data_waited, rows_waited};   // data come in no virtual time
+  // data come in no virtual time
+  const Point here{now(), options_.run.simulated ? 0 : data_waited, rows_waited};
   switch (mark) {
     case Mark::kBegin:
       clock_ = {.worker = options_.run.worker, .clock = iteration, .local_steps = 0};
@@ -98,13 +110,12 @@ void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, doubl
       begin_ = step_ = passed_ = here;
       break;
     case Mark::kStep:
-      if (clock_.steps.empty()) clock_.row_wait = seconds(here.at - begin_.at);   // for the leave to begin, and for what the first pass needs
+      // for the leave to begin, and for what the first pass needs
+      if (clock_.steps.empty()) clock_.row_wait = seconds(here.at - begin_.at);
       step_ = passed_ = here;
       clock_.steps.push_back({});
       break;
-    case Mark::kPassed:
-      passed_ = here;
-      break;
+    case Mark::kPassed: passed_ = here; break;
     case Mark::kUpdated: {
       StepMetrics& step = clock_.steps.back();
       const double rows = passed_.rows - step_.rows, rows_updating = here.rows - passed_.rows;
@@ -115,9 +126,7 @@ void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, doubl
       ++clock_.local_steps;
       break;
     }
-    case Mark::kEnd:
-      end_clock(iteration);
-      break;
+    case Mark::kEnd: end_clock(iteration); break;
   }
 }
 
@@ -164,22 +173,31 @@ void Recorder::record(const ScoreMetrics& score) {
 }
 
 void Recorder::displayed(const Measured& row) {
-  ScoreMetrics score{.kind = ScoreMetrics::Kind::kDisplay, .clock = row.iteration, .time = row.seconds, .loss = row.loss};
-  for (std::size_t i = 0; i < row.outputs.size() && i < columns_.at(0).size(); ++i) score.outputs.emplace_back(columns_[0][i], row.outputs[i]);
+  ScoreMetrics score{.kind = ScoreMetrics::Kind::kDisplay,
+                     .clock = row.iteration,
+                     .time = row.seconds,
+                     .loss = row.loss};
+  for (std::size_t i = 0; i < row.outputs.size() && i < columns_.at(0).size(); ++i)
+    score.outputs.emplace_back(columns_[0][i], row.outputs[i]);
   record(score);
   if (next_) next_->displayed(row);
 }
 
 void Recorder::tested(int net, const Measured& row) {
   const std::vector<std::string>& names = columns_.at(static_cast<std::size_t>(net) + 1);
-  ScoreMetrics score{.kind = ScoreMetrics::Kind::kTest, .clock = row.iteration, .time = row.seconds, .net = net, .loss = row.loss};
+  ScoreMetrics score{.kind = ScoreMetrics::Kind::kTest,
+                     .clock = row.iteration,
+                     .time = row.seconds,
+                     .net = net,
+                     .loss = row.loss};
   std::optional<double> accuracy;
   for (std::size_t i = 0; i < row.outputs.size() && i < names.size(); ++i) {
     score.outputs.emplace_back(names[i], row.outputs[i]);
     if (!accuracy && names[i].find("accuracy") != std::string::npos) accuracy = row.outputs[i];
   }
   record(score);
-  if (net == 0 && round_) flush_round(Evaluation{seconds(now() - ended_), since_start(now()), accuracy});
+  if (net == 0 && round_)
+    flush_round(Evaluation{seconds(now() - ended_), since_start(now()), accuracy});
   if (next_) next_->tested(net, row);
 }
 
@@ -188,19 +206,25 @@ void Recorder::tested(int net, const Measured& row) {
 // On the chief, which speaks of itself: the others' lines are in their own files.
 void Recorder::log_shares(std::int64_t iteration) {
   if (options_.display == 0 || options_.run.worker != 0) return;
-  for (double ClockMetrics::*part : {&ClockMetrics::compute, &ClockMetrics::data_wait, &ClockMetrics::row_wait, &ClockMetrics::update, &ClockMetrics::other})
+  for (double ClockMetrics::*part :
+       {&ClockMetrics::compute, &ClockMetrics::data_wait, &ClockMetrics::row_wait,
+        &ClockMetrics::update, &ClockMetrics::other})
     shown_.*part += clock_.*part;
   shown_.bytes_sent += clock_.bytes_sent;
   shown_.bytes_received += clock_.bytes_received;
   shown_.drops += clock_.drops;
   add(shown_.pushes, clock_.pushes);
   if ((iteration + 1) % options_.display != 0) return;
-  const double whole = std::max(1e-9, shown_.compute + shown_.data_wait + shown_.row_wait + shown_.update + shown_.other);
+  const double whole = std::max(
+      1e-9, shown_.compute + shown_.data_wait + shown_.row_wait + shown_.update + shown_.other);
   const auto share = [&](double part) { return str(std::lround(100 * part / whole), "%"); };
-  LOG(INFO) << "    Worker 0, iterations " << shown_at_ << " to " << iteration << ": compute " << share(shown_.compute) << ", data wait "
-            << share(shown_.data_wait) << ", row wait " << share(shown_.row_wait) << ", update " << share(shown_.update) << ", tests and the like "
-            << share(shown_.other) << "; " << megabytes(shown_.bytes_sent) << " MB sent, " << megabytes(shown_.bytes_received)
-            << " MB received; staleness of pushes " << words_of(shown_.pushes) << (shown_.drops > 0 ? str("; ", shown_.drops, " rows dropped") : "");
+  LOG(INFO) << "    Worker 0, iterations " << shown_at_ << " to " << iteration << ": compute "
+            << share(shown_.compute) << ", data wait " << share(shown_.data_wait) << ", row wait "
+            << share(shown_.row_wait) << ", update " << share(shown_.update)
+            << ", tests and the like " << share(shown_.other) << "; "
+            << megabytes(shown_.bytes_sent) << " MB sent, " << megabytes(shown_.bytes_received)
+            << " MB received; staleness of pushes " << words_of(shown_.pushes)
+            << (shown_.drops > 0 ? str("; ", shown_.drops, " rows dropped") : "");
   shown_ = {};
   shown_at_ = iteration + 1;
 }

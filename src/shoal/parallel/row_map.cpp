@@ -6,29 +6,40 @@
 
 namespace shoal::parallel {
 
-RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra) : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
+RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
+    : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
   const auto params = net.params();
-  const auto is_sum = [&](const NetParam& param) { return net.layers()[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) == 0; };
+  const auto is_sum = [&](const NetParam& param) {
+    return net.layers()[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) == 0;
+  };
   std::size_t total = 0;
   for (const NetParam& param : params) total += static_cast<std::size_t>(param.blob->data.count());
   for (const Tensor* history : extra.histories) total += static_cast<std::size_t>(history->count());
-  const auto longest = static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::longest_row(total));
+  const auto longest =
+      static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::longest_row(total));
   for (std::size_t p = 0; p < params.size(); ++p)
-    cut(p, nullptr, params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p])), total, servers, longest);
+    cut(p, nullptr, params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p])), total,
+        servers, longest);
   for (std::size_t h = 0; h < extra.histories.size(); ++h)
-    if (params[h % params.size()].lr_mult != 0) cut(h % params.size(), extra.histories[h], true, total, servers, longest);
+    if (params[h % params.size()].lr_mult != 0)
+      cut(h % params.size(), extra.histories[h], true, total, servers, longest);
   table::place(rows_, servers);
   find_needs();
 }
 
-void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total, const table::Servers& servers, std::uint32_t longest) {
+void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total,
+                 const table::Servers& servers, std::uint32_t longest) {
   const NetParam& param = net_.params()[p];
   const auto count = static_cast<std::size_t>(param.blob->data.count());
   std::size_t offset = 0;
   for (const std::uint32_t length : table::cut_for(count, total, servers, longest)) {
-    owned_[static_cast<std::size_t>(param.layer)].push_back(static_cast<table::RowId>(rows_.size()));
-    rows_.push_back({.length = length, .priority = static_cast<std::uint32_t>(param.layer), .learns = learns,
-                     .lr_mult = param.lr_mult, .decay_mult = param.decay_mult});
+    owned_[static_cast<std::size_t>(param.layer)].push_back(
+        static_cast<table::RowId>(rows_.size()));
+    rows_.push_back({.length = length,
+                     .priority = static_cast<std::uint32_t>(param.layer),
+                     .learns = learns,
+                     .lr_mult = param.lr_mult,
+                     .decay_mult = param.decay_mult});
     pieces_.push_back({p, offset});
     tensors_.push_back(history);
     offset += length;
@@ -41,7 +52,8 @@ void RowMap::find_needs() {
   for (std::size_t layer = 0; layer < needed_.size(); ++layer)
     for (const auto& blob : net_.layers()[layer]->params())
       for (table::RowId row = 0; row < rows_.size(); ++row)
-        if (net_.params()[pieces_[row].param].blob->data.shares_with(blob->data)) needed_[layer].push_back(row);
+        if (net_.params()[pieces_[row].param].blob->data.shares_with(blob->data))
+          needed_[layer].push_back(row);
 }
 
 std::vector<table::RowId> RowMap::learning() const {

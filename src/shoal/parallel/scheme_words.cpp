@@ -20,7 +20,9 @@ using google::protobuf::Message;
 
 constexpr std::size_t kMostPhases = 100'000;
 // Of a phase, and of what comes before its scheme, not of the scheme.
-constexpr const char* kNotWords[] = {"type", "iterations", "base_lr", "test_interval", "groups_file", "group_by", "profile_iterations", "min_group_size", "regroup_interval"};
+constexpr const char* kNotWords[] = {
+    "type",     "iterations",         "base_lr",        "test_interval",   "groups_file",
+    "group_by", "profile_iterations", "min_group_size", "regroup_interval"};
 
 std::string value_of(const Message& message, const FieldDescriptor* field) {
   const auto* reflection = message.GetReflection();
@@ -28,11 +30,14 @@ std::string value_of(const Message& message, const FieldDescriptor* field) {
     case FieldDescriptor::CPPTYPE_INT32: return str(reflection->GetInt32(message, field));
     case FieldDescriptor::CPPTYPE_INT64: return str(reflection->GetInt64(message, field));
     case FieldDescriptor::CPPTYPE_FLOAT: {
-      char text[32];   // the shortest that means the same
-      return {text, std::to_chars(text, text + sizeof text, reflection->GetFloat(message, field)).ptr};
+      char text[32];  // the shortest that means the same
+      return {text,
+              std::to_chars(text, text + sizeof text, reflection->GetFloat(message, field)).ptr};
     }
-    case FieldDescriptor::CPPTYPE_BOOL: return reflection->GetBool(message, field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_ENUM: return in_lower_case(reflection->GetEnum(message, field)->name());
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection->GetBool(message, field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return in_lower_case(reflection->GetEnum(message, field)->name());
     default: return reflection->GetString(message, field);
   }
 }
@@ -44,15 +49,24 @@ void append(const Message& message, const std::string& prefix, std::string& word
   for (const FieldDescriptor* field : fields) {
     const std::string& name = field->name();
     if (prefix.empty() && std::ranges::find(kNotWords, name) != std::end(kNotWords)) continue;
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) append(message.GetReflection()->GetMessage(message, field), name, words);
-    else words += str(' ', prefix.empty() ? name : name == "function" ? prefix : str(prefix, '_', name), '=', value_of(message, field));
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
+      append(message.GetReflection()->GetMessage(message, field), name, words);
+    else
+      words += str(' ',
+                   prefix.empty()       ? name
+                   : name == "function" ? prefix
+                                        : str(prefix, '_', name),
+                   '=', value_of(message, field));
   }
 }
 
-Error wrong(const std::string& name, const std::string& what) { return {Code::kConfig, str(name, ": ", what)}; }
+Error wrong(const std::string& name, const std::string& what) {
+  return {Code::kConfig, str(name, ": ", what)};
+}
 
 // The list, again and again, until `total` iterations are had.
-Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t total, const std::string& name) {
+Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t total,
+                                 const std::string& name) {
   std::vector<Phase> phases;
   for (std::size_t i = 0; total > 0; i = (i + 1) % list.size()) {
     const std::int64_t length = std::min(total, list[i].iterations);
@@ -64,7 +78,9 @@ Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t to
       phases.push_back(std::move(next));
     }
     phases.back().iterations += length;
-    if (phases.size() > kMostPhases) return wrong(name, str("the schemes make more than ", kMostPhases, " phases to max_iter; give them more iterations each"));
+    if (phases.size() > kMostPhases)
+      return wrong(name, str("the schemes make more than ", kMostPhases,
+                             " phases to max_iter; give them more iterations each"));
   }
   return phases;
 }
@@ -73,7 +89,8 @@ constexpr std::string_view kGroups = " groups=";
 
 std::string without_groups(std::string words) {
   const std::size_t at = words.find(kGroups);
-  if (at != std::string::npos) words.erase(at, std::min(words.find(' ', at + 1), words.size()) - at);
+  if (at != std::string::npos)
+    words.erase(at, std::min(words.find(' ', at + 1), words.size()) - at);
   return words;
 }
 
@@ -93,14 +110,20 @@ Result<std::string> read_groups(std::string_view text) {
     all.insert(all.end(), groups.back().begin(), groups.back().end());
   }
   if (all.empty()) return Error{Code::kConfig, "there is no group in it"};
-  const bool numbers = std::ranges::all_of(all, [](const std::string& word) { return word.find_first_not_of("0123456789") == std::string::npos; });
+  const bool numbers = std::ranges::all_of(all, [](const std::string& word) {
+    return word.find_first_not_of("0123456789") == std::string::npos;
+  });
   std::ranges::sort(all);
   std::string words;
   for (const auto& group : groups) {
     for (std::size_t i = 0; i < group.size(); ++i) {
-      if (std::ranges::count(all, group[i]) > 1) return Error{Code::kConfig, str(group[i], " is there twice; each worker is in one group")};
+      if (std::ranges::count(all, group[i]) > 1)
+        return Error{Code::kConfig, str(group[i], " is there twice; each worker is in one group")};
       const std::ptrdiff_t below = std::ranges::lower_bound(all, group[i]) - all.begin();
-      words += str(i > 0 ? "," : words.empty() ? "" : "|", numbers ? group[i] : str(std::ssize(all) - 1 - below));
+      words += str(i > 0           ? ","
+                   : words.empty() ? ""
+                                   : "|",
+                   numbers ? group[i] : str(std::ssize(all) - 1 - below));
     }
   }
   return words;
@@ -122,27 +145,41 @@ std::string groups_in(const std::string& words) {
 namespace {
 
 // What is said of a search: nothing, a search, or an error.
-Result<std::optional<GroupSearch>> search_of(const SchemeParameter& scheme, const std::string& name) {
+Result<std::optional<GroupSearch>> search_of(const SchemeParameter& scheme,
+                                             const std::string& name) {
   if (scheme.group_by() != SchemeParameter::SPEED) {
-    const char* const field = scheme.has_min_group_size() ? "min_group_size" : scheme.has_profile_iterations() ? "profile_iterations" :
-                              scheme.has_regroup_interval() ? "regroup_interval" : nullptr;
-    if (field) return wrong(name, str("scheme: ", field, " is of group_by: SPEED, which is not given"));
+    const char* const field = scheme.has_min_group_size()       ? "min_group_size"
+                              : scheme.has_profile_iterations() ? "profile_iterations"
+                              : scheme.has_regroup_interval()   ? "regroup_interval"
+                                                                : nullptr;
+    if (field)
+      return wrong(name, str("scheme: ", field, " is of group_by: SPEED, which is not given"));
     return std::optional<GroupSearch>();
   }
-  if (in_lower_case(scheme.type()) != "grouped") return wrong(name, str("scheme: group_by is of grouped, and the type is ", scheme.type()));
+  if (in_lower_case(scheme.type()) != "grouped")
+    return wrong(name, str("scheme: group_by is of grouped, and the type is ", scheme.type()));
   if (scheme.has_groups() || scheme.has_groups_file())
-    return wrong(name, str("scheme: group_by: SPEED finds the groups, and ", scheme.has_groups() ? "groups" : "groups_file", " says them; leave one out"));
+    return wrong(name,
+                 str("scheme: group_by: SPEED finds the groups, and ",
+                     scheme.has_groups() ? "groups" : "groups_file", " says them; leave one out"));
   GroupSearch search;
   if (scheme.has_profile_iterations()) search.profile = scheme.profile_iterations();
-  if (search.profile < 1) return wrong(name, str("scheme: profile_iterations is ", search.profile, "; it must be 1 or more"));
-  if (scheme.has_min_group_size() && scheme.min_group_size() < 1) return wrong(name, str("scheme: min_group_size is ", scheme.min_group_size(), "; it must be 1 or more"));
-  if (scheme.has_min_group_size()) search.smallest = static_cast<std::size_t>(scheme.min_group_size());
+  if (search.profile < 1)
+    return wrong(name,
+                 str("scheme: profile_iterations is ", search.profile, "; it must be 1 or more"));
+  if (scheme.has_min_group_size() && scheme.min_group_size() < 1)
+    return wrong(
+        name, str("scheme: min_group_size is ", scheme.min_group_size(), "; it must be 1 or more"));
+  if (scheme.has_min_group_size())
+    search.smallest = static_cast<std::size_t>(scheme.min_group_size());
   if (scheme.has_regroup_interval()) search.interval = scheme.regroup_interval();
-  if (search.interval && *search.interval < 0) return wrong(name, str("scheme: regroup_interval is ", *search.interval, "; it must be 0 or more"));
+  if (search.interval && *search.interval < 0)
+    return wrong(name,
+                 str("scheme: regroup_interval is ", *search.interval, "; it must be 0 or more"));
   return std::optional(search);
 }
 
-constexpr const char* kSomeGroups = "0";   // so that the other words can be read
+constexpr const char* kSomeGroups = "0";  // so that the other words can be read
 
 // What is searched for is found in a phase of its own.
 Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const std::string& name) {
@@ -151,7 +188,10 @@ Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const s
     phases.push_back(phase);
     if (!phase.search || phase.iterations == 0) continue;
     if (phase.iterations <= phase.search->profile)
-      return wrong(name, str("scheme: ", phase.iterations, " iterations by speed leave none to train in groups: profile_iterations is ", phase.search->profile));
+      return wrong(name,
+                   str("scheme: ", phase.iterations,
+                       " iterations by speed leave none to train in groups: profile_iterations is ",
+                       phase.search->profile));
     phases.back().words = kProfile;
     phases.back().search.reset();
     phases.back().iterations = phase.search->profile;
@@ -169,11 +209,13 @@ Result<std::string> words_of(const SchemeParameter& scheme, const std::string& n
   if (!search.ok()) return search.error();
   if (search.value()) own.set_groups(kSomeGroups);
   if (own.has_groups_file()) {
-    if (own.has_groups()) return wrong(name, "scheme: groups and groups_file are given; one is enough");
+    if (own.has_groups())
+      return wrong(name, "scheme: groups and groups_file are given; one is enough");
     const auto text = read_file(own.groups_file(), Code::kConfig);
     if (!text.ok()) return wrong(name, text.error().message);
     const auto groups = read_groups(text.value());
-    if (!groups.ok()) return wrong(name, str("groups_file ", own.groups_file(), ": ", groups.error().message));
+    if (!groups.ok())
+      return wrong(name, str("groups_file ", own.groups_file(), ": ", groups.error().message));
     own.set_groups(groups.value());
   }
   std::string words = in_lower_case(own.type());
@@ -188,16 +230,23 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
   std::int64_t total = param.max_iter(), sum = 0;
   const int count = std::max(1, param.scheme_size());
   for (int i = 0; i < count; ++i) {
-    const SchemeParameter& scheme = param.scheme_size() > 0 ? param.scheme(i) : SchemeParameter::default_instance();
+    const SchemeParameter& scheme =
+        param.scheme_size() > 0 ? param.scheme(i) : SchemeParameter::default_instance();
     const std::string where = count > 1 ? str(name, ": scheme ", i + 1, " of ", count) : name;
     auto words = words_of(scheme, where);
     if (!words.ok()) return words.error();
     std::int64_t length = scheme.iterations();
     if (length < 0) return wrong(where, str("iterations is ", length, "; a phase has 1 or more"));
-    if (length == 0 && i + 1 < count) return wrong(where, "it has no iterations; of several schemes all but the last need them, as their length");
-    if (length == 0 && count > 1 && !param.has_max_iter()) return wrong(where, "it has no iterations, and the solver no max_iter that ends it");
+    if (length == 0 && i + 1 < count)
+      return wrong(
+          where,
+          "it has no iterations; of several schemes all but the last need them, as their length");
+    if (length == 0 && count > 1 && !param.has_max_iter())
+      return wrong(where, "it has no iterations, and the solver no max_iter that ends it");
     if (length == 0) length = std::max<std::int64_t>(1, total - sum);
-    if (length > std::numeric_limits<std::int32_t>::max()) return wrong(where, str("iterations is ", length, "; at most ", std::numeric_limits<std::int32_t>::max(), " are allowed"));
+    if (length > std::numeric_limits<std::int32_t>::max())
+      return wrong(where, str("iterations is ", length, "; at most ",
+                              std::numeric_limits<std::int32_t>::max(), " are allowed"));
     sum += length;
     list.push_back({length, std::move(words).value()});
     list.back().search = search_of(scheme, where).value();

@@ -1,4 +1,4 @@
-#include "speed_groups.h"
+#include "shoal/parallel/speed_groups.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,9 +12,13 @@ void SpeedGroups::begin(const Stage& stage, const Share& share, const Ahead& ahe
   look_after_ = kNever;
   if (!stage.search || stage.search->interval == 0) return;
   const std::vector<double>& weights = share.weights;
-  const double part = weights.empty() ? 1.0 / share.clients : weights[0] / std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (stage.search->interval) look_after_ = *stage.search->interval;
-  else if (ahead.records > 0 && ahead.items > 0) look_after_ = std::max<std::int64_t>(1, std::llround(ahead.records * part / ahead.items));
+  const double part = weights.empty()
+                          ? 1.0 / share.clients
+                          : weights[0] / std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (stage.search->interval)
+    look_after_ = *stage.search->interval;
+  else if (ahead.records > 0 && ahead.items > 0)
+    look_after_ = std::max<std::int64_t>(1, std::llround(ahead.records * part / ahead.items));
   if (look_after_ >= ahead.iterations) look_after_ = kNever;
 }
 
@@ -24,13 +28,17 @@ bool SpeedGroups::due() {
   return true;
 }
 
-Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, const Stage& stage, const Stage* next) {
+Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, const Stage& stage,
+                                                            const Stage* next) {
   const bool again = stage.search.has_value();
   const Stage* const of = again ? &stage : next && next->search ? next : nullptr;
   if (!of) return std::optional<Found>();
   const bool measured = speedometer_.iterations() > 0;
   if (!again && measured) exchange_ = speedometer_.seconds() - speedometer_.busy();
-  const Measured own{.busy = measured ? speedometer_.busy() : 0, .exchange = exchange_, .items = end.items, .iteration = end.iteration};
+  const MeasuredWorker own{.busy = measured ? speedometer_.busy() : 0,
+                           .exchange = exchange_,
+                           .items = end.items,
+                           .iteration = end.iteration};
   const Result<Profile> profile = make_profile(end.team, own, *of->search);
   if (!profile.ok()) return profile.error();
   if (again == (profile.value().least >= stage.end)) return std::optional<Found>();
@@ -39,11 +47,15 @@ Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, cons
   Groups groups = profile.value().grouping.groups;
   const bool stays = again && !worth_changing(parse_groups(before), groups, speeds);
   LOG(INFO) << "Iteration " << end.iteration << ": " << text_of(profile.value())
-            << (stays && before != text_of(groups) ? "; too little would be gained, it stays " + before : "");
+            << (stays && before != text_of(groups)
+                    ? "; too little would be gained, it stays " + before
+                    : "");
   if (stays) groups = parse_groups(before);
   if (end.team.chief() && !stays)
-    if (Status status = write(files_, profile.value(), end.roster); !status.ok()) return status.error();
-  return std::optional(Found{with_groups(of->words, text_of(groups)), share_weights(groups, speeds)});
+    if (Status status = write(files_, profile.value(), end.roster); !status.ok())
+      return status.error();
+  return std::optional(
+      Found{with_groups(of->words, text_of(groups)), share_weights(groups, speeds)});
 }
 
 }  // namespace shoal::parallel

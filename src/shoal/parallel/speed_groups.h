@@ -1,4 +1,5 @@
-// Groups by speed in the course of a run: found when their profile ends, and looked at again while they train.
+// Groups by speed in the course of a run: found when their profile ends, and looked at again while
+// they train.
 #pragma once
 
 #include <cstdint>
@@ -7,30 +8,35 @@
 #include <string>
 #include <vector>
 
-#include "profile.h"
+#include "shoal/parallel/profile.h"
+#include "shoal/parallel/stages.h"
 #include "shoal/tensor/context.h"
-#include "stages.h"
 
 namespace shoal::parallel {
 
 class SpeedGroups {
  public:
-  // `table` and `next` as Speedometer has them. The chief writes `files` when groups are found, or others.
-  SpeedGroups(const table::Table* table, Meter* next, ProfileFiles files) : speedometer_(table, next), files_(std::move(files)) {}
+  // `table` and `next` as Speedometer has them. The chief writes `files` when groups are found, or
+  // others.
+  SpeedGroups(const table::Table* table, Meter* next, ProfileFiles files)
+      : speedometer_(table, next), files_(std::move(files)) {}
   Meter& meter() { return speedometer_; }
 
   // A segment of `stage` begins on the chief, which reads this share of the data.
   struct Ahead {
-    double records = 0;                      // that all workers go through in an epoch; 0: not known
-    double items = 0;                        // of this worker in an iteration
-    std::int64_t iterations = 0;             // until the stage ends
+    // that all workers go through in an epoch; 0: not known
+    double records = 0;
+    double items = 0;             // of this worker in an iteration
+    std::int64_t iterations = 0;  // until the stage ends
   };
   void begin(const Stage& stage, const Share& share, const Ahead& ahead);
-  // Groups are to be looked at again: after as many iterations of the segment as the search says, or the chief's part of an epoch. Said once.
+  // Groups are to be looked at again: after as many iterations of the segment as the search says,
+  // or the chief's part of an epoch. Said once.
   bool due();
 
-  // All workers of the team together, at the end of a segment of `stage`, with `next` after it (null: nothing): the scheme to go on with, for the
-  // workers that there are, and their parts of the data. Nothing where no groups are searched for, the profile is not over, or the phase is.
+  // All workers of the team together, at the end of a segment of `stage`, with `next` after it
+  // (null: nothing): the scheme to go on with, for the workers that there are, and their parts of
+  // the data. Nothing where no groups are searched for, the profile is not over, or the phase is.
   struct Found {
     std::string words;
     std::vector<double> weights{};
@@ -38,9 +44,9 @@ class SpeedGroups {
   struct End {
     Team& team;
     const table::RosterBody& roster;
-    const std::string& words;                // of the scheme that ends
+    const std::string& words;  // of the scheme that ends
     std::int64_t iteration = 0;
-    double items = 0;                        // of this worker in an iteration
+    double items = 0;  // of this worker in an iteration
   };
   Result<std::optional<Found>> find(const End& end, const Stage& stage, const Stage* next);
 
@@ -50,7 +56,8 @@ class SpeedGroups {
   Speedometer speedometer_;
   const ProfileFiles files_;
   std::int64_t look_after_ = kNever;
-  std::optional<double> exchange_;           // seconds that an iteration waits for rows where nobody waits for other workers
+  // seconds that an iteration waits for rows where nobody waits for other workers
+  std::optional<double> exchange_;
 };
 
 }  // namespace shoal::parallel

@@ -1,4 +1,4 @@
-#include "stages.h"
+#include "shoal/parallel/stages.h"
 
 #include <algorithm>
 #include <memory>
@@ -22,9 +22,11 @@ bool shares_iterations(const Stage& stage) { return scheme_of(stage)->task().sha
 
 std::int64_t come_to(const Stage& stage, const std::vector<std::int64_t>& iterations, int workers) {
   const auto scheme = scheme_of(stage);
-  if (scheme->bounded() || iterations.size() != static_cast<std::size_t>(std::max(1, workers))) return iterations[0];
+  if (scheme->bounded() || iterations.size() != static_cast<std::size_t>(std::max(1, workers)))
+    return iterations[0];
   if (!scheme->task().shared) return std::ranges::min(iterations);
-  return std::accumulate(iterations.begin(), iterations.end(), std::int64_t{0}) / static_cast<std::int64_t>(iterations.size());
+  return std::accumulate(iterations.begin(), iterations.end(), std::int64_t{0}) /
+         static_cast<std::int64_t>(iterations.size());
 }
 
 std::vector<Stage> stages_of(const std::vector<Phase>& phases) {
@@ -36,10 +38,14 @@ std::vector<Stage> stages_of(const std::vector<Phase>& phases) {
 }
 
 std::vector<Stage> alone(std::vector<Stage> stages) {
-  const auto same = [](const Stage& one, const Stage& next) { return one.base_lr == next.base_lr && one.test_interval == next.test_interval; };
+  const auto same = [](const Stage& one, const Stage& next) {
+    return one.base_lr == next.base_lr && one.test_interval == next.test_interval;
+  };
   for (std::size_t i = 1; i < stages.size();) {
-    if (same(stages[i - 1], stages[i])) stages.erase(stages.begin() + static_cast<std::ptrdiff_t>(i) - 1);
-    else ++i;
+    if (same(stages[i - 1], stages[i]))
+      stages.erase(stages.begin() + static_cast<std::ptrdiff_t>(i) - 1);
+    else
+      ++i;
   }
   return stages;
 }

@@ -12,9 +12,11 @@ namespace {
 using table::Topic;
 using table::Want;
 
-constexpr std::pair<Action, Want> kWants[] = {
-    {Action::kNone, Want::kNothing}, {Action::kStop, Want::kStop}, {Action::kSnapshot, Want::kSnapshot}, {Action::kRequeue, Want::kRequeue},
-    {Action::kRegroup, Want::kRegroup}};
+constexpr std::pair<Action, Want> kWants[] = {{Action::kNone, Want::kNothing},
+                                              {Action::kStop, Want::kStop},
+                                              {Action::kSnapshot, Want::kSnapshot},
+                                              {Action::kRequeue, Want::kRequeue},
+                                              {Action::kRegroup, Want::kRegroup}};
 
 Want want_of(Action action) {
   for (const auto& [known, want] : kWants)
@@ -28,7 +30,9 @@ Action action_of(Want want) {
   return Action::kNone;
 }
 
-void put_number(std::string& out, double number) { put_le(out, std::bit_cast<std::uint64_t>(number)); }
+void put_number(std::string& out, double number) {
+  put_le(out, std::bit_cast<std::uint64_t>(number));
+}
 
 std::string bytes_of(std::span<const double> numbers) {
   std::string bytes;
@@ -44,13 +48,14 @@ std::vector<double> numbers_of(std::string_view bytes) {
 }
 
 Error broken(const char* what, std::size_t wanted, std::size_t found) {
-  return {Code::kPeer, str("the coordinator's answer to a ", what, " has ", found, " bytes where ", wanted,
-                           " were expected: do all processes run the same program?")};
+  return {Code::kPeer, str("the coordinator's answer to a ", what, " has ", found, " bytes where ",
+                           wanted, " were expected: do all processes run the same program?")};
 }
 
 class TableTeam final : public Team {
  public:
-  TableTeam(table::Table& table, table::Epoch epoch) : table_(table), size_(workers_of(table.roster())), rounds_(table::Clock{epoch} << 32) {}
+  TableTeam(table::Table& table, table::Epoch epoch)
+      : table_(table), size_(workers_of(table.roster())), rounds_(table::Clock{epoch} << 32) {}
 
   int index() const override { return table_.worker(); }
   int size() const override { return size_; }
@@ -58,22 +63,30 @@ class TableTeam final : public Team {
   Status status() const override { return table_.status(); }
 
   Result<Action> agree(std::int64_t iteration, Action mine) override {
-    if (mine == Action::kLeave) table_.tell(Topic::kLeave, iteration, encode(table::LeaveBody()));
-    else if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
+    if (mine == Action::kLeave)
+      table_.tell(Topic::kLeave, iteration, encode(table::LeaveBody()));
+    else if (mine != Action::kNone)
+      table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
     const Result<Want> want = table_.start(iteration);
     if (!want.ok()) return want.error();
     return action_of(want.value());
   }
 
   Result<Action> meet(std::int64_t iteration, Action mine, bool ended, bool last) override {
-    if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
-    const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++, std::string(1, ended ? '\1' : last ? '\2' : '\0'));
+    if (mine != Action::kNone)
+      table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
+    const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++,
+                                                  std::string(1, ended  ? '\1'
+                                                                 : last ? '\2'
+                                                                        : '\0'));
     if (!answer.ok()) return answer.error();
     if (answer.value().size() != 1) return broken("meeting", 1, answer.value().size());
     return action_of(static_cast<Want>(answer.value()[0]));
   }
 
-  Result<bool> leave(std::int64_t iteration, std::string state) override { return table_.leave(iteration, std::move(state)); }
+  Result<bool> leave(std::int64_t iteration, std::string state) override {
+    return table_.leave(iteration, std::move(state));
+  }
 
   Status sum(std::span<double> numbers) override {
     const Result<std::string> answer = table_.ask(Topic::kSum, rounds_++, bytes_of(numbers));
@@ -98,7 +111,8 @@ class TableTeam final : public Team {
       parts.emplace_back(rest.substr(0, length));
       rest.remove_prefix(length);
     }
-    if (chief() && parts.size() != static_cast<std::size_t>(size_)) return broken("gathering", static_cast<std::size_t>(size_) * 4, parts.size() * 4);
+    if (chief() && parts.size() != static_cast<std::size_t>(size_))
+      return broken("gathering", static_cast<std::size_t>(size_) * 4, parts.size() * 4);
     return parts;
   }
 
@@ -113,23 +127,29 @@ class TableTeam final : public Team {
   }
 
   void note(std::int64_t iteration, const Times& times) override {
-    table_.tell(Topic::kReport, iteration, encode(table::ReportBody{times.iterations, times.compute, times.data, times.rows, times.other}));
+    table_.tell(Topic::kReport, iteration,
+                encode(table::ReportBody{times.iterations, times.compute, times.data, times.rows,
+                                         times.other}));
   }
 
   std::vector<Average> take_averages() override {
     std::vector<Average> averages;
-    for (const table::Answer& answer : table_.take_outputs()) averages.push_back({answer.clock, numbers_of(answer.body)});
+    for (const table::Answer& answer : table_.take_outputs())
+      averages.push_back({answer.clock, numbers_of(answer.body)});
     return averages;
   }
 
  private:
   table::Table& table_;
   const int size_;
-  table::Clock rounds_;   // counts what was asked since the epoch began: all members ask the same in the same order
+  // counts what was asked since the epoch began: all members ask the same in the same order
+  table::Clock rounds_;
 };
 
 }  // namespace
 
-std::unique_ptr<Team> make_table_team(table::Table& table, table::Epoch epoch) { return std::make_unique<TableTeam>(table, epoch); }
+std::unique_ptr<Team> make_table_team(table::Table& table, table::Epoch epoch) {
+  return std::make_unique<TableTeam>(table, epoch);
+}
 
 }  // namespace shoal::parallel

@@ -14,21 +14,26 @@
 namespace shoal::parallel {
 
 // For gradients: one a task, and the rule is the servers'.
-std::unique_ptr<TableUpdater> make_gradient_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options,
+std::unique_ptr<TableUpdater> make_gradient_updater(const SolverParameter& param, Net& net,
+                                                    table::Table& table,
+                                                    const WorkerOptions& options,
                                                     const table::Scheme& scheme);
 // For deltas and weights: a task is some iterations of a solver of this worker's own.
-std::unique_ptr<TableUpdater> make_local_steps_updater(const SolverParameter& param, Net& net, table::Table& table, const WorkerOptions& options,
+std::unique_ptr<TableUpdater> make_local_steps_updater(const SolverParameter& param, Net& net,
+                                                       table::Table& table,
+                                                       const WorkerOptions& options,
                                                        const table::Scheme& scheme);
 
 inline constexpr table::Part kHistoryParts[] = {table::Part::kHistory, table::Part::kHistory2};
 static_assert(std::size(kHistoryParts) == optim::kMaxHistories);
 
-table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows, const table::RosterBody& roster, table::Clock start,
-                    const std::vector<table::Clock>& clocks,
-                    const WorkerOptions& options);
-// Throws ConfigError for what cannot be had together, of the solver, the scheme (`words` are the user's) and so many workers. `name` stands in
-// front of it.
-void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme, const std::string& words, int workers);
+table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
+                    const table::RosterBody& roster, table::Clock start,
+                    const std::vector<table::Clock>& clocks, const WorkerOptions& options);
+// Throws ConfigError for what cannot be had together, of the solver, the scheme (`words` are the
+// user's) and so many workers. `name` stands in front of it.
+void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme,
+               const std::string& words, int workers);
 
 // Waits for rows, and knows how long it did.
 class Waits {

@@ -22,7 +22,7 @@ namespace {
 using google::protobuf::Message;
 namespace io = google::protobuf::io;
 
-constexpr std::uintmax_t kMostBytes = INT_MAX;   // protobuf's own limit
+constexpr std::uintmax_t kMostBytes = INT_MAX;  // protobuf's own limit
 
 std::string flag_hint(FileKind kind) {
   if (kind == FileKind::kModel) return "; give it to --weights";
@@ -36,10 +36,15 @@ std::string flag_hint(FileKind kind) {
 
 std::uintmax_t checked_size(const std::string& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) throw ConfigError(Code::kConfig, path, " is a folder");
+  if (std::filesystem::is_directory(path, error))
+    throw ConfigError(Code::kConfig, path, " is a folder");
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) throw ConfigError(Code::kConfig, "cannot open ", path, ": ", why_not_opened(path, error.value()));
-  if (size > kMostBytes) throw ConfigError(Code::kConfig, path, " holds ", size, " bytes; protobuf reads less than 2 GiB");
+  if (error)
+    throw ConfigError(Code::kConfig, "cannot open ", path, ": ",
+                      why_not_opened(path, error.value()));
+  if (size > kMostBytes)
+    throw ConfigError(Code::kConfig, path, " holds ", size,
+                      " bytes; protobuf reads less than 2 GiB");
   return size;
 }
 
@@ -47,18 +52,22 @@ std::uintmax_t checked_size(const std::string& path) {
 void read_binary(const std::string& path, FileKind wanted, Message& message) {
   const std::uintmax_t size = checked_size(path);
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(Code::kConfig, "cannot open ", path, ": ", why_not_opened(path, errno));
+  if (!file)
+    throw ConfigError(Code::kConfig, "cannot open ", path, ": ", why_not_opened(path, errno));
   const FileKind kind = kind_of_file(path);
   if (kind != wanted && kind != FileKind::kUnknown)
-    throw ConfigError(Code::kConfig, path, " is ", to_words(kind), ", not ", to_words(wanted), flag_hint(kind));
+    throw ConfigError(Code::kConfig, path, " is ", to_words(kind), ", not ", to_words(wanted),
+                      flag_hint(kind));
   io::IstreamInputStream stream(&file);
   io::CodedInputStream in(&stream);
-  in.SetTotalBytesLimit(INT_MAX);   // far above protobuf's default
+  in.SetTotalBytesLimit(INT_MAX);  // far above protobuf's default
   const bool whole = message.ParsePartialFromCodedStream(&in) && in.ConsumedEntireMessage();
   if (!whole)
-    throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted), ", or is damaged: no sense can be made of it at byte ",
-                      in.CurrentPosition(), " of ", size, "; was a copy or a download cut short?");
-  if (kind == FileKind::kUnknown) throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted));
+    throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted),
+                      ", or is damaged: no sense can be made of it at byte ", in.CurrentPosition(),
+                      " of ", size, "; was a copy or a download cut short?");
+  if (kind == FileKind::kUnknown)
+    throw ConfigError(Code::kConfig, path, " is not ", to_words(wanted));
 }
 
 }  // namespace
@@ -70,7 +79,8 @@ NetParameter read_weights(const std::string& path) {
   upgrade_net(net, {path, {}, "", false});
   for (LayerParameter& layer : *net.mutable_layer()) {
     layer.clear_origin();
-    for (int i = 0; i < layer.blobs_size(); ++i) settle_blob(*layer.mutable_blobs(i), str(path, ": ", layer_place(layer), ": blob ", i));
+    for (int i = 0; i < layer.blobs_size(); ++i)
+      settle_blob(*layer.mutable_blobs(i), str(path, ": ", layer_place(layer), ": blob ", i));
   }
   return net;
 }
@@ -78,7 +88,8 @@ NetParameter read_weights(const std::string& path) {
 SolverState read_solver_state(const std::string& path) {
   SolverState state;
   read_binary(path, FileKind::kSolverState, state);
-  for (int i = 0; i < state.history_size(); ++i) settle_blob(*state.mutable_history(i), str(path, ": history ", i));
+  for (int i = 0; i < state.history_size(); ++i)
+    settle_blob(*state.mutable_history(i), str(path, ": history ", i));
   return state;
 }
 

@@ -5,9 +5,11 @@
 
 namespace shoal {
 
-// Copies one field, set or not, into a field of the same kind of another message; repeated ones are appended, and a single value
-// is appended to a repeated field. Enums travel by number; a negative number becomes 0 where the target has no sign.
-void copy_field(const google::protobuf::Message& from, const google::protobuf::FieldDescriptor& from_field,
-                google::protobuf::Message& to, const google::protobuf::FieldDescriptor& to_field);
+// Copies one field, set or not, into a field of the same kind of another message; repeated ones are
+// appended, and a single value is appended to a repeated field. Enums travel by number; a negative
+// number becomes 0 where the target has no sign.
+void copy_field(const google::protobuf::Message& from,
+                const google::protobuf::FieldDescriptor& from_field, google::protobuf::Message& to,
+                const google::protobuf::FieldDescriptor& to_field);
 
 }  // namespace shoal

@@ -21,7 +21,7 @@ using google::protobuf::RepeatedField;
 using google::protobuf::UnknownField;
 
 constexpr int kPoseidonBlobMode = 7, kPoseidonGlobalId = 8;
-constexpr int kRawType = 10, kRawData = 12;   // NVIDIA's
+constexpr int kRawType = 10, kRawData = 12;  // NVIDIA's
 enum RawType : std::uint64_t { kDouble = 0, kFloat = 1, kHalf = 2 };
 
 bool is_poseidons(const BlobProto& blob) {
@@ -37,7 +37,9 @@ bool is_poseidons(const BlobProto& blob) {
 float half_to_float(std::uint16_t half) {
   const int exponent = half >> 10 & 31, fraction = half & 1023;
   const float sign = half >> 15 ? -1.0f : 1.0f;
-  if (exponent == 31) return fraction ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
+  if (exponent == 31)
+    return fraction ? std::numeric_limits<float>::quiet_NaN()
+                    : sign * std::numeric_limits<float>::infinity();
   if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
   return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
 }
@@ -45,15 +47,23 @@ float half_to_float(std::uint16_t half) {
 template <class Unsigned, class Convert>
 void unpack(std::string_view bytes, RepeatedField<float>& out, Convert convert) {
   out.Reserve(static_cast<int>(bytes.size() / sizeof(Unsigned)));
-  for (; bytes.size() >= sizeof(Unsigned); bytes.remove_prefix(sizeof(Unsigned))) out.Add(convert(get_le<Unsigned>(bytes)));
+  for (; bytes.size() >= sizeof(Unsigned); bytes.remove_prefix(sizeof(Unsigned)))
+    out.Add(convert(get_le<Unsigned>(bytes)));
 }
 
-void read_raw(BlobProto& blob, std::uint64_t type, std::string_view bytes, const std::string& where) {
+void read_raw(BlobProto& blob, std::uint64_t type, std::string_view bytes,
+              const std::string& where) {
   RepeatedField<float>& out = *blob.mutable_data();
-  if (type == kFloat) unpack<std::uint32_t>(bytes, out, [](std::uint32_t v) { return std::bit_cast<float>(v); });
-  else if (type == kHalf) unpack<std::uint16_t>(bytes, out, half_to_float);
-  else if (type == kDouble) unpack<std::uint64_t>(bytes, out, [](std::uint64_t v) { return static_cast<float>(std::bit_cast<double>(v)); });
-  else throw ConfigError(Code::kConfig, where, ": holds whole numbers (raw_data_type ", type, " of NVIDIA's fork), which are not read");
+  if (type == kFloat)
+    unpack<std::uint32_t>(bytes, out, [](std::uint32_t v) { return std::bit_cast<float>(v); });
+  else if (type == kHalf)
+    unpack<std::uint16_t>(bytes, out, half_to_float);
+  else if (type == kDouble)
+    unpack<std::uint64_t>(
+        bytes, out, [](std::uint64_t v) { return static_cast<float>(std::bit_cast<double>(v)); });
+  else
+    throw ConfigError(Code::kConfig, where, ": holds whole numbers (raw_data_type ", type,
+                      " of NVIDIA's fork), which are not read");
 }
 
 // NVIDIA's raw_data, if data and double_data are empty.
@@ -64,8 +74,10 @@ void settle_raw(BlobProto& blob, const std::string& where) {
   const auto& unknown = blob.unknown_fields();
   for (int i = 0; i < unknown.field_count(); ++i) {
     const UnknownField& field = unknown.field(i);
-    if (field.number() == kRawType && field.type() == UnknownField::TYPE_VARINT) type = field.varint();
-    if (field.number() == kRawData && field.type() == UnknownField::TYPE_LENGTH_DELIMITED) bytes = &field.length_delimited();
+    if (field.number() == kRawType && field.type() == UnknownField::TYPE_VARINT)
+      type = field.varint();
+    if (field.number() == kRawData && field.type() == UnknownField::TYPE_LENGTH_DELIMITED)
+      bytes = &field.length_delimited();
   }
   if (bytes) read_raw(blob, type, *bytes, where);
 }
@@ -86,8 +98,10 @@ std::string dims_in_words(const std::vector<std::int64_t>& dims) {
 std::int64_t count_of(const std::vector<std::int64_t>& dims, const std::string& where) {
   std::int64_t count = 1;
   for (const std::int64_t dim : dims) {
-    if (dim < 0 || dim > std::numeric_limits<std::int32_t>::max() || (count *= dim) > std::numeric_limits<std::int32_t>::max())
-      throw ConfigError(Code::kConfig, where, ": the shape ", dims_in_words(dims), " is negative or too large");
+    if (dim < 0 || dim > std::numeric_limits<std::int32_t>::max() ||
+        (count *= dim) > std::numeric_limits<std::int32_t>::max())
+      throw ConfigError(Code::kConfig, where, ": the shape ", dims_in_words(dims),
+                        " is negative or too large");
   }
   return count;
 }
@@ -124,8 +138,10 @@ void settle_blob(BlobProto& blob, const std::string& where) {
   const std::vector<std::int64_t> dims = blob_dims(blob);
   const std::int64_t count = count_of(dims, where);
   if (count != blob.data_size() || (blob.diff_size() && count != blob.diff_size()))
-    throw ConfigError(Code::kConfig, where, ": the shape ", dims_in_words(dims), " wants ", count, " values, but there are ",
-                      count != blob.data_size() ? blob.data_size() : blob.diff_size(), "; the file is damaged");
+    throw ConfigError(Code::kConfig, where, ": the shape ", dims_in_words(dims), " wants ", count,
+                      " values, but there are ",
+                      count != blob.data_size() ? blob.data_size() : blob.diff_size(),
+                      "; the file is damaged");
 }
 
 }  // namespace shoal

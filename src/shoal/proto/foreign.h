@@ -1,4 +1,5 @@
-// What other writers put into a model: Poseidon's field numbers, NVIDIA's raw values, double precision, blobs that do not add up.
+// What other writers put into a model: Poseidon's field numbers, NVIDIA's raw values, double
+// precision, blobs that do not add up.
 #pragma once
 
 #include <string>
@@ -8,12 +9,14 @@ namespace shoal {
 class BlobProto;
 class NetParameter;
 
-// Recognises a model written by Poseidon (a BlobProto with a varint as field 7 or 8) and gives its data layers back what Caffe's
-// schema misreads: data_param 9 and image_data_param 11 are shared_file_system there. For `layers`, before they are upgraded.
+// Recognises a model written by Poseidon (a BlobProto with a varint as field 7 or 8) and gives its
+// data layers back what Caffe's schema misreads: data_param 9 and image_data_param 11 are
+// shared_file_system there. For `layers`, before they are upgraded.
 void adopt_poseidon(NetParameter& net, const std::string& name);
 
-// Brings the values of a blob to `data` and `diff`, from double_data, double_diff or NVIDIA's raw_data (FLOAT, FLOAT16 and DOUBLE).
-// Throws ConfigError, starting with `where`, unless there are as many values as the shape says.
+// Brings the values of a blob to `data` and `diff`, from double_data, double_diff or NVIDIA's
+// raw_data (FLOAT, FLOAT16 and DOUBLE). Throws ConfigError, starting with `where`, unless there are
+// as many values as the shape says.
 void settle_blob(BlobProto& blob, const std::string& where);
 
 }  // namespace shoal

@@ -21,7 +21,8 @@ constexpr std::size_t kHead = 64 << 10;
 bool is_text(std::string_view head) {
   const auto is_control = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
-    return byte < ' ' && byte != '\t' && byte != '\n' && byte != '\r' && byte != '\f' && byte != '\v';
+    return byte < ' ' && byte != '\t' && byte != '\n' && byte != '\r' && byte != '\f' &&
+           byte != '\v';
   };
   return std::none_of(head.begin(), head.end(), is_control);
 }
@@ -48,23 +49,31 @@ FileKind kind_of_text(std::string_view head) {
   return solver > net ? FileKind::kSolverText : FileKind::kNetText;
 }
 
-// The outermost (field number, wire type) pairs, as far as `head` reaches; empty where it is no message.
+// The outermost (field number, wire type) pairs, as far as `head` reaches; empty where it is no
+// message.
 std::set<std::pair<int, int>> outer_fields(std::string_view head) {
-  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(head.data()), static_cast<int>(head.size()));
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const std::uint8_t*>(head.data()),
+                                            static_cast<int>(head.size()));
   std::set<std::pair<int, int>> fields;
   while (const std::uint32_t tag = in.ReadTag()) {
     const int number = static_cast<int>(tag >> 3), type = static_cast<int>(tag & 7);
     std::uint64_t value = 0;
     std::uint32_t length = 0;
     bool good = number > 0;
-    if (type == 0) good = good && in.ReadVarint64(&value);
-    else if (type == 1) good = good && in.Skip(8);
-    else if (type == 2) good = good && in.ReadVarint32(&length);
-    else if (type == 5) good = good && in.Skip(4);
-    else good = false;
+    if (type == 0)
+      good = good && in.ReadVarint64(&value);
+    else if (type == 1)
+      good = good && in.Skip(8);
+    else if (type == 2)
+      good = good && in.ReadVarint32(&length);
+    else if (type == 5)
+      good = good && in.Skip(4);
+    else
+      good = false;
     if (!good) return {};
     fields.insert({number, type});
-    if (type == 2 && !in.Skip(static_cast<int>(std::min<std::uint32_t>(length, 1u << 30)))) break;   // goes on past the head
+    // goes on past the head
+    if (type == 2 && !in.Skip(static_cast<int>(std::min<std::uint32_t>(length, 1u << 30)))) break;
   }
   return fields;
 }
@@ -74,7 +83,8 @@ FileKind kind_of_binary(std::string_view head) {
   const auto fields = outer_fields(head);
   const auto has = [&](int number, int type) { return fields.contains({number, type}); };
   if (fields.empty()) return FileKind::kUnknown;
-  if (has(100, kLength) || has(1, kLength) || (has(2, kLength) && !has(1, kVarint))) return FileKind::kModel;
+  if (has(100, kLength) || has(1, kLength) || (has(2, kLength) && !has(1, kVarint)))
+    return FileKind::kModel;
   if (has(1, kVarint) && has(2, kVarint) && has(3, kLength)) return FileKind::kRunState;
   if (has(5, kLength) || has(7, kLength) || has(8, kLength)) return FileKind::kBlob;
   if (has(1, kVarint) && has(2, kVarint) && !has(3, kVarint)) return FileKind::kRunState;

@@ -19,39 +19,47 @@ using google::protobuf::TextFormat;
 namespace io = google::protobuf::io;
 
 constexpr std::size_t kMostErrors = 10;
-constexpr int kDeepest = 50;   // blocks inside each other; a net of the schema has six
+constexpr int kDeepest = 50;  // blocks inside each other; a net of the schema has six
 
 // Unknown fields reach us as warnings, so that parsing goes on and finds them all.
 class Collector final : public io::ErrorCollector {
  public:
   void AddError(int line, io::ColumnNumber column, const std::string& text) override {
-    const bool again = !complaints.empty() && complaints.back().line == line && complaints.back().column == column;
-    if (!again) complaints.push_back({line, column, text});   // the parser stumbles twice over a broken token
+    const bool again =
+        !complaints.empty() && complaints.back().line == line && complaints.back().column == column;
+    // the parser stumbles twice over a broken token
+    if (!again) complaints.push_back({line, column, text});
   }
   void AddWarning(int line, io::ColumnNumber column, const std::string& text) override {
-    if (text.find("has no field named") != std::string::npos) complaints.push_back({line, column, text});
+    if (text.find("has no field named") != std::string::npos)
+      complaints.push_back({line, column, text});
   }
   std::vector<Complaint> complaints;
 };
 
-[[noreturn]] void throw_errors(const std::vector<Complaint>& complaints, const std::string& name, const std::string& text,
-                               const Descriptor& root) {
+[[noreturn]] void throw_errors(const std::vector<Complaint>& complaints, const std::string& name,
+                               const std::string& text, const Descriptor& root) {
   const std::vector<Token> tokens = scan(text);
   std::string words;
   for (std::size_t i = 0; i < std::min(complaints.size(), kMostErrors); ++i)
     words += str(i ? "\n" : "", to_words(complaints[i], name, text, tokens, root));
-  if (complaints.size() > kMostErrors) words += str("\n", name, ": and ", complaints.size() - kMostErrors, " more");
+  if (complaints.size() > kMostErrors)
+    words += str("\n", name, ": and ", complaints.size() - kMostErrors, " more");
   throw ConfigError(Code::kConfig, words);
 }
 
 // The first required field that is not there, by walking down; "" if all are.
-std::string find_missing(const Message& message, const TextPlaces* places, const std::string& name, const std::string& place) {
+std::string find_missing(const Message& message, const TextPlaces* places, const std::string& name,
+                         const std::string& place) {
   std::vector<std::string> missing;
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    if (field.is_required() && !message.GetReflection()->HasField(message, &field)) missing.push_back(field.name());
+    if (field.is_required() && !message.GetReflection()->HasField(message, &field))
+      missing.push_back(field.name());
   }
-  if (!missing.empty()) return str(place, ": ", message.GetDescriptor()->name(), " needs a value for '", missing[0], "'");
+  if (!missing.empty())
+    return str(place, ": ", message.GetDescriptor()->name(), " needs a value for '", missing[0],
+               "'");
   std::vector<const FieldDescriptor*> set;
   message.GetReflection()->ListFields(message, &set);
   for (const FieldDescriptor* field : set) {
@@ -59,10 +67,12 @@ std::string find_missing(const Message& message, const TextPlaces* places, const
     const int count = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
       const int index = field->is_repeated() ? i : -1;
-      const Message& inner = index < 0 ? message.GetReflection()->GetMessage(message, field)
-                                       : message.GetReflection()->GetRepeatedMessage(message, field, i);
+      const Message& inner = index < 0
+                                 ? message.GetReflection()->GetMessage(message, field)
+                                 : message.GetReflection()->GetRepeatedMessage(message, field, i);
       const TextPlaces* deeper = places ? places->GetTreeForNested(field, index) : nullptr;
-      const std::string found = find_missing(inner, deeper, name, places ? place_in(*places, name, *field, index) : place);
+      const std::string found = find_missing(
+          inner, deeper, name, places ? place_in(*places, name, *field, index) : place);
       if (!found.empty()) return found;
     }
   }
@@ -71,12 +81,14 @@ std::string find_missing(const Message& message, const TextPlaces* places, const
 
 }  // namespace
 
-std::string place_in(const TextPlaces& places, const std::string& name, const FieldDescriptor& field, int index) {
+std::string place_in(const TextPlaces& places, const std::string& name,
+                     const FieldDescriptor& field, int index) {
   return str(name, ":", places.GetLocation(&field, index).line + 1);
 }
 
 void parse_text(std::string text, const std::string& name, Message& message, TextPlaces& places) {
-  if (text.starts_with("\xef\xbb\xbf")) text.replace(0, 3, "   ");   // a byte order mark, as some editors leave it
+  // a byte order mark, as some editors leave it
+  if (text.starts_with("\xef\xbb\xbf")) text.replace(0, 3, "   ");
   text = rewrite_aliases(std::move(text), *message.GetDescriptor(), name);
   Collector collector;
   TextFormat::Parser parser;
@@ -86,7 +98,8 @@ void parse_text(std::string text, const std::string& name, Message& message, Tex
   parser.AllowUnknownField(true);
   parser.SetRecursionLimit(kDeepest);
   const bool parsed = parser.ParseFromString(text, &message);
-  if (!collector.complaints.empty()) throw_errors(collector.complaints, name, text, *message.GetDescriptor());
+  if (!collector.complaints.empty())
+    throw_errors(collector.complaints, name, text, *message.GetDescriptor());
   if (!parsed) throw ConfigError(Code::kConfig, name, ": not a prototxt");
   const std::string missing = find_missing(message, &places, name, name);
   if (!missing.empty()) throw ConfigError(Code::kConfig, missing);

@@ -15,10 +15,10 @@ namespace {
 using google::protobuf::Descriptor;
 namespace io = google::protobuf::io;
 
-constexpr int kTab = 8;   // protobuf's
-constexpr std::size_t kDeepest = 50;
+constexpr int kTab = 8;  // protobuf's
+constexpr std::size_t kDeepestBlock = 50;
 
-class Deaf final : public io::ErrorCollector {   // the parser will say it, with better words
+class Deaf final : public io::ErrorCollector {  // the parser will say it, with better words
  public:
   void AddError(int, io::ColumnNumber, const std::string&) override {}
 };
@@ -30,13 +30,15 @@ std::vector<std::size_t> line_starts(const std::string& text) {
   return starts;
 }
 
-// Finds the byte of each line and column, which come in rising order, without going over a long line again and again.
+// Finds the byte of each line and column, which come in rising order, without going over a long
+// line again and again.
 class Bytes {
  public:
   explicit Bytes(const std::string& text) : text_(text), starts_(line_starts(text)) {}
   std::size_t at(int line, int column) {
     if (line != line_) line_ = line, column_ = 0, byte_ = starts_[static_cast<std::size_t>(line)];
-    for (; column_ < column && byte_ < text_.size(); ++byte_) column_ += text_[byte_] == '\t' ? kTab - column_ % kTab : 1;
+    for (; column_ < column && byte_ < text_.size(); ++byte_)
+      column_ += text_[byte_] == '\t' ? kTab - column_ % kTab : 1;
     return byte_;
   }
 
@@ -53,7 +55,8 @@ struct Edit {
 };
 
 std::string apply(std::string text, std::vector<Edit> edits) {
-  std::sort(edits.begin(), edits.end(), [](const Edit& a, const Edit& b) { return a.begin > b.begin; });
+  std::sort(edits.begin(), edits.end(),
+            [](const Edit& a, const Edit& b) { return a.begin > b.begin; });
   for (const Edit& edit : edits) text.replace(edit.begin, edit.end - edit.begin, edit.text);
   return text;
 }
@@ -62,7 +65,8 @@ std::string apply(std::string text, std::vector<Edit> edits) {
 std::size_t after_field(const std::vector<Token>& tokens, std::size_t index) {
   ++index;
   if (tokens[index].text == ":") ++index;
-  if (index < tokens.size() && tokens[index].text != "{" && tokens[index].text != "<") return index + 1;
+  if (index < tokens.size() && tokens[index].text != "{" && tokens[index].text != "<")
+    return index + 1;
   int depth = 0;
   for (; index < tokens.size(); ++index) {
     const std::string& text = tokens[index].text;
@@ -79,26 +83,34 @@ bool is_field_name(const std::vector<Token>& tokens, std::size_t index) {
 }
 
 // Rewrites one `name: value` or block that starts at `index`, if it is one of the aliases.
-void rewrite_one(const std::vector<Token>& tokens, std::size_t index, const Descriptor& root, const std::string& text,
-                 const std::string& name, std::vector<Edit>& edits) {
+void rewrite_one(const std::vector<Token>& tokens, std::size_t index, const Descriptor& root,
+                 const std::string& text, const std::string& name, std::vector<Edit>& edits) {
   const Token& token = tokens[index];
   const Token* value = index + 2 < tokens.size() ? &tokens[index + 2] : nullptr;
   const std::string place = str(name, ":", token.line + 1);
   const bool in_solver = root.name() == "SolverParameter";
-  if (token.text == "ceil_mode" && value && place_of(tokens, index, root).path.ends_with("pooling_param")) {
-    const bool yes = value->text == "true" || value->text == "True" || value->text == "t" || value->text == "1";
-    const bool no = value->text == "false" || value->text == "False" || value->text == "f" || value->text == "0";
+  if (token.text == "ceil_mode" && value &&
+      place_of(tokens, index, root).path.ends_with("pooling_param")) {
+    const bool yes =
+        value->text == "true" || value->text == "True" || value->text == "t" || value->text == "1";
+    const bool no = value->text == "false" || value->text == "False" || value->text == "f" ||
+                    value->text == "0";
     if (!yes && !no) return;
     edits.push_back({token.begin, token.end, "round_mode"});
     edits.push_back({value->begin, value->end, yes ? "CEIL" : "FLOOR"});
-    LOG(INFO) << place << ": ceil_mode: " << value->text << " (of OpenCV and forks) read as round_mode: " << (yes ? "CEIL" : "FLOOR");
-  } else if (token.text == "device_id" && in_solver && value && value->is_string && place_of(tokens, index, root).path.empty()) {
+    LOG(INFO) << place << ": ceil_mode: " << value->text
+              << " (of OpenCV and forks) read as round_mode: " << (yes ? "CEIL" : "FLOOR");
+  } else if (token.text == "device_id" && in_solver && value && value->is_string &&
+             place_of(tokens, index, root).path.empty()) {
     edits.push_back({token.begin, token.end, "device_list"});
-    LOG(INFO) << place << ": device_id: " << value->text << " (a list, as Poseidon has it) read as device_list";
-  } else if (token.text == "layer_blobs_global_idx" && in_solver && place_of(tokens, index, root).path.empty()) {
+    LOG(INFO) << place << ": device_id: " << value->text
+              << " (a list, as Poseidon has it) read as device_list";
+  } else if (token.text == "layer_blobs_global_idx" && in_solver &&
+             place_of(tokens, index, root).path.empty()) {
     const std::size_t end = tokens[std::min(after_field(tokens, index), tokens.size()) - 1].end;
     std::string blank = text.substr(token.begin, end - token.begin);
-    std::replace_if(blank.begin(), blank.end(), [](char c) { return c != '\n'; }, ' ');
+    std::replace_if(
+        blank.begin(), blank.end(), [](char c) { return c != '\n'; }, ' ');
     edits.push_back({token.begin, end, blank});
   }
 }
@@ -118,15 +130,16 @@ std::vector<Token> scan(const std::string& text) {
   while (tokenizer.Next()) {
     const auto& now = tokenizer.current();
     const std::size_t begin = bytes.at(now.line, now.column);
-    tokens.push_back({now.text, now.type == io::Tokenizer::TYPE_IDENTIFIER, now.type == io::Tokenizer::TYPE_STRING, now.line,
-                      now.column, begin, begin + now.text.size()});
+    tokens.push_back({now.text, now.type == io::Tokenizer::TYPE_IDENTIFIER,
+                      now.type == io::Tokenizer::TYPE_STRING, now.line, now.column, begin,
+                      begin + now.text.size()});
   }
   return tokens;
 }
 
 Place place_of(const std::vector<Token>& tokens, std::size_t index, const Descriptor& root) {
   std::vector<Place> stack = {{&root, nullptr, ""}};
-  std::vector<std::string> names = {""};   // the field read last, by depth
+  std::vector<std::string> names = {""};  // the field read last, by depth
   for (std::size_t i = 0; i < index && i < tokens.size(); ++i) {
     const std::string& text = tokens[i].text;
     Place& here = stack.back();
@@ -135,8 +148,12 @@ Place place_of(const std::vector<Token>& tokens, std::size_t index, const Descri
       here.field = here.message ? here.message->FindFieldByName(text) : nullptr;
     } else if (text == "{" || text == "<") {
       const Descriptor* inner = here.field ? here.field->message_type() : nullptr;
-      const bool deep = stack.size() > kDeepest;   // no schema goes there, and paths would grow without bound
-      stack.push_back({inner, nullptr, deep ? here.path : here.path.empty() ? names.back() : here.path + "." + names.back()});
+      // no schema goes there, and paths would grow without bound
+      const bool deep = stack.size() > kDeepestBlock;
+      stack.push_back({inner, nullptr,
+                       deep                ? here.path
+                       : here.path.empty() ? names.back()
+                                           : here.path + "." + names.back()});
       names.emplace_back();
     } else if ((text == "}" || text == ">") && stack.size() > 1) {
       stack.pop_back();
@@ -155,7 +172,8 @@ std::string rewrite_aliases(std::string text, const Descriptor& root, const std:
     const std::size_t before = edits.size();
     rewrite_one(tokens, i, root, text, name, edits);
     if (edits.size() > before && tokens[i].text == "layer_blobs_global_idx" && !warned) {
-      LOG(WARNING) << name << ":" << tokens[i].line + 1 << ": layer_blobs_global_idx (of Poseidon) is not needed and is ignored";
+      LOG(WARNING) << name << ":" << tokens[i].line + 1
+                   << ": layer_blobs_global_idx (of Poseidon) is not needed and is ignored";
       warned = true;
     }
   }

@@ -1,4 +1,5 @@
-// The tokens of a prototxt and where each stands in the schema. Grammar is left to protobuf's parser; this only finds places.
+// The tokens of a prototxt and where each stands in the schema. Grammar is left to protobuf's
+// parser; this only finds places.
 #pragma once
 
 #include <cstddef>
@@ -8,33 +9,38 @@
 namespace google::protobuf {
 class Descriptor;
 class FieldDescriptor;
-}
+}  // namespace google::protobuf
 
 namespace shoal {
 
 struct Token {
   std::string text;
   bool is_name = false, is_string = false;
-  int line = 0, column = 0;          // as protobuf counts them: from 0, a tab moves to the next multiple of 8
-  std::size_t begin = 0, end = 0;    // bytes of the text
+  // as protobuf counts them: from 0, a tab moves to the next multiple of 8
+  int line = 0, column = 0;
+  std::size_t begin = 0, end = 0;  // bytes of the text
 };
 
 // All tokens up to the end or the first damage.
 std::vector<Token> scan(const std::string& text);
 
-// The message in which a token stands, and the field whose name was read last there; null where the schema does not know them.
+// The message in which a token stands, and the field whose name was read last there; null where the
+// schema does not know them.
 struct Place {
   const google::protobuf::Descriptor* message = nullptr;
   const google::protobuf::FieldDescriptor* field = nullptr;
-  std::string path;                  // names of the fields that enclose it, outermost first, "layer.pooling_param"
+  // names of the fields that enclose it, outermost first, "layer.pooling_param"
+  std::string path;
 };
-Place place_of(const std::vector<Token>& tokens, std::size_t index, const google::protobuf::Descriptor& root);
+Place place_of(const std::vector<Token>& tokens, std::size_t index,
+               const google::protobuf::Descriptor& root);
 
 // Rewrites spellings of other families that the schema cannot hold, line by line in place:
 //   pooling_param { ceil_mode: true }   -> round_mode: CEIL, and false FLOOR (OpenCV and forks)
 //   device_id: "0,1" of a solver        -> device_list: "0,1" (Poseidon)
 //   layer_blobs_global_idx { ... }      -> nothing, with a warning (Poseidon)
 // Logs what it changes under `name`.
-std::string rewrite_aliases(std::string text, const google::protobuf::Descriptor& root, const std::string& name);
+std::string rewrite_aliases(std::string text, const google::protobuf::Descriptor& root,
+                            const std::string& name);
 
 }  // namespace shoal

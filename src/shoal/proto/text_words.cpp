@@ -22,7 +22,8 @@ struct ForkField {
   std::string_view field, family;
 };
 
-// Fields of other families that a Caffe user may bring along, so that the error can say whose they are.
+// Fields of other families that a Caffe user may bring along, so that the error can say whose they
+// are.
 constexpr ForkField kForkFields[] = {
     {"ceil_mode", "OpenCV and forks (pooling_param only)"},
     {"global_grad_scale", "NVIDIA's fork"},
@@ -59,7 +60,7 @@ constexpr ForkField kForkFields[] = {
 std::vector<std::string> field_names(const Descriptor& message) {
   std::vector<std::string> names;
   for (int i = 0; i < message.field_count(); ++i) names.push_back(message.field(i)->name());
-  std::erase(names, "origin");   // no file holds it
+  std::erase(names, "origin");  // no file holds it
   return names;
 }
 
@@ -90,14 +91,17 @@ std::string one_of(const std::vector<std::string>& words) {
   return str(join(std::span(words).first(words.size() - 1)), " or ", words.back());
 }
 
-std::string unknown_field(const Descriptor& message, const std::string& field, const Descriptor& root) {
+std::string unknown_field(const Descriptor& message, const std::string& field,
+                          const Descriptor& root) {
   const std::string start = str(message.name(), " has no field '", field, "'");
   for (const ForkField& fork : kForkFields)
     if (field == fork.field) return str(start, "; it belongs to ", fork.family);
   const bool in_root = &message == &root;
-  if (in_root && &root == NetParameter::descriptor() && SolverParameter::descriptor()->FindFieldByName(field))
+  if (in_root && &root == NetParameter::descriptor() &&
+      SolverParameter::descriptor()->FindFieldByName(field))
     return str(start, "; SolverParameter has: is this a solver where a net is expected?");
-  if (in_root && &root == SolverParameter::descriptor() && NetParameter::descriptor()->FindFieldByName(field))
+  if (in_root && &root == SolverParameter::descriptor() &&
+      NetParameter::descriptor()->FindFieldByName(field))
     return str(start, "; NetParameter has: is this a net where a solver is expected?");
   if (&message == LayerParameter::descriptor() && (field == "layer" || field == "layers"))
     return str(start, "; is the } missing that closes the layer before this one?");
@@ -106,12 +110,16 @@ std::string unknown_field(const Descriptor& message, const std::string& field, c
   const std::string near = nearest(field, field_names(message));
   if (!near.empty()) return str(start, "; did you mean '", near, "'?");
   const std::string deeper = nearest_inside(message, field);
-  if (!deeper.empty()) return str(start, "; did you mean '", deeper, "' inside ", one_of(owners(message, deeper)), "?");
-  if (in_root && LayerParameter::descriptor()->FindFieldByName(field)) return str(start, "; it goes inside layer");
+  if (!deeper.empty())
+    return str(start, "; did you mean '", deeper, "' inside ", one_of(owners(message, deeper)),
+               "?");
+  if (in_root && LayerParameter::descriptor()->FindFieldByName(field))
+    return str(start, "; it goes inside layer");
   return start;
 }
 
-std::string unknown_value(const EnumDescriptor& type, const std::string& field, const std::string& value) {
+std::string unknown_value(const EnumDescriptor& type, const std::string& field,
+                          const std::string& value) {
   std::vector<std::string> known;
   for (int i = 0; i < type.value_count(); ++i) known.push_back(type.value(i)->name());
   return str("'", value, "' is not a value of ", field, known_words(value, known));
@@ -130,12 +138,16 @@ std::vector<std::string> quoted(const std::string& text) {
   return parts;
 }
 
-// The token that the complaint is about: the last one of that text at or before it, since the parser has often read one further.
-std::size_t culprit(const Complaint& complaint, const std::string& word, const std::vector<Token>& tokens) {
+// The token that the complaint is about: the last one of that text at or before it, since the
+// parser has often read one further.
+std::size_t culprit(const Complaint& complaint, const std::string& word,
+                    const std::vector<Token>& tokens) {
   std::size_t found = tokens.size();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const Token& token = tokens[i];
-    if (token.line > complaint.line || (token.line == complaint.line && token.column > complaint.column)) break;
+    if (token.line > complaint.line ||
+        (token.line == complaint.line && token.column > complaint.column))
+      break;
     if (word.empty() || token.text == word) found = i;
   }
   return found;
@@ -144,47 +156,59 @@ std::size_t culprit(const Complaint& complaint, const std::string& word, const s
 // The layer's type is an enum in `layers` and a string in `layer`; the two are often mixed up.
 std::string type_hint(const Place& place) {
   if (!place.field || place.field->name() != "type") return "";
-  if (place.message->name() == "LayerParameter") return "; `layer` takes a quoted type, like \"InnerProduct\" (`layers` the other form)";
-  if (place.message->name() == "V1LayerParameter") return "; `layers` takes a type like INNER_PRODUCT (`layer` the quoted form)";
+  if (place.message->name() == "LayerParameter")
+    return "; `layer` takes a quoted type, like \"InnerProduct\" (`layers` the other form)";
+  if (place.message->name() == "V1LayerParameter")
+    return "; `layers` takes a type like INNER_PRODUCT (`layer` the quoted form)";
   return "";
 }
 
-std::string sentence(const Complaint& complaint, const Place& place, const std::vector<std::string>& names, const Descriptor& root) {
+std::string sentence(const Complaint& complaint, const Place& place,
+                     const std::vector<std::string>& names, const Descriptor& root) {
   const std::string& text = complaint.text;
   if (text.find("has no field named") != std::string::npos && names.size() >= 2) {
     const Descriptor* message = root.file()->pool()->FindMessageTypeByName(names[0]);
     return unknown_field(message ? *message : root, names[1], root);
   }
-  if (text.find("Unknown enumeration value") != std::string::npos && names.size() >= 2 && place.field && place.field->enum_type())
+  if (text.find("Unknown enumeration value") != std::string::npos && names.size() >= 2 &&
+      place.field && place.field->enum_type())
     return unknown_value(*place.field->enum_type(), names[1], names[0]);
   if (text.find("is specified multiple times") != std::string::npos && !names.empty())
     return str("'", names[0], "' is given twice, but takes one value");
-  if (text == "Expected identifier, got: }") return "this } closes nothing: one too many, or a { is missing";
+  if (text == "Expected identifier, got: }")
+    return "this } closes nothing: one too many, or a { is missing";
   if (text == "Expected identifier, got: ")
-    return str("the text ends inside ", place.path.empty() ? "a value" : place.path, ": a } is missing");
+    return str("the text ends inside ", place.path.empty() ? "a value" : place.path,
+               ": a } is missing");
   if (!place.message || !place.field) return text;
-  return str("'", place.field->name(), "' of ", place.message->name(), ": ", text, type_hint(place));
+  return str("'", place.field->name(), "' of ", place.message->name(), ": ", text,
+             type_hint(place));
 }
 
 // The word of the text that a complaint quotes.
 std::string blamed_word(const std::string& text, const std::vector<std::string>& names) {
   if (text.find("has no field named") != std::string::npos && names.size() >= 2) return names[1];
-  const bool first = text.find("Unknown enumeration value") != std::string::npos || text.find("multiple times") != std::string::npos;
+  const bool first = text.find("Unknown enumeration value") != std::string::npos ||
+                     text.find("multiple times") != std::string::npos;
   return first && !names.empty() ? names[0] : "";
 }
 
 }  // namespace
 
-std::string to_words(const Complaint& complaint, const std::string& name, const std::string& text, const std::vector<Token>& tokens,
-                     const Descriptor& root) {
+std::string to_words(const Complaint& complaint, const std::string& name, const std::string& text,
+                     const std::vector<Token>& tokens, const Descriptor& root) {
   if (complaint.line < 0) return str(name, ": ", complaint.text);
   const std::vector<std::string> names = quoted(complaint.text);
   const std::size_t index = culprit(complaint, blamed_word(complaint.text, names), tokens);
-  if (index == tokens.size()) return str(name, ":", complaint.line + 1, ":", complaint.column + 1, ": ", complaint.text);
+  if (index == tokens.size())
+    return str(name, ":", complaint.line + 1, ":", complaint.column + 1, ": ", complaint.text);
   const Token& token = tokens[index];
-  const std::size_t line_start = token.begin == 0 ? std::string::npos : text.rfind('\n', token.begin - 1);
-  const std::size_t column = token.begin - (line_start == std::string::npos ? 0 : line_start + 1) + 1;
-  return str(name, ":", token.line + 1, ":", column, ": ", sentence(complaint, place_of(tokens, index, root), names, root));
+  const std::size_t line_start =
+      token.begin == 0 ? std::string::npos : text.rfind('\n', token.begin - 1);
+  const std::size_t column =
+      token.begin - (line_start == std::string::npos ? 0 : line_start + 1) + 1;
+  return str(name, ":", token.line + 1, ":", column, ": ",
+             sentence(complaint, place_of(tokens, index, root), names, root));
 }
 
 }  // namespace shoal

@@ -18,8 +18,9 @@ constexpr int kBatchNormBlobs = 3;  // mean, variance, factor
 InputParameter input_shapes(const NetParameter& net, const std::string& where) {
   const int inputs = net.input_size(), shapes = net.input_shape_size(), dims = net.input_dim_size();
   if (shapes ? shapes != inputs : dims != kOldAxes * inputs)
-    throw ConfigError(Code::kConfig, where, ": ", inputs, " `input`, but ", shapes ? shapes : dims,
-                      shapes ? " `input_shape`; each input takes one" : " `input_dim`; each input takes four");
+    throw ConfigError(
+        Code::kConfig, where, ": ", inputs, " `input`, but ", shapes ? shapes : dims,
+        shapes ? " `input_shape`; each input takes one" : " `input_dim`; each input takes four");
   InputParameter param;
   *param.mutable_shape() = net.input_shape();
   for (int i = 0; shapes == 0 && i < dims; ++i) {
@@ -42,14 +43,16 @@ void upgrade_input(NetParameter& net, const NetSource& source) {
     *layer->mutable_top() = net.input();
     if (!source.input_origin.empty()) layer->set_origin(source.input_origin);
     for (int i = net.layer_size() - 1; i > 0; --i) net.mutable_layer()->SwapElements(i, i - 1);
-    LOG(INFO) << source.name << ": " << net.input_size() << " `input` fields read as a layer 'input' of type Input";
+    LOG(INFO) << source.name << ": " << net.input_size()
+              << " `input` fields read as a layer 'input' of type Input";
   }
   net.clear_input();
   net.clear_input_shape();
   net.clear_input_dim();
 }
 
-// The three blobs of a BatchNorm are statistics: no solver changes them. Older nets say so by hand, or forgot to.
+// The three blobs of a BatchNorm are statistics: no solver changes them. Older nets say so by hand,
+// or forgot to.
 void upgrade_batch_norm(NetParameter& net, const NetSource& source) {
   int changed = 0;
   for (LayerParameter& layer : *net.mutable_layer()) {
@@ -62,10 +65,13 @@ void upgrade_batch_norm(NetParameter& net, const NetSource& source) {
     }
     changed += changes;
   }
-  if (changed) LOG(INFO) << source.name << ": lr_mult and decay_mult of " << changed << " BatchNorm layers set to 0: their blobs are statistics";
+  if (changed)
+    LOG(INFO) << source.name << ": lr_mult and decay_mult of " << changed
+              << " BatchNorm layers set to 0: their blobs are statistics";
 }
 
-// These fields work in V1 nets, where they are moved. Caffe reads them nowhere else, and says nothing.
+// These fields work in V1 nets, where they are moved. Caffe reads them nowhere else, and says
+// nothing.
 template <class Param>
 void warn_ignored(const LayerParameter& layer, const Param& param, const char* name) {
   if (param.has_scale() || param.has_mean_file() || param.has_crop_size() || param.has_mirror())
@@ -76,7 +82,8 @@ void warn_ignored(const LayerParameter& layer, const Param& param, const char* n
 void check_transforms(const NetParameter& net) {
   for (const LayerParameter& layer : net.layer()) {
     if (layer.type() == "Data") warn_ignored(layer, layer.data_param(), "data_param");
-    if (layer.type() == "ImageData") warn_ignored(layer, layer.image_data_param(), "image_data_param");
+    if (layer.type() == "ImageData")
+      warn_ignored(layer, layer.image_data_param(), "image_data_param");
   }
 }
 
@@ -104,7 +111,8 @@ void upgrade_net(NetParameter& net, NetSource source) {
 
 void upgrade_solver_type(SolverParameter& solver, const std::string& name) {
   if (!solver.has_solver_type()) return;
-  if (solver.has_type()) throw ConfigError(Code::kConfig, name, ": both type and solver_type are set; keep type");
+  if (solver.has_type())
+    throw ConfigError(Code::kConfig, name, ": both type and solver_type are set; keep type");
   solver.set_type(solver_name(solver.solver_type()));
   solver.clear_solver_type();
   LOG(INFO) << name << ": solver_type read as type: \"" << solver.type() << "\"";
@@ -114,10 +122,14 @@ void complete_snapshot_prefix(SolverParameter& solver, const std::string& name) 
   const std::filesystem::path path(name);
   if (solver.snapshot_prefix().empty()) {
     solver.set_snapshot_prefix(std::filesystem::path(path).replace_extension().string());
-    LOG(INFO) << name << ": no snapshot_prefix; snapshots go to " << solver.snapshot_prefix() << "_iter_N";
-  } else if (std::error_code ignored; std::filesystem::is_directory(solver.snapshot_prefix(), ignored)) {
-    solver.set_snapshot_prefix((std::filesystem::path(solver.snapshot_prefix()) / path.stem()).string());
-    LOG(INFO) << name << ": snapshot_prefix is a folder; snapshots go to " << solver.snapshot_prefix() << "_iter_N";
+    LOG(INFO) << name << ": no snapshot_prefix; snapshots go to " << solver.snapshot_prefix()
+              << "_iter_N";
+  } else if (std::error_code ignored;
+             std::filesystem::is_directory(solver.snapshot_prefix(), ignored)) {
+    solver.set_snapshot_prefix(
+        (std::filesystem::path(solver.snapshot_prefix()) / path.stem()).string());
+    LOG(INFO) << name << ": snapshot_prefix is a folder; snapshots go to "
+              << solver.snapshot_prefix() << "_iter_N";
   }
 }
 

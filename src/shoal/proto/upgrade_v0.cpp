@@ -25,7 +25,7 @@ struct TypeName {
   V1::LayerType v1;
 };
 
-constexpr TypeName kTypes[] = {
+constexpr TypeName kV0Types[] = {
     {"accuracy", V1::ACCURACY},
     {"bnll", V1::BNLL},
     {"concat", V1::CONCAT},
@@ -124,12 +124,13 @@ std::string place(const NetSource& source, int index, const V0& layer) {
 
 V1::LayerType new_type(const NetSource& source, int index, const V0& layer) {
   std::vector<std::string> known;
-  for (const TypeName& entry : kTypes) {
+  for (const TypeName& entry : kV0Types) {
     if (entry.v0 == layer.type()) return entry.v1;
     known.emplace_back(entry.v0);
   }
   const std::string hint = did_you_mean(layer.type(), known);
-  throw ConfigError(Code::kConfig, place(source, index, layer), ": unknown layer type of the V0 form", hint,
+  throw ConfigError(Code::kConfig, place(source, index, layer),
+                    ": unknown layer type of the V0 form", hint,
                     hint.empty() ? "; known: " : " Known: ", join(known));
 }
 
@@ -142,7 +143,8 @@ void move_field(const V0& layer, const FieldDescriptor& field, V1& out, const st
     return;
   }
   Message* target = &out;
-  if (!move->message.empty()) target = out.GetReflection()->MutableMessage(&out, &field_of(out, move->message));
+  if (!move->message.empty())
+    target = out.GetReflection()->MutableMessage(&out, &field_of(out, move->message));
   copy_field(layer, field, *target, field_of(*target, move->target));
 }
 
@@ -166,42 +168,50 @@ bool is_padding(const V1& layer) { return layer.has_layer() && layer.layer().typ
 void take_padding(V1& layer, const V1& padding, int bottom, const NetSource& source, int index) {
   const std::string where = place(source, index, layer.layer());
   if (layer.layer().type() != "conv" && layer.layer().type() != "pool")
-    throw ConfigError(Code::kConfig, where, ": reads padding layer '", padding.layer().name(), "', which only conv and pool may");
+    throw ConfigError(Code::kConfig, where, ": reads padding layer '", padding.layer().name(),
+                      "', which only conv and pool may");
   if (padding.bottom_size() != 1)
-    throw ConfigError(Code::kConfig, where, ": padding layer '", padding.layer().name(), "' takes one bottom, not ", padding.bottom_size());
+    throw ConfigError(Code::kConfig, where, ": padding layer '", padding.layer().name(),
+                      "' takes one bottom, not ", padding.bottom_size());
   layer.mutable_layer()->set_pad(padding.layer().pad());
   layer.set_bottom(bottom, padding.bottom(0));
 }
 
 void remove_padding(NetParameter& net, NetSource& source) {
-  std::map<std::string, int> maker;   // of each blob so far, by index in layers
+  std::map<std::string, int> maker;  // of each blob so far, by index in layers
   int removed = 0;
   for (int i = 0; i < net.layers_size(); ++i) {
     V1& layer = *net.mutable_layers(i);
     for (int b = 0; b < layer.bottom_size(); ++b) {
       const auto found = maker.find(layer.bottom(b));
-      if (found != maker.end() && is_padding(net.layers(found->second))) take_padding(layer, net.layers(found->second), b, source, i);
+      if (found != maker.end() && is_padding(net.layers(found->second)))
+        take_padding(layer, net.layers(found->second), b, source, i);
     }
     for (const std::string& top : layer.top()) maker[top] = i;
   }
   for (int i = net.layers_size() - 1; i >= 0; --i) {
     if (!is_padding(net.layers(i))) continue;
     net.mutable_layers()->DeleteSubrange(i, 1);
-    if (static_cast<std::size_t>(i) < source.v1_origin.size()) source.v1_origin.erase(source.v1_origin.begin() + i);
+    if (static_cast<std::size_t>(i) < source.v1_origin.size())
+      source.v1_origin.erase(source.v1_origin.begin() + i);
     ++removed;
   }
-  if (removed) LOG(INFO) << source.name << ": " << removed << " padding layers merged into the layers that read them";
+  if (removed)
+    LOG(INFO) << source.name << ": " << removed
+              << " padding layers merged into the layers that read them";
 }
 
 }  // namespace
 
 void upgrade_v0(NetParameter& net, NetSource& source) {
-  const auto count = std::count_if(net.layers().begin(), net.layers().end(), [](const V1& layer) { return layer.has_layer(); });
+  const auto count = std::count_if(net.layers().begin(), net.layers().end(),
+                                   [](const V1& layer) { return layer.has_layer(); });
   if (count == 0) return;
   remove_padding(net, source);
   for (int i = 0; i < net.layers_size(); ++i)
     if (net.layers(i).has_layer()) upgrade_layer(*net.mutable_layers(i), source, i);
-  LOG(INFO) << source.name << ": " << count << " layers read from the V0 form (layers { layer { ... } }) of Caffe";
+  LOG(INFO) << source.name << ": " << count
+            << " layers read from the V0 form (layers { layer { ... } }) of Caffe";
 }
 
 }  // namespace shoal

@@ -19,7 +19,7 @@ using V1 = V1LayerParameter;
 constexpr struct {
   V1::LayerType v1;
   std::string_view v2;
-} kTypes[] = {
+} kV1Types[] = {
     {V1::NONE, ""},
     {V1::ABSVAL, "AbsVal"},
     {V1::ACCURACY, "Accuracy"},
@@ -63,15 +63,18 @@ constexpr struct {
 };
 
 std::string new_type(V1::LayerType type) {
-  for (const auto& entry : kTypes)
+  for (const auto& entry : kV1Types)
     if (entry.v1 == type) return std::string(entry.v2);
-  LOG(FATAL) << "V1 layer type " << type << " has no name";   // the parser lets no other number through
+  // the parser lets no other number through
+  LOG(FATAL) << "V1 layer type " << type << " has no name";
 }
 
-// Moves scale, mean_file, crop_size and mirror of a data layer's own message to the transform. True if there were any.
+// Moves scale, mean_file, crop_size and mirror of a data layer's own message to the transform. True
+// if there were any.
 template <class Param>
 bool move_transform(Param& param, TransformationParameter& transform) {
-  const bool any = param.has_scale() || param.has_mean_file() || param.has_crop_size() || param.has_mirror();
+  const bool any =
+      param.has_scale() || param.has_mean_file() || param.has_crop_size() || param.has_mirror();
   if (param.has_scale()) transform.set_scale(param.scale());
   if (param.has_mean_file()) transform.set_mean_file(param.mean_file());
   if (param.has_crop_size()) transform.set_crop_size(param.crop_size());
@@ -86,7 +89,8 @@ bool move_transform(Param& param, TransformationParameter& transform) {
 bool upgrade_transform(V1& layer) {
   TransformationParameter transform = layer.transform_param();
   bool moved = false;
-  if (layer.type() == V1::DATA && layer.has_data_param()) moved = move_transform(*layer.mutable_data_param(), transform);
+  if (layer.type() == V1::DATA && layer.has_data_param())
+    moved = move_transform(*layer.mutable_data_param(), transform);
   if (layer.type() == V1::IMAGE_DATA && layer.has_image_data_param())
     moved = move_transform(*layer.mutable_image_data_param(), transform);
   if (layer.type() == V1::WINDOW_DATA && layer.has_window_data_param())
@@ -105,7 +109,8 @@ void upgrade_specs(const V1& from, LayerParameter& to) {
   for (int i = 0; i < from.blob_share_mode_size(); ++i)
     spec(to, i).set_share_mode(static_cast<ParamSpec::DimCheckMode>(from.blob_share_mode(i)));
   for (int i = 0; i < from.blobs_lr_size(); ++i) spec(to, i).set_lr_mult(from.blobs_lr(i));
-  for (int i = 0; i < from.weight_decay_size(); ++i) spec(to, i).set_decay_mult(from.weight_decay(i));
+  for (int i = 0; i < from.weight_decay_size(); ++i)
+    spec(to, i).set_decay_mult(from.weight_decay(i));
 }
 
 // Fields of the same name, all but those that the other steps treat.
@@ -114,13 +119,14 @@ void copy_namesakes(const V1& from, LayerParameter& to) {
   from.GetReflection()->ListFields(from, &set);
   for (const FieldDescriptor* field : set) {
     const FieldDescriptor* target = LayerParameter::descriptor()->FindFieldByName(field->name());
-    const bool treated = field->name() == "type" || field->name() == "param" || field->name() == "blobs";
+    const bool treated =
+        field->name() == "type" || field->name() == "param" || field->name() == "blobs";
     if (target && !treated) copy_field(from, *field, to, *target);
   }
 }
 
 void upgrade_layer(V1& from, LayerParameter& to) {
-  to.mutable_blobs()->Swap(from.mutable_blobs());   // may be most of the file
+  to.mutable_blobs()->Swap(from.mutable_blobs());  // may be most of the file
   copy_namesakes(from, to);
   if (from.has_type()) to.set_type(new_type(from.type()));
   upgrade_specs(from, to);
@@ -133,8 +139,8 @@ void upgrade_v1(NetParameter& net, const NetSource& source) {
   if (count == 0) return;
   if (net.layer_size() > 0) {
     const std::string where = source.v1_origin.empty() ? source.name : source.v1_origin[0];
-    throw ConfigError(Code::kConfig, where, ": the net has both `layers` and `layer` (", net.layer(0).origin(),
-                      "); write all of them as `layer`");
+    throw ConfigError(Code::kConfig, where, ": the net has both `layers` and `layer` (",
+                      net.layer(0).origin(), "); write all of them as `layer`");
   }
   int transforms = 0;
   for (int i = 0; i < count; ++i) {
@@ -144,8 +150,11 @@ void upgrade_v1(NetParameter& net, const NetSource& source) {
     if (index < source.v1_origin.size()) net.mutable_layer(i)->set_origin(source.v1_origin[index]);
   }
   net.clear_layers();
-  if (transforms) LOG(INFO) << source.name << ": scale, mean_file, crop_size and mirror of " << transforms << " data layers moved to transform_param";
-  LOG(INFO) << source.name << ": " << count << " layers read from the V1 form (layers { type: RELU }) of Caffe";
+  if (transforms)
+    LOG(INFO) << source.name << ": scale, mean_file, crop_size and mirror of " << transforms
+              << " data layers moved to transform_param";
+  LOG(INFO) << source.name << ": " << count
+            << " layers read from the V1 form (layers { type: RELU }) of Caffe";
 }
 
 }  // namespace shoal

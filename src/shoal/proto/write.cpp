@@ -44,7 +44,7 @@ bool has_origins(const NetParameter& net) {
 bool has_origins(const Message& message) {
   if (const auto* layer = dynamic_cast<const LayerParameter*>(&message)) return layer->has_origin();
   if (const auto* net = dynamic_cast<const NetParameter*>(&message)) return has_origins(*net);
-  return dynamic_cast<const SolverParameter*>(&message) != nullptr;   // small: not worth a look
+  return dynamic_cast<const SolverParameter*>(&message) != nullptr;  // small: not worth a look
 }
 
 // A copy of `message` without origins, or null if it has none.
@@ -83,13 +83,17 @@ std::string to_text(const Message& message) {
   return text;
 }
 
-Status write_text(const Message& message, const std::string& path, Code code) { return write_file(path, to_text(message), code); }
+Status write_text(const Message& message, const std::string& path, Code code) {
+  return write_file(path, to_text(message), code);
+}
 
 Status write_binary(const Message& message, const std::string& path, Code code) {
   const std::unique_ptr<Message> copy = cleared(message);
   const Message& plain = copy ? *copy : message;
   const std::size_t size = plain.ByteSizeLong();
-  if (size > INT_MAX) return Error{code, str("cannot write ", path, ": ", size, " bytes, and a protobuf file holds less than 2 GiB")};
+  if (size > INT_MAX)
+    return Error{code, str("cannot write ", path, ": ", size,
+                           " bytes, and a protobuf file holds less than 2 GiB")};
   Result<AtomicFile> file = AtomicFile::create(path, code);
   if (!file.ok()) return file.error();
   return write_to(file.value(), plain, path, code);

@@ -5,13 +5,15 @@
 #include <filesystem>
 #include <fstream>
 
-#include "json.h"
 #include "shoal/base/file.h"
+#include "shoal/report/json.h"
 
 namespace shoal {
 namespace {
 
-std::string path_of(const std::string& directory, std::int64_t round) { return str(directory, "/iter-", round, ".txt"); }
+std::string path_of(const std::string& directory, std::int64_t round) {
+  return str(directory, "/iter-", round, ".txt");
+}
 
 std::string mean_staleness(const Histogram& counts) {
   double sum = 0, number = 0;
@@ -22,11 +24,14 @@ std::string mean_staleness(const Histogram& counts) {
   return json_number(number > 0 ? sum / number : 0, "%.4f");
 }
 
-JsonObject& seconds(JsonObject& object, const char* phase, double value) { return object.number(phase, value, "%.4f"); }
+JsonObject& seconds(JsonObject& object, const char* phase, double value) {
+  return object.number(phase, value, "%.4f");
+}
 
 }  // namespace
 
-std::string esync_round(const ClockMetrics& clock, bool local, const std::optional<Evaluation>& evaluation) {
+std::string esync_round(const ClockMetrics& clock, bool local,
+                        const std::optional<Evaluation>& evaluation) {
   JsonObject time;
   int index = 0;
   JsonObject exchange;
@@ -34,8 +39,10 @@ std::string esync_round(const ClockMetrics& clock, bool local, const std::option
     JsonObject phases;
     if (local) seconds(phases, "check ready", 0);
     seconds(seconds(phases, "get_batch", step.data_wait), "forward and backward", step.compute);
-    if (local) time.raw(std::to_string(index++), seconds(phases, "local update", step.update).str());
-    else exchange = phases;   // one step: the exchange is in its entry
+    if (local)
+      time.raw(std::to_string(index++), seconds(phases, "local update", step.update).str());
+    else
+      exchange = phases;  // one step: the exchange is in its entry
   }
   if (local) seconds(exchange, "check ready", 0);
   double handed_over = 0;
@@ -45,21 +52,28 @@ std::string esync_round(const ClockMetrics& clock, bool local, const std::option
   if (evaluation) seconds(exchange, "evaluation", evaluation->seconds);
   time.raw(std::to_string(index), exchange.str());
   JsonObject round;
-  round.whole("num_iters", clock.clock + 1).raw("time", time.str()).number("num_samples", clock.samples)
+  round.whole("num_iters", clock.clock + 1)
+      .raw("time", time.str())
+      .number("num_samples", clock.samples)
       .number("total_time", evaluation ? evaluation->time : clock.time, "%.4f");
   if (evaluation && evaluation->accuracy) round.number("accuracy", *evaluation->accuracy);
-  return round.whole("rank", clock.worker).whole("bytes_sent", static_cast<std::int64_t>(clock.bytes_sent))
-      .whole("bytes_received", static_cast<std::int64_t>(clock.bytes_received)).raw("staleness", mean_staleness(clock.pushes)).str();
+  return round.whole("rank", clock.worker)
+      .whole("bytes_sent", static_cast<std::int64_t>(clock.bytes_sent))
+      .whole("bytes_received", static_cast<std::int64_t>(clock.bytes_received))
+      .raw("staleness", mean_staleness(clock.pushes))
+      .str();
 }
 
 Result<EsyncLog> EsyncLog::open(const std::string& directory, bool local, std::int64_t first) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) return Error{Code::kUsage, str(directory, ": ", error.message())};
-  if (const Status writable = check_writable(path_of(directory, 1), Code::kUsage); !writable.ok()) return writable.error();
+  if (const Status writable = check_writable(path_of(directory, 1), Code::kUsage); !writable.ok())
+    return writable.error();
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("iter-") && name.ends_with(".txt") && std::atoll(name.c_str() + 5) > first) std::filesystem::remove(entry.path(), error);
+    if (name.starts_with("iter-") && name.ends_with(".txt") && std::atoll(name.c_str() + 5) > first)
+      std::filesystem::remove(entry.path(), error);
   }
   EsyncLog made;
   made.directory_ = directory;
@@ -73,11 +87,13 @@ Status EsyncLog::add(const ClockMetrics& clock, const std::optional<Evaluation>&
   {
     std::ofstream file(temporary, std::ios::binary);
     file << esync_round(clock, local_, evaluation) << '\n' << std::flush;
-    if (!file) return Error{Code::kSnapshot, str("cannot write ", temporary, ": ", system_reason(errno))};
+    if (!file)
+      return Error{Code::kSnapshot, str("cannot write ", temporary, ": ", system_reason(errno))};
   }
   std::error_code error;
   std::filesystem::rename(temporary, path, error);
-  return error ? Status(Error{Code::kSnapshot, str("cannot write ", path, ": ", error.message())}) : Status();
+  return error ? Status(Error{Code::kSnapshot, str("cannot write ", path, ": ", error.message())})
+               : Status();
 }
 
 }  // namespace shoal

@@ -13,7 +13,8 @@ inline std::string json_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) out += c;
+    if (static_cast<unsigned char>(c) >= 0x20)
+      out += c;
     else {
       char code[8];
       std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
@@ -38,9 +39,15 @@ class JsonObject {
     text_ += json_text(name) + ":" + std::string(value);
     return *this;
   }
-  JsonObject& text(std::string_view name, std::string_view value) { return raw(name, json_text(value)); }
-  JsonObject& number(std::string_view name, double value, const char* format = "%.9g") { return raw(name, json_number(value, format)); }
-  JsonObject& whole(std::string_view name, std::int64_t value) { return raw(name, std::to_string(value)); }
+  JsonObject& text(std::string_view name, std::string_view value) {
+    return raw(name, json_text(value));
+  }
+  JsonObject& number(std::string_view name, double value, const char* format = "%.9g") {
+    return raw(name, json_number(value, format));
+  }
+  JsonObject& whole(std::string_view name, std::int64_t value) {
+    return raw(name, std::to_string(value));
+  }
   std::string str() const { return text_.empty() ? "{}" : text_ + "}"; }
 
  private:

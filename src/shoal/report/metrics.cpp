@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "json.h"
 #include "shoal/base/file.h"
+#include "shoal/report/json.h"
 
 namespace shoal {
 namespace {
@@ -47,21 +47,43 @@ std::string kept_lines(const std::string& text, std::int64_t first, double& seco
 
 }  // namespace
 
-std::string metrics_path(const std::string& directory, int worker) { return str(directory, "/metrics.", worker, ".jsonl"); }
+std::string metrics_path(const std::string& directory, int worker) {
+  return str(directory, "/metrics.", worker, ".jsonl");
+}
 
 std::string line_of(const RunMetrics& run) {
-  return JsonObject().text("kind", "run").text("name", run.name).text("scheme", run.scheme).whole("worker", run.worker).whole("workers", run.workers)
-      .raw("simulated", run.simulated ? "true" : "false").str();
+  return JsonObject()
+      .text("kind", "run")
+      .text("name", run.name)
+      .text("scheme", run.scheme)
+      .whole("worker", run.worker)
+      .whole("workers", run.workers)
+      .raw("simulated", run.simulated ? "true" : "false")
+      .str();
 }
 
 std::string line_of(const ClockMetrics& c) {
-  const std::string staleness = JsonObject().raw("reads", counts(c.reads)).raw("pushes", counts(c.pushes)).str();
-  return JsonObject().text("kind", "clock").whole("worker", c.worker).whole("clock", c.clock).number("time", c.time)
-      .number("compute", c.compute).number("data_wait", c.data_wait).number("row_wait", c.row_wait).number("update", c.update)
-      .number("other", c.other).number("send", c.send).number("receive", c.receive)
-      .whole("bytes_sent", static_cast<std::int64_t>(c.bytes_sent)).whole("bytes_received", static_cast<std::int64_t>(c.bytes_received))
-      .number("samples", c.samples).whole("local_steps", static_cast<std::int64_t>(c.local_steps))
-      .whole("drops", static_cast<std::int64_t>(c.drops)).raw("staleness", staleness).str();
+  const std::string staleness =
+      JsonObject().raw("reads", counts(c.reads)).raw("pushes", counts(c.pushes)).str();
+  return JsonObject()
+      .text("kind", "clock")
+      .whole("worker", c.worker)
+      .whole("clock", c.clock)
+      .number("time", c.time)
+      .number("compute", c.compute)
+      .number("data_wait", c.data_wait)
+      .number("row_wait", c.row_wait)
+      .number("update", c.update)
+      .number("other", c.other)
+      .number("send", c.send)
+      .number("receive", c.receive)
+      .whole("bytes_sent", static_cast<std::int64_t>(c.bytes_sent))
+      .whole("bytes_received", static_cast<std::int64_t>(c.bytes_received))
+      .number("samples", c.samples)
+      .whole("local_steps", static_cast<std::int64_t>(c.local_steps))
+      .whole("drops", static_cast<std::int64_t>(c.drops))
+      .raw("staleness", staleness)
+      .str();
 }
 
 std::string line_of(const ScoreMetrics& score) {
@@ -69,17 +91,25 @@ std::string line_of(const ScoreMetrics& score) {
   for (const auto& [name, value] : score.outputs) outputs.number(name, value);
   const bool is_test = score.kind == ScoreMetrics::Kind::kTest;
   JsonObject line;
-  line.text("kind", is_test ? "test" : "display").whole("clock", score.clock).number("time", score.time);
+  line.text("kind", is_test ? "test" : "display")
+      .whole("clock", score.clock)
+      .number("time", score.time);
   if (is_test) line.whole("net", score.net);
   return line.number("loss", score.loss).raw("outputs", outputs.str()).str();
 }
 
 std::string line_of(const PhaseMetrics& phase) {
-  return JsonObject().text("kind", "phase").whole("clock", phase.clock).number("time", phase.time).text("scheme", phase.scheme).str();
+  return JsonObject()
+      .text("kind", "phase")
+      .whole("clock", phase.clock)
+      .number("time", phase.time)
+      .text("scheme", phase.scheme)
+      .str();
 }
 
-Result<MetricsWriter> MetricsWriter::open(const std::string& path, const RunMetrics& run, std::int64_t first) {
-  std::error_code ignored;   // what is wrong is found when the file is opened
+Result<MetricsWriter> MetricsWriter::open(const std::string& path, const RunMetrics& run,
+                                          std::int64_t first) {
+  std::error_code ignored;  // what is wrong is found when the file is opened
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   MetricsWriter made;
   made.path_ = path;
@@ -90,7 +120,8 @@ Result<MetricsWriter> MetricsWriter::open(const std::string& path, const RunMetr
     text = kept_lines(before.value(), first, made.seconds_before_);
   }
   if (text.empty()) text = line_of(run) + "\n";
-  if (const Status written = write_file(path, text, Code::kUsage); !written.ok()) return written.error();
+  if (const Status written = write_file(path, text, Code::kUsage); !written.ok())
+    return written.error();
   made.file_.open(path, std::ios::binary | std::ios::app);
   if (!made.file_) return Error{Code::kUsage, str(path, ": ", why_not_opened(path, errno))};
   return made;

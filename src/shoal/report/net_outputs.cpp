@@ -19,7 +19,8 @@ std::string number(const char* format, double value) {
 }
 
 std::string line_of(const OutputRow& row) {
-  std::string line = str(row.iteration, ",", number("%.3f", row.seconds), ",", number("%.9g", row.loss));
+  std::string line =
+      str(row.iteration, ",", number("%.3f", row.seconds), ",", number("%.9g", row.loss));
   for (const double output : row.outputs) line += "," + number("%.9g", output);
   return line;
 }
@@ -34,26 +35,32 @@ std::string header_of(const std::vector<std::string>& outputs) {
 template <class F>
 void for_each_line(const std::string& text, F f) {
   std::size_t at = 0;
-  for (std::size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) f(text.substr(at, end - at));
+  for (std::size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+    f(text.substr(at, end - at));
 }
 
-// Lines of `text` that belong before `iteration`; the seconds of the last of them are put into `seconds`.
-Result<std::string> kept_rows(const std::string& path, const std::string& text, const std::string& header, std::int64_t iteration,
-                              double& seconds) {
+// Lines of `text` that belong before `iteration`; the seconds of the last of them are put into
+// `seconds`.
+Result<std::string> kept_rows(const std::string& path, const std::string& text,
+                              const std::string& header, std::int64_t iteration, double& seconds) {
   std::string kept = header + "\n";
   bool first = true, other = false;
   for_each_line(text, [&](const std::string& line) {
-    if (first) other = line != header;
+    if (first)
+      other = line != header;
     else if (!line.empty() && std::atoll(line.c_str()) < iteration) {
       kept += line + "\n";
       const std::size_t comma = line.find(',');
-      if (comma != std::string::npos) seconds = std::max(seconds, std::atof(line.c_str() + comma + 1));
+      if (comma != std::string::npos)
+        seconds = std::max(seconds, std::atof(line.c_str() + comma + 1));
     }
     first = false;
   });
   if (other)
-    return Error{Code::kUsage, str(path, " has other columns than this run, which would go on with it: it is of another net; move it away, or "
-                                         "choose another --net_outputs")};
+    return Error{Code::kUsage, str(path,
+                                   " has other columns than this run, which would go on with it: "
+                                   "it is of another net; move it away, or "
+                                   "choose another --net_outputs")};
   return kept;
 }
 
@@ -66,7 +73,9 @@ std::vector<std::string> column_names(const std::string& output, std::int64_t nu
   return names;
 }
 
-Result<NetOutputs> NetOutputs::open(const std::string& prefix, const std::vector<std::vector<std::string>>& nets, std::int64_t iteration) {
+Result<NetOutputs> NetOutputs::open(const std::string& prefix,
+                                    const std::vector<std::vector<std::string>>& nets,
+                                    std::int64_t iteration) {
   NetOutputs made;
   made.prefix_ = prefix;
   for (std::size_t i = 0; i < nets.size(); ++i) {
@@ -76,11 +85,13 @@ Result<NetOutputs> NetOutputs::open(const std::string& prefix, const std::vector
     if (iteration > 0 && file_exists(table.path)) {
       const Result<std::string> text = read_file(table.path, Code::kUsage);
       if (!text.ok()) return text.error();
-      Result<std::string> kept = kept_rows(table.path, text.value(), header_of(nets[i]), iteration, made.seconds_before_);
+      Result<std::string> kept =
+          kept_rows(table.path, text.value(), header_of(nets[i]), iteration, made.seconds_before_);
       if (!kept.ok()) return kept.error();
       table.text = std::move(kept).value();
     }
-    if (const Status written = write_file(table.path, table.text, Code::kUsage); !written.ok()) return written.error();
+    if (const Status written = write_file(table.path, table.text, Code::kUsage); !written.ok())
+      return written.error();
     made.tables_.push_back(std::move(table));
   }
   return made;
@@ -95,7 +106,8 @@ Status NetOutputs::add(std::size_t net, const OutputRow& row) {
   table.text += line;
   std::ofstream file(table.path, std::ios::binary | std::ios::app);
   file << line << std::flush;
-  if (!file) return Error{Code::kSnapshot, str("cannot write ", table.path, ": ", system_reason(errno))};
+  if (!file)
+    return Error{Code::kSnapshot, str("cannot write ", table.path, ": ", system_reason(errno))};
   return {};
 }
 

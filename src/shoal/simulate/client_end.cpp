@@ -1,4 +1,4 @@
-#include "client_end.h"
+#include "shoal/simulate/client_end.h"
 
 namespace shoal::simulate {
 
@@ -6,7 +6,8 @@ using table::Message;
 using table::RowId;
 
 void ClientEnd::open(const table::Plan& plan, const Places& destination) {
-  client_ = std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
+  client_ =
+      std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
   awaited_.assign(plan.rows.size(), false);
   missing_ = 0;
   server_of_.clear();
@@ -36,7 +37,7 @@ void ClientEnd::received(int server, const Message& message) {
   if (!client_ || std::holds_alternative<table::Ready>(message)) return;
   const auto* row = std::get_if<table::RowMessage>(&message);
   Result<bool> taken = false;
-  if (row != nullptr && job_.dry()) {          // there are no numbers: they lie where they belong
+  if (row != nullptr && job_.dry()) {  // there are no numbers: they lie where they belong
     table::RowMessage placed = *row;
     placed.values = {client_->place(*row), nullptr};
     if (placed.values.data.empty()) return;
@@ -46,7 +47,8 @@ void ClientEnd::received(int server, const Message& message) {
   }
   if (!taken.ok()) return job_.fail(taken.error());
   pump(server);
-  if (row == nullptr || !taken.value() || !awaited_[row->row] || !client_->arrived(row->row)) return;
+  if (row == nullptr || !taken.value() || !awaited_[row->row] || !client_->arrived(row->row))
+    return;
   awaited_[row->row] = false;
   if (--missing_ == 0) all_arrived();
 }
@@ -61,7 +63,7 @@ void ClientEnd::keep_time() {
   if (due >= alarm_) return;
   alarm_ = due;
   job_.time().at(due, [this, due] {
-    if (due != alarm_) return;                 // an earlier one was set meanwhile
+    if (due != alarm_) return;  // an earlier one was set meanwhile
     alarm_ = Instant::max();
     if (!client_) return;
     keep_time();

@@ -1,29 +1,35 @@
-// A worker's half of the table in virtual time: its client, what it waits for, and the alarm that lets the client ask again.
+// A worker's half of the table in virtual time: its client, what it waits for, and the alarm that
+// lets the client ask again.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "job.h"
+#include "shoal/simulate/job.h"
 #include "shoal/table/client.h"
 
 namespace shoal::simulate {
 
 class ClientEnd : public WorkerEnd {
  public:
-  ClientEnd(SimulatedJob& job, int worker) : job_(job), worker_(worker) { job.attach(worker, *this); }
+  ClientEnd(SimulatedJob& job, int worker) : job_(job), worker_(worker) {
+    job.attach(worker, *this);
+  }
   ~ClientEnd() override = default;
 
   void received(int server, const table::Message& message) override;
-  std::optional<table::Message> next(int server) override { return client_ ? client_->next(server) : std::nullopt; }
+  std::optional<table::Message> next(int server) override {
+    return client_ ? client_->next(server) : std::nullopt;
+  }
 
  protected:
   using Places = table::Table::Destination;
   void open(const table::Plan& plan, const Places& destination);
   void push_row(const table::Push& push);
   void get_row(table::RowId row, table::Clock clock, table::Part part);
-  // From now on these rows are waited for; false if they are all here. Otherwise all_arrived() will be called, once.
+  // From now on these rows are waited for; false if they are all here. Otherwise all_arrived() will
+  // be called, once.
   bool await(std::span<const table::RowId> rows);
   bool awaits() const { return missing_ > 0; }
   virtual void all_arrived() = 0;
@@ -39,10 +45,10 @@ class ClientEnd : public WorkerEnd {
   void keep_time();
 
   std::unique_ptr<table::Client> client_;
-  std::vector<std::uint16_t> server_of_;       // by row
-  std::vector<bool> awaited_;                  // by row
+  std::vector<std::uint16_t> server_of_;  // by row
+  std::vector<bool> awaited_;             // by row
   std::size_t missing_ = 0;
-  Instant alarm_ = Instant::max();             // when the client is asked next
+  Instant alarm_ = Instant::max();  // when the client is asked next
 };
 
 }  // namespace shoal::simulate

@@ -19,11 +19,16 @@ class Reader {
     Cluster cluster;
     cluster.shared = param.sharing() == ClusterParameter::PER_PROCESS;
     cluster.overlap = param.overlap();
-    if (param.has_coordinator_latency_ms()) cluster.coordinator_latency = time_of(param.coordinator_latency_ms(), "coordinator_latency_ms");
+    if (param.has_coordinator_latency_ms())
+      cluster.coordinator_latency =
+          time_of(param.coordinator_latency_ms(), "coordinator_latency_ms");
     for (const WorkersParameter& workers : param.worker()) {
-      Process process{.worker = true, .server = workers.has_server() ? workers.server() : param.server_size() == 0, .compute = compute_of(workers)};
+      Process process{.worker = true,
+                      .server = workers.has_server() ? workers.server() : param.server_size() == 0,
+                      .compute = compute_of(workers)};
       set_card(workers.has_card() ? workers.card() : param.card(), process);
-      process.seconds_per_byte = not_negative(workers.server_ns_per_byte(), "server_ns_per_byte") / 1e9;
+      process.seconds_per_byte =
+          not_negative(workers.server_ns_per_byte(), "server_ns_per_byte") / 1e9;
       cluster.processes.insert(cluster.processes.end(), workers.count(), process);
     }
     for (const ServersParameter& servers : param.server()) {
@@ -39,13 +44,17 @@ class Reader {
 
  private:
   template <class... Args>
-  ConfigError wrong(const Args&... args) const { return ConfigError(Code::kConfig, name_, ": ", args...); }
+  ConfigError wrong(const Args&... args) const {
+    return ConfigError(Code::kConfig, name_, ": ", args...);
+  }
 
   double not_negative(double value, const char* field) const {
     if (!(value >= 0)) throw wrong(field, " is ", value, "; it must be 0 or more");
     return value;
   }
-  Instant time_of(double ms, const char* field) const { return to_instant(not_negative(ms, field) / 1e3); }
+  Instant time_of(double ms, const char* field) const {
+    return to_instant(not_negative(ms, field) / 1e3);
+  }
 
   void set_card(const CardParameter& card, Process& process) const {
     process.bandwidth = not_negative(card.bandwidth(), "bandwidth");
@@ -59,25 +68,33 @@ class Reader {
     Compute compute;
     compute.distribution = static_cast<Compute::Distribution>(param.distribution());
     compute.jitter = not_negative(param.jitter(), "jitter");
-    const bool bounded = param.distribution() == ComputeParameter::UNIFORM || param.distribution() == ComputeParameter::EXPONENTIAL;
-    if (bounded && compute.jitter > 1) throw wrong("jitter is ", compute.jitter, "; of this distribution it is at most 1");
+    const bool bounded = param.distribution() == ComputeParameter::UNIFORM ||
+                         param.distribution() == ComputeParameter::EXPONENTIAL;
+    if (bounded && compute.jitter > 1)
+      throw wrong("jitter is ", compute.jitter, "; of this distribution it is at most 1");
     if (param.has_layers()) compute.layers = read_layers(param.layers());
     if (param.has_trace()) compute.trace = read_trace(param.trace(), param.speed());
     double seconds = 0;
     for (const Compute::Layer& layer : compute.layers) seconds += layer.forward + layer.backward;
-    for (const double each : compute.trace) seconds += each * param.speed() / static_cast<double>(compute.trace.size());
-    if (param.has_ms()) seconds = not_negative(param.ms(), "ms") / 1e3;
-    else if (seconds == 0) throw wrong("a worker's compute needs ms, layers or a trace");
+    for (const double each : compute.trace)
+      seconds += each * param.speed() / static_cast<double>(compute.trace.size());
+    if (param.has_ms())
+      seconds = not_negative(param.ms(), "ms") / 1e3;
+    else if (seconds == 0)
+      throw wrong("a worker's compute needs ms, layers or a trace");
     compute.mean = seconds / param.speed();
     for (const SlowdownParameter& slow : workers.slowdown()) compute.slow.push_back(slow_of(slow));
     return compute;
   }
 
   Compute::Slow slow_of(const SlowdownParameter& param) const {
-    if (!param.pause() && !(param.factor() > 0)) throw wrong("a slowdown's factor is ", param.factor(), "; it must be above 0");
-    Compute::Slow slow{to_instant(not_negative(param.from(), "from")), Instant::max(), param.pause() ? 0 : param.factor()};
+    if (!param.pause() && !(param.factor() > 0))
+      throw wrong("a slowdown's factor is ", param.factor(), "; it must be above 0");
+    Compute::Slow slow{to_instant(not_negative(param.from(), "from")), Instant::max(),
+                       param.pause() ? 0 : param.factor()};
     if (param.has_to()) slow.to = to_instant(not_negative(param.to(), "to"));
-    if (slow.to <= slow.from) throw wrong("a slowdown is from ", param.from(), " to ", param.to(), " s");
+    if (slow.to <= slow.from)
+      throw wrong("a slowdown is from ", param.from(), " to ", param.to(), " s");
     if (param.pause() && !param.has_to()) throw wrong("a pause needs an end: to");
     return slow;
   }
@@ -89,7 +106,9 @@ class Reader {
       if (line.empty() || line[0] == '#') continue;
       char* end = nullptr;
       const double ms = std::strtod(line.c_str(), &end);
-      if (end == line.c_str() || !(ms >= 0)) throw ConfigError(Code::kConfig, path, ":", seconds.size() + 1, ": '", line, "' is no number of milliseconds");
+      if (end == line.c_str() || !(ms >= 0))
+        throw ConfigError(Code::kConfig, path, ":", seconds.size() + 1, ": '", line,
+                          "' is no number of milliseconds");
       seconds.push_back(ms / 1e3 / speed);
     }
     if (seconds.empty()) throw ConfigError(Code::kConfig, path, ": the trace has no line");
@@ -108,9 +127,12 @@ class Reader {
       const bool forward = rest.starts_with("forward: "), backward = rest.starts_with("backward: ");
       if (!forward && !backward) continue;
       if (layers.empty() || layers.back().name != layer) layers.push_back({layer});
-      (forward ? layers.back().forward : layers.back().backward) = std::strtod(rest.c_str() + rest.find(' '), nullptr) / 1e3;
+      (forward ? layers.back().forward : layers.back().backward) =
+          std::strtod(rest.c_str() + rest.find(' '), nullptr) / 1e3;
     }
-    if (layers.empty()) throw ConfigError(Code::kConfig, path, ": no line of a layer's time; it is to be what `time` prints on stderr");
+    if (layers.empty())
+      throw ConfigError(Code::kConfig, path,
+                        ": no line of a layer's time; it is to be what `time` prints on stderr");
     return layers;
   }
 
@@ -120,13 +142,17 @@ class Reader {
 }  // namespace
 
 double to_seconds(Instant time) { return std::chrono::duration<double>(time).count(); }
-Instant to_instant(double seconds) { return Instant(static_cast<std::int64_t>(seconds * 1e9 + 0.5)); }
+Instant to_instant(double seconds) {
+  return Instant(static_cast<std::int64_t>(seconds * 1e9 + 0.5));
+}
 
 int Cluster::workers() const {
-  return static_cast<int>(std::ranges::count_if(processes, [](const Process& process) { return process.worker; }));
+  return static_cast<int>(
+      std::ranges::count_if(processes, [](const Process& process) { return process.worker; }));
 }
 int Cluster::servers() const {
-  return static_cast<int>(std::ranges::count_if(processes, [](const Process& process) { return process.server; }));
+  return static_cast<int>(
+      std::ranges::count_if(processes, [](const Process& process) { return process.server; }));
 }
 
 table::Servers Cluster::known_servers() const {
@@ -134,7 +160,8 @@ table::Servers Cluster::known_servers() const {
   for (const Process& process : processes) {
     if (!process.server) continue;
     const int others = workers() - (process.worker ? 1 : 0);
-    speeds.push_back({.bandwidth = process.bandwidth * (shared ? 1 : std::max(1, others)), .busy = process.seconds_per_byte,
+    speeds.push_back({.bandwidth = process.bandwidth * (shared ? 1 : std::max(1, others)),
+                      .busy = process.seconds_per_byte,
                       .has_worker = shared && process.worker});
   }
   return {std::move(speeds), workers()};
@@ -147,6 +174,8 @@ Cluster parse_cluster(const std::string& text, const std::string& name) {
   return Reader(name).read(param);
 }
 
-Cluster read_cluster(const std::string& path) { return parse_cluster(or_throw(read_file(path)), path); }
+Cluster read_cluster(const std::string& path) {
+  return parse_cluster(or_throw(read_file(path)), path);
+}
 
 }  // namespace shoal::simulate

@@ -9,20 +9,24 @@
 namespace shoal::simulate {
 namespace {
 
-constexpr double kElement = 10;       // what it takes to go over an element, in multiply-adds
+constexpr double kElement = 10;  // what it takes to go over an element, in multiply-adds
 
 // Of a forward pass, in multiply-adds.
 double work_of(const Net& net, int layer) {
   const Layer& each = *net.layers()[static_cast<std::size_t>(layer)];
-  if (net.bottoms(layer).empty()) return 0;                   // reads data, beside the others' work
+  // reads data, beside the others' work
+  if (net.bottoms(layer).empty()) return 0;
   double work = 0;
-  for (const Blob* bottom : net.bottoms(layer)) work += kElement * static_cast<double>(bottom->data.count());
+  for (const Blob* bottom : net.bottoms(layer))
+    work += kElement * static_cast<double>(bottom->data.count());
   for (const Blob* top : net.tops(layer)) work += kElement * static_cast<double>(top->data.count());
-  const bool multiplies = each.type() == "Convolution" || each.type() == "Deconvolution" || each.type() == "InnerProduct";
+  const bool multiplies = each.type() == "Convolution" || each.type() == "Deconvolution" ||
+                          each.type() == "InnerProduct";
   if (!multiplies) return work;
   const Blob& many = each.type() == "Deconvolution" ? *net.bottoms(layer)[0] : *net.tops(layer)[0];
   const auto outputs = static_cast<double>(many.shape().axes() > 1 ? many.shape()[1] : 1);
-  return work + static_cast<double>(each.params()[0]->data.count()) * static_cast<double>(many.data.count()) / outputs;
+  return work + static_cast<double>(each.params()[0]->data.count()) *
+                    static_cast<double>(many.data.count()) / outputs;
 }
 
 }  // namespace
@@ -31,13 +35,17 @@ double Compute::draw(std::size_t n, Random& random) const {
   if (!trace.empty()) return trace[n % trace.size()];
   switch (distribution) {
     case Distribution::kConstant: return mean;
-    case Distribution::kUniform: return mean * (1 - jitter + 2 * jitter * static_cast<double>(random.unit()));
-    case Distribution::kNormal: return std::max(0.1 * mean, mean * (1 + jitter * static_cast<double>(random.gaussian(0, 1))));
+    case Distribution::kUniform:
+      return mean * (1 - jitter + 2 * jitter * static_cast<double>(random.unit()));
+    case Distribution::kNormal:
+      return std::max(0.1 * mean, mean * (1 + jitter * static_cast<double>(random.gaussian(0, 1))));
     case Distribution::kLognormal: {
       const double variance = std::log(1 + jitter * jitter);
-      return mean * std::exp(std::sqrt(variance) * static_cast<double>(random.gaussian(0, 1)) - variance / 2);
+      return mean * std::exp(std::sqrt(variance) * static_cast<double>(random.gaussian(0, 1)) -
+                             variance / 2);
     }
-    case Distribution::kExponential: return mean * (1 - jitter - jitter * std::log(1 - static_cast<double>(random.unit())));
+    case Distribution::kExponential:
+      return mean * (1 - jitter - jitter * std::log(1 - static_cast<double>(random.unit())));
   }
   return mean;
 }
@@ -76,7 +84,9 @@ LayerShares shares_of(const Net& net, const Compute& compute) {
     } else {
       const std::string& name = net.layers()[static_cast<std::size_t>(i)]->name();
       const auto found = std::ranges::find(compute.layers, name, &Compute::Layer::name);
-      if (found == compute.layers.end()) throw ConfigError(Code::kConfig, "the measured times of layers have none of layer '", name, "': they are another net's");
+      if (found == compute.layers.end())
+        throw ConfigError(Code::kConfig, "the measured times of layers have none of layer '", name,
+                          "': they are another net's");
       forward = found->forward, backward = found->backward;
     }
     shares.forward.push_back(forward);

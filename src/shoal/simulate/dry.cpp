@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "dry_worker.h"
-#include "segmented.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/row_map.h"
@@ -14,6 +12,8 @@
 #include "shoal/parallel/updaters.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/simulate/dry_worker.h"
+#include "shoal/simulate/segmented.h"
 #include "shoal/simulate/simulation.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/table/scheme.h"
@@ -24,17 +24,21 @@ namespace {
 using table::RowId;
 
 // What a layer has learned leaves as soon as the solver has it, where `leaves` says so.
-std::vector<Stretch> stretches_of(const Net& net, const parallel::RowMap& map, const Segments& segments, const std::function<bool(RowId)>& leaves) {
+std::vector<Stretch> stretches_of(const Net& net, const parallel::RowMap& map,
+                                  const Segments& segments,
+                                  const std::function<bool(RowId)>& leaves) {
   std::vector<Stretch> stretches = {{.needs = {}, .sends = {}, .share = segments.begin}};
   const int layers = static_cast<int>(net.layers().size());
   for (int i = 0; i < layers; ++i) {
     if (!segments.acts[static_cast<std::size_t>(i)]) continue;
     const auto needed = map.needed_by(i);
-    stretches.push_back({{needed.begin(), needed.end()}, {}, segments.forward[static_cast<std::size_t>(i)]});
+    stretches.push_back(
+        {{needed.begin(), needed.end()}, {}, segments.forward[static_cast<std::size_t>(i)]});
   }
   for (int i = layers; i-- > 0;) {
     if (!segments.acts[static_cast<std::size_t>(i)]) continue;
-    Stretch stretch{.needs = {}, .sends = {}, .share = segments.backward[static_cast<std::size_t>(i)]};
+    Stretch stretch{
+        .needs = {}, .sends = {}, .share = segments.backward[static_cast<std::size_t>(i)]};
     for (const RowId row : map.owned_by(i))
       if (map.rows()[row].learns && leaves(row)) stretch.sends.push_back(row);
     stretches.push_back(std::move(stretch));
@@ -51,26 +55,46 @@ struct Making {
   Net& net;
 };
 
-DryPhase phase_of(const Making& making, const std::string& words, table::Epoch epoch, table::Clock start, table::Clock end) {
+DryPhase phase_of(const Making& making, const std::string& words, table::Epoch epoch,
+                  table::Clock start, table::Clock end) {
   const auto scheme = table::make_scheme(words);
-  if (!scheme.ok()) throw ConfigError(scheme.error().code, making.name, ": ", scheme.error().message);
+  if (!scheme.ok())
+    throw ConfigError(scheme.error().code, making.name, ": ", scheme.error().message);
   if (const std::string unfit = scheme.value()->unfit(making.job.workers()); !unfit.empty())
     throw ConfigError(Code::kConfig, making.name, ": scheme '", words, "': ", unfit);
-  DryPhase phase{.plan = {}, .task = scheme.value()->task(), .bounded = scheme.value()->bounded(), .stretches = {}, .all = {}, .learning = {}, .rest = {},
-                 .sample = {}, .end = end};
-  const bool gradients = phase.task.payload == table::Payload::kGradient, averages = phase.task.momentum == table::MomentumPolicy::kAverage;
-  const auto local = gradients ? nullptr : make_local_updater(making.param, making.name, making.net);
-  const parallel::RowMap map(making.net, making.servers,
-                             {.running_sums = !gradients, .histories = averages && local ? local->histories() : std::vector<Tensor*>(),
-                              .stays = gradients && parallel::is_alone(making.job.roster())});
+  DryPhase phase{.plan = {},
+                 .task = scheme.value()->task(),
+                 .bounded = scheme.value()->bounded(),
+                 .stretches = {},
+                 .all = {},
+                 .learning = {},
+                 .rest = {},
+                 .sample = {},
+                 .end = end};
+  const bool gradients = phase.task.payload == table::Payload::kGradient,
+             averages = phase.task.momentum == table::MomentumPolicy::kAverage;
+  const auto local =
+      gradients ? nullptr : make_local_updater(making.param, making.name, making.net);
+  const parallel::RowMap map(
+      making.net, making.servers,
+      {.running_sums = !gradients,
+       .histories = averages && local ? local->histories() : std::vector<Tensor*>(),
+       .stays = gradients && parallel::is_alone(making.job.roster())});
   const Recipe recipe = read_recipe(making.param, making.name);
-  phase.plan = parallel::plan_of(recipe, map.rows(), making.job.roster(), start, {}, {.name = making.name, .scheme = words, .epoch = epoch});
-  if (!gradients) phase.plan.clip = -1;        // each worker clips its own
+  phase.plan = parallel::plan_of(recipe, map.rows(), making.job.roster(), start, {},
+                                 {.name = making.name, .scheme = words, .epoch = epoch});
+  if (!gradients) phase.plan.clip = -1;  // each worker clips its own
   phase.sample = parallel::sample_of(phase.plan.rows, phase.plan.servers);
   const LayerShares shares = shares_of(making.net, making.job.process_of(0).compute);
-  const bool early = !phase.task.judged && (gradients || (recipe.clip < 0 && !phase.task.pull_first));
-  const auto leaves = [&](RowId row) { return early && (gradients || map.is_param(row) || map.is_history(row)); };
-  phase.stretches = stretches_of(making.net, map, segments_of(making.net, shares, making.param.iter_size(), making.job.cluster().overlap), leaves);
+  const bool early =
+      !phase.task.judged && (gradients || (recipe.clip < 0 && !phase.task.pull_first));
+  const auto leaves = [&](RowId row) {
+    return early && (gradients || map.is_param(row) || map.is_history(row));
+  };
+  phase.stretches = stretches_of(
+      making.net, map,
+      segments_of(making.net, shares, making.param.iter_size(), making.job.cluster().overlap),
+      leaves);
   phase.all.resize(map.rows().size());
   std::iota(phase.all.begin(), phase.all.end(), RowId{0});
   phase.learning = map.learning();
@@ -78,7 +102,8 @@ DryPhase phase_of(const Making& making, const std::string& words, table::Epoch e
   return phase;
 }
 
-Script script_of(const SolverParameter& param, const SimulationOptions& options, const SimulatedJob& job, const std::vector<parallel::Phase>& phases) {
+Script script_of(const SolverParameter& param, const SimulationOptions& options,
+                 const SimulatedJob& job, const std::vector<parallel::Phase>& phases) {
   Context context(Context::Options{.threads = 1, .share = {.client = 0, .clients = job.workers()}});
   Net net(train_net_of(param, options.name, context.share()), context);
   const table::Servers servers = servers_of(job.cluster(), options);
@@ -86,9 +111,11 @@ Script script_of(const SolverParameter& param, const SimulationOptions& options,
   table::Clock start = 0;
   for (const parallel::Phase& phase : phases) {
     const auto epoch = static_cast<table::Epoch>(script.phases.size());
-    script.phases.push_back(phase_of({param, options.name, job, servers, net}, phase.words, epoch, start, start + phase.iterations));
+    script.phases.push_back(phase_of({param, options.name, job, servers, net}, phase.words, epoch,
+                                     start, start + phase.iterations));
     start += phase.iterations;
-    script.asks = script.asks || script.phases.back().task.paced || script.phases.back().task.judged || epoch > 0;
+    script.asks = script.asks || script.phases.back().task.paced ||
+                  script.phases.back().task.judged || epoch > 0;
   }
   script.items = static_cast<double>(batch_size(net)) * param.iter_size();
   std::uint32_t longest = 0;
@@ -100,9 +127,13 @@ Script script_of(const SolverParameter& param, const SimulationOptions& options,
 
 class DrySimulation {
  public:
-  DrySimulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options, const std::function<void(const Point&)>& saw)
-      : options_(options), saw_(saw), phases_(or_throw(parallel::phases_of(param, options.name))),
-        job_(cluster, {.seed = options.seed, .dry = true, .scheme = phases_[0].words}), script_(script_of(param, options, job_, phases_)) {
+  DrySimulation(const SolverParameter& param, const Cluster& cluster,
+                const SimulationOptions& options, const std::function<void(const Point&)>& saw)
+      : options_(options),
+        saw_(saw),
+        phases_(or_throw(parallel::phases_of(param, options.name))),
+        job_(cluster, {.seed = options.seed, .dry = true, .scheme = phases_[0].words}),
+        script_(script_of(param, options, job_, phases_)) {
     plant(job_, script_, script_.phases[0]);
     for (int worker = 0; worker < job_.workers(); ++worker)
       workers_.push_back(std::make_unique<DryWorker>(job_, worker, script_, tally_, options.seed));
@@ -114,12 +145,19 @@ class DrySimulation {
     if (options_.test_every > 0) keep_noting();
     std::string ending;
     while (ending.empty()) {
-      if (!job_.time().step()) return Error{Code::kInternal, "the simulated job stands still: nobody has anything to do, and not all are done"};
+      if (!job_.time().step())
+        return Error{
+            Code::kInternal,
+            "the simulated job stands still: nobody has anything to do, and not all are done"};
       if (job_.error()) return *job_.error();
-      if (options_.seconds > 0 && job_.time().now() >= to_instant(options_.seconds)) ending = str(options_.seconds, " virtual seconds are over");
-      else if (options_.samples > 0 && tally_.samples >= options_.samples) ending = str(tally_.samples, " samples are done");
-      else if (options_.updates > 0 && updates() >= options_.updates) ending = str(options_.updates, " updates are done");
-      else if (all_ended()) ending = "all workers have done their iterations";
+      if (options_.seconds > 0 && job_.time().now() >= to_instant(options_.seconds))
+        ending = str(options_.seconds, " virtual seconds are over");
+      else if (options_.samples > 0 && tally_.samples >= options_.samples)
+        ending = str(tally_.samples, " samples are done");
+      else if (options_.updates > 0 && updates() >= options_.updates)
+        ending = str(options_.updates, " updates are done");
+      else if (all_ended())
+        ending = "all workers have done their iterations";
     }
     note();
     Outcome outcome;
@@ -146,13 +184,15 @@ class DrySimulation {
   std::int64_t updates() {
     const table::Plan& plan = *job_.shard(0).plan();
     for (RowId row = 0; row < plan.rows.size(); ++row)
-      if (plan.rows[row].learns) return job_.shard(plan.rows[row].server).version_of(row).value_or(0);
+      if (plan.rows[row].learns)
+        return job_.shard(plan.rows[row].server).version_of(row).value_or(0);
     return 0;
   }
 
   void keep_noting() {
     note();
-    if (!job_.time().is_idle()) job_.time().after(to_instant(options_.test_every), [this] { keep_noting(); });
+    if (!job_.time().is_idle())
+      job_.time().after(to_instant(options_.test_every), [this] { keep_noting(); });
   }
 
   void note() {
@@ -162,7 +202,8 @@ class DrySimulation {
     point.iterations = tally_.iterations;
     point.samples = tally_.samples;
     if (!points_.empty() && point.seconds > points_.back().seconds)
-      point.samples_per_second = (point.samples - points_.back().samples) / (point.seconds - points_.back().seconds);
+      point.samples_per_second =
+          (point.samples - points_.back().samples) / (point.seconds - points_.back().seconds);
     point.bytes = static_cast<double>(job_.all_traffic().bytes_sent);
     points_.push_back(point);
     if (saw_) saw_(point);
@@ -181,7 +222,9 @@ class DrySimulation {
 
 }  // namespace
 
-Result<Outcome> simulate_dry(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options, const std::function<void(const Point&)>& saw) {
+Result<Outcome> simulate_dry(const SolverParameter& param, const Cluster& cluster,
+                             const SimulationOptions& options,
+                             const std::function<void(const Point&)>& saw) {
   return DrySimulation(param, cluster, options, saw).run();
 }
 

@@ -1,4 +1,4 @@
-#include "dry_worker.h"
+#include "shoal/simulate/dry_worker.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,13 +14,19 @@ using table::Verdict;
 
 void plant(SimulatedJob& job, Script& script, const DryPhase& phase) {
   job.plant(phase.plan, [&](RowId row, table::Part part) {
-    return part == table::Part::kWeights ? std::span<const float>(script.row(phase, row)) : std::span<const float>();
+    return part == table::Part::kWeights ? std::span<const float>(script.row(phase, row))
+                                         : std::span<const float>();
   });
 }
 
 WorkerFigures DryWorker::figures() const {
-  return {.iterations = iterations_, .samples = static_cast<double>(iterations_) * script_.items, .seconds = to_seconds(ended_at_), .compute = computed_,
-          .rows = waited_, .others = waited_for_others_, .traffic = job_.traffic(worker_)};
+  return {.iterations = iterations_,
+          .samples = static_cast<double>(iterations_) * script_.items,
+          .seconds = to_seconds(ended_at_),
+          .compute = computed_,
+          .rows = waited_,
+          .others = waited_for_others_,
+          .traffic = job_.traffic(worker_)};
 }
 
 // ---- waits ----
@@ -56,7 +62,8 @@ void DryWorker::heard(const table::Message& message) {
   if (answer == nullptr) return;
   talks_.answer(*answer);
   if (!asked_) return;
-  std::optional<std::string> mine = std::apply([this](auto... question) { return talks_.take_answer(question...); }, *asked_);
+  std::optional<std::string> mine =
+      std::apply([this](auto... question) { return talks_.take_answer(question...); }, *asked_);
   if (!mine) return;
   asked_.reset();
   answer_ = *std::move(mine);
@@ -73,27 +80,37 @@ void DryWorker::compute(double share, Then then) {
 
 void DryWorker::begin_task() {
   if (clock_ == phase().end && !task().shared) return end_phase();
-  if (!task().paced) first_step();
-  else if (task().asks_early) ask_leave();
-  else await_rows(phase().all, &DryWorker::ask_leave);
+  if (!task().paced)
+    first_step();
+  else if (task().asks_early)
+    ask_leave();
+  else
+    await_rows(phase().all, &DryWorker::ask_leave);
 }
 
 void DryWorker::ask_leave() {
-  ask(Topic::kBegin, clock_, encode(table::BeginBody{.last = report_, .until = task().shared ? phase().end : 0}), &DryWorker::take_leave);
+  ask(Topic::kBegin, clock_,
+      encode(table::BeginBody{.last = report_, .until = task().shared ? phase().end : 0}),
+      &DryWorker::take_leave);
 }
 
 void DryWorker::take_leave() {
   const Result<table::Start> start = table::decode_start(answer_);
   if (!start.ok()) return job_.fail(start.error());
   start_ = start.value();
-  if (start_.over) end_phase();
-  else if (start_.reread && task().payload != Payload::kWeights) read(&DryWorker::first_step);
-  else first_step();
+  if (start_.over)
+    end_phase();
+  else if (start_.reread && task().payload != Payload::kWeights)
+    read(&DryWorker::first_step);
+  else
+    first_step();
 }
 
 void DryWorker::first_step() {
-  if (task().pull_first) await_rows(phase().all, &DryWorker::pull);
-  else passes();
+  if (task().pull_first)
+    await_rows(phase().all, &DryWorker::pull);
+  else
+    passes();
 }
 
 void DryWorker::pull() {
@@ -116,14 +133,18 @@ void DryWorker::step() {
 void DryWorker::stretch() {
   if (at_ == phase().stretches.size()) return step_done();
   const bool reads = report_.steps == 0 && !task().pull_first;
-  await_rows(reads ? std::span<const RowId>(phase().stretches[at_].needs) : std::span<const RowId>(), &DryWorker::computes_stretch);
+  await_rows(
+      reads ? std::span<const RowId>(phase().stretches[at_].needs) : std::span<const RowId>(),
+      &DryWorker::computes_stretch);
 }
 
 void DryWorker::computes_stretch() {
   const Stretch& stretch = phase().stretches[at_];
   if (report_.steps + 1 == wanted()) push(stretch.sends, false);
-  if (stretch.share == 0) next_stretch();
-  else compute(stretch.share, &DryWorker::next_stretch);
+  if (stretch.share == 0)
+    next_stretch();
+  else
+    compute(stretch.share, &DryWorker::next_stretch);
 }
 
 void DryWorker::next_stretch() {
@@ -143,23 +164,31 @@ void DryWorker::step_done() {
   tally_.samples += script_.items;
   ++report_.steps;
   report_.samples += script_.items;
-  report_.seconds = std::max(0.0, to_seconds(now() - working_since_) - (waited_ - waited_then_)) / (report_.steps - told_);
-  if (task().pull_first && report_.steps == 1) await_rows(phase().learning, &DryWorker::after_step);
-  else after_step();
+  report_.seconds = std::max(0.0, to_seconds(now() - working_since_) - (waited_ - waited_then_)) /
+                    (report_.steps - told_);
+  if (task().pull_first && report_.steps == 1)
+    await_rows(phase().learning, &DryWorker::after_step);
+  else
+    after_step();
 }
 
 void DryWorker::after_step() {
-  if (wanted() > report_.steps) step();
-  else if (task().judged) ask(Topic::kJudge, clock_, encode(report_), &DryWorker::judged);
-  else hand_in(Verdict::kPush);
+  if (wanted() > report_.steps)
+    step();
+  else if (task().judged)
+    ask(Topic::kJudge, clock_, encode(report_), &DryWorker::judged);
+  else
+    hand_in(Verdict::kPush);
 }
 
 void DryWorker::judged() {
   const Result<Verdict> verdict = table::decode_verdict(answer_);
   if (!verdict.ok()) return job_.fail(verdict.error());
   note_told();
-  if (verdict.value() == Verdict::kAnother) step();
-  else hand_in(verdict.value());
+  if (verdict.value() == Verdict::kAnother)
+    step();
+  else
+    hand_in(verdict.value());
 }
 
 void DryWorker::hand_in(Verdict verdict) {
@@ -170,8 +199,14 @@ void DryWorker::hand_in(Verdict verdict) {
 
 void DryWorker::push(std::span<const RowId> rows, bool empty) {
   for (const RowId row : rows)
-    push_row({.row = row, .clock = clock_, .payload = task().payload, .weight = empty ? 0.0f : 1.0f, .rate = 1,
-              .values = {empty ? std::span<const float>() : std::span<const float>(script_.row(phase(), row)), nullptr}});
+    push_row({.row = row,
+              .clock = clock_,
+              .payload = task().payload,
+              .weight = empty ? 0.0f : 1.0f,
+              .rate = 1,
+              .values = {empty ? std::span<const float>()
+                               : std::span<const float>(script_.row(phase(), row)),
+                         nullptr}});
 }
 
 // ---- a phase ----
@@ -179,8 +214,10 @@ void DryWorker::push(std::span<const RowId> rows, bool empty) {
 void DryWorker::begin_phase() {
   open(phase().plan, [this](RowId row, table::Part) { return script_.row(phase(), row); });
   exchange_ = 0;
-  if (task().is_planned()) take_turn(0);
-  else read_all();
+  if (task().is_planned())
+    take_turn(0);
+  else
+    read_all();
 }
 
 void DryWorker::read_all() {
@@ -206,7 +243,8 @@ void DryWorker::next_turn() { take_turn(turn_ + 1); }
 
 void DryWorker::end_phase() { await_rows(phase().all, &DryWorker::leave_phase); }
 
-// Where nothing holds workers together they come here one after the other, and those who go on are not to wait for this one.
+// Where nothing holds workers together they come here one after the other, and those who go on are
+// not to wait for this one.
 void DryWorker::leave_phase() {
   if (!script_.asks) return end();
   if (phase().bounded) return phase_over();
@@ -215,8 +253,11 @@ void DryWorker::leave_phase() {
 }
 
 void DryWorker::phase_over() {
-  clock_ = phase().end;                          // where workers share iterations, that of all on average
-  if (phase_ + 1 < script_.phases.size()) return ask(Topic::kBarrier, table::all_drained(phase().plan.epoch + 1), "", &DryWorker::drained);
+  // where workers share iterations, that of all on average
+  clock_ = phase().end;
+  if (phase_ + 1 < script_.phases.size())
+    return ask(Topic::kBarrier, table::all_drained(phase().plan.epoch + 1), "",
+               &DryWorker::drained);
   job_.ask(worker_, table::Ask{.topic = Topic::kDone, .clock = clock_, .body = {}});
   end();
 }
@@ -224,14 +265,17 @@ void DryWorker::phase_over() {
 void DryWorker::drained() {
   ++phase_;
   if (worker_ == 0) {
-    job_.ask(worker_, table::Ask{.topic = Topic::kScheme, .clock = phase().plan.epoch, .body = phase().plan.scheme});
+    job_.ask(worker_, table::Ask{.topic = Topic::kScheme,
+                                 .clock = phase().plan.epoch,
+                                 .body = phase().plan.scheme});
     plant(job_, script_, phase());
   }
   ask(Topic::kBarrier, table::rows_exist(phase().plan.epoch), "", &DryWorker::begin_phase);
 }
 
 void DryWorker::retire() {
-  for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, table::Retire{.clock = clock_, .epoch = phase().plan.epoch});
+  for (int server = 0; server < job_.servers(); ++server)
+    job_.send(worker_, server, table::Retire{.clock = clock_, .epoch = phase().plan.epoch});
 }
 
 void DryWorker::end() {

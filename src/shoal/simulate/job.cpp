@@ -1,4 +1,4 @@
-#include "job.h"
+#include "shoal/simulate/job.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,8 +20,11 @@ std::size_t index(int i) { return static_cast<std::size_t>(i); }
 }  // namespace
 
 SimulatedJob::SimulatedJob(const Cluster& cluster, const JobOptions& options)
-    : cluster_(cluster), options_(options),
-      coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()), .seed = options.seed, .scheme = options.scheme}) {
+    : cluster_(cluster),
+      options_(options),
+      coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()),
+                    .seed = options.seed,
+                    .scheme = options.scheme}) {
   join();
   connect();
 }
@@ -32,13 +35,16 @@ void SimulatedJob::join() {
     if (process.worker) rank_of_worker_.push_back(rank);
     if (process.server) {
       const int number = servers();
-      servers_.push_back({.shard = std::make_unique<table::Shard>(number), .rank = rank, .out = {}});
+      servers_.push_back(
+          {.shard = std::make_unique<table::Shard>(number), .rank = rank, .out = {}});
       if (options_.dry) servers_.back().shard->count_only();
     }
     ports_.push_back({{.bandwidth = process.bandwidth}, {.bandwidth = process.bandwidth}});
-    const table::JoinBody join{rank, process.worker, process.server, str("simulated ", rank), str("simulated:", rank), ""};
+    const table::JoinBody join{
+        rank, process.worker, process.server, str("simulated ", rank), str("simulated:", rank), ""};
     std::vector<table::Dispatch> out;
-    const Status joined = coordinator_.handle(rank, table::Ask{table::Topic::kJoin, 0, encode(join)}, time_.now(), out);
+    const Status joined = coordinator_.handle(
+        rank, table::Ask{table::Topic::kJoin, 0, encode(join)}, time_.now(), out);
     CHECK(joined.ok()) << joined.error().message;
   }
   CHECK(coordinator_.roster() != nullptr) << "nobody is missing";
@@ -59,29 +65,34 @@ SimulatedLinkOptions SimulatedJob::between(std::uint32_t first, std::uint32_t se
     link.out = {&ports_[first].out, &ports_[second].out};
     link.in = {&ports_[first].in, &ports_[second].in};
   } else {
-    link.bandwidth = a.bandwidth > 0 && b.bandwidth > 0 ? std::min(a.bandwidth, b.bandwidth) : std::max(a.bandwidth, b.bandwidth);
+    link.bandwidth = a.bandwidth > 0 && b.bandwidth > 0 ? std::min(a.bandwidth, b.bandwidth)
+                                                        : std::max(a.bandwidth, b.bandwidth);
   }
   return link;
 }
 
 void SimulatedJob::connect() {
-  std::uint64_t stream = std::uint64_t{1} << 32;               // apart from those of workers
+  std::uint64_t stream = std::uint64_t{1} << 32;  // apart from those of workers
   for (int worker = 0; worker < workers(); ++worker) {
     for (int server = 0; server < servers(); ++server) {
-      SimulatedEnd client{.received = [this, worker, server](const Message& m) { ends_[index(worker)]->received(server, m); },
-                          .next = [this, worker, server]() { return ends_[index(worker)]->next(server); }};
-      SimulatedEnd shard{.received = [this, worker, server](const Message& m) { arrived(server, worker, m); },
-                         .next = [this, worker, server]() -> std::optional<Message> {
-                           auto& waiting = servers_[index(server)].out[index(worker)];
-                           if (waiting.empty()) return std::nullopt;
-                           const auto first = waiting.begin();
-                           std::optional<Message> message = std::move(first->second.front());
-                           first->second.pop_front();
-                           if (first->second.empty()) waiting.erase(first);
-                           return message;
-                         }};
-      links_.push_back(std::make_unique<SimulatedLink>(time_, between(rank_of_worker_[index(worker)], servers_[index(server)].rank),
-                                                       Random(options_.seed, ++stream), std::move(client), std::move(shard)));
+      SimulatedEnd client{
+          .received = [this, worker,
+                       server](const Message& m) { ends_[index(worker)]->received(server, m); },
+          .next = [this, worker, server]() { return ends_[index(worker)]->next(server); }};
+      SimulatedEnd shard{
+          .received = [this, worker, server](const Message& m) { arrived(server, worker, m); },
+          .next = [this, worker, server]() -> std::optional<Message> {
+            auto& waiting = servers_[index(server)].out[index(worker)];
+            if (waiting.empty()) return std::nullopt;
+            const auto first = waiting.begin();
+            std::optional<Message> message = std::move(first->second.front());
+            first->second.pop_front();
+            if (first->second.empty()) waiting.erase(first);
+            return message;
+          }};
+      links_.push_back(std::make_unique<SimulatedLink>(
+          time_, between(rank_of_worker_[index(worker)], servers_[index(server)].rank),
+          Random(options_.seed, ++stream), std::move(client), std::move(shard)));
     }
   }
   for (std::uint32_t rank = 0; rank < cluster_.processes.size(); ++rank) {
@@ -89,36 +100,44 @@ void SimulatedJob::connect() {
     if (cluster_.coordinator_latency && rank != 0) line.latency = *cluster_.coordinator_latency;
     SimulatedEnd process{.received = [this, rank](const Message& m) { hear(rank, m); }};
     SimulatedEnd coordinator{.received = [this, rank](const Message& m) { coordinate(rank, m); }};
-    to_coordinator_.push_back(
-        std::make_unique<SimulatedLink>(time_, line, Random(options_.seed, ++stream), std::move(process), std::move(coordinator)));
+    to_coordinator_.push_back(std::make_unique<SimulatedLink>(
+        time_, line, Random(options_.seed, ++stream), std::move(process), std::move(coordinator)));
   }
 }
 
 void SimulatedJob::plant(const table::Plan& plan, const table::Table::Source& initial) {
-  constexpr table::Part kParts[] = {table::Part::kHistory, table::Part::kHistory2, table::Part::kWeights};
+  constexpr table::Part kParts[] = {table::Part::kHistory, table::Part::kHistory2,
+                                    table::Part::kWeights};
   const auto tell = [this](int server, const Message& message) {
-    table::Outbox ready;                       // the chief, who is to hear that the server is, knows
+    // the chief, who is to hear that the server is, knows
+    table::Outbox ready;
     const Status status = shard(server).handle(0, message, ready);
     if (!status.ok()) fail(status.error());
   };
   for (int server = 0; server < servers(); ++server) tell(server, table::PlanMessage{plan});
   for (table::RowId row = 0; row < plan.rows.size() && !error_; ++row) {
     for (const table::Part part : kParts) {
-      if (part != table::Part::kWeights && static_cast<int>(part) > optim::histories(plan.rule.rule)) continue;
+      if (part != table::Part::kWeights &&
+          static_cast<int>(part) > optim::histories(plan.rule.rule))
+        continue;
       const std::span<const float> numbers = initial(row, part);
-      if (!numbers.empty() || part == table::Part::kWeights) tell(plan.rows[row].server, table::Init{row, part, {numbers, nullptr}, plan.epoch});
+      if (!numbers.empty() || part == table::Part::kWeights)
+        tell(plan.rows[row].server, table::Init{row, part, {numbers, nullptr}, plan.epoch});
     }
   }
 }
 
-void SimulatedJob::ask(int worker, const Message& message) { to_coordinator_[rank_of_worker_[index(worker)]]->send(0, message); }
+void SimulatedJob::ask(int worker, const Message& message) {
+  to_coordinator_[rank_of_worker_[index(worker)]]->send(0, message);
+}
 
 // A server does one thing after the other, and a push takes it time.
 void SimulatedJob::arrived(int server, int worker, const Message& message) {
   Server& here = servers_[index(server)];
   const auto* push = std::get_if<table::Push>(&message);
   const double each = cluster_.processes[here.rank].seconds_per_byte;
-  const Instant takes = push ? to_instant(each * static_cast<double>(push->values.data.size_bytes())) : Instant{};
+  const Instant takes =
+      push ? to_instant(each * static_cast<double>(push->values.data.size_bytes())) : Instant{};
   here.busy = std::max(here.busy, time_.now()) + takes;
   if (here.busy == time_.now()) return handle(server, worker, message);
   time_.at(here.busy, [this, server, worker, message] { handle(server, worker, message); });
@@ -137,9 +156,11 @@ table::StalenessCounts SimulatedJob::staleness(int worker) const {
   table::StalenessCounts counts;
   for (const Server& server : servers_) {
     const table::PushCounts pushes = server.shard->counts_of(worker);
-    for (std::size_t i = 0; i < pushes.staleness.size(); ++i) counts.pushes[i] += pushes.staleness[i];
+    for (std::size_t i = 0; i < pushes.staleness.size(); ++i)
+      counts.pushes[i] += pushes.staleness[i];
     counts.drops += pushes.dropped;
-    if (server.rank == rank_of_worker_[index(worker)]) std::ranges::copy(server.shard->counters().staleness, counts.reads.begin());
+    if (server.rank == rank_of_worker_[index(worker)])
+      std::ranges::copy(server.shard->counters().staleness, counts.reads.begin());
   }
   return counts;
 }
@@ -176,14 +197,16 @@ void SimulatedJob::coordinate(std::uint32_t rank, const Message& message) {
 }
 
 void SimulatedJob::hear(std::uint32_t rank, const Message& message) {
-  if (const auto* directive = std::get_if<table::Directive>(&message); directive && directive->kind == table::DirectiveKind::kAbort)
+  if (const auto* directive = std::get_if<table::Directive>(&message);
+      directive && directive->kind == table::DirectiveKind::kAbort)
     return fail({directive->code, directive->text});
   if (std::holds_alternative<table::NormTotal>(message)) {
     const auto server = std::ranges::find(servers_, rank, &Server::rank);
     return handle(static_cast<int>(server - servers_.begin()), 0, message);
   }
   const auto worker = std::ranges::find(rank_of_worker_, rank);
-  if (worker != rank_of_worker_.end()) ends_[static_cast<std::size_t>(worker - rank_of_worker_.begin())]->heard(message);
+  if (worker != rank_of_worker_.end())
+    ends_[static_cast<std::size_t>(worker - rank_of_worker_.begin())]->heard(message);
 }
 
 void SimulatedJob::fail(const Error& error) {
@@ -198,7 +221,8 @@ table::ShardCounters SimulatedJob::counters() const {
   for (const Server& server : servers_) {
     const table::ShardCounters one = server.shard->counters();
     all.merges += one.merges, all.contributions += one.contributions, all.dropped += one.dropped;
-    all.repeated += one.repeated, all.early += one.early, all.refused += one.refused, all.parked += one.parked;
+    all.repeated += one.repeated, all.early += one.early, all.refused += one.refused,
+        all.parked += one.parked;
     all.staleness.resize(std::max(all.staleness.size(), one.staleness.size()));
     for (std::size_t i = 0; i < one.staleness.size(); ++i) all.staleness[i] += one.staleness[i];
   }
@@ -224,7 +248,8 @@ table::Traffic SimulatedJob::traffic(int worker) const {
       if (other != worker) add(link(other, server), 1, false);
   }
   for (std::uint32_t other = 0; other < to_coordinator_.size(); ++other)
-    if (other != 0 && (other == rank || rank == 0)) add(*to_coordinator_[other], rank == 0 ? 1 : 0, false);
+    if (other != 0 && (other == rank || rank == 0))
+      add(*to_coordinator_[other], rank == 0 ? 1 : 0, false);
   if (const double bandwidth = cluster_.processes[rank].bandwidth; bandwidth > 0) {
     all.sending = to_instant(static_cast<double>(all.bytes_sent) / bandwidth);
     all.receiving = to_instant(static_cast<double>(all.bytes_received) / bandwidth);
@@ -237,13 +262,18 @@ table::Traffic SimulatedJob::all_traffic() const {
   for (int worker = 0; worker < workers(); ++worker) {
     for (int server = 0; server < servers(); ++server) {
       const bool local = servers_[index(server)].rank == rank_of_worker_[index(worker)];
-      const std::uint64_t bytes = link(worker, server).counters(0).bytes + link(worker, server).counters(1).bytes;
+      const std::uint64_t bytes =
+          link(worker, server).counters(0).bytes + link(worker, server).counters(1).bytes;
       (local ? all.local_bytes : all.bytes_sent) += bytes;
-      if (!local) all.frames_sent += link(worker, server).counters(0).frames + link(worker, server).counters(1).frames;
+      if (!local)
+        all.frames_sent +=
+            link(worker, server).counters(0).frames + link(worker, server).counters(1).frames;
     }
   }
   for (std::size_t other = 1; other < to_coordinator_.size(); ++other)
-    for (const int from : {0, 1}) all.bytes_sent += to_coordinator_[other]->counters(from).bytes, all.frames_sent += to_coordinator_[other]->counters(from).frames;
+    for (const int from : {0, 1})
+      all.bytes_sent += to_coordinator_[other]->counters(from).bytes,
+          all.frames_sent += to_coordinator_[other]->counters(from).frames;
   all.bytes_received = all.bytes_sent, all.frames_received = all.frames_sent;
   return all;
 }

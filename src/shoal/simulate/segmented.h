@@ -1,5 +1,6 @@
-// An updater around another, for computation that takes as long as somebody says: an iteration's time is divided among the stretches between
-// those of the solver's calls that have to do with the table.
+// An updater around another, for computation that takes as long as somebody says: an iteration's
+// time is divided among the stretches between those of the solver's calls that have to do with the
+// table.
 #pragma once
 
 #include <memory>
@@ -11,18 +12,20 @@
 
 namespace shoal::simulate {
 
-// When an iteration's parts are computed, in parts of its time: after begin, after a layer's before_forward and its after_backward. Layers whose
-// rows nobody sends have none of their own.
+// When an iteration's parts are computed, in parts of its time: after begin, after a layer's
+// before_forward and its after_backward. Layers whose rows nobody sends have none of their own.
 struct Segments {
   double begin = 0;
-  std::vector<double> forward, backward;       // by layer
-  std::vector<bool> acts;                      // by layer: the table has something to do at its hooks
+  std::vector<double> forward, backward;  // by layer
+  // by layer: the table has something to do at its hooks
+  std::vector<bool> acts;
 };
 Segments segments_of(const Net& net, const LayerShares& shares, int iter_size, bool overlap);
 
 class Segmented : public Updater {
  public:
-  Segmented(std::unique_ptr<Updater> inner, const Segments& segments) : inner_(std::move(inner)), segments_(segments) {}
+  Segmented(std::unique_ptr<Updater> inner, const Segments& segments)
+      : inner_(std::move(inner)), segments_(segments) {}
 
   Result<Leave> ask_leave(std::int64_t iteration) final {
     if (Status status = arrive(); !status.ok()) return status.error();
@@ -74,26 +77,37 @@ class Segmented : public Updater {
   bool bounded() const final { return inner_->bounded(); }
   bool in_step() const final { return inner_->in_step(); }
   bool shares_iterations() const final { return inner_->shares_iterations(); }
-  std::int64_t rate_iteration(std::int64_t iteration) const final { return inner_->rate_iteration(iteration); }
+  std::int64_t rate_iteration(std::int64_t iteration) const final {
+    return inner_->rate_iteration(iteration);
+  }
   bool shares_running_sums() const final { return inner_->shares_running_sums(); }
   std::vector<Tensor*> histories() final { return inner_->histories(); }
   std::optional<double> seconds_waited() const final { return inner_->seconds_waited(); }
   Status prepare_save() final { return inner_->prepare_save(); }
   void save(SolverState& state) const final { inner_->save(state); }
-  void restore(const SolverState& state, const std::string& file) final { inner_->restore(state, file); }
-  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) final { inner_->start_at(iteration, all); }
+  void restore(const SolverState& state, const std::string& file) final {
+    inner_->restore(state, file);
+  }
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) final {
+    inner_->start_at(iteration, all);
+  }
   std::shared_ptr<const OwnState> own_state() final { return inner_->own_state(); }
-  void take_own_state(std::shared_ptr<const OwnState> own) final { inner_->take_own_state(std::move(own)); }
-  void take_over_states(const RunState* own, const std::vector<const NetRunState*>& all, const std::string& file) final {
+  void take_own_state(std::shared_ptr<const OwnState> own) final {
+    inner_->take_own_state(std::move(own));
+  }
+  void take_over_states(const RunState* own, const std::vector<const NetRunState*>& all,
+                        const std::string& file) final {
     inner_->take_over_states(own, all, file);
   }
   void put_states(RunState& run) final { inner_->put_states(run); }
-  void take_states(const RunState& run, const std::string& file) final { inner_->take_states(run, file); }
+  void take_states(const RunState& run, const std::string& file) final {
+    inner_->take_states(run, file);
+  }
 
  protected:
   // The stretch that began with the last pass() is over.
   virtual Status arrive() = 0;
-  virtual void starts() {}                     // an iteration, or another local step of it
+  virtual void starts() {}  // an iteration, or another local step of it
   // A stretch begins that is such a part of the iteration's time.
   virtual Status pass(double share) = 0;
   // An iteration or local step, with this loss, unless it was left out.

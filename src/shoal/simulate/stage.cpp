@@ -1,4 +1,4 @@
-#include "stage.h"
+#include "shoal/simulate/stage.h"
 
 #include <chrono>
 
@@ -11,7 +11,8 @@ namespace {
 template <class Done>
 void wait(Condition& changed, Mutex& mutex, const char* what, Done done) {
   constexpr std::chrono::minutes kPatience{5};
-  while (!changed.wait_for(mutex, kPatience, done)) LOG(WARNING) << "has waited for " << kPatience.count() << " minutes for " << what;
+  while (!changed.wait_for(mutex, kPatience, done))
+    LOG(WARNING) << "has waited for " << kPatience.count() << " minutes for " << what;
 }
 
 }  // namespace
@@ -36,7 +37,8 @@ void Actor::become(State state) {
 
 void Actor::turn() {
   const MutexLock lock(mutex_);
-  wait(changed_, mutex_, "a worker's computation", [this] { return state_ == State::kWaiting || state_ == State::kEnded; });
+  wait(changed_, mutex_, "a worker's computation",
+       [this] { return state_ == State::kWaiting || state_ == State::kEnded; });
   if (state_ == State::kEnded) return;
   state_ = State::kInside;
   changed_.notify_all();

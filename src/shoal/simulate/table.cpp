@@ -1,4 +1,4 @@
-#include "table.h"
+#include "shoal/simulate/table.h"
 
 #include <algorithm>
 #include <numeric>
@@ -61,11 +61,14 @@ void SimulatedTable::failed() {
   wake();
 }
 
-Status SimulatedTable::create(const table::Plan& plan, const Source& initial, const Destination& destination) {
+Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
+                              const Destination& destination) {
   enter();
-  if (Status status = settle(); !status.ok()) return status;         // of the last epoch
-  if (const std::string wrong = table::validate(plan); !wrong.empty()) return Error{Code::kConfig, wrong};
-  if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.epoch), {}); !drained.ok()) return drained.error();
+  if (Status status = settle(); !status.ok()) return status;  // of the last epoch
+  if (const std::string wrong = table::validate(plan); !wrong.empty())
+    return Error{Code::kConfig, wrong};
+  if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.epoch), {}); !drained.ok())
+    return drained.error();
   pushed_ = plan.start_of(worker_);
   talks_.begin(pushed_);
   epoch_ = plan.epoch;
@@ -74,7 +77,8 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial, co
     waited_for_ = scheme.value()->waits_for_others();
   }
   if (worker_ == 0) {
-    tell(Topic::kScheme, plan.epoch, plan.scheme);                   // before the round below: so before anybody asks for a task
+    // before the round below: so before anybody asks for a task
+    tell(Topic::kScheme, plan.epoch, plan.scheme);
     job_.plant(plan, initial);
   }
   open(plan, destination);
@@ -124,24 +128,30 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
 
 // No push of this worker follows `clock` of them: others that go on are not to wait for one.
 void SimulatedTable::retire(Clock clock) {
-  for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, table::Retire{.clock = clock, .epoch = epoch_});
+  for (int server = 0; server < job_.servers(); ++server)
+    job_.send(worker_, server, table::Retire{.clock = clock, .epoch = epoch_});
 }
 
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
-  if (topic == Topic::kMeet && (waited_for_ || body == "\1" || body == "\2") && is_open()) retire(pushed_);   // as TableOverTcp
+  // as TableOverTcp
+  if (topic == Topic::kMeet && (waited_for_ || body == "\1" || body == "\2") && is_open())
+    retire(pushed_);
   const std::uint32_t part = table::part_of(topic, body);
   job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
   std::optional<std::string> answer;
-  const auto answered = [&] { return (answer = talks_.take_answer(topic, clock, part)).has_value(); };
+  const auto answered = [&] {
+    return (answer = talks_.take_answer(topic, clock, part)).has_value();
+  };
   if (Status status = rest_until(answered, times_.others); !status.ok()) return status.error();
   return *std::move(answer);
 }
 
 void SimulatedTable::tell(Topic topic, Clock clock, std::string body) {
   enter();
-  if (status().ok()) job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+  if (status().ok())
+    job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
 }
 
 std::vector<table::Answer> SimulatedTable::take_outputs() {
@@ -193,7 +203,8 @@ table::StalenessCounts SimulatedTable::staleness() const {
 void SimulatedTable::heard(const Message& message) {
   if (const auto* directive = std::get_if<table::Directive>(&message)) {
     if (directive->kind == table::DirectiveKind::kPause) job_.ask(worker_, talks_.pause());
-    if (directive->kind == table::DirectiveKind::kAgreed) talks_.agreed(directive->clock, directive->want);
+    if (directive->kind == table::DirectiveKind::kAgreed)
+      talks_.agreed(directive->clock, directive->want);
   } else if (const auto* answer = std::get_if<table::Answer>(&message)) {
     talks_.answer(*answer);
   } else {

@@ -6,27 +6,33 @@
 #include <string>
 #include <vector>
 
-#include "client_end.h"
 #include "shoal/base/mutex.h"
+#include "shoal/simulate/client_end.h"
+#include "shoal/simulate/stage.h"
 #include "shoal/table/worker_talks.h"
-#include "stage.h"
 
 namespace shoal::simulate {
 
 class SimulatedTable final : public table::Table, public ClientEnd {
  public:
-  SimulatedTable(SimulatedJob& job, int worker, Actor& actor) : ClientEnd(job, worker), actor_(actor), rosters_{job.roster()} {}
+  SimulatedTable(SimulatedJob& job, int worker, Actor& actor)
+      : ClientEnd(job, worker), actor_(actor), rosters_{job.roster()} {}
 
   // Seconds of virtual time so far.
-  struct Times { double compute = 0, rows = 0, others = 0; };   // others: waiting for all, or for the coordinator
+  // others: waiting for all, or for the coordinator
+  struct Times {
+    double compute = 0, rows = 0, others = 0;
+  };
   const Times& times() const { return times_; }
-  // The actor works by itself, for so long; it comes back when it calls anything here. Nothing if the job has failed.
+  // The actor works by itself, for so long; it comes back when it calls anything here. Nothing if
+  // the job has failed.
   void compute(Instant until);
   void enter() { actor_.enter(); }
 
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return rosters_.back(); }
-  Status create(const table::Plan& plan, const Source& initial, const Destination& destination) override;
+  Status create(const table::Plan& plan, const Source& initial,
+                const Destination& destination) override;
   Result<bool> regroup(const table::SegmentBody& end) override;
   Status status() const override;
   void push(std::span<const table::Push> together) override;
@@ -57,16 +63,16 @@ class SimulatedTable final : public table::Table, public ClientEnd {
 
   Actor& actor_;
   Times times_;
-  std::deque<table::RosterBody> rosters_;      // by epoch
+  std::deque<table::RosterBody> rosters_;  // by epoch
   table::WorkerTalks talks_;
   table::Epoch epoch_ = 0;
-  table::Clock pushed_ = 0;                    // of the last push, and one
-  bool waited_for_ = false;                    // others' pushes may wait for this worker's
-  Instant left_at_{};                          // when it last began to compute
+  table::Clock pushed_ = 0;  // of the last push, and one
+  bool waited_for_ = false;  // others' pushes may wait for this worker's
+  Instant left_at_{};        // when it last began to compute
   bool finished_ = false;
   bool asleep_ = false, waking_ = false;
   mutable Mutex mutex_;
-  std::optional<Error> error_ GUARDED_BY(mutex_);   // the job's; status() is asked outside a turn
+  std::optional<Error> error_ GUARDED_BY(mutex_);  // the job's; status() is asked outside a turn
 };
 
 }  // namespace shoal::simulate

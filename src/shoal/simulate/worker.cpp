@@ -1,12 +1,12 @@
-#include "worker.h"
+#include "shoal/simulate/worker.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "segmented.h"
 #include "shoal/net/net.h"
-#include "shoal/proto/net.pb.h"
 #include "shoal/parallel/run.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/simulate/segmented.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/solver/recipe.h"
 
@@ -16,7 +16,9 @@ namespace shoal::simulate {
 class SimulatedWorker::Timed final : public Segmented {
  public:
   Timed(SimulatedWorker& worker, Net& net, std::unique_ptr<Updater> inner, const Segments& segments)
-      : Segmented(std::move(inner), segments), worker_(worker), net_(net),
+      : Segmented(std::move(inner), segments),
+        worker_(worker),
+        net_(net),
         items_(static_cast<double>(batch_size(net)) * worker.plan_.param.iter_size()) {}
 
  private:
@@ -41,17 +43,26 @@ class SimulatedWorker::Timed final : public Segmented {
     tally.samples += items_;
     if (counts) tally.losses += static_cast<double>(loss), ++tally.counted;
     worker_.running_sums_.clear();
-    for_each_running_sum(net_, [&](const Tensor& sum) { worker_.running_sums_.insert(worker_.running_sums_.end(), sum.host().begin(), sum.host().end()); });
+    for_each_running_sum(net_, [&](const Tensor& sum) {
+      worker_.running_sums_.insert(worker_.running_sums_.end(), sum.host().begin(),
+                                   sum.host().end());
+    });
   }
 
   SimulatedWorker& worker_;
   Net& net_;
-  const double items_;                         // of an iteration
-  double seconds_ = 0;                         // of this one
+  const double items_;  // of an iteration
+  double seconds_ = 0;  // of this one
 };
 
-SimulatedWorker::SimulatedWorker(SimulatedJob& job, int number, const WorkerPlan& plan, Desks& desks, Tally& tally)
-    : job_(job), number_(number), plan_(plan), tally_(tally), actor_(desks), table_(job, number, actor_),
+SimulatedWorker::SimulatedWorker(SimulatedJob& job, int number, const WorkerPlan& plan,
+                                 Desks& desks, Tally& tally)
+    : job_(job),
+      number_(number),
+      plan_(plan),
+      tally_(tally),
+      actor_(desks),
+      table_(job, number, actor_),
       random_(plan.seed, static_cast<std::uint64_t>(number)) {
   if (plan.record.metrics.empty() && plan.record.esync_logs.empty()) return;
   parallel::RecorderOptions record = plan.record;
@@ -61,8 +72,10 @@ SimulatedWorker::SimulatedWorker(SimulatedJob& job, int number, const WorkerPlan
 }
 
 void SimulatedWorker::record(const ScoreMetrics& score) {
-  if (early_) early_->push_back(score);
-  else if (recorder_) recorder_->record(score);
+  if (early_)
+    early_->push_back(score);
+  else if (recorder_)
+    recorder_->record(score);
 }
 
 SimulatedWorker::~SimulatedWorker() = default;
@@ -97,7 +110,8 @@ Status SimulatedWorker::train() {
     early_.reset();
   };
   options.wrap = [this](Net& net, std::unique_ptr<Updater> updater) -> std::unique_ptr<Updater> {
-    const Segments segments = segments_of(net, shares_of(net, job_.process_of(number_).compute), plan_.param.iter_size(), job_.cluster().overlap);
+    const Segments segments = segments_of(net, shares_of(net, job_.process_of(number_).compute),
+                                          plan_.param.iter_size(), job_.cluster().overlap);
     return std::make_unique<Timed>(*this, net, std::move(updater), segments);
   };
   const Result<Ending> ending = parallel::run(plan_.param, options, &table_);

@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "shoal/proto/solver.pb.h"
 #include "shoal/parallel/recorder.h"
+#include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulation.h"
-#include "table.h"
+#include "shoal/simulate/table.h"
 
 namespace shoal::simulate {
 
@@ -18,15 +18,16 @@ namespace shoal::simulate {
 struct Tally {
   double samples = 0;
   std::int64_t iterations = 0;
-  double losses = 0;                           // sum, since somebody took it
-  std::int64_t counted = 0;                    // in that
+  double losses = 0;         // sum, since somebody took it
+  std::int64_t counted = 0;  // in that
 };
 
 struct WorkerPlan {
-  SolverParameter param;                       // to train, and nothing else
+  SolverParameter param;  // to train, and nothing else
   std::string name;
   std::uint64_t seed = 1;
-  parallel::RecorderOptions record;            // what is written of it, where anything is; of worker 0
+  // what is written of it, where anything is; of worker 0
+  parallel::RecorderOptions record;
   table::Servers servers;
 };
 
@@ -37,11 +38,12 @@ inline table::Servers servers_of(const Cluster& cluster, const SimulationOptions
 
 class SimulatedWorker {
  public:
-  SimulatedWorker(SimulatedJob& job, int number, const WorkerPlan& plan, Desks& desks, Tally& tally);
+  SimulatedWorker(SimulatedJob& job, int number, const WorkerPlan& plan, Desks& desks,
+                  Tally& tally);
   ~SimulatedWorker();
 
   // ---- the scheduler ----
-  void start();                                // its thread, which waits for its turn
+  void start();  // its thread, which waits for its turn
   Actor& actor() { return actor_; }
   bool ended() const { return actor_.ended(); }
   // After it ended:
@@ -67,14 +69,14 @@ class SimulatedWorker {
   Actor actor_;
   SimulatedTable table_;
   Random random_;
-  std::size_t drawn_ = 0;                      // of the times of iterations
+  std::size_t drawn_ = 0;  // of the times of iterations
   std::int64_t iterations_ = 0;
   double samples_ = 0;
   double ended_at_ = 0;
   Status outcome_;
   std::vector<float> running_sums_;
   std::optional<parallel::Recorder> recorder_;
-  std::optional<std::vector<ScoreMetrics>> early_;   // that came before the recorder was open
+  std::optional<std::vector<ScoreMetrics>> early_;  // that came before the recorder was open
   std::jthread thread_;
 };
 

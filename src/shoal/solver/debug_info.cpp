@@ -1,4 +1,4 @@
-#include "debug_info.h"
+#include "shoal/solver/debug_info.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,8 @@ namespace shoal {
 namespace {
 
 double mean_magnitude(Net& net, const Tensor& tensor) {
-  return ops::asum(net.context(), tensor) / static_cast<double>(std::max<std::int64_t>(tensor.count(), 1));
+  return ops::asum(net.context(), tensor) /
+         static_cast<double>(std::max<std::int64_t>(tensor.count(), 1));
 }
 
 // Whether `blob` comes from a layer that takes part in backward, so that its gradient was written.
@@ -21,16 +22,20 @@ bool has_gradient(const Net& net, const Blob* blob, int before) {
   return false;
 }
 
-const Layer& layer_at(const Net& net, int layer) { return *net.layers()[static_cast<std::size_t>(layer)]; }
+const Layer& layer_at(const Net& net, int layer) {
+  return *net.layers()[static_cast<std::size_t>(layer)];
+}
 
 }  // namespace
 
 void log_forward(Net& net, int layer) {
   const Layer& l = layer_at(net, layer);
   for (const Blob* top : net.tops(layer))
-    LOG(INFO) << "    [Forward] Layer " << l.name() << ", top blob " << top->name << " data: " << mean_magnitude(net, top->data);
+    LOG(INFO) << "    [Forward] Layer " << l.name() << ", top blob " << top->name
+              << " data: " << mean_magnitude(net, top->data);
   for (std::size_t i = 0; i < l.params().size(); ++i)
-    LOG(INFO) << "    [Forward] Layer " << l.name() << ", param blob " << i << " data: " << mean_magnitude(net, l.params()[i]->data);
+    LOG(INFO) << "    [Forward] Layer " << l.name() << ", param blob " << i
+              << " data: " << mean_magnitude(net, l.params()[i]->data);
 }
 
 void log_backward(Net& net, int layer) {
@@ -42,7 +47,8 @@ void log_backward(Net& net, int layer) {
                 << " diff: " << mean_magnitude(net, bottom->grad);
   for (std::size_t i = 0; i < l.params().size(); ++i)
     if (l.param_propagates(static_cast<int>(i)))
-      LOG(INFO) << "    [Backward] Layer " << l.name() << ", param blob " << i << " diff: " << mean_magnitude(net, l.params()[i]->grad);
+      LOG(INFO) << "    [Backward] Layer " << l.name() << ", param blob " << i
+                << " diff: " << mean_magnitude(net, l.params()[i]->grad);
 }
 
 void log_params(Net& net) {
@@ -53,8 +59,9 @@ void log_params(Net& net) {
     data_squares += ops::sum_of_squares(net.context(), param.blob->data);
     grad_squares += ops::sum_of_squares(net.context(), param.blob->grad);
   }
-  LOG(INFO) << "    [Backward] All net params (data, diff): L1 norm = (" << data_l1 << ", " << grad_l1 << "); L2 norm = ("
-            << std::sqrt(data_squares) << ", " << std::sqrt(grad_squares) << ")";
+  LOG(INFO) << "    [Backward] All net params (data, diff): L1 norm = (" << data_l1 << ", "
+            << grad_l1 << "); L2 norm = (" << std::sqrt(data_squares) << ", "
+            << std::sqrt(grad_squares) << ")";
 }
 
 }  // namespace shoal

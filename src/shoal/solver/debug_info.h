@@ -5,8 +5,9 @@
 
 namespace shoal {
 
-void log_forward(Net& net, int layer);    // after the layer's forward: its tops and params
-void log_backward(Net& net, int layer);   // after its backward: its bottoms' and params' gradients
-void log_params(Net& net);                // after a pass: norms over all params
+void log_forward(Net& net, int layer);  // after the layer's forward: its tops and params
+// after its backward: its bottoms' and params' gradients
+void log_backward(Net& net, int layer);
+void log_params(Net& net);  // after a pass: norms over all params
 
 }  // namespace shoal

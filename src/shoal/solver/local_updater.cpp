@@ -2,23 +2,26 @@
 #include <cmath>
 #include <vector>
 
-#include "histories.h"
-#include "recipe.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
+#include "shoal/solver/histories.h"
+#include "shoal/solver/recipe.h"
 #include "shoal/solver/updater.h"
 
 namespace shoal {
 namespace {
 
-// Looks at each gradient once while it is fresh (is it finite? its part of the norm), then updates all params in one pass over each.
+// Looks at each gradient once while it is fresh (is it finite? its part of the norm), then updates
+// all params in one pass over each.
 class LocalUpdater final : public Updater {
  public:
-  LocalUpdater(const Recipe& recipe, bool keep_gradients, Net& net) : recipe_(recipe), keep_gradients_(keep_gradients), net_(net) {
+  LocalUpdater(const Recipe& recipe, bool keep_gradients, Net& net)
+      : recipe_(recipe), keep_gradients_(keep_gradients), net_(net) {
     for (int h = 0; h < optim::histories(recipe.rule.rule); ++h) {
       histories_.emplace_back();
-      for (const NetParam& param : net.params()) histories_.back().emplace_back(param.blob->shape());
+      for (const NetParam& param : net.params())
+        histories_.back().emplace_back(param.blob->shape());
     }
     forget();
   }
@@ -26,14 +29,17 @@ class LocalUpdater final : public Updater {
   Status after_backward(int layer) override {
     for (const NetParam& param : net_.params()) {
       if (param.layer != layer || param.lr_mult == 0) continue;
-      if (recipe_.clip >= 0) squares_ += ops::sum_of_squares(net_.context(), param.blob->grad);
-      else finite_ = finite_ && ops::all_finite(net_.context(), param.blob->grad);
+      if (recipe_.clip >= 0)
+        squares_ += ops::sum_of_squares(net_.context(), param.blob->grad);
+      else
+        finite_ = finite_ && ops::all_finite(net_.context(), param.blob->grad);
     }
     return {};
   }
 
   Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) override {
-    if (when == NonFinite::kRefuse && !(finite_ && std::isfinite(squares_))) return Outcome::kRefused;
+    if (when == NonFinite::kRefuse && !(finite_ && std::isfinite(squares_)))
+      return Outcome::kRefused;
     for (std::size_t i = 0; i < net_.params().size(); ++i)
       if (net_.params()[i].lr_mult != 0 && !is_updated_[i]) update_param(i, iteration, rate);
     forget();
@@ -73,9 +79,10 @@ class LocalUpdater final : public Updater {
   }
 
   void restore(const SolverState& state, const std::string& file) override {
-    take_histories(state, file, net_, recipe_.rule.rule, [this](std::size_t h, std::size_t i, std::span<const float> numbers) {
-      std::ranges::copy(numbers, histories_[h][i].out());
-    });
+    take_histories(state, file, net_, recipe_.rule.rule,
+                   [this](std::size_t h, std::size_t i, std::span<const float> numbers) {
+                     std::ranges::copy(numbers, histories_[h][i].out());
+                   });
   }
 
  private:
@@ -87,10 +94,14 @@ class LocalUpdater final : public Updater {
 
   void update_param(std::size_t i, std::int64_t iteration, float rate) {
     const NetParam& param = net_.params()[i];
-    const optim::StepInputs inputs{iteration, rate, param.lr_mult, recipe_.weight_decay, param.decay_mult, recipe_.regularization, gradient_scale()};
+    const optim::StepInputs inputs{iteration,        rate,
+                                   param.lr_mult,    recipe_.weight_decay,
+                                   param.decay_mult, recipe_.regularization,
+                                   gradient_scale()};
     std::vector<Tensor*> histories;
     for (auto& history : histories_) histories.push_back(&history[i]);
-    ops::update(net_.context(), optim::make_step(recipe_.rule, inputs), param.blob->data, param.blob->grad, histories,
+    ops::update(net_.context(), optim::make_step(recipe_.rule, inputs), param.blob->data,
+                param.blob->grad, histories,
                 keep_gradients_ ? ops::Gradient::kKeep : ops::Gradient::kClear);
   }
 
@@ -102,15 +113,17 @@ class LocalUpdater final : public Updater {
   const Recipe recipe_;
   const bool keep_gradients_;
   Net& net_;
-  std::vector<std::vector<Tensor>> histories_;   // of the rule's history h and param i
-  double squares_ = 0;                           // sum of the squares of this iteration's gradients, if they are to be clipped
+  std::vector<std::vector<Tensor>> histories_;  // of the rule's history h and param i
+  // sum of the squares of this iteration's gradients, if they are to be clipped
+  double squares_ = 0;
   bool finite_ = true;
-  std::vector<bool> is_updated_;                 // params that this step has updated already
+  std::vector<bool> is_updated_;  // params that this step has updated already
 };
 
 }  // namespace
 
-std::unique_ptr<Updater> make_local_updater(const SolverParameter& param, const std::string& name, Net& net) {
+std::unique_ptr<Updater> make_local_updater(const SolverParameter& param, const std::string& name,
+                                            Net& net) {
   return std::make_unique<LocalUpdater>(read_recipe(param, name), param.snapshot_diff(), net);
 }
 

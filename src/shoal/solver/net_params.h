@@ -7,7 +7,8 @@
 
 namespace shoal {
 
-// Calls f(tensor) for each param that a forward pass changes, running means and the like, in the net's order.
+// Calls f(tensor) for each param that a forward pass changes, running means and the like, in the
+// net's order.
 template <class F>
 void for_each_running_sum(const Net& net, F f) {
   for (const auto& layer : net.layers())
@@ -16,12 +17,15 @@ void for_each_running_sum(const Net& net, F f) {
 }
 
 inline bool has_layer(const Net& net, const std::string& name) {
-  return std::ranges::any_of(net.layers(), [&](const auto& layer) { return layer->name() == name; });
+  return std::ranges::any_of(net.layers(),
+                             [&](const auto& layer) { return layer->name() == name; });
 }
 
 // Whether `net` has a layer with params that `other` has not.
 inline bool has_own_params(const Net& net, const Net& other) {
-  return std::ranges::any_of(net.layers(), [&](const auto& layer) { return !layer->params().empty() && !has_layer(other, layer->name()); });
+  return std::ranges::any_of(net.layers(), [&](const auto& layer) {
+    return !layer->params().empty() && !has_layer(other, layer->name());
+  });
 }
 
 }  // namespace shoal

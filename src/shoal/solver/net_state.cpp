@@ -1,4 +1,4 @@
-#include "net_state.h"
+#include "shoal/solver/net_state.h"
 
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
@@ -35,28 +35,37 @@ const LayerState* find(const NetRunState& from, const Layer& layer) {
 
 }  // namespace
 
-void take_over_state(Net& net, const NetRunState* own, const std::vector<const NetRunState*>& all, const std::string& file) {
-  if (own && own->has_random()) net.context().random() = Random(Random::State{own->random().seed(), own->random().stream(), own->random().position()});
+void take_over_state(Net& net, const NetRunState* own, const std::vector<const NetRunState*>& all,
+                     const std::string& file) {
+  if (own && own->has_random())
+    net.context().random() = Random(
+        Random::State{own->random().seed(), own->random().stream(), own->random().position()});
   for (const auto& layer : net.layers()) {
     std::vector<std::string_view> states;
     for (const NetRunState* state : all)
       if (const LayerState* entry = find(*state, *layer)) states.emplace_back(entry->state());
     const LayerState* mine = own ? find(*own, *layer) : nullptr;
     if (states.empty()) continue;
-    if (const Status status = layer->load_states(mine ? mine->state() : std::string_view(), states); !status.ok())
-      throw ConfigError(status.error().code, file, ": layer '", layer->name(), "': ", status.error().message);
+    if (const Status status = layer->load_states(mine ? mine->state() : std::string_view(), states);
+        !status.ok())
+      throw ConfigError(status.error().code, file, ": layer '", layer->name(),
+                        "': ", status.error().message);
   }
 }
 
 void take_state(Net& net, const NetRunState& from, const std::string& file) {
-  if (from.has_random()) net.context().random() = Random(Random::State{from.random().seed(), from.random().stream(), from.random().position()});
+  if (from.has_random())
+    net.context().random() = Random(
+        Random::State{from.random().seed(), from.random().stream(), from.random().position()});
   for (const auto& layer : net.layers()) {
     const LayerState* found = find(from, *layer);
     if (found) {
       if (const Status status = layer->load_state(found->state()); !status.ok())
-        throw ConfigError(status.error().code, file, ": layer '", layer->name(), "': ", status.error().message);
+        throw ConfigError(status.error().code, file, ": layer '", layer->name(),
+                          "': ", status.error().message);
     } else if (!layer->save_state().empty()) {
-      LOG(WARNING) << file << " holds no state of layer '" << layer->name() << "' (" << layer->type() << "): it starts anew";
+      LOG(WARNING) << file << " holds no state of layer '" << layer->name() << "' ("
+                   << layer->type() << "): it starts anew";
     }
   }
 }

@@ -11,13 +11,15 @@ namespace shoal {
 class Net;
 
 void put_random(Net& net, RandomState& out);
-void put_state(Net& net, NetRunState& out);   // put_random's part, too
-// Takes what put_state wrote, read from `file`; random numbers stay as they are if there are none in it. Throws ConfigError where a layer
-// cannot take its part.
+void put_state(Net& net, NetRunState& out);  // put_random's part, too
+// Takes what put_state wrote, read from `file`; random numbers stay as they are if there are none
+// in it. Throws ConfigError where a layer cannot take its part.
 void take_state(Net& net, const NetRunState& from, const std::string& file);
 
-// The same where the data is divided among other nets than before: `own`, null if this net is new, among the states of all that divided it, in order.
-void take_over_state(Net& net, const NetRunState* own, const std::vector<const NetRunState*>& all, const std::string& file);
+// The same where the data is divided among other nets than before: `own`, null if this net is new,
+// among the states of all that divided it, in order.
+void take_over_state(Net& net, const NetRunState* own, const std::vector<const NetRunState*>& all,
+                     const std::string& file);
 
 // What `run` of a team of any size means to member `index` of `size`.
 RunState run_of_member(RunState run, int index, int size);

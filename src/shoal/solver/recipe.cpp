@@ -1,4 +1,4 @@
-#include "recipe.h"
+#include "shoal/solver/recipe.h"
 
 #include <cmath>
 #include <optional>
@@ -19,8 +19,10 @@ ConfigError wrong(const std::string& name, const Args&... args) {
 optim::RuleOptions read_rule(const SolverParameter& param, const std::string& name) {
   const auto rule = optim::rule_named(param.type());
   const std::vector<std::string> known = optim::rule_names();
-  if (!rule) throw wrong(name, "no solver type '", param.type(), "'", known_words(param.type(), known));
-  const optim::RuleOptions options{*rule, param.momentum(), param.momentum2(), param.rms_decay(), param.delta()};
+  if (!rule)
+    throw wrong(name, "no solver type '", param.type(), "'", known_words(param.type(), known));
+  const optim::RuleOptions options{*rule, param.momentum(), param.momentum2(), param.rms_decay(),
+                                   param.delta()};
   if (const std::string why = optim::validate(options); !why.empty()) throw wrong(name, why);
   return options;
 }
@@ -29,8 +31,15 @@ optim::RateOptions read_rate(const SolverParameter& param, const std::string& na
   const auto policy = optim::policy_named(param.lr_policy());
   const std::vector<std::string> known = optim::policy_names();
   if (param.lr_policy().empty()) throw wrong(name, "lr_policy is not given; known: ", join(known));
-  if (!policy) throw wrong(name, "no lr_policy '", param.lr_policy(), "'", known_words(param.lr_policy(), known));
-  const optim::RateOptions options{*policy, param.base_lr(), param.gamma(), param.power(), param.stepsize(), param.max_iter(),
+  if (!policy)
+    throw wrong(name, "no lr_policy '", param.lr_policy(), "'",
+                known_words(param.lr_policy(), known));
+  const optim::RateOptions options{*policy,
+                                   param.base_lr(),
+                                   param.gamma(),
+                                   param.power(),
+                                   param.stepsize(),
+                                   param.max_iter(),
                                    {param.stepvalue().begin(), param.stepvalue().end()}};
   if (const std::string why = optim::validate(options); !why.empty()) throw wrong(name, why);
   return options;
@@ -41,12 +50,17 @@ void check_counts(const SolverParameter& param, const std::string& name) {
     const char* field;
     int value, least;
   } counts[] = {
-      {"iter_size", param.iter_size(), 1},         {"average_loss", param.average_loss(), 1}, {"max_iter", param.max_iter(), 0},
-      {"test_interval", param.test_interval(), 0}, {"display", param.display(), 0},           {"snapshot", param.snapshot(), 0},
+      {"iter_size", param.iter_size(), 1},
+      {"average_loss", param.average_loss(), 1},
+      {"max_iter", param.max_iter(), 0},
+      {"test_interval", param.test_interval(), 0},
+      {"display", param.display(), 0},
+      {"snapshot", param.snapshot(), 0},
       {"snapshot_keep", param.snapshot_keep(), 0},
   };
   for (const auto& count : counts)
-    if (count.value < count.least) throw wrong(name, count.field, " is ", count.value, "; it must be ", count.least, " or more");
+    if (count.value < count.least)
+      throw wrong(name, count.field, " is ", count.value, "; it must be ", count.least, " or more");
   for (const int batches : param.test_iter())
     if (batches < 1) throw wrong(name, "test_iter is ", batches, "; it must be 1 or more");
 }
@@ -81,8 +95,11 @@ void for_each_batch_size(NetParameter& net, F f) {
   }
 }
 
-// Of `whole` items net `index` of `count` has so many: the first ones have one more where it does not come out even.
-std::int64_t part_of_batch(std::int64_t whole, int index, int count) { return whole / count + (index < whole % count ? 1 : 0); }
+// Of `whole` items net `index` of `count` has so many: the first ones have one more where it does
+// not come out even.
+std::int64_t part_of_batch(std::int64_t whole, int index, int count) {
+  return whole / count + (index < whole % count ? 1 : 0);
+}
 
 bool divides_batches(const SolverParameter& param, const Share& share) {
   return param.batch_semantics() == SolverParameter::GLOBAL && share.count() > 1;
@@ -98,40 +115,54 @@ Recipe read_recipe(const SolverParameter& param, const std::string& name) {
   recipe.weight_decay = param.weight_decay();
   recipe.clip = param.clip_gradients();
   recipe.iter_size = param.iter_size();
-  if (!std::isfinite(recipe.weight_decay)) throw wrong(name, "weight_decay is ", recipe.weight_decay);
+  if (!std::isfinite(recipe.weight_decay))
+    throw wrong(name, "weight_decay is ", recipe.weight_decay);
   if (std::isnan(recipe.clip)) throw wrong(name, "clip_gradients is nan");
-  if (param.regularization_type() == "L1") recipe.regularization = optim::Regularization::kL1;
+  if (param.regularization_type() == "L1")
+    recipe.regularization = optim::Regularization::kL1;
   else if (param.regularization_type() != "L2")
     throw wrong(name, "no regularization_type '", param.regularization_type(), "'; known: L1, L2");
   if (param.snapshot_format() == SolverParameter::HDF5)
-    throw wrong(name, "snapshot_format: HDF5 is not built; leave it out for .caffemodel and .solverstate files, which BVLC Caffe reads");
+    throw wrong(name,
+                "snapshot_format: HDF5 is not built; leave it out for .caffemodel and .solverstate "
+                "files, which BVLC Caffe reads");
   return recipe;
 }
 
 void warn_of_idleness(const SolverParameter& param, const std::string& name) {
   const auto warn = [&](const char* what) { LOG(WARNING) << name << ": " << what; };
   const std::string& policy = param.lr_policy();
-  const bool falls = policy == "step" || policy == "exp" || (policy == "multistep" && param.stepvalue_size() > 0);
+  const bool falls =
+      policy == "step" || policy == "exp" || (policy == "multistep" && param.stepvalue_size() > 0);
   if (!param.has_max_iter()) warn("max_iter is not given: nothing is trained");
   if (!param.has_base_lr()) warn("base_lr is not given: the rate is 0, and nothing is learned");
   if (falls && !param.has_gamma()) warn("gamma is not given: the rate is 0 from its first fall on");
-  if (param.test_interval() > 0 && param.test_iter_size() + param.test_net_size() + param.test_net_param_size() == 0)
+  if (param.test_interval() > 0 &&
+      param.test_iter_size() + param.test_net_size() + param.test_net_param_size() == 0)
     warn("test_interval is given, but test_iter is not: there are no tests");
 }
 
 NetParameter train_net_of(const SolverParameter& param, const std::string& name) {
-  const int sources = param.has_net() + param.has_net_param() + param.has_train_net() + param.has_train_net_param();
+  const int sources =
+      param.has_net() + param.has_net_param() + param.has_train_net() + param.has_train_net_param();
   if (sources != 1)
-    throw wrong(name, "exactly one of net, net_param, train_net and train_net_param must be given, and ", sources, " are");
+    throw wrong(name,
+                "exactly one of net, net_param, train_net and train_net_param must be given, and ",
+                sources, " are");
   NetParameter net;
-  if (param.has_train_net_param()) net = param.train_net_param();
-  else if (param.has_net_param()) net = param.net_param();
-  else net = param.has_train_net() ? read_named_net("train_net", param.train_net(), name) : read_named_net("net", param.net(), name);
+  if (param.has_train_net_param())
+    net = param.train_net_param();
+  else if (param.has_net_param())
+    net = param.net_param();
+  else
+    net = param.has_train_net() ? read_named_net("train_net", param.train_net(), name)
+                                : read_named_net("net", param.net(), name);
   set_state(net, TRAIN, &param.train_state());
   return net;
 }
 
-NetParameter train_net_of(const SolverParameter& param, const std::string& name, const Share& share) {
+NetParameter train_net_of(const SolverParameter& param, const std::string& name,
+                          const Share& share) {
   NetParameter net = train_net_of(param, name);
   if (!divides_batches(param, share)) return net;
   net = filter_net(net);
@@ -139,28 +170,39 @@ NetParameter train_net_of(const SolverParameter& param, const std::string& name,
   for_each_batch_size(net, [&](const LayerParameter& layer, auto& data) {
     ++divided;
     if (data.batch_size() < static_cast<std::int64_t>(share.count()))
-      throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer.name(), "', ", data.batch_size(),
-                  ", is less than the ", share.count(), " nets that divide it (", share.clients, " workers x ", share.replicas, " replicas)");
+      throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer.name(),
+                  "', ", data.batch_size(), ", is less than the ", share.count(),
+                  " nets that divide it (", share.clients, " workers x ", share.replicas,
+                  " replicas)");
     if (share.replicas > 1 && data.batch_size() % static_cast<std::uint32_t>(share.count()) != 0)
-      throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer.name(), "', ", data.batch_size(),
-                  ", is no multiple of the ", share.count(), " nets that divide it; replicas of one process have batches of one size");
-    data.set_batch_size(static_cast<std::uint32_t>(part_of_batch(data.batch_size(), share.index(), share.count())));
+      throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer.name(),
+                  "', ", data.batch_size(), ", is no multiple of the ", share.count(),
+                  " nets that divide it; replicas of one process have batches of one size");
+    data.set_batch_size(
+        static_cast<std::uint32_t>(part_of_batch(data.batch_size(), share.index(), share.count())));
   });
-  if (divided == 0) throw wrong(name, "batch_semantics is GLOBAL, and the train net has no layer with a batch_size to divide");
+  if (divided == 0)
+    throw wrong(
+        name,
+        "batch_semantics is GLOBAL, and the train net has no layer with a batch_size to divide");
   return net;
 }
 
 std::int64_t written_batch(const SolverParameter& param, const std::string& name) {
   NetParameter net = filter_net(train_net_of(param, name));
   std::optional<std::int64_t> first;
-  for_each_batch_size(net, [&](const LayerParameter&, const auto& data) { first = first.value_or(data.batch_size()); });
+  for_each_batch_size(net, [&](const LayerParameter&, const auto& data) {
+    first = first.value_or(data.batch_size());
+  });
   return first.value_or(0);
 }
 
-float contribution_weight(const SolverParameter& param, const std::string& name, const Share& share) {
+float contribution_weight(const SolverParameter& param, const std::string& name,
+                          const Share& share) {
   const std::int64_t whole = divides_batches(param, share) ? written_batch(param, name) : 0;
   if (whole % share.count() == 0) return 1;
-  return static_cast<float>(part_of_batch(whole, share.index(), share.count()) * share.clients) / static_cast<float>(whole);
+  return static_cast<float>(part_of_batch(whole, share.index(), share.count()) * share.clients) /
+         static_cast<float>(whole);
 }
 
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name) {
@@ -168,16 +210,22 @@ std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::
   const bool generic = param.has_net() || param.has_net_param();
   const int total = param.test_iter_size();
   if (generic ? total < named : total != named)
-    throw wrong(name, "test_iter has ", total, " values for the ", named, " test nets named by test_net and test_net_param");
+    throw wrong(name, "test_iter has ", total, " values for the ", named,
+                " test nets named by test_net and test_net_param");
   if (param.test_state_size() > 0 && param.test_state_size() != total)
-    throw wrong(name, "test_state has ", param.test_state_size(), " values for ", total, " test nets; give one for each or none");
-  if (total > 0 && param.test_interval() == 0) throw wrong(name, "test_iter is given, but test_interval is not: when to test?");
+    throw wrong(name, "test_state has ", param.test_state_size(), " values for ", total,
+                " test nets; give one for each or none");
+  if (total > 0 && param.test_interval() == 0)
+    throw wrong(name, "test_iter is given, but test_interval is not: when to test?");
   std::vector<NetParameter> nets(param.test_net_param().begin(), param.test_net_param().end());
-  for (const std::string& file : param.test_net()) nets.push_back(read_named_net("test_net", file, name));
+  for (const std::string& file : param.test_net())
+    nets.push_back(read_named_net("test_net", file, name));
   if (static_cast<int>(nets.size()) < total)
-    nets.resize(static_cast<std::size_t>(total), param.has_net_param() ? param.net_param() : read_net(param.net()));
+    nets.resize(static_cast<std::size_t>(total),
+                param.has_net_param() ? param.net_param() : read_net(param.net()));
   for (int i = 0; i < total; ++i)
-    set_state(nets[static_cast<std::size_t>(i)], TEST, param.test_state_size() > 0 ? &param.test_state(i) : nullptr);
+    set_state(nets[static_cast<std::size_t>(i)], TEST,
+              param.test_state_size() > 0 ? &param.test_state(i) : nullptr);
   return nets;
 }
 

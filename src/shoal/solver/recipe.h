@@ -20,29 +20,35 @@ struct Recipe {
   optim::RateOptions rate;
   optim::Regularization regularization = optim::Regularization::kL2;
   float weight_decay = 0;
-  float clip = -1;         // limit of the norm of all gradients; below 0: none
-  int iter_size = 1;       // passes an update
+  float clip = -1;    // limit of the norm of all gradients; below 0: none
+  int iter_size = 1;  // passes an update
 };
 
-// Throws ConfigError for every number that makes no sense; `name`, the prototxt's, stands in front of its words.
+// Throws ConfigError for every number that makes no sense; `name`, the prototxt's, stands in front
+// of its words.
 Recipe read_recipe(const SolverParameter& param, const std::string& name);
 
-// Says in the log what Caffe's schema lets pass and hardly anybody means: no max_iter, no base_lr, and the like.
+// Says in the log what Caffe's schema lets pass and hardly anybody means: no max_iter, no base_lr,
+// and the like.
 void warn_of_idleness(const SolverParameter& param, const std::string& name);
 
-// The train net and the test nets, with their states merged in. Throws ConfigError unless there is exactly one source of a train
-// net, and test_iter and test_state have a value for every test net.
+// The train net and the test nets, with their states merged in. Throws ConfigError unless there is
+// exactly one source of a train net, and test_iter and test_state have a value for every test net.
 NetParameter train_net_of(const SolverParameter& param, const std::string& name);
-// The same for one of several nets that train together: under batch_semantics: GLOBAL each has its part of every batch_size. Throws
-// ConfigError too where a batch is smaller than the number of nets, or is no multiple of it and processes have several nets.
-NetParameter train_net_of(const SolverParameter& param, const std::string& name, const Share& share);
+// The same for one of several nets that train together: under batch_semantics: GLOBAL each has its
+// part of every batch_size. Throws ConfigError too where a batch is smaller than the number of
+// nets, or is no multiple of it and processes have several nets.
+NetParameter train_net_of(const SolverParameter& param, const std::string& name,
+                          const Share& share);
 // The batch_size of the train net's first layer that has one, as written; 0 if none has.
 std::int64_t written_batch(const SolverParameter& param, const std::string& name);
-// The items of a batch of the net: the first axis of the first top of its first layer without bottoms.
+// The items of a batch of the net: the first axis of the first top of its first layer without
+// bottoms.
 std::int64_t batch_size(const Net& net);
-// How much the mean gradient of a client's nets counts beside other clients': 1 unless GLOBAL gives them different batches; then the items
-// of its own batches over the mean of all clients'.
-float contribution_weight(const SolverParameter& param, const std::string& name, const Share& share);
+// How much the mean gradient of a client's nets counts beside other clients': 1 unless GLOBAL gives
+// them different batches; then the items of its own batches over the mean of all clients'.
+float contribution_weight(const SolverParameter& param, const std::string& name,
+                          const Share& share);
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name);
 
 }  // namespace shoal

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "net_state.h"
-#include "recipe.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
+#include "shoal/solver/net_state.h"
+#include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
 
@@ -25,30 +25,38 @@ std::string find_model(const std::string& written, const std::string& state_file
   const std::filesystem::path folder = std::filesystem::path(state_file).parent_path();
   const std::string beside = (folder / std::filesystem::path(written).filename()).string();
   if (file_exists(beside)) return beside;
-  throw ConfigError(Code::kConfig, state_file, ": its model, ", written, ", is neither there nor beside it (", beside, ")");
+  throw ConfigError(Code::kConfig, state_file, ": its model, ", written,
+                    ", is neither there nor beside it (", beside, ")");
 }
 
 // A snapshot goes on with the net it was made of: no layer that learns may be without its numbers.
 void check_layers(const Net& net, const NetParameter& model, const std::string& file) {
   for (const auto& layer : net.layers()) {
-    const auto holds = [&](const LayerParameter& source) { return source.name() == layer->name() && source.blobs_size() > 0; };
+    const auto holds = [&](const LayerParameter& source) {
+      return source.name() == layer->name() && source.blobs_size() > 0;
+    };
     if (!layer->params().empty() && std::ranges::none_of(model.layer(), holds))
-      throw config_error(layer->param(), file, " holds nothing for this layer, and a snapshot goes on with the net it was made of; "
-                                               "to start another net from its model, give that to --weights");
+      throw config_error(
+          layer->param(), file,
+          " holds nothing for this layer, and a snapshot goes on with the net it was made of; "
+          "to start another net from its model, give that to --weights");
   }
 }
 
 void check_run(const RunState& run, std::int64_t iteration, const std::string& file) {
   if (run.version() != kRunVersion)
-    throw ConfigError(Code::kConfig, file, " is of version ", run.version(), ", and this program knows version ", kRunVersion);
+    throw ConfigError(Code::kConfig, file, " is of version ", run.version(),
+                      ", and this program knows version ", kRunVersion);
   if (run.iteration() != iteration)
-    throw ConfigError(Code::kConfig, file, " is from iteration ", run.iteration(), ", and the solver state beside it from ", iteration,
+    throw ConfigError(Code::kConfig, file, " is from iteration ", run.iteration(),
+                      ", and the solver state beside it from ", iteration,
                       ": they are not of one snapshot");
 }
 
 std::string stem_of(const std::string& state_file) {
   const std::string ending = kStateEnding;
-  if (state_file.size() <= ending.size() || state_file.compare(state_file.size() - ending.size(), ending.size(), ending) != 0)
+  if (state_file.size() <= ending.size() ||
+      state_file.compare(state_file.size() - ending.size(), ending.size(), ending) != 0)
     return state_file;
   return state_file.substr(0, state_file.size() - ending.size());
 }
@@ -68,15 +76,20 @@ void Solver::put_states(RunState& run) const {
 
 RunState Solver::run_state() const {
   RunState run;
-  if (before_test_) run = *before_test_;   // a test under way is not finished by who goes on: it is done again
-  else put_states(run);
+  // a test under way is not finished by who goes on: it is done again
+  if (before_test_)
+    run = *before_test_;
+  else
+    put_states(run);
   run.set_version(kRunVersion);
   run.set_iteration(iteration_);
   run.mutable_recent_loss()->Add(recent_losses_.begin(), recent_losses_.end());
   run.set_snapshot_best(param_->snapshot_best());
   if (best_.value) run.set_best_value(*best_.value);
-  const auto keep = param_->snapshot_keep() > 0 ? static_cast<std::size_t>(param_->snapshot_keep()) : kept_.size();
-  run.mutable_kept_iteration()->Add(kept_.end() - static_cast<std::ptrdiff_t>(std::min(keep, kept_.size())), kept_.end());
+  const auto keep = param_->snapshot_keep() > 0 ? static_cast<std::size_t>(param_->snapshot_keep())
+                                                : kept_.size();
+  run.mutable_kept_iteration()->Add(
+      kept_.end() - static_cast<std::ptrdiff_t>(std::min(keep, kept_.size())), kept_.end());
   return run;
 }
 
@@ -93,7 +106,8 @@ Status Solver::snapshot() {
   if (!apart() && snapshot_at_ == iteration_) return {};
   const auto start = Clock::now();
   if (param_->snapshot_prefix().empty())
-    return Error{Code::kSnapshot, str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
+    return Error{Code::kSnapshot,
+                 str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
   if (Status status = settle_all(true); !status.ok()) return status;
   if (Status status = updater_->prepare_save(); !status.ok()) return status;
   std::erase(kept_, iteration_);
@@ -108,7 +122,8 @@ Status Solver::snapshot() {
 
 Status Solver::write_files(const RunState& run) {
   const auto model = [this] { return net_->to_proto(param_->snapshot_diff()); };
-  Status status = write_snapshot(param_->snapshot_prefix(), iteration_, model, [this] { return solver_state(); }, run);
+  Status status = write_snapshot(
+      param_->snapshot_prefix(), iteration_, model, [this] { return solver_state(); }, run);
   if (status.ok()) return remove_old_snapshots();
   kept_.pop_back();
   return status;
@@ -127,13 +142,15 @@ Status Solver::remove_old_snapshots() {
 void Solver::take_states(const RunState& run, const std::string& file) {
   const int nets = 1 + static_cast<int>(test_nets_.size());
   if (run.net_size() != nets && team().chief())
-    LOG(WARNING) << file << " is from a run with " << run.net_size() - 1 << " test nets; now there are " << nets - 1
+    LOG(WARNING) << file << " is from a run with " << run.net_size() - 1
+                 << " test nets; now there are " << nets - 1
                  << ". Those without a state start their data anew";
   for (int i = 0; i < std::min(nets, run.net_size()); ++i)
     take_state(i == 0 ? *net_ : *test_nets_[static_cast<std::size_t>(i) - 1], run.net(i), file);
   updater_->take_states(run, file);
   recent_losses_.assign(run.recent_loss().begin(), run.recent_loss().end());
-  if (run.has_best_value() && run.snapshot_best() == param_->snapshot_best()) best_.value = run.best_value();
+  if (run.has_best_value() && run.snapshot_best() == param_->snapshot_best())
+    best_.value = run.best_value();
   kept_.assign(run.kept_iteration().begin(), run.kept_iteration().end());
 }
 
@@ -142,7 +159,8 @@ std::vector<std::int64_t> saved_iterations(const std::string& state_file) {
   const std::string run_file = run_path(stem_of(state_file));
   if (!file_exists(run_file)) return iterations;
   const RunState run = read_run_state(run_file);
-  for (const MemberState& member : run.member()) iterations.push_back(member.has_iteration() ? member.iteration() : iterations[0]);
+  for (const MemberState& member : run.member())
+    iterations.push_back(member.has_iteration() ? member.iteration() : iterations[0]);
   return iterations;
 }
 
@@ -159,15 +177,17 @@ void Solver::restore(const std::string& state_file) {
   snapshot_at_ = iteration_;
 }
 
-// Weights, history, iteration and rate steps; and `run` from the file whose name it returns, or "" if there is none.
+// Weights, history, iteration and rate steps; and `run` from the file whose name it returns, or ""
+// if there is none.
 std::string Solver::read_files(const std::string& state_file, RunState& run) {
   LOG(INFO) << "Resuming from " << state_file;
   if (!file_exists(state_file) && file_exists(state_path(state_file)))
-    throw ConfigError(Code::kConfig, "cannot open ", state_file, "; did you mean ", state_path(state_file), "?");
+    throw ConfigError(Code::kConfig, "cannot open ", state_file, "; did you mean ",
+                      state_path(state_file), "?");
   const SolverState state = read_solver_state(state_file);
   if (state.iter() < 0 || state.current_step() < 0)
-    throw ConfigError(Code::kConfig, state_file, " is damaged: it says that it is of iteration ", state.iter(), " and rate step ",
-                      state.current_step());
+    throw ConfigError(Code::kConfig, state_file, " is damaged: it says that it is of iteration ",
+                      state.iter(), " and rate step ", state.current_step());
   const std::string stem = stem_of(state_file);
   const bool ours = file_exists(manifest_path(stem)) || file_exists(run_path(stem));
   if (ours)
@@ -187,9 +207,10 @@ std::string Solver::read_files(const std::string& state_file, RunState& run) {
     check_run(run, iteration_, run_path(stem));
     return run_path(stem);
   }
-  LOG(WARNING) << state_file << " has no " << run_path(stem)
-               << " beside it (BVLC Caffe writes none): params, history, iteration and rate "
-               << "are restored, but the data starts from its beginning and random numbers from the seed";
+  LOG(WARNING)
+      << state_file << " has no " << run_path(stem)
+      << " beside it (BVLC Caffe writes none): params, history, iteration and rate "
+      << "are restored, but the data starts from its beginning and random numbers from the seed";
   return "";
 }
 

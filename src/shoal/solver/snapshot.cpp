@@ -32,7 +32,9 @@ class FileSet {
   // The message's bytes, and its line in the manifest.
   Status add(const std::string& path, const pb::Message& message, Manifest& manifest) {
     const std::size_t size = message.ByteSizeLong();
-    if (size > INT_MAX) return Error{Code::kSnapshot, str(path, " would have ", size, " bytes; protobuf can hold less than 2 GiB")};
+    if (size > INT_MAX)
+      return Error{Code::kSnapshot,
+                   str(path, " would have ", size, " bytes; protobuf can hold less than 2 GiB")};
     Result<AtomicFile> file = AtomicFile::create(path, Code::kSnapshot);
     if (!file.ok()) return file.error();
     Sink sink(file.value());
@@ -58,7 +60,8 @@ class FileSet {
     return {};
   }
 
-  // Gives all of them their names; if one cannot have its own, those that have are taken away again.
+  // Gives all of them their names; if one cannot have its own, those that have are taken away
+  // again.
   Status commit() {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       Status status = files_[i].file.commit();
@@ -70,7 +73,7 @@ class FileSet {
   }
 
  private:
-  static constexpr int kBlock = 1 << 18;   // bytes
+  static constexpr int kBlock = 1 << 18;  // bytes
   struct Sink final : pb::io::CopyingOutputStream {
     explicit Sink(AtomicFile& to) : file(to) {}
     bool Write(const void* bytes, int size) override {
@@ -110,12 +113,16 @@ std::string read_manifest(const std::string& stem, Manifest& manifest) {
   if (!file_exists(path)) return str(path, " is missing");
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.error().message;
-  if (!pb::util::JsonStringToMessage(text.value(), &manifest).ok()) return str(path, " is not the JSON of a manifest");
-  if (manifest.version() != 1) return str(path, " is of version ", manifest.version(), ", and this program knows version 1");
+  if (!pb::util::JsonStringToMessage(text.value(), &manifest).ok())
+    return str(path, " is not the JSON of a manifest");
+  if (manifest.version() != 1)
+    return str(path, " is of version ", manifest.version(), ", and this program knows version 1");
   return manifest.file_size() == 0 ? str(path, " lists no files") : "";
 }
 
-std::string in_folder_of(const std::string& stem, const std::string& name) { return (fs::path(stem).parent_path() / name).string(); }
+std::string in_folder_of(const std::string& stem, const std::string& name) {
+  return (fs::path(stem).parent_path() / name).string();
+}
 
 Result<std::string> hash_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -125,7 +132,8 @@ Result<std::string> hash_file(const std::string& path) {
     file.read(block.data(), static_cast<std::streamsize>(block.size()));
     hash.update({block.data(), static_cast<std::size_t>(file.gcount())});
   }
-  if (!file.eof()) return Error{Code::kConfig, str("cannot read ", path, ": ", system_reason(errno))};
+  if (!file.eof())
+    return Error{Code::kConfig, str("cannot read ", path, ": ", system_reason(errno))};
   return hash.finish();
 }
 
@@ -138,17 +146,21 @@ std::string check_files(const std::string& stem, bool contents) {
     const std::uintmax_t size = fs::file_size(path, error);
     if (error) return str(path, ": ", error.message());
     if (static_cast<double>(size) != file.size())
-      return str(path, " has ", size, " bytes and should have ", static_cast<std::uintmax_t>(file.size()));
+      return str(path, " has ", size, " bytes and should have ",
+                 static_cast<std::uintmax_t>(file.size()));
     if (!contents) continue;
     const Result<std::string> hash = hash_file(path);
     if (!hash.ok()) return hash.error().message;
-    if (hash.value() != file.sha256()) return str(path, " is not the file that ", manifest_path(stem), " lists: its SHA-256 differs");
+    if (hash.value() != file.sha256())
+      return str(path, " is not the file that ", manifest_path(stem),
+                 " lists: its SHA-256 differs");
   }
   return "";
 }
 
 // The iteration in "<base>_iter_N<ending>", or -1.
-std::int64_t iteration_of(const std::string& name, const std::string& base, const std::string& ending) {
+std::int64_t iteration_of(const std::string& name, const std::string& base,
+                          const std::string& ending) {
   const std::string start = base + "_iter_";
   if (name.size() <= start.size() + ending.size() || name.rfind(start, 0) != 0) return -1;
   if (name.compare(name.size() - ending.size(), ending.size(), ending) != 0) return -1;
@@ -165,7 +177,9 @@ std::vector<std::int64_t> iterations_on_disk(const std::string& prefix) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, error))
     for (const char* ending : {".solverstate", ".manifest"})
-      if (const std::int64_t n = iteration_of(entry.path().filename().string(), base, ending); n >= 0) found.push_back(n);
+      if (const std::int64_t n = iteration_of(entry.path().filename().string(), base, ending);
+          n >= 0)
+        found.push_back(n);
   std::sort(found.begin(), found.end(), std::greater<>());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
@@ -183,7 +197,9 @@ std::int64_t latest_iteration(const std::string& prefix, fs::file_time_type& wri
 
 }  // namespace
 
-std::string snapshot_stem(const std::string& prefix, std::int64_t iteration) { return str(prefix, "_iter_", iteration); }
+std::string snapshot_stem(const std::string& prefix, std::int64_t iteration) {
+  return str(prefix, "_iter_", iteration);
+}
 std::string model_path(const std::string& stem) { return stem + ".caffemodel"; }
 std::string state_path(const std::string& stem) { return stem + ".solverstate"; }
 std::string run_path(const std::string& stem) { return stem + ".run"; }
@@ -191,7 +207,8 @@ std::string manifest_path(const std::string& stem) { return stem + ".manifest"; 
 std::string latest_path(const std::string& prefix) { return prefix + "_latest"; }
 std::string best_path(const std::string& prefix) { return prefix + "_best.caffemodel"; }
 
-Status write_snapshot(const std::string& prefix, std::int64_t iteration, const std::function<NetParameter()>& model,
+Status write_snapshot(const std::string& prefix, std::int64_t iteration,
+                      const std::function<NetParameter()>& model,
                       const std::function<SolverState()>& state, const RunState& run) {
   const std::string stem = snapshot_stem(prefix, iteration);
   FileSet files;
@@ -199,13 +216,17 @@ Status write_snapshot(const std::string& prefix, std::int64_t iteration, const s
   manifest.set_version(1);
   manifest.set_iteration(static_cast<std::int32_t>(iteration));
   LOG(INFO) << "Snapshotting to binary proto file " << model_path(stem);
-  if (Status status = files.add(model_path(stem), without_origins(model()), manifest); !status.ok()) return status;
+  if (Status status = files.add(model_path(stem), without_origins(model()), manifest); !status.ok())
+    return status;
   LOG(INFO) << "Snapshotting solver state to binary proto file " << state_path(stem);
   if (Status status = files.add(state_path(stem), state(), manifest); !status.ok()) return status;
   if (Status status = files.add(run_path(stem), run, manifest); !status.ok()) return status;
-  if (Status status = files.add(manifest_path(stem), to_json(manifest)); !status.ok()) return status;
-  if (Status status = files.add(latest_path(prefix), name_in_folder(stem) + "\n"); !status.ok()) return status;
-  std::remove(manifest_path(stem).c_str());   // an older snapshot of the same name is replaced: no longer complete from here on
+  if (Status status = files.add(manifest_path(stem), to_json(manifest)); !status.ok())
+    return status;
+  if (Status status = files.add(latest_path(prefix), name_in_folder(stem) + "\n"); !status.ok())
+    return status;
+  // an older snapshot of the same name is replaced: no longer complete from here on
+  std::remove(manifest_path(stem).c_str());
   return files.commit();
 }
 
@@ -225,15 +246,18 @@ std::string newest_snapshot(const std::string& prefix) {
     if (latest_is_good && n == latest) return state_path(stem);
     const std::string why = why_damaged(stem);
     std::error_code error;
-    const bool later = !latest_is_good || (fs::last_write_time(manifest_path(stem), error) >= pointed_at && !error);
+    const bool later = !latest_is_good ||
+                       (fs::last_write_time(manifest_path(stem), error) >= pointed_at && !error);
     if (why.empty() && later) return state_path(stem);
-    if (!why.empty()) LOG(WARNING) << "The snapshot " << stem << " is not whole and is passed over: " << why;
+    if (!why.empty())
+      LOG(WARNING) << "The snapshot " << stem << " is not whole and is passed over: " << why;
   }
   return "";
 }
 
 Status remove_snapshot(const std::string& stem) {
-  for (const std::string& path : {manifest_path(stem), run_path(stem), state_path(stem), model_path(stem)}) {
+  for (const std::string& path :
+       {manifest_path(stem), run_path(stem), state_path(stem), model_path(stem)}) {
     std::error_code error;
     fs::remove(path, error);
     if (error) return Error{Code::kSnapshot, str("cannot remove ", path, ": ", error.message())};

@@ -4,14 +4,14 @@
 #include <cmath>
 #include <limits>
 
-#include "debug_info.h"
-#include "net_params.h"
-#include "recipe.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/run.pb.h"
+#include "shoal/solver/debug_info.h"
+#include "shoal/solver/net_params.h"
+#include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
 
 namespace shoal {
@@ -19,20 +19,25 @@ namespace {
 
 constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 
-bool wants_snapshots(const SolverParameter& param) { return param.snapshot() > 0 || param.snapshot_after_train(); }
+bool wants_snapshots(const SolverParameter& param) {
+  return param.snapshot() > 0 || param.snapshot_after_train();
+}
 
 void check_prefix(const SolverParameter& param, const std::string& name) {
   if (!wants_snapshots(param) && param.snapshot_best().empty()) return;
-  if (param.snapshot_prefix().empty()) throw ConfigError(Code::kConfig, name, ": snapshots are asked for, but there is no snapshot_prefix");
+  if (param.snapshot_prefix().empty())
+    throw ConfigError(Code::kConfig, name,
+                      ": snapshots are asked for, but there is no snapshot_prefix");
   const Status writable = check_writable(latest_path(param.snapshot_prefix()), Code::kSnapshot);
   if (!writable.ok())
-    throw ConfigError(Code::kSnapshot, name, ": no snapshot could be written under snapshot_prefix '", param.snapshot_prefix(),
-                      "': ", writable.error().message);
+    throw ConfigError(Code::kSnapshot, name,
+                      ": no snapshot could be written under snapshot_prefix '",
+                      param.snapshot_prefix(), "': ", writable.error().message);
 }
 
 std::uint64_t pick_seed(const SolverParameter& param) {
   if (param.random_seed() >= 0) return static_cast<std::uint64_t>(param.random_seed());
-  const std::uint64_t seed = random_seed() >> 1;   // fits random_seed, which has a sign
+  const std::uint64_t seed = random_seed() >> 1;  // fits random_seed, which has a sign
   LOG(INFO) << "random_seed is not set; this run's is " << seed;
   return seed;
 }
@@ -40,15 +45,19 @@ std::uint64_t pick_seed(const SolverParameter& param) {
 }  // namespace
 
 Solver::Solver(const SolverParameter& param, SolverOptions options)
-    : param_(std::make_unique<SolverParameter>(param)), options_(std::move(options)),
+    : param_(std::make_unique<SolverParameter>(param)),
+      options_(std::move(options)),
       recipe_(std::make_unique<Recipe>(read_recipe(param, options_.name))) {
   if (team().chief()) check_prefix(param, options_.name);
   warn_of_idleness(param, options_.name);
   if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
-    LOG(WARNING) << "solver_mode is GPU, and this build computes on the CPU alone: training there, on " << options_.threads << " threads";
+    LOG(WARNING)
+        << "solver_mode is GPU, and this build computes on the CPU alone: training there, on "
+        << options_.threads << " threads";
   seed_ = pick_seed(param);
   build_net();
-  updater_ = options_.make_updater ? options_.make_updater(*net_) : make_local_updater(param, options_.name, *net_);
+  updater_ = options_.make_updater ? options_.make_updater(*net_)
+                                   : make_local_updater(param, options_.name, *net_);
   build_test_nets();
   check_best();
   connect_hooks();
@@ -56,7 +65,8 @@ Solver::Solver(const SolverParameter& param, SolverOptions options)
   if (team().chief())
     for (const std::string& item : param.weights())
       for (const std::string& file : split(item, ',')) copy_weights(file);
-  else options_.observer = nullptr;
+  else
+    options_.observer = nullptr;
   share_test_weights();
   observed_ = or_throw(team().share(options_.observer ? "yes" : "")) == "yes";
   report_start();
@@ -66,14 +76,17 @@ Solver::Solver(const SolverParameter& param, SolverOptions options)
 Solver::~Solver() = default;
 
 Context& Solver::add_context(const Share& share) {
-  contexts_.push_back(std::make_unique<Context>(Context::Options{.threads = options_.threads, .seed = seed_, .share = share}));
+  contexts_.push_back(std::make_unique<Context>(
+      Context::Options{.threads = options_.threads, .seed = seed_, .share = share}));
   return *contexts_.back();
 }
 
 void Solver::build_net() {
   if (param_->has_net() || param_->has_train_net())
-    LOG(INFO) << "Creating training net from net file: " << (param_->has_net() ? param_->net() : param_->train_net());
-  net_ = std::make_unique<Net>(train_net_of(*param_, options_.name, options_.share), add_context(options_.share));
+    LOG(INFO) << "Creating training net from net file: "
+              << (param_->has_net() ? param_->net() : param_->train_net());
+  net_ = std::make_unique<Net>(train_net_of(*param_, options_.name, options_.share),
+                               add_context(options_.share));
   if (param_->batch_semantics() == SolverParameter::GLOBAL && options_.share.count() > 1) {
     whole_batch_ = written_batch(*param_, options_.name);
     weight_ = contribution_weight(*param_, options_.name, options_.share);
@@ -81,10 +94,11 @@ void Solver::build_net() {
 }
 
 void Solver::build_test_nets() {
-  Share one = options_.share;   // a process tests with one net, however many it trains with
+  Share one = options_.share;  // a process tests with one net, however many it trains with
   one.replica = 0, one.replicas = 1;
-  one.weights.clear();          // a test is divided among equals
-  if (apart() && team().chief()) {   // or the chief's alone: what all share is its own then, and what is cut up stays so
+  one.weights.clear();  // a test is divided among equals
+  // or the chief's alone: what all share is its own then, and what is cut up stays so
+  if (apart() && team().chief()) {
     if (one.suffix.empty()) one.suffix = std::to_string(one.client);
     one.in_parts = one.in_parts || one.clients > 1;
     one.client = 0, one.clients = 1;
@@ -98,7 +112,8 @@ void Solver::build_test_nets() {
 
 // The net has one hook of each kind: the updater's calls and debug_info's lines share them.
 void Solver::connect_hooks() {
-  net_->before_forward([this](int layer) { return pass_ == 0 ? updater_->before_forward(layer) : Status(); });
+  net_->before_forward(
+      [this](int layer) { return pass_ == 0 ? updater_->before_forward(layer) : Status(); });
   const bool debug = param_->debug_info() || net_->definition().debug_info();
   if (debug) net_->after_forward([this](int layer) { return log_forward(*net_, layer), Status(); });
   net_->after_backward([this, debug](int layer) {
@@ -111,7 +126,7 @@ void Solver::copy_weights(const std::string& model_file) {
   LOG(INFO) << "Finetuning from " << model_file;
   const NetParameter model = read_weights(model_file);
   net_->copy_weights(model, model_file);
-  for (const auto& test_net : test_nets_)   // layers of the test phase alone
+  for (const auto& test_net : test_nets_)  // layers of the test phase alone
     if (has_own_params(*test_net, *net_)) test_net->copy_weights(model, model_file);
 }
 
@@ -127,13 +142,15 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   end = std::min<std::int64_t>(end, param_->max_iter());
   const bool shares = updater_->shares_iterations() && end > 0;
   if (iteration_ > 0 && iteration_ >= param_->max_iter() && !shares)
-    LOG(WARNING) << "Iteration " << iteration_ << " is not below max_iter, " << param_->max_iter() << ": there is nothing left to train";
+    LOG(WARNING) << "Iteration " << iteration_ << " is not below max_iter, " << param_->max_iter()
+                 << ": there is nothing left to train";
   Result<Ending> ending = step((shares ? kNoEnd : end) - iteration_);
   if (!ending.ok()) return rescue(ending.error());
   if (apart()) {
     if (const Status status = end_apart(); !status.ok()) return status.error();
     ending = ending_.value_or(Ending::kDone);
-    if (shares && ending.value() == Ending::kDone) iteration_ = end;   // so many each has done, on average
+    // so many each has done, on average
+    if (shares && ending.value() == Ending::kDone) iteration_ = end;
   }
   const bool continues = ending.value() == Ending::kDone && iteration_ < param_->max_iter();
   if (continues || ending.value() == Ending::kRegroups) {
@@ -157,12 +174,15 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   return ending;
 }
 
-// The last whole iteration's params are good whatever the data did then, and nobody wants to lose them. A team cannot be asked: others
-// are in another iteration by then, and wait for this one.
+// The last whole iteration's params are good whatever the data did then, and nobody wants to lose
+// them. A team cannot be asked: others are in another iteration by then, and wait for this one.
 Error Solver::rescue(Error error) {
-  if (in_team() || error.code != Code::kData || iteration_ == started_iteration_ || !wants_snapshots(*param_)) return error;
+  if (in_team() || error.code != Code::kData || iteration_ == started_iteration_ ||
+      !wants_snapshots(*param_))
+    return error;
   const Status saved = snapshot();
-  const std::string outcome = saved.ok() ? str("the state of iteration ", iteration_, " is saved") : saved.error().message;
+  const std::string outcome =
+      saved.ok() ? str("the state of iteration ", iteration_, " is saved") : saved.error().message;
   return Error{error.code, str(error.message, "; ", outcome)};
 }
 
@@ -170,7 +190,7 @@ Error Solver::rescue(Error error) {
 Status Solver::finish() {
   if (falls_on(param_->display())) {
     if (Status status = updater_->settle(); !status.ok()) return status;
-    pass_ = recipe_->iter_size;   // the updater has no part in this pass
+    pass_ = recipe_->iter_size;  // the updater has no part in this pass
     const Result<float> loss = net_->forward();
     if (!loss.ok()) return loss.error();
     note_loss(loss.value());
@@ -183,7 +203,8 @@ Result<Ending> Solver::step(std::int64_t n) {
   const std::int64_t end = iteration_ + n;
   ending_.reset();
   if (options_.team && n > 0 && agreed_at_ != iteration_) {
-    if (Status status = updater_->settle(); !status.ok()) return status.error();   // what members agree on depends on what binds them from here on
+    // what members agree on depends on what binds them from here on
+    if (Status status = updater_->settle(); !status.ok()) return status.error();
     if (const Status status = at_boundary(); !status.ok()) return status.error();
   }
   while (!ending_ && iteration_ < end) {
@@ -194,7 +215,7 @@ Result<Ending> Solver::step(std::int64_t n) {
       if (Status status = test_all(); !status.ok()) return status.error();
     if (ending_) break;
     if (Status status = iterate(); !status.ok()) return status.error();
-    ++iteration_;   // from here on the number of updates made
+    ++iteration_;  // from here on the number of updates made
     if (const Status status = at_boundary(); !status.ok()) return status.error();
   }
   return ending_.value_or(Ending::kDone);
@@ -273,10 +294,12 @@ Result<bool> Solver::run_passes() {
 
 Status Solver::apply() {
   const bool warn_only = param_->on_nan() == SolverParameter::WARN;
-  Result<Updater::Outcome> outcome = updater_->update(iteration_, rate_, Updater::NonFinite::kRefuse);
+  Result<Updater::Outcome> outcome =
+      updater_->update(iteration_, rate_, Updater::NonFinite::kRefuse);
   if (!outcome.ok()) return outcome.error();
   if (outcome.value() == Updater::Outcome::kApplied) return {};
-  if (const Result<bool> verdict = judge_non_finite("a gradient"); !verdict.ok()) return verdict.error();
+  if (const Result<bool> verdict = judge_non_finite("a gradient"); !verdict.ok())
+    return verdict.error();
   if (!warn_only) return {};
   outcome = updater_->update(iteration_, rate_, Updater::NonFinite::kApply);
   return outcome.ok() ? Status() : Status(outcome.error());

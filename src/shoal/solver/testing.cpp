@@ -1,8 +1,8 @@
 // The solver's tests, and the model that did best in them.
-#include "recipe.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/proto/run.pb.h"
+#include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
 
@@ -13,7 +13,8 @@ namespace {
 std::vector<TestScore> empty_scores(const Net& net) {
   std::vector<TestScore> scores;
   for (const Blob* output : net.outputs())
-    for (std::int64_t i = 0; i < output->data.count(); ++i) scores.push_back({output->name, net.loss_weight(*output), 0});
+    for (std::int64_t i = 0; i < output->data.count(); ++i)
+      scores.push_back({output->name, net.loss_weight(*output), 0});
   return scores;
 }
 
@@ -21,7 +22,8 @@ void add_outputs(const Net& net, std::vector<TestScore>& scores) {
   std::size_t at = 0;
   for (const Blob* output : net.outputs())
     for (const float value : output->data.host()) {
-      if (at == scores.size()) scores.push_back({output->name, net.loss_weight(*output), 0});   // an output that grew
+      // an output that grew
+      if (at == scores.size()) scores.push_back({output->name, net.loss_weight(*output), 0});
       scores[at++].mean += value;
     }
 }
@@ -32,14 +34,17 @@ void Solver::check_best() {
   if (param_->snapshot_best().empty()) return;
   const std::vector<std::string> words = split(param_->snapshot_best(), ' ');
   if (words.size() != 2 || (words[1] != "max" && words[1] != "min"))
-    throw ConfigError(Code::kConfig, options_.name, ": snapshot_best is '", param_->snapshot_best(),
-                      "'; it must be the name of a test net's output and max or min, like \"accuracy max\"");
-  if (test_nets_.empty()) throw ConfigError(Code::kConfig, options_.name, ": snapshot_best needs a test net");
+    throw ConfigError(
+        Code::kConfig, options_.name, ": snapshot_best is '", param_->snapshot_best(),
+        "'; it must be the name of a test net's output and max or min, like \"accuracy max\"");
+  if (test_nets_.empty())
+    throw ConfigError(Code::kConfig, options_.name, ": snapshot_best needs a test net");
   std::vector<std::string> names;
   for (const Blob* output : test_nets_[0]->outputs()) names.push_back(output->name);
   if (std::find(names.begin(), names.end(), words[0]) == names.end())
-    throw ConfigError(Code::kConfig, options_.name, ": snapshot_best: the test net has no output '", words[0], "'",
-                      did_you_mean(words[0], names), "; its outputs are ", join(names));
+    throw ConfigError(Code::kConfig, options_.name, ": snapshot_best: the test net has no output '",
+                      words[0], "'", did_you_mean(words[0], names), "; its outputs are ",
+                      join(names));
   best_ = {words[0], words[1] == "max", std::nullopt};
 }
 
@@ -52,8 +57,10 @@ Status Solver::test_all() {
   Status status;
   for (int i = 0; i < static_cast<int>(test_nets_.size()) && status.ok() && !ending_; ++i) {
     const Result<std::vector<TestScore>> scores = test(i);
-    if (!scores.ok()) status = scores.error();
-    else if (i == 0) status = keep_best(scores.value());
+    if (!scores.ok())
+      status = scores.error();
+    else if (i == 0)
+      status = keep_best(scores.value());
   }
   before_test_.reset();
   away_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
@@ -61,7 +68,8 @@ Status Solver::test_all() {
 }
 
 Result<std::vector<TestScore>> Solver::test(int index) {
-  CHECK(index >= 0 && index < static_cast<int>(test_nets_.size())) << "test net " << index << " of " << test_nets_.size();
+  CHECK(index >= 0 && index < static_cast<int>(test_nets_.size()))
+      << "test net " << index << " of " << test_nets_.size();
   LOG(INFO) << "Iteration " << iteration_ << ", Testing net (#" << index << ")";
   std::vector<TestScore> scores;
   double loss = 0;
@@ -74,20 +82,24 @@ Result<std::vector<TestScore>> Solver::test(int index) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const TestScore& score = scores[i];
     const auto mean = static_cast<float>(score.mean);
-    const std::string weighted = score.loss_weight != 0 ? str(" (* ", score.loss_weight, " = ", score.loss_weight * mean, " loss)") : "";
+    const std::string weighted = score.loss_weight != 0 ? str(" (* ", score.loss_weight, " = ",
+                                                              score.loss_weight * mean, " loss)")
+                                                        : "";
     LOG(INFO) << "    Test net output #" << i << ": " << score.output << " = " << mean << weighted;
   }
   if (options_.observer) observe_test(index, scores, loss);
   return scores;
 }
 
-// Means over test_iter batches, of which a team's members have about as many each if they test together, unless the test is interrupted.
+// Means over test_iter batches, of which a team's members have about as many each if they test
+// together, unless the test is interrupted.
 Status Solver::run_batches(int index, std::vector<TestScore>& scores, double& loss) {
   Net& net = *test_nets_[static_cast<std::size_t>(index)];
   const int batches = param_->test_iter(index);
-  const int share = batches / team().size() + (team().index() < batches % team().size() ? 1 : 0), own = apart() ? batches : share;
+  const int share = batches / team().size() + (team().index() < batches % team().size() ? 1 : 0),
+            own = apart() ? batches : share;
   for (int b = 0; b < own; ++b) {
-    if (!in_team())   // who is alone can stop in the middle
+    if (!in_team())  // who is alone can stop in the middle
       if (Status status = act(ask()); !status.ok()) return status;
     if (ending_) return {};
     if (Status status = team().status(); !status.ok()) return status;
@@ -114,13 +126,17 @@ Status Solver::sum_scores(std::vector<TestScore>& scores, double& loss) {
 }
 
 Status Solver::keep_best(const std::vector<TestScore>& scores) {
-  const auto found = std::find_if(scores.begin(), scores.end(), [&](const TestScore& score) { return score.output == best_.output; });
+  const auto found = std::find_if(scores.begin(), scores.end(), [&](const TestScore& score) {
+    return score.output == best_.output;
+  });
   if (best_.output.empty() || found == scores.end()) return {};
-  const bool better = !best_.value || (best_.largest ? found->mean > *best_.value : found->mean < *best_.value);
+  const bool better =
+      !best_.value || (best_.largest ? found->mean > *best_.value : found->mean < *best_.value);
   if (!better) return {};
   best_.value = found->mean;
   const std::string path = best_path(param_->snapshot_prefix());
-  LOG(INFO) << "Best " << best_.output << " so far, " << static_cast<float>(found->mean) << ": writing " << path;
+  LOG(INFO) << "Best " << best_.output << " so far, " << static_cast<float>(found->mean)
+            << ": writing " << path;
   Status written = team().chief() ? write_model(path, net_->to_proto(false)) : Status();
   return apart() ? written : share_outcome(std::move(written));
 }

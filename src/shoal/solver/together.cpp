@@ -1,12 +1,12 @@
 // What a solver does together with the others of its team. Alone all of this is nothing.
 #include <algorithm>
 
-#include "net_params.h"
-#include "net_state.h"
 #include "shoal/base/log.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/net_params.h"
+#include "shoal/solver/net_state.h"
 #include "shoal/solver/solver.h"
 
 namespace shoal {
@@ -32,25 +32,31 @@ void put_member(const MemberState& member, RunState& run) {
 NetParameter own_layers(const Net& net, const Net& other) {
   NetParameter own = net.to_proto(false);
   auto& layers = *own.mutable_layer();
-  layers.erase(std::remove_if(layers.begin(), layers.end(), [&](const LayerParameter& layer) { return has_layer(other, layer.name()); }),
-               layers.end());
+  layers.erase(
+      std::remove_if(layers.begin(), layers.end(),
+                     [&](const LayerParameter& layer) { return has_layer(other, layer.name()); }),
+      layers.end());
   return own;
 }
 
-// Of net `index` on all members, in the order in which they divide the data; of the train net their replicas' too.
+// Of net `index` on all members, in the order in which they divide the data; of the train net their
+// replicas' too.
 std::vector<const NetRunState*> states_of_all(const RunState& run, int index) {
   std::vector<const NetRunState*> states;
   const auto add = [&](const auto& member) {
     if (index < member.net_size()) states.push_back(&member.net(index));
-    for (int i = 0; index == 0 && i < member.replica_size(); ++i) states.push_back(&member.replica(i));
+    for (int i = 0; index == 0 && i < member.replica_size(); ++i)
+      states.push_back(&member.replica(i));
   };
   add(run);
   for (const MemberState& member : run.member()) add(member);
   return states;
 }
 
-// Streams of random numbers are of one member each; places in the data are the whole team's, and layers find their own from them.
-void keep_own_random(const MemberState* own, google::protobuf::RepeatedPtrField<NetRunState>& nets) {
+// Streams of random numbers are of one member each; places in the data are the whole team's, and
+// layers find their own from them.
+void keep_own_random(const MemberState* own,
+                     google::protobuf::RepeatedPtrField<NetRunState>& nets) {
   for (int i = 0; i < nets.size(); ++i) {
     nets[i].clear_random();
     if (own && i < own->net_size()) *nets[i].mutable_random() = own->net(i).random();
@@ -69,7 +75,8 @@ RunState run_of_member(RunState run, int index, int size) {
   }
   LOG(INFO) << "The snapshot is of " << saved_by << " workers, and now there are " << size
             << ": each goes on in its own part of the data where all together had come to, with "
-            << (size > saved_by ? "new streams of random numbers on those that are new" : "its own random numbers");
+            << (size > saved_by ? "new streams of random numbers on those that are new"
+                                : "its own random numbers");
   if (index == 0) return run;
   keep_own_random(index < saved_by ? &own : nullptr, *run.mutable_net());
   for (NetRunState& replica : *run.mutable_replica()) replica.clear_random();
@@ -88,10 +95,12 @@ Status Solver::at_boundary() {
   return act(action.value());
 }
 
-// Between two iterations of this member, somewhere between others' iterations. Whoever wants something stops at once, and the others when
-// they hear of it. The chief wants a snapshot at its interval.
+// Between two iterations of this member, somewhere between others' iterations. Whoever wants
+// something stops at once, and the others when they hear of it. The chief wants a snapshot at its
+// interval.
 Status Solver::stop_for_others() {
-  const bool due = team().chief() && falls_on(param_->snapshot()) && iteration_ > started_iteration_ && snapshot_at_ != iteration_;
+  const bool due = team().chief() && falls_on(param_->snapshot()) &&
+                   iteration_ > started_iteration_ && snapshot_at_ != iteration_;
   Action mine = ask();
   if (mine == Action::kNone && due) mine = Action::kSnapshot;
   for (;; mine = Action::kNone) {
@@ -116,7 +125,8 @@ Status Solver::stop_for_others() {
   }
 }
 
-// At the end of this member's task, without the others: what it has read of its data is handed over.
+// At the end of this member's task, without the others: what it has read of its data is handed
+// over.
 Result<bool> Solver::leave() {
   if (Status status = updater_->settle(); !status.ok()) return status.error();
   Result<bool> left = team().leave(iteration_, member_state(run_state()).SerializeAsString());
@@ -124,8 +134,8 @@ Result<bool> Solver::leave() {
   return left;
 }
 
-// After the last iteration of this member: until all have come to theirs it has its part in whatever they do together. What follows is
-// done together.
+// After the last iteration of this member: until all have come to theirs it has its part in
+// whatever they do together. What follows is done together.
 Status Solver::end_apart() {
   while (!ending_) {
     if (Status status = updater_->settle(); !status.ok()) return status;
@@ -163,13 +173,18 @@ Status Solver::settle_all(bool together) {
   if (Status status = updater_->settle(); !status.ok()) return status;
   if (!together || !in_team()) return updater_->refresh();
   const bool here = !updater_->shares_running_sums();
-  std::vector<double> sums = {1};   // of what forward passes changed, each on its own part of the data; with it all have settled
-  if (here) for_each_running_sum(*net_, [&](const Tensor& sum) { sums.insert(sums.end(), sum.host().begin(), sum.host().end()); });
+  // of what forward passes changed, each on its own part of the data; with it all have settled
+  std::vector<double> sums = {1};
+  if (here)
+    for_each_running_sum(*net_, [&](const Tensor& sum) {
+      sums.insert(sums.end(), sum.host().begin(), sum.host().end());
+    });
   if (Status status = team().sum(sums); !status.ok()) return status;
   auto from = sums.begin() + 1;
-  if (here) for_each_running_sum(*net_, [&](Tensor& sum) {
-    for (float& number : sum.host_mut()) number = static_cast<float>(*from++ / sums[0]);
-  });
+  if (here)
+    for_each_running_sum(*net_, [&](Tensor& sum) {
+      for (float& number : sum.host_mut()) number = static_cast<float>(*from++ / sums[0]);
+    });
   return updater_->refresh();
 }
 
@@ -188,18 +203,20 @@ void Solver::share_test_weights() {
   for (const auto& test_net : test_nets_) {
     if (!has_own_params(*test_net, *net_)) continue;
     NetParameter own;
-    const std::string shared = or_throw(team().share(team().chief() ? own_layers(*test_net, *net_).SerializePartialAsString() : ""));
-    if (!team().chief() && own.ParsePartialFromString(shared)) test_net->copy_weights(own, "the chief's weights");
+    const std::string shared = or_throw(team().share(
+        team().chief() ? own_layers(*test_net, *net_).SerializePartialAsString() : ""));
+    if (!team().chief() && own.ParsePartialFromString(shared))
+      test_net->copy_weights(own, "the chief's weights");
   }
 }
 
 struct SolverMemory {
   NetParameter model;
-  std::vector<NetParameter> tests;   // layers of the test nets alone
+  std::vector<NetParameter> tests;  // layers of the test nets alone
   SolverState state;
   RunState run;
   std::shared_ptr<const Updater::OwnState> own;
-  std::int64_t steps = 0;            // of the rate
+  std::int64_t steps = 0;  // of the rate
   double seconds = 0;
 };
 
@@ -228,7 +245,8 @@ void Solver::restore_state(const SolverMemory* memory, const Continuation& how) 
     CHECK(memory != nullptr) << "the chief goes on from nothing";
     net_->copy_weights(memory->model, name);
     for (std::size_t i = 0; i < test_nets_.size(); ++i)
-      if (has_own_params(*test_nets_[i], *net_)) test_nets_[i]->copy_weights(memory->tests[i], name);
+      if (has_own_params(*test_nets_[i], *net_))
+        test_nets_[i]->copy_weights(memory->tests[i], name);
     updater_->restore(memory->state, name);
     steps_ = memory->steps;
     run = memory->run;
@@ -240,15 +258,20 @@ void Solver::restore_state(const SolverMemory* memory, const Continuation& how) 
   iteration_ = started_iteration_ = shown_iteration_ = how.iteration;
   updater_->start_at(iteration_, how.iterations);
   if (how.same_scheme) updater_->take_own_state(memory ? memory->own : nullptr);
-  if (how.same_members && memory) take_states(memory->run, name);
-  else take_over_states(memory, all, name);
+  if (how.same_members && memory)
+    take_states(memory->run, name);
+  else
+    take_over_states(memory, all, name);
 }
 
-// What each net of this member goes on with: its own state, if it has one, among those of all nets that trained together.
-void Solver::take_over_states(const SolverMemory* own, const RunState& all, const std::string& file) {
+// What each net of this member goes on with: its own state, if it has one, among those of all nets
+// that trained together.
+void Solver::take_over_states(const SolverMemory* own, const RunState& all,
+                              const std::string& file) {
   for (int i = 0; i < 1 + static_cast<int>(test_nets_.size()); ++i) {
     Net& net = i == 0 ? *net_ : *test_nets_[static_cast<std::size_t>(i) - 1];
-    take_over_state(net, own && i < own->run.net_size() ? &own->run.net(i) : nullptr, states_of_all(all, i), file);
+    take_over_state(net, own && i < own->run.net_size() ? &own->run.net(i) : nullptr,
+                    states_of_all(all, i), file);
   }
   updater_->take_over_states(own ? &own->run : nullptr, states_of_all(all, 0), file);
   if (!own) return;
@@ -259,11 +282,15 @@ void Solver::take_over_states(const SolverMemory* own, const RunState& all, cons
 
 Status Solver::gather_states(RunState& run) {
   if (!in_team()) return {};
-  const Result<std::vector<std::string>> states = team().gather(member_state(run).SerializeAsString());
+  const Result<std::vector<std::string>> states =
+      team().gather(member_state(run).SerializeAsString());
   if (!states.ok()) return states.error();
   for (std::size_t i = 1; i < states.value().size(); ++i)
     if (!run.add_member()->ParseFromString(states.value()[i]))
-      return Error{Code::kPeer, str("what worker ", i, " says of its state cannot be read: do all processes run the same program?")};
+      return Error{
+          Code::kPeer,
+          str("what worker ", i,
+              " says of its state cannot be read: do all processes run the same program?")};
   return {};
 }
 
@@ -271,11 +298,13 @@ Status Solver::gather_states(RunState& run) {
 std::vector<std::int64_t> Solver::own_iterations(const RunState& run) const {
   if (!apart() || 1 + run.member_size() != team().size()) return {};
   std::vector<std::int64_t> iterations = {iteration_};
-  for (const MemberState& member : run.member()) iterations.push_back(member.has_iteration() ? member.iteration() : iteration_);
+  for (const MemberState& member : run.member())
+    iterations.push_back(member.has_iteration() ? member.iteration() : iteration_);
   return iterations;
 }
 
-// From the chief, which read `run` from `file` (neither, if there was no such file), to all: the iteration and their own part of the run.
+// From the chief, which read `run` from `file` (neither, if there was no such file), to all: the
+// iteration and their own part of the run.
 RunState Solver::share_resumption(std::string& file, RunState run) {
   Resumption resumption;
   if (team().chief()) {
@@ -287,7 +316,9 @@ RunState Solver::share_resumption(std::string& file, RunState run) {
   if (in_team()) {
     const std::string shared = or_throw(team().share(resumption.SerializeAsString()));
     if (!team().chief() && !resumption.ParseFromString(shared))
-      throw ConfigError(Code::kPeer, "what the chief says of its snapshot cannot be read: do all processes run the same program?");
+      throw ConfigError(Code::kPeer,
+                        "what the chief says of its snapshot cannot be read: do all processes run "
+                        "the same program?");
   }
   iteration_ = resumption.iteration();
   steps_ = resumption.step();

@@ -1,5 +1,6 @@
-// A row's numbers, shared with the answers that are on their way: who sends them looks at them without a copy, and they do not change under
-// it. A shard on one thread lends and updates; a loan may end on any thread.
+// A row's numbers, shared with the answers that are on their way: who sends them looks at them
+// without a copy, and they do not change under it. A shard on one thread lends and updates; a loan
+// may end on any thread.
 #pragma once
 
 #include <atomic>
@@ -23,10 +24,13 @@ class Buffer {
   // Whether somebody may still look: if not, all have looked before this returns.
   bool is_lent() const { return loans_.load(std::memory_order_acquire) != 0; }
 
-  // Numbers that stay as they are, if the shard changes no lent buffer, until nobody holds their owner.
+  // Numbers that stay as they are, if the shard changes no lent buffer, until nobody holds their
+  // owner.
   static Values lend(const std::shared_ptr<Buffer>& buffer) {
     buffer->loans_.fetch_add(1, std::memory_order_relaxed);
-    const auto end = [buffer](const void*) { buffer->loans_.fetch_sub(1, std::memory_order_release); };
+    const auto end = [buffer](const void*) {
+      buffer->loans_.fetch_sub(1, std::memory_order_release);
+    };
     return {buffer->numbers_, std::shared_ptr<const void>(buffer->numbers_.data(), end)};
   }
 
@@ -61,7 +65,7 @@ class Spares {
   }
 
  private:
-  std::vector<std::shared_ptr<Buffer>> spares_;   // oldest first
+  std::vector<std::shared_ptr<Buffer>> spares_;  // oldest first
 };
 
 }  // namespace shoal::table

@@ -10,19 +10,23 @@
 namespace shoal::table {
 namespace {
 
-using Slot = std::uint32_t;                    // a part of a row: what is waited for, queued and timed; row * kParts + part
+// a part of a row: what is waited for, queued and timed; row * kParts + part
+using Slot = std::uint32_t;
 constexpr std::size_t kParts = 3;
-constexpr std::size_t kPatience = 5;           // how often the time until the next question doubles, and one
+// how often the time until the next question doubles, and one
+constexpr std::size_t kPatience = 5;
 
-// Several queues whose items are numbers below `items`; an item is in one of them, or in none. Takes out of the middle as fast as in front.
+// Several queues whose items are numbers below `items`; an item is in one of them, or in none.
+// Takes out of the middle as fast as in front.
 class Lines {
  public:
-  Lines(std::size_t items, std::size_t lines) : items_(items), next_(items + lines), previous_(items + lines) {
+  Lines(std::size_t items, std::size_t lines)
+      : items_(items), next_(items + lines), previous_(items + lines) {
     for (std::size_t i = 0; i < next_.size(); ++i) next_[i] = previous_[i] = static_cast<Slot>(i);
   }
   Slot first(std::size_t line = 0) const { return next_[items_ + line]; }
   Slot after(Slot item) const { return next_[item]; }
-  bool is_item(Slot item) const { return item < items_; }   // not the end of a line
+  bool is_item(Slot item) const { return item < items_; }  // not the end of a line
   void append(Slot item, std::size_t line = 0) {
     remove(item);
     const Slot end = static_cast<Slot>(items_ + line), last = previous_[end];
@@ -45,29 +49,36 @@ enum class Say : std::uint8_t { kNothing, kPush, kGet };
 
 // What is waited for, of one part of one row.
 struct Wait {
-  Clock clock = -1;              // that the answer will carry
+  Clock clock = -1;  // that the answer will carry
   bool waiting = false;
-  bool asked = false;            // a link has taken the push or the read at least once
-  Say say = Say::kNothing;       // when its turn in its server's queue, under `ticket`, comes
-  std::uint8_t patience = 0;     // times the silence was answered by another question, up to kPatience - 1
+  bool asked = false;       // a link has taken the push or the read at least once
+  Say say = Say::kNothing;  // when its turn in its server's queue, under `ticket`, comes
+  // times the silence was answered by another question, up to kPatience - 1
+  std::uint8_t patience = 0;
   std::uint64_t ticket = 0;
-  Instant since{}, again{};      // waits since then; asks again then
+  Instant since{}, again{};  // waits since then; asks again then
 };
 
 struct Turn {
-  std::uint64_t rank = 0;        // smaller ones first
-  std::uint64_t ticket = 0;      // then these
+  std::uint64_t rank = 0;    // smaller ones first
+  std::uint64_t ticket = 0;  // then these
   Slot slot = 0;
-  bool operator<(const Turn& other) const { return std::tie(rank, ticket) > std::tie(other.rank, other.ticket); }   // for a heap
+  // for a heap
+  bool operator<(const Turn& other) const {
+    return std::tie(rank, ticket) > std::tie(other.rank, other.ticket);
+  }
 };
 
 Error broken(int server, const std::string& what) {
-  return {Code::kPeer, str("server ", server, " broke the protocol: ", what, ". It runs another version of this program, or another plan.")};
+  return {Code::kPeer, str("server ", server, " broke the protocol: ", what,
+                           ". It runs another version of this program, or another plan.")};
 }
 
-// A push that is sent again may be acknowledged, by the first one's answer, while a link still reads it: it has numbers of its own.
+// A push that is sent again may be acknowledged, by the first one's answer, while a link still
+// reads it: it has numbers of its own.
 Push with_own_values(const Push& push) {
-  const auto numbers = std::make_shared<const std::vector<float>>(push.values.data.begin(), push.values.data.end());
+  const auto numbers =
+      std::make_shared<const std::vector<float>>(push.values.data.begin(), push.values.data.end());
   Push copy = push;
   copy.values = {*numbers, numbers};
   return copy;
@@ -76,12 +87,22 @@ Push with_own_values(const Push& push) {
 }  // namespace
 
 struct Client::State {
-  State(const ClientOptions& options, const Plan& plan, std::function<std::span<float>(RowId, Part)> destination)
-      : options(options), epoch(plan.epoch), rows(plan.rows), destination(std::move(destination)), waits(plan.rows.size() * kParts),
-        pushes(plan.rows.size()), versions(plan.rows.size(), plan.start), queues(plan.servers),
-        by_age(waits.size(), 1), by_deadline(waits.size(), kPatience) {}
+  State(const ClientOptions& options, const Plan& plan,
+        std::function<std::span<float>(RowId, Part)> destination)
+      : options(options),
+        epoch(plan.epoch),
+        rows(plan.rows),
+        destination(std::move(destination)),
+        waits(plan.rows.size() * kParts),
+        pushes(plan.rows.size()),
+        versions(plan.rows.size(), plan.start),
+        queues(plan.servers),
+        by_age(waits.size(), 1),
+        by_deadline(waits.size(), kPatience) {}
 
-  static Slot slot_of(RowId row, Part part) { return static_cast<Slot>(row * kParts + static_cast<std::size_t>(part)); }
+  static Slot slot_of(RowId row, Part part) {
+    return static_cast<Slot>(row * kParts + static_cast<std::size_t>(part));
+  }
   static RowId row_of(Slot slot) { return slot / kParts; }
   static Part part_of(Slot slot) { return static_cast<Part>(slot % kParts); }
 
@@ -100,18 +121,20 @@ struct Client::State {
   const Epoch epoch;
   const std::vector<Row> rows;
   const std::function<std::span<float>(RowId, Part)> destination;
-  std::vector<Wait> waits;                     // by slot
-  std::vector<std::optional<Push>> pushes;     // by row; those not acknowledged
-  std::vector<Version> versions;               // by row: last read
-  std::vector<std::vector<Turn>> queues;       // by server; heaps
-  Lines by_age;                                // slots that wait, longest first
-  Lines by_deadline;                           // the same, a line for each patience: in each, the earliest `again` first
+  std::vector<Wait> waits;                  // by slot
+  std::vector<std::optional<Push>> pushes;  // by row; those not acknowledged
+  std::vector<Version> versions;            // by row: last read
+  std::vector<std::vector<Turn>> queues;    // by server; heaps
+  Lines by_age;                             // slots that wait, longest first
+  // the same, a line for each patience: in each, the earliest `again` first
+  Lines by_deadline;
   std::size_t waiting = 0;
   std::uint64_t tickets = 0;
   StalenessCounts staleness;
 };
 
-Client::Client(const ClientOptions& options, const Plan& plan, std::function<std::span<float>(RowId, Part)> destination)
+Client::Client(const ClientOptions& options, const Plan& plan,
+               std::function<std::span<float>(RowId, Part)> destination)
     : state_(std::make_unique<State>(options, plan, std::move(destination))) {
   CHECK_GT(options.retry.count(), 0);
 }
@@ -157,8 +180,9 @@ void Client::push(Push push, Instant now) {
   const Row& row = state_->rows[push.row];
   const Slot slot = State::slot_of(push.row, Part::kWeights);
   CHECK(row.learns) << "row " << push.row << " is frozen";
-  CHECK(!state_->waits[slot].waiting) << "row " << push.row << " is pushed at clock " << push.clock << " before that of clock "
-                                      << state_->waits[slot].clock << " arrived";
+  CHECK(!state_->waits[slot].waiting)
+      << "row " << push.row << " is pushed at clock " << push.clock << " before that of clock "
+      << state_->waits[slot].clock << " arrived";
   CHECK(push.values.data.size() == row.length || (push.weight == 0 && push.values.data.empty()))
       << push.values.data.size() << " numbers for row " << push.row << ", which has " << row.length;
   push.base = state_->versions[push.row];
@@ -172,22 +196,26 @@ void Client::get(RowId row, Clock clock, Part part, Instant now) {
   CHECK_LT(row, state_->rows.size());
   const Slot slot = State::slot_of(row, part);
   const Wait& wait = state_->waits[slot];
-  CHECK(!wait.waiting || wait.clock == clock) << "row " << row << " is asked for at clock " << clock << " and at " << wait.clock;
+  CHECK(!wait.waiting || wait.clock == clock)
+      << "row " << row << " is asked for at clock " << clock << " and at " << wait.clock;
   if (!wait.waiting) state_->start(slot, clock, Say::kGet, now);
 }
 
 bool Client::arrived(RowId row) const {
   const Slot first = State::slot_of(row, Part::kWeights);
-  return std::none_of(&state_->waits[first], &state_->waits[first] + kParts, [](const Wait& wait) { return wait.waiting; });
+  return std::none_of(&state_->waits[first], &state_->waits[first] + kParts,
+                      [](const Wait& wait) { return wait.waiting; });
 }
 
 std::size_t Client::waiting() const { return state_->waiting; }
 
 // ---- the network's side ----
 
-// An answer to what was asked, and not answered yet. Answers of earlier clocks, and second ones, are not.
+// An answer to what was asked, and not answered yet. Answers of earlier clocks, and second ones,
+// are not.
 bool Client::State::expects(const RowMessage& row) const {
-  if (row.epoch != epoch || row.row >= rows.size() || static_cast<std::size_t>(row.part) >= kParts) return false;
+  if (row.epoch != epoch || row.row >= rows.size() || static_cast<std::size_t>(row.part) >= kParts)
+    return false;
   const Wait& wait = waits[slot_of(row.row, row.part)];
   return wait.waiting && wait.asked && wait.clock == row.clock;
 }
@@ -197,8 +225,10 @@ std::span<float> Client::place(const RowMessage& row) const {
 }
 
 Status Client::State::check_row(int server, RowId row, const char* name) const {
-  if (row >= rows.size()) return broken(server, str(name, " of row ", row, "; there are ", rows.size()));
-  if (rows[row].server != server) return broken(server, str(name, " of row ", row, ", which is server ", rows[row].server, "'s"));
+  if (row >= rows.size())
+    return broken(server, str(name, " of row ", row, "; there are ", rows.size()));
+  if (rows[row].server != server)
+    return broken(server, str(name, " of row ", row, ", which is server ", rows[row].server, "'s"));
   return {};
 }
 
@@ -210,12 +240,15 @@ Result<bool> Client::take(int server, const Message& message, Instant) {
 
 Result<bool> Client::State::take_row(int server, const RowMessage& message) {
   if (message.epoch < epoch) return false;
-  if (message.epoch > epoch) return broken(server, str("Row of epoch ", message.epoch, "; this worker is in epoch ", epoch));
+  if (message.epoch > epoch)
+    return broken(server, str("Row of epoch ", message.epoch, "; this worker is in epoch ", epoch));
   if (const Status known = check_row(server, message.row, "Row"); !known.ok()) return known.error();
   if (!expects(message)) return false;
   const std::span<const float> numbers = message.values.data;
   const std::uint32_t length = rows[message.row].length;
-  if (numbers.size() != length) return broken(server, str("Row of row ", message.row, " with ", numbers.size(), " numbers; it has ", length));
+  if (numbers.size() != length)
+    return broken(server, str("Row of row ", message.row, " with ", numbers.size(),
+                              " numbers; it has ", length));
   const std::span<float> place = destination(message.row, message.part);
   CHECK_EQ(place.size(), length) << "destination of row " << message.row;
   if (numbers.data() != place.data()) std::copy(numbers.begin(), numbers.end(), place.begin());
@@ -249,11 +282,12 @@ void Client::State::count(const Push& push, Version version) {
 
 const StalenessCounts& Client::staleness() const { return state_->staleness; }
 
-// The server has not got the push, and never will unless it is sent again. One that was acknowledged meanwhile is not kept any more, and
-// one that waits for its turn leaves anyhow.
+// The server has not got the push, and never will unless it is sent again. One that was
+// acknowledged meanwhile is not kept any more, and one that waits for its turn leaves anyhow.
 Result<bool> Client::State::take_need(int server, const NeedPush& message) {
   if (message.epoch < epoch) return false;
-  if (const Status known = check_row(server, message.row, "NeedPush"); !known.ok()) return known.error();
+  if (const Status known = check_row(server, message.row, "NeedPush"); !known.ok())
+    return known.error();
   const std::optional<Push>& push = pushes[message.row];
   if (push && push->clock == message.clock) say(slot_of(message.row, Part::kWeights), Say::kPush);
   return false;
@@ -273,7 +307,8 @@ std::optional<Message> Client::next(int server) {
     const Turn turn = queue.back();
     queue.pop_back();
     Wait& wait = state_->waits[turn.slot];
-    if (wait.say == Say::kNothing || wait.ticket != turn.ticket) continue;   // answered before its turn came
+    // answered before its turn came
+    if (wait.say == Say::kNothing || wait.ticket != turn.ticket) continue;
     Message message = state_->message_of(turn.slot);
     wait.say = Say::kNothing;
     wait.asked = true;
@@ -284,9 +319,11 @@ std::optional<Message> Client::next(int server) {
 
 void Client::link_up(int server, Instant now) {
   State& state = *state_;
-  for (Slot slot = state.by_age.first(); state.by_age.is_item(slot); slot = state.by_age.after(slot)) {
+  for (Slot slot = state.by_age.first(); state.by_age.is_item(slot);
+       slot = state.by_age.after(slot)) {
     if (state.rows[State::row_of(slot)].server != server) continue;
-    if (state.waits[slot].asked && state.waits[slot].say == Say::kNothing) state.say(slot, Say::kGet);
+    if (state.waits[slot].asked && state.waits[slot].say == Say::kNothing)
+      state.say(slot, Say::kGet);
     state.be_patient(slot, 0, now);
   }
 }
@@ -296,9 +333,10 @@ Instant Client::on_time(Instant now) {
   Instant next = Instant::max();
   for (std::size_t line = kPatience; line-- > 0;) {
     Slot slot = state.by_deadline.first(line);
-    for (; state.by_deadline.is_item(slot) && state.waits[slot].again <= now; slot = state.by_deadline.first(line)) {
+    for (; state.by_deadline.is_item(slot) && state.waits[slot].again <= now;
+         slot = state.by_deadline.first(line)) {
       Wait& wait = state.waits[slot];
-      const bool silent = wait.say == Say::kNothing;   // if not, its turn has not come yet
+      const bool silent = wait.say == Say::kNothing;  // if not, its turn has not come yet
       if (silent) state.say(slot, Say::kGet);
       state.be_patient(slot, wait.patience + (silent ? 1u : 0u), now);
       next = std::min(next, wait.again);
@@ -312,7 +350,8 @@ std::optional<Client::Overdue> Client::overdue() const {
   const Slot slot = state_->by_age.first();
   if (!state_->by_age.is_item(slot)) return std::nullopt;
   const RowId row = State::row_of(slot);
-  return Overdue{row, state_->rows[row].server, state_->waits[slot].clock, state_->waits[slot].since};
+  return Overdue{row, state_->rows[row].server, state_->waits[slot].clock,
+                 state_->waits[slot].since};
 }
 
 }  // namespace shoal::table

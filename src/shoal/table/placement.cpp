@@ -7,12 +7,15 @@
 namespace shoal::table {
 namespace {
 
-constexpr std::size_t kShortest = 64;   // floats; nothing is cut into shorter rows for the sake of balance
-constexpr std::size_t kParts = 20;      // of a server's share: what is smaller does not matter for the balance
+// floats; nothing is cut into shorter rows for the sake of balance
+constexpr std::size_t kShortest = 64;
+// of a server's share: what is smaller does not matter for the balance
+constexpr std::size_t kPartsOfNet = 20;
 
 std::vector<std::uint32_t> cut_into(std::size_t count, std::size_t pieces) {
   std::vector<std::uint32_t> lengths;
-  for (std::size_t i = 0; i < pieces; ++i) lengths.push_back(static_cast<std::uint32_t>(count * (i + 1) / pieces - count * i / pieces));
+  for (std::size_t i = 0; i < pieces; ++i)
+    lengths.push_back(static_cast<std::uint32_t>(count * (i + 1) / pieces - count * i / pieces));
   return lengths;
 }
 
@@ -25,31 +28,40 @@ double Servers::seconds(std::size_t server, double own, double all) const {
   const ServerSpeed& speed = speeds[server];
   const double bytes = sizeof(float), others = workers - (speed.has_worker ? 1 : 0);
   const double link = speed.bandwidth > 0 ? bytes / speed.bandwidth : 0;
-  return link * (own * others + (speed.has_worker ? all - own : 0)) + speed.busy * bytes * own * workers;
+  return link * (own * others + (speed.has_worker ? all - own : 0)) +
+         speed.busy * bytes * own * workers;
 }
 
-std::uint32_t longest_row(std::size_t total) { return total < 32 * std::size_t{kRowFloats} ? kRowFloats / 2 : kRowFloats; }
+std::uint32_t longest_row(std::size_t total) {
+  return total < 32 * std::size_t{kRowFloats} ? kRowFloats / 2 : kRowFloats;
+}
 
-// Of servers that are alike: a param above 5 % of a server's share is cut into as many pieces as there are servers, or a multiple of that: it
-// weighs on all alike. Of the others, each adds to the difference between two servers no more than its own size, as it goes to the one with the
-// least. Of unequal ones: no piece is above those 5 %.
-std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers, std::uint32_t longest) {
+// Of servers that are alike: a param above 5 % of a server's share is cut into as many pieces as
+// there are servers, or a multiple of that: it weighs on all alike. Of the others, each adds to the
+// difference between two servers no more than its own size, as it goes to the one with the least.
+// Of unequal ones: no piece is above those 5 %.
+std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers,
+                                   std::uint32_t longest) {
   const std::size_t among = static_cast<std::size_t>(servers.count);
   const std::size_t pieces = divided(count, longest);
-  if (count * among * kParts <= total || count < among * kShortest) return cut_into(count, pieces);
+  if (count * among * kPartsOfNet <= total || count < among * kShortest)
+    return cut_into(count, pieces);
   if (servers.speeds.empty()) return cut_into(count, divided(pieces, among) * among);
-  return cut_into(count, std::max(pieces, divided(count, std::max(kShortest, total / (among * kParts)))));
+  return cut_into(
+      count, std::max(pieces, divided(count, std::max(kShortest, total / (among * kPartsOfNet)))));
 }
 
 void place(std::span<Row> rows, const Servers& servers) {
   std::vector<std::size_t> order(rows.size());
   std::vector<double> load(static_cast<std::size_t>(servers.count));
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return rows[i].length; });
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [&](std::size_t i) { return rows[i].length; });
   double all = 0;
   for (const Row& row : rows) all += row.length;
   for (const std::size_t i : order) {
-    const auto end = [&](std::size_t server) {   // of what costs nothing, nobody has more than others
+    // of what costs nothing, nobody has more than others
+    const auto end = [&](std::size_t server) {
       const double own = load[server] + rows[i].length;
       return std::pair(servers.seconds(server, own, all), own);
     };

@@ -10,10 +10,13 @@ namespace shoal::table {
 namespace {
 
 std::string validate(const Row& row, std::uint16_t servers) {
-  if (row.length < 1 || row.length > kMaxRowFloats) return str("has ", row.length, " numbers; 1 to ", kMaxRowFloats, " are allowed");
-  if (row.server >= servers) return str("is on server ", row.server, ", and there are ", servers, " (the first is 0)");
+  if (row.length < 1 || row.length > kMaxRowFloats)
+    return str("has ", row.length, " numbers; 1 to ", kMaxRowFloats, " are allowed");
+  if (row.server >= servers)
+    return str("is on server ", row.server, ", and there are ", servers, " (the first is 0)");
   if (!std::isfinite(row.lr_mult)) return str("has lr_mult ", row.lr_mult, "; it must be finite");
-  if (!std::isfinite(row.decay_mult)) return str("has decay_mult ", row.decay_mult, "; it must be finite");
+  if (!std::isfinite(row.decay_mult))
+    return str("has decay_mult ", row.decay_mult, "; it must be finite");
   return "";
 }
 
@@ -24,23 +27,35 @@ std::string validate(const Plan& plan) {
   if (plan.servers < 1) return "there are 0 servers; at least one is needed";
   if (plan.start < 0) return str("the start is clock ", plan.start, "; it must not be negative");
   if (std::string wrong = optim::validate(plan.rule); !wrong.empty()) return wrong;
-  if (!std::isfinite(plan.weight_decay)) return str("weight_decay is ", plan.weight_decay, "; it must be finite");
-  if (!std::isfinite(plan.clip)) return str("clip_gradients is ", plan.clip, "; it must be finite (below 0: none)");
+  if (!std::isfinite(plan.weight_decay))
+    return str("weight_decay is ", plan.weight_decay, "; it must be finite");
+  if (!std::isfinite(plan.clip))
+    return str("clip_gradients is ", plan.clip, "; it must be finite (below 0: none)");
   if (plan.iter_size < 1) return "iter_size is 0; it must be at least 1";
   if (plan.scheme.empty()) return "the scheme has no name";
-  if (plan.scheme.size() > kMaxSchemeBytes) return str("the scheme's name has ", plan.scheme.size(), " letters; at most ", kMaxSchemeBytes, " are allowed");
+  if (plan.scheme.size() > kMaxSchemeBytes)
+    return str("the scheme's name has ", plan.scheme.size(), " letters; at most ", kMaxSchemeBytes,
+               " are allowed");
   if (plan.rows.empty()) return "there are no rows";
-  if (plan.rows.size() > kMaxRows) return str("there are ", plan.rows.size(), " rows; at most ", kMaxRows, " are allowed");
+  if (plan.rows.size() > kMaxRows)
+    return str("there are ", plan.rows.size(), " rows; at most ", kMaxRows, " are allowed");
   for (std::size_t i = 0; i < plan.rows.size(); ++i)
-    if (std::string wrong = validate(plan.rows[i], plan.servers); !wrong.empty()) return str("row ", i, " ", wrong);
-  if (!plan.ranks.empty() && plan.ranks.size() != plan.workers) return str("there are ", plan.workers, " workers, and ranks of ", plan.ranks.size());
-  if (std::ranges::adjacent_find(plan.ranks, std::ranges::greater_equal()) != plan.ranks.end()) return "the ranks of the workers do not rise";
+    if (std::string wrong = validate(plan.rows[i], plan.servers); !wrong.empty())
+      return str("row ", i, " ", wrong);
+  if (!plan.ranks.empty() && plan.ranks.size() != plan.workers)
+    return str("there are ", plan.workers, " workers, and ranks of ", plan.ranks.size());
+  if (std::ranges::adjacent_find(plan.ranks, std::ranges::greater_equal()) != plan.ranks.end())
+    return "the ranks of the workers do not rise";
   if (!plan.server_ranks.empty() && plan.server_ranks.size() != plan.servers)
     return str("there are ", plan.servers, " servers, and ranks of ", plan.server_ranks.size());
-  if (std::ranges::adjacent_find(plan.server_ranks, std::ranges::greater_equal()) != plan.server_ranks.end()) return "the ranks of the servers do not rise";
-  if (!plan.clocks.empty() && plan.clocks.size() != plan.workers) return str("there are ", plan.workers, " workers, and clocks of ", plan.clocks.size());
+  if (std::ranges::adjacent_find(plan.server_ranks, std::ranges::greater_equal()) !=
+      plan.server_ranks.end())
+    return "the ranks of the servers do not rise";
+  if (!plan.clocks.empty() && plan.clocks.size() != plan.workers)
+    return str("there are ", plan.workers, " workers, and clocks of ", plan.clocks.size());
   if (!plan.clocks.empty() && std::ranges::min(plan.clocks) != plan.start)
-    return str("the start is clock ", plan.start, ", and the least clock of a worker ", std::ranges::min(plan.clocks));
+    return str("the start is clock ", plan.start, ", and the least clock of a worker ",
+               std::ranges::min(plan.clocks));
   return "";
 }
 

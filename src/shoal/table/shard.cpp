@@ -1,4 +1,4 @@
-#include "shard_state.h"
+#include "shoal/table/shard_state.h"
 
 #include <algorithm>
 
@@ -9,16 +9,22 @@ namespace {
 
 // None of what is said of no rows.
 std::optional<Epoch> epoch_of(const Message& message) {
-  return std::visit([]<class M>(const M& m) -> std::optional<Epoch> {
-    if constexpr (requires { m.epoch; }) return m.epoch;
-    else if constexpr (requires { m.plan; }) return m.plan.epoch;
-    else return std::nullopt;
-  }, message);
+  return std::visit(
+      []<class M>(const M& m) -> std::optional<Epoch> {
+        if constexpr (requires { m.epoch; })
+          return m.epoch;
+        else if constexpr (requires { m.plan; })
+          return m.plan.epoch;
+        else
+          return std::nullopt;
+      },
+      message);
 }
 
 }  // namespace
 
-Shard::Shard(int server, SchemeMaker maker) : state_(std::make_unique<State>(server, std::move(maker))) {}
+Shard::Shard(int server, SchemeMaker maker)
+    : state_(std::make_unique<State>(server, std::move(maker))) {}
 Shard::~Shard() = default;
 
 Status Shard::handle(int worker, const Message& message, Outbox& out) {
@@ -58,15 +64,23 @@ std::size_t Shard::bytes_held() const {
 Status Shard::State::take(int worker, const Message& message, Outbox& out) {
   const char* name = name_of(type_of(message));
   const std::optional<Epoch> epoch = epoch_of(message);
-  if (plan && epoch && is_late(*epoch)) return {};   // who said it may have had another number then
+  // who said it may have had another number then
+  if (plan && epoch && is_late(*epoch)) return {};
   if (worker < 0 || (plan && worker >= plan->workers))
-    return broken("worker ", worker, " sends a ", name, ", and there are ", plan ? plan->workers : 0, " (the first is 0)");
-  if (plan && gone[static_cast<std::size_t>(worker)]) return broken("worker ", worker, " sends a ", name, ", and it is counted out since it was lost");
-  const bool is_chiefs = std::holds_alternative<PlanMessage>(message) || std::holds_alternative<Init>(message);
-  if (is_chiefs && worker != 0) return broken("worker ", worker, " sends a ", name, ", and only worker 0 may");
+    return broken("worker ", worker, " sends a ", name, ", and there are ",
+                  plan ? plan->workers : 0, " (the first is 0)");
+  if (plan && gone[static_cast<std::size_t>(worker)])
+    return broken("worker ", worker, " sends a ", name,
+                  ", and it is counted out since it was lost");
+  const bool is_chiefs =
+      std::holds_alternative<PlanMessage>(message) || std::holds_alternative<Init>(message);
+  if (is_chiefs && worker != 0)
+    return broken("worker ", worker, " sends a ", name, ", and only worker 0 may");
   if (const auto* said = std::get_if<PlanMessage>(&message)) return take_plan(*said, out);
   if (!plan) return broken("worker ", worker, " sends a ", name, " before worker 0 sent the plan");
-  if (epoch && *epoch > plan->epoch) return broken("worker ", worker, " sends a ", name, " of epoch ", *epoch, ", and this server is in epoch ", plan->epoch);
+  if (epoch && *epoch > plan->epoch)
+    return broken("worker ", worker, " sends a ", name, " of epoch ", *epoch,
+                  ", and this server is in epoch ", plan->epoch);
   if (const auto* init = std::get_if<Init>(&message)) return take_init(*init, out);
   if (const auto* push = std::get_if<Push>(&message)) return take_push(worker, *push, out);
   if (const auto* get = std::get_if<Get>(&message)) return take_get(worker, *get, out);
@@ -89,14 +103,20 @@ Status Shard::State::take_plan(const PlanMessage& message, Outbox& out) {
     if (without_weights == 0) say_ready(out);
     return {};
   }
-  if (const std::string wrong = validate(said); !wrong.empty()) return broken("worker 0's plan: ", wrong);
-  if (server >= said.servers) return broken("worker 0's plan is for ", said.servers, " servers, and this is server ", server, " (the first is 0)");
+  if (const std::string wrong = validate(said); !wrong.empty())
+    return broken("worker 0's plan: ", wrong);
+  if (server >= said.servers)
+    return broken("worker 0's plan is for ", said.servers, " servers, and this is server ", server,
+                  " (the first is 0)");
   auto made = maker(said.scheme);
   if (!made.ok()) return broken("worker 0's plan: ", made.error().message);
   if (const std::string unfit = made.value()->unfit(said.workers); !unfit.empty())
     return broken("worker 0's plan: scheme '", said.scheme, "': ", unfit);
   if (said.clip >= 0 && !made.value()->lockstep())
-    return broken("worker 0's plan: a clip of the norm needs all workers' gradients at once, and under scheme '", said.scheme, "' they come one by one");
+    return broken(
+        "worker 0's plan: a clip of the norm needs all workers' gradients at once, and under "
+        "scheme '",
+        said.scheme, "' they come one by one");
   if (plan)
     if (Status status = check_next(said); !status.ok()) return status;
   begin(said, std::move(made).value(), message.home);
@@ -106,16 +126,22 @@ Status Shard::State::take_plan(const PlanMessage& message, Outbox& out) {
 
 // Whether the epoch is at its end: all pushes are in the rows, or were dropped.
 Status Shard::State::check_next(const Plan& said) const {
-  if (said.epoch != plan->epoch + 1) return broken("worker 0's plan is of epoch ", said.epoch, ", and this server is in epoch ", plan->epoch);
-  if (without_weights > 0) return broken("worker 0's plan of epoch ", said.epoch, " comes before all weights of epoch ", plan->epoch);
+  if (said.epoch != plan->epoch + 1)
+    return broken("worker 0's plan is of epoch ", said.epoch, ", and this server is in epoch ",
+                  plan->epoch);
+  if (without_weights > 0)
+    return broken("worker 0's plan of epoch ", said.epoch, " comes before all weights of epoch ",
+                  plan->epoch);
   for (const ShardRow* row : learning)
     if (const RowView view = row->view(); !view.held.empty())
-      return broken("worker 0's plan of epoch ", said.epoch, " comes while worker ", view.held[0].worker, "'s push of row ", row->id, " at clock ",
+      return broken("worker 0's plan of epoch ", said.epoch, " comes while worker ",
+                    view.held[0].worker, "'s push of row ", row->id, " at clock ",
                     view.held[0].clock, " is not merged");
   return {};
 }
 
-// A row that nobody else reads, or is to stay as it was read, is where its reader has it: there an update is a read too.
+// A row that nobody else reads, or is to stay as it was read, is where its reader has it: there an
+// update is a read too.
 void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made, const Home& home) {
   scheme = std::move(made);
   plan = said;
@@ -128,7 +154,8 @@ void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made, const H
   ends.assign(said.workers, kUnbounded);
   gone.assign(said.workers, false);
   rows.resize(said.rows.size());
-  const bool at_home = home && said.workers == 1 && scheme->payload() == Payload::kGradient && !scheme->keeps_reads();
+  const bool at_home = home && said.workers == 1 && scheme->payload() == Payload::kGradient &&
+                       !scheme->keeps_reads();
   for (RowId id = 0; id < said.rows.size(); ++id) {
     if (said.rows[id].server != server) continue;
     rows[id] = std::make_unique<ShardRow>(id, *plan, at_home ? home(id) : std::span<float>());
@@ -143,13 +170,17 @@ Status Shard::State::take_init(const Init& init, Outbox& out) {
   ShardRow& row = *found;
   const int part = static_cast<int>(init.part);
   if (part > optim::histories(plan->rule.rule))
-    return broken("worker 0's Init of row ", init.row, " is of history ", part, "; ", optim::name_of(plan->rule.rule), " keeps ", optim::histories(plan->rule.rule));
+    return broken("worker 0's Init of row ", init.row, " is of history ", part, "; ",
+                  optim::name_of(plan->rule.rule), " keeps ", optim::histories(plan->rule.rule));
   const bool is_zeros = init.values.data.empty() && init.part != Part::kWeights;
   if (!is_zeros && init.values.data.size() != row.row.length)
-    return broken("worker 0's Init of row ", init.row, " has ", init.values.data.size(), " numbers; the row has ", row.row.length);
-  if (init.part != Part::kWeights && !row.row.learns) return {};   // nobody will ask
+    return broken("worker 0's Init of row ", init.row, " has ", init.values.data.size(),
+                  " numbers; the row has ", row.row.length);
+  if (init.part != Part::kWeights && !row.row.learns) return {};  // nobody will ask
   if (!row.has(init.part)) {
-    if (row.was_changed()) return broken("worker 0's Init of row ", init.row, ", history ", part, ", comes after the first update");
+    if (row.was_changed())
+      return broken("worker 0's Init of row ", init.row, ", history ", part,
+                    ", comes after the first update");
     row.set(init.part, init.values.data);
     if (init.part != Part::kWeights || --without_weights > 0) return {};
     be_ready(out);
@@ -169,12 +200,16 @@ void Shard::State::be_ready(Outbox& out) {
   send_norm_if_complete(out);
 }
 
-ShardRow* Shard::State::find(RowId row) const { return row < rows.size() ? rows[row].get() : nullptr; }
+ShardRow* Shard::State::find(RowId row) const {
+  return row < rows.size() ? rows[row].get() : nullptr;
+}
 
 // Why there is no such row here.
 Error Shard::State::not_here(RowId row, const std::string& what) const {
-  if (row >= rows.size()) return broken(what, " is of row ", row, "; the plan has ", rows.size(), " (the first is 0)");
-  return broken(what, " is of row ", row, ", which server ", plan->rows[row].server, " holds; this is server ", server);
+  if (row >= rows.size())
+    return broken(what, " is of row ", row, "; the plan has ", rows.size(), " (the first is 0)");
+  return broken(what, " is of row ", row, ", which server ", plan->rows[row].server,
+                " holds; this is server ", server);
 }
 
 }  // namespace shoal::table

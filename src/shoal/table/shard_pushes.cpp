@@ -3,15 +3,17 @@
 #include <cmath>
 #include <utility>
 
-#include "shard_state.h"
 #include "shoal/base/log.h"
+#include "shoal/table/shard_state.h"
 
 namespace shoal::table {
 namespace {
 
 constexpr const char* kPayloads[] = {"a gradient", "a delta", "weights"};
 
-std::string push_named(int worker, const Push& push) { return str("worker ", worker, "'s push of row ", push.row, " at clock ", push.clock); }
+std::string push_named(int worker, const Push& push) {
+  return str("worker ", worker, "'s push of row ", push.row, " at clock ", push.clock);
+}
 
 }  // namespace
 
@@ -19,27 +21,34 @@ std::string push_named(int worker, const Push& push) { return str("worker ", wor
 
 Status Shard::State::check_push(int worker, const Push& push) const {
   const ShardRow& row = *rows[push.row];
-  const auto wrong = [&](const auto&... words) { return broken(push_named(worker, push), words...); };
+  const auto wrong = [&](const auto&... words) {
+    return broken(push_named(worker, push), words...);
+  };
   if (without_weights > 0) return wrong(" comes before worker 0 sent all weights");
   if (!row.row.learns) return wrong(" is of a row that does not learn");
   if (push.clock < plan->start) return wrong(" is from before the start, clock ", plan->start);
   if (push.base < plan->start || push.base > row.version())
-    return wrong(" is based on version ", push.base, "; the row has had ", plan->start, " to ", row.version());
+    return wrong(" is based on version ", push.base, "; the row has had ", plan->start, " to ",
+                 row.version());
   if (push.payload != scheme->payload())
-    return wrong(" holds ", kPayloads[static_cast<std::size_t>(push.payload)], "; scheme '", scheme->name(), "' takes ",
-                  kPayloads[static_cast<std::size_t>(scheme->payload())]);
-  if (!(push.weight >= 0 && std::isfinite(push.weight))) return wrong(" has weight ", push.weight, "; it must be finite, 0 or more");
+    return wrong(" holds ", kPayloads[static_cast<std::size_t>(push.payload)], "; scheme '",
+                 scheme->name(), "' takes ",
+                 kPayloads[static_cast<std::size_t>(scheme->payload())]);
+  if (!(push.weight >= 0 && std::isfinite(push.weight)))
+    return wrong(" has weight ", push.weight, "; it must be finite, 0 or more");
   if (!std::isfinite(push.rate)) return wrong(" has rate ", push.rate, "; it must be finite");
   const std::size_t count = push.values.data.size();
-  if (count != row.row.length && !(push.weight == 0 && count == 0)) return wrong(" has ", count, " numbers; the row has ", row.row.length);
+  if (count != row.row.length && !(push.weight == 0 && count == 0))
+    return wrong(" has ", count, " numbers; the row has ", row.row.length);
   return {};
 }
 
-// A push is taken in its turn, once. One that is there already is its worker's question whether it arrived; the answer is the row, if not
-// yet then when it may be read.
+// A push is taken in its turn, once. One that is there already is its worker's question whether it
+// arrived; the answer is the row, if not yet then when it may be read.
 Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
   ShardRow* const found = find(push.row);
-  if (found == nullptr) return not_here(push.row, str("worker ", worker, "'s push at clock ", push.clock));
+  if (found == nullptr)
+    return not_here(push.row, str("worker ", worker, "'s push at clock ", push.clock));
   if (Status status = check_push(worker, push); !status.ok()) return status;
   ShardRow& row = *found;
   const Clock next = row.pushed(worker);
@@ -50,23 +59,28 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
   }
   if (push.clock < next) {
     ++counters.repeated;
-    if (push.clock + 1 == next) ask_again(row, worker, next, out);   // else it has pushed again since: it knows
+    // else it has pushed again since: it knows
+    if (push.clock + 1 == next) ask_again(row, worker, next, out);
     return {};
   }
   if (!counts_only && !push.finite && !all_finite(push.values.data)) {
     ++counters.refused;
-    return Error{Code::kNonFinite, str(push_named(worker, push), " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
+    return Error{Code::kNonFinite,
+                 str(push_named(worker, push),
+                     " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
   }
   come_back(worker, push.clock);
   row.hold(worker, push, ends[static_cast<std::size_t>(worker)]);
   row.wait(worker, next + 1);
-  if (merge(row) || !scheme->lockstep()) answer_readers(row, out);   // in lockstep nobody may read more before all have pushed
+  // in lockstep nobody may read more before all have pushed
+  if (merge(row) || !scheme->lockstep()) answer_readers(row, out);
   counters.parked += row.is_waiting(worker);
   send_norm_if_complete(out);
   return {};
 }
 
-// A read, or a push, that came again: if the row waits for the norm of all rows, the word of that may be lost.
+// A read, or a push, that came again: if the row waits for the norm of all rows, the word of that
+// may be lost.
 void Shard::State::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out) {
   const bool is_new = row.wait(worker, clock);
   std::optional<Clock> least;
@@ -76,20 +90,27 @@ void Shard::State::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out
 }
 
 Status Shard::State::take_get(int worker, const Get& get, Outbox& out) {
-  const auto wrong = [&](const auto&... words) { return broken("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row, words...); };
+  const auto wrong = [&](const auto&... words) {
+    return broken("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row, words...);
+  };
   ShardRow* const found = find(get.row);
-  if (found == nullptr) return not_here(get.row, str("worker ", worker, "'s read at clock ", get.clock));
+  if (found == nullptr)
+    return not_here(get.row, str("worker ", worker, "'s read at clock ", get.clock));
   ShardRow& row = *found;
   if (without_weights > 0) return wrong(" comes before worker 0 sent all weights");
   if (get.part != Part::kWeights) {
-    const int part = static_cast<int>(get.part), kept = row.row.learns ? optim::histories(plan->rule.rule) : 0;
+    const int part = static_cast<int>(get.part),
+              kept = row.row.learns ? optim::histories(plan->rule.rule) : 0;
     if (part > kept) return wrong(" wants history ", part, "; the row keeps ", kept);
-    out.push_back({to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part, row.numbers(get.part), plan->epoch}});
+    out.push_back({to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part,
+                                                 row.numbers(get.part), plan->epoch}});
     return {};
   }
   if (get.clock < plan->start) return wrong(" is from before the start, clock ", plan->start);
-  if (row.row.learns && get.clock > row.pushed(worker)) out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker), plan->epoch}});
-  else ask_again(row, worker, get.clock, out);
+  if (row.row.learns && get.clock > row.pushed(worker))
+    out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker), plan->epoch}});
+  else
+    ask_again(row, worker, get.clock, out);
   return {};
 }
 
@@ -107,8 +128,10 @@ bool Shard::State::merge(ShardRow& row) {
   while (!row.pending) {
     std::optional<Merge> merge = scheme->next_merge(row.view());
     if (!merge) break;
-    if (plan->clip >= 0) hang(row, std::move(*merge));
-    else apply(row, *merge, 1);
+    if (plan->clip >= 0)
+      hang(row, std::move(*merge));
+    else
+      apply(row, *merge, 1);
     merged = true;
   }
   return merged;
@@ -116,7 +139,8 @@ bool Shard::State::merge(ShardRow& row) {
 
 void Shard::State::hang(ShardRow& row, Merge merge) {
   const std::size_t first = merge.take.empty() ? merge.drop.at(0) : merge.take[0];
-  CHECK(row.view().held[first].clock == norm_clock) << "row " << row.id << ": scheme '" << scheme->name() << "' is not lockstep";
+  CHECK(row.view().held[first].clock == norm_clock)
+      << "row " << row.id << ": scheme '" << scheme->name() << "' is not lockstep";
   const double squares = counts_only ? 0 : row.squares(merge);
   row.pending = ShardRow::Pending{std::move(merge), squares};
   ++complete;
@@ -128,8 +152,11 @@ void Shard::State::count(const ShardRow& row, const Merge& merge) {
   counters.dropped += merge.drop.size();
   const std::span<const Contribution> held = row.view().held;
   for (const std::size_t i : merge.take) {
-    std::vector<std::uint64_t>& staleness = counts[static_cast<std::size_t>(held[i].worker)].staleness;
-    const std::size_t versions = std::min(static_cast<std::size_t>(std::max<Version>(0, row.version() - held[i].base)), kStaleness - 1);
+    std::vector<std::uint64_t>& staleness =
+        counts[static_cast<std::size_t>(held[i].worker)].staleness;
+    const std::size_t versions =
+        std::min(static_cast<std::size_t>(std::max<Version>(0, row.version() - held[i].base)),
+                 kStaleness - 1);
     if (staleness.size() <= versions) staleness.resize(versions + 1);
     ++staleness[versions];
   }
@@ -138,8 +165,10 @@ void Shard::State::count(const ShardRow& row, const Merge& merge) {
 
 void Shard::State::apply(ShardRow& row, const Merge& merge, double clip) {
   count(row, merge);
-  if (counts_only) row.count(merge);
-  else row.apply(merge, *plan, clip / plan->iter_size, spares, crew);
+  if (counts_only)
+    row.count(merge);
+  else
+    row.apply(merge, *plan, clip / plan->iter_size, spares, crew);
 }
 
 void Shard::State::answer_readers(ShardRow& row, Outbox& out) {
@@ -147,14 +176,17 @@ void Shard::State::answer_readers(ShardRow& row, Outbox& out) {
   for (int worker = 0; worker < plan->workers; ++worker) answer_reader(row, worker, least, out);
 }
 
-// If it waits, and may read. `least`: the slowest worker's clock, which answers do not change, if it is known.
-void Shard::State::answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out) {
+// If it waits, and may read. `least`: the slowest worker's clock, which answers do not change, if
+// it is known.
+void Shard::State::answer_reader(ShardRow& row, int worker, std::optional<Clock>& least,
+                                 Outbox& out) {
   if (!row.is_waiting(worker) || !row.can_read(*scheme, worker)) return;
   RowMessage answer = row.answer(*scheme, worker);
   answer.epoch = plan->epoch;
   if (row.row.learns) {
     if (!least) least = slowest(row.view());
-    const std::size_t ahead = *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
+    const std::size_t ahead =
+        *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
     ++counters.staleness[std::min(ahead, kStaleness - 1)];
   }
   out.push_back({to_worker(worker), std::move(answer)});
@@ -165,7 +197,8 @@ void Shard::State::answer_reader(ShardRow& row, int worker, std::optional<Clock>
 void Shard::State::send_norm(Outbox& out) const {
   double squares = 0;
   for (const ShardRow* row : learning) squares += row->pending->squares;
-  out.push_back({{Address::Kind::kCoordinator, 0}, Norm{norm_clock, static_cast<std::uint16_t>(server), squares, plan->epoch}});
+  out.push_back({{Address::Kind::kCoordinator, 0},
+                 Norm{norm_clock, static_cast<std::uint16_t>(server), squares, plan->epoch}});
 }
 
 // A server without rows that learn is always complete: the coordinator waits for its word too.
@@ -178,11 +211,15 @@ void Shard::State::send_norm_if_complete(Outbox& out) {
 
 Status Shard::State::take_total(const NormTotal& total, Outbox& out) {
   if (plan && is_late(total.epoch)) return {};
-  if (!plan || plan->clip < 0) return broken("the coordinator sends the norm of clock ", total.clock, ", and nothing is to be clipped");
-  if (total.clock < norm_clock) return {};   // said twice
+  if (!plan || plan->clip < 0)
+    return broken("the coordinator sends the norm of clock ", total.clock,
+                  ", and nothing is to be clipped");
+  if (total.clock < norm_clock) return {};  // said twice
   if (total.clock > norm_clock || !norm_sent)
-    return broken("the coordinator sends the norm of clock ", total.clock, " before this server said its part; it is at clock ", norm_clock);
-  if (!(total.squares >= 0 && std::isfinite(total.squares))) return broken("the coordinator sends a norm whose square is ", total.squares);
+    return broken("the coordinator sends the norm of clock ", total.clock,
+                  " before this server said its part; it is at clock ", norm_clock);
+  if (!(total.squares >= 0 && std::isfinite(total.squares)))
+    return broken("the coordinator sends a norm whose square is ", total.squares);
   const double norm = std::sqrt(total.squares), clip = norm > plan->clip ? plan->clip / norm : 1;
   norm_sent = false;
   complete = 0;
@@ -208,11 +245,16 @@ Clock Shard::State::clock_of(int worker) const {
 Status Shard::State::take_retire(int worker, const Retire& retire, Outbox& out) {
   Clock& end = ends[static_cast<std::size_t>(worker)];
   if (end == retire.clock) return {};
-  if (end != kUnbounded) return broken("worker ", worker, " retires at clock ", retire.clock, ", and did so at clock ", end);
-  if (retire.clock < plan->start) return broken("worker ", worker, " retires at clock ", retire.clock, ", before the start, clock ", plan->start);
+  if (end != kUnbounded)
+    return broken("worker ", worker, " retires at clock ", retire.clock, ", and did so at clock ",
+                  end);
+  if (retire.clock < plan->start)
+    return broken("worker ", worker, " retires at clock ", retire.clock,
+                  ", before the start, clock ", plan->start);
   for (const ShardRow* row : learning)
     if (row->pushed(worker) > retire.clock)
-      return broken("worker ", worker, " retires at clock ", retire.clock, ", and has pushed row ", row->id, " at clock ", row->pushed(worker) - 1);
+      return broken("worker ", worker, " retires at clock ", retire.clock, ", and has pushed row ",
+                    row->id, " at clock ", row->pushed(worker) - 1);
   end = retire.clock;
   for (ShardRow* row : learning) {
     row->end_at(worker, end);
@@ -230,9 +272,11 @@ void Shard::State::come_back(int worker, Clock clock) {
   for (ShardRow* row : learning) row->end_at(worker, end);
 }
 
-// What was decided before the norm of all is known is decided again without what the worker leaves unfinished.
+// What was decided before the norm of all is known is decided again without what the worker leaves
+// unfinished.
 void Shard::State::leave(int worker, Outbox& out) {
-  if (!plan || worker < 0 || worker >= plan->workers || gone[static_cast<std::size_t>(worker)]) return;
+  if (!plan || worker < 0 || worker >= plan->workers || gone[static_cast<std::size_t>(worker)])
+    return;
   gone[static_cast<std::size_t>(worker)] = true;
   Clock& end = ends[static_cast<std::size_t>(worker)];
   end = std::min(end, clock_of(worker));
@@ -244,7 +288,8 @@ void Shard::State::leave(int worker, Outbox& out) {
     counters.dropped += row->forget(worker, end);
     advance(*row, out);
   }
-  CHECK(!norm_sent || complete == learning.size()) << "a norm was sent of rows that are not complete";
+  CHECK(!norm_sent || complete == learning.size())
+      << "a norm was sent of rows that are not complete";
   send_norm_if_complete(out);
 }
 

@@ -1,4 +1,4 @@
-#include "shard_row.h"
+#include "shoal/table/shard_row.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,15 +8,19 @@
 namespace shoal::table {
 namespace {
 
-int parts_of(const Row& row, const Plan& plan) { return row.learns ? 1 + optim::histories(plan.rule.rule) : 1; }
+int parts_of(const Row& row, const Plan& plan) {
+  return row.learns ? 1 + optim::histories(plan.rule.rule) : 1;
+}
 
 // Takes the elements at `gone`, which rise, out of `list`.
 template <class T>
 void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
   std::size_t kept = 0, next = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (next < gone.size() && gone[next] == i) ++next;
-    else if (kept++ != i) list[kept - 1] = std::move(list[i]);
+    if (next < gone.size() && gone[next] == i)
+      ++next;
+    else if (kept++ != i)
+      list[kept - 1] = std::move(list[i]);
   }
   list.resize(kept);
 }
@@ -24,12 +28,20 @@ void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
 }  // namespace
 
 ShardRow::ShardRow(RowId id, const Plan& plan, std::span<float> home)
-    : id(id), row(plan.rows[id]), start_(plan.start), version_(plan.start),
-      workers_(plan.workers, {.counts = true, .pushed = plan.start, .merged = plan.start, .last = plan.start}), waits_(plan.workers, kNobody) {
-  for (std::size_t worker = 0; worker < plan.clocks.size(); ++worker) workers_[worker].pushed = workers_[worker].merged = plan.clocks[worker];
-  CHECK(home.empty() || home.size() == row.length) << "row " << id << " of " << row.length << " numbers has a home of " << home.size();
+    : id(id),
+      row(plan.rows[id]),
+      start_(plan.start),
+      version_(plan.start),
+      workers_(plan.workers,
+               {.counts = true, .pushed = plan.start, .merged = plan.start, .last = plan.start}),
+      waits_(plan.workers, kNobody) {
+  for (std::size_t worker = 0; worker < plan.clocks.size(); ++worker)
+    workers_[worker].pushed = workers_[worker].merged = plan.clocks[worker];
+  CHECK(home.empty() || home.size() == row.length)
+      << "row " << id << " of " << row.length << " numbers has a home of " << home.size();
   for (int part = 0; part < parts_of(row, plan); ++part)
-    parts_.push_back(part == 0 && !home.empty() ? std::make_shared<Buffer>(home) : std::make_shared<Buffer>(row.length));
+    parts_.push_back(part == 0 && !home.empty() ? std::make_shared<Buffer>(home)
+                                                : std::make_shared<Buffer>(row.length));
 }
 
 // Those at home are not lent: they are their reader's.
@@ -42,16 +54,20 @@ void ShardRow::set(Part part, std::span<const float> numbers) {
   has_[static_cast<std::size_t>(part)] = true;
   const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
   CHECK(!buffer->is_lent()) << "row " << id << " was read before it had its first numbers";
-  if (numbers.empty()) std::ranges::fill(buffer->numbers(), 0.0f);
-  else if (numbers.data() != buffer->numbers().data()) std::ranges::copy(numbers, buffer->numbers().begin());
+  if (numbers.empty())
+    std::ranges::fill(buffer->numbers(), 0.0f);
+  else if (numbers.data() != buffer->numbers().data())
+    std::ranges::copy(numbers, buffer->numbers().begin());
 }
 
 // ---- membership and pushes ----
 
 void ShardRow::hold(int worker, Push push, Clock end) {
   WorkerView& view = workers_[index(worker)];
-  CHECK(push.clock == view.pushed) << "row " << id << ": push of clock " << push.clock << " in the place of " << view.pushed;
-  held_.push_back({.worker = worker, .clock = push.clock, .base = push.base, .weight = push.weight});
+  CHECK(push.clock == view.pushed)
+      << "row " << id << ": push of clock " << push.clock << " in the place of " << view.pushed;
+  held_.push_back(
+      {.worker = worker, .clock = push.clock, .base = push.base, .weight = push.weight});
   pushes_.push_back(std::move(push));
   ++view.pushed;
   end_at(worker, end);
@@ -76,15 +92,18 @@ std::size_t ShardRow::forget(int worker, Clock end) {
 
 // ---- merges ----
 
-std::vector<Term> ShardRow::terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const {
+std::vector<Term> ShardRow::terms(const Merge& merge,
+                                  std::vector<std::vector<float>>& compensated) const {
   std::vector<Term> terms;
   for (std::size_t t = 0; t < merge.take.size(); ++t) {
     const std::size_t i = merge.take[t];
     const float* values = pushes_[i].values.data.data();
-    const Values* then = merge.compensation == 0 || reads_.empty() ? nullptr : &reads_[index(held_[i].worker)];
+    const Values* then =
+        merge.compensation == 0 || reads_.empty() ? nullptr : &reads_[index(held_[i].worker)];
     if (then != nullptr && !then->data.empty()) {
       compensated.emplace_back(row.length);
-      compensate(merge.compensation, row.length, values, parts_[0]->numbers().data(), then->data.data(), compensated.back().data());
+      compensate(merge.compensation, row.length, values, parts_[0]->numbers().data(),
+                 then->data.data(), compensated.back().data());
       values = compensated.back().data();
     }
     terms.push_back({values, merge.weights[t], pushes_[i].spent.data()});
@@ -98,7 +117,8 @@ double ShardRow::squares(const Merge& merge) const {
   return double{merge.scale} * merge.scale * sum_of_squares(row.length, terms(merge, compensated));
 }
 
-// Where a part is to be changed: in another buffer if somebody still looks at this one, which then is among the replaced.
+// Where a part is to be changed: in another buffer if somebody still looks at this one, which then
+// is among the replaced.
 Change ShardRow::change(Part part, Spares& spares, Buffers& replaced) {
   std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
   const float* from = buffer->numbers().data();
@@ -106,15 +126,19 @@ Change ShardRow::change(Part part, Spares& spares, Buffers& replaced) {
   return {from, buffer->numbers().data()};
 }
 
-void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares, const Crew& crew) {
+void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares,
+                     const Crew& crew) {
   CHECK_EQ(merge.take.size(), merge.weights.size());
   if (!merge.take.empty()) {
     std::vector<std::vector<float>> compensated;
     const std::vector<Term> terms = this->terms(merge, compensated);
-    Buffers replaced;   // whose numbers are read below, so that none is a spare yet
-    if (merge.apply == Apply::kRule) step(merge, terms, plan, gradient_scale, spares, replaced, crew);
-    else if (merge.apply == Apply::kAdd) add_to_row(merge.scale, row.length, terms, change(Part::kWeights, spares, replaced));
-    else pull(merge, change(Part::kWeights, spares, replaced));
+    Buffers replaced;  // whose numbers are read below, so that none is a spare yet
+    if (merge.apply == Apply::kRule)
+      step(merge, terms, plan, gradient_scale, spares, replaced, crew);
+    else if (merge.apply == Apply::kAdd)
+      add_to_row(merge.scale, row.length, terms, change(Part::kWeights, spares, replaced));
+    else
+      pull(merge, change(Part::kWeights, spares, replaced));
     for (auto& buffer : replaced) spares.give(std::move(buffer));
     ++version_;
   }
@@ -126,16 +150,21 @@ void ShardRow::count(const Merge& merge) {
   throw_away(merge);
 }
 
-void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan, double gradient_scale, Spares& spares,
-                    Buffers& replaced, const Crew& crew) {
+void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan,
+                    double gradient_scale, Spares& spares, Buffers& replaced, const Crew& crew) {
   const Push& first = pushes_[merge.take[0]];
-  const optim::Step step = optim::make_step(plan.rule, {.iteration = first.clock, .rate = first.rate * merge.rate_scale, .lr_mult = row.lr_mult,
-                                                        .weight_decay = plan.weight_decay, .decay_mult = row.decay_mult,
-                                                        .regularization = plan.regularization,
-                                                        .gradient_scale = static_cast<float>(gradient_scale * merge.scale)});
+  const optim::Step step = optim::make_step(
+      plan.rule, {.iteration = first.clock,
+                  .rate = first.rate * merge.rate_scale,
+                  .lr_mult = row.lr_mult,
+                  .weight_decay = plan.weight_decay,
+                  .decay_mult = row.decay_mult,
+                  .regularization = plan.regularization,
+                  .gradient_scale = static_cast<float>(gradient_scale * merge.scale)});
   const Change weights = change(Part::kWeights, spares, replaced);
   std::vector<Change> histories;
-  for (std::size_t part = 1; part < parts_.size(); ++part) histories.push_back(change(static_cast<Part>(part), spares, replaced));
+  for (std::size_t part = 1; part < parts_.size(); ++part)
+    histories.push_back(change(static_cast<Part>(part), spares, replaced));
   step_row(step, row.length, terms, weights, histories, crew);
 }
 
@@ -143,7 +172,8 @@ void ShardRow::pull(const Merge& merge, Change weights) {
   CHECK_EQ(merge.take.size(), 1u);
   const std::size_t i = merge.take[0];
   const auto answer = std::make_shared<Buffer>(row.length);
-  pull_row(merge.scale, row.length, pushes_[i].values.data.data(), weights, answer->numbers().data());
+  pull_row(merge.scale, row.length, pushes_[i].values.data.data(), weights,
+           answer->numbers().data());
   own_.resize(workers_.size());
   own_[index(held_[i].worker)] = {held_[i].clock + 1, Buffer::lend(answer)};
 }
@@ -156,7 +186,8 @@ void ShardRow::throw_away(const Merge& merge) {
   for (const std::size_t i : merge.drop) std::ranges::fill(pushes_[i].spent, 0.0f);
   for (const std::size_t i : gone) {
     WorkerView& worker = workers_[index(held_[i].worker)];
-    CHECK(worker.merged == held_[i].clock) << "row " << id << ": the scheme takes a push of clock " << held_[i].clock << " before that of " << worker.merged;
+    CHECK(worker.merged == held_[i].clock) << "row " << id << ": the scheme takes a push of clock "
+                                           << held_[i].clock << " before that of " << worker.merged;
     ++worker.merged;
   }
   take_out(held_, gone);
@@ -184,7 +215,11 @@ RowMessage ShardRow::answer(const Scheme& scheme, int worker) {
     reads_.resize(workers_.size());
     reads_[index(worker)] = values;
   }
-  return {.row = id, .clock = clock, .version = version_, .part = Part::kWeights, .values = std::move(values)};
+  return {.row = id,
+          .clock = clock,
+          .version = version_,
+          .part = Part::kWeights,
+          .values = std::move(values)};
 }
 
 std::size_t ShardRow::bytes() const {

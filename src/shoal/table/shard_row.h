@@ -6,17 +6,18 @@
 #include <optional>
 #include <vector>
 
-#include "buffer.h"
+#include "shoal/table/buffer.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/scheme.h"
-#include "update.h"
+#include "shoal/table/update.h"
 
 namespace shoal::table {
 
 // Says what the plan has for all rows.
 class ShardRow {
  public:
-  // `home`: where its weights are, in memory of the only worker, who does not look at them from a push to its answer; or nothing, then here.
+  // `home`: where its weights are, in memory of the only worker, who does not look at them from a
+  // push to its answer; or nothing, then here.
   ShardRow(RowId id, const Plan& plan, std::span<float> home = {});
 
   const RowId id;
@@ -24,7 +25,7 @@ class ShardRow {
 
   // ---- numbers ----
   bool has(Part part) const { return has_[static_cast<std::size_t>(part)]; }
-  void set(Part part, std::span<const float> numbers);         // zeros if there are none
+  void set(Part part, std::span<const float> numbers);  // zeros if there are none
   Values numbers(Part part) const;
   Version version() const { return version_; }
   bool was_changed() const { return version_ != start_; }
@@ -32,16 +33,20 @@ class ShardRow {
   // ---- membership and pushes ----
   RowView view() const { return {workers_, held_, version_}; }
   Clock pushed(int worker) const { return workers_[index(worker)].pushed; }
-  // Takes the push of clock pushed(worker). The worker counts until its push of clock end - 1 is here.
+  // Takes the push of clock pushed(worker). The worker counts until its push of clock end - 1 is
+  // here.
   void hold(int worker, Push push, Clock end);
   void end_at(int worker, Clock end);
-  // Forgets what the worker pushed from `end` on, as far as it is not merged. Returns how many pushes that were.
+  // Forgets what the worker pushed from `end` on, as far as it is not merged. Returns how many
+  // pushes that were.
   std::size_t forget(int worker, Clock end);
 
   // ---- merges ----
-  double squares(const Merge& merge) const;                     // of the scaled sum
-  // Applies the merge, and throws away what it takes and drops. `gradient_scale` is that of the rule, without the merge's own.
-  void apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares, const Crew& crew);
+  double squares(const Merge& merge) const;  // of the scaled sum
+  // Applies the merge, and throws away what it takes and drops. `gradient_scale` is that of the
+  // rule, without the merge's own.
+  void apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares,
+             const Crew& crew);
 
   // The same without the numbers.
   void count(const Merge& merge);
@@ -58,32 +63,41 @@ class ShardRow {
   std::size_t bytes() const;
 
   // A merge that waits for the norm of all rows.
-  struct Pending { Merge merge; double squares = 0; };
+  struct Pending {
+    Merge merge;
+    double squares = 0;
+  };
   std::optional<Pending> pending;
 
  private:
   static constexpr Clock kNobody = -1;
-  struct Own { Clock clock = kNobody; Values values; };         // what one worker reads at a clock instead of the row
+  // what one worker reads at a clock instead of the row
+  struct Own {
+    Clock clock = kNobody;
+    Values values;
+  };
   static std::size_t index(int worker) { return static_cast<std::size_t>(worker); }
 
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
   std::vector<Term> terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const;
   Change change(Part part, Spares& spares, Buffers& replaced);
-  void step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan, double gradient_scale, Spares& spares, Buffers& replaced,
-            const Crew& crew);
+  void step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan,
+            double gradient_scale, Spares& spares, Buffers& replaced, const Crew& crew);
   void pull(const Merge& merge, Change weights);
   void throw_away(const Merge& merge);
 
   const Clock start_;
   Version version_;
-  Buffers parts_;                                                // weights, and if it learns the rule's histories
+  // weights, and if it learns the rule's histories
+  Buffers parts_;
   bool has_[1 + optim::kMaxHistories] = {};
   std::vector<WorkerView> workers_;
-  std::vector<Contribution> held_;                              // in the order of arrival
-  std::vector<Push> pushes_;                                    // of held_
-  std::vector<Clock> waits_;                                    // by worker
-  std::vector<Own> own_;                                        // by worker; elastic schemes
-  std::vector<Values> reads_;                                   // by worker, what it read last; of schemes that keep_reads
+  std::vector<Contribution> held_;  // in the order of arrival
+  std::vector<Push> pushes_;        // of held_
+  std::vector<Clock> waits_;        // by worker
+  std::vector<Own> own_;            // by worker; elastic schemes
+  // by worker, what it read last; of schemes that keep_reads
+  std::vector<Values> reads_;
 };
 
 }  // namespace shoal::table

@@ -1,4 +1,5 @@
-// What a shard keeps, and how it takes each message: beginnings in shard.cpp, the rest in shard_pushes.cpp.
+// What a shard keeps, and how it takes each message: beginnings in shard.cpp, the rest in
+// shard_pushes.cpp.
 #pragma once
 
 #include <memory>
@@ -7,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "shard_row.h"
 #include "shoal/table/shard.h"
+#include "shoal/table/shard_row.h"
 
 namespace shoal::table {
 
-constexpr std::size_t kStaleness = 64;   // classes of the histogram
+constexpr std::size_t kStaleness = 64;  // classes of the histogram
 
 template <class... Args>
 Error broken(const Args&... args) {
@@ -22,7 +23,9 @@ Error broken(const Args&... args) {
 inline Address to_worker(int worker) { return {Address::Kind::kWorker, worker}; }
 
 struct Shard::State {
-  State(int server, SchemeMaker maker) : server(server), maker(std::move(maker)) { counters.staleness.resize(kStaleness); }
+  State(int server, SchemeMaker maker) : server(server), maker(std::move(maker)) {
+    counters.staleness.resize(kStaleness);
+  }
 
   Status take(int worker, const Message& message, Outbox& out);
   Status take_plan(const PlanMessage& message, Outbox& out);
@@ -58,19 +61,20 @@ struct Shard::State {
   const SchemeMaker maker;
   std::optional<Plan> plan;
   std::unique_ptr<Scheme> scheme;
-  std::vector<std::unique_ptr<ShardRow>> rows;   // of the plan; null where another server's
-  std::vector<ShardRow*> learning;               // own rows that learn, by id
-  std::size_t without_weights = 0;               // own rows
-  std::vector<Clock> ends;                       // by worker: no push from there on
-  std::vector<bool> gone;                        // by worker
+  std::vector<std::unique_ptr<ShardRow>> rows;  // of the plan; null where another server's
+  std::vector<ShardRow*> learning;              // own rows that learn, by id
+  std::size_t without_weights = 0;              // own rows
+  std::vector<Clock> ends;                      // by worker: no push from there on
+  std::vector<bool> gone;                       // by worker
   Spares spares;
   Crew crew;
   ShardCounters counters;
-  std::vector<PushCounts> counts;                // by worker
+  std::vector<PushCounts> counts;  // by worker
   bool counts_only = false;
-  // A clip of the norm: each learning row's merge of norm_clock waits until all have theirs, and the coordinator has added up all servers'.
+  // A clip of the norm: each learning row's merge of norm_clock waits until all have theirs, and
+  // the coordinator has added up all servers'.
   Clock norm_clock = 0;
-  std::size_t complete = 0;                      // rows with a merge that waits
+  std::size_t complete = 0;  // rows with a merge that waits
   bool norm_sent = false;
 };
 

@@ -7,7 +7,7 @@
 namespace shoal::table {
 
 void StepTimes::add(double seconds, std::uint32_t steps) {
-  constexpr std::uint32_t kEnough = 20;      // after so many the ones before do not matter
+  constexpr std::uint32_t kEnough = 20;  // after so many the ones before do not matter
   for (std::uint32_t step = 0; step < std::min(steps, kEnough); ++step) {
     const double time = known() ? std::min(seconds, kMost * smoothed_) : seconds;
     smoothed_ = known() ? smoothed_ + kShare * (time - smoothed_) : time;
@@ -19,7 +19,7 @@ void StepTimes::add(double seconds, std::uint32_t steps) {
 double StepTimes::high() const {
   if (!known()) return 0;
   std::vector<double> times(recent_.begin(), recent_.end());
-  const std::size_t place = (9 * times.size() + 9) / 10 - 1;      // nearest rank
+  const std::size_t place = (9 * times.size() + 9) / 10 - 1;  // nearest rank
   std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(place));
   return std::max(smoothed_, times[place]);
 }

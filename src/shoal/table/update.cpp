@@ -1,4 +1,4 @@
-#include "update.h"
+#include "shoal/table/update.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,10 +10,11 @@ namespace {
 using optim::Regularization;
 using optim::Rule;
 
-constexpr std::size_t kBlock = 2048;   // floats: a block of sums stays in the nearest cache
-constexpr std::size_t kPiece = 4 * kBlock;   // of a crew's work: some microseconds
+constexpr std::size_t kBlock = 2048;        // floats: a block of sums stays in the nearest cache
+constexpr std::size_t kPiece = 4 * kBlock;  // of a crew's work: some microseconds
 
-// The sum of the terms, at least one, from `begin` on: in `block`, or where it is if it is one of weight 1.
+// The sum of the terms, at least one, from `begin` on: in `block`, or where it is if it is one of
+// weight 1.
 const float* sum(std::span<const Term> terms, std::size_t begin, std::size_t n, float* block) {
   if (terms.size() == 1 && terms[0].weight == 1) return terms[0].values + begin;
   for (std::size_t t = 0; t < terms.size(); ++t) {
@@ -39,7 +40,9 @@ void for_each_block(std::size_t from, std::size_t to, std::span<const Term> term
 template <class F>
 void for_each_block(std::size_t n, std::span<const Term> terms, const Crew& crew, const F& f) {
   if (!crew || n <= kPiece) return for_each_block(0, n, terms, f);
-  crew((n + kPiece - 1) / kPiece, [&](std::size_t piece) { for_each_block(piece * kPiece, std::min(n, (piece + 1) * kPiece), terms, f); });
+  crew((n + kPiece - 1) / kPiece, [&](std::size_t piece) {
+    for_each_block(piece * kPiece, std::min(n, (piece + 1) * kPiece), terms, f);
+  });
 }
 
 // The numbers from `begin` on, at the place where they are to be changed.
@@ -49,27 +52,32 @@ float* bring(Change change, std::size_t begin, std::size_t n) {
 }
 
 template <Rule rule, Regularization kind>
-void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories, const Crew& crew) {
+void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
+         std::span<const Change> histories, const Crew& crew) {
   for_each_block(n, terms, crew, [&](std::size_t begin, std::size_t count, const float* gradient) {
     float* w = bring(weights, begin, count);
     float* h = bring(histories[0], begin, count);
     float* h2 = histories.size() > 1 ? bring(histories[1], begin, count) : nullptr;
     optim::update_elements<rule, kind>(step, static_cast<std::int64_t>(count), w, gradient, h, h2);
     for (const Term& term : terms)
-      if (term.spent) std::fill_n(term.spent + begin, count, 0.0f);   // while they are in the nearest cache
+      // while they are in the nearest cache
+      if (term.spent) std::fill_n(term.spent + begin, count, 0.0f);
   });
 }
 
 template <Rule rule>
-void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories, const Crew& crew) {
-  if (step.regularization == Regularization::kL1 && step.decay != 0) run<rule, Regularization::kL1>(step, n, terms, weights, histories, crew);
-  else run<rule, Regularization::kL2>(step, n, terms, weights, histories, crew);
+void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
+         std::span<const Change> histories, const Crew& crew) {
+  if (step.regularization == Regularization::kL1 && step.decay != 0)
+    run<rule, Regularization::kL1>(step, n, terms, weights, histories, crew);
+  else
+    run<rule, Regularization::kL2>(step, n, terms, weights, histories, crew);
 }
 
 }  // namespace
 
-void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories,
-              const Crew& crew) {
+void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
+              std::span<const Change> histories, const Crew& crew) {
   switch (step.rule) {
     case Rule::kSgd: return run<Rule::kSgd>(step, n, terms, weights, histories, crew);
     case Rule::kNesterov: return run<Rule::kNesterov>(step, n, terms, weights, histories, crew);
@@ -99,17 +107,20 @@ void pull_row(float scale, std::size_t n, const float* theirs, Change row, float
   }
 }
 
-void compensate(float lambda, std::size_t n, const float* values, const float* now, const float* then, float* out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = values[i] + lambda * values[i] * values[i] * (now[i] - then[i]);
+void compensate(float lambda, std::size_t n, const float* values, const float* now,
+                const float* then, float* out) {
+  for (std::size_t i = 0; i < n; ++i)
+    out[i] = values[i] + lambda * values[i] * values[i] * (now[i] - then[i]);
 }
 
 double sum_of_squares(std::size_t n, std::span<const Term> terms) {
-  constexpr std::size_t kLanes = 8;   // sums side by side, which a vector holds
+  constexpr std::size_t kLanes = 8;  // sums side by side, which a vector holds
   double lanes[kLanes] = {};
   for_each_block(0, n, terms, [&](std::size_t, std::size_t count, const float* values) {
     std::size_t i = 0;
     for (; i + kLanes <= count; i += kLanes)
-      for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += double{values[i + lane]} * values[i + lane];
+      for (std::size_t lane = 0; lane < kLanes; ++lane)
+        lanes[lane] += double{values[i + lane]} * values[i + lane];
     for (; i < count; ++i) lanes[i % kLanes] += double{values[i]} * values[i];
   });
   double total = 0;
@@ -119,7 +130,8 @@ double sum_of_squares(std::size_t n, std::span<const Term> terms) {
 
 bool all_finite(std::span<const float> values) {
   std::uint32_t bad = 0;
-  for (const float value : values) bad |= (std::bit_cast<std::uint32_t>(value) & 0x7f800000u) == 0x7f800000u;
+  for (const float value : values)
+    bad |= (std::bit_cast<std::uint32_t>(value) & 0x7f800000u) == 0x7f800000u;
   return bad == 0;
 }
 

@@ -1,5 +1,6 @@
-// What a shard computes: sums of contributions and what they do to a row, in one pass over memory. Each element's arithmetic is its own: how
-// a param is cut into rows, and a row into pieces for a crew, changes no bit. Without a crew the caller does all.
+// What a shard computes: sums of contributions and what they do to a row, in one pass over memory.
+// Each element's arithmetic is its own: how a param is cut into rows, and a row into pieces for a
+// crew, changes no bit. Without a crew the caller does all.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace shoal::table {
 struct Term {
   const float* values = nullptr;
   float weight = 1;
-  float* spent = nullptr;      // step_row leaves zeros here, where the values are; or nothing
+  float* spent = nullptr;  // step_row leaves zeros here, where the values are; or nothing
 };
 
 // Numbers that are read at `from` and written at `to`, which may be the same place.
@@ -23,17 +24,20 @@ struct Change {
   float* to = nullptr;
 };
 
-// One step of the rule on the sum of the terms, as ops::update takes it on one gradient, to the bit. histories: as many as the rule keeps.
-void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights, std::span<const Change> histories,
-              const Crew& crew = {});
+// One step of the rule on the sum of the terms, as ops::update takes it on one gradient, to the
+// bit. histories: as many as the rule keeps.
+void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
+              std::span<const Change> histories, const Crew& crew = {});
 // row += scale * sum
 void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row);
 // e = scale * (theirs - row), row += e, answer = theirs - e; the same e for both.
 void pull_row(float scale, std::size_t n, const float* theirs, Change row, float* answer);
 // out = v + lambda * v * v * (now - then)
-void compensate(float lambda, std::size_t n, const float* values, const float* now, const float* then, float* out);
+void compensate(float lambda, std::size_t n, const float* values, const float* now,
+                const float* then, float* out);
 
-double sum_of_squares(std::size_t n, std::span<const Term> terms);   // of the sum of the terms, in double
+// of the sum of the terms, in double
+double sum_of_squares(std::size_t n, std::span<const Term> terms);
 bool all_finite(std::span<const float> values);
 
 }  // namespace shoal::table

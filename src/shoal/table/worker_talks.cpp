@@ -1,4 +1,4 @@
-#include "worker_talks.h"
+#include "shoal/table/worker_talks.h"
 
 #include <algorithm>
 #include <utility>
@@ -32,8 +32,11 @@ void WorkerTalks::follow(bool paced, bool bounded) { paced_ = paced, bounded_ = 
 
 void WorkerTalks::answer(Answer answer) {
   if (answer.topic == Topic::kMeet) agreed_.clear();
-  if (answer.topic == Topic::kOutputs) outputs_.push_back(std::move(answer));
-  else answers_[{answer.topic, answer.clock, part_of(answer.topic, answer.body)}] = std::move(answer.body);
+  if (answer.topic == Topic::kOutputs)
+    outputs_.push_back(std::move(answer));
+  else
+    answers_[{answer.topic, answer.clock, part_of(answer.topic, answer.body)}] =
+        std::move(answer.body);
 }
 
 Ask WorkerTalks::pause() {

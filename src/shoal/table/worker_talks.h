@@ -1,5 +1,6 @@
-// What a worker has heard of the coordinator and not looked at yet: answers, outputs, and what all agreed on. A pure state machine: whoever drives it
-// sends the questions, and looks again when something was heard. Every table has one: the service's, a simulation's, a test's.
+// What a worker has heard of the coordinator and not looked at yet: answers, outputs, and what all
+// agreed on. A pure state machine: whoever drives it sends the questions, and looks again when
+// something was heard. Every table has one: the service's, a simulation's, a test's.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,14 @@ namespace shoal::table {
 class WorkerTalks {
  public:
   // ---- the worker's side ----
-  // The answer to a question (`part` is part_of()), once. To kBegin: nothing while a pause is being agreed on, and "" where something was agreed
-  // on that comes first.
+  // The answer to a question (`part` is part_of()), once. To kBegin: nothing while a pause is being
+  // agreed on, and "" where something was agreed on that comes first.
   std::optional<std::string> take_answer(Topic topic, Clock clock, std::uint32_t part);
   std::vector<Answer> take_outputs();
   // Before iteration `clock` starts: what all do now; nothing while a pause is being agreed on.
   std::optional<Want> start(Clock clock);
-  // The scheme lets workers ask before a task (kBegin), which then begins when they are answered, not in start(). It keeps them within a bound, or not.
+  // The scheme lets workers ask before a task (kBegin), which then begins when they are answered,
+  // not in start(). It keeps them within a bound, or not.
   void follow(bool paced, bool bounded);
   // An epoch begins, in which this worker's first iteration is `clock`.
   void begin(Clock clock) { first_ = started_ = clock; }
@@ -38,8 +40,8 @@ class WorkerTalks {
  private:
   std::map<std::tuple<Topic, Clock, std::uint32_t>, std::string> answers_;
   std::vector<Answer> outputs_;
-  Clock started_ = 0;                      // iterations begun, all of which will be finished
-  Clock first_ = 0;                        // of this epoch
+  Clock started_ = 0;  // iterations begun, all of which will be finished
+  Clock first_ = 0;    // of this epoch
   bool pausing_ = false;
   bool paced_ = false, bounded_ = true;
   std::map<Clock, Want> agreed_;

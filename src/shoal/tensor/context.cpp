@@ -15,7 +15,8 @@ Random own_random(std::uint64_t seed, const Share& share) {
 
 }  // namespace
 
-Context::Context(const Options& options) : options_(options), random_(own_random(options.seed, options.share)) {
+Context::Context(const Options& options)
+    : options_(options), random_(own_random(options.seed, options.share)) {
   CHECK(options.threads >= 1) << "a context of " << options.threads << " threads";
 }
 

@@ -12,13 +12,15 @@ Memory::Memory(std::size_t bytes) : bytes_(bytes) {
   constexpr std::size_t kAlign = 64;
   block_ = std::calloc(bytes + kAlign, 1);
   if (block_ == nullptr) throw std::bad_alloc();
-  data_ = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(block_) + kAlign - 1) / kAlign * kAlign);
+  data_ = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(block_) + kAlign - 1) /
+                                       kAlign * kAlign);
 }
 
 Memory::~Memory() { std::free(block_); }
 
 void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset) {
-  CHECK(memory && offset + required_ <= memory->bytes()) << required_ << " bytes at " << offset << " of the plan";
+  CHECK(memory && offset + required_ <= memory->bytes())
+      << required_ << " bytes at " << offset << " of the plan";
   memory_ = std::move(memory);
   offset_ = offset;
   planned_ = true;

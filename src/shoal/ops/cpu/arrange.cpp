@@ -12,14 +12,19 @@ namespace {
 // A box as rows of numbers that lie together both in the box and in the tensor round it.
 class Rows {
  public:
-  Rows(const Shape& box, const Shape& whole, Offset offset) : box_(box), whole_(whole), offset_(offset) {
+  Rows(const Shape& box, const Shape& whole, Offset offset)
+      : box_(box), whole_(whole), offset_(offset) {
     CHECK(box.axes() == whole.axes() && offset.size() == box.dims().size())
-        << "box " << box.str() << " in " << whole.str() << " at an offset of " << offset.size() << " axes";
+        << "box " << box.str() << " in " << whole.str() << " at an offset of " << offset.size()
+        << " axes";
     for (int i = 0; i < box.axes(); ++i)
-      CHECK(at(i) >= 0 && at(i) + box[i] <= whole[i]) << "box " << box.str() << " in " << whole.str() << ": axis " << i << " at " << at(i);
+      CHECK(at(i) >= 0 && at(i) + box[i] <= whole[i])
+          << "box " << box.str() << " in " << whole.str() << ": axis " << i << " at " << at(i);
     outer_ = box.axes();
-    while (outer_ > 0 && box[outer_ - 1] == whole[outer_ - 1]) --outer_;   // axes that the box fills
-    if (outer_ > 0) --outer_;                                             // and one more, of which it takes a stretch
+    // axes that the box fills
+    while (outer_ > 0 && box[outer_ - 1] == whole[outer_ - 1]) --outer_;
+    // and one more, of which it takes a stretch
+    if (outer_ > 0) --outer_;
   }
   std::int64_t length() const { return box_.count(outer_); }
   std::int64_t count() const { return length() == 0 ? 0 : box_.count() / length(); }
@@ -39,17 +44,20 @@ class Rows {
   std::int64_t at(int axis) const { return offset_[static_cast<std::size_t>(axis)]; }
   const Shape &box_, &whole_;
   Offset offset_;
-  int outer_ = 0;   // axes that rows are counted over
+  int outer_ = 0;  // axes that rows are counted over
 };
 
 // f(where a row begins in the box, where it begins round it, its length).
 template <class F>
 void for_rows(Context& ctx, const Rows& rows, F f) {
   const std::int64_t length = rows.length();
-  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
-  cpu::parallel_for(ctx.threads(), rows.count(), grain, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) f(row * length, rows.start(row), length);
-  });
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
+  cpu::parallel_for(ctx.threads(), rows.count(), grain,
+                    [&](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t row = begin; row < end; ++row)
+                        f(row * length, rows.start(row), length);
+                    });
 }
 
 void copy(float* to, const float* from, std::int64_t count) {
@@ -62,22 +70,27 @@ void cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
   const float* in = x.in();
   float* out = y.out();
   for_rows(ctx, Rows(y.shape(), x.shape(), from),
-           [=](std::int64_t box, std::int64_t whole, std::int64_t length) { copy(out + box, in + whole, length); });
+           [=](std::int64_t box, std::int64_t whole, std::int64_t length) {
+             copy(out + box, in + whole, length);
+           });
 }
 
 void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
   const float* in = x.in();
   float* out = y.mut();
-  for_rows(ctx, Rows(y.shape(), x.shape(), from), [=](std::int64_t box, std::int64_t whole, std::int64_t length) {
-    for (std::int64_t i = 0; i < length; ++i) out[box + i] += in[whole + i];
-  });
+  for_rows(ctx, Rows(y.shape(), x.shape(), from),
+           [=](std::int64_t box, std::int64_t whole, std::int64_t length) {
+             for (std::int64_t i = 0; i < length; ++i) out[box + i] += in[whole + i];
+           });
 }
 
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
   const float* in = x.in();
   float* out = y.mut();
   for_rows(ctx, Rows(x.shape(), y.shape(), to),
-           [=](std::int64_t box, std::int64_t whole, std::int64_t length) { copy(out + whole, in + box, length); });
+           [=](std::int64_t box, std::int64_t whole, std::int64_t length) {
+             copy(out + whole, in + box, length);
+           });
 }
 
 }  // namespace shoal::ops

@@ -12,29 +12,35 @@ namespace {
 
 void check(const Spread& s, const Tensor& x, const Tensor& y, std::int64_t numbers) {
   CHECK(x.count() == s.outer * s.dim * s.inner && y.count() == x.count() && numbers == s.dim)
-      << s.outer << " x " << s.dim << " x " << s.inner << " for shapes " << x.shape().str() << ", " << y.shape().str() << " and "
-      << numbers << " numbers";
+      << s.outer << " x " << s.dim << " x " << s.inner << " for shapes " << x.shape().str() << ", "
+      << y.shape().str() << " and " << numbers << " numbers";
 }
 
-// f(d, begin, n) for each stretch of inner numbers that share their d; with inner 1, g(begin, n) for stretches of dim numbers.
+// f(d, begin, n) for each stretch of inner numbers that share their d; with inner 1, g(begin, n)
+// for stretches of dim numbers.
 template <class Row, class Vector>
 void for_rows(Context& ctx, const Spread& s, Row row, Vector vector) {
   const bool flat = s.inner == 1;
   const std::int64_t length = flat ? s.dim : s.inner, rows = flat ? s.outer : s.outer * s.dim;
-  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
   cpu::parallel_for(ctx.threads(), rows, grain, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      if (flat) vector(r * length, length);
-      else row(r % s.dim, r * length, length);
+      if (flat)
+        vector(r * length, length);
+      else
+        row(r % s.dim, r * length, length);
     }
   });
 }
 
-constexpr std::int64_t kBlock = 2048;   // numbers that stay in the first cache from the sums to the product
+// numbers that stay in the first cache from the sums to the product
+constexpr std::int64_t kBlock = 2048;
 
 // A SumInto's numbers; fetched before threads start, since a tensor's bytes are made on first use.
 struct Target {
-  explicit Target(SumInto into) : numbers(into.tensor != nullptr ? into.tensor->mut() : nullptr), add(into.add) {}
+  explicit Target(SumInto into)
+      : numbers(into.tensor != nullptr ? into.tensor->mut() : nullptr), add(into.add) {}
   void put(std::int64_t d, double sum) const {
     if (numbers != nullptr) numbers[d] = static_cast<float>(add ? numbers[d] + sum : sum);
   }
@@ -79,9 +85,11 @@ void backward_columns(const Spread& s, const Backward& b, std::int64_t begin, st
         products[k] += double{b.g[at + k]} * b.x[at + k];
         grads[k] += b.g[at + k];
       }
-      for (std::int64_t k = 0; b.gx != nullptr && k < n; ++k) b.gx[at + k] = b.g[at + k] * b.factor[d + k];
+      for (std::int64_t k = 0; b.gx != nullptr && k < n; ++k)
+        b.gx[at + k] = b.g[at + k] * b.factor[d + k];
     }
-    for (std::int64_t k = 0; k < n; ++k) b.g_factor.put(d + k, products[k]), b.g_shift.put(d + k, grads[k]);
+    for (std::int64_t k = 0; k < n; ++k)
+      b.g_factor.put(d + k, products[k]), b.g_shift.put(d + k, grads[k]);
   }
 }
 
@@ -96,7 +104,8 @@ void backward_scalar(Context& ctx, const Backward& b, std::int64_t count) {
       for (std::int64_t at = p * kPart; at < last; at += kBlock) {
         const std::int64_t n = std::min(kBlock, last - at);
         if (b.sums()) sums[static_cast<std::size_t>(p)].add(b.g + at, 0, b.x + at, 0, n);
-        for (std::int64_t k = at; b.gx != nullptr && k < at + n; ++k) b.gx[k] = b.g[k] * b.factor[0];
+        for (std::int64_t k = at; b.gx != nullptr && k < at + n; ++k)
+          b.gx[k] = b.g[k] * b.factor[0];
       }
     }
   });
@@ -108,7 +117,8 @@ void backward_scalar(Context& ctx, const Backward& b, std::int64_t count) {
 
 void backward(Context& ctx, const Spread& s, const Backward& b) {
   if (s.dim == 1) return backward_scalar(ctx, b, s.outer * s.inner);
-  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(s.outer * s.inner, 1));
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(s.outer * s.inner, 1));
   cpu::parallel_for(ctx.threads(), s.dim, grain, [&](int, std::int64_t begin, std::int64_t end) {
     if (s.inner == 1) return backward_columns(s, b, begin, end);
     for (std::int64_t d = begin; d < end; ++d) backward_rows(s, b, d);
@@ -117,7 +127,8 @@ void backward(Context& ctx, const Spread& s, const Backward& b) {
 
 }  // namespace
 
-void scale_and_shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& factor, const Tensor* shift, Tensor& y) {
+void scale_and_shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& factor,
+                     const Tensor* shift, Tensor& y) {
   check(spread, x, y, factor.count());
   CHECK(shift == nullptr || shift->count() == spread.dim);
   const float *in = x.in(), *scale = factor.in(), *add = shift != nullptr ? shift->in() : nullptr;
@@ -152,20 +163,32 @@ void shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& sh
       });
 }
 
-void scale_backward(Context& ctx, const Spread& spread, const Tensor& g, const Tensor& x, const Tensor& factor, Tensor* gx,
-                    SumInto g_factor, SumInto g_shift) {
+void scale_backward(Context& ctx, const Spread& spread, const Tensor& g, const Tensor& x,
+                    const Tensor& factor, Tensor* gx, SumInto g_factor, SumInto g_shift) {
   check(spread, g, g, factor.count());
-  for (const SumInto& into : {g_factor, g_shift}) CHECK(into.tensor == nullptr || into.tensor->count() == spread.dim);
+  for (const SumInto& into : {g_factor, g_shift})
+    CHECK(into.tensor == nullptr || into.tensor->count() == spread.dim);
   const bool products = g_factor.tensor != nullptr;
-  CHECK(!products || x.count() == g.count()) << "shapes " << x.shape().str() << " and " << g.shape().str();
+  CHECK(!products || x.count() == g.count())
+      << "shapes " << x.shape().str() << " and " << g.shape().str();
   backward(ctx, spread,
-           {.g = g.in(), .x = products ? x.in() : g.in(), .factor = factor.in(), .gx = gx != nullptr ? gx->mut() : nullptr,
-            .g_factor = Target(g_factor), .g_shift = Target(g_shift)});
+           {.g = g.in(),
+            .x = products ? x.in() : g.in(),
+            .factor = factor.in(),
+            .gx = gx != nullptr ? gx->mut() : nullptr,
+            .g_factor = Target(g_factor),
+            .g_shift = Target(g_shift)});
 }
 
 void shift_backward(Context& ctx, const Spread& spread, const Tensor& g, SumInto g_shift) {
   check(spread, g, g, g_shift.tensor->count());
-  backward(ctx, spread, {.g = g.in(), .x = g.in(), .factor = nullptr, .gx = nullptr, .g_factor = Target({}), .g_shift = Target(g_shift)});
+  backward(ctx, spread,
+           {.g = g.in(),
+            .x = g.in(),
+            .factor = nullptr,
+            .gx = nullptr,
+            .g_factor = Target({}),
+            .g_shift = Target(g_shift)});
 }
 
 }  // namespace shoal::ops

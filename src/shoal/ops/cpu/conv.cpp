@@ -32,43 +32,55 @@ ConvDesc with_two_axes(ConvDesc desc) {
 }
 
 bool sees_itself(const ConvDesc& desc) {
-  return std::ranges::all_of(desc.axes, [](const WindowAxis& a) { return a.kernel == 1 && a.stride == 1 && a.pad == 0; });
+  return std::ranges::all_of(
+      desc.axes, [](const WindowAxis& a) { return a.kernel == 1 && a.stride == 1 && a.pad == 0; });
 }
 
 namespace {
 
-// Columns and one product for each image and group, on one thread each; the images are divided among the threads.
+// Columns and one product for each image and group, on one thread each; the images are divided
+// among the threads.
 class Conv final : public ConvKernel {
  public:
   explicit Conv(const ConvDesc& desc)
-      : desc_(with_two_axes(desc)), direct_(sees_itself(desc)), in_(desc.in_count()), places_(desc.out_count()),
-        channels_(desc.channels / desc.groups), outputs_(desc.outputs / desc.groups), depth_(channels_ * desc.taps()) {
-    constexpr std::int64_t kColumnsInCache = 1 << 17, kColumnsAtMost = 1 << 22;   // floats: half of a usual L2; 16 MB
+      : desc_(with_two_axes(desc)),
+        direct_(sees_itself(desc)),
+        in_(desc.in_count()),
+        places_(desc.out_count()),
+        channels_(desc.channels / desc.groups),
+        outputs_(desc.outputs / desc.groups),
+        depth_(channels_ * desc.taps()) {
+    // floats: half of a usual L2; 16 MB
+    constexpr std::int64_t kColumnsInCache = 1 << 17, kColumnsAtMost = 1 << 22;
     const std::int64_t all = row_count(desc_), columns = depth_ * row_width(desc_);
     block_rows_ = direct_ ? all : std::clamp<std::int64_t>(kColumnsInCache / columns, 1, all);
     backward_rows_ = direct_ ? all : std::clamp<std::int64_t>(kColumnsAtMost / columns, 1, all);
   }
 
-  void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b, Tensor& y) override {
+  void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
+               Tensor& y) override {
     const float *in = x.in(), *weight = w.in(), *bias = b == nullptr ? nullptr : b->in();
     float* out = y.out();
-    const std::int64_t blocks = (row_count(desc_) + block_rows_ - 1) / block_rows_, tasks = desc_.images * desc_.groups * blocks;
+    const std::int64_t blocks = (row_count(desc_) + block_rows_ - 1) / block_rows_,
+                       tasks = desc_.images * desc_.groups * blocks;
     const std::int64_t block = direct_ ? 0 : depth_ * block_rows_ * row_width(desc_);
     float* scratch = ctx.scratch(block * ctx.threads()).data();
     parallel_for(ctx.threads(), tasks, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
         const std::int64_t part = task / blocks, first = task % blocks * block_rows_;
         const Rows rows{first, std::min(first + block_rows_, row_count(desc_))};
-        forward_rows(part % desc_.groups, in + part * channels_ * in_, weight, bias, rows, scratch + thread * block,
-                     out + part * outputs_ * places_);
+        forward_rows(part % desc_.groups, in + part * channels_ * in_, weight, bias, rows,
+                     scratch + thread * block, out + part * outputs_ * places_);
       }
     });
   }
 
-  void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx, Tensor* dw, Tensor* db) override {
+  void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx,
+                Tensor* dw, Tensor* db) override {
     if (db != nullptr) add_bias_gradient(ctx, desc_.outputs, places_, dy, *db);
     if (dx == nullptr && dw == nullptr) return;
-    Gradients g{dw == nullptr ? nullptr : x.in(), dx == nullptr ? nullptr : w.in(), dy.in(), dx == nullptr ? nullptr : dx->out()};
+    Gradients g{dw == nullptr ? nullptr : x.in(), dx == nullptr ? nullptr : w.in(), dy.in(),
+                dx == nullptr ? nullptr : dx->out()};
     float* sum = dw == nullptr ? nullptr : dw->mut();
     if (desc_.images < ctx.threads()) return backward_by_channel(ctx, g, sum);
     backward_by_image(ctx, g, sum, dw == nullptr ? 0 : dw->count());
@@ -80,37 +92,43 @@ class Conv final : public ConvKernel {
     float* dx;
   };
 
-  void forward_rows(std::int64_t group, const float* image, const float* weight, const float* bias, Rows rows, float* col,
-                    float* out) const {
-    const std::int64_t width = (rows.end - rows.begin) * row_width(desc_), offset = rows.begin * row_width(desc_);
+  void forward_rows(std::int64_t group, const float* image, const float* weight, const float* bias,
+                    Rows rows, float* col, float* out) const {
+    const std::int64_t width = (rows.end - rows.begin) * row_width(desc_),
+                       offset = rows.begin * row_width(desc_);
     In columns{Trans::kNo, image, in_};
     if (!direct_) {
       im2col(desc_, channels_, image, rows, col, width);
       columns = {Trans::kNo, col, width};
     }
-    sgemm(outputs_, width, depth_, 1, {Trans::kNo, weight + group * outputs_ * depth_, depth_}, columns, 0, out + offset, places_);
+    sgemm(outputs_, width, depth_, 1, {Trans::kNo, weight + group * outputs_ * depth_, depth_},
+          columns, 0, out + offset, places_);
     for (std::int64_t o = 0; bias != nullptr && o < outputs_; ++o) {
       const float value = bias[group * outputs_ + o];
-      for (float* at = out + o * places_ + offset; at < out + o * places_ + offset + width; ++at) *at += value;
+      for (float* at = out + o * places_ + offset; at < out + o * places_ + offset + width; ++at)
+        *at += value;
     }
   }
 
-  // Each thread has images of its own and sums its share of dw apart; the shares are added in the order of the threads.
+  // Each thread has images of its own and sums its share of dw apart; the shares are added in the
+  // order of the threads.
   void backward_by_image(Context& ctx, const Gradients& g, float* dw, std::int64_t weights) const {
     const std::int64_t block = direct_ ? 0 : depth_ * backward_rows_ * row_width(desc_);
     const std::int64_t shares = dw == nullptr ? 0 : ctx.threads() - 1;
     float* col = ctx.scratch(block * ctx.threads() + shares * weights).data();
     float* share = col + block * ctx.threads();
     std::fill(share, share + shares * weights, 0.0f);
-    parallel_for(ctx.threads(), desc_.images, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
-      float* mine = thread == 0 || dw == nullptr ? dw : share + (thread - 1) * weights;
-      for (std::int64_t part = begin * desc_.groups; part < end * desc_.groups; ++part)
-        backward_channels(g, part, 0, channels_, col + thread * block, mine);
-    });
-    parallel_for(ctx.threads(), shares == 0 ? 0 : weights, kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t s = 0; s < shares; ++s)
-        for (std::int64_t i = begin; i < end; ++i) dw[i] += share[s * weights + i];
-    });
+    parallel_for(ctx.threads(), desc_.images, 1,
+                 [&](int thread, std::int64_t begin, std::int64_t end) {
+                   float* mine = thread == 0 || dw == nullptr ? dw : share + (thread - 1) * weights;
+                   for (std::int64_t part = begin * desc_.groups; part < end * desc_.groups; ++part)
+                     backward_channels(g, part, 0, channels_, col + thread * block, mine);
+                 });
+    parallel_for(ctx.threads(), shares == 0 ? 0 : weights, kElementGrain,
+                 [&](int, std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t s = 0; s < shares; ++s)
+                     for (std::int64_t i = begin; i < end; ++i) dw[i] += share[s * weights + i];
+                 });
   }
 
   // With fewer images than threads: each thread has input channels of its own.
@@ -124,9 +142,12 @@ class Conv final : public ConvKernel {
   }
 
   // For one image and group (`part` counts both) and the channels [begin, end) of the group.
-  void backward_channels(const Gradients& g, std::int64_t part, std::int64_t begin, std::int64_t end, float* col, float* dw) const {
-    const std::int64_t group = part % desc_.groups, taps = desc_.taps(), depth = (end - begin) * taps;
-    const std::int64_t weights = group * outputs_ * depth_ + begin * taps, image = (part * channels_ + begin) * in_;
+  void backward_channels(const Gradients& g, std::int64_t part, std::int64_t begin,
+                         std::int64_t end, float* col, float* dw) const {
+    const std::int64_t group = part % desc_.groups, taps = desc_.taps(),
+                       depth = (end - begin) * taps;
+    const std::int64_t weights = group * outputs_ * depth_ + begin * taps,
+                       image = (part * channels_ + begin) * in_;
     const float* x = g.x == nullptr ? nullptr : g.x + image;
     float* dx = g.dx == nullptr ? nullptr : g.dx + image;
     if (dx != nullptr && !direct_) std::fill(dx, dx + (end - begin) * in_, 0.0f);
@@ -136,18 +157,23 @@ class Conv final : public ConvKernel {
       const In dy{Trans::kNo, g.dy + part * outputs_ * places_ + row * row_width(desc_), places_};
       if (dw != nullptr) {
         if (!direct_) im2col(desc_, end - begin, x, rows, col, width);
-        sgemm(outputs_, depth, width, 1, dy, {Trans::kYes, direct_ ? x : col, width}, 1, dw + weights, depth_);
+        sgemm(outputs_, depth, width, 1, dy, {Trans::kYes, direct_ ? x : col, width}, 1,
+              dw + weights, depth_);
       }
       if (dx == nullptr) continue;
-      sgemm(depth, width, outputs_, 1, {Trans::kYes, g.w + weights, depth_}, dy, 0, direct_ ? dx : col, width);
+      sgemm(depth, width, outputs_, 1, {Trans::kYes, g.w + weights, depth_}, dy, 0,
+            direct_ ? dx : col, width);
       if (!direct_) col2im(desc_, end - begin, col, width, rows, dx);
     }
   }
 
   ConvDesc desc_;
-  bool direct_;                                                  // x is its own columns: 1x1, stride 1, no padding
-  std::int64_t in_, places_, channels_, outputs_, depth_;        // of one channel; of one group; rows of its columns
-  std::int64_t block_rows_ = 1, backward_rows_ = 1;              // output rows whose columns are made at a time
+  // x is its own columns: 1x1, stride 1, no padding
+  bool direct_;
+  // of one channel; of one group; rows of its columns
+  std::int64_t in_, places_, channels_, outputs_, depth_;
+  // output rows whose columns are made at a time
+  std::int64_t block_rows_ = 1, backward_rows_ = 1;
 };
 
 class Im2col final : public Im2colKernel {
@@ -158,7 +184,8 @@ class Im2col final : public Im2colKernel {
     const float* in = x.in();
     float* out = y.out();
     each_channel(ctx, [&](std::int64_t channel) {
-      im2col(desc_, 1, in + channel * desc_.in_count(), {0, row_count(desc_)}, out + channel * column(), desc_.out_count());
+      im2col(desc_, 1, in + channel * desc_.in_count(), {0, row_count(desc_)},
+             out + channel * column(), desc_.out_count());
     });
   }
   void backward(Context& ctx, const Tensor& dy, Tensor& dx) override {
@@ -175,9 +202,10 @@ class Im2col final : public Im2colKernel {
   std::int64_t column() const { return desc_.taps() * desc_.out_count(); }
   template <class F>
   void each_channel(Context& ctx, F f) const {
-    parallel_for(ctx.threads(), desc_.images * desc_.channels, 1, [&](int, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t channel = begin; channel < end; ++channel) f(channel);
-    });
+    parallel_for(ctx.threads(), desc_.images * desc_.channels, 1,
+                 [&](int, std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t channel = begin; channel < end; ++channel) f(channel);
+                 });
   }
   ConvDesc desc_;
 };

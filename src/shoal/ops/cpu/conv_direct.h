@@ -1,11 +1,13 @@
 // Tables with which a convolution reads its input where it lies, without making columns of it.
 //
-// All three products of a convolution have one form: out[row][column] = sum over t of in[base[row] + offset[t]] * b[t][column].
-//   forward    rows are output places, t are the channels' taps, columns are outputs        b is the weight
-//   dw         rows are the channels' taps, t are output places, columns are outputs        b is dy
-//   dx         rows are input places, t are the outputs' taps, columns are input channels   b is the weight
-// `in` is x, or dy for dx, with a border of zeros wide enough for every window. With a stride the input places fall into phases
-// that see different taps; each phase has tables of its own.
+// All three products of a convolution have one form: out[row][column] = sum over t of in[base[row]
+// + offset[t]] * b[t][column].
+//   forward    rows are output places, t are the channels' taps, columns are outputs        b is
+//   the weight dw         rows are the channels' taps, t are output places, columns are outputs b
+//   is dy dx         rows are input places, t are the outputs' taps, columns are input channels   b
+//   is the weight
+// `in` is x, or dy for dx, with a border of zeros wide enough for every window. With a stride the
+// input places fall into phases that see different taps; each phase has tables of its own.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,10 @@ class Border {
   };
   explicit Border(std::vector<Axis> axes);
   bool needed() const { return needed_; }
-  std::int64_t plane() const { return plane_; }                              // numbers of a plane with its border
-  std::int64_t stride(std::size_t axis) const { return strides_[axis]; }     // between neighbours on an axis
+  // numbers of a plane with its border
+  std::int64_t plane() const { return plane_; }
+  // between neighbours on an axis
+  std::int64_t stride(std::size_t axis) const { return strides_[axis]; }
   std::int64_t before(std::size_t axis) const { return axes_[axis].before; }
   void copy(const float* in, std::int64_t planes, float* out) const;
 
@@ -37,18 +41,19 @@ class Border {
 
 // The places of a plane that see the same taps.
 struct Phase {
-  std::vector<std::int32_t> places;   // which places, in the plane that is made
-  std::vector<std::int32_t> base;     // for each place: where its window starts in a bordered plane
-  std::vector<std::int32_t> taps;     // which taps, of desc.taps()
-  std::vector<std::int32_t> offset;   // for each tap: how far from there
-  bool contiguous = false;            // places are 0, 1, 2 ...
+  std::vector<std::int32_t> places;  // which places, in the plane that is made
+  // for each place: where its window starts in a bordered plane
+  std::vector<std::int32_t> base;
+  std::vector<std::int32_t> taps;    // which taps, of desc.taps()
+  std::vector<std::int32_t> offset;  // for each tap: how far from there
+  bool contiguous = false;           // places are 0, 1, 2 ...
 };
 
 struct Sight {
   Border border;
   std::vector<Phase> phases;
 };
-Sight see_forward(const ConvDesc& desc);    // one phase: output places that see x
-Sight see_backward(const ConvDesc& desc);   // input places that see dy
+Sight see_forward(const ConvDesc& desc);   // one phase: output places that see x
+Sight see_backward(const ConvDesc& desc);  // input places that see dy
 
 }  // namespace shoal::ops::cpu

@@ -6,7 +6,8 @@
 namespace shoal::ops::cpu {
 namespace {
 
-// One axis of one phase: some places and some taps, each with where it stands on the bordered axis; a place sees a tap at their sum.
+// One axis of one phase: some places and some taps, each with where it stands on the bordered axis;
+// a place sees a tap at their sum.
 struct Line {
   struct Item {
     std::int64_t index, at;
@@ -14,8 +15,10 @@ struct Line {
   std::vector<Item> places, taps;
 };
 
-// All combinations of one item an axis, the last axis fastest: index in row-major order of `sizes`, place in the border's strides.
-void combine(const std::vector<const std::vector<Line::Item>*>& axes, const std::vector<std::int64_t>& sizes, const Border& border,
+// All combinations of one item an axis, the last axis fastest: index in row-major order of `sizes`,
+// place in the border's strides.
+void combine(const std::vector<const std::vector<Line::Item>*>& axes,
+             const std::vector<std::int64_t>& sizes, const Border& border,
              std::vector<std::int32_t>& index, std::vector<std::int32_t>& at) {
   index = {0};
   at = {0};
@@ -32,7 +35,8 @@ void combine(const std::vector<const std::vector<Line::Item>*>& axes, const std:
 }
 
 // lines[axis][phase of the axis]; places and taps number `made` and `kernel` on each axis.
-std::vector<Phase> combine_phases(const std::vector<std::vector<Line>>& lines, const std::vector<std::int64_t>& made,
+std::vector<Phase> combine_phases(const std::vector<std::vector<Line>>& lines,
+                                  const std::vector<std::int64_t>& made,
                                   const std::vector<std::int64_t>& kernel, const Border& border) {
   std::vector<Phase> phases;
   std::vector<std::size_t> which(lines.size(), 0);
@@ -45,7 +49,8 @@ std::vector<Phase> combine_phases(const std::vector<std::vector<Line>>& lines, c
     Phase phase;
     combine(places, made, border, phase.places, phase.base);
     combine(taps, kernel, border, phase.taps, phase.offset);
-    phase.contiguous = !phase.places.empty() && phase.places.back() + 1 == static_cast<std::int32_t>(phase.places.size());
+    phase.contiguous = !phase.places.empty() &&
+                       phase.places.back() + 1 == static_cast<std::int32_t>(phase.places.size());
     if (!phase.places.empty()) phases.push_back(std::move(phase));
     std::size_t a = lines.size();
     while (a > 0 && ++which[a - 1] == lines[a - 1].size()) which[--a] = 0;
@@ -71,7 +76,8 @@ void Border::copy(const float* in, std::int64_t planes, float* out) const {
   for (std::int64_t p = 0; p < planes; ++p)
     for (std::int64_t row = 0; row < rows; ++row, in += last.in) {
       std::int64_t to = p * plane_ + last.before, rest = row;
-      for (std::size_t a = axes_.size() - 1; a-- > 0; rest /= axes_[a].in) to += (rest % axes_[a].in + axes_[a].before) * strides_[a];
+      for (std::size_t a = axes_.size() - 1; a-- > 0; rest /= axes_[a].in)
+        to += (rest % axes_[a].in + axes_[a].before) * strides_[a];
       std::copy(in, in + last.in, out + to);
     }
 }
@@ -81,7 +87,8 @@ Sight see_forward(const ConvDesc& desc) {
   std::vector<std::vector<Line>> lines;
   std::vector<std::int64_t> made, kernel;
   for (const WindowAxis& axis : desc.axes) {
-    const std::int64_t last = (axis.out - 1) * axis.stride - axis.pad + (axis.kernel - 1) * axis.dilation;
+    const std::int64_t last =
+        (axis.out - 1) * axis.stride - axis.pad + (axis.kernel - 1) * axis.dilation;
     borders.push_back({axis.in, axis.pad, std::max<std::int64_t>(0, last - axis.in + 1)});
     Line line;
     for (std::int64_t o = 0; o < axis.out; ++o) line.places.push_back({o, o * axis.stride});
@@ -94,8 +101,9 @@ Sight see_forward(const ConvDesc& desc) {
   return sight;
 }
 
-// Input i sees output (i + pad - t dilation) / stride where that divides. Of phase r = (i + pad) % stride are the taps with
-// t dilation % stride = r; place (i + pad - r) / stride and tap (r - t dilation) / stride add up to the output.
+// Input i sees output (i + pad - t dilation) / stride where that divides. Of phase r = (i + pad) %
+// stride are the taps with t dilation % stride = r; place (i + pad - r) / stride and tap (r - t
+// dilation) / stride add up to the output.
 Sight see_backward(const ConvDesc& desc) {
   std::vector<Border::Axis> borders;
   std::vector<std::vector<Line>> lines;
@@ -108,7 +116,8 @@ Sight see_backward(const ConvDesc& desc) {
     }
     for (std::int64_t t = 0; t < axis.kernel; ++t) {
       const std::int64_t r = t * axis.dilation % axis.stride;
-      phases[static_cast<std::size_t>(r)].taps.push_back({t, (r - t * axis.dilation) / axis.stride});
+      phases[static_cast<std::size_t>(r)].taps.push_back(
+          {t, (r - t * axis.dilation) / axis.stride});
     }
     std::int64_t first = 0, last = axis.out - 1;
     for (const Line& line : phases)
@@ -118,7 +127,8 @@ Sight see_backward(const ConvDesc& desc) {
           last = std::max(last, line.places.back().at + tap.at);
         }
     for (Line& line : phases) {
-      const std::int64_t lowest = line.taps.empty() ? 0 : line.taps.back().at;   // taps count from here: no offset is negative
+      // taps count from here: no offset is negative
+      const std::int64_t lowest = line.taps.empty() ? 0 : line.taps.back().at;
       for (Line::Item& place : line.places) place.at += lowest - first;
       for (Line::Item& tap : line.taps) tap.at -= lowest;
     }

@@ -1,5 +1,6 @@
-// Eight floats handled as one, for sums: a compiler must not reorder a float sum by itself, so a plain loop becomes scalar code, and often
-// one over arrays of partial sums too (with two such arrays a tenth of the speed, measured with g++ 12).
+// Eight floats handled as one, for sums: a compiler must not reorder a float sum by itself, so a
+// plain loop becomes scalar code, and often one over arrays of partial sums too (with two such
+// arrays a tenth of the speed, measured with g++ 12).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace shoal::ops::cpu {
 
-using Eight = float __attribute__((vector_size(32)));   // an extension that gcc and clang share, on any processor
+// an extension that gcc and clang share, on any processor
+using Eight = float __attribute__((vector_size(32)));
 
 inline void load(const float* from, Eight& to) { std::memcpy(&to, from, sizeof(Eight)); }
 

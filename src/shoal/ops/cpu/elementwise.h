@@ -10,17 +10,19 @@
 
 namespace shoal::ops::cpu {
 
-// f(i) for each i in [0, n). Calls for different i must not touch each other's elements: the loop becomes vector code.
+// f(i) for each i in [0, n). Calls for different i must not touch each other's elements: the loop
+// becomes vector code.
 template <class F>
 void for_elements(Context& ctx, std::int64_t n, F f) {
   parallel_for(ctx.threads(), n, kElementGrain, [f](int, std::int64_t begin, std::int64_t end) {
-    const F each = f;   // a local copy, which no store of the loop can change
+    const F each = f;  // a local copy, which no store of the loop can change
 #pragma GCC ivdep
     for (std::int64_t i = begin; i < end; ++i) each(i);
   });
 }
 
-// The sum of term(i), in blocks of a fixed size whose sums are added in order: the same bits for any number of threads.
+// The sum of term(i), in blocks of a fixed size whose sums are added in order: the same bits for
+// any number of threads.
 template <class Term>
 double blocked_sum(Context& ctx, std::int64_t n, Term term) {
   constexpr std::int64_t kBlock = 4096;

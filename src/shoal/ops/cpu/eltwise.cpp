@@ -15,7 +15,8 @@ constexpr std::int64_t kBlock = 1024;
 std::vector<const float*> pointers(Tensors x, const Tensor& y) {
   std::vector<const float*> all;
   for (const Tensor* tensor : x) {
-    CHECK(tensor->count() == y.count()) << "shapes " << tensor->shape().str() << " and " << y.shape().str();
+    CHECK(tensor->count() == y.count())
+        << "shapes " << tensor->shape().str() << " and " << y.shape().str();
     all.push_back(tensor->in());
   }
   CHECK(!all.empty());
@@ -26,16 +27,19 @@ std::vector<const float*> pointers(Tensors x, const Tensor& y) {
 template <class F>
 void for_blocks(Context& ctx, std::int64_t n, F f) {
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;
-  cpu::parallel_for(ctx.threads(), blocks, cpu::kElementGrain / kBlock, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) f(b * kBlock, std::min(n, (b + 1) * kBlock));
-  });
+  cpu::parallel_for(ctx.threads(), blocks, cpu::kElementGrain / kBlock,
+                    [&](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t b = begin; b < end; ++b)
+                        f(b * kBlock, std::min(n, (b + 1) * kBlock));
+                    });
 }
 
 }  // namespace
 
 void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y) {
   const std::vector<const float*> in = pointers(x, y);
-  CHECK(weights.empty() || weights.size() == in.size()) << weights.size() << " weights for " << in.size() << " tensors";
+  CHECK(weights.empty() || weights.size() == in.size())
+      << weights.size() << " weights for " << in.size() << " tensors";
   const auto weight = [&](std::size_t k) { return weights.empty() ? 1.0f : weights[k]; };
   float* out = y.out();
   if (in.size() == 2) {
@@ -78,7 +82,8 @@ void product_but_one(Context& ctx, Tensors x, int skip, const Tensor& g, Tensor&
     const std::int64_t n = end - begin;
     std::fill(others, others + n, 1.0f);
     for (std::size_t k = 0; k < in.size(); ++k)
-      for (std::int64_t i = 0; k != static_cast<std::size_t>(skip) && i < n; ++i) others[i] *= in[k][begin + i];
+      for (std::int64_t i = 0; k != static_cast<std::size_t>(skip) && i < n; ++i)
+        others[i] *= in[k][begin + i];
     for (std::int64_t i = 0; i < n; ++i) out[begin + i] = others[i] * grad[begin + i];
   });
 }

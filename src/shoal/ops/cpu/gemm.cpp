@@ -11,7 +11,8 @@ namespace shoal::ops {
 namespace cpu {
 namespace {
 
-// OpenBLAS's own threads gain nothing inside small products and fight with ours: one product, one thread, always.
+// OpenBLAS's own threads gain nothing inside small products and fight with ours: one product, one
+// thread, always.
 bool pin_openblas() {
   openblas_set_num_threads(1);
   return true;
@@ -20,43 +21,54 @@ bool pin_openblas() {
 CBLAS_TRANSPOSE cblas(Trans trans) { return trans == Trans::kYes ? CblasTrans : CblasNoTrans; }
 
 // A product with M = 1, for which OpenBLAS's general product is slow.
-void row_times_matrix(std::int64_t n, std::int64_t k, float alpha, In a, In b, float beta, float* c) {
+void row_times_matrix(std::int64_t n, std::int64_t k, float alpha, In a, In b, float beta,
+                      float* c) {
   if (beta == 0) std::fill(c, c + n, 0.0f);
   const bool stored_as_nk = b.trans == Trans::kYes;
-  cblas_sgemv(CblasRowMajor, stored_as_nk ? CblasNoTrans : CblasTrans, static_cast<blasint>(stored_as_nk ? n : k),
-              static_cast<blasint>(stored_as_nk ? k : n), alpha, b.data, static_cast<blasint>(b.stride), a.data,
-              static_cast<blasint>(a.trans == Trans::kYes ? a.stride : 1), beta == 0 ? 1.0f : beta, c, 1);
+  cblas_sgemv(
+      CblasRowMajor, stored_as_nk ? CblasNoTrans : CblasTrans,
+      static_cast<blasint>(stored_as_nk ? n : k), static_cast<blasint>(stored_as_nk ? k : n), alpha,
+      b.data, static_cast<blasint>(b.stride), a.data,
+      static_cast<blasint>(a.trans == Trans::kYes ? a.stride : 1), beta == 0 ? 1.0f : beta, c, 1);
 }
 
 }  // namespace
 
-void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, In a, In b, float beta, float* c, std::int64_t c_stride) {
+void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, In a, In b, float beta,
+           float* c, std::int64_t c_stride) {
   static const bool pinned = pin_openblas();
   static_cast<void>(pinned);
   if (m == 0 || n == 0) return;
   if (m == 1) return row_times_matrix(n, k, alpha, a, b, beta, c);
-  cblas_sgemm(CblasRowMajor, cblas(a.trans), cblas(b.trans), static_cast<blasint>(m), static_cast<blasint>(n),
-              static_cast<blasint>(k), alpha, a.data, static_cast<blasint>(a.stride), b.data, static_cast<blasint>(b.stride), beta, c,
+  cblas_sgemm(CblasRowMajor, cblas(a.trans), cblas(b.trans), static_cast<blasint>(m),
+              static_cast<blasint>(n), static_cast<blasint>(k), alpha, a.data,
+              static_cast<blasint>(a.stride), b.data, static_cast<blasint>(b.stride), beta, c,
               static_cast<blasint>(c_stride));
 }
 
-void sgemm_split(int threads, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, In a, In b, float beta, float* c,
-                 std::int64_t c_stride) {
-  constexpr std::int64_t kUnit = 16;                // rows or columns: pieces that vector registers like
-  constexpr std::int64_t kLeastWork = 1 << 16;      // multiplications: below, a second thread costs more than it brings
+void sgemm_split(int threads, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, In a,
+                 In b, float beta, float* c, std::int64_t c_stride) {
+  // rows or columns: pieces that vector registers like
+  constexpr std::int64_t kUnit = 16;
+  // multiplications: below, a second thread costs more than it brings
+  constexpr std::int64_t kLeastWork = 1 << 16;
   const bool by_rows = m >= n;
   const std::int64_t units = ((by_rows ? m : n) + kUnit - 1) / kUnit;
   const std::int64_t unit_work = std::max<std::int64_t>(1, (by_rows ? n : m) * k * kUnit);
-  parallel_for(threads, units, (kLeastWork + unit_work - 1) / unit_work, [&](int, std::int64_t begin, std::int64_t end) {
-    const std::int64_t first = begin * kUnit, last = std::min(end * kUnit, by_rows ? m : n);
-    if (by_rows) {
-      const In rows{a.trans, a.data + (a.trans == Trans::kYes ? first : first * a.stride), a.stride};
-      sgemm(last - first, n, k, alpha, rows, b, beta, c + first * c_stride, c_stride);
-    } else {
-      const In columns{b.trans, b.data + (b.trans == Trans::kYes ? first * b.stride : first), b.stride};
-      sgemm(m, last - first, k, alpha, a, columns, beta, c + first, c_stride);
-    }
-  });
+  parallel_for(
+      threads, units, (kLeastWork + unit_work - 1) / unit_work,
+      [&](int, std::int64_t begin, std::int64_t end) {
+        const std::int64_t first = begin * kUnit, last = std::min(end * kUnit, by_rows ? m : n);
+        if (by_rows) {
+          const In rows{a.trans, a.data + (a.trans == Trans::kYes ? first : first * a.stride),
+                        a.stride};
+          sgemm(last - first, n, k, alpha, rows, b, beta, c + first * c_stride, c_stride);
+        } else {
+          const In columns{b.trans, b.data + (b.trans == Trans::kYes ? first * b.stride : first),
+                           b.stride};
+          sgemm(m, last - first, k, alpha, a, columns, beta, c + first, c_stride);
+        }
+      });
 }
 
 namespace {
@@ -65,17 +77,23 @@ class Dense final : public DenseKernel {
  public:
   explicit Dense(const DenseDesc& desc) : desc_(desc) {}
 
-  void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b, Tensor& y) override {
-    gemm(ctx, Trans::kNo, desc_.weight_is_kn ? Trans::kNo : Trans::kYes, desc_.rows, desc_.outputs, desc_.inputs, 1, x, w, 0, y);
+  void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
+               Tensor& y) override {
+    gemm(ctx, Trans::kNo, desc_.weight_is_kn ? Trans::kNo : Trans::kYes, desc_.rows, desc_.outputs,
+         desc_.inputs, 1, x, w, 0, y);
     if (b != nullptr) add_bias(ctx, desc_.outputs, 1, *b, y);
   }
 
-  void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx, Tensor* dw, Tensor* db) override {
+  void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx,
+                Tensor* dw, Tensor* db) override {
     const auto [m, k, n, weight_is_kn] = desc_;
-    if (dw != nullptr && weight_is_kn) gemm(ctx, Trans::kYes, Trans::kNo, k, n, m, 1, x, dy, 1, *dw);
-    if (dw != nullptr && !weight_is_kn) gemm(ctx, Trans::kYes, Trans::kNo, n, k, m, 1, dy, x, 1, *dw);
+    if (dw != nullptr && weight_is_kn)
+      gemm(ctx, Trans::kYes, Trans::kNo, k, n, m, 1, x, dy, 1, *dw);
+    if (dw != nullptr && !weight_is_kn)
+      gemm(ctx, Trans::kYes, Trans::kNo, n, k, m, 1, dy, x, 1, *dw);
     if (db != nullptr) add_bias_gradient(ctx, n, 1, dy, *db);
-    if (dx != nullptr) gemm(ctx, Trans::kNo, weight_is_kn ? Trans::kYes : Trans::kNo, m, k, n, 1, dy, w, 0, *dx);
+    if (dx != nullptr)
+      gemm(ctx, Trans::kNo, weight_is_kn ? Trans::kYes : Trans::kNo, m, k, n, 1, dy, w, 0, *dx);
   }
 
  private:
@@ -88,34 +106,44 @@ const DenseImpl kDense{"plain", on_host<DenseDesc>, make_kernel<Dense, DenseKern
 
 }  // namespace cpu
 
-void gemm(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Tensor& a,
-          const Tensor& b, float beta, Tensor& c) {
+void gemm(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n,
+          std::int64_t k, float alpha, const Tensor& a, const Tensor& b, float beta, Tensor& c) {
   CHECK(a.count() == m * k && b.count() == k * n && c.count() == m * n)
-      << a.shape().str() << " times " << b.shape().str() << " to " << c.shape().str() << " as M " << m << " N " << n << " K " << k;
+      << a.shape().str() << " times " << b.shape().str() << " to " << c.shape().str() << " as M "
+      << m << " N " << n << " K " << k;
   cpu::sgemm_split(ctx.threads(), m, n, k, alpha, {trans_a, a.in(), trans_a == Trans::kYes ? m : k},
-                   {trans_b, b.in(), trans_b == Trans::kYes ? k : n}, beta, beta == 0 ? c.out() : c.mut(), n);
+                   {trans_b, b.in(), trans_b == Trans::kYes ? k : n}, beta,
+                   beta == 0 ? c.out() : c.mut(), n);
 }
 
 void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& b, Tensor& y) {
   const std::int64_t rows = y.count() / std::max<std::int64_t>(1, inner);
-  CHECK(b.count() == channels && rows * inner == y.count() && rows % channels == 0) << b.shape().str() << " onto " << y.shape().str();
+  CHECK(b.count() == channels && rows * inner == y.count() && rows % channels == 0)
+      << b.shape().str() << " onto " << y.shape().str();
   const float* bias = b.in();
   float* out = y.mut();
-  const bool per_number = inner == 1;   // then a row of `channels` numbers is the unit, else one channel's `inner` numbers
-  const std::int64_t units = per_number ? rows / channels : rows, width = per_number ? channels : inner;
-  cpu::parallel_for(ctx.threads(), units, cpu::kElementGrain / width + 1, [=](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t u = begin; u < end; ++u) {
-      float* row = out + u * width;
-      const float value = per_number ? 0 : bias[u % channels];
-      if (per_number) for (std::int64_t i = 0; i < width; ++i) row[i] += bias[i];
-      else for (std::int64_t i = 0; i < width; ++i) row[i] += value;
-    }
-  });
+  // then a row of `channels` numbers is the unit, else one channel's `inner` numbers
+  const bool per_number = inner == 1;
+  const std::int64_t units = per_number ? rows / channels : rows,
+                     width = per_number ? channels : inner;
+  cpu::parallel_for(ctx.threads(), units, cpu::kElementGrain / width + 1,
+                    [=](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t u = begin; u < end; ++u) {
+                        float* row = out + u * width;
+                        const float value = per_number ? 0 : bias[u % channels];
+                        if (per_number)
+                          for (std::int64_t i = 0; i < width; ++i) row[i] += bias[i];
+                        else
+                          for (std::int64_t i = 0; i < width; ++i) row[i] += value;
+                      }
+                    });
 }
 
-void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy, Tensor& db) {
+void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy,
+                       Tensor& db) {
   const std::int64_t outer = dy.count() / std::max<std::int64_t>(1, channels * inner);
-  CHECK(db.count() == channels && outer * channels * inner == dy.count()) << dy.shape().str() << " onto " << db.shape().str();
+  CHECK(db.count() == channels && outer * channels * inner == dy.count())
+      << dy.shape().str() << " onto " << db.shape().str();
   const float* in = dy.in();
   float* sums = db.mut();
   const std::int64_t grain = cpu::kElementGrain / std::max<std::int64_t>(1, outer * inner) + 1;

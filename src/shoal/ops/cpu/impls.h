@@ -30,7 +30,8 @@ std::unique_ptr<Kernel> make_kernel(const Desc& desc) {
   return std::make_unique<Made>(desc);
 }
 
-// The sum of n numbers, in eight interleaved parts: quicker and more exact than one after the other.
+// The sum of n numbers, in eight interleaved parts: quicker and more exact than one after the
+// other.
 inline float sum(const float* x, std::int64_t n) {
   constexpr int kLanes = 8;
   float lanes[kLanes] = {};

@@ -1,4 +1,5 @@
-// Vectors of eight floats, by the compiler's own vector types: AVX2 has registers for them, other machines make do.
+// Vectors of eight floats, by the compiler's own vector types: AVX2 has registers for them, other
+// machines make do.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ inline void transpose(Lanes (&r)[8]) {
   for (int i = 0; i < 8; i += 4)
     for (int j = 0; j < 2; ++j) {
       u[i + 2 * j] = __builtin_shufflevector(t[i + j], t[i + 2 + j], 0, 1, 8, 9, 4, 5, 12, 13);
-      u[i + 2 * j + 1] = __builtin_shufflevector(t[i + j], t[i + 2 + j], 2, 3, 10, 11, 6, 7, 14, 15);
+      u[i + 2 * j + 1] =
+          __builtin_shufflevector(t[i + j], t[i + 2 + j], 2, 3, 10, 11, 6, 7, 14, 15);
     }
   for (int i = 0; i < 4; ++i) {
     r[i] = __builtin_shufflevector(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
@@ -34,10 +36,11 @@ inline void transpose(Lanes (&r)[8]) {
   }
 }
 
-// out (columns, rows) = or += the transpose of in (rows, columns); rows of each are their stride apart.
+// out (columns, rows) = or += the transpose of in (rows, columns); rows of each are their stride
+// apart.
 enum class Into { kOverwrite, kAdd };
-inline void transpose(std::int64_t rows, std::int64_t columns, const float* in, std::int64_t in_stride, float* out,
-                      std::int64_t out_stride, Into into) {
+inline void transpose(std::int64_t rows, std::int64_t columns, const float* in,
+                      std::int64_t in_stride, float* out, std::int64_t out_stride, Into into) {
   const std::int64_t whole_rows = rows / kLanes * kLanes, whole_columns = columns / kLanes * kLanes;
   for (std::int64_t i = 0; i < whole_rows; i += kLanes)
     for (std::int64_t j = 0; j < whole_columns; j += kLanes) {

@@ -14,7 +14,9 @@ void check_counts(const Tensor& a, const Tensor& b) {
   CHECK(a.count() == b.count()) << "shapes " << a.shape().str() << " and " << b.shape().str();
 }
 
-float or_nan(std::optional<int> ignore) { return ignore ? static_cast<float>(*ignore) : std::numeric_limits<float>::quiet_NaN(); }
+float or_nan(std::optional<int> ignore) {
+  return ignore ? static_cast<float>(*ignore) : std::numeric_limits<float>::quiet_NaN();
+}
 
 double squared_distance_of_rows(const float* a, const float* b, std::int64_t n) {
   double sum = 0;
@@ -35,7 +37,8 @@ double contrastive_factor(const ContrastiveDesc& desc, bool alike, double square
 
 }  // namespace
 
-double sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets, std::optional<int> ignore) {
+double sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
+                             std::optional<int> ignore) {
   check_counts(x, targets);
   const float *in = x.in(), *target = targets.in();
   const float skip = or_nan(ignore);
@@ -46,8 +49,8 @@ double sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& target
   });
 }
 
-void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor& targets, std::optional<int> ignore, float scale,
-                                    Tensor& dx) {
+void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor& targets,
+                                    std::optional<int> ignore, float scale, Tensor& dx) {
   check_counts(x, targets);
   check_counts(x, dx);
   const float *in = x.in(), *target = targets.in();
@@ -62,8 +65,9 @@ void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor&
 std::int64_t count_targets(Context& ctx, const Tensor& targets, std::optional<int> ignore) {
   const float* target = targets.in();
   const float skip = or_nan(ignore);
-  return static_cast<std::int64_t>(
-      cpu::blocked_sum(ctx, targets.count(), [=](std::int64_t i) { return std::trunc(target[i]) == skip ? 0.0 : 1.0; }));
+  return static_cast<std::int64_t>(cpu::blocked_sum(ctx, targets.count(), [=](std::int64_t i) {
+    return std::trunc(target[i]) == skip ? 0.0 : 1.0;
+  }));
 }
 
 double squared_distance(Context& ctx, const Tensor& a, const Tensor& b) {
@@ -83,12 +87,15 @@ void difference(Context& ctx, float scale, const Tensor& a, const Tensor& b, Ten
   cpu::for_elements(ctx, y.count(), [=](std::int64_t i) { out[i] = scale * (left[i] - right[i]); });
 }
 
-double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b, const Tensor& similar) {
+double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
+                        const Tensor& similar) {
   check_counts(a, b);
-  CHECK(a.count() == desc.rows * desc.columns && similar.count() == desc.rows) << a.shape().str() << ", " << similar.shape().str();
+  CHECK(a.count() == desc.rows * desc.columns && similar.count() == desc.rows)
+      << a.shape().str() << ", " << similar.shape().str();
   const float *left = a.in(), *right = b.in(), *alike = similar.in();
   return cpu::blocked_sum(ctx, desc.rows, [=](std::int64_t n) {
-    const double squared = squared_distance_of_rows(left + n * desc.columns, right + n * desc.columns, desc.columns);
+    const double squared =
+        squared_distance_of_rows(left + n * desc.columns, right + n * desc.columns, desc.columns);
     if (std::trunc(alike[n]) != 0) return squared;
     const double missing = desc.margin - (desc.legacy ? squared : std::sqrt(squared));
     if (missing < 0) return 0.0;
@@ -96,21 +103,26 @@ double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor&
   });
 }
 
-void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b, const Tensor& similar,
-                               float scale, Tensor& da) {
+void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const Tensor& a,
+                               const Tensor& b, const Tensor& similar, float scale, Tensor& da) {
   check_counts(a, b);
   check_counts(a, da);
-  CHECK(a.count() == desc.rows * desc.columns && similar.count() == desc.rows) << a.shape().str() << ", " << similar.shape().str();
+  CHECK(a.count() == desc.rows * desc.columns && similar.count() == desc.rows)
+      << a.shape().str() << ", " << similar.shape().str();
   const float *left = a.in(), *right = b.in(), *alike = similar.in();
   float* out = da.out();
   const std::int64_t columns = desc.columns;
-  cpu::parallel_for(ctx.threads(), desc.rows, cpu::kElementGrain / (columns + 1) + 1, [=](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) {
-      const double squared = squared_distance_of_rows(left + n * columns, right + n * columns, columns);
-      const float factor = scale * static_cast<float>(contrastive_factor(desc, std::trunc(alike[n]) != 0, squared));
-      for (std::int64_t i = n * columns; i < (n + 1) * columns; ++i) out[i] = factor * (left[i] - right[i]);
-    }
-  });
+  cpu::parallel_for(ctx.threads(), desc.rows, cpu::kElementGrain / (columns + 1) + 1,
+                    [=](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t n = begin; n < end; ++n) {
+                        const double squared = squared_distance_of_rows(
+                            left + n * columns, right + n * columns, columns);
+                        const float factor = scale * static_cast<float>(contrastive_factor(
+                                                         desc, std::trunc(alike[n]) != 0, squared));
+                        for (std::int64_t i = n * columns; i < (n + 1) * columns; ++i)
+                          out[i] = factor * (left[i] - right[i]);
+                      }
+                    });
 }
 
 }  // namespace shoal::ops

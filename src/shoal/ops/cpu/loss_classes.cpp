@@ -12,22 +12,26 @@ namespace {
 
 void check_sizes(const ClassDesc& desc, const Tensor& scores, const Tensor& labels) {
   CHECK(scores.count() == desc.items() * desc.classes && labels.count() == desc.items())
-      << "shapes " << scores.shape().str() << " and " << labels.shape().str() << " for " << desc.outer << " x " << desc.classes << " x "
-      << desc.inner;
+      << "shapes " << scores.shape().str() << " and " << labels.shape().str() << " for "
+      << desc.outer << " x " << desc.classes << " x " << desc.inner;
 }
 
 // The class of an item, or -1 for one that counts nothing.
 struct LabelReader {
   const float* labels;
   std::int64_t classes;
-  float ignore;   // NaN: none
+  float ignore;  // NaN: none
   LabelReader(const ClassDesc& desc, const Tensor& tensor)
-      : labels(tensor.in()), classes(desc.classes),
-        ignore(desc.ignore ? static_cast<float>(*desc.ignore) : std::numeric_limits<float>::quiet_NaN()) {}
+      : labels(tensor.in()),
+        classes(desc.classes),
+        ignore(desc.ignore ? static_cast<float>(*desc.ignore)
+                           : std::numeric_limits<float>::quiet_NaN()) {}
   bool ignored(std::int64_t item) const { return labels[item] == ignore; }
   std::int64_t operator()(std::int64_t item) const {
     const float label = labels[item];
-    if (label == ignore || !(label >= 0 && label < static_cast<float>(classes)) || label != std::floor(label)) return -1;
+    if (label == ignore || !(label >= 0 && label < static_cast<float>(classes)) ||
+        label != std::floor(label))
+      return -1;
     return static_cast<std::int64_t>(label);
   }
 };
@@ -38,7 +42,8 @@ void for_rows(Context& ctx, const ClassDesc& desc, F f) {
   const std::int64_t rows = desc.outer * desc.classes, inner = desc.inner, classes = desc.classes;
   cpu::parallel_for(ctx.threads(), rows, cpu::kElementGrain / std::max<std::int64_t>(inner, 1) + 1,
                     [=](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t row = begin; row < end; ++row) f(row % classes, row / classes * inner, row * inner);
+                      for (std::int64_t row = begin; row < end; ++row)
+                        f(row % classes, row / classes * inner, row * inner);
                     });
 }
 
@@ -50,17 +55,21 @@ std::int64_t element(const ClassDesc& desc, std::int64_t item, std::int64_t c) {
 }  // namespace
 
 LabelCheck check_labels(Context&, const ClassDesc& desc, const Tensor& labels) {
-  CHECK(labels.count() == desc.items()) << labels.shape().str() << " labels for " << desc.items() << " items";
+  CHECK(labels.count() == desc.items())
+      << labels.shape().str() << " labels for " << desc.items() << " items";
   const LabelReader read(desc, labels);
   LabelCheck check;
   for (std::int64_t item = 0; item < desc.items(); ++item) {
-    if (read(item) >= 0) ++check.counted;
-    else if (check.first_bad < 0 && !read.ignored(item)) check.first_bad = item;
+    if (read(item) >= 0)
+      ++check.counted;
+    else if (check.first_bad < 0 && !read.ignored(item))
+      check.first_bad = item;
   }
   return check;
 }
 
-double log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels, float floor) {
+double log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+                float floor) {
   check_sizes(desc, probs, labels);
   const LabelReader read(desc, labels);
   const float* p = probs.in();
@@ -72,8 +81,8 @@ double log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const 
   });
 }
 
-void log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels, float floor, float scale,
-                       Tensor& dprobs) {
+void log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
+                       const Tensor& labels, float floor, float scale, Tensor& dprobs) {
   check_sizes(desc, probs, labels);
   check_sizes(desc, dprobs, labels);
   const LabelReader read(desc, labels);
@@ -85,8 +94,8 @@ void log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
   });
 }
 
-void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels, float scale,
-                               Tensor& dscores) {
+void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
+                               const Tensor& labels, float scale, Tensor& dscores) {
   check_sizes(desc, probs, labels);
   check_sizes(desc, dscores, labels);
   const LabelReader read(desc, labels);
@@ -100,9 +109,11 @@ void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor
   });
 }
 
-double infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels, const Tensor& matrix, float floor) {
+double infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+                     const Tensor& matrix, float floor) {
   check_sizes(desc, probs, labels);
-  CHECK(matrix.count() == desc.classes * desc.classes) << matrix.shape().str() << " for " << desc.classes << " classes";
+  CHECK(matrix.count() == desc.classes * desc.classes)
+      << matrix.shape().str() << " for " << desc.classes << " classes";
   const LabelReader read(desc, labels);
   const float *p = probs.in(), *gain = matrix.in();
   return cpu::blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
@@ -116,11 +127,13 @@ double infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, c
   });
 }
 
-void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels, const Tensor& matrix,
-                                    float scale, Tensor& dscores) {
+void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
+                                    const Tensor& labels, const Tensor& matrix, float scale,
+                                    Tensor& dscores) {
   check_sizes(desc, probs, labels);
   check_sizes(desc, dscores, labels);
-  CHECK(matrix.count() == desc.classes * desc.classes) << matrix.shape().str() << " for " << desc.classes << " classes";
+  CHECK(matrix.count() == desc.classes * desc.classes)
+      << matrix.shape().str() << " for " << desc.classes << " classes";
   const LabelReader read(desc, labels);
   const float *p = probs.in(), *gain = matrix.in();
   std::vector<float> row_sums;
@@ -130,15 +143,18 @@ void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const T
     row_sums.push_back(static_cast<float>(sum));
   }
   float* out = dscores.out();
-  for_rows(ctx, desc, [=, sums = row_sums.data()](std::int64_t c, std::int64_t item, std::int64_t at) {
-    for (std::int64_t i = 0; i < desc.inner; ++i) {
-      const std::int64_t label = read(item + i);
-      out[at + i] = label < 0 ? 0.0f : scale * (p[at + i] * sums[label] - gain[label * desc.classes + c]);
-    }
-  });
+  for_rows(
+      ctx, desc, [=, sums = row_sums.data()](std::int64_t c, std::int64_t item, std::int64_t at) {
+        for (std::int64_t i = 0; i < desc.inner; ++i) {
+          const std::int64_t label = read(item + i);
+          out[at + i] =
+              label < 0 ? 0.0f : scale * (p[at + i] * sums[label] - gain[label * desc.classes + c]);
+        }
+      });
 }
 
-double hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels, HingeNorm norm) {
+double hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
+                  HingeNorm norm) {
   check_sizes(desc, scores, labels);
   const LabelReader read(desc, labels);
   const float* x = scores.in();
@@ -147,15 +163,15 @@ double hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, con
     double sum = 0;
     for (std::int64_t c = 0; label >= 0 && c < desc.classes; ++c) {
       const float score = x[element(desc, item, c)], signed_score = c == label ? -score : score;
-      const double margin = signed_score < -1 ? 0.0 : 1.0 + signed_score;   // a NaN stays one
+      const double margin = signed_score < -1 ? 0.0 : 1.0 + signed_score;  // a NaN stays one
       sum += norm == HingeNorm::kL1 ? margin : margin * margin;
     }
     return sum;
   });
 }
 
-void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels, HingeNorm norm, float scale,
-                         Tensor& dscores) {
+void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scores,
+                         const Tensor& labels, HingeNorm norm, float scale, Tensor& dscores) {
   check_sizes(desc, scores, labels);
   check_sizes(desc, dscores, labels);
   const LabelReader read(desc, labels);
@@ -165,7 +181,9 @@ void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scor
     for (std::int64_t i = 0; i < desc.inner; ++i) {
       const std::int64_t label = read(item + i);
       const float t = label == c ? -1.0f : 1.0f, margin = 1 + t * x[at + i];
-      const float slope = margin <= 0 || label < 0 ? 0.0f : norm == HingeNorm::kL1 ? 1.0f : 2 * margin;
+      const float slope = margin <= 0 || label < 0 ? 0.0f
+                          : norm == HingeNorm::kL1 ? 1.0f
+                                                   : 2 * margin;
       out[at + i] = scale * t * slope;
     }
   });

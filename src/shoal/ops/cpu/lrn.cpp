@@ -8,21 +8,31 @@
 namespace shoal::ops::cpu {
 namespace {
 
-// s^-beta for the exponents that nets have, by square roots (they vectorize; 1e-7 of the value), and for any other.
+// s^-beta for the exponents that nets have, by square roots (they vectorize; 1e-7 of the value),
+// and for any other.
 template <class F>
 void with_power(float beta, F f) {
-  if (beta == 0.75f) f([](float s) { const float r = 1 / std::sqrt(s); return r * std::sqrt(r); });
-  else if (beta == 0.5f) f([](float s) { return 1 / std::sqrt(s); });
-  else if (beta == 1) f([](float s) { return 1 / s; });
-  else f([beta](float s) { return std::pow(s, -beta); });
+  if (beta == 0.75f)
+    f([](float s) {
+      const float r = 1 / std::sqrt(s);
+      return r * std::sqrt(r);
+    });
+  else if (beta == 0.5f)
+    f([](float s) { return 1 / std::sqrt(s); });
+  else if (beta == 1)
+    f([](float s) { return 1 / s; });
+  else
+    f([beta](float s) { return std::pow(s, -beta); });
 }
 
-// Across channels. Works through an image in strips of a few places, all channels of each, so that what neighbouring channels
-// share is still in the cache.
+// Across channels. Works through an image in strips of a few places, all channels of each, so that
+// what neighbouring channels share is still in the cache.
 class AcrossChannels final : public LrnKernel {
  public:
   explicit AcrossChannels(const LrnDesc& desc)
-      : desc_(desc), places_(desc.height * desc.width), ratio_(desc.alpha / static_cast<float>(desc.size)) {}
+      : desc_(desc),
+        places_(desc.height * desc.width),
+        ratio_(desc.alpha / static_cast<float>(desc.size)) {}
 
   void forward(Context& ctx, const Tensor& x, Tensor& y) override {
     const float* in = x.in();
@@ -40,7 +50,8 @@ class AcrossChannels final : public LrnKernel {
     });
   }
 
-  // dx_i = dy_i s_i^-beta - 2 alpha beta / size x_i (sum over the channels j around i of dy_j x_j s_j^(-beta - 1)).
+  // dx_i = dy_i s_i^-beta - 2 alpha beta / size x_i (sum over the channels j around i of dy_j x_j
+  // s_j^(-beta - 1)).
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
     const float *in = x.in(), *slope = dy.in();
     float *out = dx.out(), *scratch = ctx.scratch(ctx.threads() * desc_.channels * kStrip).data();
@@ -57,7 +68,8 @@ class AcrossChannels final : public LrnKernel {
             q[c * kStrip + i] = direct * in[at + i] / s[i];
           }
         }
-        for (std::int64_t c = 0; c < desc_.channels; ++c) add_indirect(c, q, in + first + c * places_, width, out + first + c * places_);
+        for (std::int64_t c = 0; c < desc_.channels; ++c)
+          add_indirect(c, q, in + first + c * places_, width, out + first + c * places_);
       });
     });
   }
@@ -70,16 +82,20 @@ class AcrossChannels final : public LrnKernel {
   void each_strip(Context& ctx, F f) const {
     const std::int64_t strips = (places_ + kStrip - 1) / kStrip;
     const std::int64_t grain = kElementGrain / (desc_.channels * std::min(places_, kStrip)) / 8 + 1;
-    parallel_for(ctx.threads(), desc_.images * strips, grain, [&](int thread, std::int64_t begin, std::int64_t end) {
-      for (std::int64_t strip = begin; strip < end; ++strip) {
-        const std::int64_t first = strip % strips * kStrip;
-        f(thread, strip / strips * desc_.channels * places_ + first, std::min(kStrip, places_ - first));
-      }
-    });
+    parallel_for(ctx.threads(), desc_.images * strips, grain,
+                 [&](int thread, std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t strip = begin; strip < end; ++strip) {
+                     const std::int64_t first = strip % strips * kStrip;
+                     f(thread, strip / strips * desc_.channels * places_ + first,
+                       std::min(kStrip, places_ - first));
+                   }
+                 });
   }
 
   std::int64_t low(std::int64_t c) const { return std::max<std::int64_t>(0, c - desc_.size / 2); }
-  std::int64_t high(std::int64_t c) const { return std::min(desc_.channels, c + desc_.size / 2 + 1); }
+  std::int64_t high(std::int64_t c) const {
+    return std::min(desc_.channels, c + desc_.size / 2 + 1);
+  }
 
   // s of channel c: k + alpha / size * (sum of squares).
   void spread(std::int64_t c, const float* strip, std::int64_t width, float* s) const {
@@ -91,7 +107,8 @@ class AcrossChannels final : public LrnKernel {
     for (std::int64_t i = 0; i < width; ++i) s[i] = desc_.k + ratio_ * s[i];
   }
 
-  void add_indirect(std::int64_t c, const float* q, const float* x, std::int64_t width, float* dx) const {
+  void add_indirect(std::int64_t c, const float* q, const float* x, std::int64_t width,
+                    float* dx) const {
     float total[kStrip] = {};
     for (std::int64_t near = low(c); near < high(c); ++near)
       for (std::int64_t i = 0; i < width; ++i) total[i] += q[near * kStrip + i];
@@ -108,7 +125,9 @@ class AcrossChannels final : public LrnKernel {
 class WithinChannel final : public LrnKernel {
  public:
   explicit WithinChannel(const LrnDesc& desc)
-      : desc_(desc), places_(desc.height * desc.width), ratio_(desc.alpha / static_cast<float>(desc.size * desc.size)) {}
+      : desc_(desc),
+        places_(desc.height * desc.width),
+        ratio_(desc.alpha / static_cast<float>(desc.size * desc.size)) {}
 
   void forward(Context& ctx, const Tensor& x, Tensor& y) override {
     const float* in = x.in();
@@ -134,7 +153,8 @@ class WithinChannel final : public LrnKernel {
           room[i] = direct * in[first + i] / s[i];
         }
         box(room, room + places_, room + 2 * places_);
-        for (std::int64_t i = 0; i < places_; ++i) out[first + i] -= factor * in[first + i] * room[2 * places_ + i];
+        for (std::int64_t i = 0; i < places_; ++i)
+          out[first + i] -= factor * in[first + i] * room[2 * places_ + i];
       });
     });
   }
@@ -144,9 +164,11 @@ class WithinChannel final : public LrnKernel {
   template <class F>
   void each_plane(Context& ctx, F f) const {
     float* scratch = ctx.scratch(ctx.threads() * 3 * places_).data();
-    parallel_for(ctx.threads(), desc_.images * desc_.channels, kElementGrain / 8 / std::max<std::int64_t>(1, places_) + 1,
+    parallel_for(ctx.threads(), desc_.images * desc_.channels,
+                 kElementGrain / 8 / std::max<std::int64_t>(1, places_) + 1,
                  [&](int thread, std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t plane = begin; plane < end; ++plane) f(plane * places_, scratch + thread * 3 * places_);
+                   for (std::int64_t plane = begin; plane < end; ++plane)
+                     f(plane * places_, scratch + thread * 3 * places_);
                  });
   }
 
@@ -165,12 +187,14 @@ class WithinChannel final : public LrnKernel {
     std::fill(rows, rows + places_, 0.0f);
     for (std::int64_t h = 0; h < height; ++h)
       for (std::int64_t shift = -reach; shift <= reach; ++shift) {
-        const std::int64_t begin = std::max<std::int64_t>(0, -shift), end = std::min(width, width - shift);
+        const std::int64_t begin = std::max<std::int64_t>(0, -shift),
+                           end = std::min(width, width - shift);
         for (std::int64_t w = begin; w < end; ++w) rows[h * width + w] += in[h * width + w + shift];
       }
     std::fill(out, out + places_, 0.0f);
     for (std::int64_t h = 0; h < height; ++h)
-      for (std::int64_t near = std::max<std::int64_t>(0, h - reach); near < std::min(height, h + reach + 1); ++near)
+      for (std::int64_t near = std::max<std::int64_t>(0, h - reach);
+           near < std::min(height, h + reach + 1); ++near)
         for (std::int64_t w = 0; w < width; ++w) out[h * width + w] += rows[near * width + w];
   }
 

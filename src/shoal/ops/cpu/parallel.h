@@ -10,22 +10,26 @@
 
 namespace shoal::ops::cpu {
 
-// Calls f(thread, begin, end) for contiguous pieces of [0, n), on at most `threads` threads, none smaller than `grain` but the
-// only one. Which piece a thread gets depends on n, threads and grain alone. f must not throw.
+// Calls f(thread, begin, end) for contiguous pieces of [0, n), on at most `threads` threads, none
+// smaller than `grain` but the only one. Which piece a thread gets depends on n, threads and grain
+// alone. f must not throw.
 template <class F>
 void parallel_for(int threads, std::int64_t n, std::int64_t grain, F f) {
-  const std::int64_t pieces = std::clamp<std::int64_t>(n / std::max<std::int64_t>(grain, 1), 1, threads);
+  const std::int64_t pieces =
+      std::clamp<std::int64_t>(n / std::max<std::int64_t>(grain, 1), 1, threads);
   if (pieces == 1) {
     if (n > 0) f(0, std::int64_t{0}, n);
     return;
   }
 #if defined(_OPENMP)
-#pragma omp parallel for num_threads(static_cast<int>(pieces)) schedule(static, 1)
+#pragma omp parallel for num_threads(static_cast <int>(pieces)) schedule(static, 1)
 #endif
-  for (std::int64_t piece = 0; piece < pieces; ++piece) f(static_cast<int>(piece), n * piece / pieces, n * (piece + 1) / pieces);
+  for (std::int64_t piece = 0; piece < pieces; ++piece)
+    f(static_cast<int>(piece), n * piece / pieces, n * (piece + 1) / pieces);
 }
 
-// A grain for loops that do a few instructions an element: below it a second thread costs more than it brings.
+// A grain for loops that do a few instructions an element: below it a second thread costs more than
+// it brings.
 inline constexpr std::int64_t kElementGrain = 16384;
 
 }  // namespace shoal::ops::cpu

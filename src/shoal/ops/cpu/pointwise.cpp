@@ -32,7 +32,9 @@ struct Backward {
   std::int64_t n;
   template <class F>
   void operator()(F slope) const {
-    cpu::for_elements(ctx, n, [in = read, d = dy, out = dx, slope](std::int64_t i) { out[i] = slope(in[i], d[i]); });
+    cpu::for_elements(ctx, n, [in = read, d = dy, out = dx, slope](std::int64_t i) {
+      out[i] = slope(in[i], d[i]);
+    });
   }
 };
 
@@ -43,7 +45,8 @@ void relu(const Forward& each, float slope) {
 
 void power(const Forward& each, float exponent, float scale, float shift) {
   if (exponent == 1) return each([=](float x) { return shift + scale * x; });
-  if (exponent == 2) return each([=](float x) { return (shift + scale * x) * (shift + scale * x); });
+  if (exponent == 2)
+    return each([=](float x) { return (shift + scale * x) * (shift + scale * x); });
   if (exponent == 0.5f) return each([=](float x) { return std::sqrt(shift + scale * x); });
   each([=](float x) { return std::pow(shift + scale * x, exponent); });
 }
@@ -51,7 +54,8 @@ void power(const Forward& each, float exponent, float scale, float shift) {
 void power_backward(const Backward& each, float exponent, float scale, float shift) {
   const float factor = exponent * scale;
   if (exponent == 1 || factor == 0) return each([=](float, float dy) { return factor * dy; });
-  if (exponent == 2) return each([=](float x, float dy) { return dy * factor * (shift + scale * x); });
+  if (exponent == 2)
+    return each([=](float x, float dy) { return dy * factor * (shift + scale * x); });
   each([=](float x, float dy) { return dy * factor * std::pow(shift + scale * x, exponent - 1); });
 }
 
@@ -64,9 +68,14 @@ float swish_slope(float beta, float x) {
 
 MapReads reads(const Map& map) {
   switch (map.kind) {
-    case MapKind::kSigmoid: case MapKind::kTanh: case MapKind::kExp: return MapReads::kY;
-    case MapKind::kRelu: case MapKind::kElu: return map.a >= 0 ? MapReads::kY : MapReads::kX;   // y > 0 tells x > 0 only then
-    case MapKind::kPower: return map.a == 1 || map.a * map.b == 0 ? MapReads::kNothing : MapReads::kX;
+    case MapKind::kSigmoid:
+    case MapKind::kTanh:
+    case MapKind::kExp: return MapReads::kY;
+    // y > 0 tells x > 0 only then
+    case MapKind::kRelu:
+    case MapKind::kElu: return map.a >= 0 ? MapReads::kY : MapReads::kX;
+    case MapKind::kPower:
+      return map.a == 1 || map.a * map.b == 0 ? MapReads::kNothing : MapReads::kX;
     case MapKind::kThreshold: return MapReads::kNothing;
     default: return MapReads::kX;
   }
@@ -78,7 +87,8 @@ void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
   const float a = map.a, b = map.b, c = map.c;
   switch (map.kind) {
     case MapKind::kRelu: return relu(each, a);
-    case MapKind::kElu: return each([a](float x) { return x > 0 ? x : a * fast_expm1_negative(x); });
+    case MapKind::kElu:
+      return each([a](float x) { return x > 0 ? x : a * fast_expm1_negative(x); });
     case MapKind::kSigmoid: return each([](float x) { return fast_sigmoid(x); });
     case MapKind::kTanh: return each([](float x) { return fast_tanh(x); });
     case MapKind::kAbs: return each([](float x) { return std::fabs(x); });
@@ -104,13 +114,16 @@ void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor
       return each([a](float y, float dy) { return y > 0 ? dy : dy * (y + a); });
     case MapKind::kSigmoid: return each([](float y, float dy) { return dy * y * (1 - y); });
     case MapKind::kTanh: return each([](float y, float dy) { return dy * (1 - y * y); });
-    case MapKind::kAbs: return each([](float x, float dy) { return x > 0 ? dy : x < 0 ? -dy : 0 * dy; });
+    case MapKind::kAbs:
+      return each([](float x, float dy) { return x > 0 ? dy : x < 0 ? -dy : 0 * dy; });
     case MapKind::kPower: return power_backward(each, a, b, c);
     case MapKind::kExp: return each([a](float y, float dy) { return dy * y * a; });
-    case MapKind::kLog: return each([a, b, c](float x, float dy) { return dy * (a * c) / (b + a * x); });
+    case MapKind::kLog:
+      return each([a, b, c](float x, float dy) { return dy * (a * c) / (b + a * x); });
     case MapKind::kSoftplus: return each([](float x, float dy) { return dy * fast_sigmoid(x); });
     case MapKind::kThreshold: return each([](float, float dy) { return 0 * dy; });
-    case MapKind::kClip: return each([a, b](float x, float dy) { return x < a || x > b ? 0 * dy : dy; });
+    case MapKind::kClip:
+      return each([a, b](float x, float dy) { return x < a || x > b ? 0 * dy : dy; });
     case MapKind::kSwish: return each([a](float x, float dy) { return dy * swish_slope(a, x); });
   }
 }

@@ -5,15 +5,19 @@
 namespace shoal::ops {
 namespace {
 
-// Calls f(slope of the row's channel, first element, one past the last) for each row of `inner` neighbours of one channel.
+// Calls f(slope of the row's channel, first element, one past the last) for each row of `inner`
+// neighbours of one channel.
 template <class F>
 void for_rows(Context& ctx, std::int64_t count, const Tensor& slope, std::int64_t inner, F f) {
   const std::int64_t channels = slope.count();
-  CHECK(count % (channels * inner) == 0) << count << " elements in rows of " << inner << ", " << channels << " channels";
+  CHECK(count % (channels * inner) == 0)
+      << count << " elements in rows of " << inner << ", " << channels << " channels";
   const float* slopes = slope.in();
-  cpu::parallel_for(ctx.threads(), count / inner, cpu::kElementGrain / inner + 1, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) f(slopes[row % channels], row * inner, (row + 1) * inner);
-  });
+  cpu::parallel_for(ctx.threads(), count / inner, cpu::kElementGrain / inner + 1,
+                    [&](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t row = begin; row < end; ++row)
+                        f(slopes[row % channels], row * inner, (row + 1) * inner);
+                    });
 }
 
 }  // namespace
@@ -29,8 +33,10 @@ void prelu(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inne
   });
 }
 
-void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner, const Tensor& dy, Tensor& dx) {
-  CHECK(x.count() == dx.count() && dy.count() == dx.count()) << "shapes " << x.shape().str() << " and " << dx.shape().str();
+void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner,
+                    const Tensor& dy, Tensor& dx) {
+  CHECK(x.count() == dx.count() && dy.count() == dx.count())
+      << "shapes " << x.shape().str() << " and " << dx.shape().str();
   if (x.count() == 0) return;
   const float *in = x.in(), *up = dy.in();
   float* out = dx.out();
@@ -40,7 +46,8 @@ void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int
   });
 }
 
-void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, const Tensor& dy, Tensor& dslope) {
+void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, const Tensor& dy,
+                          Tensor& dslope) {
   CHECK(x.count() == dy.count()) << "shapes " << x.shape().str() << " and " << dy.shape().str();
   if (x.count() == 0) return;
   const std::int64_t channels = dslope.count(), outer = x.count() / (channels * inner);
@@ -51,14 +58,17 @@ void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, con
     sums[0] += static_cast<float>(cpu::blocked_sum(ctx, x.count(), term));
     return;
   }
-  cpu::parallel_for(ctx.threads(), channels, cpu::kElementGrain / (outer * inner) + 1, [=](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t c = begin; c < end; ++c) {
-      double sum = 0;
-      for (std::int64_t o = 0; o < outer; ++o)
-        for (std::int64_t i = (o * channels + c) * inner, last = i + inner; i < last; ++i) sum += term(i);
-      sums[c] += static_cast<float>(sum);
-    }
-  });
+  cpu::parallel_for(ctx.threads(), channels, cpu::kElementGrain / (outer * inner) + 1,
+                    [=](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t c = begin; c < end; ++c) {
+                        double sum = 0;
+                        for (std::int64_t o = 0; o < outer; ++o)
+                          for (std::int64_t i = (o * channels + c) * inner, last = i + inner;
+                               i < last; ++i)
+                            sum += term(i);
+                        sums[c] += static_cast<float>(sum);
+                      }
+                    });
 }
 
 }  // namespace shoal::ops

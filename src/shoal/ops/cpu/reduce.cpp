@@ -28,20 +28,25 @@ double block_sum(const float* x, std::int64_t n, Term term) {
 // Blocks of all rows are shared out among the threads; each row's block sums are added in order.
 template <class Term>
 void sum_rows(Context& ctx, float coeff, const Tensor& x, Tensor& y, Term term) {
-  const std::int64_t rows = y.count(), length = rows == 0 ? 0 : x.count() / rows, blocks = (length + kBlock - 1) / kBlock;
+  const std::int64_t rows = y.count(), length = rows == 0 ? 0 : x.count() / rows,
+                     blocks = (length + kBlock - 1) / kBlock;
   std::vector<double> sums(static_cast<std::size_t>(rows * blocks));
   const float* in = x.in();
-  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(std::min(length, kBlock), 1));
-  cpu::parallel_for(ctx.threads(), rows * blocks, grain, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) {
-      const std::int64_t row = b / blocks, at = b % blocks * kBlock;
-      sums[static_cast<std::size_t>(b)] = block_sum(in + row * length + at, std::min(kBlock, length - at), term);
-    }
-  });
+  const std::int64_t grain = std::max<std::int64_t>(
+      1, cpu::kElementGrain / std::max<std::int64_t>(std::min(length, kBlock), 1));
+  cpu::parallel_for(ctx.threads(), rows * blocks, grain,
+                    [&](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t b = begin; b < end; ++b) {
+                        const std::int64_t row = b / blocks, at = b % blocks * kBlock;
+                        sums[static_cast<std::size_t>(b)] =
+                            block_sum(in + row * length + at, std::min(kBlock, length - at), term);
+                      }
+                    });
   float* out = y.out();
   for (std::int64_t row = 0; row < rows; ++row) {
     double sum = 0;
-    for (std::int64_t b = 0; b < blocks; ++b) sum += sums[static_cast<std::size_t>(row * blocks + b)];
+    for (std::int64_t b = 0; b < blocks; ++b)
+      sum += sums[static_cast<std::size_t>(row * blocks + b)];
     out[row] = static_cast<float>(coeff * sum);
   }
 }
@@ -51,13 +56,15 @@ void spread_rows(Context& ctx, float coeff, const Tensor& g, Tensor& gx, Slope s
   const std::int64_t rows = g.count(), length = rows == 0 ? 0 : gx.count() / rows;
   const float* grad = g.in();
   float* out = gx.mut();
-  cpu::parallel_for(ctx.threads(), rows * length, cpu::kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end;) {
-      const std::int64_t row = i / length, last = std::min(end, (row + 1) * length);
-      const float c = coeff * grad[row];
-      for (; i < last; ++i) out[i] = c * slope(i);
-    }
-  });
+  cpu::parallel_for(ctx.threads(), rows * length, cpu::kElementGrain,
+                    [&](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end;) {
+                        const std::int64_t row = i / length,
+                                           last = std::min(end, (row + 1) * length);
+                        const float c = coeff * grad[row];
+                        for (; i < last; ++i) out[i] = c * slope(i);
+                      }
+                    });
 }
 
 // f(row, its first number, numbers in a row).
@@ -79,22 +86,30 @@ void check_rows(const Tensor& whole, const Tensor& rows) {
 
 void reduce_rows(Context& ctx, Reduce kind, float coeff, const Tensor& x, Tensor& y) {
   check_rows(x, y);
-  if (kind == Reduce::kSum) sum_rows(ctx, coeff, x, y, [](double v) { return v; });
-  else if (kind == Reduce::kAbsSum) sum_rows(ctx, coeff, x, y, [](double v) { return std::fabs(v); });
-  else sum_rows(ctx, coeff, x, y, [](double v) { return v * v; });
+  if (kind == Reduce::kSum)
+    sum_rows(ctx, coeff, x, y, [](double v) { return v; });
+  else if (kind == Reduce::kAbsSum)
+    sum_rows(ctx, coeff, x, y, [](double v) { return std::fabs(v); });
+  else
+    sum_rows(ctx, coeff, x, y, [](double v) { return v * v; });
 }
 
-void reduce_rows_backward(Context& ctx, Reduce kind, float coeff, const Tensor& g, const Tensor& x, Tensor& gx) {
+void reduce_rows_backward(Context& ctx, Reduce kind, float coeff, const Tensor& g, const Tensor& x,
+                          Tensor& gx) {
   check_rows(gx, g);
-  if (kind == Reduce::kSum) return spread_rows(ctx, coeff, g, gx, [](std::int64_t) { return 1.0f; });
+  if (kind == Reduce::kSum)
+    return spread_rows(ctx, coeff, g, gx, [](std::int64_t) { return 1.0f; });
   CHECK(x.count() == gx.count());
   const float* in = x.in();
   const auto sign = [=](std::int64_t i) { return static_cast<float>((in[i] > 0) - (in[i] < 0)); };
-  if (kind == Reduce::kAbsSum) spread_rows(ctx, coeff, g, gx, sign);
-  else spread_rows(ctx, coeff, g, gx, [=](std::int64_t i) { return 2 * in[i]; });
+  if (kind == Reduce::kAbsSum)
+    spread_rows(ctx, coeff, g, gx, sign);
+  else
+    spread_rows(ctx, coeff, g, gx, [=](std::int64_t i) { return 2 * in[i]; });
 }
 
-void standardize_rows(Context& ctx, std::int64_t rows, float eps, const Tensor& x, Tensor& y, Tensor& divisor) {
+void standardize_rows(Context& ctx, std::int64_t rows, float eps, const Tensor& x, Tensor& y,
+                      Tensor& divisor) {
   CHECK(x.count() == y.count() && (divisor.count() == 0 || divisor.count() == rows));
   const float* in = x.in();
   float *out = y.mut(), *divisors = divisor.count() > 0 ? divisor.out() : nullptr;
@@ -105,18 +120,23 @@ void standardize_rows(Context& ctx, std::int64_t rows, float eps, const Tensor& 
     float factor = 1;
     if (divisors != nullptr) {
       centered.add(in + begin, mean, in + begin, mean, n);
-      const double rest = centered.plain / static_cast<double>(n);   // what rounding the mean left
-      divisors[row] = eps + static_cast<float>(std::sqrt(std::max(0.0, centered.products / static_cast<double>(n) - rest * rest)));
+      // what rounding the mean left
+      const double rest = centered.plain / static_cast<double>(n);
+      divisors[row] = eps + static_cast<float>(std::sqrt(std::max(
+                                0.0, centered.products / static_cast<double>(n) - rest * rest)));
       factor = 1 / divisors[row];
     }
     for (std::int64_t i = begin; i < begin + n; ++i) out[i] = (in[i] - mean) * factor;
   });
 }
 
-void standardize_rows_backward(Context& ctx, std::int64_t rows, const Tensor& g, const Tensor& y, const Tensor& divisor, Tensor& gx) {
-  CHECK(g.count() == gx.count() && (divisor.count() == 0 || (divisor.count() == rows && y.count() == g.count())));
+void standardize_rows_backward(Context& ctx, std::int64_t rows, const Tensor& g, const Tensor& y,
+                               const Tensor& divisor, Tensor& gx) {
+  CHECK(g.count() == gx.count() &&
+        (divisor.count() == 0 || (divisor.count() == rows && y.count() == g.count())));
   const bool divided = divisor.count() > 0;
-  const float *grad = g.in(), *out = divided ? y.in() : grad, *divisors = divided ? divisor.in() : nullptr;
+  const float *grad = g.in(), *out = divided ? y.in() : grad,
+              *divisors = divided ? divisor.in() : nullptr;
   float* to = gx.mut();
   for_rows(ctx, rows, g.count(), [=](std::int64_t row, std::int64_t begin, std::int64_t n) {
     cpu::PairSums sums;
@@ -124,7 +144,8 @@ void standardize_rows_backward(Context& ctx, std::int64_t rows, const Tensor& g,
     const float mean = static_cast<float>(sums.plain / static_cast<double>(n));
     const float along = divided ? static_cast<float>(sums.products / static_cast<double>(n)) : 0;
     const float factor = divided ? 1 / divisors[row] : 1;
-    for (std::int64_t i = begin; i < begin + n; ++i) to[i] = (grad[i] - mean - along * out[i]) * factor;
+    for (std::int64_t i = begin; i < begin + n; ++i)
+      to[i] = (grad[i] - mean - along * out[i]) * factor;
   });
 }
 

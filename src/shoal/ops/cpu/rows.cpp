@@ -11,7 +11,8 @@ namespace {
 
 std::int64_t row_length(const Tensor& x, const Tensor& index, const Tensor& picked) {
   const std::int64_t length = x.shape().count(1);
-  CHECK(picked.count() == index.count() * length) << index.count() << " rows of " << x.shape().str() << " to " << picked.shape().str();
+  CHECK(picked.count() == index.count() * length)
+      << index.count() << " rows of " << x.shape().str() << " to " << picked.shape().str();
   return length;
 }
 
@@ -28,13 +29,15 @@ void take_rows(Context& ctx, const Tensor& x, const Tensor& index, Tensor& y) {
   const std::int64_t length = row_length(x, index, y);
   const float *in = x.in(), *at = index.in();
   float* out = y.out();
-  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
-  cpu::parallel_for(ctx.threads(), index.count(), grain, [=](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t m = begin; m < end; ++m) {
-      const float* row = in + static_cast<std::int64_t>(at[m]) * length;
-      std::copy(row, row + length, out + m * length);
-    }
-  });
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
+  cpu::parallel_for(ctx.threads(), index.count(), grain,
+                    [=](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t m = begin; m < end; ++m) {
+                        const float* row = in + static_cast<std::int64_t>(at[m]) * length;
+                        std::copy(row, row + length, out + m * length);
+                      }
+                    });
 }
 
 void add_rows(Context& ctx, const Tensor& g, const Tensor& index, Tensor& gx) {
@@ -42,7 +45,8 @@ void add_rows(Context& ctx, const Tensor& g, const Tensor& index, Tensor& gx) {
   const float *grad = g.in(), *at = index.in();
   float* out = gx.mut();
   // Threads share out the columns: two rows may be the same one.
-  const std::int64_t grain = std::max<std::int64_t>(16, cpu::kElementGrain / std::max<std::int64_t>(count, 1));
+  const std::int64_t grain =
+      std::max<std::int64_t>(16, cpu::kElementGrain / std::max<std::int64_t>(count, 1));
   cpu::parallel_for(ctx.threads(), length, grain, [=](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t m = 0; m < count; ++m) {
       float* row = out + static_cast<std::int64_t>(at[m]) * length;

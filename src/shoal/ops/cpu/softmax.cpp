@@ -23,7 +23,8 @@ class Softmax final : public SoftmaxKernel {
         for (std::int64_t i = 0; i < width; ++i) most[i] = std::max(most[i], in[at + i]);
       });
       each_channel(first, [&](std::int64_t at) {
-        for (std::int64_t i = 0; i < width; ++i) total[i] += out[at + i] = std::exp(in[at + i] - most[i]);
+        for (std::int64_t i = 0; i < width; ++i)
+          total[i] += out[at + i] = std::exp(in[at + i] - most[i]);
       });
       for (std::int64_t i = 0; i < width; ++i) total[i] = 1 / total[i];
       each_channel(first, [&](std::int64_t at) {
@@ -41,7 +42,8 @@ class Softmax final : public SoftmaxKernel {
         for (std::int64_t i = 0; i < width; ++i) dot[i] += value[at + i] * slope[at + i];
       });
       each_channel(first, [&](std::int64_t at) {
-        for (std::int64_t i = 0; i < width; ++i) out[at + i] = value[at + i] * (slope[at + i] - dot[i]);
+        for (std::int64_t i = 0; i < width; ++i)
+          out[at + i] = value[at + i] * (slope[at + i] - dot[i]);
       });
     });
   }
@@ -53,11 +55,13 @@ class Softmax final : public SoftmaxKernel {
   void each_strip(Context& ctx, F f) const {
     const std::int64_t strips = (desc_.inner + kStrip - 1) / kStrip;
     const std::int64_t work = desc_.channels * std::min(desc_.inner, kStrip) * 8;
-    parallel_for(ctx.threads(), desc_.outer * strips, kElementGrain / std::max<std::int64_t>(1, work) + 1,
+    parallel_for(ctx.threads(), desc_.outer * strips,
+                 kElementGrain / std::max<std::int64_t>(1, work) + 1,
                  [&](int, std::int64_t begin, std::int64_t end) {
                    for (std::int64_t strip = begin; strip < end; ++strip) {
                      const std::int64_t first = strip % strips * kStrip;
-                     f(strip / strips * desc_.channels * desc_.inner + first, std::min(kStrip, desc_.inner - first));
+                     f(strip / strips * desc_.channels * desc_.inner + first,
+                       std::min(kStrip, desc_.inner - first));
                    }
                  });
   }
@@ -72,6 +76,7 @@ class Softmax final : public SoftmaxKernel {
 
 }  // namespace
 
-const SoftmaxImpl kSoftmax{"plain", on_host<SoftmaxDesc>, make_kernel<Softmax, SoftmaxKernel, SoftmaxDesc>};
+const SoftmaxImpl kSoftmax{"plain", on_host<SoftmaxDesc>,
+                           make_kernel<Softmax, SoftmaxKernel, SoftmaxDesc>};
 
 }  // namespace shoal::ops::cpu

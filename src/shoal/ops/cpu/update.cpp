@@ -17,29 +17,39 @@ struct Pointers {
 
 template <Rule rule, Regularization kind>
 void run(Context& ctx, const optim::Step& step, std::int64_t n, const Pointers& p, Gradient after) {
-  constexpr std::int64_t kBlock = 4096;   // a gradient is cleared while it is still in the cache
-  cpu::parallel_for(ctx.threads(), n, cpu::kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; i += kBlock) {
-      const std::int64_t count = std::min(kBlock, end - i);
-      optim::update_elements<rule, kind>(step, count, p.w + i, p.g + i, p.h + i, p.h2 ? p.h2 + i : nullptr);
-      if (after == Gradient::kClear) std::fill_n(p.g + i, count, 0.0f);
-    }
-  });
+  constexpr std::int64_t kBlock = 4096;  // a gradient is cleared while it is still in the cache
+  cpu::parallel_for(ctx.threads(), n, cpu::kElementGrain,
+                    [&](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; i += kBlock) {
+                        const std::int64_t count = std::min(kBlock, end - i);
+                        optim::update_elements<rule, kind>(step, count, p.w + i, p.g + i, p.h + i,
+                                                           p.h2 ? p.h2 + i : nullptr);
+                        if (after == Gradient::kClear) std::fill_n(p.g + i, count, 0.0f);
+                      }
+                    });
 }
 
 template <Rule rule>
 void run(Context& ctx, const optim::Step& step, std::int64_t n, const Pointers& p, Gradient after) {
-  if (step.regularization == Regularization::kL1 && step.decay != 0) run<rule, Regularization::kL1>(ctx, step, n, p, after);
-  else run<rule, Regularization::kL2>(ctx, step, n, p, after);
+  if (step.regularization == Regularization::kL1 && step.decay != 0)
+    run<rule, Regularization::kL1>(ctx, step, n, p, after);
+  else
+    run<rule, Regularization::kL2>(ctx, step, n, p, after);
 }
 
 }  // namespace
 
-void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad, std::span<Tensor* const> histories, Gradient after) {
-  CHECK(static_cast<int>(histories.size()) == optim::histories(step.rule)) << histories.size() << " histories";
-  CHECK(grad.count() == w.count()) << "param " << w.shape().str() << ", gradient " << grad.shape().str();
-  for (const Tensor* h : histories) CHECK(h->count() == w.count()) << "param " << w.shape().str() << ", history " << h->shape().str();
-  const Pointers p{w.mut(), grad.mut(), histories[0]->mut(), histories.size() > 1 ? histories[1]->mut() : nullptr};
+void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
+            std::span<Tensor* const> histories, Gradient after) {
+  CHECK(static_cast<int>(histories.size()) == optim::histories(step.rule))
+      << histories.size() << " histories";
+  CHECK(grad.count() == w.count())
+      << "param " << w.shape().str() << ", gradient " << grad.shape().str();
+  for (const Tensor* h : histories)
+    CHECK(h->count() == w.count())
+        << "param " << w.shape().str() << ", history " << h->shape().str();
+  const Pointers p{w.mut(), grad.mut(), histories[0]->mut(),
+                   histories.size() > 1 ? histories[1]->mut() : nullptr};
   const std::int64_t n = w.count();
   switch (step.rule) {
     case Rule::kSgd: return run<Rule::kSgd>(ctx, step, n, p, after);
@@ -52,9 +62,10 @@ void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad, std:
 }
 
 void share_out(int threads, std::size_t pieces, const std::function<void(std::size_t)>& piece) {
-  cpu::parallel_for(threads, static_cast<std::int64_t>(pieces), 1, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) piece(static_cast<std::size_t>(i));
-  });
+  cpu::parallel_for(threads, static_cast<std::int64_t>(pieces), 1,
+                    [&](int, std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; ++i) piece(static_cast<std::size_t>(i));
+                    });
 }
 
 }  // namespace shoal::ops

@@ -18,14 +18,16 @@ void check_counts(const Tensor& x, const Tensor& y) {
 
 template <class F>
 void for_each(Context& ctx, std::int64_t n, F f) {
-  cpu::parallel_for(ctx.threads(), n, cpu::kElementGrain, [&](int, std::int64_t begin, std::int64_t end) { f(begin, end); });
+  cpu::parallel_for(ctx.threads(), n, cpu::kElementGrain,
+                    [&](int, std::int64_t begin, std::int64_t end) { f(begin, end); });
 }
 
 }  // namespace
 
 void fill(Context& ctx, float value, Tensor& y) {
   float* out = y.out();
-  for_each(ctx, y.count(), [=](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, value); });
+  for_each(ctx, y.count(),
+           [=](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, value); });
 }
 
 void copy(Context& ctx, const Tensor& x, Tensor& y) {
@@ -67,7 +69,8 @@ void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
 double dot(Context& ctx, const Tensor& x, const Tensor& y) {
   check_counts(x, y);
   const float *left = x.in(), *right = y.in();
-  return cpu::blocked_sum(ctx, x.count(), [=](std::int64_t i) { return double{left[i]} * right[i]; });
+  return cpu::blocked_sum(ctx, x.count(),
+                          [=](std::int64_t i) { return double{left[i]} * right[i]; });
 }
 
 double asum(Context& ctx, const Tensor& x) {
@@ -82,7 +85,8 @@ bool all_finite(Context& ctx, const Tensor& x) {
   std::atomic<bool> finite{true};
   for_each(ctx, x.count(), [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t bad = 0;
-    for (std::int64_t i = begin; i < end; ++i) bad |= (std::bit_cast<std::uint32_t>(in[i]) & 0x7f800000u) == 0x7f800000u;
+    for (std::int64_t i = begin; i < end; ++i)
+      bad |= (std::bit_cast<std::uint32_t>(in[i]) & 0x7f800000u) == 0x7f800000u;
     if (bad != 0) finite = false;
   });
   return finite;

@@ -1,5 +1,5 @@
-// e^x and its kin without branches or calls, so that a compiler turns a loop over them into vector code.
-// Relative error below 3e-7. A NaN stays a NaN; too large is infinity, too small is 0.
+// e^x and its kin without branches or calls, so that a compiler turns a loop over them into vector
+// code. Relative error below 3e-7. A NaN stays a NaN; too large is infinity, too small is 0.
 #pragma once
 
 #include <bit>
@@ -7,36 +7,42 @@
 
 namespace shoal::ops::cpu {
 
-// e^x is 2^n (1 + q): n the nearest whole number to x / ln 2, and q = e^r - 1 for what is left, |r| <= ln 2 / 2.
+// e^x is 2^n (1 + q): n the nearest whole number to x / ln 2, and q = e^r - 1 for what is left, |r|
+// <= ln 2 / 2.
 struct ExpParts {
-  std::uint32_t n;   // as two's complement
+  std::uint32_t n;  // as two's complement
   float q;
 };
 
 inline ExpParts exp_parts(float x) {
-  constexpr float kRounder = 0x1.8p23f;                      // adding it leaves no room for a fraction
-  constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;   // the high part times n is exact
+  // adding it leaves no room for a fraction
+  constexpr float kRounder = 0x1.8p23f;
+  // the high part times n is exact
+  constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;
   const float shifted = x * 0x1.715476p0f + kRounder;
   const float n = shifted - kRounder;
   const float r = (x - n * kLn2High) - n * kLn2Low;
-  float p = 1.0f / 5040;                                     // Taylor; the next term is 5e-9
+  float p = 1.0f / 5040;  // Taylor; the next term is 5e-9
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;
   p = p * r + 1.0f / 24;
   p = p * r + 1.0f / 6;
   p = p * r + 0.5f;
-  return {std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRounder), r + r * r * p};
+  return {std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRounder),
+          r + r * r * p};
 }
 
 // 2^n for n in [-126, 127].
 inline float power_of_two(std::uint32_t n) { return std::bit_cast<float>((n + 127u) << 23); }
 
 inline float fast_exp(float x) {
-  x = x > 89.0f ? 89.0f : x;                                 // both ends are well past what a float holds
+  // both ends are well past what a float holds
+  x = x > 89.0f ? 89.0f : x;
   x = x < -104.0f ? -104.0f : x;
   const ExpParts parts = exp_parts(x);
   const std::uint32_t half = static_cast<std::uint32_t>(static_cast<std::int32_t>(parts.n) >> 1);
-  return (1.0f + parts.q) * power_of_two(half) * power_of_two(parts.n - half);   // two steps: n may be 128 or -150
+  // two steps: n may be 128 or -150
+  return (1.0f + parts.q) * power_of_two(half) * power_of_two(parts.n - half);
 }
 
 // e^x - 1 for x <= 0, exact to the last digits near 0.
@@ -55,7 +61,8 @@ inline float fast_tanh(float x) {
   return x > 0.0f ? -t : t;
 }
 
-// ln(1 + t) for t in [0, 1], exact to the last digits near 0: 2 artanh(s) by its series, s = t / (2 + t) <= 1/3.
+// ln(1 + t) for t in [0, 1], exact to the last digits near 0: 2 artanh(s) by its series, s = t / (2
+// + t) <= 1/3.
 inline float fast_log1p(float t) {
   const float s = t / (2.0f + t), z = s * s;
   float p = 2.0f / 15;

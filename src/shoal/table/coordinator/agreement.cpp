@@ -1,4 +1,4 @@
-#include "agreement.h"
+#include "shoal/table/coordinator/agreement.h"
 
 #include <algorithm>
 
@@ -23,7 +23,9 @@ const char* name_of(Want want) {
 Status Agreement::want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
   const auto number = ask.body.size() == 1 ? static_cast<unsigned char>(ask.body[0]) : 0;
   if (number < 1 || number > static_cast<int>(Want::kRegroup))
-    return Error{Code::kPeer, str(members_.name(rank), " asks for a pause and does not say for what (", ask.body.size(), " bytes)")};
+    return Error{Code::kPeer,
+                 str(members_.name(rank), " asks for a pause and does not say for what (",
+                     ask.body.size(), " bytes)")};
   const Wanted wanted{ask.clock, static_cast<Want>(number)};
   if (std::exchange(wanted_[rank], wanted) == wanted) return {};
   this->want(wanted.want, 0, out);
@@ -36,18 +38,21 @@ void Agreement::want(Want want, Clock from, std::vector<Dispatch>& out) {
     return;
   }
   const Want both = open_ ? more_urgent(want_, want) : want;
-  if (open_ && both == Want::kRegroup && (want == Want::kSnapshot || want_ == Want::kSnapshot)) put_off_ = Want::kSnapshot;
+  if (open_ && both == Want::kRegroup && (want == Want::kSnapshot || want_ == Want::kSnapshot))
+    put_off_ = Want::kSnapshot;
   want_ = both;
   from_ = std::max(from_, from);
   if (std::exchange(open_, true)) return;
   apart_ = false;
   clocks_.clear();
   done_.clear();
-  for (const std::uint32_t worker : members_.active()) out.push_back({worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}}});
+  for (const std::uint32_t worker : members_.active())
+    out.push_back({worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}}});
 }
 
 void Agreement::admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) const {
-  const bool due = apart_ ? to_do_ != Want::kNothing : agreed_.want != Want::kNothing && agreed_.clock > clock;
+  const bool due =
+      apart_ ? to_do_ != Want::kNothing : agreed_.want != Want::kNothing && agreed_.clock > clock;
   if (!due) return;
   Directive directive = agreed_;
   if (apart_) directive.clock = clock, directive.want = to_do_;
@@ -62,9 +67,12 @@ void Agreement::begin_epoch(bool passes, std::vector<Dispatch>& out) {
 Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
   const bool apart = ask.body.size() == sizeof(Clock);
   if (!apart && !ask.body.empty())
-    return Error{Code::kPeer, str(members_.name(rank), " says where it pauses, and how far it is in ", ask.body.size(), " bytes")};
+    return Error{Code::kPeer,
+                 str(members_.name(rank), " says where it pauses, and how far it is in ",
+                     ask.body.size(), " bytes")};
   if (!open_ && agreed_.want == Want::kNothing)
-    return Error{Code::kPeer, str(members_.name(rank), " says where it pauses, but was not asked to")};
+    return Error{Code::kPeer,
+                 str(members_.name(rank), " says where it pauses, but was not asked to")};
   if (!open_) {
     if (!apart_) out.push_back({rank, agreed_});
     return {};
@@ -78,14 +86,17 @@ Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatc
 
 void Agreement::close(std::vector<Dispatch>& out) {
   const std::vector<std::uint32_t> active = members_.active();
-  if (!open_ || !std::ranges::all_of(active, [&](std::uint32_t rank) { return clocks_.contains(rank); })) return;
+  if (!open_ ||
+      !std::ranges::all_of(active, [&](std::uint32_t rank) { return clocks_.contains(rank); }))
+    return;
   open_ = false;
   if (active.empty()) return;
   if (apart_) align();
   Clock agreed = std::max(std::exchange(from_, 0), want_ == Want::kRegroup && !apart_ ? ended_ : 0);
   if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
   Clock least = kUnbounded;
-  for (const std::uint32_t rank : active) agreed = std::max(agreed, clocks_.at(rank)), least = std::min(least, clocks_.at(rank));
+  for (const std::uint32_t rank : active)
+    agreed = std::max(agreed, clocks_.at(rank)), least = std::min(least, clocks_.at(rank));
   agreed_ = Directive{.kind = DirectiveKind::kAgreed, .clock = agreed, .want = want_, .text = {}};
   if (apart_) to_do_ = more_urgent(to_do_, want_);
   stops_.erase(stops_.begin(), stops_.lower_bound(least));
@@ -97,13 +108,15 @@ void Agreement::close(std::vector<Dispatch>& out) {
   }
 }
 
-// One of them that has begun an iteration waits at its end for the others'. Their clocks differ as they did when the epoch began.
+// One of them that has begun an iteration waits at its end for the others'. Their clocks differ as
+// they did when the epoch began.
 void Agreement::align() {
   for (const std::vector<int>& workers : in_step_()) {
     Clock most = 0;
     std::vector<std::uint32_t> ranks;
     for (const int worker : workers)
-      if (const std::uint32_t rank = members_.rank_of_worker(worker); clocks_.contains(rank)) ranks.push_back(rank);
+      if (const std::uint32_t rank = members_.rank_of_worker(worker); clocks_.contains(rank))
+        ranks.push_back(rank);
     for (const std::uint32_t rank : ranks) most = std::max(most, done_.at(rank));
     for (const std::uint32_t rank : ranks) clocks_.at(rank) += most - done_.at(rank);
   }

@@ -1,6 +1,8 @@
-// When all do what one of them wants: each worker says which iteration it will surely finish and goes no further until it hears the agreed
-// clock, which is the largest of these. Nobody has passed it then, and everybody reaches it. Workers that no bound keeps together (they say so)
-// agree on the clock that each has said, those that are in step with each other after as many iterations, and meet there (Topic::kMeet).
+// When all do what one of them wants: each worker says which iteration it will surely finish and
+// goes no further until it hears the agreed clock, which is the largest of these. Nobody has passed
+// it then, and everybody reaches it. Workers that no bound keeps together (they say so) agree on
+// the clock that each has said, those that are in step with each other after as many iterations,
+// and meet there (Topic::kMeet).
 #pragma once
 
 #include <algorithm>
@@ -11,30 +13,34 @@
 #include <utility>
 #include <vector>
 
-#include "members.h"
+#include "shoal/table/coordinator/members.h"
 
 namespace shoal::table {
 
 class Agreement {
  public:
-  // `in_step`: workers, by number, that are in step with each other where no bound keeps all together.
+  // `in_step`: workers, by number, that are in step with each other where no bound keeps all
+  // together.
   Agreement(const Members& members, std::function<std::vector<std::vector<int>>()> in_step)
       : members_(members), in_step_(std::move(in_step)), wanted_(members.size()) {}
-  // What is wanted while an agreement is open becomes part of it: of two wants the more urgent counts.
+  // What is wanted while an agreement is open becomes part of it: of two wants the more urgent
+  // counts.
   Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   // The coordinator's own: of workers that a bound keeps together the clock is at least `from`.
   void want(Want want, Clock from, std::vector<Dispatch>& out);
   Status paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   // The worker begins at this clock, and hears what was agreed on for later.
   void admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) const;
-  // The next epoch begins: what was put off until then is wanted now. One that `passes` by itself is not stopped for anything.
+  // The next epoch begins: what was put off until then is wanted now. One that `passes` by itself
+  // is not stopped for anything.
   void begin_epoch(bool passes, std::vector<Dispatch>& out);
   // Goes on without workers that are done now.
   void close(std::vector<Dispatch>& out);
-  // A worker has ended the run at this clock. Where a bound keeps all together no epoch ends before it: the next one would have this worker in it.
+  // A worker has ended the run at this clock. Where a bound keeps all together no epoch ends before
+  // it: the next one would have this worker in it.
   void ended(Clock clock) { ended_ = std::max(ended_, clock); }
-  // Where a bound keeps the workers together: they stop before their iteration `clock`. Somebody may yet be on its way to one stop when the next is
-  // agreed on.
+  // Where a bound keeps the workers together: they stop before their iteration `clock`. Somebody
+  // may yet be on its way to one stop when the next is agreed on.
   bool stops_at(Clock clock) const { return stops_.contains(clock); }
   // Not all have said yet where they pause.
   bool open() const { return open_; }
@@ -48,24 +54,30 @@ class Agreement {
   void grow() { wanted_.resize(members_.size()); }
 
  private:
-  struct Wanted { Clock clock = -1; Want want = Want::kNothing; bool operator==(const Wanted&) const = default; };
+  struct Wanted {
+    Clock clock = -1;
+    Want want = Want::kNothing;
+    bool operator==(const Wanted&) const = default;
+  };
 
   void align();
 
   const Members& members_;
   const std::function<std::vector<std::vector<int>>()> in_step_;
-  std::vector<Wanted> wanted_;                  // last, by rank
+  std::vector<Wanted> wanted_;  // last, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;
-  Want put_off_ = Want::kNothing;               // until the next epoch, and is agreed on in that
-  bool passes_ = false;                         // this one does
+  Want put_off_ = Want::kNothing;  // until the next epoch, and is agreed on in that
+  bool passes_ = false;            // this one does
   Clock from_ = 0, ended_ = 0;
-  std::map<std::uint32_t, Clock> clocks_;       // said in this agreement
-  std::map<std::uint32_t, Clock> done_;         // iterations of the epoch, of workers that are apart
-  Directive agreed_{};                          // the last one's; clocks of agreements rise
-  std::set<Clock> stops_;                       // agreed on with a bound, at which somebody may still be
-  bool apart_ = false;                          // workers have clocks of their own
-  Want to_do_ = Want::kNothing;                 // at the next meeting
+  std::map<std::uint32_t, Clock> clocks_;  // said in this agreement
+  // iterations of the epoch, of workers that are apart
+  std::map<std::uint32_t, Clock> done_;
+  Directive agreed_{};  // the last one's; clocks of agreements rise
+  // agreed on with a bound, at which somebody may still be
+  std::set<Clock> stops_;
+  bool apart_ = false;           // workers have clocks of their own
+  Want to_do_ = Want::kNothing;  // at the next meeting
 };
 
 }  // namespace shoal::table

@@ -10,7 +10,8 @@
 namespace shoal::table {
 namespace {
 
-constexpr std::initializer_list<Verdict> kVerdicts{Verdict::kPush, Verdict::kDrop, Verdict::kAnother};
+constexpr std::initializer_list<Verdict> kVerdicts{Verdict::kPush, Verdict::kDrop,
+                                                   Verdict::kAnother};
 
 struct VerdictBody {
   std::uint32_t steps = 0;
@@ -41,7 +42,9 @@ std::string wrong_with(const TaskReport& report) {
   return "";
 }
 
-Error damage(const char* body, const std::string& what) { return {Code::kPeer, str("a body of ", body, ": ", what)}; }
+Error damage(const char* body, const std::string& what) {
+  return {Code::kPeer, str("a body of ", body, ": ", what)};
+}
 
 }  // namespace
 
@@ -76,7 +79,8 @@ Result<BeginBody> decode_begin(std::string_view bytes) {
   BeginBody body;
   begin_fields(reader, body);
   if (const std::string& wrong = reader.finish(); !wrong.empty()) return damage("begin", wrong);
-  if (const std::string wrong = wrong_with(body.last); !wrong.empty()) return damage("begin", wrong);
+  if (const std::string wrong = wrong_with(body.last); !wrong.empty())
+    return damage("begin", wrong);
   if (body.until < 0) return damage("begin", str("an end after ", body.until, " tasks"));
   return body;
 }
@@ -95,7 +99,8 @@ Result<Start> decode_start(std::string_view bytes) {
   Start body;
   start_fields(reader, body);
   if (const std::string& wrong = reader.finish(); !wrong.empty()) return damage("a start", wrong);
-  if (!std::isfinite(body.mean_steps) || body.mean_steps < 0) return damage("a start", str("a number that cannot be, ", body.mean_steps));
+  if (!std::isfinite(body.mean_steps) || body.mean_steps < 0)
+    return damage("a start", str("a number that cannot be, ", body.mean_steps));
   if (body.at < 0) return damage("a start", str("task ", body.at));
   return body;
 }
@@ -109,7 +114,9 @@ Result<Verdict> decode_verdict(std::string_view bytes) {
 }
 
 std::uint32_t part_of(Topic topic, std::string_view body) {
-  return topic == Topic::kJudge && body.size() >= sizeof(std::uint32_t) ? get_le<std::uint32_t>(body) : 0;
+  return topic == Topic::kJudge && body.size() >= sizeof(std::uint32_t)
+             ? get_le<std::uint32_t>(body)
+             : 0;
 }
 
 }  // namespace shoal::table

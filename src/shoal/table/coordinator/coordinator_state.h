@@ -1,4 +1,5 @@
-// What the coordinator knows. Its functions are in two files: who comes and goes (membership.cpp), and what is asked (coordinator.cpp).
+// What the coordinator knows. Its functions are in two files: who comes and goes (membership.cpp),
+// and what is asked (coordinator.cpp).
 #pragma once
 
 #include <map>
@@ -8,15 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "agreement.h"
-#include "members.h"
-#include "norms.h"
-#include "outputs.h"
-#include "pacing.h"
-#include "regrouping.h"
-#include "rounds.h"
 #include "shoal/table/coordinator.h"
-#include "stragglers.h"
+#include "shoal/table/coordinator/agreement.h"
+#include "shoal/table/coordinator/members.h"
+#include "shoal/table/coordinator/norms.h"
+#include "shoal/table/coordinator/outputs.h"
+#include "shoal/table/coordinator/pacing.h"
+#include "shoal/table/coordinator/regrouping.h"
+#include "shoal/table/coordinator/rounds.h"
+#include "shoal/table/coordinator/stragglers.h"
 
 namespace shoal::table {
 
@@ -32,7 +33,9 @@ struct Coordinator::State {
   void refuse(std::uint32_t rank, const std::string& reason, std::vector<Dispatch>& out);
   void call_the_roll(Instant now, std::vector<Dispatch>& out);
   Result<std::string> next_epoch(const Rounds::Round& round, std::vector<Dispatch>& out);
-  Answer roster_answer(std::uint32_t rank) const { return {Topic::kJoin, members[rank].incarnation, encode(*roster)}; }
+  Answer roster_answer(std::uint32_t rank) const {
+    return {Topic::kJoin, members[rank].incarnation, encode(*roster)};
+  }
   void end(Error error, std::uint32_t but, std::vector<Dispatch>& out);
 
   Status ask(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
@@ -46,9 +49,9 @@ struct Coordinator::State {
   std::optional<Error> stuck() const;
   std::vector<std::vector<int>> in_step() const;
   Status next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
-  std::unique_ptr<Pacer> pacer;                // until all have joined
-  Clock scheme_of_epoch = -1;                  // the last that worker 0 said
-  std::string paced;                           // the scheme whose pacer decides
+  std::unique_ptr<Pacer> pacer;  // until all have joined
+  Clock scheme_of_epoch = -1;    // the last that worker 0 said
+  std::string paced;             // the scheme whose pacer decides
   void finish(std::vector<Dispatch>& out);
   void warn(std::string line) {
     if (!line.empty()) warnings.push_back(std::move(line));
@@ -57,14 +60,16 @@ struct Coordinator::State {
   const CoordinatorOptions options;
   Members members;
   std::optional<RosterBody> roster;
-  std::string configuration;                   // of all
+  std::string configuration;  // of all
   std::optional<Error> ended;
   bool finished = false;
-  std::map<std::uint32_t, Clock> done_at;      // clocks of kDone, by rank
+  std::map<std::uint32_t, Clock> done_at;  // clocks of kDone, by rank
   std::vector<std::string> warnings;
   Outputs outputs{members};
   Agreement agreement{members, [this] { return in_step(); }};
-  Rounds rounds{members, agreement, [this](const Rounds::Round& round, std::vector<Dispatch>& out) { return next_epoch(round, out); }};
+  Rounds rounds{members, agreement, [this](const Rounds::Round& round, std::vector<Dispatch>& out) {
+                  return next_epoch(round, out);
+                }};
   Regrouping regrouping{members};
   Norms norms{members};
   Stragglers stragglers{members};

@@ -1,4 +1,4 @@
-#include "difference.h"
+#include "shoal/table/coordinator/difference.h"
 
 #include <algorithm>
 #include <sstream>
@@ -29,7 +29,9 @@ std::string key_of(const std::string& line) { return line.substr(0, line.find_fi
 
 // "" or " in layer 'conv1'": the innermost block around line `at` that says its name before it.
 std::string place_of(const Lines& lines, std::size_t at) {
-  struct Block { std::string kind, name; };
+  struct Block {
+    std::string kind, name;
+  };
   std::vector<Block> blocks;
   for (std::size_t i = 0; i < std::min(at, lines.size()); ++i) {
     const std::string& line = lines[i];
@@ -45,24 +47,29 @@ std::string place_of(const Lines& lines, std::size_t at) {
 }
 
 bool has_later(const Lines& lines, std::size_t from, const std::string& line) {
-  return std::find(lines.begin() + static_cast<std::ptrdiff_t>(std::min(from, lines.size())), lines.end(), line) != lines.end();
+  return std::find(lines.begin() + static_cast<std::ptrdiff_t>(std::min(from, lines.size())),
+                   lines.end(), line) != lines.end();
 }
 
 }  // namespace
 
-std::string difference(const std::string& one, std::string_view one_text, const std::string& other, std::string_view other_text) {
+std::string difference(const std::string& one, std::string_view one_text, const std::string& other,
+                       std::string_view other_text) {
   const Lines a = lines_of(one_text), b = lines_of(other_text);
   std::size_t at = 0;
   while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
   const bool in_a = at < a.size(), in_b = at < b.size();
-  if (!in_a && !in_b) return str(one, " has the same net, solver and scheme as ", other, " but for blanks");
+  if (!in_a && !in_b)
+    return str(one, " has the same net, solver and scheme as ", other, " but for blanks");
   // A line that the other side has not got at all is told from one that has another value.
   const bool same_key = in_a && in_b && key_of(a[at]) == key_of(b[at]);
   if (in_a && (!in_b || (!same_key && has_later(a, at, b[at]))))
-    return str(one, " trains with '", a[at], "'", place_of(a, at), " where ", other, " has no such line");
+    return str(one, " trains with '", a[at], "'", place_of(a, at), " where ", other,
+               " has no such line");
   if (in_b && (!in_a || (!same_key && has_later(b, at, a[at]))))
     return str(one, " trains without '", b[at], "'", place_of(b, at), ", which ", other, " has");
-  return str(one, " trains with '", a[at], "'", place_of(a, at), " where ", other, " has '", b[at], "'");
+  return str(one, " trains with '", a[at], "'", place_of(a, at), " where ", other, " has '", b[at],
+             "'");
 }
 
 }  // namespace shoal::table

@@ -1,4 +1,4 @@
-#include "members.h"
+#include "shoal/table/coordinator/members.h"
 
 #include <bit>
 
@@ -20,8 +20,10 @@ std::uint32_t Members::rank_of_worker(std::int32_t worker) const {
 
 std::string Members::name(std::uint32_t rank) const {
   std::vector<std::string> known;
-  if (rank < size() && !members_[rank].body.host.empty()) known.push_back("host " + members_[rank].body.host);
-  if (rank < size() && members_[rank].clock >= 0) known.push_back(str("last clock ", members_[rank].clock));
+  if (rank < size() && !members_[rank].body.host.empty())
+    known.push_back("host " + members_[rank].body.host);
+  if (rank < size() && members_[rank].clock >= 0)
+    known.push_back(str("last clock ", members_[rank].clock));
   return str("rank ", rank, known.empty() ? "" : " (" + join(known) + ")");
 }
 

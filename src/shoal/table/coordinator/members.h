@@ -15,14 +15,14 @@ namespace shoal::table {
 
 struct Member {
   bool joined = false, done = false;
-  bool leaving = false, left = false;      // wants to leave, and is still here; has left in order
-  std::optional<Clock> asks_to_leave;      // and waits for the answer
+  bool leaving = false, left = false;  // wants to leave, and is still here; has left in order
+  std::optional<Clock> asks_to_leave;  // and waits for the answer
   std::int64_t incarnation = 0;
   JoinBody body;
-  std::int32_t worker = -1, server = -1;   // numbers, once all have joined
-  Clock clock = -1;                        // last heard of
-  double weight = 0;                       // as in the roster
-  std::optional<double> bandwidth;         // of its server, once something was said of it
+  std::int32_t worker = -1, server = -1;  // numbers, once all have joined
+  Clock clock = -1;                       // last heard of
+  double weight = 0;                      // as in the roster
+  std::optional<double> bandwidth;        // of its server, once something was said of it
   bool active() const { return worker >= 0 && !done; }
 };
 
@@ -38,9 +38,15 @@ class Members {
 
   // Ranks, in their order, of those for which `test` holds.
   std::vector<std::uint32_t> which(const std::function<bool(const Member&)>& test) const;
-  std::vector<std::uint32_t> active() const { return which([](const Member& member) { return member.active(); }); }
-  std::vector<std::uint32_t> here() const { return which([](const Member& member) { return member.joined && !member.left; }); }
-  std::vector<std::uint32_t> servers() const { return which([](const Member& member) { return member.server >= 0; }); }
+  std::vector<std::uint32_t> active() const {
+    return which([](const Member& member) { return member.active(); });
+  }
+  std::vector<std::uint32_t> here() const {
+    return which([](const Member& member) { return member.joined && !member.left; });
+  }
+  std::vector<std::uint32_t> servers() const {
+    return which([](const Member& member) { return member.server >= 0; });
+  }
   std::uint32_t rank_of_worker(std::int32_t worker) const;
 
   // "rank 2 (host b, last clock 498)", as much of it as is known; and several with commas.

@@ -1,4 +1,4 @@
-#include "norms.h"
+#include "shoal/table/coordinator/norms.h"
 
 namespace shoal::table {
 
@@ -11,23 +11,26 @@ void Norms::begin_epoch(Epoch epoch) {
 Status Norms::take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& out) {
   if (norm.epoch < epoch_) return {};
   if (members_[rank].server != static_cast<std::int32_t>(norm.server))
-    return Error{Code::kPeer, str(members_.name(rank), " sends a norm of server ", norm.server, ", which it is not")};
+    return Error{Code::kPeer, str(members_.name(rank), " sends a norm of server ", norm.server,
+                                  ", which it is not")};
   const Key key{norm.epoch, norm.clock};
   if (const auto known = totals_.find(key); known != totals_.end()) {
     out.push_back({rank, NormTotal{norm.clock, known->second, norm.epoch}});
     return {};
   }
-  if (!totals_.empty() && key < totals_.rbegin()->first) return {};   // a repeat of long ago
+  if (!totals_.empty() && key < totals_.rbegin()->first) return {};  // a repeat of long ago
   open_[key].try_emplace(rank, norm.squares);
   if (open_.size() > kMost)
-    return Error{Code::kPeer, str(members_.name(rank), " sends a norm at clock ", norm.clock, " while that of clock ", open_.begin()->first.second,
-                                  " is not complete")};
+    return Error{Code::kPeer,
+                 str(members_.name(rank), " sends a norm at clock ", norm.clock,
+                     " while that of clock ", open_.begin()->first.second, " is not complete")};
   const auto& parts = open_.at(key);
   const std::vector<std::uint32_t> servers = members_.servers();
   if (parts.size() < servers.size()) return {};
   double total = 0;
   for (const auto& [server, squares] : parts) total += squares;
-  for (const std::uint32_t server : servers) out.push_back({server, NormTotal{norm.clock, total, norm.epoch}});
+  for (const std::uint32_t server : servers)
+    out.push_back({server, NormTotal{norm.clock, total, norm.epoch}});
   open_.erase(key);
   totals_[key] = total;
   if (totals_.size() > kMost) totals_.erase(totals_.begin());

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "members.h"
+#include "shoal/table/coordinator/members.h"
 
 namespace shoal::table {
 
@@ -26,8 +26,9 @@ class Norms {
   using Key = std::pair<Epoch, Clock>;
   const Members& members_;
   Epoch epoch_ = 0;
-  std::map<Key, std::map<std::uint32_t, double>> open_;     // by rank, which is the order of servers
-  std::map<Key, double> totals_;                            // the last ones
+  // by rank, which is the order of servers
+  std::map<Key, std::map<std::uint32_t, double>> open_;
+  std::map<Key, double> totals_;  // the last ones
 };
 
 }  // namespace shoal::table

@@ -1,4 +1,4 @@
-#include "outputs.h"
+#include "shoal/table/coordinator/outputs.h"
 
 #include <algorithm>
 
@@ -23,27 +23,32 @@ Status Outputs::tell(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& 
   const std::uint32_t chief = members_.rank_of_worker(0);
   if (ask.clock <= said_[rank]) {
     const auto known = means_.find(ask.clock);
-    if (rank == chief && known != means_.end()) out.push_back({chief, Answer{Topic::kOutputs, ask.clock, known->second}});
+    if (rank == chief && known != means_.end())
+      out.push_back({chief, Answer{Topic::kOutputs, ask.clock, known->second}});
     return {};
   }
   if (ask.body.empty() || !whole_numbers(ask.body))
-    return Error{Code::kPeer, str(members_.name(rank), " sends ", ask.body.size(), " bytes of outputs, which are no float64s with a weight first")};
+    return Error{Code::kPeer, str(members_.name(rank), " sends ", ask.body.size(),
+                                  " bytes of outputs, which are no float64s with a weight first")};
   std::vector<double> numbers = bytes_to_numbers(ask.body);
   if (!(numbers[0] >= 0))
-    return Error{Code::kPeer, str(members_.name(rank), " sends outputs with the weight ", numbers[0], "; it must not be negative")};
+    return Error{Code::kPeer, str(members_.name(rank), " sends outputs with the weight ",
+                                  numbers[0], "; it must not be negative")};
   said_[rank] = ask.clock;
   const bool closed = !means_.empty() && ask.clock <= means_.rbegin()->first;
-  if (closed) return {};                          // at the bound, without this one
+  if (closed) return {};  // at the bound, without this one
   Round& round = open_[ask.clock];
   if (!round.empty() && round.begin()->second.size() != numbers.size())
-    return Error{Code::kPeer, str(members_.name(rank), " has ", numbers.size() - 1, " outputs in iteration ", ask.clock, " where ",
-                                  members_.name(round.begin()->first), " has ", round.begin()->second.size() - 1,
-                                  "; do both train the same net?")};
+    return Error{Code::kPeer,
+                 str(members_.name(rank), " has ", numbers.size() - 1, " outputs in iteration ",
+                     ask.clock, " where ", members_.name(round.begin()->first), " has ",
+                     round.begin()->second.size() - 1, "; do both train the same net?")};
   round[rank] = std::move(numbers);
   close(out);
   if (open_.size() > kMostOpen) {
     if (!std::exchange(warned_, true))
-      warning_ = str("outputs of iteration ", open_.begin()->first, " are averaged without some worker that is ", kMostOpen,
+      warning_ = str("outputs of iteration ", open_.begin()->first,
+                     " are averaged without some worker that is ", kMostOpen,
                      " iterations behind; the same holds for later ones");
     close_first(out);
   }
@@ -52,7 +57,10 @@ Status Outputs::tell(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& 
 
 void Outputs::close(std::vector<Dispatch>& out) {
   const std::vector<std::uint32_t> active = members_.active();
-  while (!open_.empty() && std::ranges::all_of(active, [&](std::uint32_t rank) { return said_[rank] >= open_.begin()->first; })) close_first(out);
+  while (!open_.empty() && std::ranges::all_of(active, [&](std::uint32_t rank) {
+    return said_[rank] >= open_.begin()->first;
+  }))
+    close_first(out);
 }
 
 void Outputs::close_first(std::vector<Dispatch>& out) {

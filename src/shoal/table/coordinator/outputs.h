@@ -1,5 +1,5 @@
-// Numbers that workers say of each iteration, averaged for worker 0. Nobody waits for them, so a worker that is far ahead leaves rounds open;
-// of these there is a bound.
+// Numbers that workers say of each iteration, averaged for worker 0. Nobody waits for them, so a
+// worker that is far ahead leaves rounds open; of these there is a bound.
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "members.h"
+#include "shoal/table/coordinator/members.h"
 
 namespace shoal::table {
 
@@ -27,13 +27,14 @@ class Outputs {
   void grow() { said_.resize(members_.size(), -1); }
 
  private:
-  using Round = std::map<std::uint32_t, std::vector<double>>;   // by rank, which is the order of workers
+  // by rank, which is the order of workers
+  using Round = std::map<std::uint32_t, std::vector<double>>;
   void close_first(std::vector<Dispatch>& out);
 
   const Members& members_;
   std::map<Clock, Round> open_;
-  std::vector<Clock> said_;                     // the last clock that each spoke of, by rank
-  std::map<Clock, std::string> means_;          // of the last rounds, should worker 0 ask again
+  std::vector<Clock> said_;             // the last clock that each spoke of, by rank
+  std::map<Clock, std::string> means_;  // of the last rounds, should worker 0 ask again
   bool warned_ = false;
   std::string warning_;
 };

@@ -1,4 +1,4 @@
-#include "pacing.h"
+#include "shoal/table/coordinator/pacing.h"
 
 #include <algorithm>
 
@@ -7,7 +7,8 @@
 namespace shoal::table {
 namespace {
 
-// Of a worker for the pacer, which outlives epochs: the number of its process, which nobody else ever has.
+// Of a worker for the pacer, which outlives epochs: the number of its process, which nobody else
+// ever has.
 int number_of(std::uint32_t rank) { return static_cast<int>(rank); }
 
 }  // namespace
@@ -17,7 +18,7 @@ void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch
   pool_.reset();
   for (Worker& worker : workers_) {
     worker.takes_part = worker.over = false;
-    worker.begun.reset(), worker.judged.reset();   // clocks may begin anew
+    worker.begun.reset(), worker.judged.reset();  // clocks may begin anew
   }
   for (const std::uint32_t rank : members_.active()) {
     if (!pacer_) continue;
@@ -25,7 +26,8 @@ void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch
     pacer_->join(number_of(rank), now);
   }
   for (const std::uint32_t rank : members_.active())
-    if (pacer_ && workers_[rank].waits) pacer_->ready(number_of(rank), *workers_[rank].waits, {}, now);
+    if (pacer_ && workers_[rank].waits)
+      pacer_->ready(number_of(rank), *workers_[rank].waits, {}, now);
   release(now, out);
 }
 
@@ -33,14 +35,18 @@ void Pacing::go_on(Instant now, std::vector<Dispatch>& out) {
   for (std::uint32_t rank = 0; rank < workers_.size(); ++rank)
     if (!members_[rank].active()) leave(rank, now, out);
   for (const std::uint32_t rank : members_.active()) {
-    if (pacer_ && !std::exchange(workers_[rank].takes_part, true)) pacer_->join(number_of(rank), now);
-    if (std::exchange(workers_[rank].over, false)) workers_[rank].begun.reset(), workers_[rank].judged.reset();   // it asks again: there may be a task
+    if (pacer_ && !std::exchange(workers_[rank].takes_part, true))
+      pacer_->join(number_of(rank), now);
+    // it asks again: there may be a task
+    if (std::exchange(workers_[rank].over, false))
+      workers_[rank].begun.reset(), workers_[rank].judged.reset();
   }
 }
 
 Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
   const Result<BeginBody> body = decode_begin(ask.body);
-  if (!body.ok()) return Error{body.error().code, str(members_.name(rank), " sends ", body.error().message)};
+  if (!body.ok())
+    return Error{body.error().code, str(members_.name(rank), " sends ", body.error().message)};
   Worker& worker = workers_[rank];
   if (worker.begun && ask.clock == *worker.begun) {
     out.push_back({rank, Answer{Topic::kBegin, ask.clock, worker.start}});
@@ -49,7 +55,8 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   worker.aside = false;
   if ((worker.begun && ask.clock < *worker.begun) || worker.waits == ask.clock) return {};
   if (worker.waits)
-    return Error{Code::kPeer, str(members_.name(rank), " asks for begin ", ask.clock, " while it waits in begin ", *worker.waits,
+    return Error{Code::kPeer, str(members_.name(rank), " asks for begin ", ask.clock,
+                                  " while it waits in begin ", *worker.waits,
                                   "; a worker begins one task at a time")};
   if (body.value().until > 0) join_pool(worker, ask.clock, body.value().until);
   worker.waits = ask.clock;
@@ -60,7 +67,8 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
 
 Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
   const Result<TaskReport> report = decode_task(ask.body);
-  if (!report.ok()) return Error{report.error().code, str(members_.name(rank), " sends ", report.error().message)};
+  if (!report.ok())
+    return Error{report.error().code, str(members_.name(rank), " sends ", report.error().message)};
   Worker& worker = workers_[rank];
   const std::pair question(ask.clock, report.value().steps);
   if (worker.judged && question < *worker.judged) return {};
@@ -105,11 +113,14 @@ void Pacing::leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out) 
 
 void Pacing::release(Instant now, std::vector<Dispatch>& out) {
   const std::vector<std::uint32_t> active = members_.active();
-  if (pool_ && !std::ranges::all_of(active, [&](std::uint32_t rank) { return workers_[rank].is_counted; })) return;
+  if (pool_ &&
+      !std::ranges::all_of(active, [&](std::uint32_t rank) { return workers_[rank].is_counted; }))
+    return;
   for (const std::uint32_t rank : active)
     if (workers_[rank].waits && !workers_[rank].takes_part) answer(rank, {}, out);
   if (!pacer_) return;
-  for (const Start& start : pacer_->take_starts(now)) answer(static_cast<std::uint32_t>(start.worker), start, out);
+  for (const Start& start : pacer_->take_starts(now))
+    answer(static_cast<std::uint32_t>(start.worker), start, out);
 }
 
 void Pacing::answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out) {
@@ -137,17 +148,22 @@ std::string Pacing::waiting_for() const {
   std::optional<Clock> first;
   std::vector<std::uint32_t> others;
   for (const std::uint32_t rank : members_.active()) {
-    if (!waits(rank)) others.push_back(rank);
-    else if (!first || *workers_[rank].waits < *first) first = workers_[rank].waits;
+    if (!waits(rank))
+      others.push_back(rank);
+    else if (!first || *workers_[rank].waits < *first)
+      first = workers_[rank].waits;
   }
   if (!first) return "";
-  return str("begin ", *first, ": waiting for ", others.empty() ? "nobody" : members_.names(others));
+  return str("begin ", *first, ": waiting for ",
+             others.empty() ? "nobody" : members_.names(others));
 }
 
 std::vector<std::string> Pacing::take_remarks() {
   std::vector<std::string> lines;
   if (!pacer_) return lines;
-  for (const Remark& remark : pacer_->take_remarks()) lines.push_back(str(members_.name(static_cast<std::uint32_t>(remark.worker)), ' ', remark.words));
+  for (const Remark& remark : pacer_->take_remarks())
+    lines.push_back(
+        str(members_.name(static_cast<std::uint32_t>(remark.worker)), ' ', remark.words));
   return lines;
 }
 

@@ -1,4 +1,5 @@
-// Between workers that ask about their tasks and the scheme's pacer, which knows nothing of repeats, of bytes, or of the tasks of the job.
+// Between workers that ask about their tasks and the scheme's pacer, which knows nothing of
+// repeats, of bytes, or of the tasks of the job.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "members.h"
+#include "shoal/table/coordinator/members.h"
 #include "shoal/table/pacer.h"
 
 namespace shoal::table {
@@ -17,7 +18,8 @@ class Pacing {
  public:
   explicit Pacing(const Members& members) : members_(members), workers_(members.size()) {}
 
-  // This pacer decides from now on; null: every task may start, and counts. Workers that are active take part in it.
+  // This pacer decides from now on; null: every task may start, and counts. Workers that are active
+  // take part in it.
   void use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
   // The same goes on in another epoch: with who has come, and without who has left.
   void go_on(Instant now, std::vector<Dispatch>& out);
@@ -25,13 +27,16 @@ class Pacing {
   Status judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   // It leaves the job, after `done` tasks: one more that it was told to begin is another's.
   void leave_undone(std::uint32_t rank, Clock done);
-  // It goes to a meeting: if it waits for a start, it will ask again, unless it has ended its tasks.
+  // It goes to a meeting: if it waits for a start, it will ask again, unless it has ended its
+  // tasks.
   void stop_asking(std::uint32_t rank, bool ended, Instant now, std::vector<Dispatch>& out);
   // It is done.
   void leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out);
 
   // For the start of which task.
-  std::optional<Clock> waits_for(std::uint32_t rank) const { return waits(rank) ? workers_[rank].waits : std::nullopt; }
+  std::optional<Clock> waits_for(std::uint32_t rank) const {
+    return waits(rank) ? workers_[rank].waits : std::nullopt;
+  }
   bool waits(std::uint32_t rank) const { return workers_[rank].waits && !workers_[rank].aside; }
   // "rank 2 (host b) in begin 7", a line for each that waits for its start.
   std::vector<std::string> places() const;
@@ -44,21 +49,25 @@ class Pacing {
 
  private:
   struct Worker {
-    bool takes_part = false;                       // in the pacer
-    std::optional<Clock> waits;                    // for the start of this task
-    bool aside = false;                            // but is in a meeting, or has not asked again since
-    std::optional<Clock> begun;                    // the last task that it was answered about, and how
+    bool takes_part = false;     // in the pacer
+    std::optional<Clock> waits;  // for the start of this task
+    // but is in a meeting, or has not asked again since
+    bool aside = false;
+    // the last task that it was answered about, and how
+    std::optional<Clock> begun;
     std::string start;
-    bool over = false;                             // that there is none for it
-    std::optional<std::pair<Clock, std::uint32_t>> judged;   // the last question, and the answer
+    bool over = false;                                      // that there is none for it
+    std::optional<std::pair<Clock, std::uint32_t>> judged;  // the last question, and the answer
     std::string verdict;
-    bool is_counted = true;                        // has said how many tasks it has done of those that are shared, or came when they were counted
+    // has said how many tasks it has done of those that are shared, or came when they were counted
+    bool is_counted = true;
   };
-  // The tasks of a phase, where workers share them: of each that is there when the first asks. How many are left is known when these have said how many
-  // they have done. Who joins later takes of them, and who leaves has left its own to the others.
+  // The tasks of a phase, where workers share them: of each that is there when the first asks. How
+  // many are left is known when these have said how many they have done. Who joins later takes of
+  // them, and who leaves has left its own to the others.
   struct Pool {
-    Clock until = 0;                               // of each; of another phase it is another
-    std::int64_t workers = 0, left = 0;            // of these; tasks that nobody has begun
+    Clock until = 0;                     // of each; of another phase it is another
+    std::int64_t workers = 0, left = 0;  // of these; tasks that nobody has begun
   };
   void join_pool(Worker& worker, Clock done, Clock until);
   void release(Instant now, std::vector<Dispatch>& out);
@@ -66,7 +75,7 @@ class Pacing {
 
   const Members& members_;
   std::unique_ptr<Pacer> pacer_;
-  std::vector<Worker> workers_;                    // by rank
+  std::vector<Worker> workers_;  // by rank
   std::optional<Pool> pool_;
 };
 

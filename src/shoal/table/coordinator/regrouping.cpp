@@ -1,4 +1,4 @@
-#include "regrouping.h"
+#include "shoal/table/coordinator/regrouping.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,8 @@ namespace shoal::table {
 namespace {
 
 // What of the scheme is said of workers by number, said of them as they are numbered now.
-std::string for_workers(const std::string& words, const std::vector<std::uint32_t>& before, const std::vector<std::uint32_t>& now,
+std::string for_workers(const std::string& words, const std::vector<std::uint32_t>& before,
+                        const std::vector<std::uint32_t>& now,
                         const std::function<double(std::uint32_t)>& seconds) {
   const auto scheme = make_scheme(words);
   if (before == now || !scheme.ok()) return words;
@@ -29,7 +30,9 @@ std::string for_workers(const std::string& words, const std::vector<std::uint32_
 // Of those above 0; 0 if there are none.
 double mean_of_known(std::span<const double> numbers) {
   const auto known = std::ranges::count_if(numbers, [](double number) { return number > 0; });
-  return known > 0 ? std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(known) : 0;
+  return known > 0
+             ? std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(known)
+             : 0;
 }
 
 }  // namespace
@@ -48,11 +51,13 @@ bool Regrouping::want(const std::string& why, const std::string& scheme) {
   return !std::exchange(wanted_, true);
 }
 
-RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends, const std::function<double(std::uint32_t)>& seconds) {
+RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends,
+                            const std::function<double(std::uint32_t)>& seconds) {
   Clock least = kUnbounded;
   std::map<std::uint32_t, Clock> clocks;
   for (const auto& [rank, end] : ends) least = std::min(least, clocks[rank] = end.clock);
-  // A wish is for the scheme that is: a phase that begins has its own, for the workers that the job began with.
+  // A wish is for the scheme that is: a phase that begins has its own, for the workers that the job
+  // began with.
   std::vector<std::uint32_t> before = workers();
   std::string scheme = scheme_.empty() ? roster_.scheme : scheme_;
   const auto said = ends.find(before.at(0));
@@ -63,10 +68,12 @@ RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends, co
     scheme = chief.next_scheme;
     before = founders_;
   } else {
-    least = std::min(least, chief.phase_end - 1);       // workers that share their iterations may be past the end of their phase
+    // workers that share their iterations may be past the end of their phase
+    least = std::min(least, chief.phase_end - 1);
   }
   take(chief);
-  for (std::uint32_t rank = 0; rank < members_.size(); ++rank) members_[rank].left = members_[rank].left || members_[rank].leaving;
+  for (std::uint32_t rank = 0; rank < members_.size(); ++rank)
+    members_[rank].left = members_[rank].left || members_[rank].leaving;
   number();
   weigh_new();
   roster_.scheme = for_workers(scheme, before, workers(), seconds);
@@ -82,19 +89,25 @@ RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends, co
 
 std::string Regrouping::why_not(const SegmentBody& chief) const {
   const auto count = [&](std::span<const double> said, std::size_t of, const char* what) {
-    return said.empty() || said.size() == of ? "" : str(said.size(), " numbers for the ", what, " of ", of);
+    return said.empty() || said.size() == of
+               ? ""
+               : str(said.size(), " numbers for the ", what, " of ", of);
   };
   const auto wrong = [](double number) { return !std::isfinite(number) || number < 0; };
   for (const auto* numbers : {&chief.weights, &chief.bandwidths})
-    if (const auto found = std::ranges::find_if(*numbers, wrong); found != numbers->end()) return str("a weight or bandwidth of ", *found);
-  if (std::string words = count(chief.weights, workers().size(), "workers"); !words.empty()) return words;
+    if (const auto found = std::ranges::find_if(*numbers, wrong); found != numbers->end())
+      return str("a weight or bandwidth of ", *found);
+  if (std::string words = count(chief.weights, workers().size(), "workers"); !words.empty())
+    return words;
   return count(chief.bandwidths, members_.servers().size(), "servers");
 }
 
 void Regrouping::take(const SegmentBody& chief) {
   const std::vector<std::uint32_t> ranks = workers(), servers = members_.servers();
-  for (std::size_t w = 0; w < ranks.size(); ++w) members_[ranks[w]].weight = chief.weights.empty() ? 0 : chief.weights[w];
-  for (std::size_t s = 0; s < servers.size() && !chief.bandwidths.empty(); ++s) members_[servers[s]].bandwidth = chief.bandwidths[s];
+  for (std::size_t w = 0; w < ranks.size(); ++w)
+    members_[ranks[w]].weight = chief.weights.empty() ? 0 : chief.weights[w];
+  for (std::size_t s = 0; s < servers.size() && !chief.bandwidths.empty(); ++s)
+    members_[servers[s]].bandwidth = chief.bandwidths[s];
 }
 
 // Who is new has the mean part.
@@ -109,14 +122,17 @@ void Regrouping::weigh_new() {
 // As good a guess as any of one that nobody has measured.
 double Regrouping::mean_bandwidth() const {
   std::vector<double> bandwidths;
-  for (const std::uint32_t rank : members_.servers()) bandwidths.push_back(members_[rank].bandwidth.value_or(0));
+  for (const std::uint32_t rank : members_.servers())
+    bandwidths.push_back(members_[rank].bandwidth.value_or(0));
   return mean_of_known(bandwidths);
 }
 
 // Of the servers' links; of one there is nothing to know.
 bool Regrouping::knows_not_all() const {
   const std::vector<std::uint32_t> servers = members_.servers();
-  return servers.size() > 1 && std::ranges::any_of(servers, [this](std::uint32_t rank) { return !members_[rank].bandwidth; });
+  return servers.size() > 1 && std::ranges::any_of(servers, [this](std::uint32_t rank) {
+           return !members_[rank].bandwidth;
+         });
 }
 
 std::vector<std::uint32_t> Regrouping::workers() const {
@@ -141,7 +157,11 @@ void Regrouping::list(const std::map<std::uint32_t, Clock>& clocks, Clock least)
     const Member& member = members_[rank];
     const auto clock = clocks.find(rank);
     RosterBody::Process& process = roster_.processes.emplace_back();
-    process = {.rank = rank, .worker = member.worker, .server = member.server, .host = member.body.host, .address = member.body.address};
+    process = {.rank = rank,
+               .worker = member.worker,
+               .server = member.server,
+               .host = member.body.host,
+               .address = member.body.address};
     if (member.worker >= 0) process.clock = least, process.weight = member.weight;
     if (clock != clocks.end()) process.clock = clock->second;
     if (member.server >= 0) process.bandwidth = member.bandwidth.value_or(usual);

@@ -1,10 +1,14 @@
-// The next epoch of a job: the one way in which who takes part, the scheme or its groups change while a job trains.
+// The next epoch of a job: the one way in which who takes part, the scheme or its groups change
+// while a job trains.
 //
-//   1  Somebody wants it: a worker (Want::kRegroup), the coordinator itself (Coordinator::regroup), a process that joins or leaves; or a phase of
+//   1  Somebody wants it: a worker (Want::kRegroup), the coordinator itself (Coordinator::regroup),
+//   a process that joins or leaves; or a phase of
 //      the solver ends, which all workers know by themselves.
-//   2  All workers stop where they agree on: at one clock, or, where no bound holds them together, each at the end of the task it is in.
-//   3  Each has heard of all its pushes, the chief holds what a snapshot would; each says so (Topic::kRegroup, a SegmentBody).
-//   4  When all have, next() says who is what from then on, and in whose words the plan is. All get the same; each builds its solver anew,
+//   2  All workers stop where they agree on: at one clock, or, where no bound holds them together,
+//   each at the end of the task it is in. 3  Each has heard of all its pushes, the chief holds what
+//   a snapshot would; each says so (Topic::kRegroup, a SegmentBody). 4  When all have, next() says
+//   who is what from then on, and in whose words the plan is. All get the same; each builds its
+//   solver anew,
 //      over a plan of that epoch with the chief's numbers.
 //
 // What is to be new is gathered here until then; several wishes become one epoch.
@@ -16,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "members.h"
+#include "shoal/table/coordinator/members.h"
 
 namespace shoal::table {
 
@@ -26,15 +30,19 @@ class Regrouping {
 
   // The first roster of the job: all founding processes.
   RosterBody first(std::uint64_t seed);
-  // `why`, for people; `scheme`, in words for the workers as they are numbered now: "": it stays. False if the next epoch is on its way already.
+  // `why`, for people; `scheme`, in words for the workers as they are numbered now: "": it stays.
+  // False if the next epoch is on its way already.
   bool want(const std::string& why, const std::string& scheme);
   bool is_wanted() const { return wanted_; }
   // The words in which worker 0 plans this epoch.
   void plans(const std::string& scheme) { roster_.scheme = scheme; }
 
-  // The workers in `ends` are all there are, and at their ends. Who was leaving has left, and who came since the last has joined, where the slowest
-  // is. `seconds`: of an iteration, of the process with this rank; 0: not known. What the chief says of weights and bandwidths fits (why_not).
-  RosterBody next(const std::map<std::uint32_t, SegmentBody>& ends, const std::function<double(std::uint32_t)>& seconds);
+  // The workers in `ends` are all there are, and at their ends. Who was leaving has left, and who
+  // came since the last has joined, where the slowest is. `seconds`: of an iteration, of the
+  // process with this rank; 0: not known. What the chief says of weights and bandwidths fits
+  // (why_not).
+  RosterBody next(const std::map<std::uint32_t, SegmentBody>& ends,
+                  const std::function<double(std::uint32_t)>& seconds);
   // What is wrong with what the chief says; "" if nothing is.
   std::string why_not(const SegmentBody& chief) const;
   const RosterBody& roster() const { return roster_; }
@@ -46,14 +54,14 @@ class Regrouping {
   bool knows_not_all() const;
   void number();
   void list(const std::map<std::uint32_t, Clock>& clocks, Clock least);
-  std::vector<std::uint32_t> workers() const;   // ranks, by number
+  std::vector<std::uint32_t> workers() const;  // ranks, by number
 
   Members& members_;
   RosterBody roster_;
   bool wanted_ = false;
   std::vector<std::string> whys_;
-  std::vector<std::uint32_t> founders_;         // ranks of the first workers, by number
-  std::string scheme_;                          // wanted; "": as it is
+  std::vector<std::uint32_t> founders_;  // ranks of the first workers, by number
+  std::string scheme_;                   // wanted; "": as it is
 };
 
 }  // namespace shoal::table

@@ -1,4 +1,4 @@
-#include "rounds.h"
+#include "shoal/table/coordinator/rounds.h"
 
 #include <algorithm>
 
@@ -8,13 +8,15 @@
 namespace shoal::table {
 namespace {
 
-std::string name_of(const std::pair<Topic, Clock>& key) { return str(table::name_of(key.first), ' ', key.second); }
+std::string name_of(const std::pair<Topic, Clock>& key) {
+  return str(table::name_of(key.first), ' ', key.second);
+}
 
 }  // namespace
 
 bool Rounds::is_one(Topic topic) {
-  return topic == Topic::kBarrier || topic == Topic::kSum || topic == Topic::kGather || topic == Topic::kShare || topic == Topic::kMeet ||
-         topic == Topic::kRegroup;
+  return topic == Topic::kBarrier || topic == Topic::kSum || topic == Topic::kGather ||
+         topic == Topic::kShare || topic == Topic::kMeet || topic == Topic::kRegroup;
 }
 
 Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
@@ -28,10 +30,12 @@ Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& ou
   if (before != worker.answered.end() && ask.clock <= before->second) return {};
   if (worker.waits == key) return {};
   if (worker.waits)
-    return Error{Code::kPeer, str(members_.name(rank), " asks for ", name_of(key), " while it waits in ", name_of(*worker.waits),
-                                  "; a worker waits in one round at a time")};
+    return Error{Code::kPeer,
+                 str(members_.name(rank), " asks for ", name_of(key), " while it waits in ",
+                     name_of(*worker.waits), "; a worker waits in one round at a time")};
   if (ask.topic == Topic::kSum && !whole_numbers(ask.body))
-    return Error{Code::kPeer, str(members_.name(rank), " sends ", ask.body.size(), " bytes for ", name_of(key), ", which are no float64s")};
+    return Error{Code::kPeer, str(members_.name(rank), " sends ", ask.body.size(), " bytes for ",
+                                  name_of(key), ", which are no float64s")};
   worker.waits = key;
   open_[key][rank] = ask.body;
   close(out);
@@ -50,8 +54,10 @@ void Rounds::close(std::vector<Dispatch>& out) {
 }
 
 bool Rounds::complete(const Key& key, const Round& round) const {
-  if ((key.first == Topic::kMeet || key.first == Topic::kRegroup) && agreement_.open()) return false;
-  return std::ranges::all_of(members_.active(), [&](std::uint32_t rank) { return round.contains(rank); });
+  if ((key.first == Topic::kMeet || key.first == Topic::kRegroup) && agreement_.open())
+    return false;
+  return std::ranges::all_of(members_.active(),
+                             [&](std::uint32_t rank) { return round.contains(rank); });
 }
 
 void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& out) {
@@ -74,7 +80,8 @@ void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& o
     chiefs = others = *total;
   } else if (key.first == Topic::kShare) {
     if (!round.contains(chief)) {
-      mismatch_ = Error{Code::kPeer, str(name_of(key), " can have no answer: worker 0, ", members_.name(chief), ", is done already")};
+      mismatch_ = Error{Code::kPeer, str(name_of(key), " can have no answer: worker 0, ",
+                                         members_.name(chief), ", is done already")};
       return;
     }
     chiefs = others = round.at(chief);
@@ -99,8 +106,10 @@ std::optional<std::string> Rounds::sum(const Key& key, const Round& round) {
   for (auto next = std::next(round.begin()); next != round.end(); ++next) {
     const std::vector<double> numbers = bytes_to_numbers(next->second);
     if (numbers.size() != total.size()) {
-      mismatch_ = Error{Code::kPeer, str("in ", name_of(key), " ", members_.name(next->first), " has ", numbers.size(), " numbers where ",
-                                         members_.name(round.begin()->first), " has ", total.size(), "; do both train the same net?")};
+      mismatch_ = Error{Code::kPeer,
+                        str("in ", name_of(key), " ", members_.name(next->first), " has ",
+                            numbers.size(), " numbers where ", members_.name(round.begin()->first),
+                            " has ", total.size(), "; do both train the same net?")};
       return std::nullopt;
     }
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += numbers[i];
@@ -110,11 +119,14 @@ std::optional<std::string> Rounds::sum(const Key& key, const Round& round) {
 
 std::string Rounds::gathered(const Round& round) const {
   std::string bytes;
-  for (const std::uint32_t rank : members_.which([](const Member& member) { return member.worker >= 0; })) {
+  for (const std::uint32_t rank :
+       members_.which([](const Member& member) { return member.worker >= 0; })) {
     const auto body = round.find(rank), stands_in = stand_ins_.find(rank);
     std::string_view part;
-    if (body != round.end()) part = body->second;
-    else if (stands_in != stand_ins_.end()) part = stands_in->second;
+    if (body != round.end())
+      part = body->second;
+    else if (stands_in != stand_ins_.end())
+      part = stands_in->second;
     put_le(bytes, static_cast<std::uint32_t>(part.size()));
     bytes += part;
   }

@@ -1,4 +1,5 @@
-// Rounds in which every worker that is not done takes part, and waits for the others: barrier, sum, gather, share, meet, regroup.
+// Rounds in which every worker that is not done takes part, and waits for the others: barrier, sum,
+// gather, share, meet, regroup.
 #pragma once
 
 #include <functional>
@@ -9,17 +10,22 @@
 #include <utility>
 #include <vector>
 
-#include "agreement.h"
-#include "members.h"
+#include "shoal/table/coordinator/agreement.h"
+#include "shoal/table/coordinator/members.h"
 
 namespace shoal::table {
 
 class Rounds {
  public:
-  using Round = std::map<std::uint32_t, std::string>;   // bodies, by rank, which is the order of workers
+  // bodies, by rank, which is the order of workers
+  using Round = std::map<std::uint32_t, std::string>;
   // `regroup` makes the answer to a round of regroup.
-  Rounds(const Members& members, Agreement& agreement, std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)> regroup)
-      : members_(members), agreement_(agreement), regroup_(std::move(regroup)), workers_(members.size()) {}
+  Rounds(const Members& members, Agreement& agreement,
+         std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)> regroup)
+      : members_(members),
+        agreement_(agreement),
+        regroup_(std::move(regroup)),
+        workers_(members.size()) {}
   static bool is_one(Topic topic);
 
   Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
@@ -42,9 +48,9 @@ class Rounds {
   using Key = std::pair<Topic, Clock>;
   struct Worker {
     std::optional<Key> waits;
-    Key last{Topic::kJoin, 0};                          // answered, with this body
+    Key last{Topic::kJoin, 0};  // answered, with this body
     std::shared_ptr<const std::string> answer;
-    std::map<Topic, Clock> answered;                    // the last clock of each topic
+    std::map<Topic, Clock> answered;  // the last clock of each topic
   };
   bool complete(const Key& key, const Round& round) const;
   void answer(const Key& key, const Round& round, std::vector<Dispatch>& out);
@@ -56,7 +62,7 @@ class Rounds {
   const std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)> regroup_;
   std::map<Key, Round> open_;
   Round stand_ins_;
-  std::vector<Worker> workers_;                         // by rank
+  std::vector<Worker> workers_;  // by rank
   std::optional<Error> mismatch_;
 };
 

@@ -1,4 +1,4 @@
-#include "stragglers.h"
+#include "shoal/table/coordinator/stragglers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +9,17 @@ namespace shoal::table {
 namespace {
 
 // Of one iteration, without the time in which it waited for others.
-double busy(const ReportBody& report) { return (report.compute + report.data + report.other) / report.iterations; }
+double busy(const ReportBody& report) {
+  return (report.compute + report.data + report.other) / report.iterations;
+}
 
 std::string largest_part(const ReportBody& report) {
-  const std::pair<const char*, double> parts[] = {
-      {"compute", report.compute}, {"data", report.data}, {"waiting for rows", report.rows}, {"other", report.other}};
-  const auto* largest = std::ranges::max_element(parts, {}, &std::pair<const char*, double>::second);
+  const std::pair<const char*, double> parts[] = {{"compute", report.compute},
+                                                  {"data", report.data},
+                                                  {"waiting for rows", report.rows},
+                                                  {"other", report.other}};
+  const auto* largest =
+      std::ranges::max_element(parts, {}, &std::pair<const char*, double>::second);
   const double all = report.compute + report.data + report.rows + report.other;
   return str(largest->first, " (", std::lround(100 * largest->second / all), " %)");
 }
@@ -28,33 +33,41 @@ std::string rounded(double number) {
 }  // namespace
 
 std::string encode(const ReportBody& body) {
-  return numbers_to_bytes(std::vector<double>{body.iterations, body.compute, body.data, body.rows, body.other});
+  return numbers_to_bytes(
+      std::vector<double>{body.iterations, body.compute, body.data, body.rows, body.other});
 }
 
 Result<ReportBody> decode_report(std::string_view bytes) {
-  if (bytes.size() != 5 * sizeof(double)) return Error{Code::kPeer, str("a report of ", bytes.size(), " bytes where 40 were expected")};
+  if (bytes.size() != 5 * sizeof(double))
+    return Error{Code::kPeer, str("a report of ", bytes.size(), " bytes where 40 were expected")};
   const std::vector<double> numbers = bytes_to_numbers(bytes);
-  if (!std::ranges::all_of(numbers, [](double number) { return std::isfinite(number) && number >= 0; }))
+  if (!std::ranges::all_of(numbers,
+                           [](double number) { return std::isfinite(number) && number >= 0; }))
     return Error{Code::kPeer, "a report has a number that is negative or not finite"};
   return ReportBody{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
 }
 
 Result<std::string> Stragglers::take(std::uint32_t rank, std::string_view body) {
   const Result<ReportBody> report = decode_report(body);
-  if (!report.ok()) return Error{report.error().code, str(members_.name(rank), " sends ", report.error().message)};
+  if (!report.ok())
+    return Error{report.error().code, str(members_.name(rank), " sends ", report.error().message)};
   Worker& worker = workers_[rank];
   if (report.value().iterations == 0) return std::string();
   worker.last = report.value();
   const double own = busy(*worker.last), middle = median();
   worker.slow = own > kTimesTheMedian * middle ? worker.slow + 1 : 0;
   if (worker.slow != kInARow) return std::string();
-  return str("straggler: ", members_.name(rank), " needs ", rounded(own), " s for an iteration, the median of all is ", rounded(middle),
-             " s, for ", kInARow, " reports in a row; the largest part of its time is ", largest_part(*worker.last));
+  return str("straggler: ", members_.name(rank), " needs ", rounded(own),
+             " s for an iteration, the median of all is ", rounded(middle), " s, for ", kInARow,
+             " reports in a row; the largest part of its time is ", largest_part(*worker.last));
 }
 
-double Stragglers::seconds(std::uint32_t rank) const { return workers_[rank].last ? busy(*workers_[rank].last) : 0; }
+double Stragglers::seconds(std::uint32_t rank) const {
+  return workers_[rank].last ? busy(*workers_[rank].last) : 0;
+}
 
-// Of an even number of workers the smaller one in the middle, so that one of two can be a straggler.
+// Of an even number of workers the smaller one in the middle, so that one of two can be a
+// straggler.
 double Stragglers::median() const {
   std::vector<double> times;
   for (const std::uint32_t rank : members_.active())

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "members.h"
+#include "shoal/table/coordinator/members.h"
 
 namespace shoal::table {
 
@@ -15,20 +15,24 @@ class Stragglers {
   static constexpr double kTimesTheMedian = 2;
 
   explicit Stragglers(const Members& members) : members_(members), workers_(members.size()) {}
-  // Returns a line for the log when a worker's time for an iteration, waiting for rows apart, is more than twice the median of all for the
-  // fifth report in a row; once for each such row. "" otherwise.
-  // That one iteration took a worker in its last report, waiting for rows apart; 0: there was none.
+  // Returns a line for the log when a worker's time for an iteration, waiting for rows apart, is
+  // more than twice the median of all for the fifth report in a row; once for each such row. ""
+  // otherwise. That one iteration took a worker in its last report, waiting for rows apart; 0:
+  // there was none.
   double seconds(std::uint32_t rank) const;
   Result<std::string> take(std::uint32_t rank, std::string_view body);
   // Members are more than they were.
   void grow() { workers_.resize(members_.size()); }
 
  private:
-  struct Worker { std::optional<ReportBody> last; int slow = 0; };
+  struct Worker {
+    std::optional<ReportBody> last;
+    int slow = 0;
+  };
   double median() const;
 
   const Members& members_;
-  std::vector<Worker> workers_;   // by rank
+  std::vector<Worker> workers_;  // by rank
 };
 
 }  // namespace shoal::table

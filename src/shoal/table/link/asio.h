@@ -1,12 +1,13 @@
 // Boost.Asio, which only files of this folder include, and what is behind Strand and IoThreads.
 #pragma once
 
-#include <utility>   // before Asio of Boost 1.74, which uses std::exchange and does not include it
+#include <utility>  // before Asio of Boost 1.74, which uses std::exchange and does not include it
 
 // TSan does not know fences (and gcc refuses them under it); Asio's locks order all that they do.
 #if defined(__SANITIZE_THREAD__)
 #define BOOST_ASIO_DISABLE_FENCED_BLOCK
 #endif
+#include <atomic>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
@@ -15,7 +16,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <atomic>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -34,7 +34,8 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
 struct IoThreads::Machinery {
-  // Handlers hold links and strands, which hold this: they are thrown away when the threads have ended, or nobody ever would.
+  // Handlers hold links and strands, which hold this: they are thrown away when the threads have
+  // ended, or nobody ever would.
   struct Context : asio::io_context {
     using asio::io_context::io_context;
     void drain() { shutdown(); }
@@ -43,10 +44,10 @@ struct IoThreads::Machinery {
 
   Context io;
   asio::executor_work_guard<asio::io_context::executor_type> guard;
-  Mutex mutex;                                    // held while something is posted
+  Mutex mutex;  // held while something is posted
   Condition changed;
-  std::atomic<bool> stopped = false;              // changes with the mutex held
-  int visitors GUARDED_BY(mutex) = 0;             // threads in Strand::try_run
+  std::atomic<bool> stopped = false;   // changes with the mutex held
+  int visitors GUARDED_BY(mutex) = 0;  // threads in Strand::try_run
   std::shared_ptr<Throttles> throttles GUARDED_BY(mutex);
   std::vector<std::jthread> threads;
 };
@@ -67,21 +68,23 @@ struct Strand::Machinery : std::enable_shared_from_this<Machinery> {
   };
 
   template <class Work>
-  void add(Work&& work);                          // runs later
+  void add(Work&& work);  // runs later
   template <class Work>
-  void dispatch(Work&& work);                     // on a thread of `io`: now, if nothing else is here
+  // on a thread of `io`: now, if nothing else is here
+  void dispatch(Work&& work);
 
   bool here() const { return runner == std::this_thread::get_id(); }
-  bool enter();                                   // false if something is here, or waits to be
+  bool enter();  // false if something is here, or waits to be
   void leave();
-  void take_turn();                               // runs what waits
-  void forget();                                  // throws away what waits
+  void take_turn();  // runs what waits
+  void forget();     // throws away what waits
   void schedule();
 
   const std::shared_ptr<IoThreads::Machinery> io;
   Mutex mutex;
   std::deque<std::unique_ptr<Task>> waiting GUARDED_BY(mutex);
-  bool busy GUARDED_BY(mutex) = false;            // something is here, or a turn is scheduled; if not, nothing waits
+  // something is here, or a turn is scheduled; if not, nothing waits
+  bool busy GUARDED_BY(mutex) = false;
   std::atomic<std::thread::id> runner{};
 };
 
@@ -110,16 +113,27 @@ class StrandExecutor {
  public:
   explicit StrandExecutor(const Strand& strand) : machinery_(strand.machinery_) {}
   asio::execution_context& context() const noexcept { return machinery_->io->io; }
-  void on_work_started() const noexcept {}        // IoThreads have a guard that keeps them running
+  // IoThreads have a guard that keeps them running
+  void on_work_started() const noexcept {}
   void on_work_finished() const noexcept {}
   template <class Work, class Allocator>
-  void dispatch(Work&& work, const Allocator&) const { machinery_->dispatch(std::forward<Work>(work)); }
+  void dispatch(Work&& work, const Allocator&) const {
+    machinery_->dispatch(std::forward<Work>(work));
+  }
   template <class Work, class Allocator>
-  void post(Work&& work, const Allocator&) const { machinery_->add(std::forward<Work>(work)); }
+  void post(Work&& work, const Allocator&) const {
+    machinery_->add(std::forward<Work>(work));
+  }
   template <class Work, class Allocator>
-  void defer(Work&& work, const Allocator&) const { machinery_->add(std::forward<Work>(work)); }
-  friend bool operator==(const StrandExecutor& a, const StrandExecutor& b) noexcept { return a.machinery_ == b.machinery_; }
-  friend bool operator!=(const StrandExecutor& a, const StrandExecutor& b) noexcept { return a.machinery_ != b.machinery_; }
+  void defer(Work&& work, const Allocator&) const {
+    machinery_->add(std::forward<Work>(work));
+  }
+  friend bool operator==(const StrandExecutor& a, const StrandExecutor& b) noexcept {
+    return a.machinery_ == b.machinery_;
+  }
+  friend bool operator!=(const StrandExecutor& a, const StrandExecutor& b) noexcept {
+    return a.machinery_ != b.machinery_;
+  }
 
  private:
   std::shared_ptr<Strand::Machinery> machinery_;

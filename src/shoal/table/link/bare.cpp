@@ -1,27 +1,29 @@
-#include "bare.h"
+#include "shoal/table/link/bare.h"
 
 #include <array>
 #include <chrono>
 
+#include <boost/asio/read.hpp>  // after asio.h, which prepares for them
+#include <boost/asio/write.hpp>
 #include "shoal/base/log.h"
 #include "shoal/table/link/asio.h"
-#include <boost/asio/read.hpp>    // after asio.h, which prepares for them
-#include <boost/asio/write.hpp>
 
 namespace shoal::table {
 namespace {
 
 using Failed = error_code;
-using Header = std::array<char, 24>;
+using BareHeader = std::array<char, 24>;
 
 // A connection's server side: reads and writes go on side by side.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(tcp::socket socket, std::span<char> memory, std::size_t row_bytes) : socket_(std::move(socket)), memory_(memory), row_bytes_(row_bytes) {
+  Exchange(tcp::socket socket, std::span<char> memory, std::size_t row_bytes)
+      : socket_(std::move(socket)), memory_(memory), row_bytes_(row_bytes) {
     socket_.set_option(tcp::no_delay(true));
   }
   void read() {
-    const std::array<asio::mutable_buffer, 2> frame{asio::buffer(in_), asio::buffer(memory_.data() + taken_ % rows() * row_bytes_, row_bytes_)};
+    const std::array<asio::mutable_buffer, 2> frame{
+        asio::buffer(in_), asio::buffer(memory_.data() + taken_ % rows() * row_bytes_, row_bytes_)};
     asio::async_read(socket_, frame, [self = shared_from_this()](Failed failed, std::size_t) {
       if (failed) return;
       ++self->taken_;
@@ -33,7 +35,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
  private:
   std::size_t rows() const { return memory_.size() / row_bytes_; }
   void write() {
-    const std::array<asio::const_buffer, 2> frame{asio::buffer(out_), asio::buffer(memory_.data() + given_ % rows() * row_bytes_, row_bytes_)};
+    const std::array<asio::const_buffer, 2> frame{
+        asio::buffer(out_),
+        asio::buffer(memory_.data() + given_ % rows() * row_bytes_, row_bytes_)};
     asio::async_write(socket_, frame, [self = shared_from_this()](Failed failed, std::size_t) {
       if (failed) return;
       if (++self->given_ < self->taken_) self->write();
@@ -43,7 +47,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   tcp::socket socket_;
   std::span<char> memory_;
   std::size_t row_bytes_, taken_ = 0, given_ = 0;
-  Header in_{}, out_{};
+  BareHeader in_{}, out_{};
 };
 
 }  // namespace
@@ -55,7 +59,8 @@ struct BareServer::Machinery {
   std::size_t row_bytes = 0;
 };
 
-BareServer::BareServer(std::size_t bytes, std::size_t row_bytes) : machinery_(std::make_unique<Machinery>()) {
+BareServer::BareServer(std::size_t bytes, std::size_t row_bytes)
+    : machinery_(std::make_unique<Machinery>()) {
   machinery_->memory.resize(bytes);
   machinery_->row_bytes = row_bytes;
 }
@@ -66,7 +71,8 @@ void BareServer::serve(int connections) {
   for (int i = 0; i < connections; ++i)
     machinery_->acceptor.async_accept([this](Failed failed, tcp::socket socket) {
       CHECK(!failed) << failed.message();
-      std::make_shared<Exchange>(std::move(socket), machinery_->memory, machinery_->row_bytes)->read();
+      std::make_shared<Exchange>(std::move(socket), machinery_->memory, machinery_->row_bytes)
+          ->read();
     });
   machinery_->io.run();
 }
@@ -74,7 +80,7 @@ void BareServer::serve(int connections) {
 struct BareClient::Machinery {
   asio::io_context io;
   tcp::socket socket{io};
-  Header in{}, out{};
+  BareHeader in{}, out{};
   std::span<const char> source;
   std::span<char> target;
   std::size_t row_bytes = 0, rows = 0, ahead = 0, sent = 0, came = 0;
@@ -83,7 +89,8 @@ struct BareClient::Machinery {
   void write() {
     if (writing || sent == rows || sent >= came + ahead) return;
     writing = true;
-    const std::array<asio::const_buffer, 2> frame{asio::buffer(out), asio::buffer(source.data() + sent * row_bytes, row_bytes)};
+    const std::array<asio::const_buffer, 2> frame{
+        asio::buffer(out), asio::buffer(source.data() + sent * row_bytes, row_bytes)};
     asio::async_write(socket, frame, [this](Failed failed, std::size_t) {
       CHECK(!failed) << failed.message();
       writing = false;
@@ -92,7 +99,8 @@ struct BareClient::Machinery {
     });
   }
   void read() {
-    const std::array<asio::mutable_buffer, 2> frame{asio::buffer(in), asio::buffer(target.data() + came * row_bytes, row_bytes)};
+    const std::array<asio::mutable_buffer, 2> frame{
+        asio::buffer(in), asio::buffer(target.data() + came * row_bytes, row_bytes)};
     asio::async_read(socket, frame, [this](Failed failed, std::size_t) {
       CHECK(!failed) << failed.message();
       if (++came < rows) read();
@@ -107,7 +115,8 @@ BareClient::BareClient(std::uint16_t port) : machinery_(std::make_unique<Machine
 }
 BareClient::~BareClient() = default;
 
-double BareClient::exchange(std::span<const char> source, std::span<char> target, std::size_t row_bytes, std::size_t ahead) {
+double BareClient::exchange(std::span<const char> source, std::span<char> target,
+                            std::size_t row_bytes, std::size_t ahead) {
   Machinery& m = *machinery_;
   m.source = source;
   m.target = target;

@@ -44,7 +44,8 @@ void Batch::own() {
 
 Values owned(const Values& values) {
   if (values.owner || values.data.empty()) return values;
-  const auto copy = std::make_shared<const std::vector<float>>(values.data.begin(), values.data.end());
+  const auto copy =
+      std::make_shared<const std::vector<float>>(values.data.begin(), values.data.end());
   return {*copy, copy};
 }
 

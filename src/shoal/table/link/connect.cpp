@@ -11,14 +11,21 @@ using std::chrono::milliseconds;
 constexpr std::string_view kNoConnection = "No connection to ";
 
 Error no_connection(Code code, const std::string& address, const std::string& why) {
-  return Error{code, str(kNoConnection, address, ": ", why, why.ends_with('.') || why.ends_with('?') ? "" : ".")};
+  return Error{code, str(kNoConnection, address, ": ", why,
+                         why.ends_with('.') || why.ends_with('?') ? "" : ".")};
 }
 
 // Resolves and connects.
 class Dial : public std::enable_shared_from_this<Dial> {
  public:
-  Dial(const Strand& strand, const std::string& address, milliseconds within, std::function<void(Result<tcp::socket>)> done)
-      : strand_(strand), address_(address), within_(within), done_(std::move(done)), resolver_(Wiring::io(strand)), socket_(Wiring::io(strand)),
+  Dial(const Strand& strand, const std::string& address, milliseconds within,
+       std::function<void(Result<tcp::socket>)> done)
+      : strand_(strand),
+        address_(address),
+        within_(within),
+        done_(std::move(done)),
+        resolver_(Wiring::io(strand)),
+        socket_(Wiring::io(strand)),
         timer_(Wiring::io(strand)) {}
 
   void start() {
@@ -32,28 +39,39 @@ class Dial : public std::enable_shared_from_this<Dial> {
       if (!error) self->late();
     }));
     resolver_.async_resolve(host, address_.substr(colon + 1), tcp::resolver::numeric_service,
-                            on(strand_, [self = shared_from_this()](error_code error, tcp::resolver::results_type found) { self->resolved(error, found); }));
+                            on(strand_, [self = shared_from_this()](
+                                            error_code error, tcp::resolver::results_type found) {
+                              self->resolved(error, found);
+                            }));
   }
 
  private:
   void resolved(error_code error, const tcp::resolver::results_type& found) {
     if (!done_) return;
     if (error) return fail(Code::kPeer, str("the name cannot be resolved (", error.message(), ")"));
-    asio::async_connect(socket_, found, on(strand_, [self = shared_from_this()](error_code failed, const tcp::endpoint&) { self->connected(failed); }));
+    asio::async_connect(
+        socket_, found,
+        on(strand_, [self = shared_from_this()](error_code failed, const tcp::endpoint&) {
+          self->connected(failed);
+        }));
   }
 
   void connected(error_code error) {
     if (!done_) return;
     error_code ignored;
-    // A port that nobody listens on, in the range of ports that connections leave from, may meet its own attempt.
-    if (!error && socket_.local_endpoint(ignored) == socket_.remote_endpoint(ignored)) error = asio::error::connection_refused;
-    if (error == asio::error::connection_refused) return fail(Code::kPeer, str(error.message(), ": nobody listens there"));
+    // A port that nobody listens on, in the range of ports that connections leave from, may meet
+    // its own attempt.
+    if (!error && socket_.local_endpoint(ignored) == socket_.remote_endpoint(ignored))
+      error = asio::error::connection_refused;
+    if (error == asio::error::connection_refused)
+      return fail(Code::kPeer, str(error.message(), ": nobody listens there"));
     if (error) return fail(Code::kPeer, error.message());
     finish(std::move(socket_));
   }
 
   void late() {
-    fail(Code::kTimeout, str("no answer within ", std::chrono::duration<double>(within_).count(), " s; is the machine up, and is a firewall in the way?"));
+    fail(Code::kTimeout, str("no answer within ", std::chrono::duration<double>(within_).count(),
+                             " s; is the machine up, and is a firewall in the way?"));
     error_code ignored;
     resolver_.cancel();
     socket_.close(ignored);
@@ -75,31 +93,43 @@ class Dial : public std::enable_shared_from_this<Dial> {
   asio::steady_timer timer_;
 };
 
-void dial(const Strand& strand, const std::string& address, milliseconds within, std::function<void(Result<tcp::socket>)> done) {
-  strand.post([dial = std::make_shared<Dial>(strand, address, within, std::move(done))] { dial->start(); });
+void dial(const Strand& strand, const std::string& address, milliseconds within,
+          std::function<void(Result<tcp::socket>)> done) {
+  strand.post(
+      [dial = std::make_shared<Dial>(strand, address, within, std::move(done))] { dial->start(); });
 }
 
 }  // namespace
 
-void connect(const Strand& strand, const std::string& address, Purpose purpose, const Credentials& self, const LinkOptions& options,
-             LinkOwner& owner, std::function<void(Result<std::shared_ptr<Link>>)> done) {
+void connect(const Strand& strand, const std::string& address, Purpose purpose,
+             const Credentials& self, const LinkOptions& options, LinkOwner& owner,
+             std::function<void(Result<std::shared_ptr<Link>>)> done) {
   const std::chrono::nanoseconds deadline = now() + options.connect;
   dial(strand, address, options.connect, [=, &owner](Result<tcp::socket> socket) {
     if (!socket.ok()) return done(socket.error());
     Opening opening{.admit = [&owner](const PeerName&) -> Result<LinkOwner*> { return &owner; },
                     .opened = [done](std::shared_ptr<Link> link) { done(std::move(link)); },
-                    .failed = [done, address](const Error& error, bool said_no) {
-                      if (said_no) done(Error{error.code, str("The connection to ", address, " was refused: ", error.message)});
-                      else done(no_connection(error.code, address, error.message));
-                    }};
+                    .failed =
+                        [done, address](const Error& error, bool said_no) {
+                          if (said_no)
+                            done(Error{error.code, str("The connection to ", address,
+                                                       " was refused: ", error.message)});
+                          else
+                            done(no_connection(error.code, address, error.message));
+                        }};
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - now());
-    std::make_shared<Session>(strand, std::move(socket).value(), connecting(self, purpose, random_nonce()), options, std::move(opening))
+    std::make_shared<Session>(strand, std::move(socket).value(),
+                              connecting(self, purpose, random_nonce()), options,
+                              std::move(opening))
         ->start(std::max(left, milliseconds(1)));
   });
 }
 
-void reach(const Strand& strand, const std::string& address, milliseconds within, std::function<void(Status)> done) {
-  dial(strand, address, within, [done = std::move(done)](const Result<tcp::socket>& socket) { done(socket.ok() ? Status() : Status(socket.error())); });
+void reach(const Strand& strand, const std::string& address, milliseconds within,
+           std::function<void(Status)> done) {
+  dial(strand, address, within, [done = std::move(done)](const Result<tcp::socket>& socket) {
+    done(socket.ok() ? Status() : Status(socket.error()));
+  });
 }
 
 bool worth_another_try(const Error& error) { return error.message.starts_with(kNoConnection); }

@@ -1,4 +1,4 @@
-#include "conversation.h"
+#include "shoal/table/link/conversation.h"
 
 #include <utility>
 #include <variant>
@@ -6,7 +6,9 @@
 namespace shoal::table {
 namespace {
 
-Message heard(std::uint64_t count) { return Ask{.topic = Topic::kHeard, .clock = static_cast<Clock>(count), .body = {}}; }
+Message heard(std::uint64_t count) {
+  return Ask{.topic = Topic::kHeard, .clock = static_cast<Clock>(count), .body = {}};
+}
 
 }  // namespace
 
@@ -32,8 +34,9 @@ Result<bool> Conversation::received(const Message& message) {
   }
   const std::uint64_t count = static_cast<std::uint64_t>(ask->clock);
   if (count < heard_ || count - heard_ > unheard_.size())
-    return Error{Code::kPeer, str("it says to have heard ", ask->clock, " messages of ", heard_ + unheard_.size(), " that were sent, and ",
-                                  heard_, " before")};
+    return Error{Code::kPeer,
+                 str("it says to have heard ", ask->clock, " messages of ",
+                     heard_ + unheard_.size(), " that were sent, and ", heard_, " before")};
   unheard_.erase(unheard_.begin(), unheard_.begin() + static_cast<std::ptrdiff_t>(count - heard_));
   heard_ = count;
   if (counted_ || !link_) return false;

@@ -1,22 +1,24 @@
-// Messages that arrive once and in their order, though the connections that carry them may break: each side keeps what it said until the other
-// has counted it (Topic::kHeard). On one strand.
+// Messages that arrive once and in their order, though the connections that carry them may break:
+// each side keeps what it said until the other has counted it (Topic::kHeard). On one strand.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
 
-#include "link.h"
+#include "shoal/table/link/link.h"
 
 namespace shoal::table {
 
 class Conversation {
  public:
-  // A connection is there: first each side says what it has heard, then what the other missed is said again.
+  // A connection is there: first each side says what it has heard, then what the other missed is
+  // said again.
   void opened(std::shared_ptr<Link> link);
   void closed();
   void send(Message message);
-  // Whether the message is one of the conversation's; otherwise it was a count. An error: the peer counts what nobody said.
+  // Whether the message is one of the conversation's; otherwise it was a count. An error: the peer
+  // counts what nobody said.
   Result<bool> received(const Message& message);
   // Nothing is on its way.
   bool idle() const { return unheard_.empty(); }
@@ -24,9 +26,9 @@ class Conversation {
 
  private:
   std::shared_ptr<Link> link_;
-  bool counted_ = false;               // the peer has said what it heard, over this link
-  std::deque<Message> unheard_;        // said, and not counted yet
-  std::uint64_t heard_ = 0;            // of ours, by the peer
+  bool counted_ = false;         // the peer has said what it heard, over this link
+  std::deque<Message> unheard_;  // said, and not counted yet
+  std::uint64_t heard_ = 0;      // of ours, by the peer
   std::uint64_t received_ = 0;
 };
 

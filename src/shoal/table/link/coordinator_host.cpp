@@ -1,4 +1,4 @@
-#include "coordinator_host.h"
+#include "shoal/table/link/coordinator_host.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,12 +10,13 @@
 namespace shoal::table {
 namespace {
 
-// The address in a Join, with where its connection comes from in the place of a host that says nothing.
+// The address in a Join, with where its connection comes from in the place of a host that says
+// nothing.
 void complete(Message& message, const std::string& from) {
   Ask* ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kJoin) return;
   Result<JoinBody> join = decode_join(ask->body);
-  if (!join.ok()) return;                                    // the coordinator says so
+  if (!join.ok()) return;  // the coordinator says so
   const HostPort address = split_address(join.value().address);
   if (!is_anywhere(address.host)) return;
   join.value().address = join_address(from, address.port);
@@ -25,8 +26,15 @@ void complete(Message& message, const std::string& from) {
 }  // namespace
 
 CoordinatorHost::CoordinatorHost(Job& job, IoThreads& threads, std::function<void(Message)> own)
-    : job_(job), strand_(threads), own_(std::move(own)), coordinator_({.processes = job.options.processes, .seed = job.options.seed, .scheme = job.options.scheme}),
-      seats_(job, strand_, Purpose::kCoordination, *this), ranks_(job.options.processes), missing_(coordinator_.missing()) {
+    : job_(job),
+      strand_(threads),
+      own_(std::move(own)),
+      coordinator_({.processes = job.options.processes,
+                    .seed = job.options.seed,
+                    .scheme = job.options.scheme}),
+      seats_(job, strand_, Purpose::kCoordination, *this),
+      ranks_(job.options.processes),
+      missing_(coordinator_.missing()) {
   strand_.after(job.options.stall_warn, [this] { watch(); });
 }
 
@@ -62,7 +70,9 @@ void CoordinatorHost::greet(std::shared_ptr<Link> link) {
 
 Status CoordinatorHost::received(Link& link, Message&& message) {
   const Ask* ask = std::get_if<Ask>(&message);
-  if (!ask || ask->topic != Topic::kEnroll) return Error{Code::kPeer, str("A ", name_of(type_of(message)), " came from a process without a rank.")};
+  if (!ask || ask->topic != Topic::kEnroll)
+    return Error{Code::kPeer,
+                 str("A ", name_of(type_of(message)), " came from a process without a rank.")};
   strand_.post([this, known = &link, clock = ask->clock] {
     const auto found = at_desk_.find(known);
     if (found == at_desk_.end()) return;
@@ -87,8 +97,10 @@ void CoordinatorHost::opened(Seat& seat, const std::shared_ptr<Link>& link) {
 void CoordinatorHost::received(Seat& seat, Message&& message) {
   const Result<bool> said = conversations_[seat.rank()].received(message);
   if (!said.ok()) return lose(seat.rank(), said.error().code, said.error().message);
-  if (said.value()) handle(seat.rank(), std::move(message));
-  else note();
+  if (said.value())
+    handle(seat.rank(), std::move(message));
+  else
+    note();
 }
 
 void CoordinatorHost::closed(Seat& seat) {
@@ -96,9 +108,12 @@ void CoordinatorHost::closed(Seat& seat) {
   note();
 }
 
-void CoordinatorHost::lost(Seat& seat, const Error& error) { lose(seat.rank(), error.code, error.message); }
+void CoordinatorHost::lost(Seat& seat, const Error& error) {
+  lose(seat.rank(), error.code, error.message);
+}
 
-// A server that is to come into a job which goes on: were it not to be reached, the job would end with it. What it said is handled when it was.
+// A server that is to come into a job which goes on: were it not to be reached, the job would end
+// with it. What it said is handled when it was.
 bool CoordinatorHost::is_looked_for(std::uint32_t rank, const Message& message) {
   const Ask* ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kJoin || coordinator_.roster() == nullptr) return false;
@@ -106,12 +121,17 @@ bool CoordinatorHost::is_looked_for(std::uint32_t rank, const Message& message) 
   if (!join.ok() || !join.value().server) return false;
   const auto [known, is_new] = reached_.try_emplace(rank, false);
   if (!is_new) return !known->second;
-  reach(strand_, join.value().address, job_.options.connect, [this, rank, message](const Status& status) {
-    if (reached_[rank] = status.ok(); status.ok()) return handle(rank, message);
-    std::vector<Dispatch> out{{rank, Refuse{Code::kPeer, str("process 0 cannot reach the server that wants to join: ", status.error().message,
-                                                             " Give an address that all others reach (--advertise), or join with --role=worker.")}}};
-    dispatch(out);
-  });
+  reach(
+      strand_, join.value().address, job_.options.connect,
+      [this, rank, message](const Status& status) {
+        if (reached_[rank] = status.ok(); status.ok()) return handle(rank, message);
+        std::vector<Dispatch> out{
+            {rank, Refuse{Code::kPeer, str("process 0 cannot reach the server that wants to join: ",
+                                           status.error().message,
+                                           " Give an address that all others reach (--advertise), "
+                                           "or join with --role=worker.")}}};
+        dispatch(out);
+      });
   return true;
 }
 
@@ -121,7 +141,8 @@ void CoordinatorHost::handle(std::uint32_t rank, Message message) {
   hear_clocks();
   std::vector<Dispatch> out;
   const Status status = coordinator_.handle(rank, message, now(), out);
-  if (const Directive* directive = std::get_if<Directive>(&message)) tell_too(static_cast<std::uint32_t>(directive->clock), rank, out);
+  if (const Directive* directive = std::get_if<Directive>(&message))
+    tell_too(static_cast<std::uint32_t>(directive->clock), rank, out);
   dispatch(out);
   for (const std::string& line : coordinator_.take_warnings()) LOG(WARNING) << line;
   if (!status.ok()) return lose(rank, status.error().code, status.error().message);
@@ -133,7 +154,7 @@ void CoordinatorHost::lose(std::uint32_t rank, Code code, const std::string& why
   hear_clocks();
   std::vector<Dispatch> out;
   coordinator_.lost(rank, code, why, out);
-  tell_too(rank, ranks_, out);   // reported by nobody
+  tell_too(rank, ranks_, out);  // reported by nobody
   dispatch(out);
 }
 
@@ -143,23 +164,30 @@ void CoordinatorHost::hear_clocks() {
 }
 
 // A process that is lost to one may still hear others.
-void CoordinatorHost::tell_too(std::uint32_t lost, std::uint32_t reporter, std::vector<Dispatch>& out) const {
+void CoordinatorHost::tell_too(std::uint32_t lost, std::uint32_t reporter,
+                               std::vector<Dispatch>& out) const {
   if (out.empty() || lost == reporter || !knows(lost)) return;
-  if (std::none_of(out.begin(), out.end(), [&](const Dispatch& one) { return one.rank == lost; })) out.push_back({lost, out.front().message});
+  if (std::none_of(out.begin(), out.end(), [&](const Dispatch& one) { return one.rank == lost; }))
+    out.push_back({lost, out.front().message});
 }
 
 void CoordinatorHost::dispatch(std::vector<Dispatch>& out) {
   for (Dispatch& one : out) {
     if (const Refuse* refuse = std::get_if<Refuse>(&one.message))
-      one.message = Directive{.kind = DirectiveKind::kAbort, .code = refuse->code, .text = refuse->reason};
-    if (one.rank == 0) own_(std::move(one.message));
-    else conversations_[one.rank].send(std::move(one.message));
+      one.message =
+          Directive{.kind = DirectiveKind::kAbort, .code = refuse->code, .text = refuse->reason};
+    if (one.rank == 0)
+      own_(std::move(one.message));
+    else
+      conversations_[one.rank].send(std::move(one.message));
   }
   note();
 }
 
 void CoordinatorHost::note() {
-  const bool idle = std::all_of(conversations_.begin(), conversations_.end(), [](const auto& one) { return one.second.idle() || !one.second.open(); });
+  const bool idle = std::all_of(conversations_.begin(), conversations_.end(), [](const auto& one) {
+    return one.second.idle() || !one.second.open();
+  });
   MutexLock lock(job_.mutex);
   idle_ = idle;
   job_.changed.notify_all();

@@ -1,4 +1,5 @@
-// Process 0's duty for the others: drives the Coordinator between its connections and process 0's own envoy.
+// Process 0's duty for the others: drives the Coordinator between its connections and process 0's
+// own envoy.
 #pragma once
 
 #include <atomic>
@@ -8,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "conversation.h"
-#include "seat.h"
 #include "shoal/table/coordinator.h"
+#include "shoal/table/link/conversation.h"
+#include "shoal/table/link/seat.h"
 
 namespace shoal::table {
 
@@ -21,14 +22,15 @@ class CoordinatorHost final : public SeatOwner, private LinkOwner {
 
   // On any thread:
   LinkOwner* seat(std::uint32_t rank) { return &seats_[rank]; }
-  LinkOwner* desk() { return this; }                         // of processes that have no rank yet
+  LinkOwner* desk() { return this; }  // of processes that have no rank yet
   bool knows(std::uint32_t rank) const { return rank < ranks_; }
   // Of a process that wants one.
   void greet(std::shared_ptr<Link> link);
   void take(std::shared_ptr<Link> link);
-  void hear(std::uint32_t rank, Message message);            // of process 0
-  std::vector<std::uint32_t> missing() const;                // have not joined
-  bool idle() const { return idle_ && coming_ == 0; }   // all that was said has arrived, where somebody listens
+  void hear(std::uint32_t rank, Message message);  // of process 0
+  std::vector<std::uint32_t> missing() const;      // have not joined
+  // all that was said has arrived, where somebody listens
+  bool idle() const { return idle_ && coming_ == 0; }
   void close(bool with_bye);
 
  private:
@@ -57,17 +59,19 @@ class CoordinatorHost final : public SeatOwner, private LinkOwner {
   const std::function<void(Message)> own_;
   // On the strand:
   Coordinator coordinator_;
-  std::map<std::uint32_t, Conversation> conversations_;      // by rank; process 0 has none
-  std::map<std::uint32_t, std::string> from_;                // hosts that connections come from
+  std::map<std::uint32_t, Conversation> conversations_;  // by rank; process 0 has none
+  std::map<std::uint32_t, std::string> from_;            // hosts that connections come from
   std::map<const Link*, std::shared_ptr<Link>> at_desk_;
-  std::map<std::uint32_t, bool> reached_;                    // of late servers that were looked for, by rank
+  // of late servers that were looked for, by rank
+  std::map<std::uint32_t, bool> reached_;
   std::string waited_for_;
 
   Seats seats_;
-  std::atomic<std::uint32_t> ranks_;                         // that there are
+  std::atomic<std::uint32_t> ranks_;  // that there are
   std::vector<std::uint32_t> missing_ GUARDED_BY(job_.mutex);
   std::atomic<bool> idle_ = true;
-  std::atomic<int> coming_ = 0;                              // of process 0, on their way to the strand
+  // of process 0, on their way to the strand
+  std::atomic<int> coming_ = 0;
 };
 
 }  // namespace shoal::table

@@ -1,16 +1,22 @@
-#include "envoy.h"
+#include "shoal/table/link/envoy.h"
 
 #include <chrono>
 #include <utility>
 
 namespace shoal::table {
 
-Envoy::Envoy(Job& job, IoThreads& threads, CoordinatorHost* host, std::function<void(Message&&)> hear)
-    : job_(job), strand_(threads), host_(host), hear_(std::move(hear)), line_(job, strand_, Purpose::kCoordination, 0, *this) {}
+Envoy::Envoy(Job& job, IoThreads& threads, CoordinatorHost* host,
+             std::function<void(Message&&)> hear)
+    : job_(job),
+      strand_(threads),
+      host_(host),
+      hear_(std::move(hear)),
+      line_(job, strand_, Purpose::kCoordination, 0, *this) {}
 
 void Envoy::open(const std::string& address) {
   // The wait for all to join ends before that, with better words.
-  strand_.post([this, address] { line_.open(address, job_.options.start + 2 * job_.options.reconnect); });
+  strand_.post(
+      [this, address] { line_.open(address, job_.options.start + 2 * job_.options.reconnect); });
 }
 
 void Envoy::send(Message message) {
@@ -28,13 +34,17 @@ void Envoy::take(Message message) {
 }
 
 void Envoy::report(std::uint32_t rank, Clock clock, const Error& error) {
-  send(Directive{.kind = DirectiveKind::kAbort, .clock = rank, .code = error.code, .text = error.message});
+  send(Directive{
+      .kind = DirectiveKind::kAbort, .clock = rank, .code = error.code, .text = error.message});
   job_.fail({error.code, str(job_.name_of(rank, clock), " is lost: ", error.message)});
 }
 
 void Envoy::abort(const Error& error) {
   if (job_.over()) return;
-  send(Directive{.kind = DirectiveKind::kAbort, .clock = job_.options.rank, .code = error.code, .text = error.message});
+  send(Directive{.kind = DirectiveKind::kAbort,
+                 .clock = job_.options.rank,
+                 .code = error.code,
+                 .text = error.message});
   job_.fail(error);
 }
 
@@ -71,9 +81,11 @@ void Envoy::down(Line&) {
 
 void Envoy::lost(Line& line, const Error& error) {
   if (joined_) {
-    job_.fail({error.code, str(job_.name_of(0, line.heard_clock()), ", which holds the coordinator, is lost: ", error.message)});
+    job_.fail({error.code, str(job_.name_of(0, line.heard_clock()),
+                               ", which holds the coordinator, is lost: ", error.message)});
   } else {
-    job_.fail({error.code, str("no coordinator at ", job_.options.coordinator, ": ", error.message)});
+    job_.fail(
+        {error.code, str("no coordinator at ", job_.options.coordinator, ": ", error.message)});
   }
 }
 

@@ -5,27 +5,31 @@
 #include <memory>
 #include <string>
 
-#include "conversation.h"
-#include "coordinator_host.h"
-#include "line.h"
+#include "shoal/table/link/conversation.h"
+#include "shoal/table/link/coordinator_host.h"
+#include "shoal/table/link/line.h"
 
 namespace shoal::table {
 
 class Envoy final : public LineOwner {
  public:
-  // `hear` takes, on the envoy's strand, what the coordinator says. `host` is that of process 0, null elsewhere.
+  // `hear` takes, on the envoy's strand, what the coordinator says. `host` is that of process 0,
+  // null elsewhere.
   Envoy(Job& job, IoThreads& threads, CoordinatorHost* host, std::function<void(Message&&)> hear);
 
   // On any thread:
   void open(const std::string& address);
   void send(Message message);
-  void take(Message message);                                  // from this process's own coordinator
-  // The process of this rank is lost to this one, for a reason that does not name it: ends the job here, and tells the coordinator.
+  // from this process's own coordinator
+  void take(Message message);
+  // The process of this rank is lost to this one, for a reason that does not name it: ends the job
+  // here, and tells the coordinator.
   void report(std::uint32_t rank, Clock clock, const Error& error);
   // This process ends the job.
   void abort(const Error& error);
-  bool idle() const { return idle_ && coming_ == 0; }   // all that was said has arrived, if somebody listens
-  std::string trouble() const;                                 // why there is no connection yet
+  // all that was said has arrived, if somebody listens
+  bool idle() const { return idle_ && coming_ == 0; }
+  std::string trouble() const;  // why there is no connection yet
   void close(bool with_bye);
 
  private:
@@ -44,9 +48,9 @@ class Envoy final : public LineOwner {
   // On the strand:
   Line line_;
   Conversation conversation_;
-  bool joined_ = false;                                        // heard of the coordinator
+  bool joined_ = false;  // heard of the coordinator
   std::atomic<bool> idle_ = true;
-  std::atomic<int> coming_ = 0;                                // on their way to the strand
+  std::atomic<int> coming_ = 0;  // on their way to the strand
   std::string trouble_ GUARDED_BY(job_.mutex);
 };
 

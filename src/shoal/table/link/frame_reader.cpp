@@ -9,8 +9,10 @@ namespace shoal::table {
 namespace {
 
 constexpr std::size_t kStrangersBuffer = 8 * 1024, kBuffer = 64 * 1024;
-constexpr std::size_t kBehindNumbers = 4 * 1024;    // read behind a row: the next header, but little that is then copied to its place
-constexpr std::size_t kLongestRead = 256 * 1024;    // so that the checksum finds its bytes in a cache
+// read behind a row: the next header, but little that is then copied to its place
+constexpr std::size_t kBehindNumbers = 4 * 1024;
+// so that the checksum finds its bytes in a cache
+constexpr std::size_t kLongestRead = 256 * 1024;
 
 }  // namespace
 
@@ -84,12 +86,14 @@ void FrameReader::begin_direct(std::span<char> target) {
 Result<bool> FrameReader::read_fields() {
   const std::size_t size = header_.field_bytes();
   if (!direct_.empty() || (fields_.empty() && waiting().size() < size)) return false;
-  const std::string_view bytes = fields_.empty() ? waiting().substr(0, size) : std::string_view(fields_);
+  const std::string_view bytes =
+      fields_.empty() ? waiting().substr(0, size) : std::string_view(fields_);
   if (fields_.empty()) {
     crc_ = crc32c(bytes, crc_);
     begin_ += size;
   }
-  // Fields without numbers behind them are not looked at before their checksum was; those with numbers say where they go.
+  // Fields without numbers behind them are not looked at before their checksum was; those with
+  // numbers say where they go.
   left_ = header_.length - size;
   if (left_ == 0)
     if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
@@ -108,7 +112,7 @@ Result<bool> FrameReader::read_fields() {
 }
 
 Result<bool> FrameReader::read_numbers() {
-  if (direct_.empty() && left_ > 0) {             // nobody wants them
+  if (direct_.empty() && left_ > 0) {  // nobody wants them
     const std::string_view here = waiting().substr(0, left_);
     crc_ = crc32c(here, crc_);
     begin_ += here.size();

@@ -1,4 +1,5 @@
-// Bytes in any pieces to messages. Numbers are read straight to where they belong, small frames many at a time through a buffer.
+// Bytes in any pieces to messages. Numbers are read straight to where they belong, small frames
+// many at a time through a buffer.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ class FrameSink {
   virtual ~FrameSink() = default;
   // As in LinkOwner.
   virtual std::span<float> place(Message& message, std::size_t floats) = 0;
-  // A whole frame whose checksum is right. It may change the stage. After an error nothing more is read.
+  // A whole frame whose checksum is right. It may change the stage. After an error nothing more is
+  // read.
   virtual Status frame(Message&& message) = 0;
 };
 
@@ -26,19 +28,22 @@ class FrameReader {
   explicit FrameReader(FrameSink& sink);
 
   // Where the next bytes go, in this order; `numbers` may be empty. Good until took().
-  struct Room { std::span<char> numbers, buffer; };
+  struct Room {
+    std::span<char> numbers, buffer;
+  };
   Room room();
   // So many bytes were written there. Errors are kPeer: what came is no frame, or a damaged one.
   Status took(std::size_t bytes);
 
   void set_stage(Stage stage) { stage_ = stage; }
   std::uint64_t frames() const { return frames_; }
-  bool midway() const { return part_ != Part::kHeader || begin_ != end_; }   // in a frame, of which more must come
+  // in a frame, of which more must come
+  bool midway() const { return part_ != Part::kHeader || begin_ != end_; }
 
  private:
   enum class Part { kHeader, kFields, kNumbers };
   std::string_view waiting() const { return {buffer_.data() + begin_, end_ - begin_}; }
-  Result<bool> step();            // false: more bytes are needed
+  Result<bool> step();  // false: more bytes are needed
   Result<bool> read_header();
   Result<bool> read_fields();
   Result<bool> read_numbers();
@@ -47,14 +52,15 @@ class FrameReader {
   FrameSink& sink_;
   Stage stage_ = Stage::kStranger;
   std::vector<char> buffer_;
-  std::size_t begin_ = 0, end_ = 0;             // of what is in the buffer and not yet used
+  std::size_t begin_ = 0, end_ = 0;  // of what is in the buffer and not yet used
   Part part_ = Part::kHeader;
   Header header_;
   std::uint32_t crc_ = 0;
-  std::string fields_;                          // that are longer than the buffer
+  std::string fields_;  // that are longer than the buffer
   Message message_;
-  std::span<char> direct_;                      // the rest of where numbers, or long fields, go
-  std::size_t left_ = 0;                        // bytes of this part that have not come; more than direct_: to be thrown away
+  std::span<char> direct_;  // the rest of where numbers, or long fields, go
+  // bytes of this part that have not come; more than direct_: to be thrown away
+  std::size_t left_ = 0;
   std::uint64_t frames_ = 0;
 };
 

@@ -9,7 +9,9 @@
 namespace shoal::table {
 namespace {
 
-std::string fields_of(const Message& message) { return encode(message, 0).head.substr(kHeaderSize); }
+std::string fields_of(const Message& message) {
+  return encode(message, 0).head.substr(kHeaderSize);
+}
 
 // All but the proof, which comes last.
 std::string fields_before_proof(const Message& message) {
@@ -21,9 +23,11 @@ Digest proof_of(const Hello& hello, const Challenge& challenge, const std::strin
   return hmac_sha256(token, "hello" + fields_of(challenge) + fields_before_proof(hello));
 }
 
-Digest proof_of(const Welcome& welcome, const Challenge& challenge, const Nonce& hello, const std::string& token) {
+Digest proof_of(const Welcome& welcome, const Challenge& challenge, const Nonce& hello,
+                const std::string& token) {
   const std::string nonce(hello.begin(), hello.end());
-  return hmac_sha256(token, "welcome" + fields_of(challenge) + nonce + fields_before_proof(welcome));
+  return hmac_sha256(token,
+                     "welcome" + fields_of(challenge) + nonce + fields_before_proof(welcome));
 }
 
 Error refusal(std::string message) { return {Code::kPeer, std::move(message)}; }
@@ -31,7 +35,8 @@ Error refusal(std::string message) { return {Code::kPeer, std::move(message)}; }
 template <class Said>
 Status check_versions(const Said& said) {
   if (said.lowest <= kProtocolVersion && kProtocolVersion <= said.highest) return {};
-  return refusal(str("One end speaks versions ", said.lowest, " to ", said.highest, " of the protocol, the other only ", int{kProtocolVersion},
+  return refusal(str("One end speaks versions ", said.lowest, " to ", said.highest,
+                     " of the protocol, the other only ", int{kProtocolVersion},
                      ": run the same build of Shoal on all machines."));
 }
 
@@ -39,17 +44,21 @@ Error unexpected(const Message& message, const char* wanted) {
   return refusal(str("A ", name_of(type_of(message)), " came where a ", wanted, " was due."));
 }
 
-std::string name_of(std::uint32_t rank) { return rank == kNoRank ? "A process that wants to join" : str("Rank ", rank); }
+std::string name_of(std::uint32_t rank) {
+  return rank == kNoRank ? "A process that wants to join" : str("Rank ", rank);
+}
 
 std::string start_of(const Digest& digest) {
   std::string text;
-  for (std::size_t i = 0; i < 4; ++i) text += str("0123456789abcdef"[digest[i] >> 4], "0123456789abcdef"[digest[i] & 15]);
+  for (std::size_t i = 0; i < 4; ++i)
+    text += str("0123456789abcdef"[digest[i] >> 4], "0123456789abcdef"[digest[i] & 15]);
   return text;
 }
 
 class Accepting final : public Handshake {
  public:
-  Accepting(const Credentials& self, const Nonce& nonce) : self_(self), challenge_{kProtocolVersion, kProtocolVersion, nonce} {}
+  Accepting(const Credentials& self, const Nonce& nonce)
+      : self_(self), challenge_{kProtocolVersion, kProtocolVersion, nonce} {}
 
   std::optional<Message> begin() override { return challenge_; }
 
@@ -58,12 +67,20 @@ class Accepting final : public Handshake {
     if (!hello) return unexpected(message, "Hello");
     if (Status versions = check_versions(*hello); !versions.ok()) return versions.error();
     if (!same_secret(hello->proof, proof_of(*hello, challenge_, self_.token)))
-      return refusal(str(name_of(hello->rank), " has another token: it belongs to another job, or was started with other flags or environment."));
+      return refusal(str(name_of(hello->rank),
+                         " has another token: it belongs to another job, or was started with other "
+                         "flags or environment."));
     if (hello->purpose == Purpose::kRows && hello->configuration != self_.configuration)
-      return refusal(str("Rank ", hello->rank, " has another configuration (", start_of(hello->configuration), ") than rank ", self_.rank, " (",
-                         start_of(self_.configuration), "): net, solver and scheme must be the same on all."));
-    peer_ = {.rank = hello->rank, .incarnation = hello->incarnation, .purpose = hello->purpose, .address = {}};
-    Welcome welcome{.version = kProtocolVersion, .rank = self_.rank, .incarnation = self_.incarnation};
+      return refusal(str("Rank ", hello->rank, " has another configuration (",
+                         start_of(hello->configuration), ") than rank ", self_.rank, " (",
+                         start_of(self_.configuration),
+                         "): net, solver and scheme must be the same on all."));
+    peer_ = {.rank = hello->rank,
+             .incarnation = hello->incarnation,
+             .purpose = hello->purpose,
+             .address = {}};
+    Welcome welcome{
+        .version = kProtocolVersion, .rank = self_.rank, .incarnation = self_.incarnation};
     welcome.proof = proof_of(welcome, challenge_, hello->nonce, self_.token);
     return Step{welcome, true};
   }
@@ -75,7 +92,8 @@ class Accepting final : public Handshake {
 
 class Connecting final : public Handshake {
  public:
-  Connecting(const Credentials& self, Purpose purpose, const Nonce& nonce) : self_(self), purpose_(purpose), nonce_(nonce) {}
+  Connecting(const Credentials& self, Purpose purpose, const Nonce& nonce)
+      : self_(self), purpose_(purpose), nonce_(nonce) {}
 
   std::optional<Message> begin() override { return std::nullopt; }
 
@@ -83,10 +101,17 @@ class Connecting final : public Handshake {
     if (!challenge_) return take_challenge(message);
     const Welcome* welcome = std::get_if<Welcome>(&message);
     if (!welcome) return unexpected(message, "Welcome");
-    if (welcome->version != kProtocolVersion) return refusal(str("Version ", welcome->version, " of the protocol was chosen, which was not on offer."));
+    if (welcome->version != kProtocolVersion)
+      return refusal(str("Version ", welcome->version,
+                         " of the protocol was chosen, which was not on offer."));
     if (!same_secret(welcome->proof, proof_of(*welcome, *challenge_, nonce_, self_.token)))
-      return refusal(str("Rank ", welcome->rank, " took a token that it does not know itself: it is no process of this job."));
-    peer_ = {.rank = welcome->rank, .incarnation = welcome->incarnation, .purpose = purpose_, .address = {}};
+      return refusal(
+          str("Rank ", welcome->rank,
+              " took a token that it does not know itself: it is no process of this job."));
+    peer_ = {.rank = welcome->rank,
+             .incarnation = welcome->incarnation,
+             .purpose = purpose_,
+             .address = {}};
     return Step{std::nullopt, true};
   }
 
@@ -96,8 +121,13 @@ class Connecting final : public Handshake {
     if (!challenge) return unexpected(message, "Challenge");
     if (Status versions = check_versions(*challenge); !versions.ok()) return versions.error();
     challenge_ = *challenge;
-    Hello hello{.lowest = kProtocolVersion, .highest = kProtocolVersion, .purpose = purpose_, .rank = self_.rank,
-                .incarnation = self_.incarnation, .configuration = self_.configuration, .nonce = nonce_};
+    Hello hello{.lowest = kProtocolVersion,
+                .highest = kProtocolVersion,
+                .purpose = purpose_,
+                .rank = self_.rank,
+                .incarnation = self_.incarnation,
+                .configuration = self_.configuration,
+                .nonce = nonce_};
     hello.proof = proof_of(hello, *challenge_, self_.token);
     return Step{hello, false};
   }
@@ -110,8 +140,11 @@ class Connecting final : public Handshake {
 
 }  // namespace
 
-std::unique_ptr<Handshake> accepting(const Credentials& self, const Nonce& nonce) { return std::make_unique<Accepting>(self, nonce); }
-std::unique_ptr<Handshake> connecting(const Credentials& self, Purpose purpose, const Nonce& nonce) {
+std::unique_ptr<Handshake> accepting(const Credentials& self, const Nonce& nonce) {
+  return std::make_unique<Accepting>(self, nonce);
+}
+std::unique_ptr<Handshake> connecting(const Credentials& self, Purpose purpose,
+                                      const Nonce& nonce) {
   return std::make_unique<Connecting>(self, purpose, nonce);
 }
 

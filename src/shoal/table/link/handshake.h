@@ -1,4 +1,5 @@
-// The first messages of a connection as a pure state machine: who is there, and does it know the job's token. docs/protocol.md, "Handshake".
+// The first messages of a connection as a pure state machine: who is there, and does it know the
+// job's token. docs/protocol.md, "Handshake".
 #pragma once
 
 #include <memory>
@@ -14,7 +15,10 @@ class Handshake {
   // What is said before anything was heard.
   virtual std::optional<Message> begin() = 0;
   // What is said to `message`. An error is what the connection is refused with.
-  struct Step { std::optional<Message> answer; bool done = false; };
+  struct Step {
+    std::optional<Message> answer;
+    bool done = false;
+  };
   virtual Result<Step> take(const Message& message) = 0;
   // Of the other end, all but its address. Good once take() said that all is done.
   const PeerName& peer() const { return peer_; }

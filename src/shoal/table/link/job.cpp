@@ -1,4 +1,4 @@
-#include "job.h"
+#include "shoal/table/link/job.h"
 
 #include <algorithm>
 #include <future>
@@ -23,14 +23,18 @@ Digest digest_of(const std::string& text) {
   hash.update(text);
   const std::string hex = hash.finish();
   Digest digest{};
-  for (std::size_t i = 0; i < digest.size(); ++i) digest[i] = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  for (std::size_t i = 0; i < digest.size(); ++i)
+    digest[i] = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
   return digest;
 }
 
 Credentials credentials(const ServiceOptions& options) {
   std::random_device device;
   const std::uint64_t incarnation = static_cast<std::uint64_t>(device()) << 32 | device();
-  return {.rank = options.rank, .incarnation = incarnation, .token = options.token, .configuration = digest_of(options.configuration)};
+  return {.rank = options.rank,
+          .incarnation = incarnation,
+          .token = options.token,
+          .configuration = digest_of(options.configuration)};
 }
 
 }  // namespace
@@ -38,9 +42,16 @@ Credentials credentials(const ServiceOptions& options) {
 Job::Job(const ServiceOptions& given) : options(given), self(credentials(given)) {}
 
 LinkOptions Job::link_options() const {
-  const std::chrono::milliseconds heartbeat = std::min(std::chrono::milliseconds(1000), std::max(options.stall_abort / 4, std::chrono::milliseconds(1)));
-  return {.window = options.window, .throttle = options.throttle, .heartbeat = heartbeat, .stall_warn = options.stall_warn, .stall_abort = options.stall_abort,
-          .connect = options.connect, .clock = &clock};
+  const std::chrono::milliseconds heartbeat =
+      std::min(std::chrono::milliseconds(1000),
+               std::max(options.stall_abort / 4, std::chrono::milliseconds(1)));
+  return {.window = options.window,
+          .throttle = options.throttle,
+          .heartbeat = heartbeat,
+          .stall_warn = options.stall_warn,
+          .stall_abort = options.stall_abort,
+          .connect = options.connect,
+          .clock = &clock};
 }
 
 void Job::fail(Error error) {
@@ -95,8 +106,10 @@ const RosterBody* Job::roster() const {
 std::string Job::name_of(std::uint32_t rank, Clock clock) const {
   const RosterBody* known = roster();
   std::string inside;
-  if (known && rank < known->processes.size()) inside = str("host ", known->processes[rank].host);
-  else if (rank == 0) inside = str("at ", options.coordinator);
+  if (known && rank < known->processes.size())
+    inside = str("host ", known->processes[rank].host);
+  else if (rank == 0)
+    inside = str("at ", options.coordinator);
   if (clock >= 0) inside += str(inside.empty() ? "" : ", ", "last clock ", clock);
   return inside.empty() ? str("rank ", rank) : str("rank ", rank, " (", inside, ")");
 }
@@ -108,7 +121,8 @@ void Job::opened(std::shared_ptr<Link> link) {
 
 void Job::closed(const Link& link) {
   MutexLock lock(mutex);
-  const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& known) { return known.get() == &link; });
+  const auto found = std::find_if(links_.begin(), links_.end(),
+                                  [&](const auto& known) { return known.get() == &link; });
   if (found == links_.end()) return;
   add(before_, link.traffic());
   links_.erase(found);
@@ -129,7 +143,8 @@ Traffic Job::traffic() const {
 }
 
 void let_run(IoThreads& threads) {
-  constexpr int kSteps = 3;                     // closing posts to a strand, which posts to a link's, which writes
+  // closing posts to a strand, which posts to a link's, which writes
+  constexpr int kSteps = 3;
   const Strand strand(threads);
   for (int step = 0; step < kSteps; ++step) {
     const auto done = std::make_shared<std::promise<void>>();
@@ -142,10 +157,12 @@ HostPort split_address(const std::string& address) {
   if (!address.empty() && address[0] == '[') {
     const std::size_t end = address.find(']');
     if (end == std::string::npos) return {address, ""};
-    return {address.substr(1, end - 1), end + 1 < address.size() && address[end + 1] == ':' ? address.substr(end + 2) : ""};
+    return {address.substr(1, end - 1),
+            end + 1 < address.size() && address[end + 1] == ':' ? address.substr(end + 2) : ""};
   }
   const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos || address.find(':') != colon) return {address, ""};     // none, or an IPv6 address without a port
+  // none, or an IPv6 address without a port
+  if (colon == std::string::npos || address.find(':') != colon) return {address, ""};
   return {address.substr(0, colon), address.substr(colon + 1)};
 }
 
@@ -153,6 +170,8 @@ std::string join_address(const std::string& host, const std::string& port) {
   return host.find(':') == std::string::npos ? str(host, ":", port) : str("[", host, "]:", port);
 }
 
-bool is_anywhere(const std::string& host) { return host.empty() || host == "0.0.0.0" || host == "::"; }
+bool is_anywhere(const std::string& host) {
+  return host.empty() || host == "0.0.0.0" || host == "::";
+}
 
 }  // namespace shoal::table

@@ -1,5 +1,5 @@
-// What the parts of one process of a job share: how the job stands, who is in it, and what its connections have moved. Every member may be
-// called on any thread.
+// What the parts of one process of a job share: how the job stands, who is in it, and what its
+// connections have moved. Every member may be called on any thread.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "link.h"
 #include "shoal/base/mutex.h"
+#include "shoal/table/link/link.h"
 #include "shoal/table/table.h"
 
 namespace shoal::table {
@@ -24,8 +24,8 @@ class Job {
   const ServiceOptions options;
   const Credentials self;
   LinkOptions link_options() const;
-  std::atomic<Clock> clock{-1};                 // of this process's worker, for heartbeats
-  std::atomic<std::uint64_t> local_bytes{0};    // as in Traffic
+  std::atomic<Clock> clock{-1};               // of this process's worker, for heartbeats
+  std::atomic<std::uint64_t> local_bytes{0};  // as in Traffic
 
   // The first error is the job's; none counts once all workers are done.
   void fail(Error error);
@@ -37,27 +37,31 @@ class Job {
   void let_go(std::uint32_t rank);
   bool is_gone(std::uint32_t rank) const;
   bool finished() const { return finished_; }
-  bool over() const { return over_; }           // failed or finished: a connection that ends now is no loss
-  Status status() const;                        // the job's error
+  // failed or finished: a connection that ends now is no loss
+  bool over() const { return over_; }
+  Status status() const;  // the job's error
 
-  void know(RosterBody roster);                 // of an epoch; again, it changes nothing
-  const RosterBody* roster() const;             // the last; null before the first. Each stays as long as the job
+  void know(RosterBody roster);  // of an epoch; again, it changes nothing
+  // the last; null before the first. Each stays as long as the job
+  const RosterBody* roster() const;
   bool known() const { return known_; }
   // "rank 2 (host b, last clock 17)", with what is known of it.
   std::string name_of(std::uint32_t rank, Clock clock = -1) const;
 
   void opened(std::shared_ptr<Link> link);
   void closed(const Link& link);
-  void forget_links();                          // before the threads that move them go
+  void forget_links();  // before the threads that move them go
   Traffic traffic() const;
 
   // What done() reads is guarded by this mutex; who changes it notifies.
   mutable Mutex mutex;
   Condition changed;
-  // Returns when done(), which is called with the mutex held, says so; or with the job's error, or kTimeout without words after `deadline`.
-  // After each `patience` it calls late(seconds waited) without the mutex.
+  // Returns when done(), which is called with the mutex held, says so; or with the job's error, or
+  // kTimeout without words after `deadline`. After each `patience` it calls late(seconds waited)
+  // without the mutex.
   template <class Done, class Late>
-  Status wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience, Done done, Late late);
+  Status wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience, Done done,
+              Late late);
 
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
@@ -65,22 +69,28 @@ class Job {
   std::set<std::uint32_t> gone_ GUARDED_BY(mutex);
   std::vector<std::unique_ptr<const RosterBody>> rosters_ GUARDED_BY(mutex);
   std::vector<std::shared_ptr<Link>> links_ GUARDED_BY(mutex);
-  Traffic before_ GUARDED_BY(mutex);            // of links that are gone
+  Traffic before_ GUARDED_BY(mutex);  // of links that are gone
 };
 
 inline constexpr std::chrono::milliseconds kForever{std::chrono::hours(24 * 365)};
 
 template <class Done, class Late>
-Status Job::wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience, Done done, Late late) {
+Status Job::wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience, Done done,
+                 Late late) {
   using std::chrono::milliseconds;
   const auto begin = std::chrono::steady_clock::now();
-  const auto waited = [&] { return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin); };
+  const auto waited = [&] {
+    return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
+  };
   milliseconds next_late = patience;
   for (;;) {
     {
       MutexLock lock(mutex);
-      const milliseconds until = std::min({milliseconds(1000), deadline - waited(), next_late - waited()});
-      const auto ends = [&]() SHOAL_THREAD_ANNOTATION(no_thread_safety_analysis) { return error_ || done(); };
+      const milliseconds until =
+          std::min({milliseconds(1000), deadline - waited(), next_late - waited()});
+      const auto ends = [&]() SHOAL_THREAD_ANNOTATION(no_thread_safety_analysis) {
+        return error_ || done();
+      };
       const bool ended = changed.wait_for(mutex, std::max(until, milliseconds(1)), ends);
       if (error_) return *error_;
       if (ended) return {};
@@ -98,7 +108,7 @@ void let_run(IoThreads& threads);
 // ---- addresses: "host:port", with brackets round an IPv6 address ----
 struct HostPort {
   std::string host;
-  std::string port;                             // "" if there is none
+  std::string port;  // "" if there is none
 };
 HostPort split_address(const std::string& address);
 std::string join_address(const std::string& host, const std::string& port);

@@ -1,4 +1,4 @@
-#include "line.h"
+#include "shoal/table/link/line.h"
 
 #include <algorithm>
 
@@ -14,11 +14,14 @@ constexpr int kMostShortLives = 5;
 
 }  // namespace
 
-void warn_silent(const Job& job, std::uint32_t rank, Clock clock, Purpose purpose, milliseconds since) {
+void warn_silent(const Job& job, std::uint32_t rank, Clock clock, Purpose purpose,
+                 milliseconds since) {
   const double seconds = std::chrono::duration<double>(since).count();
   const double limit = std::chrono::duration<double>(job.options.stall_abort).count();
-  LOG(WARNING) << job.name_of(rank, clock) << " has not been heard of for " << seconds << " s on its connection for "
-               << (purpose == Purpose::kRows ? "rows" : "coordination") << "; after " << limit << " s it is given up";
+  LOG(WARNING) << job.name_of(rank, clock) << " has not been heard of for " << seconds
+               << " s on its connection for "
+               << (purpose == Purpose::kRows ? "rows" : "coordination") << "; after " << limit
+               << " s it is given up";
 }
 
 Line::Line(Job& job, const Strand& strand, Purpose purpose, std::uint32_t rank, LineOwner& owner)
@@ -48,7 +51,8 @@ void Line::attempt() {
   if (ended_ || link_) return;
   LinkOptions options = job_.link_options();
   options.connect = std::clamp(left(), milliseconds(1), options.connect);
-  connect(strand_, address_, purpose_, job_.self, options, *this, [this](Result<std::shared_ptr<Link>> result) { attempted(std::move(result)); });
+  connect(strand_, address_, purpose_, job_.self, options, *this,
+          [this](Result<std::shared_ptr<Link>> result) { attempted(std::move(result)); });
 }
 
 void Line::attempted(Result<std::shared_ptr<Link>> result) {
@@ -58,7 +62,8 @@ void Line::attempted(Result<std::shared_ptr<Link>> result) {
     const PeerName& peer = link->peer();
     if (peer.rank != rank_) {
       link->close(false);
-      return lose({Code::kPeer, str("at ", address_, " is rank ", peer.rank, " of the job, not rank ", rank_)});
+      return lose({Code::kPeer,
+                   str("at ", address_, " is rank ", peer.rank, " of the job, not rank ", rank_)});
     }
     link_ = link;
     job_.opened(link);
@@ -71,7 +76,10 @@ void Line::attempted(Result<std::shared_ptr<Link>> result) {
   if (ended_ || (job_.over() && was_up_)) return;
   trouble_ = result.error().message;
   if (!worth_another_try(result.error())) return lose(result.error());
-  if (left() <= pause_) return lose(broken_ ? Error{broken_->code, str(broken_->message, " It was not back in time: ", trouble_)} : result.error());
+  if (left() <= pause_)
+    return lose(broken_ ? Error{broken_->code,
+                                str(broken_->message, " It was not back in time: ", trouble_)}
+                        : result.error());
   owner_.down(*this);
   strand_.after(pause_, [this] { attempt(); });
   pause_ = std::min(2 * pause_, kLongestPause);
@@ -91,9 +99,13 @@ Status Line::received(Link& link, Message&& message) {
   return &link == link_.get() ? owner_.received(*this, std::move(message)) : Status();
 }
 
-std::optional<Message> Line::next(Link& link) { return &link == link_.get() ? owner_.next(*this) : std::nullopt; }
+std::optional<Message> Line::next(Link& link) {
+  return &link == link_.get() ? owner_.next(*this) : std::nullopt;
+}
 
-void Line::silent(Link& link, milliseconds since) { warn_silent(job_, rank_, link.heard_clock(), purpose_, since); }
+void Line::silent(Link& link, milliseconds since) {
+  warn_silent(job_, rank_, link.heard_clock(), purpose_, since);
+}
 
 void Line::closed(Link& link, Status error) {
   if (&link != link_.get() || ended_) return;
@@ -102,13 +114,18 @@ void Line::closed(Link& link, Status error) {
   link_.reset();
   if (job_.over()) return;
   owner_.down(*this);
-  if (error.ok()) {          // it left in order; whoever made it leave has told the coordinator, or else:
-    return strand_.after(job_.options.reconnect, [this] { lose({Code::kPeer, "it left before the job was done"}); });
+  // it left in order; whoever made it leave has told the coordinator, or else:
+  if (error.ok()) {
+    return strand_.after(job_.options.reconnect, [this] {
+      lose({Code::kPeer, "it left before the job was done"});
+    });
   }
   broken_ = error.error();
-  short_lives_ = std::chrono::steady_clock::now() - up_since_ < job_.options.reconnect ? short_lives_ + 1 : 0;
+  short_lives_ =
+      std::chrono::steady_clock::now() - up_since_ < job_.options.reconnect ? short_lives_ + 1 : 0;
   if (error.error().code == Code::kTimeout || short_lives_ > kMostShortLives) return lose(*broken_);
-  LOG(WARNING) << "the connection with " << job_.name_of(rank_, heard_) << " broke, and is tried again: " << broken_->message;
+  LOG(WARNING) << "the connection with " << job_.name_of(rank_, heard_)
+               << " broke, and is tried again: " << broken_->message;
   open(address_, job_.options.reconnect);
 }
 

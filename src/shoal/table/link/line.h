@@ -1,4 +1,5 @@
-// A connection that this process opens and keeps: it tries until somebody listens, and a connection that breaks is opened again.
+// A connection that this process opens and keeps: it tries until somebody listens, and a connection
+// that breaks is opened again.
 #pragma once
 
 #include <chrono>
@@ -7,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "job.h"
+#include "shoal/table/link/job.h"
 
 namespace shoal::table {
 
@@ -22,8 +23,10 @@ class LineOwner {
   virtual std::optional<Message> next(Line& line) = 0;
   // The link is up, for the first time or `again`.
   virtual void up(Line& line, bool again) = 0;
-  virtual void down(Line& line) { (void)line; }              // there is none, and it is tried again
-  // It is gone for good, and the job is not over: `error` says why, without naming the peer. Said once.
+  // there is none, and it is tried again
+  virtual void down(Line& line) { (void)line; }
+  // It is gone for good, and the job is not over: `error` says why, without naming the peer. Said
+  // once.
   virtual void lost(Line& line, const Error& error) = 0;
 };
 
@@ -34,8 +37,8 @@ class Line final : public LinkOwner {
 
   // Tries, ever more slowly, until `within` has passed. On the strand, as all that follows.
   void open(const std::string& address, std::chrono::milliseconds within);
-  void close(bool with_bye);                    // the owner hears nothing more
-  const std::shared_ptr<Link>& link() const { return link_; }   // null while it is down
+  void close(bool with_bye);                                   // the owner hears nothing more
+  const std::shared_ptr<Link>& link() const { return link_; }  // null while it is down
   std::uint32_t rank() const { return rank_; }
   Clock heard_clock() const { return link_ ? link_->heard_clock() : heard_; }
   // What the last attempt failed of; "" if none has.
@@ -59,16 +62,17 @@ class Line final : public LinkOwner {
   LineOwner& owner_;
   std::string address_, trouble_;
   std::shared_ptr<Link> link_;
-  std::optional<Error> broken_;                 // why the last link ended
+  std::optional<Error> broken_;  // why the last link ended
   std::chrono::steady_clock::time_point deadline_;
   std::chrono::milliseconds pause_{};
   Clock heard_ = -1;
   std::chrono::steady_clock::time_point up_since_;
-  int short_lives_ = 0;                         // links in a row that broke soon
+  int short_lives_ = 0;  // links in a row that broke soon
   bool was_up_ = false, ended_ = false;
 };
 
 // "has not been heard of for 10.2 s", to the log.
-void warn_silent(const Job& job, std::uint32_t rank, Clock clock, Purpose purpose, std::chrono::milliseconds since);
+void warn_silent(const Job& job, std::uint32_t rank, Clock clock, Purpose purpose,
+                 std::chrono::milliseconds since);
 
 }  // namespace shoal::table

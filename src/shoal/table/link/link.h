@@ -1,5 +1,6 @@
-// Frames to and from one peer over TCP: the handshake, gather writes straight from where the numbers are, reads straight to where they
-// belong, heartbeats, deadlines. A link does not repair itself: when it is lost, its owner connects anew and says what was not acknowledged.
+// Frames to and from one peer over TCP: the handshake, gather writes straight from where the
+// numbers are, reads straight to where they belong, heartbeats, deadlines. A link does not repair
+// itself: when it is lost, its owner connects anew and says what was not acknowledged.
 #pragma once
 
 #include <atomic>
@@ -12,9 +13,9 @@
 #include <string>
 
 #include "shoal/base/error.h"
+#include "shoal/table/link/strand.h"
 #include "shoal/table/table.h"
 #include "shoal/table/wire.h"
-#include "shoal/table/link/strand.h"
 
 namespace shoal::table {
 
@@ -29,75 +30,94 @@ struct PeerName {
   std::uint32_t rank = 0;
   std::uint64_t incarnation = 0;
   Purpose purpose = Purpose::kRows;
-  std::string address;                 // of the other end as the system sees it: "10.0.0.7:41212"
+  std::string address;  // of the other end as the system sees it: "10.0.0.7:41212"
 };
 
 struct LinkOptions {
-  std::size_t window = 512 * 1024;     // bytes handed to the system ahead
-  double throttle = 0;                 // bytes a second each way, of all links of these IoThreads together; 0: no limit
-  std::chrono::milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000}, connect{10'000};
-  const std::atomic<Clock>* clock = nullptr;   // said in heartbeats; may be null
+  std::size_t window = 512 * 1024;  // bytes handed to the system ahead
+  // bytes a second each way, of all links of these IoThreads together; 0: no limit
+  double throttle = 0;
+  std::chrono::milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000},
+      connect{10'000};
+  const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
 };
 
 class Link;
 
-// What a link tells its owner, on the link's strand. The owner outlives the link, or calls Link::close first and never hears of it again.
-// From when it was closed or has closed, a link touches no numbers but those that have an owner of their own.
+// What a link tells its owner, on the link's strand. The owner outlives the link, or calls
+// Link::close first and never hears of it again. From when it was closed or has closed, a link
+// touches no numbers but those that have an owner of their own.
 class LinkOwner {
  public:
   virtual ~LinkOwner() = default;
-  // `floats` numbers follow for `message`, whose Values are still empty: where they go. Fewer than that: they are read and thrown away. The
-  // owner may set the message's Values itself; otherwise they will be this span when received() comes.
+  // `floats` numbers follow for `message`, whose Values are still empty: where they go. Fewer than
+  // that: they are read and thrown away. The owner may set the message's Values itself; otherwise
+  // they will be this span when received() comes.
   virtual std::span<float> place(Link& link, Message& message, std::size_t floats) = 0;
-  // A whole frame whose checksum is right. An error closes the link, after a Refuse that carries it to the peer.
+  // A whole frame whose checksum is right. An error closes the link, after a Refuse that carries it
+  // to the peer.
   virtual Status received(Link& link, Message&& message) = 0;
-  // All that had come was received: a good moment to act on it together. Also said, if it is due, before closed().
+  // All that had come was received: a good moment to act on it together. Also said, if it is due,
+  // before closed().
   virtual void paused(Link& link) { (void)link; }
-  // The link can take another message, and has nothing of its own to send; nothing: it will ask again after wake().
+  // The link can take another message, and has nothing of its own to send; nothing: it will ask
+  // again after wake().
   virtual std::optional<Message> next(Link& link) = 0;
   // Nothing was heard for so long; said once for each silence longer than stall_warn.
   virtual void silent(Link& link, std::chrono::milliseconds since) = 0;
-  // The link is gone, once: `error` is kTimeout after stall_abort, kPeer otherwise (its words: reset by peer, Refuse's reason, damaged frame),
-  // or ok after a Bye.
+  // The link is gone, once: `error` is kTimeout after stall_abort, kPeer otherwise (its words:
+  // reset by peer, Refuse's reason, damaged frame), or ok after a Bye.
   virtual void closed(Link& link, Status error) = 0;
 };
 
-// Made by connect() and Listener. Functions may be called on any thread. A link that nobody holds any more closes without a Bye.
+// Made by connect() and Listener. Functions may be called on any thread. A link that nobody holds
+// any more closes without a Bye.
 class Link {
  public:
   virtual ~Link() = default;
   virtual const PeerName& peer() const = 0;
-  virtual void send(Message message) = 0;      // before anything that next() would give; in order
-  virtual void wake() = 0;                     // next() has something to say
-  virtual void close(bool with_bye) = 0;       // the owner hears nothing more, from when this runs on the link's strand
-  virtual Clock heard_clock() const = 0;       // of the peer's last heartbeat, -1
+  virtual void send(Message message) = 0;  // before anything that next() would give; in order
+  virtual void wake() = 0;                 // next() has something to say
+  // the owner hears nothing more, from when this runs on the link's strand
+  virtual void close(bool with_bye) = 0;
+  virtual Clock heard_clock() const = 0;  // of the peer's last heartbeat, -1
   virtual Traffic traffic() const = 0;
 };
 
-// One attempt: resolves, connects, shakes hands. Calls `done` once, on the strand, within `options.connect`: with a link whose owner is `owner`, or an
-// error that names host:port and the reason: kPeer (refused, unknown host, wrong token, another configuration or version), kTimeout, or what
-// the other end refused with. A connection for coordination may have another configuration: its Join says which, so that the
-// difference can be shown.
-void connect(const Strand& strand, const std::string& address, Purpose purpose, const Credentials& self, const LinkOptions& options,
-             LinkOwner& owner, std::function<void(Result<std::shared_ptr<Link>>)> done);
+// One attempt: resolves, connects, shakes hands. Calls `done` once, on the strand, within
+// `options.connect`: with a link whose owner is `owner`, or an error that names host:port and the
+// reason: kPeer (refused, unknown host, wrong token, another configuration or version), kTimeout,
+// or what the other end refused with. A connection for coordination may have another configuration:
+// its Join says which, so that the difference can be shown.
+void connect(const Strand& strand, const std::string& address, Purpose purpose,
+             const Credentials& self, const LinkOptions& options, LinkOwner& owner,
+             std::function<void(Result<std::shared_ptr<Link>>)> done);
 
-// Whether somebody listens at host:port, to whom nothing is said. Calls `done` once, on the strand: errors as connect()'s.
-void reach(const Strand& strand, const std::string& address, std::chrono::milliseconds within, std::function<void(Status)> done);
+// Whether somebody listens at host:port, to whom nothing is said. Calls `done` once, on the strand:
+// errors as connect()'s.
+void reach(const Strand& strand, const std::string& address, std::chrono::milliseconds within,
+           std::function<void(Status)> done);
 
-// Whether an error of connect() may go away by itself (nobody listens yet, the name is not known yet), or is final: somebody was there and
-// said no (wrong token), or is none of ours. The former begin with "No connection to ".
+// Whether an error of connect() may go away by itself (nobody listens yet, the name is not known
+// yet), or is final: somebody was there and said no (wrong token), or is none of ours. The former
+// begin with "No connection to ".
 bool worth_another_try(const Error& error);
 
 class Listener {
  public:
-  // For a stranger whose handshake is good: the owner of the link to be, or an error to refuse it with. On the link's strand, which is its own.
+  // For a stranger whose handshake is good: the owner of the link to be, or an error to refuse it
+  // with. On the link's strand, which is its own.
   using Accept = std::function<Result<LinkOwner*>(const PeerName&)>;
   // Then, on the same strand: the link is there.
   using Opened = std::function<void(std::shared_ptr<Link>)>;
-  // Listens on address:port (0: a free one). Errors (kPeer) name address and port, the reason, and the next free port if this one is taken.
-  static Result<std::unique_ptr<Listener>> create(IoThreads& threads, const std::string& address, std::uint16_t port, const Credentials& self,
-                                                  const LinkOptions& options, Accept accept, Opened opened);
-  virtual ~Listener() = default;               // closes the port and calls neither function any more; links stay. From neither of them
+  // Listens on address:port (0: a free one). Errors (kPeer) name address and port, the reason, and
+  // the next free port if this one is taken.
+  static Result<std::unique_ptr<Listener>> create(IoThreads& threads, const std::string& address,
+                                                  std::uint16_t port, const Credentials& self,
+                                                  const LinkOptions& options, Accept accept,
+                                                  Opened opened);
+  // closes the port and calls neither function any more; links stay. From neither of them
+  virtual ~Listener() = default;
   virtual std::uint16_t port() const = 0;
 };
 

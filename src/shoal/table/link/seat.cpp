@@ -1,8 +1,8 @@
-#include "seat.h"
+#include "shoal/table/link/seat.h"
 
 #include <utility>
 
-#include "line.h"
+#include "shoal/table/link/line.h"
 
 namespace shoal::table {
 
@@ -64,7 +64,9 @@ Clock Seat::heard_clock() const {
   return link_ ? link_->heard_clock() : heard_;
 }
 
-std::span<float> Seat::place(Link&, Message& message, std::size_t floats) { return owner_.place(*this, message, floats); }
+std::span<float> Seat::place(Link&, Message& message, std::size_t floats) {
+  return owner_.place(*this, message, floats);
+}
 
 Status Seat::received(Link& link, Message&& message) {
   home_.run([this, from = &link, message = std::move(message)]() mutable {
@@ -87,7 +89,9 @@ std::optional<Message> Seat::next(Link& link) {
   return message;
 }
 
-void Seat::silent(Link& link, std::chrono::milliseconds since) { warn_silent(job_, rank_, link.heard_clock(), purpose_, since); }
+void Seat::silent(Link& link, std::chrono::milliseconds since) {
+  warn_silent(job_, rank_, link.heard_clock(), purpose_, since);
+}
 
 void Seat::closed(Link& link, Status error) {
   {
@@ -109,7 +113,8 @@ void Seat::ended(const Link* link, const Status& error) {
   owner_.paused();
   if (job_.over()) return;
   const std::uint64_t generation = generation_;
-  const Error why = error.ok() ? Error{Code::kPeer, "it left before the job was done"} : error.error();
+  const Error why =
+      error.ok() ? Error{Code::kPeer, "it left before the job was done"} : error.error();
   if (why.code == Code::kTimeout) return lose(generation, why);
   home_.after(job_.options.reconnect, [this, generation, why] { lose(generation, why); });
 }

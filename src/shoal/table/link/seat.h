@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "job.h"
+#include "shoal/table/link/job.h"
 
 namespace shoal::table {
 
@@ -20,9 +20,11 @@ class SeatOwner {
   virtual std::span<float> place(Seat& seat, Message& message, std::size_t floats) = 0;
   virtual void opened(Seat& seat, const std::shared_ptr<Link>& link) = 0;
   virtual void received(Seat& seat, Message&& message) = 0;
-  virtual void paused() {}                                  // as in LinkOwner, of some seat; also after opened() and closed()
-  virtual void closed(Seat& seat) { (void)seat; }           // it may come back
-  // It did not come back in time, and the job is not over: `error` says why, without naming the peer.
+  // as in LinkOwner, of some seat; also after opened() and closed()
+  virtual void paused() {}
+  virtual void closed(Seat& seat) { (void)seat; }  // it may come back
+  // It did not come back in time, and the job is not over: `error` says why, without naming the
+  // peer.
   virtual void lost(Seat& seat, const Error& error) = 0;
 };
 
@@ -31,13 +33,14 @@ class Seat final : public LinkOwner {
   Seat(Job& job, const Strand& home, Purpose purpose, std::uint32_t rank, SeatOwner& owner);
 
   std::uint32_t rank() const { return rank_; }
-  // The process has connected; an earlier connection is at its end. On any thread, as all that follows.
+  // The process has connected; an earlier connection is at its end. On any thread, as all that
+  // follows.
   void take(std::shared_ptr<Link> link);
-  // Goes out when the link has room after wake(), what has the smallest priority first. Forgotten when the link breaks: the other side will
-  // ask again.
+  // Goes out when the link has room after wake(), what has the smallest priority first. Forgotten
+  // when the link breaks: the other side will ask again.
   void add(std::uint32_t priority, Message message);
   void wake();
-  void close(bool with_bye);                    // the owner hears nothing more
+  void close(bool with_bye);  // the owner hears nothing more
   Clock heard_clock() const;
 
  private:
@@ -58,7 +61,7 @@ class Seat final : public LinkOwner {
 
   // On the home strand:
   const Link* current_ = nullptr;
-  std::uint64_t generation_ = 0;                // of links
+  std::uint64_t generation_ = 0;  // of links
   bool ended_ = false;
 
   mutable Mutex mutex_;
@@ -70,10 +73,11 @@ class Seat final : public LinkOwner {
 // The seats of all other processes, those that join later included. On any thread.
 class Seats {
  public:
-  Seats(Job& job, const Strand& home, Purpose purpose, SeatOwner& owner) : job_(job), home_(home), purpose_(purpose), owner_(owner) {}
+  Seats(Job& job, const Strand& home, Purpose purpose, SeatOwner& owner)
+      : job_(job), home_(home), purpose_(purpose), owner_(owner) {}
   // Made when it is first asked for; it stays as long as this.
   Seat& operator[](std::uint32_t rank);
-  std::vector<Seat*> all() const;               // that were asked for
+  std::vector<Seat*> all() const;  // that were asked for
   void close(bool with_bye) const;
 
  private:

@@ -9,40 +9,53 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLinger{2000};   // for the other end to read the last words
-constexpr std::size_t kAtOnce = 64 * 1024;   // bytes: copying them to the system holds nobody up
+constexpr milliseconds kLinger{2000};       // for the other end to read the last words
+constexpr std::size_t kAtOnce = 64 * 1024;  // bytes: copying them to the system holds nobody up
 
 double seconds(milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
 // How often a link looks at what is due.
 milliseconds period(const LinkOptions& options) {
-  return std::max(milliseconds(1), std::min({options.heartbeat, options.stall_warn, options.stall_abort}));
+  return std::max(milliseconds(1),
+                  std::min({options.heartbeat, options.stall_warn, options.stall_abort}));
 }
 
 // Of something that goes on, or does no longer.
 void count_time(std::optional<Instant>& since, bool goes_on, std::atomic<std::int64_t>& sum) {
   if (goes_on == since.has_value()) return;
   if (!goes_on) sum += (now() - *since).count();
-  if (goes_on) since = now();
-  else since.reset();
+  if (goes_on)
+    since = now();
+  else
+    since.reset();
 }
 
 Error lost(const error_code& error) {
-  if (error == asio::error::eof) return {Code::kPeer, "The other end closed the connection without a Bye: its process has ended or was killed."};
-  return {Code::kPeer, str("The connection broke (", error.message(), "): the other process was killed, or its machine or the network went away.")};
+  if (error == asio::error::eof)
+    return {
+        Code::kPeer,
+        "The other end closed the connection without a Bye: its process has ended or was killed."};
+  return {Code::kPeer,
+          str("The connection broke (", error.message(),
+              "): the other process was killed, or its machine or the network went away.")};
 }
 
 }  // namespace
 
-Session::Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Handshake> handshake, const LinkOptions& options, Opening opening)
-    : strand_(strand), options_(options), throttles_(Wiring::throttles(strand, options.throttle)), socket_(std::move(socket)),
-      timer_(Wiring::io(strand)), handshake_(std::move(handshake)), opening_(std::move(opening)), reader_(*this) {}
+Session::Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Handshake> handshake,
+                 const LinkOptions& options, Opening opening)
+    : strand_(strand),
+      options_(options),
+      throttles_(Wiring::throttles(strand, options.throttle)),
+      socket_(std::move(socket)),
+      timer_(Wiring::io(strand)),
+      handshake_(std::move(handshake)),
+      opening_(std::move(opening)),
+      reader_(*this) {}
 
 // ---- for any thread ----
 
-void Session::run(std::function<void()> work) const {
-  strand_.run(std::move(work));
-}
+void Session::run(std::function<void()> work) const { strand_.run(std::move(work)); }
 
 void Session::send(Message message) {
   run([self = shared_from_this(), message = std::move(message)]() mutable {
@@ -63,14 +76,20 @@ void Session::wake() {
 void Session::close(bool with_bye) {
   run([self = shared_from_this(), with_bye] {
     if (self->state_ == State::kParting || self->state_ == State::kClosed) return;
-    if (with_bye && self->state_ == State::kOpen) self->part(Bye{});
-    else self->shut();
+    if (with_bye && self->state_ == State::kOpen)
+      self->part(Bye{});
+    else
+      self->shut();
   });
 }
 
 Traffic Session::traffic() const {
-  return {.bytes_sent = bytes_sent_, .bytes_received = bytes_received_, .frames_sent = frames_sent_, .frames_received = frames_received_,
-          .sending = std::chrono::nanoseconds(sending_), .receiving = std::chrono::nanoseconds(receiving_)};
+  return {.bytes_sent = bytes_sent_,
+          .bytes_received = bytes_received_,
+          .frames_sent = frames_sent_,
+          .frames_received = frames_received_,
+          .sending = std::chrono::nanoseconds(sending_),
+          .receiving = std::chrono::nanoseconds(receiving_)};
 }
 
 // ---- from handshake to open ----
@@ -79,7 +98,8 @@ void Session::start(milliseconds deadline) {
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
-  // What the system holds unsent is as good as in the window: half of it is there, half in the batch.
+  // What the system holds unsent is as good as in the window: half of it is there, half in the
+  // batch.
   const int unsent = static_cast<int>(std::min<std::size_t>(options_.window / 2, 1u << 30));
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   const tcp::endpoint other = socket_.remote_endpoint(ignored);
@@ -91,7 +111,9 @@ void Session::start(milliseconds deadline) {
 }
 
 void Session::late() {
-  end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, overloaded, or no Shoal process.")}, std::nullopt);
+  end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, "
+                                "overloaded, or no Shoal process.")},
+      std::nullopt);
 }
 
 Status Session::shake(const Message& message) {
@@ -123,7 +145,8 @@ Status Session::open(std::optional<Message> welcome) {
   last_tick_ = now();
   arm(period(options_), &Session::tick);
   // The last who holds the handle closes the link.
-  const std::shared_ptr<Link> handle(this, [self = shared_from_this()](Link*) { self->close(false); });
+  const std::shared_ptr<Link> handle(this,
+                                     [self = shared_from_this()](Link*) { self->close(false); });
   const Opening opening = std::exchange(opening_, {});
   opening.opened(handle);
   if (state_ == State::kOpen) write();
@@ -141,15 +164,21 @@ std::span<float> Session::place(Message& message, std::size_t floats) {
 Status Session::frame(Message&& message) {
   ++frames_received_;
   const Status status = state_ == State::kHandshake ? shake(message) : hear(std::move(message));
-  if (status.ok() && state_ != State::kHandshake && state_ != State::kOpen) return Error{Code::kInternal, "Closed meanwhile."};   // read no more
+  // read no more
+  if (status.ok() && state_ != State::kHandshake && state_ != State::kOpen)
+    return Error{Code::kInternal, "Closed meanwhile."};
   return status;
 }
 
 Status Session::hear(Message&& message) {
-  if (const Ping* ping = std::get_if<Ping>(&message)) heard_clock_ = ping->clock;
-  else if (std::holds_alternative<Bye>(message)) end({}, std::nullopt);
-  else if (const Refuse* refuse = std::get_if<Refuse>(&message)) end(Error{refuse->code, refuse->reason}, std::nullopt);
-  else if (message.index() <= Message(Welcome{}).index()) return Error{Code::kPeer, str("A ", name_of(type_of(message)), " came after the handshake.")};
+  if (const Ping* ping = std::get_if<Ping>(&message))
+    heard_clock_ = ping->clock;
+  else if (std::holds_alternative<Bye>(message))
+    end({}, std::nullopt);
+  else if (const Refuse* refuse = std::get_if<Refuse>(&message))
+    end(Error{refuse->code, refuse->reason}, std::nullopt);
+  else if (message.index() <= Message(Welcome{}).index())
+    return Error{Code::kPeer, str("A ", name_of(type_of(message)), " came after the handshake.")};
   else {
     received_ = true;
     return owner_->received(*this, std::move(message));
@@ -179,11 +208,18 @@ void Session::tick() {
   const milliseconds silence = silence_.tick(counted), stuck = stuck_.tick(counted);
   if (write_error_) return end(lost(write_error_), std::nullopt);
   if (silence >= options_.stall_abort)
-    return end(Error{Code::kTimeout, str("Nothing was heard for ", seconds(silence), " s: its process is stopped or its machine or network hangs.")}, std::nullopt);
+    return end(
+        Error{Code::kTimeout, str("Nothing was heard for ", seconds(silence),
+                                  " s: its process is stopped or its machine or network hangs.")},
+        std::nullopt);
   if (stuck >= options_.stall_abort)
-    return end(Error{Code::kTimeout, str("Nothing of what was sent was taken for ", seconds(stuck), " s: its process is stopped or hangs.")}, std::nullopt);
-  if (silence < options_.stall_warn) warned_ = false;
-  else if (!std::exchange(warned_, true)) owner_->silent(*this, silence);
+    return end(Error{Code::kTimeout, str("Nothing of what was sent was taken for ", seconds(stuck),
+                                         " s: its process is stopped or hangs.")},
+               std::nullopt);
+  if (silence < options_.stall_warn)
+    warned_ = false;
+  else if (!std::exchange(warned_, true))
+    owner_->silent(*this, silence);
   if (state_ != State::kOpen) return;
   since_ping_ += counted;
   if (since_ping_ >= options_.heartbeat && !ping_waits_) {
@@ -210,13 +246,18 @@ void Session::end(Status status, std::optional<Message> last_words) {
   const Opening opening = std::exchange(opening_, {});
   pause();
   if (state_ != before) return;
-  if (last_words) part(std::move(*last_words));
-  else shut();
-  if (before == State::kOpen) owner->closed(*this, std::move(status));
-  else if (opening.failed) opening.failed(status.error(), said_no_);
+  if (last_words)
+    part(std::move(*last_words));
+  else
+    shut();
+  if (before == State::kOpen)
+    owner->closed(*this, std::move(status));
+  else if (opening.failed)
+    opening.failed(status.error(), said_no_);
 }
 
-// The owner may do with its numbers what it likes from here on: operations under way end, and go on with copies.
+// The owner may do with its numbers what it likes from here on: operations under way end, and go on
+// with copies.
 void Session::part(Message last_words) {
   state_ = State::kParting;
   owner_ = nullptr;
@@ -250,42 +291,56 @@ void Session::read() {
   if (state_ != State::kHandshake && state_ != State::kOpen) return;
   if (throttles_) return wait_for_bytes();
   reading_ = true;
-  socket_.async_read_some(room(~std::size_t{0}), on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) { self->has_read(error, bytes); }));
+  socket_.async_read_some(
+      room(~std::size_t{0}),
+      on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
+        self->has_read(error, bytes);
+      }));
 }
 
 // Where up to `limit` bytes go.
 std::array<asio::mutable_buffer, 2> Session::room(std::size_t limit) {
   const FrameReader::Room room = reader_.room();
-  const std::size_t numbers = std::min(limit, room.numbers.size()), rest = std::min(limit - numbers, room.buffer.size());
+  const std::size_t numbers = std::min(limit, room.numbers.size()),
+                    rest = std::min(limit - numbers, room.buffer.size());
   return {asio::buffer(room.numbers.data(), numbers), asio::buffer(room.buffer.data(), rest)};
 }
 
-// Under a throttle, nothing is granted to a link that has nothing to read: others would have to wait for it.
+// Under a throttle, nothing is granted to a link that has nothing to read: others would have to
+// wait for it.
 void Session::wait_for_bytes() {
   reading_ = true;
-  socket_.async_wait(tcp::socket::wait_read, on(strand_, [self = shared_from_this()](error_code error) {
-    self->reading_ = false;
-    if (error || self->state_ == State::kParting) self->has_read(error, 0);
-    else self->read_granted();
-  }));
+  socket_.async_wait(tcp::socket::wait_read,
+                     on(strand_, [self = shared_from_this()](error_code error) {
+                       self->reading_ = false;
+                       if (error || self->state_ == State::kParting)
+                         self->has_read(error, 0);
+                       else
+                         self->read_granted();
+                     }));
 }
 
 void Session::read_granted() {
   if (state_ != State::kHandshake && state_ != State::kOpen) return;
-  silence_.moved();                                // if the other end is silent, it is because we do not listen
-  const std::size_t granted = throttles_->receiving.grant(asio::buffer_size(room(~std::size_t{0})), now());
+  // if the other end is silent, it is because we do not listen
+  silence_.moved();
+  const std::size_t granted =
+      throttles_->receiving.grant(asio::buffer_size(room(~std::size_t{0})), now());
   if (granted == 0) return later(throttles_->receiving.wait(now()), &Session::read_granted);
   error_code error;
   const std::size_t bytes = socket_.read_some(room(granted), error);
   throttles_->receiving.give_back(granted - bytes);
-  if (error == asio::error::would_block) read();
-  else has_read(error, bytes);
+  if (error == asio::error::would_block)
+    read();
+  else
+    has_read(error, bytes);
 }
 
 void Session::has_read(error_code error, std::size_t bytes) {
   reading_ = false;
   bytes_received_ += bytes;
-  if (state_ == State::kParting) return error && error != asio::error::operation_aborted ? shut() : drain();
+  if (state_ == State::kParting)
+    return error && error != asio::error::operation_aborted ? shut() : drain();
   if (state_ == State::kClosed) return;
   if (error) return end(lost(error), std::nullopt);
   silence_.moved();
@@ -300,14 +355,16 @@ void Session::has_read(error_code error, std::size_t bytes) {
 void Session::drain() {
   if (state_ != State::kParting) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(scratch_), on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
-    self->has_read(error, bytes);
-  }));
+  socket_.async_read_some(
+      asio::buffer(scratch_),
+      on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
+        self->has_read(error, bytes);
+      }));
 }
 
 void Session::write() {
   while (!writing_ && state_ != State::kClosed && !write_error_) {
-    writing_ = true;                               // whatever the owner calls from next()
+    writing_ = true;  // whatever the owner calls from next()
     const bool all = batch_.empty() && fill_batch();
     writing_ = false;
     if (state_ == State::kClosed) return;
@@ -315,7 +372,8 @@ void Session::write() {
     if (!all || !write_at_once()) return hand_over();
   }
   error_code ignored;
-  if (state_ == State::kParting && !writing_ && batch_.empty()) socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  if (state_ == State::kParting && !writing_ && batch_.empty())
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
 // Whether it took all that there is.
@@ -339,7 +397,8 @@ bool Session::fill_batch() {
   return false;
 }
 
-// A little is written without a turn of the threads' queue, if the system takes it. False if has_written() is needed.
+// A little is written without a turn of the threads' queue, if the system takes it. False if
+// has_written() is needed.
 bool Session::write_at_once() {
   if (throttles_ || batch_.unsent() > kAtOnce) return false;
   error_code error;
@@ -352,7 +411,8 @@ bool Session::write_at_once() {
 std::span<const asio::const_buffer> Session::gather(std::size_t limit) {
   Batch::Pieces pieces;
   const std::size_t count = batch_.pieces(pieces, limit);
-  for (std::size_t i = 0; i < count; ++i) buffers_[i] = asio::buffer(pieces[i].data(), pieces[i].size());
+  for (std::size_t i = 0; i < count; ++i)
+    buffers_[i] = asio::buffer(pieces[i].data(), pieces[i].size());
   return std::span<const asio::const_buffer>(buffers_).first(count);
 }
 
@@ -365,10 +425,12 @@ void Session::hand_over() {
     stuck_.moved();
     if (granted == 0) return later(throttles_->sending.wait(now()), &Session::hand_over);
   }
-  socket_.async_write_some(gather(granted), on(strand_, [self = shared_from_this(), granted](error_code error, std::size_t bytes) {
-    if (self->throttles_) self->throttles_->sending.give_back(granted - bytes);
-    self->has_written(error, bytes);
-  }));
+  socket_.async_write_some(gather(granted), on(strand_, [self = shared_from_this(), granted](
+                                                            error_code error, std::size_t bytes) {
+                             if (self->throttles_)
+                               self->throttles_->sending.give_back(granted - bytes);
+                             self->has_written(error, bytes);
+                           }));
 }
 
 void Session::has_written(error_code error, std::size_t bytes) {
@@ -385,7 +447,8 @@ void Session::wrote(error_code error, std::size_t bytes) {
   count_time(sends_since_, !batch_.empty(), sending_);
   if (!error || (state_ == State::kParting && error == asio::error::operation_aborted)) return;
   if (state_ == State::kParting) return shut();
-  write_error_ = error;                            // the reader may yet find the reason, in a Refuse; else the next tick ends it
+  // the reader may yet find the reason, in a Refuse; else the next tick ends it
+  write_error_ = error;
 }
 
 void Session::later(std::chrono::nanoseconds delay, void (Session::*then)()) {

@@ -18,7 +18,8 @@
 
 namespace shoal::table {
 
-// What becomes of a connection that shakes hands. On its strand; `opened` or `failed` is called, once.
+// What becomes of a connection that shakes hands. On its strand; `opened` or `failed` is called,
+// once.
 struct Opening {
   std::function<Result<LinkOwner*>(const PeerName&)> admit;
   std::function<void(std::shared_ptr<Link>)> opened;
@@ -41,14 +42,16 @@ class Stillness {
   std::chrono::milliseconds total_{};
 };
 
-// All but the atomics is touched on the strand only. Operations in flight hold the session; so does the handle that its owner was given.
+// All but the atomics is touched on the strand only. Operations in flight hold the session; so does
+// the handle that its owner was given.
 class Session final : public Link, public std::enable_shared_from_this<Session>, private FrameSink {
  public:
-  Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Handshake> handshake, const LinkOptions& options, Opening opening);
+  Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Handshake> handshake,
+          const LinkOptions& options, Opening opening);
 
   // Shakes hands within `deadline`. On the strand.
   void start(std::chrono::milliseconds deadline);
-  bool shaking_hands() const { return shaking_hands_; }    // on any thread
+  bool shaking_hands() const { return shaking_hands_; }  // on any thread
 
   const PeerName& peer() const override { return peer_; }
   void send(Message message) override;
@@ -65,7 +68,7 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   std::span<float> place(Message& message, std::size_t floats) override;
   Status frame(Message&& message) override;
 
-  void run(std::function<void()> work) const;    // on the strand, now if this is it
+  void run(std::function<void()> work) const;  // on the strand, now if this is it
   Status shake(const Message& message);
   Status open(std::optional<Message> welcome);
   Status hear(Message&& message);
@@ -89,7 +92,7 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   void later(std::chrono::nanoseconds delay, void (Session::*then)());
   void late();
 
-  void fail(const Error& error);                 // that was found here: the other end is told
+  void fail(const Error& error);  // that was found here: the other end is told
   void end(Status status, std::optional<Message> last_words);
   void part(Message last_words);
   void shut();
@@ -108,11 +111,12 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
 
   FrameReader reader_;
   bool reading_ = false;
-  std::array<char, 4096> scratch_;               // what comes while parting
+  std::array<char, 4096> scratch_;  // what comes while parting
   std::deque<Message> queue_;
   Batch batch_;
   std::array<asio::const_buffer, Batch::kMostPieces> buffers_;
-  bool writing_ = false, ping_waits_ = false, received_ = false;   // received_: something, since the owner's last pause
+  // received_: something, since the owner's last pause
+  bool writing_ = false, ping_waits_ = false, received_ = false;
   error_code write_error_;
   std::uint64_t request_ = 0;
 
@@ -123,8 +127,9 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
 
   std::atomic<bool> shaking_hands_{true}, woken_{false};
   std::atomic<Clock> heard_clock_{-1};
-  std::atomic<std::uint64_t> bytes_sent_{0}, bytes_received_{0}, frames_sent_{0}, frames_received_{0};
-  std::atomic<std::int64_t> sending_{0}, receiving_{0};   // nanoseconds; as in Traffic
+  std::atomic<std::uint64_t> bytes_sent_{0}, bytes_received_{0}, frames_sent_{0},
+      frames_received_{0};
+  std::atomic<std::int64_t> sending_{0}, receiving_{0};  // nanoseconds; as in Traffic
   std::optional<Instant> sends_since_, receives_since_;
 };
 

@@ -1,4 +1,4 @@
-#include "shard_host.h"
+#include "shoal/table/link/shard_host.h"
 
 #include <algorithm>
 #include <variant>
@@ -79,8 +79,10 @@ std::span<float> ShardHost::place(Seat&, Message& message, std::size_t floats) {
 }
 
 void ShardHost::received(Seat& seat, Message&& message) {
-  if (shard_) handle(seat.rank(), message);
-  else early_.emplace_back(seat.rank(), std::move(message));
+  if (shard_)
+    handle(seat.rank(), message);
+  else
+    early_.emplace_back(seat.rank(), std::move(message));
 }
 
 // All answers that one event released, to one peer, leave together.
@@ -89,18 +91,23 @@ void ShardHost::paused() {
   fed_.clear();
 }
 
-void ShardHost::lost(Seat& seat, const Error& error) { envoy_.report(seat.rank(), seat.heard_clock(), error); }
+void ShardHost::lost(Seat& seat, const Error& error) {
+  envoy_.report(seat.rank(), seat.heard_clock(), error);
+}
 
 void ShardHost::handle(std::uint32_t rank, const Message& message) {
   if (stopped_ || !shard_ || gone_.contains(rank)) return;
   if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(said->plan);
   worker_of_.resize(std::max(worker_of_.size(), rank + std::size_t{1}), -1);
-  const bool first = !shard_->plan() || shard_->plan()->epoch == 0;    // later it may have been a worker, whose last words are late
+  // later it may have been a worker, whose last words are late
+  const bool first = !shard_->plan() || shard_->plan()->epoch == 0;
   if (first && worker_of_[rank] < 0 && !std::holds_alternative<NormTotal>(message))
-    return envoy_.report(rank, -1, {Code::kPeer, str("it sent a ", name_of(type_of(message)), " and is no worker")});
+    return envoy_.report(
+        rank, -1, {Code::kPeer, str("it sent a ", name_of(type_of(message)), " and is no worker")});
   Outbox out;
   const Status status = shard_->handle(worker_of_[rank], message, out);
-  if (const auto* said = std::get_if<PlanMessage>(&message); said && status.ok()) take_ranks(*shard_->plan());
+  if (const auto* said = std::get_if<PlanMessage>(&message); said && status.ok())
+    take_ranks(*shard_->plan());
   dispatch(out);
   if (!status.ok()) envoy_.report(rank, -1, status.error());
   if (asked_.exchange(false)) {
@@ -122,7 +129,8 @@ void ShardHost::take_ranks(const Plan& plan) {
   rank_of_ = plan.ranks;
   worker_of_.resize(std::max(worker_of_.size(), plan.ranks.back() + std::size_t{1}), -1);
   std::ranges::fill(worker_of_, -1);
-  for (std::size_t worker = 0; worker < rank_of_.size(); ++worker) worker_of_[rank_of_[worker]] = static_cast<int>(worker);
+  for (std::size_t worker = 0; worker < rank_of_.size(); ++worker)
+    worker_of_[rank_of_[worker]] = static_cast<int>(worker);
   own_worker_ = worker_of_[job_.options.rank];
 }
 
@@ -130,7 +138,8 @@ void ShardHost::take_ranks(const Plan& plan) {
 void ShardHost::take_number(const Plan& plan) {
   if (shard_->plan() && plan.epoch <= shard_->plan()->epoch) return;
   const auto own = std::ranges::find(plan.server_ranks, job_.options.rank);
-  if (own != plan.server_ranks.end()) shard_->renumber(static_cast<int>(own - plan.server_ranks.begin()));
+  if (own != plan.server_ranks.end())
+    shard_->renumber(static_cast<int>(own - plan.server_ranks.begin()));
 }
 
 std::uint32_t ShardHost::priority_of(const Message& message) const {
@@ -150,10 +159,13 @@ void ShardHost::dispatch(Outbox& out) {
   for (Outgoing& one : out) {
     if (one.to.kind == Address::Kind::kCoordinator) envoy_.send(std::move(one.message));
     if (one.to.kind != Address::Kind::kWorker) continue;
-    CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size()) << "worker " << one.to.id << " of " << rank_of_.size();
+    CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size())
+        << "worker " << one.to.id << " of " << rank_of_.size();
     const std::uint32_t rank = rank_of_[static_cast<std::size_t>(one.to.id)];
-    if (one.to.id == own_worker_) own.push_back(std::move(one.message));
-    else feed(seats_[rank], std::move(one.message));
+    if (one.to.id == own_worker_)
+      own.push_back(std::move(one.message));
+    else
+      feed(seats_[rank], std::move(one.message));
   }
   if (!own.empty()) own_(std::move(own));
 }

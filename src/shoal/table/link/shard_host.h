@@ -1,4 +1,5 @@
-// The shard of this process and those who speak to it: workers of other processes over connections, this process's own without one.
+// The shard of this process and those who speak to it: workers of other processes over connections,
+// this process's own without one.
 #pragma once
 
 #include <array>
@@ -9,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "envoy.h"
-#include "seat.h"
+#include "shoal/table/link/envoy.h"
+#include "shoal/table/link/seat.h"
 #include "shoal/table/shard.h"
 
 namespace shoal::table {
@@ -22,18 +23,23 @@ class ShardHost final : public SeatOwner {
   // On any thread:
   LinkOwner* seat(std::uint32_t rank) { return &seats_[rank]; }
   void take(std::shared_ptr<Link> link);
-  // Who is which worker; `own` takes what is for this process's worker, on the shard's strand. Once.
+  // Who is which worker; `own` takes what is for this process's worker, on the shard's strand.
+  // Once.
   void start(const RosterBody& roster, std::function<void(std::vector<Message>)> own);
-  void hear(std::vector<Message> messages);          // of this process's worker, numbers where they are
-  // The same, before this returns if nothing else is on the shard's strand; work on long rows is shared out among the caller's crew.
+  // of this process's worker, numbers where they are
+  void hear(std::vector<Message> messages);
+  // The same, before this returns if nothing else is on the shard's strand; work on long rows is
+  // shared out among the caller's crew.
   void hear_now(std::vector<Message> messages, const Crew& crew);
   void total(const NormTotal& total);
   // The process of this rank has left in order: nothing of it is waited for, or taken.
   void let_go(std::uint32_t rank);
-  // Calls `done` when nobody looks at this worker's numbers any more, nor ever will: the shard stands still from here on.
+  // Calls `done` when nobody looks at this worker's numbers any more, nor ever will: the shard
+  // stands still from here on.
   void stop(std::function<void()> done);
   void close(bool with_bye);
-  // How far ahead readers were, as the shard counted when it last did something after this was last asked.
+  // How far ahead readers were, as the shard counted when it last did something after this was last
+  // asked.
   std::array<std::uint64_t, StalenessCounts::kClasses> reads();
 
  private:
@@ -56,14 +62,15 @@ class ShardHost final : public SeatOwner {
   std::unique_ptr<Shard> shard_;
   std::function<void(std::vector<Message>)> own_;
   int own_worker_ = -1;
-  std::vector<int> worker_of_;                       // by rank
-  std::vector<std::uint32_t> rank_of_;               // by worker
-  std::vector<std::pair<std::uint32_t, Message>> early_;   // said by ranks that knew of the roster before this process did
+  std::vector<int> worker_of_;          // by rank
+  std::vector<std::uint32_t> rank_of_;  // by worker
+  // said by ranks that knew of the roster before this process did
+  std::vector<std::pair<std::uint32_t, Message>> early_;
   std::set<std::uint32_t> gone_;
-  std::vector<Seat*> fed_;                           // to wake, some perhaps twice
+  std::vector<Seat*> fed_;  // to wake, some perhaps twice
   bool stopped_ = false;
 
-  std::atomic<bool> asked_{false};                   // for new counts
+  std::atomic<bool> asked_{false};  // for new counts
   std::array<std::uint64_t, StalenessCounts::kClasses> reads_ GUARDED_BY(job_.mutex){};
 
   Seats seats_;

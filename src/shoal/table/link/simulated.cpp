@@ -1,4 +1,4 @@
-#include "simulated.h"
+#include "shoal/table/link/simulated.h"
 
 #include <algorithm>
 #include <utility>
@@ -22,26 +22,31 @@ bool VirtualTime::step() {
   return true;
 }
 
-SimulatedLink::SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& options, Random random, SimulatedEnd first, SimulatedEnd second)
+SimulatedLink::SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& options, Random random,
+                             SimulatedEnd first, SimulatedEnd second)
     : time_(time), options_(options), random_(random), ends_{std::move(first), std::move(second)} {}
 
 Instant SimulatedPort::pass(Instant now, std::size_t bytes) {
   if (bandwidth <= 0) return now;
-  return free = std::max(free, now) + Instant(static_cast<std::int64_t>(static_cast<double>(bytes) / bandwidth * 1e9));
+  return free = std::max(free, now) +
+                Instant(static_cast<std::int64_t>(static_cast<double>(bytes) / bandwidth * 1e9));
 }
 
 // What arrives has been coming in for as long as its bytes take, if nothing else did.
 Instant SimulatedPort::take_last(Instant now, std::size_t bytes) {
   if (bandwidth <= 0) return now;
-  return free = std::max(now, free + Instant(static_cast<std::int64_t>(static_cast<double>(bytes) / bandwidth * 1e9)));
+  return free = std::max(now, free + Instant(static_cast<std::int64_t>(static_cast<double>(bytes) /
+                                                                       bandwidth * 1e9)));
 }
 
 // Of the types that carry numbers, the fields before them are always as long.
 std::size_t SimulatedLink::size_of(const Message& message, Direction& direction) {
-  const Values* values = std::visit([]<class M>(const M& m) -> const Values* {
-    if constexpr (requires { m.values; }) return &m.values;
-    return nullptr;
-  }, message);
+  const Values* values = std::visit(
+      []<class M>(const M& m) -> const Values* {
+        if constexpr (requires { m.values; }) return &m.values;
+        return nullptr;
+      },
+      message);
   if (values == nullptr || values->data.empty()) return encode(message, 1).bytes();
   std::size_t& head = direction.heads[type_of(message)];
   if (head == 0) head = encode(message, 1).head.size();
@@ -49,11 +54,16 @@ std::size_t SimulatedLink::size_of(const Message& message, Direction& direction)
 }
 
 SimulatedLink::Sealed SimulatedLink::seal(const Message& message, Direction& direction) {
-  if (options_.as_messages) return std::make_shared<const Letter>(Letter{.bytes = {}, .message = message, .size = size_of(message, direction)});
+  if (options_.as_messages)
+    return std::make_shared<const Letter>(
+        Letter{.bytes = {}, .message = message, .size = size_of(message, direction)});
   const Frame frame = encode(message, ++direction.requests);
   const auto numbers = std::as_bytes(frame.values.data);
-  return std::make_shared<const Letter>(
-      Letter{.bytes = frame.head + std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()), .message = {}, .size = frame.bytes()});
+  return std::make_shared<const Letter>(Letter{
+      .bytes =
+          frame.head + std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()),
+      .message = {},
+      .size = frame.bytes()});
 }
 
 void SimulatedLink::send(int from, const Message& message) {
@@ -61,7 +71,8 @@ void SimulatedLink::send(int from, const Message& message) {
   Direction& direction = directions_[static_cast<std::size_t>(from)];
   direction.queue.push_back(seal(message, direction));
   direction.queued += direction.queue.back()->size;
-  direction.counters.most_waiting = std::max(direction.counters.most_waiting, direction.queued + direction.on_the_way);
+  direction.counters.most_waiting =
+      std::max(direction.counters.most_waiting, direction.queued + direction.on_the_way);
   pump(from);
 }
 
@@ -86,14 +97,16 @@ bool SimulatedLink::leave(int from, const Sealed& letter) {
   ++direction.counters.frames;
   direction.counters.bytes += bytes;
   direction.on_the_way += bytes;
-  direction.counters.most_waiting = std::max(direction.counters.most_waiting, direction.queued + direction.on_the_way);
+  direction.counters.most_waiting =
+      std::max(direction.counters.most_waiting, direction.queued + direction.on_the_way);
   if (happens(options_.faults.reset)) {
     cut();
     return false;
   }
   SimulatedPort own{.bandwidth = options_.bandwidth};
   SimulatedPort* const port = options_.out[static_cast<std::size_t>(from)];
-  const Instant through = std::max(own.pass(time_.now(), bytes), port ? port->pass(time_.now(), bytes) : time_.now());
+  const Instant through =
+      std::max(own.pass(time_.now(), bytes), port ? port->pass(time_.now(), bytes) : time_.now());
   if (through == time_.now()) {
     travel(from, letter);
     return true;
@@ -124,7 +137,8 @@ void SimulatedLink::travel(int from, const Sealed& letter) {
   if (happens(faults.repeat)) deliver(from, letter, when + up_to(faults.late), 0);
 }
 
-// `bytes`: that are not on their way any more from then on. The last of them is at the other end's port at `when`.
+// `bytes`: that are not on their way any more from then on. The last of them is at the other end's
+// port at `when`.
 void SimulatedLink::deliver(int from, const Sealed& letter, Instant when, std::size_t bytes) {
   time_.at(when, [this, from, letter, bytes, connection = connection_] {
     if (connection != connection_) return;
@@ -149,9 +163,12 @@ void SimulatedLink::receive(int to, const Letter& letter) {
   const bool is_damaged = happens(options_.faults.damage);
   if (is_damaged) bytes[random_.below(bytes.size())] ^= static_cast<char>(1 << random_.below(8));
   const Result<Message> message = decode(bytes, Stage::kPeer);
-  CHECK(message.ok() != is_damaged) << (message.ok() ? "damage was not seen" : message.error().message);
-  if (message.ok()) ends_[static_cast<std::size_t>(to)].received(message.value());
-  else cut();
+  CHECK(message.ok() != is_damaged)
+      << (message.ok() ? "damage was not seen" : message.error().message);
+  if (message.ok())
+    ends_[static_cast<std::size_t>(to)].received(message.value());
+  else
+    cut();
 }
 
 void SimulatedLink::cut() {

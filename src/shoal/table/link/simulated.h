@@ -1,6 +1,7 @@
-// A network in one thread: messages arrive when a virtual clock says so, after a latency, jitter and the time that their bytes take, and
-// faulty as asked for. The same seed gives the same history. For tests and tools/simulate: the state machines of the table service, and
-// whatever else is driven by messages and instants, run on it as they do on links.
+// A network in one thread: messages arrive when a virtual clock says so, after a latency, jitter
+// and the time that their bytes take, and faulty as asked for. The same seed gives the same
+// history. For tests and tools/simulate: the state machines of the table service, and whatever else
+// is driven by messages and instants, run on it as they do on links.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ namespace shoal::table {
 class VirtualTime {
  public:
   Instant now() const { return now_; }
-  // Of what is to happen at one instant, what was said first happens first. An instant in the past is now.
+  // Of what is to happen at one instant, what was said first happens first. An instant in the past
+  // is now.
   void at(Instant when, std::function<void()> work);
   void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
   // Goes on to the next thing and does it; false if there is none.
@@ -36,7 +38,10 @@ class VirtualTime {
     Instant when{};
     std::uint64_t number = 0;
     std::function<void()> work;
-    bool operator<(const Event& other) const { return when != other.when ? when > other.when : number > other.number; }   // for a heap
+    // for a heap
+    bool operator<(const Event& other) const {
+      return when != other.when ? when > other.when : number > other.number;
+    }
   };
   std::vector<Event> heap_;
   Instant now_{};
@@ -45,20 +50,26 @@ class VirtualTime {
 
 // Probabilities, of each frame by itself.
 struct SimulatedFaults {
-  double lose = 0;                             // never arrives
-  double repeat = 0;                           // arrives once more, up to `late` later
-  double reorder = 0;                          // arrives up to `late` later; those behind it may overtake it
-  double damage = 0;                           // one bit of it is wrong; seen by who receives it, who breaks the connection
-  double delay = 0;                            // arrives up to `late` later, and those behind it after it
-  double reset = 0;                            // the connection breaks: all on its way and all that waits to leave is lost, both ways
+  double lose = 0;    // never arrives
+  double repeat = 0;  // arrives once more, up to `late` later
+  // arrives up to `late` later; those behind it may overtake it
+  double reorder = 0;
+  // one bit of it is wrong; seen by who receives it, who breaks the connection
+  double damage = 0;
+  // arrives up to `late` later, and those behind it after it
+  double delay = 0;
+  // the connection breaks: all on its way and all that waits to leave is lost, both ways
+  double reset = 0;
   Instant late = std::chrono::milliseconds(50);
-  Instant down = std::chrono::milliseconds(50);   // a broken connection is back after up to so long
+  // a broken connection is back after up to so long
+  Instant down = std::chrono::milliseconds(50);
 };
 
-// One direction of a process's network card, for all links that pass through it: one frame after the other, in the order in which they begin.
+// One direction of a process's network card, for all links that pass through it: one frame after
+// the other, in the order in which they begin.
 struct SimulatedPort {
-  double bandwidth = 0;                        // bytes a second; 0: no limit
-  Instant free{};                              // when what has begun is through
+  double bandwidth = 0;  // bytes a second; 0: no limit
+  Instant free{};        // when what has begun is through
   // A frame begins now, or when the port is free: when it is through.
   Instant pass(Instant now, std::size_t bytes);
   // The last byte of a frame is there, from a sender no slower: when it is through.
@@ -66,52 +77,70 @@ struct SimulatedPort {
 };
 
 struct SimulatedLinkOptions {
-  Instant latency = std::chrono::microseconds(50), jitter{};   // jitter: up to so much more, drawn for each frame
-  double bandwidth = 0;                        // bytes a second, each way; 0: no limit
-  std::size_t window = 512 * 1024;             // bytes on their way at which no more is taken from next(); one frame may exceed it
+  // jitter: up to so much more, drawn for each frame
+  Instant latency = std::chrono::microseconds(50), jitter{};
+  double bandwidth = 0;  // bytes a second, each way; 0: no limit
+  // bytes on their way at which no more is taken from next(); one frame may exceed it
+  std::size_t window = 512 * 1024;
   SimulatedFaults faults{};
-  std::array<SimulatedPort*, 2> out{}, in{};   // of each end's process, beside the link's own bandwidth; may be null; they outlive the link
-  // Messages travel as they are and not as bytes, of which only the number counts: within a process, or where numbers do not matter. Values
-  // without an owner stay as they are until the message has arrived. Without faults but `lose` and those of time.
+  // of each end's process, beside the link's own bandwidth; may be null; they outlive the link
+  std::array<SimulatedPort*, 2> out{}, in{};
+  // Messages travel as they are and not as bytes, of which only the number counts: within a
+  // process, or where numbers do not matter. Values without an owner stay as they are until the
+  // message has arrived. Without faults but `lose` and those of time.
   bool as_messages = false;
 };
 
 // What is at an end of a link.
 struct SimulatedEnd {
-  std::function<void(const Message&)> received;          // as decoded: its Values own their numbers, unless sent as messages
-  std::function<std::optional<Message>()> next = {};     // as LinkOwner::next; may be empty
-  std::function<void()> up = {};                         // the connection was lost and is back; may be empty
+  // as decoded: its Values own their numbers, unless sent as messages
+  std::function<void(const Message&)> received;
+  std::function<std::optional<Message>()> next = {};  // as LinkOwner::next; may be empty
+  // the connection was lost and is back; may be empty
+  std::function<void()> up = {};
 };
 
-// A connection between two ends, 0 and 1. In order, unless asked otherwise. Messages travel as their frames' bytes (wire.h), which are made
-// when they are sent, or taken from next(): from then on nobody looks at their numbers. What it draws depends on `random` and the frames that pass.
+// A connection between two ends, 0 and 1. In order, unless asked otherwise. Messages travel as
+// their frames' bytes (wire.h), which are made when they are sent, or taken from next(): from then
+// on nobody looks at their numbers. What it draws depends on `random` and the frames that pass.
 class SimulatedLink {
  public:
-  SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& options, Random random, SimulatedEnd first, SimulatedEnd second);
+  SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& options, Random random,
+                SimulatedEnd first, SimulatedEnd second);
   SimulatedLink(const SimulatedLink&) = delete;
 
-  void send(int from, const Message& message);           // before anything that next() would give, in order; lost while the link is down
-  void wake(int from) { pump(from); }                    // next() has something to say
-  void cut();                                            // breaks the connection now, as a reset does
+  // before anything that next() would give, in order; lost while the link is down
+  void send(int from, const Message& message);
+  void wake(int from) { pump(from); }  // next() has something to say
+  // breaks the connection now, as a reset does
+  void cut();
 
-  struct Counters { std::uint64_t frames = 0, bytes = 0, lost = 0, resets = 0; std::size_t most_waiting = 0; };
-  // Of one direction: frames and bytes that left; the most bytes that waited to leave or were on their way at one instant.
-  const Counters& counters(int from) const { return directions_[static_cast<std::size_t>(from)].counters; }
+  struct Counters {
+    std::uint64_t frames = 0, bytes = 0, lost = 0, resets = 0;
+    std::size_t most_waiting = 0;
+  };
+  // Of one direction: frames and bytes that left; the most bytes that waited to leave or were on
+  // their way at one instant.
+  const Counters& counters(int from) const {
+    return directions_[static_cast<std::size_t>(from)].counters;
+  }
 
  private:
   struct Letter {
-    std::string bytes;                                   // the frame; or
+    std::string bytes;  // the frame; or
     std::optional<Message> message;
-    std::size_t size = 0;                                // of the frame
+    std::size_t size = 0;  // of the frame
   };
   using Sealed = std::shared_ptr<const Letter>;
   struct Direction {
     std::deque<Sealed> queue;
-    std::size_t queued = 0, on_the_way = 0;              // bytes
+    std::size_t queued = 0, on_the_way = 0;  // bytes
     std::uint64_t requests = 0;
-    bool busy = false;                                   // a frame is leaving
-    Instant last{};                                      // arrival of the last frame that keeps the order
-    std::map<MessageType, std::size_t> heads;            // bytes of frames before the numbers, of types that have numbers
+    bool busy = false;  // a frame is leaving
+    // arrival of the last frame that keeps the order
+    Instant last{};
+    // bytes of frames before the numbers, of types that have numbers
+    std::map<MessageType, std::size_t> heads;
     Counters counters;
   };
 
@@ -119,12 +148,14 @@ class SimulatedLink {
   std::size_t size_of(const Message& message, Direction& direction);
   void pump(int from);
   void receive(int to, const Letter& letter);
-  bool leave(int from, const Sealed& letter);            // false if it broke the connection
+  bool leave(int from, const Sealed& letter);  // false if it broke the connection
   void travel(int from, const Sealed& letter);
   void deliver(int from, const Sealed& letter, Instant when, std::size_t bytes);
   void arrive(int from, const Sealed& letter, std::size_t bytes);
   bool happens(double probability) { return probability > 0 && random_.unit() < probability; }
-  Instant up_to(Instant most) { return Instant(static_cast<std::int64_t>(static_cast<double>(most.count()) * random_.unit())); }
+  Instant up_to(Instant most) {
+    return Instant(static_cast<std::int64_t>(static_cast<double>(most.count()) * random_.unit()));
+  }
 
   VirtualTime& time_;
   const SimulatedLinkOptions options_;
@@ -132,7 +163,8 @@ class SimulatedLink {
   const std::array<SimulatedEnd, 2> ends_;
   std::array<Direction, 2> directions_;
   bool up_ = true;
-  std::uint64_t connection_ = 0;                         // counts; frames of an earlier one do not arrive
+  // counts; frames of an earlier one do not arrive
+  std::uint64_t connection_ = 0;
 };
 
 }  // namespace shoal::table

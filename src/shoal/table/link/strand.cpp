@@ -7,18 +7,21 @@ namespace shoal::table {
 
 IoThreads::IoThreads(int threads) : machinery_(std::make_shared<Machinery>(threads)) {
   CHECK(threads >= 1) << threads << " threads for input and output";
-  for (; threads > 0; --threads) machinery_->threads.emplace_back([io = &machinery_->io] { io->run(); });
+  for (; threads > 0; --threads)
+    machinery_->threads.emplace_back([io = &machinery_->io] { io->run(); });
 }
 
 IoThreads::~IoThreads() { stop(); }
 
 void IoThreads::stop() {
-  for (const std::jthread& thread : machinery_->threads) CHECK(thread.get_id() != std::this_thread::get_id()) << "threads cannot wait for themselves";
+  for (const std::jthread& thread : machinery_->threads)
+    CHECK(thread.get_id() != std::this_thread::get_id()) << "threads cannot wait for themselves";
   {
     MutexLock lock(machinery_->mutex);
     machinery_->stopped = true;
     const auto alone = [this]() REQUIRES(machinery_->mutex) { return machinery_->visitors == 0; };
-    while (!machinery_->changed.wait_for(machinery_->mutex, std::chrono::seconds(1), alone)) {}
+    while (!machinery_->changed.wait_for(machinery_->mutex, std::chrono::seconds(1), alone)) {
+    }
   }
   machinery_->io.stop();
   machinery_->threads.clear();
@@ -84,7 +87,8 @@ void Strand::Machinery::forget() {
 
 void Strand::Machinery::schedule() {
   const std::shared_ptr<Machinery> self = shared_from_this();
-  Turn turn(self);                               // forgets, once nothing is locked, if the threads have stopped
+  // forgets, once nothing is locked, if the threads have stopped
+  Turn turn(self);
   MutexLock lock(io->mutex);
   if (!io->stopped) asio::post(io->io, std::move(turn));
 }
@@ -97,9 +101,12 @@ Strand::Strand(std::shared_ptr<Machinery> machinery) : machinery_(std::move(mach
 void Strand::post(std::function<void()> work) const { machinery_->add(std::move(work)); }
 
 void Strand::run(std::function<void()> work) const {
-  if (machinery_->io->io.get_executor().running_in_this_thread()) machinery_->dispatch(std::move(work));
-  else if (here()) work();                       // in try_run
-  else post(std::move(work));
+  if (machinery_->io->io.get_executor().running_in_this_thread())
+    machinery_->dispatch(std::move(work));
+  else if (here())
+    work();  // in try_run
+  else
+    post(std::move(work));
 }
 
 bool Strand::try_run(const std::function<void()>& work) const {

@@ -1,5 +1,5 @@
-// The threads that move bytes, and the strands that keep state on one of them at a time. Asio stays behind these names: who uses a strand
-// or a link includes no Asio.
+// The threads that move bytes, and the strands that keep state on one of them at a time. Asio stays
+// behind these names: who uses a strand or a link includes no Asio.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,15 @@
 
 namespace shoal::table {
 
-// The only maker of input and output threads in the house. Joins them when destroyed; what is posted after that is not run. Strands, links and
-// listeners may outlive it: they then do nothing.
+// The only maker of input and output threads in the house. Joins them when destroyed; what is
+// posted after that is not run. Strands, links and listeners may outlive it: they then do nothing.
 class IoThreads {
  public:
   explicit IoThreads(int threads);
   ~IoThreads();
   IoThreads(const IoThreads&) = delete;
-  void stop();                       // returns when no handler runs any more, with those that wait thrown away; not from a handler
+  // returns when no handler runs any more, with those that wait thrown away; not from a handler
+  void stop();
 
  private:
   friend class Strand;
@@ -30,15 +31,16 @@ class Strand {
   explicit Strand(IoThreads& threads);
   // On some thread of its IoThreads, later.
   void post(std::function<void()> work) const;
-  // Before this returns if the caller is on the strand already, or is another strand's work on a thread of its IoThreads and nothing is on
-  // this one; else as post(). Saves a turn of the threads' queue.
+  // Before this returns if the caller is on the strand already, or is another strand's work on a
+  // thread of its IoThreads and nothing is on this one; else as post(). Saves a turn of the
+  // threads' queue.
   void run(std::function<void()> work) const;
-  // Before this returns, on the caller's thread, whichever that is. False, and not at all, if something else is on the strand or the
-  // IoThreads have stopped.
+  // Before this returns, on the caller's thread, whichever that is. False, and not at all, if
+  // something else is on the strand or the IoThreads have stopped.
   bool try_run(const std::function<void()>& work) const;
   // Runs `work` on this strand after `delay`, unless the IoThreads stop first.
   void after(std::chrono::milliseconds delay, std::function<void()> work) const;
-  bool here() const;                 // whether the caller runs on it
+  bool here() const;  // whether the caller runs on it
 
  private:
   friend class Wiring;

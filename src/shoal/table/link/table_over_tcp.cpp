@@ -1,4 +1,4 @@
-#include "table_over_tcp.h"
+#include "shoal/table/link/table_over_tcp.h"
 
 #include <algorithm>
 #include <future>
@@ -19,10 +19,12 @@ constexpr std::size_t kAtOnce = 16 * 1024;
 
 // ---- the solver's thread ----
 
-// A little is sent here and now: that costs no more than to wake a thread that does. So is all that nobody else has a part in.
+// A little is sent here and now: that costs no more than to wake a thread that does. So is all that
+// nobody else has a part in.
 void TableOverTcp::push(std::span<const Push> together) {
   std::size_t bytes = 0;
-  for (const Push& push : together) bytes += push.values.data.size_bytes(), pushed_ = push.clock + 1;
+  for (const Push& push : together)
+    bytes += push.values.data.size_bytes(), pushed_ = push.clock + 1;
   if (!add(together.size(), [&](std::size_t i) { return Request{.push = together[i]}; })) return;
   const auto visit = [this] {
     visited_ = alone_;
@@ -33,7 +35,9 @@ void TableOverTcp::push(std::span<const Push> together) {
 }
 
 void TableOverTcp::get(RowId row, Clock clock, Part part) {
-  const auto request = [&](std::size_t) { return Request{.push = {.row = row, .clock = clock}, .only_get = true, .part = part}; };
+  const auto request = [&](std::size_t) {
+    return Request{.push = {.row = row, .clock = clock}, .only_get = true, .part = part};
+  };
   if (add(1, request)) strand_.post([this] { drain(); });
 }
 
@@ -58,8 +62,9 @@ Status TableOverTcp::wait(std::span<const RowId> rows) {
       ++missing_;
     }
   }
-  return job_.wait(kForever, job_.options.stall_warn, [this]() REQUIRES(job_.mutex) { return missing_ == 0; },
-                   [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
+  return job_.wait(
+      kForever, job_.options.stall_warn, [this]() REQUIRES(job_.mutex) { return missing_ == 0; },
+      [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
 }
 
 void TableOverTcp::tell(Topic topic, Clock clock, std::string body) {
@@ -80,7 +85,8 @@ Status TableOverTcp::finish(Clock clock) {
   return done.ok() ? Status() : Status(done.error());
 }
 
-// Who goes to a meeting (kMeet) at its end, or because of what ends the epoch, pushes no more, and nobody is to wait for it; nor until it is back.
+// Who goes to a meeting (kMeet) at its end, or because of what ends the epoch, pushes no more, and
+// nobody is to wait for it; nor until it is back.
 Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
   if (topic == Topic::kMeet && (waited_for_ || body == "\1" || body == "\2")) retire(pushed_);
   return talks_.ask(topic, clock, std::move(body));
@@ -88,14 +94,17 @@ Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body
 
 void TableOverTcp::retire(Clock clock) {
   strand_.post([this, clock] {
-    if (!client_) return;                                              // no server has heard of this worker
+    // no server has heard of this worker
+    if (!client_) return;
     retired_ = clock;
-    for (int server = 0; server < static_cast<int>(servers_.size()); ++server) say(server, Retire{.clock = clock, .epoch = plan_.epoch});
+    for (int server = 0; server < static_cast<int>(servers_.size()); ++server)
+      say(server, Retire{.clock = clock, .epoch = plan_.epoch});
   });
 }
 
 void TableOverTcp::release() {
-  const auto client_gone = std::make_shared<std::promise<void>>(), shard_stopped = std::make_shared<std::promise<void>>();
+  const auto client_gone = std::make_shared<std::promise<void>>(),
+             shard_stopped = std::make_shared<std::promise<void>>();
   const bool in_order = job_.over();
   strand_.post([this, in_order, client_gone] {
     client_.reset();
@@ -103,12 +112,17 @@ void TableOverTcp::release() {
       server.initial.clear();
       if (server.line) server.line->close(in_order);
     }
-    strand_.post([client_gone] { client_gone->set_value(); });       // after what the links had to do
+    // after what the links had to do
+    strand_.post([client_gone] { client_gone->set_value(); });
   });
-  if (shard_) shard_->stop([shard_stopped] { shard_stopped->set_value(); });
-  else shard_stopped->set_value();
-  constexpr std::chrono::seconds kLong{10};                            // strands that nothing holds up
-  if (client_gone->get_future().wait_for(kLong) != std::future_status::ready || shard_stopped->get_future().wait_for(kLong) != std::future_status::ready)
+  if (shard_)
+    shard_->stop([shard_stopped] { shard_stopped->set_value(); });
+  else
+    shard_stopped->set_value();
+  // strands that nothing holds up
+  constexpr std::chrono::seconds kLong{10};
+  if (client_gone->get_future().wait_for(kLong) != std::future_status::ready ||
+      shard_stopped->get_future().wait_for(kLong) != std::future_status::ready)
     LOG(ERROR) << "the threads that move rows do not answer";
 }
 
@@ -135,8 +149,10 @@ void TableOverTcp::drain() {
     const RowId row = request.push.row;
     ++taken_[row];
     concerned[plan_.rows[row].server] = true;
-    if (request.only_get) client_->get(row, request.push.clock, request.part, now());
-    else push(std::move(request.push));
+    if (request.only_get)
+      client_->get(row, request.push.clock, request.part, now());
+    else
+      push(std::move(request.push));
   }
   for (int server = 0; server < static_cast<int>(servers_.size()); ++server)
     if (concerned[static_cast<std::size_t>(server)]) pump(server);
@@ -159,8 +175,10 @@ void TableOverTcp::pump(int server) {
     messages.push_back(std::move(*message));
   }
   if (messages.empty()) return;
-  if (visited_) shard_->hear_now(std::move(messages), crew_);
-  else shard_->hear(std::move(messages));
+  if (visited_)
+    shard_->hear_now(std::move(messages), crew_);
+  else
+    shard_->hear(std::move(messages));
 }
 
 void TableOverTcp::say(int server, const Message& message) {
@@ -173,7 +191,8 @@ void TableOverTcp::take(std::vector<Message> messages) {
   strand_.run([this, messages = std::move(messages)]() mutable {
     for (Message& message : messages) {
       if (const Values* values = values_of(message)) job_.local_bytes += values->data.size_bytes();
-      if (const Status status = handle(own_server_, message); !status.ok()) job_.fail(status.error());
+      if (const Status status = handle(own_server_, message); !status.ok())
+        job_.fail(status.error());
     }
   });
 }
@@ -204,7 +223,7 @@ void TableOverTcp::arrived(RowId row) {
     awaited_[row] = 0;
     if (--missing_ > 0) return;
   }
-  job_.changed.notify_all();                             // who wakes up finds the mutex free
+  job_.changed.notify_all();  // who wakes up finds the mutex free
 }
 
 std::span<float> TableOverTcp::place(Line&, Message& message, std::size_t floats) {
@@ -220,7 +239,9 @@ Status TableOverTcp::received(Line& line, Message&& message) {
   return status;
 }
 
-std::optional<Message> TableOverTcp::next(Line& line) { return client_ ? client_->next(server_of(line)) : std::nullopt; }
+std::optional<Message> TableOverTcp::next(Line& line) {
+  return client_ ? client_->next(server_of(line)) : std::nullopt;
+}
 
 void TableOverTcp::up(Line& line, bool again) {
   const int number = server_of(line);
@@ -237,10 +258,13 @@ void TableOverTcp::up(Line& line, bool again) {
   line.link()->wake();
 }
 
-void TableOverTcp::lost(Line& line, const Error& error) { envoy_.report(line.rank(), line.heard_clock(), error); }
+void TableOverTcp::lost(Line& line, const Error& error) {
+  envoy_.report(line.rank(), line.heard_clock(), error);
+}
 
 int TableOverTcp::server_of(const Line& line) const {
-  const auto found = std::find_if(servers_.begin(), servers_.end(), [&](const Server& server) { return server.line.get() == &line; });
+  const auto found = std::find_if(servers_.begin(), servers_.end(),
+                                  [&](const Server& server) { return server.line.get() == &line; });
   return static_cast<int>(found - servers_.begin());
 }
 
@@ -261,10 +285,13 @@ void TableOverTcp::warn(double seconds) {
   for (const Server& server : servers_) {
     const bool works = roster().processes[server.rank].worker >= 0;
     const Clock clock = server.line && works ? server.line->heard_clock() : kUnbounded;
-    if (clock >= 0 && clock < least) slowest = str("; the slowest worker it hears of is ", job_.name_of(server.rank, least = clock));
+    if (clock >= 0 && clock < least)
+      slowest =
+          str("; the slowest worker it hears of is ", job_.name_of(server.rank, least = clock));
   }
-  LOG(WARNING) << "has waited for rows for " << seconds << " s at clock " << job_.clock << ", for longest for row " << overdue->row << " from server "
-               << overdue->server << ", " << job_.name_of(rank) << slowest;
+  LOG(WARNING) << "has waited for rows for " << seconds << " s at clock " << job_.clock
+               << ", for longest for row " << overdue->row << " from server " << overdue->server
+               << ", " << job_.name_of(rank) << slowest;
 }
 
 void TableOverTcp::close(bool with_bye) {

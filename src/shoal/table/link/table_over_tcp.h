@@ -1,4 +1,5 @@
-// The Table of a worker: a Client on a strand of its own, with a connection to each server but the one in its own process.
+// The Table of a worker: a Client on a strand of its own, with a connection to each server but the
+// one in its own process.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "envoy.h"
-#include "line.h"
-#include "talks.h"
-#include "shard_host.h"
+#include "shoal/table/link/envoy.h"
+#include "shoal/table/link/line.h"
+#include "shoal/table/link/shard_host.h"
+#include "shoal/table/link/talks.h"
 
 namespace shoal::table {
 
@@ -21,7 +22,7 @@ class TableOverTcp final : public Table, public LineOwner {
 
   // Connects with the servers, and returns when that is done.
   Status connect();
-  void take(std::vector<Message> messages);              // of this process's shard; on any thread
+  void take(std::vector<Message> messages);  // of this process's shard; on any thread
   void close(bool with_bye);
 
   int worker() const override { return worker_; }
@@ -53,10 +54,11 @@ class TableOverTcp final : public Table, public LineOwner {
   };
   struct Server {
     std::uint32_t rank = 0;
-    std::unique_ptr<Line> line;                          // null for this process's own
-    bool up = false;                                     // guarded by the job's mutex
-    bool ready = false;                                  // its rows of the epoch exist; guarded likewise
-    std::vector<Message> initial;                        // the chief's, until then; on the strand
+    std::unique_ptr<Line> line;  // null for this process's own
+    bool up = false;             // guarded by the job's mutex
+    // its rows of the epoch exist; guarded likewise
+    bool ready = false;
+    std::vector<Message> initial;  // the chief's, until then; on the strand
   };
 
   // On the strand:
@@ -76,7 +78,7 @@ class TableOverTcp final : public Table, public LineOwner {
   // On the solver's thread:
   template <class Make>
   bool add(std::size_t count, const Make& request);
-  Status settle();                                       // all that was asked for has arrived
+  Status settle();  // all that was asked for has arrived
   void take_servers();
   void retire(Clock clock);
   void push(Push push);
@@ -89,29 +91,36 @@ class TableOverTcp final : public Table, public LineOwner {
   Talks& talks_;
   const Strand strand_;
   int worker_ = -1, own_server_ = -1;
-  std::vector<Server> servers_;                          // changes on the strand with the job's mutex held, while the solver's thread waits for it
-  std::vector<std::unique_ptr<Line>> former_;            // closed; on the strand
+  // changes on the strand with the job's mutex held, while the solver's thread waits for it
+  std::vector<Server> servers_;
+  std::vector<std::unique_ptr<Line>> former_;  // closed; on the strand
 
   // On the strand:
   std::unique_ptr<Client> client_;
   Plan plan_;
-  std::vector<std::uint64_t> taken_;                     // requests by row that the client knows of
+  // requests by row that the client knows of
+  std::vector<std::uint64_t> taken_;
   Clock retired_ = -1;
   bool ticks_ = false;
-  bool visited_ = false;                                 // by the solver's thread, which then does what there is for this process's shard
+  // by the solver's thread, which then does what there is for this process's shard
+  bool visited_ = false;
 
   // On the solver's thread:
-  std::vector<std::uint64_t> requested_;                 // by row
-  Clock pushed_ = 0;                                     // after the last push
-  bool alone_ = false;                                   // no other worker pushes
-  bool waited_for_ = false;                              // others' pushes may wait for this worker's
+  std::vector<std::uint64_t> requested_;  // by row
+  Clock pushed_ = 0;                      // after the last push
+  bool alone_ = false;                    // no other worker pushes
+  // others' pushes may wait for this worker's
+  bool waited_for_ = false;
   Crew crew_;
 
-  std::vector<Request> requests_ GUARDED_BY(job_.mutex); // not taken to the strand yet; it comes for them if there are any
-  std::vector<std::uint64_t> arrived_ GUARDED_BY(job_.mutex);      // requests by row that have been answered
-  std::vector<std::uint64_t> awaited_ GUARDED_BY(job_.mutex);      // by row: the request that wait() waits for; 0: none
-  std::size_t missing_ GUARDED_BY(job_.mutex) = 0;       // rows that wait() waits for
-  StalenessCounts staleness_ GUARDED_BY(job_.mutex);     // the client's
+  // not taken to the strand yet; it comes for them if there are any
+  std::vector<Request> requests_ GUARDED_BY(job_.mutex);
+  // requests by row that have been answered
+  std::vector<std::uint64_t> arrived_ GUARDED_BY(job_.mutex);
+  // by row: the request that wait() waits for; 0: none
+  std::vector<std::uint64_t> awaited_ GUARDED_BY(job_.mutex);
+  std::size_t missing_ GUARDED_BY(job_.mutex) = 0;    // rows that wait() waits for
+  StalenessCounts staleness_ GUARDED_BY(job_.mutex);  // the client's
 };
 
 }  // namespace shoal::table

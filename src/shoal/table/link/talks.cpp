@@ -1,4 +1,4 @@
-#include "talks.h"
+#include "shoal/table/link/talks.h"
 
 #include <optional>
 #include <utility>
@@ -13,9 +13,15 @@ Result<std::string> Talks::ask(Topic topic, Clock clock, std::string body) {
   const std::uint32_t part = part_of(topic, body);
   envoy_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
   std::optional<std::string> answer;
-  const auto answered = [&]() REQUIRES(job_.mutex) { return (answer = heard_.take_answer(topic, clock, part)).has_value(); };
-  const auto late = [&](double seconds) { LOG(WARNING) << "has waited for the other workers for " << seconds << " s, at clock " << job_.clock; };
-  if (Status status = job_.wait(kForever, job_.options.stall_warn, answered, late); !status.ok()) return status.error();
+  const auto answered = [&]() REQUIRES(job_.mutex) {
+    return (answer = heard_.take_answer(topic, clock, part)).has_value();
+  };
+  const auto late = [&](double seconds) {
+    LOG(WARNING) << "has waited for the other workers for " << seconds << " s, at clock "
+                 << job_.clock;
+  };
+  if (Status status = job_.wait(kForever, job_.options.stall_warn, answered, late); !status.ok())
+    return status.error();
   return *std::move(answer);
 }
 
@@ -27,11 +33,15 @@ std::vector<Answer> Talks::take_outputs() {
 Result<Want> Talks::start(Clock clock) {
   job_.clock = clock;
   std::optional<Want> want;
-  const auto may_start = [&]() REQUIRES(job_.mutex) { return (want = heard_.start(clock)).has_value(); };
-  const auto late = [&](double seconds) {
-    LOG(WARNING) << "has waited for " << seconds << " s, at clock " << clock << ", for all workers to agree on a pause";
+  const auto may_start = [&]() REQUIRES(job_.mutex) {
+    return (want = heard_.start(clock)).has_value();
   };
-  if (Status status = job_.wait(kForever, job_.options.stall_warn, may_start, late); !status.ok()) return status.error();
+  const auto late = [&](double seconds) {
+    LOG(WARNING) << "has waited for " << seconds << " s, at clock " << clock
+                 << ", for all workers to agree on a pause";
+  };
+  if (Status status = job_.wait(kForever, job_.options.stall_warn, may_start, late); !status.ok())
+    return status.error();
   return *want;
 }
 

@@ -1,11 +1,12 @@
-// What a worker asks of the others and hears of them, between the solver's thread, which waits, and the strands, which never do.
+// What a worker asks of the others and hears of them, between the solver's thread, which waits, and
+// the strands, which never do.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "../worker_talks.h"
-#include "envoy.h"
+#include "shoal/table/link/envoy.h"
+#include "shoal/table/worker_talks.h"
 
 namespace shoal::table {
 

@@ -5,17 +5,22 @@
 namespace shoal::table {
 namespace {
 
-constexpr double kLongestBurst = 0.002;            // seconds of the rate
+constexpr double kLongestBurst = 0.002;  // seconds of the rate
 // So that links take turns, at low rates too: who waits, waits for what the others were granted.
 constexpr double kSmallestGrant = 1024, kLargestGrant = 32 * 1024;
 
 }  // namespace
 
 Throttle::Throttle(double bytes_per_second)
-    : rate_(bytes_per_second), most_(rate_ * kLongestBurst), largest_(static_cast<std::size_t>(std::clamp(most_, kSmallestGrant, kLargestGrant))), tokens_(most_) {}
+    : rate_(bytes_per_second),
+      most_(rate_ * kLongestBurst),
+      largest_(static_cast<std::size_t>(std::clamp(most_, kSmallestGrant, kLargestGrant))),
+      tokens_(most_) {}
 
 void Throttle::fill(Time now) {
-  if (filled_ != Time{} && now > filled_) tokens_ = std::min(most_, tokens_ + rate_ * std::chrono::duration<double>(now - filled_).count());
+  if (filled_ != Time{} && now > filled_)
+    tokens_ =
+        std::min(most_, tokens_ + rate_ * std::chrono::duration<double>(now - filled_).count());
   filled_ = std::max(filled_, now);
 }
 

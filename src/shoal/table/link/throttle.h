@@ -8,7 +8,8 @@
 
 namespace shoal::table {
 
-// A bucket of tokens that may run into debt by one grant, so that the mean is exact whatever the sizes are. For any thread.
+// A bucket of tokens that may run into debt by one grant, so that the mean is exact whatever the
+// sizes are. For any thread.
 class Throttle {
  public:
   using Time = std::chrono::nanoseconds;
@@ -22,7 +23,7 @@ class Throttle {
  private:
   void fill(Time now) REQUIRES(mutex_);
   const double rate_, most_;
-  const std::size_t largest_;                      // grant
+  const std::size_t largest_;  // grant
   Mutex mutex_;
   double tokens_ GUARDED_BY(mutex_);
   Time filled_ GUARDED_BY(mutex_){};

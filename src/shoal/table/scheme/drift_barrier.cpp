@@ -1,12 +1,13 @@
-// Asynchronous until the workers have drifted apart: when one has done `max_advance` tasks more than another since the last barrier, each
-// finishes the task it is in and waits for the others; then all start together. Source: SpeeDO's "partially synchronous" (--maxAdvance).
+// Asynchronous until the workers have drifted apart: when one has done `max_advance` tasks more
+// than another since the last barrier, each finishes the task it is in and waits for the others;
+// then all start together. Source: SpeeDO's "partially synchronous" (--maxAdvance).
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "make.h"
 #include "shoal/base/error.h"
-#include "single.h"
+#include "shoal/table/scheme/make.h"
+#include "shoal/table/scheme/single.h"
 
 namespace shoal::table {
 namespace {
@@ -16,7 +17,8 @@ class DriftPacer final : public Pacer {
   // `reread`: workers go on from the rows, rather than from weights of their own.
   DriftPacer(std::int64_t max_advance, bool reread) : max_advance_(max_advance), reread_(reread) {}
 
-  // During a barrier it is not waited for, and starts with the others; otherwise it counts as the foremost.
+  // During a barrier it is not waited for, and starts with the others; otherwise it counts as the
+  // foremost.
   void join(int worker, Instant) override {
     std::int64_t most = 1;
     for (const auto& [number, other] : workers_) most = std::max(most, other.done);
@@ -30,7 +32,8 @@ class DriftPacer final : public Pacer {
 
   void ready(int number, Clock, const TaskReport&, Instant) override {
     Worker& worker = workers_.at(number);
-    if (!std::exchange(worker.begun, true) && !worker.outside) return start(number, false);   // no task of its own is behind it
+    // no task of its own is behind it
+    if (!std::exchange(worker.begun, true) && !worker.outside) return start(number, false);
     if (!catching_up_) {
       ++worker.done;
       if (drift() < max_advance_) return start(number, false);
@@ -46,25 +49,31 @@ class DriftPacer final : public Pacer {
   std::string describe() const override {
     std::string workers;
     for (const auto& [number, worker] : workers_)
-      workers += str(workers.empty() ? "" : ", ", "[", number, ", ", worker.done, ", ", worker.waits ? "true" : "false", "]");
-    return str("{\"max_advance\": ", max_advance_, ", \"catching_up\": ", catching_up_ ? "true" : "false", ", \"workers\": [", workers, "]}");
+      workers += str(workers.empty() ? "" : ", ", "[", number, ", ", worker.done, ", ",
+                     worker.waits ? "true" : "false", "]");
+    return str("{\"max_advance\": ", max_advance_,
+               ", \"catching_up\": ", catching_up_ ? "true" : "false", ", \"workers\": [", workers,
+               "]}");
   }
 
  private:
   struct Worker {
-    std::int64_t done = 1;       // tasks since the last barrier, and one more
-    bool outside = false;        // joined during a barrier
+    std::int64_t done = 1;  // tasks since the last barrier, and one more
+    bool outside = false;   // joined during a barrier
     bool begun = false, waits = false;
   };
 
   std::int64_t drift() const {
     const auto done = [](const auto& entry) { return entry.second.done; };
-    return done(*std::ranges::max_element(workers_, {}, done)) - done(*std::ranges::min_element(workers_, {}, done));
+    return done(*std::ranges::max_element(workers_, {}, done)) -
+           done(*std::ranges::min_element(workers_, {}, done));
   }
 
   // `last` came last: its rows hold what all have done.
   void try_to_end(int last) {
-    if (!std::ranges::all_of(workers_, [](const auto& entry) { return entry.second.waits || entry.second.outside; })) return;
+    if (!std::ranges::all_of(
+            workers_, [](const auto& entry) { return entry.second.waits || entry.second.outside; }))
+      return;
     catching_up_ = false;
     for (auto& [number, worker] : workers_) {
       worker.done = 1;
@@ -84,13 +93,16 @@ class DriftPacer final : public Pacer {
 
 class DriftBarrier final : public Scheme {
  public:
-  DriftBarrier(std::string name, std::int64_t max_advance, Single single) : name_(std::move(name)), max_advance_(max_advance), single_(single) {
+  DriftBarrier(std::string name, std::int64_t max_advance, Single single)
+      : name_(std::move(name)), max_advance_(max_advance), single_(single) {
     single_.task.paced = true;
-    single_.task.asks_early = false;   // who starts behind a barrier reads what all have done
+    single_.task.asks_early = false;  // who starts behind a barrier reads what all have done
   }
   std::string name() const override { return name_; }
   Task task() const override { return single_.task; }
-  std::unique_ptr<Pacer> make_pacer() const override { return std::make_unique<DriftPacer>(max_advance_, payload() != Payload::kWeights); }
+  std::unique_ptr<Pacer> make_pacer() const override {
+    return std::make_unique<DriftPacer>(max_advance_, payload() != Payload::kWeights);
+  }
   std::string caution(int workers) const override { return single_.caution(workers); }
   bool keeps_reads() const override { return single_.compensation > 0; }
 

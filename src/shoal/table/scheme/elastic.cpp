@@ -1,10 +1,11 @@
-// Elastic averaging: workers go their own ways for a few steps, then each and the center pull each other a part, moving_rate, of the way.
-// EASGD, and with a solver that has momentum EAMSGD. Source: Zhang, Choromanska, LeCun, "Deep learning with elastic averaging SGD", NIPS 2015;
-// SpeeDO's movingRate. exchange_order: after the steps is SpeeDO's, before the first of them the paper's.
+// Elastic averaging: workers go their own ways for a few steps, then each and the center pull each
+// other a part, moving_rate, of the way. EASGD, and with a solver that has momentum EAMSGD. Source:
+// Zhang, Choromanska, LeCun, "Deep learning with elastic averaging SGD", NIPS 2015; SpeeDO's
+// movingRate. exchange_order: after the steps is SpeeDO's, before the first of them the paper's.
 #include <utility>
 
-#include "make.h"
-#include "single.h"
+#include "shoal/table/scheme/make.h"
+#include "shoal/table/scheme/single.h"
 
 namespace shoal::table {
 namespace {
@@ -21,7 +22,9 @@ class Elastic final : public Scheme {
     return single_.merge(row, 0);
   }
 
-  bool readable(const RowView& row, int worker, Clock clock) const override { return row.workers[static_cast<std::size_t>(worker)].merged >= clock; }
+  bool readable(const RowView& row, int worker, Clock clock) const override {
+    return row.workers[static_cast<std::size_t>(worker)].merged >= clock;
+  }
 
  private:
   const std::string name_;

@@ -1,42 +1,49 @@
-// Local SGD whose workers make as many steps as the slowest one's step leaves time for, then average. Source: ESync (Li et al., IEEE TSC 2020).
-// What becomes of the rows is local_steps'; here are the pacers, which say how many steps. `pull`: after each step the worker asks whether to make another,
-// as in the original. `assigned`: it is told at the start of a round, from the times of the rounds before.
+// Local SGD whose workers make as many steps as the slowest one's step leaves time for, then
+// average. Source: ESync (Li et al., IEEE TSC 2020). What becomes of the rows is local_steps'; here
+// are the pacers, which say how many steps. `pull`: after each step the worker asks whether to make
+// another, as in the original. `assigned`: it is told at the start of a round, from the times of
+// the rounds before.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
 
-#include "make.h"
 #include "shoal/base/error.h"
 #include "shoal/base/text.h"
+#include "shoal/table/scheme/make.h"
+#include "shoal/table/scheme/together.h"
 #include "shoal/table/step_times.h"
-#include "together.h"
 
 namespace shoal::table {
 namespace {
 
-constexpr double kExchangeShare = 0.3;   // of a new time of an exchange in the smoothed one
+constexpr double kExchangeShare = 0.3;  // of a new time of an exchange in the smoothed one
 
 struct Limits {
-  double epsilon = 0.5;                  // seconds before the slowest that a worker must be able to end another step
-  std::int64_t least = 1, most = 0;      // local steps; most 0: no limit
+  // seconds before the slowest that a worker must be able to end another step
+  double epsilon = 0.5;
+  std::int64_t least = 1, most = 0;  // local steps; most 0: no limit
 };
 
 double seconds_of(Instant time) { return std::chrono::duration<double>(time).count(); }
 
 // One worker in the view that ESync's state server gives.
-std::string record_of(int worker, std::int64_t steps, double seconds, Instant end, bool done, Clock round) {
-  return str('[', worker, ", ", steps, ", ", std::to_string(seconds), ", ", std::to_string(seconds_of(end)), ", ", done ? "true" : "false", ", ", round, ']');
+std::string record_of(int worker, std::int64_t steps, double seconds, Instant end, bool done,
+                      Clock round) {
+  return str('[', worker, ", ", steps, ", ", std::to_string(seconds), ", ",
+             std::to_string(seconds_of(end)), ", ", done ? "true" : "false", ", ", round, ']');
 }
 
-std::string view_of(std::size_t workers, Clock round, double epsilon, const std::vector<std::string>& records) {
-  return str("{\"num_workers\": ", workers, ", \"t\": ", round, ", \"epsilon\": ", epsilon, ", \"records\": [", join(records), "]}");
+std::string view_of(std::size_t workers, Clock round, double epsilon,
+                    const std::vector<std::string>& records) {
+  return str("{\"num_workers\": ", workers, ", \"t\": ", round, ", \"epsilon\": ", epsilon,
+             ", \"records\": [", join(records), "]}");
 }
 
 // ---- pull ----
 
-// One round is under way at a time: who asks for the next must know that all have handed in this one, or who is still in it would never be
-// told to push.
+// One round is under way at a time: who asks for the next must know that all have handed in this
+// one, or who is still in it would never be told to push.
 class PullPacer final : public Pacer {
  public:
   explicit PullPacer(const Limits& limits) : limits_(limits) {}
@@ -72,25 +79,31 @@ class PullPacer final : public Pacer {
 
   std::string describe() const override {
     std::vector<std::string> records;
-    for (const auto& [number, worker] : workers_) records.push_back(record_of(number, worker.steps, worker.seconds, worker.end, worker.done, worker.round));
+    for (const auto& [number, worker] : workers_)
+      records.push_back(
+          record_of(number, worker.steps, worker.seconds, worker.end, worker.done, worker.round));
     return view_of(workers_.size(), round_, limits_.epsilon, records);
   }
 
  private:
   struct Worker {
     std::int64_t steps = 0;
-    double seconds = 0, exchange = 0;      // of the latest step, and exchange; 0: not known
-    Instant end{};                         // of the latest step, or of the start of the round
+    double seconds = 0, exchange = 0;  // of the latest step, and exchange; 0: not known
+    Instant end{};                     // of the latest step, or of the start of the round
     bool done = false;
-    Clock round = -1;                      // that it has entered
+    Clock round = -1;  // that it has entered
   };
 
   bool may_push(int number, const Worker& worker, Instant now) const {
-    const auto total = [](const auto& entry) { return entry.second.seconds > 0 ? entry.second.seconds + entry.second.exchange : 0; };
-    const auto& [slowest_number, slowest] = *std::ranges::max_element(workers_, {}, total);   // the first of several
+    const auto total = [](const auto& entry) {
+      return entry.second.seconds > 0 ? entry.second.seconds + entry.second.exchange : 0;
+    };
+    // the first of several
+    const auto& [slowest_number, slowest] = *std::ranges::max_element(workers_, {}, total);
     if (slowest_number == number || slowest.done) return slowest.round == round_;
     if (slowest.round != round_) return false;
-    const double rest = seconds_of(slowest.end) + slowest.seconds + slowest.exchange - seconds_of(now);
+    const double rest =
+        seconds_of(slowest.end) + slowest.seconds + slowest.exchange - seconds_of(now);
     return worker.seconds + worker.exchange + limits_.epsilon > rest;
   }
 
@@ -102,8 +115,9 @@ class PullPacer final : public Pacer {
 
 // ---- assigned ----
 
-// A round is of one clock. Who asks for the first time, and who comes when the round has begun, makes the least number of steps; the others
-// begin a round together, when all that are in the job have asked.
+// A round is of one clock. Who asks for the first time, and who comes when the round has begun,
+// makes the least number of steps; the others begin a round together, when all that are in the job
+// have asked.
 class AssigningPacer final : public Pacer {
  public:
   explicit AssigningPacer(const Limits& limits) : limits_(limits) {}
@@ -120,7 +134,9 @@ class AssigningPacer final : public Pacer {
     worker.clock = clock;
     worker.end = now;
     if (last.steps > 0 && last.seconds > 0) worker.times.add(last.seconds, last.steps);
-    if (last.exchange > 0) worker.exchange += (worker.exchange > 0 ? kExchangeShare : 1) * (last.exchange - worker.exchange);
+    if (last.exchange > 0)
+      worker.exchange +=
+          (worker.exchange > 0 ? kExchangeShare : 1) * (last.exchange - worker.exchange);
     if (clock > round_) return try_to_begin();
     worker.steps = limits_.least;
     start(number, worker);
@@ -132,18 +148,19 @@ class AssigningPacer final : public Pacer {
   std::string describe() const override {
     std::vector<std::string> records;
     for (const auto& [number, worker] : workers_)
-      records.push_back(record_of(number, worker.steps, worker.times.smoothed(), worker.end, worker.waits, worker.clock));
+      records.push_back(record_of(number, worker.steps, worker.times.smoothed(), worker.end,
+                                  worker.waits, worker.clock));
     return view_of(workers_.size(), round_, limits_.epsilon, records);
   }
 
  private:
   struct Worker {
-    Clock clock = -1;                      // that it asked to start last; -1: none yet
+    Clock clock = -1;  // that it asked to start last; -1: none yet
     bool waits = false;
-    std::int64_t steps = 0;                // that it was told last
+    std::int64_t steps = 0;  // that it was told last
     StepTimes times;
-    double exchange = 0;                   // smoothed; 0: not known
-    Instant end{};                         // of its last task
+    double exchange = 0;  // smoothed; 0: not known
+    Instant end{};        // of its last task
   };
 
   void try_to_begin() {
@@ -158,7 +175,8 @@ class AssigningPacer final : public Pacer {
       if (worker.waits) start(number, worker);
   }
 
-  // The slowest makes the least number of steps; what it needs for them and to hand them in is there for all.
+  // The slowest makes the least number of steps; what it needs for them and to hand them in is
+  // there for all.
   void plan() {
     double available = 0, total = 0;
     for (const auto& [number, worker] : workers_)
@@ -169,7 +187,9 @@ class AssigningPacer final : public Pacer {
       round_ = std::max(round_, worker.clock);
       worker.steps = limits_.least;
       if (worker.times.known() && needs(worker) < available)
-        worker.steps = std::max<std::int64_t>(worker.steps, steps_within(available - worker.exchange, worker.times.high(), limits_.epsilon));
+        worker.steps = std::max<std::int64_t>(
+            worker.steps,
+            steps_within(available - worker.exchange, worker.times.high(), limits_.epsilon));
       if (limits_.most > 0) worker.steps = std::min(worker.steps, limits_.most);
       total += static_cast<double>(worker.steps);
       ++planned;
@@ -177,11 +197,15 @@ class AssigningPacer final : public Pacer {
     mean_steps_ = total / planned;
   }
 
-  double needs(const Worker& worker) const { return static_cast<double>(limits_.least) * worker.times.smoothed() + worker.exchange; }
+  double needs(const Worker& worker) const {
+    return static_cast<double>(limits_.least) * worker.times.smoothed() + worker.exchange;
+  }
 
   void start(int number, Worker& worker) {
     worker.waits = false;
-    starts_.push_back({.worker = number, .steps = static_cast<std::uint32_t>(worker.steps), .mean_steps = mean_steps_});
+    starts_.push_back({.worker = number,
+                       .steps = static_cast<std::uint32_t>(worker.steps),
+                       .mean_steps = mean_steps_});
   }
 
   const Limits limits_;
@@ -195,7 +219,8 @@ class AssigningPacer final : public Pacer {
 
 class Esync final : public MeanOfDeltas {
  public:
-  Esync(std::string name, const Task& task, const Limits& limits) : MeanOfDeltas(std::move(name), task), limits_(limits) {}
+  Esync(std::string name, const Task& task, const Limits& limits)
+      : MeanOfDeltas(std::move(name), task), limits_(limits) {}
   std::unique_ptr<Pacer> make_pacer() const override {
     if (task().judged) return std::make_unique<PullPacer>(limits_);
     return std::make_unique<AssigningPacer>(limits_);
@@ -214,14 +239,18 @@ std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   task.steps = 0;
   task.paced = true;
   task.judged = parameters.one_of("mode", kModes, std::optional(false));
-  task.asks_early = !task.judged;          // see PullPacer
+  task.asks_early = !task.judged;  // see PullPacer
   if (task.judged && task.weighing == Weighing::kSteps)
-    parameters.refuse("aggregation=steps needs mode=assigned: with mode=pull nobody knows, when a worker is done, how many steps the others will make");
+    parameters.refuse(
+        "aggregation=steps needs mode=assigned: with mode=pull nobody knows, when a worker is "
+        "done, how many steps the others will make");
   Limits limits;
   limits.epsilon = parameters.number("epsilon", {.least = 0}, 0.5);
   limits.least = parameters.whole("min_steps", 1, kMostSteps, 1);
   limits.most = parameters.whole("max_steps", 0, kMostSteps, 0);
-  if (limits.most > 0 && limits.most < limits.least) parameters.refuse(str("max_steps is ", limits.most, ", below min_steps, which is ", limits.least));
+  if (limits.most > 0 && limits.most < limits.least)
+    parameters.refuse(
+        str("max_steps is ", limits.most, ", below min_steps, which is ", limits.least));
   return std::make_unique<Esync>(parameters.words(), task, limits);
 }
 

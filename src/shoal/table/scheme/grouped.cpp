@@ -1,16 +1,17 @@
-// Grouping SGD: workers of a group are in step, groups are not; what a group brings is one update of the mean of its members, weighed by how
-// much of the others' it missed, by default 1/Y. Source: MXNet-G's dist_gsync (CCGRID 2019). With a staleness no group starts a round
-// more than that many ahead of the slowest group.
+// Grouping SGD: workers of a group are in step, groups are not; what a group brings is one update
+// of the mean of its members, weighed by how much of the others' it missed, by default 1/Y. Source:
+// MXNet-G's dist_gsync (CCGRID 2019). With a staleness no group starts a round more than that many
+// ahead of the slowest group.
 //
 // One group is bsp; groups of one worker each are async with weighting, at the full rate.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "make.h"
 #include "shoal/base/text.h"
-#include "together.h"
-#include "weighting.h"
+#include "shoal/table/scheme/make.h"
+#include "shoal/table/scheme/together.h"
+#include "shoal/table/scheme/weighting.h"
 
 namespace shoal::table {
 namespace {
@@ -18,7 +19,8 @@ namespace {
 std::string words_of(const Groups& groups) {
   std::string words;
   for (const std::vector<int>& group : groups)
-    for (std::size_t i = 0; i < group.size(); ++i) words += str(i > 0 ? "," : words.empty() ? "" : "|", group[i]);
+    for (std::size_t i = 0; i < group.size(); ++i)
+      words += str(i > 0 ? "," : words.empty() ? "" : "|", group[i]);
   return words;
 }
 
@@ -28,7 +30,8 @@ std::vector<int>& group_for(double own, std::span<const double> seconds, Groups&
   const auto mean = [&](const std::vector<int>& group) {
     double sum = 0, known = 0;
     for (const int worker : group)
-      if (const double each = seconds[static_cast<std::size_t>(worker)]; each > 0) sum += each, ++known;
+      if (const double each = seconds[static_cast<std::size_t>(worker)]; each > 0)
+        sum += each, ++known;
     return known > 0 ? sum / known : 0;
   };
   const auto distance = [&](const std::vector<int>& group) {
@@ -38,37 +41,51 @@ std::vector<int>& group_for(double own, std::span<const double> seconds, Groups&
   return *std::ranges::min_element(groups, {}, distance);
 }
 
-const WorkerView& of(const RowView& row, int worker) { return row.workers[static_cast<std::size_t>(worker)]; }
+const WorkerView& of(const RowView& row, int worker) {
+  return row.workers[static_cast<std::size_t>(worker)];
+}
 
 class Grouped final : public Scheme {
  public:
   Grouped(std::string name, Groups groups, Clock staleness, Weighting weighting)
-      : name_(std::move(name)), groups_(std::move(groups)), staleness_(staleness), weighting_(weighting) {}
+      : name_(std::move(name)),
+        groups_(std::move(groups)),
+        staleness_(staleness),
+        weighting_(weighting) {}
   std::string name() const override { return name_; }
 
   std::string unfit(int workers) const override {
     std::vector<bool> has_group(static_cast<std::size_t>(workers));
     for (const std::vector<int>& group : groups_)
       for (const int worker : group) {
-        if (worker >= workers) return str("worker ", worker, " is in a group, and there are ", workers, " workers (the first is 0)");
+        if (worker >= workers)
+          return str("worker ", worker, " is in a group, and there are ", workers,
+                     " workers (the first is 0)");
         has_group[static_cast<std::size_t>(worker)] = true;
       }
     for (int worker = 0; worker < workers; ++worker)
-      if (!has_group[static_cast<std::size_t>(worker)]) return str("worker ", worker, " is in no group");
+      if (!has_group[static_cast<std::size_t>(worker)])
+        return str("worker ", worker, " is in no group");
     return "";
   }
 
-  // Who left has left its group, and a group without members is none. Who is new comes to those that are about as fast, or else to the smallest group.
-  std::string for_workers(std::span<const int> before, std::span<const double> seconds) const override {
+  // Who left has left its group, and a group without members is none. Who is new comes to those
+  // that are about as fast, or else to the smallest group.
+  std::string for_workers(std::span<const int> before,
+                          std::span<const double> seconds) const override {
     Groups now(groups_.size());
     for (std::size_t g = 0; g < groups_.size(); ++g)
       for (std::size_t worker = 0; worker < before.size(); ++worker)
-        if (std::ranges::count(groups_[g], before[worker]) > 0) now[g].push_back(static_cast<int>(worker));
+        if (std::ranges::count(groups_[g], before[worker]) > 0)
+          now[g].push_back(static_cast<int>(worker));
     std::erase_if(now, [](const std::vector<int>& group) { return group.empty(); });
     for (std::size_t worker = 0; worker < before.size(); ++worker)
-      if (before[worker] < 0) group_for(seconds[worker], seconds, now).push_back(static_cast<int>(worker));
+      if (before[worker] < 0)
+        group_for(seconds[worker], seconds, now).push_back(static_cast<int>(worker));
     std::string words;
-    for (const std::string& word : split(name_, ' ')) words += (words.empty() ? "" : " ") + (word.starts_with("groups=") ? "groups=" + words_of(now) : word);
+    for (const std::string& word : split(name_, ' '))
+      words += (words.empty() ? "" : " ") +
+               (word.starts_with("groups=") ? "groups=" + words_of(now) : word);
     return words;
   }
 
@@ -79,7 +96,8 @@ class Grouped final : public Scheme {
   }
 
   bool readable(const RowView& row, int worker, Clock clock) const override {
-    return is_readable(row, worker, clock, staleness_);   // the clocks that all of a group have pushed are its rounds
+    // the clocks that all of a group have pushed are its rounds
+    return is_readable(row, worker, clock, staleness_);
   }
   bool bounded() const override { return staleness_ != kUnbounded; }
   std::vector<std::vector<int>> in_step() const override { return groups_; }
@@ -127,7 +145,8 @@ class Grouped final : public Scheme {
 std::unique_ptr<Scheme> make_grouped(Parameters& parameters) {
   Groups groups = parameters.groups("groups");
   const Clock staleness = parameters.clocks("staleness", kUnbounded);
-  const Weighting weighting = read_weighting(parameters, Weighting::Function::kInverse, Payload::kGradient);
+  const Weighting weighting =
+      read_weighting(parameters, Weighting::Function::kInverse, Payload::kGradient);
   return std::make_unique<Grouped>(parameters.words(), std::move(groups), staleness, weighting);
 }
 

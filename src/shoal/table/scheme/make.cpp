@@ -1,4 +1,4 @@
-#include "make.h"
+#include "shoal/table/scheme/make.h"
 
 #include <algorithm>
 #include <utility>
@@ -13,7 +13,7 @@ constexpr struct {
   std::unique_ptr<Scheme> (*make)(Parameters&);
 } kSchemes[] = {
 #define SCHEME(name) {#name, make_##name},
-#include "schemes.def"
+#include "shoal/table/scheme/schemes.def"
 #undef SCHEME
 };
 
@@ -33,7 +33,8 @@ Result<std::unique_ptr<Scheme>> make_scheme(std::string_view text) {
     if (const std::string what = parameters.wrong(); !what.empty()) return wrong(text, what);
     return made;
   }
-  return wrong(text, str("there is no '", words.front(), "'", did_you_mean(words.front(), names), "; known: ", join(names)));
+  return wrong(text, str("there is no '", words.front(), "'", did_you_mean(words.front(), names),
+                         "; known: ", join(names)));
 }
 
 std::vector<std::string> scheme_names() {

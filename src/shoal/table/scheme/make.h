@@ -1,16 +1,17 @@
-// What the files of schemes define: each is a file here and a line in schemes.def, which make_<name> belongs to.
+// What the files of schemes define: each is a file here and a line in schemes.def, which
+// make_<name> belongs to.
 #pragma once
 
 #include <memory>
 
-#include "parameters.h"
 #include "shoal/table/scheme.h"
+#include "shoal/table/scheme/parameters.h"
 
 namespace shoal::table {
 
 // Complains, if it must, to the parameters: then what is made is thrown away.
 #define SCHEME(name) std::unique_ptr<Scheme> make_##name(Parameters&);
-#include "schemes.def"
+#include "shoal/table/scheme/schemes.def"
 #undef SCHEME
 
 }  // namespace shoal::table

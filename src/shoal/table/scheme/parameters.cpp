@@ -1,4 +1,4 @@
-#include "parameters.h"
+#include "shoal/table/scheme/parameters.h"
 
 #include <algorithm>
 #include <charconv>
@@ -17,28 +17,44 @@ constexpr struct {
 } kKeys[] = {
     {"aggregation", "how much each worker counts in a mean of deltas: of local_steps and esync"},
     {"backup", "how many late gradients of a version do without: of sync_backup"},
-    {"compensation", "the lambda of delay compensation: of gradients merged one by one, as dc_asgd, async and ssp do"},
+    {"compensation",
+     "the lambda of delay compensation: of gradients merged one by one, as dc_asgd, async and ssp "
+     "do"},
     {"epsilon", "seconds to spare: of esync"},
     {"exchange_order", "when elastic averaging exchanges weights: of elastic"},
-    {"factor", "what an update of one worker alone is divided by; where the updates of all are one, their mean is taken"},
+    {"factor",
+     "what an update of one worker alone is divided by; where the updates of all are one, their "
+     "mean is taken"},
     {"global_momentum", "the momentum of means of deltas: of local_steps and esync"},
     {"global_nesterov", "whether that momentum looks ahead: of local_steps and esync"},
     {"global_rate", "the rate of a mean of deltas: of local_steps and esync"},
     {"groups", "which workers go in step: of grouped"},
-    {"local_steps", "steps of a worker's own solver between two exchanges: of deltas and weights; a gradient is of one step"},
+    {"local_steps",
+     "steps of a worker's own solver between two exchanges: of deltas and weights; a gradient is "
+     "of one step"},
     {"max_advance", "the drift that brings all to a barrier: of drift_barrier"},
     {"max_version_lag", "how old a contribution may be: of weed_out"},
     {"max_steps", "most steps of a worker in a round: of esync"},
     {"min_steps", "least steps of a worker in a round: of esync"},
     {"mode", "who says how many steps a worker makes: of esync"},
-    {"merge_every", "which of a worker's late tasks count all the same: of weed_out by completions"},
-    {"momentum_policy", "what becomes of a worker's own momentum: of deltas and weights; with gradients the table has the only one"},
+    {"merge_every",
+     "which of a worker's late tasks count all the same: of weed_out by completions"},
+    {"momentum_policy",
+     "what becomes of a worker's own momentum: of deltas and weights; with gradients the table has "
+     "the only one"},
     {"moving_rate", "how hard elastic averaging pulls: of elastic, where workers send weights"},
-    {"payload", "what workers send: of schemes whose updates come one by one; in others it goes without saying"},
-    {"share_iterations", "whether who is fast does more of the job's iterations: of sync_backup, and of schemes without a bound whose updates come one by one"},
-    {"staleness", "how far a worker may be ahead of the slowest: of ssp, and of grouped between groups"},
+    {"payload",
+     "what workers send: of schemes whose updates come one by one; in others it goes without "
+     "saying"},
+    {"share_iterations",
+     "whether who is fast does more of the job's iterations: of sync_backup, and of schemes "
+     "without a bound whose updates come one by one"},
+    {"staleness",
+     "how far a worker may be ahead of the slowest: of ssp, and of grouped between groups"},
     {"weedout", "the window of late results: of weed_out"},
-    {"weighting", "less weight for a stale update: of schemes whose updates come one by one; where those of all workers are one, none is stale"},
+    {"weighting",
+     "less weight for a stale update: of schemes whose updates come one by one; where those of all "
+     "workers are one, none is stale"},
 };
 
 template <class T>
@@ -64,11 +80,13 @@ std::string described(const Range& range) {
 
 }  // namespace
 
-Parameters::Parameters(std::span<const std::string> words) : scheme_(words.front()), words_(scheme_) {
+Parameters::Parameters(std::span<const std::string> words)
+    : scheme_(words.front()), words_(scheme_) {
   for (const std::string& word : words.subspan(1)) {
     const std::size_t equals = word.find('=');
     if (equals != std::string::npos) {
-      if (!given_.emplace(word.substr(0, equals), word.substr(equals + 1)).second) refuse(str(word.substr(0, equals), " is given twice"));
+      if (!given_.emplace(word.substr(0, equals), word.substr(equals + 1)).second)
+        refuse(str(word.substr(0, equals), " is given twice"));
     } else if (&word == &words[1]) {
       bare_ = word;
     } else {
@@ -105,22 +123,29 @@ void Parameters::write(const std::string& key, const std::string& value) {
   words_ += key == first_ && words_ == scheme_ ? str(' ', value) : str(' ', key, '=', value);
 }
 
-double Parameters::number(const std::string& key, const Range& range, std::optional<double> otherwise) {
+double Parameters::number(const std::string& key, const Range& range,
+                          std::optional<double> otherwise) {
   const std::optional<std::string> text = take(key, !otherwise);
   if (!text) return otherwise.value_or(1);
   const std::optional<double> value = parsed<double>(*text);
-  const bool good = value && std::isfinite(*value) && *value > range.above && *value >= range.least && *value <= range.most;
-  if (!good) refuse(str(key, " is ", *text, "; it must be a number, ", described(range)));
-  else if (value != otherwise) write(key, shortest(*value));
+  const bool good = value && std::isfinite(*value) && *value > range.above &&
+                    *value >= range.least && *value <= range.most;
+  if (!good)
+    refuse(str(key, " is ", *text, "; it must be a number, ", described(range)));
+  else if (value != otherwise)
+    write(key, shortest(*value));
   return value.value_or(1);
 }
 
-std::int64_t Parameters::whole(const std::string& key, std::int64_t least, std::int64_t most, std::optional<std::int64_t> otherwise) {
+std::int64_t Parameters::whole(const std::string& key, std::int64_t least, std::int64_t most,
+                               std::optional<std::int64_t> otherwise) {
   const std::optional<std::string> text = take(key, !otherwise);
   if (!text) return otherwise.value_or(least);
   const std::optional<std::int64_t> value = parsed<std::int64_t>(*text);
-  if (!value || *value < least || *value > most) refuse(str(key, " is ", *text, "; it must be a whole number, ", least, " to ", most));
-  else if (value != otherwise) write(key, str(*value));
+  if (!value || *value < least || *value > most)
+    refuse(str(key, " is ", *text, "; it must be a whole number, ", least, " to ", most));
+  else if (value != otherwise)
+    write(key, str(*value));
   return value.value_or(least);
 }
 
@@ -128,8 +153,11 @@ Clock Parameters::clocks(const std::string& key, std::optional<Clock> otherwise)
   const std::optional<std::string> text = take(key, !otherwise);
   if (!text) return otherwise.value_or(0);
   const std::optional<Clock> value = *text == "unbounded" ? kUnbounded : parsed<Clock>(*text);
-  if (!value || *value < 0) refuse(str(key, " is ", *text, "; it must be a whole number of clocks, 0 or more, or \"unbounded\""));
-  else if (value != otherwise) write(key, value == kUnbounded ? "unbounded" : str(*value));
+  if (!value || *value < 0)
+    refuse(str(key, " is ", *text,
+               "; it must be a whole number of clocks, 0 or more, or \"unbounded\""));
+  else if (value != otherwise)
+    write(key, value == kUnbounded ? "unbounded" : str(*value));
   return value.value_or(0);
 }
 
@@ -138,13 +166,17 @@ Groups Parameters::groups(const std::string& key) {
   Groups groups;
   std::vector<int> all;
   std::string again;
-  const auto wrong = [&](const std::string& what) { refuse(str(key, " is ", *text, ": ", what, "; it must be as \"0,2|1,3\", workers by number, each in one group")); };
+  const auto wrong = [&](const std::string& what) {
+    refuse(str(key, " is ", *text, ": ", what,
+               "; it must be as \"0,2|1,3\", workers by number, each in one group"));
+  };
   for (std::size_t begin = 0; text && begin <= text->size();) {
     const std::size_t end = std::min(text->find_first_of(",|", begin), text->size());
     const std::string word = text->substr(begin, end - begin);
     const std::optional<int> worker = parsed<int>(word);
     if (!worker || *worker < 0) wrong(str("'", word, "' is no worker"));
-    if (std::ranges::count(all, worker.value_or(-1)) > 0) wrong(str("worker ", word, " is there twice"));
+    if (std::ranges::count(all, worker.value_or(-1)) > 0)
+      wrong(str("worker ", word, " is there twice"));
     if (begin == 0 || (*text)[begin - 1] == '|') groups.emplace_back();
     again += str(begin == 0 ? "" : text->substr(begin - 1, 1), word);
     all.push_back(worker.value_or(-1));
@@ -155,7 +187,8 @@ Groups Parameters::groups(const std::string& key) {
   return groups;
 }
 
-std::size_t Parameters::choose(const std::string& key, std::span<const std::string> known, std::size_t usual) {
+std::size_t Parameters::choose(const std::string& key, std::span<const std::string> known,
+                               std::size_t usual) {
   const std::optional<std::string> text = take(key, usual == known.size());
   if (!text) return usual < known.size() ? usual : 0;
   const auto found = std::ranges::find(known, *text);

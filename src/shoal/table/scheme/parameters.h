@@ -1,5 +1,6 @@
-// What follows a scheme's name, "key=value" a word. A scheme asks for the keys it has; what is wrong with their values, and keys that nobody
-// asked for, become one error, which make_scheme gives out. So what is asked always has an answer, if only for an object that is thrown away.
+// What follows a scheme's name, "key=value" a word. A scheme asks for the keys it has; what is
+// wrong with their values, and keys that nobody asked for, become one error, which make_scheme
+// gives out. So what is asked always has an answer, if only for an object that is thrown away.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,10 @@ namespace shoal::table {
 
 // A word and what it means.
 template <class E>
-struct Choice { const char* word; E value; };
+struct Choice {
+  const char* word;
+  E value;
+};
 
 // What a number may be, both ends included, but for `above`.
 struct Range {
@@ -27,7 +31,7 @@ struct Range {
   double most = std::numeric_limits<double>::infinity();
 };
 
-using Groups = std::vector<std::vector<int>>;   // of workers
+using Groups = std::vector<std::vector<int>>;  // of workers
 
 class Parameters {
  public:
@@ -38,9 +42,12 @@ class Parameters {
   void name_first(const std::string& key);
   bool has(const std::string& key) const { return given_.contains(key); }
 
-  // The value of a key. Without `otherwise` it must be given. What differs from `otherwise` goes into words(), in the order of asking.
-  double number(const std::string& key, const Range& range, std::optional<double> otherwise = std::nullopt);
-  std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most, std::optional<std::int64_t> otherwise = std::nullopt);
+  // The value of a key. Without `otherwise` it must be given. What differs from `otherwise` goes
+  // into words(), in the order of asking.
+  double number(const std::string& key, const Range& range,
+                std::optional<double> otherwise = std::nullopt);
+  std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most,
+                     std::optional<std::int64_t> otherwise = std::nullopt);
   // "true" or "false", which it is if it is not given.
   bool yes_or_no(const std::string& key);
   // Clocks, 0 or more; "unbounded" is kUnbounded.
@@ -48,7 +55,8 @@ class Parameters {
   // "0,2|1,3": groups of different workers, none empty. Always required.
   Groups groups(const std::string& key);
   template <class E, std::size_t n>
-  E one_of(const std::string& key, const Choice<E> (&choices)[n], std::optional<E> otherwise = std::nullopt) {
+  E one_of(const std::string& key, const Choice<E> (&choices)[n],
+           std::optional<E> otherwise = std::nullopt) {
     std::vector<std::string> known;
     std::size_t usual = n;
     for (std::size_t i = 0; i < n; ++i) {
@@ -74,11 +82,11 @@ class Parameters {
   std::size_t choose(const std::string& key, std::span<const std::string> known, std::size_t usual);
 
   const std::string scheme_;
-  std::optional<std::string> bare_;                      // the first word, if it has no key
-  std::string first_;                                    // the key it may do without
+  std::optional<std::string> bare_;  // the first word, if it has no key
+  std::string first_;                // the key it may do without
   std::map<std::string, std::string> given_;
-  std::vector<std::string> known_;                       // keys that the scheme has
-  std::vector<std::string> refused_;                     // keys that it has, but not here
+  std::vector<std::string> known_;    // keys that the scheme has
+  std::vector<std::string> refused_;  // keys that it has, but not here
   std::string words_, wrong_;
 };
 

@@ -1,4 +1,4 @@
-#include "single.h"
+#include "shoal/table/scheme/single.h"
 
 #include <algorithm>
 
@@ -7,15 +7,20 @@
 namespace shoal::table {
 namespace {
 
-constexpr Choice<Payload> kPayloads[] = {{"gradient", Payload::kGradient}, {"delta", Payload::kDelta}, {"weights", Payload::kWeights}};
-constexpr Choice<Payload> kTwoPayloads[] = {{"gradient", Payload::kGradient}, {"delta", Payload::kDelta}};
+constexpr Choice<Payload> kPayloads[] = {
+    {"gradient", Payload::kGradient}, {"delta", Payload::kDelta}, {"weights", Payload::kWeights}};
+constexpr Choice<Payload> kTwoPayloads[] = {{"gradient", Payload::kGradient},
+                                            {"delta", Payload::kDelta}};
 constexpr Choice<bool> kOrders[] = {{"after", false}, {"before", true}};
-constexpr Choice<MomentumPolicy> kPolicies[] = {
-    {"keep", MomentumPolicy::kKeep}, {"reset", MomentumPolicy::kReset}, {"average", MomentumPolicy::kAverage}};
-constexpr double kBeta = 0.9;   // of the paper: what all workers' moving rates add up to
+constexpr Choice<MomentumPolicy> kPolicies[] = {{"keep", MomentumPolicy::kKeep},
+                                                {"reset", MomentumPolicy::kReset},
+                                                {"average", MomentumPolicy::kAverage}};
+constexpr double kBeta = 0.9;  // of the paper: what all workers' moving rates add up to
 constexpr std::int64_t kMostSteps = 1'000'000;
 
-double rate_or(double moving_rate, int workers) { return moving_rate > 0 ? moving_rate : kBeta / std::max(1, workers); }
+double rate_or(double moving_rate, int workers) {
+  return moving_rate > 0 ? moving_rate : kBeta / std::max(1, workers);
+}
 
 }  // namespace
 
@@ -42,7 +47,8 @@ Merge Single::merge(const RowView& row, std::size_t i) const {
 std::string Single::caution(int workers) const {
   const double all = rate_or(moving_rate, workers) * workers;
   if (task.payload != Payload::kWeights || all <= 1) return "";
-  return str("moving_rate ", moving_rate, " times ", workers, " workers is ", all, ", above 1: the center moves further than to the workers' mean");
+  return str("moving_rate ", moving_rate, " times ", workers, " workers is ", all,
+             ", above 1: the center moves further than to the workers' mean");
 }
 
 MomentumPolicy read_momentum_policy(Parameters& parameters) {
@@ -53,14 +59,18 @@ Single read_single(Parameters& parameters, Payloads payloads, double compensatio
   Single single;
   Payload& payload = single.task.payload;
   if (payloads == Payloads::kWeights) payload = Payload::kWeights;
-  if (payloads == Payloads::kAny) payload = parameters.one_of("payload", kPayloads, std::optional(Payload::kGradient));
-  else if (payloads == Payloads::kGradientOrDelta) payload = parameters.one_of("payload", kTwoPayloads, std::optional(Payload::kGradient));
+  if (payloads == Payloads::kAny)
+    payload = parameters.one_of("payload", kPayloads, std::optional(Payload::kGradient));
+  else if (payloads == Payloads::kGradientOrDelta)
+    payload = parameters.one_of("payload", kTwoPayloads, std::optional(Payload::kGradient));
   const bool weights = payload == Payload::kWeights;
   if (payload == Payload::kGradient) {
-    for (const char* key : {"local_steps", "momentum_policy"}) parameters.without(key, "is of payload=delta, or weights: a gradient is of one step");
+    for (const char* key : {"local_steps", "momentum_policy"})
+      parameters.without(key, "is of payload=delta, or weights: a gradient is of one step");
     single.compensation = parameters.number("compensation", {.least = 0}, compensation);
   } else {
-    single.task.steps = static_cast<int>(parameters.whole("local_steps", 1, kMostSteps, weights ? 10 : 1));
+    single.task.steps =
+        static_cast<int>(parameters.whole("local_steps", 1, kMostSteps, weights ? 10 : 1));
     single.task.momentum = read_momentum_policy(parameters);
     parameters.without("compensation", "is of gradients");
   }
@@ -70,7 +80,8 @@ Single read_single(Parameters& parameters, Payloads payloads, double compensatio
     parameters.without("factor", "is of gradients and deltas; weights have a moving_rate");
   } else {
     single.factor = parameters.number("factor", {.least = 0}, payload == Payload::kDelta ? 1 : 0);
-    for (const char* key : {"moving_rate", "exchange_order"}) parameters.without(key, "is of elastic averaging, where workers send weights");
+    for (const char* key : {"moving_rate", "exchange_order"})
+      parameters.without(key, "is of elastic averaging, where workers send weights");
   }
   single.weighting = read_weighting(parameters, Weighting::Function::kNone, payload);
   Task& task = single.task;

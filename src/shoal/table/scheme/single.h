@@ -1,35 +1,41 @@
-// A contribution that is an update of its own: what all schemes share whose workers do not wait to be merged together.
+// A contribution that is an update of its own: what all schemes share whose workers do not wait to
+// be merged together.
 #pragma once
 
 #include <string>
 
-#include "parameters.h"
 #include "shoal/table/scheme.h"
-#include "weighting.h"
+#include "shoal/table/scheme/parameters.h"
+#include "shoal/table/scheme/weighting.h"
 
 namespace shoal::table {
 
 struct Single {
-  Task task{};                   // payload, steps, momentum and the order of exchange
-  double factor = 1;             // what a gradient's rate, or a delta, is divided by; 0: as many as there are workers
-  double moving_rate = 0;        // elastic averaging's alpha; 0: 0.9 over as many as there are workers
+  Task task{};  // payload, steps, momentum and the order of exchange
+  // what a gradient's rate, or a delta, is divided by; 0: as many as there are workers
+  double factor = 1;
+  // elastic averaging's alpha; 0: 0.9 over as many as there are workers
+  double moving_rate = 0;
   double compensation = 0;
   Weighting weighting{};
 
-  // The merge of held[i], which must be its worker's oldest; its drop, if there is nothing in it or its weight is 0.
+  // The merge of held[i], which must be its worker's oldest; its drop, if there is nothing in it or
+  // its weight is 0.
   Merge merge(const RowView& row, std::size_t i) const;
-  std::string caution(int workers) const;   // Scheme's
+  std::string caution(int workers) const;  // Scheme's
 };
 
 enum class Payloads { kGradient, kGradientOrDelta, kWeights, kAny };
 
-// payload=gradient|delta|weights, where there is a choice; of a gradient: factor (0), compensation; of a delta: factor (1), local_steps (1), momentum_policy;
-// of weights: moving_rate (0.9/workers), local_steps (10), exchange_order=after|before, momentum_policy; of all: weighting (none),
+// payload=gradient|delta|weights, where there is a choice; of a gradient: factor (0), compensation;
+// of a delta: factor (1), local_steps (1), momentum_policy; of weights: moving_rate (0.9/workers),
+// local_steps (10), exchange_order=after|before, momentum_policy; of all: weighting (none),
 // share_iterations (false).
 //
-// A gradient's factor is by default the number of workers of the epoch: n mini-batches then move the row as far as one of n times the size
-// does. Who has come to the end counts as well, or the last would go on at n times the rate, each step by its own small batch. A delta's is 1, as
-// in SpeeDO: what a worker did counts whole.
+// A gradient's factor is by default the number of workers of the epoch: n mini-batches then move
+// the row as far as one of n times the size does. Who has come to the end counts as well, or the
+// last would go on at n times the rate, each step by its own small batch. A delta's is 1, as in
+// SpeeDO: what a worker did counts whole.
 Single read_single(Parameters& parameters, Payloads payloads, double compensation = 0);
 
 // momentum_policy=keep|reset|average

@@ -1,42 +1,54 @@
-// Synchronous SGD with backup workers: of each version of a row the first N gradients, of as many workers, make the next version, where
-// N = workers - backup, at least 1; what comes later is dropped, and its worker goes on from the newest. Each row decides by itself. A worker
-// that goes leaves backup as it is, so that N shrinks and nobody waits for the lost. Where workers share their iterations what is dropped counts
-// as done, and nobody goes on alone after the others' last version. Source: Chen et al., "Revisiting distributed synchronous SGD", arXiv
-// 1604.00981. Late gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
+// Synchronous SGD with backup workers: of each version of a row the first N gradients, of as many
+// workers, make the next version, where N = workers - backup, at least 1; what comes later is
+// dropped, and its worker goes on from the newest. Each row decides by itself. A worker that goes
+// leaves backup as it is, so that N shrinks and nobody waits for the lost. Where workers share
+// their iterations what is dropped counts as done, and nobody goes on alone after the others' last
+// version. Source: Chen et al., "Revisiting distributed synchronous SGD", arXiv 1604.00981. Late
+// gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
 #include <algorithm>
 #include <utility>
 
-#include "make.h"
+#include "shoal/table/scheme/make.h"
 
 namespace shoal::table {
 namespace {
 
 // Workers that count, or that still have something here.
 int live_workers(const RowView& row) {
-  return static_cast<int>(std::ranges::count_if(row.workers, [](const WorkerView& worker) { return worker.counts || worker.merged < worker.pushed; }));
+  return static_cast<int>(std::ranges::count_if(row.workers, [](const WorkerView& worker) {
+    return worker.counts || worker.merged < worker.pushed;
+  }));
 }
 
 class SyncBackup final : public Scheme {
  public:
-  SyncBackup(std::string name, int backup, bool shared) : name_(std::move(name)), backup_(backup) { task_.shared = task_.paced = task_.asks_early = shared; }
+  SyncBackup(std::string name, int backup, bool shared) : name_(std::move(name)), backup_(backup) {
+    task_.shared = task_.paced = task_.asks_early = shared;
+  }
   std::string name() const override { return name_; }
   Task task() const override { return task_; }
 
   std::string unfit(int workers) const override {
-    return backup_ < workers ? "" : str("backup is ", backup_, " and there are ", workers, " workers; at least one must not be spare");
+    return backup_ < workers ? ""
+                             : str("backup is ", backup_, " and there are ", workers,
+                                   " workers; at least one must not be spare");
   }
 
   // Spare workers stay as many, while one is left that is not.
   std::string for_workers(std::span<const int> before, std::span<const double>) const override {
     const int workers = static_cast<int>(before.size());
-    return unfit(workers).empty() ? name_ : str("sync_backup backup=", workers - 1, task_.shared ? " share_iterations=true" : "");
+    return unfit(workers).empty() ? name_
+                                  : str("sync_backup backup=", workers - 1,
+                                        task_.shared ? " share_iterations=true" : "");
   }
 
   std::optional<Merge> next_merge(const RowView& row) const override {
     Merge late, merge;
     std::vector<std::size_t> fresh;
-    for (std::size_t i = 0; i < row.held.size(); ++i) (row.held[i].base < row.version ? late.drop : fresh).push_back(i);
-    if (!late.drop.empty()) return late;   // alone, and first: who made them may yet bring something of this version
+    for (std::size_t i = 0; i < row.held.size(); ++i)
+      (row.held[i].base < row.version ? late.drop : fresh).push_back(i);
+    // alone, and first: who made them may yet bring something of this version
+    if (!late.drop.empty()) return late;
     const auto enough = static_cast<std::size_t>(std::max(1, live_workers(row) - backup_));
     if (fresh.size() < enough) return std::nullopt;
     std::ranges::sort(fresh, {}, [&](std::size_t i) { return row.held[i].worker; });
@@ -50,7 +62,9 @@ class SyncBackup final : public Scheme {
     return merge;
   }
 
-  bool readable(const RowView& row, int worker, Clock clock) const override { return row.workers[static_cast<std::size_t>(worker)].merged >= clock; }
+  bool readable(const RowView& row, int worker, Clock clock) const override {
+    return row.workers[static_cast<std::size_t>(worker)].merged >= clock;
+  }
   bool waits_for_others() const override { return true; }
 
  private:

@@ -1,18 +1,20 @@
-#include "together.h"
+#include "shoal/table/scheme/together.h"
 
 #include <algorithm>
 
-#include "single.h"
+#include "shoal/table/scheme/single.h"
 
 namespace shoal::table {
 
 namespace {
 
-constexpr double kMostMomentum = 0.9999;   // 1 never ends
+constexpr double kMostMomentum = 0.9999;  // 1 never ends
 
 // slowest(row) >= clock, which ends where it is not.
 bool all_pushed(const RowView& row, Clock clock) {
-  return std::ranges::none_of(row.workers, [&](const WorkerView& worker) { return worker.counts && worker.pushed < clock; });
+  return std::ranges::none_of(row.workers, [&](const WorkerView& worker) {
+    return worker.counts && worker.pushed < clock;
+  });
 }
 
 }  // namespace
@@ -35,14 +37,18 @@ std::optional<Merge> merge_clock(const RowView& row, Weighing weighing) {
 }
 
 Task read_averaging(Parameters& parameters) {
-  constexpr Choice<Weighing> kWeighings[] = {{"uniform", Weighing::kUniform}, {"samples", Weighing::kSamples}, {"steps", Weighing::kSteps}};
+  constexpr Choice<Weighing> kWeighings[] = {{"uniform", Weighing::kUniform},
+                                             {"samples", Weighing::kSamples},
+                                             {"steps", Weighing::kSteps}};
   Task task{.payload = Payload::kDelta};
   task.momentum = read_momentum_policy(parameters);
   task.weighing = parameters.one_of("aggregation", kWeighings, std::optional(Weighing::kSamples));
   task.global_rate = static_cast<float>(parameters.number("global_rate", {.above = 0}, 1));
-  task.global_momentum = static_cast<float>(parameters.number("global_momentum", {.least = 0, .most = kMostMomentum}, 0));
+  task.global_momentum = static_cast<float>(
+      parameters.number("global_momentum", {.least = 0, .most = kMostMomentum}, 0));
   task.global_nesterov = parameters.yes_or_no("global_nesterov");
-  if (task.global_nesterov && task.global_momentum == 0) parameters.refuse("global_nesterov is of a global_momentum, and there is none");
+  if (task.global_nesterov && task.global_momentum == 0)
+    parameters.refuse("global_nesterov is of a global_momentum, and there is none");
   return task;
 }
 
@@ -52,10 +58,13 @@ std::optional<Merge> MeanOfDeltas::next_merge(const RowView& row) const {
   return merge;
 }
 
-bool MeanOfDeltas::readable(const RowView& row, int worker, Clock clock) const { return is_readable(row, worker, clock, 0); }
+bool MeanOfDeltas::readable(const RowView& row, int worker, Clock clock) const {
+  return is_readable(row, worker, clock, 0);
+}
 
 bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness) {
-  return row.workers[static_cast<std::size_t>(worker)].merged >= clock && (staleness == kUnbounded || all_pushed(row, clock - staleness));
+  return row.workers[static_cast<std::size_t>(worker)].merged >= clock &&
+         (staleness == kUnbounded || all_pushed(row, clock - staleness));
 }
 
 }  // namespace shoal::table

@@ -1,29 +1,34 @@
-// Weed-out: asynchronous, but what comes late is dropped, and its worker goes on from the newest rows. Late is, with max_version_lag, a
-// contribution to a row that has had more updates than that since its worker read it (TensorFlow's DropStaleGradientOptimizer); with weedout, a
-// whole task during which that many others were finished, dropped ones included (SpeeDO's --weedout).
+// Weed-out: asynchronous, but what comes late is dropped, and its worker goes on from the newest
+// rows. Late is, with max_version_lag, a contribution to a row that has had more updates than that
+// since its worker read it (TensorFlow's DropStaleGradientOptimizer); with weedout, a whole task
+// during which that many others were finished, dropped ones included (SpeeDO's --weedout).
 #include <utility>
 
-#include "completion_window.h"
-#include "make.h"
-#include "single.h"
+#include "shoal/table/scheme/completion_window.h"
+#include "shoal/table/scheme/make.h"
+#include "shoal/table/scheme/single.h"
 
 namespace shoal::table {
 namespace {
 
 class WeedOut final : public Scheme {
  public:
-  WeedOut(std::string name, Version most, Single single) : name_(std::move(name)), most_(most), single_(single) {}
+  WeedOut(std::string name, Version most, Single single)
+      : name_(std::move(name)), most_(most), single_(single) {}
   std::string name() const override { return name_; }
   std::string caution(int workers) const override { return single_.caution(workers); }
   Task task() const override { return single_.task; }
 
   std::optional<Merge> next_merge(const RowView& row) const override {
     if (row.held.empty()) return std::nullopt;
-    if (row.version - row.held[0].base > most_) return Merge{.take = {}, .weights = {}, .drop = {0}};
+    if (row.version - row.held[0].base > most_)
+      return Merge{.take = {}, .weights = {}, .drop = {0}};
     return single_.merge(row, 0);
   }
 
-  bool readable(const RowView& row, int worker, Clock clock) const override { return row.workers[static_cast<std::size_t>(worker)].merged >= clock; }
+  bool readable(const RowView& row, int worker, Clock clock) const override {
+    return row.workers[static_cast<std::size_t>(worker)].merged >= clock;
+  }
   bool keeps_reads() const override { return single_.compensation > 0; }
 
  private:
@@ -42,14 +47,18 @@ class WeedOutTasks final : public Scheme {
   std::string name() const override { return name_; }
   std::string caution(int workers) const override { return single_.caution(workers); }
   Task task() const override { return single_.task; }
-  std::unique_ptr<Pacer> make_pacer() const override { return std::make_unique<CompletionWindow>(window_, merge_every_); }
+  std::unique_ptr<Pacer> make_pacer() const override {
+    return std::make_unique<CompletionWindow>(window_, merge_every_);
+  }
 
   std::optional<Merge> next_merge(const RowView& row) const override {
     if (row.held.empty()) return std::nullopt;
     return single_.merge(row, 0);
   }
 
-  bool readable(const RowView& row, int worker, Clock clock) const override { return row.workers[static_cast<std::size_t>(worker)].merged >= clock; }
+  bool readable(const RowView& row, int worker, Clock clock) const override {
+    return row.workers[static_cast<std::size_t>(worker)].merged >= clock;
+  }
   bool keeps_reads() const override { return single_.compensation > 0; }
 
  private:
@@ -70,10 +79,12 @@ std::unique_ptr<Scheme> make_weed_out(Parameters& parameters) {
     return std::make_unique<WeedOut>(parameters.words(), most, single);
   }
   const std::int64_t window = parameters.whole("weedout", 1, kMost);
-  parameters.without("max_version_lag", "is another way to say what is late than weedout; one of them is enough");
+  parameters.without("max_version_lag",
+                     "is another way to say what is late than weedout; one of them is enough");
   const std::int64_t merge_every = parameters.whole("merge_every", 0, kMost, 0);
   const Single single = read_single(parameters, Payloads::kAny);
-  return std::make_unique<WeedOutTasks>(parameters.words(), window, static_cast<int>(merge_every), single);
+  return std::make_unique<WeedOutTasks>(parameters.words(), window, static_cast<int>(merge_every),
+                                        single);
 }
 
 }  // namespace shoal::table

@@ -1,4 +1,4 @@
-#include "weighting.h"
+#include "shoal/table/scheme/weighting.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,13 +6,16 @@
 namespace shoal::table {
 namespace {
 
-constexpr Choice<Weighting::Function> kFunctions[] = {{"none", Weighting::Function::kNone},
-                                                      {"inverse", Weighting::Function::kInverse},
-                                                      {"polynomial", Weighting::Function::kPolynomial},
-                                                      {"exponential", Weighting::Function::kExponential},
-                                                      {"cutoff", Weighting::Function::kCutoff}};
-constexpr Choice<Weighting::Definition> kDefinitions[] = {{"counter", Weighting::Definition::kCounter}, {"version", Weighting::Definition::kVersion}};
-constexpr Choice<Weighting::On> kOn[] = {{"gradient", Weighting::On::kGradient}, {"rate", Weighting::On::kRate}};
+constexpr Choice<Weighting::Function> kFunctions[] = {
+    {"none", Weighting::Function::kNone},
+    {"inverse", Weighting::Function::kInverse},
+    {"polynomial", Weighting::Function::kPolynomial},
+    {"exponential", Weighting::Function::kExponential},
+    {"cutoff", Weighting::Function::kCutoff}};
+constexpr Choice<Weighting::Definition> kDefinitions[] = {
+    {"counter", Weighting::Definition::kCounter}, {"version", Weighting::Definition::kVersion}};
+constexpr Choice<Weighting::On> kOn[] = {{"gradient", Weighting::On::kGradient},
+                                         {"rate", Weighting::On::kRate}};
 
 }  // namespace
 
@@ -47,18 +50,29 @@ Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise, 
   Weighting weighting;
   weighting.function = parameters.one_of("weighting", kFunctions, std::optional(otherwise));
   if (weighting.function == Function::kNone) {
-    for (const char* key : {"weighting_definition", "weighting_a", "weighting_floor", "weighting_cap", "weighting_on"})
+    for (const char* key : {"weighting_definition", "weighting_a", "weighting_floor",
+                            "weighting_cap", "weighting_on"})
       parameters.without(key, "is of a weighting, and there is none");
     return weighting;
   }
-  weighting.definition = parameters.one_of("weighting_definition", kDefinitions, std::optional(Weighting::Definition::kCounter));
-  if (weighting.function == Function::kInverse) parameters.without("weighting_a", "is of no use to weighting=inverse, which is 1/Y");
-  else weighting.a = parameters.number("weighting_a", weighting.function == Function::kCutoff ? Range{.least = 1} : Range{.above = 0});
+  weighting.definition = parameters.one_of("weighting_definition", kDefinitions,
+                                           std::optional(Weighting::Definition::kCounter));
+  if (weighting.function == Function::kInverse)
+    parameters.without("weighting_a", "is of no use to weighting=inverse, which is 1/Y");
+  else
+    weighting.a = parameters.number("weighting_a", weighting.function == Function::kCutoff
+                                                       ? Range{.least = 1}
+                                                       : Range{.above = 0});
   weighting.floor = parameters.number("weighting_floor", {.least = 1}, 1);
   weighting.cap = parameters.number("weighting_cap", {.least = 0}, 0);
-  if (weighting.cap > 0 && weighting.cap < weighting.floor) parameters.refuse("weighting_cap is below weighting_floor");
-  if (payload == Payload::kGradient) weighting.on = parameters.one_of("weighting_on", kOn, std::optional(Weighting::On::kGradient));
-  else parameters.without("weighting_on", "is a choice with gradients alone: in deltas and weights the rate is at work already");
+  if (weighting.cap > 0 && weighting.cap < weighting.floor)
+    parameters.refuse("weighting_cap is below weighting_floor");
+  if (payload == Payload::kGradient)
+    weighting.on = parameters.one_of("weighting_on", kOn, std::optional(Weighting::On::kGradient));
+  else
+    parameters.without(
+        "weighting_on",
+        "is a choice with gradients alone: in deltas and weights the rate is at work already");
   return weighting;
 }
 

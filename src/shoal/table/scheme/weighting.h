@@ -1,28 +1,33 @@
-// How much less an update counts that was computed from old numbers. Sources: MXNet-G's 1/Y (CCGRID 2019); Zhang et al., "Staleness-aware
-// Async-SGD" (IJCAI 2016) by version; the other functions as in Xie et al., "Asynchronous federated optimization" (2019).
+// How much less an update counts that was computed from old numbers. Sources: MXNet-G's 1/Y (CCGRID
+// 2019); Zhang et al., "Staleness-aware Async-SGD" (IJCAI 2016) by version; the other functions as
+// in Xie et al., "Asynchronous federated optimization" (2019).
 #pragma once
 
-#include "parameters.h"
 #include "shoal/table/scheme.h"
+#include "shoal/table/scheme/parameters.h"
 
 namespace shoal::table {
 
 struct Weighting {
   enum class Function { kNone, kInverse, kPolynomial, kExponential, kCutoff };
-  // Y: by version, how many versions the row is past the one that was read, at least 1; by counter, 1 more than the others' updates since
-  // the worker's, or its group's, own last. They differ by one once something was missed.
+  // Y: by version, how many versions the row is past the one that was read, at least 1; by counter,
+  // 1 more than the others' updates since the worker's, or its group's, own last. They differ by
+  // one once something was missed.
   enum class Definition { kCounter, kVersion };
-  enum class On { kGradient, kRate };   // the gradient, before the clip and without the decay; or the rate, and so the decay too
+  // the gradient, before the clip and without the decay; or the rate, and so the decay too
+  enum class On { kGradient, kRate };
 
   Function function = Function::kNone;
   Definition definition = Definition::kCounter;
   On on = On::kGradient;
   double a = 1;
-  double floor = 1, cap = 0;            // Y is held between them; cap 0: none
+  double floor = 1, cap = 0;  // Y is held between them; cap 0: none
 
-  // `version`: of the row now, `used`: when it was read, `last`: just after the last update of who made this one.
+  // `version`: of the row now, `used`: when it was read, `last`: just after the last update of who
+  // made this one.
   double y(Version version, Version used, Version last) const;
-  // 1/Y, 1/(1 + a (Y - 1)), exp(-a (Y - 1)); of a cut-off 1 to Y = a and 0, which is a drop, beyond.
+  // 1/Y, 1/(1 + a (Y - 1)), exp(-a (Y - 1)); of a cut-off 1 to Y = a and 0, which is a drop,
+  // beyond.
   double weight(double y) const;
   // Of the contribution `held[i]`, which is an update of its own.
   double weight_of(const RowView& row, std::size_t i) const;
@@ -30,8 +35,8 @@ struct Weighting {
   void put(double weight, Merge& merge) const;
 };
 
-// weighting=none|inverse|polynomial|exponential|cutoff, weighting_definition=counter|version, weighting_on=gradient|rate, weighting_a=...,
-// weighting_floor=..., weighting_cap=...
+// weighting=none|inverse|polynomial|exponential|cutoff, weighting_definition=counter|version,
+// weighting_on=gradient|rate, weighting_a=..., weighting_floor=..., weighting_cap=...
 Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise, Payload payload);
 
 }  // namespace shoal::table

@@ -11,7 +11,9 @@ namespace {
 
 // What fields that can be read may still not say; empty if all is well.
 template <class M>
-std::string wrong_with(const M&, const Header&) { return ""; }
+std::string wrong_with(const M&, const Header&) {
+  return "";
+}
 
 std::string wrong_with(const PlanMessage& m, const Header&) {
   const std::string wrong = validate(m.plan);
@@ -20,13 +22,18 @@ std::string wrong_with(const PlanMessage& m, const Header&) {
 
 std::string wrong_with(const Push& m, const Header& header) {
   if (!std::isfinite(m.weight)) return str("a weight of ", m.weight);
-  if (m.weight == 0 && header.floats() > 0) return str(header.floats(), " numbers and the weight 0, which has none");
+  if (m.weight == 0 && header.floats() > 0)
+    return str(header.floats(), " numbers and the weight 0, which has none");
   if (m.weight != 0 && header.floats() == 0) return str("no numbers, and the weight ", m.weight);
   return "";
 }
 
-std::string wrong_with(const Challenge& m, const Header&) { return m.lowest > m.highest ? "versions that end before they begin" : ""; }
-std::string wrong_with(const Hello& m, const Header&) { return m.lowest > m.highest ? "versions that end before they begin" : ""; }
+std::string wrong_with(const Challenge& m, const Header&) {
+  return m.lowest > m.highest ? "versions that end before they begin" : "";
+}
+std::string wrong_with(const Hello& m, const Header&) {
+  return m.lowest > m.highest ? "versions that end before they begin" : "";
+}
 
 template <class M>
 Result<Message> read(const Header& header, std::string_view bytes) {
@@ -36,7 +43,8 @@ Result<Message> read(const Header& header, std::string_view bytes) {
   std::string wrong = reader.finish();
   if (wrong.empty()) wrong = wrong_with(message, header);
   if (wrong.empty()) return Message(std::move(message));
-  return Error{Code::kPeer, str("A ", name_of(header.type), " (request ", header.request, ") has ", wrong, ".")};
+  return Error{Code::kPeer,
+               str("A ", name_of(header.type), " (request ", header.request, ") has ", wrong, ".")};
 }
 
 template <class Body>
@@ -44,7 +52,8 @@ Result<Body> read_body(const char* name, std::string_view bytes) {
   Body body;
   wire::Reader reader(bytes);
   fields(reader, body);
-  if (const std::string& wrong = reader.finish(); !wrong.empty()) return Error{Code::kPeer, str("A ", name, " has ", wrong, ".")};
+  if (const std::string& wrong = reader.finish(); !wrong.empty())
+    return Error{Code::kPeer, str("A ", name, " has ", wrong, ".")};
   return body;
 }
 
@@ -72,31 +81,45 @@ Result<Message> decode_fields(const Header& header, std::string_view bytes) {
     case MessageType::kAnswer: return read<Answer>(header, bytes);
     case MessageType::kDirective: return read<Directive>(header, bytes);
   }
-  return Error{Code::kPeer, str("A frame has the unknown type ", static_cast<int>(header.type), ".")};
+  return Error{Code::kPeer,
+               str("A frame has the unknown type ", static_cast<int>(header.type), ".")};
 }
 
 Result<Message> decode(std::string_view frame, Stage stage) {
-  if (frame.size() < kHeaderSize) return Error{Code::kPeer, str("A frame ends after ", frame.size(), " bytes, inside its header.")};
+  if (frame.size() < kHeaderSize)
+    return Error{Code::kPeer,
+                 str("A frame ends after ", frame.size(), " bytes, inside its header.")};
   const std::span<const char, kHeaderSize> first(frame.data(), kHeaderSize);
   const Result<Header> header = decode_header(first, stage);
   if (!header.ok()) return header.error();
   const std::string_view rest = frame.substr(kHeaderSize);
   if (rest.size() != header.value().length)
-    return Error{Code::kPeer, str("A ", name_of(header.value().type), " has ", rest.size(), " bytes after its header, which says ", header.value().length, ".")};
-  if (Status crc = check_crc(header.value(), crc32c(rest, crc_of_header(first))); !crc.ok()) return crc.error();
-  Result<Message> message = decode_fields(header.value(), rest.substr(0, header.value().field_bytes()));
+    return Error{Code::kPeer,
+                 str("A ", name_of(header.value().type), " has ", rest.size(),
+                     " bytes after its header, which says ", header.value().length, ".")};
+  if (Status crc = check_crc(header.value(), crc32c(rest, crc_of_header(first))); !crc.ok())
+    return crc.error();
+  Result<Message> message =
+      decode_fields(header.value(), rest.substr(0, header.value().field_bytes()));
   if (!message.ok()) return message;
   if (const std::size_t floats = header.value().floats(); floats > 0) {
     const auto numbers = std::make_shared<std::vector<float>>(floats);
-    std::memcpy(numbers->data(), rest.data() + header.value().field_bytes(), floats * sizeof(float));
+    std::memcpy(numbers->data(), rest.data() + header.value().field_bytes(),
+                floats * sizeof(float));
     *values_of(message.value()) = {*numbers, numbers};
   }
   return message;
 }
 
 Result<JoinBody> decode_join(std::string_view bytes) { return read_body<JoinBody>("Join", bytes); }
-Result<RosterBody> decode_roster(std::string_view bytes) { return read_body<RosterBody>("Roster", bytes); }
-Result<SegmentBody> decode_segment(std::string_view bytes) { return read_body<SegmentBody>("Segment", bytes); }
-Result<LeaveBody> decode_leave(std::string_view bytes) { return read_body<LeaveBody>("Leave", bytes); }
+Result<RosterBody> decode_roster(std::string_view bytes) {
+  return read_body<RosterBody>("Roster", bytes);
+}
+Result<SegmentBody> decode_segment(std::string_view bytes) {
+  return read_body<SegmentBody>("Segment", bytes);
+}
+Result<LeaveBody> decode_leave(std::string_view bytes) {
+  return read_body<LeaveBody>("Leave", bytes);
+}
 
 }  // namespace shoal::table

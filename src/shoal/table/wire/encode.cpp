@@ -12,29 +12,49 @@ static_assert(std::endian::native == std::endian::little && std::numeric_limits<
 
 template <class T>
 constexpr MessageType kTypeOf{};
-template <> constexpr MessageType kTypeOf<Challenge> = MessageType::kChallenge;
-template <> constexpr MessageType kTypeOf<Hello> = MessageType::kHello;
-template <> constexpr MessageType kTypeOf<Welcome> = MessageType::kWelcome;
-template <> constexpr MessageType kTypeOf<Refuse> = MessageType::kRefuse;
-template <> constexpr MessageType kTypeOf<Ping> = MessageType::kPing;
-template <> constexpr MessageType kTypeOf<Bye> = MessageType::kBye;
-template <> constexpr MessageType kTypeOf<PlanMessage> = MessageType::kPlan;
-template <> constexpr MessageType kTypeOf<Init> = MessageType::kInit;
-template <> constexpr MessageType kTypeOf<Ready> = MessageType::kReady;
-template <> constexpr MessageType kTypeOf<Push> = MessageType::kPush;
-template <> constexpr MessageType kTypeOf<Get> = MessageType::kGet;
-template <> constexpr MessageType kTypeOf<RowMessage> = MessageType::kRow;
-template <> constexpr MessageType kTypeOf<NeedPush> = MessageType::kNeedPush;
-template <> constexpr MessageType kTypeOf<Retire> = MessageType::kRetire;
-template <> constexpr MessageType kTypeOf<Norm> = MessageType::kNorm;
-template <> constexpr MessageType kTypeOf<NormTotal> = MessageType::kNormTotal;
-template <> constexpr MessageType kTypeOf<Ask> = MessageType::kAsk;
-template <> constexpr MessageType kTypeOf<Answer> = MessageType::kAnswer;
-template <> constexpr MessageType kTypeOf<Directive> = MessageType::kDirective;
+template <>
+constexpr MessageType kTypeOf<Challenge> = MessageType::kChallenge;
+template <>
+constexpr MessageType kTypeOf<Hello> = MessageType::kHello;
+template <>
+constexpr MessageType kTypeOf<Welcome> = MessageType::kWelcome;
+template <>
+constexpr MessageType kTypeOf<Refuse> = MessageType::kRefuse;
+template <>
+constexpr MessageType kTypeOf<Ping> = MessageType::kPing;
+template <>
+constexpr MessageType kTypeOf<Bye> = MessageType::kBye;
+template <>
+constexpr MessageType kTypeOf<PlanMessage> = MessageType::kPlan;
+template <>
+constexpr MessageType kTypeOf<Init> = MessageType::kInit;
+template <>
+constexpr MessageType kTypeOf<Ready> = MessageType::kReady;
+template <>
+constexpr MessageType kTypeOf<Push> = MessageType::kPush;
+template <>
+constexpr MessageType kTypeOf<Get> = MessageType::kGet;
+template <>
+constexpr MessageType kTypeOf<RowMessage> = MessageType::kRow;
+template <>
+constexpr MessageType kTypeOf<NeedPush> = MessageType::kNeedPush;
+template <>
+constexpr MessageType kTypeOf<Retire> = MessageType::kRetire;
+template <>
+constexpr MessageType kTypeOf<Norm> = MessageType::kNorm;
+template <>
+constexpr MessageType kTypeOf<NormTotal> = MessageType::kNormTotal;
+template <>
+constexpr MessageType kTypeOf<Ask> = MessageType::kAsk;
+template <>
+constexpr MessageType kTypeOf<Answer> = MessageType::kAnswer;
+template <>
+constexpr MessageType kTypeOf<Directive> = MessageType::kDirective;
 
 template <class Unsigned>
 void put_at(std::string& bytes, std::size_t at, Unsigned value) {
-  for (std::size_t i = 0; i < sizeof(Unsigned); ++i) bytes[at + i] = static_cast<char>(value >> (8 * i) & 0xff);
+  for (std::size_t i = 0; i < sizeof(Unsigned); ++i)
+    bytes[at + i] = static_cast<char>(value >> (8 * i) & 0xff);
 }
 
 template <class Body>
@@ -51,10 +71,14 @@ MessageType type_of(const Message& message) {
 }
 
 Values* values_of(Message& message) {
-  return std::visit([]<class M>(M& m) -> Values* {
-    if constexpr (requires { m.values; }) return &m.values;
-    else return nullptr;
-  }, message);
+  return std::visit(
+      []<class M>(M& m) -> Values* {
+        if constexpr (requires { m.values; })
+          return &m.values;
+        else
+          return nullptr;
+      },
+      message);
 }
 
 Frame encode(const Message& message, std::uint64_t request) {
@@ -67,18 +91,25 @@ Frame encode(const Message& message, std::uint64_t request) {
   put_le(head, request);
   head.resize(kHeaderSize);
   Frame frame;
-  std::visit([&]<class M>(const M& m) {
-    fields(writer, m);
-    if constexpr (requires { m.values; }) frame.values = m.values;
-  }, message);
-  CHECK(frame.values.data.size() <= kMaxRowFloats) << frame.values.data.size() << " numbers in one frame; at most " << kMaxRowFloats << " can be sent";
-  if (const Push* push = std::get_if<Push>(&message)) CHECK((push->weight == 0) == push->values.data.empty()) << "a push of weight " << push->weight;
+  std::visit(
+      [&]<class M>(const M& m) {
+        fields(writer, m);
+        if constexpr (requires { m.values; }) frame.values = m.values;
+      },
+      message);
+  CHECK(frame.values.data.size() <= kMaxRowFloats)
+      << frame.values.data.size() << " numbers in one frame; at most " << kMaxRowFloats
+      << " can be sent";
+  if (const Push* push = std::get_if<Push>(&message))
+    CHECK((push->weight == 0) == push->values.data.empty()) << "a push of weight " << push->weight;
   const std::size_t field_bytes = head.size() - kHeaderSize;
   put_at(head, 6, static_cast<std::uint16_t>(std::min<std::size_t>(field_bytes, 0xffff)));
   put_at(head, 16, static_cast<std::uint32_t>(field_bytes + frame.values.data.size_bytes()));
   std::uint32_t crc = crc_of_header(std::span<const char, kHeaderSize>(head.data(), kHeaderSize));
   crc = crc32c(std::string_view(head).substr(kHeaderSize), crc);
-  crc = crc32c({reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes()}, crc);
+  crc = crc32c(
+      {reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes()},
+      crc);
   put_at(head, 20, crc);
   frame.head = std::move(head);
   return frame;

@@ -19,22 +19,29 @@ namespace shoal::table::wire {
 
 // An integer's, float's or bool's bits; an enum is one byte, or two if it was declared so.
 template <class T>
-using Bits = std::conditional_t<sizeof(T) == 1, std::uint8_t,
-                                std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+using Bits = std::conditional_t<
+    sizeof(T) == 1, std::uint8_t,
+    std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                       std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
 template <class Enum>
 using EnumBits = std::conditional_t<sizeof(Enum) == 2, std::uint16_t, std::uint8_t>;
 
 class Writer {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void operator()(const T& value) { put_le(out_, std::bit_cast<Bits<T>>(value)); }
   template <std::size_t N>
-  void operator()(const std::array<std::uint8_t, N>& bytes) { out_.append(reinterpret_cast<const char*>(bytes.data()), N); }
+  void operator()(const std::array<std::uint8_t, N>& bytes) {
+    out_.append(reinterpret_cast<const char*>(bytes.data()), N);
+  }
   template <class Enum>
-  void one_of(const Enum& value, std::initializer_list<Enum>, const char*) { put_le(out_, static_cast<EnumBits<Enum>>(value)); }
+  void one_of(const Enum& value, std::initializer_list<Enum>, const char*) {
+    put_le(out_, static_cast<EnumBits<Enum>>(value));
+  }
   void bytes(const std::string& value, std::size_t limit, const char* field) {
-    CHECK(value.size() <= limit) << field << " of " << value.size() << " bytes; at most " << limit << " can be sent";
+    CHECK(value.size() <= limit) << field << " of " << value.size() << " bytes; at most " << limit
+                                 << " can be sent";
     text(value, limit, field);
   }
   // Cut at the limit.
@@ -44,8 +51,10 @@ class Writer {
     out_ += kept;
   }
   template <class T>
-  void list(const std::vector<T>& items, std::size_t least_bytes, std::size_t limit, const char* field) {
-    CHECK(items.size() <= limit) << items.size() << " " << field << "; at most " << limit << " can be sent";
+  void list(const std::vector<T>& items, std::size_t least_bytes, std::size_t limit,
+            const char* field) {
+    CHECK(items.size() <= limit) << items.size() << " " << field << "; at most " << limit
+                                 << " can be sent";
     out_.reserve(out_.size() + 4 + items.size() * least_bytes);
     put_le(out_, static_cast<std::uint32_t>(items.size()));
     for (const T& item : items) fields(*this, item);
@@ -62,12 +71,15 @@ class Reader {
   explicit Reader(std::string_view bytes) : left_(bytes), whole_(bytes.size()) {}
 
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void operator()(T& value) {
     const std::string_view bytes = take(sizeof(T));
-    if (bytes.empty()) value = T{};
-    else if constexpr (std::is_same_v<T, bool>) value = flag(bytes[0]);
-    else value = std::bit_cast<T>(get_le<Bits<T>>(bytes));
+    if (bytes.empty())
+      value = T{};
+    else if constexpr (std::is_same_v<T, bool>)
+      value = flag(bytes[0]);
+    else
+      value = std::bit_cast<T>(get_le<Bits<T>>(bytes));
   }
   template <std::size_t N>
   void operator()(std::array<std::uint8_t, N>& value) {
@@ -85,10 +97,13 @@ class Reader {
   void bytes(std::string& value, std::size_t limit, const char* field) {
     std::uint32_t size = 0;
     (*this)(size);
-    if (size > limit) fail(str("a ", field, " of ", size, " bytes; at most ", limit, " are allowed"));
+    if (size > limit)
+      fail(str("a ", field, " of ", size, " bytes; at most ", limit, " are allowed"));
     value = take(size);
   }
-  void text(std::string& value, std::size_t limit, const char* field) { bytes(value, limit, field); }
+  void text(std::string& value, std::size_t limit, const char* field) {
+    bytes(value, limit, field);
+  }
   template <class T>
   void list(std::vector<T>& items, std::size_t least_bytes, std::size_t limit, const char* field) {
     std::uint32_t count = 0;
@@ -108,7 +123,8 @@ class Reader {
 
  private:
   std::string_view take(std::size_t size) {
-    if (wrong_.empty() && size > left_.size()) fail(str("fields that end too early, after ", whole_, " bytes"));
+    if (wrong_.empty() && size > left_.size())
+      fail(str("fields that end too early, after ", whole_, " bytes"));
     if (!wrong_.empty()) return {};
     const std::string_view taken = left_.substr(0, size);
     left_.remove_prefix(size);

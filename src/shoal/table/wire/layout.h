@@ -1,4 +1,5 @@
-// The fields of each message, in their order on the wire: docs/protocol.md. One list for both directions: `io` is a Writer or a Reader.
+// The fields of each message, in their order on the wire: docs/protocol.md. One list for both
+// directions: `io` is a Writer or a Reader.
 #pragma once
 
 #include <concepts>
@@ -14,29 +15,36 @@ concept Is = std::same_as<std::remove_const_t<M>, T>;
 inline constexpr auto kPurposes = {Purpose::kRows, Purpose::kCoordination};
 inline constexpr auto kParts = {Part::kWeights, Part::kHistory, Part::kHistory2};
 inline constexpr auto kPayloads = {Payload::kGradient, Payload::kDelta, Payload::kWeights};
-inline constexpr auto kWants = {Want::kNothing, Want::kSnapshot, Want::kStop, Want::kRequeue, Want::kRegroup};
-inline constexpr auto kDirectives = {DirectiveKind::kAbort, DirectiveKind::kPause, DirectiveKind::kAgreed, DirectiveKind::kFinished,
-                                    DirectiveKind::kLeft};
-inline constexpr auto kCodes = {Code::kInternal, Code::kUsage,     Code::kConfig,  Code::kData,     Code::kDevice,
-                                Code::kPeer,     Code::kNonFinite, Code::kTimeout, Code::kSnapshot, Code::kRequeue};
-inline constexpr auto kTopics = {Topic::kJoin,    Topic::kBarrier, Topic::kSum,    Topic::kGather, Topic::kShare,
-                                 Topic::kOutputs, Topic::kPause,   Topic::kPaused, Topic::kDone,   Topic::kReport, Topic::kHeard,
-                                 Topic::kBegin,   Topic::kJudge,   Topic::kScheme,  Topic::kMeet,   Topic::kRegroup, Topic::kLeave,  Topic::kEnroll};
+inline constexpr auto kWants = {Want::kNothing, Want::kSnapshot, Want::kStop, Want::kRequeue,
+                                Want::kRegroup};
+inline constexpr auto kDirectives = {DirectiveKind::kAbort, DirectiveKind::kPause,
+                                     DirectiveKind::kAgreed, DirectiveKind::kFinished,
+                                     DirectiveKind::kLeft};
+inline constexpr auto kCodes = {Code::kInternal, Code::kUsage,  Code::kConfig,    Code::kData,
+                                Code::kDevice,   Code::kPeer,   Code::kNonFinite, Code::kTimeout,
+                                Code::kSnapshot, Code::kRequeue};
+inline constexpr auto kTopics = {
+    Topic::kJoin,  Topic::kBarrier, Topic::kSum,  Topic::kGather,  Topic::kShare, Topic::kOutputs,
+    Topic::kPause, Topic::kPaused,  Topic::kDone, Topic::kReport,  Topic::kHeard, Topic::kBegin,
+    Topic::kJudge, Topic::kScheme,  Topic::kMeet, Topic::kRegroup, Topic::kLeave, Topic::kEnroll};
 // These two have their numbers from elsewhere, and are on the wire now.
-inline constexpr auto kRules = {optim::Rule::kSgd,     optim::Rule::kNesterov, optim::Rule::kAdaGrad,
-                                optim::Rule::kRmsProp, optim::Rule::kAdaDelta, optim::Rule::kAdam};
+inline constexpr auto kRules = {optim::Rule::kSgd,      optim::Rule::kNesterov,
+                                optim::Rule::kAdaGrad,  optim::Rule::kRmsProp,
+                                optim::Rule::kAdaDelta, optim::Rule::kAdam};
 inline constexpr auto kRegularizations = {optim::Regularization::kL2, optim::Regularization::kL1};
-static_assert(static_cast<int>(optim::Rule::kAdam) == 5 && static_cast<int>(optim::Regularization::kL1) == 1);
+static_assert(static_cast<int>(optim::Rule::kAdam) == 5 &&
+              static_cast<int>(optim::Regularization::kL1) == 1);
 
-inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20, kMaxProcesses = 1u << 16;
-inline constexpr std::size_t kRowBytes = 19, kRankBytes = 4, kClockBytes = 8, kNumberBytes = 8, kLeastProcessBytes = 44;   // of the lists' items
+inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20,
+                             kMaxProcesses = 1u << 16;
+// of the lists' items
+inline constexpr std::size_t kRowBytes = 19, kRankBytes = 4, kClockBytes = 8, kNumberBytes = 8,
+                             kLeastProcessBytes = 44;
 inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 
 template <class Io, class M>
-  requires Is<M, std::uint32_t> || Is<M, Clock> || Is<M, double>
-void fields(Io& io, M& m) {
-  io(m);
-}
+requires Is<M, std::uint32_t> || Is<M, Clock> || Is<M, double>
+void fields(Io& io, M& m) { io(m); }
 
 template <class Io, Is<Challenge> M>
 void fields(Io& io, M& m) {
@@ -44,7 +52,8 @@ void fields(Io& io, M& m) {
 }
 template <class Io, Is<Hello> M>
 void fields(Io& io, M& m) {
-  io(m.lowest), io(m.highest), io.one_of(m.purpose, kPurposes, "purpose"), io(m.rank), io(m.incarnation);
+  io(m.lowest), io(m.highest), io.one_of(m.purpose, kPurposes, "purpose"), io(m.rank),
+      io(m.incarnation);
   io(m.configuration), io(m.nonce), io(m.proof);
 }
 template <class Io, Is<Welcome> M>
@@ -70,11 +79,15 @@ template <class Io, Is<PlanMessage> M>
 void fields(Io& io, M& m) {
   auto& plan = m.plan;
   io(plan.workers), io(plan.servers), io(plan.start);
-  io.one_of(plan.rule.rule, kRules, "rule"), io(plan.rule.momentum), io(plan.rule.momentum2), io(plan.rule.rms_decay), io(plan.rule.delta);
-  io.one_of(plan.regularization, kRegularizations, "regularization"), io(plan.weight_decay), io(plan.clip), io(plan.iter_size);
+  io.one_of(plan.rule.rule, kRules, "rule"), io(plan.rule.momentum), io(plan.rule.momentum2),
+      io(plan.rule.rms_decay), io(plan.rule.delta);
+  io.one_of(plan.regularization, kRegularizations, "regularization"), io(plan.weight_decay),
+      io(plan.clip), io(plan.iter_size);
   io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
-  io.list(plan.rows, kRowBytes, kMaxRows, "rows"), io(plan.epoch), io.list(plan.ranks, kRankBytes, kMaxWorkers, "ranks");
-  io.list(plan.clocks, kClockBytes, kMaxWorkers, "clocks"), io.list(plan.server_ranks, kRankBytes, kMaxServers, "ranks of servers");
+  io.list(plan.rows, kRowBytes, kMaxRows, "rows"), io(plan.epoch),
+      io.list(plan.ranks, kRankBytes, kMaxWorkers, "ranks");
+  io.list(plan.clocks, kClockBytes, kMaxWorkers, "clocks"),
+      io.list(plan.server_ranks, kRankBytes, kMaxServers, "ranks of servers");
 }
 template <class Io, Is<Init> M>
 void fields(Io& io, M& m) {
@@ -86,7 +99,8 @@ void fields(Io& io, M& m) {
 }
 template <class Io, Is<Push> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.base), io.one_of(m.payload, kPayloads, "payload"), io(m.weight), io(m.rate), io(m.epoch);
+  io(m.row), io(m.clock), io(m.base), io.one_of(m.payload, kPayloads, "payload"), io(m.weight),
+      io(m.rate), io(m.epoch);
 }
 template <class Io, Is<Get> M>
 void fields(Io& io, M& m) {
@@ -122,29 +136,35 @@ void fields(Io& io, M& m) {
 }
 template <class Io, Is<Directive> M>
 void fields(Io& io, M& m) {
-  io.one_of(m.kind, kDirectives, "kind"), io(m.clock), io.one_of(m.want, kWants, "want"), io.one_of(m.code, kCodes, "code");
+  io.one_of(m.kind, kDirectives, "kind"), io(m.clock), io.one_of(m.want, kWants, "want"),
+      io.one_of(m.code, kCodes, "code");
   io.text(m.text, kMaxReasonBytes, "text");
 }
 
 template <class Io, Is<JoinBody> M>
 void fields(Io& io, M& m) {
-  io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"), io.bytes(m.address, kMaxHostBytes, "address");
+  io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"),
+      io.bytes(m.address, kMaxHostBytes, "address");
   io.bytes(m.configuration, kMaxConfigurationBytes, "configuration");
 }
 template <class Io, Is<RosterBody::Process> M>
 void fields(Io& io, M& m) {
-  io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"), io.bytes(m.address, kMaxHostBytes, "address");
+  io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"),
+      io.bytes(m.address, kMaxHostBytes, "address");
   io(m.clock), io(m.weight), io(m.bandwidth);
 }
 template <class Io, Is<RosterBody> M>
 void fields(Io& io, M& m) {
   io(m.seed), io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
-  io(m.epoch), io.bytes(m.scheme, kMaxSchemeBytes, "scheme"), io.text(m.why, kMaxReasonBytes, "reason"), io(m.measures);
+  io(m.epoch), io.bytes(m.scheme, kMaxSchemeBytes, "scheme"),
+      io.text(m.why, kMaxReasonBytes, "reason"), io(m.measures);
 }
 template <class Io, Is<SegmentBody> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.phase_end), io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme"), io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
-  io.list(m.weights, kNumberBytes, kMaxWorkers, "weights"), io.list(m.bandwidths, kNumberBytes, kMaxServers, "bandwidths"), io(m.measures);
+  io(m.clock), io(m.phase_end), io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme"),
+      io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
+  io.list(m.weights, kNumberBytes, kMaxWorkers, "weights"),
+      io.list(m.bandwidths, kNumberBytes, kMaxServers, "bandwidths"), io(m.measures);
 }
 
 template <class Io, Is<LeaveBody> M>

@@ -10,9 +10,9 @@ namespace shoal::table::wire {
 struct TypeEntry {
   MessageType type;
   const char* name;
-  std::size_t least, most;    // bytes of fields
-  bool numbers = false;       // may follow; then `least` is `most`
-  bool first = false;         // may be said by a stranger
+  std::size_t least, most;  // bytes of fields
+  bool numbers = false;     // may follow; then `least` is `most`
+  bool first = false;       // may be said by a stranger
 };
 // Null if there is no such type.
 const TypeEntry* entry_of(MessageType type);
