@@ -1,4 +1,4 @@
-"""The pictures of plot.py that are of runs' metrics (docs/metrics.md): one or many side by side. Needs matplotlib."""
+"""Draws the pictures of runs' metrics (docs/metrics.md) for plot.py, one run or many side by side, with matplotlib."""
 import importlib.util
 import os
 import sys
@@ -10,6 +10,7 @@ from metrics import PARTS, mean_of
 COLOURS = {'bsp': '#0072B2', 'ssp': '#009E73', 'async': '#D55E00', 'elastic': '#CC79A7', 'local_steps': '#E69F00', 'esync': '#56B4E9',
            'grouped': '#B0A000', 'backup': '#000000', 'sync_backup': '#000000', 'drift': '#7F7F7F', 'drift_barrier': '#7F7F7F',
            'weed_out': '#882255', 'dc_asgd': '#44AA99', 'local': '#333333'}
+LINE_COLOURS = ['#1F61AF', '#D65A18', '#2C914C', '#9640A0', '#BE283C', '#148C96', '#826E1E', '#5A5A5A']   # of a log's curves
 OTHERS = ('#332288', '#117733', '#AA4499', '#999933', '#661100', '#6699CC')
 LINES, HATCHES, MARKS = ('-', '--', ':', '-.'), ('', '///', '...', 'xx'), ('o', 's', '^', 'D')
 # Paler than the schemes', and told apart by lightness alone.
@@ -33,7 +34,7 @@ def pyplot():
     try:
         import matplotlib
     except ImportError:
-        sys.exit('plot.py draws runs with matplotlib, which is missing here: install it with scripts/install_packages.sh, or apt-get install '
+        sys.exit('plot.py draws with matplotlib, which is missing here: install it with scripts/install_packages.sh, or apt-get install '
                  f'python3-matplotlib (Debian\'s belongs to /usr/bin/python3; this is {sys.executable}).')
     matplotlib.use('Agg')
     import matplotlib.pyplot as plt
@@ -97,15 +98,19 @@ def draw_curve(axes, runs, style, points_of, x_of, words):
     return drawn
 
 
+def logarithmic(axes):
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    axes.set_yscale('log')
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:g}'))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
 def loss_axis(axes, runs, points_of):
     """Logarithmic where a loss falls far."""
     values = [value for run in runs for _, value in points_of(run)]
     if values and min(values) > 0 and max(values) > 20 * min(values):
-        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-        axes.set_yscale('log')
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:g}'))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        logarithmic(axes)
 
 
 def losses_of(runs):
@@ -324,6 +329,12 @@ def spare_colours(path):
     small.save(path, optimize=True)
 
 
+def save(figure, path):
+    figure.savefig(path)
+    spare_colours(path)
+    pyplot().close(figure)
+
+
 def draw_runs(runs, folder, title='', by='samples', with_overview=False):
     """Writes the pictures; returns their paths."""
     plt = pyplot()
@@ -334,8 +345,6 @@ def draw_runs(runs, folder, title='', by='samples', with_overview=False):
         if figure is None:
             continue
         path = Path(folder) / f'{name}.png'
-        figure.savefig(path)
-        spare_colours(path)
-        plt.close(figure)
+        save(figure, path)
         written.append(path)
     return written
