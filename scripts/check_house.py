@@ -31,7 +31,7 @@ OP_VENDOR = re.compile(r'shoal/ops/(cpu|onednn|cuda|cudnn)/')
 # A pattern over code without comments and strings, where it is allowed, and what to do instead.
 CALLS = [
     (r'\bdetach\s*\(', (), 'join every thread (std::jthread)'),
-    (r'\b(sleep_for|sleep_until)\b|\b(u|nano)?sleep\s*\(', (), 'wait on a Condition with a deadline'),
+    (r'\b(sleep_for|sleep_until)\b|\b(u|nano)?sleep\s*\(', ('src/shoal/base/timer.cpp',), 'wait on a Condition with a deadline'),
     (r'\bvolatile\b', (), 'use std::atomic'),
     (r'getenv\b', ('tools/', 'tests/'), 'the environment is read in tools/ only'),
     (r'\bthread_local\b', ('tests/',), 'pass it in'),

@@ -13,6 +13,7 @@
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/mutex.h"
+#include "shoal/base/timer.h"
 #include "support/cluster.h"
 #include "support/expect.h"
 
@@ -112,15 +113,10 @@ TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
     const RowId row = 0;
     table.get(row, 0, table::Part::kWeights);
     if (Status status = table.wait({&row, 1}); !status.ok()) return status;
-    Mutex mutex;
-    Condition never;
     Clock clock = 0;
     for (; clock < 20 || (pieces_done == 0 && clock < 1000); ++clock) {
       // on a busy machine the service's thread may still be at the last one
-      if (clock >= 20) {
-        MutexLock lock(mutex);
-        never.wait_for(mutex, std::chrono::milliseconds(1), [] { return false; });
-      }
+      if (clock >= 20) wait_until(std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
       table.push(
           {.row = row, .clock = clock, .rate = 0.5f, .values = {gradient}, .spent = gradient});
       if (Status status = table.wait({&row, 1}); !status.ok()) return status;

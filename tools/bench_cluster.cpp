@@ -17,7 +17,7 @@
 #include "common/child.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
-#include "shoal/base/mutex.h"
+#include "shoal/base/timer.h"
 #include "shoal/table/link/bare.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
@@ -119,17 +119,13 @@ class Pace {
  public:
   void compute(double seconds) {
     due_ += seconds;
-    const auto left = std::chrono::floor<milliseconds>(duration<double>(due_ - seconds_now()));
-    if (left <= milliseconds(0)) return;
-    MutexLock lock(mutex_);
-    never_.wait_for(mutex_, left, [] { return false; });
+    wait_until(std::chrono::steady_clock::time_point(
+        std::chrono::duration_cast<std::chrono::steady_clock::duration>(duration<double>(due_))));
   }
   void waited(double seconds) { due_ += seconds; }
 
  private:
   double due_ = seconds_now();
-  Mutex mutex_;
-  Condition never_;
 };
 
 struct Measured {
