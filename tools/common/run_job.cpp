@@ -16,7 +16,7 @@
 #include "shoal/parallel/scheme_words.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/net.pb.h"
-#include "shoal/simulate/emulate.h"
+#include "shoal/solver/emulate.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
@@ -166,7 +166,7 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   if (flags.emulate_step_ms > 0)
     options.wrap = [&request, seconds = flags.emulate_step_ms / 1e3](
                        Net& net, std::unique_ptr<Updater> updater) {
-      return simulate::make_emulated(std::move(updater), net, request.param.iter_size(), seconds);
+      return make_emulated(std::move(updater), net, request.param.iter_size(), seconds);
     };
   options.before = [&request](Team& team, const Share& share) {
     compare_parts(records_for(request, share), team);

@@ -1,5 +1,5 @@
-// A cluster as it is imagined: its processes, how long they compute, and the network between them.
-// docs/simulate.md.
+// Describes a simulated cluster: its processes, how long they compute, and the network between
+// them. docs/simulate.md.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,6 @@
 
 namespace shoal {
 class ClusterParameter;
-class Net;
 }  // namespace shoal
 
 namespace shoal::simulate {
@@ -24,18 +23,13 @@ using table::Instant;
 double to_seconds(Instant time);
 Instant to_instant(double seconds);
 
-// How a pass over a net is divided among its layers: parts of one iteration, which are 1 together.
-struct LayerShares {
-  std::vector<double> forward, backward;  // by layer
-};
-
-// How long one worker computes.
+// How long a worker computes.
 struct Compute {
   enum class Distribution { kConstant, kUniform, kNormal, kLognormal, kExponential };
-  double mean = 0.1;  // seconds an iteration, with `speed` in it
+  double mean = 0.1;  // seconds an iteration, divided by `speed`
   Distribution distribution = Distribution::kConstant;
   double jitter = 0;
-  std::vector<double> trace;  // seconds, by iteration; empty: drawn
+  std::vector<double> trace;  // seconds, by iteration; empty: they are drawn
   struct Slow {
     Instant from{}, to = Instant::max();
     double factor = 1;
@@ -47,40 +41,36 @@ struct Compute {
   };                          // seconds
   std::vector<Layer> layers;  // as measured; empty: estimated
 
-  // Seconds of the n-th iteration, slowdowns apart.
+  // Returns the seconds of the n-th iteration, slowdowns apart.
   double draw(std::size_t n, Random& random) const;
-  // When work of so many seconds that begins now is done.
+  // Returns when work of `seconds` that begins `now` is done, slowdowns included.
   Instant done(Instant now, double seconds) const;
 };
 
 struct Process {
   bool worker = true, server = false;
-  Compute compute;       // of workers
+  Compute compute;       // of a worker
   double bandwidth = 0;  // bytes a second, each way; 0: no limit
   Instant latency{}, jitter{};
-  double seconds_per_byte = 0;  // that a pushed byte keeps the server busy
+  double seconds_per_byte = 0;  // how long a pushed byte keeps the server busy
 };
 
 struct Cluster {
   std::vector<Process> processes;  // by rank
-  // a process's links divide its bandwidth; otherwise each has as much
+  // The links of a process divide its bandwidth; otherwise each link has all of it.
   bool shared = true;
-  bool overlap = true;
+  bool overlap = true;  // workers send and receive while they compute
   std::optional<Instant> coordinator_latency;
   int workers() const;
   int servers() const;
-  // For the placement of rows: what their links and updates take. Links that divide nothing have a
-  // bandwidth for each worker.
+  // Returns the speeds of the servers, for the placement of rows. A server whose links do not
+  // divide its bandwidth has that for each worker.
   table::Servers known_servers() const;
 };
 
-// Throw ConfigError: text that does not parse, no worker, a number that makes no sense, a trace or
-// log that cannot be read. Paths are as seen from where the program runs.
+// Both throw ConfigError for text that does not parse, a cluster without workers, a number that
+// makes no sense, and a trace or log that cannot be read. Paths are relative to the current folder.
 Cluster read_cluster(const std::string& path);
 Cluster parse_cluster(const std::string& text, const std::string& name);
-
-// As `compute` measured it, or by the arithmetic that the layers do. Throws ConfigError if it
-// measured another net.
-LayerShares shares_of(const Net& net, const Compute& compute);
 
 }  // namespace shoal::simulate

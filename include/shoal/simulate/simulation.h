@@ -1,6 +1,6 @@
-// A whole job in one process and in virtual time: the real client, shard, scheme, coordinator and
-// solver, real gradients of real data, on a network and a clock that are imagined. The same seed
-// gives the same bits, on any number of cores.
+// Simulates a whole job in one process: the real client, shard, scheme, coordinator and solver,
+// with real gradients of real data, on a network and a clock that are virtual. The same seed gives
+// the same bits on any number of cores.
 #pragma once
 
 #include <cstdint>
@@ -17,86 +17,89 @@
 
 namespace shoal::simulate {
 
+inline constexpr const char* kTrainLoss = "train_loss";  // the training loss, as a target
+
+// A value that ends the simulation once it is reached.
 struct Target {
-  std::string output;  // of the first test net; or "train_loss"
+  std::string output;  // of the first test net; or kTrainLoss
   double value = 0;
-  bool at_most = false;  // reached from above: a loss
+  bool at_most = false;  // the output falls to the value, as a loss does
 };
 
 struct SimulationOptions {
-  std::string name = "solver";  // of the prototxt, for errors
-  // of what is drawn for the network and the times; the solver has its own
+  std::string name = "solver";  // the name of the prototxt in errors
+  // for the network and the computing times; the solver has its own seed
   std::uint64_t seed = 1;
-  // Where it ends, beside the solver's max_iter on every worker; 0: nowhere. Seconds are virtual.
-  double seconds = 0;
-  double samples = 0;        // of all workers
+  // Further limits, beside the solver's max_iter on every worker; 0: none.
+  double seconds = 0;        // virtual
+  double samples = 0;        // of all workers together
   std::int64_t updates = 0;  // of the first row that learns
   std::optional<Target> target{};
-  // Virtual seconds between tests of the rows as they are on the servers; they take no virtual
-  // time. 0: the solver's test_interval at the workers' mean speed, or never.
+  // Virtual seconds between tests of the rows as they are on the servers. A test takes no virtual
+  // time. 0: the solver's test_interval at the workers' mean speed; without numbers: never.
   double test_every = 0;
-  int threads = 1;  // workers that really compute at once
-  // rows are placed by what they take their servers; otherwise by bytes
+  int threads = 1;  // how many workers compute at once in real time
+  // Rows are placed by the time that they take their servers, and not by bytes.
   bool by_time = false;
-  // a folder for metrics.<worker>.jsonl (docs/metrics.md), or ""
+  // A folder for metrics.<worker>.jsonl (docs/metrics.md), or "".
   std::string out{};
-  // a folder for ESync's logs (docs/metrics.md), or ""
+  // A folder for ESync's logs (docs/metrics.md), or "".
   std::string esync_logs{};
 };
 
-// What is known at one instant.
+// The state of the job at one instant.
 struct Point {
   double seconds = 0;
-  // of the first row that learns; of all workers together
-  std::int64_t updates = 0, iterations = 0;
+  std::int64_t updates = 0;       // of the first row that learns
+  std::int64_t iterations = 0;    // of all workers together
   double samples = 0;             // computed by all workers
   double samples_per_second = 0;  // since the last point
-  // the workers' mean since the last point; 0 if none finished an iteration
+  // The workers' mean since the last point; 0 if none has finished an iteration.
   double loss = 0;
-  double bytes = 0;               // that have left over wires
+  double bytes = 0;               // sent between processes
   std::vector<TestScore> scores;  // of the first test net
 };
 
 struct WorkerFigures {
   std::int64_t iterations = 0;
   double samples = 0;
-  double seconds = 0;  // when it ended
-  // seconds: computing, waiting for rows, waiting for the others or the coordinator
-  double compute = 0, rows = 0, others = 0;
+  double seconds = 0;  // when the worker ended
+  double compute = 0;  // seconds of computing
+  double rows = 0;     // seconds of waiting for rows
+  double others = 0;   // seconds of waiting for other workers or the coordinator
   table::Traffic traffic;
 };
 
 struct Outcome {
-  std::string ending;  // why it ended
-  // "ssp 2"; of phases, the schemes one after the other
-  std::string scheme;
+  std::string ending;  // why the run ended, in words
+  std::string scheme;  // in words: "ssp 2"; the schemes of several phases one after the other
   double seconds = 0;
-  std::vector<Point> points;  // the last at the end
+  std::vector<Point> points;  // the last one is the end
   std::vector<WorkerFigures> workers;
-  table::Traffic traffic;         // of all links; what was sent is what was received
+  table::Traffic traffic;         // on all links; a byte counts as sent and as received
   table::ShardCounters counters;  // of all servers; staleness in clocks
-  // how many pushes were so many versions old when they were merged; the last: or more
+  // [v]: how many pushes were v versions old when they were merged; the last: or more.
   std::vector<std::uint64_t> version_staleness;
   std::vector<float> weights;  // of all rows, at the end
   std::vector<std::string> warnings;
   std::optional<double> reached;  // when the target was
 };
 
-// With the schemes that the solver says, in its phases. `saw` hears of every point as it comes.
-// Throws ConfigError for what is wrong with solver, nets, scheme or cluster. An error is one of
-// training's: a gradient that is not finite, data that cannot be read.
+// Simulates the solver with its schemes and phases. Calls `saw` with every point as it comes.
+// Throws ConfigError if solver, nets, scheme or cluster are wrong. Returns an error of training: a
+// gradient that is not finite, data that cannot be read.
 Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster,
                          const SimulationOptions& options,
                          const std::function<void(const Point&)>& saw = {});
 
-// The same without numbers: nothing is computed or learned, no data is read, and of what is sent
-// only the size counts. Losses and scores are 0 and none.
+// Simulates the same without numbers: nothing is computed or learned, no data is read, and messages
+// have only sizes. Losses are 0, and there are no scores.
 Result<Outcome> simulate_dry(const SolverParameter& param, const Cluster& cluster,
                              const SimulationOptions& options,
                              const std::function<void(const Point&)>& saw = {});
 
-// "accuracy 0.98", "loss 0.5": an output with "loss" in its name is to fall to the value, others
-// are to rise. Throws ConfigError (kUsage).
+// Parses "accuracy 0.98" or "loss 0.5". An output with "loss" in its name falls to the value,
+// others rise. Throws ConfigError (kUsage).
 Target parse_target(const std::string& words);
 
 }  // namespace shoal::simulate

@@ -1,4 +1,4 @@
-#include "shoal/simulate/table.h"
+#include "shoal/simulate/simulated_table.h"
 
 #include <algorithm>
 #include <numeric>
@@ -22,26 +22,26 @@ void SimulatedTable::compute(Instant until) {
   if (!status().ok() || until <= now()) return;
   times_.compute += to_seconds(until - now());
   left_at_ = now();
-  job_.time().at(until, [this] { actor_.turn(); });
-  actor_.leave();
+  job_.time().at(until, [this] { thread_.resume(); });
+  thread_.leave();
 }
 
 void SimulatedTable::wake() {
-  if (!asleep_ || waking_) return;
+  if (!suspended_ || waking_) return;
   waking_ = true;
-  job_.time().at(ClientEnd::now(), [this] {
+  job_.time().at(SimulatedClient::now(), [this] {
     waking_ = false;
-    actor_.turn();
+    thread_.resume();
   });
 }
 
 template <class Done>
-Status SimulatedTable::rest_until(Done done, double& account) {
+Status SimulatedTable::wait_until(Done done, double& account) {
   const Instant since = now();
   while (status().ok() && !done()) {
-    asleep_ = true;
-    actor_.rest();
-    asleep_ = false;
+    suspended_ = true;
+    thread_.suspend();
+    suspended_ = false;
   }
   account += to_seconds(now() - since);
   return status();
@@ -64,7 +64,7 @@ void SimulatedTable::failed() {
 Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
                               const Destination& destination) {
   enter();
-  if (Status status = settle(); !status.ok()) return status;  // of the last epoch
+  if (Status status = settle(); !status.ok()) return status;
   if (const std::string wrong = table::validate(plan); !wrong.empty())
     return Error{Code::kConfig, wrong};
   if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.epoch), {}); !drained.ok())
@@ -77,9 +77,9 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
     waited_for_ = scheme.value()->waits_for_others();
   }
   if (worker_ == 0) {
-    // before the round below: so before anybody asks for a task
+    // before the barrier below, so before any worker asks for a task
     tell(Topic::kScheme, plan.epoch, plan.scheme);
-    job_.plant(plan, initial);
+    job_.install_plan(plan, initial);
   }
   open(plan, destination);
   const Result<std::string> all = ask(Topic::kBarrier, table::rows_exist(plan.epoch), {});
@@ -97,7 +97,7 @@ Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
   return true;
 }
 
-// What was asked for has arrived.
+// Waits until everything that was asked for has arrived.
 Status SimulatedTable::settle() {
   if (!is_open()) return status();
   std::vector<RowId> all(job_.shard(0).plan()->rows.size());
@@ -123,10 +123,10 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
   if (rows.empty()) return status();
   enter();
   if (Status status = this->status(); !status.ok() || !await(rows)) return status;
-  return rest_until([this] { return !awaits(); }, times_.rows);
+  return wait_until([this] { return !awaits(); }, times_.rows);
 }
 
-// No push of this worker follows `clock` of them: others that go on are not to wait for one.
+// Says that no push of this worker follows: other workers do not wait for one.
 void SimulatedTable::retire(Clock clock) {
   for (int server = 0; server < job_.servers(); ++server)
     job_.send(worker_, server, table::Retire{.clock = clock, .epoch = epoch_});
@@ -144,7 +144,7 @@ Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string bo
   const auto answered = [&] {
     return (answer = talks_.take_answer(topic, clock, part)).has_value();
   };
-  if (Status status = rest_until(answered, times_.others); !status.ok()) return status.error();
+  if (Status status = wait_until(answered, times_.others); !status.ok()) return status.error();
   return *std::move(answer);
 }
 
@@ -163,7 +163,7 @@ Result<Want> SimulatedTable::start(Clock clock) {
   enter();
   std::optional<Want> want;
   const auto may_start = [&] { return (want = talks_.start(clock)).has_value(); };
-  if (Status status = rest_until(may_start, times_.others); !status.ok()) return status.error();
+  if (Status status = wait_until(may_start, times_.others); !status.ok()) return status.error();
   return *want;
 }
 
@@ -184,19 +184,19 @@ void SimulatedTable::abort(const Error& error) {
   job_.fail(error);
 }
 
-// Nobody writes to the solver's params any more, or reads what it pushed.
+// From here on nothing writes to the solver's params or reads what it pushed.
 void SimulatedTable::release() {
   enter();
   close();
 }
 
 table::Traffic SimulatedTable::traffic() const {
-  actor_.enter();
+  thread_.enter();
   return job_.traffic(worker_);
 }
 
 table::StalenessCounts SimulatedTable::staleness() const {
-  actor_.enter();
+  thread_.enter();
   return job_.staleness(worker_);
 }
 

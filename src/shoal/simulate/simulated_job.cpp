@@ -1,4 +1,4 @@
-#include "shoal/simulate/job.h"
+#include "shoal/simulate/simulated_job.h"
 
 #include <algorithm>
 #include <utility>
@@ -47,12 +47,12 @@ void SimulatedJob::join() {
         rank, table::Ask{table::Topic::kJoin, 0, encode(join)}, time_.now(), out);
     CHECK(joined.ok()) << joined.error().message;
   }
-  CHECK(coordinator_.roster() != nullptr) << "nobody is missing";
+  CHECK(coordinator_.roster() != nullptr) << "all processes have joined";
   ends_.resize(index(workers()));
   for (Server& server : servers_) server.out.resize(index(workers()));
 }
 
-// Within a process there is no network.
+// Messages within a process take no time.
 SimulatedLinkOptions SimulatedJob::between(std::uint32_t first, std::uint32_t second) {
   SimulatedLinkOptions link;
   link.as_messages = options_.dry || first == second;
@@ -72,7 +72,7 @@ SimulatedLinkOptions SimulatedJob::between(std::uint32_t first, std::uint32_t se
 }
 
 void SimulatedJob::connect() {
-  std::uint64_t stream = std::uint64_t{1} << 32;  // apart from those of workers
+  std::uint64_t stream = std::uint64_t{1} << 32;  // workers use smaller numbers
   for (int worker = 0; worker < workers(); ++worker) {
     for (int server = 0; server < servers(); ++server) {
       SimulatedEnd client{
@@ -105,12 +105,11 @@ void SimulatedJob::connect() {
   }
 }
 
-void SimulatedJob::plant(const table::Plan& plan, const table::Table::Source& initial) {
+void SimulatedJob::install_plan(const table::Plan& plan, const table::Table::Source& initial) {
   constexpr table::Part kParts[] = {table::Part::kHistory, table::Part::kHistory2,
                                     table::Part::kWeights};
   const auto tell = [this](int server, const Message& message) {
-    // the chief, who is to hear that the server is, knows
-    table::Outbox ready;
+    table::Outbox ready;  // for the chief, which knows already
     const Status status = shard(server).handle(0, message, ready);
     if (!status.ok()) fail(status.error());
   };
@@ -131,7 +130,7 @@ void SimulatedJob::ask(int worker, const Message& message) {
   to_coordinator_[rank_of_worker_[index(worker)]]->send(0, message);
 }
 
-// A server does one thing after the other, and a push takes it time.
+// A server handles one message after the other, and a push takes time.
 void SimulatedJob::arrived(int server, int worker, const Message& message) {
   Server& here = servers_[index(server)];
   const auto* push = std::get_if<table::Push>(&message);
@@ -212,7 +211,7 @@ void SimulatedJob::hear(std::uint32_t rank, const Message& message) {
 void SimulatedJob::fail(const Error& error) {
   if (error_) return;
   error_ = error;
-  for (WorkerEnd* end : ends_)
+  for (WorkerEndpoint* end : ends_)
     if (end != nullptr) end->failed();
 }
 
@@ -220,9 +219,11 @@ table::ShardCounters SimulatedJob::counters() const {
   table::ShardCounters all;
   for (const Server& server : servers_) {
     const table::ShardCounters one = server.shard->counters();
-    all.merges += one.merges, all.contributions += one.contributions, all.dropped += one.dropped;
-    all.repeated += one.repeated, all.early += one.early, all.refused += one.refused,
-        all.parked += one.parked;
+    for (const auto counter : {&table::ShardCounters::merges, &table::ShardCounters::contributions,
+                               &table::ShardCounters::dropped, &table::ShardCounters::repeated,
+                               &table::ShardCounters::early, &table::ShardCounters::refused,
+                               &table::ShardCounters::parked})
+      all.*counter += one.*counter;
     all.staleness.resize(std::max(all.staleness.size(), one.staleness.size()));
     for (std::size_t i = 0; i < one.staleness.size(); ++i) all.staleness[i] += one.staleness[i];
   }
@@ -233,13 +234,16 @@ table::Traffic SimulatedJob::traffic(int worker) const {
   const std::uint32_t rank = rank_of_worker_[index(worker)];
   table::Traffic all;
   const auto add = [&](const SimulatedLink& link, int own, bool local) {
-    const auto &out = link.counters(own), &in = link.counters(1 - own);
+    const auto& out = link.counters(own);
+    const auto& in = link.counters(1 - own);
     if (local) {
       all.local_bytes += out.bytes + in.bytes;
       return;
     }
-    all.bytes_sent += out.bytes, all.frames_sent += out.frames;
-    all.bytes_received += in.bytes, all.frames_received += in.frames;
+    all.bytes_sent += out.bytes;
+    all.frames_sent += out.frames;
+    all.bytes_received += in.bytes;
+    all.frames_received += in.frames;
   };
   for (int server = 0; server < servers(); ++server) {
     add(link(worker, server), 0, servers_[index(server)].rank == rank);
@@ -247,9 +251,8 @@ table::Traffic SimulatedJob::traffic(int worker) const {
     for (int other = 0; other < workers(); ++other)
       if (other != worker) add(link(other, server), 1, false);
   }
-  for (std::uint32_t other = 0; other < to_coordinator_.size(); ++other)
-    if (other != 0 && (other == rank || rank == 0))
-      add(*to_coordinator_[other], rank == 0 ? 1 : 0, false);
+  for (std::uint32_t other = 1; other < to_coordinator_.size(); ++other)
+    if (other == rank || rank == 0) add(*to_coordinator_[other], rank == 0 ? 1 : 0, false);
   if (const double bandwidth = cluster_.processes[rank].bandwidth; bandwidth > 0) {
     all.sending = to_instant(static_cast<double>(all.bytes_sent) / bandwidth);
     all.receiving = to_instant(static_cast<double>(all.bytes_received) / bandwidth);
@@ -259,22 +262,19 @@ table::Traffic SimulatedJob::traffic(int worker) const {
 
 table::Traffic SimulatedJob::all_traffic() const {
   table::Traffic all;
-  for (int worker = 0; worker < workers(); ++worker) {
-    for (int server = 0; server < servers(); ++server) {
-      const bool local = servers_[index(server)].rank == rank_of_worker_[index(worker)];
-      const std::uint64_t bytes =
-          link(worker, server).counters(0).bytes + link(worker, server).counters(1).bytes;
-      (local ? all.local_bytes : all.bytes_sent) += bytes;
-      if (!local)
-        all.frames_sent +=
-            link(worker, server).counters(0).frames + link(worker, server).counters(1).frames;
+  const auto add = [&](const SimulatedLink& link, bool local) {
+    for (const int from : {0, 1}) {
+      (local ? all.local_bytes : all.bytes_sent) += link.counters(from).bytes;
+      if (!local) all.frames_sent += link.counters(from).frames;
     }
-  }
+  };
+  for (int worker = 0; worker < workers(); ++worker)
+    for (int server = 0; server < servers(); ++server)
+      add(link(worker, server), servers_[index(server)].rank == rank_of_worker_[index(worker)]);
   for (std::size_t other = 1; other < to_coordinator_.size(); ++other)
-    for (const int from : {0, 1})
-      all.bytes_sent += to_coordinator_[other]->counters(from).bytes,
-          all.frames_sent += to_coordinator_[other]->counters(from).frames;
-  all.bytes_received = all.bytes_sent, all.frames_received = all.frames_sent;
+    add(*to_coordinator_[other], false);
+  all.bytes_received = all.bytes_sent;
+  all.frames_received = all.frames_sent;
   return all;
 }
 

@@ -1,11 +1,11 @@
-#include "shoal/simulate/client_end.h"
+#include "shoal/simulate/simulated_client.h"
 
 namespace shoal::simulate {
 
 using table::Message;
 using table::RowId;
 
-void ClientEnd::open(const table::Plan& plan, const Places& destination) {
+void SimulatedClient::open(const table::Plan& plan, const Places& destination) {
   client_ =
       std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
   awaited_.assign(plan.rows.size(), false);
@@ -14,17 +14,17 @@ void ClientEnd::open(const table::Plan& plan, const Places& destination) {
   for (const table::Row& row : plan.rows) server_of_.push_back(row.server);
 }
 
-void ClientEnd::push_row(const table::Push& push) {
+void SimulatedClient::push_row(const table::Push& push) {
   client_->push(push, now());
   pump(server_of_[push.row]);
 }
 
-void ClientEnd::get_row(RowId row, table::Clock clock, table::Part part) {
+void SimulatedClient::get_row(RowId row, table::Clock clock, table::Part part) {
   client_->get(row, clock, part, now());
   pump(server_of_[row]);
 }
 
-bool ClientEnd::await(std::span<const RowId> rows) {
+bool SimulatedClient::await(std::span<const RowId> rows) {
   for (const RowId row : rows) {
     if (awaited_[row] || client_->arrived(row)) continue;
     awaited_[row] = true;
@@ -33,11 +33,11 @@ bool ClientEnd::await(std::span<const RowId> rows) {
   return missing_ > 0;
 }
 
-void ClientEnd::received(int server, const Message& message) {
+void SimulatedClient::received(int server, const Message& message) {
   if (!client_ || std::holds_alternative<table::Ready>(message)) return;
   const auto* row = std::get_if<table::RowMessage>(&message);
   Result<bool> taken = false;
-  if (row != nullptr && job_.dry()) {  // there are no numbers: they lie where they belong
+  if (row != nullptr && job_.dry()) {
     table::RowMessage placed = *row;
     placed.values = {client_->place(*row), nullptr};
     if (placed.values.data.empty()) return;
@@ -53,17 +53,17 @@ void ClientEnd::received(int server, const Message& message) {
   if (--missing_ == 0) all_arrived();
 }
 
-void ClientEnd::pump(int server) {
+void SimulatedClient::pump(int server) {
   job_.wake(worker_, server);
   keep_time();
 }
 
-void ClientEnd::keep_time() {
+void SimulatedClient::keep_time() {
   const Instant due = client_->on_time(now());
   if (due >= alarm_) return;
   alarm_ = due;
   job_.time().at(due, [this, due] {
-    if (due != alarm_) return;  // an earlier one was set meanwhile
+    if (due != alarm_) return;  // an earlier alarm was set since
     alarm_ = Instant::max();
     if (!client_) return;
     keep_time();

@@ -1,5 +1,5 @@
-// The processes of a job without their threads: shards, the coordinator and all that lies between
-// them and the workers, in virtual time. All of it is touched by who has the turn.
+// The shards, the coordinator and the network of a simulated job, in virtual time. Not thread-safe:
+// of workers' threads only the one that acts may use it (sim_thread.h).
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,22 @@
 
 namespace shoal::simulate {
 
-// A worker as the network sees it.
-class WorkerEnd {
+// Receives the messages for a worker, and gives those that it sends.
+class WorkerEndpoint {
  public:
-  virtual ~WorkerEnd() = default;
+  virtual ~WorkerEndpoint() = default;
   virtual void received(int server, const table::Message& message) = 0;
-  virtual std::optional<table::Message> next(int server) = 0;  // as Client::next
-  virtual void heard(const table::Message& message) = 0;       // of the coordinator
-  virtual void failed() {}                                     // the job has
+  virtual std::optional<table::Message> next(int server) = 0;  // like Client::next
+  // The coordinator has sent a message.
+  virtual void heard(const table::Message& message) = 0;
+  // The job has failed.
+  virtual void failed() {}
 };
 
 struct JobOptions {
   std::uint64_t seed = 1;
-  // numbers are not computed: only how many there are counts
-  bool dry = false;
-  std::string scheme;  // as make_scheme reads it
+  bool dry = false;    // rows have sizes and no values
+  std::string scheme;  // in words, of the first phase
 };
 
 class SimulatedJob {
@@ -52,27 +53,27 @@ class SimulatedJob {
   }
   const Cluster& cluster() const { return cluster_; }
 
-  void attach(int worker, WorkerEnd& end) { ends_[static_cast<std::size_t>(worker)] = &end; }
-  // A worker has something for the server: what its next() gives, or this.
+  void attach(int worker, WorkerEndpoint& end) { ends_[static_cast<std::size_t>(worker)] = &end; }
+  // Says that a worker's next() has a message for the server.
   void wake(int worker, int server) { link(worker, server).wake(0); }
   void send(int worker, int server, const table::Message& message) {
     link(worker, server).send(0, message);
   }
   void ask(int worker, const table::Message& message);
-  // The plan and first numbers, which take no time to come: virtual time begins with training.
-  void plant(const table::Plan& plan, const table::Table::Source& initial);
+  // Creates the rows on the servers. This takes no virtual time, which begins with training.
+  void install_plan(const table::Plan& plan, const table::Table::Source& initial);
 
   table::Shard& shard(int server) { return *servers_[static_cast<std::size_t>(server)].shard; }
-  // Of one worker's pushes, counted where they were merged or dropped; and of the reads that the
-  // server in its process answered.
+  // Counts of a worker's pushes on all servers, and of the reads that the server in the worker's
+  // process has answered.
   table::StalenessCounts staleness(int worker) const;
-  Histogram version_staleness() const;       // of all workers' pushes
+  Histogram version_staleness() const;       // of the pushes of all workers
   table::ShardCounters counters() const;     // of all shards together
   table::Traffic traffic(int worker) const;  // of its process
-  // over wires, each byte counted where it was sent and where it came
+  // On all links between processes: a byte counts as sent and as received.
   table::Traffic all_traffic() const;
 
-  // The job's first error; whoever waits hears of it.
+  // Ends the job with an error, unless it has one, and tells all workers.
   void fail(const Error& error);
   const std::optional<Error>& error() const { return error_; }
   std::vector<std::string> take_warnings() { return coordinator_.take_warnings(); }
@@ -81,8 +82,8 @@ class SimulatedJob {
   struct Server {
     std::unique_ptr<table::Shard> shard;
     std::uint32_t rank = 0;
-    Instant busy{};  // until then
-    // by worker, by priority
+    Instant busy{};  // when the server has handled everything that has arrived
+    // messages that wait to be sent, by worker and priority
     std::vector<std::map<std::uint32_t, std::deque<table::Message>>> out;
   };
   struct Ports {
@@ -110,10 +111,10 @@ class SimulatedJob {
   table::VirtualTime time_;
   table::Coordinator coordinator_;
   std::vector<std::uint32_t> rank_of_worker_;
-  std::vector<WorkerEnd*> ends_;  // by worker
+  std::vector<WorkerEndpoint*> ends_;  // by worker
   std::vector<Server> servers_;
   std::vector<Ports> ports_;  // by rank
-  // a worker's to each server, one worker after the other
+  // from each worker to each server, worker by worker
   std::vector<std::unique_ptr<table::SimulatedLink>> links_;
   std::vector<std::unique_ptr<table::SimulatedLink>> to_coordinator_;  // by rank
   std::optional<Error> error_;

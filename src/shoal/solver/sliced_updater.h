@@ -1,74 +1,63 @@
-// An updater around another, for computation that takes as long as somebody says: an iteration's
-// time is divided among the stretches between those of the solver's calls that have to do with the
-// table.
+// Wraps an updater so that computation takes a stated time: each iteration is divided into slices
+// (compute_slices.h) between those calls of the solver that may wait or send.
 #pragma once
 
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "shoal/simulate/cluster.h"
+#include "shoal/solver/compute_slices.h"
 #include "shoal/solver/updater.h"
 
-namespace shoal::simulate {
+namespace shoal {
 
-// When an iteration's parts are computed, in parts of its time: after begin, after a layer's
-// before_forward and its after_backward. Layers whose rows nobody sends have none of their own.
-struct Segments {
-  double begin = 0;
-  std::vector<double> forward, backward;  // by layer
-  // by layer: the table has something to do at its hooks
-  std::vector<bool> acts;
-};
-Segments segments_of(const Net& net, const LayerShares& shares, int iter_size, bool overlap);
-
-class Segmented : public Updater {
+class SlicedUpdater : public Updater {
  public:
-  Segmented(std::unique_ptr<Updater> inner, const Segments& segments)
-      : inner_(std::move(inner)), segments_(segments) {}
+  SlicedUpdater(std::unique_ptr<Updater> inner, ComputeSlices slices)
+      : inner_(std::move(inner)), slices_(std::move(slices)) {}
 
   Result<Leave> ask_leave(std::int64_t iteration) final {
-    if (Status status = arrive(); !status.ok()) return status.error();
+    if (Status status = finish_slice(); !status.ok()) return status.error();
     return inner_->ask_leave(iteration);
   }
   Status begin(std::int64_t iteration, float rate) final {
-    if (Status status = arrive(); !status.ok()) return status;
+    if (Status status = finish_slice(); !status.ok()) return status;
     if (Status status = inner_->begin(iteration, rate); !status.ok()) return status;
-    starts();
-    return pass(segments_.begin);
+    starts_step();
+    return start_slice(slices_.begin);
   }
   Status before_forward(int layer) final {
-    if (!acts(layer)) return inner_->before_forward(layer);
-    if (Status status = arrive(); !status.ok()) return status;
+    if (!has_params(layer)) return inner_->before_forward(layer);
+    if (Status status = finish_slice(); !status.ok()) return status;
     if (Status status = inner_->before_forward(layer); !status.ok()) return status;
-    return pass(segments_.forward[static_cast<std::size_t>(layer)]);
+    return start_slice(slices_.forward[static_cast<std::size_t>(layer)]);
   }
   Status after_backward(int layer) final {
-    if (!acts(layer)) return inner_->after_backward(layer);
-    if (Status status = arrive(); !status.ok()) return status;
+    if (!has_params(layer)) return inner_->after_backward(layer);
+    if (Status status = finish_slice(); !status.ok()) return status;
     if (Status status = inner_->after_backward(layer); !status.ok()) return status;
-    return pass(segments_.backward[static_cast<std::size_t>(layer)]);
+    return start_slice(slices_.backward[static_cast<std::size_t>(layer)]);
   }
   float mean_loss(float own) final { return loss_ = inner_->mean_loss(own); }
 
   Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) final {
-    if (Status status = arrive(); !status.ok()) return status.error();
+    if (Status status = finish_slice(); !status.ok()) return status.error();
     Result<Outcome> outcome = inner_->update(iteration, rate, when);
-    if (outcome.ok() && outcome.value() == Outcome::kApplied) ends(true, loss_);
+    if (outcome.ok() && outcome.value() == Outcome::kApplied) ends_step(true, loss_);
     return outcome;
   }
   Status skip(std::int64_t iteration) final {
-    if (Status status = arrive(); !status.ok()) return status;
+    if (Status status = finish_slice(); !status.ok()) return status;
     Status status = inner_->skip(iteration);
-    ends(false, loss_);
+    ends_step(false, loss_);
     return status;
   }
   Result<bool> another_step() final {
-    if (Status status = arrive(); !status.ok()) return status.error();
+    if (Status status = finish_slice(); !status.ok()) return status.error();
     Result<bool> another = inner_->another_step();
     if (!another.ok() || !another.value()) return another;
-    starts();
-    if (Status status = pass(segments_.begin); !status.ok()) return status.error();
+    starts_step();
+    if (Status status = start_slice(slices_.begin); !status.ok()) return status.error();
     return true;
   }
   bool clears_gradients() const final { return inner_->clears_gradients(); }
@@ -105,20 +94,24 @@ class Segmented : public Updater {
   }
 
  protected:
-  // The stretch that began with the last pass() is over.
-  virtual Status arrive() = 0;
-  virtual void starts() {}  // an iteration, or another local step of it
-  // A stretch begins that is such a part of the iteration's time.
-  virtual Status pass(double share) = 0;
-  // An iteration or local step, with this loss, unless it was left out.
-  virtual void ends(bool counts, float loss) { (void)counts, (void)loss; }
+  // Ends the slice that the last start_slice() began.
+  virtual Status finish_slice() = 0;
+  // An iteration, or another local step of it, begins.
+  virtual void starts_step() {}
+  // Begins a slice that takes this part of the iteration's time.
+  virtual Status start_slice(double share) = 0;
+  // An iteration or a local step has ended. `counts`: it was not skipped.
+  virtual void ends_step(bool counts, float loss) {
+    (void)counts;
+    (void)loss;
+  }
 
  private:
-  bool acts(int layer) const { return segments_.acts[static_cast<std::size_t>(layer)]; }
+  bool has_params(int layer) const { return slices_.has_params[static_cast<std::size_t>(layer)]; }
 
   const std::unique_ptr<Updater> inner_;
-  const Segments segments_;
+  const ComputeSlices slices_;
   float loss_ = 0;
 };
 
-}  // namespace shoal::simulate
+}  // namespace shoal

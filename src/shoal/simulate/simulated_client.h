@@ -1,22 +1,22 @@
-// A worker's half of the table in virtual time: its client, what it waits for, and the alarm that
-// lets the client ask again.
+// Drives a worker's table client in virtual time: passes messages, tells when awaited rows have
+// arrived, and lets the client repeat what was lost.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "shoal/simulate/job.h"
+#include "shoal/simulate/simulated_job.h"
 #include "shoal/table/client.h"
 
 namespace shoal::simulate {
 
-class ClientEnd : public WorkerEnd {
+class SimulatedClient : public WorkerEndpoint {
  public:
-  ClientEnd(SimulatedJob& job, int worker) : job_(job), worker_(worker) {
+  SimulatedClient(SimulatedJob& job, int worker) : job_(job), worker_(worker) {
     job.attach(worker, *this);
   }
-  ~ClientEnd() override = default;
+  ~SimulatedClient() override = default;
 
   void received(int server, const table::Message& message) override;
   std::optional<table::Message> next(int server) override {
@@ -28,8 +28,8 @@ class ClientEnd : public WorkerEnd {
   void open(const table::Plan& plan, const Places& destination);
   void push_row(const table::Push& push);
   void get_row(table::RowId row, table::Clock clock, table::Part part);
-  // From now on these rows are waited for; false if they are all here. Otherwise all_arrived() will
-  // be called, once.
+  // Returns whether any of these rows is still to arrive. If so, all_arrived() is called once when
+  // the last one has.
   bool await(std::span<const table::RowId> rows);
   bool awaits() const { return missing_ > 0; }
   virtual void all_arrived() = 0;
@@ -48,7 +48,7 @@ class ClientEnd : public WorkerEnd {
   std::vector<std::uint16_t> server_of_;  // by row
   std::vector<bool> awaited_;             // by row
   std::size_t missing_ = 0;
-  Instant alarm_ = Instant::max();  // when the client is asked next
+  Instant alarm_ = Instant::max();  // when the client is called next
 };
 
 }  // namespace shoal::simulate

@@ -1,4 +1,4 @@
-// The Table of a worker whose thread is an actor: what waits in it waits in virtual time.
+// The Table of a simulated worker: its calls wait in virtual time, on a SimThread.
 #pragma once
 
 #include <deque>
@@ -7,27 +7,28 @@
 #include <vector>
 
 #include "shoal/base/mutex.h"
-#include "shoal/simulate/client_end.h"
-#include "shoal/simulate/stage.h"
+#include "shoal/simulate/sim_thread.h"
+#include "shoal/simulate/simulated_client.h"
 #include "shoal/table/worker_talks.h"
 
 namespace shoal::simulate {
 
-class SimulatedTable final : public table::Table, public ClientEnd {
+class SimulatedTable final : public table::Table, public SimulatedClient {
  public:
-  SimulatedTable(SimulatedJob& job, int worker, Actor& actor)
-      : ClientEnd(job, worker), actor_(actor), rosters_{job.roster()} {}
+  SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
+      : SimulatedClient(job, worker), thread_(thread), rosters_{job.roster()} {}
 
-  // Seconds of virtual time so far.
-  // others: waiting for all, or for the coordinator
+  // The virtual seconds that the worker has spent so far.
   struct Times {
-    double compute = 0, rows = 0, others = 0;
+    double compute = 0;
+    double rows = 0;    // waiting for rows
+    double others = 0;  // waiting for other workers or the coordinator
   };
   const Times& times() const { return times_; }
-  // The actor works by itself, for so long; it comes back when it calls anything here. Nothing if
-  // the job has failed.
+  // The thread computes until this time. Its next call of the table returns to virtual time. Does
+  // nothing if the job has failed.
   void compute(Instant until);
-  void enter() { actor_.enter(); }
+  void enter() { thread_.enter(); }
 
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return rosters_.back(); }
@@ -46,8 +47,8 @@ class SimulatedTable final : public table::Table, public ClientEnd {
   void abort(const Error& error) override;
   void release() override;
   table::Traffic traffic() const override;
-  // While the worker computes: when it began to.
-  Instant now() const override { return actor_.inside() ? ClientEnd::now() : left_at_; }
+  // While the thread computes, this is the time at which it began to.
+  Instant now() const override { return thread_.acts() ? SimulatedClient::now() : left_at_; }
   table::StalenessCounts staleness() const override;
 
  private:
@@ -57,22 +58,23 @@ class SimulatedTable final : public table::Table, public ClientEnd {
   void wake();
   Status settle();
   void retire(table::Clock clock);
-  // Until done(), or the job has failed. The seconds go to `account`.
+  // Waits until done() or a failure of the job, and adds the seconds to `account`.
   template <class Done>
-  Status rest_until(Done done, double& account);
+  Status wait_until(Done done, double& account);
 
-  Actor& actor_;
+  SimThread& thread_;
   Times times_;
   std::deque<table::RosterBody> rosters_;  // by epoch
   table::WorkerTalks talks_;
   table::Epoch epoch_ = 0;
-  table::Clock pushed_ = 0;  // of the last push, and one
-  bool waited_for_ = false;  // others' pushes may wait for this worker's
-  Instant left_at_{};        // when it last began to compute
+  table::Clock pushed_ = 0;  // the clock after the last push
+  bool waited_for_ = false;  // updates may wait for this worker's pushes
+  Instant left_at_{};        // when the thread last began to compute
   bool finished_ = false;
-  bool asleep_ = false, waking_ = false;
+  bool suspended_ = false;
+  bool waking_ = false;  // the thread's next resume() is scheduled
   mutable Mutex mutex_;
-  std::optional<Error> error_ GUARDED_BY(mutex_);  // the job's; status() is asked outside a turn
+  std::optional<Error> error_ GUARDED_BY(mutex_);  // read by status() while the thread computes
 };
 
 }  // namespace shoal::simulate
