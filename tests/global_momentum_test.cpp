@@ -12,7 +12,7 @@
 #include "support/data_files.h"
 #include "support/forwarding_table.h"
 #include "support/job_rig.h"
-#include "support/local_cluster.h"
+#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::global_momentum_test {
@@ -273,7 +273,7 @@ class Listening final : public ForwardingTable {
 
 // The second task of worker 0 of two.
 std::string second_task(const std::string& scheme, const std::string& more = "") {
-  LocalCluster cluster(2, 1);
+  SimulatedWorkers cluster(2, 1);
   std::string said;
   const SolverParameter param = layered(more);
   const auto outcomes = cluster.run([&](int index, table::Table& inner) -> Status {

@@ -14,8 +14,8 @@
 #include "support/data_files.h"
 #include "support/job_processes.h"
 #include "support/job_rig.h"
-#include "support/local_cluster.h"
 #include "support/overheard.h"
+#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::local_steps_test {
@@ -475,7 +475,7 @@ TEST(LocalSteps, ApartTheChiefTestsAlone) {
   for (const Payload payload : {Payload::kDelta, Payload::kWeights, Payload::kGradient}) {
     const table::SchemeMaker maker =
         tried({.payload = payload, .steps = payload == Payload::kGradient ? 1 : 2}, false, 0.5F);
-    LocalCluster cluster(2, 1, maker);
+    SimulatedWorkers cluster(2, 1, maker);
     Gate gate;
     const SolverParameter param = tested("max_iter: 6");
     const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
@@ -504,7 +504,7 @@ TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
   constexpr int kTasks[] = {50, 10};
   for (const int stopped : {0, 1}) {
     const table::SchemeMaker maker = tried(deltas(2), false, 0.5F);
-    LocalCluster cluster(2, 1, maker);
+    SimulatedWorkers cluster(2, 1, maker);
     Gate came[2], said;
     std::int64_t at[2] = {-1, -1};
     const SolverParameter param = one_number("max_iter: 100000");
@@ -546,7 +546,7 @@ TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
   for (const Payload payload : {Payload::kDelta, Payload::kWeights}) {
     const table::SchemeMaker maker = tried({.payload = payload, .steps = 2}, false, 0.5F);
     for (const std::string& from : {std::string(), prefix + "_iter_8.solverstate"}) {
-      LocalCluster cluster(3, 2, maker);
+      SimulatedWorkers cluster(3, 2, maker);
       const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
         const Worker worker = make_worker(param, index, 3, table, maker);
         if (!from.empty()) worker.solver->restore(from);
@@ -590,7 +590,7 @@ TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
   const table::SchemeMaker maker = tried({.payload = Payload::kDelta, .steps = 1, .paced = true},
                                          false, 0.5F, [] { return std::make_unique<Holding>(); });
   for (const int max : {20, 60}) {
-    LocalCluster cluster(2, 1, maker);
+    SimulatedWorkers cluster(2, 1, maker);
     const SolverParameter param =
         one_number(str("max_iter: ", max, " snapshot: 10 snapshot_prefix: '", prefix, max, "'"));
     std::int64_t at[2] = {-1, -1};
@@ -616,18 +616,22 @@ TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
 // ---- what cannot be had together ----
 
 std::string why_refused(const SolverParameter& param, const table::SchemeMaker& maker) {
-  LocalCluster cluster(1, 1, maker);
-  SolverOptions options = with_name("job");
-  options.make_updater = [&](Net& net) {
-    return parallel::make_table_updater(param, net, cluster.table(0),
-                                        {.name = "job", .scheme = "tried", .maker = maker});
-  };
-  try {
-    Solver solver(param, options);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  SimulatedWorkers cluster(1, 1, maker);
+  std::string why;
+  (void)cluster.run([&](int, table::Table& table) -> Status {
+    SolverOptions options = with_name("job");
+    options.make_updater = [&](Net& net) {
+      return parallel::make_table_updater(param, net, table,
+                                          {.name = "job", .scheme = "tried", .maker = maker});
+    };
+    try {
+      Solver solver(param, options);
+    } catch (const ConfigError& error) {
+      why = error.what();
+    }
+    return {};
+  });
+  return why;
 }
 
 TEST(LocalSteps, RefuseWhatCannotBeHadTogether) {

@@ -15,8 +15,8 @@
 #include "support/data_files.h"
 #include "support/expect.h"
 #include "support/job_rig.h"
-#include "support/local_cluster.h"
 #include "support/overheard.h"
+#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::phases_test {
@@ -35,7 +35,8 @@ struct Change {
 // A worker's table, looked at by its chief when it is made anew.
 class WatchedTable final : public Overheard {
  public:
-  WatchedTable(LocalCluster& cluster, table::Table& inner, std::vector<Change>& changes, Gate& said)
+  WatchedTable(SimulatedWorkers& cluster, table::Table& inner, std::vector<Change>& changes,
+               Gate& said)
       : Overheard(inner, said), cluster_(cluster), changes_(changes) {}
   Status create(const table::Plan& plan, const Source& initial,
                 const Destination& destination) override {
@@ -51,7 +52,7 @@ class WatchedTable final : public Overheard {
   }
 
  private:
-  LocalCluster& cluster_;
+  SimulatedWorkers& cluster_;
   std::vector<Change>& changes_;
 };
 
@@ -82,7 +83,7 @@ Trained train_in_phases(const SolverParameter& param, int workers, const std::st
                         const Wish& wish = {}) {
   Trained result;
   Gate said;
-  LocalCluster cluster(workers, 2);
+  SimulatedWorkers cluster(workers, 2);
   if (wish.from >= 0) cluster.regroup("the test wants it", wish.scheme, wish.from);
   const auto outcomes = cluster.run([&](int worker, table::Table& inner) -> Status {
     WatchedTable table(cluster, inner, result.changes, said);
@@ -234,13 +235,17 @@ TEST_F(PhasesTest, AloneTheRatesOfPhasesCount) {
 }
 
 TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
-  LocalCluster cluster(1);
-  const auto why = [&](const std::string& more) -> std::string {
-    try {
-      return parallel::run(param(more), options_from(""), &cluster.table(0)).ok() ? "" : "an error";
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
+  const auto why = [&](const std::string& more) {
+    std::string refused;
+    (void)SimulatedWorkers(1).run([&](int, table::Table& table) -> Status {
+      try {
+        (void)parallel::run(param(more), options_from(""), &table);
+      } catch (const ConfigError& error) {
+        refused = error.what();
+      }
+      return {};
+    });
+    return refused;
   };
   EXPECT_HAS(why("clip_gradients: 1" + phase("bsp") + phase("async")), "under scheme 'async");
   EXPECT_HAS(why(phase("bsp") + phase("async", "payload: DELTA momentum_policy: AVERAGE ")),

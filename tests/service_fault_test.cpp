@@ -39,7 +39,7 @@ Status die(const Death& death, Service& service) {
   const Training training{.scheme = "async"};
   Table& table = *service.table();
   const auto plan = plan_of(training, table.roster());
-  Weights numbers;
+  RowValues numbers;
   for (const std::uint32_t length : training.lengths) numbers.emplace_back(length);
   const auto where = [&](table::RowId row, table::Part) { return std::span<float>(numbers[row]); };
   if (Status status = table.create(plan, where, where);
@@ -73,7 +73,7 @@ TEST_P(ServiceDeath, EndsAllOthersWithItsName) {
         }
         Status status;
         if (service.table()) {
-          const Result<Weights> result = train(*service.table(), training);
+          const Result<RowValues> result = train(*service.table(), training);
           if (!result.ok()) status = result.error();
         } else {
           status = service.serve({});
@@ -112,7 +112,7 @@ TEST(ServiceFault, AServerThatDiesInTrainingIsNamed) {
           while (!go) std::this_thread::yield();
           return {};
         }
-        const Result<Weights> result = train(*service.table(), training);
+        const Result<RowValues> result = train(*service.table(), training);
         return result.ok() ? Status() : Status(result.error());
       });
   for (const std::size_t rank : {0u, 1u}) EXPECT_FAILS_WITH("rank 2 (host host-c", results[rank]);
@@ -138,7 +138,7 @@ Training drawn() {
           .whole = false};
 }
 
-Weights undisturbed(const std::string& roles) {
+RowValues undisturbed(const std::string& roles) {
   Cluster cluster(roles);
   const auto results = cluster.train_all(drawn());
   for (const Status& result : results) EXPECT_TRUE(result.ok()) << result.error().message;
@@ -149,7 +149,7 @@ class ServiceCut : public testing::TestWithParam<std::string> {};
 
 TEST_P(ServiceCut, ComesBackWithTheSameBits) {
   const std::string roles = GetParam();
-  const Weights expected = undisturbed(roles);
+  const RowValues expected = undisturbed(roles);
   const unsigned seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
   std::mt19937 draw(seed);
@@ -179,7 +179,7 @@ TEST_P(ServiceCut, ComesBackWithTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Roles, ServiceCut, testing::Values("bb", "sww", "bbb"));
 
 TEST(ServiceFault, SlowConnectionsChangeNothing) {
-  const Weights expected = undisturbed("bb");
+  const RowValues expected = undisturbed("bb");
   Cluster cluster("bb", true);
   for (std::size_t rank = 0; rank < 2; ++rank) cluster.proxy(rank).delay(milliseconds(3));
   for (const Status& result : cluster.train_all(drawn()))
@@ -268,7 +268,7 @@ TEST(ServiceFault, AServiceMayGoAtAnyMoment) {
       const Training training{.lengths = {4096}};
       Table& table = *service->table();
       const auto where = [&](table::RowId, table::Part) { return std::span<float>(numbers); };
-      Weights mine(1, std::vector<float>(4096));
+      RowValues mine(1, std::vector<float>(4096));
       const auto to = [&](table::RowId, table::Part) { return std::span<float>(mine[0]); };
       ASSERT_OK(table.create(plan_of(training, table.roster()), where, to));
       if (table.worker() == 1)

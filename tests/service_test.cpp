@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ServiceCounts,
 
 TEST(Service, TheSamePushesGiveTheSameBits) {
   Training training{.rule = {.momentum = 0.9f}, .rate = 0.01f, .whole = false};
-  std::vector<Weights> runs;
+  std::vector<RowValues> runs;
   for (int run = 0; run < 2; ++run) {
     Cluster cluster("bbb");
     cluster.options[1].threads = 3;
@@ -162,7 +162,7 @@ TEST(Service, CountsBytesPerIteration) {
     training.at = [](Table&, Clock, Want) {};
     Cluster cluster(roles);
     expect_all_ok(cluster.run([&](std::size_t rank, Service& service) -> Status {
-      const Result<Weights> result = train(*service.table(), training);
+      const Result<RowValues> result = train(*service.table(), training);
       traffic[rank] = service.table()->traffic();
       return result.ok() ? Status() : Status(result.error());
     }));
@@ -306,7 +306,7 @@ TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextEpoch) {
       left = service.left();
       return status;
     }
-    const Result<Weights> result = train(*service.table(), training);
+    const Result<RowValues> result = train(*service.table(), training);
     return result.ok() ? Status() : Status(result.error());
   });
   EXPECT_TRUE(results[1].ok());
@@ -388,7 +388,7 @@ TEST(Service, RefusesAnotherPlan) {
       cluster.run([&](std::size_t rank, Service& service) -> Status {
         if (!service.table()) return service.serve({});
         const Training training{.clip = rank == 1 ? 5.0f : -1.0f};
-        const Result<Weights> result = train(*service.table(), training);
+        const Result<RowValues> result = train(*service.table(), training);
         return result.ok() ? Status() : Status(result.error());
       });
   for (const Status& result : results) {

@@ -12,8 +12,8 @@
 #include "shoal/solver/snapshot.h"
 #include "shoal/table/scheme.h"
 #include "support/data_files.h"
-#include "support/local_cluster.h"
 #include "support/overheard.h"
+#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::shared_iterations_test {
@@ -56,7 +56,7 @@ class SharedIterations : public testing::Test {
   Outcome run(const SolverParameter& param, int workers, const Wish& action,
               const std::string& snapshot = "") {
     Gate said;
-    LocalCluster cluster(workers, 2);
+    SimulatedWorkers cluster(workers, 2);
     Outcome outcome;
     outcome.began.resize(static_cast<std::size_t>(workers)),
         outcome.marks.resize(outcome.began.size());

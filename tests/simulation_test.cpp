@@ -12,10 +12,10 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulation.h"
+#include "support/cluster.h"
 #include "support/data_files.h"
 #include "support/job_processes.h"
 #include "support/job_rig.h"
-#include "support/local_cluster.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::simulation_test {
@@ -82,6 +82,15 @@ Outcome run(const SolverParameter& param, const std::string& cluster,
   return or_throw(simulate::simulate(param, simulate::parse_cluster(cluster, "cluster"), options));
 }
 
+std::vector<float> weights_of(const std::string& model) {
+  std::vector<float> weights;
+  const NetParameter net = read_weights(model);
+  for (const LayerParameter& layer : net.layer())
+    for (const BlobProto& blob : layer.blobs())
+      weights.insert(weights.end(), blob.data().begin(), blob.data().end());
+  return weights;
+}
+
 const std::string kUneven =
     "worker { count: 2 compute { ms: 10 distribution: LOGNORMAL jitter: 0.4 } card { bandwidth: "
     "1e6 latency_ms: 0.2 jitter_ms: 0.3 } }"
@@ -111,7 +120,8 @@ TEST(Simulation, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {
 
 TEST(Simulation, BspLearnsWhatRealWorkersLearnToTheBit) {
   const SolverParameter param = digits_solver("sim_real", "max_iter: 12");
-  const JobResult real = train(param, {.workers = 3, .servers = 2, .scheme = "bsp", .stops = {12}});
+  const JobResult real =
+      train(param, {.workers = 3, .servers = 2, .over_tcp = true, .scheme = "bsp", .stops = {12}});
   ASSERT_TRUE(real.ok()) << real.why();
   EXPECT_EQ(real.at(0), run(param, kUneven, {}).weights);
   EXPECT_EQ(real.at(0), run(param, "worker { count: 3 compute { ms: 1 } }", {}).weights)
@@ -167,10 +177,10 @@ TEST(Simulation, BspTakesAsLongAsTheFormulaSays) {
               4 * (push - answer) + 1e-9);
 }
 
-// What is drawn, sent and waited for is the same without numbers; the start alone, in which workers
-// with numbers agree on what to do, differs. Not so where step times decide how much is done
-// (esync's assigned steps): a worker with numbers hands in its rows layer by layer, and has shorter
-// ones.
+// A job without numbers draws, sends and waits for the same. Only the start differs, in which
+// workers with numbers agree on their actions. Schemes whose step times decide how much is done
+// (esync's assigned steps) are left out: a worker with numbers pushes its rows layer by layer, and
+// has shorter steps.
 TEST(Simulation, WithoutNumbersItTakesAsLong) {
   for (const char* scheme :
        {"type: 'bsp'", "type: 'ssp' staleness: 2", "type: 'async'", "type: 'sync_backup' backup: 1",
@@ -226,8 +236,7 @@ TEST(Simulation, EsyncCountsWhatAnExchangeTakes) {
   EXPECT_LT(matched.seconds, 1.3 * single.seconds);
 }
 
-// Which tasks a judge throws away is a matter of who was there first, by a hair: as many come to as
-// much.
+// Tiny differences in time decide which tasks a judge drops; the number of them is the same.
 TEST(Simulation, AJudgeThrowsAwayAsMuchWithoutNumbers) {
   const SolverParameter param =
       with(digits_solver("sim_judge", "max_iter: 60"), "type: 'weed_out' weedout: 3");
@@ -275,16 +284,15 @@ TEST(Simulation, PhasesFollowEachOtherAsInARealJob) {
   const SolverParameter param =
       in_phases(digits_solver("sim_phases", "max_iter: 11"),
                 {"type: 'bsp' iterations: 5", "type: 'local_steps' local_steps: 3"});
-  LocalCluster cluster(3, 2);
-  const auto outcomes = cluster.run([&](int, table::Table& table) -> Status {
-    parallel::RunOptions options;
-    const Result<Ending> ending = parallel::run(param, options, &table);
+  SolverParameter saving = param;
+  saving.set_snapshot_after_train(true);
+  saving.set_snapshot_prefix(fresh_directory("sim_phases_model") + "/model");
+  const auto outcomes = run_workers(3, 2, [&](int, table::Table& table) -> Status {
+    const Result<Ending> ending = parallel::run(saving, parallel::RunOptions(), &table);
     return ending.ok() ? Status() : Status(ending.error());
   });
   for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-  std::vector<float> rows;
-  for (const std::vector<float>& row : cluster.rows())
-    rows.insert(rows.end(), row.begin(), row.end());
+  const std::vector<float> rows = weights_of(saving.snapshot_prefix() + "_iter_11.caffemodel");
   const Outcome outcome = run(param, kUneven, {});
   EXPECT_EQ(rows, outcome.weights);
   EXPECT_EQ("bsp, then local_steps local_steps=3", outcome.scheme);
@@ -304,8 +312,8 @@ TEST(Simulation, PhasesFollowEachOtherAsInARealJob) {
   }
 }
 
-// What the slow one brings is late and dropped: alone it would go on long after the others' last
-// version. Shared, its iterations are done by them.
+// The slow worker's pushes are late and dropped: with iterations of its own it goes on long after
+// the others. Shared, its iterations are done by them.
 TEST(Simulation, BackupWorkersNeedNotComeToTheEndThemselves) {
   const SolverParameter solver = digits_solver("sim_backup", "max_iter: 40");
   const auto last = [&](const std::string& more) {
@@ -447,12 +455,7 @@ TEST(Simulation, RealProcessesThatEmulateDoWhatTheToolSays) {
   }
   const Outcome outcome =
       or_throw(simulate::simulate(param, simulate::read_cluster(folder + "/cluster"), {}));
-  std::vector<float> weights;
-  const NetParameter model = read_weights(folder + "/model_iter_8.caffemodel");
-  for (const LayerParameter& layer : model.layer())
-    for (const BlobProto& blob : layer.blobs())
-      weights.insert(weights.end(), blob.data().begin(), blob.data().end());
-  EXPECT_EQ(weights, outcome.weights);
+  EXPECT_EQ(weights_of(folder + "/model_iter_8.caffemodel"), outcome.weights);
 
   const std::vector<std::string> tool = {tools_dir() + "/simulate", "--solver=" + solver,
                                          "--cluster=" + folder + "/cluster"};

@@ -11,7 +11,7 @@
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
 #include "support/job_rig.h"
-#include "support/local_cluster.h"
+#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::table_updater_test {
@@ -52,18 +52,21 @@ std::string infinite_record() {
 }
 
 std::string why_refused(const SolverParameter& param, const std::string& scheme) {
-  LocalCluster cluster(1);
-  SolverOptions options = with_name("job");
-  options.make_updater = [&](Net& net) {
-    return parallel::make_table_updater(param, net, cluster.table(0),
-                                        {.name = "job", .scheme = scheme});
-  };
-  try {
-    Solver solver(param, options);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  SimulatedWorkers cluster(1);
+  std::string why;
+  (void)cluster.run([&](int, table::Table& table) -> Status {
+    SolverOptions options = with_name("job");
+    options.make_updater = [&](Net& net) {
+      return parallel::make_table_updater(param, net, table, {.name = "job", .scheme = scheme});
+    };
+    try {
+      Solver solver(param, options);
+    } catch (const ConfigError& error) {
+      why = error.what();
+    }
+    return {};
+  });
+  return why;
 }
 
 TEST(TableUpdater, RefusesWhatCannotBeHadTogether) {

@@ -50,7 +50,7 @@ float first_weight(RowId row, std::size_t i) { return static_cast<float>(row + i
 namespace {
 
 Status run_iterations(Table& table, const Training& training, const table::Plan& plan,
-                      Weights& gradients) {
+                      RowValues& gradients) {
   std::vector<RowId> all(plan.rows.size());
   std::iota(all.begin(), all.end(), RowId{0});
   for (Clock clock = 0; clock < training.iterations; ++clock) {
@@ -73,16 +73,16 @@ Status run_iterations(Table& table, const Training& training, const table::Plan&
 
 }  // namespace
 
-Result<Weights> train(Table& table, const Training& training) {
+Result<RowValues> train(Table& table, const Training& training) {
   const table::Plan plan = plan_of(training, table.roster());
-  Weights weights, gradients;
+  RowValues weights, gradients;
   for (RowId row = 0; row < plan.rows.size(); ++row) {
     weights.emplace_back(plan.rows[row].length);
     gradients.emplace_back(plan.rows[row].length);
     if (table.worker() == 0)
       for (std::size_t i = 0; i < weights[row].size(); ++i) weights[row][i] = first_weight(row, i);
   }
-  const Weights first = weights;
+  const RowValues first = weights;
   Status status = table.create(
       plan,
       [&](RowId row, Part part) {
@@ -161,10 +161,21 @@ std::vector<Status> Cluster::run(const Life& life) {
 std::vector<Status> Cluster::train_all(const Training& training) {
   return run([&](std::size_t rank, table::Service& service) -> Status {
     if (!service.table()) return service.serve({});
-    Result<Weights> result = train(*service.table(), training);
+    Result<RowValues> result = train(*service.table(), training);
     if (!result.ok()) return result.error();
     weights[rank] = std::move(result).value();
     return {};
+  });
+}
+
+std::vector<Status> run_workers(
+    int workers, int servers, const std::function<Status(int worker, table::Table& table)>& life) {
+  std::string roles;
+  for (int rank = 0; rank < std::max(workers, servers); ++rank)
+    roles += rank >= workers ? 's' : rank >= servers ? 'w' : 'b';
+  return Cluster(roles).run([&](std::size_t rank, table::Service& service) -> Status {
+    if (!service.table()) return service.serve({});
+    return life(static_cast<int>(rank), *service.table());
   });
 }
 

@@ -1,5 +1,4 @@
-// The processes of a job as services in one test process, with a worker's training in a thread
-// each.
+// Runs the processes of a job as table services over TCP, on threads of one test process.
 #pragma once
 
 #include <cstdint>
@@ -20,46 +19,51 @@ struct Training {
   optim::RuleOptions rule{};
   float clip = -1;
   float rate = 1;
-  // gradients are whole numbers, times the workers; otherwise drawn
+  // Gradients are whole numbers times the number of workers, and not drawn.
   bool whole = true;
-  // Called before each iteration with what start() said.
+  // Called before each iteration with the answer of start().
   std::function<void(table::Table&, table::Clock, table::Want)> at = [](table::Table&, table::Clock,
                                                                         table::Want) {};
 };
 table::Plan plan_of(const Training& training, const table::RosterBody& roster);
-// What a worker adds to an element in an iteration.
+// Returns the gradient of an element in a worker's iteration.
 float gradient_of(const Training& training, int workers, int worker, table::Clock clock,
                   table::RowId row, std::size_t i);
 float first_weight(table::RowId row, std::size_t i);
-// The whole life of a worker: create to finish. The weights in the end, when everybody's updates
-// are in.
-using Weights = std::vector<std::vector<float>>;
-Result<Weights> train(table::Table& table, const Training& training);
+// Runs a worker from create() to finish(). Returns the weights at the end, with the updates of all
+// workers.
+using RowValues = std::vector<std::vector<float>>;
+Result<RowValues> train(table::Table& table, const Training& training);
 
-// One letter a process, by rank: b both, w worker, s server.
+// `roles` has one letter for each process, by rank: b both, w worker, s server.
 class Cluster {
  public:
-  // `through_proxies`: what others open to a process passes its FaultyLink.
+  // With `through_proxies`, connections to a process pass its FaultyLink.
   explicit Cluster(const std::string& roles, bool through_proxies = false);
   ~Cluster();
 
   std::size_t size() const { return options.size(); }
-  // by rank; may be changed before start()
+  // By rank. A test may change them before start().
   std::vector<table::ServiceOptions> options;
   FaultyLink& proxy(std::size_t rank) { return *proxies_[rank]; }
 
-  // Creates all services at once, in a thread each; the results by rank.
+  // Creates all services at once, each on a thread. Returns the results by rank.
   std::vector<Status> start();
   std::vector<std::unique_ptr<table::Service>> services;  // null where creation failed
-  // start(), then calls `life` for each service in a thread of its own; how each ended.
+  // Calls start(), then `life` for each service on a thread of its own. Returns how each ended.
   using Life = std::function<Status(std::size_t rank, table::Service& service)>;
   std::vector<Status> run(const Life& life);
   // Workers train, servers serve.
   std::vector<Status> train_all(const Training& training);
-  std::vector<Weights> weights;  // of train_all, by rank
+  std::vector<RowValues> weights;  // of train_all, by rank
 
  private:
   std::vector<std::unique_ptr<FaultyLink>> proxies_;
 };
+
+// Runs `life` as each worker of a Cluster in which process r is worker r and server r, as far as
+// there are so many. Returns what each worker's life returned.
+std::vector<Status> run_workers(int workers, int servers,
+                                const std::function<Status(int worker, table::Table& table)>& life);
 
 }  // namespace shoal::test

@@ -1,5 +1,4 @@
-// A worker's table that passes everything on to another: what a test wants to see of it, it
-// overrides.
+// A worker's table that passes every call on to another. A test overrides what it observes.
 #pragma once
 
 #include <span>
@@ -21,6 +20,9 @@ class ForwardingTable : public table::Table {
     return inner_.create(plan, initial, destination);
   }
   Result<bool> regroup(const table::SegmentBody& end) override { return inner_.regroup(end); }
+  Result<bool> leave(table::Clock clock, std::string state) override {
+    return inner_.leave(clock, std::move(state));
+  }
   Status status() const override { return inner_.status(); }
   void share_out(table::Crew crew) override { inner_.share_out(std::move(crew)); }
   void push(std::span<const table::Push> together) override { inner_.push(together); }

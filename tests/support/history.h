@@ -1,5 +1,5 @@
-// What workers of a simulated cluster read, checked against what the table service promises
-// (invariants I1, I2, I3; tests/faults_test.cpp).
+// Checks the values that workers of a simulated cluster read against the promises of the table
+// service (invariants I1, I2, I3; tests/faults_test.cpp).
 //
 // Gradients are made so that every number that is read tells what is in it. The first `workers`
 // numbers of a row belong to the workers, one each; worker w's push of clock c carries -kUnit *
@@ -52,15 +52,15 @@ class History {
   void pushed(int worker, RowId row, Clock clock);
   // A server's answer on its way to a worker.
   void answered(RowId row, Version version, std::span<const float> numbers);
-  // What a worker that finished `clock` iterations found.
+  // A worker that has finished `clock` iterations has read these values.
   void read(int worker, RowId row, Clock clock, std::span<const float> numbers);
-  // What is in the row when all have retired.
+  // The row has these values after all workers have retired.
   void ended(RowId row, Version version, std::span<const float> numbers);
   void say(const std::string& wrong) {
     if (wrong_.empty()) wrong_ = wrong;
   }
 
-  // The first promise that was broken, or "".
+  // Returns the first promise that was broken, or "".
   const std::string& wrong() const { return wrong_; }
   // All that was read, for comparing bit by bit; (worker, clock, row), the end under worker -1.
   using Reads = std::map<std::tuple<int, Clock, RowId>, std::vector<float>>;

@@ -1,5 +1,5 @@
-// Jobs of real train processes on one machine, or in network namespaces of it, for tests that end
-// some of them.
+// Starts the processes of a job, real train programs on one machine or in network namespaces of it,
+// and ends them.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace shoal::test {
 
-// `count` ports of this machine that nobody listened on a moment ago, outside of the range that
-// connections leave from.
+// Returns `count` ports of this machine that were free a moment ago, outside of the range that
+// outgoing connections use.
 std::vector<int> free_ports(std::size_t count);
 
 class JobProcesses {
@@ -19,13 +19,13 @@ class JobProcesses {
   // One process for each letter of `roles`, "bsw": both, server, worker. The machinefile goes to
   // `folder`.
   JobProcesses(const std::string& folder, const std::string& roles);
-  // The same at these addresses, and each started by the words of `starters` before its command.
+  // As above, at the addresses `hosts`. The words of `starters` stand before each command.
   JobProcesses(const std::string& folder, const std::string& roles, std::vector<std::string> hosts,
                std::vector<std::vector<std::string>> starters);
   ~JobProcesses();  // kills what still runs
   JobProcesses(const JobProcesses&) = delete;
 
-  // of each process
+  // Flags of every process.
   std::vector<std::string> flags{"--threads=1", "--start_timeout=60", "--stall_warn=2",
                                  "--stall_abort=60"};
 
@@ -34,7 +34,7 @@ class JobProcesses {
   std::string machinefile() const { return folder_ + "/machines"; }
   std::vector<std::string> command(std::size_t rank, const std::string& solver,
                                    const std::vector<std::string>& more = {}) const;
-  // Of a process that joins while the job trains.
+  // Returns the command of a process that joins while the job trains.
   std::vector<std::string> joining(const std::string& solver,
                                    const std::vector<std::string>& more = {}) const;
   void start(std::size_t rank, const std::string& solver,
@@ -47,7 +47,7 @@ class JobProcesses {
 
   struct Ended {
     Ran ran;
-    // from the last signal, or from the start, to when its end was seen
+    // from the last signal, or from the start, until the end of the process was seen
     double seconds = 0;
   };
   Ended wait(std::size_t rank);

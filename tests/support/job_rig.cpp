@@ -5,7 +5,8 @@
 
 #include "shoal/parallel/replicas.h"
 #include "shoal/parallel/worker.h"
-#include "support/local_cluster.h"
+#include "support/cluster.h"
+#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test {
@@ -76,10 +77,14 @@ JobResult train(const SolverParameter& param, const JobShape& shape) {
     result.outcomes = {train_one(param, shape, 0, nullptr, result)};
     return result;
   }
-  LocalCluster cluster(shape.workers, shape.servers, shape.maker);
-  result.outcomes = cluster.run([&](int worker, table::Table& table) {
-    return train_one(param, shape, worker, &table, result);
-  });
+  const auto life = [&](int worker, table::Table& table) {
+    Status status = train_one(param, shape, worker, &table, result);
+    if (status.ok() && shape.over_tcp) status = table.finish(shape.stops.back());
+    return status;
+  };
+  result.outcomes = shape.over_tcp
+                        ? run_workers(shape.workers, shape.servers, life)
+                        : SimulatedWorkers(shape.workers, shape.servers, shape.maker).run(life);
   return result;
 }
 

@@ -1,5 +1,5 @@
-// Trains one solver alone, or as the workers and replicas of a job in this process, and looks at
-// the params.
+// Trains one solver alone, or as the workers and replicas of a job in this process, and returns the
+// params.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,11 @@ struct JobShape {
   int workers = 0;  // 0: no table
   int servers = 1;
   int replicas = 1;
+  bool over_tcp = false;  // services on threads, and not a simulated job
   std::string scheme = "bsp";
   table::SchemeMaker maker = table::make_scheme;
-  std::vector<int> stops = {50};  // iterations after which to look
-  // Called on every worker's thread (alone: on this one): before the first iteration, and after the
+  std::vector<int> stops = {50};  // iterations after which the params are kept
+  // Called on every worker's thread (alone: on this one) before the first iteration and after the
   // last.
   std::function<void(int worker, Solver&solver)> before{}, after{};
   // what differs from worker to worker

@@ -1,22 +1,25 @@
-// A worker's table that tells the other threads of a test when this worker wants something of all:
-// a snapshot, a stop.
+// A worker's table that opens a gate once the worker has asked all for something: a snapshot, a
+// stop.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 
 #include "support/forwarding_table.h"
-#include "support/gate.h"
+#include "support/simulated_workers.h"
 
 namespace shoal::test {
 
 class Overheard : public ForwardingTable {
  public:
-  // `said` is reached, at 1, when the others have been told.
+  // Raises `said` to 1 after a request.
   Overheard(table::Table& inner, Gate& said) : ForwardingTable(inner), said_(said) {}
   void tell(table::Topic topic, table::Clock clock, std::string body) override {
     ForwardingTable::tell(topic, clock, std::move(body));
-    if (topic == table::Topic::kPause) said_.reach(1);
+    if (topic != table::Topic::kPause) return;
+    SimulatedWorkers::pass(std::chrono::microseconds(1));  // the others hear of it
+    said_.reach(1);
   }
 
  private:

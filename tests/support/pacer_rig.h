@@ -1,4 +1,4 @@
-// A scheme's pacer and workers that a test moves on, in whatever order.
+// Drives a scheme's pacer with workers that a test moves on in any order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct PacerRig {
     for (int worker = 0; worker < workers; ++worker) pacer->join(worker, {});
     for (int worker = 0; worker < workers; ++worker) EXPECT_EQ(ready(worker), Numbers{worker});
   }
-  // Who starts then.
+  // Returns the workers that start then.
   Numbers ready(int worker) {
     pacer->ready(worker, clock[worker]++, {}, {});
     return started();
@@ -43,7 +43,7 @@ struct PacerRig {
     pacer->leave(worker, {});
     return started();
   }
-  // Of its next task: 'p' counts, 'd' is thrown away.
+  // Returns the verdict on the worker's next task: 'p' counts, 'd' is dropped.
   char judge(int worker) {
     return pacer->judge(worker, clock[worker]++, {.steps = 1}, {}) == table::Verdict::kDrop ? 'd'
                                                                                             : 'p';

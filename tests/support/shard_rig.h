@@ -1,4 +1,4 @@
-// A shard under test: its plan, its rows planted, and what it answers in words.
+// Drives a shard: creates its rows, sends it messages, and returns its answers in words.
 #pragma once
 
 #include <gtest/gtest.h>

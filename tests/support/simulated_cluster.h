@@ -1,5 +1,5 @@
-// A whole job in one thread: clients driven by scripted workers, shards, and the adder of norms, on
-// a simulated network. All of it follows from a seed.
+// Runs clients, shards and the sum of norms on a simulated network with faults, in one thread, and
+// checks what the table service promises. All of it follows from a seed.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@
 
 namespace shoal::table {
 
-// What a job does under one plan.
+// The part of a job under one plan.
 struct Segment {
   Plan plan;
   Clock staleness = 0;       // the scheme's
   std::vector<Clock> stops;  // by worker
-  // workers say so at their stops; if not, all stop at one clock, or the scheme is async
+  // Workers retire at their stops. If not, all stop at one clock, or the scheme is async.
   bool retires = true;
-  // (worker, clock): it leaves the iteration out, with a push of weight 0
+  // (worker, clock): the worker skips the iteration, with a push of weight 0.
   std::set<std::pair<int, Clock>> skipped;
-  // (worker, clock): it reads all rows once more, and histories, before it computes
+  // (worker, clock): the worker reads all rows and histories once more before it computes.
   std::set<std::pair<int, Clock>> reads_twice;
-  // the rule is a plain sum, and the clip, if any, is never reached
+  // The rule is a plain sum, and the clip, if any, is never reached.
   bool exact = true;
 };
 
@@ -38,11 +38,11 @@ struct ClusterCase : Segment {
   SimulatedLinkOptions network;
   Instant compute = std::chrono::milliseconds(2);  // of one row, up to
   std::chrono::milliseconds retry{100};
-  Instant limit = std::chrono::seconds(120);  // nobody waits longer for a row (I6)
+  Instant limit = std::chrono::seconds(120);  // the longest wait for a row (I6)
 };
 
 ClusterCase draw_case(std::uint64_t seed);
-// The same job on a network without faults.
+// Returns the same job on a network without faults.
 ClusterCase without_faults(ClusterCase one);
 std::string describe(const ClusterCase& one);
 

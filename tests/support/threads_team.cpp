@@ -12,7 +12,7 @@ std::string bytes_of(std::span<const double> numbers) {
 
 }  // namespace
 
-Result<std::vector<std::string>> Meeting::meet(int index, std::string mine) {
+Result<std::vector<std::string>> TeamRounds::meet(int index, std::string mine) {
   MutexLock lock(mutex_);
   const std::int64_t number = rounds_[index]++;
   open_[number].said[index] = std::move(mine);
@@ -29,13 +29,13 @@ Result<std::vector<std::string>> Meeting::meet(int index, std::string mine) {
   return all;
 }
 
-void Meeting::leave() {
+void TeamRounds::leave() {
   MutexLock lock(mutex_);
   left_ = true;
   all_here_.notify_all();
 }
 
-void Meeting::report(std::int64_t iteration, double weight, std::span<const double> numbers) {
+void TeamRounds::report(std::int64_t iteration, double weight, std::span<const double> numbers) {
   MutexLock lock(mutex_);
   Sum& sum = sums_[iteration];
   ++sum.members;
@@ -44,7 +44,7 @@ void Meeting::report(std::int64_t iteration, double weight, std::span<const doub
   for (std::size_t i = 0; i < numbers.size(); ++i) sum.numbers[i] += weight * numbers[i];
 }
 
-std::vector<Team::Average> Meeting::take() {
+std::vector<Team::Average> TeamRounds::take() {
   MutexLock lock(mutex_);
   std::vector<Team::Average> averages;
   for (auto at = sums_.begin(); at != sums_.end();) {
@@ -60,7 +60,7 @@ std::vector<Team::Average> Meeting::take() {
 }
 
 Result<Action> ThreadsTeam::agree(std::int64_t iteration, Action mine) {
-  const auto all = meeting_.meet(index_, str(static_cast<int>(mine), " ", iteration));
+  const auto all = rounds_.meet(index_, str(static_cast<int>(mine), " ", iteration));
   if (!all.ok()) return all.error();
   Action most = Action::kNone;
   for (const std::string& wish : all.value()) {
@@ -73,7 +73,7 @@ Result<Action> ThreadsTeam::agree(std::int64_t iteration, Action mine) {
 }
 
 Status ThreadsTeam::sum(std::span<double> numbers) {
-  const auto all = meeting_.meet(index_, bytes_of(numbers));
+  const auto all = rounds_.meet(index_, bytes_of(numbers));
   if (!all.ok()) return all.error();
   std::ranges::fill(numbers, 0);
   for (const std::string& part : all.value()) {
@@ -89,30 +89,30 @@ Status ThreadsTeam::sum(std::span<double> numbers) {
 }
 
 Result<std::vector<std::string>> ThreadsTeam::gather(std::string mine) {
-  auto all = meeting_.meet(index_, std::move(mine));
+  auto all = rounds_.meet(index_, std::move(mine));
   if (all.ok() && !chief()) return std::vector<std::string>();
   return all;
 }
 
 Result<std::string> ThreadsTeam::share(std::string chiefs) {
-  auto all = meeting_.meet(index_, chief() ? std::move(chiefs) : "");
+  auto all = rounds_.meet(index_, chief() ? std::move(chiefs) : "");
   if (!all.ok()) return all.error();
   return all.value()[0];
 }
 
 std::vector<std::string> run_team(int size, const std::function<void(ThreadsTeam&)>& body) {
-  Meeting meeting(size);
+  TeamRounds rounds(size);
   std::vector<std::string> thrown(static_cast<std::size_t>(size));
   {
     std::vector<std::jthread> threads;
     for (int i = 0; i < size; ++i)
       threads.emplace_back([&, i] {
-        ThreadsTeam team(meeting, i);
+        ThreadsTeam team(rounds, i);
         try {
           body(team);
         } catch (const ConfigError& error) {
           thrown[static_cast<std::size_t>(i)] = error.what();
-          meeting.leave();
+          rounds.leave();
         }
       });
   }

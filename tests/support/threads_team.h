@@ -1,4 +1,4 @@
-// A team whose members are threads of the test.
+// A solver's team whose members are threads of a test.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,17 @@
 
 namespace shoal::test {
 
-// Where the members meet: each round has a string of everyone.
-class Meeting {
+// Exchanges a string of each member in every round.
+class TeamRounds {
  public:
-  explicit Meeting(int size) : size_(size) {}
+  explicit TeamRounds(int size) : size_(size) {}
   int size() const { return size_; }
-  // What all said in this round, in their order. An error (kPeer) once one has left, and (kTimeout)
-  // after half a minute.
+  // Returns the strings of all members in this round, by member. Returns an error (kPeer) once one
+  // has left, and (kTimeout) after half a minute.
   Result<std::vector<std::string>> meet(int index, std::string mine);
-  // From now on all fail.
+  // Makes all rounds fail from now on.
   void leave();
-  // The means of iterations that all have spoken of.
+  // Collects numbers of an iteration; take() returns the means of those that all have reported.
   void report(std::int64_t iteration, double weight, std::span<const double> numbers);
   std::vector<Team::Average> take();
 
@@ -47,27 +47,27 @@ class Meeting {
 
 class ThreadsTeam final : public Team {
  public:
-  ThreadsTeam(Meeting& meeting, int index) : meeting_(meeting), index_(index) {}
+  ThreadsTeam(TeamRounds& rounds, int index) : rounds_(rounds), index_(index) {}
   int index() const override { return index_; }
-  int size() const override { return meeting_.size(); }
+  int size() const override { return rounds_.size(); }
   Result<Action> agree(std::int64_t iteration, Action mine) override;  // the most urgent wish
   Status sum(std::span<double> numbers) override;
   Result<std::vector<std::string>> gather(std::string mine) override;
   Result<std::string> share(std::string chiefs) override;
   void report(std::int64_t iteration, double weight, std::span<const double> numbers) override {
-    meeting_.report(iteration, weight, numbers);
+    rounds_.report(iteration, weight, numbers);
   }
   std::vector<Average> take_averages() override {
-    return chief() ? meeting_.take() : std::vector<Average>();
+    return chief() ? rounds_.take() : std::vector<Average>();
   }
 
  private:
-  Meeting& meeting_;
+  TeamRounds& rounds_;
   int index_;
 };
 
-// Runs body(team) for each of `size` members on a thread of its own. Returns what each threw ("" if
-// nothing); who throws, leaves.
+// Runs body(team) for each of `size` members on a thread of its own. A member that throws leaves.
+// Returns the text that each threw, or "".
 std::vector<std::string> run_team(int size, const std::function<void(ThreadsTeam&)>& body);
 
 }  // namespace shoal::test

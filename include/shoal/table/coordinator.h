@@ -18,6 +18,7 @@
 #include "shoal/base/error.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/pacer.h"
+#include "shoal/table/scheme.h"
 
 namespace shoal::table {
 
@@ -27,6 +28,7 @@ struct CoordinatorOptions {
   // as make_scheme reads it; its pacer answers kBegin and kJudge. Empty, or none: every task may
   // start at once, with one step, and counts
   std::string scheme{};
+  SchemeMaker maker = make_scheme;
 };
 
 // A message to the process with this rank.

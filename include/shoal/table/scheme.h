@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -160,6 +161,7 @@ Clock slowest(const RowView& row);
 // "async payload=delta local_steps=5". docs/consistency.md has them all; bsp is ssp 0 and async is
 // ssp unbounded. Errors (kConfig) list what is known.
 Result<std::unique_ptr<Scheme>> make_scheme(std::string_view words);
+using SchemeMaker = std::function<Result<std::unique_ptr<Scheme>>(std::string_view words)>;
 std::vector<std::string> scheme_names();
 
 }  // namespace shoal::table

@@ -57,8 +57,6 @@ struct PushCounts {
   std::uint64_t dropped = 0;  // as in ShardCounters
 };
 
-using SchemeMaker = std::function<Result<std::unique_ptr<Scheme>>(std::string_view words)>;
-
 class Shard {
  public:
   // `maker` makes the scheme of the plan's words.

@@ -37,7 +37,7 @@ void SimulatedClient::received(int server, const Message& message) {
   if (!client_ || std::holds_alternative<table::Ready>(message)) return;
   const auto* row = std::get_if<table::RowMessage>(&message);
   Result<bool> taken = false;
-  if (row != nullptr && job_.dry()) {
+  if (row != nullptr && job_.options().dry) {
     table::RowMessage placed = *row;
     placed.values = {client_->place(*row), nullptr};
     if (placed.values.data.empty()) return;

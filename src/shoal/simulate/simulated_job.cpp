@@ -24,7 +24,8 @@ SimulatedJob::SimulatedJob(const Cluster& cluster, const JobOptions& options)
       options_(options),
       coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()),
                     .seed = options.seed,
-                    .scheme = options.scheme}) {
+                    .scheme = options.scheme,
+                    .maker = options.maker}) {
   join();
   connect();
 }
@@ -35,8 +36,9 @@ void SimulatedJob::join() {
     if (process.worker) rank_of_worker_.push_back(rank);
     if (process.server) {
       const int number = servers();
-      servers_.push_back(
-          {.shard = std::make_unique<table::Shard>(number), .rank = rank, .out = {}});
+      servers_.push_back({.shard = std::make_unique<table::Shard>(number, options_.maker),
+                          .rank = rank,
+                          .out = {}});
       if (options_.dry) servers_.back().shard->count_only();
     }
     ports_.push_back({{.bandwidth = process.bandwidth}, {.bandwidth = process.bandwidth}});
@@ -191,8 +193,18 @@ void SimulatedJob::dispatch(int server, table::Outbox& out) {
 void SimulatedJob::coordinate(std::uint32_t rank, const Message& message) {
   std::vector<table::Dispatch> out;
   const Status status = coordinator_.handle(rank, message, time_.now(), out);
-  for (const table::Dispatch& one : out) to_coordinator_[one.rank]->send(1, one.message);
+  dispatch(out);
   if (!status.ok()) fail(status.error());
+}
+
+void SimulatedJob::dispatch(const std::vector<table::Dispatch>& out) {
+  for (const table::Dispatch& one : out) to_coordinator_[one.rank]->send(1, one.message);
+}
+
+void SimulatedJob::regroup(const std::string& why, const std::string& scheme, table::Clock from) {
+  std::vector<table::Dispatch> out;
+  coordinator_.regroup(why, scheme, from, out);
+  dispatch(out);
 }
 
 void SimulatedJob::hear(std::uint32_t rank, const Message& message) {

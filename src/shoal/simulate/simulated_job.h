@@ -36,6 +36,7 @@ struct JobOptions {
   std::uint64_t seed = 1;
   bool dry = false;    // rows have sizes and no values
   std::string scheme;  // in words, of the first phase
+  table::SchemeMaker maker = table::make_scheme;
 };
 
 class SimulatedJob {
@@ -47,7 +48,7 @@ class SimulatedJob {
   const table::RosterBody& roster() const { return *coordinator_.roster(); }
   int workers() const { return static_cast<int>(rank_of_worker_.size()); }
   int servers() const { return static_cast<int>(servers_.size()); }
-  bool dry() const { return options_.dry; }
+  const JobOptions& options() const { return options_; }
   const Process& process_of(int worker) const {
     return cluster_.processes[rank_of_worker_[static_cast<std::size_t>(worker)]];
   }
@@ -60,6 +61,8 @@ class SimulatedJob {
     link(worker, server).send(0, message);
   }
   void ask(int worker, const table::Message& message);
+  // Like Coordinator::regroup.
+  void regroup(const std::string& why, const std::string& scheme, table::Clock from);
   // Creates the rows on the servers. This takes no virtual time, which begins with training.
   void install_plan(const table::Plan& plan, const table::Table::Source& initial);
 
@@ -104,6 +107,7 @@ class SimulatedJob {
   void handle(int server, int worker, const table::Message& message);
   void dispatch(int server, table::Outbox& out);
   void coordinate(std::uint32_t rank, const table::Message& message);
+  void dispatch(const std::vector<table::Dispatch>& out);
   void hear(std::uint32_t rank, const table::Message& message);
 
   const Cluster cluster_;

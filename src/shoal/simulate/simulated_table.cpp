@@ -72,7 +72,7 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
   pushed_ = plan.start_of(worker_);
   talks_.begin(pushed_);
   epoch_ = plan.epoch;
-  if (const auto scheme = table::make_scheme(plan.scheme); scheme.ok()) {
+  if (const auto scheme = job_.options().maker(plan.scheme); scheme.ok()) {
     talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
     waited_for_ = scheme.value()->waits_for_others();
   }

@@ -71,7 +71,7 @@ Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Insta
   if (members[rank].worker != 0)
     return broken(str(members.name(rank), " says what scheme is next, and only worker 0 may"));
   if (ask.clock <= scheme_of_epoch) return {};
-  const auto scheme = make_scheme(ask.body);
+  const auto scheme = options.maker(ask.body);
   if (!scheme.ok()) return scheme.error();
   scheme_of_epoch = ask.clock;
   regrouping.plans(ask.body);
@@ -147,7 +147,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options)
     : state_(std::make_unique<State>(options)) {
   CHECK_GE(options.processes, 1u);
   if (options.scheme.empty()) return;
-  const auto scheme = make_scheme(options.scheme);
+  const auto scheme = options.maker(options.scheme);
   CHECK(scheme.ok()) << scheme.error().message;
   state_->pacer = scheme.value()->make_pacer();
   state_->regrouping.plans(options.scheme);
