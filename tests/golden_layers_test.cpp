@@ -18,6 +18,7 @@
 #include "shoal/layers/layer.h"
 #include "shoal/proto/layers.pb.h"
 #include "support/golden_layers.h"
+#include "support/guarded_device.h"
 #include "support/layer_rig.h"
 #include "support/places.h"
 
@@ -39,10 +40,11 @@ std::vector<std::filesystem::path> golden_files() {
   return all.empty() ? files : all;  // the few are among them
 }
 
-class GoldenLayers : public testing::TestWithParam<std::filesystem::path> {
+class GoldenLayers : public testing::TestWithParam<std::tuple<std::filesystem::path, bool>> {
  protected:
   void SetUp() override {
-    golden_ = read_golden_layer(GetParam());
+    const auto& [file, guarded] = GetParam();
+    golden_ = read_golden_layer(file);
     const std::vector<std::string> types = layer_types();
     if (std::ranges::find(types, golden_.type) == types.end())
       GTEST_SKIP() << "no layer of type " << golden_.type << " is built";
@@ -50,7 +52,7 @@ class GoldenLayers : public testing::TestWithParam<std::filesystem::path> {
     param.set_phase(golden_.phase == "TEST" ? TEST : TRAIN);
     std::vector<Shape> shapes;
     for (const ShapedNumbers& bottom : golden_.bottoms) shapes.push_back(bottom.shape);
-    rig_ = std::make_unique<LayerRig>(param, shapes);
+    rig_ = std::make_unique<LayerRig>(param, shapes, 1, 1, guarded ? &guarded_device_ : nullptr);
     for (std::size_t i = 0; i < golden_.bottoms.size(); ++i)
       rig_->input(static_cast<int>(i)) = golden_.bottoms[i].data;
     ASSERT_EQ(rig_->params(), static_cast<int>(golden_.params.size()));
@@ -124,6 +126,7 @@ class GoldenLayers : public testing::TestWithParam<std::filesystem::path> {
                   kGradientTolerance, str("gradient of param ", i));
   }
 
+  GuardedDevice guarded_device_;
   GoldenLayer golden_;
   std::unique_ptr<LayerRig> rig_;
 };
@@ -133,10 +136,17 @@ TEST_P(GoldenLayers, AgreeWithCaffe) {
   if (golden_.backward) expect_backward();
 }
 
-INSTANTIATE_TEST_SUITE_P(Caffe, GoldenLayers, testing::ValuesIn(golden_files()),
-                         [](const testing::TestParamInfo<std::filesystem::path>& info) {
-                           return info.param.stem().string();
-                         });
+std::string name_of(const testing::TestParamInfo<GoldenLayers::ParamType>& info) {
+  return std::get<0>(info.param).stem().string();
+}
+
+INSTANTIATE_TEST_SUITE_P(Caffe, GoldenLayers,
+                         testing::Combine(testing::ValuesIn(golden_files()),
+                                          testing::Values(false)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(CaffeGuarded, GoldenLayers,
+                         testing::Combine(testing::ValuesIn(golden_files()), testing::Values(true)),
+                         name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenLayers);
 
 TEST(GoldenLayersFolder, IsThere) {

@@ -11,12 +11,21 @@
 #include "shoal/layers/layer.h"
 #include "shoal/proto/layers.pb.h"
 #include "support/gradient_check.h"
+#include "support/guarded_device.h"
 #include "support/layer_cases.h"
 #include "support/layer_rig.h"
 
 namespace shoal::test {
 
-void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.name; }
+namespace layer_conformance_test {
+
+struct DeviceCase {
+  LayerCase c;
+  bool guarded;  // on the guarded device, else on the CPU
+};
+void PrintTo(const DeviceCase& on, std::ostream* out) {
+  *out << on.c.name << (on.guarded ? " on the guarded device" : "");
+}
 
 namespace {
 
@@ -76,15 +85,25 @@ std::vector<Shape> top_shapes(LayerRig& rig) {
   return shapes;
 }
 
-class LayerConformance : public testing::TestWithParam<LayerCase> {
+class LayerConformance : public testing::TestWithParam<DeviceCase> {
  protected:
-  const LayerCase& c() const { return GetParam(); }
+  const LayerCase& c() const { return GetParam().c; }
+  const Device* device() const { return GetParam().guarded ? &guarded_ : nullptr; }
   std::unique_ptr<LayerRig> rig(RigOptions options = {}) const {
     options.seed = seed();
+    options.device = device();
     return make_rig(c(), options);
   }
   bool has_gradients() const { return std::ranges::count(wanted(c()), true) + rig()->params() > 0; }
+
+ private:
+  GuardedDevice guarded_{seed(), 2};
 };
+
+TEST_P(LayerConformance, DevicesAgree) {
+  const auto here = rig(), cpu = make_rig(c(), {.seed = seed()});
+  expect_same(run(c(), *here), run(c(), *cpu), 1e-5);
+}
 
 TEST_P(LayerConformance, TakesWhatItsArityAndPropagationSay) {
   const auto rig = this->rig();
@@ -147,7 +166,7 @@ TEST_P(LayerConformance, ThreadsDoNotMatter) {
 
 TEST_P(LayerConformance, GradientIsTheSlope) {
   if (!has_gradients()) return;
-  const GradientReport report = check_gradient(c(), seed());
+  const GradientReport report = check_gradient(c(), seed(), device());
   EXPECT_LT(report.worst, c().tolerance) << "seed " << seed() << ": " << report.where;
   EXPECT_TRUE(report.compared > 0 || !c().learns);
 }
@@ -269,7 +288,7 @@ TEST_P(LayerConformance, ParamsTravelInBlobs) {
     if (first->param(i).shape().axes() == 0) blob.mutable_shape();
     for (const float x : first->param_value(i)) blob.add_data(x);
   }
-  LayerRig second(param, bottom_shapes(c()), 1, seed() + 1);
+  LayerRig second(param, bottom_shapes(c()), 1, seed() + 1, device());
   ASSERT_EQ(second.params(), first->params());
   for (int i = 0; i < second.params(); ++i) {
     EXPECT_EQ(second.param_value(i), first->param_value(i)) << "param " << i;
@@ -285,11 +304,18 @@ std::string unique_name(const LayerCase& c, std::size_t index) {
   return static_cast<std::size_t>(first) == index ? c.name : str(c.name, "_again_", index);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, LayerConformance,
-                         testing::ValuesIn(every_layer_case().begin(), every_layer_case().end()),
-                         [](const testing::TestParamInfo<LayerCase>& info) {
-                           return unique_name(info.param, info.index);
-                         });
+std::vector<DeviceCase> cases_on(bool guarded) {
+  std::vector<DeviceCase> all;
+  for (const LayerCase& c : every_layer_case()) all.push_back({c, guarded});
+  return all;
+}
+std::string name_of(const testing::TestParamInfo<DeviceCase>& info) {
+  return unique_name(info.param.c, info.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, LayerConformance, testing::ValuesIn(cases_on(false)), name_of);
+INSTANTIATE_TEST_SUITE_P(GuardedLayers, LayerConformance, testing::ValuesIn(cases_on(true)),
+                         name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LayerConformance);
 
 TEST(LayerCases, EveryLayerTypeHasOne) {
@@ -310,4 +336,5 @@ TEST(LayerCases, NamesAreUnique) {
 }
 
 }  // namespace
+}  // namespace layer_conformance_test
 }  // namespace shoal::test

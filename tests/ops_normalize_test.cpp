@@ -117,7 +117,7 @@ TEST(Pool, IsTheLargestOrTheMeanOfEachWindow) {
         const Numbers dy = draw(5 * height.out * width.out, 2);
         const Pooled want = pool_naively(desc, x, dy);
         each_kernel<PoolDesc, PoolKernel>(
-            pool_impls(), desc, [&](PoolKernel& kernel, Context& context) {
+            cpu_backend().pool, desc, [&](PoolKernel& kernel, Context& context) {
               Guarded gx(x), gdy(dy), y = Guarded::poisoned(size_of(want.y)),
                                       dx = Guarded::poisoned(size_of(x));
               Guarded index = Guarded::poisoned(size_of(want.y)),
@@ -141,16 +141,17 @@ TEST(Pool, AnAverageDividesByTheWindowClippedToThePaddedPlane) {
   // dropped. Both of area 2.
   const PoolDesc desc{PoolDesc::Method::kAverage, 1, {}, pool_axis(3, 2, 2, 1), false};
   ASSERT_EQ(desc.width.out, 2);
-  each_kernel<PoolDesc, PoolKernel>(pool_impls(), desc, [&](PoolKernel& kernel, Context& context) {
-    Guarded x({1, 2, 3}), y = Guarded::poisoned(2);
-    kernel.forward(context, *x, *y, nullptr);
-    y.expect({0.5, 2.5}, "y");
-  });
+  each_kernel<PoolDesc, PoolKernel>(cpu_backend().pool, desc,
+                                    [&](PoolKernel& kernel, Context& context) {
+                                      Guarded x({1, 2, 3}), y = Guarded::poisoned(2);
+                                      kernel.forward(context, *x, *y, nullptr);
+                                      y.expect({0.5, 2.5}, "y");
+                                    });
   // Four numbers, kernel 3, stride 2, rounded up: the second window holds 2 numbers and divides by
   // 2, not by 3.
   const PoolDesc clipped{PoolDesc::Method::kAverage, 1, {}, pool_axis(4, 3, 2), false};
   ASSERT_EQ(clipped.width.out, 2);
-  each_kernel<PoolDesc, PoolKernel>(pool_impls(), clipped,
+  each_kernel<PoolDesc, PoolKernel>(cpu_backend().pool, clipped,
                                     [&](PoolKernel& kernel, Context& context) {
                                       Guarded x({1, 2, 3, 5}), y = Guarded::poisoned(2);
                                       kernel.forward(context, *x, *y, nullptr);
@@ -203,24 +204,26 @@ TEST(Lrn, IsTheFormulaAndItsSlope) {
     const Numbers x = draw(count, 1, -2, 2), dy = draw(count, 2);
     const auto forward = [&](const Numbers& numbers) { return lrn_naively(desc, numbers); };
     const Numbers y = forward(x), dx = slope(forward, x, dy);
-    each_kernel<LrnDesc, LrnKernel>(lrn_impls(), desc, [&](LrnKernel& kernel, Context& context) {
-      Guarded gx(x), gdy(dy), gy = Guarded::poisoned(count), gdx = Guarded::poisoned(count);
-      kernel.forward(context, *gx, *gy);
-      gy.expect(y, "y");
-      kernel.backward(context, *gx, *gdy, *gdx);
-      gdx.expect(dx, "dx", kLoose);
-    });
+    each_kernel<LrnDesc, LrnKernel>(
+        cpu_backend().lrn, desc, [&](LrnKernel& kernel, Context& context) {
+          Guarded gx(x), gdy(dy), gy = Guarded::poisoned(count), gdx = Guarded::poisoned(count);
+          kernel.forward(context, *gx, *gy);
+          gy.expect(y, "y");
+          kernel.backward(context, *gx, *gdy, *gdx);
+          gdx.expect(dx, "dx", kLoose);
+        });
   }
 }
 
 TEST(Lrn, ManyPlacesOnManyThreads) {
   const LrnDesc desc{LrnDesc::Region::kAcross, 3, 20, 13, 17, 5, 0.3f};
   const Numbers x = draw(3 * 20 * 13 * 17, 1, -3, 3);
-  each_kernel<LrnDesc, LrnKernel>(lrn_impls(), desc, [&](LrnKernel& kernel, Context& context) {
-    Guarded gx(x), y = Guarded::poisoned(size_of(x));
-    kernel.forward(context, *gx, *y);
-    y.expect(lrn_naively(desc, x), "y");
-  });
+  each_kernel<LrnDesc, LrnKernel>(cpu_backend().lrn, desc,
+                                  [&](LrnKernel& kernel, Context& context) {
+                                    Guarded gx(x), y = Guarded::poisoned(size_of(x));
+                                    kernel.forward(context, *gx, *y);
+                                    y.expect(lrn_naively(desc, x), "y");
+                                  });
 }
 
 // ---- batch normalization ----
@@ -264,7 +267,7 @@ TEST(BatchNorm, IsTheFormulaAndItsSlope) {
                   global_y = normalized(desc, x, global);
     Numbers global_dx = normalized(desc, dy, {zeros(desc.channels), global.variance});
     each_kernel<BatchNormDesc, BatchNormKernel>(
-        batch_norm_impls(), desc, [&](BatchNormKernel& kernel, Context& context) {
+        cpu_backend().batch_norm, desc, [&](BatchNormKernel& kernel, Context& context) {
           Guarded gx(x), gdy(dy), mean = Guarded::poisoned(desc.channels),
                                   variance = Guarded::poisoned(desc.channels);
           Guarded gy = Guarded::poisoned(size_of(x)), gdx = Guarded::poisoned(size_of(x)),
@@ -291,7 +294,7 @@ TEST(BatchNorm, AFarMeanDoesNotDrownTheVariance) {
   const Numbers x = rounded(draw(4000, 1, 9999, 10001));
   const Moments want = moments(desc, x);
   each_kernel<BatchNormDesc, BatchNormKernel>(
-      batch_norm_impls(), desc, [&](BatchNormKernel& kernel, Context& context) {
+      cpu_backend().batch_norm, desc, [&](BatchNormKernel& kernel, Context& context) {
         Guarded gx(x), mean = Guarded::poisoned(1), variance = Guarded::poisoned(1),
                        y = Guarded::poisoned(4000);
         kernel.forward_batch(context, *gx, *mean, *variance, *y);
@@ -321,7 +324,7 @@ TEST(Softmax, IsTheFormulaAndItsSlope) {
     const auto forward = [&](const Numbers& numbers) { return softmax_naively(desc, numbers); };
     const Numbers y = forward(x), dx = slope(forward, x, dy);
     each_kernel<SoftmaxDesc, SoftmaxKernel>(
-        softmax_impls(), desc, [&](SoftmaxKernel& kernel, Context& context) {
+        cpu_backend().softmax, desc, [&](SoftmaxKernel& kernel, Context& context) {
           Guarded gx(x), gdy(dy), gy = Guarded::poisoned(size_of(x)),
                                   gdx = Guarded::poisoned(size_of(x));
           kernel.forward(context, *gx, *gy);
@@ -338,7 +341,7 @@ TEST(Softmax, IsTheFormulaAndItsSlope) {
 
 TEST(Softmax, LargeNumbersDoNotOverflow) {
   each_kernel<SoftmaxDesc, SoftmaxKernel>(
-      softmax_impls(), {1, 3, 1}, [&](SoftmaxKernel& kernel, Context& context) {
+      cpu_backend().softmax, {1, 3, 1}, [&](SoftmaxKernel& kernel, Context& context) {
         Guarded x({1000, 1000, -1000}), y = Guarded::poisoned(3);
         kernel.forward(context, *x, *y);
         y.expect({0.5, 0.5, 0}, "y");

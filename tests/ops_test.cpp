@@ -71,7 +71,7 @@ TEST(Dense, ForwardAndBackwardAreTheSumsTheySay) {
       }
     SCOPED_TRACE(str("M ", m, " K ", k, " N ", n, " stored K x N: ", is_kn));
     each_kernel<DenseDesc, DenseKernel>(
-        dense_impls(), desc, [&](DenseKernel& kernel, Context& context) {
+        cpu_backend().dense, desc, [&](DenseKernel& kernel, Context& context) {
           Guarded gx(x), gw(w), gb(b), gdy(dy), gy = Guarded::poisoned(m * n),
                                                 gdx = Guarded::poisoned(m * k), gdw(dw), gdb(db);
           kernel.forward(context, *gx, *gw, gb.get(), *gy);
@@ -195,7 +195,7 @@ TEST(Conv, ForwardAndBackwardAreTheSumsTheySay) {
     const std::int64_t depth = desc.channels / desc.groups * desc.taps(),
                        sums = desc.images * desc.out_count();
     each_kernel<ConvDesc, ConvKernel>(
-        conv_impls(), desc, [&](ConvKernel& kernel, Context& context) {
+        cpu_backend().conv, desc, [&](ConvKernel& kernel, Context& context) {
           Guarded x(want.x), w(want.w), b(want.b), dy(want.dy), dw(want.dw), db(want.db);
           Guarded y = Guarded::poisoned(count(want.y)), dx = Guarded::poisoned(count(want.x)),
                   dx_alone = Guarded::poisoned(count(want.x));
@@ -228,7 +228,7 @@ TEST(Im2col, EachColumnIsWhatTheWindowSees) {
       }
     });
     each_kernel<ConvDesc, Im2colKernel>(
-        im2col_impls(), desc, [&](Im2colKernel& kernel, Context& context) {
+        cpu_backend().im2col, desc, [&](Im2colKernel& kernel, Context& context) {
           Guarded gx(x), gdy(dy), gy = Guarded::poisoned(planes * out),
                                   gdx = Guarded::poisoned(planes * in);
           kernel.forward(context, *gx, *gy);
@@ -242,12 +242,13 @@ TEST(Im2col, EachColumnIsWhatTheWindowSees) {
 TEST(Conv, TheSameThreadsGiveTheSameBits) {
   const ConvDesc desc{5, 6, 8, 2, {axis(13, 3, 1, 1), axis(11, 3, 2, 1)}};
   const ConvNumbers numbers(desc);
-  each_kernel<ConvDesc, ConvKernel>(conv_impls(), desc, [&](ConvKernel& kernel, Context& context) {
-    Guarded x(numbers.x), w(numbers.w), dy(numbers.dy), first(numbers.dw), second(numbers.dw);
-    kernel.backward(context, *x, *w, *dy, nullptr, first.get(), nullptr);
-    kernel.backward(context, *x, *w, *dy, nullptr, second.get(), nullptr);
-    EXPECT_EQ(std::memcmp((*first).in(), (*second).in(), (*first).bytes()), 0);
-  });
+  each_kernel<ConvDesc, ConvKernel>(
+      cpu_backend().conv, desc, [&](ConvKernel& kernel, Context& context) {
+        Guarded x(numbers.x), w(numbers.w), dy(numbers.dy), first(numbers.dw), second(numbers.dw);
+        kernel.backward(context, *x, *w, *dy, nullptr, first.get(), nullptr);
+        kernel.backward(context, *x, *w, *dy, nullptr, second.get(), nullptr);
+        EXPECT_EQ(std::memcmp((*first).in(), (*second).in(), (*first).bytes()), 0);
+      });
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ std::vector<Shape> bottom_shapes(const LayerCase& c, int batch) {
 std::unique_ptr<LayerRig> make_rig(const LayerCase& c, const RigOptions& options) {
   auto rig =
       std::make_unique<LayerRig>(layer_of(c, options.in_place), bottom_shapes(c, options.batch),
-                                 options.threads, options.seed);
+                                 options.threads, options.seed, options.device);
   const Random random(options.seed, stream_of(c.name));
   draw_params(c, *rig, random);
   for (int i = 0; i < rig->bottoms(); ++i)

@@ -74,8 +74,8 @@ void compare(const std::string& what, const Slopes& slopes, Numbers& x, const Nu
 
 }  // namespace
 
-GradientReport check_gradient(const LayerCase& c, std::uint64_t seed) {
-  const auto rig = make_rig(c, {.seed = seed});
+GradientReport check_gradient(const LayerCase& c, std::uint64_t seed, const Device* device) {
+  const auto rig = make_rig(c, {.seed = seed, .device = device});
   rig->forward();
   const std::vector<Numbers> upstream = draw_top_grads(c, *rig, seed);
   std::vector<bool> propagate;

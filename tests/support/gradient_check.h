@@ -19,6 +19,7 @@ struct GradientReport {
 // its gradient with central differences of two steps, extrapolated (error of fourth order; the sum
 // is taken in double over the tops' differences, so that what does not change adds no noise). Up to
 // 256 elements of each bottom with a gradient and of each param are tried.
-GradientReport check_gradient(const LayerCase& c, std::uint64_t seed);
+GradientReport check_gradient(const LayerCase& c, std::uint64_t seed,
+                              const Device* device = nullptr);
 
 }  // namespace shoal::test

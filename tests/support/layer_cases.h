@@ -82,6 +82,7 @@ struct RigOptions {
   int batch = 1;          // axis 0 of every bottom is this many times as long
   bool in_place = false;  // t0 is b0
   std::uint64_t seed = 1;
+  const Device* device = nullptr;  // null: the CPU
 };
 // The layer of a case with its bottoms and params drawn from the seed; the params do not depend on
 // the other options.

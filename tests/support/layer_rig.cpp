@@ -57,8 +57,8 @@ LayerParameter parse_layer(const std::string& prototxt) {
 }
 
 LayerRig::LayerRig(const LayerParameter& param, const std::vector<Shape>& bottoms, int threads,
-                   std::uint64_t seed)
-    : context_({.device = {}, .threads = threads, .seed = seed}), layer_(make_layer(param)) {
+                   std::uint64_t seed, const Device* device)
+    : context_({.device = device, .threads = threads, .seed = seed}), layer_(make_layer(param)) {
   CHECK(param.bottom_size() == static_cast<int>(bottoms.size())) << param.DebugString();
   for (int i = 0; i < param.bottom_size(); ++i) {
     bottoms_.push_back(owned_.emplace_back(std::make_unique<Blob>(param.bottom(i))).get());

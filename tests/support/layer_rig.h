@@ -31,7 +31,7 @@ LayerParameter parse_layer(const std::string& prototxt);
 class LayerRig {
  public:
   LayerRig(const LayerParameter& param, const std::vector<Shape>& bottoms, int threads = 1,
-           std::uint64_t seed = 1);
+           std::uint64_t seed = 1, const Device* device = nullptr);
   ~LayerRig();
   LayerRig(const LayerRig&) = delete;
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "shoal/base/random.h"
+#include "shoal/ops/backend.h"
 #include "shoal/ops/op.h"
 #include "shoal/ops/window.h"
 
@@ -35,7 +36,7 @@ class Guarded {
  public:
   explicit Guarded(const Numbers& numbers)
       : tensor_(Shape{static_cast<std::int64_t>(numbers.size())}) {
-    memory_ = std::make_shared<Memory>(tensor_.bytes() + 2 * kGuard);
+    memory_ = host_memory(tensor_.bytes() + 2 * kGuard);
     std::memset(memory_->data(), kByte, memory_->bytes());
     tensor_.storage()->bind(memory_, kGuard);
     std::copy(numbers.begin(), numbers.end(), tensor_.host_out().begin());
@@ -84,12 +85,12 @@ void each_kernel(std::span<const Impl<Desc, Kernel>* const> impls, const Desc& d
     for (int threads = 1; threads <= 3; ++threads) {
       SCOPED_TRACE(str(impl->name, " on ", threads, " threads"));
       Context context({.threads = threads});
-      const Why why = impl->supports(desc, context.device());
+      const Why why = impl->supports(desc, context);
       if (impl == impls.back()) {
         ASSERT_EQ(why, "") << "the last implementation serves every description";
       }
       if (!why.empty()) continue;
-      const std::unique_ptr<Kernel> kernel = impl->make(desc);
+      const std::unique_ptr<Kernel> kernel = impl->make(desc, context);
       f(*kernel, context);
     }
 }

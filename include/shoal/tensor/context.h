@@ -1,5 +1,5 @@
-// What every layer and op is given to work with: where, with how many threads, which random
-// numbers, what scratch memory. One context serves one net, on one thread at a time.
+// A context gives layers and ops what they work with: the device and its stream, the number of
+// threads, random numbers and scratch memory. One context serves one net, on one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,6 @@
 #include "shoal/tensor/tensor.h"
 
 namespace shoal {
-
-struct Device {
-  enum class Kind { kCpu, kGpu };
-  Kind kind = Kind::kCpu;
-  int id = 0;
-};
 
 // Why a forward pass could not be finished: bad input met at run time (an unreadable record, a
 // label out of range).
@@ -45,24 +39,25 @@ struct Share {
 class Context {
  public:
   struct Options {
-    Device device{};
-    int threads = 1;         // that kernels may use; >= 1
-    std::uint64_t seed = 1;  // the same for all nets that train together
+    const Device* device = nullptr;  // null: the CPU; it outlives the context
+    int threads = 1;                 // that kernels may use; >= 1
+    std::uint64_t seed = 1;          // the same for all nets that train together
     Share share{};
   };
   explicit Context(const Options& options);
   Context(const Context&) = delete;
 
-  const Device& device() const { return options_.device; }
+  const Device& device() const { return *device_; }
+  // In whose order the device works for this context.
+  const std::shared_ptr<Stream>& stream() const { return stream_; }
   int threads() const { return options_.threads; }
   const Share& share() const { return options_.share; }
   // this net's own: no other's of the job draws the same
   Random& random() { return random_; }
   Random common() const { return Random(options_.seed); }  // the same for all nets of the job
-  // At least `count` floats, not cleared, good until the next call. Kernels divide it among their
-  // threads.
+  // At least `count` floats of the device's memory, not cleared, good until the next call. Kernels
+  // divide it among their threads.
   std::span<float> scratch(std::int64_t count);
-  std::int64_t scratch_count() const { return scratch_.count(); }
 
   // Notes the first failure of a pass; forward and backward never throw. The net looks after each
   // layer and stops.
@@ -74,7 +69,9 @@ class Context {
  private:
   Options options_;
   Random random_;
-  Tensor scratch_;
+  const Device* device_;
+  std::shared_ptr<Stream> stream_;
+  std::shared_ptr<Memory> scratch_;
   std::optional<Failure> failure_;
 };
 

@@ -1,83 +1,132 @@
-// Numbers with a shape, and the bytes they live in. No arithmetic: that is ops.
+// Numbers with a shape, and the bytes they live in. Arithmetic is the business of ops.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "shoal/tensor/device.h"
+#include "shoal/tensor/layout.h"
 #include "shoal/tensor/shape.h"
 
 namespace shoal {
 
-// Zeroed memory, 64-byte aligned. Big blocks take pages only when touched.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes);
-  ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
+class Context;
 
- private:
-  void* block_;
-  std::byte* data_;
-  std::size_t bytes_;
+// The type of a tensor's numbers. Append only: bfloat16 and float16 are to come.
+enum class ElementType : std::uint8_t { kFloat32 };
+constexpr std::size_t size_of(ElementType) { return sizeof(float); }
+
+// Where and how a tensor's numbers are kept: on which device, in which layout.
+struct Home {
+  const Device* device = nullptr;  // null: the host
+  LayoutPtr layout;                // null: plain
+  bool is_host() const { return device == nullptr && layout == nullptr; }
+  bool operator==(const Home& other) const {
+    return device == other.device && same_layout(layout, other.layout);
+  }
 };
 
-// The bytes that one tensor, or several that share, look at. Memory comes from a plan (bind) or, if
-// nobody planned, is allocated on first use. One thread at a time.
+// The bytes that one tensor, or several that share, look at: a plain copy on the host, and a copy
+// at a home elsewhere if a device or a kernel library uses one. At least one of the two is current;
+// a copy that is not is made current when it is read. Memory comes from a plan (bind) or, without a
+// plan, is allocated on first use. One thread at a time.
 class Storage {
  public:
+  Storage() = default;
+  ~Storage();
+  Storage(const Storage&) = delete;
   std::size_t required() const { return required_; }
   void require(std::size_t bytes) {
     if (bytes > required_) required_ = bytes;
   }
-  // From now on the bytes are `memory` from `offset` on; what was here before is lost. required()
-  // bytes must be there.
+  // From now on the copy that belongs to this kind of memory, the host's or the home's, is in
+  // `memory` from `offset` on; what was in the storage is lost. required() bytes must be there.
   void bind(std::shared_ptr<Memory> memory, std::size_t offset);
+  // Grows with each write through mut and out, so that what was derived from the numbers (packed
+  // weights) can be kept until then.
+  std::uint64_t version() const { return version_; }
+  const Home& home() const { return home_; }
+  // The copy at home(); null before at() or bind() made one.
+  const std::shared_ptr<Memory>& home_memory() const { return away_.memory; }
+  std::byte* home_bytes() const { return away_.memory->data() + away_.offset; }
+
+  enum class Access {
+    kRead,   // as they are
+    kMut,    // to read and write
+    kWrite,  // all of them will be overwritten: what was there need not be fetched
+  };
   // As many bytes as required(); old content is kept only while the size is enough.
-  std::byte* bytes();
-  bool planned() const { return planned_; }
+  std::byte* host(Access access);
+  // The same at `home`, whose numbers have this shape; the work that uses them goes on `stream`.
+  std::byte* at(const Home& home, const Shape& shape, const std::shared_ptr<Stream>& stream,
+                Access access);
 
  private:
-  std::shared_ptr<Memory> memory_;
-  std::size_t offset_ = 0, required_ = 0;
-  bool planned_ = false;
+  struct Copy {
+    std::shared_ptr<Memory> memory;
+    std::size_t offset = 0;
+    bool planned = false, current = false;
+  };
+  std::byte* bytes_of(Copy& copy, std::size_t bytes, const Device& device) const;
+  void fetch_from_home();
+  void send_home(const Shape& shape);
+  void wait_for_upload();
+
+  Copy host_{nullptr, 0, false, true}, away_;
+  Home home_;                       // of away_
+  Shape home_shape_;                // of the numbers in away_
+  std::shared_ptr<Stream> stream_;  // on which away_ was used last
+  bool uploading_ = false;          // the host's copy may still be read by the stream
+  std::size_t required_ = 0;
+  std::uint64_t version_ = 0;
 };
 
-// float32 numbers in row-major order. The home is the host so far; layers and solvers hand whole
-// tensors to ops and only host-only code (data, accuracy, tools, tests) looks inside, by the three
-// spans below.
+// Numbers with a shape. Layers and solvers hand whole tensors to ops. Code of the host (data,
+// accuracy, tools, tests) looks inside through the three spans below; kernels of a device through
+// the functions that take a context.
 class Tensor {
  public:
   Tensor();
   explicit Tensor(const Shape& shape);
+  // A tensor over bytes that are there already, plain.
+  Tensor(const Shape& shape, std::shared_ptr<Memory> memory, std::size_t offset);
   Tensor(Tensor&&) = default;
   Tensor& operator=(Tensor&&) = default;
 
   const Shape& shape() const { return shape_; }
   std::int64_t count() const { return shape_.count(); }
-  std::size_t bytes() const { return static_cast<std::size_t>(count()) * sizeof(float); }
+  ElementType type() const { return ElementType::kFloat32; }
+  std::size_t bytes() const { return static_cast<std::size_t>(count()) * size_of(type()); }
   // Gives it another shape. Bytes are kept while they suffice; a fresh tensor reads as zeros.
   void reshape(const Shape& shape);
   // From now on this looks at the bytes of `other`, with a shape of its own (its present one).
   void share(const Tensor& other);
   bool shares_with(const Tensor& other) const { return storage_ == other.storage_; }
 
+  // ---- on the host, in row-major order; waits for the device if the numbers are there ----
   std::span<const float> host() const;  // to read
   std::span<float> host_mut();          // to read and write
-  // all of it will be overwritten: what was there need not be fetched
-  std::span<float> host_out();
-  // the same three as plain pointers, for kernels
+  std::span<float> host_out();          // to overwrite
+  // The same three as plain pointers, for kernels of the CPU.
   float* out() { return host_out().data(); }
   float* mut() { return host_mut().data(); }
   const float* in() const { return host().data(); }
 
+  // ---- on the context's device, in order of its stream; for kernels ----
+  // Bytes in `layout`, converted if need be. `write`: in this layout from now on.
+  const std::byte* read(Context& ctx, const LayoutPtr& layout = nullptr) const;
+  std::byte* mut(Context& ctx, const LayoutPtr& layout = nullptr);
+  std::byte* write(Context& ctx, const LayoutPtr& layout = nullptr);
+  // The present home's layout; null: plain.
+  const LayoutPtr& layout() const { return storage_->home().layout; }
+
   const std::shared_ptr<Storage>& storage() const { return storage_; }
 
  private:
+  Home home_on(Context& ctx, const LayoutPtr& layout) const;
   Shape shape_{0};
   std::shared_ptr<Storage> storage_;
 };
@@ -92,7 +141,10 @@ struct Blob {
   explicit Blob(std::string blob_name) : name(std::move(blob_name)) {}
   const Shape& shape() const { return data.shape(); }
   // Both tensors.
-  void reshape(const Shape& shape) { data.reshape(shape), grad.reshape(shape); }
+  void reshape(const Shape& shape) {
+    data.reshape(shape);
+    grad.reshape(shape);
+  }
 };
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "shoal/layers/served.h"
+#include "shoal/ops/backend.h"
 #include "shoal/ops/normalize.h"
 #include "shoal/ops/vector.h"
 
@@ -49,7 +50,7 @@ class BatchNorm final : public Layer {
                          bottom.str());
     in_place_ = bottoms[0] == tops[0];
     tops[0]->reshape(bottom);
-    op_.serve("batch_norm", ops::batch_norm_impls(),
+    op_.serve("batch_norm", ops::backend(ctx).batch_norm,
               {.images = bottom[0],
                .channels = channels_,
                .inner = bottom.count() / std::max<std::int64_t>(1, bottom[0] * channels_),

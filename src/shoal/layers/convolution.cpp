@@ -1,6 +1,8 @@
 #include "shoal/layers/served.h"
 #include "shoal/layers/window.h"
 
+#include "shoal/ops/backend.h"
+
 namespace shoal {
 namespace {
 
@@ -16,7 +18,7 @@ class Convolution final : public ConvolutionBase {
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     ConvolutionBase::reshape(ctx, bottoms, tops);
-    conv_.serve("conv", ops::conv_impls(), desc_, ctx,
+    conv_.serve("conv", ops::backend(ctx).conv, desc_, ctx,
                 engine_of(param(), param().convolution_param().engine()));
   }
 

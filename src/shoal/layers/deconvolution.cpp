@@ -1,5 +1,6 @@
 #include "shoal/layers/served.h"
 #include "shoal/layers/window.h"
+#include "shoal/ops/backend.h"
 #include "shoal/ops/gemm.h"
 
 namespace shoal {
@@ -18,7 +19,7 @@ class Deconvolution final : public ConvolutionBase {
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     ConvolutionBase::reshape(ctx, bottoms, tops);
-    conv_.serve("conv", ops::conv_impls(), desc_, ctx,
+    conv_.serve("conv", ops::backend(ctx).conv, desc_, ctx,
                 engine_of(param(), param().convolution_param().engine()));
   }
 

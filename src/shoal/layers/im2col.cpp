@@ -1,6 +1,8 @@
 #include "shoal/layers/served.h"
 #include "shoal/layers/window.h"
 
+#include "shoal/ops/backend.h"
+
 namespace shoal {
 namespace {
 
@@ -29,7 +31,7 @@ class Im2col final : public Layer {
     top.push_back(desc.channels * desc.taps());
     for (const ops::WindowAxis& axis : desc.axes) top.push_back(axis.out);
     tops[0]->reshape(Shape(top));
-    op_.serve("im2col", ops::im2col_impls(), desc, ctx,
+    op_.serve("im2col", ops::backend(ctx).im2col, desc, ctx,
               engine_of(param(), param().convolution_param().engine()));
   }
 

@@ -1,4 +1,5 @@
 #include "shoal/layers/served.h"
+#include "shoal/ops/backend.h"
 #include "shoal/ops/gemm.h"
 
 namespace shoal {
@@ -39,7 +40,7 @@ class InnerProduct final : public Layer {
     std::vector<std::int64_t> top(bottom.dims().begin(), bottom.dims().begin() + axis_);
     top.push_back(desc_.outputs);
     tops[0]->reshape(Shape(top));
-    op_.serve("dense", ops::dense_impls(), desc_, ctx, engine_of(param()));
+    op_.serve("dense", ops::backend(ctx).dense, desc_, ctx, engine_of(param()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {

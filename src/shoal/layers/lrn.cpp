@@ -1,4 +1,5 @@
 #include "shoal/layers/served.h"
+#include "shoal/ops/backend.h"
 #include "shoal/ops/normalize.h"
 
 namespace shoal {
@@ -22,7 +23,7 @@ class Lrn final : public Layer {
       throw config_error(param(), "the bottom must have 4 axes (N, C, H, W), not ", bottom.str());
     const bool across = lrn.norm_region() == LRNParameter::ACROSS_CHANNELS;
     tops[0]->reshape(bottom);
-    op_.serve("lrn", ops::lrn_impls(),
+    op_.serve("lrn", ops::backend(ctx).lrn,
               {.region = across ? ops::LrnDesc::Region::kAcross : ops::LrnDesc::Region::kWithin,
                .images = bottom[0],
                .channels = bottom[1],

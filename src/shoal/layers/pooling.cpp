@@ -1,6 +1,7 @@
 #include <optional>
 
 #include "shoal/layers/served.h"
+#include "shoal/ops/backend.h"
 #include "shoal/ops/window.h"
 
 namespace shoal {
@@ -58,7 +59,7 @@ class Pooling final : public Layer {
     slide(bottom, 2, height_);
     slide(bottom, 3, width_);
     for (Blob* top : tops) top->reshape({bottom[0], bottom[1], height_.out, width_.out});
-    op_.serve("pool", ops::pool_impls(),
+    op_.serve("pool", ops::backend(ctx).pool,
               {.method = method_,
                .planes = bottom[0] * bottom[1],
                .height = height_,

@@ -11,7 +11,7 @@ namespace shoal {
 // not, with its item (axis 0). `cause` ends the sentence.
 inline bool check_rows(Context& ctx, const Blob& index, std::int64_t rows,
                        const std::string& cause) {
-  const std::int64_t bad = ops::first_bad_row(index.data, rows);
+  const std::int64_t bad = ops::first_bad_row(ctx, index.data, rows);
   if (bad < 0) return true;
   const std::int64_t items = index.shape().axes() > 0 ? index.shape()[0] : 1,
                      item = bad / (index.shape().count() / items);

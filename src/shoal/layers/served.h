@@ -24,9 +24,9 @@ class Served {
   // Makes a kernel for `desc` unless the present one is for the same. Throws ConfigError if nothing
   // serves it.
   void serve(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls,
-             const Desc& desc, const Context& ctx, const std::string& engine) {
+             const Desc& desc, Context& ctx, const std::string& engine) {
     if (kernel_ && desc == desc_) return;
-    auto chosen = ops::choose<Desc, Kernel>(op, impls, desc, ctx.device(), engine);
+    auto chosen = ops::choose<Desc, Kernel>(op, impls, desc, ctx, engine);
     kernel_ = std::move(chosen.kernel);
     choice_ = std::move(chosen.choice);
     desc_ = desc;

@@ -1,5 +1,6 @@
 #include "shoal/ops/softmax.h"
 #include "shoal/layers/served.h"
+#include "shoal/ops/backend.h"
 
 namespace shoal {
 namespace {
@@ -17,7 +18,7 @@ class Softmax final : public Layer {
     const Shape bottom = bottoms[0]->shape();
     const int axis = axis_of(bottom, param().softmax_param().axis(), "axis");
     tops[0]->reshape(bottom);
-    op_.serve("softmax", ops::softmax_impls(),
+    op_.serve("softmax", ops::backend(ctx).softmax,
               {bottom.count(0, axis), bottom[axis], bottom.count(axis + 1)}, ctx,
               engine_of(param(), param().softmax_param().engine()));
   }

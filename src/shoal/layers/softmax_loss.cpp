@@ -2,6 +2,8 @@
 
 #include "shoal/proto/config_error.h"
 
+#include "shoal/ops/backend.h"
+
 namespace shoal {
 
 SoftmaxLossLayer::SoftmaxLossLayer(const LayerParameter& layer, int axis)
@@ -15,8 +17,7 @@ void SoftmaxLossLayer::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
   const ops::SoftmaxDesc softmax{desc_.outer, desc_.classes, desc_.inner};
   if (!softmax_.kernel || softmax_desc_ != softmax) {
     softmax_desc_ = softmax;
-    softmax_ =
-        ops::choose("softmax", ops::softmax_impls(), softmax, ctx.device(), param().engine());
+    softmax_ = ops::choose("softmax", ops::backend(ctx).softmax, softmax, ctx, param().engine());
   }
   two_tops_ = tops.size() > 1;
   probs(tops).reshape(shape);

@@ -2,6 +2,7 @@
 
 #include "shoal/layers/served.h"
 #include "shoal/ops/arrange.h"
+#include "shoal/ops/backend.h"
 #include "shoal/ops/vector.h"
 #include "shoal/ops/window.h"
 
@@ -41,7 +42,7 @@ class Spp final : public Layer {
     std::int64_t numbers = 0, bins = 1;
     for (Level& level : levels_) {
       const ops::WindowAxis height = window(shape, 2, bins), width = window(shape, 3, bins);
-      level.pool.serve("pool", ops::pool_impls(),
+      level.pool.serve("pool", ops::backend(ctx).pool,
                        {.method = method(),
                         .planes = shape[0] * shape[1],
                         .height = height,

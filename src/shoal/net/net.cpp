@@ -226,7 +226,7 @@ void Net::plan_blobs() {
   }
   const MemoryPlan plan = plan_memory(lifetimes);
   memory_.blobs = plan.bytes;
-  if (!arena_ || arena_->bytes() < plan.bytes) arena_ = std::make_shared<Memory>(plan.bytes);
+  if (!arena_ || arena_->bytes() < plan.bytes) arena_ = context_.device().allocate(plan.bytes);
   for (std::size_t i = 0; i < storages.size(); ++i) storages[i]->bind(arena_, plan.offsets[i]);
 }
 

@@ -45,6 +45,5 @@ class DenseKernel {
                         Tensor* dx, Tensor* dw, Tensor* db) = 0;
 };
 using DenseImpl = Impl<DenseDesc, DenseKernel>;
-std::span<const DenseImpl* const> dense_impls();
 
 }  // namespace shoal::ops

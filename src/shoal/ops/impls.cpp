@@ -1,10 +1,17 @@
-// Which implementations each op has: fastest first, the plain CPU one last and for ever. With
-// cpu/impls.h and its like in other folders this is all that knows of vendors.
+// The kernels of each op, fastest first, the plain one of the device last. With cpu/impls.h and its
+// like in other folders this is all that knows of vendors.
 #include "shoal/ops/cpu/impls.h"
+#include "shoal/ops/backend.h"
+#include "shoal/ops/cpu/elementary.h"
 
 namespace shoal::ops {
 namespace {
 
+constexpr Elementary kElementary = {
+#define OP(name) &cpu::name,
+#include "shoal/ops/elementary.def"
+#undef OP
+};
 constexpr const DenseImpl* kDense[] = {&cpu::kDense};
 constexpr const ConvImpl* kConv[] = {&cpu::kConvDirect, &cpu::kConv};
 constexpr const Im2colImpl* kIm2col[] = {&cpu::kIm2col};
@@ -12,15 +19,10 @@ constexpr const PoolImpl* kPool[] = {&cpu::kPool};
 constexpr const LrnImpl* kLrn[] = {&cpu::kLrn};
 constexpr const BatchNormImpl* kBatchNorm[] = {&cpu::kBatchNorm};
 constexpr const SoftmaxImpl* kSoftmax[] = {&cpu::kSoftmax};
+constexpr Backend kCpu = {&kElementary, kDense, kConv, kIm2col, kPool, kLrn, kBatchNorm, kSoftmax};
 
 }  // namespace
 
-std::span<const DenseImpl* const> dense_impls() { return kDense; }
-std::span<const ConvImpl* const> conv_impls() { return kConv; }
-std::span<const Im2colImpl* const> im2col_impls() { return kIm2col; }
-std::span<const PoolImpl* const> pool_impls() { return kPool; }
-std::span<const LrnImpl* const> lrn_impls() { return kLrn; }
-std::span<const BatchNormImpl* const> batch_norm_impls() { return kBatchNorm; }
-std::span<const SoftmaxImpl* const> softmax_impls() { return kSoftmax; }
+const Backend& cpu_backend() { return kCpu; }
 
 }  // namespace shoal::ops

@@ -32,7 +32,6 @@ class LrnKernel {
   virtual void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) = 0;
 };
 using LrnImpl = Impl<LrnDesc, LrnKernel>;
-std::span<const LrnImpl* const> lrn_impls();
 
 // Batch normalization of x (N, C, S) by channel: y = (x - mean) / sqrt(variance + eps).
 struct BatchNormDesc {
@@ -62,6 +61,5 @@ class BatchNormKernel {
                                Tensor& dx) = 0;
 };
 using BatchNormImpl = Impl<BatchNormDesc, BatchNormKernel>;
-std::span<const BatchNormImpl* const> batch_norm_impls();
 
 }  // namespace shoal::ops

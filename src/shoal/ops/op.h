@@ -33,8 +33,8 @@ struct Choice {
 template <class Desc, class Kernel>
 struct Impl {
   const char* name;  // "cudnn", "cuda", "onednn", "plain": what LayerParameter.engine may say
-  Why (*supports)(const Desc&, const Device&);
-  std::unique_ptr<Kernel> (*make)(const Desc&);
+  Why (*supports)(const Desc&, const Context&);
+  std::unique_ptr<Kernel> (*make)(const Desc&, Context&);
 };
 
 // The engine that stands for every implementation of our own, whatever its name: Caffe's engine:
@@ -48,21 +48,21 @@ struct Chosen {
   Choice choice;
 };
 
-// The first implementation that serves `desc` on `device`; with a non-empty `engine`, only the one
-// of that name, or of our own. Throws ConfigError (kConfig) with every refusal if none does.
+// The first implementation that serves `desc` in this context; with a non-empty `engine`, only the
+// one of that name, or of our own. Throws ConfigError (kConfig) with every refusal if none does.
 template <class Desc, class Kernel>
 Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const> impls,
-                      const Desc& desc, const Device& device, const std::string& engine) {
+                      const Desc& desc, Context& ctx, const std::string& engine) {
   Chosen<Kernel> chosen{nullptr, {op, "", {}}};
   std::string names, reasons;
   for (const Impl<Desc, Kernel>* impl : impls) {
     names += str(names.empty() ? "" : ", ", impl->name);
     const bool allowed =
         engine.empty() || engine == impl->name || (engine == kOwnEngine && is_own(impl->name));
-    Why why = allowed ? impl->supports(desc, device) : str("engine \"", engine, "\" was asked for");
+    Why why = allowed ? impl->supports(desc, ctx) : str("engine \"", engine, "\" was asked for");
     if (why.empty()) {
       chosen.choice.impl = impl->name;
-      chosen.kernel = impl->make(desc);
+      chosen.kernel = impl->make(desc, ctx);
       return chosen;
     }
     reasons += str("; ", impl->name, ": ", why);

@@ -9,7 +9,7 @@
 namespace shoal::ops {
 
 // Where `index` first holds something that is not a whole number from 0 to rows - 1; -1: nowhere.
-std::int64_t first_bad_row(const Tensor& index, std::int64_t rows);
+std::int64_t first_bad_row(Context& ctx, const Tensor& index, std::int64_t rows);
 // Row m of y = row index[m] of x. The index must have been looked at.
 void take_rows(Context& ctx, const Tensor& x, const Tensor& index, Tensor& y);
 // Row index[m] of gx += row m of g, in order of m.

@@ -25,6 +25,5 @@ class SoftmaxKernel {
   virtual void backward(Context& ctx, const Tensor& y, const Tensor& dy, Tensor& dx) = 0;
 };
 using SoftmaxImpl = Impl<SoftmaxDesc, SoftmaxKernel>;
-std::span<const SoftmaxImpl* const> softmax_impls();
 
 }  // namespace shoal::ops

@@ -42,7 +42,6 @@ class ConvKernel {
                         Tensor* dx, Tensor* dw, Tensor* db) = 0;
 };
 using ConvImpl = Impl<ConvDesc, ConvKernel>;
-std::span<const ConvImpl* const> conv_impls();
 
 // What each window sees, as columns: y (N, C * T..., O...) where row c * T + t holds channel c at
 // tap t, zeros outside. Of the description, outputs and groups do not matter.
@@ -54,7 +53,6 @@ class Im2colKernel {
   virtual void backward(Context& ctx, const Tensor& dy, Tensor& dx) = 0;
 };
 using Im2colImpl = Impl<ConvDesc, Im2colKernel>;
-std::span<const Im2colImpl* const> im2col_impls();
 
 // Pooling of P planes of x (P, H, W) to y (P, OH, OW); dilation is 1. A window is clipped to the
 // plane. One that lies wholly outside gives 0, index -1, and no gradient.
@@ -82,6 +80,5 @@ class PoolKernel {
   virtual void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) = 0;
 };
 using PoolImpl = Impl<PoolDesc, PoolKernel>;
-std::span<const PoolImpl* const> pool_impls();
 
 }  // namespace shoal::ops

@@ -21,7 +21,7 @@ namespace {
 Context::Options options_of(Context& first, int replica) {
   Share share = first.share();
   share.replica = replica;
-  return {.device = first.device(),
+  return {.device = &first.device(),
           .threads = first.threads(),
           .seed = first.common().state().seed,
           .share = share};

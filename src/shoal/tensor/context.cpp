@@ -16,13 +16,20 @@ Random own_random(std::uint64_t seed, const Share& share) {
 }  // namespace
 
 Context::Context(const Options& options)
-    : options_(options), random_(own_random(options.seed, options.share)) {
+    : options_(options),
+      random_(own_random(options.seed, options.share)),
+      device_(options.device ? options.device : &cpu_device()),
+      stream_(device_->make_stream()) {
   CHECK(options.threads >= 1) << "a context of " << options.threads << " threads";
 }
 
 std::span<float> Context::scratch(std::int64_t count) {
-  if (count > scratch_.count()) scratch_.reshape(Shape{count});
-  return scratch_.host_out();
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  if (!scratch_ || bytes > scratch_->bytes()) {
+    stream_->synchronize();  // kernels may still use the old memory
+    scratch_ = device_->allocate(bytes);
+  }
+  return {reinterpret_cast<float*>(scratch_->data()), scratch_->bytes() / sizeof(float)};
 }
 
 void Context::fail(Error error, std::int64_t item) {

@@ -1,42 +1,125 @@
 #include "shoal/tensor/tensor.h"
 
-#include <cstdint>
-#include <cstdlib>
-#include <new>
+#include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/tensor/context.h"
 
 namespace shoal {
 
-Memory::Memory(std::size_t bytes) : bytes_(bytes) {
-  constexpr std::size_t kAlign = 64;
-  block_ = std::calloc(bytes + kAlign, 1);
-  if (block_ == nullptr) throw std::bad_alloc();
-  data_ = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(block_) + kAlign - 1) /
-                                       kAlign * kAlign);
-}
-
-Memory::~Memory() { std::free(block_); }
+Storage::~Storage() { wait_for_upload(); }
 
 void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset) {
   CHECK(memory && offset + required_ <= memory->bytes())
       << required_ << " bytes at " << offset << " of the plan";
-  memory_ = std::move(memory);
-  offset_ = offset;
-  planned_ = true;
+  wait_for_upload();
+  const Device* const device = memory->device();
+  Copy& bound = device ? away_ : host_;
+  bound = {std::move(memory), offset, true, device == nullptr};
+  if (device == nullptr) {
+    away_.current = false;
+  } else {
+    host_.current = false;
+    home_ = {device, nullptr};
+  }
 }
 
-std::byte* Storage::bytes() {
-  if (!memory_ || offset_ + required_ > memory_->bytes()) {
-    CHECK(!planned_) << "a planned tensor grew to " << required_ << " bytes without a new plan";
-    memory_ = std::make_shared<Memory>(required_);
-    offset_ = 0;
+std::byte* Storage::bytes_of(Copy& copy, std::size_t bytes, const Device& device) const {
+  if (!copy.memory || copy.offset + bytes > copy.memory->bytes()) {
+    CHECK(!copy.planned) << "a planned tensor grew to " << bytes << " bytes without a new plan";
+    copy.memory = device.allocate(bytes);
+    copy.offset = 0;
   }
-  return memory_->data() + offset_;
+  return copy.memory->data() + copy.offset;
+}
+
+void Storage::wait_for_upload() {
+  if (uploading_) stream_->synchronize();
+  uploading_ = false;
+}
+
+void Storage::fetch_from_home() {
+  std::byte* const to = bytes_of(host_, required_, cpu_device());
+  host_.current = true;
+  if (!away_.current) return;
+  const bool elsewhere = home_.device != nullptr;
+  std::vector<std::byte> packed;
+  const std::byte* from = away_.memory->data() + away_.offset;
+  if (elsewhere) {
+    ++stream_->conversions.downloads;
+    if (home_.layout) packed.resize(home_.layout->bytes(home_shape_));
+    stream_->download(home_.layout ? packed.data() : to, from,
+                      home_.layout ? packed.size() : required_);
+    stream_->synchronize();
+    from = packed.data();
+  }
+  if (!home_.layout) return;
+  ++stream_->conversions.reorders;
+  home_.layout->unpack(home_shape_, from, reinterpret_cast<float*>(to));
+}
+
+void Storage::send_home(const Shape& shape) {
+  const std::size_t bytes = home_.layout ? home_.layout->bytes(shape) : required_;
+  std::byte* const to = bytes_of(away_, bytes, home_.device ? *home_.device : cpu_device());
+  away_.current = true;
+  if (!host_.current) return;  // new: nothing to keep
+  const std::byte* from = bytes_of(host_, required_, cpu_device());
+  std::vector<std::byte> packed;
+  if (home_.layout) {
+    ++stream_->conversions.reorders;
+    packed.resize(home_.device ? bytes : 0);
+    std::byte* const ordered = home_.device ? packed.data() : to;
+    home_.layout->pack(shape, reinterpret_cast<const float*>(from), ordered);
+    from = packed.data();
+  }
+  if (home_.device == nullptr) return;
+  ++stream_->conversions.uploads;
+  stream_->upload(to, from, bytes);
+  if (home_.layout)
+    stream_->synchronize();
+  else
+    uploading_ = true;
+}
+
+std::byte* Storage::host(Access access) {
+  if (!host_.current && access != Access::kWrite) fetch_from_home();
+  std::byte* const bytes = bytes_of(host_, required_, cpu_device());
+  if (access == Access::kRead) return bytes;
+  wait_for_upload();
+  ++version_;
+  host_.current = true;
+  away_.current = false;
+  return bytes;
+}
+
+std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_ptr<Stream>& stream,
+                       Access access) {
+  if (home.is_host()) return host(access);
+  if (!(home == home_)) {
+    if (access != Access::kWrite && !host_.current) fetch_from_home();
+    if (home.device != home_.device) away_ = {};
+    away_.current = false;
+    home_ = home;
+  }
+  if (stream_ && stream_ != stream) stream_->synchronize();
+  stream_ = stream;
+  if (!away_.current && access != Access::kWrite) send_home(shape);
+  const std::size_t bytes = home_.layout ? home_.layout->bytes(shape) : required_;
+  std::byte* const there = bytes_of(away_, bytes, home_.device ? *home_.device : cpu_device());
+  if (access == Access::kRead) return there;
+  ++version_;
+  away_.current = true;
+  host_.current = false;
+  home_shape_ = shape;
+  return there;
 }
 
 Tensor::Tensor() : storage_(std::make_shared<Storage>()) {}
 Tensor::Tensor(const Shape& shape) : Tensor() { reshape(shape); }
+Tensor::Tensor(const Shape& shape, std::shared_ptr<Memory> memory, std::size_t offset)
+    : Tensor(shape) {
+  storage_->bind(std::move(memory), offset);
+}
 
 void Tensor::reshape(const Shape& shape) {
   shape_ = shape;
@@ -49,11 +132,29 @@ void Tensor::share(const Tensor& other) {
 }
 
 std::span<const float> Tensor::host() const {
-  return {reinterpret_cast<const float*>(storage_->bytes()), static_cast<std::size_t>(count())};
+  return {reinterpret_cast<const float*>(storage_->host(Storage::Access::kRead)),
+          static_cast<std::size_t>(count())};
 }
 std::span<float> Tensor::host_mut() {
-  return {reinterpret_cast<float*>(storage_->bytes()), static_cast<std::size_t>(count())};
+  return {reinterpret_cast<float*>(storage_->host(Storage::Access::kMut)),
+          static_cast<std::size_t>(count())};
 }
-std::span<float> Tensor::host_out() { return host_mut(); }
+std::span<float> Tensor::host_out() {
+  return {reinterpret_cast<float*>(storage_->host(Storage::Access::kWrite)),
+          static_cast<std::size_t>(count())};
+}
+
+Home Tensor::home_on(Context& ctx, const LayoutPtr& layout) const {
+  return {ctx.device().is_host() ? nullptr : &ctx.device(), layout};
+}
+const std::byte* Tensor::read(Context& ctx, const LayoutPtr& layout) const {
+  return storage_->at(home_on(ctx, layout), shape_, ctx.stream(), Storage::Access::kRead);
+}
+std::byte* Tensor::mut(Context& ctx, const LayoutPtr& layout) {
+  return storage_->at(home_on(ctx, layout), shape_, ctx.stream(), Storage::Access::kMut);
+}
+std::byte* Tensor::write(Context& ctx, const LayoutPtr& layout) {
+  return storage_->at(home_on(ctx, layout), shape_, ctx.stream(), Storage::Access::kWrite);
+}
 
 }  // namespace shoal

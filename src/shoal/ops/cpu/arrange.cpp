@@ -6,7 +6,7 @@
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/parallel.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 // A box as rows of numbers that lie together both in the box and in the tensor round it.
@@ -52,12 +52,10 @@ template <class F>
 void for_rows(Context& ctx, const Rows& rows, F f) {
   const std::int64_t length = rows.length();
   const std::int64_t grain =
-      std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
-  cpu::parallel_for(ctx.threads(), rows.count(), grain,
-                    [&](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t row = begin; row < end; ++row)
-                        f(row * length, rows.start(row), length);
-                    });
+      std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(length, 1));
+  parallel_for(ctx.threads(), rows.count(), grain, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) f(row * length, rows.start(row), length);
+  });
 }
 
 void copy(float* to, const float* from, std::int64_t count) {
@@ -93,4 +91,4 @@ void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
            });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -98,7 +98,7 @@ class BatchNorm final : public BatchNormKernel {
 
 }  // namespace
 
-const BatchNormImpl kBatchNorm{"plain", on_host<BatchNormDesc>,
+const BatchNormImpl kBatchNorm{"plain", serves_all<BatchNormDesc>,
                                make_kernel<BatchNorm, BatchNormKernel, BatchNormDesc>};
 
 }  // namespace shoal::ops::cpu

@@ -7,7 +7,7 @@
 #include "shoal/ops/cpu/eight.h"
 #include "shoal/ops/cpu/parallel.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 void check(const Spread& s, const Tensor& x, const Tensor& y, std::int64_t numbers) {
@@ -23,8 +23,8 @@ void for_rows(Context& ctx, const Spread& s, Row row, Vector vector) {
   const bool flat = s.inner == 1;
   const std::int64_t length = flat ? s.dim : s.inner, rows = flat ? s.outer : s.outer * s.dim;
   const std::int64_t grain =
-      std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
-  cpu::parallel_for(ctx.threads(), rows, grain, [&](int, std::int64_t begin, std::int64_t end) {
+      std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(length, 1));
+  parallel_for(ctx.threads(), rows, grain, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       if (flat)
         vector(r * length, length);
@@ -58,7 +58,7 @@ struct Backward {
 
 // d from begin to end, whose numbers lie in stretches of inner.
 void backward_rows(const Spread& s, const Backward& b, std::int64_t d) {
-  cpu::PairSums sums;
+  PairSums sums;
   for (std::int64_t o = 0; o < s.outer; ++o) {
     const std::int64_t start = (o * s.dim + d) * s.inner;
     for (std::int64_t i = 0; i < s.inner; i += kBlock) {
@@ -97,8 +97,8 @@ void backward_columns(const Spread& s, const Backward& b, std::int64_t begin, st
 void backward_scalar(Context& ctx, const Backward& b, std::int64_t count) {
   constexpr std::int64_t kPart = 8 * kBlock;
   const std::int64_t parts = (count + kPart - 1) / kPart;
-  std::vector<cpu::PairSums> sums(static_cast<std::size_t>(parts));
-  cpu::parallel_for(ctx.threads(), parts, 1, [&](int, std::int64_t begin, std::int64_t end) {
+  std::vector<PairSums> sums(static_cast<std::size_t>(parts));
+  parallel_for(ctx.threads(), parts, 1, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) {
       const std::int64_t last = std::min(count, (p + 1) * kPart);
       for (std::int64_t at = p * kPart; at < last; at += kBlock) {
@@ -109,8 +109,8 @@ void backward_scalar(Context& ctx, const Backward& b, std::int64_t count) {
       }
     }
   });
-  cpu::PairSums all;
-  for (const cpu::PairSums& part : sums) all.products += part.products, all.plain += part.plain;
+  PairSums all;
+  for (const PairSums& part : sums) all.products += part.products, all.plain += part.plain;
   b.g_factor.put(0, all.products);
   b.g_shift.put(0, all.plain);
 }
@@ -118,8 +118,8 @@ void backward_scalar(Context& ctx, const Backward& b, std::int64_t count) {
 void backward(Context& ctx, const Spread& s, const Backward& b) {
   if (s.dim == 1) return backward_scalar(ctx, b, s.outer * s.inner);
   const std::int64_t grain =
-      std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(s.outer * s.inner, 1));
-  cpu::parallel_for(ctx.threads(), s.dim, grain, [&](int, std::int64_t begin, std::int64_t end) {
+      std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(s.outer * s.inner, 1));
+  parallel_for(ctx.threads(), s.dim, grain, [&](int, std::int64_t begin, std::int64_t end) {
     if (s.inner == 1) return backward_columns(s, b, begin, end);
     for (std::int64_t d = begin; d < end; ++d) backward_rows(s, b, d);
   });
@@ -191,4 +191,4 @@ void shift_backward(Context& ctx, const Spread& spread, const Tensor& g, SumInto
             .g_shift = Target(g_shift)});
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -6,25 +6,7 @@
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/cpu/sgemm.h"
 
-namespace shoal::ops {
-
-std::int64_t ConvDesc::in_count() const {
-  std::int64_t count = 1;
-  for (const WindowAxis& axis : axes) count *= axis.in;
-  return count;
-}
-std::int64_t ConvDesc::out_count() const {
-  std::int64_t count = 1;
-  for (const WindowAxis& axis : axes) count *= axis.out;
-  return count;
-}
-std::int64_t ConvDesc::taps() const {
-  std::int64_t count = 1;
-  for (const WindowAxis& axis : axes) count *= axis.kernel;
-  return count;
-}
-
-namespace cpu {
+namespace shoal::ops::cpu {
 
 ConvDesc with_two_axes(ConvDesc desc) {
   while (desc.axes.size() < 2) desc.axes.insert(desc.axes.begin(), WindowAxis{});
@@ -212,8 +194,8 @@ class Im2col final : public Im2colKernel {
 
 }  // namespace
 
-const ConvImpl kConv{"plain", on_host<ConvDesc>, make_kernel<Conv, ConvKernel, ConvDesc>};
-const Im2colImpl kIm2col{"plain", on_host<ConvDesc>, make_kernel<Im2col, Im2colKernel, ConvDesc>};
+const ConvImpl kConv{"plain", serves_all<ConvDesc>, make_kernel<Conv, ConvKernel, ConvDesc>};
+const Im2colImpl kIm2col{"plain", serves_all<ConvDesc>,
+                         make_kernel<Im2col, Im2colKernel, ConvDesc>};
 
-}  // namespace cpu
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -207,7 +207,7 @@ bool mostly_border(const ConvDesc& desc) {
 // bordered copy of an image or two. Products that the plain kernel makes faster are left to it.
 class Direct final : public ConvKernel {
  public:
-  explicit Direct(const ConvDesc& desc)
+  Direct(const ConvDesc& desc, Context& ctx)
       : desc_(with_two_axes(desc)),
         channels_(desc.channels / desc.groups),
         outputs_(desc.outputs / desc.groups),
@@ -216,7 +216,7 @@ class Direct final : public ConvKernel {
         plain_dx_(sees_itself(desc) || mostly_border(desc) || channels_ < kLanes),
         forward_(see_forward(desc_), channels_, outputs_, desc.groups),
         backward_(see_backward(desc_), outputs_, channels_, desc.groups),
-        plain_(kConv.make(desc)) {}
+        plain_(kConv.make(desc, ctx)) {}
 
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                Tensor& y) override {
@@ -396,14 +396,17 @@ class Direct final : public ConvKernel {
   std::unique_ptr<ConvKernel> plain_;
 };
 
-Why supports(const ConvDesc& desc, const Device& device) {
+std::unique_ptr<ConvKernel> make_direct(const ConvDesc& desc, Context& ctx) {
+  return std::make_unique<Direct>(desc, ctx);
+}
+
+Why supports(const ConvDesc& desc, const Context&) {
 #if defined(__AVX2__) && defined(__FMA__)
   constexpr bool kEnoughRegisters = true;
 #else
   constexpr bool kEnoughRegisters = false;
 #endif
   if (!kEnoughRegisters) return "was compiled for a processor without AVX2";
-  if (device.kind != Device::Kind::kCpu) return "runs on the CPU, and the net does not";
   if (desc.outputs / desc.groups < kLanes)
     return str("makes ", kLanes, " outputs at a time, and a group has ",
                desc.outputs / desc.groups);
@@ -423,6 +426,6 @@ Why supports(const ConvDesc& desc, const Device& device) {
 
 }  // namespace
 
-const ConvImpl kConvDirect{"direct", supports, make_kernel<Direct, ConvKernel, ConvDesc>};
+const ConvImpl kConvDirect{"direct", supports, make_direct};
 
 }  // namespace shoal::ops::cpu

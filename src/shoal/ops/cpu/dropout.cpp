@@ -6,7 +6,7 @@
 #include "shoal/ops/cpu/elementwise.h"
 #include "shoal/ops/pointwise.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 
 void dropout(Context& ctx, const Random::State& coins, float ratio, const Tensor& x, Tensor& y) {
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
@@ -16,16 +16,15 @@ void dropout(Context& ctx, const Random::State& coins, float ratio, const Tensor
   const float scale = 1.0f / (1.0f - ratio);
   const float* in = x.in();
   float* out = y.out();
-  cpu::parallel_for(ctx.threads(), x.count(), cpu::kElementGrain / 8,
-                    [=](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t i = begin; i < end;) {
-                        const std::uint64_t word = coins.position + static_cast<std::uint64_t>(i);
-                        const std::array<std::uint32_t, 4> words =
-                            philox(coins.seed, coins.stream, word / 4);
-                        for (std::uint64_t w = word % 4; w < 4 && i < end; ++w, ++i)
-                          out[i] = words[w] < first_kept ? 0.0f : in[i] * scale;
-                      }
-                    });
+  parallel_for(
+      ctx.threads(), x.count(), kElementGrain / 8, [=](int, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end;) {
+          const std::uint64_t word = coins.position + static_cast<std::uint64_t>(i);
+          const std::array<std::uint32_t, 4> words = philox(coins.seed, coins.stream, word / 4);
+          for (std::uint64_t w = word % 4; w < 4 && i < end; ++w, ++i)
+            out[i] = words[w] < first_kept ? 0.0f : in[i] * scale;
+        }
+      });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -6,7 +6,7 @@
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/parallel.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 // Pieces that stay in the first cache while one input after the other is read.
@@ -27,11 +27,11 @@ std::vector<const float*> pointers(Tensors x, const Tensor& y) {
 template <class F>
 void for_blocks(Context& ctx, std::int64_t n, F f) {
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;
-  cpu::parallel_for(ctx.threads(), blocks, cpu::kElementGrain / kBlock,
-                    [&](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t b = begin; b < end; ++b)
-                        f(b * kBlock, std::min(n, (b + 1) * kBlock));
-                    });
+  parallel_for(ctx.threads(), blocks, kElementGrain / kBlock,
+               [&](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t b = begin; b < end; ++b)
+                   f(b * kBlock, std::min(n, (b + 1) * kBlock));
+               });
 }
 
 }  // namespace
@@ -122,4 +122,4 @@ void take_where(Context& ctx, const Tensor& winner, int index, const Tensor& g, 
   });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

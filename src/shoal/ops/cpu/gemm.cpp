@@ -7,8 +7,7 @@
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/ops/cpu/sgemm.h"
 
-namespace shoal::ops {
-namespace cpu {
+namespace shoal::ops::cpu {
 namespace {
 
 // OpenBLAS's own threads gain nothing inside small products and fight with ours: one product, one
@@ -102,18 +101,16 @@ class Dense final : public DenseKernel {
 
 }  // namespace
 
-const DenseImpl kDense{"plain", on_host<DenseDesc>, make_kernel<Dense, DenseKernel, DenseDesc>};
-
-}  // namespace cpu
+const DenseImpl kDense{"plain", serves_all<DenseDesc>, make_kernel<Dense, DenseKernel, DenseDesc>};
 
 void gemm(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n,
           std::int64_t k, float alpha, const Tensor& a, const Tensor& b, float beta, Tensor& c) {
   CHECK(a.count() == m * k && b.count() == k * n && c.count() == m * n)
       << a.shape().str() << " times " << b.shape().str() << " to " << c.shape().str() << " as M "
       << m << " N " << n << " K " << k;
-  cpu::sgemm_split(ctx.threads(), m, n, k, alpha, {trans_a, a.in(), trans_a == Trans::kYes ? m : k},
-                   {trans_b, b.in(), trans_b == Trans::kYes ? k : n}, beta,
-                   beta == 0 ? c.out() : c.mut(), n);
+  sgemm_split(ctx.threads(), m, n, k, alpha, {trans_a, a.in(), trans_a == Trans::kYes ? m : k},
+              {trans_b, b.in(), trans_b == Trans::kYes ? k : n}, beta,
+              beta == 0 ? c.out() : c.mut(), n);
 }
 
 void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& b, Tensor& y) {
@@ -126,17 +123,17 @@ void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Ten
   const bool per_number = inner == 1;
   const std::int64_t units = per_number ? rows / channels : rows,
                      width = per_number ? channels : inner;
-  cpu::parallel_for(ctx.threads(), units, cpu::kElementGrain / width + 1,
-                    [=](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t u = begin; u < end; ++u) {
-                        float* row = out + u * width;
-                        const float value = per_number ? 0 : bias[u % channels];
-                        if (per_number)
-                          for (std::int64_t i = 0; i < width; ++i) row[i] += bias[i];
-                        else
-                          for (std::int64_t i = 0; i < width; ++i) row[i] += value;
-                      }
-                    });
+  parallel_for(ctx.threads(), units, kElementGrain / width + 1,
+               [=](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t u = begin; u < end; ++u) {
+                   float* row = out + u * width;
+                   const float value = per_number ? 0 : bias[u % channels];
+                   if (per_number)
+                     for (std::int64_t i = 0; i < width; ++i) row[i] += bias[i];
+                   else
+                     for (std::int64_t i = 0; i < width; ++i) row[i] += value;
+                 }
+               });
 }
 
 void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy,
@@ -146,16 +143,16 @@ void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, 
       << dy.shape().str() << " onto " << db.shape().str();
   const float* in = dy.in();
   float* sums = db.mut();
-  const std::int64_t grain = cpu::kElementGrain / std::max<std::int64_t>(1, outer * inner) + 1;
-  cpu::parallel_for(ctx.threads(), channels, grain, [=](int, std::int64_t begin, std::int64_t end) {
+  const std::int64_t grain = kElementGrain / std::max<std::int64_t>(1, outer * inner) + 1;
+  parallel_for(ctx.threads(), channels, grain, [=](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = 0; n < outer; ++n) {
       const float* image = in + n * channels * inner;
       if (inner == 1)
         for (std::int64_t c = begin; c < end; ++c) sums[c] += image[c];
       else
-        for (std::int64_t c = begin; c < end; ++c) sums[c] += cpu::sum(image + c * inner, inner);
+        for (std::int64_t c = begin; c < end; ++c) sums[c] += sum(image + c * inner, inner);
     }
   });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -7,7 +7,7 @@
 #include "shoal/ops/cpu/elementwise.h"
 #include "shoal/ops/cpu/vector_math.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 void check_counts(const Tensor& a, const Tensor& b) {
@@ -42,10 +42,10 @@ double sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& target
   check_counts(x, targets);
   const float *in = x.in(), *target = targets.in();
   const float skip = or_nan(ignore);
-  return cpu::blocked_sum(ctx, x.count(), [=](std::int64_t i) {
+  return blocked_sum(ctx, x.count(), [=](std::int64_t i) {
     const float v = in[i], t = target[i];
     if (std::trunc(t) == skip) return 0.0;
-    return double{v > 0 ? v - v * t : -v * t} + cpu::fast_log1p(cpu::fast_exp(v > 0 ? -v : v));
+    return double{v > 0 ? v - v * t : -v * t} + fast_log1p(fast_exp(v > 0 ? -v : v));
   });
 }
 
@@ -56,16 +56,16 @@ void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor&
   const float *in = x.in(), *target = targets.in();
   const float skip = or_nan(ignore);
   float* out = dx.out();
-  cpu::for_elements(ctx, x.count(), [=](std::int64_t i) {
+  for_elements(ctx, x.count(), [=](std::int64_t i) {
     const float t = target[i];
-    out[i] = std::trunc(t) == skip ? 0.0f : scale * (cpu::fast_sigmoid(in[i]) - t);
+    out[i] = std::trunc(t) == skip ? 0.0f : scale * (fast_sigmoid(in[i]) - t);
   });
 }
 
 std::int64_t count_targets(Context& ctx, const Tensor& targets, std::optional<int> ignore) {
   const float* target = targets.in();
   const float skip = or_nan(ignore);
-  return static_cast<std::int64_t>(cpu::blocked_sum(ctx, targets.count(), [=](std::int64_t i) {
+  return static_cast<std::int64_t>(blocked_sum(ctx, targets.count(), [=](std::int64_t i) {
     return std::trunc(target[i]) == skip ? 0.0 : 1.0;
   }));
 }
@@ -73,7 +73,7 @@ std::int64_t count_targets(Context& ctx, const Tensor& targets, std::optional<in
 double squared_distance(Context& ctx, const Tensor& a, const Tensor& b) {
   check_counts(a, b);
   const float *left = a.in(), *right = b.in();
-  return cpu::blocked_sum(ctx, a.count(), [=](std::int64_t i) {
+  return blocked_sum(ctx, a.count(), [=](std::int64_t i) {
     const double d = double{left[i]} - right[i];
     return d * d;
   });
@@ -84,7 +84,7 @@ void difference(Context& ctx, float scale, const Tensor& a, const Tensor& b, Ten
   check_counts(a, y);
   const float *left = a.in(), *right = b.in();
   float* out = y.out();
-  cpu::for_elements(ctx, y.count(), [=](std::int64_t i) { out[i] = scale * (left[i] - right[i]); });
+  for_elements(ctx, y.count(), [=](std::int64_t i) { out[i] = scale * (left[i] - right[i]); });
 }
 
 double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
@@ -93,7 +93,7 @@ double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor&
   CHECK(a.count() == desc.rows * desc.columns && similar.count() == desc.rows)
       << a.shape().str() << ", " << similar.shape().str();
   const float *left = a.in(), *right = b.in(), *alike = similar.in();
-  return cpu::blocked_sum(ctx, desc.rows, [=](std::int64_t n) {
+  return blocked_sum(ctx, desc.rows, [=](std::int64_t n) {
     const double squared =
         squared_distance_of_rows(left + n * desc.columns, right + n * desc.columns, desc.columns);
     if (std::trunc(alike[n]) != 0) return squared;
@@ -112,17 +112,17 @@ void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const 
   const float *left = a.in(), *right = b.in(), *alike = similar.in();
   float* out = da.out();
   const std::int64_t columns = desc.columns;
-  cpu::parallel_for(ctx.threads(), desc.rows, cpu::kElementGrain / (columns + 1) + 1,
-                    [=](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t n = begin; n < end; ++n) {
-                        const double squared = squared_distance_of_rows(
-                            left + n * columns, right + n * columns, columns);
-                        const float factor = scale * static_cast<float>(contrastive_factor(
-                                                         desc, std::trunc(alike[n]) != 0, squared));
-                        for (std::int64_t i = n * columns; i < (n + 1) * columns; ++i)
-                          out[i] = factor * (left[i] - right[i]);
-                      }
-                    });
+  parallel_for(ctx.threads(), desc.rows, kElementGrain / (columns + 1) + 1,
+               [=](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t n = begin; n < end; ++n) {
+                   const double squared =
+                       squared_distance_of_rows(left + n * columns, right + n * columns, columns);
+                   const float factor = scale * static_cast<float>(contrastive_factor(
+                                                    desc, std::trunc(alike[n]) != 0, squared));
+                   for (std::int64_t i = n * columns; i < (n + 1) * columns; ++i)
+                     out[i] = factor * (left[i] - right[i]);
+                 }
+               });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -7,7 +7,7 @@
 #include "shoal/ops/cpu/elementwise.h"
 #include "shoal/ops/loss.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 void check_sizes(const ClassDesc& desc, const Tensor& scores, const Tensor& labels) {
@@ -40,11 +40,11 @@ struct LabelReader {
 template <class F>
 void for_rows(Context& ctx, const ClassDesc& desc, F f) {
   const std::int64_t rows = desc.outer * desc.classes, inner = desc.inner, classes = desc.classes;
-  cpu::parallel_for(ctx.threads(), rows, cpu::kElementGrain / std::max<std::int64_t>(inner, 1) + 1,
-                    [=](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t row = begin; row < end; ++row)
-                        f(row % classes, row / classes * inner, row * inner);
-                    });
+  parallel_for(ctx.threads(), rows, kElementGrain / std::max<std::int64_t>(inner, 1) + 1,
+               [=](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row)
+                   f(row % classes, row / classes * inner, row * inner);
+               });
 }
 
 // The number of class c at an item.
@@ -73,7 +73,7 @@ double log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const 
   check_sizes(desc, probs, labels);
   const LabelReader read(desc, labels);
   const float* p = probs.in();
-  return cpu::blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
+  return blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
     const std::int64_t label = read(item);
     if (label < 0) return 0.0;
     const float at = p[element(desc, item, label)];
@@ -116,7 +116,7 @@ double infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, c
       << matrix.shape().str() << " for " << desc.classes << " classes";
   const LabelReader read(desc, labels);
   const float *p = probs.in(), *gain = matrix.in();
-  return cpu::blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
+  return blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
     const std::int64_t label = read(item);
     double sum = 0;
     for (std::int64_t c = 0; label >= 0 && c < desc.classes; ++c) {
@@ -158,7 +158,7 @@ double hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, con
   check_sizes(desc, scores, labels);
   const LabelReader read(desc, labels);
   const float* x = scores.in();
-  return cpu::blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
+  return blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
     const std::int64_t label = read(item);
     double sum = 0;
     for (std::int64_t c = 0; label >= 0 && c < desc.classes; ++c) {
@@ -189,4 +189,4 @@ void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scor
   });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -203,13 +203,13 @@ class WithinChannel final : public LrnKernel {
   float ratio_;
 };
 
-std::unique_ptr<LrnKernel> make(const LrnDesc& desc) {
+std::unique_ptr<LrnKernel> make(const LrnDesc& desc, Context&) {
   if (desc.region == LrnDesc::Region::kAcross) return std::make_unique<AcrossChannels>(desc);
   return std::make_unique<WithinChannel>(desc);
 }
 
 }  // namespace
 
-const LrnImpl kLrn{"plain", on_host<LrnDesc>, make};
+const LrnImpl kLrn{"plain", serves_all<LrnDesc>, make};
 
 }  // namespace shoal::ops::cpu

@@ -6,13 +6,8 @@
 #include "shoal/ops/cpu/elementwise.h"
 #include "shoal/ops/cpu/vector_math.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
-
-using cpu::fast_exp;
-using cpu::fast_expm1_negative;
-using cpu::fast_sigmoid;
-using cpu::fast_tanh;
 
 // One function over all elements: of x into y, or of what backward reads and dy into dx.
 struct Forward {
@@ -22,7 +17,7 @@ struct Forward {
   std::int64_t n;
   template <class F>
   void operator()(F f) const {
-    cpu::for_elements(ctx, n, [in = x, out = y, f](std::int64_t i) { out[i] = f(in[i]); });
+    for_elements(ctx, n, [in = x, out = y, f](std::int64_t i) { out[i] = f(in[i]); });
   }
 };
 struct Backward {
@@ -32,7 +27,7 @@ struct Backward {
   std::int64_t n;
   template <class F>
   void operator()(F slope) const {
-    cpu::for_elements(ctx, n, [in = read, d = dy, out = dx, slope](std::int64_t i) {
+    for_elements(ctx, n, [in = read, d = dy, out = dx, slope](std::int64_t i) {
       out[i] = slope(in[i], d[i]);
     });
   }
@@ -66,21 +61,6 @@ float swish_slope(float beta, float x) {
 
 }  // namespace
 
-MapReads reads(const Map& map) {
-  switch (map.kind) {
-    case MapKind::kSigmoid:
-    case MapKind::kTanh:
-    case MapKind::kExp: return MapReads::kY;
-    // y > 0 tells x > 0 only then
-    case MapKind::kRelu:
-    case MapKind::kElu: return map.a >= 0 ? MapReads::kY : MapReads::kX;
-    case MapKind::kPower:
-      return map.a == 1 || map.a * map.b == 0 ? MapReads::kNothing : MapReads::kX;
-    case MapKind::kThreshold: return MapReads::kNothing;
-    default: return MapReads::kX;
-  }
-}
-
 void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
   const Forward each{ctx, x.in(), y.out(), y.count()};
@@ -95,7 +75,7 @@ void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
     case MapKind::kPower: return power(each, a, b, c);
     case MapKind::kExp: return each([a, b](float x) { return b * fast_exp(a * x); });
     case MapKind::kLog: return each([a, b, c](float x) { return c * std::log(b + a * x); });
-    case MapKind::kSoftplus: return each([](float x) { return cpu::fast_softplus(x); });
+    case MapKind::kSoftplus: return each([](float x) { return fast_softplus(x); });
     case MapKind::kThreshold: return each([a](float x) { return x > a ? 1.0f : 0.0f; });
     case MapKind::kClip: return each([a, b](float x) { return x < a ? a : x > b ? b : x; });
     case MapKind::kSwish: return each([a](float x) { return x * fast_sigmoid(a * x); });
@@ -128,4 +108,4 @@ void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor
   }
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -2,7 +2,7 @@
 #include "shoal/ops/cpu/elementwise.h"
 #include "shoal/ops/pointwise.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 // Calls f(slope of the row's channel, first element, one past the last) for each row of `inner`
@@ -13,11 +13,11 @@ void for_rows(Context& ctx, std::int64_t count, const Tensor& slope, std::int64_
   CHECK(count % (channels * inner) == 0)
       << count << " elements in rows of " << inner << ", " << channels << " channels";
   const float* slopes = slope.in();
-  cpu::parallel_for(ctx.threads(), count / inner, cpu::kElementGrain / inner + 1,
-                    [&](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t row = begin; row < end; ++row)
-                        f(slopes[row % channels], row * inner, (row + 1) * inner);
-                    });
+  parallel_for(ctx.threads(), count / inner, kElementGrain / inner + 1,
+               [&](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row)
+                   f(slopes[row % channels], row * inner, (row + 1) * inner);
+               });
 }
 
 }  // namespace
@@ -55,20 +55,20 @@ void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, con
   float* sums = dslope.mut();
   const auto term = [=](std::int64_t i) { return in[i] > 0 ? 0.0 : double{up[i]} * in[i]; };
   if (channels == 1) {
-    sums[0] += static_cast<float>(cpu::blocked_sum(ctx, x.count(), term));
+    sums[0] += static_cast<float>(blocked_sum(ctx, x.count(), term));
     return;
   }
-  cpu::parallel_for(ctx.threads(), channels, cpu::kElementGrain / (outer * inner) + 1,
-                    [=](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t c = begin; c < end; ++c) {
-                        double sum = 0;
-                        for (std::int64_t o = 0; o < outer; ++o)
-                          for (std::int64_t i = (o * channels + c) * inner, last = i + inner;
-                               i < last; ++i)
-                            sum += term(i);
-                        sums[c] += static_cast<float>(sum);
-                      }
-                    });
+  parallel_for(ctx.threads(), channels, kElementGrain / (outer * inner) + 1,
+               [=](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t c = begin; c < end; ++c) {
+                   double sum = 0;
+                   for (std::int64_t o = 0; o < outer; ++o)
+                     for (std::int64_t i = (o * channels + c) * inner, last = i + inner; i < last;
+                          ++i)
+                       sum += term(i);
+                   sums[c] += static_cast<float>(sum);
+                 }
+               });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -262,6 +262,6 @@ class Pool final : public PoolKernel {
 
 }  // namespace
 
-const PoolImpl kPool{"plain", on_host<PoolDesc>, make_kernel<Pool, PoolKernel, PoolDesc>};
+const PoolImpl kPool{"plain", serves_all<PoolDesc>, make_kernel<Pool, PoolKernel, PoolDesc>};
 
 }  // namespace shoal::ops::cpu

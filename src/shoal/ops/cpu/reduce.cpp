@@ -8,7 +8,7 @@
 #include "shoal/ops/cpu/eight.h"
 #include "shoal/ops/cpu/parallel.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 constexpr std::int64_t kBlock = 4096;
@@ -33,15 +33,14 @@ void sum_rows(Context& ctx, float coeff, const Tensor& x, Tensor& y, Term term) 
   std::vector<double> sums(static_cast<std::size_t>(rows * blocks));
   const float* in = x.in();
   const std::int64_t grain = std::max<std::int64_t>(
-      1, cpu::kElementGrain / std::max<std::int64_t>(std::min(length, kBlock), 1));
-  cpu::parallel_for(ctx.threads(), rows * blocks, grain,
-                    [&](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t b = begin; b < end; ++b) {
-                        const std::int64_t row = b / blocks, at = b % blocks * kBlock;
-                        sums[static_cast<std::size_t>(b)] =
-                            block_sum(in + row * length + at, std::min(kBlock, length - at), term);
-                      }
-                    });
+      1, kElementGrain / std::max<std::int64_t>(std::min(length, kBlock), 1));
+  parallel_for(ctx.threads(), rows * blocks, grain, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t row = b / blocks, at = b % blocks * kBlock;
+      sums[static_cast<std::size_t>(b)] =
+          block_sum(in + row * length + at, std::min(kBlock, length - at), term);
+    }
+  });
   float* out = y.out();
   for (std::int64_t row = 0; row < rows; ++row) {
     double sum = 0;
@@ -56,25 +55,24 @@ void spread_rows(Context& ctx, float coeff, const Tensor& g, Tensor& gx, Slope s
   const std::int64_t rows = g.count(), length = rows == 0 ? 0 : gx.count() / rows;
   const float* grad = g.in();
   float* out = gx.mut();
-  cpu::parallel_for(ctx.threads(), rows * length, cpu::kElementGrain,
-                    [&](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t i = begin; i < end;) {
-                        const std::int64_t row = i / length,
-                                           last = std::min(end, (row + 1) * length);
-                        const float c = coeff * grad[row];
-                        for (; i < last; ++i) out[i] = c * slope(i);
-                      }
-                    });
+  parallel_for(ctx.threads(), rows * length, kElementGrain,
+               [&](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end;) {
+                   const std::int64_t row = i / length, last = std::min(end, (row + 1) * length);
+                   const float c = coeff * grad[row];
+                   for (; i < last; ++i) out[i] = c * slope(i);
+                 }
+               });
 }
 
 // f(row, its first number, numbers in a row).
 template <class F>
 void for_rows(Context& ctx, std::int64_t rows, std::int64_t count, F f) {
   const std::int64_t length = rows == 0 ? 0 : count / rows;
-  cpu::parallel_for(ctx.threads(), rows, cpu::kElementGrain / std::max<std::int64_t>(length, 1) + 1,
-                    [&](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t row = begin; row < end; ++row) f(row, row * length, length);
-                    });
+  parallel_for(ctx.threads(), rows, kElementGrain / std::max<std::int64_t>(length, 1) + 1,
+               [&](int, std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) f(row, row * length, length);
+               });
 }
 
 void check_rows(const Tensor& whole, const Tensor& rows) {
@@ -114,7 +112,7 @@ void standardize_rows(Context& ctx, std::int64_t rows, float eps, const Tensor& 
   const float* in = x.in();
   float *out = y.mut(), *divisors = divisor.count() > 0 ? divisor.out() : nullptr;
   for_rows(ctx, rows, x.count(), [=](std::int64_t row, std::int64_t begin, std::int64_t n) {
-    cpu::PairSums sums, centered;
+    PairSums sums, centered;
     sums.add(in + begin, 0, in + begin, 0, n);
     const float mean = static_cast<float>(sums.plain / static_cast<double>(n));
     float factor = 1;
@@ -139,7 +137,7 @@ void standardize_rows_backward(Context& ctx, std::int64_t rows, const Tensor& g,
               *divisors = divided ? divisor.in() : nullptr;
   float* to = gx.mut();
   for_rows(ctx, rows, g.count(), [=](std::int64_t row, std::int64_t begin, std::int64_t n) {
-    cpu::PairSums sums;
+    PairSums sums;
     sums.add(grad + begin, 0, out + begin, 0, n);
     const float mean = static_cast<float>(sums.plain / static_cast<double>(n));
     const float along = divided ? static_cast<float>(sums.products / static_cast<double>(n)) : 0;
@@ -149,4 +147,4 @@ void standardize_rows_backward(Context& ctx, std::int64_t rows, const Tensor& g,
   });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -6,7 +6,7 @@
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/parallel.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 std::int64_t row_length(const Tensor& x, const Tensor& index, const Tensor& picked) {
@@ -18,7 +18,7 @@ std::int64_t row_length(const Tensor& x, const Tensor& index, const Tensor& pick
 
 }  // namespace
 
-std::int64_t first_bad_row(const Tensor& index, std::int64_t rows) {
+std::int64_t first_bad_row(Context&, const Tensor& index, std::int64_t rows) {
   const float* at = index.in();
   for (std::int64_t m = 0; m < index.count(); ++m)
     if (!(at[m] >= 0 && at[m] < static_cast<float>(rows) && at[m] == std::floor(at[m]))) return m;
@@ -30,14 +30,13 @@ void take_rows(Context& ctx, const Tensor& x, const Tensor& index, Tensor& y) {
   const float *in = x.in(), *at = index.in();
   float* out = y.out();
   const std::int64_t grain =
-      std::max<std::int64_t>(1, cpu::kElementGrain / std::max<std::int64_t>(length, 1));
-  cpu::parallel_for(ctx.threads(), index.count(), grain,
-                    [=](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t m = begin; m < end; ++m) {
-                        const float* row = in + static_cast<std::int64_t>(at[m]) * length;
-                        std::copy(row, row + length, out + m * length);
-                      }
-                    });
+      std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(length, 1));
+  parallel_for(ctx.threads(), index.count(), grain, [=](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t m = begin; m < end; ++m) {
+      const float* row = in + static_cast<std::int64_t>(at[m]) * length;
+      std::copy(row, row + length, out + m * length);
+    }
+  });
 }
 
 void add_rows(Context& ctx, const Tensor& g, const Tensor& index, Tensor& gx) {
@@ -46,8 +45,8 @@ void add_rows(Context& ctx, const Tensor& g, const Tensor& index, Tensor& gx) {
   float* out = gx.mut();
   // Threads share out the columns: two rows may be the same one.
   const std::int64_t grain =
-      std::max<std::int64_t>(16, cpu::kElementGrain / std::max<std::int64_t>(count, 1));
-  cpu::parallel_for(ctx.threads(), length, grain, [=](int, std::int64_t begin, std::int64_t end) {
+      std::max<std::int64_t>(16, kElementGrain / std::max<std::int64_t>(count, 1));
+  parallel_for(ctx.threads(), length, grain, [=](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t m = 0; m < count; ++m) {
       float* row = out + static_cast<std::int64_t>(at[m]) * length;
       for (std::int64_t i = begin; i < end; ++i) row[i] += grad[m * length + i];
@@ -55,4 +54,4 @@ void add_rows(Context& ctx, const Tensor& g, const Tensor& index, Tensor& gx) {
   });
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -76,7 +76,7 @@ class Softmax final : public SoftmaxKernel {
 
 }  // namespace
 
-const SoftmaxImpl kSoftmax{"plain", on_host<SoftmaxDesc>,
+const SoftmaxImpl kSoftmax{"plain", serves_all<SoftmaxDesc>,
                            make_kernel<Softmax, SoftmaxKernel, SoftmaxDesc>};
 
 }  // namespace shoal::ops::cpu

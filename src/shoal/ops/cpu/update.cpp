@@ -5,7 +5,7 @@
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/parallel.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 using optim::Regularization;
@@ -18,15 +18,14 @@ struct Pointers {
 template <Rule rule, Regularization kind>
 void run(Context& ctx, const optim::Step& step, std::int64_t n, const Pointers& p, Gradient after) {
   constexpr std::int64_t kBlock = 4096;  // a gradient is cleared while it is still in the cache
-  cpu::parallel_for(ctx.threads(), n, cpu::kElementGrain,
-                    [&](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t i = begin; i < end; i += kBlock) {
-                        const std::int64_t count = std::min(kBlock, end - i);
-                        optim::update_elements<rule, kind>(step, count, p.w + i, p.g + i, p.h + i,
-                                                           p.h2 ? p.h2 + i : nullptr);
-                        if (after == Gradient::kClear) std::fill_n(p.g + i, count, 0.0f);
-                      }
-                    });
+  parallel_for(ctx.threads(), n, kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; i += kBlock) {
+      const std::int64_t count = std::min(kBlock, end - i);
+      optim::update_elements<rule, kind>(step, count, p.w + i, p.g + i, p.h + i,
+                                         p.h2 ? p.h2 + i : nullptr);
+      if (after == Gradient::kClear) std::fill_n(p.g + i, count, 0.0f);
+    }
+  });
 }
 
 template <Rule rule>
@@ -61,11 +60,4 @@ void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
   }
 }
 
-void share_out(int threads, std::size_t pieces, const std::function<void(std::size_t)>& piece) {
-  cpu::parallel_for(threads, static_cast<std::int64_t>(pieces), 1,
-                    [&](int, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t i = begin; i < end; ++i) piece(static_cast<std::size_t>(i));
-                    });
-}
-
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

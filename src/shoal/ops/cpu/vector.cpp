@@ -9,7 +9,7 @@
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/elementwise.h"
 
-namespace shoal::ops {
+namespace shoal::ops::cpu {
 namespace {
 
 void check_counts(const Tensor& x, const Tensor& y) {
@@ -18,8 +18,8 @@ void check_counts(const Tensor& x, const Tensor& y) {
 
 template <class F>
 void for_each(Context& ctx, std::int64_t n, F f) {
-  cpu::parallel_for(ctx.threads(), n, cpu::kElementGrain,
-                    [&](int, std::int64_t begin, std::int64_t end) { f(begin, end); });
+  parallel_for(ctx.threads(), n, kElementGrain,
+               [&](int, std::int64_t begin, std::int64_t end) { f(begin, end); });
 }
 
 }  // namespace
@@ -69,13 +69,12 @@ void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
 double dot(Context& ctx, const Tensor& x, const Tensor& y) {
   check_counts(x, y);
   const float *left = x.in(), *right = y.in();
-  return cpu::blocked_sum(ctx, x.count(),
-                          [=](std::int64_t i) { return double{left[i]} * right[i]; });
+  return blocked_sum(ctx, x.count(), [=](std::int64_t i) { return double{left[i]} * right[i]; });
 }
 
 double asum(Context& ctx, const Tensor& x) {
   const float* in = x.in();
-  return cpu::blocked_sum(ctx, x.count(), [=](std::int64_t i) { return std::fabs(double{in[i]}); });
+  return blocked_sum(ctx, x.count(), [=](std::int64_t i) { return std::fabs(double{in[i]}); });
 }
 
 double sum_of_squares(Context& ctx, const Tensor& x) { return dot(ctx, x, x); }
@@ -92,4 +91,4 @@ bool all_finite(Context& ctx, const Tensor& x) {
   return finite;
 }
 
-}  // namespace shoal::ops
+}  // namespace shoal::ops::cpu

@@ -1,0 +1,81 @@
+// A device: where arithmetic runs, with memory of its own and streams that order its work.
+//
+// The CPU is a device whose memory the host reads and writes directly. Of any other device the host
+// touches nothing but through a stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace shoal {
+
+class Device;
+namespace ops {
+struct Backend;
+}
+
+// A block of a device's memory, zeroed, 64-byte aligned; freed with the object. Thread-safe.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  // Null: the host's, which may read and write data() directly.
+  const Device* device() const { return device_; }
+
+ protected:
+  Memory(const Device* device, std::size_t bytes) : bytes_(bytes), device_(device) {}
+  std::byte* data_ = nullptr;  // set by the constructor of the derived class
+
+ private:
+  std::size_t bytes_;
+  const Device* device_;
+};
+
+// Host memory. Big blocks take pages only when touched.
+std::shared_ptr<Memory> host_memory(std::size_t bytes);
+
+// How often tensors were converted so that they could be used elsewhere.
+struct Conversions {
+  std::int64_t uploads = 0;    // host to device
+  std::int64_t downloads = 0;  // device to host
+  std::int64_t reorders = 0;   // between the plain layout and a library's
+  bool operator==(const Conversions&) const = default;
+};
+
+// An ordered queue of a device's work: what is queued first is done first. A Context has one. One
+// thread at a time.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Copies `bytes` bytes, when the work queued before has been done. The host's side must stay as
+  // it is until synchronize() returns.
+  virtual void upload(std::byte* device, const std::byte* host, std::size_t bytes) = 0;
+  virtual void download(std::byte* host, const std::byte* device, std::size_t bytes) = 0;
+  // Returns when all that was queued has been done.
+  virtual void synchronize() = 0;
+
+  Conversions conversions;  // so far, of tensors used on this stream
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;  // "cpu"
+  // Its memory is the host's: tensors have one copy, and a stream works at once.
+  virtual bool is_host() const = 0;
+  // Throws std::bad_alloc.
+  virtual std::shared_ptr<Memory> allocate(std::size_t bytes) const = 0;
+  virtual std::shared_ptr<Stream> make_stream() const = 0;
+  // Its implementations of the ops (ops/backend.h); null: those of the CPU.
+  virtual const ops::Backend* backend() const { return nullptr; }
+};
+
+// The processors of this machine.
+const Device& cpu_device();
+
+}  // namespace shoal

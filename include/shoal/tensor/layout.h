@@ -1,0 +1,29 @@
+// An order of a tensor's numbers other than the plain one (row-major): a kernel library's own.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "shoal/tensor/shape.h"
+
+namespace shoal {
+
+// Opaque to everything but the kernels that take and give it. Immutable.
+class Layout {
+ public:
+  virtual ~Layout() = default;
+  virtual bool equals(const Layout& other) const = 0;
+  // Bytes of a tensor of this shape, padding included.
+  virtual std::size_t bytes(const Shape& shape) const = 0;
+  // Between the plain layout and this one, in host memory.
+  virtual void pack(const Shape& shape, const float* plain, std::byte* packed) const = 0;
+  virtual void unpack(const Shape& shape, const std::byte* packed, float* plain) const = 0;
+};
+
+// Null is the plain layout.
+using LayoutPtr = std::shared_ptr<const Layout>;
+inline bool same_layout(const LayoutPtr& a, const LayoutPtr& b) {
+  return a == b || (a && b && a->equals(*b));
+}
+
+}  // namespace shoal

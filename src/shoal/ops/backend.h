@@ -1,0 +1,50 @@
+// What a device brings to ops: one table of the elementary ops, and for each op that has several
+// kernels a list of them.
+#pragma once
+
+#include <span>
+
+#include "shoal/ops/arrange.h"
+#include "shoal/ops/broadcast.h"
+#include "shoal/ops/eltwise.h"
+#include "shoal/ops/gemm.h"
+#include "shoal/ops/loss.h"
+#include "shoal/ops/normalize.h"
+#include "shoal/ops/pointwise.h"
+#include "shoal/ops/reduce.h"
+#include "shoal/ops/rows.h"
+#include "shoal/ops/softmax.h"
+#include "shoal/ops/update.h"
+#include "shoal/ops/vector.h"
+#include "shoal/ops/window.h"
+
+namespace shoal::ops {
+
+// A function for each line of elementary.def, with the signature and contract of the op.
+struct Elementary {
+#define OP(name) decltype(&ops::name) name;
+#include "shoal/ops/elementary.def"
+#undef OP
+};
+
+// Lists are in order of preference, the plain kernel, which serves every description, last.
+struct Backend {
+  const Elementary* elementary;
+  std::span<const DenseImpl* const> dense;
+  std::span<const ConvImpl* const> conv;
+  std::span<const Im2colImpl* const> im2col;
+  std::span<const PoolImpl* const> pool;
+  std::span<const LrnImpl* const> lrn;
+  std::span<const BatchNormImpl* const> batch_norm;
+  std::span<const SoftmaxImpl* const> softmax;
+};
+
+// Of this build's own devices.
+const Backend& cpu_backend();
+inline const Backend& backend(const Context& ctx) {
+  const Backend* const own = ctx.device().backend();
+  return own ? *own : cpu_backend();
+}
+inline const Elementary& elementary(const Context& ctx) { return *backend(ctx).elementary; }
+
+}  // namespace shoal::ops

@@ -1,0 +1,190 @@
+// The ops that layers call: each goes to the implementation of the context's device.
+#include "shoal/ops/arrange.h"
+#include "shoal/ops/backend.h"
+#include "shoal/ops/broadcast.h"
+#include "shoal/ops/eltwise.h"
+#include "shoal/ops/gemm.h"
+#include "shoal/ops/loss.h"
+#include "shoal/ops/pointwise.h"
+#include "shoal/ops/reduce.h"
+#include "shoal/ops/rows.h"
+#include "shoal/ops/update.h"
+#include "shoal/ops/vector.h"
+
+namespace shoal::ops {
+
+void fill(Context& ctx, float value, Tensor& y) { return elementary(ctx).fill(ctx, value, y); }
+void copy(Context& ctx, const Tensor& x, Tensor& y) { return elementary(ctx).copy(ctx, x, y); }
+void scale(Context& ctx, float a, Tensor& y) { return elementary(ctx).scale(ctx, a, y); }
+void axpy(Context& ctx, float a, const Tensor& x, Tensor& y) {
+  return elementary(ctx).axpy(ctx, a, x, y);
+}
+void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
+  return elementary(ctx).add(ctx, x, z, y);
+}
+double dot(Context& ctx, const Tensor& x, const Tensor& y) {
+  return elementary(ctx).dot(ctx, x, y);
+}
+double asum(Context& ctx, const Tensor& x) { return elementary(ctx).asum(ctx, x); }
+double sum_of_squares(Context& ctx, const Tensor& x) {
+  return elementary(ctx).sum_of_squares(ctx, x);
+}
+bool all_finite(Context& ctx, const Tensor& x) { return elementary(ctx).all_finite(ctx, x); }
+void gemm(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n,
+          std::int64_t k, float alpha, const Tensor& a, const Tensor& b, float beta, Tensor& c) {
+  return elementary(ctx).gemm(ctx, trans_a, trans_b, m, n, k, alpha, a, b, beta, c);
+}
+void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& b, Tensor& y) {
+  return elementary(ctx).add_bias(ctx, channels, inner, b, y);
+}
+void add_bias_gradient(Context& ctx, std::int64_t channels, std::int64_t inner, const Tensor& dy,
+                       Tensor& db) {
+  return elementary(ctx).add_bias_gradient(ctx, channels, inner, dy, db);
+}
+std::int64_t first_bad_row(Context& ctx, const Tensor& index, std::int64_t rows) {
+  return elementary(ctx).first_bad_row(ctx, index, rows);
+}
+void take_rows(Context& ctx, const Tensor& x, const Tensor& index, Tensor& y) {
+  return elementary(ctx).take_rows(ctx, x, index, y);
+}
+void add_rows(Context& ctx, const Tensor& g, const Tensor& index, Tensor& gx) {
+  return elementary(ctx).add_rows(ctx, g, index, gx);
+}
+void cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
+  return elementary(ctx).cut(ctx, x, from, y);
+}
+void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
+  return elementary(ctx).add_cut(ctx, x, from, y);
+}
+void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
+  return elementary(ctx).paste(ctx, x, y, to);
+}
+void scale_and_shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& factor,
+                     const Tensor* shift, Tensor& y) {
+  return elementary(ctx).scale_and_shift(ctx, spread, x, factor, shift, y);
+}
+void shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& shift, Tensor& y) {
+  return elementary(ctx).shift(ctx, spread, x, shift, y);
+}
+void scale_backward(Context& ctx, const Spread& spread, const Tensor& g, const Tensor& x,
+                    const Tensor& factor, Tensor* gx, SumInto g_factor, SumInto g_shift) {
+  return elementary(ctx).scale_backward(ctx, spread, g, x, factor, gx, g_factor, g_shift);
+}
+void shift_backward(Context& ctx, const Spread& spread, const Tensor& g, SumInto g_shift) {
+  return elementary(ctx).shift_backward(ctx, spread, g, g_shift);
+}
+void reduce_rows(Context& ctx, Reduce kind, float coeff, const Tensor& x, Tensor& y) {
+  return elementary(ctx).reduce_rows(ctx, kind, coeff, x, y);
+}
+void reduce_rows_backward(Context& ctx, Reduce kind, float coeff, const Tensor& g, const Tensor& x,
+                          Tensor& gx) {
+  return elementary(ctx).reduce_rows_backward(ctx, kind, coeff, g, x, gx);
+}
+void standardize_rows(Context& ctx, std::int64_t rows, float eps, const Tensor& x, Tensor& y,
+                      Tensor& divisor) {
+  return elementary(ctx).standardize_rows(ctx, rows, eps, x, y, divisor);
+}
+void standardize_rows_backward(Context& ctx, std::int64_t rows, const Tensor& g, const Tensor& y,
+                               const Tensor& divisor, Tensor& gx) {
+  return elementary(ctx).standardize_rows_backward(ctx, rows, g, y, divisor, gx);
+}
+void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y) {
+  return elementary(ctx).weighted_sum(ctx, x, weights, y);
+}
+void product(Context& ctx, Tensors x, Tensor& y) { return elementary(ctx).product(ctx, x, y); }
+void product_but_one(Context& ctx, Tensors x, int skip, const Tensor& g, Tensor& y) {
+  return elementary(ctx).product_but_one(ctx, x, skip, g, y);
+}
+void product_over(Context& ctx, const Tensor& g, const Tensor& p, const Tensor& x, Tensor& y) {
+  return elementary(ctx).product_over(ctx, g, p, x, y);
+}
+void maximum(Context& ctx, Tensors x, Tensor& y, Tensor& winner) {
+  return elementary(ctx).maximum(ctx, x, y, winner);
+}
+void take_where(Context& ctx, const Tensor& winner, int index, const Tensor& g, Tensor& y) {
+  return elementary(ctx).take_where(ctx, winner, index, g, y);
+}
+void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
+  return elementary(ctx).map(ctx, map, x, y);
+}
+void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor& dy, Tensor& dx) {
+  return elementary(ctx).map_backward(ctx, map, read, dy, dx);
+}
+void prelu(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner, Tensor& y) {
+  return elementary(ctx).prelu(ctx, x, slope, inner, y);
+}
+void prelu_backward(Context& ctx, const Tensor& x, const Tensor& slope, std::int64_t inner,
+                    const Tensor& dy, Tensor& dx) {
+  return elementary(ctx).prelu_backward(ctx, x, slope, inner, dy, dx);
+}
+void prelu_slope_backward(Context& ctx, const Tensor& x, std::int64_t inner, const Tensor& dy,
+                          Tensor& dslope) {
+  return elementary(ctx).prelu_slope_backward(ctx, x, inner, dy, dslope);
+}
+void dropout(Context& ctx, const Random::State& coins, float ratio, const Tensor& x, Tensor& y) {
+  return elementary(ctx).dropout(ctx, coins, ratio, x, y);
+}
+LabelCheck check_labels(Context& ctx, const ClassDesc& desc, const Tensor& labels) {
+  return elementary(ctx).check_labels(ctx, desc, labels);
+}
+double log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+                float floor) {
+  return elementary(ctx).log_loss(ctx, desc, probs, labels, floor);
+}
+void log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
+                       const Tensor& labels, float floor, float scale, Tensor& dprobs) {
+  return elementary(ctx).log_loss_backward(ctx, desc, probs, labels, floor, scale, dprobs);
+}
+void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
+                               const Tensor& labels, float scale, Tensor& dscores) {
+  return elementary(ctx).softmax_log_loss_backward(ctx, desc, probs, labels, scale, dscores);
+}
+double infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+                     const Tensor& matrix, float floor) {
+  return elementary(ctx).infogain_loss(ctx, desc, probs, labels, matrix, floor);
+}
+void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
+                                    const Tensor& labels, const Tensor& matrix, float scale,
+                                    Tensor& dscores) {
+  return elementary(ctx).softmax_infogain_loss_backward(ctx, desc, probs, labels, matrix, scale,
+                                                        dscores);
+}
+double hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
+                  HingeNorm norm) {
+  return elementary(ctx).hinge_loss(ctx, desc, scores, labels, norm);
+}
+void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scores,
+                         const Tensor& labels, HingeNorm norm, float scale, Tensor& dscores) {
+  return elementary(ctx).hinge_loss_backward(ctx, desc, scores, labels, norm, scale, dscores);
+}
+double sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
+                             std::optional<int> ignore) {
+  return elementary(ctx).sigmoid_cross_entropy(ctx, x, targets, ignore);
+}
+void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor& targets,
+                                    std::optional<int> ignore, float scale, Tensor& dx) {
+  return elementary(ctx).sigmoid_cross_entropy_backward(ctx, x, targets, ignore, scale, dx);
+}
+std::int64_t count_targets(Context& ctx, const Tensor& targets, std::optional<int> ignore) {
+  return elementary(ctx).count_targets(ctx, targets, ignore);
+}
+double squared_distance(Context& ctx, const Tensor& a, const Tensor& b) {
+  return elementary(ctx).squared_distance(ctx, a, b);
+}
+void difference(Context& ctx, float scale, const Tensor& a, const Tensor& b, Tensor& y) {
+  return elementary(ctx).difference(ctx, scale, a, b, y);
+}
+double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
+                        const Tensor& similar) {
+  return elementary(ctx).contrastive_loss(ctx, desc, a, b, similar);
+}
+void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const Tensor& a,
+                               const Tensor& b, const Tensor& similar, float scale, Tensor& da) {
+  return elementary(ctx).contrastive_loss_backward(ctx, desc, a, b, similar, scale, da);
+}
+void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
+            std::span<Tensor* const> histories, Gradient after) {
+  return elementary(ctx).update(ctx, step, w, grad, histories, after);
+}
+
+}  // namespace shoal::ops

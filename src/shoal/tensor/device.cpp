@@ -1,0 +1,55 @@
+#include "shoal/tensor/device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace shoal {
+namespace {
+
+class HostMemory final : public Memory {
+ public:
+  explicit HostMemory(std::size_t bytes) : Memory(nullptr, bytes) {
+    constexpr std::size_t kAlign = 64;
+    block_ = std::calloc(bytes + kAlign, 1);
+    if (block_ == nullptr) throw std::bad_alloc();
+    data_ = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(block_) + kAlign - 1) /
+                                         kAlign * kAlign);
+  }
+  ~HostMemory() override { std::free(block_); }
+
+ private:
+  void* block_;
+};
+
+class HostStream final : public Stream {
+ public:
+  void upload(std::byte* device, const std::byte* host, std::size_t bytes) override {
+    std::memcpy(device, host, bytes);
+  }
+  void download(std::byte* host, const std::byte* device, std::size_t bytes) override {
+    std::memcpy(host, device, bytes);
+  }
+  void synchronize() override {}
+};
+
+class Cpu final : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+  bool is_host() const override { return true; }
+  std::shared_ptr<Memory> allocate(std::size_t bytes) const override { return host_memory(bytes); }
+  std::shared_ptr<Stream> make_stream() const override { return std::make_shared<HostStream>(); }
+};
+
+}  // namespace
+
+std::shared_ptr<Memory> host_memory(std::size_t bytes) {
+  return std::make_shared<HostMemory>(bytes);
+}
+
+const Device& cpu_device() {
+  static const Cpu device;
+  return device;
+}
+
+}  // namespace shoal

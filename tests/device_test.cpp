@@ -1,0 +1,156 @@
+// Tests of tensors with a home elsewhere than on the host, and of the guarded device itself.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstring>
+#include <numeric>
+
+#include "shoal/ops/vector.h"
+#include "shoal/tensor/context.h"
+#include "support/guarded_device.h"
+
+namespace shoal::test::device_test {
+namespace {
+
+using Numbers = std::vector<float>;
+
+Numbers numbers_of(const Tensor& tensor) {
+  const std::span<const float> host = tensor.host();
+  return {host.begin(), host.end()};
+}
+
+Tensor counting(std::int64_t count) {
+  Tensor tensor(Shape{count});
+  std::iota(tensor.host_out().begin(), tensor.host_out().end(), 1.0f);
+  return tensor;
+}
+
+TEST(Devices, AnOpSeesWhatTheHostWroteAndTheHostWhatTheOpWrote) {
+  const GuardedDevice device;
+  Context ctx({.device = &device});
+  Tensor x = counting(4), y(Shape{4});
+  ops::copy(ctx, x, y);
+  ops::axpy(ctx, 10, x, y);
+  EXPECT_EQ(numbers_of(y), (Numbers{11, 22, 33, 44}));
+  x.host_mut()[0] = 100;
+  ops::add(ctx, x, y, y);
+  EXPECT_EQ(numbers_of(y), (Numbers{111, 24, 36, 48}));
+  EXPECT_EQ(ops::asum(ctx, y), 219);
+}
+
+TEST(Devices, ACopyIsMadeOnlyWhereTheOtherOneIsStale) {
+  const GuardedDevice device;
+  Context ctx({.device = &device});
+  Tensor x = counting(4), y(Shape{4});
+  const Conversions& made = ctx.stream()->conversions;
+  ops::copy(ctx, x, y);
+  ops::copy(ctx, x, y);
+  EXPECT_EQ(made.downloads, 0);
+  const std::int64_t uploads = made.uploads;
+  numbers_of(x);
+  numbers_of(y);
+  numbers_of(y);
+  EXPECT_EQ(made, (Conversions{uploads, 1, 0})) << "x is here still, y comes once";
+  ops::scale(ctx, 2, y);
+  EXPECT_EQ(made.uploads, uploads) << "reading on the host leaves the device's copy current";
+}
+
+TEST(Devices, TheCpuHasOneCopyAndConvertsNothing) {
+  Context ctx({.threads = 1});
+  Tensor x = counting(4);
+  const float* const bytes = x.in();
+  ops::scale(ctx, 2, x);
+  EXPECT_EQ(x.in(), bytes);
+  EXPECT_EQ(reinterpret_cast<const float*>(x.read(ctx)), bytes);
+  EXPECT_EQ(ctx.stream()->conversions, Conversions{});
+}
+
+TEST(Devices, AVersionGrowsWithEachWriteAndWithNoRead) {
+  const GuardedDevice device;
+  Context ctx({.device = &device});
+  Tensor x = counting(4), y(Shape{4});
+  const std::uint64_t first = x.storage()->version();
+  ops::copy(ctx, x, y);
+  numbers_of(x);
+  EXPECT_EQ(x.storage()->version(), first);
+  ops::scale(ctx, 2, x);
+  EXPECT_GT(x.storage()->version(), first);
+}
+
+TEST(Devices, TheHostDiesThatTouchesDeviceMemory) {
+  const GuardedDevice device;
+  Context ctx({.device = &device});
+  Tensor x = counting(4);
+  ops::scale(ctx, 2, x);
+  const float* const there = reinterpret_cast<const float*>(x.read(ctx));
+  ctx.stream()->synchronize();
+  EXPECT_EXIT(std::_Exit(there[0] == 2 ? 0 : 1), testing::KilledBySignal(SIGSEGV), "");
+}
+
+// What a device without synchronisation gives the host: some pass of a few finds it.
+TEST(Devices, AMissingSynchronisationIsFound) {
+  bool found = false;
+  for (std::uint64_t seed = 1; seed <= 20 && !found; ++seed) {
+    const GuardedDevice broken(seed, 1, false);
+    Context ctx({.device = &broken});
+    Tensor x = counting(4), y(Shape{4});
+    ops::copy(ctx, x, y);
+    found = numbers_of(y) != Numbers{1, 2, 3, 4};
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Devices, AnUploadIsDoneBeforeTheHostWritesAgain) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const GuardedDevice device(seed);
+    Context ctx({.device = &device});
+    Tensor x = counting(4), sum(Shape{4});
+    for (int round = 0; round < 5; ++round) {
+      ops::add(ctx, x, sum, sum);
+      for (float& number : x.host_mut()) number += 1;
+    }
+    EXPECT_EQ(numbers_of(sum), (Numbers{15, 20, 25, 30})) << "seed " << seed;
+  }
+}
+
+// A layout that keeps the numbers in reverse, with one number of padding in front.
+class Reversed final : public Layout {
+ public:
+  bool equals(const Layout& other) const override {
+    return dynamic_cast<const Reversed*>(&other) != nullptr;
+  }
+  std::size_t bytes(const Shape& shape) const override {
+    return static_cast<std::size_t>(shape.count() + 1) * sizeof(float);
+  }
+  void pack(const Shape& shape, const float* plain, std::byte* packed) const override {
+    for (std::int64_t i = 0; i < shape.count(); ++i)
+      std::memcpy(packed + (shape.count() - i) * sizeof(float), plain + i, sizeof(float));
+  }
+  void unpack(const Shape& shape, const std::byte* packed, float* plain) const override {
+    for (std::int64_t i = 0; i < shape.count(); ++i)
+      std::memcpy(plain + i, packed + (shape.count() - i) * sizeof(float), sizeof(float));
+  }
+};
+
+TEST(Layouts, ATensorIsConvertedWhereItIsReadOtherwise) {
+  Context ctx({.threads = 1});
+  const LayoutPtr reversed = std::make_shared<Reversed>(), alike = std::make_shared<Reversed>();
+  Tensor x = counting(3);
+  const float* packed = reinterpret_cast<const float*>(x.read(ctx, reversed));
+  EXPECT_EQ((Numbers{packed[1], packed[2], packed[3]}), (Numbers{3, 2, 1}));
+  EXPECT_EQ(x.read(ctx, alike), reinterpret_cast<const std::byte*>(packed)) << "an equal layout";
+  EXPECT_EQ(ctx.stream()->conversions.reorders, 1);
+
+  reinterpret_cast<float*>(x.mut(ctx, reversed))[1] = 30;
+  EXPECT_TRUE(same_layout(x.layout(), reversed));
+  EXPECT_EQ(numbers_of(x), (Numbers{1, 2, 30}));
+  EXPECT_EQ(ctx.stream()->conversions.reorders, 2);
+  ops::scale(ctx, 2, x);  // a kernel that knows the plain layout alone
+  packed = reinterpret_cast<const float*>(x.read(ctx, reversed));
+  EXPECT_EQ(packed[1], 60);
+  EXPECT_EQ(ctx.stream()->conversions.reorders, 3);
+}
+
+}  // namespace
+}  // namespace shoal::test::device_test
