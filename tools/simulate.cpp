@@ -1,4 +1,4 @@
-// Trains a net on a cluster that is imagined: docs/simulate.md.
+// Trains a net on a simulated cluster (docs/simulate.md).
 #include <gflags/gflags.h>
 
 #include <chrono>
@@ -21,7 +21,7 @@
 #include "shoal/simulate/simulation.h"
 #include "shoal/solver/recipe.h"
 
-DEFINE_string(cluster, "", "the cluster, a prototxt (src/shoal/proto/cluster.proto)");
+DEFINE_string(cluster, "", "the simulated cluster, a prototxt (src/shoal/proto/cluster.proto)");
 DEFINE_double(seconds, 0, "end after so many virtual seconds");
 DEFINE_double(samples, 0, "end after so many samples of all workers together");
 DEFINE_int64(updates, 0, "end after so many updates of the weights");
@@ -39,9 +39,10 @@ DEFINE_int32(threads, 0,
 DEFINE_string(
     out, "",
     "a folder for the run's files: metrics.<worker>.jsonl (docs/metrics.md) and summary.md");
-DEFINE_bool(dry, false,
-            "without numbers: nothing is learned and no data is read, so that a thousand workers "
-            "take seconds");
+DEFINE_bool(
+    dry, false,
+    "simulate without numbers: nothing is learned and no data is read, so a thousand workers "
+    "take seconds");
 DEFINE_string(placement, "bytes",
               "of rows on servers: by bytes, or by the time that the servers' links and updates "
               "take for them");
@@ -59,9 +60,10 @@ constexpr const char* kUsage =
     "simulate --solver=FILE --cluster=FILE [--scheme=...] [--seconds=T] [--target=\"accuracy "
     "0.98\"] [--out=FOLDER]\n"
     "simulate --dry --solver=FILE --cluster=FILE --max_iter=N [--scaling=2,4,8,16]\n\n"
-    "Trains a net as a job of many processes would, with real gradients of real data, on a network "
-    "and a clock that are imagined.\n"
-    "With --dry without numbers: only how long it takes.";
+    "Trains a net as a job of many processes would, with real gradients of real data, on a "
+    "simulated "
+    "network and clock.\n"
+    "--dry computes no numbers: it only says how long the job takes.";
 
 void print_point(const simulate::Point& point) {
   std::printf("[%10.3f s] Iteration %lld, updates %lld, loss = %g (%.1f samples/s)\n",
@@ -76,8 +78,10 @@ void print_point(const simulate::Point& point) {
 
 double mean_of(const std::vector<std::uint64_t>& histogram) {
   double sum = 0, count = 0;
-  for (std::size_t i = 0; i < histogram.size(); ++i)
-    sum += static_cast<double>(i * histogram[i]), count += static_cast<double>(histogram[i]);
+  for (std::size_t i = 0; i < histogram.size(); ++i) {
+    sum += static_cast<double>(i * histogram[i]);
+    count += static_cast<double>(histogram[i]);
+  }
   return count > 0 ? sum / count : 0;
 }
 std::size_t largest_of(const std::vector<std::uint64_t>& histogram) {
@@ -87,22 +91,23 @@ std::size_t largest_of(const std::vector<std::uint64_t>& histogram) {
   return largest;
 }
 
-// A table in Markdown.
+// Returns the summary of a run as a table in Markdown.
 std::string summary_of(const simulate::Outcome& outcome) {
-  double compute = 0, rows = 0, others = 0, samples = 0, sent = 0, received = 0;
+  simulate::WorkerFigures sum;
   for (const simulate::WorkerFigures& worker : outcome.workers) {
-    compute += worker.compute, rows += worker.rows, others += worker.others,
-        samples += worker.samples;
-    sent += static_cast<double>(worker.traffic.bytes_sent),
-        received += static_cast<double>(worker.traffic.bytes_received);
+    sum.compute += worker.compute;
+    sum.rows += worker.rows;
+    sum.others += worker.others;
+    sum.samples += worker.samples;
+    sum.traffic.bytes_sent += worker.traffic.bytes_sent;
+    sum.traffic.bytes_received += worker.traffic.bytes_received;
   }
-  const double workers = static_cast<double>(outcome.workers.size()),
-               all = std::max(1e-12, workers * outcome.seconds);
+  const double all = std::max(1e-12, static_cast<double>(outcome.workers.size()) * outcome.seconds);
   const simulate::Point& last = outcome.points.back();
   std::vector<std::pair<std::string, std::string>> columns = {
       {"scheme", outcome.scheme},
       {"seconds", str(outcome.seconds)},
-      {"samples/s", str(samples / std::max(1e-12, outcome.seconds))},
+      {"samples/s", str(sum.samples / std::max(1e-12, outcome.seconds))},
       {"updates", str(last.updates)},
       {"train loss", str(last.loss)}};
   for (const TestScore& score : last.scores)
@@ -112,23 +117,26 @@ std::string summary_of(const simulate::Outcome& outcome) {
     return str(mean_of(histogram), " / ", largest_of(histogram));
   };
   const std::vector<std::pair<std::string, std::string>> rest = {
-      {"sent B/s a worker", str(sent / all)},
-      {"received B/s a worker", str(received / all)},
-      {"compute", percent(compute)},
-      {"waits for rows", percent(rows)},
-      {"waits for others", percent(others)},
+      {"sent B/s a worker", str(static_cast<double>(sum.traffic.bytes_sent) / all)},
+      {"received B/s a worker", str(static_cast<double>(sum.traffic.bytes_received) / all)},
+      {"compute", percent(sum.compute)},
+      {"waits for rows", percent(sum.rows)},
+      {"waits for others", percent(sum.others)},
       {"stale clocks, mean / most", staleness(outcome.counters.staleness)},
       {"stale versions, mean / most", staleness(outcome.version_staleness)},
       {"dropped rows", str(outcome.counters.dropped)}};
   columns.insert(columns.end(), rest.begin(), rest.end());
   std::string head = "|", line = "|", values = "|";
-  for (const auto& [name, value] : columns)
-    head += " " + name + " |", line += "---|", values += " " + value + " |";
+  for (const auto& [name, value] : columns) {
+    head += " " + name + " |";
+    line += "---|";
+    values += " " + value + " |";
+  }
   return head + "\n" + line + "\n" + values + "\n";
 }
 
-// Seconds of an iteration of so many workers like `one`: with one server, or with one in each
-// worker.
+// Returns the seconds of an iteration of `workers` workers like the first of `like`, with one
+// server or with one in each worker (`sharded`).
 double iteration_of(const SolverParameter& param, const simulate::SimulationOptions& options,
                     const simulate::Cluster& like, int workers, bool sharded) {
   simulate::Cluster cluster = like;
@@ -136,22 +144,23 @@ double iteration_of(const SolverParameter& param, const simulate::SimulationOpti
   worker.server = sharded;
   cluster.processes.assign(static_cast<std::size_t>(workers), worker);
   simulate::Process server = worker;
-  server.worker = false, server.server = true;
+  server.worker = false;
+  server.server = true;
   if (!sharded) cluster.processes.push_back(server);
   const auto seconds = [&](int iterations) {
     SolverParameter some = param;
     some.set_max_iter(iterations);
     return or_throw(simulate::simulate_dry(some, cluster, options)).seconds;
   };
-  return (seconds(3) - seconds(1)) / 2;  // what only the start has apart
+  return (seconds(3) - seconds(1)) / 2;  // without the start
 }
 
-// FireCaffe's cost model: the time that a synchronisation takes, after all gradients are there, for
-// p workers, W bytes and B bytes a second.
+// Prints simulated times beside FireCaffe's cost model: the time of a synchronisation after all
+// gradients are complete, for p workers, W bytes and B bytes a second.
 void print_scaling(const SolverParameter& param, const simulate::SimulationOptions& options,
                    const simulate::Cluster& cluster) {
-  const double bandwidth = cluster.processes[0].bandwidth,
-               compute = cluster.processes[0].compute.mean;
+  const double bandwidth = cluster.processes[0].bandwidth;
+  const double compute = cluster.processes[0].compute.mean;
   if (bandwidth <= 0)
     throw ConfigError(Code::kUsage,
                       "--scaling: the cluster's first worker has no limit of bandwidth, and the "
@@ -227,7 +236,10 @@ int simulate_job(const std::vector<std::string>& words) {
   const SolverParameter param = solver_from_flags();
   const simulate::Cluster cluster = simulate::read_cluster(FLAGS_cluster);
   const simulate::SimulationOptions options = options_from_flags();
-  if (!FLAGS_scaling.empty()) return print_scaling(param, options, cluster), 0;
+  if (!FLAGS_scaling.empty()) {
+    print_scaling(param, options, cluster);
+    return 0;
+  }
   const auto start = std::chrono::steady_clock::now();
   const simulate::Outcome outcome =
       or_throw((FLAGS_dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, options,
