@@ -34,10 +34,11 @@ void forget(Job& job) {
 
 // These say that they are at their ends; the roster that the first of them hears.
 RosterBody regroup(Job& job, const std::vector<std::pair<std::uint32_t, Clock>>& ends,
-                   Clock epoch = 1) {
+                   Clock generation = 1) {
   for (const auto& [rank, clock] : ends)
     EXPECT_TRUE(
-        job.ask(rank, Topic::kRegroup, epoch, table::encode(SegmentBody{.clock = clock})).ok());
+        job.ask(rank, Topic::kRegroup, generation, table::encode(SegmentBody{.clock = clock}))
+            .ok());
   for (const table::Message& message : job.told[ends[0].first])
     if (const auto* answer = std::get_if<table::Answer>(&message);
         answer && answer->topic == Topic::kRegroup)
@@ -78,7 +79,7 @@ TEST(CoordinatorLeave, AtTheClockWhereAllStop) {
   EXPECT_EQ(job.take(2).back(), "answer 2 at 9");  // two are all
 }
 
-// Workers apart: who leaves waits for nobody. What it says stands for it until the next epoch.
+// Workers apart: who leaves waits for nobody. What it says stands for it until the next generation.
 TEST(CoordinatorLeave, AtTheEndOfItsOwnTask) {
   Job job(std::vector<Process>{{}, {}, {.server = false}});
   ASSERT_TRUE(leave(job, 2, 5, true, "its state").ok());
@@ -97,7 +98,7 @@ TEST(CoordinatorLeave, AtTheEndOfItsOwnTask) {
   EXPECT_EQ(numbers_of(regroup(job, {{0, 70}, {1, 60}})), "0/0 1/1 -/-");
 }
 
-// Its rows are there until the next epoch has them elsewhere.
+// Its rows are there until the next generation has them elsewhere.
 TEST(CoordinatorLeave, AServerStaysUntilItsRowsHaveMoved) {
   Job job = Job::joined(3);
   ASSERT_TRUE(leave(job, 1, 5, true).ok());
@@ -150,7 +151,7 @@ TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
 
 // ---- who joins ----
 
-TEST(CoordinatorJoins, InTheNextEpochWhereTheSlowestIs) {
+TEST(CoordinatorJoins, InTheNextGenerationWhereTheSlowestIs) {
   Job job = Job::joined(2);
   const std::uint32_t rank = job.coordinator.enroll();
   EXPECT_EQ(rank, 2u);
@@ -217,7 +218,7 @@ TEST(CoordinatorJoins, AJobThatEndsFirstSaysSo) {
   EXPECT_TRUE(job.coordinator.finished());
 }
 
-// One goes, another comes: one epoch. Numbers are given anew, ranks never.
+// One goes, another comes: one generation. Numbers are given anew, ranks never.
 TEST(CoordinatorJoins, AndLeavesAtOnce) {
   Job job = Job::joined(3);
   const std::uint32_t rank = job.coordinator.enroll();
@@ -297,7 +298,7 @@ TEST(SchemesForOtherWorkers, ALaterPhaseHasWhoJoinedWhereItsSpeedIs) {
 }
 
 // A pacer goes on: what it knows of those that stay it still knows.
-TEST(SchemesForOtherWorkers, APacerOutlivesTheEpoch) {
+TEST(SchemesForOtherWorkers, APacerOutlivesTheGeneration) {
   Job job(3, 7, "drift_barrier 3");
   for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 0, "drift_barrier 3").ok());

@@ -1,4 +1,4 @@
-// The next epoch as the coordinator brings it about: who wants it, where all stop, what it is.
+// The next generation as the coordinator brings it about: who wants it, where all stop, what it is.
 #include <gtest/gtest.h>
 
 #include "shoal/base/bytes.h"
@@ -16,11 +16,11 @@ using table::Want;
 using Words = std::vector<std::string>;
 
 // All say that they are at their ends, and hear the roster.
-RosterBody regrouped(Job& job, const std::vector<SegmentBody>& ends, Clock epoch = 1) {
+RosterBody regrouped(Job& job, const std::vector<SegmentBody>& ends, Clock generation = 1) {
   for (auto& messages : job.told) messages.clear();
   for (std::uint32_t rank = 0; rank < ends.size(); ++rank) {
     for (const auto& messages : job.told) EXPECT_TRUE(messages.empty()) << "before rank " << rank;
-    EXPECT_TRUE(job.ask(rank, Topic::kRegroup, epoch, table::encode(ends[rank])).ok());
+    EXPECT_TRUE(job.ask(rank, Topic::kRegroup, generation, table::encode(ends[rank])).ok());
   }
   for (std::uint32_t rank = 1; rank < ends.size(); ++rank)
     EXPECT_EQ(body_of(job.told[0].back()), body_of(job.told[rank].back()));
@@ -33,7 +33,7 @@ void want(Job& job, const std::string& why, const std::string& scheme, Clock fro
   for (const table::Dispatch& one : out) job.told[one.rank].push_back(one.message);
 }
 
-TEST(CoordinatorRegroup, AllStopAndHearOfTheSameEpoch) {
+TEST(CoordinatorRegroup, AllStopAndHearOfTheSameGeneration) {
   Job job(std::vector<Job::Process>(2));
   want(job, "groups were found", "ssp 2", 0);
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"pause for 4"});
@@ -42,7 +42,7 @@ TEST(CoordinatorRegroup, AllStopAndHearOfTheSameEpoch) {
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 8).ok());
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"agreed on 4 at 8"});
   const RosterBody roster = regrouped(job, {{.clock = 8}, {.clock = 8}});
-  EXPECT_EQ(roster.epoch, 1u);
+  EXPECT_EQ(roster.generation, 1u);
   EXPECT_EQ(roster.scheme, "ssp 3");
   EXPECT_EQ(roster.why, "groups were found, and others");
   for (const auto& process : roster.processes) EXPECT_EQ(process.clock, 8);
@@ -57,8 +57,8 @@ TEST(CoordinatorRegroup, NotBeforeTheClockThatIsWanted) {
   EXPECT_EQ(job.take(1).back(), "agreed on 4 at 100");
 }
 
-// Who has ended would be in the next epoch, and push nothing in it: the others come to the end,
-// too, and there is no next epoch.
+// Who has ended would be in the next generation, and push nothing in it: the others come to the
+// end, too, and there is no next generation.
 TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
   Job job(std::vector<Job::Process>(3));
   ASSERT_TRUE(job.ask(2, Topic::kDone, 60).ok());
@@ -125,7 +125,7 @@ TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
   }
 }
 
-// An end comes first, and there is no next epoch; a snapshot comes after it.
+// An end comes first, and there is no next generation; a snapshot comes after it.
 TEST(CoordinatorRegroup, AgainstOtherWants) {
   for (const Want other : {Want::kSnapshot, Want::kStop, Want::kRequeue})
     for (const bool first : {true, false}) {

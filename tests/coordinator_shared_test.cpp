@@ -27,7 +27,7 @@ class Sharers {
       : job_(workers, 7, scheme), scheme_(scheme), workers_(workers) {
     job_.told.resize(workers + 40);
     for (std::uint32_t rank = 0; rank < workers; ++rank) ok(job_.join(rank, {.server = rank == 0}));
-    begin_epoch();
+    begin_generation();
   }
 
   enum class State { kIdle, kAsks, kMay, kOver, kGone };
@@ -67,13 +67,13 @@ class Sharers {
   void leave(std::uint32_t rank) {
     ok(job_.ask(rank, Topic::kLeave, workers_[rank].clock, table::encode(LeaveBody{true, ""})));
     workers_[rank].state = State::kGone;
-    next_epoch();
+    next_generation();
   }
   void join() {
     const std::uint32_t rank = job_.coordinator.enroll();
     ok(job_.join(rank, {.server = false}));
     workers_.push_back({.state = State::kGone});
-    next_epoch();
+    next_generation();
     workers_[rank] = {.clock = roster_.processes[rank].clock};
   }
 
@@ -100,31 +100,31 @@ class Sharers {
       const table::Start start = table::decode_start(answer->body).value();
       workers_[rank].state = start.over ? State::kOver : State::kMay;
       shown_ = start.at;
-      if (start.over) ok(job_.ask(rank, Topic::kMeet, epoch_ + 1, "\1"));
+      if (start.over) ok(job_.ask(rank, Topic::kMeet, generation_ + 1, "\1"));
     }
     return !messages.empty();
   }
 
-  // All stop, those who wait for a start too, and ask again in the next epoch.
-  void next_epoch() {
-    ++epoch_;
+  // All stop, those who wait for a start too, and ask again in the next generation.
+  void next_generation() {
+    ++generation_;
     for (const std::uint32_t rank : here())
       ok(job_.ask(rank, Topic::kPaused, workers_[rank].clock, std::string(8, '\0')));
     for (const std::uint32_t rank : here())
-      if (state(rank) != State::kOver) ok(job_.ask(rank, Topic::kMeet, epoch_, "\2"));
+      if (state(rank) != State::kOver) ok(job_.ask(rank, Topic::kMeet, generation_, "\2"));
     for (const std::uint32_t rank : here())
-      ok(job_.ask(rank, Topic::kRegroup, epoch_,
+      ok(job_.ask(rank, Topic::kRegroup, generation_,
                   table::encode(SegmentBody{.clock = workers_[rank].clock, .phase_end = kUntil})));
     for (const auto& message : job_.told[0])
       if (const auto* answer = std::get_if<Answer>(&message);
           answer && answer->topic == Topic::kRegroup)
         roster_ = table::decode_roster(answer->body).value();
-    ASSERT_EQ(roster_.epoch, epoch_);
-    begin_epoch();
+    ASSERT_EQ(roster_.generation, generation_);
+    begin_generation();
     for (const std::uint32_t rank : here()) workers_[rank].state = State::kIdle;
   }
-  void begin_epoch() {
-    ok(job_.ask(0, Topic::kScheme, epoch_, scheme_));
+  void begin_generation() {
+    ok(job_.ask(0, Topic::kScheme, generation_, scheme_));
     for (auto& messages : job_.told) messages.clear();
   }
 
@@ -132,7 +132,7 @@ class Sharers {
   const std::string scheme_;
   std::vector<Worker> workers_;  // by rank
   table::RosterBody roster_;
-  table::Epoch epoch_ = 0;
+  table::Generation generation_ = 0;
   std::int64_t done_ = 0;
   Clock shown_ = 0;
 };

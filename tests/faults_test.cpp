@@ -3,7 +3,7 @@
 //   I1  an acknowledged push is applied exactly once            I2  a read has all it must have,
 //   and the reader's own I3  a row's version rises by one an update, and says what is in it I5  BSP
 //   gives the bits of a run without faults              I6  nobody waits longer than the limit I7
-//   a next epoch begins with what the last ended with   I8  what waits in queues is bounded
+//   a next generation begins with what the last ended with   I8  what waits in queues is bounded
 // One history: `tests/all --seed=N --gtest_filter=Faults.*`. More of them: `--seeds=N` (`make
 // soak`).
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ std::string broken_promise(std::uint64_t seed, ClusterRun& run) {
   if (!different.empty()) return "I5: " + different + " is not as without faults";
   if (!one.next || one.next->staleness != 0) return "";
   const std::string later = difference(run.next_reads, calm.next_reads);
-  return later.empty() ? "" : "I5: in the second epoch " + later + " is not as without faults";
+  return later.empty() ? "" : "I5: in the second generation " + later + " is not as without faults";
 }
 
 // What each core is trying, for a CHECK or a crash that ends the process.
@@ -125,7 +125,7 @@ TEST(Faults, EveryHistoryKeepsWhatIsPromised) {
   const ClusterRun& sum = trial.sum();
   std::printf(
       "%llu histories: %llu frames, %llu lost, %llu connections broken, %llu pushes came again, "
-      "%llu messages after their epoch\n",
+      "%llu messages after their generation\n",
       static_cast<unsigned long long>(trial.tried()), static_cast<unsigned long long>(sum.frames),
       static_cast<unsigned long long>(sum.lost), static_cast<unsigned long long>(sum.resets),
       static_cast<unsigned long long>(sum.repeated), static_cast<unsigned long long>(sum.late));

@@ -24,8 +24,8 @@ namespace {
 
 using table::Clock;
 
-// What the rows that learn held on the servers when a plan of a later epoch came, and what they
-// held then.
+// What the rows that learn held on the servers when a plan of a later generation came, and what
+// they held then.
 struct Change {
   std::vector<std::vector<float>> before, after;
   std::string scheme;
@@ -40,7 +40,7 @@ class WatchedTable final : public Overheard {
       : Overheard(inner, said), cluster_(cluster), changes_(changes) {}
   Status create(const table::Plan& plan, const Source& initial,
                 const Destination& destination) override {
-    const bool looks = plan.epoch > 0 && worker() == 0;
+    const bool looks = plan.generation > 0 && worker() == 0;
     if (looks) changes_.push_back({cluster_.rows(), {}, plan.scheme, plan.start});
     if (looks)
       for (table::RowId row = 0; row < plan.rows.size(); ++row) {
@@ -73,7 +73,7 @@ parallel::RunOptions options_from(const std::string& snapshot) {
 
 // What is wanted beside what the solver says.
 struct Wish {
-  std::string scheme;      // of an epoch that is not a phase's
+  std::string scheme;      // of a generation that is not a phase's
   table::Clock from = -1;  // and its first clock; none
   // the chief wants a snapshot before the first iteration of the second phase
   bool saves = false;
@@ -255,9 +255,9 @@ TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
   EXPECT_HAS(why(phase("bsp") + phase("async", "base_lr: nan ")), "base_lr");
 }
 
-// An epoch that nothing but somebody's wish begins: the same run, to the bit where workers are in
-// step; and its scheme, until the phase ends.
-TEST_F(PhasesTest, ANextEpochInTheMidstOfAPhase) {
+// A generation that nothing but somebody's wish begins: the same run, to the bit where workers are
+// in step; and its scheme, until the phase ends.
+TEST_F(PhasesTest, ANextGenerationInTheMidstOfAPhase) {
   const Trained plain =
       train_in_phases(param("display: 2 test_interval: 4 test_iter: 2 scheme { type: 'bsp' }"), 2);
   for (const Clock from : {1, 3, 4, 7}) {

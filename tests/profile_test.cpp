@@ -66,7 +66,7 @@ TEST(Profile, WhatAnExchangeTakesCounts) {
   });
 }
 
-// Of a worker that is in the epoch, and has left, there are zeros.
+// Of a worker that is in the generation, and has left, there are zeros.
 TEST(Profile, WhoHasLeftHoldsNobodyUp) {
   run_team(3, [&](ThreadsTeam& team) {
     std::vector<double> nothing(15);

@@ -1,6 +1,6 @@
-// What each scheme makes of a worker that joins, in a plan of its epoch, and of one that leaves:
-// the rules of docs/consistency.md, a case each. Those that pacers take are in drift_barrier_test,
-// completion_window_test and esync_test.
+// What each scheme makes of a worker that joins, in a plan of its generation, and of one that
+// leaves: the rules of docs/consistency.md, a case each. Those that pacers take are in
+// drift_barrier_test, completion_window_test and esync_test.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,7 +35,7 @@ Step leaves(int worker, const std::string& said) {
 struct Case {
   const char* rule;
   const char* words;
-  // at which the workers of the epoch begin; the last is the one that has joined
+  // at which the workers of the generation begin; the last is the one that has joined
   std::vector<Clock> clocks;
   std::vector<Step> steps;
 };
@@ -70,7 +70,7 @@ std::vector<Case> cases() {
        {9, 2, 2},
        {pushes(2, 2, 1, "row 0@3=-1v3 to 2"), pushes(0, 9, 1, "row 0@10=-2v4 to 0"), leaves(1, ""),
         pushes(2, 3, 1, "row 0@4=-3v5 to 2")}},
-      {"async: the rate is of the epoch's workers",
+      {"async: the rate is of the generation's workers",
        "async",
        {9, 2, 2},
        {pushes(0, 9, 6, "row 0@10=-2v3 to 0"), leaves(2, ""),
@@ -80,7 +80,7 @@ std::vector<Case> cases() {
        {9, 2},
        {reads(0, 9, "row 0@9=0v2 to 0"), reads(1, 2, "row 0@2=0v2 to 1"),
         pushes(0, 9, 1, "row 0@10=-1v3 to 0"), pushes(1, 2, 2, "row 0@3=1v4 to 1")}},
-      {"elastic: alpha is of the epoch's workers",
+      {"elastic: alpha is of the generation's workers",
        "elastic",
        {2, 2, 2},
        {pushes(2, 2, 10, "row 0@3=7v3 to 2"), leaves(1, ""),
@@ -97,7 +97,7 @@ TEST(SchemeMembership, EachSchemesRules) {
   for (const Case& one : cases()) {
     SCOPED_TRACE(one.rule);
     Plan plan = plan_of(one.words, static_cast<std::uint16_t>(one.clocks.size()));
-    plan.epoch = 0, plan.clocks = one.clocks, plan.start = 2;
+    plan.generation = 0, plan.clocks = one.clocks, plan.start = 2;
     ShardRig rig(plan);
     for (const Step& step : one.steps) {
       if (step.what == Step::What::kReads) rig.give(step.worker, Get{0, step.clock});

@@ -306,7 +306,7 @@ TEST(SchemeVectors, BothOrdersOfExchange) {
       << "the center, as the first exchange left it, pulls nothing";
 }
 
-// alpha = 0.9 / p by default, of the p that the epoch has.
+// alpha = 0.9 / p by default, of the p that the generation has.
 TEST(SchemeVectors, TheMovingRateGoesWithTheWorkers) {
   const struct {
     std::uint16_t workers;

@@ -286,7 +286,7 @@ TEST(Service, AnAbortReachesAllWithItsReason) {
 }
 
 // When the worker has met, and says that it has the numbers.
-TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextEpoch) {
+TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextGeneration) {
   Cluster cluster("bs");
   std::atomic<bool> leave = false, left = false;
   Training training{.iterations = 100'000};
@@ -296,7 +296,7 @@ TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextEpoch) {
     const Result<bool> stays = table.regroup({.clock = clock});
     ASSERT_OK(stays);
     EXPECT_TRUE(stays.value());
-    EXPECT_EQ(table.roster().epoch, 1u);
+    EXPECT_EQ(table.roster().generation, 1u);
     EXPECT_EQ(table.roster().processes[1].server, -1);
     table.abort(Error{Code::kInternal, "the test is over"});
   };

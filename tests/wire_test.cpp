@@ -88,7 +88,7 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.rule.rule, optim::Rule::kAdam);
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(1), (Row{500, 3, 1, false, 2, 0}));
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.ranks.at(3), 5u);
-  EXPECT_EQ(std::get<Push>(push).epoch, 3u);
+  EXPECT_EQ(std::get<Push>(push).generation, 3u);
   const Message ask = decode(golden_bytes("ask"), Stage::kPeer).value(),
                 answer = decode(golden_bytes("answer"), Stage::kPeer).value();
   const Result<JoinBody> join = decode_join(std::get<Ask>(ask).body);

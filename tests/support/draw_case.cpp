@@ -86,14 +86,14 @@ void draw_begins(Random& random, Segment& one) {
   one.plan.clocks[random.below(one.plan.clocks.size())] = one.plan.start;
 }
 
-// After the first epoch one with another scheme, and perhaps with more workers or fewer. Nobody
-// retires at a change if that is not needed.
+// After the first generation one with another scheme, and perhaps with more workers or fewer.
+// Nobody retires at a change if that is not needed.
 void draw_next(Random& random, ClusterCase& one) {
   Segment next;
   draw_scheme(random, next);
   next.plan.workers = static_cast<std::uint16_t>(1 + random.below(4));
   next.plan.servers = one.plan.servers;
-  next.plan.epoch = one.plan.epoch + 1;
+  next.plan.generation = one.plan.generation + 1;
   next.plan.start = *std::ranges::max_element(one.stops);
   for (Row& row : one.plan.rows)
     row.length = std::max(one.plan.workers, next.plan.workers) + kFractions;

@@ -98,7 +98,7 @@ void History::answered(RowId row, Version version, std::span<const float> number
   }
   if (version == rules_.start && !rules_.base.empty() && !same_bits(rules_.base[row], numbers))
     say(str("I7: row ", row,
-            " is not, at the start of the epoch, what it was at the end of the last"));
+            " is not, at the start of the generation, what it was at the end of the last"));
   if (!rules_.exact) return;
   const std::vector<float> more = since_start(row, numbers);
   check_contents(str("row ", row, ", version ", version), row, more);

@@ -38,7 +38,7 @@ Plan golden_plan() {
             .rows = {}};
   plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
   plan.rows = {{65536, 0, 0, true, 1, 1}, {500, 3, 1, false, 2, 0}};
-  plan.epoch = 3;
+  plan.generation = 3;
   plan.ranks = {0, 2, 3, 5};
   plan.clocks = {100, 107, 100, 130};
   plan.server_ranks = {0, 3};
@@ -96,7 +96,7 @@ Plan random_plan(Random& r) {
     plan.rows.push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(),
                          static_cast<std::uint16_t>(r.below(plan.servers)), r.below(2) == 0,
                          r.unit(), r.unit()});
-  plan.epoch = r.word();
+  plan.generation = r.word();
   if (plan.workers < 100)
     for (std::uint32_t worker = 0; worker < plan.workers; ++worker)
       plan.ranks.push_back(3 * worker + static_cast<std::uint32_t>(r.below(3)));
@@ -147,7 +147,7 @@ struct Draw {
            .rate = random.unit()};
     m.values = random_values(random, floats);
     m.weight = m.values.data.empty() ? 0 : 1 - random.unit();
-    m.epoch = random.word();
+    m.generation = random.word();
     return m;
   }
   Message operator()(Get) {

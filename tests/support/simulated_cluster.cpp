@@ -81,10 +81,10 @@ class Cluster {
   std::optional<History> history_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;  // by worker, those of the plan
-  std::vector<std::unique_ptr<SimulatedWorker>> former_;   // of the epoch before
+  std::vector<std::unique_ptr<SimulatedWorker>> former_;   // of the generation before
   // a worker's to each server, one after the other; the servers' to the adder
   std::vector<std::unique_ptr<SimulatedLink>> links_, adders_;
-  std::map<std::pair<Epoch, Clock>, std::vector<std::optional<double>>> norms_;
+  std::map<std::pair<Generation, Clock>, std::vector<std::optional<double>>> norms_;
   std::vector<std::size_t> own_bytes_;  // of weights, by server
 };
 
@@ -166,13 +166,13 @@ void SimulatedWorker::push(RowId row) {
 
 void SimulatedWorker::retire() {
   for (int server = 0; server < plan_.servers; ++server)
-    cluster_.link(id_, server).send(0, Retire{clock_, plan_.epoch});
+    cluster_.link(id_, server).send(0, Retire{clock_, plan_.generation});
   cluster_.time_.after(kRetireAgain, [this] { retire(); });
 }
 
 void SimulatedWorker::received(int server, const Message& message) {
   const auto* row = std::get_if<RowMessage>(&message);
-  if (row != nullptr && row->part == Part::kWeights && row->epoch == plan_.epoch)
+  if (row != nullptr && row->part == Part::kWeights && row->generation == plan_.generation)
     cluster_.history_->answered(row->row, row->version, row->values.data);
   const bool is_placed = row != nullptr && !client_.place(*row).empty();
   const Result<bool> taken = client_.take(server, message, now());
@@ -185,7 +185,7 @@ void SimulatedWorker::received(int server, const Message& message) {
 
 void SimulatedWorker::link_up(int server) {
   client_.link_up(server, now());
-  if (done_ && job().retires) cluster_.link(id_, server).send(0, Retire{clock_, plan_.epoch});
+  if (done_ && job().retires) cluster_.link(id_, server).send(0, Retire{clock_, plan_.generation});
   keep_time();
 }
 
@@ -298,7 +298,7 @@ void Cluster::handle(int server, int worker, const Message& message) {
 
 // In the order of servers, when all have spoken; again for a server that asks again.
 void Cluster::add(const Norm& norm) {
-  auto& squares = norms_[{norm.epoch, norm.clock}];
+  auto& squares = norms_[{norm.generation, norm.clock}];
   squares.resize(job_.plan.servers);
   const bool was_whole = std::all_of(squares.begin(), squares.end(),
                                      [](const auto& each) { return each.has_value(); });
@@ -312,7 +312,8 @@ void Cluster::add(const Norm& norm) {
   }
   for (int server = 0; server < job_.plan.servers; ++server) {
     if (!was_whole || server == norm.server)
-      adders_[static_cast<std::size_t>(server)]->send(1, NormTotal{norm.clock, total, norm.epoch});
+      adders_[static_cast<std::size_t>(server)]->send(
+          1, NormTotal{norm.clock, total, norm.generation});
   }
 }
 
@@ -324,7 +325,7 @@ void Cluster::create_rows(const std::vector<std::vector<float>>& numbers) {
       if (job_.plan.rows[row].server != server) continue;
       Outbox out;
       const Status made = shards_[static_cast<std::size_t>(server)]->handle(
-          0, Init{row, Part::kWeights, {numbers[row], nullptr}, job_.plan.epoch}, out);
+          0, Init{row, Part::kWeights, {numbers[row], nullptr}, job_.plan.generation}, out);
       if (!made.ok()) history_->say(made.error().message);
     }
     if (!shards_[static_cast<std::size_t>(server)]->ready())
@@ -365,13 +366,14 @@ std::vector<std::vector<float>> Cluster::end() {
     for (int worker = 0; worker < job_.plan.workers && job_.retires; ++worker) {
       if (!shard
                .handle(worker,
-                       Retire{job_.stops[static_cast<std::size_t>(worker)], job_.plan.epoch}, out)
+                       Retire{job_.stops[static_cast<std::size_t>(worker)], job_.plan.generation},
+                       out)
                .ok())
         history_->say(str("worker ", worker, " cannot retire"));
     }
     out.clear();
     const Status asked =
-        shard.handle(0, Get{row, job_.stops[0], Part::kWeights, job_.plan.epoch}, out);
+        shard.handle(0, Get{row, job_.stops[0], Part::kWeights, job_.plan.generation}, out);
     const RowMessage* answer =
         asked.ok() && out.size() == 1 ? std::get_if<RowMessage>(&out[0].message) : nullptr;
     if (answer == nullptr)
@@ -384,7 +386,7 @@ std::vector<std::vector<float>> Cluster::end() {
   return numbers;
 }
 
-// The plan of the next epoch, over a link that works, as the first; links hold what they held.
+// The plan of the next generation, over a link that works, as the first; links hold what they held.
 void Cluster::begin_next() {
   const std::vector<std::vector<float>> numbers = end();
   if (!history_->wrong().empty()) return;

@@ -32,7 +32,8 @@ struct Segment {
 
 struct ClusterCase : Segment {
   std::uint64_t seed = 0;  // of the gradients, the times and the faults
-  // begins when all have stopped, while what they said last is still on its way: the next epoch
+  // begins when all have stopped, while what they said last is still on its way: the next
+  // generation
   std::optional<Segment> next;
   Order order = Order::kPriority;
   SimulatedLinkOptions network;
@@ -48,9 +49,9 @@ std::string describe(const ClusterCase& one);
 
 struct ClusterRun {
   std::string wrong;                 // the first invariant that was broken, or ""
-  History::Reads reads, next_reads;  // in the first epoch, in the second
+  History::Reads reads, next_reads;  // in the first generation, in the second
   Instant took{};
-  // repeated: pushes that a shard had already; late: of the epoch before
+  // repeated: pushes that a shard had already; late: of the generation before
   std::uint64_t frames = 0, lost = 0, resets = 0, repeated = 0, late = 0;
 };
 ClusterRun run_cluster(const ClusterCase& one);

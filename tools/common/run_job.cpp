@@ -117,7 +117,7 @@ std::string first_scheme(const SolverParameter& param, const std::string& name) 
 // others' before, its rank, which nobody else has.
 int name_of_worker(const table::Table& table) {
   const table::RosterBody& roster = table.roster();
-  if (roster.epoch == 0) return table.worker();
+  if (roster.generation == 0) return table.worker();
   return static_cast<int>(
       std::ranges::find(roster.processes, table.worker(), &table::RosterBody::Process::worker)
           ->rank);

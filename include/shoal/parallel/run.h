@@ -5,7 +5,7 @@
 // where somebody wants the next (Action::kRegroup; coordinator/regrouping.h says who may, and how
 // that comes about). At its end all workers are at a boundary and have heard of everything they
 // pushed; what a snapshot would hold goes into memory, the coordinator says who is what in the next
-// epoch and in which scheme (Table::regroup), the table takes a plan of that with the chief's
+// generation and in which scheme (Table::regroup), the table takes a plan of that with the chief's
 // numbers, and every worker builds its solver anew. So nothing is lost and nothing applied twice,
 // and the first params of a segment are the last of the one before, bit for bit.
 #pragma once
@@ -49,8 +49,8 @@ struct RunOptions {
   std::string groups_out, data_sharding_out;
   bool profile_only = false;
   // Where rows are placed, from whom all are to be the same: what is said of the links of the first
-  // epoch's servers, in bytes a second (empty: nothing), or, if the chief says so, measured. Who
-  // joins hears of it from the roster. Otherwise all servers are taken to be alike.
+  // generation's servers, in bytes a second (empty: nothing), or, if the chief says so, measured.
+  // Who joins hears of it from the roster. Otherwise all servers are taken to be alike.
   std::vector<double> bandwidths{};
   bool measure_servers = false;
   // or these, whatever is said of them, of a job in which they stay

@@ -29,7 +29,7 @@ struct WorkerOptions {
   // the iteration at which this part of the run ends: where workers share iterations, of each on
   // average
   table::Clock until = 0;
-  table::Epoch epoch = 0;  // of the plan: how many updaters this table has had before
+  table::Generation generation = 0;  // of the plan: how many updaters this table has had before
   table::SchemeMaker maker = table::make_scheme;
   std::optional<table::Servers> servers{};  // as many as the roster's; nothing: all are alike
 };
@@ -65,8 +65,8 @@ std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, N
                                                  table::Table& table, const WorkerOptions& options);
 
 // The solver's view of the others, over the same table. One at a time; the next is of a later
-// epoch, as the updater beside it.
-std::unique_ptr<Team> make_table_team(table::Table& table, table::Epoch epoch = 0);
+// generation, as the updater beside it.
+std::unique_ptr<Team> make_table_team(table::Table& table, table::Generation generation = 0);
 
 // How many of a job's processes are workers, and how many servers.
 int workers_of(const table::RosterBody& roster);
@@ -75,7 +75,7 @@ int servers_of(const table::RosterBody& roster);
 std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster);
 std::vector<table::Clock> clocks_of(const table::RosterBody& roster);
 // The bandwidths of the servers' links, in their order, as the roster has them; none in its first
-// epoch, in which nobody has told it any.
+// generation, in which nobody has told it any.
 std::vector<double> bandwidths_of(const table::RosterBody& roster);
 // These servers with such bandwidths, bytes a second in their order (0: no limit; none at all:
 // nothing is known). Where the fastest is less than a quarter faster than the slowest, they are

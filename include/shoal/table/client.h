@@ -5,7 +5,7 @@
 //
 // A push is kept, by reference, until its acknowledgement came; what a link may have lost is asked
 // for again (Get), and sent again where the server says NeedPush. What a server said in an earlier
-// epoch than the plan's is passed over. Pushes and reads leave in the order of Row::priority,
+// generation than the plan's is passed over. Pushes and reads leave in the order of Row::priority,
 // smallest first, whatever the order of the calls.
 #pragma once
 
@@ -58,7 +58,7 @@ class Client {
 
   // ---- the worker's side ----
   // Sends push.values, which stay as they are until the row arrived, and asks for the row at
-  // push.clock + 1. Client fills in `base` and `epoch`.
+  // push.clock + 1. Client fills in `base` and `generation`.
   void push(Push push, Instant now);
   // Asks for the row at `clock` (for histories: whatever there is). Asked again while it is waited
   // for, it changes nothing.

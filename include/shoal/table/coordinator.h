@@ -70,13 +70,15 @@ Result<Verdict> decode_verdict(std::string_view bytes);
 // all others.
 std::uint32_t part_of(Topic topic, std::string_view body);
 
-// The clocks of the rounds (kBarrier) with which an epoch begins, one after the other: two in
+// The clocks of the rounds (kBarrier) with which a generation begins, one after the other: two in
 // Table::create(); then, where workers measure their links, one at the end of each worker's turn.
-constexpr Clock all_drained(Epoch epoch) {
-  return (static_cast<Clock>(epoch) << 17) - (Clock{1} << 50);
+constexpr Clock all_drained(Generation generation) {
+  return (static_cast<Clock>(generation) << 17) - (Clock{1} << 50);
 }
-constexpr Clock rows_exist(Epoch epoch) { return all_drained(epoch) + 1; }
-constexpr Clock end_of_turn(Epoch epoch, int worker) { return rows_exist(epoch) + 1 + worker; }
+constexpr Clock rows_exist(Generation generation) { return all_drained(generation) + 1; }
+constexpr Clock end_of_turn(Generation generation, int worker) {
+  return rows_exist(generation) + 1 + worker;
+}
 
 class Coordinator {
  public:
@@ -100,13 +102,13 @@ class Coordinator {
   // null: none
   void pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
   // The rank for a process that is to join a job that goes on (or is about to begin): it asks to
-  // with that. It is answered when the next epoch begins, which it brings about; until then its
-  // loss is nobody's. A Join that cannot be is refused, and nothing else happens.
+  // with that. It is answered when the next generation begins, which it brings about; until then
+  // its loss is nobody's. A Join that cannot be is refused, and nothing else happens.
   std::uint32_t enroll();
   std::uint32_t processes() const;  // that have a rank
-  // All workers are to go on in another epoch, for the reason given (for people), and with this
-  // scheme: words for the workers as the roster numbers them now; "": it stays as it is. Where a
-  // bound holds them together that is after `from` iterations or later. Nothing before all have
+  // All workers are to go on in another generation, for the reason given (for people), and with
+  // this scheme: words for the workers as the roster numbers them now; "": it stays as it is. Where
+  // a bound holds them together that is after `from` iterations or later. Nothing before all have
   // joined, or when the job is over. src/shoal/table/coordinator/regrouping.h says how it comes
   // about; roster() is the new one when it has.
   void regroup(const std::string& why, const std::string& scheme, Clock from,

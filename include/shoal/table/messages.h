@@ -88,7 +88,7 @@ struct Ping {
 struct Bye {};
 
 // ---- rows ----
-// What is said of rows is said in an epoch: in a later one it is late, and is passed over.
+// What is said of rows is said in a generation: in a later one it is late, and is passed over.
 // From the chief, worker 0, to every server: all rows, of which the server keeps its own.
 struct PlanMessage {
   Plan plan;
@@ -100,11 +100,11 @@ struct Init {
   RowId row = 0;
   Part part = Part::kWeights;
   Values values{};
-  Epoch epoch = 0;
+  Generation generation = 0;
 };
 struct Ready {
   std::uint32_t rows = 0;
-  Epoch epoch = 0;
+  Generation generation = 0;
 };
 // A contribution. An acknowledgement is any Row for a later clock of the same row; until then it
 // may be sent again.
@@ -116,7 +116,7 @@ struct Push {
   float weight = 1;
   float rate = 0;   // the solver's rate in that iteration
   Values values{};  // none if weight is 0
-  Epoch epoch = 0;
+  Generation generation = 0;
   // Said to a server in its process, not on the wire:
   bool finite = false;  // who pushed has looked: there is no NaN, and no infinity
   // a gradient's `values`, if they are to be zeros once the rule took them, or they were dropped
@@ -130,7 +130,7 @@ struct Get {
   RowId row = 0;
   Clock clock = 0;
   Part part = Part::kWeights;
-  Epoch epoch = 0;
+  Generation generation = 0;
 };
 struct RowMessage {
   RowId row = 0;
@@ -138,18 +138,18 @@ struct RowMessage {
   Version version = 0;
   Part part = Part::kWeights;
   Values values{};
-  Epoch epoch = 0;
+  Generation generation = 0;
 };
 struct NeedPush {
   RowId row = 0;
   Clock clock = 0;
-  Epoch epoch = 0;
+  Generation generation = 0;
 };
 // The worker made its last push, of clock - 1, or never will: nobody is to wait for it from there
 // on. If it pushes again all the same, it is back.
 struct Retire {
   Clock clock = 0;
-  Epoch epoch = 0;
+  Generation generation = 0;
 };
 // Of a server's rows at one clock, for a clip of the norm of all: the sum of squares of its part of
 // the mean gradient; the coordinator adds them up in the order of servers.
@@ -157,12 +157,12 @@ struct Norm {
   Clock clock = 0;
   std::uint16_t server = 0;
   double squares = 0;
-  Epoch epoch = 0;
+  Generation generation = 0;
 };
 struct NormTotal {
   Clock clock = 0;
   double squares = 0;
-  Epoch epoch = 0;
+  Generation generation = 0;
 };
 
 // ---- the coordinator ----
@@ -171,7 +171,8 @@ enum class Topic : std::uint16_t {
   // body: a JoinBody; `clock` is the process's incarnation. Answer: a RosterBody, when all have
   // joined
   kJoin = 1,
-  // anything or nothing; answered when every worker asked, with worker 0's. Of how an epoch begins:
+  // anything or nothing; answered when every worker asked, with worker 0's. Of how a generation
+  // begins:
   // the solver's rounds are others
   kBarrier = 2,
   kSum = 3,  // float64s; the sum over the workers, in their order
@@ -199,21 +200,22 @@ enum class Topic : std::uint16_t {
   // a TaskReport of task `clock`; its steps tell one question from the next. Answered at once with
   // those and a u8 Verdict
   kJudge = 13,
-  // from worker 0, while nobody is in a task: from epoch `clock` on the pacer is that of this
+  // from worker 0, while nobody is in a task: from generation `clock` on the pacer is that of this
   // scheme, in make_scheme's words
   kScheme = 14,
-  // this worker has stopped because of an agreement (u8 2: on what ends the epoch), or (1: it
+  // this worker has stopped because of an agreement (u8 2: on what ends the generation), or (1: it
   // starts nothing else) at its end. Answered, when all have and
   kMeet = 15,
   // no agreement is open, with a u8 Want: the most urgent that was agreed on since the last meeting
-  // this worker is at the end of its part of an epoch (SegmentBody); `clock` is the next epoch.
+  // this worker is at the end of its part of a generation (SegmentBody); `clock` is the next
+  // generation.
   // Answered, when all are and no
   kRegroup = 16,
   // agreement is open, with the RosterBody of that
   // this process wants to leave the job (LeaveBody). Answered when it may go, with a u8: 1: it may;
   // 0: it may not, and all stop. A
   kLeave = 17,
-  // worker that is not at its end hears of it in the next epoch's roster instead
+  // worker that is not at its end hears of it in the next generation's roster instead
   // of a process that has no rank, on a connection of its own: `clock` is its incarnation. Answered
   // with the u32 rank under which it
   kEnroll = 18,
@@ -227,8 +229,8 @@ enum class Want : std::uint8_t {
   kRequeue = 3,
   kRegroup = 4
 };
-// Of two that are wanted at once the more urgent counts: an end before the next epoch, that before
-// a snapshot.
+// Of two that are wanted at once the more urgent counts: an end before the next generation, that
+// before a snapshot.
 constexpr Want more_urgent(Want one, Want other) {
   constexpr auto urgency = [](Want want) {
     return want == Want::kRegroup ? 3
@@ -290,7 +292,7 @@ struct JoinBody {
   // net, solver and scheme as text: so that a difference can be shown
   std::string configuration;
 };
-// Who is what in an epoch, and what else is new in it.
+// Who is what in a generation, and what else is new in it.
 struct RosterBody {
   struct Process {
     std::uint32_t rank = 0;
@@ -305,14 +307,15 @@ struct RosterBody {
   // by rank; workers and servers are numbered in the order of ranks
   std::vector<Process> processes;
   std::uint64_t seed = 0;  // of the job, common to all
-  Epoch epoch = 0;
-  // of the epoch, in make_scheme's words; in the first: none, the solver says it
+  Generation generation = 0;
+  // of the generation, in make_scheme's words; in the first: none, the solver says it
   std::string scheme{};
   std::string why{};  // it began, for people
-  // in this epoch nobody trains: the workers measure the servers' links, and then comes the next
+  // in this generation nobody trains: the workers measure the servers' links, and then comes the
+  // next
   bool measures = false;
 };
-// The end of a worker's part of an epoch.
+// The end of a worker's part of a generation.
 struct SegmentBody {
   Clock clock = 0;  // iterations it has behind it
   // at which the solver's next scheme begins, and that, in words for the workers the job began
@@ -320,8 +323,8 @@ struct SegmentBody {
   Clock phase_end = kUnbounded;
   // without words all are before that end, whatever their clocks say
   std::string next_scheme{};
-  // The chief's count here too. Numbers of workers and servers are those of the epoch that ends.
-  // it goes on with this one, whatever else would come; "": as that says
+  // The chief's count here too. Numbers of workers and servers are those of the generation that
+  // ends. it goes on with this one, whatever else would come; "": as that says
   std::string scheme{};
   // of the workers' parts of the data from now on; none: all are equal
   std::vector<double> weights{};
@@ -334,7 +337,8 @@ struct SegmentBody {
 struct LeaveBody {
   // of a worker: it has made its last push, and heard of all, and takes part in nothing more
   bool at_end = false;
-  // of that: what it would say in a gather for a snapshot, which stands for it until the next epoch
+  // of that: what it would say in a gather for a snapshot, which stands for it until the next
+  // generation
   std::string state{};
 };
 std::string encode(const JoinBody& body);

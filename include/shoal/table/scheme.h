@@ -120,8 +120,8 @@ class Scheme {
   virtual std::string name() const = 0;
   // Why it cannot serve a job of so many workers; "" if it can.
   virtual std::string unfit(int workers) const { return workers < 1 ? "there are no workers" : ""; }
-  // The same for a job's next epoch, in words: its worker i was number before[i], or -1: is new;
-  // seconds[i] is what one iteration takes it, 0: not known.
+  // The same for a job's next generation, in words: its worker i was number before[i], or -1: is
+  // new; seconds[i] is what one iteration takes it, 0: not known.
   virtual std::string for_workers(std::span<const int> before,
                                   std::span<const double> seconds) const {
     return (void)before, (void)seconds, name();

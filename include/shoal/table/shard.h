@@ -5,10 +5,10 @@
 // What it promises, whatever is repeated, reordered or lost on the way:
 //   an acknowledged push is merged exactly once (its Row for clock + 1 or later is the
 //   acknowledgement); a Row holds one version of the row, with all that the scheme promises to its
-//   reader, and the reader's own pushes; nothing said in an epoch has an effect in a later one: the
-//   plan of the next epoch comes when all pushes of the last are merged or dropped, takes the place
-//   of all rows, and what still arrives of before is passed over; numbers of a lockstep scheme are
-//   summed in the order of workers, so the same pushes give the same bits.
+//   reader, and the reader's own pushes; nothing said in a generation has an effect in a later one:
+//   the plan of the next generation comes when all pushes of the last are merged or dropped, takes
+//   the place of all rows, and what still arrives of before is passed over; numbers of a lockstep
+//   scheme are summed in the order of workers, so the same pushes give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct ShardCounters {
   std::uint64_t early = 0;
   std::uint64_t refused = 0;  // pushes with a NaN or an infinity
   std::uint64_t parked = 0;   // reads that had to wait
-  std::uint64_t late = 0;     // messages of an earlier epoch
+  std::uint64_t late = 0;     // messages of an earlier generation
   // how many reads were so many clocks ahead of the slowest worker; the last: or more
   std::vector<std::uint64_t> staleness;
 };

@@ -17,9 +17,9 @@ namespace shoal::table {
 // iterations a worker has finished; what it computes in its iteration c carries clock c, the first
 // 0
 using Clock = std::int64_t;
-using Version = std::int64_t;  // updates applied to a row
-using RowId = std::uint32_t;   // an index into Plan::rows
-using Epoch = std::uint32_t;   // counts the plans of a job, the first 0
+using Version = std::int64_t;      // updates applied to a row
+using RowId = std::uint32_t;       // an index into Plan::rows
+using Generation = std::uint32_t;  // counts the plans of a job, the first 0
 
 inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
 inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row, and so of one frame: 4 MiB
@@ -63,9 +63,9 @@ struct Row {
 
 // What all workers and servers must agree on before the first push. The same on every worker: it is
 // computed from the net, the solver and the number of servers, and its digest is compared. A job
-// may have several, one after the other, each of the next epoch: with another scheme, other
-// workers, other clocks. What is said of rows belongs to an epoch, and is passed over in a later
-// one.
+// may have several, one after the other, each of the next generation: with another scheme, other
+// workers, other clocks. What is said of rows belongs to a generation, and is passed over in a
+// later one.
 struct Plan {
   std::uint16_t workers = 1, servers = 1;
   // of every worker, unless `clocks` say otherwise, and the version of every row
@@ -78,7 +78,7 @@ struct Plan {
   std::uint32_t iter_size = 1;   // passes whose gradients a push sums
   std::string scheme = "ssp 0";  // as make_scheme reads it
   std::vector<Row> rows;
-  Epoch epoch = 0;
+  Generation generation = 0;
   // of the workers' processes, by worker; none: as in the job's first roster
   std::vector<std::uint32_t> ranks{};
   // at which each worker begins, `start` the least; none: all at `start`

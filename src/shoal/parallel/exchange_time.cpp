@@ -35,7 +35,7 @@ Result<double> measure_exchange(table::Table& table, const table::Plan& plan) {
       seconds = std::chrono::duration<double>(table.now() - start).count() / sample.share;
     }
     const Result<std::string> all =
-        table.ask(table::Topic::kBarrier, table::end_of_turn(plan.epoch, worker), {});
+        table.ask(table::Topic::kBarrier, table::end_of_turn(plan.generation, worker), {});
     if (!all.ok()) return all.error();
   }
   return seconds;

@@ -1,6 +1,6 @@
 // How long an exchange takes a worker, for a pacer that says how much there is to do until then
-// (Task::is_planned): measured when an epoch begins, by each worker in its turn, so that they do
-// not measure each other.
+// (Task::is_planned): measured when a generation begins, by each worker in its turn, so that they
+// do not measure each other.
 #pragma once
 
 #include <span>

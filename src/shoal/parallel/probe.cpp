@@ -27,7 +27,7 @@ table::Plan rows_of(const table::RosterBody& roster, const std::string& scheme) 
   for (std::uint16_t server = 0; server < parallel::servers_of(roster); ++server)
     rows.insert(rows.end(), kRowsEach, table::Row{.length = table::kRowFloats, .server = server});
   return plan_of(Recipe(), rows, roster, 0, clocks_of(roster),
-                 {.scheme = scheme, .epoch = roster.epoch});
+                 {.scheme = scheme, .generation = roster.generation});
 }
 
 class Probe {
@@ -116,7 +116,7 @@ std::vector<double> bandwidths_of(const table::RosterBody& roster) {
   std::vector<double> bandwidths;
   for (const auto& process : roster.processes)
     if (process.server >= 0) bandwidths.push_back(process.bandwidth);
-  return roster.epoch > 0 ? bandwidths : std::vector<double>();
+  return roster.generation > 0 ? bandwidths : std::vector<double>();
 }
 
 table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths) {

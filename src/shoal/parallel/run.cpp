@@ -61,7 +61,7 @@ class Run {
     if (!table_) stages_ = alone(std::move(stages_));
     words_ = stage().words;
     if (!table_) return;
-    epoch_ = table_->roster().epoch;
+    generation_ = table_->roster().generation;
     take_roster();
     if (joins()) begin_late();
     // a part stays who reads it, whatever its number becomes
@@ -82,9 +82,9 @@ class Run {
   void take_roster();
   void begin_late();
   // a job that goes on
-  bool joins() const { return table_ && table_->roster().epoch > 0 && !begun_; }
+  bool joins() const { return table_ && table_->roster().generation > 0 && !begun_; }
   Result<Ending> next_segment(const Solver& solver, Ending ending);
-  Result<bool> next_epoch(table::SegmentBody end);
+  Result<bool> next_generation(table::SegmentBody end);
   std::vector<table::Clock> clocks() const;
   void next_phase(std::int64_t least);
   Action wanted();
@@ -109,8 +109,8 @@ class Run {
   SpeedGroups groups_;
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
-  std::string words_;  // of the scheme, in this epoch
-  table::Epoch epoch_ = 0;
+  std::string words_;  // of the scheme, in this generation
+  table::Generation generation_ = 0;
   Share share_;
   std::string snapshot_;                        // from which the first segment goes on
   std::shared_ptr<const SolverMemory> memory_;  // from which the next one does, and how
@@ -133,7 +133,7 @@ void Run::check_phases() const {
     const SolverParameter param = with_phase(param_, stage);
     read_recipe(param, options_.name);
     // a job that goes on: the others have looked, when there were other workers
-    if (!table_ || epoch_ > 0 || stage.search) continue;
+    if (!table_ || generation_ > 0 || stage.search) continue;
     check_fit(param, options_.name, *or_throw(table::make_scheme(stage.words)), stage.words,
               share_.clients);
   }
@@ -193,22 +193,22 @@ void Run::find_stage() {
 
 // Whoever comes late to the profile of a run that went on from a snapshot does not know of it.
 void Run::agree_on_stage() {
-  if (!table_ || epoch_ == 0 || !has_search(stages_)) return;
+  if (!table_ || generation_ == 0 || !has_search(stages_)) return;
   const std::int64_t end = std::stoll(or_throw(team_->share(str(stage().end))));
   if (end < stage().end) stages_ = with_profile(std::move(stages_), stage_, end);
 }
 
-// Where the roster says so an epoch measures links instead of training. False: the others go on
+// Where the roster says so a generation measures links instead of training. False: the others go on
 // without this process.
 Result<bool> Run::measure_links() {
-  while (table_ && table_->roster().epoch == epoch_ && table_->roster().measures) {
+  while (table_ && table_->roster().generation == generation_ && table_->roster().measures) {
     Result<std::vector<double>> found = measure_servers(*table_, *team_, words_);
     if (!found.ok()) table_->abort(found.error());
     if (!found.ok()) return found.error();
-    const Result<bool> stays = next_epoch({.clock = how_.iteration,
-                                           .phase_end = end_of_stage(),
-                                           .weights = share_.weights,
-                                           .bandwidths = std::move(found).value()});
+    const Result<bool> stays = next_generation({.clock = how_.iteration,
+                                                .phase_end = end_of_stage(),
+                                                .weights = share_.weights,
+                                                .bandwidths = std::move(found).value()});
     if (!stays.ok()) table_->abort(stays.error());
     if (!stays.ok() || !stays.value()) return stays;
     words_ = table_->roster().scheme;
@@ -276,7 +276,7 @@ void Run::begin(Solver& solver) {
   LOG(INFO) << "Starting Optimization";
 }
 
-// Who this process is in the epoch, and its team.
+// Who this process is in the generation, and its team.
 void Run::take_roster() {
   share_.client = table_->worker();
   share_.clients = workers_of(table_->roster());
@@ -284,13 +284,14 @@ void Run::take_roster() {
   share_.weights.clear();
   for (const auto& process : table_->roster().processes)
     if (process.worker >= 0 && process.weight > 0) share_.weights.push_back(process.weight);
-  team_ = make_table_team(*table_, epoch_);
+  team_ = make_table_team(*table_, generation_);
 }
 
-// Of the workers of the epoch; none where the roster does not say.
+// Of the workers of the generation; none where the roster does not say.
 std::vector<table::Clock> Run::clocks() const {
-  return table_ && table_->roster().epoch == epoch_ && epoch_ > 0 ? clocks_of(table_->roster())
-                                                                  : std::vector<table::Clock>();
+  return table_ && table_->roster().generation == generation_ && generation_ > 0
+             ? clocks_of(table_->roster())
+             : std::vector<table::Clock>();
 }
 
 // All workers are at the end of a segment, each after the iterations of `solver`: what the next one
@@ -315,12 +316,12 @@ Result<Ending> Run::next_segment(const Solver& solver, Ending ending) {
     if (found)
       end.scheme = stages_[stage().search ? stage_ : stage_ + 1].words = found->words,
       end.weights = found->weights;
-    if (epoch_ == 0) end.bandwidths = options_.bandwidths;
-    const Result<bool> stays = next_epoch(std::move(end));
+    if (generation_ == 0) end.bandwidths = options_.bandwidths;
+    const Result<bool> stays = next_generation(std::move(end));
     if (!stays.ok()) return stays.error();
     if (!stays.value()) return Ending::kLeft;
   } else {
-    ++epoch_;
+    ++generation_;
   }
   std::int64_t least = solver.iteration();
   for (const table::Clock clock : clocks()) least = std::min(least, clock);
@@ -329,7 +330,7 @@ Result<Ending> Run::next_segment(const Solver& solver, Ending ending) {
   if (!table_) return Ending::kContinues;
   how_.same_scheme = stage_ == stage_before;
   const table::RosterBody& roster = table_->roster();
-  if (roster.epoch != epoch_) return Ending::kContinues;
+  if (roster.generation != generation_) return Ending::kContinues;
   if (!roster.scheme.empty()) words_ = roster.scheme;
   if (!roster.why.empty())
     LOG(INFO) << "Iteration " << solver.iteration() << ": goes on with " << share_.clients
@@ -339,11 +340,11 @@ Result<Ending> Run::next_segment(const Solver& solver, Ending ending) {
 }
 
 // False: it is the others'.
-Result<bool> Run::next_epoch(table::SegmentBody end) {
+Result<bool> Run::next_generation(table::SegmentBody end) {
   end.measures = measures();
   Result<bool> stays = table_->regroup(end);
   if (!stays.ok() || !stays.value()) return stays;
-  ++epoch_;
+  ++generation_;
   take_roster();
   return stays;
 }
@@ -362,15 +363,16 @@ void Run::next_phase(std::int64_t least) {
 Action Run::wanted() {
   if (const Action own = options_.action ? options_.action() : Action::kNone; own != Action::kNone)
     return own;
-  const bool measure = measures() && epoch_ == 0 && servers_of(table_->roster()) > 1 &&
+  const bool measure = measures() && generation_ == 0 && servers_of(table_->roster()) > 1 &&
                        !std::exchange(asked_to_measure_, true);
   return measure || groups_.due() ? Action::kRegroup : Action::kNone;
 }
 
 table::Servers Run::servers() const {
   if (options_.servers) return *options_.servers;
-  return servers_of(table_->roster(), table_->roster().epoch > 0 ? bandwidths_of(table_->roster())
-                                                                 : options_.bandwidths);
+  return servers_of(table_->roster(), table_->roster().generation > 0
+                                          ? bandwidths_of(table_->roster())
+                                          : options_.bandwidths);
 }
 
 SolverOptions Run::solver_options() {
@@ -398,7 +400,7 @@ std::unique_ptr<Updater> Run::make_updater(Net& net) {
     worker.scheme = words_;
     worker.weight = contribution_weight(param, options_.name, share_);
     worker.until = end_of_stage();
-    worker.epoch = epoch_;
+    worker.generation = generation_;
     worker.servers = servers();
     updater = make_table_updater(param, net, *table_, worker);
   } else {

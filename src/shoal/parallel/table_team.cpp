@@ -54,8 +54,8 @@ Error broken(const char* what, std::size_t wanted, std::size_t found) {
 
 class TableTeam final : public Team {
  public:
-  TableTeam(table::Table& table, table::Epoch epoch)
-      : table_(table), size_(workers_of(table.roster())), rounds_(table::Clock{epoch} << 32) {}
+  TableTeam(table::Table& table, table::Generation generation)
+      : table_(table), size_(workers_of(table.roster())), rounds_(table::Clock{generation} << 32) {}
 
   int index() const override { return table_.worker(); }
   int size() const override { return size_; }
@@ -142,14 +142,14 @@ class TableTeam final : public Team {
  private:
   table::Table& table_;
   const int size_;
-  // counts what was asked since the epoch began: all members ask the same in the same order
+  // counts what was asked since the generation began: all members ask the same in the same order
   table::Clock rounds_;
 };
 
 }  // namespace
 
-std::unique_ptr<Team> make_table_team(table::Table& table, table::Epoch epoch) {
-  return std::make_unique<TableTeam>(table, epoch);
+std::unique_ptr<Team> make_table_team(table::Table& table, table::Generation generation) {
+  return std::make_unique<TableTeam>(table, generation);
 }
 
 }  // namespace shoal::parallel

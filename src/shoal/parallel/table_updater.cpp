@@ -304,7 +304,7 @@ table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
   plan.clip = recipe.clip;
   plan.iter_size = static_cast<std::uint32_t>(recipe.iter_size);
   plan.scheme = options.scheme;
-  plan.epoch = options.epoch;
+  plan.generation = options.generation;
   plan.ranks = ranks_of(roster);
   for (const auto& process : roster.processes)
     if (process.server >= 0) plan.server_ranks.push_back(process.rank);

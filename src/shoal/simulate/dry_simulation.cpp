@@ -54,7 +54,7 @@ struct JobInputs {
   Net& net;
 };
 
-DryPhase phase_of(const JobInputs& job, const std::string& words, table::Epoch epoch,
+DryPhase phase_of(const JobInputs& job, const std::string& words, table::Generation generation,
                   table::Clock start, table::Clock end) {
   const auto scheme = table::make_scheme(words);
   if (!scheme.ok()) throw ConfigError(scheme.error().code, job.name, ": ", scheme.error().message);
@@ -79,7 +79,7 @@ DryPhase phase_of(const JobInputs& job, const std::string& words, table::Epoch e
        .stays = gradients && parallel::is_alone(job.simulated.roster())});
   const Recipe recipe = read_recipe(job.param, job.name);
   phase.plan = parallel::plan_of(recipe, map.rows(), job.simulated.roster(), start, {},
-                                 {.name = job.name, .scheme = words, .epoch = epoch});
+                                 {.name = job.name, .scheme = words, .generation = generation});
   if (!gradients) phase.plan.clip = -1;  // each worker clips its own gradients
   phase.sample = parallel::sample_of(phase.plan.rows, phase.plan.servers);
   const LayerShares shares = shares_of(job.net, job.simulated.process_of(0).compute);
@@ -107,12 +107,12 @@ JobPlan job_plan_of(const SolverParameter& param, const SimulationOptions& optio
   JobPlan plan;
   table::Clock start = 0;
   for (const parallel::Phase& phase : phases) {
-    const auto epoch = static_cast<table::Epoch>(plan.phases.size());
-    plan.phases.push_back(phase_of({param, options.name, job, servers, net}, phase.words, epoch,
-                                   start, start + phase.iterations));
+    const auto generation = static_cast<table::Generation>(plan.phases.size());
+    plan.phases.push_back(phase_of({param, options.name, job, servers, net}, phase.words,
+                                   generation, start, start + phase.iterations));
     start += phase.iterations;
-    plan.asks =
-        plan.asks || plan.phases.back().task.paced || plan.phases.back().task.judged || epoch > 0;
+    plan.asks = plan.asks || plan.phases.back().task.paced || plan.phases.back().task.judged ||
+                generation > 0;
   }
   plan.items = static_cast<double>(batch_size(net)) * param.iter_size();
   std::uint32_t longest = 0;

@@ -75,7 +75,8 @@ void DryWorker::push(std::span<const RowId> rows, bool empty) {
 
 void DryWorker::retire() {
   for (int server = 0; server < job_.servers(); ++server)
-    job_.send(worker_, server, table::Retire{.clock = clock_, .epoch = phase().plan.epoch});
+    job_.send(worker_, server,
+              table::Retire{.clock = clock_, .generation = phase().plan.generation});
 }
 
 // Workers that nothing keeps in step come to the end of a phase one after the other. The others do
@@ -85,7 +86,7 @@ Coroutine DryWorker::run() {
     co_await run_phase();
     if (plan_.asks && !phase().bounded) {
       retire();
-      co_await ask(Topic::kMeet, Clock{phase().plan.epoch} << 32, "\1");
+      co_await ask(Topic::kMeet, Clock{phase().plan.generation} << 32, "\1");
     }
     clock_ = phase().end;  // where workers share iterations: the mean of all
     if (phase_ + 1 == plan_.phases.size()) break;
@@ -99,13 +100,13 @@ Coroutine DryWorker::run() {
 
 Coroutine DryWorker::begin_next_phase() {
   const DryPhase& next = plan_.phases[phase_ + 1];
-  co_await ask(Topic::kBarrier, table::all_drained(next.plan.epoch), "");
+  co_await ask(Topic::kBarrier, table::all_drained(next.plan.generation), "");
   ++phase_;
   if (worker_ == 0) {
-    tell(Topic::kScheme, next.plan.epoch, next.plan.scheme);
+    tell(Topic::kScheme, next.plan.generation, next.plan.scheme);
     plan_.install(job_, next);
   }
-  co_await ask(Topic::kBarrier, table::rows_exist(next.plan.epoch), "");
+  co_await ask(Topic::kBarrier, table::rows_exist(next.plan.generation), "");
 }
 
 Coroutine DryWorker::run_phase() {
@@ -131,7 +132,7 @@ Coroutine DryWorker::measure_exchange() {
       co_await rows(phase().sample.rows);
       exchange_ = to_seconds(now() - since) / phase().sample.share;
     }
-    co_await ask(Topic::kBarrier, table::end_of_turn(phase().plan.epoch, worker), "");
+    co_await ask(Topic::kBarrier, table::end_of_turn(phase().plan.generation, worker), "");
   }
 }
 

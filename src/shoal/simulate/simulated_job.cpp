@@ -123,7 +123,7 @@ void SimulatedJob::install_plan(const table::Plan& plan, const table::Table::Sou
         continue;
       const std::span<const float> numbers = initial(row, part);
       if (!numbers.empty() || part == table::Part::kWeights)
-        tell(plan.rows[row].server, table::Init{row, part, {numbers, nullptr}, plan.epoch});
+        tell(plan.rows[row].server, table::Init{row, part, {numbers, nullptr}, plan.generation});
     }
   }
 }

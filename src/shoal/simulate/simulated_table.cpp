@@ -67,29 +67,30 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
   if (Status status = settle(); !status.ok()) return status;
   if (const std::string wrong = table::validate(plan); !wrong.empty())
     return Error{Code::kConfig, wrong};
-  if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.epoch), {}); !drained.ok())
+  if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.generation), {});
+      !drained.ok())
     return drained.error();
   pushed_ = plan.start_of(worker_);
   talks_.begin(pushed_);
-  epoch_ = plan.epoch;
+  generation_ = plan.generation;
   if (const auto scheme = job_.options().maker(plan.scheme); scheme.ok()) {
     talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
     waited_for_ = scheme.value()->waits_for_others();
   }
   if (worker_ == 0) {
     // before the barrier below, so before any worker asks for a task
-    tell(Topic::kScheme, plan.epoch, plan.scheme);
+    tell(Topic::kScheme, plan.generation, plan.scheme);
     job_.install_plan(plan, initial);
   }
   open(plan, destination);
-  const Result<std::string> all = ask(Topic::kBarrier, table::rows_exist(plan.epoch), {});
+  const Result<std::string> all = ask(Topic::kBarrier, table::rows_exist(plan.generation), {});
   return all.ok() ? Status() : Status(all.error());
 }
 
 Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
   enter();
   if (Status status = settle(); !status.ok()) return status.error();
-  const Result<std::string> answer = ask(Topic::kRegroup, roster().epoch + 1, encode(end));
+  const Result<std::string> answer = ask(Topic::kRegroup, roster().generation + 1, encode(end));
   if (!answer.ok()) return answer.error();
   Result<table::RosterBody> next = table::decode_roster(answer.value());
   if (!next.ok()) return next.error();
@@ -129,7 +130,7 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
 // Says that no push of this worker follows: other workers do not wait for one.
 void SimulatedTable::retire(Clock clock) {
   for (int server = 0; server < job_.servers(); ++server)
-    job_.send(worker_, server, table::Retire{.clock = clock, .epoch = epoch_});
+    job_.send(worker_, server, table::Retire{.clock = clock, .generation = generation_});
 }
 
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {

@@ -64,9 +64,9 @@ class SimulatedTable final : public table::Table, public SimulatedClient {
 
   SimThread& thread_;
   Times times_;
-  std::deque<table::RosterBody> rosters_;  // by epoch
+  std::deque<table::RosterBody> rosters_;  // by generation
   table::WorkerTalks talks_;
-  table::Epoch epoch_ = 0;
+  table::Generation generation_ = 0;
   table::Clock pushed_ = 0;  // the clock after the last push
   bool waited_for_ = false;  // updates may wait for this worker's pushes
   Instant left_at_{};        // when the thread last began to compute

@@ -90,7 +90,7 @@ struct Client::State {
   State(const ClientOptions& options, const Plan& plan,
         std::function<std::span<float>(RowId, Part)> destination)
       : options(options),
-        epoch(plan.epoch),
+        generation(plan.generation),
         rows(plan.rows),
         destination(std::move(destination)),
         waits(plan.rows.size() * kParts),
@@ -118,7 +118,7 @@ struct Client::State {
   Message message_of(Slot slot) const;
 
   const ClientOptions options;
-  const Epoch epoch;
+  const Generation generation;
   const std::vector<Row> rows;
   const std::function<std::span<float>(RowId, Part)> destination;
   std::vector<Wait> waits;                  // by slot
@@ -186,7 +186,7 @@ void Client::push(Push push, Instant now) {
   CHECK(push.values.data.size() == row.length || (push.weight == 0 && push.values.data.empty()))
       << push.values.data.size() << " numbers for row " << push.row << ", which has " << row.length;
   push.base = state_->versions[push.row];
-  push.epoch = state_->epoch;
+  push.generation = state_->generation;
   const Clock next = push.clock + 1;
   state_->pushes[push.row] = std::move(push);
   state_->start(slot, next, Say::kPush, now);
@@ -214,7 +214,8 @@ std::size_t Client::waiting() const { return state_->waiting; }
 // An answer to what was asked, and not answered yet. Answers of earlier clocks, and second ones,
 // are not.
 bool Client::State::expects(const RowMessage& row) const {
-  if (row.epoch != epoch || row.row >= rows.size() || static_cast<std::size_t>(row.part) >= kParts)
+  if (row.generation != generation || row.row >= rows.size() ||
+      static_cast<std::size_t>(row.part) >= kParts)
     return false;
   const Wait& wait = waits[slot_of(row.row, row.part)];
   return wait.waiting && wait.asked && wait.clock == row.clock;
@@ -239,9 +240,10 @@ Result<bool> Client::take(int server, const Message& message, Instant) {
 }
 
 Result<bool> Client::State::take_row(int server, const RowMessage& message) {
-  if (message.epoch < epoch) return false;
-  if (message.epoch > epoch)
-    return broken(server, str("Row of epoch ", message.epoch, "; this worker is in epoch ", epoch));
+  if (message.generation < generation) return false;
+  if (message.generation > generation)
+    return broken(server, str("Row of generation ", message.generation,
+                              "; this worker is in generation ", generation));
   if (const Status known = check_row(server, message.row, "Row"); !known.ok()) return known.error();
   if (!expects(message)) return false;
   const std::span<const float> numbers = message.values.data;
@@ -285,7 +287,7 @@ const StalenessCounts& Client::staleness() const { return state_->staleness; }
 // The server has not got the push, and never will unless it is sent again. One that was
 // acknowledged meanwhile is not kept any more, and one that waits for its turn leaves anyhow.
 Result<bool> Client::State::take_need(int server, const NeedPush& message) {
-  if (message.epoch < epoch) return false;
+  if (message.generation < generation) return false;
   if (const Status known = check_row(server, message.row, "NeedPush"); !known.ok())
     return known.error();
   const std::optional<Push>& push = pushes[message.row];
@@ -296,7 +298,7 @@ Result<bool> Client::State::take_need(int server, const NeedPush& message) {
 Message Client::State::message_of(Slot slot) const {
   const Wait& wait = waits[slot];
   const RowId row = row_of(slot);
-  if (wait.say == Say::kGet) return Get{row, wait.clock, part_of(slot), epoch};
+  if (wait.say == Say::kGet) return Get{row, wait.clock, part_of(slot), generation};
   return wait.asked ? with_own_values(*pushes[row]) : *pushes[row];
 }
 

@@ -8,13 +8,13 @@ namespace shoal::table {
 namespace {
 
 // None of what is said of no rows.
-std::optional<Epoch> epoch_of(const Message& message) {
+std::optional<Generation> generation_of(const Message& message) {
   return std::visit(
-      []<class M>(const M& m) -> std::optional<Epoch> {
-        if constexpr (requires { m.epoch; })
-          return m.epoch;
+      []<class M>(const M& m) -> std::optional<Generation> {
+        if constexpr (requires { m.generation; })
+          return m.generation;
         else if constexpr (requires { m.plan; })
-          return m.plan.epoch;
+          return m.plan.generation;
         else
           return std::nullopt;
       },
@@ -63,9 +63,9 @@ std::size_t Shard::bytes_held() const {
 
 Status Shard::State::take(int worker, const Message& message, Outbox& out) {
   const char* name = name_of(type_of(message));
-  const std::optional<Epoch> epoch = epoch_of(message);
+  const std::optional<Generation> generation = generation_of(message);
   // who said it may have had another number then
-  if (plan && epoch && is_late(*epoch)) return {};
+  if (plan && generation && is_late(*generation)) return {};
   if (worker < 0 || (plan && worker >= plan->workers))
     return broken("worker ", worker, " sends a ", name, ", and there are ",
                   plan ? plan->workers : 0, " (the first is 0)");
@@ -78,9 +78,9 @@ Status Shard::State::take(int worker, const Message& message, Outbox& out) {
     return broken("worker ", worker, " sends a ", name, ", and only worker 0 may");
   if (const auto* said = std::get_if<PlanMessage>(&message)) return take_plan(*said, out);
   if (!plan) return broken("worker ", worker, " sends a ", name, " before worker 0 sent the plan");
-  if (epoch && *epoch > plan->epoch)
-    return broken("worker ", worker, " sends a ", name, " of epoch ", *epoch,
-                  ", and this server is in epoch ", plan->epoch);
+  if (generation && *generation > plan->generation)
+    return broken("worker ", worker, " sends a ", name, " of generation ", *generation,
+                  ", and this server is in generation ", plan->generation);
   if (const auto* init = std::get_if<Init>(&message)) return take_init(*init, out);
   if (const auto* push = std::get_if<Push>(&message)) return take_push(worker, *push, out);
   if (const auto* get = std::get_if<Get>(&message)) return take_get(worker, *get, out);
@@ -88,8 +88,8 @@ Status Shard::State::take(int worker, const Message& message, Outbox& out) {
   return broken("worker ", worker, " sends a ", name, ", which is not for servers");
 }
 
-bool Shard::State::is_late(Epoch said) {
-  const bool late = said < plan->epoch;
+bool Shard::State::is_late(Generation said) {
+  const bool late = said < plan->generation;
   counters.late += late;
   return late;
 }
@@ -98,7 +98,7 @@ bool Shard::State::is_late(Epoch said) {
 
 Status Shard::State::take_plan(const PlanMessage& message, Outbox& out) {
   const Plan& said = message.plan;
-  if (plan && said.epoch == plan->epoch) {
+  if (plan && said.generation == plan->generation) {
     if (said != *plan) return broken("worker 0 sends a second plan, which differs from its first");
     if (without_weights == 0) say_ready(out);
     return {};
@@ -124,17 +124,17 @@ Status Shard::State::take_plan(const PlanMessage& message, Outbox& out) {
   return {};
 }
 
-// Whether the epoch is at its end: all pushes are in the rows, or were dropped.
+// Whether the generation is at its end: all pushes are in the rows, or were dropped.
 Status Shard::State::check_next(const Plan& said) const {
-  if (said.epoch != plan->epoch + 1)
-    return broken("worker 0's plan is of epoch ", said.epoch, ", and this server is in epoch ",
-                  plan->epoch);
+  if (said.generation != plan->generation + 1)
+    return broken("worker 0's plan is of generation ", said.generation,
+                  ", and this server is in generation ", plan->generation);
   if (without_weights > 0)
-    return broken("worker 0's plan of epoch ", said.epoch, " comes before all weights of epoch ",
-                  plan->epoch);
+    return broken("worker 0's plan of generation ", said.generation,
+                  " comes before all weights of generation ", plan->generation);
   for (const ShardRow* row : learning)
     if (const RowView view = row->view(); !view.held.empty())
-      return broken("worker 0's plan of epoch ", said.epoch, " comes while worker ",
+      return broken("worker 0's plan of generation ", said.generation, " comes while worker ",
                     view.held[0].worker, "'s push of row ", row->id, " at clock ",
                     view.held[0].clock, " is not merged");
   return {};
@@ -192,7 +192,7 @@ Status Shard::State::take_init(const Init& init, Outbox& out) {
 
 void Shard::State::say_ready(Outbox& out) const {
   const auto own = std::ranges::count_if(rows, [](const auto& row) { return row != nullptr; });
-  out.push_back({to_worker(0), Ready{static_cast<std::uint32_t>(own), plan->epoch}});
+  out.push_back({to_worker(0), Ready{static_cast<std::uint32_t>(own), plan->generation}});
 }
 
 void Shard::State::be_ready(Outbox& out) {

@@ -54,7 +54,7 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
   const Clock next = row.pushed(worker);
   if (push.clock > next) {
     ++counters.early;
-    out.push_back({to_worker(worker), NeedPush{push.row, next, plan->epoch}});
+    out.push_back({to_worker(worker), NeedPush{push.row, next, plan->generation}});
     return {};
   }
   if (push.clock < next) {
@@ -103,12 +103,12 @@ Status Shard::State::take_get(int worker, const Get& get, Outbox& out) {
               kept = row.row.learns ? optim::histories(plan->rule.rule) : 0;
     if (part > kept) return wrong(" wants history ", part, "; the row keeps ", kept);
     out.push_back({to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part,
-                                                 row.numbers(get.part), plan->epoch}});
+                                                 row.numbers(get.part), plan->generation}});
     return {};
   }
   if (get.clock < plan->start) return wrong(" is from before the start, clock ", plan->start);
   if (row.row.learns && get.clock > row.pushed(worker))
-    out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker), plan->epoch}});
+    out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker), plan->generation}});
   else
     ask_again(row, worker, get.clock, out);
   return {};
@@ -182,7 +182,7 @@ void Shard::State::answer_reader(ShardRow& row, int worker, std::optional<Clock>
                                  Outbox& out) {
   if (!row.is_waiting(worker) || !row.can_read(*scheme, worker)) return;
   RowMessage answer = row.answer(*scheme, worker);
-  answer.epoch = plan->epoch;
+  answer.generation = plan->generation;
   if (row.row.learns) {
     if (!least) least = slowest(row.view());
     const std::size_t ahead =
@@ -198,7 +198,7 @@ void Shard::State::send_norm(Outbox& out) const {
   double squares = 0;
   for (const ShardRow* row : learning) squares += row->pending->squares;
   out.push_back({{Address::Kind::kCoordinator, 0},
-                 Norm{norm_clock, static_cast<std::uint16_t>(server), squares, plan->epoch}});
+                 Norm{norm_clock, static_cast<std::uint16_t>(server), squares, plan->generation}});
 }
 
 // A server without rows that learn is always complete: the coordinator waits for its word too.
@@ -210,7 +210,7 @@ void Shard::State::send_norm_if_complete(Outbox& out) {
 }
 
 Status Shard::State::take_total(const NormTotal& total, Outbox& out) {
-  if (plan && is_late(total.epoch)) return {};
+  if (plan && is_late(total.generation)) return {};
   if (!plan || plan->clip < 0)
     return broken("the coordinator sends the norm of clock ", total.clock,
                   ", and nothing is to be clipped");

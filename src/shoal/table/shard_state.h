@@ -31,7 +31,7 @@ struct Shard::State {
   Status take_plan(const PlanMessage& message, Outbox& out);
   Status check_next(const Plan& said) const;
   void begin(const Plan& said, std::unique_ptr<Scheme> made, const Home& home);
-  bool is_late(Epoch said);
+  bool is_late(Generation said);
   Status take_init(const Init& init, Outbox& out);
   Status take_push(int worker, const Push& push, Outbox& out);
   Status take_get(int worker, const Get& get, Outbox& out);

@@ -26,7 +26,7 @@ class WorkerTalks {
   // The scheme lets workers ask before a task (kBegin), which then begins when they are answered,
   // not in start(). It keeps them within a bound, or not.
   void follow(bool paced, bool bounded);
-  // An epoch begins, in which this worker's first iteration is `clock`.
+  // A generation begins, in which this worker's first iteration is `clock`.
   void begin(Clock clock) { first_ = started_ = clock; }
   // No iteration follows `clock` of them.
   void end(Clock clock) { started_ = clock; }
@@ -41,7 +41,7 @@ class WorkerTalks {
   std::map<std::tuple<Topic, Clock, std::uint32_t>, std::string> answers_;
   std::vector<Answer> outputs_;
   Clock started_ = 0;  // iterations begun, all of which will be finished
-  Clock first_ = 0;    // of this epoch
+  Clock first_ = 0;    // of this generation
   bool pausing_ = false;
   bool paced_ = false, bounded_ = true;
   std::map<Clock, Want> agreed_;

@@ -13,7 +13,7 @@ const char* name_of(Want want) {
     case Want::kSnapshot: return "a snapshot";
     case Want::kStop: return "a stop";
     case Want::kRequeue: return "a stop to be continued";
-    case Want::kRegroup: return "the next epoch";
+    case Want::kRegroup: return "the next generation";
   }
   return "nothing";
 }
@@ -59,7 +59,7 @@ void Agreement::admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& ou
   out.push_back({rank, directive});
 }
 
-void Agreement::begin_epoch(bool passes, std::vector<Dispatch>& out) {
+void Agreement::begin_generation(bool passes, std::vector<Dispatch>& out) {
   passes_ = passes;
   if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing), 0, out);
 }
@@ -109,7 +109,7 @@ void Agreement::close(std::vector<Dispatch>& out) {
 }
 
 // One of them that has begun an iteration waits at its end for the others'. Their clocks differ as
-// they did when the epoch began.
+// they did when the generation began.
 void Agreement::align() {
   for (const std::vector<int>& workers : in_step_()) {
     Clock most = 0;

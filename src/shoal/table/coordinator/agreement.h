@@ -31,13 +31,13 @@ class Agreement {
   Status paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   // The worker begins at this clock, and hears what was agreed on for later.
   void admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) const;
-  // The next epoch begins: what was put off until then is wanted now. One that `passes` by itself
-  // is not stopped for anything.
-  void begin_epoch(bool passes, std::vector<Dispatch>& out);
+  // The next generation begins: what was put off until then is wanted now. One that `passes` by
+  // itself is not stopped for anything.
+  void begin_generation(bool passes, std::vector<Dispatch>& out);
   // Goes on without workers that are done now.
   void close(std::vector<Dispatch>& out);
-  // A worker has ended the run at this clock. Where a bound keeps all together no epoch ends before
-  // it: the next one would have this worker in it.
+  // A worker has ended the run at this clock. Where a bound keeps all together no generation ends
+  // before it: the next one would have this worker in it.
   void ended(Clock clock) { ended_ = std::max(ended_, clock); }
   // Where a bound keeps the workers together: they stop before their iteration `clock`. Somebody
   // may yet be on its way to one stop when the next is agreed on.
@@ -67,11 +67,11 @@ class Agreement {
   std::vector<Wanted> wanted_;  // last, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;
-  Want put_off_ = Want::kNothing;  // until the next epoch, and is agreed on in that
+  Want put_off_ = Want::kNothing;  // until the next generation, and is agreed on in that
   bool passes_ = false;            // this one does
   Clock from_ = 0, ended_ = 0;
   std::map<std::uint32_t, Clock> clocks_;  // said in this agreement
-  // iterations of the epoch, of workers that are apart
+  // iterations of the generation, of workers that are apart
   std::map<std::uint32_t, Clock> done_;
   Directive agreed_{};  // the last one's; clocks of agreements rise
   // agreed on with a bound, at which somebody may still be

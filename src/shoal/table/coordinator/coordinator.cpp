@@ -70,10 +70,10 @@ Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Insta
                                        std::vector<Dispatch>& out) {
   if (members[rank].worker != 0)
     return broken(str(members.name(rank), " says what scheme is next, and only worker 0 may"));
-  if (ask.clock <= scheme_of_epoch) return {};
+  if (ask.clock <= scheme_of_generation) return {};
   const auto scheme = options.maker(ask.body);
   if (!scheme.ok()) return scheme.error();
-  scheme_of_epoch = ask.clock;
+  scheme_of_generation = ask.clock;
   regrouping.plans(ask.body);
   if (std::exchange(paced, ask.body) == ask.body && ask.clock > 0)
     return pacing.go_on(now, out), Status();

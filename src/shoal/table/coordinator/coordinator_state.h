@@ -32,7 +32,7 @@ struct Coordinator::State {
   std::string why_not_all() const;
   void refuse(std::uint32_t rank, const std::string& reason, std::vector<Dispatch>& out);
   void call_the_roll(Instant now, std::vector<Dispatch>& out);
-  Result<std::string> next_epoch(const Rounds::Round& round, std::vector<Dispatch>& out);
+  Result<std::string> next_generation(const Rounds::Round& round, std::vector<Dispatch>& out);
   Answer roster_answer(std::uint32_t rank) const {
     return {Topic::kJoin, members[rank].incarnation, encode(*roster)};
   }
@@ -44,14 +44,14 @@ struct Coordinator::State {
   Status leave(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   std::string why_it_stays(std::uint32_t rank) const;
   void let_go(std::uint32_t rank, std::vector<Dispatch>& out);
-  void want_next_epoch(const std::string& why, std::vector<Dispatch>& out);
+  void want_next_generation(const std::string& why, std::vector<Dispatch>& out);
   bool is_to_stop(std::uint32_t rank) const;
   std::optional<Error> stuck() const;
   std::vector<std::vector<int>> in_step() const;
   Status next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
-  std::unique_ptr<Pacer> pacer;  // until all have joined
-  Clock scheme_of_epoch = -1;    // the last that worker 0 said
-  std::string paced;             // the scheme whose pacer decides
+  std::unique_ptr<Pacer> pacer;     // until all have joined
+  Clock scheme_of_generation = -1;  // the last that worker 0 said
+  std::string paced;                // the scheme whose pacer decides
   void finish(std::vector<Dispatch>& out);
   void warn(std::string line) {
     if (!line.empty()) warnings.push_back(std::move(line));
@@ -68,7 +68,7 @@ struct Coordinator::State {
   Outputs outputs{members};
   Agreement agreement{members, [this] { return in_step(); }};
   Rounds rounds{members, agreement, [this](const Rounds::Round& round, std::vector<Dispatch>& out) {
-                  return next_epoch(round, out);
+                  return next_generation(round, out);
                 }};
   Regrouping regrouping{members};
   Norms norms{members};

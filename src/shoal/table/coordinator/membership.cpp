@@ -45,7 +45,7 @@ void Coordinator::State::join_late(std::uint32_t rank, std::vector<Dispatch>& ou
     members[rank].left = true;
     return refuse(rank, "the job is done: there is nothing left to join", out);
   }
-  want_next_epoch(members.name(rank) + " joins", out);
+  want_next_generation(members.name(rank) + " joins", out);
 }
 
 // Takes part, or did before it left.
@@ -125,9 +125,9 @@ void Coordinator::State::call_the_roll(Instant now, std::vector<Dispatch>& out) 
   pacing.use(std::move(pacer), now, out);
 }
 
-// All workers are at the ends of their parts of an epoch.
-Result<std::string> Coordinator::State::next_epoch(const Rounds::Round& round,
-                                                   std::vector<Dispatch>& out) {
+// All workers are at the ends of their parts of a generation.
+Result<std::string> Coordinator::State::next_generation(const Rounds::Round& round,
+                                                        std::vector<Dispatch>& out) {
   std::map<std::uint32_t, SegmentBody> ends;
   for (const auto& [rank, bytes] : round) {
     Result<SegmentBody> end = decode_segment(bytes);
@@ -146,9 +146,9 @@ Result<std::string> Coordinator::State::next_epoch(const Rounds::Round& round,
       members.which([](const Member& member) { return member.leaving && !member.left; });
   roster = regrouping.next(ends, [this](std::uint32_t rank) { return stragglers.seconds(rank); });
   for (const std::uint32_t rank : leaving) let_go(rank, out);
-  rounds.begin_epoch();
-  norms.begin_epoch(roster->epoch);
-  agreement.begin_epoch(roster->measures, out);
+  rounds.begin_generation();
+  norms.begin_generation(roster->generation);
+  agreement.begin_generation(roster->measures, out);
   const std::string body = encode(*roster);
   for (const std::uint32_t rank : new_ones) {
     members[rank].body.configuration.clear();
@@ -159,11 +159,12 @@ Result<std::string> Coordinator::State::next_epoch(const Rounds::Round& round,
   }
   for (const std::uint32_t server : members.servers())
     if (members[server].worker < 0 && std::ranges::count(new_ones, server) == 0)
-      out.push_back({server, Answer{Topic::kRegroup, static_cast<Clock>(roster->epoch), body}});
+      out.push_back(
+          {server, Answer{Topic::kRegroup, static_cast<Clock>(roster->generation), body}});
   return body;
 }
 
-void Coordinator::State::want_next_epoch(const std::string& why, std::vector<Dispatch>& out) {
+void Coordinator::State::want_next_generation(const std::string& why, std::vector<Dispatch>& out) {
   if (regrouping.want(why, "")) agreement.want(Want::kRegroup, 0, out);
 }
 
@@ -175,7 +176,7 @@ Status Coordinator::State::leave(std::uint32_t rank, const Ask& ask, Instant now
   if (!body.ok())
     return Error{body.error().code, str(members.name(rank), " sends ", body.error().message)};
   Member& member = members[rank];
-  // others hear of it when the next epoch begins
+  // others hear of it when the next generation begins
   const bool asks = body.value().at_end || member.worker < 0;
   if (const std::string why = finished ? "" : why_it_stays(rank); !why.empty()) {
     warn(str(members.name(rank), " is told to leave, and ", why,
@@ -195,7 +196,7 @@ Status Coordinator::State::leave(std::uint32_t rank, const Ask& ask, Instant now
     take_out(rank, now, out);
     if (member.server < 0) let_go(rank, out);
   }
-  if (is_new) want_next_epoch(members.name(rank) + " leaves", out);
+  if (is_new) want_next_generation(members.name(rank) + " leaves", out);
   return {};
 }
 

@@ -2,20 +2,20 @@
 
 namespace shoal::table {
 
-void Norms::begin_epoch(Epoch epoch) {
-  epoch_ = epoch;
+void Norms::begin_generation(Generation generation) {
+  generation_ = generation;
   open_.clear();
   totals_.clear();
 }
 
 Status Norms::take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& out) {
-  if (norm.epoch < epoch_) return {};
+  if (norm.generation < generation_) return {};
   if (members_[rank].server != static_cast<std::int32_t>(norm.server))
     return Error{Code::kPeer, str(members_.name(rank), " sends a norm of server ", norm.server,
                                   ", which it is not")};
-  const Key key{norm.epoch, norm.clock};
+  const Key key{norm.generation, norm.clock};
   if (const auto known = totals_.find(key); known != totals_.end()) {
-    out.push_back({rank, NormTotal{norm.clock, known->second, norm.epoch}});
+    out.push_back({rank, NormTotal{norm.clock, known->second, norm.generation}});
     return {};
   }
   if (!totals_.empty() && key < totals_.rbegin()->first) return {};  // a repeat of long ago
@@ -30,7 +30,7 @@ Status Norms::take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& 
   double total = 0;
   for (const auto& [server, squares] : parts) total += squares;
   for (const std::uint32_t server : servers)
-    out.push_back({server, NormTotal{norm.clock, total, norm.epoch}});
+    out.push_back({server, NormTotal{norm.clock, total, norm.generation}});
   open_.erase(key);
   totals_[key] = total;
   if (totals_.size() > kMost) totals_.erase(totals_.begin());

@@ -18,14 +18,14 @@ class Norms {
 
   explicit Norms(const Members& members) : members_(members) {}
   Status take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& out);
-  // What is said of earlier epochs is late.
-  void begin_epoch(Epoch epoch);
+  // What is said of earlier generations is late.
+  void begin_generation(Generation generation);
   std::vector<std::string> waiting_for() const;
 
  private:
-  using Key = std::pair<Epoch, Clock>;
+  using Key = std::pair<Generation, Clock>;
   const Members& members_;
-  Epoch epoch_ = 0;
+  Generation generation_ = 0;
   // by rank, which is the order of servers
   std::map<Key, std::map<std::uint32_t, double>> open_;
   std::map<Key, double> totals_;  // the last ones

@@ -7,8 +7,8 @@
 namespace shoal::table {
 namespace {
 
-// Of a worker for the pacer, which outlives epochs: the number of its process, which nobody else
-// ever has.
+// Of a worker for the pacer, which outlives generations: the number of its process, which nobody
+// else ever has.
 int number_of(std::uint32_t rank) { return static_cast<int>(rank); }
 
 }  // namespace

@@ -21,7 +21,7 @@ class Pacing {
   // This pacer decides from now on; null: every task may start, and counts. Workers that are active
   // take part in it.
   void use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
-  // The same goes on in another epoch: with who has come, and without who has left.
+  // The same goes on in another generation: with who has come, and without who has left.
   void go_on(Instant now, std::vector<Dispatch>& out);
   Status begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   Status judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);

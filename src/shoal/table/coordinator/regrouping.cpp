@@ -79,7 +79,7 @@ RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends,
   roster_.scheme = for_workers(scheme, before, workers(), seconds);
   roster_.measures = chief.measures && knows_not_all();
   list(clocks, least);
-  ++roster_.epoch;
+  ++roster_.generation;
   roster_.why = join(whys_);
   wanted_ = false;
   whys_.clear();

@@ -1,5 +1,5 @@
-// The next epoch of a job: the one way in which who takes part, the scheme or its groups change
-// while a job trains.
+// The next generation of a job: the one way in which who takes part, the scheme or its groups
+// change while a job trains.
 //
 //   1  Somebody wants it: a worker (Want::kRegroup), the coordinator itself (Coordinator::regroup),
 //   a process that joins or leaves; or a phase of
@@ -9,9 +9,9 @@
 //   a snapshot would; each says so (Topic::kRegroup, a SegmentBody). 4  When all have, next() says
 //   who is what from then on, and in whose words the plan is. All get the same; each builds its
 //   solver anew,
-//      over a plan of that epoch with the chief's numbers.
+//      over a plan of that generation with the chief's numbers.
 //
-// What is to be new is gathered here until then; several wishes become one epoch.
+// What is to be new is gathered here until then; several wishes become one generation.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ class Regrouping {
   // The first roster of the job: all founding processes.
   RosterBody first(std::uint64_t seed);
   // `why`, for people; `scheme`, in words for the workers as they are numbered now: "": it stays.
-  // False if the next epoch is on its way already.
+  // False if the next generation is on its way already.
   bool want(const std::string& why, const std::string& scheme);
   bool is_wanted() const { return wanted_; }
-  // The words in which worker 0 plans this epoch.
+  // The words in which worker 0 plans this generation.
   void plans(const std::string& scheme) { roster_.scheme = scheme; }
 
   // The workers in `ends` are all there are, and at their ends. Who was leaving has left, and who

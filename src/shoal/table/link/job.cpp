@@ -92,7 +92,7 @@ Status Job::status() const {
 
 void Job::know(RosterBody roster) {
   MutexLock lock(mutex);
-  if (!rosters_.empty() && roster.epoch <= rosters_.back()->epoch) return;
+  if (!rosters_.empty() && roster.generation <= rosters_.back()->generation) return;
   rosters_.push_back(std::make_unique<const RosterBody>(std::move(roster)));
   known_ = true;
   changed.notify_all();

@@ -41,7 +41,7 @@ class Job {
   bool over() const { return over_; }
   Status status() const;  // the job's error
 
-  void know(RosterBody roster);  // of an epoch; again, it changes nothing
+  void know(RosterBody roster);  // of a generation; again, it changes nothing
   // the last; null before the first. Each stays as long as the job
   const RosterBody* roster() const;
   bool known() const { return known_; }

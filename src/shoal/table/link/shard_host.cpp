@@ -100,7 +100,7 @@ void ShardHost::handle(std::uint32_t rank, const Message& message) {
   if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(said->plan);
   worker_of_.resize(std::max(worker_of_.size(), rank + std::size_t{1}), -1);
   // later it may have been a worker, whose last words are late
-  const bool first = !shard_->plan() || shard_->plan()->epoch == 0;
+  const bool first = !shard_->plan() || shard_->plan()->generation == 0;
   if (first && worker_of_[rank] < 0 && !std::holds_alternative<NormTotal>(message))
     return envoy_.report(
         rank, -1, {Code::kPeer, str("it sent a ", name_of(type_of(message)), " and is no worker")});
@@ -123,7 +123,7 @@ std::array<std::uint64_t, StalenessCounts::kClasses> ShardHost::reads() {
   return reads_;
 }
 
-// Who is which worker in the plan's epoch.
+// Who is which worker in the plan's generation.
 void ShardHost::take_ranks(const Plan& plan) {
   if (plan.ranks.empty() || plan.ranks == rank_of_) return;
   rank_of_ = plan.ranks;
@@ -136,7 +136,7 @@ void ShardHost::take_ranks(const Plan& plan) {
 
 // This server's own number is another when one before it has left.
 void ShardHost::take_number(const Plan& plan) {
-  if (shard_->plan() && plan.epoch <= shard_->plan()->epoch) return;
+  if (shard_->plan() && plan.generation <= shard_->plan()->generation) return;
   const auto own = std::ranges::find(plan.server_ranks, job_.options.rank);
   if (own != plan.server_ranks.end())
     shard_->renumber(static_cast<int>(own - plan.server_ranks.begin()));

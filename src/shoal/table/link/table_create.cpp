@@ -29,7 +29,7 @@ std::string describe(const Plan& plan) {
   hash.update(rows);
   const optim::RuleOptions& rule = plan.rule;
   return str(
-      "epoch: ", plan.epoch, "\nworkers: ", plan.workers, "\nservers: ", plan.servers,
+      "generation: ", plan.generation, "\nworkers: ", plan.workers, "\nservers: ", plan.servers,
       "\nstart: ", plan.start, "\nrule: ", optim::name_of(rule.rule), "\nmomentum: ", rule.momentum,
       "\nmomentum2: ", rule.momentum2, "\nrms_decay: ", rule.rms_decay, "\ndelta: ", rule.delta,
       "\nregularization: ", plan.regularization == optim::Regularization::kL1 ? "L1" : "L2",
@@ -81,7 +81,7 @@ void TableOverTcp::take_servers() {
 Status TableOverTcp::connect() {
   const auto done = std::make_shared<std::promise<void>>();
   strand_.post([this, done] {
-    client_.reset();  // nothing of an epoch before is waited for
+    client_.reset();  // nothing of a generation before is waited for
     take_servers();
     for (const auto& line : former_) line->close(true);
     for (const Server& server : servers_) {
@@ -107,7 +107,7 @@ Status TableOverTcp::connect() {
 
 Status TableOverTcp::create(const Plan& plan, const Source& initial,
                             const Destination& destination) {
-  if (Status status = settle(); !status.ok()) return status;  // of the last epoch
+  if (Status status = settle(); !status.ok()) return status;  // of the last generation
   if (Status status = agree(plan); !status.ok()) return status;
   requested_.assign(plan.rows.size(), 0);
   {
@@ -120,7 +120,7 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial,
   talks_.begin(pushed_);
   alone_ = plan.workers == 1;
   // before the last round below: so before anybody asks for a task
-  if (worker_ == 0) tell(Topic::kScheme, plan.epoch, plan.scheme);
+  if (worker_ == 0) tell(Topic::kScheme, plan.generation, plan.scheme);
   if (const auto scheme = make_scheme(plan.scheme); scheme.ok()) {
     talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
     waited_for_ = scheme.value()->waits_for_others();
@@ -157,13 +157,14 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial,
       for (Server& server : servers_) server.initial.clear();
     });
   }
-  const Result<std::string> all = talks_.ask(Topic::kBarrier, rows_exist(plan.epoch), {});
+  const Result<std::string> all = talks_.ask(Topic::kBarrier, rows_exist(plan.generation), {});
   return all.ok() ? Status() : Status(all.error());
 }
 
 Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
   if (Status status = settle(); !status.ok()) return status.error();
-  const Result<std::string> answer = talks_.ask(Topic::kRegroup, roster().epoch + 1, encode(end));
+  const Result<std::string> answer =
+      talks_.ask(Topic::kRegroup, roster().generation + 1, encode(end));
   if (!answer.ok()) return answer.error();
   Result<RosterBody> next = decode_roster(answer.value());
   if (!next.ok()) return next.error();
@@ -198,7 +199,7 @@ Status TableOverTcp::agree(const Plan& plan) {
   const std::string mine = describe(plan);
   if (wrong.empty()) {
     const Result<std::string> chiefs =
-        talks_.ask(Topic::kBarrier, all_drained(plan.epoch), worker_ == 0 ? mine : "");
+        talks_.ask(Topic::kBarrier, all_drained(plan.generation), worker_ == 0 ? mine : "");
     if (!chiefs.ok()) return chiefs.error();
     if (chiefs.value() != mine)
       wrong = str("worker ", worker_, " plans with ", difference_of(mine, chiefs.value()));
@@ -222,13 +223,15 @@ std::vector<std::vector<Message>> TableOverTcp::initial_of(const Plan& plan,
     for (int part = 0; part < optim::histories(plan.rule.rule); ++part) {
       const std::span<const float> numbers = initial(row, kParts[part]);
       if (!numbers.empty())
-        to.push_back(Init{
-            .row = row, .part = kParts[part], .values = {.data = numbers}, .epoch = plan.epoch});
+        to.push_back(Init{.row = row,
+                          .part = kParts[part],
+                          .values = {.data = numbers},
+                          .generation = plan.generation});
     }
     to.push_back(Init{.row = row,
                       .part = Part::kWeights,
                       .values = {.data = initial(row, Part::kWeights)},
-                      .epoch = plan.epoch});
+                      .generation = plan.generation});
   }
   return messages;
 }

@@ -85,8 +85,8 @@ Status TableOverTcp::finish(Clock clock) {
   return done.ok() ? Status() : Status(done.error());
 }
 
-// Who goes to a meeting (kMeet) at its end, or because of what ends the epoch, pushes no more, and
-// nobody is to wait for it; nor until it is back.
+// Who goes to a meeting (kMeet) at its end, or because of what ends the generation, pushes no more,
+// and nobody is to wait for it; nor until it is back.
 Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
   if (topic == Topic::kMeet && (waited_for_ || body == "\1" || body == "\2")) retire(pushed_);
   return talks_.ask(topic, clock, std::move(body));
@@ -98,7 +98,7 @@ void TableOverTcp::retire(Clock clock) {
     if (!client_) return;
     retired_ = clock;
     for (int server = 0; server < static_cast<int>(servers_.size()); ++server)
-      say(server, Retire{.clock = clock, .epoch = plan_.epoch});
+      say(server, Retire{.clock = clock, .generation = plan_.generation});
   });
 }
 
@@ -199,7 +199,7 @@ void TableOverTcp::take(std::vector<Message> messages) {
 
 Status TableOverTcp::handle(int server, const Message& message) {
   if (const Ready* ready = std::get_if<Ready>(&message)) {
-    if (!client_ || ready->epoch != plan_.epoch) return {};
+    if (!client_ || ready->generation != plan_.generation) return {};
     MutexLock lock(job_.mutex);
     servers_[static_cast<std::size_t>(server)].ready = true;
     job_.changed.notify_all();
@@ -253,7 +253,7 @@ void TableOverTcp::up(Line& line, bool again) {
   }
   if (!again) return;
   for (const Message& message : server.initial) line.link()->send(message);
-  if (retired_ >= 0) line.link()->send(Retire{.clock = retired_, .epoch = plan_.epoch});
+  if (retired_ >= 0) line.link()->send(Retire{.clock = retired_, .generation = plan_.generation});
   if (client_) client_->link_up(number, now());
   line.link()->wake();
 }

@@ -56,7 +56,7 @@ class TableOverTcp final : public Table, public LineOwner {
     std::uint32_t rank = 0;
     std::unique_ptr<Line> line;  // null for this process's own
     bool up = false;             // guarded by the job's mutex
-    // its rows of the epoch exist; guarded likewise
+    // its rows of the generation exist; guarded likewise
     bool ready = false;
     std::vector<Message> initial;  // the chief's, until then; on the strand
   };

@@ -32,9 +32,9 @@ enum class Payloads { kGradient, kGradientOrDelta, kWeights, kAny };
 // local_steps (10), exchange_order=after|before, momentum_policy; of all: weighting (none),
 // share_iterations (false).
 //
-// A gradient's factor is by default the number of workers of the epoch: n mini-batches then move
-// the row as far as one of n times the size does. Who has come to the end counts as well, or the
-// last would go on at n times the rate, each step by its own small batch. A delta's is 1, as in
+// A gradient's factor is by default the number of workers of the generation: n mini-batches then
+// move the row as far as one of n times the size does. Who has come to the end counts as well, or
+// the last would go on at n times the rate, each step by its own small batch. A delta's is 1, as in
 // SpeeDO: what a worker did counts whole.
 Single read_single(Parameters& parameters, Payloads payloads, double compensation = 0);
 

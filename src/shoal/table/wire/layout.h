@@ -84,47 +84,47 @@ void fields(Io& io, M& m) {
   io.one_of(plan.regularization, kRegularizations, "regularization"), io(plan.weight_decay),
       io(plan.clip), io(plan.iter_size);
   io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
-  io.list(plan.rows, kRowBytes, kMaxRows, "rows"), io(plan.epoch),
+  io.list(plan.rows, kRowBytes, kMaxRows, "rows"), io(plan.generation),
       io.list(plan.ranks, kRankBytes, kMaxWorkers, "ranks");
   io.list(plan.clocks, kClockBytes, kMaxWorkers, "clocks"),
       io.list(plan.server_ranks, kRankBytes, kMaxServers, "ranks of servers");
 }
 template <class Io, Is<Init> M>
 void fields(Io& io, M& m) {
-  io(m.row), io.one_of(m.part, kParts, "part"), io(m.epoch);
+  io(m.row), io.one_of(m.part, kParts, "part"), io(m.generation);
 }
 template <class Io, Is<Ready> M>
 void fields(Io& io, M& m) {
-  io(m.rows), io(m.epoch);
+  io(m.rows), io(m.generation);
 }
 template <class Io, Is<Push> M>
 void fields(Io& io, M& m) {
   io(m.row), io(m.clock), io(m.base), io.one_of(m.payload, kPayloads, "payload"), io(m.weight),
-      io(m.rate), io(m.epoch);
+      io(m.rate), io(m.generation);
 }
 template <class Io, Is<Get> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io.one_of(m.part, kParts, "part"), io(m.epoch);
+  io(m.row), io(m.clock), io.one_of(m.part, kParts, "part"), io(m.generation);
 }
 template <class Io, Is<RowMessage> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.version), io.one_of(m.part, kParts, "part"), io(m.epoch);
+  io(m.row), io(m.clock), io(m.version), io.one_of(m.part, kParts, "part"), io(m.generation);
 }
 template <class Io, Is<NeedPush> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.epoch);
+  io(m.row), io(m.clock), io(m.generation);
 }
 template <class Io, Is<Retire> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.epoch);
+  io(m.clock), io(m.generation);
 }
 template <class Io, Is<Norm> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.server), io(m.squares), io(m.epoch);
+  io(m.clock), io(m.server), io(m.squares), io(m.generation);
 }
 template <class Io, Is<NormTotal> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.squares), io(m.epoch);
+  io(m.clock), io(m.squares), io(m.generation);
 }
 template <class Io, Is<Ask> M>
 void fields(Io& io, M& m) {
@@ -156,7 +156,7 @@ void fields(Io& io, M& m) {
 template <class Io, Is<RosterBody> M>
 void fields(Io& io, M& m) {
   io(m.seed), io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
-  io(m.epoch), io.bytes(m.scheme, kMaxSchemeBytes, "scheme"),
+  io(m.generation), io.bytes(m.scheme, kMaxSchemeBytes, "scheme"),
       io.text(m.why, kMaxReasonBytes, "reason"), io(m.measures);
 }
 template <class Io, Is<SegmentBody> M>

@@ -1,5 +1,5 @@
-// What the chief says of the next epoch, and what becomes of it when others take part: parts of the
-// data, servers' links, groups.
+// What the chief says of the next generation, and what becomes of it when others take part: parts
+// of the data, servers' links, groups.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "support/expect.h"
 #include "support/job.h"
 
-namespace shoal::test::coordinator_epoch_test {
+namespace shoal::test::coordinator_generation_test {
 namespace {
 
 using table::Clock;
@@ -19,16 +19,16 @@ using table::Topic;
 using Words = std::vector<std::string>;
 using Process = Job::Process;
 
-// The chief, rank 0, says this at the end of an epoch, and the others nothing but their clocks.
+// The chief, rank 0, says this at the end of a generation, and the others nothing but their clocks.
 RosterBody regroup(Job& job, const std::vector<std::uint32_t>& workers, const SegmentBody& chief,
-                   Clock epoch = 1) {
+                   Clock generation = 1) {
   for (const std::uint32_t rank : workers)
-    EXPECT_TRUE(job.ask(rank, Topic::kRegroup, epoch,
+    EXPECT_TRUE(job.ask(rank, Topic::kRegroup, generation,
                         table::encode(rank == 0 ? chief : SegmentBody{.clock = chief.clock}))
                     .ok());
   for (const table::Message& message : job.told[0])
     if (const auto* answer = std::get_if<table::Answer>(&message);
-        answer && answer->topic == Topic::kRegroup && answer->clock == epoch)
+        answer && answer->topic == Topic::kRegroup && answer->clock == generation)
       return table::decode_roster(answer->body).value();
   ADD_FAILURE() << "no roster";
   return {};
@@ -51,7 +51,7 @@ void paused(Job& job, const std::vector<std::uint32_t>& ranks, Clock clock) {
 }
 
 // Who stays keeps its part, and who is new has the mean.
-TEST(CoordinatorEpochs, PartsOfTheDataAreTheWorkersOwn) {
+TEST(CoordinatorGenerations, PartsOfTheDataAreTheWorkersOwn) {
   Job job = Job::joined(3);
   const std::uint32_t joining = job.coordinator.enroll();
   job.told.resize(8);
@@ -68,7 +68,7 @@ TEST(CoordinatorEpochs, PartsOfTheDataAreTheWorkersOwn) {
 
 // What was said of a link holds, until something else is said. One of which nothing was said is as
 // the others, on the average.
-TEST(CoordinatorEpochs, LinksAreTheServersOwn) {
+TEST(CoordinatorGenerations, LinksAreTheServersOwn) {
   Job job = Job::joined(2);
   EXPECT_EQ(bandwidths_of(regroup(job, {0, 1}, {.clock = 5, .bandwidths = {1e6, 3e6}})),
             (std::vector<double>{1e6, 3e6}));
@@ -81,10 +81,10 @@ TEST(CoordinatorEpochs, LinksAreTheServersOwn) {
   EXPECT_FALSE(roster.measures);
 }
 
-// Where links are measured that takes an epoch of its own, whenever there is a server whose link
-// nobody knows. It is not stopped for anything: what is wanted meanwhile comes after it, and who
-// wants to join has joined then.
-TEST(CoordinatorEpochs, UnknownLinksAreMeasured) {
+// Where links are measured that takes a generation of its own, whenever there is a server whose
+// link nobody knows. It is not stopped for anything: what is wanted meanwhile comes after it, and
+// who wants to join has joined then.
+TEST(CoordinatorGenerations, UnknownLinksAreMeasured) {
   Job job(std::vector<Process>{
       {.server = false}, {.worker = false}, {.worker = false}, {.server = false}});
   const std::vector<std::uint32_t> workers{0, 3};
@@ -107,7 +107,7 @@ TEST(CoordinatorEpochs, UnknownLinksAreMeasured) {
   }
 }
 
-TEST(CoordinatorEpochs, NothingIsMeasuredOfOneServerNorTwice) {
+TEST(CoordinatorGenerations, NothingIsMeasuredOfOneServerNorTwice) {
   Job one(std::vector<Process>{{}, {.server = false}});
   EXPECT_FALSE(regroup(one, {0, 1}, {.clock = 5, .measures = true}).measures);
   Job two = Job::joined(2);
@@ -119,7 +119,7 @@ TEST(CoordinatorEpochs, NothingIsMeasuredOfOneServerNorTwice) {
 
 // Groups that were found are of the workers that there are; those of the solver, of the workers
 // that the job began with.
-TEST(CoordinatorEpochs, TheChiefsSchemeComesBeforeAPhases) {
+TEST(CoordinatorGenerations, TheChiefsSchemeComesBeforeAPhases) {
   Job job(3, 7, "async");
   for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(1, Topic::kLeave, 5, table::encode(table::LeaveBody{})).ok());
@@ -132,7 +132,7 @@ TEST(CoordinatorEpochs, TheChiefsSchemeComesBeforeAPhases) {
   EXPECT_EQ(regroup(job, {0, 2}, phase, 3).scheme, "grouped groups=0|1");
 }
 
-TEST(CoordinatorEpochs, WhatCannotBeEndsTheJob) {
+TEST(CoordinatorGenerations, WhatCannotBeEndsTheJob) {
   const struct {
     SegmentBody end;
     const char* why;
@@ -154,4 +154,4 @@ TEST(CoordinatorEpochs, WhatCannotBeEndsTheJob) {
 }
 
 }  // namespace
-}  // namespace shoal::test::coordinator_epoch_test
+}  // namespace shoal::test::coordinator_generation_test

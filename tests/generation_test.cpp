@@ -7,7 +7,7 @@
 #include "support/job.h"
 #include "support/shard_rig.h"
 
-namespace shoal::table::epoch_test {
+namespace shoal::table::generation_test {
 namespace {
 
 using test::plan_of;
@@ -19,24 +19,25 @@ Plan next_of(const ShardRig& rig, std::string scheme, std::uint16_t workers, Clo
   plan.scheme = std::move(scheme);
   plan.workers = workers;
   plan.start = start;
-  plan.epoch = rig.plan().epoch + 1;
+  plan.generation = rig.plan().generation + 1;
   return plan;
 }
 
-Init init_of(float value, Epoch epoch) {
+Init init_of(float value, Generation generation) {
   static float number;
   number = value;
-  return {.row = 0, .part = Part::kWeights, .values = {.data = {&number, 1}}, .epoch = epoch};
+  return {
+      .row = 0, .part = Part::kWeights, .values = {.data = {&number, 1}}, .generation = generation};
 }
 
-Push push_in(Epoch epoch, Clock clock, float value, Version base) {
+Push push_in(Generation generation, Clock clock, float value, Version base) {
   Push push = push_of(0, clock, value);
-  push.epoch = epoch;
+  push.generation = generation;
   push.base = base;
   return push;
 }
 
-TEST(Epochs, APlanTakesThePlaceOfTheLast) {
+TEST(Generations, APlanTakesThePlaceOfTheLast) {
   ShardRig rig(plan_of("bsp", 2), 10);
   rig.push(0, 0, 1);
   rig.push(1, 0, 3);
@@ -46,34 +47,34 @@ TEST(Epochs, APlanTakesThePlaceOfTheLast) {
   rig.give(0, init_of(8, 1));
   EXPECT_EQ("ready 1", rig.said());
   EXPECT_TRUE(rig.shard().ready());
-  rig.give(2, Get{.row = 0, .clock = 7, .epoch = 1});
+  rig.give(2, Get{.row = 0, .clock = 7, .generation = 1});
   rig.give(1, push_in(1, 7, 3, 7));
   EXPECT_EQ("row 0@7=8v7 to 2, row 0@8=7v8 to 1", rig.said());
   EXPECT_EQ(0u, rig.shard().counters().late);
 }
 
 // As they do that were apart when somebody joined, who begins where the slowest is.
-TEST(Epochs, WorkersBeginEachAtItsClock) {
+TEST(Generations, WorkersBeginEachAtItsClock) {
   ShardRig rig(plan_of("async", 2), 10);
   Plan next = next_of(rig, "async", 3, 7);
   next.clocks = {9, 7, 7};
   rig.give(0, PlanMessage{next});
   rig.give(0, init_of(8, 1));
   rig.said();
-  rig.give(0, Get{.row = 0, .clock = 9, .epoch = 1});
-  rig.give(2, Get{.row = 0, .clock = 7, .epoch = 1});
+  rig.give(0, Get{.row = 0, .clock = 9, .generation = 1});
+  rig.give(2, Get{.row = 0, .clock = 7, .generation = 1});
   EXPECT_EQ("row 0@9=8v7 to 0, row 0@7=8v7 to 2", rig.said());
   rig.give(0, push_in(1, 9, 3, 7));
   rig.give(1, push_in(1, 7, 3, 7));
   EXPECT_EQ("row 0@10=7v8 to 0, row 0@8=6v9 to 1", rig.said());
-  // before it began: it was merged in an epoch before
+  // before it began: it was merged in a generation before
   rig.give(0, push_in(1, 8, 3, 8));
   EXPECT_EQ("", rig.said());
   EXPECT_EQ(1u, rig.shard().counters().repeated);
 }
 
 // A server before it has left: its number is another, and its rows are those of the plan.
-TEST(Epochs, AServerHasTheNumberOfThePlan) {
+TEST(Generations, AServerHasTheNumberOfThePlan) {
   ShardRig rig(plan_of("bsp", 1), 10);
   Plan next = next_of(rig, "bsp", 1, 1);
   next.servers = 2;
@@ -84,7 +85,7 @@ TEST(Epochs, AServerHasTheNumberOfThePlan) {
   EXPECT_EQ("ready 1", rig.said());
 }
 
-TEST(Epochs, WhatIsLateHasNoEffect) {
+TEST(Generations, WhatIsLateHasNoEffect) {
   ShardRig rig(plan_of("bsp", 2), 10);
   const Plan first = rig.plan();
   rig.push(0, 0, 1);
@@ -96,17 +97,17 @@ TEST(Epochs, WhatIsLateHasNoEffect) {
                           Get{0, 0, Part::kHistory}, Retire{1},           init_of(99, 0),
                           PlanMessage{first}};
   for (const Message& message : late)
-    // of whom the second has no part in this epoch
+    // of whom the second has no part in this generation
     for (const int worker : {0, 1}) rig.give(worker, message);
   rig.give(-1, NormTotal{0, 4});
   EXPECT_EQ("", rig.said());
   EXPECT_EQ(2 * std::size(late) + 1, rig.shard().counters().late);
   rig.give(0, push_in(1, 1, 2, 1));
   EXPECT_EQ("row 0@2=6v2 to 0", rig.said())
-      << "worker 0 has not retired in this epoch, and nothing was added";
+      << "worker 0 has not retired in this generation, and nothing was added";
 }
 
-TEST(Epochs, ANextOneBeginsWhenAllIsMerged) {
+TEST(Generations, ANextOneBeginsWhenAllIsMerged) {
   ShardRig rig(plan_of("bsp", 2), 10);
   rig.push(0, 0, 1);
   EXPECT_HAS(rig.refused(0, PlanMessage{next_of(rig, "bsp", 2, 1)}),
@@ -115,13 +116,14 @@ TEST(Epochs, ANextOneBeginsWhenAllIsMerged) {
   EXPECT_EQ("row 0@1=8v1 to 0, row 0@1=8v1 to 1", rig.said())
       << "nothing was changed by the refusal";
   Plan second = next_of(rig, "bsp", 2, 1), third = second;
-  third.epoch = 2;
+  third.generation = 2;
   EXPECT_HAS(rig.refused(0, PlanMessage{third}),
-             "plan is of epoch 2, and this server is in epoch 0");
+             "plan is of generation 2, and this server is in generation 0");
   EXPECT_HAS(rig.refused(1, PlanMessage{second}), "only worker 0 may");
-  EXPECT_HAS(rig.refused(1, push_in(1, 1, 1, 1)), "of epoch 1, and this server is in epoch 0");
+  EXPECT_HAS(rig.refused(1, push_in(1, 1, 1, 1)),
+             "of generation 1, and this server is in generation 0");
   rig.give(0, PlanMessage{second});
-  EXPECT_HAS(rig.refused(0, PlanMessage{third}), "before all weights of epoch 1");
+  EXPECT_HAS(rig.refused(0, PlanMessage{third}), "before all weights of generation 1");
   rig.give(0, PlanMessage{second});
   EXPECT_EQ("", rig.said());
   rig.give(0, init_of(8, 1));
@@ -132,41 +134,42 @@ TEST(Epochs, ANextOneBeginsWhenAllIsMerged) {
   EXPECT_HAS(rig.refused(0, PlanMessage{other}), "differs from its first");
 }
 
-TEST(Epochs, AClientPassesOverWhatIsLate) {
+TEST(Generations, AClientPassesOverWhatIsLate) {
   Plan plan = plan_of("bsp", 1);
-  plan.epoch = 2;
+  plan.generation = 2;
   float number = 0;
   Client client({}, plan, [&](RowId, Part) { return std::span<float>(&number, 1); });
   client.get(0, 0, Part::kWeights, {});
   const std::optional<Message> asked = client.next(0);
   ASSERT_TRUE(asked);
-  EXPECT_EQ(2u, std::get<Get>(*asked).epoch);
+  EXPECT_EQ(2u, std::get<Get>(*asked).generation);
   const float numbers[] = {4};
-  RowMessage answer{.row = 0, .clock = 0, .version = 9, .values = {.data = numbers}, .epoch = 1};
+  RowMessage answer{
+      .row = 0, .clock = 0, .version = 9, .values = {.data = numbers}, .generation = 1};
   EXPECT_TRUE(client.place(answer).empty());
   EXPECT_FALSE(client.take(0, answer, {}).value());
   answer.row = 77;  // there was such a row once
   EXPECT_FALSE(client.take(0, answer, {}).value());
   EXPECT_FALSE(client.take(0, NeedPush{77, 0, 1}, {}).value());
   EXPECT_EQ(1u, client.waiting());
-  answer.row = 0, answer.epoch = 3;
+  answer.row = 0, answer.generation = 3;
   EXPECT_FALSE(client.take(0, answer, {}).ok());
-  answer.epoch = 2;
+  answer.generation = 2;
   EXPECT_TRUE(client.take(0, answer, {}).value());
   EXPECT_EQ(4, number);
   client.push(push_of(0, 0, 1), {});
-  EXPECT_EQ(2u, std::get<Push>(*client.next(0)).epoch);
+  EXPECT_EQ(2u, std::get<Push>(*client.next(0)).generation);
 }
 
-TEST(Epochs, NormsOfOneClockAreOfTheirEpoch) {
+TEST(Generations, NormsOfOneClockAreOfTheirGeneration) {
   shoal::test::Job job = shoal::test::Job::joined(2);
   ASSERT_TRUE(job.say(0, Norm{5, 0, 1, 0}).ok());
   ASSERT_TRUE(job.say(0, Norm{5, 0, 10, 1}).ok());
   ASSERT_TRUE(job.say(1, Norm{5, 1, 20, 1}).ok());
   const auto total = [&](std::uint32_t rank) { return std::get<NormTotal>(job.told[rank].back()); };
   EXPECT_EQ(30, total(0).squares);
-  EXPECT_EQ(1u, total(1).epoch);
+  EXPECT_EQ(1u, total(1).generation);
 }
 
 }  // namespace
-}  // namespace shoal::table::epoch_test
+}  // namespace shoal::table::generation_test
