@@ -31,7 +31,7 @@ TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
 TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
 TABLE_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src/shoal/base src/shoal/optim src/shoal/table))
-TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire link link_parts link_faults simulated_link client shard scheme scheme_vectors drift_barrier esync \
+TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire link link_parts link_faults simulated_link client codec shard scheme scheme_vectors drift_barrier esync \
              coordinator coordinator_rounds coordinator_pace faults service service_fault service_pace) $(addprefix support/,cluster faulty_link history job links messages places simulated_cluster draw_case))
 FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
 SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread)

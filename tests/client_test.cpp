@@ -32,7 +32,8 @@ struct Rig {
   }
 
   void push(RowId row, Clock clock) {
-    client->push({.row = row, .clock = clock, .values = {gradients[row], nullptr}}, now);
+    client->push({.row = row, .clock = clock, .payload = as_payload({gradients[row], nullptr})},
+                 now);
   }
   void get(RowId row, Clock clock, Part part = Part::kWeights) {
     client->get(row, clock, part, now);
@@ -41,7 +42,7 @@ struct Rig {
                    Part part = Part::kWeights) {
     answer.assign(plan.rows[id].length, value);
     return client->take(plan.rows[id].server,
-                        RowMessage{id, clock, version, part, {answer, nullptr}}, now);
+                        RowMessage{id, clock, version, part, as_payload({answer, nullptr})}, now);
   }
   void need(RowId id, Clock clock) {
     EXPECT_FALSE(client->take(plan.rows[id].server, NeedPush{id, clock}, now).value());
@@ -167,24 +168,28 @@ TEST(Client, CountsHowOldWhatItPushedWas) {
 TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
   Rig rig(rows({0, 1}));
   rig.push(0, 0);
-  const RowMessage first{0, 1, 1, Part::kWeights, {}};
-  EXPECT_TRUE(rig.client->place(first).empty()) << "nothing was sent yet";
+  RowMessage first{0, 1, 1, Part::kWeights, {}};
+  constexpr std::size_t kBytes = 4 * sizeof(float);
+  EXPECT_TRUE(rig.client->place(first, kBytes).empty()) << "nothing was sent yet";
   rig.said();
-  EXPECT_EQ(rig.client->place(first).data(), rig.numbers[0].data());
-  EXPECT_EQ(rig.client->place(first).size(), 4u);
+  EXPECT_EQ(rig.client->place(first, kBytes).data(),
+            std::as_bytes(std::span(rig.numbers[0])).data());
+  EXPECT_EQ(rig.client->place(first, kBytes).size(), kBytes);
+  EXPECT_TRUE(rig.client->place(first, kBytes - 4).empty()) << "numbers are missing";
   ASSERT_TRUE(rig.row(0, 1, 1).value());
-  EXPECT_TRUE(rig.client->place(first).empty()) << "a second one";
+  EXPECT_TRUE(rig.client->place(first, kBytes).empty()) << "a second one";
   EXPECT_FALSE(rig.row(0, 1, 9).value());
   rig.push(0, 1);
   rig.said();
-  EXPECT_TRUE(rig.client->place(first).empty()) << "a late one";
+  EXPECT_TRUE(rig.client->place(first, kBytes).empty()) << "a late one";
   EXPECT_FALSE(rig.row(0, 1, 9).value());
   EXPECT_FALSE(rig.row(0, 3, 9).value());
   EXPECT_EQ(rig.value(0), 1);
   EXPECT_FALSE(rig.client->arrived(0));
   EXPECT_TRUE(rig.row(0, 2, 3).value());
   EXPECT_EQ(rig.value(0), 3);
-  EXPECT_TRUE(rig.client->place({7, 1, 1, Part::kWeights, {}}).empty()) << "no such row";
+  RowMessage unknown{7, 1, 1, Part::kWeights, {}};
+  EXPECT_TRUE(rig.client->place(unknown, kBytes).empty()) << "no such row";
 }
 
 // An answer that was thrown away because nobody waits comes without numbers.
@@ -198,9 +203,8 @@ TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
   rig.get(0, 0);
   rig.said();
   RowMessage row{0, 0, 1, Part::kWeights, {}};
-  const std::span<float> place = rig.client->place(row);
-  for (float& number : place) number = 6;
-  row.values.data = place;
+  row.payload.bytes = rig.client->place(row, 4 * sizeof(float));
+  std::ranges::fill(rig.numbers[0], 6.f);
   EXPECT_TRUE(rig.client->take(0, row, rig.now).value());
   EXPECT_EQ(rig.value(0), 6);
 }
@@ -285,13 +289,13 @@ TEST(Client, WhatIsSentAgainIsACopy) {
   Rig rig(rows({0}));
   rig.push(0, 0);
   const Push first = std::get<Push>(*rig.client->next(0));
-  EXPECT_EQ(first.values.data.data(), rig.gradients[0].data());
+  EXPECT_EQ(first.payload.floats().data(), rig.gradients[0].data());
   rig.need(0, 0);
   const Push second = std::get<Push>(*rig.client->next(0));
-  EXPECT_NE(second.values.owner, nullptr);
+  EXPECT_NE(second.payload.owner, nullptr);
   ASSERT_TRUE(rig.row(0, 1, 1).value());
   rig.gradients[0].assign(4, 77.f);
-  EXPECT_EQ(std::vector<float>(second.values.data.begin(), second.values.data.end()),
+  EXPECT_EQ(std::vector<float>(second.payload.floats().begin(), second.payload.floats().end()),
             std::vector<float>(4, 1.f));
 }
 
@@ -376,8 +380,8 @@ TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
       {0, RowMessage{1, 1, 1, Part::kWeights, {}},
        "server 0 broke the protocol: Row of row 1, which is server 1's"},
       {1, NeedPush{0, 0}, "server 1 broke the protocol: NeedPush of row 0, which is server 0's"},
-      {0, RowMessage{0, 1, 1, Part::kWeights, {three, nullptr}},
-       "Row of row 0 with 3 numbers; it has 4"},
+      {0, RowMessage{0, 1, 1, Part::kWeights, as_payload({three, nullptr})},
+       "Row of row 0 has 3 numbers; the row has 4"},
       {0, Push{}, "server 0 broke the protocol: a Push to a worker"},
   };
   for (const auto& each : cases) {

@@ -325,7 +325,7 @@ TEST(Esync, Words) {
   EXPECT_EQ(scheme->task().steps, 0);
   EXPECT_TRUE(scheme->task().paced);
   EXPECT_FALSE(scheme->task().judged);
-  EXPECT_EQ(scheme->task().payload, table::Payload::kDelta);
+  EXPECT_EQ(scheme->task().contribution, table::ContributionKind::kDelta);
   EXPECT_EQ(scheme->task().momentum, table::MomentumPolicy::kReset);
   EXPECT_EQ(scheme->task().weighing, table::Weighing::kUniform);
   EXPECT_TRUE(scheme->lockstep());

@@ -26,8 +26,10 @@ Plan next_of(const ShardRig& rig, std::string scheme, std::uint16_t workers, Clo
 Init init_of(float value, Generation generation) {
   static float number;
   number = value;
-  return {
-      .row = 0, .part = Part::kWeights, .values = {.data = {&number, 1}}, .generation = generation};
+  return {.row = 0,
+          .part = Part::kWeights,
+          .payload = as_payload({.data = {&number, 1}}),
+          .generation = generation};
 }
 
 Push push_in(Generation generation, Clock clock, float value, Version base) {
@@ -144,9 +146,12 @@ TEST(Generations, AClientPassesOverWhatIsLate) {
   ASSERT_TRUE(asked);
   EXPECT_EQ(2u, std::get<Get>(*asked).generation);
   const float numbers[] = {4};
-  RowMessage answer{
-      .row = 0, .clock = 0, .version = 9, .values = {.data = numbers}, .generation = 1};
-  EXPECT_TRUE(client.place(answer).empty());
+  RowMessage answer{.row = 0,
+                    .clock = 0,
+                    .version = 9,
+                    .payload = as_payload({.data = numbers}),
+                    .generation = 1};
+  EXPECT_TRUE(client.place(answer, sizeof numbers).empty());
   EXPECT_FALSE(client.take(0, answer, {}).value());
   answer.row = 77;  // there was such a row once
   EXPECT_FALSE(client.take(0, answer, {}).value());

@@ -136,7 +136,7 @@ TEST(GlobalMomentum, OfWorkersWithDifferentNumbersOfSteps) {
   for (const table::Weighing weighing :
        {table::Weighing::kUniform, table::Weighing::kSamples, table::Weighing::kSteps})
     for (const bool nesterov : {false, true}) {
-      const Task task{.payload = table::Payload::kDelta,
+      const Task task{.contribution = table::ContributionKind::kDelta,
                       .steps = 0,
                       .paced = true,
                       .weighing = weighing,

@@ -26,8 +26,8 @@ using test::PlainSocket;
 
 std::string whole(const Message& message) {
   const Frame frame = encode(message, 0);
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()),
-                                  frame.values.data.size_bytes());
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.payload.bytes.data()),
+                                  frame.payload.bytes.size());
 }
 
 // The last message in what was heard.
@@ -312,8 +312,9 @@ TEST(LinkEnd, InTheMiddleFromEitherSide) {
       // without an owner: not touched once the end is known
       std::vector<float> numbers(64 * 1024, 1.0f);
       const auto row = [&, left = kMost]() mutable {
-        return left-- > 0 ? std::optional<Message>(Init{1, Part::kWeights, {numbers, nullptr}})
-                          : std::nullopt;
+        return left-- > 0
+                   ? std::optional<Message>(Init{1, Part::kWeights, as_payload({numbers, nullptr})})
+                   : std::nullopt;
       };
       ends.near.source = ends.far.source = row;
       if (closer == 2)
@@ -341,7 +342,7 @@ TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
   Ends ends;
   test::Wire wire(ends.listener->port());
   ends.near.source = [&]() -> std::optional<Message> {
-    return Init{1, Part::kWeights, {numbers, nullptr}};
+    return Init{1, Part::kWeights, as_payload({numbers, nullptr})};
   };
   ends.far.judge = [&, first = true](Link&, const Message&) mutable {
     if (std::exchange(first, false)) wire.forward_stopped = true;
@@ -356,7 +357,7 @@ TEST(LinkEnd, WhatIsOnItsWayIsSentAsItWas) {
   wire.forward_stopped = false;
   ASSERT_TRUE(ends.far.wait_closed());
   for (const Message& message : ends.far.heard)
-    for (const float number : std::get<Init>(message).values.data) ASSERT_EQ(number, 1.0f);
+    for (const float number : std::get<Init>(message).payload.floats()) ASSERT_EQ(number, 1.0f);
   EXPECT_TRUE(ends.far.end->ok()) << ends.far.why().message;
 }
 

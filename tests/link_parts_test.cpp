@@ -22,8 +22,8 @@ using namespace std::chrono_literals;
 using test::random_message;
 
 std::string whole(const Frame& frame) {
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()),
-                                  frame.values.data.size_bytes());
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.payload.bytes.data()),
+                                  frame.payload.bytes.size());
 }
 std::string whole(const Message& message) { return whole(encode(message, 0)); }
 
@@ -118,16 +118,16 @@ TEST(Strand, WhatWaitsWhenThreadsStopIsThrownAway) {
 // ---- frames in pieces ----
 
 struct Sink : FrameSink {
-  std::span<float> place(Message&, std::size_t floats) override {
-    memory.push_back(std::vector<float>(floats));
-    return deaf ? std::span<float>() : memory.back();
+  std::span<std::byte> place(Message&, std::size_t bytes) override {
+    memory.push_back(std::vector<std::byte>(bytes));
+    return deaf ? std::span<std::byte>() : memory.back();
   }
   Status frame(Message&& message) override {
     frames.push_back(whole(message));
     return {};
   }
   bool deaf = false;
-  std::deque<std::vector<float>> memory;
+  std::deque<std::vector<std::byte>> memory;
   std::vector<std::string> frames;
 };
 

@@ -21,8 +21,8 @@ using test::random_message;
 #define EXPECT_SAYS(part, text) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 
 std::string whole(const Frame& frame) {
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()),
-                                  frame.values.data.size_bytes());
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.payload.bytes.data()),
+                                  frame.payload.bytes.size());
 }
 std::string whole(const Message& message) { return whole(encode(message, 0)); }
 
@@ -84,14 +84,14 @@ constexpr std::size_t kRows = 1024;
 #endif
 constexpr std::size_t kFloats = 64 * 1024, kSlots = 16;
 struct Rows : test::Ear {
-  std::span<float> place(Link&, Message& message, std::size_t floats) override {
-    EXPECT_EQ(floats, kFloats);
-    return slots[std::get<RowMessage>(message).row % kSlots];
+  std::span<std::byte> place(Link&, Message& message, std::size_t bytes) override {
+    EXPECT_EQ(bytes, kFloats * sizeof(float));
+    return std::as_writable_bytes(std::span(slots[std::get<RowMessage>(message).row % kSlots]));
   }
   Status received(Link&, Message&& message) override {
     const auto& row = std::get<RowMessage>(message);
-    EXPECT_EQ(row.values.data.data(), slots[row.row % kSlots].data());
-    const std::span<const float> numbers = row.values.data;
+    EXPECT_EQ(row.payload.floats().data(), slots[row.row % kSlots].data());
+    const std::span<const float> numbers = row.payload.floats();
     good += numbers.size() == kFloats && numbers[0] == static_cast<float>(row.row) &&
             numbers[kFloats / 2] == static_cast<float>(row.row % kSlots) &&
             row.row == static_cast<RowId>(count);
@@ -105,7 +105,8 @@ struct Rows : test::Ear {
     const auto numbers =
         std::make_shared<std::vector<float>>(kFloats, static_cast<float>(sent % kSlots));
     (*numbers)[0] = static_cast<float>(sent);
-    return RowMessage{static_cast<RowId>(sent++), 1, 1, Part::kWeights, {*numbers, numbers}};
+    return RowMessage{static_cast<RowId>(sent++), 1, 1, Part::kWeights,
+                      as_payload({*numbers, numbers})};
   }
   std::vector<std::vector<float>> slots =
       std::vector<std::vector<float>>(kSlots, std::vector<float>(kFloats));
@@ -156,7 +157,7 @@ TEST(Link, NumbersWithoutAPlaceAreForgotten) {
   ends.near_link->send(Init{1, Part::kWeights, test::owned(std::vector<float>(100'000, 1.0f))});
   ends.near_link->send(Ready{5});
   ASSERT_TRUE(ends.far.wait([&] { return ends.far.heard.size() == 2; }));
-  EXPECT_TRUE(std::get<Init>(ends.far.heard[0]).values.data.empty());
+  EXPECT_TRUE(std::get<Init>(ends.far.heard[0]).payload.floats().empty());
 }
 
 TEST(Link, HeartbeatsCarryTheClock) {

@@ -24,9 +24,9 @@ namespace {
 using table::Apply;
 using table::Clock;
 using table::Contribution;
+using table::ContributionKind;
 using table::Merge;
 using table::MomentumPolicy;
-using table::Payload;
 using table::RowView;
 using table::Start;
 using table::Task;
@@ -65,9 +65,9 @@ class Tried final : public table::Scheme {
         merge.weights.push_back(in_step_ ? row.held[i].weight : 1), sum += merge.weights.back();
     }
     merge.scale = in_step_ && sum > 0 ? scale_ / sum : scale_;
-    merge.apply = task_.payload == Payload::kGradient ? Apply::kRule
-                  : task_.payload == Payload::kDelta  ? Apply::kAdd
-                                                      : Apply::kElastic;
+    merge.apply = task_.contribution == ContributionKind::kGradient ? Apply::kRule
+                  : task_.contribution == ContributionKind::kDelta  ? Apply::kAdd
+                                                                    : Apply::kElastic;
     return merge;
   }
 
@@ -86,7 +86,7 @@ table::SchemeMaker tried(Task task, bool in_step = true, float scale = 1,
 }
 
 Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) {
-  return {.payload = Payload::kDelta, .steps = steps, .momentum = momentum};
+  return {.contribution = ContributionKind::kDelta, .steps = steps, .momentum = momentum};
 }
 
 // What a pacer is told and says, from the test.
@@ -280,8 +280,10 @@ TEST(LocalSteps, ElasticAveragingIsWhatItIsByHand) {
   constexpr double kAlpha = 0.3;
   for (const bool before : {false, true})
     for (const MomentumPolicy policy : {MomentumPolicy::kKeep, MomentumPolicy::kReset}) {
-      const Task task{
-          .payload = Payload::kWeights, .steps = 3, .pull_first = before, .momentum = policy};
+      const Task task{.contribution = ContributionKind::kWeights,
+                      .steps = 3,
+                      .pull_first = before,
+                      .momentum = policy};
       const JobResult job = train(one_number(), {.workers = 1,
                                                  .maker = tried(task, false, kAlpha),
                                                  .stops = {1, 2, 3, 7},
@@ -319,7 +321,7 @@ TEST(LocalSteps, TestsAndSavesTheCenterAndGoesOnFromItsOwn) {
   SolverParameter param = one_number("snapshot_prefix: '" + prefix + "'");
   param.set_momentum(0), param.set_weight_decay(0);
   for (const bool before : {false, true}) {
-    const Task task{.payload = Payload::kWeights, .steps = 2, .pull_first = before};
+    const Task task{.contribution = ContributionKind::kWeights, .steps = 2, .pull_first = before};
     const JobShape plain{
         .workers = 1, .maker = tried(task, false, 0.3F), .stops = {2, 5}, .change = aim};
     JobShape looked = plain;
@@ -361,9 +363,9 @@ class Dropping final : public Told {
 };
 
 TEST(LocalSteps, ADropLeavesTheRowsAndSeedsTheWorkerAnew) {
-  for (const Payload payload : {Payload::kDelta, Payload::kGradient}) {
-    const bool delta = payload == Payload::kDelta;
-    const Task task{.payload = payload,
+  for (const ContributionKind kind : {ContributionKind::kDelta, ContributionKind::kGradient}) {
+    const bool delta = kind == ContributionKind::kDelta;
+    const Task task{.contribution = kind,
                     .steps = delta ? 2 : 1,
                     .judged = true,
                     .momentum = MomentumPolicy::kReset};
@@ -385,7 +387,7 @@ TEST(LocalSteps, ADropLeavesTheRowsAndSeedsTheWorkerAnew) {
       }
       center += sum / (t % 2 == 1 ? 1 : 2);
       EXPECT_NEAR(job.at(static_cast<std::size_t>(t))[0], center, 1e-5)
-          << "task " << t << " of payload " << static_cast<int>(payload);
+          << "task " << t << " of kind " << static_cast<int>(kind);
       EXPECT_EQ(job.weights[0], job.weights[1]);
     }
   }
@@ -408,7 +410,7 @@ class Barrier final : public Told {
 TEST(LocalSteps, AreAsManyAsThePacerSaysAndBeginWhenItSays) {
   for (const table::Weighing weighing :
        {table::Weighing::kUniform, table::Weighing::kSamples, table::Weighing::kSteps}) {
-    const Task task{.payload = Payload::kDelta,
+    const Task task{.contribution = ContributionKind::kDelta,
                     .steps = 0,
                     .judged = true,
                     .paced = true,
@@ -472,9 +474,10 @@ SolverParameter tested(const std::string& more) {
 }
 
 TEST(LocalSteps, ApartTheChiefTestsAlone) {
-  for (const Payload payload : {Payload::kDelta, Payload::kWeights, Payload::kGradient}) {
-    const table::SchemeMaker maker =
-        tried({.payload = payload, .steps = payload == Payload::kGradient ? 1 : 2}, false, 0.5F);
+  for (const ContributionKind kind :
+       {ContributionKind::kDelta, ContributionKind::kWeights, ContributionKind::kGradient}) {
+    const table::SchemeMaker maker = tried(
+        {.contribution = kind, .steps = kind == ContributionKind::kGradient ? 1 : 2}, false, 0.5F);
     SimulatedWorkers cluster(2, 1, maker);
     Gate gate;
     const SolverParameter param = tested("max_iter: 6");
@@ -543,8 +546,8 @@ TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
   const std::string prefix = fresh_directory("local_apart") + "/snapshot";
   const SolverParameter param = tested(
       "max_iter: 12 snapshot: 4 snapshot_after_train: true snapshot_prefix: '" + prefix + "'");
-  for (const Payload payload : {Payload::kDelta, Payload::kWeights}) {
-    const table::SchemeMaker maker = tried({.payload = payload, .steps = 2}, false, 0.5F);
+  for (const ContributionKind kind : {ContributionKind::kDelta, ContributionKind::kWeights}) {
+    const table::SchemeMaker maker = tried({.contribution = kind, .steps = 2}, false, 0.5F);
     for (const std::string& from : {std::string(), prefix + "_iter_8.solverstate"}) {
       SimulatedWorkers cluster(3, 2, maker);
       const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
@@ -587,8 +590,9 @@ class Holding final : public Told {
 
 TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
   const std::string prefix = fresh_directory("local_held") + "/snapshot";
-  const table::SchemeMaker maker = tried({.payload = Payload::kDelta, .steps = 1, .paced = true},
-                                         false, 0.5F, [] { return std::make_unique<Holding>(); });
+  const table::SchemeMaker maker =
+      tried({.contribution = ContributionKind::kDelta, .steps = 1, .paced = true}, false, 0.5F,
+            [] { return std::make_unique<Holding>(); });
   for (const int max : {20, 60}) {
     SimulatedWorkers cluster(2, 1, maker);
     const SolverParameter param =
@@ -635,12 +639,12 @@ std::string why_refused(const SolverParameter& param, const table::SchemeMaker& 
 }
 
 TEST(LocalSteps, RefuseWhatCannotBeHadTogether) {
-  const Task weights{.payload = Payload::kWeights, .steps = 2};
+  const Task weights{.contribution = ContributionKind::kWeights, .steps = 2};
   Task averaged = weights, stepped = weights, early = weights, judged = weights,
        endless = deltas(0);
   averaged.momentum = MomentumPolicy::kAverage;
   stepped.weighing = table::Weighing::kSteps;
-  early.payload = Payload::kDelta, early.pull_first = true;
+  early.contribution = ContributionKind::kDelta, early.pull_first = true;
   judged.pull_first = judged.judged = true;
   const struct {
     const char* more;

@@ -115,7 +115,7 @@ std::vector<std::string> trainable_schemes() {
   std::vector<std::string> words;
   for (const std::string& name : table::scheme_names()) {
     const auto scheme = table::make_scheme(name == "ssp" ? "ssp 1" : name);
-    if (scheme.ok() && scheme.value()->payload() == table::Payload::kGradient &&
+    if (scheme.ok() && scheme.value()->contribution() == table::ContributionKind::kGradient &&
         !scheme.value()->make_pacer())
       words.push_back(name);
   }

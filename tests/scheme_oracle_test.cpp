@@ -203,7 +203,7 @@ struct Job {
       ASSERT_EQ(row.clock, done[one.to.id]);
       rig.base(one.to.id, 0) = row.version;
       reads[one.to.id] = row.clock;
-      heard[one.to.id] = row.values.data[0];
+      heard[one.to.id] = row.payload.floats()[0];
     }
     if (gone >= 0) return;
     ASSERT_EQ(heard.size(), expected.size());
@@ -329,7 +329,7 @@ TEST(SchemeOracle, WhatIsMergedIsWhatWasPushedLessWhatWasDropped) {
       for (const Outgoing& one : std::exchange(rig.out(), {})) {
         const auto& row = std::get<RowMessage>(one.message);
         reads[one.to.id] = row.clock, rig.base(one.to.id, 0) = row.version;
-        ASSERT_EQ(row.values.data[0], static_cast<float>(kept)) << words << ", push " << i;
+        ASSERT_EQ(row.payload.floats()[0], static_cast<float>(kept)) << words << ", push " << i;
       }
     }
     const ShardCounters counters = rig.shard().counters();
@@ -372,7 +372,7 @@ TEST(SchemeOracle, ElasticAveragingFollowsItsEquations) {
       const double target = static_cast<double>(random >> 12 & 7) - 2;
       const auto exchange = [&] {
         rig.push(k, clocks[k]++, static_cast<float>(ours[k].x));
-        ours[k].x = std::get<RowMessage>(rig.out().at(0).message).values.data[0];
+        ours[k].x = std::get<RowMessage>(rig.out().at(0).message).payload.floats()[0];
         rig.said();
         const double e = alpha * (books[k].x - center);
         books[k].x -= e, center += e;
@@ -390,7 +390,7 @@ TEST(SchemeOracle, ElasticAveragingFollowsItsEquations) {
     rig.said();
     Outbox out;
     rig.push(1, clocks[1]++, static_cast<float>(center));  // the center itself pulls nothing
-    EXPECT_NEAR(std::get<RowMessage>(rig.out().at(0).message).values.data[0], center, 1e-3);
+    EXPECT_NEAR(std::get<RowMessage>(rig.out().at(0).message).payload.floats()[0], center, 1e-3);
   }
 }
 
@@ -413,7 +413,8 @@ TEST(SchemeOracle, ElasticAveragingIsStableWhereThePaperSays) {
             double& own = x[static_cast<std::size_t>(k)];
             const double gradient = own;
             rig.push(k, clock, static_cast<float>(own));
-            own = std::get<RowMessage>(rig.out().at(0).message).values.data[0] - rate * gradient;
+            own =
+                std::get<RowMessage>(rig.out().at(0).message).payload.floats()[0] - rate * gradient;
             rig.said();
             largest = std::max(largest, std::fabs(own));
           }

@@ -45,7 +45,7 @@ TEST(Schemes, AreMadeOfWords) {
     ASSERT_TRUE(scheme.ok()) << scheme.error().message;
     EXPECT_EQ(scheme.value()->name(), c.name);
     EXPECT_EQ(scheme.value()->lockstep(), c.lockstep);
-    EXPECT_EQ(scheme.value()->payload(), Payload::kGradient);
+    EXPECT_EQ(scheme.value()->contribution(), ContributionKind::kGradient);
     EXPECT_EQ(make_scheme(scheme.value()->name()).value()->name(), c.name);
   }
   EXPECT_TRUE(std::ranges::is_sorted(scheme_names()));
@@ -227,7 +227,7 @@ struct Job {
       auto numbers = std::make_shared<std::vector<float>>(row == 0 ? 1 : 5, value);
       for (std::size_t i = 0; row == 1 && i < numbers->size(); ++i)
         (*numbers)[i] = std::sin(value + static_cast<float>(i));
-      Push push{.row = row, .clock = clock, .values = {*numbers, numbers}};
+      Push push{.row = row, .clock = clock, .payload = as_payload({*numbers, numbers})};
       push.weight = weight, push.base = rig.base(worker, row),
       push.rate = scheme->lockstep() ? 1 : 3;
       rig.give(worker, push);
@@ -241,7 +241,7 @@ struct Job {
       if (row.row != 0) continue;
       ASSERT_EQ(row.clock, done[one.to.id]) << "worker " << one.to.id;
       reads[one.to.id] = row.clock;
-      check(one.to.id, row.clock, static_cast<unsigned>(-row.values.data[0]), row.version);
+      check(one.to.id, row.clock, static_cast<unsigned>(-row.payload.floats()[0]), row.version);
     }
   }
   // What a read at `clock` holds. The bits are whole as long as all are there: then what a

@@ -23,7 +23,7 @@ void push_at(ShardRig& rig, float rate, int worker, Clock clock, float value) {
 }
 
 float first_number(ShardRig& rig) {
-  return std::get<RowMessage>(rig.out().at(0).message).values.data[0];
+  return std::get<RowMessage>(rig.out().at(0).message).payload.floats()[0];
 }
 
 // ---- sync_backup ----
@@ -228,8 +228,8 @@ TEST(SchemeVectors, AWeightActsOnTheGradientOrOnTheRate) {
     // so that two updates at rate 0 leave 0.2 and 1
     const float h = 0.2f / 0.81f, w = 1 + h * 0.9f + h * 0.81f;
     ASSERT_TRUE(shard.handle(0, PlanMessage{plan}, out).ok());
-    ASSERT_TRUE(shard.handle(0, Init{0, Part::kHistory, {{&h, 1}, nullptr}}, out).ok());
-    ASSERT_TRUE(shard.handle(0, Init{0, Part::kWeights, {{&w, 1}, nullptr}}, out).ok());
+    ASSERT_TRUE(shard.handle(0, Init{0, Part::kHistory, as_payload({{&h, 1}, nullptr})}, out).ok());
+    ASSERT_TRUE(shard.handle(0, Init{0, Part::kWeights, as_payload({{&w, 1}, nullptr})}, out).ok());
     for (Clock clock = 0; clock < 2; ++clock) {
       Push push = push_of(0, clock, 1);
       push.rate = 0, push.base = clock;
@@ -243,9 +243,9 @@ TEST(SchemeVectors, AWeightActsOnTheGradientOrOnTheRate) {
     }
     ASSERT_EQ(out.size(), 2u);
     const float expected = on_rate ? 0.18f + 0.1f / 3 * 3.1f : 0.29f;
-    EXPECT_NEAR(std::get<RowMessage>(out[0].message).values.data[0], 1 - expected, 1e-6);
+    EXPECT_NEAR(std::get<RowMessage>(out[0].message).payload.floats()[0], 1 - expected, 1e-6);
     ASSERT_TRUE(shard.handle(0, Get{0, 1, Part::kHistory}, out).ok());
-    EXPECT_NEAR(std::get<RowMessage>(out[2].message).values.data[0], expected, 1e-6);
+    EXPECT_NEAR(std::get<RowMessage>(out[2].message).payload.floats()[0], expected, 1e-6);
   }
 }
 

@@ -47,7 +47,10 @@ Status die(const Death& death, Service& service) {
     return table.release(), status;
   for (Clock c = 0; c < 3; ++c) {
     for (table::RowId row = 0; row < numbers.size(); ++row)
-      table.push({.row = row, .clock = c, .rate = 1, .values = {.data = numbers[row]}});
+      table.push({.row = row,
+                  .clock = c,
+                  .rate = 1,
+                  .payload = table::as_payload({.data = numbers[row]})});
     std::vector<table::RowId> all{0, 1, 2, 3, 4};
     if (Status status = table.wait(all); !status.ok()) return table.release(), status;
   }
@@ -272,7 +275,8 @@ TEST(ServiceFault, AServiceMayGoAtAnyMoment) {
       const auto to = [&](table::RowId, table::Part) { return std::span<float>(mine[0]); };
       ASSERT_OK(table.create(plan_of(training, table.roster()), where, to));
       if (table.worker() == 1)
-        table.push({.row = 0, .clock = 0, .rate = 1, .values = {.data = numbers}});
+        table.push(
+            {.row = 0, .clock = 0, .rate = 1, .payload = table::as_payload({.data = numbers})});
       table.release();
     });
   threads.clear();

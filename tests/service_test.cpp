@@ -117,8 +117,11 @@ TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
     for (; clock < 20 || (pieces_done == 0 && clock < 1000); ++clock) {
       // on a busy machine the service's thread may still be at the last one
       if (clock >= 20) wait_until(std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
-      table.push(
-          {.row = row, .clock = clock, .rate = 0.5f, .values = {gradient}, .spent = gradient});
+      table.push({.row = row,
+                  .clock = clock,
+                  .rate = 0.5f,
+                  .payload = table::as_payload({gradient}),
+                  .spent = gradient});
       if (Status status = table.wait({&row, 1}); !status.ok()) return status;
       const float expected = 3 - 0.5f * static_cast<float>(clock + 1);
       EXPECT_EQ(std::ranges::count(weights, expected), static_cast<std::ptrdiff_t>(length))

@@ -67,7 +67,7 @@ TEST(ShardNumbers, OneWorkersRowsAreTheLocalSolversToTheBit) {
                              .clock = clock,
                              .base = clock,
                              .rate = rate,
-                             .values = {g.host().subspan(offset, cut[row]), nullptr}});
+                             .payload = as_payload({g.host().subspan(offset, cut[row]), nullptr})});
             offset += cut[row];
           }
           const optim::StepInputs inputs{
@@ -107,7 +107,7 @@ TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
         shard.handle(0, PlanMessage{plan, [&](RowId) { return std::span(home); }}, out).ok());
     ASSERT_TRUE(other.handle(0, PlanMessage{plan}, out).ok());
     for (Shard* one : {&shard, &other})
-      ASSERT_TRUE(one->handle(0, Init{0, Part::kWeights, {home, nullptr}}, out).ok());
+      ASSERT_TRUE(one->handle(0, Init{0, Part::kWeights, as_payload({home, nullptr})}, out).ok());
     std::size_t shared = 0;
     shard.share_out([&](std::size_t pieces, const std::function<void(std::size_t)>& piece) {
       for (std::size_t i = pieces; i-- > 0; ++shared) piece(i);
@@ -121,7 +121,7 @@ TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
                                    .clock = clock,
                                    .base = clock,
                                    .rate = 0.1f,
-                                   .values = {gradient, nullptr}},
+                                   .payload = as_payload({gradient, nullptr})},
                               out)
                       .ok());
       ASSERT_TRUE(shard
@@ -130,14 +130,14 @@ TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
                                    .clock = clock,
                                    .base = clock,
                                    .rate = 0.1f,
-                                   .values = {gradient, nullptr},
+                                   .payload = as_payload({gradient, nullptr}),
                                    .finite = true,
                                    .spent = gradient},
                               out)
                       .ok());
       ASSERT_EQ(out.size(), 2u);
-      const auto elsewhere = std::get<RowMessage>(out[0].message).values.data,
-                 here = std::get<RowMessage>(out[1].message).values.data;
+      const auto elsewhere = std::get<RowMessage>(out[0].message).payload.floats(),
+                 here = std::get<RowMessage>(out[1].message).payload.floats();
       EXPECT_EQ(here.data(), home.data());
       ASSERT_TRUE(std::ranges::equal(home, elsewhere)) << "clock " << clock;
       EXPECT_EQ(std::ranges::count(gradient, 0.0f), static_cast<std::ptrdiff_t>(kCount))
@@ -155,11 +155,11 @@ TEST(ShardNumbers, ARowThatOthersReadIsNotAtHome) {
   Shard shard(0);
   Outbox out;
   ASSERT_TRUE(shard.handle(0, PlanMessage{plan, [&](RowId) { return std::span(home); }}, out).ok());
-  ASSERT_TRUE(shard.handle(0, Init{0, Part::kWeights, {home, nullptr}}, out).ok());
+  ASSERT_TRUE(shard.handle(0, Init{0, Part::kWeights, as_payload({home, nullptr})}, out).ok());
   for (int worker = 0; worker < 2; ++worker)
     ASSERT_TRUE(shard.handle(worker, push_of(0, 0, 1, 2), out).ok());
   EXPECT_EQ(home, (std::vector<float>{1, 2}));
-  EXPECT_EQ(shard.look(0)->values.data[0], 0);
+  EXPECT_EQ(shard.look(0)->payload.floats()[0], 0);
 }
 
 // Three workers' weighted mean, worked in double.
@@ -176,12 +176,13 @@ TEST(ShardNumbers, BspStepsOnTheMeanOfTheWorkers) {
     std::vector<std::vector<float>> gradients;
     for (int worker = 0; worker < 3; ++worker) gradients.push_back(random_numbers(random, kCount));
     for (const int worker : {2, 0, 1})
-      rig.give(worker, Push{.row = 0,
-                            .clock = clock,
-                            .base = clock,
-                            .weight = weights[worker],
-                            .rate = 0.1f,
-                            .values = {gradients[static_cast<std::size_t>(worker)], nullptr}});
+      rig.give(worker,
+               Push{.row = 0,
+                    .clock = clock,
+                    .base = clock,
+                    .weight = weights[worker],
+                    .rate = 0.1f,
+                    .payload = as_payload({gradients[static_cast<std::size_t>(worker)], nullptr})});
     for (std::size_t i = 0; i < kCount; ++i) {
       const double mean =
           (gradients[0][i] * 1.0 + gradients[1][i] * 3.0 + gradients[2][i] * 0.5) / 4.5;
@@ -220,22 +221,22 @@ TEST(ShardNumbers, HistoriesArePlantedAndRead) {
   Outbox out;
   const std::vector<float> zeros(2), history = {4, 8};
   ASSERT_TRUE(shard.handle(0, PlanMessage{plan}, out).ok());
-  ASSERT_TRUE(shard.handle(0, Init{0, Part::kHistory, {history, nullptr}}, out).ok());
+  ASSERT_TRUE(shard.handle(0, Init{0, Part::kHistory, as_payload({history, nullptr})}, out).ok());
   ASSERT_TRUE(shard.handle(0, Init{1, Part::kHistory, {}}, out).ok());
   for (RowId row = 0; row < 2; ++row)
-    ASSERT_TRUE(shard.handle(0, Init{row, Part::kWeights, {zeros, nullptr}}, out).ok());
+    ASSERT_TRUE(shard.handle(0, Init{row, Part::kWeights, as_payload({zeros, nullptr})}, out).ok());
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(std::get<Ready>(out[0].message).rows, 2u);
   out.clear();
   ASSERT_TRUE(shard.handle(0, push_of(0, 0, 1, 2), out).ok());
   ASSERT_TRUE(shard.handle(0, Get{0, 0, Part::kHistory}, out).ok());
   const auto& weights = std::get<RowMessage>(out[0].message);
-  EXPECT_EQ(weights.values.data[0], -3);
-  EXPECT_EQ(weights.values.data[1], -5);
+  EXPECT_EQ(weights.payload.floats()[0], -3);
+  EXPECT_EQ(weights.payload.floats()[1], -5);
   const auto& answer = std::get<RowMessage>(out[1].message);
   EXPECT_EQ(answer.part, Part::kHistory);
-  EXPECT_EQ(answer.values.data[0], 3);
-  EXPECT_EQ(answer.values.data[1], 5);
+  EXPECT_EQ(answer.payload.floats()[0], 3);
+  EXPECT_EQ(answer.payload.floats()[1], 5);
 }
 
 TEST(ShardNumbers, AnAnswerTakenEarlierNeverChanges) {
@@ -251,7 +252,8 @@ TEST(ShardNumbers, AnAnswerTakenEarlierNeverChanges) {
   for (const Outbox& outbox : kept) {
     ASSERT_EQ(outbox.size(), 1u);
     const auto& row = std::get<RowMessage>(outbox[0].message);
-    for (const float x : row.values.data) ASSERT_EQ(x, 10 - 0.5f * static_cast<float>(row.version));
+    for (const float x : row.payload.floats())
+      ASSERT_EQ(x, 10 - 0.5f * static_cast<float>(row.version));
   }
   const std::size_t most = rig.shard().bytes_held();
   kept.clear();
@@ -288,7 +290,7 @@ TEST(ShardNumbers, TheNormOfAllRowsIsClipped) {
                               .clock = clock,
                               .base = clock,
                               .rate = 0.1f,
-                              .values = {gradients[worker][row], nullptr}});
+                              .payload = as_payload({gradients[worker][row], nullptr})});
         for (const Outgoing& one : std::exchange(rig.out(), {})) {
           ASSERT_EQ(one.to.kind, Address::Kind::kCoordinator)
               << "a row was answered before the norm of all was known";

@@ -88,11 +88,12 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
     const auto fly = [&](int worker, Clock clock, RowId row) {
       const int copies = 1 + static_cast<int>(random.uniform(0, 4));
       for (int i = 0; i < copies; ++i) {
-        flight.emplace_back(worker, Push{.row = row,
-                                         .clock = clock,
-                                         .base = clock,
-                                         .rate = 0.1f,
-                                         .values = {gradient(worker, clock, row), nullptr}});
+        flight.emplace_back(worker,
+                            Push{.row = row,
+                                 .clock = clock,
+                                 .base = clock,
+                                 .rate = 0.1f,
+                                 .payload = as_payload({gradient(worker, clock, row), nullptr})});
         if (random.uniform(0, 1) < 0.3f) flight.emplace_back(worker, Get{row, clock + 1});
       }
     };
@@ -127,13 +128,13 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
 
 TEST(Shard, LeftOutIterationsMoveNothing) {
   ShardRig rig(plan_of("bsp", 2), 1);
-  const Push nothing{.row = 0, .clock = 0, .weight = 0, .rate = 1, .values = {}};
+  const Push nothing{.row = 0, .clock = 0, .weight = 0, .rate = 1, .payload = {}};
   rig.give(0, nothing);
   rig.push(1, 0, 4);
   EXPECT_EQ(rig.said(), "row 0@1=-3v1 to 0, row 0@1=-3v1 to 1")
       << "the mean of the one that there is";
   for (int worker = 0; worker < 2; ++worker)
-    rig.give(worker, Push{.row = 0, .clock = 1, .base = 1, .weight = 0, .values = {}});
+    rig.give(worker, Push{.row = 0, .clock = 1, .base = 1, .weight = 0, .payload = {}});
   EXPECT_EQ(rig.said(), "row 0@2=-3v1 to 0, row 0@2=-3v1 to 1") << "no update, no version";
   EXPECT_EQ(rig.shard().counters().dropped, 3u);
   EXPECT_EQ(rig.shard().counters().merges, 1u);
@@ -335,11 +336,11 @@ TEST(Shard, BadInputIsNamed) {
        "worker 0's push at clock 5 is of row 1, which server 1 holds; this is server 0"},
       {2, push([](Push&) {}), "worker 2 sends a Push, and there are 2 (the first is 0)"},
       {-1, push([](Push&) {}), "worker -1 sends a Push, and there are 2 (the first is 0)"},
-      {1, push([](Push& p) { p.values = push_of(0, 5, 1, 3).values; }),
+      {1, push([](Push& p) { p.payload = push_of(0, 5, 1, 3).payload; }),
        "worker 1's push of row 0 at clock 5 has 3 numbers; the row has 2"},
-      {1, push([](Push& p) { p.values = {}; }),
+      {1, push([](Push& p) { p.payload = {}; }),
        "worker 1's push of row 0 at clock 5 has 0 numbers; the row has 2"},
-      {1, push([](Push& p) { p.payload = Payload::kDelta; }),
+      {1, push([](Push& p) { p.kind = ContributionKind::kDelta; }),
        "worker 1's push of row 0 at clock 5 holds a delta; scheme 'bsp' takes a gradient"},
       {0, push([](Push& p) { p.clock = 4; }),
        "worker 0's push of row 0 at clock 4 is from before the start, clock 5"},
@@ -349,10 +350,10 @@ TEST(Shard, BadInputIsNamed) {
        "worker 0's push of row 0 at clock 5 has weight -1; it must be finite, 0 or more"},
       {0, push([&](Push& p) { p.rate = infinity; }),
        "worker 0's push of row 0 at clock 5 has rate inf; it must be finite"},
-      {1, push([&](Push& p) { p.values = push_of(0, 5, nan, 2).values; }),
+      {1, push([&](Push& p) { p.payload = push_of(0, 5, nan, 2).payload; }),
        "worker 1's push of row 0 at clock 5 holds a NaN or an infinity: its gradients have grown "
        "beyond all bounds"},
-      {1, push([&](Push& p) { p.values = push_of(0, 5, -infinity, 2).values; }),
+      {1, push([&](Push& p) { p.payload = push_of(0, 5, -infinity, 2).payload; }),
        "worker 1's push of row 0 at clock 5 holds a NaN or an infinity: its gradients have grown "
        "beyond all bounds"},
       {1, Get{1, 5},
@@ -423,7 +424,7 @@ TEST(Shard, ThePlanAndTheWeightsMayBeSentAgain) {
   ShardRig rig(plan, 2);
   rig.give(0, PlanMessage{plan});
   const float other = 9;
-  rig.give(0, Init{0, Part::kWeights, {{&other, 1}, nullptr}});
+  rig.give(0, Init{0, Part::kWeights, as_payload({{&other, 1}})});
   EXPECT_EQ(rig.said(), "ready 1, ready 1");
   EXPECT_EQ(rig.numbers(0)[0], 2) << "the first count";
 }

@@ -142,10 +142,11 @@ TEST(SimulatedLink, NumbersAreCopiedWhenTheyLeave) {
   std::vector<float> numbers(4, 1.f), heard;
   SimulatedLink link(time, {}, Random(1), {.received = [](const Message&) {}},
                      {.received = [&](const Message& message) {
-                       const Values& values = std::get<Push>(message).values;
-                       heard.assign(values.data.begin(), values.data.end());
+                       const std::span<const float> values =
+                           std::get<Push>(message).payload.floats();
+                       heard.assign(values.begin(), values.end());
                      }});
-  link.send(0, Push{.row = 3, .values = {numbers, nullptr}});
+  link.send(0, Push{.row = 3, .payload = as_payload({numbers, nullptr})});
   numbers.assign(4, 2.f);
   while (time.step()) {
   }

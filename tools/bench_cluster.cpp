@@ -225,7 +225,7 @@ class Worker {
         pushes_.push_back({.row = row,
                            .clock = clock,
                            .rate = 1e-3f,
-                           .values = {.data = part_of(gradients_, row)}});
+                           .payload = table::as_payload({.data = part_of(gradients_, row)})});
       table_.push(pushes_);
     }
   }

@@ -142,7 +142,7 @@ void work(table::Table& table) {
       pushes.push_back({.row = *row,
                         .clock = clock,
                         .rate = 1e-3f,
-                        .values = {.data = part_of(gradients, *row)}});
+                        .payload = table::as_payload({.data = part_of(gradients, *row)})});
     table.push(pushes);
     or_throw(table.wait(rows));
     ++clock;

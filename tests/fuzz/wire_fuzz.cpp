@@ -23,8 +23,8 @@ void must(bool truth) {
 }
 
 std::string whole(const table::Frame& frame) {
-  return frame.head + std::string(reinterpret_cast<const char*>(frame.values.data.data()),
-                                  frame.values.data.size_bytes());
+  return frame.head + std::string(reinterpret_cast<const char*>(frame.payload.bytes.data()),
+                                  frame.payload.bytes.size());
 }
 
 template <class Body>

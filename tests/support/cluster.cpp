@@ -60,8 +60,10 @@ Status run_iterations(Table& table, const Training& training, const table::Plan&
     for (RowId row = 0; row < plan.rows.size(); ++row) {
       for (std::size_t i = 0; i < gradients[row].size(); ++i)
         gradients[row][i] = gradient_of(training, plan.workers, table.worker(), clock, row, i);
-      table.push(
-          {.row = row, .clock = clock, .rate = training.rate, .values = {.data = gradients[row]}});
+      table.push({.row = row,
+                  .clock = clock,
+                  .rate = training.rate,
+                  .payload = table::as_payload({.data = gradients[row]})});
     }
     if (Status status = table.wait(all); !status.ok()) return status;
   }

@@ -4,6 +4,7 @@
 #include "shoal/base/random.h"
 #include "shoal/table/placement.h"
 #include "support/simulated_cluster.h"
+#include "support/twice_codec.h"
 
 namespace shoal::table {
 namespace {
@@ -86,6 +87,15 @@ void draw_begins(Random& random, Segment& one) {
   one.plan.clocks[random.below(one.plan.clocks.size())] = one.plan.start;
 }
 
+// Half of the cases send some rows in another codec than float32.
+void draw_codecs(Random random, Segment& one) {
+  if (random.below(2) == 0) return;
+  for (Row& row : one.plan.rows) {
+    if (random.below(2) == 0) row.push_codec = test::kTwice;
+    if (random.below(2) == 0) row.pull_codec = test::kTwice;
+  }
+}
+
 // After the first generation one with another scheme, and perhaps with more workers or fewer.
 // Nobody retires at a change if that is not needed.
 void draw_next(Random& random, ClusterCase& one) {
@@ -124,6 +134,7 @@ ClusterCase draw_case(std::uint64_t seed) {
     one.plan.rows[row].priority = row;
   }
   place(one.plan.rows, one.plan.servers);
+  draw_codecs(Random(seed, 4), one);
   draw_stops(random, one);
   draw_clocks(random, one);
   one.order = random.below(4) == 0 ? Order::kArrival : Order::kPriority;

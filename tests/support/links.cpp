@@ -34,12 +34,14 @@ bool ready(int descriptor, short events, milliseconds within) {
 
 // ---- Ear ----
 
-std::span<float> Ear::place(Link&, Message& message, std::size_t floats) {
+std::span<std::byte> Ear::place(Link&, Message& message, std::size_t bytes) {
   if (over) ++after_the_end;
   if (deaf) return {};
-  const auto numbers = std::make_shared<std::vector<float>>(floats);
-  *values_of(message) = {*numbers, numbers};
-  return *numbers;
+  const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
+  Payload& payload = *payload_of(message);
+  payload.bytes = *memory;
+  payload.owner = memory;
+  return *memory;
 }
 
 Status Ear::received(Link& link, Message&& message) {

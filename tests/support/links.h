@@ -23,7 +23,7 @@ namespace shoal::table::test {
 // a minute at most.
 class Ear : public LinkOwner {
  public:
-  std::span<float> place(Link& link, Message& message, std::size_t floats) override;
+  std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) override;
   Status received(Link& link, Message&& message) override;
   std::optional<Message> next(Link& link) override;
   void silent(Link& link, std::chrono::milliseconds since) override;

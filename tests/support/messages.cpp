@@ -37,7 +37,7 @@ Plan golden_plan() {
             .scheme = "ssp 2",
             .rows = {}};
   plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
-  plan.rows = {{65536, 0, 0, true, 1, 1}, {500, 3, 1, false, 2, 0}};
+  plan.rows = {{65536, 0, 0, true, 1, 1}, {500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}}};
   plan.generation = 3;
   plan.ranks = {0, 2, 3, 5};
   plan.clocks = {100, 107, 100, 130};
@@ -45,10 +45,12 @@ Plan golden_plan() {
   return plan;
 }
 
-Values random_values(Random& random, std::size_t most) {
+Payload random_payload(Random& random, std::size_t most) {
   std::vector<float> numbers(random.below(most + 1));
   for (float& x : numbers) x = std::bit_cast<float>(random.word());  // NaNs and all
-  return owned(std::move(numbers));
+  Payload payload = owned(std::move(numbers));
+  payload.codec = static_cast<CodecId>(random.below(256));
+  return payload;
 }
 
 std::string random_text(Random& random, std::size_t most) {
@@ -95,7 +97,8 @@ Plan random_plan(Random& r) {
   for (std::size_t n = 1 + r.below(r.below(8) == 0 ? 5000 : 9); n > 0; --n)
     plan.rows.push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(),
                          static_cast<std::uint16_t>(r.below(plan.servers)), r.below(2) == 0,
-                         r.unit(), r.unit()});
+                         r.unit(), r.unit(), static_cast<CodecId>(r.below(256)),
+                         static_cast<CodecId>(r.below(256))});
   plan.generation = r.word();
   if (plan.workers < 100)
     for (std::uint32_t worker = 0; worker < plan.workers; ++worker)
@@ -136,17 +139,18 @@ struct Draw {
   Message operator()(Bye) { return Bye{}; }
   Message operator()(PlanMessage) { return PlanMessage{random_plan(random)}; }
   Message operator()(Init) {
-    return Init{random.word(), random_part(random), random_values(random, floats), random.word()};
+    return Init{random.word(), random_part(random), random_payload(random, floats), random.word()};
   }
   Message operator()(Ready) { return Ready{random.word(), random.word()}; }
   Message operator()(Push) {
     Push m{.row = random.word(),
            .clock = random_clock(random),
            .base = random_clock(random),
-           .payload = one_of(random, {Payload::kGradient, Payload::kDelta, Payload::kWeights}),
+           .kind = one_of(random, {ContributionKind::kGradient, ContributionKind::kDelta,
+                                   ContributionKind::kWeights}),
            .rate = random.unit()};
-    m.values = random_values(random, floats);
-    m.weight = m.values.data.empty() ? 0 : 1 - random.unit();
+    m.payload = random_payload(random, floats);
+    m.weight = m.payload.bytes.empty() ? 0 : 1 - random.unit();
     m.generation = random.word();
     return m;
   }
@@ -154,8 +158,8 @@ struct Draw {
     return Get{random.word(), random_clock(random), random_part(random), random.word()};
   }
   Message operator()(RowMessage) {
-    return RowMessage{random.word(),       random_clock(random),          random_clock(random),
-                      random_part(random), random_values(random, floats), random.word()};
+    return RowMessage{random.word(),       random_clock(random),           random_clock(random),
+                      random_part(random), random_payload(random, floats), random.word()};
   }
   Message operator()(NeedPush) {
     return NeedPush{random.word(), random_clock(random), random.word()};
@@ -192,9 +196,9 @@ Message draw(Draw d, std::size_t index, std::index_sequence<I...>) {
 
 }  // namespace
 
-Values owned(std::vector<float> numbers) {
+Payload owned(std::vector<float> numbers) {
   const auto owner = std::make_shared<const std::vector<float>>(std::move(numbers));
-  return {*owner, owner};
+  return as_payload({*owner, owner});
 }
 
 std::vector<std::pair<std::string, Message>> golden_messages() {
@@ -216,8 +220,9 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
       {"plan", PlanMessage{golden_plan()}},
       {"init", Init{1, Part::kHistory, owned({1, -2.5f, 0.1f}), 3}},
       {"ready", Ready{12, 3}},
-      {"push", Push{0x01020304, 41, 39, Payload::kGradient, 1, 0.01f, owned({0.5f, -0.25f}), 3}},
-      {"push_nothing", Push{5, 41, 39, Payload::kDelta, 0, 0.01f, {}, 3}},
+      {"push",
+       Push{0x01020304, 41, 39, ContributionKind::kGradient, 1, 0.01f, owned({0.5f, -0.25f}), 3}},
+      {"push_nothing", Push{5, 41, 39, ContributionKind::kDelta, 0, 0.01f, {}, 3}},
       {"get", Get{6, 42, Part::kHistory2, 3}},
       {"row", RowMessage{6, 42, 40, Part::kWeights, owned({3, 1e-40f, minus_infinity}), 3}},
       {"need_push", NeedPush{6, 42, 3}},

@@ -21,7 +21,7 @@ inline constexpr std::string_view kGoldenToken = "token of the job";
 // most.
 Message random_message(Random& random, std::size_t index, std::size_t floats);
 
-// Values that own their numbers.
-Values owned(std::vector<float> numbers);
+// A payload that owns its numbers.
+Payload owned(std::vector<float> numbers);
 
 }  // namespace shoal::table::test

@@ -27,7 +27,7 @@ inline Plan plan_of(std::string scheme, std::uint16_t workers,
 // Gradient that all numbers of the row share; with owner, so that it may be repeated whenever.
 inline Push push_of(RowId row, Clock clock, float value, std::size_t length = 1) {
   const auto numbers = std::make_shared<const std::vector<float>>(length, value);
-  return {.row = row, .clock = clock, .rate = 1, .values = {*numbers, numbers}};
+  return {.row = row, .clock = clock, .rate = 1, .payload = as_payload({*numbers, numbers})};
 }
 
 class ShardRig {
@@ -35,11 +35,12 @@ class ShardRig {
   explicit ShardRig(const Plan& plan, float initial = 0, int server = 0,
                     SchemeMaker maker = make_scheme)
       : plan_(plan), shard_(std::make_unique<Shard>(server, maker)) {
-    if (const auto scheme = maker(plan.scheme); scheme.ok()) payload_ = scheme.value()->payload();
+    if (const auto scheme = maker(plan.scheme); scheme.ok()) kind_ = scheme.value()->contribution();
     give(0, PlanMessage{plan});
     for (RowId row = 0; row < plan.rows.size(); ++row) {
       const std::vector<float> numbers(plan.rows[row].length, initial);
-      if (plan.rows[row].server == server) give(0, Init{row, Part::kWeights, {numbers, nullptr}});
+      if (plan.rows[row].server == server)
+        give(0, Init{row, Part::kWeights, as_payload({numbers, nullptr})});
     }
     EXPECT_TRUE(shard_->ready());
     said();
@@ -63,7 +64,7 @@ class ShardRig {
     Push push = push_of(row, clock, value, plan_.rows[row].length);
     push.weight = weight;
     push.base = base(worker, row);
-    push.payload = payload_;
+    push.kind = kind_;
     give(worker, push);
   }
   void leave(int worker) { shard_->leave(worker, out_); }
@@ -81,8 +82,8 @@ class ShardRig {
       if (!words.empty()) words += ", ";
       if (const auto* row = std::get_if<RowMessage>(&one.message)) {
         base(one.to.id, row->row) = row->version;
-        words += str("row ", row->row, '@', row->clock, '=', row->values.data[0], 'v', row->version,
-                     " to ", one.to.id);
+        words += str("row ", row->row, '@', row->clock, '=', row->payload.floats()[0], 'v',
+                     row->version, " to ", one.to.id);
       } else if (const auto* need = std::get_if<NeedPush>(&one.message)) {
         words += str("need ", need->row, '@', need->clock, " to ", one.to.id);
       } else if (const auto* norm = std::get_if<Norm>(&one.message)) {
@@ -103,14 +104,14 @@ class ShardRig {
     for (const Outgoing& one : out)
       if (const auto* answer = std::get_if<RowMessage>(&one.message);
           answer && answer->part == part && one.to.id == worker)
-        return {answer->values.data.begin(), answer->values.data.end()};
+        return {answer->payload.floats().begin(), answer->payload.floats().end()};
     ADD_FAILURE() << "row " << row << " is not to be read";
     return {};
   }
 
  private:
   const Plan plan_;
-  Payload payload_ = Payload::kGradient;
+  ContributionKind kind_ = ContributionKind::kGradient;
   std::unique_ptr<Shard> shard_;
   Outbox out_;
   std::vector<Version> bases_;

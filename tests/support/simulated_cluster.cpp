@@ -11,6 +11,7 @@
 #include "shoal/table/client.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/shard.h"
+#include "support/twice_codec.h"
 
 namespace shoal::table {
 namespace {
@@ -88,13 +89,23 @@ class Cluster {
   std::vector<std::size_t> own_bytes_;  // of weights, by server
 };
 
+// Of a payload that the client took.
+Values numbers_of(const Payload& payload) {
+  const Codec& codec = *test::find_test_codec(payload.codec);
+  return codec.decode(payload, payload.bytes.size() / codec.bound(1)).value();
+}
+
 // ---- a worker ----
 
 SimulatedWorker::SimulatedWorker(Cluster& cluster, int id)
     : cluster_(cluster),
       id_(id),
       plan_(job().plan),
-      client_({.worker = id, .order = job().order, .retry = job().retry}, plan_,
+      client_({.worker = id,
+               .order = job().order,
+               .retry = job().retry,
+               .codecs = test::find_test_codec},
+              plan_,
               [this](RowId row, Part part) {
                 return std::span<float>(part == Part::kWeights ? weights_[row] : histories_[row]);
               }),
@@ -158,7 +169,7 @@ void SimulatedWorker::push(RowId row) {
                 .clock = clock_,
                 .weight = skips ? 0.f : 1.f,
                 .rate = 1,
-                .values = {skips ? std::span<float>() : gradient, nullptr}},
+                .payload = as_payload({skips ? std::span<float>() : gradient, nullptr})},
                now());
   cluster_.link(id_, plan_.rows[row].server).wake(0);
   keep_time();
@@ -173,8 +184,10 @@ void SimulatedWorker::retire() {
 void SimulatedWorker::received(int server, const Message& message) {
   const auto* row = std::get_if<RowMessage>(&message);
   if (row != nullptr && row->part == Part::kWeights && row->generation == plan_.generation)
-    cluster_.history_->answered(row->row, row->version, row->values.data);
-  const bool is_placed = row != nullptr && !client_.place(*row).empty();
+    cluster_.history_->answered(row->row, row->version, numbers_of(row->payload).data);
+  RowMessage placed = row == nullptr ? RowMessage() : *row;
+  const bool is_placed =
+      row != nullptr && !client_.place(placed, row->payload.bytes.size()).empty();
   const Result<bool> taken = client_.take(server, message, now());
   if (!taken.ok()) return cluster_.history_->say(taken.error().message);
   if (taken.value() != is_placed) cluster_.history_->say("place() and take() do not agree");
@@ -229,10 +242,12 @@ HistoryRules rules_of(const Segment& one, std::vector<std::vector<float>> base) 
 Cluster::Cluster(const ClusterCase& one)
     : job_(one), history_(rules_of(one, {})), own_bytes_(one.plan.servers) {
   for (int server = 0; server < job_.plan.servers; ++server)
-    shards_.push_back(std::make_unique<Shard>(server));
+    shards_.push_back(std::make_unique<Shard>(server, make_scheme, test::find_test_codec));
   for (int worker = 0; worker < job_.plan.workers; ++worker)
     workers_.push_back(std::make_unique<SimulatedWorker>(*this, worker));
-  for (const Row& row : job_.plan.rows) own_bytes_[row.server] += row.length * sizeof(float);
+  for (const Row& row : job_.plan.rows)
+    own_bytes_[row.server] += std::max(test::find_test_codec(row.push_codec)->bound(row.length),
+                                       test::find_test_codec(row.pull_codec)->bound(row.length));
   connect();
 }
 
@@ -325,7 +340,7 @@ void Cluster::create_rows(const std::vector<std::vector<float>>& numbers) {
       if (job_.plan.rows[row].server != server) continue;
       Outbox out;
       const Status made = shards_[static_cast<std::size_t>(server)]->handle(
-          0, Init{row, Part::kWeights, {numbers[row], nullptr}, job_.plan.generation}, out);
+          0, Init{row, Part::kWeights, as_payload({numbers[row]}), job_.plan.generation}, out);
       if (!made.ok()) history_->say(made.error().message);
     }
     if (!shards_[static_cast<std::size_t>(server)]->ready())
@@ -379,9 +394,11 @@ std::vector<std::vector<float>> Cluster::end() {
     if (answer == nullptr)
       history_->say(str("row ", row, " cannot be read at the end"));
     else
-      history_->ended(row, answer->version, answer->values.data);
-    if (answer != nullptr)
-      numbers[row].assign(answer->values.data.begin(), answer->values.data.end());
+      history_->ended(row, answer->version, numbers_of(answer->payload).data);
+    if (answer != nullptr) {
+      const Values values = numbers_of(answer->payload);
+      numbers[row].assign(values.data.begin(), values.data.end());
+    }
   }
   return numbers;
 }

@@ -108,7 +108,7 @@ std::vector<std::vector<float>> SimulatedWorkers::rows() const {
   for (table::RowId row = 0; plan && row < plan->rows.size(); ++row) {
     if (!plan->rows[row].learns) continue;
     const auto now = job.shard(plan->rows[row].server).look(row);
-    all.emplace_back(now->values.data.begin(), now->values.data.end());
+    all.emplace_back(now->payload.floats().begin(), now->payload.floats().end());
   }
   return all;
 }

@@ -91,7 +91,7 @@ parallel::RecorderOptions recorder_options(const TrainRequest& request, const st
   options.esync_logs = request.esync_log_dir;
   options.run = {.scheme = scheme, .worker = worker, .workers = workers};
   if (const auto made = table::make_scheme(scheme); made.ok())
-    options.local_steps = made.value()->payload() != table::Payload::kGradient;
+    options.local_steps = made.value()->contribution() != table::ContributionKind::kGradient;
   if (workers > 1) options.display = request.param.display();
   return options;
 }

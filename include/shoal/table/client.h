@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/table/codec.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/pacer.h"
 
@@ -32,6 +33,7 @@ struct ClientOptions {
   Order order = Order::kPriority;
   // a row not heard of for so long is asked for again; doubled each time, up to 16 times
   std::chrono::milliseconds retry{2000};
+  CodecFinder codecs = find_codec;
 };
 
 // How old what was read and pushed has been, counted since the start: how often it was 0, 1, 2 ...;
@@ -57,8 +59,9 @@ class Client {
   Client(const Client&) = delete;
 
   // ---- the worker's side ----
-  // Sends push.values, which stay as they are until the row arrived, and asks for the row at
-  // push.clock + 1. Client fills in `base` and `generation`.
+  // Sends the push and asks for the row at push.clock + 1. `push` comes with a kFloat32 payload,
+  // which stays as it is until the row arrived. Client encodes it in the row's codec, once: a push
+  // that is sent again has the same bytes. Client fills in `base` and `generation`.
   void push(Push push, Instant now);
   // Asks for the row at `clock` (for histories: whatever there is). Asked again while it is waited
   // for, it changes nothing.
@@ -68,10 +71,12 @@ class Client {
   std::size_t waiting() const;  // rows that have not arrived
 
   // ---- the network's side ----
-  // Where the numbers of this answer are to be written, before take() is called with it; empty if
-  // nobody waits for it (read and forget): only the answer to what was sent last of this row and
-  // part is waited for, until it has come once.
-  std::span<float> place(const RowMessage& row) const;
+  // Returns where the `bytes` bytes of this answer's payload are to be written before take() is
+  // called with it: in the row's destination if they are its numbers, else in memory that becomes
+  // the payload's. Empty if the answer is not waited for (read and forget it) or has not that many
+  // bytes. Only the answer to what was sent last of this row and part is waited for, until it has
+  // come once.
+  std::span<std::byte> place(RowMessage& row, std::size_t bytes) const;
   // Takes what a server said. True if a row arrived. The numbers of a Row are copied unless they
   // are in their place already. An error is the server's, which broke the protocol.
   Result<bool> take(int server, const Message& message, Instant now);

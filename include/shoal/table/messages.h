@@ -53,11 +53,11 @@ enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
 // ---- the first messages of a connection; who accepts speaks first ----
 struct Challenge {
-  std::uint16_t lowest = 2, highest = 2;
+  std::uint16_t lowest = 3, highest = 3;
   Nonce nonce{};
 };
 struct Hello {
-  std::uint16_t lowest = 2, highest = 2;  // versions of the protocol it speaks
+  std::uint16_t lowest = 3, highest = 3;  // versions of the protocol it speaks
   Purpose purpose = Purpose::kRows;
   std::uint32_t rank = 0;  // of who connects
   // drawn at its start: a process that was started again is another
@@ -68,7 +68,7 @@ struct Hello {
   Digest proof{};
 };
 struct Welcome {
-  std::uint16_t version = 2;
+  std::uint16_t version = 3;
   std::uint32_t rank = 0;  // of who accepted
   std::uint64_t incarnation = 0;
   // the same over "welcome", the challenge's fields, the hello's nonce and the fields above
@@ -99,7 +99,7 @@ struct PlanMessage {
 struct Init {
   RowId row = 0;
   Part part = Part::kWeights;
-  Values values{};
+  Payload payload{};
   Generation generation = 0;
 };
 struct Ready {
@@ -112,14 +112,14 @@ struct Push {
   RowId row = 0;
   Clock clock = 0;  // of the iteration that made it
   Version base = 0;
-  Payload payload = Payload::kGradient;
+  ContributionKind kind = ContributionKind::kGradient;
   float weight = 1;
-  float rate = 0;   // the solver's rate in that iteration
-  Values values{};  // none if weight is 0
+  float rate = 0;     // the solver's rate in that iteration
+  Payload payload{};  // empty if weight is 0
   Generation generation = 0;
   // Said to a server in its process, not on the wire:
   bool finite = false;  // who pushed has looked: there is no NaN, and no infinity
-  // a gradient's `values`, if they are to be zeros once the rule took them, or they were dropped
+  // a gradient's numbers, if they are to be zeros once the rule took them, or they were dropped
   std::span<float> spent{};
 };
 // Wants the row as a worker that finished `clock` iterations may see it. A worker that pushed need
@@ -137,7 +137,7 @@ struct RowMessage {
   Clock clock = 0;
   Version version = 0;
   Part part = Part::kWeights;
-  Values values{};
+  Payload payload{};
   Generation generation = 0;
 };
 struct NeedPush {

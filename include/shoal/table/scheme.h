@@ -89,7 +89,7 @@ enum class Weighing : std::uint8_t { kUniform, kSamples, kSteps };
 // What a worker does in one task. With a gradient: the passes of one iteration. With a delta or
 // weights: `steps` iterations of its own solver, rate, momentum, decay and clip included.
 struct Task {
-  Payload payload = Payload::kGradient;
+  ContributionKind contribution = ContributionKind::kGradient;
   int steps = 1;  // 0: as many as the pacer says
   // asks the pacer, before it pushes, what becomes of the task (Topic::kJudge)
   bool judged = false;
@@ -129,7 +129,7 @@ class Scheme {
   // What a person should be told who has it serve so many; "" if nothing.
   virtual std::string caution(int) const { return ""; }
   virtual Task task() const { return {}; }
-  Payload payload() const { return task().payload; }
+  ContributionKind contribution() const { return task().contribution; }
   // Its decisions on whole tasks; null if it takes none. The coordinator's, one for the job.
   virtual std::unique_ptr<Pacer> make_pacer() const { return nullptr; }
   // The next update that what is held allows, or nothing.

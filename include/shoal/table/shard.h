@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/table/codec.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/scheme.h"
 
@@ -59,8 +60,8 @@ struct PushCounts {
 
 class Shard {
  public:
-  // `maker` makes the scheme of the plan's words.
-  explicit Shard(int server, SchemeMaker maker = make_scheme);
+  // `maker` makes the scheme of the plan's words, `codecs` finds the codecs of its rows.
+  explicit Shard(int server, SchemeMaker maker = make_scheme, CodecFinder codecs = find_codec);
   ~Shard();
   Shard(const Shard&) = delete;
 

@@ -22,16 +22,37 @@ using RowId = std::uint32_t;       // an index into Plan::rows
 using Generation = std::uint32_t;  // counts the plans of a job, the first 0
 
 inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
-inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row, and so of one frame: 4 MiB
+inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row
+inline constexpr std::size_t kMaxPayloadBytes = 8u << 20;  // of one frame, whatever its codec
 inline constexpr std::size_t kMaxRows = 1u << 20;          // of a plan
 inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's name and parameters
 
-// Numbers at rest or on their way, which nobody changes while somebody holds `owner`. Without an
-// owner: good for as long as the function that handed them out says.
+// A row's numbers. They do not change while a copy of `owner` exists. Without an owner they are
+// good for as long as the function that handed them out says.
 struct Values {
   std::span<const float> data{};
   std::shared_ptr<const void> owner{};
 };
+
+// How a row's numbers become bytes (codec.h). Append only; these are on the wire.
+enum class CodecId : std::uint8_t { kFloat32 = 0 };
+
+// A row's numbers as the bytes of a frame, which last as Values do.
+struct Payload {
+  CodecId codec = CodecId::kFloat32;
+  std::span<const std::byte> bytes{};
+  std::shared_ptr<const void> owner{};
+  // The numbers of a kFloat32 payload, where they are.
+  std::span<const float> floats() const {
+    return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+  }
+};
+// The kFloat32 payload that shares these numbers.
+inline Payload as_payload(const Values& numbers) {
+  return {CodecId::kFloat32, std::as_bytes(numbers.data), numbers.owner};
+}
+// The same bytes with an owner: a copy of them if they have none.
+Payload owned(const Payload& payload);
 
 // Where a worker reads the numbers of a row: row.length floats.
 using Home = std::function<std::span<float>(RowId)>;
@@ -41,7 +62,7 @@ using Home = std::function<std::span<float>(RowId)>;
 using Crew = std::function<void(std::size_t pieces, const std::function<void(std::size_t)>& piece)>;
 
 // What a worker pushes of a row.
-enum class Payload : std::uint8_t {
+enum class ContributionKind : std::uint8_t {
   kGradient = 0,  // the sum over its passes; the shard applies the update rule
   kDelta = 1,     // what its own solver added to the weights; the shard adds
   kWeights = 2,   // its weights, for elastic averaging; the answer is its own too
@@ -58,6 +79,7 @@ struct Row {
   std::uint16_t server = 0;  // which server holds it
   bool learns = true;        // false: written once and never pushed (a frozen param)
   float lr_mult = 1, decay_mult = 1;
+  CodecId push_codec = CodecId::kFloat32, pull_codec = CodecId::kFloat32;  // pull: of weights
   bool operator==(const Row&) const = default;
 };
 

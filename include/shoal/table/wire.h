@@ -1,9 +1,9 @@
 // Messages as bytes: docs/protocol.md, which this follows to the byte.
 //
 // A frame is a header of 24 bytes, then the message's fields, then, for messages that carry a row's
-// numbers, float32s to the end. Everything is little-endian. The crc32c covers all of the frame but
-// itself: the header's first 20 bytes, fields and numbers. (Without the header, one flipped bit of
-// the type would make an Answer of an Ask.)
+// numbers, a payload to the end. Everything is little-endian. The crc32c covers all of the frame
+// but itself: the header's first 20 bytes, fields and payload. (Without the header, one flipped bit
+// of the type would make an Answer of an Ask.)
 //   0 u32 magic   4 u8 version   5 u8 type   6 u16 bytes of fields   8 u64 request   16 u32 bytes
 //   after the header   20 u32 crc32c
 #pragma once
@@ -20,7 +20,7 @@
 namespace shoal::table {
 
 inline constexpr std::uint32_t kMagic = 0x4c4f4853;  // "SHOL"
-inline constexpr std::uint8_t kProtocolVersion = 2;
+inline constexpr std::uint8_t kProtocolVersion = 3;
 // of all that a stranger may send, in every version
 inline constexpr std::uint8_t kFirstVersion = 1;
 // What the header of a frame says.
@@ -30,7 +30,7 @@ inline constexpr std::size_t kHeaderSize = 24;
 struct Header {
   std::uint8_t version = kProtocolVersion;
   MessageType type = MessageType::kPing;
-  // bytes; 0xffff for messages without numbers whose fields are longer than that: then all is
+  // bytes; 0xffff for messages without a payload whose fields are longer than that: then all is
   // fields
   std::uint16_t fields = 0;
   // of its sender, rising by one a frame: names a frame in errors
@@ -39,15 +39,15 @@ struct Header {
   std::uint32_t crc = 0;
 
   std::size_t field_bytes() const { return fields == 0xffff ? length : fields; }
-  std::size_t floats() const { return (length - field_bytes()) / sizeof(float); }
+  std::size_t payload_bytes() const { return length - field_bytes(); }
 };
 
-// A frame ready to be gathered: header and fields in one string, numbers where they are. They must
+// A frame ready to be gathered: header and fields in one string, the payload where it is. It must
 // not change until it was sent, for its checksum is made here.
 struct Frame {
   std::string head;
-  Values values;
-  std::size_t bytes() const { return head.size() + values.data.size_bytes(); }
+  Payload payload;
+  std::size_t bytes() const { return head.size() + payload.bytes.size(); }
 };
 Frame encode(const Message& message, std::uint64_t request);
 
@@ -65,13 +65,14 @@ std::uint32_t crc_of_header(std::span<const char, kHeaderSize> bytes);
 // damaged.
 Status check_crc(const Header& header, std::uint32_t crc);
 
-// The message of a header's fields, without its numbers (Values stay empty); checks every length
+// The message of a header's fields, without the bytes of its payload; checks every length
 // and enum value.
 Result<Message> decode_fields(const Header& header, std::string_view fields);
-// Where a message of this type keeps its numbers, or null: Init, Push and RowMessage have some.
-Values* values_of(Message& message);
+// The payload of Init, Push and RowMessage; null for the others.
+Payload* payload_of(Message& message);
+const Payload* payload_of(const Message& message);
 
-// A whole frame, for where bytes come whole: header, fields, crc and numbers, which are copied.
+// A whole frame, for where bytes come whole: header, fields, crc and payload, which is copied.
 Result<Message> decode(std::string_view frame, Stage stage);
 
 }  // namespace shoal::table

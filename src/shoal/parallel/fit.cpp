@@ -6,14 +6,14 @@
 namespace shoal::parallel {
 namespace {
 
+using table::ContributionKind;
 using table::MomentumPolicy;
-using table::Payload;
 
 // Why a worker's tasks make no sense; "" if they do.
 std::string why_not(const table::Scheme& scheme) {
   const table::Task task = scheme.task();
-  const bool weights = task.payload == Payload::kWeights;
-  if (task.payload == Payload::kGradient) return "";
+  const bool weights = task.contribution == ContributionKind::kWeights;
+  if (task.contribution == ContributionKind::kGradient) return "";
   if (task.momentum == MomentumPolicy::kAverage && (weights || !scheme.lockstep()))
     return "averages momentum at exchanges, and its workers exchange one by one: there is no mean "
            "of all; keep or reset it";
@@ -44,7 +44,7 @@ void check_fit(const SolverParameter& param, const std::string& name, const tabl
                const std::string& words, int workers) {
   if (const std::string unfit = scheme.unfit(workers); !unfit.empty())
     throw ConfigError(Code::kConfig, name, ": scheme '", words, "': ", unfit);
-  if (scheme.payload() == Payload::kGradient && !scheme.lockstep() &&
+  if (scheme.contribution() == ContributionKind::kGradient && !scheme.lockstep() &&
       read_recipe(param, name).clip >= 0)
     throw ConfigError(Code::kConfig, name,
                       ": clip_gradients limits the norm of the gradients of all workers together, "

@@ -15,9 +15,9 @@ namespace shoal::parallel {
 namespace {
 
 using table::Clock;
+using table::ContributionKind;
 using table::MomentumPolicy;
 using table::Part;
-using table::Payload;
 using table::RowId;
 using table::Verdict;
 using table::Weighing;
@@ -211,7 +211,7 @@ class LocalRows final : public TableUpdater {
   }
 
  private:
-  bool takes_weights() const { return task_.payload == Payload::kWeights; }
+  bool takes_weights() const { return task_.contribution == ContributionKind::kWeights; }
   bool is_averaged() const { return task_.momentum == MomentumPolicy::kAverage; }
 
   void go_on_from(std::int64_t iteration) {
@@ -297,13 +297,14 @@ class LocalRows final : public TableUpdater {
       if (has_left_[row]) continue;
       has_left_[row] = true;
       prepare(row, weight);
-      pushes.push_back({.row = row,
-                        .clock = iteration_,
-                        .payload = task_.payload,
-                        .weight = weight,
-                        .rate = rate_,
-                        .values = {weight == 0 ? std::span<const float>()
-                                               : std::span<const float>(sent_[row])}});
+      pushes.push_back(
+          {.row = row,
+           .clock = iteration_,
+           .kind = task_.contribution,
+           .weight = weight,
+           .rate = rate_,
+           .payload = table::as_payload(
+               {weight == 0 ? std::span<const float>() : std::span<const float>(sent_[row])})});
     }
     if (!pushes.empty()) table_.push(pushes);
   }

@@ -211,7 +211,7 @@ class Rows final : public TableUpdater {
                          .clock = iteration_,
                          .weight = options_.weight,
                          .rate = rate_,
-                         .values = {gradient},
+                         .payload = table::as_payload({gradient}),
                          .finite = finite_,
                          .spent = spends_ ? gradient : std::span<float>()});
     }
@@ -328,7 +328,7 @@ std::unique_ptr<TableUpdater> make_table_updater(const SolverParameter& param, N
   if (!scheme.ok())
     throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
   check_fit(param, options.name, *scheme.value(), options.scheme, workers_of(table.roster()));
-  const bool gradients = scheme.value()->payload() == table::Payload::kGradient;
+  const bool gradients = scheme.value()->contribution() == table::ContributionKind::kGradient;
   return (gradients ? make_gradient_updater : make_local_steps_updater)(param, net, table, options,
                                                                         *scheme.value());
 }

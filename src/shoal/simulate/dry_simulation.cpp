@@ -69,7 +69,7 @@ DryPhase phase_of(const JobInputs& job, const std::string& words, table::Generat
                  .rest = {},
                  .sample = {},
                  .end = end};
-  const bool gradients = phase.task.payload == table::Payload::kGradient;
+  const bool gradients = phase.task.contribution == table::ContributionKind::kGradient;
   const bool averages = phase.task.momentum == table::MomentumPolicy::kAverage;
   const auto local = gradients ? nullptr : make_local_updater(job.param, job.name, job.net);
   const parallel::RowMap map(

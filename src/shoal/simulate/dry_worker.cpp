@@ -7,7 +7,7 @@
 namespace shoal::simulate {
 
 using table::Clock;
-using table::Payload;
+using table::ContributionKind;
 using table::RowId;
 using table::Topic;
 using table::Verdict;
@@ -65,12 +65,12 @@ void DryWorker::push(std::span<const RowId> rows, bool empty) {
   for (const RowId row : rows)
     push_row({.row = row,
               .clock = clock_,
-              .payload = task().payload,
+              .kind = task().contribution,
               .weight = empty ? 0.0f : 1.0f,
               .rate = 1,
-              .values = {empty ? std::span<const float>()
-                               : std::span<const float>(plan_.row(phase(), row)),
-                         nullptr}});
+              .payload = table::as_payload({empty ? std::span<const float>()
+                                                  : std::span<const float>(plan_.row(phase(), row)),
+                                            nullptr})});
 }
 
 void DryWorker::retire() {
@@ -141,7 +141,7 @@ Coroutine DryWorker::wait_to_begin() {
   co_await ask(Topic::kBegin, clock_,
                encode(table::BeginBody{.last = report_, .until = task().shared ? phase().end : 0}));
   start_ = or_throw(table::decode_start(answer_));
-  if (start_.over || !start_.reread || task().payload == Payload::kWeights) co_return;
+  if (start_.over || !start_.reread || task().contribution == ContributionKind::kWeights) co_return;
   get(phase().learning);
   co_await rows(phase().learning);
 }

@@ -39,8 +39,8 @@ void SimulatedClient::received(int server, const Message& message) {
   Result<bool> taken = false;
   if (row != nullptr && job_.options().dry) {
     table::RowMessage placed = *row;
-    placed.values = {client_->place(*row), nullptr};
-    if (placed.values.data.empty()) return;
+    placed.payload.bytes = client_->place(placed, row->payload.bytes.size());
+    if (placed.payload.bytes.empty()) return;
     taken = client_->take(server, placed, now());
   } else {
     taken = client_->take(server, message, now());

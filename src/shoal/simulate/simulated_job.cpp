@@ -123,7 +123,8 @@ void SimulatedJob::install_plan(const table::Plan& plan, const table::Table::Sou
         continue;
       const std::span<const float> numbers = initial(row, part);
       if (!numbers.empty() || part == table::Part::kWeights)
-        tell(plan.rows[row].server, table::Init{row, part, {numbers, nullptr}, plan.generation});
+        tell(plan.rows[row].server,
+             table::Init{row, part, table::as_payload({numbers}), plan.generation});
     }
   }
 }
@@ -138,7 +139,7 @@ void SimulatedJob::arrived(int server, int worker, const Message& message) {
   const auto* push = std::get_if<table::Push>(&message);
   const double each = cluster_.processes[here.rank].seconds_per_byte;
   const Instant takes =
-      push ? to_instant(each * static_cast<double>(push->values.data.size_bytes())) : Instant{};
+      push ? to_instant(each * static_cast<double>(push->payload.bytes.size())) : Instant{};
   here.busy = std::max(here.busy, time_.now()) + takes;
   if (here.busy == time_.now()) return handle(server, worker, message);
   time_.at(here.busy, [this, server, worker, message] { handle(server, worker, message); });

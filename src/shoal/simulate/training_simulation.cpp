@@ -68,7 +68,7 @@ class Evaluator {
     for (table::RowId row = 0; row < rows_.rows().size(); ++row) {
       const auto now = job_.shard(rows_.rows()[row].server).look(row);
       if (!now) return {};  // the rows do not exist yet
-      std::ranges::copy(now->values.data, rows_.weights(row).begin());
+      std::ranges::copy(now->payload.floats(), rows_.weights(row).begin());
     }
     average_sums(workers);
     return or_throw(solver_.test(0));
@@ -78,7 +78,7 @@ class Evaluator {
     std::vector<float> all;
     for (table::RowId row = 0; row < rows_.rows().size(); ++row)
       if (const auto now = job_.shard(rows_.rows()[row].server).look(row))
-        all.insert(all.end(), now->values.data.begin(), now->values.data.end());
+        all.insert(all.end(), now->payload.floats().begin(), now->payload.floats().end());
     return all;
   }
   std::span<const std::unique_ptr<Net>> test_nets() const { return solver_.test_nets(); }
@@ -126,7 +126,8 @@ parallel::RecorderOptions record_of(const SimulationOptions& options, const std:
   record.metrics = options.out;
   record.esync_logs = options.esync_logs;
   record.run = {.scheme = scheme, .workers = cluster.workers(), .simulated = true};
-  record.local_steps = or_throw(table::make_scheme(scheme))->payload() != table::Payload::kGradient;
+  record.local_steps =
+      or_throw(table::make_scheme(scheme))->contribution() != table::ContributionKind::kGradient;
   return record;
 }
 

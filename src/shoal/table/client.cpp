@@ -75,12 +75,10 @@ Error broken(int server, const std::string& what) {
 }
 
 // A push that is sent again may be acknowledged, by the first one's answer, while a link still
-// reads it: it has numbers of its own.
-Push with_own_values(const Push& push) {
-  const auto numbers =
-      std::make_shared<const std::vector<float>>(push.values.data.begin(), push.values.data.end());
+// reads it: its payload has an owner.
+Push with_own_payload(const Push& push) {
   Push copy = push;
-  copy.values = {*numbers, numbers};
+  copy.payload = owned(push.payload);
   return copy;
 }
 
@@ -108,6 +106,8 @@ struct Client::State {
 
   void start(Slot slot, Clock clock, Say what, Instant now);
   void say(Slot slot, Say what);
+  void encode(Push& push) const;
+  const Codec& codec_of(const RowMessage& row) const;
   void be_patient(Slot slot, std::size_t times, Instant now);
   void arrive(Slot slot, Version version);
   void count(const Push& push, Version version);
@@ -137,6 +137,8 @@ Client::Client(const ClientOptions& options, const Plan& plan,
                std::function<std::span<float>(RowId, Part)> destination)
     : state_(std::make_unique<State>(options, plan, std::move(destination))) {
   CHECK_GT(options.retry.count(), 0);
+  const std::string unknown = unknown_codec(plan, options.codecs);
+  CHECK(unknown.empty()) << unknown;
 }
 Client::~Client() = default;
 
@@ -183,8 +185,10 @@ void Client::push(Push push, Instant now) {
   CHECK(!state_->waits[slot].waiting)
       << "row " << push.row << " is pushed at clock " << push.clock << " before that of clock "
       << state_->waits[slot].clock << " arrived";
-  CHECK(push.values.data.size() == row.length || (push.weight == 0 && push.values.data.empty()))
-      << push.values.data.size() << " numbers for row " << push.row << ", which has " << row.length;
+  const std::size_t count = push.payload.floats().size();
+  CHECK(count == row.length || (push.weight == 0 && count == 0))
+      << count << " numbers for row " << push.row << ", which has " << row.length;
+  state_->encode(push);
   push.base = state_->versions[push.row];
   push.generation = state_->generation;
   const Clock next = push.clock + 1;
@@ -199,6 +203,20 @@ void Client::get(RowId row, Clock clock, Part part, Instant now) {
   CHECK(!wait.waiting || wait.clock == clock)
       << "row " << row << " is asked for at clock " << clock << " and at " << wait.clock;
   if (!wait.waiting) state_->start(slot, clock, Say::kGet, now);
+}
+
+// Numbers that were encoded into other memory are spent at once.
+void Client::State::encode(Push& push) const {
+  const Codec& codec = *options.codecs(rows[push.row].push_codec);
+  if (push.payload.bytes.empty()) {
+    push.payload.codec = codec.id();
+    return;
+  }
+  const std::byte* const before = push.payload.bytes.data();
+  push.payload = codec.encode({push.payload.floats(), push.payload.owner});
+  if (push.payload.bytes.data() == before) return;
+  std::ranges::fill(push.spent, 0.0f);
+  push.spent = {};
 }
 
 bool Client::arrived(RowId row) const {
@@ -221,8 +239,22 @@ bool Client::State::expects(const RowMessage& row) const {
   return wait.waiting && wait.asked && wait.clock == row.clock;
 }
 
-std::span<float> Client::place(const RowMessage& row) const {
-  return state_->expects(row) ? state_->destination(row.row, row.part) : std::span<float>();
+const Codec& Client::State::codec_of(const RowMessage& row) const {
+  return row.part == Part::kWeights ? *options.codecs(rows[row.row].pull_codec) : float32_codec();
+}
+
+std::span<std::byte> Client::place(RowMessage& row, std::size_t bytes) const {
+  if (!state_->expects(row)) return {};
+  const Codec& codec = state_->codec_of(row);
+  if (codec.id() == CodecId::kFloat32) {
+    const auto place = std::as_writable_bytes(state_->destination(row.row, row.part));
+    return place.size() == bytes ? place : std::span<std::byte>();
+  }
+  if (bytes > codec.bound(state_->rows[row.row].length)) return {};
+  const auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  row.payload.bytes = {memory.get(), bytes};
+  row.payload.owner = memory;
+  return {memory.get(), bytes};
 }
 
 Status Client::State::check_row(int server, RowId row, const char* name) const {
@@ -246,11 +278,11 @@ Result<bool> Client::State::take_row(int server, const RowMessage& message) {
                               "; this worker is in generation ", generation));
   if (const Status known = check_row(server, message.row, "Row"); !known.ok()) return known.error();
   if (!expects(message)) return false;
-  const std::span<const float> numbers = message.values.data;
   const std::uint32_t length = rows[message.row].length;
-  if (numbers.size() != length)
-    return broken(server, str("Row of row ", message.row, " with ", numbers.size(),
-                              " numbers; it has ", length));
+  const Result<Values> decoded = decode_with(codec_of(message), message.payload, length);
+  if (!decoded.ok())
+    return broken(server, str("Row of row ", message.row, " ", decoded.error().message));
+  const std::span<const float> numbers = decoded.value().data;
   const std::span<float> place = destination(message.row, message.part);
   CHECK_EQ(place.size(), length) << "destination of row " << message.row;
   if (numbers.data() != place.data()) std::copy(numbers.begin(), numbers.end(), place.begin());
@@ -299,7 +331,7 @@ Message Client::State::message_of(Slot slot) const {
   const Wait& wait = waits[slot];
   const RowId row = row_of(slot);
   if (wait.say == Say::kGet) return Get{row, wait.clock, part_of(slot), generation};
-  return wait.asked ? with_own_values(*pushes[row]) : *pushes[row];
+  return wait.asked ? with_own_payload(*pushes[row]) : *pushes[row];
 }
 
 std::optional<Message> Client::next(int server) {

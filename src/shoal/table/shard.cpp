@@ -23,8 +23,8 @@ std::optional<Generation> generation_of(const Message& message) {
 
 }  // namespace
 
-Shard::Shard(int server, SchemeMaker maker)
-    : state_(std::make_unique<State>(server, std::move(maker))) {}
+Shard::Shard(int server, SchemeMaker maker, CodecFinder codecs)
+    : state_(std::make_unique<State>(server, std::move(maker), codecs)) {}
 Shard::~Shard() = default;
 
 Status Shard::handle(int worker, const Message& message, Outbox& out) {
@@ -36,7 +36,8 @@ void Shard::leave(int worker, Outbox& out) { state_->leave(worker, out); }
 std::optional<RowMessage> Shard::look(RowId id) const {
   const ShardRow* row = state_->find(id);
   if (row == nullptr) return std::nullopt;
-  return RowMessage{.row = id, .version = row->version(), .values = row->numbers(Part::kWeights)};
+  return RowMessage{
+      .row = id, .version = row->version(), .payload = as_payload(row->numbers(Part::kWeights))};
 }
 std::optional<Version> Shard::version_of(RowId id) const {
   const ShardRow* row = state_->find(id);
@@ -105,6 +106,8 @@ Status Shard::State::take_plan(const PlanMessage& message, Outbox& out) {
   }
   if (const std::string wrong = validate(said); !wrong.empty())
     return broken("worker 0's plan: ", wrong);
+  if (const std::string wrong = unknown_codec(said, codecs); !wrong.empty())
+    return broken("worker 0's plan: ", wrong);
   if (server >= said.servers)
     return broken("worker 0's plan is for ", said.servers, " servers, and this is server ", server,
                   " (the first is 0)");
@@ -154,11 +157,15 @@ void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made, const H
   ends.assign(said.workers, kUnbounded);
   gone.assign(said.workers, false);
   rows.resize(said.rows.size());
-  const bool at_home = home && said.workers == 1 && scheme->payload() == Payload::kGradient &&
+  const bool at_home = home && said.workers == 1 &&
+                       scheme->contribution() == ContributionKind::kGradient &&
                        !scheme->keeps_reads();
   for (RowId id = 0; id < said.rows.size(); ++id) {
     if (said.rows[id].server != server) continue;
-    rows[id] = std::make_unique<ShardRow>(id, *plan, at_home ? home(id) : std::span<float>());
+    const Codec& answers = *codecs(said.rows[id].pull_codec);
+    const bool in_place = at_home && said.rows[id].pull_codec == CodecId::kFloat32;
+    rows[id] =
+        std::make_unique<ShardRow>(id, *plan, answers, in_place ? home(id) : std::span<float>());
     ++without_weights;
     if (said.rows[id].learns) learning.push_back(rows[id].get());
   }
@@ -172,16 +179,17 @@ Status Shard::State::take_init(const Init& init, Outbox& out) {
   if (part > optim::histories(plan->rule.rule))
     return broken("worker 0's Init of row ", init.row, " is of history ", part, "; ",
                   optim::name_of(plan->rule.rule), " keeps ", optim::histories(plan->rule.rule));
-  const bool is_zeros = init.values.data.empty() && init.part != Part::kWeights;
-  if (!is_zeros && init.values.data.size() != row.row.length)
-    return broken("worker 0's Init of row ", init.row, " has ", init.values.data.size(),
-                  " numbers; the row has ", row.row.length);
+  Result<Values> numbers = Values();
+  const bool is_zeros = init.payload.bytes.empty() && init.part != Part::kWeights;
+  if (!is_zeros) numbers = decode_with(float32_codec(), init.payload, row.row.length);
+  if (!numbers.ok())
+    return broken("worker 0's Init of row ", init.row, " ", numbers.error().message);
   if (init.part != Part::kWeights && !row.row.learns) return {};  // nobody will ask
   if (!row.has(init.part)) {
     if (row.was_changed())
       return broken("worker 0's Init of row ", init.row, ", history ", part,
                     ", comes after the first update");
-    row.set(init.part, init.values.data);
+    row.set(init.part, numbers.value().data);
     if (init.part != Part::kWeights || --without_weights > 0) return {};
     be_ready(out);
   } else if (without_weights == 0) {

@@ -9,7 +9,7 @@
 namespace shoal::table {
 namespace {
 
-constexpr const char* kPayloads[] = {"a gradient", "a delta", "weights"};
+constexpr const char* kContributions[] = {"a gradient", "a delta", "weights"};
 
 std::string push_named(int worker, const Push& push) {
   return str("worker ", worker, "'s push of row ", push.row, " at clock ", push.clock);
@@ -30,17 +30,23 @@ Status Shard::State::check_push(int worker, const Push& push) const {
   if (push.base < plan->start || push.base > row.version())
     return wrong(" is based on version ", push.base, "; the row has had ", plan->start, " to ",
                  row.version());
-  if (push.payload != scheme->payload())
-    return wrong(" holds ", kPayloads[static_cast<std::size_t>(push.payload)], "; scheme '",
+  if (push.kind != scheme->contribution())
+    return wrong(" holds ", kContributions[static_cast<std::size_t>(push.kind)], "; scheme '",
                  scheme->name(), "' takes ",
-                 kPayloads[static_cast<std::size_t>(scheme->payload())]);
+                 kContributions[static_cast<std::size_t>(scheme->contribution())]);
   if (!(push.weight >= 0 && std::isfinite(push.weight)))
     return wrong(" has weight ", push.weight, "; it must be finite, 0 or more");
   if (!std::isfinite(push.rate)) return wrong(" has rate ", push.rate, "; it must be finite");
-  const std::size_t count = push.values.data.size();
-  if (count != row.row.length && !(push.weight == 0 && count == 0))
-    return wrong(" has ", count, " numbers; the row has ", row.row.length);
   return {};
+}
+
+// A push of weight 0 may have no numbers.
+Result<Values> Shard::State::numbers_of(int worker, const Push& push) const {
+  if (push.weight == 0 && push.payload.bytes.empty()) return Values();
+  const Row& row = plan->rows[push.row];
+  Result<Values> numbers = decode_with(*codecs(row.push_codec), push.payload, row.length);
+  if (numbers.ok()) return numbers;
+  return broken(push_named(worker, push), " ", numbers.error().message);
 }
 
 // A push is taken in its turn, once. One that is there already is its worker's question whether it
@@ -50,6 +56,8 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
   if (found == nullptr)
     return not_here(push.row, str("worker ", worker, "'s push at clock ", push.clock));
   if (Status status = check_push(worker, push); !status.ok()) return status;
+  Result<Values> numbers = numbers_of(worker, push);
+  if (!numbers.ok()) return numbers.error();
   ShardRow& row = *found;
   const Clock next = row.pushed(worker);
   if (push.clock > next) {
@@ -63,14 +71,14 @@ Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
     if (push.clock + 1 == next) ask_again(row, worker, next, out);
     return {};
   }
-  if (!counts_only && !push.finite && !all_finite(push.values.data)) {
+  if (!counts_only && !push.finite && !all_finite(numbers.value().data)) {
     ++counters.refused;
     return Error{Code::kNonFinite,
                  str(push_named(worker, push),
                      " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
   }
   come_back(worker, push.clock);
-  row.hold(worker, push, ends[static_cast<std::size_t>(worker)]);
+  row.hold(worker, push, std::move(numbers).value(), ends[static_cast<std::size_t>(worker)]);
   row.wait(worker, next + 1);
   // in lockstep nobody may read more before all have pushed
   if (merge(row) || !scheme->lockstep()) answer_readers(row, out);
@@ -102,8 +110,9 @@ Status Shard::State::take_get(int worker, const Get& get, Outbox& out) {
     const int part = static_cast<int>(get.part),
               kept = row.row.learns ? optim::histories(plan->rule.rule) : 0;
     if (part > kept) return wrong(" wants history ", part, "; the row keeps ", kept);
-    out.push_back({to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part,
-                                                 row.numbers(get.part), plan->generation}});
+    out.push_back(
+        {to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part,
+                                       as_payload(row.numbers(get.part)), plan->generation}});
     return {};
   }
   if (get.clock < plan->start) return wrong(" is from before the start, clock ", plan->start);

@@ -27,9 +27,10 @@ void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
 
 }  // namespace
 
-ShardRow::ShardRow(RowId id, const Plan& plan, std::span<float> home)
+ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> home)
     : id(id),
       row(plan.rows[id]),
+      answers_(answers),
       start_(plan.start),
       version_(plan.start),
       workers_(plan.workers,
@@ -62,13 +63,13 @@ void ShardRow::set(Part part, std::span<const float> numbers) {
 
 // ---- membership and pushes ----
 
-void ShardRow::hold(int worker, Push push, Clock end) {
+void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
   WorkerView& view = workers_[index(worker)];
   CHECK(push.clock == view.pushed)
       << "row " << id << ": push of clock " << push.clock << " in the place of " << view.pushed;
   held_.push_back(
       {.worker = worker, .clock = push.clock, .base = push.base, .weight = push.weight});
-  pushes_.push_back(std::move(push));
+  pushes_.push_back({std::move(values), push.rate, push.spent});
   ++view.pushed;
   end_at(worker, end);
 }
@@ -152,10 +153,10 @@ void ShardRow::count(const Merge& merge) {
 
 void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan,
                     double gradient_scale, Spares& spares, Buffers& replaced, const Crew& crew) {
-  const Push& first = pushes_[merge.take[0]];
+  const std::size_t first = merge.take[0];
   const optim::Step step = optim::make_step(
-      plan.rule, {.iteration = first.clock,
-                  .rate = first.rate * merge.rate_scale,
+      plan.rule, {.iteration = held_[first].clock,
+                  .rate = pushes_[first].rate * merge.rate_scale,
                   .lr_mult = row.lr_mult,
                   .weight_decay = plan.weight_decay,
                   .decay_mult = row.decay_mult,
@@ -207,26 +208,38 @@ bool ShardRow::can_read(const Scheme& scheme, int worker) const {
   return !row.learns || scheme.readable(view(), worker, waits_[index(worker)]);
 }
 
+// The float32 payload is the row's buffer on loan: to keep it would make each update a copy.
+Payload ShardRow::encoded() {
+  if (answers_.id() == CodecId::kFloat32) return answers_.encode(numbers(Part::kWeights));
+  if (encoded_version_ != version_) {
+    encoded_ = answers_.encode(numbers(Part::kWeights));
+    encoded_version_ = version_;
+  }
+  return encoded_;
+}
+
 RowMessage ShardRow::answer(const Scheme& scheme, int worker) {
   const Clock clock = std::exchange(waits_[index(worker)], kNobody);
-  Values values = numbers(Part::kWeights);
-  if (!own_.empty() && own_[index(worker)].clock == clock) values = own_[index(worker)].values;
+  const bool is_own = !own_.empty() && own_[index(worker)].clock == clock;
+  Payload payload = is_own ? answers_.encode(own_[index(worker)].values) : encoded();
   if (scheme.keeps_reads()) {
     reads_.resize(workers_.size());
-    reads_[index(worker)] = values;
+    const Result<Values> read = answers_.decode(payload, row.length);
+    CHECK(read.ok()) << read.error().message;
+    reads_[index(worker)] = read.value();
   }
   return {.row = id,
           .clock = clock,
           .version = version_,
           .part = Part::kWeights,
-          .values = std::move(values)};
+          .payload = std::move(payload)};
 }
 
 std::size_t ShardRow::bytes() const {
   std::size_t floats = parts_.size() * row.length;
-  for (const Push& push : pushes_) floats += push.values.data.size();
+  for (const Held& held : pushes_) floats += held.values.data.size();
   for (const Own& own : own_) floats += own.values.data.size();
-  return floats * sizeof(float);
+  return floats * sizeof(float) + encoded_.bytes.size();
 }
 
 }  // namespace shoal::table

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shoal/table/buffer.h"
+#include "shoal/table/codec.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/scheme.h"
 #include "shoal/table/update.h"
@@ -16,9 +17,9 @@ namespace shoal::table {
 // Says what the plan has for all rows.
 class ShardRow {
  public:
-  // `home`: where its weights are, in memory of the only worker, who does not look at them from a
-  // push to its answer; or nothing, then here.
-  ShardRow(RowId id, const Plan& plan, std::span<float> home = {});
+  // `answers` encodes the weights that workers read. `home`, if it is not empty, is memory of the
+  // only worker that holds the weights; the worker does not look at them from a push to its answer.
+  ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> home);
 
   const RowId id;
   const Row row;
@@ -33,9 +34,9 @@ class ShardRow {
   // ---- membership and pushes ----
   RowView view() const { return {workers_, held_, version_}; }
   Clock pushed(int worker) const { return workers_[index(worker)].pushed; }
-  // Takes the push of clock pushed(worker). The worker counts until its push of clock end - 1 is
-  // here.
-  void hold(int worker, Push push, Clock end);
+  // Keeps the push of clock pushed(worker), whose numbers are `values`. The worker counts until its
+  // push of clock end - 1 is here.
+  void hold(int worker, const Push& push, Values values, Clock end);
   void end_at(int worker, Clock end);
   // Forgets what the worker pushed from `end` on, as far as it is not merged. Returns how many
   // pushes that were.
@@ -76,6 +77,7 @@ class ShardRow {
     Clock clock = kNobody;
     Values values;
   };
+  Payload encoded();
   static std::size_t index(int worker) { return static_cast<std::size_t>(worker); }
 
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
@@ -86,6 +88,10 @@ class ShardRow {
   void pull(const Merge& merge, Change weights);
   void throw_away(const Merge& merge);
 
+  const Codec& answers_;
+  // The encoded weights of a version, which all its readers share.
+  Payload encoded_;
+  Version encoded_version_ = -1;
   const Clock start_;
   Version version_;
   // weights, and if it learns the rule's histories
@@ -93,9 +99,15 @@ class ShardRow {
   bool has_[1 + optim::kMaxHistories] = {};
   std::vector<WorkerView> workers_;
   std::vector<Contribution> held_;  // in the order of arrival
-  std::vector<Push> pushes_;        // of held_
-  std::vector<Clock> waits_;        // by worker
-  std::vector<Own> own_;            // by worker; elastic schemes
+  // What a contribution of held_ adds.
+  struct Held {
+    Values values;
+    float rate = 0;
+    std::span<float> spent;  // as Push::spent
+  };
+  std::vector<Held> pushes_;  // of held_
+  std::vector<Clock> waits_;  // by worker
+  std::vector<Own> own_;      // by worker; elastic schemes
   // by worker, what it read last; of schemes that keep_reads
   std::vector<Values> reads_;
 };

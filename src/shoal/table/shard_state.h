@@ -23,7 +23,8 @@ Error broken(const Args&... args) {
 inline Address to_worker(int worker) { return {Address::Kind::kWorker, worker}; }
 
 struct Shard::State {
-  State(int server, SchemeMaker maker) : server(server), maker(std::move(maker)) {
+  State(int server, SchemeMaker maker, CodecFinder codecs)
+      : server(server), maker(std::move(maker)), codecs(codecs) {
     counters.staleness.resize(kStaleness);
   }
 
@@ -39,6 +40,7 @@ struct Shard::State {
   void come_back(int worker, Clock clock);
   Status take_total(const NormTotal& total, Outbox& out);
   Status check_push(int worker, const Push& push) const;
+  Result<Values> numbers_of(int worker, const Push& push) const;
   ShardRow* find(RowId row) const;
   Error not_here(RowId row, const std::string& what) const;
 
@@ -59,6 +61,7 @@ struct Shard::State {
 
   int server;
   const SchemeMaker maker;
+  const CodecFinder codecs;
   std::optional<Plan> plan;
   std::unique_ptr<Scheme> scheme;
   std::vector<std::unique_ptr<ShardRow>> rows;  // of the plan; null where another server's

@@ -1,7 +1,6 @@
 #include "shoal/table/link/batch.h"
 
 #include <algorithm>
-#include <memory>
 
 namespace shoal::table {
 
@@ -20,9 +19,9 @@ std::size_t Batch::pieces(Pieces& out, std::size_t limit) const {
     if (!piece.empty()) out[count++] = piece;
   };
   for (std::size_t i = first_; i < frames_.size() && limit > 0; ++i) {
-    const Values& values = frames_[i].values;
+    const std::span<const std::byte> bytes = frames_[i].payload.bytes;
     add(frames_[i].head);
-    add({reinterpret_cast<const char*>(values.data.data()), values.data.size_bytes()});
+    add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   return count;
 }
@@ -39,14 +38,7 @@ std::size_t Batch::sent(std::size_t bytes) {
 }
 
 void Batch::own() {
-  for (Frame& frame : frames_) frame.values = owned(frame.values);
-}
-
-Values owned(const Values& values) {
-  if (values.owner || values.data.empty()) return values;
-  const auto copy =
-      std::make_shared<const std::vector<float>>(values.data.begin(), values.data.end());
-  return {*copy, copy};
+  for (Frame& frame : frames_) frame.payload = owned(frame.payload);
 }
 
 }  // namespace shoal::table

@@ -37,7 +37,4 @@ class Batch {
   std::size_t unsent_ = 0;
 };
 
-// The same numbers, with an owner.
-Values owned(const Values& values);
-
 }  // namespace shoal::table

@@ -34,13 +34,13 @@ class CoordinatorHost final : public SeatOwner, private LinkOwner {
   void close(bool with_bye);
 
  private:
-  std::span<float> place(Seat&, Message&, std::size_t) override { return {}; }
+  std::span<std::byte> place(Seat&, Message&, std::size_t) override { return {}; }
   void opened(Seat& seat, const std::shared_ptr<Link>& link) override;
   void received(Seat& seat, Message&& message) override;
   void closed(Seat& seat) override;
   void lost(Seat& seat, const Error& error) override;
   // The desk's, of a link to a process without a rank, which asks for one and goes:
-  std::span<float> place(Link&, Message&, std::size_t) override { return {}; }
+  std::span<std::byte> place(Link&, Message&, std::size_t) override { return {}; }
   Status received(Link& link, Message&& message) override;
   std::optional<Message> next(Link&) override { return std::nullopt; }
   void silent(Link&, std::chrono::milliseconds) override {}

@@ -33,7 +33,7 @@ class Question final : public LineOwner {
   }
 
  private:
-  std::span<float> place(Line&, Message&, std::size_t) override { return {}; }
+  std::span<std::byte> place(Line&, Message&, std::size_t) override { return {}; }
   std::optional<Message> next(Line&) override { return std::nullopt; }
   void up(Line& line, bool) override {
     line.link()->send(Ask{

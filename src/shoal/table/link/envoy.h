@@ -33,7 +33,7 @@ class Envoy final : public LineOwner {
   void close(bool with_bye);
 
  private:
-  std::span<float> place(Line&, Message&, std::size_t) override { return {}; }
+  std::span<std::byte> place(Line&, Message&, std::size_t) override { return {}; }
   Status received(Line& line, Message&& message) override;
   std::optional<Message> next(Line&) override { return std::nullopt; }
   void up(Line& line, bool again) override;

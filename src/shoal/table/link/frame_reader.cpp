@@ -103,11 +103,12 @@ Result<bool> FrameReader::read_fields() {
   fields_ = {};
   part_ = Part::kNumbers;
   if (left_ == 0) return true;
-  const std::span<float> place = sink_.place(message_, header_.floats());
-  if (place.size() < header_.floats()) return true;
-  const std::span<float> numbers = place.first(header_.floats());
-  if (Values* values = values_of(message_); values && values->data.empty()) values->data = numbers;
-  begin_direct({reinterpret_cast<char*>(numbers.data()), numbers.size_bytes()});
+  const std::size_t size_of_payload = header_.payload_bytes();
+  const std::span<std::byte> place = sink_.place(message_, size_of_payload);
+  if (place.size() < size_of_payload) return true;
+  Payload* const payload = payload_of(message_);
+  if (payload && payload->bytes.empty()) payload->bytes = place.first(size_of_payload);
+  begin_direct({reinterpret_cast<char*>(place.data()), size_of_payload});
   return true;
 }
 
@@ -119,7 +120,7 @@ Result<bool> FrameReader::read_numbers() {
     left_ -= here.size();
   }
   if (left_ > 0) return false;
-  if (header_.floats() > 0)
+  if (header_.payload_bytes() > 0)
     if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
   ++frames_;
   part_ = Part::kHeader;

@@ -17,7 +17,7 @@ class FrameSink {
  public:
   virtual ~FrameSink() = default;
   // As in LinkOwner.
-  virtual std::span<float> place(Message& message, std::size_t floats) = 0;
+  virtual std::span<std::byte> place(Message& message, std::size_t bytes) = 0;
   // A whole frame whose checksum is right. It may change the stage. After an error nothing more is
   // read.
   virtual Status frame(Message&& message) = 0;

@@ -91,8 +91,8 @@ void Line::lose(const Error& error) {
   if (!job_.over() && !job_.is_gone(rank_)) owner_.lost(*this, error);
 }
 
-std::span<float> Line::place(Link& link, Message& message, std::size_t floats) {
-  return &link == link_.get() ? owner_.place(*this, message, floats) : std::span<float>();
+std::span<std::byte> Line::place(Link& link, Message& message, std::size_t bytes) {
+  return &link == link_.get() ? owner_.place(*this, message, bytes) : std::span<std::byte>();
 }
 
 Status Line::received(Link& link, Message&& message) {

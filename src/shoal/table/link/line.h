@@ -18,7 +18,7 @@ class Line;
 class LineOwner {
  public:
   virtual ~LineOwner() = default;
-  virtual std::span<float> place(Line& line, Message& message, std::size_t floats) = 0;
+  virtual std::span<std::byte> place(Line& line, Message& message, std::size_t bytes) = 0;
   virtual Status received(Line& line, Message&& message) = 0;
   virtual std::optional<Message> next(Line& line) = 0;
   // The link is up, for the first time or `again`.
@@ -45,7 +45,7 @@ class Line final : public LinkOwner {
   const std::string& trouble() const { return trouble_; }
 
  private:
-  std::span<float> place(Link& link, Message& message, std::size_t floats) override;
+  std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) override;
   Status received(Link& link, Message&& message) override;
   std::optional<Message> next(Link& link) override;
   void silent(Link& link, std::chrono::milliseconds since) override;

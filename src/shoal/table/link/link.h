@@ -50,10 +50,10 @@ class Link;
 class LinkOwner {
  public:
   virtual ~LinkOwner() = default;
-  // `floats` numbers follow for `message`, whose Values are still empty: where they go. Fewer than
-  // that: they are read and thrown away. The owner may set the message's Values itself; otherwise
-  // they will be this span when received() comes.
-  virtual std::span<float> place(Link& link, Message& message, std::size_t floats) = 0;
+  // Returns where the next `bytes` bytes, the payload of `message`, go. If that is shorter, they
+  // are read and thrown away. The owner may set the bytes and owner of the message's payload
+  // itself; otherwise the payload will be this span when received() comes.
+  virtual std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) = 0;
   // A whole frame whose checksum is right. An error closes the link, after a Refuse that carries it
   // to the peer.
   virtual Status received(Link& link, Message&& message) = 0;

@@ -64,8 +64,8 @@ Clock Seat::heard_clock() const {
   return link_ ? link_->heard_clock() : heard_;
 }
 
-std::span<float> Seat::place(Link&, Message& message, std::size_t floats) {
-  return owner_.place(*this, message, floats);
+std::span<std::byte> Seat::place(Link&, Message& message, std::size_t bytes) {
+  return owner_.place(*this, message, bytes);
 }
 
 Status Seat::received(Link& link, Message&& message) {

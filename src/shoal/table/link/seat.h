@@ -17,7 +17,7 @@ class Seat;
 class SeatOwner {
  public:
   virtual ~SeatOwner() = default;
-  virtual std::span<float> place(Seat& seat, Message& message, std::size_t floats) = 0;
+  virtual std::span<std::byte> place(Seat& seat, Message& message, std::size_t bytes) = 0;
   virtual void opened(Seat& seat, const std::shared_ptr<Link>& link) = 0;
   virtual void received(Seat& seat, Message&& message) = 0;
   // as in LinkOwner, of some seat; also after opened() and closed()
@@ -44,7 +44,7 @@ class Seat final : public LinkOwner {
   Clock heard_clock() const;
 
  private:
-  std::span<float> place(Link& link, Message& message, std::size_t floats) override;
+  std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) override;
   Status received(Link& link, Message&& message) override;
   void paused(Link& link) override;
   std::optional<Message> next(Link& link) override;

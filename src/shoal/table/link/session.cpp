@@ -155,10 +155,10 @@ Status Session::open(std::optional<Message> welcome) {
 
 // ---- what was heard ----
 
-std::span<float> Session::place(Message& message, std::size_t floats) {
+std::span<std::byte> Session::place(Message& message, std::size_t bytes) {
   if (state_ != State::kOpen) return {};
-  const std::span<float> place = owner_->place(*this, message, floats);
-  return state_ == State::kOpen ? place : std::span<float>();
+  const std::span<std::byte> place = owner_->place(*this, message, bytes);
+  return state_ == State::kOpen ? place : std::span<std::byte>();
 }
 
 Status Session::frame(Message&& message) {
@@ -263,7 +263,7 @@ void Session::part(Message last_words) {
   owner_ = nullptr;
   shaking_hands_ = false;
   for (Message& message : queue_)
-    if (Values* values = values_of(message)) *values = owned(*values);
+    if (Payload* payload = payload_of(message)) *payload = owned(*payload);
   batch_.own();
   queue_.push_back(std::move(last_words));
   error_code ignored;

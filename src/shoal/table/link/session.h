@@ -65,7 +65,7 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   enum class State { kHandshake, kOpen, kParting, kClosed };
 
   // FrameSink
-  std::span<float> place(Message& message, std::size_t floats) override;
+  std::span<std::byte> place(Message& message, std::size_t bytes) override;
   Status frame(Message&& message) override;
 
   void run(std::function<void()> work) const;  // on the strand, now if this is it

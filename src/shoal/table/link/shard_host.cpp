@@ -70,12 +70,13 @@ void ShardHost::stop(std::function<void()> done) {
 
 void ShardHost::close(bool with_bye) { seats_.close(with_bye); }
 
-std::span<float> ShardHost::place(Seat&, Message& message, std::size_t floats) {
-  Values* values = values_of(message);
-  if (!values) return {};
-  const auto numbers = std::make_shared_for_overwrite<float[]>(floats);
-  *values = {.data = {numbers.get(), floats}, .owner = numbers};
-  return {numbers.get(), floats};
+std::span<std::byte> ShardHost::place(Seat&, Message& message, std::size_t bytes) {
+  Payload* const payload = payload_of(message);
+  if (!payload) return {};
+  const auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  payload->bytes = {memory.get(), bytes};
+  payload->owner = memory;
+  return {memory.get(), bytes};
 }
 
 void ShardHost::received(Seat& seat, Message&& message) {

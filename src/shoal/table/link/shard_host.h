@@ -43,7 +43,7 @@ class ShardHost final : public SeatOwner {
   std::array<std::uint64_t, StalenessCounts::kClasses> reads();
 
  private:
-  std::span<float> place(Seat& seat, Message& message, std::size_t floats) override;
+  std::span<std::byte> place(Seat& seat, Message& message, std::size_t bytes) override;
   void opened(Seat&, const std::shared_ptr<Link>&) override {}
   void received(Seat& seat, Message&& message) override;
   void paused() override;

@@ -41,16 +41,11 @@ Instant SimulatedPort::take_last(Instant now, std::size_t bytes) {
 
 // Of the types that carry numbers, the fields before them are always as long.
 std::size_t SimulatedLink::size_of(const Message& message, Direction& direction) {
-  const Values* values = std::visit(
-      []<class M>(const M& m) -> const Values* {
-        if constexpr (requires { m.values; }) return &m.values;
-        return nullptr;
-      },
-      message);
-  if (values == nullptr || values->data.empty()) return encode(message, 1).bytes();
+  const Payload* const payload = payload_of(message);
+  if (payload == nullptr || payload->bytes.empty()) return encode(message, 1).bytes();
   std::size_t& head = direction.heads[type_of(message)];
   if (head == 0) head = encode(message, 1).head.size();
-  return head + values->data.size_bytes();
+  return head + payload->bytes.size();
 }
 
 SimulatedLink::Sealed SimulatedLink::seal(const Message& message, Direction& direction) {
@@ -58,10 +53,9 @@ SimulatedLink::Sealed SimulatedLink::seal(const Message& message, Direction& dir
     return std::make_shared<const Letter>(
         Letter{.bytes = {}, .message = message, .size = size_of(message, direction)});
   const Frame frame = encode(message, ++direction.requests);
-  const auto numbers = std::as_bytes(frame.values.data);
+  const std::span<const std::byte> bytes = frame.payload.bytes;
   return std::make_shared<const Letter>(Letter{
-      .bytes =
-          frame.head + std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size()),
+      .bytes = frame.head + std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
       .message = {},
       .size = frame.bytes()});
 }

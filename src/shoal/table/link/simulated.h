@@ -86,14 +86,14 @@ struct SimulatedLinkOptions {
   // of each end's process, beside the link's own bandwidth; may be null; they outlive the link
   std::array<SimulatedPort*, 2> out{}, in{};
   // Messages travel as they are and not as bytes, of which only the number counts: within a
-  // process, or where numbers do not matter. Values without an owner stay as they are until the
+  // process, or where numbers do not matter. Payloads without an owner stay as they are until the
   // message has arrived. Without faults but `lose` and those of time.
   bool as_messages = false;
 };
 
 // What is at an end of a link.
 struct SimulatedEnd {
-  // as decoded: its Values own their numbers, unless sent as messages
+  // as decoded: its payload has an owner, unless sent as messages
   std::function<void(const Message&)> received;
   std::function<std::optional<Message>()> next = {};  // as LinkOwner::next; may be empty
   // the connection was lost and is back; may be empty

@@ -225,12 +225,12 @@ std::vector<std::vector<Message>> TableOverTcp::initial_of(const Plan& plan,
       if (!numbers.empty())
         to.push_back(Init{.row = row,
                           .part = kParts[part],
-                          .values = {.data = numbers},
+                          .payload = as_payload({numbers}),
                           .generation = plan.generation});
     }
     to.push_back(Init{.row = row,
                       .part = Part::kWeights,
-                      .values = {.data = initial(row, Part::kWeights)},
+                      .payload = as_payload({initial(row, Part::kWeights)}),
                       .generation = plan.generation});
   }
   return messages;

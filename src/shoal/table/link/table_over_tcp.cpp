@@ -23,8 +23,7 @@ constexpr std::size_t kAtOnce = 16 * 1024;
 // nobody else has a part in.
 void TableOverTcp::push(std::span<const Push> together) {
   std::size_t bytes = 0;
-  for (const Push& push : together)
-    bytes += push.values.data.size_bytes(), pushed_ = push.clock + 1;
+  for (const Push& push : together) bytes += push.payload.bytes.size(), pushed_ = push.clock + 1;
   if (!add(together.size(), [&](std::size_t i) { return Request{.push = together[i]}; })) return;
   const auto visit = [this] {
     visited_ = alone_;
@@ -171,7 +170,7 @@ void TableOverTcp::pump(int server) {
   }
   std::vector<Message> messages;
   while (std::optional<Message> message = client_->next(server)) {
-    if (const Values* values = values_of(*message)) job_.local_bytes += values->data.size_bytes();
+    if (const Payload* payload = payload_of(*message)) job_.local_bytes += payload->bytes.size();
     messages.push_back(std::move(*message));
   }
   if (messages.empty()) return;
@@ -190,7 +189,7 @@ void TableOverTcp::say(int server, const Message& message) {
 void TableOverTcp::take(std::vector<Message> messages) {
   strand_.run([this, messages = std::move(messages)]() mutable {
     for (Message& message : messages) {
-      if (const Values* values = values_of(message)) job_.local_bytes += values->data.size_bytes();
+      if (const Payload* payload = payload_of(message)) job_.local_bytes += payload->bytes.size();
       if (const Status status = handle(own_server_, message); !status.ok())
         job_.fail(status.error());
     }
@@ -226,11 +225,9 @@ void TableOverTcp::arrived(RowId row) {
   job_.changed.notify_all();  // who wakes up finds the mutex free
 }
 
-std::span<float> TableOverTcp::place(Line&, Message& message, std::size_t floats) {
-  const RowMessage* row = std::get_if<RowMessage>(&message);
-  if (!client_ || !row) return {};
-  const std::span<float> where = client_->place(*row);
-  return where.size() == floats ? where : std::span<float>();
+std::span<std::byte> TableOverTcp::place(Line&, Message& message, std::size_t bytes) {
+  RowMessage* const row = std::get_if<RowMessage>(&message);
+  return client_ && row ? client_->place(*row, bytes) : std::span<std::byte>();
 }
 
 Status TableOverTcp::received(Line& line, Message&& message) {

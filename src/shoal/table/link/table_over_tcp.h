@@ -62,7 +62,7 @@ class TableOverTcp final : public Table, public LineOwner {
   };
 
   // On the strand:
-  std::span<float> place(Line& line, Message& message, std::size_t floats) override;
+  std::span<std::byte> place(Line& line, Message& message, std::size_t bytes) override;
   Status received(Line& line, Message&& message) override;
   std::optional<Message> next(Line& line) override;
   void up(Line& line, bool again) override;

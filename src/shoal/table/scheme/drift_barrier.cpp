@@ -101,7 +101,7 @@ class DriftBarrier final : public Scheme {
   std::string name() const override { return name_; }
   Task task() const override { return single_.task; }
   std::unique_ptr<Pacer> make_pacer() const override {
-    return std::make_unique<DriftPacer>(max_advance_, payload() != Payload::kWeights);
+    return std::make_unique<DriftPacer>(max_advance_, contribution() != ContributionKind::kWeights);
   }
   std::string caution(int workers) const override { return single_.caution(workers); }
   bool keeps_reads() const override { return single_.compensation > 0; }

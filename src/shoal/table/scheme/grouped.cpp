@@ -146,7 +146,7 @@ std::unique_ptr<Scheme> make_grouped(Parameters& parameters) {
   Groups groups = parameters.groups("groups");
   const Clock staleness = parameters.clocks("staleness", kUnbounded);
   const Weighting weighting =
-      read_weighting(parameters, Weighting::Function::kInverse, Payload::kGradient);
+      read_weighting(parameters, Weighting::Function::kInverse, ContributionKind::kGradient);
   return std::make_unique<Grouped>(parameters.words(), std::move(groups), staleness, weighting);
 }
 

@@ -7,10 +7,11 @@
 namespace shoal::table {
 namespace {
 
-constexpr Choice<Payload> kPayloads[] = {
-    {"gradient", Payload::kGradient}, {"delta", Payload::kDelta}, {"weights", Payload::kWeights}};
-constexpr Choice<Payload> kTwoPayloads[] = {{"gradient", Payload::kGradient},
-                                            {"delta", Payload::kDelta}};
+constexpr Choice<ContributionKind> kPayloads[] = {{"gradient", ContributionKind::kGradient},
+                                                  {"delta", ContributionKind::kDelta},
+                                                  {"weights", ContributionKind::kWeights}};
+constexpr Choice<ContributionKind> kTwoPayloads[] = {{"gradient", ContributionKind::kGradient},
+                                                     {"delta", ContributionKind::kDelta}};
 constexpr Choice<bool> kOrders[] = {{"after", false}, {"before", true}};
 constexpr Choice<MomentumPolicy> kPolicies[] = {{"keep", MomentumPolicy::kKeep},
                                                 {"reset", MomentumPolicy::kReset},
@@ -30,10 +31,10 @@ Merge Single::merge(const RowView& row, std::size_t i) const {
   Merge merge{.take = {i}, .weights = {1}};
   const auto workers = static_cast<int>(row.workers.size());
   const float divisor = static_cast<float>(factor > 0 ? factor : workers);
-  if (task.payload == Payload::kGradient) {
+  if (task.contribution == ContributionKind::kGradient) {
     merge.rate_scale = 1 / divisor;
     merge.compensation = static_cast<float>(compensation);
-  } else if (task.payload == Payload::kDelta) {
+  } else if (task.contribution == ContributionKind::kDelta) {
     merge.scale = 1 / divisor;
     merge.apply = Apply::kAdd;
   } else {
@@ -46,7 +47,7 @@ Merge Single::merge(const RowView& row, std::size_t i) const {
 
 std::string Single::caution(int workers) const {
   const double all = rate_or(moving_rate, workers) * workers;
-  if (task.payload != Payload::kWeights || all <= 1) return "";
+  if (task.contribution != ContributionKind::kWeights || all <= 1) return "";
   return str("moving_rate ", moving_rate, " times ", workers, " workers is ", all,
              ", above 1: the center moves further than to the workers' mean");
 }
@@ -57,14 +58,15 @@ MomentumPolicy read_momentum_policy(Parameters& parameters) {
 
 Single read_single(Parameters& parameters, Payloads payloads, double compensation) {
   Single single;
-  Payload& payload = single.task.payload;
-  if (payloads == Payloads::kWeights) payload = Payload::kWeights;
+  ContributionKind& payload = single.task.contribution;
+  if (payloads == Payloads::kWeights) payload = ContributionKind::kWeights;
   if (payloads == Payloads::kAny)
-    payload = parameters.one_of("payload", kPayloads, std::optional(Payload::kGradient));
+    payload = parameters.one_of("payload", kPayloads, std::optional(ContributionKind::kGradient));
   else if (payloads == Payloads::kGradientOrDelta)
-    payload = parameters.one_of("payload", kTwoPayloads, std::optional(Payload::kGradient));
-  const bool weights = payload == Payload::kWeights;
-  if (payload == Payload::kGradient) {
+    payload =
+        parameters.one_of("payload", kTwoPayloads, std::optional(ContributionKind::kGradient));
+  const bool weights = payload == ContributionKind::kWeights;
+  if (payload == ContributionKind::kGradient) {
     for (const char* key : {"local_steps", "momentum_policy"})
       parameters.without(key, "is of payload=delta, or weights: a gradient is of one step");
     single.compensation = parameters.number("compensation", {.least = 0}, compensation);
@@ -79,7 +81,8 @@ Single read_single(Parameters& parameters, Payloads payloads, double compensatio
     single.task.pull_first = parameters.one_of("exchange_order", kOrders, std::optional(false));
     parameters.without("factor", "is of gradients and deltas; weights have a moving_rate");
   } else {
-    single.factor = parameters.number("factor", {.least = 0}, payload == Payload::kDelta ? 1 : 0);
+    single.factor =
+        parameters.number("factor", {.least = 0}, payload == ContributionKind::kDelta ? 1 : 0);
     for (const char* key : {"moving_rate", "exchange_order"})
       parameters.without(key, "is of elastic averaging, where workers send weights");
   }

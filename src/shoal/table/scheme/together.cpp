@@ -40,7 +40,7 @@ Task read_averaging(Parameters& parameters) {
   constexpr Choice<Weighing> kWeighings[] = {{"uniform", Weighing::kUniform},
                                              {"samples", Weighing::kSamples},
                                              {"steps", Weighing::kSteps}};
-  Task task{.payload = Payload::kDelta};
+  Task task{.contribution = ContributionKind::kDelta};
   task.momentum = read_momentum_policy(parameters);
   task.weighing = parameters.one_of("aggregation", kWeighings, std::optional(Weighing::kSamples));
   task.global_rate = static_cast<float>(parameters.number("global_rate", {.above = 0}, 1));

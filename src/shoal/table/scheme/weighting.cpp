@@ -45,7 +45,8 @@ void Weighting::put(double weight, Merge& merge) const {
   (on == On::kRate ? merge.rate_scale : merge.scale) *= static_cast<float>(weight);
 }
 
-Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise, Payload payload) {
+Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise,
+                         ContributionKind payload) {
   using Function = Weighting::Function;
   Weighting weighting;
   weighting.function = parameters.one_of("weighting", kFunctions, std::optional(otherwise));
@@ -67,7 +68,7 @@ Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise, 
   weighting.cap = parameters.number("weighting_cap", {.least = 0}, 0);
   if (weighting.cap > 0 && weighting.cap < weighting.floor)
     parameters.refuse("weighting_cap is below weighting_floor");
-  if (payload == Payload::kGradient)
+  if (payload == ContributionKind::kGradient)
     weighting.on = parameters.one_of("weighting_on", kOn, std::optional(Weighting::On::kGradient));
   else
     parameters.without(

@@ -37,6 +37,7 @@ struct Weighting {
 
 // weighting=none|inverse|polynomial|exponential|cutoff, weighting_definition=counter|version,
 // weighting_on=gradient|rate, weighting_a=..., weighting_floor=..., weighting_cap=...
-Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise, Payload payload);
+Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise,
+                         ContributionKind payload);
 
 }  // namespace shoal::table

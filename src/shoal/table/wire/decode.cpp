@@ -1,5 +1,4 @@
 #include <cmath>
-#include <cstring>
 #include <memory>
 
 #include "shoal/table/wire.h"
@@ -22,9 +21,10 @@ std::string wrong_with(const PlanMessage& m, const Header&) {
 
 std::string wrong_with(const Push& m, const Header& header) {
   if (!std::isfinite(m.weight)) return str("a weight of ", m.weight);
-  if (m.weight == 0 && header.floats() > 0)
-    return str(header.floats(), " numbers and the weight 0, which has none");
-  if (m.weight != 0 && header.floats() == 0) return str("no numbers, and the weight ", m.weight);
+  if (m.weight == 0 && header.payload_bytes() > 0)
+    return str(header.payload_bytes(), " bytes of numbers and the weight 0, which has none");
+  if (m.weight != 0 && header.payload_bytes() == 0)
+    return str("no numbers, and the weight ", m.weight);
   return "";
 }
 
@@ -102,11 +102,12 @@ Result<Message> decode(std::string_view frame, Stage stage) {
   Result<Message> message =
       decode_fields(header.value(), rest.substr(0, header.value().field_bytes()));
   if (!message.ok()) return message;
-  if (const std::size_t floats = header.value().floats(); floats > 0) {
-    const auto numbers = std::make_shared<std::vector<float>>(floats);
-    std::memcpy(numbers->data(), rest.data() + header.value().field_bytes(),
-                floats * sizeof(float));
-    *values_of(message.value()) = {*numbers, numbers};
+  if (const auto bytes = std::as_bytes(std::span(rest).subspan(header.value().field_bytes()));
+      !bytes.empty()) {
+    const auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+    Payload& payload = *payload_of(message.value());
+    payload.bytes = *copy;
+    payload.owner = copy;
   }
   return message;
 }

@@ -70,15 +70,18 @@ MessageType type_of(const Message& message) {
   return std::visit([]<class M>(const M&) { return kTypeOf<M>; }, message);
 }
 
-Values* values_of(Message& message) {
+const Payload* payload_of(const Message& message) {
   return std::visit(
-      []<class M>(M& m) -> Values* {
-        if constexpr (requires { m.values; })
-          return &m.values;
+      []<class M>(const M& m) -> const Payload* {
+        if constexpr (requires { m.payload; })
+          return &m.payload;
         else
           return nullptr;
       },
       message);
+}
+Payload* payload_of(Message& message) {
+  return const_cast<Payload*>(payload_of(std::as_const(message)));
 }
 
 Frame encode(const Message& message, std::uint64_t request) {
@@ -94,22 +97,20 @@ Frame encode(const Message& message, std::uint64_t request) {
   std::visit(
       [&]<class M>(const M& m) {
         fields(writer, m);
-        if constexpr (requires { m.values; }) frame.values = m.values;
+        if constexpr (requires { m.payload; }) frame.payload = m.payload;
       },
       message);
-  CHECK(frame.values.data.size() <= kMaxRowFloats)
-      << frame.values.data.size() << " numbers in one frame; at most " << kMaxRowFloats
-      << " can be sent";
+  const std::span<const std::byte> bytes = frame.payload.bytes;
+  CHECK(bytes.size() <= kMaxPayloadBytes) << "a payload of " << bytes.size() << " bytes; at most "
+                                          << kMaxPayloadBytes << " can be sent";
   if (const Push* push = std::get_if<Push>(&message))
-    CHECK((push->weight == 0) == push->values.data.empty()) << "a push of weight " << push->weight;
+    CHECK((push->weight == 0) == bytes.empty()) << "a push of weight " << push->weight;
   const std::size_t field_bytes = head.size() - kHeaderSize;
   put_at(head, 6, static_cast<std::uint16_t>(std::min<std::size_t>(field_bytes, 0xffff)));
-  put_at(head, 16, static_cast<std::uint32_t>(field_bytes + frame.values.data.size_bytes()));
+  put_at(head, 16, static_cast<std::uint32_t>(field_bytes + bytes.size()));
   std::uint32_t crc = crc_of_header(std::span<const char, kHeaderSize>(head.data(), kHeaderSize));
   crc = crc32c(std::string_view(head).substr(kHeaderSize), crc);
-  crc = crc32c(
-      {reinterpret_cast<const char*>(frame.values.data.data()), frame.values.data.size_bytes()},
-      crc);
+  crc = crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, crc);
   put_at(head, 20, crc);
   frame.head = std::move(head);
   return frame;

@@ -39,6 +39,11 @@ class Writer {
   void one_of(const Enum& value, std::initializer_list<Enum>, const char*) {
     put_le(out_, static_cast<EnumBits<Enum>>(value));
   }
+  // An enum of which the receiver knows the values.
+  template <class Enum>
+  void any_of(const Enum& value) {
+    put_le(out_, static_cast<EnumBits<Enum>>(value));
+  }
   void bytes(const std::string& value, std::size_t limit, const char* field) {
     CHECK(value.size() <= limit) << field << " of " << value.size() << " bytes; at most " << limit
                                  << " can be sent";
@@ -93,6 +98,12 @@ class Reader {
     value = static_cast<Enum>(bits);
     if (wrong_.empty() && std::find(known.begin(), known.end(), value) == known.end())
       fail(str("an unknown ", field, ", ", int{bits}, "; the other end may be a newer build"));
+  }
+  template <class Enum>
+  void any_of(Enum& value) {
+    EnumBits<Enum> bits = 0;
+    (*this)(bits);
+    value = static_cast<Enum>(bits);
   }
   void bytes(std::string& value, std::size_t limit, const char* field) {
     std::uint32_t size = 0;

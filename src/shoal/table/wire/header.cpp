@@ -22,11 +22,11 @@ constexpr TypeEntry kTypes[] = {
     {MessageType::kPlan, "Plan", kPlanBytes,
      kPlanBytes + kMaxSchemeBytes + kRowBytes* kMaxRows + (kRankBytes + kClockBytes) * kMaxWorkers +
          kRankBytes* kMaxServers},
-    {MessageType::kInit, "Init", 9, 9, true},
+    {MessageType::kInit, "Init", 10, 10, true},
     {MessageType::kReady, "Ready", 8, 8},
-    {MessageType::kPush, "Push", 33, 33, true},
+    {MessageType::kPush, "Push", 34, 34, true},
     {MessageType::kGet, "Get", 17, 17},
-    {MessageType::kRow, "Row", 25, 25, true},
+    {MessageType::kRow, "Row", 26, 26, true},
     {MessageType::kNeedPush, "NeedPush", 16, 16},
     {MessageType::kRetire, "Retire", 12, 12},
     {MessageType::kNorm, "Norm", 22, 22},
@@ -61,21 +61,18 @@ std::string stranger_named(std::string_view bytes) {
 }
 
 std::string wrong_length(const TypeEntry& entry, const Header& header) {
-  const std::size_t most = entry.most + (entry.numbers ? kMaxRowFloats * sizeof(float) : 0);
+  const std::size_t most = entry.most + (entry.payload ? kMaxPayloadBytes : 0);
   if (header.length > most)
     return str(header.length, " bytes long; at most ", most, " are allowed");
   if (header.field_bytes() < entry.least || header.field_bytes() > entry.most ||
       header.field_bytes() > header.length)
     return str("with ", header.field_bytes(), " bytes of fields of ", header.length, "; ",
                entry.least, " to ", entry.most, " are allowed");
-  if (!entry.numbers && header.field_bytes() != header.length)
+  if (!entry.payload && header.field_bytes() != header.length)
     return str(header.length, " bytes long, with ", header.field_bytes(),
                " of fields; it carries no numbers");
   if (header.fields == 0xffff && header.length < 0xffff)
     return str(header.length, " bytes long, and said to be longer than 65534");
-  if ((header.length - header.field_bytes()) % sizeof(float) != 0)
-    return str("with ", header.length - header.field_bytes(),
-               " bytes of numbers, which are four bytes each");
   return "";
 }
 

@@ -14,7 +14,8 @@ concept Is = std::same_as<std::remove_const_t<M>, T>;
 
 inline constexpr auto kPurposes = {Purpose::kRows, Purpose::kCoordination};
 inline constexpr auto kParts = {Part::kWeights, Part::kHistory, Part::kHistory2};
-inline constexpr auto kPayloads = {Payload::kGradient, Payload::kDelta, Payload::kWeights};
+inline constexpr auto kContributions = {ContributionKind::kGradient, ContributionKind::kDelta,
+                                        ContributionKind::kWeights};
 inline constexpr auto kWants = {Want::kNothing, Want::kSnapshot, Want::kStop, Want::kRequeue,
                                 Want::kRegroup};
 inline constexpr auto kDirectives = {DirectiveKind::kAbort, DirectiveKind::kPause,
@@ -38,7 +39,7 @@ static_assert(static_cast<int>(optim::Rule::kAdam) == 5 &&
 inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20,
                              kMaxProcesses = 1u << 16;
 // of the lists' items
-inline constexpr std::size_t kRowBytes = 19, kRankBytes = 4, kClockBytes = 8, kNumberBytes = 8,
+inline constexpr std::size_t kRowBytes = 21, kRankBytes = 4, kClockBytes = 8, kNumberBytes = 8,
                              kLeastProcessBytes = 44;
 inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 
@@ -74,6 +75,8 @@ void fields(Io&, M&) {}
 template <class Io, Is<Row> M>
 void fields(Io& io, M& m) {
   io(m.length), io(m.priority), io(m.server), io(m.learns), io(m.lr_mult), io(m.decay_mult);
+  io.any_of(m.push_codec);
+  io.any_of(m.pull_codec);
 }
 template <class Io, Is<PlanMessage> M>
 void fields(Io& io, M& m) {
@@ -92,6 +95,7 @@ void fields(Io& io, M& m) {
 template <class Io, Is<Init> M>
 void fields(Io& io, M& m) {
   io(m.row), io.one_of(m.part, kParts, "part"), io(m.generation);
+  io.any_of(m.payload.codec);
 }
 template <class Io, Is<Ready> M>
 void fields(Io& io, M& m) {
@@ -99,8 +103,9 @@ void fields(Io& io, M& m) {
 }
 template <class Io, Is<Push> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.base), io.one_of(m.payload, kPayloads, "payload"), io(m.weight),
-      io(m.rate), io(m.generation);
+  io(m.row), io(m.clock), io(m.base), io.one_of(m.kind, kContributions, "contribution"),
+      io(m.weight), io(m.rate), io(m.generation);
+  io.any_of(m.payload.codec);
 }
 template <class Io, Is<Get> M>
 void fields(Io& io, M& m) {
@@ -109,6 +114,7 @@ void fields(Io& io, M& m) {
 template <class Io, Is<RowMessage> M>
 void fields(Io& io, M& m) {
   io(m.row), io(m.clock), io(m.version), io.one_of(m.part, kParts, "part"), io(m.generation);
+  io.any_of(m.payload.codec);
 }
 template <class Io, Is<NeedPush> M>
 void fields(Io& io, M& m) {

@@ -11,7 +11,7 @@ struct TypeEntry {
   MessageType type;
   const char* name;
   std::size_t least, most;  // bytes of fields
-  bool numbers = false;     // may follow; then `least` is `most`
+  bool payload = false;     // may follow; then `least` is `most`
   bool first = false;       // may be said by a stranger
 };
 // Null if there is no such type.

@@ -1,0 +1,55 @@
+#include "shoal/table/codec.h"
+
+#include <vector>
+
+namespace shoal::table {
+namespace {
+
+class Float32 final : public Codec {
+ public:
+  CodecId id() const override { return CodecId::kFloat32; }
+  std::size_t bound(std::size_t numbers) const override { return numbers * sizeof(float); }
+  Payload encode(const Values& numbers) const override { return as_payload(numbers); }
+  Result<Values> decode(const Payload& payload, std::size_t count) const override {
+    const std::size_t bytes = payload.bytes.size();
+    if (bytes % sizeof(float) != 0)
+      return Error{Code::kPeer, str("has ", bytes, " bytes of numbers, which are four bytes each")};
+    if (bytes != bound(count))
+      return Error{Code::kPeer,
+                   str("has ", bytes / sizeof(float), " numbers; the row has ", count)};
+    return Values{payload.floats(), payload.owner};
+  }
+};
+
+}  // namespace
+
+const Codec& float32_codec() {
+  static const Float32 codec;
+  return codec;
+}
+
+const Codec* find_codec(CodecId id) { return id == CodecId::kFloat32 ? &float32_codec() : nullptr; }
+
+Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count) {
+  if (payload.codec == codec.id()) return codec.decode(payload, count);
+  return Error{Code::kPeer, str("is in codec ", static_cast<int>(payload.codec),
+                                "; the plan says codec ", static_cast<int>(codec.id()))};
+}
+
+std::string unknown_codec(const Plan& plan, CodecFinder find) {
+  for (std::size_t row = 0; row < plan.rows.size(); ++row)
+    for (const CodecId id : {plan.rows[row].push_codec, plan.rows[row].pull_codec})
+      if (find(id) == nullptr)
+        return str("row ", row, " is in codec ", static_cast<int>(id),
+                   ", which this build does not have");
+  return "";
+}
+
+Payload owned(const Payload& payload) {
+  if (payload.owner || payload.bytes.empty()) return payload;
+  const auto copy =
+      std::make_shared<const std::vector<std::byte>>(payload.bytes.begin(), payload.bytes.end());
+  return {payload.codec, *copy, copy};
+}
+
+}  // namespace shoal::table
