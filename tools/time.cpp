@@ -69,13 +69,18 @@ class Stopwatch {
 };
 
 void explain_ops(const Net& net) {
-  for (const auto& layer : net.layers())
+  for (std::size_t i = 0; i < net.layers().size(); ++i) {
+    const auto& layer = net.layers()[i];
+    if (const Layer* into = net.fused_into(static_cast<int>(i)))
+      std::printf("%s (%s): forward is done by %s\n", layer->name().c_str(), layer->type().c_str(),
+                  into->name().c_str());
     for (const ops::Choice& choice : layer->choices()) {
       std::printf("%s (%s): %s by %s\n", layer->name().c_str(), layer->type().c_str(),
                   choice.op.c_str(), choice.impl.c_str());
       for (const ops::Refusal& refusal : choice.refused)
         std::printf("    not %s: %s\n", refusal.impl.c_str(), refusal.why.c_str());
     }
+  }
   std::fflush(stdout);
 }
 

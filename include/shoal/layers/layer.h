@@ -72,6 +72,13 @@ class Layer {
   // Overwrites each top.data. Never throws: what can go wrong at run time is noted by ctx.fail and
   // ends the pass.
   virtual void forward(Context&, Bottoms, Tops) = 0;
+  // Asks the layer to do the forward pass of `next` too, from now on: the layer that works in place
+  // on this one's only top and is that blob's only taker. True: it will. `next` still does its own
+  // backward pass, before this layer's. Called once, after reshape.
+  virtual bool take_over(Context&, const LayerParameter& next) {
+    (void)next;
+    return false;
+  }
   // From top.grad, overwrites bottom[i].grad where propagate[i], leaves it alone elsewhere, and
   // *adds* to the params' grads (of those with param_propagates). top.data and bottom.data are as
   // forward left them unless reads() says they are not needed.

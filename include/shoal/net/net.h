@@ -24,6 +24,8 @@ struct NetOptions {
   // Blobs whose data must still be there after forward (features to extract); the net's outputs
   // always are.
   std::vector<std::string> keep = {};
+  // False: each layer does its own forward pass, so that a hook sees what each one makes.
+  bool fuse = true;
 };
 
 // A learned blob that this net updates. A blob shared by name is listed once, where it is owned.
@@ -57,6 +59,9 @@ class Net {
   Bottoms bottoms(int layer) const;
   Tops tops(int layer) const;
   bool needs_backward(int layer) const;
+  // The layer whose forward pass does this one's too (a convolution with the ReLU behind it); null:
+  // none. The backward pass is always the layer's own.
+  const Layer* fused_into(int layer) const;
   // By name; null if there is none. Of a name that in-place layers use again, the last. Blobs made
   // by inserted splits have names of their own.
   Blob* blob(const std::string& name) const;
@@ -116,6 +121,7 @@ class Net {
     // nobody writes this top's gradient, which backward will read
     std::vector<bool> missing;
     bool needs_backward = false;
+    const Layer* fused_into = nullptr;
   };
   Status follow_inputs();
   Status run_layer(int layer, float& loss);

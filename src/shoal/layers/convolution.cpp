@@ -18,8 +18,15 @@ class Convolution final : public ConvolutionBase {
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     ConvolutionBase::reshape(ctx, bottoms, tops);
-    conv_.serve("conv", ops::backend(ctx).conv, desc_, ctx,
-                engine_of(param(), param().convolution_param().engine()));
+    choose(ctx);
+  }
+
+  bool take_over(Context& ctx, const LayerParameter& next) override {
+    const float slope = next.relu_param().negative_slope();
+    if (next.type() != "ReLU" || !(slope >= 0)) return false;
+    desc_.relu = slope;
+    choose(ctx);
+    return true;
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -45,6 +52,11 @@ class Convolution final : public ConvolutionBase {
   }
 
  private:
+  void choose(Context& ctx) {
+    conv_.serve("conv", ops::backend(ctx).conv, desc_, ctx,
+                engine_of(param(), param().convolution_param().engine()));
+  }
+
   Served<ops::ConvDesc, ops::ConvKernel> conv_;
 };
 

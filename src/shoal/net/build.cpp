@@ -4,6 +4,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/net/fuse.h"
 #include "shoal/proto/config_error.h"
 
 namespace shoal {
@@ -51,6 +52,17 @@ void NetBuilder::build() {
   }
   for (const std::string& name : open_) net_.outputs_.push_back(latest_.at(name));
   find_gradients();
+}
+
+void NetBuilder::fuse() {
+  for (const Fusion& fusion : find_fusions(param_)) {
+    Net::Wiring& wires = net_.wiring_[fusion.follower];
+    // the builder gave the follower a top of its own where the maker's numbers are still needed
+    if (wires.tops[0] != wires.bottoms[0]) continue;
+    Layer& maker = *net_.layers_[fusion.maker];
+    if (maker.take_over(net_.context_, net_.layers_[fusion.follower]->param()))
+      wires.fused_into = &maker;
+  }
 }
 
 void NetBuilder::add_layer(const LayerParameter& layer) {

@@ -18,6 +18,8 @@ class NetBuilder {
  public:
   NetBuilder(Net& net, const NetParameter& with_splits) : net_(net), param_(with_splits) {}
   void build();
+  // Lets layers take over the forward pass of the layers behind them where they can.
+  void fuse();
 
  private:
   void add_layer(const LayerParameter& layer);

@@ -21,7 +21,10 @@ Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
   if (definition_->layer_size() == 0)
     throw ConfigError(Code::kConfig, "net '", param.name(), "' has no layer in phase ",
                       Phase_Name(param.state().phase()));
-  NetBuilder(*this, insert_splits(*definition_)).build();
+  const NetParameter with_splits = insert_splits(*definition_);
+  NetBuilder builder(*this, with_splits);
+  builder.build();
+  if (options.fuse && !definition_->debug_info()) builder.fuse();
   for (LayerParameter& layer : *definition_->mutable_layer()) layer.clear_blobs();
   for (const std::string& name : options_.keep)
     if (blob(name) == nullptr)
@@ -38,6 +41,9 @@ Bottoms Net::bottoms(int layer) const { return wiring_[static_cast<std::size_t>(
 Tops Net::tops(int layer) const { return wiring_[static_cast<std::size_t>(layer)].tops; }
 bool Net::needs_backward(int layer) const {
   return wiring_[static_cast<std::size_t>(layer)].needs_backward;
+}
+const Layer* Net::fused_into(int layer) const {
+  return wiring_[static_cast<std::size_t>(layer)].fused_into;
 }
 
 Blob* Net::blob(const std::string& name) const {
@@ -88,7 +94,8 @@ std::string Net::with_own_names(std::string sentence) const {
 
 Status Net::run_layer(int i, float& loss) {
   Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-  layers_[static_cast<std::size_t>(i)]->forward(context_, wires.bottoms, wires.tops);
+  if (!wires.fused_into)
+    layers_[static_cast<std::size_t>(i)]->forward(context_, wires.bottoms, wires.tops);
   if (context_.failed()) return failure_of(i);
   for (std::size_t t = 0; t < wires.tops.size(); ++t)
     if (wires.loss_weights[t] != 0)
@@ -241,7 +248,7 @@ std::string Net::find_non_finite() {
   context_.random() = Random(pass_start_);
   std::string found;
   for (std::size_t i = 0; i < layers_.size() && found.empty(); ++i) {
-    if (!wiring_[i].bottoms.empty())
+    if (!wiring_[i].bottoms.empty() && !wiring_[i].fused_into)
       layers_[i]->forward(context_, wiring_[i].bottoms, wiring_[i].tops);
     if (context_.take_failure()) break;
     for (const Blob* top : wiring_[i].tops)

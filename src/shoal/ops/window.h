@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct WindowAxis {
 struct ConvDesc {
   std::int64_t images = 0, channels = 0, outputs = 0, groups = 1;  // N C K G; G divides C and K
   std::vector<WindowAxis> axes;
+  // The slope below 0 of a ReLU that forward applies to y; none: y is the bare sum. backward takes
+  // the gradient of the bare sum in either case.
+  std::optional<float> relu{};
   bool operator==(const ConvDesc&) const = default;
 
   std::int64_t in_count() const;   // numbers in one channel of x

@@ -85,8 +85,9 @@ void Solver::build_net() {
   if (param_->has_net() || param_->has_train_net())
     LOG(INFO) << "Creating training net from net file: "
               << (param_->has_net() ? param_->net() : param_->train_net());
-  net_ = std::make_unique<Net>(train_net_of(*param_, options_.name, options_.share),
-                               add_context(options_.share));
+  net_ =
+      std::make_unique<Net>(train_net_of(*param_, options_.name, options_.share),
+                            add_context(options_.share), NetOptions{.fuse = !param_->debug_info()});
   if (param_->batch_semantics() == SolverParameter::GLOBAL && options_.share.count() > 1) {
     whole_batch_ = written_batch(*param_, options_.name);
     weight_ = contribution_weight(*param_, options_.name, options_.share);

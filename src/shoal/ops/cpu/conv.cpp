@@ -4,6 +4,7 @@
 #include "shoal/ops/cpu/columns.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/parallel.h"
+#include "shoal/ops/cpu/relu.h"
 #include "shoal/ops/cpu/sgemm.h"
 
 namespace shoal::ops::cpu {
@@ -90,6 +91,8 @@ class Conv final : public ConvKernel {
       for (float* at = out + o * places_ + offset; at < out + o * places_ + offset + width; ++at)
         *at += value;
     }
+    for (std::int64_t o = 0; desc_.relu && o < outputs_; ++o)
+      relu_in_place(*desc_.relu, out + o * places_ + offset, width);
   }
 
   // Each thread has images of its own and sums its share of dw apart; the shares are added in the

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "shoal/ops/cpu/columns.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/lanes.h"
 #include "shoal/ops/cpu/parallel.h"
+#include "shoal/ops/cpu/relu.h"
 
 namespace shoal::ops::cpu {
 namespace {
@@ -121,11 +123,12 @@ class Product {
 
   // Makes the places of `images` images of one group: `in` is bordered, images `in_stride` apart;
   // `out` is the group's first plane, images `out_stride` apart. Panels first, first + step, ...
-  // `bias` may be null. `sums` is room for kSums numbers.
+  // `bias` may be null. A ReLU of slope `relu`, if there is one, is applied to what is made. `sums`
+  // is room for kSums numbers.
   static constexpr std::int64_t kSums = kChunk * kPanel;
   void run(std::int64_t images, const float* in, std::int64_t in_stride, const float* packed,
-           const float* bias, std::int64_t first, std::int64_t step, float* out,
-           std::int64_t out_stride, float* sums) const {
+           const float* bias, std::optional<float> relu, std::int64_t first, std::int64_t step,
+           float* out, std::int64_t out_stride, float* sums) const {
     for (std::size_t p = 0; p < sight_.phases.size(); ++p) {
       const Phase& phase = sight_.phases[p];
       const std::int64_t places = static_cast<std::int64_t>(phase.places.size());
@@ -138,6 +141,7 @@ class Product {
         }
         for (std::int64_t panel = first; panel < panels_.count(); panel += step) {
           sum_panel(p, panel, rows, base.data(), packed + panel * kPanel * terms(p), bias, sums);
+          if (relu) relu_in_place(*relu, sums, rows * panels_.width(panel));
           put(phase, begin, rows, panel, sums, out, out_stride);
         }
       }
@@ -222,8 +226,8 @@ class Direct final : public ConvKernel {
                Tensor& y) override {
     if (plain_forward_) return plain_->forward(ctx, x, w, b, y);
     const Product::Weights weights{w.in(), outputs_ * depth_, desc_.taps(), depth_};
-    make(ctx, forward_, x.in(), weights, b == nullptr ? nullptr : b->in(), y.out(), desc_.channels,
-         desc_.outputs);
+    make(ctx, forward_, x.in(), weights, b == nullptr ? nullptr : b->in(), desc_.relu, y.out(),
+         desc_.channels, desc_.outputs);
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor& dy, Tensor* dx,
@@ -233,7 +237,8 @@ class Direct final : public ConvKernel {
     if (dx == nullptr) return;
     if (plain_dx_) return plain_->backward(ctx, x, w, dy, dx, nullptr, nullptr);
     const Product::Weights weights{w.in(), outputs_ * depth_, depth_, desc_.taps()};
-    make(ctx, backward_, dy.in(), weights, nullptr, dx->out(), desc_.outputs, desc_.channels);
+    make(ctx, backward_, dy.in(), weights, nullptr, std::nullopt, dx->out(), desc_.outputs,
+         desc_.channels);
   }
 
  private:
@@ -274,7 +279,8 @@ class Direct final : public ConvKernel {
   }
 
   void make(Context& ctx, const Product& product, const float* in, const Product::Weights& w,
-            const float* bias, float* out, std::int64_t in_planes, std::int64_t out_planes) const {
+            const float* bias, std::optional<float> relu, float* out, std::int64_t in_planes,
+            std::int64_t out_planes) const {
     const Tasks tasks = divide(ctx.threads(), product.made());
     const std::int64_t room =
         product.border().needed() ? round_up(tasks.images * product.image(), kPanel) : 0;
@@ -293,7 +299,7 @@ class Direct final : public ConvKernel {
                       border(product, group_in, in_image, images, in_planes / groups, mine);
                   product.run(images, planes.data, planes.stride, product.of_group(packed, group),
                               bias == nullptr ? nullptr : bias + group * (out_planes / groups),
-                              split, tasks.splits,
+                              relu, split, tasks.splits,
                               out + first * out_image + group * (out_image / groups), out_image,
                               mine + room);
                 }
