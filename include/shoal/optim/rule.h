@@ -116,8 +116,9 @@ SHOAL_ON_ANY_DEVICE inline float take(const Step& s, float g, float& h, float& h
 
 // h and h2 are read and written as far as the rule has histories, and may be null beyond.
 template <Rule rule, Regularization kind>
-SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& s, std::int64_t n, float* w,
+SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& step, std::int64_t n, float* w,
                                                 const float* g, float* h, float* h2) {
+  const Step s = step;  // a local copy, which no store of the loop can change: vector code needs it
   constexpr int kept = rule == Rule::kAdaDelta || rule == Rule::kAdam ? 2 : 1;
   for (std::int64_t i = 0; i < n; ++i) {
     float first = h[i], second = 0;
@@ -125,6 +126,26 @@ SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& s, std::int64_t n, f
     w[i] -= take<rule>(s, regularised<kind>(s, g[i], w[i]), first, second);
     h[i] = first;
     if constexpr (kept == 2) h2[i] = second;
+  }
+}
+
+// The same for the rule and the regularization that the step names. Both are looked at once for all
+// n elements.
+SHOAL_ON_ANY_DEVICE inline void update_elements(const Step& s, std::int64_t n, float* w,
+                                                const float* g, float* h, float* h2) {
+  const auto run = [&]<Rule rule>() {
+    if (s.regularization == Regularization::kL1 && s.decay != 0)
+      update_elements<rule, Regularization::kL1>(s, n, w, g, h, h2);
+    else
+      update_elements<rule, Regularization::kL2>(s, n, w, g, h, h2);
+  };
+  switch (s.rule) {
+    case Rule::kSgd: return run.template operator()<Rule::kSgd>();
+    case Rule::kNesterov: return run.template operator()<Rule::kNesterov>();
+    case Rule::kAdaGrad: return run.template operator()<Rule::kAdaGrad>();
+    case Rule::kRmsProp: return run.template operator()<Rule::kRmsProp>();
+    case Rule::kAdaDelta: return run.template operator()<Rule::kAdaDelta>();
+    case Rule::kAdam: return run.template operator()<Rule::kAdam>();
   }
 }
 

@@ -1,14 +1,12 @@
 #include "shoal/table/update.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
+
+#include "shoal/base/numbers.h"
 
 namespace shoal::table {
 namespace {
-
-using optim::Regularization;
-using optim::Rule;
 
 constexpr std::size_t kBlock = 2048;        // floats: a block of sums stays in the nearest cache
 constexpr std::size_t kPiece = 4 * kBlock;  // of a crew's work: some microseconds
@@ -51,41 +49,19 @@ float* bring(Change change, std::size_t begin, std::size_t n) {
   return change.to + begin;
 }
 
-template <Rule rule, Regularization kind>
-void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
-         std::span<const Change> histories, const Crew& crew) {
-  for_each_block(n, terms, crew, [&](std::size_t begin, std::size_t count, const float* gradient) {
-    float* w = bring(weights, begin, count);
-    float* h = bring(histories[0], begin, count);
-    float* h2 = histories.size() > 1 ? bring(histories[1], begin, count) : nullptr;
-    optim::update_elements<rule, kind>(step, static_cast<std::int64_t>(count), w, gradient, h, h2);
-    for (const Term& term : terms)
-      // while they are in the nearest cache
-      if (term.spent) std::fill_n(term.spent + begin, count, 0.0f);
-  });
-}
-
-template <Rule rule>
-void run(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
-         std::span<const Change> histories, const Crew& crew) {
-  if (step.regularization == Regularization::kL1 && step.decay != 0)
-    run<rule, Regularization::kL1>(step, n, terms, weights, histories, crew);
-  else
-    run<rule, Regularization::kL2>(step, n, terms, weights, histories, crew);
-}
-
 }  // namespace
 
 void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
               std::span<const Change> histories, const Crew& crew) {
-  switch (step.rule) {
-    case Rule::kSgd: return run<Rule::kSgd>(step, n, terms, weights, histories, crew);
-    case Rule::kNesterov: return run<Rule::kNesterov>(step, n, terms, weights, histories, crew);
-    case Rule::kAdaGrad: return run<Rule::kAdaGrad>(step, n, terms, weights, histories, crew);
-    case Rule::kRmsProp: return run<Rule::kRmsProp>(step, n, terms, weights, histories, crew);
-    case Rule::kAdaDelta: return run<Rule::kAdaDelta>(step, n, terms, weights, histories, crew);
-    case Rule::kAdam: return run<Rule::kAdam>(step, n, terms, weights, histories, crew);
-  }
+  for_each_block(n, terms, crew, [&](std::size_t begin, std::size_t count, const float* gradient) {
+    float* w = bring(weights, begin, count);
+    float* h = bring(histories[0], begin, count);
+    float* h2 = histories.size() > 1 ? bring(histories[1], begin, count) : nullptr;
+    optim::update_elements(step, static_cast<std::int64_t>(count), w, gradient, h, h2);
+    for (const Term& term : terms)
+      // while they are in the nearest cache
+      if (term.spent) std::fill_n(term.spent + begin, count, 0.0f);
+  });
 }
 
 void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row) {
@@ -114,7 +90,6 @@ void compensate(float lambda, std::size_t n, const float* values, const float* n
 }
 
 double sum_of_squares(std::size_t n, std::span<const Term> terms) {
-  constexpr std::size_t kLanes = 8;  // sums side by side, which a vector holds
   double lanes[kLanes] = {};
   for_each_block(0, n, terms, [&](std::size_t, std::size_t count, const float* values) {
     std::size_t i = 0;
@@ -128,11 +103,6 @@ double sum_of_squares(std::size_t n, std::span<const Term> terms) {
   return total;
 }
 
-bool all_finite(std::span<const float> values) {
-  std::uint32_t bad = 0;
-  for (const float value : values)
-    bad |= (std::bit_cast<std::uint32_t>(value) & 0x7f800000u) == 0x7f800000u;
-  return bad == 0;
-}
+bool all_finite(std::span<const float> values) { return shoal::all_finite(values); }
 
 }  // namespace shoal::table

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "shoal/ops/cpu/eight.h"
+#include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/impls.h"
 #include "shoal/ops/cpu/parallel.h"
 

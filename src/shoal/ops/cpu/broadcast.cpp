@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cpu/eight.h"
+#include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/parallel.h"
 
 namespace shoal::ops::cpu {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "shoal/base/numbers.h"
 #include "shoal/ops/cpu/parallel.h"
 #include "shoal/tensor/context.h"
 
@@ -26,19 +27,12 @@ void for_elements(Context& ctx, std::int64_t n, F f) {
 template <class Term>
 double blocked_sum(Context& ctx, std::int64_t n, Term term) {
   constexpr std::int64_t kBlock = 4096;
-  constexpr int kLanes = 8;
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;
   std::vector<double> sums(static_cast<std::size_t>(blocks));
   parallel_for(ctx.threads(), blocks, 8, [&](int, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) {
-      double lanes[kLanes] = {};
-      const std::int64_t last = std::min(n, (b + 1) * kBlock);
-      std::int64_t i = b * kBlock;
-      for (; i + kLanes <= last; i += kLanes)
-        for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
-      for (; i < last; ++i) lanes[0] += term(i);
-      for (const double lane : lanes) sums[static_cast<std::size_t>(b)] += lane;
-    }
+    for (std::int64_t b = begin; b < end; ++b)
+      sums[static_cast<std::size_t>(b)] =
+          sum_in_lanes(b * kBlock, std::min(n, (b + 1) * kBlock), term);
   });
   double sum = 0;
   for (const double s : sums) sum += s;

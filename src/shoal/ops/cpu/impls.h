@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "shoal/base/numbers.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/normalize.h"
 #include "shoal/ops/softmax.h"
@@ -33,13 +34,10 @@ std::unique_ptr<Kernel> make_kernel(const Desc& desc, Context&) {
 // The sum of n numbers, in eight interleaved parts: quicker and more exact than one after the
 // other.
 inline float sum(const float* x, std::int64_t n) {
-  constexpr int kLanes = 8;
-  float lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += x[i + lane];
-  float total = 0;
-  for (; i < n; ++i) total += x[i];
+  float lanes[kLanes] = {}, total = 0;
+  for (std::int64_t i = add_in_lanes(lanes, 0, n, [=](std::int64_t at) { return x[at]; }); i < n;
+       ++i)
+    total += x[i];
   for (const float lane : lanes) total += lane;
   return total;
 }

@@ -1,13 +1,14 @@
-// Vectors of eight floats, by the compiler's own vector types: AVX2 has registers for them, other
-// machines make do.
+// Vectors of kLanes floats, by the vector types that gcc and clang share. AVX2 has registers for
+// them; for other machines the compiler makes several operations of one.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
+#include "shoal/base/numbers.h"
+
 namespace shoal::ops::cpu {
 
-inline constexpr int kLanes = 8;
 using Lanes = float __attribute__((vector_size(32)));
 
 inline Lanes load(const float* at) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
-#include "shoal/ops/cpu/eight.h"
+#include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/parallel.h"
 
 namespace shoal::ops::cpu {
@@ -15,14 +15,7 @@ constexpr std::int64_t kBlock = 4096;
 
 template <class Term>
 double block_sum(const float* x, std::int64_t n, Term term) {
-  constexpr int kLanes = 8;
-  double lanes[kLanes] = {}, sum = 0;
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(double{x[i + lane]});
-  for (; i < n; ++i) lanes[0] += term(double{x[i]});
-  for (const double lane : lanes) sum += lane;
-  return sum;
+  return sum_in_lanes(0, n, [=](std::int64_t i) { return term(double{x[i]}); });
 }
 
 // Blocks of all rows are shared out among the threads; each row's block sums are added in order.

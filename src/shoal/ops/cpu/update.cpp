@@ -8,32 +8,19 @@
 namespace shoal::ops::cpu {
 namespace {
 
-using optim::Regularization;
-using optim::Rule;
-
 struct Pointers {
   float *w, *g, *h, *h2;
 };
 
-template <Rule rule, Regularization kind>
 void run(Context& ctx, const optim::Step& step, std::int64_t n, const Pointers& p, Gradient after) {
   constexpr std::int64_t kBlock = 4096;  // a gradient is cleared while it is still in the cache
   parallel_for(ctx.threads(), n, kElementGrain, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; i += kBlock) {
       const std::int64_t count = std::min(kBlock, end - i);
-      optim::update_elements<rule, kind>(step, count, p.w + i, p.g + i, p.h + i,
-                                         p.h2 ? p.h2 + i : nullptr);
+      optim::update_elements(step, count, p.w + i, p.g + i, p.h + i, p.h2 ? p.h2 + i : nullptr);
       if (after == Gradient::kClear) std::fill_n(p.g + i, count, 0.0f);
     }
   });
-}
-
-template <Rule rule>
-void run(Context& ctx, const optim::Step& step, std::int64_t n, const Pointers& p, Gradient after) {
-  if (step.regularization == Regularization::kL1 && step.decay != 0)
-    run<rule, Regularization::kL1>(ctx, step, n, p, after);
-  else
-    run<rule, Regularization::kL2>(ctx, step, n, p, after);
 }
 
 }  // namespace
@@ -49,15 +36,7 @@ void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
         << "param " << w.shape().str() << ", history " << h->shape().str();
   const Pointers p{w.mut(), grad.mut(), histories[0]->mut(),
                    histories.size() > 1 ? histories[1]->mut() : nullptr};
-  const std::int64_t n = w.count();
-  switch (step.rule) {
-    case Rule::kSgd: return run<Rule::kSgd>(ctx, step, n, p, after);
-    case Rule::kNesterov: return run<Rule::kNesterov>(ctx, step, n, p, after);
-    case Rule::kAdaGrad: return run<Rule::kAdaGrad>(ctx, step, n, p, after);
-    case Rule::kRmsProp: return run<Rule::kRmsProp>(ctx, step, n, p, after);
-    case Rule::kAdaDelta: return run<Rule::kAdaDelta>(ctx, step, n, p, after);
-    case Rule::kAdam: return run<Rule::kAdam>(ctx, step, n, p, after);
-  }
+  run(ctx, step, w.count(), p, after);
 }
 
 }  // namespace shoal::ops::cpu

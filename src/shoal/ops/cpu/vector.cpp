@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -83,10 +82,7 @@ bool all_finite(Context& ctx, const Tensor& x) {
   const float* in = x.in();
   std::atomic<bool> finite{true};
   for_each(ctx, x.count(), [&](std::int64_t begin, std::int64_t end) {
-    std::uint32_t bad = 0;
-    for (std::int64_t i = begin; i < end; ++i)
-      bad |= (std::bit_cast<std::uint32_t>(in[i]) & 0x7f800000u) == 0x7f800000u;
-    if (bad != 0) finite = false;
+    if (!shoal::all_finite({in + begin, in + end})) finite = false;
   });
   return finite;
 }
