@@ -137,8 +137,8 @@ std::string describe(const ConvDesc& desc) {
 }
 
 // f(input place or -1, output place, tap) for each output place and tap of one channel.
-void each_sight(const ConvDesc& desc,
-                const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& f) {
+void each_tap(const ConvDesc& desc,
+              const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& f) {
   for (std::int64_t o = 0; o < desc.out_count(); ++o)
     for (std::int64_t t = 0; t < desc.taps(); ++t) {
       std::int64_t place = 0, scale = 1, rest_o = o, rest_t = t;
@@ -172,7 +172,7 @@ struct ConvNumbers {
         const std::int64_t out = (n * d.outputs + k) * d.out_count();
         for (std::int64_t o = 0; o < d.out_count(); ++o)
           y[out + o] = b[k], db_want[k] += dy[out + o];
-        each_sight(d, [&](std::int64_t place, std::int64_t o, std::int64_t t) {
+        each_tap(d, [&](std::int64_t place, std::int64_t o, std::int64_t t) {
           for (std::int64_t c = 0; place >= 0 && c < channels; ++c) {
             const std::int64_t in =
                 (n * d.channels + k / outputs * channels + c) * d.in_count() + place;
@@ -221,7 +221,7 @@ TEST(Im2col, EachColumnIsWhatTheWindowSees) {
                        out = desc.taps() * desc.out_count();
     const Numbers x = draw(planes * in, 1), dy = draw(planes * out, 2);
     Numbers y(dy.size()), dx(x.size());
-    each_sight(desc, [&](std::int64_t place, std::int64_t o, std::int64_t t) {
+    each_tap(desc, [&](std::int64_t place, std::int64_t o, std::int64_t t) {
       for (std::int64_t p = 0; place >= 0 && p < planes; ++p) {
         const std::int64_t column = p * out + t * desc.out_count() + o;
         y[column] = x[p * in + place], dx[p * in + place] += dy[column];

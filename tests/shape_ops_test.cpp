@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "shoal/base/random.h"
-#include "shoal/ops/arrange.h"
 #include "shoal/ops/broadcast.h"
 #include "shoal/ops/eltwise.h"
 #include "shoal/ops/reduce.h"
+#include "shoal/ops/slice.h"
 #include "support/layer_rig.h"
 
 namespace shoal::test::shape_ops_test {
@@ -79,10 +79,10 @@ TEST(ShapeOps, ABoxOutsideIsOurOwnFault) {
 }
 
 // All the gradients and values of one spread, in double.
-struct SpreadOracle {
+struct BroadcastOracle {
   std::vector<double> y, gx, g_factor, g_shift;
-  SpreadOracle(const ops::Spread& s, const Tensor& x, const Tensor& factor, const Tensor& shift,
-               const Tensor& g)
+  BroadcastOracle(const ops::BroadcastDims& s, const Tensor& x, const Tensor& factor,
+                  const Tensor& shift, const Tensor& g)
       : y(x.host().size()),
         gx(x.host().size()),
         g_factor(factor.host().size()),
@@ -100,14 +100,15 @@ struct SpreadOracle {
 Numbers to_floats(const std::vector<double>& numbers) { return {numbers.begin(), numbers.end()}; }
 
 TEST(ShapeOps, VectorsAreSpreadAndSummed) {
-  for (const ops::Spread& s :
-       {ops::Spread{3, 5, 5000}, ops::Spread{70, 300, 1}, ops::Spread{1, 1, 70000},
-        ops::Spread{500, 1, 90}, ops::Spread{9, 65, 3}, ops::Spread{1, 40000, 1}}) {
+  for (const ops::BroadcastDims& s :
+       {ops::BroadcastDims{3, 5, 5000}, ops::BroadcastDims{70, 300, 1},
+        ops::BroadcastDims{1, 1, 70000}, ops::BroadcastDims{500, 1, 90},
+        ops::BroadcastDims{9, 65, 3}, ops::BroadcastDims{1, 40000, 1}}) {
     SCOPED_TRACE(str(s.outer, " x ", s.dim, " x ", s.inner));
     const Shape shape{s.outer, s.dim, s.inner};
     const Tensor x = drawn(shape, 1), g = drawn(shape, 2), factor = drawn({s.dim}, 3),
                  shift = drawn({s.dim}, 4);
-    const SpreadOracle want(s, x, factor, shift, g);
+    const BroadcastOracle want(s, x, factor, shift, g);
     const std::vector<Numbers> got = with_both([&](Context& ctx) {
       Tensor y(shape), in_place(shape), shifted(shape), g_factor(Shape{s.dim}),
           g_shift(Shape{s.dim}), again(Shape{s.dim});

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "shoal/layers/served.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/normalize.h"
 #include "shoal/ops/vector.h"
@@ -50,12 +50,12 @@ class BatchNorm final : public Layer {
                          bottom.str());
     in_place_ = bottoms[0] == tops[0];
     tops[0]->reshape(bottom);
-    op_.serve("batch_norm", ops::backend(ctx).batch_norm,
-              {.images = bottom[0],
-               .channels = channels_,
-               .inner = bottom.count() / std::max<std::int64_t>(1, bottom[0] * channels_),
-               .eps = param().batch_norm_param().eps()},
-              ctx, engine_of(param()));
+    op_.select("batch_norm", ops::backend(ctx).batch_norm,
+               {.images = bottom[0],
+                .channels = channels_,
+                .inner = bottom.count() / std::max<std::int64_t>(1, bottom[0] * channels_),
+                .eps = param().batch_norm_param().eps()},
+               ctx, engine_of(param()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -106,7 +106,7 @@ class BatchNorm final : public Layer {
   Tensor one_;
   // the top as forward made it, when it took the bottom's place: later layers may change it there
   Tensor kept_;
-  Served<ops::BatchNormDesc, ops::BatchNormKernel> op_;
+  SelectedKernel<ops::BatchNormDesc, ops::BatchNormKernel> op_;
 };
 
 }  // namespace

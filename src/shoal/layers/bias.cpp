@@ -1,5 +1,5 @@
+#include "shoal/layers/broadcast_dims.h"
 #include "shoal/layers/layer.h"
-#include "shoal/layers/spread.h"
 #include "shoal/ops/broadcast.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/layers.pb.h"
@@ -28,28 +28,28 @@ class Bias final : public Layer {
   void reshape(Context&, Bottoms bottom, Tops top) override {
     const bool two = bottom.size() == 2;
     const Shape& numbers = two ? bottom[1]->shape() : params()[0]->shape();
-    spread_ = spread_of(param(), *bottom[0], param().bias_param().axis(), numbers,
-                        two ? "bottom '" + bottom[1]->name + "'" : "the bias");
+    dims_ = broadcast_dims(param(), *bottom[0], param().bias_param().axis(), numbers,
+                           two ? "bottom '" + bottom[1]->name + "'" : "the bias");
     if (top[0] == bottom[0]) return;
     top[0]->reshape(bottom[0]->shape());
     top[0]->grad.share(bottom[0]->grad);
   }
   void forward(Context& ctx, Bottoms bottom, Tops top) override {
-    ops::shift(ctx, spread_, bottom[0]->data,
+    ops::shift(ctx, dims_, bottom[0]->data,
                bottom.size() == 2 ? bottom[1]->data : params()[0]->data, top[0]->data);
   }
   void backward(Context& ctx, Tops top, const std::vector<bool>& propagate,
                 Bottoms bottom) override {
     const bool two = bottom.size() == 2;
     if (two ? propagate[1] : param_propagates(0))
-      ops::shift_backward(ctx, spread_, top[0]->grad,
+      ops::shift_backward(ctx, dims_, top[0]->grad,
                           {two ? &bottom[1]->grad : &params()[0]->grad, !two});
     // nothing to do where they are the same bytes
     if (propagate[0]) ops::copy(ctx, top[0]->grad, bottom[0]->grad);
   }
 
  private:
-  ops::Spread spread_;
+  ops::BroadcastDims dims_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "shoal/layers/join_axis.h"
 #include "shoal/layers/layer.h"
-#include "shoal/ops/arrange.h"
+#include "shoal/ops/slice.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -1,4 +1,4 @@
-#include "shoal/layers/served.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
 
 #include "shoal/ops/backend.h"
@@ -53,11 +53,11 @@ class Convolution final : public ConvolutionBase {
 
  private:
   void choose(Context& ctx) {
-    conv_.serve("conv", ops::backend(ctx).conv, desc_, ctx,
+    conv_.select("conv", ops::backend(ctx).conv, desc_, ctx,
                 engine_of(param(), param().convolution_param().engine()));
   }
 
-  Served<ops::ConvDesc, ops::ConvKernel> conv_;
+  SelectedKernel<ops::ConvDesc, ops::ConvKernel> conv_;
 };
 
 }  // namespace

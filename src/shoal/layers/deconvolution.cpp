@@ -1,4 +1,4 @@
-#include "shoal/layers/served.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/gemm.h"
@@ -19,8 +19,8 @@ class Deconvolution final : public ConvolutionBase {
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     ConvolutionBase::reshape(ctx, bottoms, tops);
-    conv_.serve("conv", ops::backend(ctx).conv, desc_, ctx,
-                engine_of(param(), param().convolution_param().engine()));
+    conv_.select("conv", ops::backend(ctx).conv, desc_, ctx,
+                 engine_of(param(), param().convolution_param().engine()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -62,7 +62,7 @@ class Deconvolution final : public ConvolutionBase {
   }
 
  private:
-  Served<ops::ConvDesc, ops::ConvKernel> conv_;
+  SelectedKernel<ops::ConvDesc, ops::ConvKernel> conv_;
 };
 
 }  // namespace

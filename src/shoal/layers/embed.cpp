@@ -30,24 +30,23 @@ class Embed final : public Layer {
     std::vector<std::int64_t> dims = bottom[0]->shape().dims();
     dims.push_back(param().embed_param().num_output());
     top[0]->reshape(Shape(dims));
-    spread_ = {.outer = bottom[0]->shape().count(), .dim = dims.back(), .inner = 1};
+    dims_ = {.outer = bottom[0]->shape().count(), .dim = dims.back(), .inner = 1};
   }
   void forward(Context& ctx, Bottoms bottom, Tops top) override {
     if (!check_rows(ctx, *bottom[0], param().embed_param().input_dim(),
                     "; is input_dim too small?"))
       return;
     ops::take_rows(ctx, params()[0]->data, bottom[0]->data, top[0]->data);
-    if (params().size() > 1)
-      ops::shift(ctx, spread_, top[0]->data, params()[1]->data, top[0]->data);
+    if (params().size() > 1) ops::shift(ctx, dims_, top[0]->data, params()[1]->data, top[0]->data);
   }
   void backward(Context& ctx, Tops top, const std::vector<bool>&, Bottoms bottom) override {
     if (param_propagates(0)) ops::add_rows(ctx, top[0]->grad, bottom[0]->data, params()[0]->grad);
     if (params().size() > 1 && param_propagates(1))
-      ops::shift_backward(ctx, spread_, top[0]->grad, {&params()[1]->grad, true});
+      ops::shift_backward(ctx, dims_, top[0]->grad, {&params()[1]->grad, true});
   }
 
  private:
-  ops::Spread spread_;
+  ops::BroadcastDims dims_;
 };
 
 }  // namespace

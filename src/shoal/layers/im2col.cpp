@@ -1,4 +1,4 @@
-#include "shoal/layers/served.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
 
 #include "shoal/ops/backend.h"
@@ -31,8 +31,8 @@ class Im2col final : public Layer {
     top.push_back(desc.channels * desc.taps());
     for (const ops::WindowAxis& axis : desc.axes) top.push_back(axis.out);
     tops[0]->reshape(Shape(top));
-    op_.serve("im2col", ops::backend(ctx).im2col, desc, ctx,
-              engine_of(param(), param().convolution_param().engine()));
+    op_.select("im2col", ops::backend(ctx).im2col, desc, ctx,
+               engine_of(param(), param().convolution_param().engine()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -45,7 +45,7 @@ class Im2col final : public Layer {
   }
 
  private:
-  Served<ops::ConvDesc, ops::Im2colKernel> op_;
+  SelectedKernel<ops::ConvDesc, ops::Im2colKernel> op_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "shoal/layers/served.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/gemm.h"
 
@@ -40,7 +40,7 @@ class InnerProduct final : public Layer {
     std::vector<std::int64_t> top(bottom.dims().begin(), bottom.dims().begin() + axis_);
     top.push_back(desc_.outputs);
     tops[0]->reshape(Shape(top));
-    op_.serve("dense", ops::backend(ctx).dense, desc_, ctx, engine_of(param()));
+    op_.select("dense", ops::backend(ctx).dense, desc_, ctx, engine_of(param()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -60,7 +60,7 @@ class InnerProduct final : public Layer {
   int axis_ = 1;
   bool has_bias_ = true;
   ops::DenseDesc desc_;
-  Served<ops::DenseDesc, ops::DenseKernel> op_;
+  SelectedKernel<ops::DenseDesc, ops::DenseKernel> op_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "shoal/layers/served.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/normalize.h"
 
@@ -23,17 +23,17 @@ class Lrn final : public Layer {
       throw config_error(param(), "the bottom must have 4 axes (N, C, H, W), not ", bottom.str());
     const bool across = lrn.norm_region() == LRNParameter::ACROSS_CHANNELS;
     tops[0]->reshape(bottom);
-    op_.serve("lrn", ops::backend(ctx).lrn,
-              {.region = across ? ops::LrnDesc::Region::kAcross : ops::LrnDesc::Region::kWithin,
-               .images = bottom[0],
-               .channels = bottom[1],
-               .height = bottom[2],
-               .width = bottom[3],
-               .size = lrn.local_size(),
-               .alpha = lrn.alpha(),
-               .beta = lrn.beta(),
-               .k = lrn.k()},
-              ctx, engine_of(param(), lrn.engine()));
+    op_.select("lrn", ops::backend(ctx).lrn,
+               {.region = across ? ops::LrnDesc::Region::kAcross : ops::LrnDesc::Region::kWithin,
+                .images = bottom[0],
+                .channels = bottom[1],
+                .height = bottom[2],
+                .width = bottom[3],
+                .size = lrn.local_size(),
+                .alpha = lrn.alpha(),
+                .beta = lrn.beta(),
+                .k = lrn.k()},
+               ctx, engine_of(param(), lrn.engine()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -46,7 +46,7 @@ class Lrn final : public Layer {
   }
 
  private:
-  Served<ops::LrnDesc, ops::LrnKernel> op_;
+  SelectedKernel<ops::LrnDesc, ops::LrnKernel> op_;
 };
 
 }  // namespace

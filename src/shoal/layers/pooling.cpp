@@ -1,6 +1,6 @@
 #include <optional>
 
-#include "shoal/layers/served.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/window.h"
 
@@ -59,13 +59,13 @@ class Pooling final : public Layer {
     slide(bottom, 2, height_);
     slide(bottom, 3, width_);
     for (Blob* top : tops) top->reshape({bottom[0], bottom[1], height_.out, width_.out});
-    op_.serve("pool", ops::backend(ctx).pool,
-              {.method = method_,
-               .planes = bottom[0] * bottom[1],
-               .height = height_,
-               .width = width_,
-               .keeps_winners = training()},
-              ctx, engine_of(param(), param().pooling_param().engine()));
+    op_.select("pool", ops::backend(ctx).pool,
+               {.method = method_,
+                .planes = bottom[0] * bottom[1],
+                .height = height_,
+                .width = width_,
+                .keeps_winners = training()},
+               ctx, engine_of(param(), param().pooling_param().engine()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -125,7 +125,7 @@ class Pooling final : public Layer {
 
   ops::PoolDesc::Method method_ = ops::PoolDesc::Method::kMax;
   ops::WindowAxis height_, width_;
-  Served<ops::PoolDesc, ops::PoolKernel> op_;
+  SelectedKernel<ops::PoolDesc, ops::PoolKernel> op_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "shoal/base/log.h"
+#include "shoal/layers/broadcast_dims.h"
 #include "shoal/layers/layer.h"
-#include "shoal/layers/spread.h"
 #include "shoal/ops/broadcast.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
@@ -38,8 +38,8 @@ class Scale final : public Layer {
   void reshape(Context&, Bottoms bottom, Tops top) override {
     const int axis = param().scale_param().axis();
     const Shape& numbers = two_ ? bottom[1]->shape() : params()[0]->shape();
-    spread_ = spread_of(param(), *bottom[0], axis, numbers,
-                        two_ ? "bottom '" + bottom[1]->name + "'" : "the factor");
+    dims_ = broadcast_dims(param(), *bottom[0], axis, numbers,
+                           two_ ? "bottom '" + bottom[1]->name + "'" : "the factor");
     if (has_bias() && bias().shape().count() != numbers.count())
       throw config_error(param(), "the bias has shape ", bias().shape().str(), ", bottom '",
                          bottom[1]->name, "' now ", numbers.str());
@@ -54,7 +54,7 @@ class Scale final : public Layer {
       ops::copy(ctx, bottom[0]->data, input_);
     }
     const Tensor& factor = two_ ? bottom[1]->data : params()[0]->data;
-    ops::scale_and_shift(ctx, spread_, bottom[0]->data, factor, has_bias() ? &bias().data : nullptr,
+    ops::scale_and_shift(ctx, dims_, bottom[0]->data, factor, has_bias() ? &bias().data : nullptr,
                          top[0]->data);
   }
   void backward(Context& ctx, Tops top, const std::vector<bool>& propagate,
@@ -67,7 +67,7 @@ class Scale final : public Layer {
     CHECK(!in_place_ || training() || factor_grad.tensor == nullptr)
         << name() << " keeps its input in training only";
     const Tensor& input = in_place_ ? input_ : bottom[0]->data;
-    ops::scale_backward(ctx, spread_, top[0]->grad, input, factor,
+    ops::scale_backward(ctx, dims_, top[0]->grad, input, factor,
                         propagate[0] ? &bottom[0]->grad : nullptr, factor_grad, bias_grad);
   }
 
@@ -76,7 +76,7 @@ class Scale final : public Layer {
   Blob& bias() const { return *params()[two_ ? 0 : 1]; }
   bool two_ = false;  // the factor is bottom[1]
   bool in_place_ = false;
-  ops::Spread spread_;
+  ops::BroadcastDims dims_;
   Tensor input_;  // in place: what the top overwrote
 };
 

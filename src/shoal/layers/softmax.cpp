@@ -1,5 +1,5 @@
 #include "shoal/ops/softmax.h"
-#include "shoal/layers/served.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 
 namespace shoal {
@@ -18,9 +18,9 @@ class Softmax final : public Layer {
     const Shape bottom = bottoms[0]->shape();
     const int axis = axis_of(bottom, param().softmax_param().axis(), "axis");
     tops[0]->reshape(bottom);
-    op_.serve("softmax", ops::backend(ctx).softmax,
-              {bottom.count(0, axis), bottom[axis], bottom.count(axis + 1)}, ctx,
-              engine_of(param(), param().softmax_param().engine()));
+    op_.select("softmax", ops::backend(ctx).softmax,
+               {bottom.count(0, axis), bottom[axis], bottom.count(axis + 1)}, ctx,
+               engine_of(param(), param().softmax_param().engine()));
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -33,7 +33,7 @@ class Softmax final : public Layer {
   }
 
  private:
-  Served<ops::SoftmaxDesc, ops::SoftmaxKernel> op_;
+  SelectedKernel<ops::SoftmaxDesc, ops::SoftmaxKernel> op_;
 };
 
 }  // namespace

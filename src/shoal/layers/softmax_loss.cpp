@@ -1,8 +1,7 @@
 #include "shoal/layers/softmax_loss.h"
 
-#include "shoal/proto/config_error.h"
-
 #include "shoal/ops/backend.h"
+#include "shoal/proto/config_error.h"
 
 namespace shoal {
 
@@ -14,11 +13,8 @@ void SoftmaxLossLayer::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
   const Shape& shape = bottoms[0]->shape();
   desc_ = class_desc(param(), *bottoms[0], axis_of(shape, axis_, "axis"), *bottoms[1],
                      ignored_label(param().loss_param()));
-  const ops::SoftmaxDesc softmax{desc_.outer, desc_.classes, desc_.inner};
-  if (!softmax_.kernel || softmax_desc_ != softmax) {
-    softmax_desc_ = softmax;
-    softmax_ = ops::choose("softmax", ops::backend(ctx).softmax, softmax, ctx, param().engine());
-  }
+  softmax_.select("softmax", ops::backend(ctx).softmax, {desc_.outer, desc_.classes, desc_.inner},
+                  ctx, engine_of(param(), param().softmax_param().engine()));
   two_tops_ = tops.size() > 1;
   probs(tops).reshape(shape);
   if (two_tops_) tops[1]->grad.reshape(shape);
@@ -27,7 +23,7 @@ void SoftmaxLossLayer::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
 void SoftmaxLossLayer::forward(Context& ctx, Bottoms bottoms, Tops tops) {
   const std::optional<std::int64_t> counted = count_labels(ctx, desc_, *bottoms[0], *bottoms[1]);
   if (!counted) return;
-  softmax_.kernel->forward(ctx, bottoms[0]->data, probs(tops));
+  softmax_->forward(ctx, bottoms[0]->data, probs(tops));
   normalizer_ = loss_normalizer(normalization_of(param().loss_param(), LossParameter::VALID),
                                 desc_.items(), *counted, desc_.outer);
   put_loss(tops, loss_sum(ctx, probs(tops), bottoms) / normalizer_);

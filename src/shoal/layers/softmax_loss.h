@@ -5,7 +5,7 @@
 
 #include "shoal/layers/class_labels.h"
 #include "shoal/layers/loss.h"
-#include "shoal/ops/op.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/softmax.h"
 
 namespace shoal {
@@ -25,7 +25,7 @@ class SoftmaxLossLayer : public LossLayer {
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override;
   void forward(Context& ctx, Bottoms bottoms, Tops tops) final;
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) final;
-  std::vector<ops::Choice> choices() const override { return {softmax_.choice}; }
+  std::vector<ops::Choice> choices() const override { return softmax_.choices(); }
 
  protected:
   const ops::ClassDesc& desc() const { return desc_; }
@@ -40,8 +40,7 @@ class SoftmaxLossLayer : public LossLayer {
   int axis_;
   bool two_tops_ = false;
   ops::ClassDesc desc_;
-  ops::SoftmaxDesc softmax_desc_;
-  ops::Chosen<ops::SoftmaxKernel> softmax_;
+  SelectedKernel<ops::SoftmaxDesc, ops::SoftmaxKernel> softmax_;
   Tensor probs_;           // where there is no top for them
   double normalizer_ = 1;  // of the last forward
 };

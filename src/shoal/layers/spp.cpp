@@ -1,8 +1,8 @@
 #include <vector>
 
-#include "shoal/layers/served.h"
-#include "shoal/ops/arrange.h"
+#include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
+#include "shoal/ops/slice.h"
 #include "shoal/ops/vector.h"
 #include "shoal/ops/window.h"
 
@@ -42,13 +42,13 @@ class Spp final : public Layer {
     std::int64_t numbers = 0, bins = 1;
     for (Level& level : levels_) {
       const ops::WindowAxis height = window(shape, 2, bins), width = window(shape, 3, bins);
-      level.pool.serve("pool", ops::backend(ctx).pool,
-                       {.method = method(),
-                        .planes = shape[0] * shape[1],
-                        .height = height,
-                        .width = width,
-                        .keeps_winners = training()},
-                       ctx, engine_of(param(), param().spp_param().engine()));
+      level.pool.select("pool", ops::backend(ctx).pool,
+                        {.method = method(),
+                         .planes = shape[0] * shape[1],
+                         .height = height,
+                         .width = width,
+                         .keeps_winners = training()},
+                        ctx, engine_of(param(), param().spp_param().engine()));
       level.start = numbers;
       level.part.reshape({shape[0], shape[1] * bins * bins});
       numbers += level.part.shape()[1];
@@ -82,7 +82,7 @@ class Spp final : public Layer {
 
  private:
   struct Level {
-    Served<ops::PoolDesc, ops::PoolKernel> pool;
+    SelectedKernel<ops::PoolDesc, ops::PoolKernel> pool;
     std::int64_t start = 0;  // its first number in an item of the top
     Tensor part;             // (N, numbers of the level), or their gradients
   };

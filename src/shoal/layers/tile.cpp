@@ -1,5 +1,5 @@
 #include "shoal/layers/layer.h"
-#include "shoal/ops/arrange.h"
+#include "shoal/ops/slice.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
 

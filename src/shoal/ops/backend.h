@@ -4,7 +4,6 @@
 
 #include <span>
 
-#include "shoal/ops/arrange.h"
 #include "shoal/ops/broadcast.h"
 #include "shoal/ops/eltwise.h"
 #include "shoal/ops/gemm.h"
@@ -13,6 +12,7 @@
 #include "shoal/ops/pointwise.h"
 #include "shoal/ops/reduce.h"
 #include "shoal/ops/rows.h"
+#include "shoal/ops/slice.h"
 #include "shoal/ops/softmax.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"

@@ -8,15 +8,16 @@
 
 namespace shoal::ops {
 
-struct Spread {
+struct BroadcastDims {
   std::int64_t outer = 1, dim = 1, inner = 1;
 };
 
 // y = x factor + shift; no shift: 0. y may be x.
-void scale_and_shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& factor,
+void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& factor,
                      const Tensor* shift, Tensor& y);
 // y = x + shift. y may be x.
-void shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& shift, Tensor& y);
+void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& shift,
+           Tensor& y);
 
 // Where a sum of `dim` numbers goes; null: it is not wanted.
 struct SumInto {
@@ -28,9 +29,9 @@ struct SumInto {
 //   gx = g factor (null: not wanted; may be g)   g_factor = sum over o and i of g x   g_shift = sum
 //   over o and i of g
 // Sums are taken in an order that threads do not change. x is looked at only for g_factor.
-void scale_backward(Context& ctx, const Spread& spread, const Tensor& g, const Tensor& x,
+void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, const Tensor& x,
                     const Tensor& factor, Tensor* gx, SumInto g_factor, SumInto g_shift);
 // Only g_shift.
-void shift_backward(Context& ctx, const Spread& spread, const Tensor& g, SumInto g_shift);
+void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift);
 
 }  // namespace shoal::ops

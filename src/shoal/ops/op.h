@@ -41,6 +41,11 @@ struct Impl {
 // CAFFE.
 inline constexpr const char* kOwnEngine = "caffe";
 inline bool is_own(const std::string& impl) { return impl != "cudnn" && impl != "onednn"; }
+// The engine that a value of Caffe's enums names: DEFAULT 0 (any: ""), CAFFE 1, CUDNN 2.
+inline std::string engine_of_caffe(int value) {
+  if (value == 1) return kOwnEngine;
+  return value == 2 ? "cudnn" : "";
+}
 
 template <class Kernel>
 struct Chosen {

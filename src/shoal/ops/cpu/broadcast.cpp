@@ -10,7 +10,7 @@
 namespace shoal::ops::cpu {
 namespace {
 
-void check(const Spread& s, const Tensor& x, const Tensor& y, std::int64_t numbers) {
+void check(const BroadcastDims& s, const Tensor& x, const Tensor& y, std::int64_t numbers) {
   CHECK(x.count() == s.outer * s.dim * s.inner && y.count() == x.count() && numbers == s.dim)
       << s.outer << " x " << s.dim << " x " << s.inner << " for shapes " << x.shape().str() << ", "
       << y.shape().str() << " and " << numbers << " numbers";
@@ -19,7 +19,7 @@ void check(const Spread& s, const Tensor& x, const Tensor& y, std::int64_t numbe
 // f(d, begin, n) for each stretch of inner numbers that share their d; with inner 1, g(begin, n)
 // for stretches of dim numbers.
 template <class Row, class Vector>
-void for_rows(Context& ctx, const Spread& s, Row row, Vector vector) {
+void for_rows(Context& ctx, const BroadcastDims& s, Row row, Vector vector) {
   const bool flat = s.inner == 1;
   const std::int64_t length = flat ? s.dim : s.inner, rows = flat ? s.outer : s.outer * s.dim;
   const std::int64_t grain =
@@ -57,7 +57,7 @@ struct Backward {
 };
 
 // d from begin to end, whose numbers lie in stretches of inner.
-void backward_rows(const Spread& s, const Backward& b, std::int64_t d) {
+void backward_rows(const BroadcastDims& s, const Backward& b, std::int64_t d) {
   PairSums sums;
   for (std::int64_t o = 0; o < s.outer; ++o) {
     const std::int64_t start = (o * s.dim + d) * s.inner;
@@ -73,7 +73,8 @@ void backward_rows(const Spread& s, const Backward& b, std::int64_t d) {
 }
 
 // The same for inner 1: several d side by side.
-void backward_columns(const Spread& s, const Backward& b, std::int64_t begin, std::int64_t end) {
+void backward_columns(const BroadcastDims& s, const Backward& b, std::int64_t begin,
+                      std::int64_t end) {
   constexpr std::int64_t kWide = 64;
   const bool sums = b.sums();
   for (std::int64_t d = begin; d < end; d += kWide) {
@@ -115,7 +116,7 @@ void backward_scalar(Context& ctx, const Backward& b, std::int64_t count) {
   b.g_shift.put(0, all.plain);
 }
 
-void backward(Context& ctx, const Spread& s, const Backward& b) {
+void backward(Context& ctx, const BroadcastDims& s, const Backward& b) {
   if (s.dim == 1) return backward_scalar(ctx, b, s.outer * s.inner);
   const std::int64_t grain =
       std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(s.outer * s.inner, 1));
@@ -127,14 +128,14 @@ void backward(Context& ctx, const Spread& s, const Backward& b) {
 
 }  // namespace
 
-void scale_and_shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& factor,
+void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& factor,
                      const Tensor* shift, Tensor& y) {
-  check(spread, x, y, factor.count());
-  CHECK(shift == nullptr || shift->count() == spread.dim);
+  check(dims, x, y, factor.count());
+  CHECK(shift == nullptr || shift->count() == dims.dim);
   const float *in = x.in(), *scale = factor.in(), *add = shift != nullptr ? shift->in() : nullptr;
   float* out = y.mut();
   for_rows(
-      ctx, spread,
+      ctx, dims,
       [=](std::int64_t d, std::int64_t begin, std::int64_t n) {
         const float a = scale[d], b = add != nullptr ? add[d] : 0;
         for (std::int64_t i = begin; i < begin + n; ++i) out[i] = a * in[i] + b;
@@ -148,12 +149,13 @@ void scale_and_shift(Context& ctx, const Spread& spread, const Tensor& x, const 
       });
 }
 
-void shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& shift, Tensor& y) {
-  check(spread, x, y, shift.count());
+void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& shift,
+           Tensor& y) {
+  check(dims, x, y, shift.count());
   const float *in = x.in(), *add = shift.in();
   float* out = y.mut();
   for_rows(
-      ctx, spread,
+      ctx, dims,
       [=](std::int64_t d, std::int64_t begin, std::int64_t n) {
         const float b = add[d];
         for (std::int64_t i = begin; i < begin + n; ++i) out[i] = in[i] + b;
@@ -163,15 +165,15 @@ void shift(Context& ctx, const Spread& spread, const Tensor& x, const Tensor& sh
       });
 }
 
-void scale_backward(Context& ctx, const Spread& spread, const Tensor& g, const Tensor& x,
+void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, const Tensor& x,
                     const Tensor& factor, Tensor* gx, SumInto g_factor, SumInto g_shift) {
-  check(spread, g, g, factor.count());
+  check(dims, g, g, factor.count());
   for (const SumInto& into : {g_factor, g_shift})
-    CHECK(into.tensor == nullptr || into.tensor->count() == spread.dim);
+    CHECK(into.tensor == nullptr || into.tensor->count() == dims.dim);
   const bool products = g_factor.tensor != nullptr;
   CHECK(!products || x.count() == g.count())
       << "shapes " << x.shape().str() << " and " << g.shape().str();
-  backward(ctx, spread,
+  backward(ctx, dims,
            {.g = g.in(),
             .x = products ? x.in() : g.in(),
             .factor = factor.in(),
@@ -180,9 +182,9 @@ void scale_backward(Context& ctx, const Spread& spread, const Tensor& g, const T
             .g_shift = Target(g_shift)});
 }
 
-void shift_backward(Context& ctx, const Spread& spread, const Tensor& g, SumInto g_shift) {
-  check(spread, g, g, g_shift.tensor->count());
-  backward(ctx, spread,
+void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift) {
+  check(dims, g, g, g_shift.tensor->count());
+  backward(ctx, dims,
            {.g = g.in(),
             .x = g.in(),
             .factor = nullptr,

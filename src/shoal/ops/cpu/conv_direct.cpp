@@ -69,27 +69,27 @@ std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1)
 class Product {
  public:
   // `planes` are summed over, `columns` are made, for each of `groups`.
-  Product(Sight sight, std::int64_t planes, std::int64_t columns, std::int64_t groups)
-      : sight_(std::move(sight)), planes_(planes), groups_(groups), panels_{columns} {
-    for (const Phase& phase : sight_.phases) {
+  Product(WindowTables sight, std::int64_t planes, std::int64_t columns, std::int64_t groups)
+      : windows_(std::move(sight)), planes_(planes), groups_(groups), panels_{columns} {
+    for (const Phase& phase : windows_.phases) {
       std::vector<std::int32_t>& offsets = offsets_.emplace_back();
       for (std::int64_t plane = 0; plane < planes; ++plane)
         for (const std::int32_t at : phase.offset)
-          offsets.push_back(static_cast<std::int32_t>(plane * sight_.border.plane() + at));
+          offsets.push_back(static_cast<std::int32_t>(plane * windows_.border.plane() + at));
       terms_ += static_cast<std::int64_t>(offsets.size());
       made_ += static_cast<std::int64_t>(phase.places.size());
     }
   }
 
-  const Border& border() const { return sight_.border; }
-  const Phase& phase() const { return sight_.phases[0]; }
+  const Border& border() const { return windows_.border; }
+  const Phase& phase() const { return windows_.phases[0]; }
   const std::vector<std::int32_t>& offsets() const { return offsets_[0]; }
   const Panels& panels() const { return panels_; }
   std::int64_t packed_count() const { return groups_ * terms_ * panels_.total(); }
   // places of one plane that is made
   std::int64_t made() const { return made_; }
   // numbers of one image and group, bordered
-  std::int64_t image() const { return planes_ * sight_.border.plane(); }
+  std::int64_t image() const { return planes_ * windows_.border.plane(); }
 
   // Where the weights of a panel stand in w: the weight of (plane, column, tap) is at plane *
   // plane_stride + column * column_stride + tap, from the group's begin on.
@@ -107,10 +107,10 @@ class Product {
                                width = panels_.width(panel);
             const float* from = w.data + group * w.group_stride + panel * kPanel * w.column_stride;
             float* phase_begin = packed + group * terms_ * panels_.total();
-            for (std::size_t p = 0; p < sight_.phases.size(); ++p) {
+            for (std::size_t p = 0; p < windows_.phases.size(); ++p) {
               float* to = phase_begin + panel * kPanel * terms(p);
               for (std::int64_t plane = 0; plane < planes_; ++plane)
-                for (const std::int32_t tap : sight_.phases[p].taps)
+                for (const std::int32_t tap : windows_.phases[p].taps)
                   for (std::int64_t column = 0; column < width; ++column)
                     *to++ = column < panels_.valid(panel)
                                 ? from[plane * w.plane_stride + column * w.column_stride + tap]
@@ -129,8 +129,8 @@ class Product {
   void run(std::int64_t images, const float* in, std::int64_t in_stride, const float* packed,
            const float* bias, std::optional<float> relu, std::int64_t first, std::int64_t step,
            float* out, std::int64_t out_stride, float* sums) const {
-    for (std::size_t p = 0; p < sight_.phases.size(); ++p) {
-      const Phase& phase = sight_.phases[p];
+    for (std::size_t p = 0; p < windows_.phases.size(); ++p) {
+      const Phase& phase = windows_.phases[p];
       const std::int64_t places = static_cast<std::int64_t>(phase.places.size());
       for (std::int64_t begin = 0; begin < images * places; begin += kChunk) {
         const std::int64_t rows = std::min(kChunk, images * places - begin);
@@ -192,7 +192,7 @@ class Product {
     }
   }
 
-  Sight sight_;
+  WindowTables windows_;
   std::int64_t planes_, groups_, terms_ = 0, made_ = 0;
   Panels panels_;
   std::vector<std::vector<std::int32_t>> offsets_;  // for each phase, for each plane and tap
@@ -218,8 +218,8 @@ class Direct final : public ConvKernel {
         depth_(channels_ * desc.taps()),
         plain_forward_(sees_itself(desc)),
         plain_dx_(sees_itself(desc) || mostly_border(desc) || channels_ < kLanes),
-        forward_(see_forward(desc_), channels_, outputs_, desc.groups),
-        backward_(see_backward(desc_), outputs_, channels_, desc.groups),
+        forward_(forward_windows(desc_), channels_, outputs_, desc.groups),
+        backward_(backward_windows(desc_), outputs_, channels_, desc.groups),
         plain_(kConv.make(desc, ctx)) {}
 
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,

@@ -49,11 +49,11 @@ struct Phase {
   bool contiguous = false;           // places are 0, 1, 2 ...
 };
 
-struct Sight {
+struct WindowTables {
   Border border;
   std::vector<Phase> phases;
 };
-Sight see_forward(const ConvDesc& desc);   // one phase: output places that see x
-Sight see_backward(const ConvDesc& desc);  // input places that see dy
+WindowTables forward_windows(const ConvDesc& desc);   // one phase: output places that see x
+WindowTables backward_windows(const ConvDesc& desc);  // input places that see dy
 
 }  // namespace shoal::ops::cpu

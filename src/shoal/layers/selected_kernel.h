@@ -1,4 +1,4 @@
-// A layer's op: its description, the kernel that carries it out, and why that one.
+// Keeps the kernel that carries out a layer's op, its description, and why it was chosen.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@
 
 namespace shoal {
 
-// Which implementations the prototxt allows, for ops::choose: the layer's field `engine`, or
-// Caffe's enum of its own message (all of which count DEFAULT 0, CAFFE 1, CUDNN 2). Throws
-// ConfigError if both are given and differ.
+// Returns which implementations the prototxt allows, for ops::choose: the layer's field `engine`,
+// or the enum `engine` of the message of its type (its numbers are the same in all of Caffe's
+// messages). Throws ConfigError if both are given and differ.
 std::string engine_of(const LayerParameter& param, int caffe_engine = 0);
 
 template <class Desc, class Kernel>
-class Served {
+class SelectedKernel {
  public:
   // Makes a kernel for `desc` unless the present one is for the same. Throws ConfigError if nothing
   // serves it.
-  void serve(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls,
-             const Desc& desc, Context& ctx, const std::string& engine) {
+  void select(const char* op, std::span<const ops::Impl<Desc, Kernel>* const> impls,
+              const Desc& desc, Context& ctx, const std::string& engine) {
     if (kernel_ && desc == desc_) return;
     auto chosen = ops::choose<Desc, Kernel>(op, impls, desc, ctx, engine);
     kernel_ = std::move(chosen.kernel);

@@ -12,7 +12,7 @@ Shape spanned_axes(const LayerParameter& layer, const Shape& shape, int axis, in
 
 // `numbers`, called `name`, against `blob`: its sizes must be those of blob's axes from `axis` on;
 // a single number goes with any. Throws ConfigError with both shapes.
-ops::Spread spread_of(const LayerParameter& layer, const Blob& blob, int axis, const Shape& numbers,
-                      const std::string& name);
+ops::BroadcastDims broadcast_dims(const LayerParameter& layer, const Blob& blob, int axis,
+                                  const Shape& numbers, const std::string& name);
 
 }  // namespace shoal

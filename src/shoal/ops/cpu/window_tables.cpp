@@ -82,7 +82,7 @@ void Border::copy(const float* in, std::int64_t planes, float* out) const {
     }
 }
 
-Sight see_forward(const ConvDesc& desc) {
+WindowTables forward_windows(const ConvDesc& desc) {
   std::vector<Border::Axis> borders;
   std::vector<std::vector<Line>> lines;
   std::vector<std::int64_t> made, kernel;
@@ -96,15 +96,15 @@ Sight see_forward(const ConvDesc& desc) {
     lines.push_back({std::move(line)});
     made.push_back(axis.out), kernel.push_back(axis.kernel);
   }
-  Sight sight{Border(std::move(borders)), {}};
-  sight.phases = combine_phases(lines, made, kernel, sight.border);
-  return sight;
+  WindowTables windows{Border(std::move(borders)), {}};
+  windows.phases = combine_phases(lines, made, kernel, windows.border);
+  return windows;
 }
 
 // Input i sees output (i + pad - t dilation) / stride where that divides. Of phase r = (i + pad) %
 // stride are the taps with t dilation % stride = r; place (i + pad - r) / stride and tap (r - t
 // dilation) / stride add up to the output.
-Sight see_backward(const ConvDesc& desc) {
+WindowTables backward_windows(const ConvDesc& desc) {
   std::vector<Border::Axis> borders;
   std::vector<std::vector<Line>> lines;
   std::vector<std::int64_t> made, kernel;
@@ -136,9 +136,9 @@ Sight see_backward(const ConvDesc& desc) {
     lines.push_back(std::move(phases));
     made.push_back(axis.in), kernel.push_back(axis.kernel);
   }
-  Sight sight{Border(std::move(borders)), {}};
-  sight.phases = combine_phases(lines, made, kernel, sight.border);
-  return sight;
+  WindowTables windows{Border(std::move(borders)), {}};
+  windows.phases = combine_phases(lines, made, kernel, windows.border);
+  return windows;
 }
 
 }  // namespace shoal::ops::cpu

@@ -1,4 +1,4 @@
-#include "shoal/layers/spread.h"
+#include "shoal/layers/broadcast_dims.h"
 
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
@@ -21,8 +21,8 @@ Shape spanned_axes(const LayerParameter& layer, const Shape& shape, int axis, in
       std::vector<std::int64_t>(shape.dims().begin() + first, shape.dims().begin() + last));
 }
 
-ops::Spread spread_of(const LayerParameter& layer, const Blob& blob, int axis, const Shape& numbers,
-                      const std::string& name) {
+ops::BroadcastDims broadcast_dims(const LayerParameter& layer, const Blob& blob, int axis,
+                                  const Shape& numbers, const std::string& name) {
   const Shape& shape = blob.shape();
   if (numbers.axes() == 0) return {.outer = 1, .dim = 1, .inner = shape.count()};
   const int first = shape.has_axis(axis) ? shape.canonical(axis) : shape.axes(),

@@ -1,4 +1,4 @@
-#include "shoal/ops/arrange.h"
+#include "shoal/ops/slice.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,9 +10,9 @@ namespace shoal::ops::cpu {
 namespace {
 
 // A box as rows of numbers that lie together both in the box and in the tensor round it.
-class Rows {
+class SliceRows {
  public:
-  Rows(const Shape& box, const Shape& whole, Offset offset)
+  SliceRows(const Shape& box, const Shape& whole, Offset offset)
       : box_(box), whole_(whole), offset_(offset) {
     CHECK(box.axes() == whole.axes() && offset.size() == box.dims().size())
         << "box " << box.str() << " in " << whole.str() << " at an offset of " << offset.size()
@@ -49,7 +49,7 @@ class Rows {
 
 // f(where a row begins in the box, where it begins round it, its length).
 template <class F>
-void for_rows(Context& ctx, const Rows& rows, F f) {
+void for_rows(Context& ctx, const SliceRows& rows, F f) {
   const std::int64_t length = rows.length();
   const std::int64_t grain =
       std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(length, 1));
@@ -67,7 +67,7 @@ void copy(float* to, const float* from, std::int64_t count) {
 void cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
   const float* in = x.in();
   float* out = y.out();
-  for_rows(ctx, Rows(y.shape(), x.shape(), from),
+  for_rows(ctx, SliceRows(y.shape(), x.shape(), from),
            [=](std::int64_t box, std::int64_t whole, std::int64_t length) {
              copy(out + box, in + whole, length);
            });
@@ -76,7 +76,7 @@ void cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
 void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
   const float* in = x.in();
   float* out = y.mut();
-  for_rows(ctx, Rows(y.shape(), x.shape(), from),
+  for_rows(ctx, SliceRows(y.shape(), x.shape(), from),
            [=](std::int64_t box, std::int64_t whole, std::int64_t length) {
              for (std::int64_t i = 0; i < length; ++i) out[box + i] += in[whole + i];
            });
@@ -85,7 +85,7 @@ void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
   const float* in = x.in();
   float* out = y.mut();
-  for_rows(ctx, Rows(x.shape(), y.shape(), to),
+  for_rows(ctx, SliceRows(x.shape(), y.shape(), to),
            [=](std::int64_t box, std::int64_t whole, std::int64_t length) {
              copy(out + whole, in + box, length);
            });
