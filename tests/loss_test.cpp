@@ -43,6 +43,10 @@ class Bench {
     layer_->backward(context_, tops_, propagate, bottoms_);
     return values(bottoms_[static_cast<std::size_t>(bottom)]->grad);
   }
+  Bench& weigh(float weight) {
+    layer_->set_loss_weights({&weight, 1});
+    return *this;
+  }
   // What the pass failed of: "kData item 3: ..."; empty if it did not.
   std::string failure() {
     const std::optional<Failure> failure = context_.take_failure();
@@ -114,6 +118,22 @@ TEST(SoftmaxLossTest, GradientIsTheWeightTimesProbabilityLessTheLabel) {
                   (std::log(4.0f) + std::log(2.0f)) / 2);
   const Numbers grad = bench.backward(0, 4), want = {-1.5f, 1.5f, 1, -1};
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(grad[i], want[i], 1e-6) << i;
+}
+
+TEST(SoftmaxLossTest, TakesTheWeightThatTheNetSetWithoutReadingTheTopsGradient) {
+  Bench bench("type: 'SoftmaxWithLoss'", {{1, 2}, {1}});
+  bench.put(0, {0, 500}).put(1, {0}).weigh(4).loss();
+  EXPECT_EQ(bench.backward(0, std::numeric_limits<float>::quiet_NaN()), (Numbers{-4, 4}));
+  bench.weigh(0);  // another layer reads the loss: its gradient is in the top
+  EXPECT_EQ(bench.backward(0, 3), (Numbers{-3, 3}));
+}
+
+TEST(SoftmaxLossTest, LooksAtTheEngineOfTheLayerAndOfItsSoftmax) {
+  for (const char* engine : {"softmax_param { engine: CUDNN }", "engine: 'cudnn'"})
+    EXPECT_NE(refusal(str("type: 'SoftmaxWithLoss' ", engine), {{1, 2}, {1}})
+                  .find("engine \"cudnn\" was asked for"),
+              std::string::npos)
+        << engine;
 }
 
 TEST(SoftmaxLossTest, NanReachesTheLoss) {

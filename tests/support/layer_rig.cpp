@@ -71,6 +71,9 @@ LayerRig::LayerRig(const LayerParameter& param, const std::vector<Shape>& bottom
   }
   layer_->setup(context_, bottoms_, tops_);
   layer_->load_own_blobs();
+  std::vector<float> weights;
+  for (int i = 0; i < tops(); ++i) weights.push_back(loss_weight(i));
+  layer_->set_loss_weights(weights);
   layer_->reshape(context_, bottoms_, tops_);
   read_inputs();
   for (const auto& blob : layer_->params()) param_values_.push_back(values(blob->data));

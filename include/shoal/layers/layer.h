@@ -99,6 +99,15 @@ class Layer {
     (void)param;
     return 1;
   }
+  // The weight of each top in the net's loss, set by the net after setup; 0 before. The net fills
+  // the gradient of a top that has a weight with it before backward.
+  void set_loss_weights(std::span<const float> weights) {
+    loss_weights_.assign(weights.begin(), weights.end());
+  }
+  float loss_weight(int top) const {
+    const std::size_t at = static_cast<std::size_t>(top);
+    return at < loss_weights_.size() ? loss_weights_[at] : 0;
+  }
   // Loss layers get their first top made for them if the prototxt names none.
   virtual bool makes_missing_top() const { return false; }
   // A top with the name of the same bottom is allowed: forward and backward work when both are one
@@ -169,6 +178,7 @@ class Layer {
   std::unique_ptr<LayerParameter> param_;
   std::vector<std::unique_ptr<Blob>> params_;
   std::vector<bool> param_propagates_, missing_gradients_;
+  std::vector<float> loss_weights_;
 };
 
 // Makes the layer that param.type() names. Throws ConfigError with the nearest known type and the

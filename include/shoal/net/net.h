@@ -116,15 +116,15 @@ class Net {
   // What the net knows of each layer.
   struct Wiring {
     std::vector<Blob*> bottoms, tops;
-    std::vector<bool> propagate;      // a gradient goes to this bottom
-    std::vector<float> loss_weights;  // of each top
+    std::vector<bool> propagate;  // a gradient goes to this bottom
     // nobody writes this top's gradient, which backward will read
     std::vector<bool> missing;
     bool needs_backward = false;
     const Layer* fused_into = nullptr;
   };
   Status follow_inputs();
-  Status run_layer(int layer, float& loss);
+  Status run_layer(int layer);
+  float sum_losses() const;
   Status failure_of(int layer);
   // A sentence with the user's names for blobs, 'label', where it has those of inserted splits,
   // 'label_data_1_split_0'.

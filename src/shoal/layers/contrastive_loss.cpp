@@ -44,7 +44,7 @@ class ContrastiveLoss final : public LossLayer {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
-    const float scale = static_cast<float>(loss_weight(tops) / pairs());
+    const float scale = static_cast<float>(upstream(tops) / pairs());
     for (std::size_t i = 0; i < 2; ++i)
       if (propagate[i])
         ops::contrastive_loss_backward(ctx, desc_, bottoms[0]->data, bottoms[1]->data,

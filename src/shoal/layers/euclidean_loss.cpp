@@ -30,7 +30,7 @@ class EuclideanLoss final : public LossLayer {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
-    const float scale = static_cast<float>(loss_weight(tops) / items_);
+    const float scale = static_cast<float>(upstream(tops) / items_);
     for (std::size_t i = 0; i < 2; ++i)
       if (propagate[i])
         ops::difference(ctx, i == 0 ? scale : -scale, bottoms[0]->data, bottoms[1]->data,

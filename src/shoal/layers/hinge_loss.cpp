@@ -30,7 +30,7 @@ class HingeLoss final : public LossLayer {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
-    const float scale = static_cast<float>(loss_weight(tops) / items());
+    const float scale = static_cast<float>(upstream(tops) / items());
     if (propagate[0])
       ops::hinge_loss_backward(ctx, desc_, bottoms[0]->data, bottoms[1]->data, norm_, scale,
                                bottoms[0]->grad);

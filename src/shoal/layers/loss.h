@@ -24,8 +24,12 @@ class LossLayer : public Layer {
   static void put_loss(Tops tops, double loss) {
     tops[0]->data.host_out()[0] = static_cast<float>(loss);
   }
-  // The gradient of the net's loss with respect to top[0]: the loss weight.
-  static double loss_weight(Tops tops) { return tops[0]->grad.host()[0]; }
+  // Returns the gradient of the net's loss with respect to top[0]: the loss weight, or, if the net
+  // gives it none, what the layer that reads the top left there.
+  double upstream(Tops tops) const {
+    const float weight = loss_weight(0);
+    return weight != 0 ? weight : tops[0]->grad.host()[0];
+  }
 };
 
 // How a loss is divided: `normalization`, else what the old `normalize` says, else `otherwise`.

@@ -26,7 +26,7 @@ class MultinomialLogisticLoss final : public LossLayer {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
-    const float scale = static_cast<float>(loss_weight(tops) / items());
+    const float scale = static_cast<float>(upstream(tops) / items());
     if (propagate[0])
       ops::log_loss_backward(ctx, desc_, bottoms[0]->data, bottoms[1]->data, kFloor, scale,
                              bottoms[0]->grad);

@@ -37,7 +37,7 @@ class SigmoidCrossEntropyLoss final : public LossLayer {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
-    const float scale = static_cast<float>(loss_weight(tops) / normalizer_);
+    const float scale = static_cast<float>(upstream(tops) / normalizer_);
     if (propagate[0])
       ops::sigmoid_cross_entropy_backward(ctx, bottoms[0]->data, bottoms[1]->data, ignore_, scale,
                                           bottoms[0]->grad);

@@ -32,7 +32,7 @@ void SoftmaxLossLayer::forward(Context& ctx, Bottoms bottoms, Tops tops) {
 void SoftmaxLossLayer::backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                                 Bottoms bottoms) {
   if (!propagate[0]) return;
-  gradient(ctx, probs(tops), bottoms, static_cast<float>(loss_weight(tops) / normalizer_),
+  gradient(ctx, probs(tops), bottoms, static_cast<float>(upstream(tops) / normalizer_),
            bottoms[0]->grad);
 }
 

@@ -118,13 +118,16 @@ void NetBuilder::connect_tops(int index) {
 
 // A layer that is written in place gets a top of its own all the same where the old numbers are
 // still wanted: by the backward of an earlier layer (the TanH below an in-place Dropout), or by
-// another reader of the same bytes (behind a Split and a Flatten). BVLC Caffe overwrites them, and
-// its gradients or values are then wrong.
+// another reader of the same bytes (behind a Split and a Flatten), the net's loss among them. BVLC
+// Caffe overwrites them, and its gradients or values are then wrong.
 bool NetBuilder::may_overwrite(int index, const Blob& blob) const {
   for (int i = 0; i < index; ++i) {
     const Layer& layer = *net_.layers_[i];
     const auto looks_there = [&](const Blob* other) { return other->data.shares_with(blob.data); };
     const auto views = std::ranges::count_if(net_.wiring_[i].tops, looks_there);
+    for (std::size_t t = 0; t < net_.wiring_[i].tops.size(); ++t)
+      if (layer.loss_weight(static_cast<int>(t)) != 0 && looks_there(net_.wiring_[i].tops[t]))
+        return false;
     if (views > 1 || (views > 0 && layer.reads().top_data && layer.param().phase() == TRAIN))
       return false;
   }
@@ -171,15 +174,16 @@ void NetBuilder::set_up(int index) {
 }
 
 void NetBuilder::set_loss_weights(int index) {
-  const Layer& layer = *net_.layers_[index];
-  Net::Wiring& wires = net_.wiring_[index];
-  const int given = layer.param().loss_weight_size(), tops = static_cast<int>(wires.tops.size());
+  Layer& layer = *net_.layers_[index];
+  const int given = layer.param().loss_weight_size();
+  const int tops = static_cast<int>(net_.wiring_[index].tops.size());
   if (given != 0 && given != tops)
     throw config_error(layer.param(), "loss_weight is given ", given, " times for ", tops,
                        " tops; give none or one a top");
+  std::vector<float> weights;
   for (int i = 0; i < tops; ++i)
-    wires.loss_weights.push_back(given > 0 ? layer.param().loss_weight(i)
-                                           : layer.default_loss_weight(i));
+    weights.push_back(given > 0 ? layer.param().loss_weight(i) : layer.default_loss_weight(i));
+  layer.set_loss_weights(weights);
 }
 
 void NetBuilder::add_params(int index) {
@@ -282,7 +286,8 @@ void NetBuilder::drop_gradients_without_loss() {
     Net::Wiring& wires = net_.wiring_[i];
     bool contributes = param_.force_backward();
     for (std::size_t t = 0; t < wires.tops.size(); ++t)
-      contributes |= wires.loss_weights[t] != 0 || under_loss.contains(wires.tops[t]);
+      contributes |=
+          layer.loss_weight(static_cast<int>(t)) != 0 || under_loss.contains(wires.tops[t]);
     if (!contributes) wires.needs_backward = false;
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b) {
       wires.propagate[b] = wires.propagate[b] && wires.needs_backward;
@@ -306,7 +311,8 @@ void NetBuilder::find_missing_gradients() {
   for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {
     Net::Wiring& wires = net_.wiring_[i];
     for (std::size_t t = 0; t < wires.tops.size(); ++t)
-      wires.missing.push_back(wires.needs_backward && wires.loss_weights[t] == 0 &&
+      wires.missing.push_back(wires.needs_backward &&
+                              net_.layers_[i]->loss_weight(static_cast<int>(t)) == 0 &&
                               !written.contains(wires.tops[t]));
     for (const Blob* top : wires.tops) written.erase(top);
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b)

@@ -60,9 +60,11 @@ std::vector<std::string> Net::blob_names() const {
 }
 
 float Net::loss_weight(const Blob& top) const {
-  for (const Wiring& wires : wiring_)
-    for (std::size_t i = 0; i < wires.tops.size(); ++i)
-      if (wires.tops[i] == &top && wires.loss_weights[i] != 0) return wires.loss_weights[i];
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t t = 0; t < wiring_[i].tops.size(); ++t)
+      if (const float weight = layers_[i]->loss_weight(static_cast<int>(t));
+          wiring_[i].tops[t] == &top && weight != 0)
+        return weight;
   return 0;
 }
 
@@ -92,15 +94,22 @@ std::string Net::with_own_names(std::string sentence) const {
   return sentence;
 }
 
-Status Net::run_layer(int i, float& loss) {
+Status Net::run_layer(int i) {
   Wiring& wires = wiring_[static_cast<std::size_t>(i)];
   if (!wires.fused_into)
     layers_[static_cast<std::size_t>(i)]->forward(context_, wires.bottoms, wires.tops);
   if (context_.failed()) return failure_of(i);
-  for (std::size_t t = 0; t < wires.tops.size(); ++t)
-    if (wires.loss_weights[t] != 0)
-      for (const float value : wires.tops[t]->data.host()) loss += wires.loss_weights[t] * value;
   return after_forward_ ? after_forward_(i) : Status();
+}
+
+// Reads the losses once, after the pass: a read waits for the device.
+float Net::sum_losses() const {
+  float loss = 0;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (std::size_t t = 0; t < wiring_[i].tops.size(); ++t)
+      if (const float weight = layers_[i]->loss_weight(static_cast<int>(t)); weight != 0)
+        for (const float value : wiring_[i].tops[t]->data.host()) loss += weight * value;
+  return loss;
 }
 
 // Lets data layers say what the next batch looks like. What a caller put into inputs is still there
@@ -136,22 +145,23 @@ Status Net::follow_inputs() {
 Result<float> Net::forward() {
   if (Status status = follow_inputs(); !status.ok()) return status.error();
   pass_start_ = context_.random().state();
-  float loss = 0;
   for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
     if (before_forward_)
       if (Status status = before_forward_(i); !status.ok()) return status.error();
-    if (Status status = run_layer(i, loss); !status.ok()) return status.error();
+    if (Status status = run_layer(i); !status.ok()) return status.error();
   }
-  return loss;
+  return sum_losses();
 }
 
 // Fills the tops' gradients that no layer writes: the loss weight, or zeros.
 void Net::prepare_gradients(int i) {
   Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-  const bool skips = layers_[static_cast<std::size_t>(i)]->skips_missing_gradients();
-  for (std::size_t t = 0; t < wires.tops.size(); ++t)
-    if (wires.loss_weights[t] != 0 || (wires.missing[t] && !skips))
-      ops::fill(context_, wires.loss_weights[t], wires.tops[t]->grad);
+  const Layer& layer = *layers_[static_cast<std::size_t>(i)];
+  for (std::size_t t = 0; t < wires.tops.size(); ++t) {
+    const float weight = layer.loss_weight(static_cast<int>(t));
+    if (weight != 0 || (wires.missing[t] && !layer.skips_missing_gradients()))
+      ops::fill(context_, weight, wires.tops[t]->grad);
+  }
 }
 
 Status Net::backward() {
@@ -212,7 +222,11 @@ void Net::plan_blobs() {
     const Layer::Reads reads = layers_[static_cast<std::size_t>(i)]->reads();
     const int back = 2 * n - 1 - i;
     for (const Blob* blob : wires.bottoms) touch(blob->data, i);
-    for (const Blob* blob : wires.tops) touch(blob->data, i);
+    for (std::size_t t = 0; t < wires.tops.size(); ++t) {
+      const float weight = layers_[static_cast<std::size_t>(i)]->loss_weight(static_cast<int>(t));
+      touch(wires.tops[t]->data, i);
+      if (weight != 0) touch(wires.tops[t]->data, n);
+    }
     if (!wires.needs_backward) continue;
     for (const Blob* blob : wires.tops) touch(blob->grad, back);
     for (std::size_t b = 0; b < wires.bottoms.size(); ++b)
