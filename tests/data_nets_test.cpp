@@ -109,6 +109,30 @@ TEST_F(DataNet, ATestNetFollowsToo) {
   }
 }
 
+// The tops look at the batch's own bytes; the queue reads every file again and again meanwhile.
+TEST_F(DataNet, LayersMayWriteIntoTheBatch) {
+  const std::string in_place =
+      "layer { name: 'twice' type: 'Power' bottom: 'data' top: 'data' power_param { scale: 2 } }\n"
+      "layer { name: 'shift' type: 'Power' bottom: 'label' top: 'label' power_param { scale: -1 "
+      "shift: 2 } }\n";
+  Made made(net(all_, in_place));
+  for (int n = 0; n < 3 * kImages; ++n) {
+    Made fixed(net(alone(n % kImages), in_place));
+    EXPECT_EQ(pass(made.net), pass(fixed.net)) << "image " << n;
+    EXPECT_EQ(made.net.find_non_finite(), "");
+  }
+}
+
+TEST_F(DataNet, APlanHoldsNoMemoryForTheBatch) {
+  const auto planned = [](const std::string& source) { return Made(source).net.memory().blobs; };
+  const std::string reader =
+      "layer { name: 'data' type: 'Data' top: 'data' data_param { source: '" + alone(4) +
+      "' backend: DATUMFILE batch_size: 1 } }\n"
+      "layer { name: 'pool' type: 'Pooling' bottom: 'data' top: 'pool' pooling_param { pool: AVE "
+      "global_pooling: true } }";
+  EXPECT_LT(planned(reader), 2u * 12 * 11 * sizeof(float));
+}
+
 TEST_F(DataNet, WhatACallerFilledStays) {
   Made made(net(
       all_,

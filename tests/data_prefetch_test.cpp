@@ -36,10 +36,9 @@ class Numbers final : public ItemSource {
       }
     }
     if (bad && bad(item.n)) return Error{Code::kData, "is bad"};
-    sample.size = {2, 1, width ? width(item.n) : 1};
-    sample.data.assign(static_cast<std::size_t>(sample.size.count()),
-                       static_cast<float>(item.n) + 0.5f);
-    sample.data[0] = static_cast<float>(item.n);
+    const std::span<float> numbers = sample.resize({2, 1, width ? width(item.n) : 1});
+    std::ranges::fill(numbers, static_cast<float>(item.n) + 0.5f);
+    numbers[0] = static_cast<float>(item.n);
     sample.label = static_cast<float>(item.n % 3);
     return {};
   }
@@ -68,6 +67,23 @@ PrefetchOptions options(int batch_size, int threads) {
   return made;
 }
 
+// Checks that the batch's numbers and labels lie one record after the other, and writes over them:
+// a batch is the caller's until the next one is taken.
+void check_and_spoil(const Batch& batch) {
+  float* numbers = reinterpret_cast<float*>(batch.numbers()->data());
+  float* labels = reinterpret_cast<float*>(batch.labels()->data());
+  const std::size_t all = batch.samples.size() * static_cast<std::size_t>(batch.size().count());
+  ASSERT_GE(batch.numbers()->bytes(), all * sizeof(float));
+  float* at = numbers;
+  for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+    EXPECT_EQ(batch.samples[i].data().data(), at);
+    EXPECT_EQ(batch.samples[i].label, labels[i]);
+    at += batch.samples[i].data().size();
+  }
+  std::fill(numbers, numbers + all, -1.0f);
+  std::fill(labels, labels + batch.samples.size(), -1.0f);
+}
+
 // The first number of each item of the next `batches` batches.
 std::vector<int> drain(Prefetch& prefetch, int batches) {
   std::vector<int> numbers;
@@ -78,13 +94,14 @@ std::vector<int> drain(Prefetch& prefetch, int batches) {
       return numbers;
     }
     for (const Sample& sample : batch.value()->samples) {
-      numbers.push_back(static_cast<int>(sample.data[0]));
-      EXPECT_EQ(sample.size, batch.value()->size());
-      EXPECT_EQ(static_cast<std::int64_t>(sample.data.size()), sample.size.count());
-      EXPECT_EQ(sample.data.back(), sample.data[0] + 0.5f);
+      numbers.push_back(static_cast<int>(sample.data()[0]));
+      EXPECT_EQ(sample.size(), batch.value()->size());
+      EXPECT_EQ(static_cast<std::int64_t>(sample.data().size()), sample.size().count());
+      EXPECT_EQ(sample.data().back(), sample.data()[0] + 0.5f);
       EXPECT_EQ(sample.label, static_cast<float>(numbers.back() % 3));
       EXPECT_EQ(sample.name, str("#", numbers.back()));
     }
+    check_and_spoil(*batch.value());
   }
   return numbers;
 }
@@ -139,7 +156,7 @@ TEST(DataPrefetch, SkipLeavesBadRecordsOutAndCountsThem) {
         const Result<const Batch*> batch = prefetch.next();
         ASSERT_OK(batch);
         for (const Sample& sample : batch.value()->samples)
-          got.push_back(static_cast<int>(sample.data[0]));
+          got.push_back(static_cast<int>(sample.data()[0]));
         end = batch.value()->end;
       }
     }
@@ -171,12 +188,16 @@ TEST(DataPrefetch, EachBatchHasASizeOfItsOwn) {
     Numbers source;
     source.width = [](std::uint64_t n) { return 1 + static_cast<int>(n / 9 % 5); };
     Prefetch prefetch(source, options(9, threads));
+    std::size_t largest = 0;
     for (int batch = 0; batch < 20; ++batch) {
       const Result<const Batch*> got = prefetch.next();
       ASSERT_OK(got);
+      EXPECT_GE(got.value()->numbers()->bytes(), largest) << "smaller than a batch before";
+      largest = got.value()->numbers()->bytes();
       EXPECT_EQ(got.value()->size(), (ImageSize{2, 1, 1 + batch % 5}));
-      EXPECT_EQ(got.value()->samples[8].data.size(), static_cast<std::size_t>(2 * (1 + batch % 5)));
-      EXPECT_EQ(got.value()->samples[8].data[0], static_cast<float>(9 * batch + 8));
+      EXPECT_EQ(got.value()->samples[8].data().size(),
+                static_cast<std::size_t>(2 * (1 + batch % 5)));
+      EXPECT_EQ(got.value()->samples[8].data()[0], static_cast<float>(9 * batch + 8));
     }
   }
 }
@@ -313,7 +334,7 @@ std::vector<float> everything(ItemSource& source, std::uint64_t start, int batch
       break;
     }
     for (const Sample& sample : batch.value()->samples)
-      numbers.insert(numbers.end(), sample.data.begin(), sample.data.end());
+      numbers.insert(numbers.end(), sample.data().begin(), sample.data().end());
     for (const Sample& sample : batch.value()->samples) numbers.push_back(sample.label);
   }
   return numbers;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/data/batch.h"
 #include "shoal/data/image.h"
 
 namespace shoal {
@@ -28,14 +29,6 @@ struct ItemKind {
   bool picture = false;  // JPEG or the like, not plain pixels
 };
 
-// A record decoded and transformed. Reused, so that its numbers keep their memory.
-struct Sample {
-  ImageSize size;
-  std::vector<float> data;  // size.count()
-  float label = 0;
-  std::string name;  // "K"
-};
-
 // What a kind of data layer must say. read is called on one thread at a time, make on several at
 // once.
 class ItemSource {
@@ -47,8 +40,8 @@ class ItemSource {
   virtual Status read(Item& item) = 0;
   // Of `item`, found by decoding it. Errors as for make.
   virtual Result<ItemKind> kind(const Item& item) const = 0;
-  // Writes the sample's size, numbers and label. An error is a bad record, and its words follow
-  // "the record K of S ".
+  // Writes the sample's size (resize), numbers and label. An error is a bad record, and its words
+  // follow "the record K of S ".
   virtual Status make(const Item& item, Sample& sample) const = 0;
 };
 
@@ -64,7 +57,8 @@ struct PrefetchOptions {
   // that decode and transform, >= 1, beside the one that reads
   int threads = 1;
   OnBadRecord on_bad = OnBadRecord::kStop;
-  std::uint64_t start = 0;  // the n of the first item
+  std::uint64_t start = 0;      // the n of the first item
+  std::size_t least_bytes = 0;  // the memory of each batch's numbers is as large at least
   // for a batch that does not come; a tenth of it gives a warning
   std::chrono::milliseconds deadline{600'000};
 };
@@ -72,13 +66,6 @@ struct PrefetchOptions {
 // Of the records read for a batch the good ones say its size: that of most of them, or of the first
 // if as many have another. A record of another size is a bad one, so that under kSkip and kReplace
 // a stray one does no harm wherever it stands.
-struct Batch {
-  std::vector<Sample> samples;  // batch_size, of one size
-  // the n after the last record used: where a run resumed after this batch starts
-  std::uint64_t end = 0;
-  const ImageSize& size() const { return samples.front().size; }
-};
-
 class Prefetch {
  public:
   // Starts the threads. They end, and are joined, in the destructor.
@@ -86,8 +73,9 @@ class Prefetch {
   ~Prefetch();
   Prefetch(const Prefetch&) = delete;
 
-  // The next batch; good until the next call. After an error (which names the record and the file)
-  // every call returns it again.
+  // Returns the next batch, which is the caller's to read and to write until the next call. Its
+  // numbers' memory is at least as large as that of every batch before. After an error (which names
+  // the record and the file) every call returns it again.
   Result<const Batch*> next();
   // Seconds that next() has waited, all calls together.
   double seconds_waited() const;

@@ -121,6 +121,9 @@ class Layer {
   virtual Reads reads() const { return {}; }
   // The tops' data outlive a pass: inputs that a caller fills, constants filled once.
   virtual bool keeps_tops() const { return false; }
+  // forward lets the tops' data look at memory of the layer's own (Storage::bind); the net plans
+  // none.
+  virtual bool brings_memory() const { return false; }
   // backward copes with tops whose `grad` nobody wrote (they count as zeros); such tops are named
   // by set_missing_gradients.
   virtual bool skips_missing_gradients() const { return false; }

@@ -22,9 +22,7 @@ Status apply(const Transform& transform, const Pixels& pixels,
              const std::array<std::uint32_t, 4>& random, Sample& sample) {
   Result<ImageSize> size = transform.output_size(pixels.size);
   if (!size.ok()) return size.error();
-  sample.size = size.value();
-  sample.data.resize(static_cast<std::size_t>(sample.size.count()));
-  transform.apply(pixels, random, sample.data);
+  transform.apply(pixels, random, sample.resize(size.value()));
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "shoal/data/prefetch.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -45,6 +46,7 @@ class Prefetch::Machinery {
 
  private:
   struct Slot {
+    explicit Slot(std::size_t records) : batch(records), items(records), bad(records) {}
     Batch batch;
     std::vector<Item> items;
     // one an item; written by the thread that makes the item
@@ -70,12 +72,13 @@ class Prefetch::Machinery {
   void fit_all(Slot& slot);
   void log_bad(const Error& error);
   void finish(Slot& slot);
+  void close(Batch& batch);
   Slot& slot(std::uint64_t batch) { return slots_[batch % slots_.size()]; }
 
   ItemSource& source_;
   const PrefetchOptions options_;
   // a slot's contents belong to whoever the counters below say; the counters to mutex_
-  std::vector<Slot> slots_;
+  std::deque<Slot> slots_;
   std::uint64_t n_;              // reader: the next item
   std::uint64_t bad_seen_ = 0;   // reader
   std::optional<Error> failed_;  // caller: what every next() returns
@@ -87,23 +90,17 @@ class Prefetch::Machinery {
   std::uint64_t making_ GUARDED_BY(mutex_) = 0;
   // batches the caller has asked for; the last of them is still in its hands
   std::uint64_t consumed_ GUARDED_BY(mutex_) = 0;
+  std::size_t largest_ GUARDED_BY(mutex_);  // bytes of the largest batch that was given out
   bool stop_ GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;  // last, so joined before what they use
 };
 
 Prefetch::Machinery::Machinery(ItemSource& source, const PrefetchOptions& options)
-    : source_(source),
-      options_(options),
-      slots_(static_cast<std::size_t>(options.depth) + 1),
-      n_(options.start) {
+    : source_(source), options_(options), n_(options.start), largest_(options.least_bytes) {
   CHECK(options.batch_size >= 1 && options.depth >= 1 && options.threads >= 1)
       << options.batch_size << ' ' << options.depth << ' ' << options.threads;
-  const std::size_t items = static_cast<std::size_t>(options.batch_size);
-  for (Slot& slot : slots_) {
-    slot.batch.samples.resize(items);
-    slot.items.resize(items);
-    slot.bad.resize(items);
-  }
+  for (int i = 0; i <= options.depth; ++i)
+    slots_.emplace_back(static_cast<std::size_t>(options.batch_size));
   threads_.emplace_back([this] { read_batches(); });
   for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { make_items(); });
 }
@@ -128,6 +125,7 @@ bool Prefetch::Machinery::wait_for_slot(Slot& slot) {
   }
   slot.filled = slot.taken = slot.made = 0;
   slot.ready = false;
+  slot.batch.open(largest_);
   return !stop_;
 }
 
@@ -223,7 +221,7 @@ void Prefetch::Machinery::make(Slot& slot, std::size_t at, const Item& item) {
 
 void Prefetch::Machinery::fit(Slot& slot, std::size_t at, const Item& item) {
   if (slot.bad[at]) return;
-  const ImageSize& size = slot.batch.samples[at].size;
+  const ImageSize& size = slot.batch.samples[at].size();
   if (!slot.size) slot.size = size;
   if (size != *slot.size) slot.bad[at] = bad_record(source_, item, misfit(size, *slot.size));
 }
@@ -233,7 +231,7 @@ void Prefetch::Machinery::fit_all(Slot& slot) {
   std::vector<std::pair<ImageSize, int>> counts;  // in the order met
   for (std::size_t i = 0; i < slot.items.size(); ++i) {
     if (slot.bad[i]) continue;
-    const ImageSize& size = slot.batch.samples[i].size;
+    const ImageSize& size = slot.batch.samples[i].size();
     auto found = std::ranges::find(counts, size, &std::pair<ImageSize, int>::first);
     if (found == counts.end()) found = counts.insert(found, {size, 0});
     ++found->second;
@@ -275,7 +273,7 @@ Status Prefetch::Machinery::skip_bad(Slot& slot) {
       log_bad(*slot.bad[i]);
       continue;
     }
-    if (good != i) std::swap(batch.samples[good], batch.samples[i]);
+    if (good != i) batch.samples[good].copy_from(batch.samples[i]);
     ++good;
   }
   for (Item item; good < slot.items.size(); ++good) {
@@ -304,6 +302,17 @@ Status Prefetch::Machinery::repair(Slot& slot) {
   Status repaired = options_.on_bad == OnBadRecord::kSkip ? skip_bad(slot) : replace_bad(slot);
   if (repaired.ok()) std::ranges::fill(slot.bad, std::nullopt);
   return repaired;
+}
+
+void Prefetch::Machinery::close(Batch& batch) {
+  std::size_t least = 0;
+  {
+    MutexLock lock(mutex_);
+    least = largest_;
+  }
+  batch.close(least);
+  MutexLock lock(mutex_);
+  largest_ = std::max(largest_, batch.numbers()->bytes());
 }
 
 Result<const Batch*> Prefetch::Machinery::next() {
@@ -338,6 +347,7 @@ Result<const Batch*> Prefetch::Machinery::next() {
   if (!failed_ && options_.on_bad == OnBadRecord::kStop) fit_all(*slot);  // else the repair has
   for (std::size_t i = 0; !failed_ && i < slot->bad.size(); ++i) failed_ = slot->bad[i];
   if (failed_) return *failed_;
+  close(slot->batch);
   return &slot->batch;
 }
 

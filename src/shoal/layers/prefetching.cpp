@@ -18,6 +18,12 @@ namespace {
 constexpr std::uint64_t kLabelsChecked = 1000;
 constexpr std::int64_t kMostAhead = 1024;
 
+// Makes the tensor, and all that share its bytes, look at `memory`.
+void show(const std::shared_ptr<Memory>& memory, Tensor& tensor) {
+  tensor.storage()->bind(memory, 0);
+  tensor.host_out();
+}
+
 }  // namespace
 
 TransformationParameter PrefetchingLayer::transformation() const {
@@ -138,18 +144,22 @@ void PrefetchingLayer::reshape_data(Blob& top, const ImageSize& size) const {
   }
 }
 
-void PrefetchingLayer::start() {
+void PrefetchingLayer::start(std::size_t least_bytes) {
   PrefetchOptions options;
   options.batch_size = static_cast<int>(feed_.batch_size);
   options.depth = static_cast<int>(feed_.depth);
   options.threads = feed_.threads;
   options.on_bad = feed_.on_bad;
   options.start = n_;
+  options.least_bytes = least_bytes;
   prefetch_ = std::make_unique<Prefetch>(*items_, options);
 }
 
 bool PrefetchingLayer::follow_input(Context& ctx, Tops tops) {
-  if (!prefetch_) start();
+  if (!prefetch_) start(tops[0]->data.storage()->required());
+  // A device may still be reading the batch that goes back now.
+  if (batch_ != nullptr)
+    for (Blob* top : tops) top->data.host_out();
   Result<const Batch*> batch = prefetch_->next();
   batch_ = batch.ok() ? batch.value() : nullptr;
   if (!batch.ok()) {
@@ -168,12 +178,9 @@ bool PrefetchingLayer::follow_input(Context& ctx, Tops tops) {
 void PrefetchingLayer::forward(Context&, Bottoms, Tops tops) {
   CHECK(batch_ != nullptr) << "layer '" << name() << "' was run without follow_input";
   n_ = batch_->end;
-  const std::span<float> data = tops[0]->data.host_out();
-  const std::size_t count = static_cast<std::size_t>(batch_->size().count());
-  for (std::size_t i = 0; i < batch_->samples.size(); ++i)
-    std::ranges::copy(batch_->samples[i].data, data.subspan(i * count).begin());
+  show(batch_->numbers(), tops[0]->data);
   if (tops.size() < 2) return;
-  std::ranges::transform(batch_->samples, tops[1]->data.host_out().begin(), &Sample::label);
+  show(batch_->labels(), tops[1]->data);
   if (training() && !feed_.shuffle && labels_seen_ < kLabelsChecked) look_for_order(*batch_);
 }
 

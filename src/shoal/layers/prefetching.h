@@ -16,7 +16,8 @@ class PartsManifest;
 
 // top[0] (N, C, H, W), the batch's size after crop   top[1], if there is one: labels (N)
 // All records of a batch have one size; the next batch may have another. follow_input takes the
-// batch, which forward copies. The threads start with the first. A record that cannot be used ends
+// batch; forward lets the tops look at its bytes, which are theirs until the next batch is taken,
+// also to be written in place. The threads start with the first. A record that cannot be used ends
 // the pass by ctx.fail, unless on_bad_record says otherwise.
 //
 // Of several clients each reads a part of its own, <source>_<client> (or the suffix that its Share
@@ -28,6 +29,7 @@ class PrefetchingLayer : public Layer {
   using Layer::Layer;
   void setup(Context& ctx, Bottoms, Tops tops) final;
   void reshape(Context&, Bottoms, Tops) final {}
+  bool brings_memory() const final { return true; }
   bool follow_input(Context& ctx, Tops tops) final;
   void forward(Context& ctx, Bottoms, Tops tops) final;
   void backward(Context&, Tops, const std::vector<bool>&, Bottoms) final {}
@@ -87,7 +89,7 @@ class PrefetchingLayer : public Layer {
   bool in_turn() const { return reads_part() || share_.weights.empty(); }
   double own_part_of_epoch() const;  // otherwise; in (0, 1]
   void open_items();
-  void start();
+  void start(std::size_t least_bytes);
   void reshape_data(Blob& top, const ImageSize& size) const;  // throws ConfigError
   void look_for_order(const Batch& batch);
   Feed feed_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "shoal/base/log.h"
@@ -206,8 +207,14 @@ void Net::plan_blobs() {
   std::vector<Storage*> storages;
   std::vector<Lifetime> lifetimes;
   std::unordered_map<const Storage*, std::size_t> index;
+  std::unordered_set<const Storage*> brought;
+  for (int i = 0; i < n; ++i)
+    if (layers_[static_cast<std::size_t>(i)]->brings_memory())
+      for (const Blob* top : wiring_[static_cast<std::size_t>(i)].tops)
+        brought.insert(top->data.storage().get());
   const auto touch = [&](const Tensor& tensor, int step) {
     Storage* storage = tensor.storage().get();
+    if (brought.contains(storage)) return;
     const auto [entry, fresh] = index.emplace(storage, storages.size());
     if (fresh) {
       storages.push_back(storage);
