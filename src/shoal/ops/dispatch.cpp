@@ -1,5 +1,4 @@
 // The ops that layers call: each goes to the implementation of the context's device.
-#include "shoal/ops/slice.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/broadcast.h"
 #include "shoal/ops/eltwise.h"
@@ -8,6 +7,7 @@
 #include "shoal/ops/pointwise.h"
 #include "shoal/ops/reduce.h"
 #include "shoal/ops/rows.h"
+#include "shoal/ops/slice.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
 
@@ -59,19 +59,20 @@ void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
   return elementary(ctx).paste(ctx, x, y, to);
 }
-void scale_and_shift(Context& ctx, const BroadcastDims& spread, const Tensor& x, const Tensor& factor,
+void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& factor,
                      const Tensor* shift, Tensor& y) {
-  return elementary(ctx).scale_and_shift(ctx, spread, x, factor, shift, y);
+  return elementary(ctx).scale_and_shift(ctx, dims, x, factor, shift, y);
 }
-void shift(Context& ctx, const BroadcastDims& spread, const Tensor& x, const Tensor& shift, Tensor& y) {
-  return elementary(ctx).shift(ctx, spread, x, shift, y);
+void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& shift,
+           Tensor& y) {
+  return elementary(ctx).shift(ctx, dims, x, shift, y);
 }
-void scale_backward(Context& ctx, const BroadcastDims& spread, const Tensor& g, const Tensor& x,
+void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, const Tensor& x,
                     const Tensor& factor, Tensor* gx, SumInto g_factor, SumInto g_shift) {
-  return elementary(ctx).scale_backward(ctx, spread, g, x, factor, gx, g_factor, g_shift);
+  return elementary(ctx).scale_backward(ctx, dims, g, x, factor, gx, g_factor, g_shift);
 }
-void shift_backward(Context& ctx, const BroadcastDims& spread, const Tensor& g, SumInto g_shift) {
-  return elementary(ctx).shift_backward(ctx, spread, g, g_shift);
+void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift) {
+  return elementary(ctx).shift_backward(ctx, dims, g, g_shift);
 }
 void reduce_rows(Context& ctx, Reduce kind, float coeff, const Tensor& x, Tensor& y) {
   return elementary(ctx).reduce_rows(ctx, kind, coeff, x, y);
