@@ -1,4 +1,4 @@
-// Little-endian integers field by field, and crc32c; structs are never cast to bytes.
+// Writes and reads little-endian integers, and computes crc32c. Structs are never cast to bytes.
 #pragma once
 
 #include <cstddef>

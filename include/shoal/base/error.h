@@ -1,7 +1,7 @@
-// Errors, by who can fix them (docs/design.md, "Errors"):
-//   the programmer             CHECK (base/log.h) aborts with the values
-//   who wrote the prototxt     ConfigError, thrown only while something is built, caught once in a
-//   tool's main the world (disk, bytes)    Result<T>, which the caller must look at
+// Defines the errors, one kind for each way to mend them (docs/design.md, "Errors"):
+//   mistake of the programmer     CHECK (base/log.h) aborts with the values
+//   mistake of the user           ConfigError, thrown only while something is built
+//   failure of disk or network    Result<T>, which the caller must look at
 #pragma once
 
 #include <exception>
@@ -21,8 +21,8 @@ std::string str(const Args&... args) {
   return std::move(out).str();
 }
 
-// What went wrong, which is also the exit code of a tool that ends for it. Append only; scripts
-// test these numbers.
+// The kind of an error, and the exit code of a tool that ends with it. Append only: scripts test
+// these numbers.
 enum class Code {
   kInternal = 1,
   kUsage = 2,   // the command line
@@ -84,8 +84,8 @@ class [[nodiscard]] Result<void> {
 };
 using Status = Result<void>;
 
-// The user's mistake, found while a net, a solver or a tool is being built. what() is all that is
-// printed. See config_error in proto/config_error.h for one that names a layer with its file and
+// A mistake of the user, found while a net, a solver or a tool is being built. what() is all that
+// is printed. config_error in proto/config_error.h makes one that names a layer with its file and
 // line.
 class ConfigError : public std::exception {
  public:
@@ -99,7 +99,7 @@ class ConfigError : public std::exception {
   Error error_;
 };
 
-// Turns a world's error into a thrown one, for code that builds.
+// Returns the value, or throws the error as a ConfigError. For code that builds something.
 template <class T>
 T or_throw(Result<T> result) {
   if (!result.ok()) throw ConfigError(result.error());

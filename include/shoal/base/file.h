@@ -1,5 +1,5 @@
-// Files of ours are written whole or not at all: a temporary file in the same directory, fsync,
-// rename, fsync of the directory. A device or a pipe (/dev/stdout) is written as it is, and a
+// Reads files, and writes them whole or not at all: a temporary file in the same directory, fsync,
+// rename, fsync of the directory. A device or a pipe (/dev/stdout) is written directly, and a
 // symbolic link stays one.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-// The whole file. Errors carry `code`, the path and the system's reason.
+// Returns the whole file. Errors carry `code`, the path and the system's reason.
 Result<std::string> read_file(const std::string& path, Code code = Code::kConfig);
 
 // Puts `bytes` at `path`, or leaves what was there untouched. Errors carry `code`.
@@ -33,7 +33,7 @@ class AtomicFile {
  private:
   AtomicFile(std::string path, std::string temporary, int fd, Code code);
   Status fail(const char* doing) const;  // with errno
-  // of a device or a pipe: there is no temporary file
+  // true for a device or a pipe, which has no temporary file
   bool in_place() const { return temporary_.empty(); }
   std::string path_, temporary_, buffer_;
   int fd_;
@@ -44,12 +44,12 @@ class AtomicFile {
 Status check_writable(const std::string& path, Code code);
 
 bool file_exists(const std::string& path);
-// The text of errno after a failed call.
+// Returns the text of errno after a failed call.
 std::string system_reason(int error_number);
-// The same after a failed open of `path`, with the current folder if a relative path leads nowhere
-// from there.
+// Returns why `path` could not be opened, with the current folder if a relative path leads nowhere
+// from it.
 std::string why_not_opened(const std::string& path, int error_number);
-// The same after a failed creation of `path`, naming its folder if that is what is missing.
+// Returns why `path` could not be created, naming its folder if that is missing.
 std::string why_not_created(const std::string& path, int error_number);
 
 }  // namespace shoal

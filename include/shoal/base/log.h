@@ -1,5 +1,5 @@
-// glog, behind one header: LOG(INFO), LOG(WARNING), VLOG(1), CHECK(...) and its kin. No other file
-// includes glog.
+// Gives access to glog: LOG(INFO), LOG(WARNING), VLOG(1), CHECK(...) and its variants. No other
+// file includes it.
 #pragma once
 
 #include <glog/logging.h>
@@ -9,7 +9,7 @@
 namespace shoal {
 
 // Sets glog up as Caffe's log readers expect it: stderr, no year in the prefix ("I1120
-// 13:56:58.557577 ..."). Once, from main.
+// 13:56:58.557577 ..."). Called once, from main.
 void start_log(const char* program);
 
 }  // namespace shoal

@@ -1,5 +1,5 @@
-// A mutex, its guard and a condition with a deadline, annotated for clang's -Wthread-safety. The
-// only locks in the house.
+// A mutex, its guard and a condition with a deadline, annotated for clang's -Wthread-safety. All
+// modules use these locks and no others.
 #pragma once
 
 #include <chrono>

@@ -34,7 +34,7 @@ class Random {
   explicit Random(const State& state) : state_(state) {}
 
   const State& state() const { return state_; }
-  // A generator of the same seed that no draw from this one disturbs, and the other way round.
+  // Returns a generator of the same seed that shares no numbers with this one.
   Random fork(std::string_view name) const;
 
   // The word at position() + offset, which does not move the position. Any thread may call it.
@@ -54,7 +54,7 @@ class Random {
   // uniform in [0, n); n > 0; no bias
   std::uint64_t below(std::uint64_t n);
 
-  // What std::shuffle and its like ask for.
+  // The members that std::shuffle and similar functions need.
   using result_type = std::uint32_t;
   static constexpr result_type min() { return 0; }
   static constexpr result_type max() { return ~result_type{0}; }

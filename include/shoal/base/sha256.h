@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), which says whether the files of a snapshot are the ones that were written.
+// Computes SHA-256 (FIPS 180-4), by which the files of a snapshot are checked.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ class Sha256 {
  public:
   Sha256();
   void update(std::string_view bytes);
-  // The digest, and the same in 64 lower-case hexadecimal digits. Either ends the object's life:
-  // nothing may follow.
+  // Return the digest, and the digest as 64 lower-case hexadecimal digits. No call may follow
+  // either of them.
   std::array<std::uint8_t, 32> digest();
   std::string finish();
 

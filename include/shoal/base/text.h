@@ -1,4 +1,4 @@
-// Small helpers on words.
+// Compares, suggests, joins and splits words.
 #pragma once
 
 #include <span>

@@ -40,7 +40,7 @@ class Sample {
   std::vector<float> own_;  // the numbers of a record that does not fit into the batch
 };
 
-// The first record that is given its size says how much room each record has. Records of that size
+// The first record that is given its size says how much space each record has. Records of that size
 // are written in their places; a record of another size is kept aside until close().
 class Batch {
  public:
@@ -57,10 +57,10 @@ class Batch {
   const std::shared_ptr<Memory>& numbers() const { return numbers_; }
   const std::shared_ptr<Memory>& labels() const { return labels_; }
 
-  // Forgets the records. numbers() will have room for `least` bytes at least.
+  // Forgets the records. numbers() will hold `least` bytes at least.
   void open(std::size_t least);
-  // Brings all records, which now have one size, to their places. The batch has room for `least`
-  // bytes at least.
+  // Brings all records, which now have one size, to their places. numbers() then
+  // holds `least` bytes at least.
   void close(std::size_t least);
 
  private:

@@ -1,4 +1,4 @@
-// Pixels in memory, and the only door to OpenCV: reading, resizing and encoding pictures. Channels
+// Reads, resizes, decodes and encodes pictures. No other module uses OpenCV for that. Channels
 // are blue, green, red as OpenCV gives them. Every function may be called from any thread.
 #pragma once
 
@@ -27,18 +27,19 @@ struct Image {
 
 enum class Colour { kAsStored, kColour, kGrey };
 
-// The picture in `bytes` (JPEG, PNG, ...), 8 bits a channel. Errors (kData) say what was wrong, not
-// where the bytes came from.
+// Decodes the picture in `bytes` (JPEG, PNG, ...), 8 bits a channel. Errors (kData) say what was
+// wrong, not where the bytes came from.
 Result<Image> decode_image(std::string_view bytes, Colour colour);
 
-// The picture in a file, resized (bilinear) if height and width are not 0. Errors (kData) name the
-// file.
+// Reads the picture in a file, resized (bilinear) if height and width are not 0. Errors (kData)
+// name the file.
 Result<Image> read_image(const std::string& path, Colour colour, int height, int width);
 
-// `image` as a file of `type`: "jpg", "png" or another that OpenCV knows by its ending.
+// Returns `image` as the bytes of a file of `type`: "jpg", "png" or another that OpenCV knows by
+// its ending.
 Result<std::string> encode_image(const Image& image, const std::string& type);
 
-// Channel by channel, as a Datum holds pixels.
+// Returns the pixels channel by channel, as a Datum holds them.
 std::string planar(const Image& image);
 
 }  // namespace shoal

@@ -1,5 +1,5 @@
-// Text lists of images: "path label" a line, the label being what follows the last blank, so that
-// paths may hold blanks.
+// Reads text lists of images: "path label" a line. The label is what follows the last blank, so
+// that paths may hold blanks.
 #pragma once
 
 #include <cstdint>

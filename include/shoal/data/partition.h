@@ -1,4 +1,4 @@
-// Which part of a set that is cut up a record goes to. Pure: decided by counts, labels and shares
+// Decides to which part of a divided set a record goes. Pure: counts, labels and shares decide
 // alone.
 #pragma once
 
@@ -17,25 +17,25 @@ namespace shoal {
 // bounds[k + 1] - 1. Every part has at least one; where that cannot be, an Error (kUsage).
 using PartBounds = std::vector<std::uint64_t>;
 
-// In proportion to `weights`, which are finite and above 0 (else kUsage): each part gets the whole
-// of its share, and the records left over go one each to the parts that lost most by that, the
-// first of equals first. Weights of 1 make parts that differ by one at most.
+// Divides in proportion to `weights`, which are finite and above 0 (else kUsage): each part gets
+// the whole of its share, and the records left over go one each to the parts that lost most by
+// that, the first of equals first. Weights of 1 make parts that differ by one at most.
 Result<PartBounds> bounds_by_weights(std::uint64_t count, std::span<const double> weights);
 
-// From the text of a data_sharding file: line k + 1 is "begin end" of part k, in fractions of the
-// set. `name` is the file's. Errors (kUsage) with file and line: no two numbers, an end before its
-// begin, a range that overlaps the one before or leaves out a record before it, a first that does
-// not begin at 0, a last that does not end at 1. All to within one record; part k begins at record
-// floor(begin * count), whatever the end before it rounds to.
+// Divides by the text of a data_sharding file: line k + 1 is "begin end" of part k, in fractions of
+// the set. `name` is the file's. Errors (kUsage) with file and line: no two numbers, an end before
+// its begin, a range that overlaps the one before or leaves out a record before it, a first that
+// does not begin at 0, a last that does not end at 1. All to within one record; part k begins at
+// record floor(begin * count), whatever the end before it rounds to.
 Result<PartBounds> bounds_by_sharding(std::string_view text, const std::string& name,
                                       std::uint64_t count);
 
 class Partition {
  public:
-  // Record i to part i mod `parts`.
+  // Record i goes to part i mod `parts`.
   static Partition round_robin(std::size_t parts);
   static Partition blocks(PartBounds bounds);
-  // Blocks of the records ordered by label, those of one label by their place.
+  // Divides the records, ordered by label and then by place, into blocks.
   static Partition by_class(const PartBounds& bounds, std::span<const int> labels);
 
   std::size_t parts() const { return parts_; }

@@ -1,5 +1,5 @@
-// A source cut into parts, one a client: <source>_0, <source>_1, ..., and <source>_parts.json,
-// which lists them. See docs/formats.md.
+// Names the parts of a divided source, one a client: <source>_0, <source>_1, ..., and
+// <source>_parts.json, which lists them. See docs/formats.md.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ class PartsManifest;
 std::string part_path(const std::string& source, const std::string& suffix);
 std::string parts_manifest_path(const std::string& source);
 
-// The manifest of `source`, in JSON. Whole or not at all; errors are kData.
+// Writes the manifest of `source` as JSON, whole or not at all. Errors are kData.
 Status write_parts_manifest(const std::string& source, const PartsManifest& manifest);
-// False: there is none. Errors (kData) name the file: it is no JSON of a manifest, or of a version
-// that is not known here.
+// Returns false if there is none. Errors (kData) name the file: it is no JSON of a manifest, or of
+// a version that is not known here.
 Result<bool> read_parts_manifest(const std::string& source, PartsManifest& manifest);
 
 }  // namespace shoal

@@ -1,4 +1,4 @@
-// Batches made ahead of the net: one thread reads records in order, a small pool decodes and
+// Makes batches ahead of the net: one thread reads records in order, a small pool decodes and
 // transforms them, the net's thread takes whole batches in order. What is in batch k depends on the
 // records and the seed alone, never on the number of threads.
 #pragma once
@@ -23,13 +23,13 @@ struct Item {
   std::uint64_t index = 0;  // of a listed image, in its list
 };
 
-// What is known of a record once it was decoded.
+// The size and kind of a record, known once it was decoded.
 struct ItemKind {
   ImageSize size;        // of what make writes
   bool picture = false;  // JPEG or the like, not plain pixels
 };
 
-// What a kind of data layer must say. read is called on one thread at a time, make on several at
+// The records that a data layer reads. read is called on one thread at a time, make on several at
 // once.
 class ItemSource {
  public:
@@ -38,7 +38,7 @@ class ItemSource {
   // Fills the item of item.n; n mostly rises by one from call to call. An error here ends the run:
   // the source itself is broken.
   virtual Status read(Item& item) = 0;
-  // Of `item`, found by decoding it. Errors as for make.
+  // Decodes `item` to find its size and kind. Errors as for make.
   virtual Result<ItemKind> kind(const Item& item) const = 0;
   // Writes the sample's size (resize), numbers and label. An error is a bad record, and its words
   // follow "the record K of S ".
@@ -63,8 +63,8 @@ struct PrefetchOptions {
   std::chrono::milliseconds deadline{600'000};
 };
 
-// Of the records read for a batch the good ones say its size: that of most of them, or of the first
-// if as many have another. A record of another size is a bad one, so that under kSkip and kReplace
+// The good records of a batch decide its size: the size of most of them, or of the first if as many
+// have another. A record of another size is a bad one, so that under kSkip and kReplace
 // a stray one does no harm wherever it stands.
 class Prefetch {
  public:

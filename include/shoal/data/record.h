@@ -1,6 +1,6 @@
-// Files of records (key, value), where a value is a serialised Datum: one interface to read any of
-// them, one to write any of them. Formats: docs/formats.md. A back end is one file in
-// src/shoal/data and one line in src/shoal/data/open.cpp.
+// Reads and writes files of records (key, value), where a value is a serialised Datum: one
+// interface for all formats. Formats: docs/formats.md. A back end is one file in src/shoal/data and
+// one line in src/shoal/data/open.cpp.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace shoal {
 
-// of a key, of a value, and of a datumfile's record
+// The most bytes of a key, of a value, and of a datumfile's record.
 inline constexpr std::size_t kMaxRecordBytes = 104'857'600;
 
 struct RecordView {
@@ -86,8 +86,8 @@ Result<std::unique_ptr<RecordWriter>> create_writer(std::string_view backend,
 // "leveldb", "lmdb", "datumfile".
 std::vector<std::string> record_backends();
 
-// What `path` seems to be, for error messages and tools: a name of record_backends(), or "" for
-// anything else.
+// Returns what `path` seems to be, for error messages and tools: a name of record_backends(), or ""
+// for anything else.
 std::string looks_like(const std::string& path);
 
 }  // namespace shoal

@@ -1,5 +1,5 @@
-// Which record is the n-th that a net reads, and which random numbers are its own: pure functions
-// of a seed and n, so that a run can go on at any n.
+// Computes which record is the n-th that a net reads, and its random numbers: pure functions of a
+// seed and n, so that a run can go on at any n.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ struct SequenceOptions {
   // of `step` nets that share the records, this is number `first`: they take them in turn
   std::uint64_t first = 0, step = 1;
   std::uint64_t base = 0;  // items that were taken before any of these
-  // or, with one for each net, each takes a part of every epoch's order that is as large as its
-  // weight says: all take each record once an epoch, but go through theirs at speeds of their own
+  // empty, or a weight for each net: each takes a part of every epoch's order in proportion to its
+  // weight, so that all together take each record once an epoch, each at its own speed
   std::vector<double> weights{};
 };
 

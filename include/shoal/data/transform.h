@@ -1,4 +1,4 @@
-// From pixels to a net's input: (pixel - mean) x scale on a crop, perhaps mirrored.
+// Turns pixels into a net's input: (pixel - mean) x scale on a crop, perhaps mirrored.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace shoal {
 class Datum;
 class TransformationParameter;
 
-// Pixels to look at: bytes or floats, channel by channel or with a pixel's channels side by side.
+// A view of pixels: bytes or floats, channel by channel or with a pixel's channels side by side.
 struct Pixels {
   ImageSize size;
   bool side_by_side = false;

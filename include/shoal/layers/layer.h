@@ -37,7 +37,7 @@ struct Arity {
   bool paired = false;  // as many tops as bottoms (Convolution with several of each)
 };
 
-// Whether a gradient reaches a bottom.
+// Says whether a gradient reaches a bottom.
 enum class Propagates {
   kYes,  // backward overwrites bottom.grad when asked
   // the gradient is nought by definition (Crop's size reference): the net writes the zeros where
@@ -124,23 +124,23 @@ class Layer {
   // forward lets the tops' data look at memory of the layer's own (Storage::bind); the net plans
   // none.
   virtual bool brings_memory() const { return false; }
-  // backward copes with tops whose `grad` nobody wrote (they count as zeros); such tops are named
+  // backward copes with tops whose `grad` no layer wrote (they count as zeros); such tops are named
   // by set_missing_gradients.
   virtual bool skips_missing_gradients() const { return false; }
   void set_missing_gradients(std::vector<bool> missing) { missing_gradients_ = std::move(missing); }
 
-  // What a resumed run needs besides params and random state: the position of a data layer.
+  // Returns what a resumed run needs besides params and random state: a data layer's position.
   // load_state undoes save_state; it also takes the state that any member of a job of any size
   // saved, and then goes on where that job as a whole had come to (context.h, Share), each member
   // with its own part of the data.
   virtual std::string save_state() const { return {}; }
   virtual Status load_state(std::string_view) { return {}; }
-  // The same while a job goes on among other members: `all` are the states of this layer on all
-  // nets that trained together, in their order, `own` is this one's, or empty if it is new.
+  // Loads the state when the members of a job change: `all` are the states of this layer on all
+  // nets that trained together, in their order, `own` is this net's, or empty if it is new.
   virtual Status load_states(std::string_view own, const std::vector<std::string_view>& all) {
     return load_state(own.empty() ? all.front() : own);
   }
-  // Of the record behind item i of the last forward: "key of source"; empty for layers that read no
+  // Names the record behind item i of the last forward: "key of source"; empty for layers without
   // records.
   virtual std::string record_name(std::int64_t item) const {
     (void)item;
@@ -153,7 +153,7 @@ class Layer {
 
   // The learned blobs, in Caffe's order. A param's lr_mult of 0 still has a grad tensor.
   const std::vector<std::unique_ptr<Blob>>& params() const { return params_; }
-  // False: nobody wants the gradient of param i (lr_mult 0), and backward need not make it. Set by
+  // False if the gradient of param i is not needed (lr_mult 0): backward need not make it. Set by
   // the net; true at first.
   bool param_propagates(int i) const {
     return i >= static_cast<int>(param_propagates_.size()) || param_propagates_[i];

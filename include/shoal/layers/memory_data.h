@@ -1,4 +1,4 @@
-// Batches from arrays of the caller's.
+// MemoryData layer: batches from the caller's arrays.
 #pragma once
 
 #include <span>

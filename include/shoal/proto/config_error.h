@@ -1,5 +1,5 @@
-// The user's mistake in a layer, named with its place: "net.prototxt:12: layer 'conv1'
-// (Convolution): kernel 7 is larger than ...".
+// Makes errors about a layer that name its place: "net.prototxt:12: layer 'conv1' (Convolution):
+// kernel 7 is larger than ...".
 #pragma once
 
 #include <string>

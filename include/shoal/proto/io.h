@@ -1,5 +1,5 @@
-// Reading and writing nets, solvers, models and solver states, of every age and family that we
-// know.
+// Reads and writes nets, solvers, models and solver states, in the formats of every Caffe version
+// and relative that is known.
 //
 // Readers throw ConfigError (Code::kConfig) that names the file and, in text, line and column: a
 // missing file, an unknown field with the nearest known one, a value of another type, a file of
@@ -61,11 +61,11 @@ Status write_text(const google::protobuf::Message& message, const std::string& p
 Status write_binary(const google::protobuf::Message& message, const std::string& path,
                     Code code = Code::kSnapshot);
 
-// Writers copy a message that has origins to take them out; who writes a large one calls this
-// first.
+// Takes LayerParameter.origin out of a message. Writers do so in a copy; a caller of theirs avoids
+// the copy of a large message by calling this first.
 void clear_origins(google::protobuf::Message& message);
 
-// What a file holds, by its first bytes.
+// The kinds of files, told apart by their first bytes.
 enum class FileKind {
   kEmpty,
   kNetText,

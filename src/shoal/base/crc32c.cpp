@@ -1,3 +1,4 @@
+// Computes crc32c, with the processor's instruction or with tables.
 #include "shoal/base/crc32c.h"
 
 #include <array>
@@ -33,8 +34,8 @@ constexpr auto kTables = make_tables();
 
 #if defined(__x86_64__)
 
-// What `zeros` zero bytes make of a crc is linear in its bits: a 32 x 32 matrix over GF(2), kept as
-// four tables of its bytes.
+// The effect of `zeros` zero bytes on a crc is linear in its bits: a 32 x 32 matrix over GF(2),
+// kept as four tables of its bytes.
 using Shift = std::array<Table, 4>;
 using Matrix = std::array<std::uint32_t, 32>;
 

@@ -1,5 +1,5 @@
-// The two ways to compute crc32c (base/bytes.h), for who compares them; everybody else calls
-// crc32c, which takes the faster one.
+// Declares both implementations of crc32c (base/bytes.h), so that tests can compare them. Other
+// code calls crc32c, which takes the faster one.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Reads files, and writes them whole or not at all.
 #include "shoal/base/file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Computes HMAC-SHA256.
 #include "shoal/base/hmac.h"
 
 #include <string>

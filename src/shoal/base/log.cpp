@@ -1,3 +1,4 @@
+// Starts the log.
 #include "shoal/base/log.h"
 
 namespace shoal {

@@ -1,3 +1,4 @@
+// Implements the Philox generator and the numbers made from it.
 #include "shoal/base/random.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Computes SHA-256.
 #include "shoal/base/sha256.h"
 
 #include <algorithm>

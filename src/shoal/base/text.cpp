@@ -1,3 +1,4 @@
+// Implements small helpers on words: distances, lists, numbers.
 #include "shoal/base/text.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Waits for a point in time.
 #include "shoal/base/timer.h"
 
 #include <thread>

@@ -1,4 +1,4 @@
-// What each back end gives to the list in open.cpp.
+// Declares what each back end provides for the list in open.cpp.
 #pragma once
 
 #include <memory>

@@ -1,3 +1,4 @@
+// Reads and checks the records of a datumfile.
 #include "shoal/data/datumfile.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-// datumfile: records one after the other, little-endian, with no header, index or checksum
+// Reads datumfiles: records one after the other, little-endian, without header, index or checksum
 // (docs/formats.md):
 //   u32 record_size = key_size + value_size + 8 | u32 key_size | key | u32 value_size | value
-// Read more strictly than its inventors did: every size is checked against the others and against
-// the file before anything is kept.
+// Every size is checked against the others and against the file before anything is kept, which its
+// inventors do not do.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class DatumFile {
   Result<std::string_view> bytes(std::uint64_t offset, std::size_t count, bool ahead);
   Error bad(std::uint64_t offset, std::uint64_t number, const std::string& what) const;
   Error bad_size(std::uint64_t offset, std::uint64_t number, std::uint32_t record_size);
-  // from the page cache, for files large enough to matter
+  // Drops what was read from the page cache, for files large enough to matter.
   void drop_behind(std::uint64_t offset);
   std::string path_;
   int fd_;
@@ -50,7 +50,7 @@ class DatumFile {
   std::string window_;  // file bytes from window_offset_
 };
 
-// Whether the first record's three sizes agree with each other and with the file.
+// Returns whether the first record's three sizes agree with each other and with the file.
 bool starts_like_datumfile(const std::string& path);
 
 // The sidecar <file>.index: "SHIX" | u32 version | u64 count | count x u64 offsets | u32 crc32c of

@@ -1,3 +1,4 @@
+// Keeps where the records of a datumfile begin, for random access.
 #include <sys/stat.h>
 
 #include "shoal/base/bytes.h"

@@ -1,4 +1,4 @@
-// The datumfile back end: a source and a writer over the format of datumfile.h.
+// Reads and writes sets of records as datumfiles (datumfile.h).
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

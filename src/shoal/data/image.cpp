@@ -1,3 +1,4 @@
+// Reads, resizes, decodes and encodes pictures with OpenCV.
 #include "shoal/data/image.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// Reads a text list of pictures and labels.
 #include "shoal/data/image_list.h"
 
 #include <charconv>

@@ -1,4 +1,4 @@
-// A source whose records are all read once, for sets that fit in memory.
+// Reads all records of a source once and serves them from memory.
 #include <utility>
 
 #include "shoal/data/record.h"

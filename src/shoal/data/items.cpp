@@ -1,3 +1,4 @@
+// Implements the items that data layers read: records and listed pictures.
 #include "shoal/data/items.h"
 
 #include <limits>

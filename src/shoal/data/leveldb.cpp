@@ -1,5 +1,5 @@
-// LevelDB: a directory with CURRENT and a manifest. Read without touching it (leveldb_overlay.h),
-// written under a temporary name.
+// Reads and writes LevelDB databases: directories with CURRENT and a manifest. Reading leaves one
+// as it is (leveldb_overlay.h); writing uses a temporary name.
 #include <fcntl.h>
 #include <leveldb/db.h>
 #include <leveldb/write_batch.h>
@@ -38,8 +38,8 @@ class NoLog final : public leveldb::Logger {
   void Logv(const char*, std::va_list) override {}
 };
 
-// Whether another process holds the database's lock, which it does while it writes (LevelDB knows
-// no other use).
+// Returns whether another process holds the database's lock, which it does while it writes (LevelDB
+// knows no other use).
 bool locked_by_other(const std::string& path) {
   const int fd = ::open((path + "/LOCK").c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;

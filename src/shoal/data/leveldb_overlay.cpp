@@ -1,3 +1,4 @@
+// Implements the read-only view of a LevelDB directory.
 #include "shoal/data/leveldb_overlay.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// LevelDB writes to its directory even to read (a lock, a log, a manifest, compactions). Over this
-// environment it does not: what it writes stays in memory, so that a database can be read by many
-// at once, from a read-only share, and is the same afterwards.
+// Keeps a LevelDB that is only read from being written: LevelDB makes a lock, a log, a manifest and
+// compactions even then. Over this environment these stay in memory, so that many processes can
+// read a database at once, also from a read-only share, and leave it as it was.
 #pragma once
 
 #include <leveldb/env.h>
@@ -23,8 +23,8 @@ class LevelDbOverlay final : public leveldb::EnvWrapper {
   using Bytes = std::shared_ptr<std::string>;
 
   LevelDbOverlay();
-  // From now on new files are refused, so that a compaction, which reading can set off, ends at
-  // once and takes no memory.
+  // Refuses new files from now on: a compaction, which reading can set off, then ends at once and
+  // takes no memory.
   void seal();
 
   leveldb::Status NewSequentialFile(const std::string& name,

@@ -1,4 +1,4 @@
-// LMDB: a directory with data.mdb.
+// Reads and writes LMDB databases: directories with data.mdb.
 #include <lmdb.h>
 #include <sys/stat.h>
 #include <unistd.h>

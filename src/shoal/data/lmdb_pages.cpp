@@ -1,3 +1,4 @@
+// Checks and walks the pages of an LMDB file.
 #include "shoal/data/lmdb_pages.h"
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@ constexpr std::uint32_t kBigData = 1;
 constexpr std::uint32_t kSortedKeysOnly = 0;
 constexpr std::uint64_t kDeepest = 32;
 
-// Of a meta page, from its magic on.
+// The offsets in a meta page, from its magic on.
 std::uint64_t page_size_of(std::string_view meta) { return get_le<std::uint32_t>(meta.substr(24)); }
 std::uint64_t last_page_of(std::string_view meta) {
   return get_le<std::uint64_t>(meta.substr(120));

@@ -1,15 +1,16 @@
-// The pages of an LMDB file, read and checked by us: LMDB itself trusts them, and ends the process
-// over a damaged one. Nothing is mapped, so reading a large set does not grow the process either.
+// Reads and checks the pages of an LMDB file. LMDB itself trusts them, and ends the process over a
+// damaged one. No file is mapped, so reading a large set does not grow the process either.
 // Layout of LMDB 0.9 with 64-bit page numbers, little-endian (lmdb.h says MDB_DATA_VERSION 1):
-//   page    u64 number | u16 unused | u16 flags | u16 lower, u16 upper or, of an overflow page, u32
-//   pages | u16 offsets of entries ... entry   u16 low, u16 high, u16 flags, u16 key size | key |
-//   data: in a leaf low + high << 16 bytes, or with flag 1 the u64 number
-//           of the overflow page that holds them; in a branch the child's number is low + high <<
-//           16 + flags << 32
+//   page    u64 number | u16 unused | u16 flags | u16 lower, u16 upper | u16 offsets of entries ...
+//           An overflow page has u32 pages in place of lower and upper.
+//   entry   u16 low, u16 high, u16 flags, u16 key size | key | data
+//           In a leaf the data are low + high << 16 bytes, or with flag 1 the u64 number of the
+//           overflow page that holds them. In a branch the child's number is low + high << 16 +
+//           flags << 32.
 //   meta    after the head of pages 0 and 1: u32 magic, u32 version, u64 address, u64 map size, two
-//   trees (free pages, records), u64
-//           last page, u64 transaction.   tree: u32 pad (in the first: the page size), u16 flags,
-//           u16 depth, u64 branch, leaf and overflow pages, u64 records, u64 root
+//           trees (free pages, records), u64 last page, u64 transaction
+//   tree    u32 pad (in the first: the page size), u16 flags, u16 depth, u64 branch, leaf and
+//           overflow pages, u64 records, u64 root
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ class LmdbPages {
     std::uint32_t entry = 0;
   };
   void rewind();
-  // Of the next record in order; nothing after the last one.
+  // Returns the place of the next record in order; nothing after the last one.
   Result<std::optional<Place>> next_place();
   // The record there. The views are good until the next call of any kind.
   Result<RecordView> record(const Place& place);

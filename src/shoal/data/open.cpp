@@ -1,3 +1,4 @@
+// Opens record sources and writers by name, and recognizes what a path holds.
 #include <sys/stat.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Implements the division of a set into parts.
 #include "shoal/data/partition.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads and writes the list of the parts of a divided source.
 #include "shoal/data/parts.h"
 
 #include <google/protobuf/util/json_util.h>

@@ -1,3 +1,4 @@
+// Implements the queue of batches: a reader thread, a pool and the caller.
 #include "shoal/data/prefetch.h"
 
 #include <algorithm>
@@ -77,7 +78,7 @@ class Prefetch::Machinery {
 
   ItemSource& source_;
   const PrefetchOptions options_;
-  // a slot's contents belong to whoever the counters below say; the counters to mutex_
+  // the counters below say which thread owns a slot's contents; mutex_ guards the counters
   std::deque<Slot> slots_;
   std::uint64_t n_;              // reader: the next item
   std::uint64_t bad_seen_ = 0;   // reader

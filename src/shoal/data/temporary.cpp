@@ -1,3 +1,4 @@
+// Implements the directory that a database is built in.
 #include "shoal/data/temporary.h"
 
 #include <fcntl.h>

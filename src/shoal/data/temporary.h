@@ -1,4 +1,4 @@
-// The directory that a database is built in before it gets its name.
+// Makes the directory that a database is built in before it gets its name.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Implements the transformation of pixels: crop, mirror, mean and scale.
 #include "shoal/data/transform.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// AbsVal layer: the absolute value of each number.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -1,3 +1,4 @@
+// Accuracy layer: the share of items whose true class is among the best scores.
 #include <algorithm>
 #include <cmath>
 #include <limits>

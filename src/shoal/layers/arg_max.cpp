@@ -1,3 +1,4 @@
+// ArgMax layer: the indices, or values, of the largest numbers.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -11,10 +12,10 @@ namespace {
 
 // The indices of the top_k largest numbers, largest first; of equal ones the larger index comes
 // first, NaNs come last.
-//   with axis:    top[0] has the bottom's shape with top_k along `axis`: indices, or the numbers
-//   themselves (out_max_val) without axis: bottom[0] (N, ...), over a whole item; top[0] (N, 1,
-//   top_k), or (N, 2, top_k) with out_max_val: indices, then
-//                 numbers; ones follow up to as many axes as the bottom has
+//   with axis      top[0] has the bottom's shape with top_k along `axis`: indices, or the numbers
+//                  themselves (out_max_val)
+//   without axis   bottom[0] (N, ...), over a whole item; top[0] (N, 1, top_k), or with out_max_val
+//                  (N, 2, top_k): indices, then numbers; ones follow up to the bottom's axes
 // Throws ConfigError unless 1 <= top_k <= the numbers to choose from. There is no gradient.
 class ArgMax final : public Layer {
  public:

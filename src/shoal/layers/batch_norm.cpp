@@ -1,3 +1,4 @@
+// BatchNorm layer: normalizes each channel by a mean and a variance.
 #include <algorithm>
 
 #include "shoal/layers/selected_kernel.h"
@@ -14,8 +15,8 @@ namespace {
 //   params: running sums of mean (C) and variance (C), and how much the sums hold (1); the
 //   statistics are sums / factor, 0 if it is 0.
 // Each forward with batch statistics: factor = factor f + 1, sum = sum f + the batch's value, the
-// variance's times m / (m - 1) with m = N S; f is moving_average_fraction. Nobody learns the
-// params: their gradients are left alone. Source: Caffe's BatchNormLayer.
+// variance's times m / (m - 1) with m = N S; f is moving_average_fraction. The params
+// are not learned: their gradients are left alone. Source: Caffe's BatchNormLayer.
 class BatchNorm final : public Layer {
  public:
   using Layer::Layer;

@@ -1,3 +1,4 @@
+// BatchReindex layer: picks items of a batch by number.
 #include "shoal/layers/layer.h"
 #include "shoal/layers/row_numbers.h"
 #include "shoal/ops/vector.h"
@@ -8,8 +9,8 @@ namespace shoal {
 namespace {
 
 // Items of a batch picked by number, in any order and any number of times.
-//   bottom[0] (N, A...)   bottom[1] (M), whole numbers below N   top[0] (M, A...) =
-//   bottom[0][bottom[1][m]]
+//   bottom[0] (N, A...)   bottom[1] (M), whole numbers below N
+//   top[0] (M, A...) = bottom[0][bottom[1][m]]
 // backward overwrites bottom[0].grad: an item picked twice sums both gradients, one not picked has
 // none. A number out of range is a failure of the pass (kData).
 class BatchReindex final : public Layer {

@@ -1,3 +1,4 @@
+// Bias layer: adds a param, or a second bottom, along some axes of a blob.
 #include "shoal/layers/broadcast_dims.h"
 #include "shoal/layers/layer.h"
 #include "shoal/ops/broadcast.h"
@@ -9,7 +10,7 @@ namespace {
 
 // Adds a param, or a second bottom, to axes of a blob.
 //   bottom[0] (A..., B..., C...)   bottom[1], or else the param (B...), num_axes axes from `axis`
-//   on   top[0] as bottom[0] top[a][b][c] = bottom[0][a][b][c] + number[b];   in place allowed
+//   on top[0] as bottom[0]: top[a][b][c] = bottom[0][a][b][c] + number[b]; in place allowed
 // backward overwrites the bottoms' gradients and adds to the param's. The top's gradient lies in
 // the first bottom's bytes.
 class Bias final : public Layer {

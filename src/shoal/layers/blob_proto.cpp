@@ -1,3 +1,4 @@
+// Copies numbers between tensors and BlobProto messages.
 #include "shoal/layers/blob_proto.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Blobs in and out of protobuf messages.
+// Copies blobs into and out of protobuf messages.
 #pragma once
 
 #include "shoal/proto/blob.pb.h"
@@ -6,10 +6,10 @@
 
 namespace shoal {
 
-// The shape as written: the present form, or the four sizes of old files.
+// Returns the shape as written: the present form, or the four sizes of old files.
 Shape shape_of(const BlobProto& proto);
-// Whether `proto` fits a blob of shape `want`; an old four-axis shape equals a shorter one with
-// ones put in front.
+// Returns whether `proto` fits a blob of shape `want`; an old four-axis shape equals a shorter one
+// with ones put in front.
 bool same_shape(const BlobProto& proto, const Shape& want);
 // How many numbers `proto` holds, and those numbers; the count must be tensor.count().
 std::int64_t number_count(const BlobProto& proto);

@@ -1,3 +1,4 @@
+// BNLL layer: ln(1 + exp(x)) of each number.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

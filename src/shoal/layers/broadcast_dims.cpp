@@ -1,3 +1,4 @@
+// Computes how the numbers of Scale and Bias lie along the axes of a blob.
 #include "shoal/layers/broadcast_dims.h"
 
 #include "shoal/proto/config_error.h"

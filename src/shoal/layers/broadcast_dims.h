@@ -1,4 +1,4 @@
-// How the numbers of Scale and Bias lie along the axes of the blob they act on.
+// Computes how the numbers of Scale and Bias lie along the axes of the blob they act on.
 #pragma once
 
 #include "shoal/layers/layer.h"

@@ -1,3 +1,4 @@
+// Checks the labels of loss and accuracy layers against the classes of the scores.
 #include "shoal/layers/class_labels.h"
 
 #include <cmath>

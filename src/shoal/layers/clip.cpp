@@ -1,3 +1,4 @@
+// Clip layer: limits each number to a range.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"

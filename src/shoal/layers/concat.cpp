@@ -1,3 +1,4 @@
+// Concat layer: puts the bottoms one after the other along an axis.
 #include "shoal/layers/join_axis.h"
 #include "shoal/layers/layer.h"
 #include "shoal/ops/slice.h"

@@ -1,3 +1,4 @@
+// ContrastiveLoss layer: pulls alike pairs together and pushes others apart.
 #include "shoal/layers/loss.h"
 #include "shoal/ops/loss.h"
 #include "shoal/proto/config_error.h"
@@ -8,7 +9,7 @@ namespace {
 // For each pair of rows, d apart: d^2 if they are alike, else max(margin - d, 0)^2; half the sum,
 // divided by N.
 //   bottom[0] a (N, C, 1 ...)   bottom[1] b, the same   bottom[2] similar, N of them: 0 is
-//   different   top[0] one number
+//   different top[0] one number
 // legacy_version takes max(margin - d^2, 0). The gradient divides by d + 1e-4 in place of d, as
 // Caffe's does. Throws ConfigError, which names the shapes, if they do not fit. Source: Hadsell,
 // Chopra, LeCun, CVPR 2006.

@@ -1,3 +1,4 @@
+// Convolution layer, over any number of spatial axes.
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
 
@@ -8,8 +9,9 @@ namespace {
 
 // The sum over each window of the bottom times a weight, for each output; any number of spatial
 // axes, of bottoms with their tops.
-//   bottom[i] (N..., C, I...)   top[i] (N..., K, O...), O = floor((I + 2 pad - dilation (kernel -
-//   1) - 1) / stride) + 1 params: weight (K, C / group, kernel...), bias (K)
+//   bottom[i] (N..., C, I...)   top[i] (N..., K, O...)
+//   O = floor((I + 2 pad - dilation (kernel - 1) - 1) / stride) + 1
+//   params: weight (K, C / group, kernel...), bias (K)
 // Source: Caffe's ConvolutionLayer.
 class Convolution final : public ConvolutionBase {
  public:
@@ -54,7 +56,7 @@ class Convolution final : public ConvolutionBase {
  private:
   void choose(Context& ctx) {
     conv_.select("conv", ops::backend(ctx).conv, desc_, ctx,
-                engine_of(param(), param().convolution_param().engine()));
+                 engine_of(param(), param().convolution_param().engine()));
   }
 
   SelectedKernel<ops::ConvDesc, ops::ConvKernel> conv_;

@@ -1,3 +1,4 @@
+// Crop layer: cuts from the first bottom a box as large as the second one.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/slice.h"
 #include "shoal/ops/vector.h"
@@ -8,8 +9,8 @@ namespace shoal {
 namespace {
 
 // A box of the first bottom, as large as the second one.
-//   bottom[0] (A..., S...)   bottom[1] any of as many axes, (..., T...)   top[0] (A..., T...), from
-//   the given offsets of S on; S and T are the axes from `axis` on
+//   bottom[0] (A..., S...)   bottom[1] any of as many axes, (..., T...)
+//   top[0] (A..., T...), from the given offsets of S on; S and T are the axes from `axis` on
 // backward overwrites bottom[0].grad: the top's gradient in the box, 0 round it. bottom[1] is
 // looked at for its shape only.
 class Crop final : public Layer {

@@ -1,3 +1,4 @@
+// Data layer: reads batches of records from a database or a datumfile.
 #include "shoal/data/items.h"
 #include "shoal/layers/prefetching.h"
 #include "shoal/proto/config_error.h"

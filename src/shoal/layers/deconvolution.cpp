@@ -1,3 +1,4 @@
+// Deconvolution layer: Convolution's backward pass as a forward pass.
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
 #include "shoal/ops/backend.h"
@@ -8,8 +9,9 @@ namespace {
 
 // Convolution's backward as a forward: each bottom number spreads over a window of the top, times
 // the weight.
-//   bottom[i] (N..., C, I...)   top[i] (N..., K, O...), O = stride (I - 1) + dilation (kernel - 1)
-//   + 1 - 2 pad params: weight (C, K / group, kernel...), bias (K)
+//   bottom[i] (N..., C, I...)   top[i] (N..., K, O...)
+//   O = stride (I - 1) + dilation (kernel - 1) + 1 - 2 pad
+//   params: weight (C, K / group, kernel...), bias (K)
 // The op is described as the convolution that makes the bottom from the top. Source: Caffe's
 // DeconvolutionLayer.
 class Deconvolution final : public ConvolutionBase {

@@ -1,3 +1,4 @@
+// Dropout layer: sets numbers to 0 at random in training.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/pointwise.h"
 #include "shoal/ops/vector.h"

@@ -1,3 +1,4 @@
+// DummyData layer: makes tops from fillers instead of records.
 #include "shoal/layers/filler.h"
 #include "shoal/layers/layer.h"
 #include "shoal/proto/config_error.h"

@@ -1,3 +1,4 @@
+// Implements what the layers with one function a number have in common.
 #include "shoal/layers/elementwise.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The layers that apply one function to each number.
+// Base class of the layers that apply one function to each number.
 #pragma once
 
 #include "shoal/layers/layer.h"
@@ -30,8 +30,8 @@ class Elementwise final : public Layer {
 // base is -1 or above 0.
 float log_of_base(const LayerParameter& param, float base);
 
-// For a layer whose top took the place of a bottom that its backward reads, in phase TEST, where no
-// copy is kept.
+// Fails the pass of a layer that works in place in phase TEST, where no copy of the bottom is kept
+// for backward.
 void fail_backward_in_place(Context& ctx);
 
 }  // namespace shoal

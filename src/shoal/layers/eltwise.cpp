@@ -1,3 +1,4 @@
+// Eltwise layer: the sum, product or maximum of several blobs, element by element.
 #include "shoal/ops/eltwise.h"
 #include "shoal/layers/layer.h"
 #include "shoal/ops/vector.h"

@@ -1,3 +1,4 @@
+// ELU layer: x where x > 0, else alpha (exp(x) - 1).
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -1,3 +1,4 @@
+// Embed layer: a learned vector for each whole number.
 #include "shoal/layers/layer.h"
 #include "shoal/layers/row_numbers.h"
 #include "shoal/ops/broadcast.h"
@@ -8,8 +9,9 @@ namespace shoal {
 namespace {
 
 // A learned vector for each number.
-//   bottom[0] (A...), whole numbers below D = input_dim   params weight (D, K), with bias_term bias
-//   (K)   top[0] (A..., K) top[a] = weight[bottom[a]] + bias
+//   bottom[0] (A...), whole numbers below D = input_dim
+//   params: weight (D, K), with bias_term bias (K)
+//   top[0] (A..., K): top[a] = weight[bottom[a]] + bias
 // backward adds to the params' gradients; the numbers have none. A number out of range is a failure
 // of the pass (kData).
 class Embed final : public Layer {

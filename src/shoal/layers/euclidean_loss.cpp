@@ -1,3 +1,4 @@
+// EuclideanLoss layer: half the mean squared distance of two blobs.
 #include "shoal/layers/loss.h"
 #include "shoal/ops/loss.h"
 #include "shoal/proto/config_error.h"
@@ -7,7 +8,7 @@ namespace {
 
 // Half the sum of (a - b)^2, divided by N.
 //   bottom[0] a (N, ...)   bottom[1] b (N, ...), as many numbers an item; either may have a
-//   gradient   top[0] one number
+//   gradient top[0] one number
 // Throws ConfigError, which names both shapes, if they do not fit.
 class EuclideanLoss final : public LossLayer {
  public:

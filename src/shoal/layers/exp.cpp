@@ -1,3 +1,4 @@
+// Exp layer: base^(shift + scale x) of each number.
 #include <cmath>
 
 #include "shoal/layers/elementwise.h"

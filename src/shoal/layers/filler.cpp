@@ -1,3 +1,4 @@
+// Implements the fillers: constant, uniform, gaussian, xavier and so on.
 #include "shoal/layers/filler.h"
 
 #include <algorithm>

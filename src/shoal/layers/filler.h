@@ -1,4 +1,4 @@
-// First values of params and of DummyData's tops.
+// Fills params and DummyData's tops with their first values.
 #pragma once
 
 #include "shoal/base/random.h"

@@ -1,3 +1,4 @@
+// Flatten layer: makes several axes one.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"

@@ -1,3 +1,4 @@
+// HingeLoss layer: the one-versus-all margin loss.
 #include "shoal/layers/class_labels.h"
 #include "shoal/layers/loss.h"
 

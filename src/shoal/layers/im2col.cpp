@@ -1,3 +1,4 @@
+// Im2col layer: lays out as channels what each window of a convolution sees.
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/layers/window.h"
 
@@ -6,7 +7,7 @@
 namespace shoal {
 namespace {
 
-// What each window of a convolution sees, laid out as channels.
+// Each window of a convolution, laid out as channels.
 //   bottom[0] (N..., C, I...)   top[0] (N..., C * kernel..., O...), O as Convolution's; zeros where
 //   a window looks outside
 // Source: Caffe's Im2colLayer.

@@ -1,3 +1,4 @@
+// ImageData layer: reads batches of pictures that a text file lists.
 #include "shoal/data/items.h"
 #include "shoal/layers/prefetching.h"
 #include "shoal/proto/config_error.h"

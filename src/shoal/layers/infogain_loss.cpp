@@ -1,3 +1,4 @@
+// InfogainLoss layer: the softmax loss, weighted by a matrix of classes.
 #include "shoal/layers/blob_proto.h"
 #include "shoal/layers/softmax_loss.h"
 #include "shoal/proto/config_error.h"

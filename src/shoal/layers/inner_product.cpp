@@ -1,3 +1,4 @@
+// InnerProduct layer: each output is a weighted sum of all inputs.
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/gemm.h"
@@ -6,8 +7,8 @@ namespace shoal {
 namespace {
 
 // Every output is a weighted sum of all inputs.
-//   bottom[0] (M..., K...), M the axes before `axis`, K all from it on   top[0] (M..., N), N =
-//   num_output params: weight (N, K), or (K, N) with transpose; bias (N)
+//   bottom[0] (M..., K...), M the axes before `axis`, K all from it on
+//   top[0] (M..., N), N = num_output   params: weight (N, K), or (K, N) with transpose; bias (N)
 // Source: Caffe's InnerProductLayer.
 class InnerProduct final : public Layer {
  public:

@@ -1,3 +1,4 @@
+// Input layer: tops that the caller of Net::forward fills.
 #include "shoal/layers/layer.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"

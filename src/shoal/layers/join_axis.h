@@ -1,4 +1,4 @@
-// The axis of Concat and Slice, which has two spellings.
+// Reads the axis of Concat and Slice, which has two spellings.
 #pragma once
 
 #include "shoal/proto/config_error.h"

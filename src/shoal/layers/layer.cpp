@@ -1,3 +1,4 @@
+// Implements the base class of layers and makes layers by type.
 #include "shoal/layers/layer.h"
 
 #include <algorithm>

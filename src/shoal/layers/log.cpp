@@ -1,3 +1,4 @@
+// Log layer: the logarithm of shift + scale x.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"

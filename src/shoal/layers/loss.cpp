@@ -1,3 +1,4 @@
+// Implements how losses are divided and which label they ignore.
 #include "shoal/layers/loss.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What loss layers have in common.
+// Base class of the loss layers.
 #pragma once
 
 #include "shoal/layers/layer.h"
@@ -32,10 +32,10 @@ class LossLayer : public Layer {
   }
 };
 
-// How a loss is divided: `normalization`, else what the old `normalize` says, else `otherwise`.
+// Returns how a loss is divided: by `normalization`, the old `normalize`, or else `otherwise`.
 LossParameter::NormalizationMode normalization_of(const LossParameter& param,
                                                   LossParameter::NormalizationMode otherwise);
-// What it is divided by, never below 1. FULL: `all` items; VALID: those `counted`; BATCH_SIZE:
+// Returns the divisor of a loss, at least 1. FULL: `all` items; VALID: those `counted`; BATCH_SIZE:
 // `batch`; NONE: 1.
 double loss_normalizer(LossParameter::NormalizationMode mode, std::int64_t all,
                        std::int64_t counted, std::int64_t batch);

@@ -1,3 +1,4 @@
+// LRN layer: local response normalization.
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/normalize.h"

@@ -1,3 +1,4 @@
+// MemoryData layer: batches from the caller's arrays.
 #include "shoal/layers/memory_data.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// MultinomialLogisticLoss layer: the log loss of given probabilities.
 #include "shoal/layers/class_labels.h"
 #include "shoal/layers/loss.h"
 
@@ -6,8 +7,8 @@ namespace {
 
 // The sum over items of -ln p[label], divided by N; p is taken as 1e-20 where it is smaller, in the
 // gradient too.
-//   bottom[0] probabilities (N, ...), all axes after the first are classes   bottom[1] labels, N of
-//   them   top[0] one number
+//   bottom[0] probabilities (N, ...), all axes after the first are classes
+//   bottom[1] labels, N of them   top[0] one number
 // SoftmaxWithLoss is this loss and the softmax before it at once. Throws ConfigError, which names
 // both shapes, if they do not fit. A label that is no class ends the pass.
 class MultinomialLogisticLoss final : public LossLayer {

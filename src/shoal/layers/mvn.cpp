@@ -1,3 +1,4 @@
+// MVN layer: subtracts the mean of each plane and divides by its deviation.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/reduce.h"
 #include "shoal/proto/config_error.h"

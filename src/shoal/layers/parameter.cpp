@@ -1,3 +1,4 @@
+// Parameter layer: a learned blob as a top.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/layers.pb.h"

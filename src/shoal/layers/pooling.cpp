@@ -1,3 +1,4 @@
+// Pooling layer: the largest number or the mean of each window.
 #include <optional>
 
 #include "shoal/layers/selected_kernel.h"

@@ -1,3 +1,4 @@
+// Power layer: (shift + scale x)^power of each number.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -1,3 +1,4 @@
+// Implements what Data and ImageData share: batches made ahead, parts, and saved positions.
 #include "shoal/layers/prefetching.h"
 
 #include <algorithm>

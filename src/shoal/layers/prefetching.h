@@ -1,5 +1,5 @@
-// What Data and ImageData share: batches made ahead, each with its own size; the net's share of the
-// records; position and seed as state.
+// Base class of Data and ImageData: takes batches that were made ahead, each with its own size, of
+// the net's share of the records; saves position and seed as its state.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ class PartsManifest;
 // also to be written in place. The threads start with the first. A record that cannot be used ends
 // the pass by ctx.fail, unless on_bad_record says otherwise.
 //
-// Of several clients each reads a part of its own, <source>_<client> (or the suffix that its Share
-// names), and its replicas take the part's records in turn. With shared_file_system all read
+// With several clients each client reads its own part, <source>_<client> (or the suffix that its
+// Share names), and its replicas take the part's records in turn. With shared_file_system all read
 // <source>, and of P nets number i takes the records at the places i, i + P, i + 2 P ... of one row
 // of epochs: in an epoch each record is used once, by one of them.
 class PrefetchingLayer : public Layer {
@@ -41,9 +41,10 @@ class PrefetchingLayer : public Layer {
   // all together have used when this one has used so many, and neither is there.
   std::string save_state() const final;
   Status load_state(std::string_view state) final;
-  // Of a shared source base becomes what all have used, so where they are in step no record is used
-  // twice in an epoch, or left out. Where one was ahead of others as many of its are used again as
-  // are left out of theirs. A part is its client's own: it goes on in that, or begins it.
+  // With a shared source, base becomes the number of records that all have used: if the nets were
+  // in step, no record is used twice in an epoch or left out. If one was ahead of the others, as
+  // many of its records are used again as are left out of theirs. A client with a part of its own
+  // goes on in it, or begins it.
   Status load_states(std::string_view own, const std::vector<std::string_view>& all) final;
   std::string record_name(std::int64_t item) const final;
   double seconds_waited() const final {
@@ -63,7 +64,7 @@ class PrefetchingLayer : public Layer {
   };
   // throws ConfigError
   virtual Feed feed() const = 0;
-  // Items of `path`, which is the source or a part of it. Throws ConfigError.
+  // Opens the items of `path`, which is the source or a part of it. Throws ConfigError.
   virtual std::unique_ptr<ItemSource> open(const std::string& path, const SequenceOptions&,
                                            Transform) = 0;
   virtual TransformationParameter transformation() const;

@@ -1,3 +1,4 @@
+// PReLU layer: a ReLU with a learned slope for negative numbers.
 #include "shoal/layers/elementwise.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
@@ -8,8 +9,8 @@ namespace {
 
 // x > 0: x, else slope[c] x with a learned slope for each channel, or one for all. At 0 the
 // gradient is that of the left side.
-//   bottom[0] (N, C, ...)   top[0] the same   param 0: slope (C), or one number without axes if
-//   channel_shared
+//   bottom[0] (N, C, ...)   top[0] the same
+//   param 0: slope (C), or one number without axes if channel_shared
 // In place as Elementwise is. Throws ConfigError for fewer than two axes.
 // Source: He et al., "Delving deep into rectifiers", 2015.
 class PReLU final : public Layer {

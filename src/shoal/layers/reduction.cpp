@@ -1,3 +1,4 @@
+// Reduction layer: the sum, mean, absolute sum or square sum of the last axes.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/reduce.h"
 #include "shoal/proto/layers.pb.h"
@@ -6,8 +7,9 @@ namespace shoal {
 namespace {
 
 // The axes from `axis` on made into one number.
-//   bottom[0] (A..., B...)   top[0] (A...) = coeff times the sum, the sum of absolute values or of
-//   squares, or the mean over B
+//   bottom[0] (A..., B...)
+//   top[0] (A...) = coeff times the sum, the sum of absolute values or of squares, or the mean over
+//   B
 // backward overwrites bottom[0].grad; where a number is 0, that of the absolute value is 0.
 class Reduction final : public Layer {
  public:

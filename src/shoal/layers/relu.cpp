@@ -1,3 +1,4 @@
+// ReLU layer: max(x, 0), or a small slope below 0.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -1,3 +1,4 @@
+// Reshape layer: the same numbers in another shape.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"

@@ -1,4 +1,4 @@
-// The check of a bottom that holds row numbers, shared by Embed and BatchReindex.
+// Checks a bottom that holds row numbers, for Embed and BatchReindex.
 #pragma once
 
 #include "shoal/base/error.h"

@@ -1,3 +1,4 @@
+// Scale layer: multiplies axes of a blob by a param or a second bottom.
 #include "shoal/base/log.h"
 #include "shoal/layers/broadcast_dims.h"
 #include "shoal/layers/layer.h"
@@ -12,7 +13,7 @@ namespace {
 // Multiplies axes of a blob by a param, or by a second bottom, and with bias_term adds another
 // param of that shape.
 //   bottom[0] (A..., B..., C...)   bottom[1], or else params[0] (B...), num_axes axes from `axis`
-//   on   top[0] as bottom[0] top[a][b][c] = bottom[0][a][b][c] factor[b] + bias[b];   in place
+//   on top[0] as bottom[0]: top[a][b][c] = bottom[0][a][b][c] factor[b] + bias[b]; in place
 //   allowed: a copy of the input is then kept where it is needed
 // backward overwrites the bottoms' gradients and adds to the params' (BVLC Caffe overwrites the
 // factor's in some shapes, and so loses what earlier parts of a batch left there). The top's

@@ -1,3 +1,4 @@
+// Sigmoid layer: 1 / (1 + exp(-x)) of each number.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -1,3 +1,4 @@
+// SigmoidCrossEntropyLoss layer: the log loss of independent probabilities.
 #include "shoal/layers/loss.h"
 #include "shoal/ops/loss.h"
 #include "shoal/proto/config_error.h"

@@ -1,3 +1,4 @@
+// Silence layer: takes blobs so that they are no outputs of the net.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/layers.pb.h"

@@ -1,3 +1,4 @@
+// Slice layer: cuts the bottom in pieces along an axis.
 #include "shoal/ops/slice.h"
 #include "shoal/layers/join_axis.h"
 #include "shoal/layers/layer.h"

@@ -1,3 +1,4 @@
+// Softmax layer: turns scores into probabilities along an axis.
 #include "shoal/ops/softmax.h"
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"

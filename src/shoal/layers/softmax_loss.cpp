@@ -1,3 +1,4 @@
+// Implements what the losses with a softmax inside have in common.
 #include "shoal/layers/softmax_loss.h"
 
 #include "shoal/ops/backend.h"

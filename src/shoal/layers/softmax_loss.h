@@ -1,4 +1,4 @@
-// Losses with a softmax inside.
+// Base class of the losses with a softmax inside.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace shoal {
 
 // A loss of p = softmax(bottom[0]) along an axis, and of labels.
 //   bottom[0] scores, classes along the axis   bottom[1] labels, one an item; a subclass may have
-//   more top[0] one number   top[1], if asked for: p; its gradient is not looked at
+//   more bottoms
+//   top[0] one number   top[1], if asked for: p; its gradient is not looked at
 // The sum over the items that are not ignored is divided as loss_param says, by their number
 // (VALID) if it says nothing; BATCH_SIZE is the product of the axes before the classes. Throws
 // ConfigError, which names both shapes, if they do not fit. A label that is no class and not

@@ -1,3 +1,4 @@
+// SoftmaxWithLoss layer: the log loss of the softmax of the scores.
 #include <limits>
 
 #include "shoal/layers/softmax_loss.h"

@@ -1,3 +1,4 @@
+// Split layer: gives one blob to several readers and sums their gradients.
 #include <vector>
 
 #include "shoal/layers/layer.h"
@@ -10,8 +11,8 @@ namespace {
 
 // One blob for several readers; nets insert these themselves.
 //   bottom[0] any shape   top[i] the same, looking at the same bytes
-// backward overwrites bottom[0].grad with the sum of the tops' gradients, those that nobody wrote
-// left out.
+// backward overwrites bottom[0].grad with the sum of the tops' gradients without those that no
+// layer wrote.
 class Split final : public Layer {
  public:
   using Layer::Layer;

@@ -1,3 +1,4 @@
+// SPP layer: spatial pyramid pooling.
 #include <vector>
 
 #include "shoal/layers/selected_kernel.h"

@@ -1,3 +1,4 @@
+// Swish layer: x sigmoid(beta x) of each number.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -1,3 +1,4 @@
+// TanH layer: the hyperbolic tangent of each number.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -1,3 +1,4 @@
+// Threshold layer: 1 where a number exceeds the threshold, else 0.
 #include "shoal/layers/elementwise.h"
 #include "shoal/proto/layers.pb.h"
 

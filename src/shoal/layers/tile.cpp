@@ -1,3 +1,4 @@
+// Tile layer: copies of the bottom one after the other along an axis.
 #include "shoal/layers/layer.h"
 #include "shoal/ops/slice.h"
 #include "shoal/proto/config_error.h"

@@ -1,3 +1,4 @@
+// Reads kernel, stride, pad and dilation of convolution_param.
 #include "shoal/layers/window.h"
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The spatial part of convolution_param, which Convolution, Deconvolution and Im2col have in
-// common.
+// Reads the spatial part of convolution_param, for Convolution, Deconvolution and Im2col, and is
+// the base of the first two.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline std::int64_t extent(const ops::WindowAxis& axis) {
 void slide_over(const LayerParameter& param, const Shape& bottom, int first_spatial,
                 std::vector<ops::WindowAxis>& axes);
 
-// What a convolution has in common with its transpose: weight, bias, and the description of the op
+// The base of Convolution and its transpose: weight, bias, and the description of the op
 // as a convolution.
 class ConvolutionBase : public Layer {
  public:
@@ -42,7 +42,7 @@ class ConvolutionBase : public Layer {
   // spatial sizes.
   virtual std::vector<std::int64_t> slide(const Shape& bottom,
                                           std::vector<ops::WindowAxis>& axes) const = 0;
-  // Whether the bottom is what the convolution makes: Deconvolution.
+  // True for Deconvolution: the bottom is what the convolution makes.
   virtual bool transposed() const = 0;
 
   const Tensor& weight() const { return params()[0]->data; }

@@ -1,4 +1,4 @@
-// Models, solver states, run states and means: the binary files.
+// Reads the binary files: models, solver states, run states and means.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
 

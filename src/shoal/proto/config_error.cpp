@@ -1,3 +1,4 @@
+// Puts the place of a layer in front of an error.
 #include "shoal/proto/config_error.h"
 
 #include "shoal/proto/layers.pb.h"

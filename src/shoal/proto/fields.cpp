@@ -1,3 +1,4 @@
+// Copies fields between messages by name.
 #include "shoal/proto/fields.h"
 
 #include <google/protobuf/descriptor.h>

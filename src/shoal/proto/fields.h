@@ -1,4 +1,4 @@
-// Copying fields between messages by name.
+// Copies fields between messages.
 #pragma once
 
 #include <google/protobuf/message.h>

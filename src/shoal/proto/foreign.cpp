@@ -1,3 +1,4 @@
+// Normalizes models that other Caffe forks wrote.
 #include "shoal/proto/foreign.h"
 
 #include <google/protobuf/unknown_field_set.h>

@@ -1,5 +1,5 @@
-// What other writers put into a model: Poseidon's field numbers, NVIDIA's raw values, double
-// precision, blobs that do not add up.
+// Normalizes what other programs write into a model: Poseidon's field numbers, NVIDIA's raw values,
+// double precision. Checks that each blob holds as many values as its shape says.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which of Caffe's files a file is, by the first fields on the wire or the first names in the text.
+// Finds out what a file holds, by its first fields if it is binary or first names if it is text.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/coded_stream.h>
 

@@ -1,4 +1,4 @@
-// Nets and solvers in text form.
+// Reads nets and solvers in text form.
 #include <filesystem>
 
 #include "shoal/base/file.h"

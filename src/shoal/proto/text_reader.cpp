@@ -1,3 +1,4 @@
+// Reads a prototxt into a message and collects its errors.
 #include "shoal/proto/text_reader.h"
 
 #include <google/protobuf/io/tokenizer.h>

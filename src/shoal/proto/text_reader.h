@@ -1,4 +1,4 @@
-// Text to message by protobuf's parser, with errors that a user understands.
+// Parses text into a message by protobuf's parser, with errors that a user understands.
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -1,3 +1,4 @@
+// Splits a prototxt into tokens and finds the field of each.
 #include "shoal/proto/text_scan.h"
 
 #include <google/protobuf/descriptor.h>

@@ -1,5 +1,5 @@
-// The tokens of a prototxt and where each stands in the schema. Grammar is left to protobuf's
-// parser; this only finds places.
+// Splits a prototxt into tokens and finds where each stands in the schema. protobuf's parser, and
+// not this file, checks the grammar.
 #pragma once
 
 #include <cstddef>

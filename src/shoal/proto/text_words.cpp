@@ -1,3 +1,4 @@
+// Rewrites the protobuf parser's complaints as sentences with a cure.
 #include "shoal/proto/text_words.h"
 
 #include <google/protobuf/descriptor.h>

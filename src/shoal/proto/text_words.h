@@ -1,4 +1,4 @@
-// Words for what protobuf's text parser complains about.
+// Turns the complaints of protobuf's text parser into sentences for users.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Upgrades nets and solvers of old formats.
 #include "shoal/proto/upgrade.h"
 
 #include <filesystem>

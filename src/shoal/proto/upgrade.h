@@ -1,4 +1,4 @@
-// Old nets to new ones: V0 layers, V1 layers, data layers with their own transform fields, `input`
+// Upgrades old nets: V0 layers, V1 layers, data layers with their own transform fields, `input`
 // fields, BatchNorm's three rates. Source of the rules: the behaviour of BVLC Caffe 1.0 on reading
 // a net; V0 and V1 are layer forms of 2013 and 2014.
 #pragma once

@@ -1,3 +1,4 @@
+// Upgrades V0 layers to V1 layers.
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Upgrades V1 layers to the present ones.
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>

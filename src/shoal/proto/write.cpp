@@ -1,4 +1,4 @@
-// The writers of text and binary files.
+// Writes text and binary files.
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
