@@ -121,7 +121,7 @@ TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
                   .clock = clock,
                   .rate = 0.5f,
                   .payload = table::as_payload({gradient}),
-                  .spent = gradient});
+                  .clear_after = gradient});
       if (Status status = table.wait({&row, 1}); !status.ok()) return status;
       const float expected = 3 - 0.5f * static_cast<float>(clock + 1);
       EXPECT_EQ(std::ranges::count(weights, expected), static_cast<std::ptrdiff_t>(length))

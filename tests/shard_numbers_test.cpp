@@ -132,7 +132,7 @@ TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
                                    .rate = 0.1f,
                                    .payload = as_payload({gradient, nullptr}),
                                    .finite = true,
-                                   .spent = gradient},
+                                   .clear_after = gradient},
                               out)
                       .ok());
       ASSERT_EQ(out.size(), 2u);

@@ -24,7 +24,9 @@ class ForwardingTable : public table::Table {
     return inner_.leave(clock, std::move(state));
   }
   Status status() const override { return inner_.status(); }
-  void share_out(table::Crew crew) override { inner_.share_out(std::move(crew)); }
+  void share_out(table::ParallelFor parallel_for) override {
+    inner_.share_out(std::move(parallel_for));
+  }
   void push(std::span<const table::Push> together) override { inner_.push(together); }
   void get(table::RowId row, table::Clock clock, table::Part part) override {
     inner_.get(row, clock, part);

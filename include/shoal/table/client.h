@@ -1,12 +1,11 @@
-// A worker's half of the tables: what it has pushed and not heard of, which rows it waits for, and
-// what is to be sent next. A pure state machine like the shard: no socket, no thread, no time of
-// its own. table.h's implementation drives it between the solver's thread and the links; tests
-// drive it over a simulated network.
+// The worker's side of the table: keeps pushes until they are acknowledged, knows which rows are
+// waited for, and says what is to be sent next. A pure state machine like the shard: it has no
+// socket, no thread and no clock. TableOverTcp drives it between the solver's thread and the links;
+// tests drive it over a simulated network.
 //
-// A push is kept, by reference, until its acknowledgement came; what a link may have lost is asked
-// for again (Get), and sent again where the server says NeedPush. What a server said in an earlier
-// generation than the plan's is passed over. Pushes and reads leave in the order of Row::priority,
-// smallest first, whatever the order of the calls.
+// The client asks again (Get) for what a link may have lost, and sends a push again where the
+// server says NeedPush. It ignores messages of earlier generations than its plan's. Pushes and
+// reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
 #pragma once
 
 #include <array>
@@ -25,21 +24,21 @@
 
 namespace shoal::table {
 
-// of sending; kArrival (FIFO) is there to be compared with
+// The order of sending. kArrival (FIFO) exists for comparison.
 enum class Order { kPriority, kArrival };
 
 struct ClientOptions {
   int worker = 0;
   Order order = Order::kPriority;
-  // a row not heard of for so long is asked for again; doubled each time, up to 16 times
+  // A row is asked for again after so long without an answer; doubled each time, up to 16 times.
   std::chrono::milliseconds retry{2000};
   CodecFinder codecs = find_codec;
 };
 
-// How old what was read and pushed has been, counted since the start: how often it was 0, 1, 2 ...;
-// the last: or more.
+// Counts since the start of how stale pushes and reads were: how often 0, 1, 2 ...; the last: or
+// more.
 struct StalenessCounts {
-  static constexpr std::size_t kClasses = 64;
+  static constexpr std::size_t kClasses = kStalenessClasses;
   // versions that others made of a row between the read that a push was computed from and its
   // answer
   std::array<std::uint64_t, kClasses> pushes{};
@@ -51,8 +50,8 @@ struct StalenessCounts {
 
 class Client {
  public:
-  // `destination(row, part)` says where the numbers of an answer go: row.length floats that nobody
-  // else looks at until the row arrived.
+  // `destination(row, part)` returns the memory for the numbers of an answer: row.length floats
+  // that no other code looks at until the row has arrived.
   Client(const ClientOptions& options, const Plan& plan,
          std::function<std::span<float>(RowId, Part)> destination);
   ~Client();
@@ -77,24 +76,25 @@ class Client {
   // bytes. Only the answer to what was sent last of this row and part is waited for, until it has
   // come once.
   std::span<std::byte> place(RowMessage& row, std::size_t bytes) const;
-  // Takes what a server said. True if a row arrived. The numbers of a Row are copied unless they
-  // are in their place already. An error is the server's, which broke the protocol.
+  // Handles a message of a server. Returns true if a row arrived. The numbers of a Row are copied
+  // unless they are in their destination already. An error means that the server broke the
+  // protocol.
   Result<bool> take(int server, const Message& message, Instant now);
-  // The most urgent message for `server`, or nothing. Called when the link can take another; what
-  // it returns counts as sent. A push that is sent again owns its numbers: the first one's answer
-  // may come, and the worker go on, while a link still reads the second.
+  // Returns the most urgent message for `server`, if any. To be called when the link can take
+  // another; the message counts as sent. A push that is sent again owns its payload: the answer to
+  // the first may come, and the worker go on, while a link still reads the second.
   std::optional<Message> next(int server);
-  // The link to `server` was lost, and is up again: all that was sent and not acknowledged is asked
-  // for anew, with new patience.
+  // The link to `server` was lost and is up again: asks anew for all that was sent and not
+  // acknowledged.
   void link_up(int server, Instant now);
-  // Asks again for what has been silent too long. Returns when to be called next; Instant::max()
-  // while nothing is waited for.
+  // Asks again for rows that are overdue. Returns when to call it next; Instant::max() while the
+  // client waits for nothing.
   Instant on_time(Instant now);
 
-  // Of what it pushed: reads are counted by shards.
+  // Of this client's pushes; shards count reads.
   const StalenessCounts& staleness() const;
 
-  // The row waited for longest, and since when; for messages to people.
+  // The row that has been waited for longest, for messages to people.
   struct Overdue {
     RowId row = 0;
     int server = 0;

@@ -1,5 +1,5 @@
-// What processes of a job say to each other, as values. Their bytes are docs/protocol.md and
-// wire.h.
+// The messages between the processes of a job, as values. docs/protocol.md and wire.h have their
+// bytes.
 #pragma once
 
 #include <array>
@@ -37,21 +37,20 @@ enum class MessageType : std::uint8_t {
   kDirective = 42,
 };
 
-// of a Hello: a process that is to have one
+// The rank in a Hello of a process that has none yet.
 inline constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
 using Nonce = std::array<std::uint8_t, 16>;
 using Digest = std::array<std::uint8_t, 32>;
 
-// Longer ones are cut when they are encoded.
-// of Refuse's reason and of Directive's text
+// Limit of a Refuse's reason and a Directive's text, which are cut when they are encoded.
 inline constexpr std::size_t kMaxReasonBytes = 4000;
-// Longer ones may not be encoded.
-inline constexpr std::size_t kMaxBodyBytes = 16u << 20;  // of Ask and Answer
+// Limit of the body of an Ask and an Answer; a longer one may not be encoded.
+inline constexpr std::size_t kMaxBodyBytes = 16u << 20;
 
-// What a connection is for. A process of both kinds opens one of each kind it needs.
+// What a connection is for. A process opens one connection for each purpose.
 enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
-// ---- the first messages of a connection; who accepts speaks first ----
+// ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {
   std::uint16_t lowest = 3, highest = 3;
   Nonce nonce{};
@@ -59,8 +58,8 @@ struct Challenge {
 struct Hello {
   std::uint16_t lowest = 3, highest = 3;  // versions of the protocol it speaks
   Purpose purpose = Purpose::kRows;
-  std::uint32_t rank = 0;  // of who connects
-  // drawn at its start: a process that was started again is another
+  std::uint32_t rank = 0;  // of the connecting process
+  // A number drawn at its start: a process that was started again has another.
   std::uint64_t incarnation = 0;
   Digest configuration{};  // of net, solver and scheme
   Nonce nonce{};
@@ -69,18 +68,18 @@ struct Hello {
 };
 struct Welcome {
   std::uint16_t version = 3;
-  std::uint32_t rank = 0;  // of who accepted
+  std::uint32_t rank = 0;  // of the accepting process
   std::uint64_t incarnation = 0;
   // the same over "welcome", the challenge's fields, the hello's nonce and the fields above
   Digest proof{};
 };
-// Why a connection ends; the last message of it. The code is what the other side ends with.
+// The reason for which a connection ends, as its last message. The other side ends with the code.
 struct Refuse {
   Code code = Code::kPeer;
   std::string reason;
 };
-// Each second in both directions; silence is how a stalled peer is known. `clock` is the sender's
-// own, -1 if it has none.
+// Sent each second in both directions, so that silence shows a stalled peer. `clock` is the
+// sender's own, -1 if it has none.
 struct Ping {
   Clock clock = -1;
 };
@@ -88,14 +87,16 @@ struct Ping {
 struct Bye {};
 
 // ---- rows ----
-// What is said of rows is said in a generation: in a later one it is late, and is passed over.
+// Messages about rows belong to a generation; one that arrives in a later generation is ignored.
+
 // From the chief, worker 0, to every server: all rows, of which the server keeps its own.
 struct PlanMessage {
   Plan plan;
-  // of the only worker, said to a server in its process; not on the wire
-  Home home{};
+  // The rows of the only worker, for a server in its process; not on the wire.
+  InPlace in_place{};
 };
-// Its numbers, part by part. Answered by one Ready when all rows of the server have their weights.
+// The initial numbers of one part of a row, in float32. The server sends one Ready when all its
+// rows have their weights.
 struct Init {
   RowId row = 0;
   Part part = Part::kWeights;
@@ -106,7 +107,7 @@ struct Ready {
   std::uint32_t rows = 0;
   Generation generation = 0;
 };
-// A contribution. An acknowledgement is any Row for a later clock of the same row; until then it
+// A contribution to a row. Any Row of the same row for a later clock acknowledges it; until then it
 // may be sent again.
 struct Push {
   RowId row = 0;
@@ -117,15 +118,15 @@ struct Push {
   float rate = 0;     // the solver's rate in that iteration
   Payload payload{};  // empty if weight is 0
   Generation generation = 0;
-  // Said to a server in its process, not on the wire:
-  bool finite = false;  // who pushed has looked: there is no NaN, and no infinity
-  // a gradient's numbers, if they are to be zeros once the rule took them, or they were dropped
-  std::span<float> spent{};
+  // For a server in the worker's process, not on the wire:
+  bool finite = false;  // the worker has checked that there is no NaN and no infinity
+  // A gradient's numbers, if they are to be set to zero once they were merged or dropped.
+  std::span<float> clear_after{};
 };
-// Wants the row as a worker that finished `clock` iterations may see it. A worker that pushed need
-// not ask: a push asks for clock + 1. Answered by Row, when the scheme allows, or by NeedPush, at
-// once, if the worker's own push of clock - 1 has not arrived. Parts other than weights are
-// answered at once.
+// Asks for the row as a worker that finished `clock` iterations may see it. A push of `clock` asks
+// for clock + 1 too. The server answers with a Row when the scheme permits it, or at once with a
+// NeedPush if the worker's own push of clock - 1 has not arrived. It answers at once for parts
+// other than weights.
 struct Get {
   RowId row = 0;
   Clock clock = 0;
@@ -145,14 +146,14 @@ struct NeedPush {
   Clock clock = 0;
   Generation generation = 0;
 };
-// The worker made its last push, of clock - 1, or never will: nobody is to wait for it from there
-// on. If it pushes again all the same, it is back.
+// The worker pushes nothing at or after `clock`; servers stop waiting for it. A later push
+// re-admits it.
 struct Retire {
   Clock clock = 0;
   Generation generation = 0;
 };
-// Of a server's rows at one clock, for a clip of the norm of all: the sum of squares of its part of
-// the mean gradient; the coordinator adds them up in the order of servers.
+// A server's part of the mean gradient's norm at one clock, as a sum of squares. The coordinator
+// adds the parts in the order of servers and answers with a NormTotal.
 struct Norm {
   Clock clock = 0;
   std::uint16_t server = 0;
@@ -166,62 +167,64 @@ struct NormTotal {
 };
 
 // ---- the coordinator ----
-// What a question to it is about. Append only.
+// What an Ask to the coordinator is about. Append only. `clock` and body are those of the Ask.
 enum class Topic : std::uint16_t {
-  // body: a JoinBody; `clock` is the process's incarnation. Answer: a RosterBody, when all have
-  // joined
+  // JoinBody; `clock` is the process's incarnation. Answered with a RosterBody when all processes
+  // have joined.
   kJoin = 1,
-  // anything or nothing; answered when every worker asked, with worker 0's. Of how a generation
-  // begins:
-  // the solver's rounds are others
+  // Any body. Answered, when every worker has asked, with worker 0's body. Used where a generation
+  // begins.
   kBarrier = 2,
-  kSum = 3,  // float64s; the sum over the workers, in their order
-  // anything; worker 0 gets all bodies, in order, each after its u32 length; others get nothing
+  // float64s. Answered with their sums over the workers, added in the order of workers.
+  kSum = 3,
+  // Any body. Worker 0 gets all bodies in the order of workers, each after its u32 length; the
+  // others get an empty one.
   kGather = 4,
-  kShare = 5,  // anything, from worker 0 (others: nothing); all get that
-  // float64s, the first the weight: worker 0 gets the weighted means, when all have spoken; nobody
-  // waits
+  // Worker 0's body is the answer to all; the others' bodies are empty.
+  kShare = 5,
+  // float64s, the first the weight. Worker 0 gets the weighted means when all workers have spoken.
+  // The others get no answer.
   kOutputs = 6,
-  kPause = 7,  // u8 Want: what this worker wants all to do; everyone is told when (Directive)
-  // the clock that this worker will surely finish, in answer to a kPause directive. A body of u8 1:
-  // its scheme keeps workers
+  // u8 Want: what this worker wants all to do. A Directive tells everyone when.
+  kPause = 7,
+  // Answers a kPause directive: this worker will surely finish `clock`. Body u8 1: its scheme sets
+  // no bound between workers, and it cannot wait until all are as far as the first.
   kPaused = 8,
-  // within no bound, and it cannot wait until all have come as far as the first
-  kDone = 9,  // this worker has finished; answered when all have
-  // the worker's times since its last report (ReportBody), for the straggler's name; not answered
+  // This worker has finished. Answered when all have.
+  kDone = 9,
+  // ReportBody: the worker's times since its last report, from which the straggler is named. Not
+  // answered.
   kReport = 10,
-  // both ways: `clock` messages of this conversation with the coordinator have come, whatever
-  // became of the connections that
+  // Both ways: the sender has received `clock` messages of this conversation, over all connections.
+  // The other side forgets those, and sends the rest again on a new connection.
   kHeard = 11,
-  // carried them: the other side sends the rest again on a new one, and forgets what is not needed
-  // may this worker start its task `clock`? A BeginBody; answered with a Start, when the scheme's
-  // pacer lets it
+  // BeginBody: may this worker start its task `clock`? Answered with a Start when the scheme's
+  // pacer
+  // permits it.
   kBegin = 12,
-  // a TaskReport of task `clock`; its steps tell one question from the next. Answered at once with
-  // those and a u8 Verdict
+  // TaskReport of task `clock`, whose steps tell one question from the next. Answered at once with
+  // those steps and a u8 Verdict.
   kJudge = 13,
-  // from worker 0, while nobody is in a task: from generation `clock` on the pacer is that of this
-  // scheme, in make_scheme's words
+  // From worker 0, while no worker is in a task: the words of the scheme whose pacer counts from
+  // generation `clock` on.
   kScheme = 14,
-  // this worker has stopped because of an agreement (u8 2: on what ends the generation), or (1: it
-  // starts nothing else) at its end. Answered, when all have and
+  // This worker has stopped because of an agreement (u8 2: one that ends the generation), or is at
+  // its end (u8 1: it starts nothing else). Answered, when all workers have asked and no agreement
+  // is open, with a u8 Want: the most urgent that was agreed on since the last meeting.
   kMeet = 15,
-  // no agreement is open, with a u8 Want: the most urgent that was agreed on since the last meeting
-  // this worker is at the end of its part of a generation (SegmentBody); `clock` is the next
-  // generation.
-  // Answered, when all are and no
+  // SegmentBody: this worker is at the end of its part of a generation; `clock` is the next one.
+  // Answered with the RosterBody of that, when all workers have asked and no agreement is open.
   kRegroup = 16,
-  // agreement is open, with the RosterBody of that
-  // this process wants to leave the job (LeaveBody). Answered when it may go, with a u8: 1: it may;
-  // 0: it may not, and all stop. A
+  // LeaveBody: this process wants to leave the job. Answered with a u8 when it is decided. 1: it
+  // may
+  // leave. 0: it may not, and all workers stop. A worker that is not at its end sees it in the next
+  // generation's roster instead.
   kLeave = 17,
-  // worker that is not at its end hears of it in the next generation's roster instead
-  // of a process that has no rank, on a connection of its own: `clock` is its incarnation. Answered
-  // with the u32 rank under which it
+  // A process without a rank asks for one on a connection of its own; `clock` is its incarnation.
+  // Answered with the u32 rank under which it is to join.
   kEnroll = 18,
-  // is to join
 };
-// What a worker may want of all.
+// What a worker may want all workers to do.
 enum class Want : std::uint8_t {
   kNothing = 0,
   kSnapshot = 1,
@@ -229,8 +232,7 @@ enum class Want : std::uint8_t {
   kRequeue = 3,
   kRegroup = 4
 };
-// Of two that are wanted at once the more urgent counts: an end before the next generation, that
-// before a snapshot.
+// The more urgent of two wants: an end comes before the next generation, that before a snapshot.
 constexpr Want more_urgent(Want one, Want other) {
   constexpr auto urgency = [](Want want) {
     return want == Want::kRegroup ? 3
@@ -240,7 +242,7 @@ constexpr Want more_urgent(Want one, Want other) {
   return urgency(one) < urgency(other) ? other : one;
 }
 
-// `clock` tells one round of a topic from the next
+// `clock` tells one round of a topic from the next.
 struct Ask {
   Topic topic = Topic::kBarrier;
   Clock clock = 0;
@@ -252,18 +254,16 @@ struct Answer {
   std::string body;
 };
 enum class DirectiveKind : std::uint8_t {
-  // the job ends now; code and reason for everyone. To the coordinator: the process of rank `clock`
-  // is lost to the sender,
+  // From the coordinator: the job ends now, with this code and reason. To the coordinator: the
+  // sender has lost the process of rank `clock`, or ends by itself if that is its own rank.
   kAbort = 1,
-  // or, if that is its own, ends by itself
-  // say at once which clock you will surely finish (kPaused), and do not start another before you
-  // hear kAgreed
+  // Say at once which clock you will surely finish (kPaused). Start no other before kAgreed.
   kPause = 2,
-  // after `clock` iterations all do `want`; an earlier one whose clock is still to come stands
-  // beside it. Without a bound each
+  // All workers do `want` after `clock` iterations; an earlier agreement whose clock is still to
+  // come stays. Where no bound keeps workers together each has a clock of its own: there it asks
+  // for
+  // kMeet, and the answer ends all agreements of which it had heard.
   kAgreed = 3,
-  // worker has a clock of its own, there it asks for kMeet, and the answer ends all agreements that
-  // were heard of before it
   kFinished = 4,  // all workers are done: servers may go
   kLeft = 5,      // the process of rank `clock` has left in order: its connections may end
 };
@@ -281,64 +281,57 @@ using Message =
 MessageType type_of(const Message& message);
 const char* name_of(MessageType type);  // "Push"
 
-// Bodies of kJoin.
+// Body of a kJoin.
 struct JoinBody {
   std::uint32_t rank = 0;
   bool worker = true, server = true;
-  std::string host;  // for people: what it calls itself
-  // "10.0.0.3:29600", where others reach it; a part before the colon that is empty or "0.0.0.0"
-  // means: where this connection comes from
+  std::string host;  // the name of its machine, for people
+  // "10.0.0.3:29600", where other processes reach it. If the part before the colon is empty or
+  // "0.0.0.0", the address that this connection comes from takes its place.
   std::string address;
-  // net, solver and scheme as text: so that a difference can be shown
+  // Net, solver and scheme as text, so that a difference can be shown.
   std::string configuration;
 };
-// Who is what in a generation, and what else is new in it.
+// The processes of a generation and their parts in it.
 struct RosterBody {
   struct Process {
     std::uint32_t rank = 0;
-    // -1: is none. One that is neither has left, or has never come
+    // Its number as a worker and as a server; -1: it is none. A process that is neither has left,
+    // or has never come.
     std::int32_t worker = -1, server = -1;
     std::string host, address;
-    Clock clock = 0;  // iterations that its worker has behind it
-    // of its worker's part of the data, beside the others'; 0: all are equal
-    double weight = 0;
-    double bandwidth = 0;  // of its server's link, bytes a second; 0: no limit is known
+    Clock clock = 0;       // iterations that its worker has made
+    double weight = 0;     // its worker's share of the data beside the others'; 0: all are equal
+    double bandwidth = 0;  // of its server's link in bytes a second; 0: no limit is known
   };
-  // by rank; workers and servers are numbered in the order of ranks
+  // By rank. Workers and servers are numbered in the order of ranks.
   std::vector<Process> processes;
-  std::uint64_t seed = 0;  // of the job, common to all
+  std::uint64_t seed = 0;  // of the job, the same for all processes
   Generation generation = 0;
-  // of the generation, in make_scheme's words; in the first: none, the solver says it
-  std::string scheme{};
-  std::string why{};  // it began, for people
-  // in this generation nobody trains: the workers measure the servers' links, and then comes the
-  // next
-  bool measures = false;
+  std::string scheme{};   // in make_scheme's words; empty in the first: the solver says it
+  std::string why{};      // the generation began, for people
+  bool measures = false;  // no worker trains: the servers' links are measured, then the next begins
 };
-// The end of a worker's part of a generation.
+// The end of a worker's part of a generation. Of phase_end, the schemes, weights, bandwidths and
+// measures the coordinator takes the chief's. Lists are of the generation that ends.
 struct SegmentBody {
-  Clock clock = 0;  // iterations it has behind it
-  // at which the solver's next scheme begins, and that, in words for the workers the job began
-  // with. The chief's count;
+  Clock clock = 0;  // iterations that this worker has made
+  // The clock at which the solver's next scheme begins, and its words for the workers the job began
+  // with. Without words all workers are before that end, whatever their clocks are.
   Clock phase_end = kUnbounded;
-  // without words all are before that end, whatever their clocks say
   std::string next_scheme{};
-  // The chief's count here too. Numbers of workers and servers are those of the generation that
-  // ends. it goes on with this one, whatever else would come; "": as that says
-  std::string scheme{};
-  // of the workers' parts of the data from now on; none: all are equal
+  std::string scheme{};  // the scheme of the next generation, before all others; "": as above
+  // The workers' shares of the data from now on; none: all are equal.
   std::vector<double> weights{};
-  // of the servers' links, bytes a second, 0 if there is no telling; none: as known before
+  // The servers' links in bytes a second, 0 where it is not known; none: as before.
   std::vector<double> bandwidths{};
-  // the links of servers of which nothing was said are to be measured
-  bool measures = false;
+  bool measures = false;  // links of servers without a known bandwidth are to be measured
 };
-// Of a process that wants to leave.
+// Body of a kLeave.
 struct LeaveBody {
-  // of a worker: it has made its last push, and heard of all, and takes part in nothing more
+  // The worker has made its last push, has its answers, and takes part in nothing more.
   bool at_end = false;
-  // of that: what it would say in a gather for a snapshot, which stands for it until the next
-  // generation
+  // If so: its part of a gather for a snapshot, which counts until the next generation.
   std::string state{};
 };
 std::string encode(const JoinBody& body);

@@ -1,14 +1,16 @@
-// A server's half of the tables: rows, their update rule, and who waits for what. A pure state
-// machine: message in, messages out. It knows no socket, no thread and no time; whoever drives it
-// calls it from one thread at a time.
+// The server's side of the table: keeps rows, merges pushes into them by the update rule, and
+// answers reads when the scheme permits. A pure state machine: a message in, messages out. It has
+// no socket, no thread and no clock, and is called by one thread at a time.
 //
-// What it promises, whatever is repeated, reordered or lost on the way:
-//   an acknowledged push is merged exactly once (its Row for clock + 1 or later is the
-//   acknowledgement); a Row holds one version of the row, with all that the scheme promises to its
-//   reader, and the reader's own pushes; nothing said in a generation has an effect in a later one:
-//   the plan of the next generation comes when all pushes of the last are merged or dropped, takes
-//   the place of all rows, and what still arrives of before is passed over; numbers of a lockstep
-//   scheme are summed in the order of workers, so the same pushes give the same bits.
+// Its promises, whatever is repeated, reordered or lost on the way:
+// - An acknowledged push is merged exactly once. A Row for its clock + 1 or later acknowledges it.
+// - A Row holds one version of the row, with all that the scheme promises to its reader and with
+// the
+//   reader's own pushes.
+// - No message has an effect in a later generation. The plan of the next one comes when all pushes
+//   of the last are merged or dropped, and replaces all rows; late messages are ignored.
+// - A lockstep scheme's numbers are summed in the order of workers: the same pushes give the same
+//   bits.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,7 @@
 
 namespace shoal::table {
 
-// To whom a message goes.
+// The receiver of a message.
 struct Address {
   enum class Kind : std::uint8_t { kWorker, kServer, kCoordinator } kind = Kind::kWorker;
   int id = 0;  // worker or server
@@ -65,30 +67,30 @@ class Shard {
   ~Shard();
   Shard(const Shard&) = delete;
 
-  // From now on nothing is done with numbers, whose place may hold anything: for simulations that
-  // ask for times alone. Before the plan.
+  // The shard counts merges and leaves numbers alone, for simulations of times. To be called before
+  // the plan comes.
   void count_only();
-  // From now on work on long rows is shared out so; nothing: who calls handle() does all.
-  void share_out(Crew crew);
-  // Takes a worker's message (or, NormTotal, the coordinator's) and adds what is to be sent. Values
-  // in a Push must stay as they are until the push is acknowledged, or carry their owner; those of
-  // Init need not outlive the call. An error is a peer's that broke the protocol, or pushed a NaN:
-  // its connection is to end with it. It names worker, row and clock, and changed nothing.
+  // Long rows are updated with `parallel_for` from now on; if it is empty, on the calling thread.
+  void share_out(ParallelFor parallel_for);
+  // Handles a worker's message (or the coordinator's NormTotal) and appends the messages to send.
+  // The payload of a Push has an owner or stays as it is until the push is acknowledged; that of an
+  // Init need not outlive the call. An error means that the peer broke the protocol, or pushed a
+  // NaN: its connection is to end with the error, which names worker, row and clock. The message
+  // then changed nothing.
   Status handle(int worker, const Message& message, Outbox& out);
-  // This server's number from the next plan on.
+  // Sets this server's number from the next plan on.
   void renumber(int server);
-  // The worker is gone without a Retire: counts it out as from its last whole push, that is the
-  // first clock of which some row of this server has none; what it pushed of that clock to other
-  // rows, and is not merged, is dropped. Nothing more is taken from it.
+  // The worker is lost without a Retire. Its last clock is the last that it pushed to all rows of
+  // this server; its unmerged pushes of later clocks are dropped, and its messages are refused.
   void leave(int worker, Outbox& out);
 
-  // The row as it is, whatever the scheme lets workers read; for those who look on. Nothing if this
-  // server has no such row.
+  // The row as it is, whatever the scheme lets workers read, in float32. Nothing if this server has
+  // no such row.
   std::optional<RowMessage> look(RowId row) const;
   std::optional<Version> version_of(RowId row) const;
   bool ready() const;        // planned, and every own row has its weights
   const Plan* plan() const;  // null before it came
-  // the least of its pushes over all rows; for messages to people
+  // The worker's clock: the least of its pushes over all rows. For messages to people.
   Clock clock_of(int worker) const;
   ShardCounters counters() const;
   PushCounts counts_of(int worker) const;  // since the start

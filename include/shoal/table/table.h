@@ -72,7 +72,7 @@ class Table {
 
   // How this worker's thread shares work out that it does for a server in its process; if not said
   // it does all itself.
-  virtual void share_out(Crew crew) { (void)crew; }
+  virtual void share_out(ParallelFor parallel_for) { (void)parallel_for; }
   // Asynchronous: returns at once, but for rows of a server in this process that no other worker
   // pushes: they have been updated then, since only this thread would wait for it. Values as in
   // Client::push. those of a layer leave in fewer writes than one by one

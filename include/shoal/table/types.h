@@ -1,4 +1,4 @@
-// The words of the table service: rows, clocks, versions, and what a worker sends of each row.
+// The values that the table service is about: rows, clocks, versions, payloads and plans.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,7 @@
 
 namespace shoal::table {
 
-// iterations a worker has finished; what it computes in its iteration c carries clock c, the first
-// 0
+// The number of iterations that a worker has finished. Its first iteration has clock 0.
 using Clock = std::int64_t;
 using Version = std::int64_t;      // updates applied to a row
 using RowId = std::uint32_t;       // an index into Plan::rows
@@ -24,6 +23,7 @@ using Generation = std::uint32_t;  // counts the plans of a job, the first 0
 inline constexpr Clock kUnbounded = std::numeric_limits<Clock>::max();
 inline constexpr std::size_t kMaxRowFloats = 1u << 20;     // of one row
 inline constexpr std::size_t kMaxPayloadBytes = 8u << 20;  // of one frame, whatever its codec
+inline constexpr std::size_t kStalenessClasses = 64;       // of a histogram; the last: or more
 inline constexpr std::size_t kMaxRows = 1u << 20;          // of a plan
 inline constexpr std::size_t kMaxSchemeBytes = 64u << 10;  // of a scheme's name and parameters
 
@@ -54,21 +54,22 @@ inline Payload as_payload(const Values& numbers) {
 // The same bytes with an owner: a copy of them if they have none.
 Payload owned(const Payload& payload);
 
-// Where a worker reads the numbers of a row: row.length floats.
-using Home = std::function<std::span<float>(RowId)>;
+// The memory where a worker reads a row: row.length floats.
+using InPlace = std::function<std::span<float>(RowId)>;
 
-// Shares work out: calls piece(0) ... piece(pieces - 1), each once, on any threads, and returns
-// when all have returned.
-using Crew = std::function<void(std::size_t pieces, const std::function<void(std::size_t)>& piece)>;
+// Calls piece(0) ... piece(pieces - 1), each once, on any threads, and returns when all have
+// returned.
+using ParallelFor =
+    std::function<void(std::size_t pieces, const std::function<void(std::size_t)>& piece)>;
 
-// What a worker pushes of a row.
+// What the numbers of a push are.
 enum class ContributionKind : std::uint8_t {
   kGradient = 0,  // the sum over its passes; the shard applies the update rule
   kDelta = 1,     // what its own solver added to the weights; the shard adds
   kWeights = 2,   // its weights, for elastic averaging; the answer is its own too
 };
 
-// The numbers that a shard keeps for each number of a row.
+// The parts of a row: a shard keeps a number of each for every number of the row.
 enum class Part : std::uint8_t { kWeights = 0, kHistory = 1, kHistory2 = 2 };
 
 // A piece of a param: consecutive numbers that are sent, updated and read together, at one version.

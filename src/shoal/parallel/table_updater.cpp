@@ -213,7 +213,7 @@ class Rows final : public TableUpdater {
                          .rate = rate_,
                          .payload = table::as_payload({gradient}),
                          .finite = finite_,
-                         .spent = spends_ ? gradient : std::span<float>()});
+                         .clear_after = spends_ ? gradient : std::span<float>()});
     }
     table_.push(pushes_);
     held_.clear();

@@ -1,6 +1,6 @@
-// A row's numbers, shared with the answers that are on their way: who sends them looks at them
-// without a copy, and they do not change under it. A shard on one thread lends and updates; a loan
-// may end on any thread.
+// A row's numbers, lent to the answers that are on their way: a link sends them without a copy, and
+// they do not change meanwhile. A shard on one thread lends and updates; a loan may end on any
+// thread.
 #pragma once
 
 #include <atomic>

@@ -112,8 +112,8 @@ struct Client::State {
   void arrive(Slot slot, Version version);
   void count(const Push& push, Version version);
   bool expects(const RowMessage& row) const;
-  Result<bool> take_row(int server, const RowMessage& message);
-  Result<bool> take_need(int server, const NeedPush& message);
+  Result<bool> handle_row(int server, const RowMessage& message);
+  Result<bool> handle_need(int server, const NeedPush& message);
   Status check_row(int server, RowId row, const char* name) const;
   Message message_of(Slot slot) const;
 
@@ -205,7 +205,7 @@ void Client::get(RowId row, Clock clock, Part part, Instant now) {
   if (!wait.waiting) state_->start(slot, clock, Say::kGet, now);
 }
 
-// Numbers that were encoded into other memory are spent at once.
+// Where the payload is other memory than the numbers, these may be cleared at once.
 void Client::State::encode(Push& push) const {
   const Codec& codec = *options.codecs(rows[push.row].push_codec);
   if (push.payload.bytes.empty()) {
@@ -215,8 +215,8 @@ void Client::State::encode(Push& push) const {
   const std::byte* const before = push.payload.bytes.data();
   push.payload = codec.encode({push.payload.floats(), push.payload.owner});
   if (push.payload.bytes.data() == before) return;
-  std::ranges::fill(push.spent, 0.0f);
-  push.spent = {};
+  std::ranges::fill(push.clear_after, 0.0f);
+  push.clear_after = {};
 }
 
 bool Client::arrived(RowId row) const {
@@ -266,12 +266,12 @@ Status Client::State::check_row(int server, RowId row, const char* name) const {
 }
 
 Result<bool> Client::take(int server, const Message& message, Instant) {
-  if (const auto* row = std::get_if<RowMessage>(&message)) return state_->take_row(server, *row);
-  if (const auto* need = std::get_if<NeedPush>(&message)) return state_->take_need(server, *need);
+  if (const auto* row = std::get_if<RowMessage>(&message)) return state_->handle_row(server, *row);
+  if (const auto* need = std::get_if<NeedPush>(&message)) return state_->handle_need(server, *need);
   return broken(server, str("a ", name_of(type_of(message)), " to a worker"));
 }
 
-Result<bool> Client::State::take_row(int server, const RowMessage& message) {
+Result<bool> Client::State::handle_row(int server, const RowMessage& message) {
   if (message.generation < generation) return false;
   if (message.generation > generation)
     return broken(server, str("Row of generation ", message.generation,
@@ -318,7 +318,7 @@ const StalenessCounts& Client::staleness() const { return state_->staleness; }
 
 // The server has not got the push, and never will unless it is sent again. One that was
 // acknowledged meanwhile is not kept any more, and one that waits for its turn leaves anyhow.
-Result<bool> Client::State::take_need(int server, const NeedPush& message) {
+Result<bool> Client::State::handle_need(int server, const NeedPush& message) {
   if (message.generation < generation) return false;
   if (const Status known = check_row(server, message.row, "NeedPush"); !known.ok())
     return known.error();

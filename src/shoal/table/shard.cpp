@@ -28,8 +28,9 @@ Shard::Shard(int server, SchemeMaker maker, CodecFinder codecs)
 Shard::~Shard() = default;
 
 Status Shard::handle(int worker, const Message& message, Outbox& out) {
-  if (const auto* total = std::get_if<NormTotal>(&message)) return state_->take_total(*total, out);
-  return state_->take(worker, message, out);
+  if (const auto* total = std::get_if<NormTotal>(&message))
+    return state_->handle_total(*total, out);
+  return state_->handle(worker, message, out);
 }
 void Shard::renumber(int server) { state_->server = server; }
 void Shard::leave(int worker, Outbox& out) { state_->leave(worker, out); }
@@ -43,7 +44,7 @@ std::optional<Version> Shard::version_of(RowId id) const {
   const ShardRow* row = state_->find(id);
   return row == nullptr ? std::nullopt : std::optional(row->version());
 }
-void Shard::share_out(Crew crew) { state_->crew = std::move(crew); }
+void Shard::share_out(ParallelFor parallel_for) { state_->parallel_for = std::move(parallel_for); }
 void Shard::count_only() { state_->counts_only = true; }
 bool Shard::ready() const { return state_->plan && state_->without_weights == 0; }
 const Plan* Shard::plan() const { return state_->plan ? &*state_->plan : nullptr; }
@@ -62,7 +63,7 @@ std::size_t Shard::bytes_held() const {
   return bytes;
 }
 
-Status Shard::State::take(int worker, const Message& message, Outbox& out) {
+Status Shard::State::handle(int worker, const Message& message, Outbox& out) {
   const char* name = name_of(type_of(message));
   const std::optional<Generation> generation = generation_of(message);
   // who said it may have had another number then
@@ -77,15 +78,16 @@ Status Shard::State::take(int worker, const Message& message, Outbox& out) {
       std::holds_alternative<PlanMessage>(message) || std::holds_alternative<Init>(message);
   if (is_chiefs && worker != 0)
     return broken("worker ", worker, " sends a ", name, ", and only worker 0 may");
-  if (const auto* said = std::get_if<PlanMessage>(&message)) return take_plan(*said, out);
+  if (const auto* said = std::get_if<PlanMessage>(&message)) return handle_plan(*said, out);
   if (!plan) return broken("worker ", worker, " sends a ", name, " before worker 0 sent the plan");
   if (generation && *generation > plan->generation)
     return broken("worker ", worker, " sends a ", name, " of generation ", *generation,
                   ", and this server is in generation ", plan->generation);
-  if (const auto* init = std::get_if<Init>(&message)) return take_init(*init, out);
-  if (const auto* push = std::get_if<Push>(&message)) return take_push(worker, *push, out);
-  if (const auto* get = std::get_if<Get>(&message)) return take_get(worker, *get, out);
-  if (const auto* retire = std::get_if<Retire>(&message)) return take_retire(worker, *retire, out);
+  if (const auto* init = std::get_if<Init>(&message)) return handle_init(*init, out);
+  if (const auto* push = std::get_if<Push>(&message)) return handle_push(worker, *push, out);
+  if (const auto* get = std::get_if<Get>(&message)) return handle_get(worker, *get, out);
+  if (const auto* retire = std::get_if<Retire>(&message))
+    return handle_retire(worker, *retire, out);
   return broken("worker ", worker, " sends a ", name, ", which is not for servers");
 }
 
@@ -97,7 +99,7 @@ bool Shard::State::is_late(Generation said) {
 
 // ---- the beginning ----
 
-Status Shard::State::take_plan(const PlanMessage& message, Outbox& out) {
+Status Shard::State::handle_plan(const PlanMessage& message, Outbox& out) {
   const Plan& said = message.plan;
   if (plan && said.generation == plan->generation) {
     if (said != *plan) return broken("worker 0 sends a second plan, which differs from its first");
@@ -122,7 +124,7 @@ Status Shard::State::take_plan(const PlanMessage& message, Outbox& out) {
         said.scheme, "' they come one by one");
   if (plan)
     if (Status status = check_next(said); !status.ok()) return status;
-  begin(said, std::move(made).value(), message.home);
+  begin(said, std::move(made).value(), message.in_place);
   if (without_weights == 0) be_ready(out);
   return {};
 }
@@ -143,9 +145,9 @@ Status Shard::State::check_next(const Plan& said) const {
   return {};
 }
 
-// A row that nobody else reads, or is to stay as it was read, is where its reader has it: there an
-// update is a read too.
-void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made, const Home& home) {
+// A row with one reader, which need not stay as it was read, is kept in the memory of its reader:
+// an update there is a read too.
+void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made, const InPlace& in_place) {
   scheme = std::move(made);
   plan = said;
   norm_clock = said.start;
@@ -157,21 +159,21 @@ void Shard::State::begin(const Plan& said, std::unique_ptr<Scheme> made, const H
   ends.assign(said.workers, kUnbounded);
   gone.assign(said.workers, false);
   rows.resize(said.rows.size());
-  const bool at_home = home && said.workers == 1 &&
-                       scheme->contribution() == ContributionKind::kGradient &&
-                       !scheme->keeps_reads();
+  const bool updates_in_place = in_place && said.workers == 1 &&
+                                scheme->contribution() == ContributionKind::kGradient &&
+                                !scheme->keeps_reads();
   for (RowId id = 0; id < said.rows.size(); ++id) {
     if (said.rows[id].server != server) continue;
     const Codec& answers = *codecs(said.rows[id].pull_codec);
-    const bool in_place = at_home && said.rows[id].pull_codec == CodecId::kFloat32;
-    rows[id] =
-        std::make_unique<ShardRow>(id, *plan, answers, in_place ? home(id) : std::span<float>());
+    const bool is_shared = updates_in_place && said.rows[id].pull_codec == CodecId::kFloat32;
+    rows[id] = std::make_unique<ShardRow>(id, *plan, answers,
+                                          is_shared ? in_place(id) : std::span<float>());
     ++without_weights;
     if (said.rows[id].learns) learning.push_back(rows[id].get());
   }
 }
 
-Status Shard::State::take_init(const Init& init, Outbox& out) {
+Status Shard::State::handle_init(const Init& init, Outbox& out) {
   ShardRow* const found = find(init.row);
   if (found == nullptr) return not_here(init.row, "worker 0's Init");
   ShardRow& row = *found;

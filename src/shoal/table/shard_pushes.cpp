@@ -51,7 +51,7 @@ Result<Values> Shard::State::numbers_of(int worker, const Push& push) const {
 
 // A push is taken in its turn, once. One that is there already is its worker's question whether it
 // arrived; the answer is the row, if not yet then when it may be read.
-Status Shard::State::take_push(int worker, const Push& push, Outbox& out) {
+Status Shard::State::handle_push(int worker, const Push& push, Outbox& out) {
   ShardRow* const found = find(push.row);
   if (found == nullptr)
     return not_here(push.row, str("worker ", worker, "'s push at clock ", push.clock));
@@ -97,7 +97,7 @@ void Shard::State::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out
   if (norm_sent && row.is_waiting(worker)) send_norm(out);
 }
 
-Status Shard::State::take_get(int worker, const Get& get, Outbox& out) {
+Status Shard::State::handle_get(int worker, const Get& get, Outbox& out) {
   const auto wrong = [&](const auto&... words) {
     return broken("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row, words...);
   };
@@ -138,7 +138,7 @@ bool Shard::State::merge(ShardRow& row) {
     std::optional<Merge> merge = scheme->next_merge(row.view());
     if (!merge) break;
     if (plan->clip >= 0)
-      hang(row, std::move(*merge));
+      park(row, std::move(*merge));
     else
       apply(row, *merge, 1);
     merged = true;
@@ -146,7 +146,7 @@ bool Shard::State::merge(ShardRow& row) {
   return merged;
 }
 
-void Shard::State::hang(ShardRow& row, Merge merge) {
+void Shard::State::park(ShardRow& row, Merge merge) {
   const std::size_t first = merge.take.empty() ? merge.drop.at(0) : merge.take[0];
   CHECK(row.view().held[first].clock == norm_clock)
       << "row " << row.id << ": scheme '" << scheme->name() << "' is not lockstep";
@@ -165,7 +165,7 @@ void Shard::State::count(const ShardRow& row, const Merge& merge) {
         counts[static_cast<std::size_t>(held[i].worker)].staleness;
     const std::size_t versions =
         std::min(static_cast<std::size_t>(std::max<Version>(0, row.version() - held[i].base)),
-                 kStaleness - 1);
+                 kStalenessClasses - 1);
     if (staleness.size() <= versions) staleness.resize(versions + 1);
     ++staleness[versions];
   }
@@ -177,7 +177,7 @@ void Shard::State::apply(ShardRow& row, const Merge& merge, double clip) {
   if (counts_only)
     row.count(merge);
   else
-    row.apply(merge, *plan, clip / plan->iter_size, spares, crew);
+    row.apply(merge, *plan, clip / plan->iter_size, spares, parallel_for);
 }
 
 void Shard::State::answer_readers(ShardRow& row, Outbox& out) {
@@ -196,7 +196,7 @@ void Shard::State::answer_reader(ShardRow& row, int worker, std::optional<Clock>
     if (!least) least = slowest(row.view());
     const std::size_t ahead =
         *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
-    ++counters.staleness[std::min(ahead, kStaleness - 1)];
+    ++counters.staleness[std::min(ahead, kStalenessClasses - 1)];
   }
   out.push_back({to_worker(worker), std::move(answer)});
 }
@@ -218,7 +218,7 @@ void Shard::State::send_norm_if_complete(Outbox& out) {
   send_norm(out);
 }
 
-Status Shard::State::take_total(const NormTotal& total, Outbox& out) {
+Status Shard::State::handle_total(const NormTotal& total, Outbox& out) {
   if (plan && is_late(total.generation)) return {};
   if (!plan || plan->clip < 0)
     return broken("the coordinator sends the norm of clock ", total.clock,
@@ -251,7 +251,7 @@ Clock Shard::State::clock_of(int worker) const {
   return least;
 }
 
-Status Shard::State::take_retire(int worker, const Retire& retire, Outbox& out) {
+Status Shard::State::handle_retire(int worker, const Retire& retire, Outbox& out) {
   Clock& end = ends[static_cast<std::size_t>(worker)];
   if (end == retire.clock) return {};
   if (end != kUnbounded)

@@ -27,7 +27,7 @@ void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
 
 }  // namespace
 
-ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> home)
+ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> in_place)
     : id(id),
       row(plan.rows[id]),
       answers_(answers),
@@ -38,14 +38,15 @@ ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<f
       waits_(plan.workers, kNobody) {
   for (std::size_t worker = 0; worker < plan.clocks.size(); ++worker)
     workers_[worker].pushed = workers_[worker].merged = plan.clocks[worker];
-  CHECK(home.empty() || home.size() == row.length)
-      << "row " << id << " of " << row.length << " numbers has a home of " << home.size();
+  CHECK(in_place.empty() || in_place.size() == row.length)
+      << "row " << id << " of " << row.length << " numbers is kept in place, in "
+      << in_place.size();
   for (int part = 0; part < parts_of(row, plan); ++part)
-    parts_.push_back(part == 0 && !home.empty() ? std::make_shared<Buffer>(home)
-                                                : std::make_shared<Buffer>(row.length));
+    parts_.push_back(part == 0 && !in_place.empty() ? std::make_shared<Buffer>(in_place)
+                                                    : std::make_shared<Buffer>(row.length));
 }
 
-// Those at home are not lent: they are their reader's.
+// Numbers that are kept in place are not lent: they are their reader's.
 Values ShardRow::numbers(Part part) const {
   const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
   return buffer->is_elsewhere() ? Values{.data = buffer->numbers()} : Buffer::lend(buffer);
@@ -69,7 +70,7 @@ void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
       << "row " << id << ": push of clock " << push.clock << " in the place of " << view.pushed;
   held_.push_back(
       {.worker = worker, .clock = push.clock, .base = push.base, .weight = push.weight});
-  pushes_.push_back({std::move(values), push.rate, push.spent});
+  pushes_.push_back({std::move(values), push.rate, push.clear_after});
   ++view.pushed;
   end_at(worker, end);
 }
@@ -107,7 +108,7 @@ std::vector<Term> ShardRow::terms(const Merge& merge,
                  then->data.data(), compensated.back().data());
       values = compensated.back().data();
     }
-    terms.push_back({values, merge.weights[t], pushes_[i].spent.data()});
+    terms.push_back({values, merge.weights[t], pushes_[i].clear_after.data()});
   }
   return terms;
 }
@@ -128,14 +129,14 @@ Change ShardRow::change(Part part, Spares& spares, Buffers& replaced) {
 }
 
 void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares,
-                     const Crew& crew) {
+                     const ParallelFor& parallel_for) {
   CHECK_EQ(merge.take.size(), merge.weights.size());
   if (!merge.take.empty()) {
     std::vector<std::vector<float>> compensated;
     const std::vector<Term> terms = this->terms(merge, compensated);
     Buffers replaced;  // whose numbers are read below, so that none is a spare yet
     if (merge.apply == Apply::kRule)
-      step(merge, terms, plan, gradient_scale, spares, replaced, crew);
+      step(merge, terms, plan, gradient_scale, spares, replaced, parallel_for);
     else if (merge.apply == Apply::kAdd)
       add_to_row(merge.scale, row.length, terms, change(Part::kWeights, spares, replaced));
     else
@@ -152,7 +153,8 @@ void ShardRow::count(const Merge& merge) {
 }
 
 void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan,
-                    double gradient_scale, Spares& spares, Buffers& replaced, const Crew& crew) {
+                    double gradient_scale, Spares& spares, Buffers& replaced,
+                    const ParallelFor& parallel_for) {
   const std::size_t first = merge.take[0];
   const optim::Step step = optim::make_step(
       plan.rule, {.iteration = held_[first].clock,
@@ -166,7 +168,7 @@ void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Pl
   std::vector<Change> histories;
   for (std::size_t part = 1; part < parts_.size(); ++part)
     histories.push_back(change(static_cast<Part>(part), spares, replaced));
-  step_row(step, row.length, terms, weights, histories, crew);
+  step_row(step, row.length, terms, weights, histories, parallel_for);
 }
 
 void ShardRow::pull(const Merge& merge, Change weights) {
@@ -184,7 +186,7 @@ void ShardRow::throw_away(const Merge& merge) {
   gone.insert(gone.end(), merge.drop.begin(), merge.drop.end());
   std::ranges::sort(gone);
   for (const std::size_t i : merge.take) workers_[index(held_[i].worker)].last = version_;
-  for (const std::size_t i : merge.drop) std::ranges::fill(pushes_[i].spent, 0.0f);
+  for (const std::size_t i : merge.drop) std::ranges::fill(pushes_[i].clear_after, 0.0f);
   for (const std::size_t i : gone) {
     WorkerView& worker = workers_[index(held_[i].worker)];
     CHECK(worker.merged == held_[i].clock) << "row " << id << ": the scheme takes a push of clock "

@@ -1,4 +1,5 @@
-// A row of a shard: its numbers, what was pushed and is not merged, who waits to read it.
+// A row of a shard: its numbers, the pushes that are not merged yet, and the workers that wait to
+// read it.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +18,10 @@ namespace shoal::table {
 // Says what the plan has for all rows.
 class ShardRow {
  public:
-  // `answers` encodes the weights that workers read. `home`, if it is not empty, is memory of the
-  // only worker that holds the weights; the worker does not look at them from a push to its answer.
-  ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> home);
+  // `answers` encodes the weights that workers read. `in_place`, if it is not empty, is memory of
+  // the only worker that holds the weights; the worker does not look at it from a push to its
+  // answer.
+  ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> in_place);
 
   const RowId id;
   const Row row;
@@ -47,7 +49,7 @@ class ShardRow {
   // Applies the merge, and throws away what it takes and drops. `gradient_scale` is that of the
   // rule, without the merge's own.
   void apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares,
-             const Crew& crew);
+             const ParallelFor& parallel_for);
 
   // The same without the numbers.
   void count(const Merge& merge);
@@ -84,7 +86,8 @@ class ShardRow {
   std::vector<Term> terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const;
   Change change(Part part, Spares& spares, Buffers& replaced);
   void step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan,
-            double gradient_scale, Spares& spares, Buffers& replaced, const Crew& crew);
+            double gradient_scale, Spares& spares, Buffers& replaced,
+            const ParallelFor& parallel_for);
   void pull(const Merge& merge, Change weights);
   void throw_away(const Merge& merge);
 
@@ -103,7 +106,7 @@ class ShardRow {
   struct Held {
     Values values;
     float rate = 0;
-    std::span<float> spent;  // as Push::spent
+    std::span<float> clear_after;  // as Push::clear_after
   };
   std::vector<Held> pushes_;  // of held_
   std::vector<Clock> waits_;  // by worker

@@ -1,5 +1,5 @@
-// What a shard keeps, and how it takes each message: beginnings in shard.cpp, the rest in
-// shard_pushes.cpp.
+// The state of a shard and its message handlers. Plans and initial rows: shard.cpp. Pushes, reads,
+// merges and membership: shard_pushes.cpp.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,6 @@
 
 namespace shoal::table {
 
-constexpr std::size_t kStaleness = 64;  // classes of the histogram
-
 template <class... Args>
 Error broken(const Args&... args) {
   return {Code::kPeer, str(args...)};
@@ -25,20 +23,20 @@ inline Address to_worker(int worker) { return {Address::Kind::kWorker, worker}; 
 struct Shard::State {
   State(int server, SchemeMaker maker, CodecFinder codecs)
       : server(server), maker(std::move(maker)), codecs(codecs) {
-    counters.staleness.resize(kStaleness);
+    counters.staleness.resize(kStalenessClasses);
   }
 
-  Status take(int worker, const Message& message, Outbox& out);
-  Status take_plan(const PlanMessage& message, Outbox& out);
+  Status handle(int worker, const Message& message, Outbox& out);
+  Status handle_plan(const PlanMessage& message, Outbox& out);
   Status check_next(const Plan& said) const;
-  void begin(const Plan& said, std::unique_ptr<Scheme> made, const Home& home);
+  void begin(const Plan& said, std::unique_ptr<Scheme> made, const InPlace& in_place);
   bool is_late(Generation said);
-  Status take_init(const Init& init, Outbox& out);
-  Status take_push(int worker, const Push& push, Outbox& out);
-  Status take_get(int worker, const Get& get, Outbox& out);
-  Status take_retire(int worker, const Retire& retire, Outbox& out);
+  Status handle_init(const Init& init, Outbox& out);
+  Status handle_push(int worker, const Push& push, Outbox& out);
+  Status handle_get(int worker, const Get& get, Outbox& out);
+  Status handle_retire(int worker, const Retire& retire, Outbox& out);
   void come_back(int worker, Clock clock);
-  Status take_total(const NormTotal& total, Outbox& out);
+  Status handle_total(const NormTotal& total, Outbox& out);
   Status check_push(int worker, const Push& push) const;
   Result<Values> numbers_of(int worker, const Push& push) const;
   ShardRow* find(RowId row) const;
@@ -52,7 +50,7 @@ struct Shard::State {
   void answer_readers(ShardRow& row, Outbox& out);
   void answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out);
   void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
-  void hang(ShardRow& row, Merge merge);
+  void park(ShardRow& row, Merge merge);
   void count(const ShardRow& row, const Merge& merge);
   void apply(ShardRow& row, const Merge& merge, double clip);
   void send_norm(Outbox& out) const;
@@ -70,7 +68,7 @@ struct Shard::State {
   std::vector<Clock> ends;                      // by worker: no push from there on
   std::vector<bool> gone;                       // by worker
   Spares spares;
-  Crew crew;
+  ParallelFor parallel_for;
   ShardCounters counters;
   std::vector<PushCounts> counts;  // by worker
   bool counts_only = false;

@@ -9,7 +9,7 @@ namespace shoal::table {
 namespace {
 
 constexpr std::size_t kBlock = 2048;        // floats: a block of sums stays in the nearest cache
-constexpr std::size_t kPiece = 4 * kBlock;  // of a crew's work: some microseconds
+constexpr std::size_t kPiece = 4 * kBlock;  // of a ParallelFor: some microseconds
 
 // The sum of the terms, at least one, from `begin` on: in `block`, or where it is if it is one of
 // weight 1.
@@ -36,9 +36,10 @@ void for_each_block(std::size_t from, std::size_t to, std::span<const Term> term
   }
 }
 template <class F>
-void for_each_block(std::size_t n, std::span<const Term> terms, const Crew& crew, const F& f) {
-  if (!crew || n <= kPiece) return for_each_block(0, n, terms, f);
-  crew((n + kPiece - 1) / kPiece, [&](std::size_t piece) {
+void for_each_block(std::size_t n, std::span<const Term> terms, const ParallelFor& parallel_for,
+                    const F& f) {
+  if (!parallel_for || n <= kPiece) return for_each_block(0, n, terms, f);
+  parallel_for((n + kPiece - 1) / kPiece, [&](std::size_t piece) {
     for_each_block(piece * kPiece, std::min(n, (piece + 1) * kPiece), terms, f);
   });
 }
@@ -52,16 +53,17 @@ float* bring(Change change, std::size_t begin, std::size_t n) {
 }  // namespace
 
 void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
-              std::span<const Change> histories, const Crew& crew) {
-  for_each_block(n, terms, crew, [&](std::size_t begin, std::size_t count, const float* gradient) {
-    float* w = bring(weights, begin, count);
-    float* h = bring(histories[0], begin, count);
-    float* h2 = histories.size() > 1 ? bring(histories[1], begin, count) : nullptr;
-    optim::update_elements(step, static_cast<std::int64_t>(count), w, gradient, h, h2);
-    for (const Term& term : terms)
-      // while they are in the nearest cache
-      if (term.spent) std::fill_n(term.spent + begin, count, 0.0f);
-  });
+              std::span<const Change> histories, const ParallelFor& parallel_for) {
+  for_each_block(
+      n, terms, parallel_for, [&](std::size_t begin, std::size_t count, const float* gradient) {
+        float* w = bring(weights, begin, count);
+        float* h = bring(histories[0], begin, count);
+        float* h2 = histories.size() > 1 ? bring(histories[1], begin, count) : nullptr;
+        optim::update_elements(step, static_cast<std::int64_t>(count), w, gradient, h, h2);
+        for (const Term& term : terms)
+          // while they are in the nearest cache
+          if (term.clear_after) std::fill_n(term.clear_after + begin, count, 0.0f);
+      });
 }
 
 void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row) {

@@ -1,6 +1,6 @@
-// What a shard computes: sums of contributions and what they do to a row, in one pass over memory.
-// Each element's arithmetic is its own: how a param is cut into rows, and a row into pieces for a
-// crew, changes no bit. Without a crew the caller does all.
+// The arithmetic of a shard: sums contributions and applies them to a row in one pass over memory.
+// Each element is computed by itself, so that no bit depends on how a param is cut into rows, or a
+// row into pieces for a ParallelFor. Without that the caller's thread does all.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace shoal::table {
 struct Term {
   const float* values = nullptr;
   float weight = 1;
-  float* spent = nullptr;  // step_row leaves zeros here, where the values are; or nothing
+  float* clear_after = nullptr;  // step_row leaves zeros here, where the values are; or nothing
 };
 
 // Numbers that are read at `from` and written at `to`, which may be the same place.
@@ -27,7 +27,7 @@ struct Change {
 // One step of the rule on the sum of the terms, as ops::update takes it on one gradient, to the
 // bit. histories: as many as the rule keeps.
 void step_row(const optim::Step& step, std::size_t n, std::span<const Term> terms, Change weights,
-              std::span<const Change> histories, const Crew& crew = {});
+              std::span<const Change> histories, const ParallelFor& parallel_for = {});
 // row += scale * sum
 void add_to_row(float scale, std::size_t n, std::span<const Term> terms, Change row);
 // e = scale * (theirs - row), row += e, answer = theirs - e; the same e for both.

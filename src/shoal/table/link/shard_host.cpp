@@ -33,9 +33,9 @@ void ShardHost::hear(std::vector<Message> messages) {
   });
 }
 
-void ShardHost::hear_now(std::vector<Message> messages, const Crew& crew) {
+void ShardHost::hear_now(std::vector<Message> messages, const ParallelFor& parallel_for) {
   const bool heard = strand_.try_run([&] {
-    if (shard_) shard_->share_out(crew);
+    if (shard_) shard_->share_out(parallel_for);
     for (const Message& message : messages) handle(job_.options.rank, message);
     paused();
     if (shard_) shard_->share_out({});

@@ -29,8 +29,8 @@ class ShardHost final : public SeatOwner {
   // of this process's worker, numbers where they are
   void hear(std::vector<Message> messages);
   // The same, before this returns if nothing else is on the shard's strand; work on long rows is
-  // shared out among the caller's crew.
-  void hear_now(std::vector<Message> messages, const Crew& crew);
+  // shared out by the caller's parallel_for.
+  void hear_now(std::vector<Message> messages, const ParallelFor& parallel_for);
   void total(const NormTotal& total);
   // The process of this rank has left in order: nothing of it is waited for, or taken.
   void let_go(std::uint32_t rank);

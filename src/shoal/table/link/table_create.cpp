@@ -136,7 +136,7 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial,
     for (std::size_t s = 0; s < servers_.size(); ++s) {
       servers_[s].initial = std::move(first[s]);
       if (static_cast<int>(s) == own_server_ && !servers_[s].initial.empty())
-        std::get<PlanMessage>(servers_[s].initial[0]).home = [destination](RowId row) {
+        std::get<PlanMessage>(servers_[s].initial[0]).in_place = [destination](RowId row) {
           return destination(row, Part::kWeights);
         };
       for (const Message& message : servers_[s].initial) say(static_cast<int>(s), message);

@@ -175,7 +175,7 @@ void TableOverTcp::pump(int server) {
   }
   if (messages.empty()) return;
   if (visited_)
-    shard_->hear_now(std::move(messages), crew_);
+    shard_->hear_now(std::move(messages), parallel_for_);
   else
     shard_->hear(std::move(messages));
 }

@@ -31,7 +31,7 @@ class TableOverTcp final : public Table, public LineOwner {
   Result<bool> regroup(const SegmentBody& end) override;
   Result<bool> leave(Clock clock, std::string state) override;
   Status status() const override { return job_.status(); }
-  void share_out(Crew crew) override { crew_ = std::move(crew); }
+  void share_out(ParallelFor parallel_for) override { parallel_for_ = std::move(parallel_for); }
   void push(std::span<const Push> together) override;
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
@@ -111,7 +111,7 @@ class TableOverTcp final : public Table, public LineOwner {
   bool alone_ = false;                    // no other worker pushes
   // others' pushes may wait for this worker's
   bool waited_for_ = false;
-  Crew crew_;
+  ParallelFor parallel_for_;
 
   // not taken to the strand yet; it comes for them if there are any
   std::vector<Request> requests_ GUARDED_BY(job_.mutex);

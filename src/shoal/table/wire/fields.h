@@ -35,6 +35,11 @@ class Writer {
   void operator()(const std::array<std::uint8_t, N>& bytes) {
     out_.append(reinterpret_cast<const char*>(bytes.data()), N);
   }
+  template <class First, class... Rest>
+  requires(sizeof...(Rest) > 0) void operator()(const First& first, const Rest&... rest) {
+    (*this)(first);
+    (*this)(rest...);
+  }
   template <class Enum>
   void one_of(const Enum& value, std::initializer_list<Enum>, const char*) {
     put_le(out_, static_cast<EnumBits<Enum>>(value));
@@ -90,6 +95,11 @@ class Reader {
   void operator()(std::array<std::uint8_t, N>& value) {
     const std::string_view bytes = take(N);
     std::copy(bytes.begin(), bytes.end(), value.begin());
+  }
+  template <class First, class... Rest>
+  requires(sizeof...(Rest) > 0) void operator()(First& first, Rest&... rest) {
+    (*this)(first);
+    (*this)(rest...);
   }
   template <class Enum>
   void one_of(Enum& value, std::initializer_list<Enum> known, const char* field) {

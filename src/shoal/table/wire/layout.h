@@ -49,21 +49,22 @@ void fields(Io& io, M& m) { io(m); }
 
 template <class Io, Is<Challenge> M>
 void fields(Io& io, M& m) {
-  io(m.lowest), io(m.highest), io(m.nonce);
+  io(m.lowest, m.highest, m.nonce);
 }
 template <class Io, Is<Hello> M>
 void fields(Io& io, M& m) {
-  io(m.lowest), io(m.highest), io.one_of(m.purpose, kPurposes, "purpose"), io(m.rank),
-      io(m.incarnation);
-  io(m.configuration), io(m.nonce), io(m.proof);
+  io(m.lowest, m.highest);
+  io.one_of(m.purpose, kPurposes, "purpose");
+  io(m.rank, m.incarnation, m.configuration, m.nonce, m.proof);
 }
 template <class Io, Is<Welcome> M>
 void fields(Io& io, M& m) {
-  io(m.version), io(m.rank), io(m.incarnation), io(m.proof);
+  io(m.version, m.rank, m.incarnation, m.proof);
 }
 template <class Io, Is<Refuse> M>
 void fields(Io& io, M& m) {
-  io.one_of(m.code, kCodes, "code"), io.text(m.reason, kMaxReasonBytes, "reason");
+  io.one_of(m.code, kCodes, "code");
+  io.text(m.reason, kMaxReasonBytes, "reason");
 }
 template <class Io, Is<Ping> M>
 void fields(Io& io, M& m) {
@@ -74,108 +75,130 @@ void fields(Io&, M&) {}
 
 template <class Io, Is<Row> M>
 void fields(Io& io, M& m) {
-  io(m.length), io(m.priority), io(m.server), io(m.learns), io(m.lr_mult), io(m.decay_mult);
+  io(m.length, m.priority, m.server, m.learns, m.lr_mult, m.decay_mult);
   io.any_of(m.push_codec);
   io.any_of(m.pull_codec);
 }
 template <class Io, Is<PlanMessage> M>
 void fields(Io& io, M& m) {
   auto& plan = m.plan;
-  io(plan.workers), io(plan.servers), io(plan.start);
-  io.one_of(plan.rule.rule, kRules, "rule"), io(plan.rule.momentum), io(plan.rule.momentum2),
-      io(plan.rule.rms_decay), io(plan.rule.delta);
-  io.one_of(plan.regularization, kRegularizations, "regularization"), io(plan.weight_decay),
-      io(plan.clip), io(plan.iter_size);
+  io(plan.workers, plan.servers, plan.start);
+  io.one_of(plan.rule.rule, kRules, "rule");
+  io(plan.rule.momentum, plan.rule.momentum2, plan.rule.rms_decay, plan.rule.delta);
+  io.one_of(plan.regularization, kRegularizations, "regularization");
+  io(plan.weight_decay, plan.clip, plan.iter_size);
   io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
-  io.list(plan.rows, kRowBytes, kMaxRows, "rows"), io(plan.generation),
-      io.list(plan.ranks, kRankBytes, kMaxWorkers, "ranks");
-  io.list(plan.clocks, kClockBytes, kMaxWorkers, "clocks"),
-      io.list(plan.server_ranks, kRankBytes, kMaxServers, "ranks of servers");
+  io.list(plan.rows, kRowBytes, kMaxRows, "rows");
+  io(plan.generation);
+  io.list(plan.ranks, kRankBytes, kMaxWorkers, "ranks");
+  io.list(plan.clocks, kClockBytes, kMaxWorkers, "clocks");
+  io.list(plan.server_ranks, kRankBytes, kMaxServers, "ranks of servers");
 }
 template <class Io, Is<Init> M>
 void fields(Io& io, M& m) {
-  io(m.row), io.one_of(m.part, kParts, "part"), io(m.generation);
+  io(m.row);
+  io.one_of(m.part, kParts, "part");
+  io(m.generation);
   io.any_of(m.payload.codec);
 }
 template <class Io, Is<Ready> M>
 void fields(Io& io, M& m) {
-  io(m.rows), io(m.generation);
+  io(m.rows, m.generation);
 }
 template <class Io, Is<Push> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.base), io.one_of(m.kind, kContributions, "contribution"),
-      io(m.weight), io(m.rate), io(m.generation);
+  io(m.row, m.clock, m.base);
+  io.one_of(m.kind, kContributions, "contribution");
+  io(m.weight, m.rate, m.generation);
   io.any_of(m.payload.codec);
 }
 template <class Io, Is<Get> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io.one_of(m.part, kParts, "part"), io(m.generation);
+  io(m.row, m.clock);
+  io.one_of(m.part, kParts, "part");
+  io(m.generation);
 }
 template <class Io, Is<RowMessage> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.version), io.one_of(m.part, kParts, "part"), io(m.generation);
+  io(m.row, m.clock, m.version);
+  io.one_of(m.part, kParts, "part");
+  io(m.generation);
   io.any_of(m.payload.codec);
 }
 template <class Io, Is<NeedPush> M>
 void fields(Io& io, M& m) {
-  io(m.row), io(m.clock), io(m.generation);
+  io(m.row, m.clock, m.generation);
 }
 template <class Io, Is<Retire> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.generation);
+  io(m.clock, m.generation);
 }
 template <class Io, Is<Norm> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.server), io(m.squares), io(m.generation);
+  io(m.clock, m.server, m.squares, m.generation);
 }
 template <class Io, Is<NormTotal> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.squares), io(m.generation);
+  io(m.clock, m.squares, m.generation);
 }
 template <class Io, Is<Ask> M>
 void fields(Io& io, M& m) {
-  io.one_of(m.topic, kTopics, "topic"), io(m.clock), io.bytes(m.body, kMaxBodyBytes, "body");
+  io.one_of(m.topic, kTopics, "topic");
+  io(m.clock);
+  io.bytes(m.body, kMaxBodyBytes, "body");
 }
 template <class Io, Is<Answer> M>
 void fields(Io& io, M& m) {
-  io.one_of(m.topic, kTopics, "topic"), io(m.clock), io.bytes(m.body, kMaxBodyBytes, "body");
+  io.one_of(m.topic, kTopics, "topic");
+  io(m.clock);
+  io.bytes(m.body, kMaxBodyBytes, "body");
 }
 template <class Io, Is<Directive> M>
 void fields(Io& io, M& m) {
-  io.one_of(m.kind, kDirectives, "kind"), io(m.clock), io.one_of(m.want, kWants, "want"),
-      io.one_of(m.code, kCodes, "code");
+  io.one_of(m.kind, kDirectives, "kind");
+  io(m.clock);
+  io.one_of(m.want, kWants, "want");
+  io.one_of(m.code, kCodes, "code");
   io.text(m.text, kMaxReasonBytes, "text");
 }
 
 template <class Io, Is<JoinBody> M>
 void fields(Io& io, M& m) {
-  io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"),
-      io.bytes(m.address, kMaxHostBytes, "address");
+  io(m.rank, m.worker, m.server);
+  io.bytes(m.host, kMaxHostBytes, "host");
+  io.bytes(m.address, kMaxHostBytes, "address");
   io.bytes(m.configuration, kMaxConfigurationBytes, "configuration");
 }
 template <class Io, Is<RosterBody::Process> M>
 void fields(Io& io, M& m) {
-  io(m.rank), io(m.worker), io(m.server), io.bytes(m.host, kMaxHostBytes, "host"),
-      io.bytes(m.address, kMaxHostBytes, "address");
-  io(m.clock), io(m.weight), io(m.bandwidth);
+  io(m.rank, m.worker, m.server);
+  io.bytes(m.host, kMaxHostBytes, "host");
+  io.bytes(m.address, kMaxHostBytes, "address");
+  io(m.clock, m.weight, m.bandwidth);
 }
 template <class Io, Is<RosterBody> M>
 void fields(Io& io, M& m) {
-  io(m.seed), io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
-  io(m.generation), io.bytes(m.scheme, kMaxSchemeBytes, "scheme"),
-      io.text(m.why, kMaxReasonBytes, "reason"), io(m.measures);
+  io(m.seed);
+  io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
+  io(m.generation);
+  io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
+  io.text(m.why, kMaxReasonBytes, "reason");
+  io(m.measures);
 }
 template <class Io, Is<SegmentBody> M>
 void fields(Io& io, M& m) {
-  io(m.clock), io(m.phase_end), io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme"),
-      io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
-  io.list(m.weights, kNumberBytes, kMaxWorkers, "weights"),
-      io.list(m.bandwidths, kNumberBytes, kMaxServers, "bandwidths"), io(m.measures);
+  io(m.clock, m.phase_end);
+  io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme");
+  io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
+  io.list(m.weights, kNumberBytes, kMaxWorkers, "weights");
+  io.list(m.bandwidths, kNumberBytes, kMaxServers, "bandwidths");
+  io(m.measures);
 }
 
 template <class Io, Is<LeaveBody> M>
 void fields(Io& io, M& m) {
-  io(m.at_end), io.bytes(m.state, kMaxBodyBytes, "state");
+  io(m.at_end);
+  io.bytes(m.state, kMaxBodyBytes, "state");
 }
 
 }  // namespace shoal::table::wire
