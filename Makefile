@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
 PROTOC   ?= protoc
 CUDA     ?= 0
-CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
+CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
 OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I opencv4 2>/dev/null)),-isystem /usr/include/opencv4)
 DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),-lopencv_dnn)   # only tests compare with it
 LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb -lleveldb -lopenblas -lz -lpthread
@@ -41,8 +41,8 @@ test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools $(BUILD)/tests/all $(TEST_ARGS)
 soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, on all cores (SEEDS, FIRST)
 	$(BUILD)/tests/all --gtest_filter='Faults.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
-check:                               ## layering, sizes, forbidden words
-	python3 scripts/check_house.py
+check:                               ## the style: layers, sizes, format, forbidden words
+	python3 scripts/check_style.py
 # TSan looks for races alone, since OpenCV's imgcodecs loads a library that locks in two orders while it starts; with a set time zone,
 # since the C library guards reading an unset one, for each line of the log, with a lock that TSan cannot see.
 asan tsan:                           ## the tests again under a sanitizer, in a build folder of its own

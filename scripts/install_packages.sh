@@ -11,6 +11,7 @@ packages=(
   libopencv-dnn-dev   # for the tests alone: OpenCV's Caffe importer reads our models
   libboost-dev        # Asio, headers alone
   libgtest-dev nlohmann-json3-dev
+  clang-format-14   # make check
   python3-matplotlib   # for the pictures of scripts/plot.py; belongs to /usr/bin/python3
   ca-certificates curl git
 )

@@ -29,8 +29,8 @@ step() {
 
 step "packages" scripts/install_packages.sh ${TEST_PACKAGES:+--tests} || finish
 step "build" make -j"$jobs" BUILD="$build" all "$build/tests/all" || finish
-step "house (make check)" make --no-print-directory check
-step "house checker's own test" python3 scripts/check_house.py --self-test
+step "style (make check)" make --no-print-directory check
+step "style checker's own test" python3 scripts/check_style.py --self-test
 step "log scripts" python3 scripts/log_test.py
 step "metrics scripts" python3 scripts/metrics_test.py
 step "launcher" python3 scripts/launch_test.py

@@ -96,8 +96,11 @@ class Trial {
         wrong_[seed] = broken;
         if (wrong_.size() >= 5) next_ = end_;
       }
-      sum_.frames += run.frames, sum_.lost += run.lost, sum_.resets += run.resets,
-          sum_.repeated += run.repeated, sum_.late += run.late;
+      sum_.frames += run.frames;
+      sum_.lost += run.lost;
+      sum_.resets += run.resets;
+      sum_.repeated += run.repeated;
+      sum_.late += run.late;
       if (++tried_ % 50'000 == 0) {
         std::printf("%llu of %llu histories, %zu wrong\n", static_cast<unsigned long long>(tried_),
                     static_cast<unsigned long long>(count_), wrong_.size());

@@ -147,7 +147,9 @@ void each_tap(const ConvDesc& desc,
         const std::int64_t at = rest_o % a.out * a.stride - a.pad + rest_t % a.kernel * a.dilation;
         if (at < 0 || at >= a.in) place = -1;
         if (place >= 0) place += at * scale;
-        scale *= a.in, rest_o /= a.out, rest_t /= a.kernel;
+        scale *= a.in;
+        rest_o /= a.out;
+        rest_t /= a.kernel;
       }
       f(place, o, t);
     }

@@ -375,7 +375,8 @@ TEST(SchemeOracle, ElasticAveragingFollowsItsEquations) {
         ours[k].x = std::get<RowMessage>(rig.out().at(0).message).payload.floats()[0];
         rig.said();
         const double e = alpha * (books[k].x - center);
-        books[k].x -= e, center += e;
+        books[k].x -= e;
+        center += e;
       };
       const double ours_before = ours[k].x, book_before = books[k].x;
       if (before) exchange();

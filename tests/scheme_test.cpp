@@ -126,7 +126,8 @@ TEST(Schemes, BspStepsOnTheMeanOnce) {
   for (Clock clock = 0; clock < 2; ++clock)
     for (int worker = 0; worker < 2; ++worker) {
       Push push = push_of(0, clock, worker == 0 ? 2 : 4);
-      push.rate = 0.1f, push.base = clock;
+      push.rate = 0.1f;
+      push.base = clock;
       rig.give(worker, push);
       const char* both = clock == 0 ? "row 0@1=0.7v1 to 0, row 0@1=0.7v1 to 1"
                                     : "row 0@2=0.13v2 to 0, row 0@2=0.13v2 to 1";

@@ -232,7 +232,8 @@ TEST(SchemeVectors, AWeightActsOnTheGradientOrOnTheRate) {
     ASSERT_TRUE(shard.handle(0, Init{0, Part::kWeights, as_payload({{&w, 1}, nullptr})}, out).ok());
     for (Clock clock = 0; clock < 2; ++clock) {
       Push push = push_of(0, clock, 1);
-      push.rate = 0, push.base = clock;
+      push.rate = 0;
+      push.base = clock;
       ASSERT_TRUE(shard.handle(2, push, out).ok());
     }
     out.clear();

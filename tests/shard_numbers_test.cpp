@@ -206,7 +206,8 @@ TEST(ShardNumbers, TheRateAndTheIterationAreThoseOfTheContribution) {
   for (Clock clock = 7; clock < 10; ++clock) {
     const float rate = 0.1f * static_cast<float>(clock);
     Push push = push_of(0, clock, 0.5f);
-    push.rate = rate, push.base = clock;
+    push.rate = rate;
+    push.base = clock;
     rig.give(0, push);
     ops::update(ctx, optim::make_step(plan.rule, {.iteration = clock, .rate = rate}), w, g,
                 histories, ops::Gradient::kKeep);

@@ -133,8 +133,10 @@ class TextOutput final : public Output {
 void take_words(const std::vector<std::string>& words) {
   if (words.empty()) return;
   check_words(words.size(), 6, 8, kUsage);
-  FLAGS_weights = words[0], FLAGS_model = words[1];
-  FLAGS_extract_feature_blob_names = words[2], FLAGS_save_feature_leveldb_names = words[3];
+  FLAGS_weights = words[0];
+  FLAGS_model = words[1];
+  FLAGS_extract_feature_blob_names = words[2];
+  FLAGS_save_feature_leveldb_names = words[3];
   FLAGS_backend = words[5];
   char* end = nullptr;
   const long batches = std::strtol(words[4].c_str(), &end, 10);

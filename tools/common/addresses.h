@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "job.h"
+#include "common/job.h"
 
 namespace shoal {
 

@@ -1,4 +1,4 @@
-#include "child.h"
+#include "common/child.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

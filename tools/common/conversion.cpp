@@ -1,4 +1,4 @@
-#include "conversion.h"
+#include "common/conversion.h"
 
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"

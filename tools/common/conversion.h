@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "interrupt.h"
+#include "common/interrupt.h"
 #include "shoal/data/record.h"
 #include "shoal/report/progress.h"
 

@@ -1,4 +1,4 @@
-#include "job.h"
+#include "common/job.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "addresses.h"
+#include "common/addresses.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/parallel/scheme_words.h"

@@ -4,8 +4,8 @@
 
 #include <gflags/gflags.h>
 
-#include "job.h"
-#include "scheme_flags.h"
+#include "common/job.h"
+#include "common/scheme_flags.h"
 
 DEFINE_string(hostfile, "",
               "the machinefile: the processes of the job, one a line, \"id address port\" or "

@@ -1,4 +1,4 @@
-#include "listed.h"
+#include "common/listed.h"
 
 #include <charconv>
 #include <utility>

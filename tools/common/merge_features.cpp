@@ -1,4 +1,4 @@
-#include "merge_features.h"
+#include "common/merge_features.h"
 
 #include <algorithm>
 #include <cctype>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "interrupt.h"
+#include "common/interrupt.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/data/record.h"

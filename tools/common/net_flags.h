@@ -4,7 +4,7 @@
 
 #include <gflags/gflags.h>
 
-#include "machine.h"
+#include "common/machine.h"
 #include "shoal/proto/net.pb.h"
 
 DEFINE_int32(level, 0, "the net's level, for include and exclude rules");

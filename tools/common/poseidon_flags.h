@@ -13,20 +13,22 @@
   BOOL(svb)                                                                                        \
   WORD(svb_timeout_ms)                                                                             \
   WORD(num_rows_per_table)                                                                         \
-  BOOL(init_thread_access_table) WORD(num_comm_channels_per_client) WORD(client_bandwidth_mbps)    \
-      WORD(server_bandwidth_mbps) WORD(bg_idle_milli) WORD(server_idle_milli)                      \
-          WORD(thread_oplog_batch_size) WORD(row_candidate_factor) WORD(update_sort_policy)        \
-              BOOL(use_approx_sort) BOOL(naive_table_oplog_meta) BOOL(suppression_on) WORD(        \
-                  snapshot_clock) WORD(snapshot_dir) WORD(resume_clock) WORD(resume_dir)           \
-                  WORD(stats_path) WORD(num_zmq_threads) BOOL(numa_opt) WORD(numa_index)           \
-                      WORD(numa_policy) WORD(row_type) WORD(row_oplog_type) BOOL(                  \
-                          oplog_dense_serialized) WORD(oplog_type) WORD(append_only_oplog_type)    \
-                          WORD(append_only_buffer_capacity) WORD(append_only_buffer_pool_size)     \
-                              WORD(bg_apply_append_oplog_freq) WORD(process_storage_type)          \
-                                  BOOL(no_oplog_replay) WORD(server_push_row_upper_bound)          \
-                                      WORD(client_send_oplog_upper_bound) WORD(server_table_logic) \
-                                          BOOL(version_maintain) WORD(init_step_size)              \
-                                              WORD(old_grad_upper_bound) WORD(random_init)
+  BOOL(init_thread_access_table)                                                                   \
+  WORD(num_comm_channels_per_client) WORD(client_bandwidth_mbps) WORD(server_bandwidth_mbps)       \
+      WORD(bg_idle_milli) WORD(server_idle_milli) WORD(thread_oplog_batch_size)                    \
+          WORD(row_candidate_factor) WORD(update_sort_policy) BOOL(use_approx_sort) BOOL(          \
+              naive_table_oplog_meta) BOOL(suppression_on) WORD(snapshot_clock) WORD(snapshot_dir) \
+              WORD(resume_clock) WORD(resume_dir) WORD(stats_path) WORD(num_zmq_threads)           \
+                  BOOL(numa_opt) WORD(numa_index) WORD(numa_policy) WORD(row_type)                 \
+                      WORD(row_oplog_type) BOOL(oplog_dense_serialized) WORD(oplog_type)           \
+                          WORD(append_only_oplog_type) WORD(append_only_buffer_capacity)           \
+                              WORD(append_only_buffer_pool_size) WORD(bg_apply_append_oplog_freq)  \
+                                  WORD(process_storage_type) BOOL(no_oplog_replay)                 \
+                                      WORD(server_push_row_upper_bound)                            \
+                                          WORD(client_send_oplog_upper_bound)                      \
+                                              WORD(server_table_logic) BOOL(version_maintain)      \
+                                                  WORD(init_step_size) WORD(old_grad_upper_bound)  \
+                                                      WORD(random_init)
 
 #define DEFINE_IGNORED_BOOL(name) IGNORED_BOOL(name);
 #define DEFINE_IGNORED(name) IGNORED(name);

@@ -1,10 +1,11 @@
-#include "run_job.h"
+#include "common/run_job.h"
 
 #include <algorithm>
 #include <memory>
 
-#include "machine.h"
-#include "records.h"
+#include "common/machine.h"
+#include "common/records.h"
+#include "common/table_outputs.h"
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
 #include "shoal/base/text.h"
@@ -21,7 +22,6 @@
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
 #include "shoal/table/scheme.h"
-#include "table_outputs.h"
 
 namespace shoal {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "job.h"
+#include "common/job.h"
+#include "common/signals.h"
 #include "shoal/proto/solver.pb.h"
-#include "signals.h"
 
 namespace shoal {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <string>
 
-#include "job.h"
+#include "common/job.h"
 #include "shoal/parallel/merge_scheme.h"
 
 DEFINE_string(scheme, "",

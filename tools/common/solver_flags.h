@@ -1,7 +1,7 @@
 // The solver of a tool that trains, as flags say it, for the one file of it that includes this.
 #pragma once
 
-#include "net_flags.h"
+#include "common/net_flags.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/solver.pb.h"
 

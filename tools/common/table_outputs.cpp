@@ -1,4 +1,4 @@
-#include "table_outputs.h"
+#include "common/table_outputs.h"
 
 #include "shoal/base/log.h"
 #include "shoal/parallel/recorder.h"

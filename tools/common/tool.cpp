@@ -1,4 +1,4 @@
-#include "tool.h"
+#include "common/tool.h"
 
 #include <gflags/gflags.h>
 
@@ -11,7 +11,7 @@
 #include <optional>
 #include <span>
 
-#include "machine.h"
+#include "common/machine.h"
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"

@@ -1,4 +1,4 @@
-#include "upgrade.h"
+#include "common/upgrade.h"
 
 #include "shoal/base/log.h"
 #include "shoal/proto/io.h"

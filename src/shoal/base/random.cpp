@@ -22,7 +22,8 @@ std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream,
     const std::uint32_t next2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
     c0 = next0, c1 = static_cast<std::uint32_t>(p1), c2 = next2,
     c3 = static_cast<std::uint32_t>(p0);
-    k0 += kWeyl0, k1 += kWeyl1;
+    k0 += kWeyl0;
+    k1 += kWeyl1;
   }
   return {c0, c1, c2, c3};
 }

@@ -44,7 +44,14 @@ void Sha256::block(const unsigned char* bytes) {
     const std::uint32_t t1 =
         h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + choose + kRounds[i] + w[i];
     const std::uint32_t t2 = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + majority;
-    h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
+    h = g;
+    g = f;
+    f = e;
+    e = d + t1;
+    d = c;
+    c = b;
+    b = a;
+    a = t1 + t2;
   }
   const std::uint32_t added[] = {a, b, c, d, e, f, g, h};
   for (std::size_t i = 0; i < 8; ++i) state_[i] += added[i];
@@ -61,7 +68,8 @@ void Sha256::update(std::string_view text) {
     std::memcpy(rest_.data() + held, bytes, taken);
     if (held + taken < 64) return;
     block(rest_.data());
-    bytes += taken, left -= taken;
+    bytes += taken;
+    left -= taken;
   }
   for (; left >= 64; bytes += 64, left -= 64) block(bytes);
   if (left > 0) std::memcpy(rest_.data(), bytes, left);

@@ -54,7 +54,8 @@ Status DatumFileSource::seek(std::uint64_t position) {
   while (number_ < position || offset_ == file_.size()) {
     if (offset_ == file_.size()) {
       position %= number_;
-      offset_ = 0, number_ = 0;
+      offset_ = 0;
+      number_ = 0;
       continue;
     }
     Result<std::uint64_t> step = file_.extent(offset_, number_);

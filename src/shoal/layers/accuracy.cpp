@@ -49,7 +49,8 @@ class Accuracy final : public Layer {
     }
     std::int64_t all_right = 0, all_seen = 0;
     for (std::size_t c = 0; c < seen.size(); ++c) {
-      all_right += right[c], all_seen += seen[c];
+      all_right += right[c];
+      all_seen += seen[c];
       if (tops.size() > 1) tops[1]->data.host_out()[c] = share(right[c], seen[c]);
     }
     tops[0]->data.host_out()[0] = share(all_right, all_seen);

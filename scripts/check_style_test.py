@@ -1,10 +1,10 @@
-"""Breaks each rule of check_house.py once, in a scratch tree, and expects the complaint; then a clean tree and none."""
+"""Breaks each rule of check_style.py once, in a scratch tree, and expects the complaint; then a clean tree and none."""
 import tempfile
 from pathlib import Path
 
 LAYERS = 'base:\ntensor: base\nops: base tensor\nlayers: base tensor ops\ndata: base\n'
 FACTORY = '#include "shoal/layers/layer.h"\nstd::unique_ptr<Layer> make_%s(const LayerParameter& p) { return std::make_unique<%s>(p); }\n'
-HOUSE = {
+TREE = {
     'src/shoal/LAYERS': LAYERS,
     'src/shoal/layers/layers.def': 'LAYER(Concat)\nLAYER(Crop)\n',
     'src/shoal/layers/concat.cpp': FACTORY % ('Concat', 'Concat'),
@@ -38,6 +38,7 @@ struct Shape {
 };
 int Shape::count(const Shape& s) {
   static const std::string kWord = "word";
+  int first = 1, second = 2;
   int total = 0;
   for (int d : s.dims) { total += d; }
   return total + static_cast<int>(std::thread::hardware_concurrency());
@@ -46,6 +47,17 @@ int Shape::count(const Shape& s) {
 '''
 LONG_FUNCTION = 'int f() {\n' + '  g();\n' * 80 + '}\n'
 LONG_METHOD = 'namespace a { class B {\n public:\n  int f() const {\n' + '    if (g()) { h(); }\n' * 80 + '  }\n};\n}\n'
+
+TABLE = 'void f() {\n  const Case cases[] = {\n' + '    {1, "a"},\n' * 80 + '  };\n  for (const Case& c : cases) g(c);\n}\n'
+SUBJECTS = [
+    ('table: let a peer dial', ''),
+    ('scripts, docs: check the style', ''),
+    ('table: ' + 'x' * 70, 'subject of 77 characters'),
+    ('let a peer dial', 'is not "module: imperative"'),
+    ('table: who dials waits', '"who" is not an imperative'),
+    ('table: added a peer', '"added" is not an imperative'),
+    ('table: add a peer.', 'full stop'),
+]
 
 # (path, text, part of the complaint)
 BAD = [
@@ -83,39 +95,48 @@ BAD = [
     ('src/shoal/base/s.cpp', 'const char* name = "a";\n', 'data that is not const'),
     ('src/shoal/base/t.cpp', 'thread_local int n = 0;\n', 'thread_local'),
     ('src/shoal/base/u.cpp', '// TO' 'DO: later\n', 'finish it'),
-    ('docs/a.md', 'see /wo' 'rk/main\n', 'is not of this project'),
     ('src/shoal/base/v.o', 'x', 'a build product'),
     ('src/shoal/base/v.cpp.bak', 'x', 'a build product'),
     ('examples/a.bin', 'a\0b', 'a binary file outside'),
     ('docs/big.txt', 'x' * 1_000_001, 'more than 1000000'),
-    ('src/shoal/base/w.cpp', '\n' * 801, 'file of 801'),
+    ('src/shoal/base/w.cpp', '\n' * 401, 'file of 401, more than 400'),
     ('include/shoal/base/d.h', '\n' * 401, 'public header of 401'),
-    ('src/shoal/base/x.cpp', '//' + 'x' * 199 + '\n', 'line of 201'),
+    ('src/shoal/base/x.cpp', '//' + 'x' * 99 + '\n', 'line of 101, more than 100'),
     ('src/shoal/base/y.cpp', LONG_FUNCTION, 'y.cpp:1: function of 82'),
     ('src/shoal/base/z.cpp', LONG_METHOD, 'z.cpp:3: function of 82'),
+    ('tests/a.cpp', LONG_FUNCTION, 'a.cpp:1: function of 82'),
+    ('src/shoal/base/aa.cpp', '#include "error.h"\n', 'include by the full path'),
+    ('src/shoal/base/ab.cpp', '#include "../base/error.h"\n', 'include by the full path'),
+    ('src/shoal/base/ac.cpp', 'void f() {\n  a_ = a, b_ = b;\n}\n', 'ac.cpp:2: two statements joined'),
+    ('src/shoal/base/ad.cpp', '// Who waits.\nint f();\n' * 1000, 'a comment names its subject'),
+    ('.clang-format', 'BasedOnStyle: Google\n', 'crop.cpp: run clang-format'),
     ('src/shoal/layers/tile.cpp', FACTORY % ('Tile', 'Tile'), 'make_Tile has no line in layers.def'),
     ('src/shoal/layers/layers.def', 'LAYER(Crop)\nLAYER(Concat)\n', 'the list is alphabetical'),
     ('src/shoal/layers/layers.def', 'LAYER(Concat)\nLAYER(Crop)\nLAYER(Data)\n', 'Data has no make_Data'),
 ]
 
 
-def complaints(House, files):
+def complaints(Style, files):
     with tempfile.TemporaryDirectory() as folder:
         for path, text in files.items():
             target = Path(folder) / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
-        return House(Path(folder)).wrong
+        return Style(Path(folder)).wrong
 
 
-def run(House):
+def run(Style, subject_complaint):
     failures = []
     for path, text, expected in BAD:
-        found = complaints(House, {**HOUSE, path: text})
+        found = complaints(Style, {**TREE, path: text})
         if not any(expected in line for line in found):
             failures.append(f'{path}: expected a complaint with "{expected}", got {found}')
-    found = complaints(House, {**HOUSE, 'src/shoal/base/good.cpp': GOOD, 'src/shoal/data/db.cpp': '#include <lmdb.h>\n'})
+    for subject, expected in SUBJECTS:
+        said = subject_complaint(subject)
+        if bool(said) != bool(expected) or expected not in said:
+            failures.append(f'subject "{subject}": expected "{expected}", got "{said}"')
+    found = complaints(Style, {**TREE, 'src/shoal/base/good.cpp': GOOD, 'tests/table.cpp': TABLE, 'src/shoal/data/db.cpp': '#include <lmdb.h>\n'})
     if found:
         failures.append(f'the clean tree: expected no complaint, got {found}')
-    print('\n'.join(failures) or f'house checker: {len(BAD)} broken rules seen, a clean tree left alone')
+    print('\n'.join(failures) or f'style checker: {len(BAD)} broken rules seen, a clean tree left alone')
     return 1 if failures else 0
