@@ -8,6 +8,8 @@ BUILD    ?= build/release
 PREFIX   ?= /usr/local
 OPT      ?= -O2 -g1
 UNITY    ?= 8
+TEST_OPT ?=
+PCH      ?= 0
 OPENMP   ?= 1
 FUZZ_SECONDS ?= 60
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
@@ -30,15 +32,21 @@ TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
 TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
+# PCH=1 compiles the headers that most sources read once (ccache needs sloppiness for them).
+PCH_OBJ   = $(if $(filter 1,$(PCH)),$(BUILD)/pch/$(1).h.gch)
+$(LIB_OBJ) $(TOOL_LIB) $(TOOLS:=.o): | $(call PCH_OBJ,src)
+$(filter $(BUILD)/unity/%,$(TEST_OBJ)): | $(call PCH_OBJ,tests)
 TABLE_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src/shoal/base src/shoal/optim src/shoal/table))
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire link link_parts link_faults simulated_link client codec shard scheme scheme_vectors drift_barrier esync \
              coordinator coordinator_rounds coordinator_pace faults service service_fault service_pace) $(addprefix support/,cluster faulty_link history job links messages places simulated_cluster draw_case))
 FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
 SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread)
 
+USE_PRE   = $(if $(PRE),-include $(PRE:.gch=))
+
 all: $(TOOLS)                        ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
-	TOOLS_DIR=$(BUILD)/tools $(BUILD)/tests/all $(TEST_ARGS)
+	TOOLS_DIR=$(BUILD)/tools scripts/run_tests.py $(BUILD)/tests/all $(TEST_ARGS)
 soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, on all cores (SEEDS, FIRST)
 	$(BUILD)/tests/all --gtest_filter='Faults.*' --seeds=$(SEEDS) --first_seed=$(FIRST)
 check:                               ## the style: layers, sizes, format, forbidden words
@@ -62,10 +70,13 @@ bench: all                           ## speed and memory of the models, and what
 	scripts/bench_cluster.py $(BUILD)
 	scripts/bench_simulated.py $(BUILD)
 install: all                         ## the tools, headers and library, under PREFIX
-	install -d $(PREFIX)/bin $(PREFIX)/lib $(PREFIX)/include
+	install -d $(PREFIX)/bin $(PREFIX)/lib/pkgconfig $(PREFIX)/include/shoal/proto
 	install $(TOOLS) $(PREFIX)/bin
 	install -m 644 $(BUILD)/libshoal.a $(PREFIX)/lib
 	cp -r include/shoal $(PREFIX)/include
+	install -m 644 $(PB_CC:.cc=.h) $(PREFIX)/include/shoal/proto
+	printf '%s\n' 'prefix=$(PREFIX)' 'Name: shoal' 'Description: trains and runs Caffe nets' 'Version: 1' 'Cflags: -I$${prefix}/include' \
+	  'Libs: -L$${prefix}/lib -lshoal $(LDLIBS) $(if $(filter 1,$(OPENMP)),-fopenmp)' > $(PREFIX)/lib/pkgconfig/shoal.pc
 clean:                               ## forget every build
 	rm -rf build
 help:                                ## this list
@@ -87,8 +98,12 @@ build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/t
 	@echo '  CXX  $<'; clang++ -O1 -g -std=c++20 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc $< $(FUZZ_SRC) -lglog -lgflags -o $@
 $(BUILD)/gen/%.pb.cc $(BUILD)/gen/%.pb.h &: src/%.proto
 	@mkdir -p $(@D); echo '  PROTO $<'; $(PROTOC) -Isrc --cpp_out=$(BUILD)/gen $<
-$(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra
-$(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/pch/src.h.gch: private CXXFLAGS += -I.
+$(BUILD)/pch/tests.h.gch: private CXXFLAGS += -I. -Itests $(TEST_OPT)
+$(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)
+	@mkdir -p $(@D); echo '  PCH  $<'; echo '#include "$<"' > $(@:.gch=); $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -x c++-header $(@:.gch=) -o $@
+$(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra $(if $(filter blob,$(*F)),,-Og)   # only records are many
+$(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
 $(BUILD)/src/shoal/table/update.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math
 $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
@@ -96,9 +111,11 @@ $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
 $(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage   # a group's sources are not headers
-$(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
-$(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/unity/%.o $(BUILD)/tools/%.o: private PRE = $(call PCH_OBJ,src)
+$(BUILD)/unity/tests/%.o: private PRE = $(call PCH_OBJ,tests)
+$(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
+$(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
+$(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' > $@
 FORCE:

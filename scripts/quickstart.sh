@@ -14,7 +14,7 @@ step "1 of 5: packages"
 scripts/install_packages.sh
 
 step "2 of 5: build (some minutes the first time)"
-make -j"$(nproc)" BUILD="${BUILD:-build/release}" all
+make -j"$(nproc)" BUILD="${BUILD:-build/release}" "$tools/train" "$tools/draw_digits"
 
 step "3 of 5: draw 32000 digits"
 rm -rf "$out"
@@ -44,6 +44,7 @@ LeNet reads $accuracy of the 2000 test digits rightly, after $seconds seconds of
   the log      $log
 
 What to try next:
+  make                                  the other tools, then
   $tools/test --model=examples/quickstart/train_val.prototxt --weights=$out/lenet_iter_2000.caffemodel --iterations=20
   examples/mnist/train_lenet.sh         real digits, 99 % (downloads MNIST, or set SHOAL_DATA_DIR)
   examples/cifar10/train_quick.sh       small colour images, 10 classes

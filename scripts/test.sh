@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 build=${BUILD:-build/release}
 jobs=$(nproc 2>/dev/null || echo 2)
 log=$(mktemp) || exit 2
-trap 'rm -f "$log"' EXIT
+launcher=$(mktemp) || exit 2
+trap 'rm -f "$log" "$launcher"' EXIT
 
 passed=0 failed=0 skipped=0
 finish() {
@@ -33,10 +34,13 @@ step "style (make check)" make --no-print-directory check
 step "style checker's own test" python3 scripts/check_style.py --self-test
 step "log scripts" python3 scripts/log_test.py
 step "metrics scripts" python3 scripts/metrics_test.py
-step "launcher" python3 scripts/launch_test.py
+step "installed tree" scripts/install_test.sh "$build"
 
+# The launcher's tests mostly wait, as do those of real processes: all of them run side by side.
+python3 scripts/launch_test.py >"$launcher" 2>&1 &
+launched=$!
 echo "== tests"
-make --no-print-directory test BUILD="$build" 2>&1 | tee "$log"
+make --no-print-directory test BUILD="$build" TEST_ARGS=--slowest=20 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 # The test program's own count: its last line, unless it died before it could say one.
 if counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1) && [ -n "$counts" ]; then
@@ -47,4 +51,11 @@ else
   echo "FAILED: the test program ended with $status before it counted its tests"
   failed=$((failed + 1))
 fi
+launcher_ended() {
+  wait "$launched"
+  local status=$?
+  cat "$launcher"
+  return $status
+}
+step "launcher" launcher_ended
 finish

@@ -1,12 +1,15 @@
 // Runs every test, or those of --gtest_filter=..., and ends with one plain line, alone: "N passed,
-// N failed, N skipped", after the names of those skipped and what the failed ones said, once more:
-// whoever sees but the end of a long log must see why.
+// N failed, N skipped". Before it are the names of the skipped tests and once more the messages of
+// the failed ones, so that the end of a long log says why.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shoal/base/log.h"
@@ -15,7 +18,8 @@ namespace {
 
 struct Tally {
   int passed = 0;
-  std::vector<std::string> skipped, failed;  // names; what they said
+  std::vector<std::string> skipped, failed;             // names; messages
+  std::vector<std::pair<double, std::string>> seconds;  // of each test that ran
 };
 
 // "Suite.Name at file:line: the first lines of what it said", of its first failure.
@@ -41,6 +45,7 @@ Tally tally(const testing::UnitTest& run) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       if (!test.should_run()) continue;
       const std::string name = std::string(suite.name()) + "." + test.name();
+      result.seconds.emplace_back(static_cast<double>(test.result()->elapsed_time()) / 1000, name);
       if (test.result()->Skipped())
         result.skipped.push_back(name);
       else if (test.result()->Passed())
@@ -52,16 +57,17 @@ Tally tally(const testing::UnitTest& run) {
   return result;
 }
 
-// --seed=N replays one history of the tests that try many by seed, --seeds=N tries so many,
-// --first_seed=N begins there. Those tests read them from the environment. False if there is
-// another word.
+// --seed=N replays one history of the tests that try many by seed, --seeds=N tries that many,
+// --first_seed=N begins there; these tests read the values from the environment. --slowest=N
+// lists the N tests that took longest. Returns false if another word is there.
 bool read_flags(int argc, char** argv) {
   constexpr struct {
     std::string_view flag;
     const char* name;
   } kFlags[] = {{"--seed=", "SHOAL_TEST_SEED"},
                 {"--seeds=", "SHOAL_TEST_SEEDS"},
-                {"--first_seed=", "SHOAL_TEST_FIRST_SEED"}};
+                {"--first_seed=", "SHOAL_TEST_FIRST_SEED"},
+                {"--slowest=", "SHOAL_TEST_SLOWEST"}};
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     bool known = false;
@@ -72,12 +78,24 @@ bool read_flags(int argc, char** argv) {
     }
     if (!known) {
       std::fprintf(stderr,
-                   "unknown flag %s; known: --seed=N, --seeds=N, --first_seed=N and gtest's\n",
+                   "unknown flag %s; known: --seed=N, --seeds=N, --first_seed=N, --slowest=N and "
+                   "gtest's\n",
                    argv[i]);
       return false;
     }
   }
   return true;
+}
+
+// The tests that took longest, the slowest first.
+void print_slowest(Tally& tally) {
+  const char* const count = std::getenv("SHOAL_TEST_SLOWEST");
+  if (count == nullptr) return;
+  std::ranges::sort(tally.seconds, std::greater{});
+  tally.seconds.resize(
+      std::min(tally.seconds.size(), std::size_t{std::strtoul(count, nullptr, 10)}));
+  for (const auto& [seconds, name] : tally.seconds)
+    std::printf("slow: %8.2f s %s\n", seconds, name.c_str());
 }
 
 }  // namespace
@@ -87,8 +105,9 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (!read_flags(argc, argv)) return 2;
   const int code = RUN_ALL_TESTS();
-  const Tally result = tally(*testing::UnitTest::GetInstance());
+  Tally result = tally(*testing::UnitTest::GetInstance());
   std::fflush(stderr);
+  print_slowest(result);
   for (const std::string& name : result.skipped) std::printf("skipped: %s\n", name.c_str());
   for (const std::string& said : result.failed) std::printf("failed: %s\n", said.c_str());
   std::printf("%d passed, %zu failed, %zu skipped\n", result.passed, result.failed.size(),

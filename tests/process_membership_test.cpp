@@ -31,26 +31,15 @@ class ProcessMembership : public testing::Test {
   std::string folder_;
 };
 
-// Each scheme's rule is in docs/consistency.md; here all of them go on, whoever comes and goes.
-TEST_F(ProcessMembership, WithEveryScheme) {
+// One scheme for each mechanism: rows alone, groups, tasks from one pool, and local steps that ask
+// a pacer. scheme_membership_test, drift_barrier_test, completion_window_test, esync_test and
+// coordinator_shared_test have every scheme's rule.
+TEST_F(ProcessMembership, WithEachMechanism) {
   const std::vector<std::string> schemes = {
       "type: 'bsp'",
-      "type: 'ssp' staleness: 2",
-      "type: 'ssp' staleness: 1 payload: DELTA local_steps: 2",
-      "type: 'async'",
-      "type: 'async' share_iterations: true",
-      "type: 'dc_asgd'",
-      "type: 'sync_backup' backup: 1",
-      "type: 'sync_backup' backup: 1 share_iterations: true",
       "type: 'grouped' groups: '0,2|1'",
-      "type: 'grouped' groups: '0,1|2' staleness: 2",
-      "type: 'elastic' local_steps: 2",
-      "type: 'local_steps' local_steps: 2",
-      "type: 'weed_out' max_version_lag: 4",
-      "type: 'weed_out' weedout: 3",
-      "type: 'drift_barrier' max_advance: 3",
+      "type: 'async' share_iterations: true",
       "type: 'esync' epsilon: 0.001 max_steps: 3",
-      "type: 'esync' mode: PULL epsilon: 0.001 max_steps: 3",
   };
   int number = 0;
   for (const std::string& scheme : schemes) {

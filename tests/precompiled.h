@@ -1,0 +1,8 @@
+// Precompiled: the headers that most tests read.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "src/precompiled.h"
