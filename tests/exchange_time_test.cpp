@@ -55,7 +55,9 @@ class OneLink final : public table::Table {
 
 table::Plan plan_of(std::size_t rows) {
   table::Plan plan;
-  plan.workers = 3, plan.servers = 2, plan.generation = 4;
+  plan.workers = 3;
+  plan.servers = 2;
+  plan.generation = 4;
   plan.clocks = {5, 7, 6};
   for (std::size_t row = 0; row < rows; ++row)
     plan.rows.push_back(

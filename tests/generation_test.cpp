@@ -157,7 +157,8 @@ TEST(Generations, AClientPassesOverWhatIsLate) {
   EXPECT_FALSE(client.take(0, answer, {}).value());
   EXPECT_FALSE(client.take(0, NeedPush{77, 0, 1}, {}).value());
   EXPECT_EQ(1u, client.waiting());
-  answer.row = 0, answer.generation = 3;
+  answer.row = 0;
+  answer.generation = 3;
   EXPECT_FALSE(client.take(0, answer, {}).ok());
   answer.generation = 2;
   EXPECT_TRUE(client.take(0, answer, {}).value());

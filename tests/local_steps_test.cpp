@@ -644,7 +644,8 @@ TEST(LocalSteps, RefuseWhatCannotBeHadTogether) {
        endless = deltas(0);
   averaged.momentum = MomentumPolicy::kAverage;
   stepped.weighing = table::Weighing::kSteps;
-  early.contribution = ContributionKind::kDelta, early.pull_first = true;
+  early.contribution = ContributionKind::kDelta;
+  early.pull_first = true;
   judged.pull_first = judged.judged = true;
   const struct {
     const char* more;

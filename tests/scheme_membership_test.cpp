@@ -97,7 +97,9 @@ TEST(SchemeMembership, EachSchemesRules) {
   for (const Case& one : cases()) {
     SCOPED_TRACE(one.rule);
     Plan plan = plan_of(one.words, static_cast<std::uint16_t>(one.clocks.size()));
-    plan.generation = 0, plan.clocks = one.clocks, plan.start = 2;
+    plan.generation = 0;
+    plan.clocks = one.clocks;
+    plan.start = 2;
     ShardRig rig(plan);
     for (const Step& step : one.steps) {
       if (step.what == Step::What::kReads) rig.give(step.worker, Get{0, step.clock});
