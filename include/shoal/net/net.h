@@ -66,8 +66,9 @@ class Net {
   // by inserted splits have names of their own.
   Blob* blob(const std::string& name) const;
   std::vector<std::string> blob_names() const;
-  // Tops that nobody takes, in order; each with its weight in the loss (0: none).
+  // Tops that no layer takes, in alphabetical order.
   std::span<Blob* const> outputs() const { return outputs_; }
+  // The weight of a top in the net's loss; 0: none.
   float loss_weight(const Blob& top) const;
   std::span<const NetParam> params() const { return net_params_; }
 
@@ -113,11 +114,11 @@ class Net {
 
  private:
   friend class NetBuilder;
-  // What the net knows of each layer.
+  // How a layer stands in the net.
   struct Wiring {
     std::vector<Blob*> bottoms, tops;
     std::vector<bool> propagate;  // a gradient goes to this bottom
-    // nobody writes this top's gradient, which backward will read
+    // of each top: no layer writes its gradient, which backward will read
     std::vector<bool> missing;
     bool needs_backward = false;
     const Layer* fused_into = nullptr;

@@ -62,7 +62,7 @@ struct Step {
   float momentum = 0, momentum2 = 0, rms_decay = 0, delta = 0;  // as in RuleOptions
 };
 
-// What one update does to one param. `iteration` counts from 0; `rate` is the solver's rate at it.
+// What make_step needs for one param. `iteration` counts from 0; `rate` is the solver's rate then.
 struct StepInputs {
   std::int64_t iteration = 0;
   float rate = 0, lr_mult = 1;
@@ -74,7 +74,7 @@ Step make_step(const RuleOptions& options, const StepInputs& inputs);
 
 // ---- one element ----
 
-// g as the rule sees it.
+// The gradient after scaling and regularization, which the rule works with.
 template <Regularization kind>
 SHOAL_ON_ANY_DEVICE inline float regularised(const Step& s, float g, float w) {
   g *= s.gradient_scale;
@@ -84,8 +84,8 @@ SHOAL_ON_ANY_DEVICE inline float regularised(const Step& s, float g, float w) {
     return g + s.decay * w;
 }
 
-// What is to be taken from w. h and h2 are the element's histories, updated; a rule with fewer
-// leaves them alone.
+// Returns the amount by which w is to be lowered. h and h2 are the element's histories, which are
+// updated; a rule with fewer histories leaves the others alone.
 template <Rule rule>
 SHOAL_ON_ANY_DEVICE inline float take(const Step& s, float g, float& h, float& h2) {
   if constexpr (rule == Rule::kSgd) {

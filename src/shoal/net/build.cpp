@@ -10,7 +10,7 @@
 namespace shoal {
 namespace {
 
-// Runs a step of a layer's making; an error that does not say which layer gets its name and place
+// Runs one step of building a layer. An error that does not name the layer gets its name and place
 // put in front.
 template <class Step>
 void named(const Layer& layer, Step step) {
@@ -250,7 +250,7 @@ void NetBuilder::find_gradients() {
   find_missing_gradients();
 }
 
-// Forward through the net: which bottoms' gradients somebody upstream wants.
+// Called for each layer in order: finds the bottoms whose gradients layers upstream need.
 void NetBuilder::want_gradients(int index) {
   const Layer& layer = *net_.layers_[index];
   Net::Wiring& wires = net_.wiring_[index];
@@ -278,7 +278,8 @@ void NetBuilder::want_gradients(int index) {
       wanted_.erase(top);
 }
 
-// Back through the net: no gradient flows where no loss comes of it, unless force_backward says so.
+// Walks back through the net: no gradient flows where no loss depends on the blob, unless
+// force_backward says so.
 void NetBuilder::drop_gradients_without_loss() {
   std::set<const Blob*> under_loss;
   for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {
@@ -305,7 +306,7 @@ void NetBuilder::drop_gradients_without_loss() {
   }
 }
 
-// Tops whose gradient backward will read although nobody writes it.
+// Marks the tops whose gradient backward will read although no layer writes it.
 void NetBuilder::find_missing_gradients() {
   std::set<const Blob*> written;
   for (int i = static_cast<int>(net_.layers_.size()) - 1; i >= 0; --i) {

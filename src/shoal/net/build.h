@@ -1,4 +1,4 @@
-// How a Net comes to be, step by step. For Net alone.
+// Makes the layers, blobs and wiring of a Net, step by step. Used by Net alone.
 #pragma once
 
 #include <map>
@@ -39,12 +39,12 @@ class NetBuilder {
   Net& net_;
   const NetParameter& param_;
   std::map<std::string, Blob*> latest_;  // each blob by name
-  // blobs nobody has taken; in Caffe's (alphabetical) order
+  // blobs that no layer has taken; in Caffe's (alphabetical) order
   std::set<std::string> open_;
   std::map<std::string, const Layer*> learners_;  // layers with params, by name
   // shared params by name: index in net_.net_params_
   std::map<std::string, std::size_t> owners_;
-  // blobs whose gradient somebody upstream wants
+  // blobs whose gradient a layer upstream needs
   std::set<const Blob*> wanted_;
 };
 

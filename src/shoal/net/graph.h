@@ -1,4 +1,4 @@
-// From a NetParameter to the layers that will be built: pure functions.
+// Pure functions on the graph of a net: which layers are built, and where blobs are split.
 #pragma once
 
 #include "shoal/proto/net.pb.h"
@@ -19,7 +19,7 @@ NetParameter filter_net(const NetParameter& net);
 //   layer <blob>_<layer>_<top>_split, tops the same with _<k>.
 // Throws ConfigError for a bottom that no earlier layer makes, with the nearest known blob.
 NetParameter insert_splits(const NetParameter& net);
-// Whether a layer is one of those.
+// Whether insert_splits made the layer.
 bool is_inserted_split(const LayerParameter& layer);
 
 }  // namespace shoal

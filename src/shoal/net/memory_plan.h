@@ -1,4 +1,4 @@
-// Where blocks of memory with known lifetimes go in one arena. Pure.
+// Places blocks of memory with known lifetimes in one arena. Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Params in and out of a net: by layer name, as Caffe does it.
+// Copies, shares and writes the params of a net, by layer name as in Caffe.
 #include <map>
 
 #include "shoal/base/log.h"

@@ -19,8 +19,8 @@ enum class Gradient { kKeep, kClear };
 void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
             std::span<Tensor* const> histories, Gradient after);
 
-// Calls piece(0) ... piece(pieces - 1), on so many threads as a context has: for who updates
-// elsewhere what these tensors hold.
+// Calls piece(0) ... piece(pieces - 1) on at most `threads` threads. The table updates the params
+// of local tensors through it.
 void share_out(int threads, std::size_t pieces, const std::function<void(std::size_t)>& piece);
 
 }  // namespace shoal::ops

@@ -70,7 +70,7 @@ struct PoolDesc {
   Method method = Method::kMax;
   std::int64_t planes = 0;
   WindowAxis height, width;
-  bool keeps_winners = false;  // kMax: forward remembers who won, so that backward needs no x
+  bool keeps_winners = false;  // kMax: forward keeps the winners, so that backward needs no x
   bool operator==(const PoolDesc&) const = default;
 };
 

@@ -31,8 +31,8 @@ std::unique_ptr<Kernel> make_kernel(const Desc& desc, Context&) {
   return std::make_unique<Made>(desc);
 }
 
-// The sum of n numbers, in eight interleaved parts: quicker and more exact than one after the
-// other.
+// The sum of n numbers in kLanes interleaved parts, which is faster and more exact than adding them
+// one after the other.
 inline float sum(const float* x, std::int64_t n) {
   float lanes[kLanes] = {}, total = 0;
   for (std::int64_t i = add_in_lanes(lanes, 0, n, [=](std::int64_t at) { return x[at]; }); i < n;
