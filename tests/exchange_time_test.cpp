@@ -1,5 +1,5 @@
 // What an exchange is found to take.
-#include "shoal/parallel/exchange_time.h"
+#include "shoal/parallel/tuning/exchange_time.h"
 
 #include <gtest/gtest.h>
 

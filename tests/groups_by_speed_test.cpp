@@ -89,9 +89,9 @@ class GroupsBySpeed : public testing::Test {
     const auto outcomes = cluster.run([&](int, table::Table& inner) -> Status {
       PacedTable table(inner, step_time, result.plans);
       parallel::RunOptions options = given;
-      options.name = "x";
       try {
-        const Result<Ending> ending = parallel::run(param(more), options, &table);
+        const Result<Ending> ending =
+            parallel::run(parallel::read_job_spec(param(more), "x"), options, &table);
         return ending.ok() ? Status() : Status(ending.error());
       } catch (const ConfigError& error) {
         return error.error();

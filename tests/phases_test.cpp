@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "shoal/base/file.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
@@ -66,7 +67,6 @@ struct Trained {
 
 parallel::RunOptions options_from(const std::string& snapshot) {
   parallel::RunOptions options;
-  options.name = "x";
   options.snapshot = snapshot;
   return options;
 }
@@ -97,7 +97,8 @@ Trained train_in_phases(const SolverParameter& param, int workers, const std::st
       if (worker == 0) return Action::kSnapshot;
       return said.wait(1) ? Action::kNone : Action::kRequeue;
     };
-    const Result<Ending> ending = parallel::run(param, options, &table);
+    const Result<Ending> ending =
+        parallel::run(parallel::read_job_spec(param, "x"), options, &table);
     EXPECT_TRUE(!ending.ok() || ending.value() == Ending::kDone) << worker;
     return ending.ok() ? Status() : Status(ending.error());
   });
@@ -222,7 +223,10 @@ TEST_F(PhasesTest, AloneTheRatesOfPhasesCount) {
     std::vector<float> weights;
     LogLines log;
     const parallel::RunOptions options = options_from("");
-    EXPECT_TRUE(parallel::run(param("snapshot_after_train: true " + more), options, nullptr).ok());
+    EXPECT_TRUE(
+        parallel::run(parallel::read_job_spec(param("snapshot_after_train: true " + more), "x"),
+                      options, nullptr)
+            .ok());
     EXPECT_EQ(solvers, std::ranges::count(log.lines, "Solver scaffolding done."));
     Solver solver(param(more), with_name("x"));
     solver.restore(state_path(snapshot_stem(folder_ + "/s", 8)));
@@ -234,12 +238,42 @@ TEST_F(PhasesTest, AloneTheRatesOfPhasesCount) {
   EXPECT_NE(plain, end_of(phase("bsp", "base_lr: 0.01 ") + phase("async"), 2));
 }
 
+// A run has its nets from the spec: a file that changes while it trains changes nothing.
+TEST_F(PhasesTest, TheNetFileIsNotReadAgain) {
+  const std::string file = folder_ + "/net.prototxt";
+  const auto end_of = [&](bool edits) {
+    SolverParameter solver = param(phase("bsp") + phase("async"));
+    or_throw(write_file(file, to_text(solver.net_param()), Code::kConfig));
+    solver.set_net(file);
+    parallel::RunOptions options;
+    int phases = 0;
+    std::vector<float> end;
+    options.wrap = [&](Net& net, std::unique_ptr<Updater> updater) {
+      if (edits) or_throw(write_file(file, "name: 'another'", Code::kConfig));
+      if (++phases == 2) end = all_params(net);
+      return updater;
+    };
+    const parallel::JobSpec spec = parallel::read_job_spec(solver, "x");
+    SimulatedWorkers cluster(1);
+    const auto outcomes = cluster.run([&](int, table::Table& table) -> Status {
+      const Result<Ending> ending = parallel::run(spec, options, &table);
+      return ending.ok() ? Status() : Status(ending.error());
+    });
+    EXPECT_TRUE(outcomes[0].ok());
+    EXPECT_EQ(2, phases);
+    const auto rows = cluster.rows();
+    for (const auto& row : rows) end.insert(end.end(), row.begin(), row.end());
+    return end;
+  };
+  EXPECT_EQ(end_of(false), end_of(true));
+}
+
 TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
   const auto why = [&](const std::string& more) {
     std::string refused;
     (void)SimulatedWorkers(1).run([&](int, table::Table& table) -> Status {
       try {
-        (void)parallel::run(param(more), options_from(""), &table);
+        (void)parallel::run(parallel::read_job_spec(param(more), "x"), options_from(""), &table);
       } catch (const ConfigError& error) {
         refused = error.what();
       }

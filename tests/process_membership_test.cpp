@@ -51,16 +51,16 @@ TEST_F(ProcessMembership, WithEachMechanism) {
     ASSERT_TRUE(job.says(0, "Iteration 3 ("));
     const Running joined = start_program(job.joining(path, {"--emulate_step_ms=4"}));
     ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 3 of 4"));
-    ASSERT_TRUE(job.says(0, "goes on with 4 workers, after 3"));
+    ASSERT_TRUE(job.says(0, "continuing with 4 workers (was 3)"));
     job.signal(2, SIGTERM);  // a worker
     const JobProcesses::Ended worker = job.wait(2);
     EXPECT_EQ(worker.ran.code, 75) << worker.ran.err;
     EXPECT_HAS(worker.ran.err, "has left the job");
-    ASSERT_TRUE(job.says(0, "goes on with 3 workers, after 4"));
+    ASSERT_TRUE(job.says(0, "continuing with 3 workers (was 4)"));
     job.signal(1, SIGTERM);  // a worker and a server: its rows move
     const JobProcesses::Ended both = job.wait(1);
     EXPECT_EQ(both.ran.code, 75) << both.ran.err;
-    ASSERT_TRUE(job.says(0, "goes on with 2 workers, after 3"));
+    ASSERT_TRUE(job.says(0, "continuing with 2 workers (was 3)"));
     std::cout << "  " << scheme << ": left after " << worker.seconds << " s and " << both.seconds
               << " s" << std::endl;
     job.signal(0, SIGTERM);  // cannot be spared: all stop, with a snapshot
@@ -105,10 +105,10 @@ TEST_F(ProcessMembership, FromOneToThreeAndBack) {
   ::kill(first.process, SIGTERM);
   const Ran left = wait_for(first);
   EXPECT_EQ(left.code, 75) << left.err;
-  ASSERT_TRUE(job.says(0, "goes on with 2 workers, after 3"));
+  ASSERT_TRUE(job.says(0, "continuing with 2 workers (was 3)"));
   ::kill(second.process, SIGTERM);
   EXPECT_EQ(wait_for(second).code, 75);
-  ASSERT_TRUE(job.says(0, "goes on with 1 workers, after 2"));
+  ASSERT_TRUE(job.says(0, "continuing with 1 workers (was 2)"));
   job.signal(0, SIGINT);
   const Ran chief = job.wait(0).ran;
   EXPECT_EQ(chief.code, 0) << chief.err;

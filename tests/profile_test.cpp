@@ -1,5 +1,5 @@
 // How fast workers are found to be, and what is written of it.
-#include "shoal/parallel/profile.h"
+#include "shoal/parallel/tuning/profile.h"
 
 #include <gtest/gtest.h>
 

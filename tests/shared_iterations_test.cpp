@@ -64,11 +64,11 @@ class SharedIterations : public testing::Test {
       Overheard table(inner, said);
       Counter counter;
       parallel::RunOptions options;
-      options.name = "x";
       options.snapshot = snapshot;
       options.meter = &counter;
       options.action = [&, n = 0]() mutable { return action(worker, n++, said); };
-      const Result<Ending> ending = parallel::run(param, options, &table);
+      const Result<Ending> ending =
+          parallel::run(parallel::read_job_spec(param, "x"), options, &table);
       outcome.began[static_cast<std::size_t>(worker)] = counter.first;
       outcome.marks[static_cast<std::size_t>(worker)] = counter.count;
       return ending.ok() ? Status() : Status(ending.error());

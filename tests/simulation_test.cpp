@@ -288,7 +288,8 @@ TEST(Simulation, PhasesFollowEachOtherAsInARealJob) {
   saving.set_snapshot_after_train(true);
   saving.set_snapshot_prefix(fresh_directory("sim_phases_model") + "/model");
   const auto outcomes = run_workers(3, 2, [&](int, table::Table& table) -> Status {
-    const Result<Ending> ending = parallel::run(saving, parallel::RunOptions(), &table);
+    const Result<Ending> ending =
+        parallel::run(parallel::read_job_spec(saving, "x"), parallel::RunOptions(), &table);
     return ending.ok() ? Status() : Status(ending.error());
   });
   for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;

@@ -320,34 +320,45 @@ TEST_F(SolverTest, ActionsAreObeyed) {
   }
 }
 
-// The seam of a distributed run: the solver asks its updater and nobody else.
-class CountingUpdater final : public Updater {
+// The seam of a distributed run: the solver makes each step by calls of its updater.
+class CountingUpdater final : public ForwardingUpdater {
  public:
-  CountingUpdater(std::vector<std::string>& calls) : calls_(calls) {}
+  CountingUpdater(std::unique_ptr<Updater> inner, std::vector<std::string>& calls)
+      : ForwardingUpdater(std::move(inner)), calls_(calls) {}
+  Status begin(std::int64_t iteration, float rate) override {
+    rate_ = rate;
+    iteration_ = iteration;
+    return {};
+  }
   Status before_forward(int layer) override {
     return calls_.push_back("before " + std::to_string(layer)), Status();
   }
   Status after_backward(int layer) override {
     return calls_.push_back("after " + std::to_string(layer)), Status();
   }
-  Result<Outcome> update(std::int64_t iteration, float rate, NonFinite) override {
-    calls_.push_back(str("update ", iteration, " ", rate));
-    return Outcome::kApplied;
+  Result<StepOutcome> end_step(StepEnd) override {
+    calls_.push_back(str("update ", iteration_, " ", rate_));
+    return StepOutcome::kApplied;
   }
-  Status skip(std::int64_t) override { return {}; }
-  Status settle() override { return calls_.push_back("settle"), Status(); }
-  void save(SolverState&) const override {}
-  void restore(const SolverState&, const std::string&) override {}
+  Status settle(Settle how) override {
+    if (how == Settle::kOwn) calls_.push_back("settle");
+    return {};
+  }
 
  private:
+  std::int64_t iteration_ = 0;
+  float rate_ = 0;
   std::vector<std::string>& calls_;
 };
 
 TEST_F(SolverTest, AsksTheUpdaterInItsOrder) {
   std::vector<std::string> calls;
   SolverOptions options = with_name("x");
-  options.make_updater = [&](Net&) { return std::make_unique<CountingUpdater>(calls); };
-  Solver s(solver("iter_size: 2 test_iter: 1 test_interval: 1"), options);
+  const SolverParameter param = solver("iter_size: 2 test_iter: 1 test_interval: 1");
+  options.make_updater = [&](Net& net) {
+    return std::make_unique<CountingUpdater>(make_local_updater(param, "x", net), calls);
+  };
+  Solver s(param, options);
   or_throw(s.step(1));
   std::vector<std::string> wanted = {"settle"};
   const int layers = static_cast<int>(s.net().layers().size());

@@ -1,6 +1,8 @@
 // A solver in a team: what its members do together, and what each keeps for itself.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -25,16 +27,20 @@ using test::ThreadsTeam;
 
 // Lockstep: every member makes the same update of the mean of all gradients. Params and histories
 // start as the chief's.
-class MeanUpdater final : public Updater {
+class MeanUpdater final : public ForwardingUpdater, public Checkpointed {
  public:
   MeanUpdater(const SolverParameter& param, Net& net, Team& team, float weight)
-      : local_(make_local_updater(param, "x", net)), net_(net), team_(team), weight_(weight) {}
+      : ForwardingUpdater(make_local_updater(param, "x", net)),
+        net_(net),
+        team_(team),
+        weight_(weight) {}
 
   Status begin(std::int64_t iteration, float rate) override {
-    if (Status status = settle(); !status.ok()) return status;
-    return local_->begin(iteration, rate);
+    if (Status status = settle(Settle::kOwn); !status.ok()) return status;
+    return inner().begin(iteration, rate);
   }
-  Result<Outcome> update(std::int64_t iteration, float rate, NonFinite when) override {
+  Result<StepOutcome> end_step(StepEnd how) override {
+    if (how == StepEnd::kSkip) return inner().end_step(how);
     std::vector<double> sums = {weight_};
     for (const NetParam& param : net_.params())
       for (const float number : param.blob->grad.host()) sums.push_back(double{weight_} * number);
@@ -43,44 +49,44 @@ class MeanUpdater final : public Updater {
     for (const NetParam& param : net_.params())
       for (float& number : param.blob->grad.host_mut())
         number = static_cast<float>(*from++ / sums[0]);
-    return local_->update(iteration, rate, when);
+    return inner().end_step(how);
   }
-  Status skip(std::int64_t iteration) override { return local_->skip(iteration); }
-  bool clears_gradients() const override { return local_->clears_gradients(); }
-  Status settle() override {
+  Status settle(Settle how) override {
+    if (how == Settle::kTeams) ++refreshed;
     if (created_) return {};
     created_ = true;
-    SolverState state;
-    local_->save(state);
-    const Result<std::string> histories = team_.share(state.SerializeAsString()),
-                              numbers = team_.share(net_.to_proto(false).SerializeAsString());
-    if (!histories.ok() || !numbers.ok()) return Error{Code::kPeer, "nothing was shared"};
-    NetParameter model;
-    if (!state.ParseFromString(histories.value()) || !model.ParseFromString(numbers.value()))
-      return Error{Code::kPeer, "not readable"};
-    if (team_.chief()) return {};
-    local_->restore(state, "the chief's");
-    net_.copy_weights(model, "the chief's");
+    for (Tensor* history : histories())
+      if (Status status = share(history->host_mut()); !status.ok()) return status;
+    for (const NetParam& param : net_.params())
+      if (Status status = share(param.blob->data.host_mut()); !status.ok()) return status;
     return {};
   }
-  Status refresh() override {
-    ++refreshed;
-    return {};
-  }
+  Checkpointed& state() override { return *this; }
   std::optional<double> seconds_waited() const override { return 0; }
-  void save(SolverState& state) const override { local_->save(state); }
-  void restore(const SolverState& state, const std::string& file) override {
-    local_->restore(state, file);
-  }
+
+  Status prepare_save() override { return {}; }
+  std::vector<Tensor*> histories() override { return inner().state().histories(); }
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override {
     started_at = iteration;
   }
+  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
+  void take_own_state(std::shared_ptr<const OwnState>) override {}
+  void put(RunState&) override {}
+  void take(const RunState&, const std::string&) override {}
 
   int refreshed = 0;
   std::int64_t started_at = -1;
 
  private:
-  std::unique_ptr<Updater> local_;
+  // Makes these numbers the chief's.
+  Status share(std::span<float> numbers) {
+    const Result<std::string> chiefs =
+        team_.share({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
+    if (!chiefs.ok()) return chiefs.error();
+    std::memcpy(numbers.data(), chiefs.value().data(), numbers.size_bytes());
+    return {};
+  }
+
   Net& net_;
   Team& team_;
   float weight_;

@@ -93,18 +93,17 @@ int train(const std::vector<std::string>& words) {
     LOG(INFO) << "Taken and without effect, since Shoal has nothing that they tune: "
               << join(ignored);
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
-  const TrainRequest request{param,
-                             FLAGS_solver,
-                             FLAGS_snapshot,
-                             FLAGS_net_outputs,
-                             FLAGS_threads,
-                             effects,
-                             FLAGS_metrics,
-                             FLAGS_esync_log_dir,
-                             FLAGS_groups_out,
-                             FLAGS_data_sharding_out,
-                             FLAGS_profile_only,
-                             FLAGS_placement};
+  const TrainRequest request{.job = parallel::read_job_spec(param, FLAGS_solver),
+                             .snapshot = FLAGS_snapshot,
+                             .net_outputs = FLAGS_net_outputs,
+                             .threads = FLAGS_threads,
+                             .effects = effects,
+                             .metrics = FLAGS_metrics,
+                             .esync_log_dir = FLAGS_esync_log_dir,
+                             .groups_out = FLAGS_groups_out,
+                             .data_sharding_out = FLAGS_data_sharding_out,
+                             .profile_only = FLAGS_profile_only,
+                             .placement = FLAGS_placement};
   return place.distributed() ? train_in_job(request, flags, place) : train_alone(request, flags);
 }
 

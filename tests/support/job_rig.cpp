@@ -44,7 +44,7 @@ Status train_one(SolverParameter param, const JobShape& shape, int worker, table
         if (const Result<Ending> ending = solver.step(1); !ending.ok()) return ending.error();
         result.losses[w].push_back(solver.last_loss());
       }
-      if (Status status = updater->settle(); !status.ok()) return status;
+      if (Status status = updater->settle(Settle::kOwn); !status.ok()) return status;
       result.weights[w].push_back(all_params(solver.net()));
     }
     if (shape.after) shape.after(worker, solver);

@@ -47,11 +47,6 @@ void merge_flags(const JobFlags& flags, SolverParameter& param);
 // Gives the solver's grouped schemes that do not say theirs the groups of the machinefile.
 void merge_groups(const parallel::Place& place, SolverParameter& param);
 
-// What must be the same in all processes, as text with a field a line: the solver with its nets and
-// its scheme, without what may differ from machine to machine: paths, names of devices, what is
-// logged and where snapshots go.
-std::string configuration_of(const SolverParameter& param, const std::string& name);
-
 table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place);
 // What a process knows that joins the job whose process 0 is at --join, before it has a rank there.
 parallel::Place place_to_join(const JobFlags& flags);

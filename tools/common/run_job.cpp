@@ -29,10 +29,10 @@ namespace {
 // The solver state to go on from, or "".
 std::string find_snapshot(const TrainRequest& request) {
   if (request.snapshot != "auto") return request.snapshot;
-  const std::string found = newest_snapshot(request.param.snapshot_prefix());
+  const std::string found = newest_snapshot(request.job.solver.snapshot_prefix());
   if (found.empty())
-    LOG(INFO) << "--snapshot=auto: no complete snapshot under " << request.param.snapshot_prefix()
-              << "; starting anew";
+    LOG(INFO) << "--snapshot=auto: no complete snapshot under "
+              << request.job.solver.snapshot_prefix() << "; starting anew";
   return found;
 }
 
@@ -57,7 +57,7 @@ struct Records {
 };
 
 Records records_for(const TrainRequest& request, const Share& share) {
-  NetParameter net = train_net_of(request.param, request.name);
+  NetParameter net = train_net_of(request.job.solver, request.job.name);
   bool parts = false;
   const auto take_part = [&](auto& data) {
     if (data.shared_file_system() || share.clients == 1) return;
@@ -92,7 +92,7 @@ parallel::RecorderOptions recorder_options(const TrainRequest& request, const st
   options.run = {.scheme = scheme, .worker = worker, .workers = workers};
   if (const auto made = table::make_scheme(scheme); made.ok())
     options.local_steps = made.value()->contribution() != table::ContributionKind::kGradient;
-  if (workers > 1) options.display = request.param.display();
+  if (workers > 1) options.display = request.job.solver.display();
   return options;
 }
 
@@ -108,9 +108,8 @@ void compare_parts(const Records& records, Team& team) {
                << " records: who has the fewest reads each of them more often than others theirs";
 }
 
-std::string first_scheme(const SolverParameter& param, const std::string& name) {
-  const std::vector<parallel::Phase> phases = or_throw(parallel::phases_of(param, name));
-  return phases.empty() ? "bsp" : phases[0].words;
+std::string first_scheme(const parallel::JobSpec& job) {
+  return job.phases.empty() ? "bsp" : job.phases[0].words;
 }
 
 // By which its files are told from those of others: its number, or, where numbers may have been
@@ -128,10 +127,9 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
   const int worker = table ? name_of_worker(*table) : 0,
             workers = table ? parallel::workers_of(table->roster()) : 1;
   TableOutputs outputs(request.net_outputs);
-  const std::string scheme = first_scheme(request.param, request.name);
+  const std::string scheme = first_scheme(request.job);
   parallel::Recorder recorder(recorder_options(request, table ? scheme : "local", worker, workers),
                               table, request.net_outputs.empty() ? nullptr : &outputs);
-  options.name = request.name;
   options.action = take_signal;
   options.meter = &recorder;
   options.groups_out = request.groups_out;
@@ -148,7 +146,7 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
     if (worker == 0 && !request.net_outputs.empty()) outputs.open(solver);
     recorder.open(solver);
   };
-  Result<Ending> ending = parallel::run(request.param, options, table);
+  Result<Ending> ending = parallel::run(request.job, options, table);
   outputs.close();
   recorder.close();
   return ending;
@@ -166,7 +164,7 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   if (flags.emulate_step_ms > 0)
     options.wrap = [&request, seconds = flags.emulate_step_ms / 1e3](
                        Net& net, std::unique_ptr<Updater> updater) {
-      return make_emulated(std::move(updater), net, request.param.iter_size(), seconds);
+      return make_emulated(std::move(updater), net, request.job.solver.iter_size(), seconds);
     };
   options.before = [&request](Team& team, const Share& share) {
     compare_parts(records_for(request, share), team);
@@ -187,8 +185,8 @@ void check_nets(const TrainRequest& request, const JobFlags& flags, std::uint32_
               .replicas = 1,
               .suffix = flags.data_part.empty() ? std::to_string(rank) : flags.data_part};
   Context context({.threads = 1, .share = share});
-  const Net train(train_net_of(request.param, request.name, share), context);
-  for (const NetParameter& test : test_nets_of(request.param, request.name)) {
+  const Net train(train_net_of(request.job.solver, request.job.name, share), context);
+  for (const NetParameter& test : test_nets_of(request.job.solver, request.job.name)) {
     Context another({.threads = 1, .share = share});
     const Net net(test, another);
   }
@@ -222,7 +220,9 @@ int train_alone(const TrainRequest& request, const JobFlags& flags) {
   options.share.replicas = replicas_of(flags);
   options.threads = threads_each(request.threads, options.share.replicas);
   options.snapshot = find_snapshot(request);
-  options.opened = [&](Solver& solver) { report_epoch(request.param, request.name, solver); };
+  options.opened = [&](Solver& solver) {
+    report_epoch(request.job.solver, request.job.name, solver);
+  };
   return exit_code(or_throw(run(request, std::move(options), nullptr)));
 }
 
@@ -239,10 +239,11 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
     options.processes = static_cast<std::uint32_t>(place.processes), options.joins = true;
     if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
   }
-  options.configuration = configuration_of(own.param, own.name);
-  options.scheme = first_scheme(own.param, own.name);
-  options.seed = own.param.random_seed() >= 0 ? static_cast<std::uint64_t>(own.param.random_seed())
-                                              : random_seed() >> 1;
+  options.configuration = parallel::configuration_of(own.job);
+  options.scheme = first_scheme(own.job);
+  options.seed = own.job.solver.random_seed() >= 0
+                     ? static_cast<std::uint64_t>(own.job.solver.random_seed())
+                     : random_seed() >> 1;
   const std::unique_ptr<table::Service> service = or_throw(table::Service::create(options));
   SignalEffects effects = request.effects;
   effects.terminate = Action::kLeave;
@@ -254,7 +255,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
     return service->left() ? static_cast<int>(Code::kRequeue) : 0;
   }
   say_only_warnings(table->worker() != 0);
-  own.param.set_random_seed(static_cast<std::int64_t>(service->roster().seed));
+  own.job.solver.set_random_seed(static_cast<std::int64_t>(service->roster().seed));
   try {
     return exit_code(or_throw(run(own, job_options(own, flags, place, *table), table)));
   } catch (const ConfigError& error) {

@@ -5,13 +5,12 @@
 
 #include "common/job.h"
 #include "common/signals.h"
-#include "shoal/proto/solver.pb.h"
+#include "shoal/parallel/job_spec.h"
 
 namespace shoal {
 
 struct TrainRequest {
-  SolverParameter param;
-  std::string name;         // of the solver's prototxt
+  parallel::JobSpec job;
   std::string snapshot;     // to go on from: a .solverstate, "auto", or ""
   std::string net_outputs;  // a prefix, or ""
   int threads = 0;          // asked for

@@ -13,6 +13,10 @@
 
 #include "shoal/solver/updater.h"
 
+namespace shoal {
+class SolverParameter;
+}  // namespace shoal
+
 namespace shoal::parallel {
 
 // Around `inner`, which updates `first`, the solver's train net: that is replica 0 of

@@ -17,14 +17,16 @@ struct RowExtras {
   bool running_sums = false;
   // the rule's first history of every param, then its second; in the order of net.params()
   std::vector<Tensor*> histories{};
-  // no row leaves this process, where one would wait behind another: they are as long as they may
+  // no row leaves this process, where one would wait behind another: rows are as long as they may
   // be
   bool stays = false;
+  // by layer: whether its params have rows; empty: all have
+  std::vector<bool> layers{};
 };
 
 class RowMap {
  public:
-  // Cuts the params into rows for these servers. All params are in: those that do not learn are
+  // Cuts the params into rows for these servers. Params that do not learn have rows, too: they are
   // read once.
   RowMap(Net& net, const table::Servers& servers, const RowExtras& extra = {});
 
@@ -39,6 +41,7 @@ class RowMap {
   }
   std::vector<table::RowId> learning() const;
 
+  // The row's part of its tensor, on the host. Called on the solver's thread, as tensors are.
   std::span<float> weights(table::RowId row) const;
   std::span<float> gradient(table::RowId row) const;  // of a param
   bool is_history(table::RowId row) const { return tensors_[row] != nullptr; }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/parallel/job_spec.h"
 #include "shoal/solver/solver.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
@@ -26,7 +27,6 @@
 namespace shoal::parallel {
 
 struct RunOptions {
-  std::string name = "solver";  // of the prototxt, for errors
   // a .solverstate to go on from, or ""; of a job the chief's counts
   std::string snapshot;
   int threads = 1;  // that kernels may use
@@ -62,6 +62,6 @@ struct RunOptions {
 // Trains as the solver says, in its phases, with the others of the table's job, or alone if there
 // is no table. An error, returned or thrown (ConfigError), has not ended the job for the others
 // where it is thrown. When it returns the table looks at no memory of this worker's.
-Result<Ending> run(const SolverParameter& param, const RunOptions& options, table::Table* table);
+Result<Ending> run(const JobSpec& spec, const RunOptions& options, table::Table* table);
 
 }  // namespace shoal::parallel

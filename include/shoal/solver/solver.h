@@ -16,10 +16,10 @@
 
 #include "shoal/base/error.h"
 #include "shoal/net/net.h"
+#include "shoal/solver/exchange.h"
 #include "shoal/solver/meter.h"
 #include "shoal/solver/observer.h"
 #include "shoal/solver/team.h"
-#include "shoal/solver/updater.h"
 
 namespace shoal {
 
@@ -86,7 +86,7 @@ class Solver {
   struct Continuation {
     std::int64_t iteration = 0;              // that this member has behind it
     std::vector<std::int64_t> iterations{};  // and each, by its index; empty: all as many
-    // members keep what is their own alone (Updater::own_state); otherwise all go on with the
+    // members keep what is their own alone (Checkpointed::own_state); otherwise all go on with the
     // chief's
     bool same_scheme = false;
     // otherwise the data is divided anew, as Layer::load_states says
@@ -143,7 +143,7 @@ class Solver {
   Status finish();
   Action ask() const { return options_.action ? options_.action() : Action::kNone; }
   Status at_boundary();
-  Result<bool> ask_leave();
+  Result<bool> wait_to_begin();
   Status act(Action action);
   bool falls_on(int interval) const { return interval > 0 && iteration_ % interval == 0; }
   // What on_nan says about `what`, which is not finite. An error ends the run; true: update all the
@@ -158,7 +158,7 @@ class Solver {
   bool in_team() const { return team().size() > 1; }
   // Members are at iterations of their own, and do something together only where all have stopped
   // for it.
-  bool apart() const { return options_.team != nullptr && !updater_->bounded(); }
+  bool apart() const { return options_.team != nullptr && !policy_.bounded; }
   Status stop_for_others();
   Status end_apart();
   Result<bool> wants_last_snapshot();
@@ -192,6 +192,8 @@ class Solver {
   Status write_files(const RunState& run);
   void put_states(RunState& run) const;
   void take_states(const RunState& run, const std::string& file);
+  void take_replica_states(const RunState& run, const std::string& file);
+  void restore_histories(const SolverState& state, const std::string& file);
   void take_over_states(const SolverMemory* own, const RunState& all, const std::string& file);
   Result<bool> leave();
   std::string read_files(const std::string& state_file, RunState& run);
@@ -210,9 +212,11 @@ class Solver {
   std::unique_ptr<Net> net_;
   std::vector<std::unique_ptr<Net>> test_nets_;
   std::unique_ptr<Updater> updater_;
+  TeamPolicy policy_;
 
   std::int64_t iteration_ = 0, steps_ = 0;
-  int pass_ = 0;  // of iter_size, counted from 0
+  int pass_ = 0;                     // of iter_size, counted from 0
+  std::int64_t rate_iteration_ = 0;  // whose rate is that of the next iteration
   float rate_ = 0, last_loss_ = 0;
   std::deque<float> recent_losses_;   // at most average_loss
   std::optional<Ending> ending_;      // asked for while the loop ran

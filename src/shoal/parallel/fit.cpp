@@ -1,5 +1,5 @@
 // What of a solver and a scheme cannot be had together.
-#include "shoal/parallel/updaters.h"
+#include "shoal/parallel/plan.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"
 

@@ -34,7 +34,7 @@ Error wrong(const char* file, int line, const std::string& what) {
   return {Code::kUsage, str(file, ":", line, ": ", what)};
 }
 
-struct Share {
+struct ShardRange {
   double begin = 0, end = 0;
   int line = 0;
 };
@@ -97,7 +97,7 @@ class Conversion {
 
   Status read_shares(std::string_view text) {
     for (const Entry& entry : entries_of(text)) {
-      Share share{.line = entry.line};
+      ShardRange share{.line = entry.line};
       const bool good = entry.words.size() == 2 && number(entry.words[0], share.begin) &&
                         number(entry.words[1], share.end);
       if (!good || share.begin < 0 || share.end > 1 || share.begin >= share.end)
@@ -117,8 +117,8 @@ class Conversion {
   // changes anything, it is said.
   Status check_cover() {
     constexpr double kNothing = 1e-9;
-    std::vector<Share> sorted = shares_;
-    std::ranges::sort(sorted, {}, &Share::begin);
+    std::vector<ShardRange> sorted = shares_;
+    std::ranges::sort(sorted, {}, &ShardRange::begin);
     double end = 0, left_out = 0;
     for (std::size_t i = 0; i < sorted.size(); ++i) {
       if (sorted[i].begin < end - kNothing)
@@ -132,7 +132,7 @@ class Conversion {
     if (left_out > kNothing)
       comments_.push_back(str("data_sharding leaves out ", shortest(left_out),
                               " of the data; here all of it is used"));
-    if (!std::ranges::is_sorted(shares_, {}, &Share::begin))
+    if (!std::ranges::is_sorted(shares_, {}, &ShardRange::begin))
       comments_.push_back(
           "data_sharding's shares do not follow each other by rank; here they do, with the same "
           "sizes");
@@ -153,7 +153,7 @@ class Conversion {
 
   std::map<std::string, int> groups_;   // line by address
   std::vector<std::string> addresses_;  // by rank
-  std::vector<Share> shares_;           // by rank
+  std::vector<ShardRange> shares_;      // by rank
   std::vector<std::string> comments_;
 };
 

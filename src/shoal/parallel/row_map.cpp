@@ -13,15 +13,21 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
     return net.layers()[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) == 0;
   };
   std::size_t total = 0;
-  for (const NetParam& param : params) total += static_cast<std::size_t>(param.blob->data.count());
-  for (const Tensor* history : extra.histories) total += static_cast<std::size_t>(history->count());
+  const auto has_rows = [&](std::size_t p) {
+    return extra.layers.empty() || extra.layers[static_cast<std::size_t>(params[p].layer)];
+  };
+  for (std::size_t p = 0; p < params.size(); ++p)
+    if (has_rows(p)) total += static_cast<std::size_t>(params[p].blob->data.count());
+  for (const Tensor* history : extra.histories)
+    if (history) total += static_cast<std::size_t>(history->count());
   const auto longest =
       static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::longest_row(total));
   for (std::size_t p = 0; p < params.size(); ++p)
-    cut(p, nullptr, params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p])), total,
-        servers, longest);
+    if (has_rows(p))
+      cut(p, nullptr, params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p])), total,
+          servers, longest);
   for (std::size_t h = 0; h < extra.histories.size(); ++h)
-    if (params[h % params.size()].lr_mult != 0)
+    if (extra.histories[h] && params[h % params.size()].lr_mult != 0)
       cut(h % params.size(), extra.histories[h], true, total, servers, longest);
   table::place(rows_, servers);
   find_needs();

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "shoal/net/net.h"
+#include "shoal/parallel/plan.h"
 #include "shoal/parallel/row_map.h"
-#include "shoal/parallel/updaters.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/compute_model.h"
@@ -75,7 +75,7 @@ DryPhase phase_of(const JobInputs& job, const std::string& words, table::Generat
   const parallel::RowMap map(
       job.net, job.servers,
       {.running_sums = !gradients,
-       .histories = averages && local ? local->histories() : std::vector<Tensor*>(),
+       .histories = averages && local ? local->state().histories() : std::vector<Tensor*>(),
        .stays = gradients && parallel::is_alone(job.simulated.roster())});
   const Recipe recipe = read_recipe(job.param, job.name);
   phase.plan = parallel::plan_of(recipe, map.rows(), job.simulated.roster(), start, {},

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "shoal/parallel/exchange_time.h"
+#include "shoal/parallel/tuning/exchange_time.h"
 #include "shoal/simulate/coroutine.h"
 #include "shoal/simulate/simulated_client.h"
 #include "shoal/simulate/simulated_worker.h"

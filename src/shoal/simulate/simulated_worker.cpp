@@ -114,7 +114,6 @@ void SimulatedWorker::run() {
 
 Status SimulatedWorker::train() {
   parallel::RunOptions options;
-  options.name = options_.name;
   options.servers = options_.servers;
   if (recorder_) options.meter = &*recorder_;
   options.opened = [this](Solver& solver) {
@@ -128,7 +127,8 @@ Status SimulatedWorker::train() {
                                    slices_of(net, shares_of(net, job_.process_of(number_).compute),
                                              options_.param.iter_size(), job_.cluster().overlap));
   };
-  const Result<Ending> ending = parallel::run(options_.param, options, &table_);
+  const Result<Ending> ending =
+      parallel::run(parallel::read_job_spec(options_.param, options_.name), options, &table_);
   if (recorder_) recorder_->close();
   return ending.ok() ? Status() : Status(ending.error());
 }

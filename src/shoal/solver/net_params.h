@@ -1,19 +1,30 @@
-// Params that no rule updates, or that not every net of a solver has.
+// Finds params that no rule updates, and params that not every net of a solver has.
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "shoal/net/net.h"
 
 namespace shoal {
 
-// Calls f(tensor) for each param that a forward pass changes, running means and the like, in the
-// net's order.
+// Whether a forward pass changes param i of the layer, and no rule does: a running mean, say.
+inline bool is_running_sum(const Net& net, std::size_t layer, std::size_t i) {
+  return net.layers()[layer]->default_lr_mult(static_cast<int>(i)) == 0;
+}
+
+// Calls f(tensor), or f(tensor, layer, i), for each running sum, in the net's order.
 template <class F>
 void for_each_running_sum(const Net& net, F f) {
-  for (const auto& layer : net.layers())
-    for (std::size_t i = 0; i < layer->params().size(); ++i)
-      if (layer->default_lr_mult(static_cast<int>(i)) == 0) f(layer->params()[i]->data);
+  for (std::size_t layer = 0; layer < net.layers().size(); ++layer)
+    for (std::size_t i = 0; i < net.layers()[layer]->params().size(); ++i) {
+      if (!is_running_sum(net, layer, i)) continue;
+      Tensor& sum = net.layers()[layer]->params()[i]->data;
+      if constexpr (std::is_invocable_v<F, Tensor&, std::size_t, std::size_t>)
+        f(sum, layer, i);
+      else
+        f(sum);
+    }
 }
 
 inline bool has_layer(const Net& net, const std::string& name) {

@@ -22,7 +22,8 @@ void Solver::save_running_sums() {
 void Solver::restore_running_sums() {
   std::size_t at = 0;
   for_each_running_sum(*net_, [&](Tensor& sum) {
-    std::copy(running_sums_[at].begin(), running_sums_[at].end(), sum.out()), ++at;
+    std::ranges::copy(running_sums_[at], sum.out());
+    ++at;
   });
 }
 
@@ -53,7 +54,8 @@ Result<bool> Solver::judge_non_finite(const std::string& what) {
   if (!params_are_finite())
     return Error{Code::kNonFinite,
                  report + ". Nothing can be saved: the params were damaged before"};
-  if (Status status = updater_->skip(iteration_); !status.ok()) return status.error();
+  if (const Result<StepOutcome> skipped = updater_->end_step(StepEnd::kSkip); !skipped.ok())
+    return skipped.error();
   if (param_->on_nan() == SolverParameter::SNAPSHOT) {
     if (Status status = snapshot(); !status.ok()) return status.error();
     return Error{Code::kNonFinite,

@@ -101,6 +101,47 @@ std::int64_t part_of_batch(std::int64_t whole, int index, int count) {
   return whole / count + (index < whole % count ? 1 : 0);
 }
 
+// The train net as it is written, without the solver's state.
+NetParameter train_source(const SolverParameter& param, const std::string& name) {
+  const int sources =
+      param.has_net() + param.has_net_param() + param.has_train_net() + param.has_train_net_param();
+  if (sources != 1)
+    throw wrong(name,
+                "exactly one of net, net_param, train_net and train_net_param must be given, and ",
+                sources, " are");
+  NetParameter net;
+  if (param.has_train_net_param())
+    net = param.train_net_param();
+  else if (param.has_net_param())
+    net = param.net_param();
+  else
+    net = param.has_train_net() ? read_named_net("train_net", param.train_net(), name)
+                                : read_named_net("net", param.net(), name);
+  return net;
+}
+
+// The test nets likewise, one for each test_iter.
+std::vector<NetParameter> test_sources(const SolverParameter& param, const std::string& name) {
+  const int named = param.test_net_param_size() + param.test_net_size();
+  const bool generic = param.has_net() || param.has_net_param();
+  const int total = param.test_iter_size();
+  if (generic ? total < named : total != named)
+    throw wrong(name, "test_iter has ", total, " values for the ", named,
+                " test nets named by test_net and test_net_param");
+  if (param.test_state_size() > 0 && param.test_state_size() != total)
+    throw wrong(name, "test_state has ", param.test_state_size(), " values for ", total,
+                " test nets; give one for each or none");
+  if (total > 0 && param.test_interval() == 0)
+    throw wrong(name, "test_iter is given, but test_interval is not: when to test?");
+  std::vector<NetParameter> nets(param.test_net_param().begin(), param.test_net_param().end());
+  for (const std::string& file : param.test_net())
+    nets.push_back(read_named_net("test_net", file, name));
+  if (static_cast<int>(nets.size()) < total)
+    nets.resize(static_cast<std::size_t>(total),
+                param.has_net_param() ? param.net_param() : read_net(param.net()));
+  return nets;
+}
+
 bool divides_batches(const SolverParameter& param, const Share& share) {
   return param.batch_semantics() == SolverParameter::GLOBAL && share.count() > 1;
 }
@@ -143,20 +184,7 @@ void warn_of_idleness(const SolverParameter& param, const std::string& name) {
 }
 
 NetParameter train_net_of(const SolverParameter& param, const std::string& name) {
-  const int sources =
-      param.has_net() + param.has_net_param() + param.has_train_net() + param.has_train_net_param();
-  if (sources != 1)
-    throw wrong(name,
-                "exactly one of net, net_param, train_net and train_net_param must be given, and ",
-                sources, " are");
-  NetParameter net;
-  if (param.has_train_net_param())
-    net = param.train_net_param();
-  else if (param.has_net_param())
-    net = param.net_param();
-  else
-    net = param.has_train_net() ? read_named_net("train_net", param.train_net(), name)
-                                : read_named_net("net", param.net(), name);
+  NetParameter net = train_source(param, name);
   set_state(net, TRAIN, &param.train_state());
   return net;
 }
@@ -206,27 +234,27 @@ float contribution_weight(const SolverParameter& param, const std::string& name,
 }
 
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name) {
-  const int named = param.test_net_param_size() + param.test_net_size();
-  const bool generic = param.has_net() || param.has_net_param();
-  const int total = param.test_iter_size();
-  if (generic ? total < named : total != named)
-    throw wrong(name, "test_iter has ", total, " values for the ", named,
-                " test nets named by test_net and test_net_param");
-  if (param.test_state_size() > 0 && param.test_state_size() != total)
-    throw wrong(name, "test_state has ", param.test_state_size(), " values for ", total,
-                " test nets; give one for each or none");
-  if (total > 0 && param.test_interval() == 0)
-    throw wrong(name, "test_iter is given, but test_interval is not: when to test?");
-  std::vector<NetParameter> nets(param.test_net_param().begin(), param.test_net_param().end());
-  for (const std::string& file : param.test_net())
-    nets.push_back(read_named_net("test_net", file, name));
-  if (static_cast<int>(nets.size()) < total)
-    nets.resize(static_cast<std::size_t>(total),
-                param.has_net_param() ? param.net_param() : read_net(param.net()));
-  for (int i = 0; i < total; ++i)
-    set_state(nets[static_cast<std::size_t>(i)], TEST,
-              param.test_state_size() > 0 ? &param.test_state(i) : nullptr);
+  std::vector<NetParameter> nets = test_sources(param, name);
+  for (std::size_t i = 0; i < nets.size(); ++i)
+    set_state(nets[i], TEST,
+              param.test_state_size() > 0 ? &param.test_state(static_cast<int>(i)) : nullptr);
   return nets;
+}
+
+SolverParameter with_nets(const SolverParameter& param, const std::string& name) {
+  SolverParameter with = param;
+  NetParameter train = train_source(param, name);
+  std::vector<NetParameter> tests = test_sources(param, name);
+  if (param.has_net() || param.has_train_net())
+    LOG(INFO) << "Creating training net from net file: "
+              << (param.has_net() ? param.net() : param.train_net());
+  for (const auto clear : {&SolverParameter::clear_net, &SolverParameter::clear_net_param,
+                           &SolverParameter::clear_train_net, &SolverParameter::clear_test_net,
+                           &SolverParameter::clear_test_net_param})
+    (with.*clear)();
+  *with.mutable_train_net_param() = std::move(train);
+  for (NetParameter& test : tests) *with.add_test_net_param() = std::move(test);
+  return with;
 }
 
 }  // namespace shoal

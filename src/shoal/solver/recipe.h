@@ -51,4 +51,8 @@ float contribution_weight(const SolverParameter& param, const std::string& name,
                           const Share& share);
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name);
 
+// The solver with its nets in it, as train_net_param and test_net_param, in place of the files'
+// names. Throws ConfigError.
+SolverParameter with_nets(const SolverParameter& param, const std::string& name);
+
 }  // namespace shoal

@@ -8,6 +8,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/run.pb.h"
+#include "shoal/solver/histories.h"
 #include "shoal/solver/net_state.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
@@ -71,7 +72,8 @@ void Solver::put_states(RunState& run) const {
     out->set_name(str("test ", i));
     put_state(*test_nets_[i], *out);
   }
-  updater_->put_states(run);
+  for (Net* replica : updater_->replicas()) put_state(*replica, *run.add_replica());
+  updater_->state().put(run);
 }
 
 RunState Solver::run_state() const {
@@ -98,7 +100,10 @@ SolverState Solver::solver_state() const {
   state.set_iter(static_cast<std::int32_t>(iteration_));
   state.set_current_step(static_cast<std::int32_t>(steps_));
   state.set_learned_net(model_path(snapshot_stem(param_->snapshot_prefix(), iteration_)));
-  updater_->save(state);
+  for (const Tensor* history : updater_->state().histories()) {
+    CHECK(history != nullptr) << "a param belongs to no exchange";
+    put_history(history->shape(), history->host(), state);
+  }
   return state;
 }
 
@@ -109,7 +114,7 @@ Status Solver::snapshot() {
     return Error{Code::kSnapshot,
                  str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
   if (Status status = settle_all(true); !status.ok()) return status;
-  if (Status status = updater_->prepare_save(); !status.ok()) return status;
+  if (Status status = updater_->state().prepare_save(); !status.ok()) return status;
   std::erase(kept_, iteration_);
   kept_.push_back(iteration_);
   RunState run = run_state();
@@ -139,6 +144,30 @@ Status Solver::remove_old_snapshots() {
   return {};
 }
 
+void Solver::restore_histories(const SolverState& state, const std::string& file) {
+  const std::vector<Tensor*> histories = updater_->state().histories();
+  take_histories(state, file, *net_, recipe_->rule.rule,
+                 [&](std::size_t h, std::size_t i, std::span<const float> numbers) {
+                   std::ranges::copy(numbers, histories[h * net_->params().size() + i]->out());
+                 });
+}
+
+void Solver::take_replica_states(const RunState& run, const std::string& file) {
+  const std::vector<Net*> replicas = updater_->replicas();
+  const int known = run.replica_size();
+  const int wanted = static_cast<int>(replicas.size());
+  if (wanted > 0 && known != wanted)
+    LOG(WARNING)
+        << file << " is from a run with " << known + 1 << " replicas; now there are " << wanted + 1
+        << ": the data goes on where it was, divided anew, with random numbers from the seed";
+  for (int i = 0; i < wanted; ++i) {
+    Net& net = *replicas[static_cast<std::size_t>(i)];
+    NetRunState state = known == wanted ? run.replica(i) : run.net(0);
+    if (known != wanted) put_random(net, *state.mutable_random());
+    take_state(net, state, file);
+  }
+}
+
 void Solver::take_states(const RunState& run, const std::string& file) {
   const int nets = 1 + static_cast<int>(test_nets_.size());
   if (run.net_size() != nets && team().chief())
@@ -147,7 +176,8 @@ void Solver::take_states(const RunState& run, const std::string& file) {
                  << ". Those without a state start their data anew";
   for (int i = 0; i < std::min(nets, run.net_size()); ++i)
     take_state(i == 0 ? *net_ : *test_nets_[static_cast<std::size_t>(i) - 1], run.net(i), file);
-  updater_->take_states(run, file);
+  take_replica_states(run, file);
+  updater_->state().take(run, file);
   recent_losses_.assign(run.recent_loss().begin(), run.recent_loss().end());
   if (run.has_best_value() && run.snapshot_best() == param_->snapshot_best())
     best_.value = run.best_value();
@@ -170,7 +200,7 @@ void Solver::restore(const std::string& state_file) {
   RunState all = share_resumption(run_file, std::move(run));
   const std::vector<std::int64_t> iterations = own_iterations(all);
   if (!iterations.empty()) iteration_ = iterations[static_cast<std::size_t>(team().index())];
-  updater_->start_at(iteration_, iterations);
+  updater_->state().start_at(iteration_, iterations);
   started_iteration_ = shown_iteration_ = iteration_;
   if (run_file.empty()) return;
   take_states(run_of_member(std::move(all), team().index(), team().size()), run_file);
@@ -199,7 +229,7 @@ std::string Solver::read_files(const std::string& state_file, RunState& run) {
     check_layers(*net_, weights, model);
     net_->copy_weights(weights, model);
   }
-  updater_->restore(state, state_file);
+  restore_histories(state, state_file);
   iteration_ = state.iter();
   steps_ = state.current_step();
   if (ours) {

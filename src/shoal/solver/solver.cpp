@@ -58,6 +58,7 @@ Solver::Solver(const SolverParameter& param, SolverOptions options)
   build_net();
   updater_ = options_.make_updater ? options_.make_updater(*net_)
                                    : make_local_updater(param, options_.name, *net_);
+  policy_ = updater_->policy();
   build_test_nets();
   check_best();
   connect_hooks();
@@ -141,7 +142,7 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   started_iteration_ = shown_iteration_ = iteration_;
   away_seconds_ = 0;
   end = std::min<std::int64_t>(end, param_->max_iter());
-  const bool shares = updater_->shares_iterations() && end > 0;
+  const bool shares = policy_.shares_iterations && end > 0;
   if (iteration_ > 0 && iteration_ >= param_->max_iter() && !shares)
     LOG(WARNING) << "Iteration " << iteration_ << " is not below max_iter, " << param_->max_iter()
                  << ": there is nothing left to train";
@@ -190,7 +191,7 @@ Error Solver::rescue(Error error) {
 // The last lines: the loss that the next iteration would see, and a test if one falls here.
 Status Solver::finish() {
   if (falls_on(param_->display())) {
-    if (Status status = updater_->settle(); !status.ok()) return status;
+    if (Status status = updater_->settle(Settle::kOwn); !status.ok()) return status;
     pass_ = recipe_->iter_size;  // the updater has no part in this pass
     const Result<float> loss = net_->forward();
     if (!loss.ok()) return loss.error();
@@ -205,13 +206,13 @@ Result<Ending> Solver::step(std::int64_t n) {
   ending_.reset();
   if (options_.team && n > 0 && agreed_at_ != iteration_) {
     // what members agree on depends on what binds them from here on
-    if (Status status = updater_->settle(); !status.ok()) return status.error();
+    if (Status status = updater_->settle(Settle::kOwn); !status.ok()) return status.error();
     if (const Status status = at_boundary(); !status.ok()) return status.error();
   }
   while (!ending_ && iteration_ < end) {
-    const Result<bool> leave = ask_leave();
-    if (!leave.ok()) return leave.error();
-    if (!leave.value()) break;
+    const Result<bool> may_begin = wait_to_begin();
+    if (!may_begin.ok()) return may_begin.error();
+    if (!may_begin.value()) break;
     if (falls_on(param_->test_interval()) && (iteration_ > 0 || param_->test_initialization()))
       if (Status status = test_all(); !status.ok()) return status.error();
     if (ending_) break;
@@ -232,7 +233,7 @@ Status Solver::act(Action action) {
 }
 
 Status Solver::iterate() {
-  const std::int64_t at = updater_->rate_iteration(iteration_);
+  const std::int64_t at = rate_iteration_;
   const std::int64_t steps = optim::steps_taken(recipe_->rate, at, steps_);
   if (recipe_->rate.policy == optim::Policy::kMultistep && steps != steps_)
     LOG(INFO) << "MultiStep Status: Iteration " << iteration_ << ", step = " << steps;
@@ -252,7 +253,6 @@ Status Solver::iterate() {
 
 // What is shown of an iteration is of its first step, whose params are those that it began with.
 Status Solver::local_step(bool first) {
-  if (!updater_->clears_gradients()) net_->clear_gradients();
   save_running_sums();
   mark(Meter::Mark::kStep);
   const float before = last_loss_;
@@ -295,14 +295,13 @@ Result<bool> Solver::run_passes() {
 
 Status Solver::apply() {
   const bool warn_only = param_->on_nan() == SolverParameter::WARN;
-  Result<Updater::Outcome> outcome =
-      updater_->update(iteration_, rate_, Updater::NonFinite::kRefuse);
+  Result<StepOutcome> outcome = updater_->end_step(StepEnd::kUpdate);
   if (!outcome.ok()) return outcome.error();
-  if (outcome.value() == Updater::Outcome::kApplied) return {};
+  if (outcome.value() == StepOutcome::kApplied) return {};
   if (const Result<bool> verdict = judge_non_finite("a gradient"); !verdict.ok())
     return verdict.error();
   if (!warn_only) return {};
-  outcome = updater_->update(iteration_, rate_, Updater::NonFinite::kApply);
+  outcome = updater_->end_step(StepEnd::kUpdateAnyway);
   return outcome.ok() ? Status() : Status(outcome.error());
 }
 

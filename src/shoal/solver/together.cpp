@@ -111,14 +111,14 @@ Status Solver::stop_for_others() {
       mine = Action::kNone;
     }
     bool last = mine != Action::kNone && mine != Action::kSnapshot;
-    if (mine == Action::kNone || updater_->in_step()) {
+    if (mine == Action::kNone || policy_.in_step) {
       const Result<Action> action = team().agree(iteration_, mine);
       if (!action.ok()) return action.error();
       if (action.value() == Action::kNone) return {};
       last = action.value() != Action::kSnapshot;
       mine = Action::kNone;
     }
-    if (Status status = updater_->settle(); !status.ok()) return status;
+    if (Status status = updater_->settle(Settle::kOwn); !status.ok()) return status;
     const Result<Action> action = team().meet(iteration_, mine, false, last);
     if (!action.ok()) return action.error();
     if (Status status = act(action.value()); !status.ok() || ending_) return status;
@@ -128,7 +128,7 @@ Status Solver::stop_for_others() {
 // At the end of this member's task, without the others: what it has read of its data is handed
 // over.
 Result<bool> Solver::leave() {
-  if (Status status = updater_->settle(); !status.ok()) return status.error();
+  if (Status status = updater_->settle(Settle::kOwn); !status.ok()) return status.error();
   Result<bool> left = team().leave(iteration_, member_state(run_state()).SerializeAsString());
   if (left.ok() && left.value()) ending_ = Ending::kLeft;
   return left;
@@ -138,7 +138,7 @@ Result<bool> Solver::leave() {
 // whatever they do together. What follows is done together.
 Status Solver::end_apart() {
   while (!ending_) {
-    if (Status status = updater_->settle(); !status.ok()) return status;
+    if (Status status = updater_->settle(Settle::kOwn); !status.ok()) return status;
     const Result<Action> action = team().meet(iteration_, Action::kNone, true, true);
     if (!action.ok()) return action.error();
     if (action.value() == Action::kNone) return {};
@@ -157,12 +157,13 @@ Result<bool> Solver::wants_last_snapshot() {
 }
 
 // Returns when the next iteration may begin. False: the run has ended.
-Result<bool> Solver::ask_leave() {
+Result<bool> Solver::wait_to_begin() {
   while (!ending_) {
-    const Result<Updater::Leave> leave = updater_->ask_leave(iteration_);
-    if (!leave.ok()) return leave.error();
-    if (leave.value() == Updater::Leave::kBegin) return true;
-    if (leave.value() == Updater::Leave::kOver) return false;
+    const Result<Permission> permission = updater_->wait_to_begin(iteration_);
+    if (!permission.ok()) return permission.error();
+    rate_iteration_ = permission.value().rate_iteration;
+    if (permission.value().begin == Begin::kBegin) return true;
+    if (permission.value().begin == Begin::kOver) return false;
     if (Status status = at_boundary(); !status.ok()) return status.error();
   }
   return false;
@@ -170,9 +171,9 @@ Result<bool> Solver::ask_leave() {
 
 // Params with everybody's updates in them, the same on all members if they do this together.
 Status Solver::settle_all(bool together) {
-  if (Status status = updater_->settle(); !status.ok()) return status;
-  if (!together || !in_team()) return updater_->refresh();
-  const bool here = !updater_->shares_running_sums();
+  if (Status status = updater_->settle(Settle::kOwn); !status.ok()) return status;
+  if (!together || !in_team()) return updater_->settle(Settle::kTeams);
+  const bool here = !policy_.shares_running_sums;
   // of what forward passes changed, each on its own part of the data; with it all have settled
   std::vector<double> sums = {1};
   if (here)
@@ -185,7 +186,7 @@ Status Solver::settle_all(bool together) {
     for_each_running_sum(*net_, [&](Tensor& sum) {
       for (float& number : sum.host_mut()) number = static_cast<float>(*from++ / sums[0]);
     });
-  return updater_->refresh();
+  return updater_->settle(Settle::kTeams);
 }
 
 // The chief's, on all.
@@ -215,17 +216,17 @@ struct SolverMemory {
   std::vector<NetParameter> tests;  // layers of the test nets alone
   SolverState state;
   RunState run;
-  std::shared_ptr<const Updater::OwnState> own;
+  std::shared_ptr<const OwnState> own;
   std::int64_t steps = 0;  // of the rate
   double seconds = 0;
 };
 
 Result<std::shared_ptr<const SolverMemory>> Solver::save_state() {
   if (Status status = settle_all(true); !status.ok()) return status.error();
-  if (Status status = updater_->prepare_save(); !status.ok()) return status.error();
+  if (Status status = updater_->state().prepare_save(); !status.ok()) return status.error();
   const auto memory = std::make_shared<SolverMemory>();
   memory->run = run_state();
-  memory->own = updater_->own_state();
+  memory->own = updater_->state().own_state();
   memory->steps = steps_;
   if (Status status = gather_states(memory->run); !status.ok()) return status.error();
   memory->seconds = seconds();
@@ -247,7 +248,7 @@ void Solver::restore_state(const SolverMemory* memory, const Continuation& how) 
     for (std::size_t i = 0; i < test_nets_.size(); ++i)
       if (has_own_params(*test_nets_[i], *net_))
         test_nets_[i]->copy_weights(memory->tests[i], name);
-    updater_->restore(memory->state, name);
+    restore_histories(memory->state, name);
     steps_ = memory->steps;
     run = memory->run;
   }
@@ -256,8 +257,8 @@ void Solver::restore_state(const SolverMemory* memory, const Continuation& how) 
   const RunState all = share_resumption(name, std::move(run));
   if (memory) steps_ = memory->steps;
   iteration_ = started_iteration_ = shown_iteration_ = how.iteration;
-  updater_->start_at(iteration_, how.iterations);
-  if (how.same_scheme) updater_->take_own_state(memory ? memory->own : nullptr);
+  updater_->state().start_at(iteration_, how.iterations);
+  if (how.same_scheme) updater_->state().take_own_state(memory ? memory->own : nullptr);
   if (how.same_members && memory)
     take_states(memory->run, name);
   else
@@ -273,7 +274,12 @@ void Solver::take_over_states(const SolverMemory* own, const RunState& all,
     take_over_state(net, own && i < own->run.net_size() ? &own->run.net(i) : nullptr,
                     states_of_all(all, i), file);
   }
-  updater_->take_over_states(own ? &own->run : nullptr, states_of_all(all, 0), file);
+  const std::vector<Net*> replicas = updater_->replicas();
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    const bool known = own && static_cast<int>(i) < own->run.replica_size();
+    take_over_state(*replicas[i], known ? &own->run.replica(static_cast<int>(i)) : nullptr,
+                    states_of_all(all, 0), file);
+  }
   if (!own) return;
   recent_losses_.assign(own->run.recent_loss().begin(), own->run.recent_loss().end());
   if (own->run.has_best_value()) best_.value = own->run.best_value();

@@ -1,11 +1,11 @@
-#include "shoal/parallel/probe.h"
+#include "shoal/parallel/tuning/probe.h"
 
 #include <algorithm>
 #include <limits>
 #include <span>
 #include <utility>
 
-#include "shoal/parallel/updaters.h"
+#include "shoal/parallel/plan.h"
 
 namespace shoal::parallel {
 namespace {

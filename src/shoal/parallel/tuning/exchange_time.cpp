@@ -1,4 +1,4 @@
-#include "shoal/parallel/exchange_time.h"
+#include "shoal/parallel/tuning/exchange_time.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,31 +1,32 @@
-// What a worker asks the scheme's pacer about its tasks, and says of them: may this one begin, and
-// does it count. Schemes without such questions get the answers that let everything pass.
+// A worker's client of the scheme's pacer: asks it whether a task may begin and what becomes of it.
+// Schemes without a pacer get the answers that let everything pass.
 #pragma once
 
-#include "shoal/parallel/updaters.h"
+#include "shoal/parallel/row_waits.h"
 #include "shoal/solver/updater.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal::parallel {
 
-class Questions {
+class PacerClient {
  public:
   // `until`: of WorkerOptions.
-  Questions(table::Table& table, const table::Task& task, const Waits& waits, table::Clock until)
+  PacerClient(table::Table& table, const table::Task& task, const RowWaits& waits,
+              table::Clock until)
       : table_(table), task_(task), waits_(waits), until_(task.shared ? until : 0) {}
 
   // Returns when the task may begin, which is asked once, or when it is over or something else
   // comes first.
-  Result<Updater::Leave> begin(table::Clock clock);
-  // The word on the task under way: how many local steps, whether the rows are to be read anew.
+  Result<Begin> begin(table::Clock clock);
+  // The pacer's word on the task under way: local steps, whether the rows are to be read anew.
   const table::Start& start() const { return start_; }
-  // Local steps of the task under way; 0: until the judge says that it is over.
+  // Local steps of the task under way; 0: until the pacer says that it is over.
   int wanted() const { return task_.steps > 0 ? task_.steps : static_cast<int>(start_.steps); }
-  // By this a worker's steps are compared with others': the same on all.
+  // The number that a worker's steps are compared with: the same on all workers.
   double mean_steps() const { return task_.steps > 0 ? task_.steps : start_.mean_steps; }
 
-  // What the pacer hears that an exchange takes; if not said, nothing.
+  // The seconds of an exchange, for the pacer.
   void exchange_takes(double seconds) { exchange_ = seconds; }
   void task_begins();
   // A local step of so many samples is done.
@@ -37,14 +38,14 @@ class Questions {
  private:
   table::Table& table_;
   const table::Task task_;
-  const Waits& waits_;
+  const RowWaits& waits_;
   const table::Clock until_;  // where tasks are shared
   table::Start start_{};
   table::Clock granted_ = -1;   // the last task that may begin
   table::TaskReport report_{};  // of the task under way, or the last
   double exchange_ = 0;
-  std::uint32_t told_ = 0;   // steps of it that the judge has heard of
-  table::Instant since_{};   // when the first step began that he has not
+  std::uint32_t told_ = 0;   // steps of the task that the pacer has heard of
+  table::Instant since_{};   // when the first step began that it has not heard of
   table::Instant waited_{};  // for rows by then
 };
 

@@ -1,4 +1,4 @@
-#include "shoal/parallel/speed_groups.h"
+#include "shoal/parallel/tuning/speed_groups.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,4 @@
-// What the solver's thread and the threads of replicas tell each other in the course of an
-// iteration.
+// The barrier between the thread of a solver and the threads of its replicas, layer by layer.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +11,9 @@
 namespace shoal::parallel {
 
 // Replicas are numbered from 1; the solver's own net, 0, has no part in this.
-class Meeting {
+class ReplicaBarrier {
  public:
-  Meeting(int replicas, int layers);
+  ReplicaBarrier(int replicas, int layers);
 
   // ---- the solver's thread ----
   // Ends what is left of an earlier iteration and starts the next on all replicas.

@@ -1,4 +1,4 @@
-#include "shoal/parallel/questions.h"
+#include "shoal/parallel/pacer_client.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,28 +8,28 @@ namespace shoal::parallel {
 using table::Topic;
 using table::Verdict;
 
-Result<Updater::Leave> Questions::begin(table::Clock clock) {
-  if (!task_.paced || granted_ == clock) return Updater::Leave::kBegin;
+Result<Begin> PacerClient::begin(table::Clock clock) {
+  if (!task_.paced || granted_ == clock) return Begin::kBegin;
   const Result<std::string> answer =
       table_.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_, .until = until_}));
   if (!answer.ok()) return answer.error();
-  if (answer.value().empty()) return Updater::Leave::kAgree;
+  if (answer.value().empty()) return Begin::kAgree;
   Result<table::Start> start = table::decode_start(answer.value());
   if (!start.ok()) return start.error();
   start_ = start.value();
-  if (start_.over) return Updater::Leave::kOver;
+  if (start_.over) return Begin::kOver;
   granted_ = clock;
-  return Updater::Leave::kBegin;
+  return Begin::kBegin;
 }
 
-void Questions::task_begins() {
+void PacerClient::task_begins() {
   report_ = {.exchange = exchange_};
   told_ = 0;
   since_ = table_.now();
   waited_ = waits_.total();
 }
 
-void Questions::step_done(double samples) {
+void PacerClient::step_done(double samples) {
   ++report_.steps;
   report_.samples += samples;
   const auto busy = table_.now() - since_ - (waits_.total() - waited_);
@@ -37,7 +37,7 @@ void Questions::step_done(double samples) {
       std::max(0.0, std::chrono::duration<double>(busy).count() / (report_.steps - told_));
 }
 
-Result<Verdict> Questions::judge(table::Clock clock) {
+Result<Verdict> PacerClient::judge(table::Clock clock) {
   if (!task_.judged) return Verdict::kPush;
   const Result<std::string> answer = table_.ask(Topic::kJudge, clock, encode(report_));
   if (!answer.ok()) return answer.error();

@@ -1,4 +1,4 @@
-#include "shoal/parallel/profile.h"
+#include "shoal/parallel/tuning/profile.h"
 
 #include <algorithm>
 #include <cmath>

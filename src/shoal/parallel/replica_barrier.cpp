@@ -1,4 +1,4 @@
-#include "shoal/parallel/meeting.h"
+#include "shoal/parallel/replica_barrier.h"
 
 #include <algorithm>
 #include <chrono>
@@ -18,15 +18,15 @@ Error too_late(std::size_t replica, const std::string& what) {
 
 }  // namespace
 
-Meeting::Meeting(int replicas, int layers)
+ReplicaBarrier::ReplicaBarrier(int replicas, int layers)
     : layers_(layers), progress_(static_cast<std::size_t>(replicas) - 1) {}
 
-bool Meeting::all_finished() const {
+bool ReplicaBarrier::all_finished() const {
   return std::ranges::all_of(
       progress_, [this](const Progress& progress) { return progress.finished == begun_; });
 }
 
-Status Meeting::wait_finished_locked() {
+Status ReplicaBarrier::wait_finished_locked() {
   if (changed_.wait_for(mutex_, kPatience, [this]() REQUIRES(mutex_) { return all_finished(); }))
     return {};
   const auto late =
@@ -35,7 +35,7 @@ Status Meeting::wait_finished_locked() {
   return too_late(static_cast<std::size_t>(late - progress_.begin()) + 1, "its iteration");
 }
 
-Status Meeting::begin() {
+Status ReplicaBarrier::begin() {
   if (Status status = give_up(); !status.ok()) return status;
   const MutexLock lock(mutex_);
   ++begun_;
@@ -46,13 +46,13 @@ Status Meeting::begin() {
   return {};
 }
 
-void Meeting::params_ready(int layer) {
+void ReplicaBarrier::params_ready(int layer) {
   const MutexLock lock(mutex_);
   ready_ = std::max(ready_, layer + 1);
   changed_.notify_all();
 }
 
-Status Meeting::wait_backward(int layer) {
+Status ReplicaBarrier::wait_backward(int layer) {
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < progress_.size(); ++i) {
     const Progress& progress = progress_[i];
@@ -65,25 +65,25 @@ Status Meeting::wait_backward(int layer) {
   return {};
 }
 
-Status Meeting::wait_finished() {
+Status ReplicaBarrier::wait_finished() {
   const MutexLock lock(mutex_);
   return wait_finished_locked();
 }
 
-Status Meeting::give_up() {
+Status ReplicaBarrier::give_up() {
   const MutexLock lock(mutex_);
   given_up_ = true;
   changed_.notify_all();
   return wait_finished_locked();
 }
 
-void Meeting::close() {
+void ReplicaBarrier::close() {
   const MutexLock lock(mutex_);
   given_up_ = closed_ = true;
   changed_.notify_all();
 }
 
-bool Meeting::wait_begin(int replica) {
+bool ReplicaBarrier::wait_begin(int replica) {
   const MutexLock lock(mutex_);
   Progress& progress = progress_[static_cast<std::size_t>(replica) - 1];
   const auto called = [&]() REQUIRES(mutex_) { return closed_ || progress.begun < begun_; };
@@ -94,7 +94,7 @@ bool Meeting::wait_begin(int replica) {
   return !closed_;
 }
 
-Status Meeting::wait_params(int layer) {
+Status ReplicaBarrier::wait_params(int layer) {
   const MutexLock lock(mutex_);
   const auto settled = [&]() REQUIRES(mutex_) { return given_up_ || layer < ready_; };
   // the solver's own wait has a deadline, and gives up after it
@@ -104,13 +104,13 @@ Status Meeting::wait_params(int layer) {
   return {};
 }
 
-void Meeting::finished_backward(int replica, int layer) {
+void ReplicaBarrier::finished_backward(int replica, int layer) {
   const MutexLock lock(mutex_);
   progress_[static_cast<std::size_t>(replica) - 1].layer = layer;
   changed_.notify_all();
 }
 
-void Meeting::finished(int replica, Status status) {
+void ReplicaBarrier::finished(int replica, Status status) {
   const MutexLock lock(mutex_);
   Progress& progress = progress_[static_cast<std::size_t>(replica) - 1];
   progress.finished = progress.begun;

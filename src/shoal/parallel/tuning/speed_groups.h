@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "shoal/parallel/profile.h"
 #include "shoal/parallel/stages.h"
+#include "shoal/parallel/tuning/profile.h"
 #include "shoal/tensor/context.h"
 
 namespace shoal::parallel {

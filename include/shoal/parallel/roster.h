@@ -1,0 +1,29 @@
+// What the roster of a job says of its workers and servers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shoal/table/placement.h"
+#include "shoal/table/table.h"
+
+namespace shoal::parallel {
+
+// How many of a job's processes are workers, and how many servers.
+int workers_of(const table::RosterBody& roster);
+int servers_of(const table::RosterBody& roster);
+// The rank of each worker's process, and the iterations that it has behind it.
+std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster);
+std::vector<table::Clock> clocks_of(const table::RosterBody& roster);
+// The bandwidths of the servers' links, in their order; none in the first generation, to which no
+// process has told any.
+std::vector<double> bandwidths_of(const table::RosterBody& roster);
+// These servers with such bandwidths, bytes a second in their order (0: no limit; none at all:
+// nothing is known). Where the fastest is less than a quarter faster than the slowest, they are
+// taken to be alike.
+table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths);
+// Whether there is one process, with the one worker and the one server in it: no row ever leaves
+// it.
+bool is_alone(const table::RosterBody& roster);
+
+}  // namespace shoal::parallel

@@ -1,0 +1,179 @@
+// The exchange of schemes whose tasks are gradients: each leaves as soon as its layer has it, and
+// the servers apply the rule.
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "shoal/net/net.h"
+#include "shoal/ops/update.h"
+#include "shoal/ops/vector.h"
+#include "shoal/parallel/table_exchange.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::parallel {
+namespace {
+
+using table::Part;
+using table::RowId;
+
+class GradientExchange final : public TableExchange {
+ public:
+  explicit GradientExchange(const TableSetup& setup)
+      : TableExchange(setup, {.stays = is_alone(setup.table.roster()), .layers = setup.layers}),
+        layers_(setup.layers),
+        spends_(is_alone(setup.table.roster()) && staging_.in_place() &&
+                !setup.param.snapshot_diff() && !setup.param.debug_info()) {
+    table_.share_out(std::bind_front(ops::share_out, net_.context().threads()));
+  }
+
+  Status begin(std::int64_t iteration, float rate) override {
+    if (Status status = begin_task(iteration, rate); !status.ok()) return status;
+    finite_ = true;
+    skipped_ = false;
+    spent_ = std::exchange(spending_, false);
+    held_.clear();
+    histories_.clear();
+    fix_histories({});
+    pacer_.task_begins();
+    return {};
+  }
+
+  Status before_forward(int layer) override {
+    if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
+    for (const NetParam& param : net_.params())
+      if (param.layer == layer && owns(layer) && !(spent_ && param.lr_mult != 0))
+        ops::fill(net_.context(), 0, param.blob->grad);
+    return {};
+  }
+
+  Status after_backward(int layer) override {
+    for (const NetParam& param : net_.params())
+      if (param.layer == layer && owns(layer) && param.lr_mult != 0)
+        finite_ = finite_ && ops::all_finite(net_.context(), param.blob->grad);
+    for (const RowId row : map_.owned_by(layer))
+      if (map_.rows()[row].learns) held_.push_back(row);
+    if (early_ && finite_) push_held();
+    return {};
+  }
+
+  // The servers clip, by the norm of all workers' gradients together.
+  Gradients gradients() override { return {.finite = finite_}; }
+
+  Status end_step(bool update, double) override {
+    skipped_ = !update;
+    if (skipped_) held_.clear();
+    if (!task_.judged) push_outcome();
+    return {};
+  }
+
+  Result<bool> another_step() override {
+    step_done();
+    if (!task_.judged) return false;
+    const Result<table::Verdict> verdict = pacer_.judge(iteration_);
+    if (!verdict.ok()) return verdict.error();
+    skipped_ = skipped_ || verdict.value() == table::Verdict::kDrop;
+    push_outcome();
+    return false;
+  }
+
+  Status prepare_save() override {
+    if (!is_chief()) return {};
+    make_histories();
+    constexpr Part kParts[] = {Part::kHistory, Part::kHistory2};
+    static_assert(std::size(kParts) == optim::kMaxHistories);
+    for (const RowId row : learning_)
+      for (int h = 0; h < optim::histories(recipe_.rule.rule); ++h)
+        table_.get(row, next(), kParts[h]);
+    return waits_.wait(learning_);
+  }
+
+  std::vector<Tensor*> histories() override {
+    if (histories_.empty()) make_histories();
+    return pointers();
+  }
+
+  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
+  void take_own_state(std::shared_ptr<const OwnState>) override {}
+  void put(RunState&) override {}
+  void take(const RunState&, const std::string&) override {}
+
+ private:
+  bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+
+  Status first_read(const table::Plan&) override {
+    for (const RowId row : all_) get(row, start_);
+    return {};
+  }
+  Status reread() override { return read(next()); }
+  // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
+  Status refresh() override { return lockstep_ ? Status() : read(next()); }
+  std::span<float> destination(RowId row) override { return staging_.weights(row); }
+
+  void make_histories() {
+    histories_.clear();
+    for (int h = 0; h < optim::histories(recipe_.rule.rule); ++h)
+      for (const NetParam& param : net_.params())
+        histories_.emplace_back(owns(param.layer) ? param.blob->shape() : Shape{0});
+    fix_histories(pointers());
+  }
+
+  std::vector<Tensor*> pointers() {
+    std::vector<Tensor*> all;
+    for (std::size_t i = 0; i < histories_.size(); ++i) {
+      const NetParam& param = net_.params()[i % net_.params().size()];
+      all.push_back(owns(param.layer) ? &histories_[i] : nullptr);
+    }
+    return all;
+  }
+
+  void push_held() {
+    pushes_.clear();
+    spending_ = spends_;
+    for (const RowId row : held_) {
+      const std::span<float> gradient = map_.gradient(row);
+      pushes_.push_back({.row = row,
+                         .clock = iteration_,
+                         .weight = options_.weight,
+                         .rate = rate_,
+                         .payload = table::as_payload({gradient}),
+                         .finite = finite_,
+                         .spent = spends_ ? gradient : std::span<float>()});
+    }
+    push(pushes_);
+    held_.clear();
+  }
+
+  // What is left of the task. Others wait for this worker's part: it says so if there is none.
+  void push_outcome() {
+    if (!skipped_) return push_held();
+    spending_ = false;
+    pushes_.clear();
+    for (const RowId row : learning_)
+      pushes_.push_back({.row = row, .clock = iteration_, .weight = 0, .rate = rate_});
+    for (const table::Push& one : pushes_) push(std::span(&one, 1));
+  }
+
+  const Layers layers_;
+  // the only server is in this process: it clears gradients as it takes them
+  const bool spends_;
+  bool finite_ = true;    // this iteration's gradients, so far
+  bool skipped_ = false;  // this iteration has no update
+  // the server clears this iteration's gradients; it has cleared those of the last
+  bool spending_ = false, spent_ = false;
+  std::vector<RowId> held_;          // whose gradients are complete and were not pushed
+  std::vector<table::Push> pushes_;  // of them, while they are pushed
+  // of the rule's history h and param i at h * params + i: from a restore until the first
+  // iteration, and for a save
+  std::vector<Tensor> histories_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_gradient_exchange(const TableSetup& setup) {
+  return std::make_unique<GradientExchange>(setup);
+}
+
+}  // namespace shoal::parallel

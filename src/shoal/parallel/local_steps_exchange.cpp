@@ -1,0 +1,325 @@
+// The exchange of schemes whose tasks are local steps: the rows are read, a solver of the worker's
+// own makes some updates, and what came of them is pushed.
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "shoal/base/log.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/global_momentum.h"
+#include "shoal/parallel/table_exchange.h"
+#include "shoal/parallel/tuning/exchange_time.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/local_rule.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::parallel {
+namespace {
+
+using table::ContributionKind;
+using table::MomentumPolicy;
+using table::Part;
+using table::RowId;
+using table::Verdict;
+using table::Weighing;
+
+// What this worker has and no other: its weights between two exchanges, and its momentum.
+struct OwnSteps final : OwnState {
+  std::vector<std::vector<float>> weights, histories;
+  std::int64_t updates = 0;
+};
+
+RowExtras extras_of(const TableSetup& setup, LocalRule& rule) {
+  const bool is_averaged = setup.scheme.task().momentum == MomentumPolicy::kAverage;
+  return {.running_sums = true,
+          .histories = is_averaged ? rule.histories() : std::vector<Tensor*>(),
+          .layers = setup.layers};
+}
+
+class LocalStepsExchange final : public TableExchange {
+ public:
+  LocalStepsExchange(const TableSetup& setup, std::unique_ptr<LocalRule> rule)
+      : TableExchange(setup, extras_of(setup, *rule)),
+        reads_sums_(setup.param.on_nan() == SolverParameter::SKIP),
+        local_(std::move(rule)),
+        sent_(all_.size()),
+        replies_(all_.size()),
+        has_left_(all_.size()),
+        momentum_(task_, map_) {
+    fix_histories(local_->histories());
+    for (const RowId row : learning_) {
+      sent_[row].resize(map_.rows()[row].length);
+      if (task_.pull_first) replies_[row].resize(map_.rows()[row].length);
+      if (map_.rows()[row].lr_mult == 0) sums_.push_back(row);
+    }
+  }
+
+  Status begin(std::int64_t iteration, float rate) override {
+    if (Status status = begin_task(iteration, rate); !status.ok()) return status;
+    updates_ = 0;
+    if (away_)  // or what arrives of the team's would be written over
+      if (Status status = receive(all_); !status.ok()) return status;
+    come_back();
+    if (task_.pull_first)
+      if (Status status = pull(); !status.ok()) return status;
+    if (reads_sums_)  // the solver looks at them before the first forward
+      if (Status status = receive(sums_); !status.ok()) return status;
+    pacer_.task_begins();
+    return {};
+  }
+
+  Status before_forward(int layer) override {
+    local_->before_forward(layer);
+    if (pacer_.steps() > 0 || task_.pull_first) return {};
+    if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
+    if (takes_weights()) return {};
+    for (const RowId row : map_.owned_by(layer)) {
+      if (!map_.rows()[row].learns) continue;
+      momentum_.begin(row);
+      std::ranges::copy(map_.weights(row), sent_[row].begin());
+    }
+    return {};
+  }
+
+  // In the last step of a task what a layer has learned leaves while those below it still compute.
+  // What forward passes change may yet be another replica's too, and leaves at the end.
+  Status after_backward(int layer) override {
+    local_->look(layer);
+    const bool is_last = early_ && pacer_.steps() + 1 == pacer_.wanted();
+    if (!is_last || !local_->update_layer(layer, own_updates_, rate_)) return {};
+    std::vector<RowId> rows;
+    for (const RowId row : map_.owned_by(layer))
+      if (map_.is_param(row) || map_.is_history(row)) rows.push_back(row);
+    push_rows(rows, weight_of(updates_ + 1));
+    return {};
+  }
+
+  Gradients gradients() override { return local_->gradients(); }
+
+  Status end_step(bool update, double squares) override {
+    if (!update) {
+      local_->skip();
+      return {};
+    }
+    local_->update(own_updates_, rate_, squares);
+    ++updates_;
+    ++own_updates_;
+    return {};
+  }
+
+  Result<bool> another_step() override {
+    step_done();
+    if (task_.pull_first && pacer_.steps() == 1)
+      if (Status status = take_replies(); !status.ok()) return status.error();
+    if (pacer_.wanted() > pacer_.steps()) return true;
+    const Result<Verdict> verdict = pacer_.judge(iteration_);
+    if (!verdict.ok()) return verdict.error();
+    if (verdict.value() == Verdict::kAnother) return true;
+    if (!task_.pull_first) hand_in(verdict.value());
+    return false;
+  }
+
+  Status prepare_save() override { return {}; }
+  std::vector<Tensor*> histories() override { return local_->histories(); }
+  void put(RunState& run) override { momentum_.put(run); }
+  void take(const RunState& run, const std::string& file) override { momentum_.take(run, file); }
+
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
+    TableExchange::start_at(iteration, all);
+    own_updates_ = iteration * std::max(1, task_.steps);
+  }
+
+  // Weights alone are a worker's own between two exchanges.
+  std::shared_ptr<const OwnState> own_state() override {
+    const auto own = std::make_shared<OwnSteps>();
+    own->weights.resize(all_.size());
+    for (const RowId row : learning_) {
+      if (!takes_weights()) break;
+      const std::span<const float> numbers =
+          away_ ? std::span<const float>(sent_[row]) : map_.weights(row);
+      own->weights[row].assign(numbers.begin(), numbers.end());
+    }
+    for (const Tensor* history : own_histories())
+      own->histories.emplace_back(history->host().begin(), history->host().end());
+    own->updates = own_updates_;
+    return own;
+  }
+
+  void take_own_state(std::shared_ptr<const OwnState> state) override {
+    CHECK(!created_) << "a state of its own after the rows were made";
+    const auto* own = static_cast<const OwnSteps*>(state.get());
+    resumed_ = false;  // the chief's histories are its own alone
+    own_updates_ = own ? own->updates : 0;
+    const std::vector<Tensor*> histories = own_histories();
+    for (std::size_t h = 0; h < histories.size(); ++h) {
+      if (own)
+        std::ranges::copy(own->histories.at(h), histories[h]->host_mut().begin());
+      else
+        std::ranges::fill(histories[h]->host_mut(), 0.0f);
+    }
+    for (const RowId row : learning_)
+      if (own && takes_weights()) sent_[row] = own->weights.at(row);
+    away_ = own && takes_weights();
+  }
+
+ private:
+  bool takes_weights() const { return task_.contribution == ContributionKind::kWeights; }
+
+  std::vector<Tensor*> own_histories() {
+    std::vector<Tensor*> own = local_->histories();
+    std::erase(own, nullptr);
+    return own;
+  }
+
+  Status first_read(const table::Plan& plan) override {
+    if (task_.is_planned()) {
+      const Result<double> seconds = measure_exchange(table_, plan);
+      if (!seconds.ok()) return seconds.error();
+      pacer_.exchange_takes(seconds.value());
+    }
+    for (const RowId row : all_) {
+      get(row, start_);
+      if (!resumed_ || !map_.is_param(row)) continue;
+      // all go on with the chief's
+      table_.get(row, start_, Part::kHistory);
+      if (optim::histories(recipe_.rule.rule) > 1) table_.get(row, start_, Part::kHistory2);
+    }
+    return {};
+  }
+
+  Status reread() override { return takes_weights() ? Status() : read(next()); }
+
+  // Of elastic averaging the team's params are the rows, while this worker's own wait where they
+  // are sent from.
+  Status refresh() override {
+    if (!takes_weights()) return lockstep_ ? Status() : read(next());
+    if (!std::exchange(away_, true))
+      for (const RowId row : learning_) std::ranges::copy(map_.weights(row), sent_[row].begin());
+    // at the clock of its last exchange a worker reads what that left to it
+    return read(dropped_ ? next() : std::max(start_, next() - 1));
+  }
+
+  std::span<float> destination(RowId row) override {
+    return to_replies_ && map_.rows()[row].learns ? std::span<float>(replies_[row])
+                                                  : staging_.weights(row);
+  }
+
+  void come_back() {
+    if (!std::exchange(away_, false)) return;
+    for (const RowId row : learning_) std::ranges::copy(sent_[row], map_.weights(row).begin());
+  }
+
+  // Of a task with so many updates. One in which nothing was learned has nothing in it; the answer
+  // is the row.
+  float weight_of(int updates) const {
+    if (updates == 0) return 0;
+    if (task_.weighing == Weighing::kUniform || takes_weights()) return 1;
+    const double share = updates / pacer_.mean_steps();
+    return static_cast<float>(task_.weighing == Weighing::kSamples ? options_.weight * share
+                                                                   : 1 / share);
+  }
+
+  // A task that is dropped has nothing in it either.
+  void hand_in(Verdict verdict) {
+    const float weight = verdict == Verdict::kDrop ? 0 : weight_of(updates_);
+    push_rows(learning_, weight);
+    end_exchange(weight == 0);
+  }
+
+  // Pushes those of the rows that have not left in this task, as they are now.
+  void push_rows(std::span<const RowId> rows, float weight) {
+    std::vector<table::Push> pushes;
+    for (const RowId row : rows) {
+      if (has_left_[row]) continue;
+      has_left_[row] = true;
+      prepare(row, weight);
+      pushes.push_back(
+          {.row = row,
+           .clock = iteration_,
+           .kind = task_.contribution,
+           .weight = weight,
+           .rate = rate_,
+           .payload = table::as_payload(
+               {weight == 0 ? std::span<const float>() : std::span<const float>(sent_[row])})});
+    }
+    if (pushes.empty()) return;
+    if (to_replies_)
+      table_.push(pushes);
+    else
+      push(pushes);
+  }
+
+  // Writes what of a row is pushed into sent_. The table's rate is of params alone: of the rest the
+  // plain mean is taken.
+  void prepare(RowId row, float weight) {
+    const std::span<const float> now = map_.weights(row);
+    std::vector<float>& sent = sent_[row];
+    if (takes_weights()) {
+      std::ranges::copy(now, sent.begin());
+      return;
+    }
+    std::ranges::transform(now, sent, sent.begin(), std::minus());
+    if (map_.is_param(row))
+      momentum_.end(row, weight, sent);
+    else if (task_.global_rate != 1)
+      std::ranges::transform(sent, sent.begin(),
+                             [&](float number) { return number / task_.global_rate; });
+  }
+
+  void end_exchange(bool empty) {
+    has_left_.assign(has_left_.size(), false);
+    dropped_ = empty;
+    if (task_.momentum != MomentumPolicy::kReset) return;
+    for (Tensor* history : own_histories()) std::ranges::fill(history->host_mut(), 0.0f);
+    own_updates_ = 0;
+  }
+
+  // The paper's order: the first step's gradient is that of the weights handed in, and its update
+  // is added to what the exchange leaves of them.
+  Status pull() {
+    if (Status status = receive(all_); !status.ok()) return status;
+    to_replies_ = true;
+    push_rows(learning_, 1);
+    end_exchange(false);
+    return {};
+  }
+
+  Status take_replies() {
+    if (Status status = waits_.wait(learning_); !status.ok()) return status;
+    to_replies_ = false;
+    for (const RowId row : learning_) {
+      const std::span<float> now = map_.weights(row);
+      for (std::size_t i = 0; i < now.size(); ++i)
+        now[i] = replies_[row][i] + (now[i] - sent_[row][i]);
+    }
+    return {};
+  }
+
+  const bool reads_sums_;
+  const std::unique_ptr<LocalRule> local_;
+  std::vector<RowId> sums_;  // of running means and the like
+  // by row. In a task of deltas: the weights that it began with, then what is pushed of them
+  std::vector<std::vector<float>> sent_;
+  // by row, where an exchange goes on during a step
+  std::vector<std::vector<float>> replies_;
+  std::vector<bool> has_left_;  // by row: pushed in this task
+  GlobalMomentum momentum_;
+  bool to_replies_ = false;  // what arrives is a reply
+  // the params are the team's, and this worker's own are in sent_
+  bool away_ = false;
+  bool dropped_ = false;          // the last push had nothing in it
+  int updates_ = 0;               // in this task: its steps less those that were left out
+  std::int64_t own_updates_ = 0;  // that the histories have seen
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_local_steps_exchange(const TableSetup& setup) {
+  return std::make_unique<LocalStepsExchange>(
+      setup, std::make_unique<LocalRule>(read_recipe(setup.param, setup.options.name),
+                                         setup.param.snapshot_diff(), setup.net, setup.layers));
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,91 @@
+// How a process takes part in a job from plan to plan: alone, or as a worker of a table.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/parallel/run.h"
+#include "shoal/parallel/stages.h"
+#include "shoal/solver/exchange.h"
+#include "shoal/solver/solver.h"
+
+namespace shoal::parallel {
+
+// The end of a segment, at which all workers of the job have come.
+struct SegmentEnd {
+  std::int64_t iteration = 0;   // that this worker has behind it
+  double items = 0;             // of this worker in an iteration
+  const Stage& stage;           // that the segment belongs to
+  const Stage* next = nullptr;  // after the stage; null: none
+  std::int64_t stage_end = 0;   // the iteration at which the run ends the stage
+  // the stage goes on whatever the clocks of fast workers say
+  bool within = false;
+  const std::string& words;  // of the scheme that ends
+};
+
+// What follows it.
+struct SegmentStart {
+  Ending ending = Ending::kContinues;  // kLeft: this process is no longer a member; kDone: the
+                                       // groups that --profile_only asks for are found
+  // of the scheme with the groups that were found, in place of those of the stage or the next one
+  std::optional<std::string> found{};
+  std::string words{};  // of the scheme that the job goes on with; "": as the stages say
+};
+
+class JobMembership {
+ public:
+  virtual ~JobMembership() = default;
+
+  // ---- who takes part; constant until the next segment ----
+  virtual Team* team() = 0;                // null: this process trains alone
+  virtual const Share& share() const = 0;  // its part of the data
+  // The iterations that each worker has behind it; none where all have as many.
+  virtual std::vector<std::int64_t> clocks() const = 0;
+  // The workers are those of the segment before.
+  virtual bool same_workers() const = 0;
+  // The job has had a plan before the present one.
+  virtual bool has_other_plans() const = 0;
+
+  // ---- before the first segment ----
+  // The scheme of a job that was training before this process joined it; nothing otherwise.
+  virtual std::optional<std::string> joined() const = 0;
+  // What makes a difference to this process.
+  virtual std::vector<Stage> stages(std::vector<Stage> all) const = 0;
+  // Throws ConfigError for what would be wrong in one of the stages.
+  virtual void check(const SolverParameter& solver, const std::vector<Stage>& stages) const = 0;
+
+  // ---- a segment ----
+  // Measures what the job wants to know before it. `stage_end` as in SegmentEnd. False: this
+  // process is no longer a member.
+  virtual Result<bool> prepare(std::int64_t iteration, std::int64_t stage_end,
+                               std::string& words) = 0;
+  virtual ExchangeOffer offer(const SolverParameter& solver, const std::string& words,
+                              std::int64_t stage_end) = 0;
+  // How gradients become updates, and the scheme, for people.
+  virtual std::string averaging(const std::string& words) const = 0;
+  virtual std::string name_of(const std::string& words) const = 0;
+  virtual Meter* meter() = 0;
+  // Says in the log where rows are and what the scheme is, if that is new.
+  virtual void report(Solver& solver, const std::string& words, bool is_first) = 0;
+  virtual void begin(const Solver& solver, const Stage& stage, std::int64_t stage_end) = 0;
+  // The job wants another plan.
+  virtual bool wants_regroup() = 0;
+
+  // ---- its end ----
+  virtual Result<SegmentStart> next(const SegmentEnd& end) = 0;
+  virtual Status finish(std::int64_t iteration, std::int64_t iterations,
+                        const std::string& words) = 0;
+  virtual void abort(const Error& error) = 0;
+  // Returns when no memory of the last solver is looked at any more.
+  virtual void release() = 0;
+};
+
+// `name`, the prototxt's, stands in front of errors. Both borrow the options.
+std::unique_ptr<JobMembership> make_alone(const RunOptions& options, const std::string& name);
+std::unique_ptr<JobMembership> make_table_membership(const RunOptions& options,
+                                                     const std::string& name, table::Table& table);
+
+}  // namespace shoal::parallel

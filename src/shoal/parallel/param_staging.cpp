@@ -1,0 +1,29 @@
+#include "shoal/parallel/param_staging.h"
+
+#include <algorithm>
+
+namespace shoal::parallel {
+
+void ParamStaging::fix() {
+  const std::size_t rows = map_.rows().size();
+  buffers_.resize(in_place_ ? 0 : rows);
+  memory_.resize(rows);
+  expected_.assign(rows, false);
+  for (table::RowId row = 0; row < rows; ++row) {
+    const std::span<float> numbers = map_.weights(row);
+    if (!in_place_) buffers_[row].assign(numbers.begin(), numbers.end());
+    memory_[row] = in_place_ ? numbers : std::span<float>(buffers_[row]);
+  }
+}
+
+void ParamStaging::upload(std::span<const table::RowId> rows) {
+  for (const table::RowId row : rows) {
+    if (!expected_[row]) continue;
+    expected_[row] = false;
+    // in place, too, the tensor learns that its numbers have changed
+    const std::span<float> numbers = map_.weights(row);
+    if (!in_place_) std::ranges::copy(memory_[row], numbers.begin());
+  }
+}
+
+}  // namespace shoal::parallel

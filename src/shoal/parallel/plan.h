@@ -1,0 +1,22 @@
+// The plan of a table's rows for a solver, and what of solver and scheme does not fit together.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/parallel/worker.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::parallel {
+
+table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
+                    const table::RosterBody& roster, table::Clock start,
+                    const std::vector<table::Clock>& clocks, const WorkerOptions& options);
+// Throws ConfigError for what cannot be had together, of the solver, the scheme (`words` are the
+// user's) and so many workers. `name` stands in front of it.
+void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme,
+               const std::string& words, int workers);
+
+}  // namespace shoal::parallel

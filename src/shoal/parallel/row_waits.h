@@ -1,0 +1,28 @@
+// Waits for rows of a table and counts the time that this takes.
+#pragma once
+
+#include <chrono>
+#include <span>
+
+#include "shoal/table/table.h"
+
+namespace shoal::parallel {
+
+class RowWaits {
+ public:
+  explicit RowWaits(table::Table& table) : table_(table) {}
+  Status wait(std::span<const table::RowId> rows) {
+    const table::Instant start = table_.now();
+    Status status = table_.wait(rows);
+    total_ += table_.now() - start;
+    return status;
+  }
+  table::Instant total() const { return total_; }
+  double seconds() const { return std::chrono::duration<double>(total_).count(); }
+
+ private:
+  table::Table& table_;
+  table::Instant total_{};
+};
+
+}  // namespace shoal::parallel

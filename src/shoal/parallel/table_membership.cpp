@@ -1,0 +1,255 @@
+// A worker of a table's job: its rank and team in each generation, what it measures, and the end of
+// its part.
+#include <algorithm>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/membership.h"
+#include "shoal/parallel/plan.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/parallel/tuning/probe.h"
+#include "shoal/parallel/tuning/speed_groups.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/table/placement.h"
+
+namespace shoal::parallel {
+namespace {
+
+class TableMembership final : public JobMembership {
+ public:
+  TableMembership(const RunOptions& options, const std::string& name, table::Table& table)
+      : options_(options),
+        name_(name),
+        table_(table),
+        groups_(&table, options.meter, files()),
+        share_(options.share),
+        generation_(table.roster().generation),
+        joined_(table.roster().generation > 0) {
+    take_roster();
+    // a process keeps its part of the data, whatever its number becomes
+    if (share_.suffix.empty()) share_.suffix = std::to_string(share_.client);
+  }
+
+  Team* team() override { return team_.get(); }
+  const Share& share() const override { return share_; }
+  std::vector<table::Clock> clocks() const override {
+    return table_.roster().generation == generation_ && generation_ > 0
+               ? clocks_of(table_.roster())
+               : std::vector<table::Clock>();
+  }
+  bool has_other_plans() const override { return generation_ > 0; }
+  bool same_workers() const override { return ranks_of(table_.roster()) == trained_; }
+
+  std::optional<std::string> joined() const override {
+    return joined_ ? std::optional(table_.roster().scheme) : std::nullopt;
+  }
+  std::vector<Stage> stages(std::vector<Stage> all) const override { return all; }
+
+  void check(const SolverParameter& solver, const std::vector<Stage>& stages) const override {
+    if (options_.profile_only && !has_search(stages))
+      throw ConfigError(Code::kUsage, name_,
+                        ": --profile_only: no scheme of the run has group_by: SPEED");
+    if (team_->chief()) or_throw(check_writable(files()));
+    // of a job that goes on the others have looked, when there were other workers
+    for (const Stage& stage : stages)
+      if (generation_ == 0 && !stage.search)
+        check_fit(with_phase(solver, stage), name_, *or_throw(table::make_scheme(stage.words)),
+                  stage.words, share_.clients);
+  }
+
+  // Where the roster says so, a generation measures links instead of training.
+  Result<bool> prepare(std::int64_t iteration, std::int64_t stage_end,
+                       std::string& words) override {
+    while (table_.roster().generation == generation_ && table_.roster().measures) {
+      Result<std::vector<double>> found = measure_servers(table_, *team_, words);
+      if (!found.ok()) return failed(found.error());
+      const Result<bool> stays = regroup({.clock = iteration,
+                                          .phase_end = stage_end,
+                                          .weights = share_.weights,
+                                          .bandwidths = std::move(found).value()});
+      if (!stays.ok()) return failed(stays.error());
+      if (!stays.value()) return stays;
+      words = table_.roster().scheme;
+      links_are_new_ = true;
+    }
+    return true;
+  }
+
+  ExchangeOffer offer(const SolverParameter& solver, const std::string& words,
+                      std::int64_t stage_end) override {
+    return table_offer(solver, table_,
+                       {.name = name_,
+                        .scheme = words,
+                        .weight = contribution_weight(solver, name_, share_),
+                        .until = stage_end,
+                        .generation = generation_,
+                        .servers = servers()});
+  }
+
+  std::string averaging(const std::string& words) const override {
+    return or_throw(table::make_scheme(words))->lockstep()
+               ? SolverOptions().averaging
+               : "each worker's mean gradient is an update of its own";
+  }
+  std::string name_of(const std::string& words) const override { return words; }
+  Meter* meter() override { return &groups_.meter(); }
+
+  void report(Solver& solver, const std::string& words, bool is_first) override {
+    if (std::exchange(links_are_new_, false) && team_->chief())
+      LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
+                << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
+    if (!is_first) return;
+    if (team_->chief()) {
+      LOG(INFO) << "Scheme " << words << "; " << placement(solver);
+      const std::string caution = or_throw(table::make_scheme(words))->caution(share_.clients);
+      if (!caution.empty()) LOG(WARNING) << "Scheme " << words << ": " << caution;
+    }
+    if (std::exchange(joined_, false))
+      LOG(WARNING) << "Iteration " << solver.iteration() << ": has joined the job, as worker "
+                   << share_.client << " of " << share_.clients;
+  }
+
+  void begin(const Solver& solver, const Stage& stage, std::int64_t stage_end) override {
+    if (!team_->chief()) return;
+    const double records = options_.epoch ? static_cast<double>(options_.epoch(share_)) : 0;
+    groups_.begin(stage, share_,
+                  {.records = records,
+                   .items = solver.own_items(),
+                   .iterations = stage_end - solver.iteration()});
+  }
+
+  // The chief may want to know how fast links are, or to look at the groups again.
+  bool wants_regroup() override {
+    const bool measure = measures() && generation_ == 0 && servers_of(table_.roster()) > 1 &&
+                         !std::exchange(asked_to_measure_, true);
+    return measure || groups_.due();
+  }
+
+  Result<SegmentStart> next(const SegmentEnd& end) override {
+    trained_ = ranks_of(table_.roster());
+    const int workers = share_.clients;
+    auto searched = groups_.find({*team_, table_.roster(), end.words, end.iteration, end.items},
+                                 end.stage, end.next);
+    if (!searched.ok()) return searched.error();
+    SegmentStart start;
+    table::SegmentBody body{.clock = end.iteration};
+    if (end.next || end.within) body.phase_end = end.stage_end;
+    if (end.next && !end.within) body.next_scheme = end.next->words;
+    if (const auto& found = searched.value()) {
+      start.found = body.scheme = found->words;
+      body.weights = found->weights;
+      start.ending = options_.profile_only ? Ending::kDone : Ending::kContinues;
+    }
+    if (start.ending == Ending::kDone) return start;
+    if (generation_ == 0) body.bandwidths = options_.bandwidths;
+    const Result<bool> stays = regroup(std::move(body));
+    if (!stays.ok()) return stays.error();
+    if (!stays.value()) start.ending = Ending::kLeft;
+    const table::RosterBody& roster = table_.roster();
+    if (roster.generation != generation_) return start;
+    start.words = roster.scheme;
+    if (!roster.why.empty())
+      LOG(INFO) << "Iteration " << end.iteration << ": continuing with " << share_.clients
+                << " workers (was " << workers << "), scheme "
+                << (roster.scheme.empty() ? "as before" : roster.scheme) << ": " << roster.why;
+    return start;
+  }
+
+  Status finish(std::int64_t iteration, std::int64_t iterations,
+                const std::string& words) override {
+    if (Status status = table_.finish(iteration); !status.ok()) return status;
+    LOG(INFO) << "Iteration " << iteration << ": scheme " << words << " ends";
+    // of this process, as worker and as server, with all that is not params: tests, snapshots,
+    // heartbeats
+    const table::Traffic all = table_.traffic();
+    const auto each = [&](std::uint64_t bytes) {
+      return static_cast<double>(bytes) /
+             static_cast<double>(std::max<std::int64_t>(1, iterations));
+    };
+    LOG(INFO) << "Traffic: " << each(all.bytes_sent) << " bytes sent and "
+              << each(all.bytes_received) << " received an iteration, " << each(all.local_bytes)
+              << " within this process";
+    return {};
+  }
+  void abort(const Error& error) override { table_.abort(error); }
+  void release() override { table_.release(); }
+
+ private:
+  ProfileFiles files() const { return {options_.groups_out, options_.data_sharding_out}; }
+  bool measures() const { return options_.measure_servers && team_->chief(); }
+
+  Error failed(const Error& error) {
+    table_.abort(error);
+    return error;
+  }
+
+  // False: this process is not in the next generation.
+  Result<bool> regroup(table::SegmentBody end) {
+    end.measures = measures();
+    Result<bool> stays = table_.regroup(end);
+    if (!stays.ok() || !stays.value()) return stays;
+    ++generation_;
+    take_roster();
+    return stays;
+  }
+
+  // This process's number and team in the generation.
+  void take_roster() {
+    share_.client = table_.worker();
+    share_.clients = workers_of(table_.roster());
+    share_.in_parts = share_.in_parts || share_.clients > 1;
+    share_.weights.clear();
+    for (const auto& process : table_.roster().processes)
+      if (process.worker >= 0 && process.weight > 0) share_.weights.push_back(process.weight);
+    team_ = make_table_team(table_, generation_);
+  }
+
+  table::Servers servers() const {
+    if (options_.servers) return *options_.servers;
+    return servers_of(table_.roster(), table_.roster().generation > 0
+                                           ? bandwidths_of(table_.roster())
+                                           : options_.bandwidths);
+  }
+
+  // "7 rows of params on 2 servers, with 40000, 8000 bytes, by the bandwidths of their links:
+  // 1e+08, 2e+07 bytes/s".
+  std::string placement(Solver& solver) const {
+    const table::Servers on = servers();
+    const RowMap map(solver.net(), on, {.stays = is_alone(table_.roster())});
+    std::vector<std::string> bytes, bandwidths;
+    for (const std::size_t each : table::bytes_per_server(map.rows(), on.count))
+      bytes.push_back(str(each));
+    for (const table::ServerSpeed& server : on.speeds)
+      bandwidths.push_back(str(static_cast<float>(server.bandwidth)));
+    return str(map.rows().size(), " rows of params on ", on.count,
+               on.count == 1 ? " server" : " servers", ", with ", join(bytes), " bytes",
+               bandwidths.empty()
+                   ? ""
+                   : str(", by the bandwidths of their links: ", join(bandwidths), " bytes/s"));
+  }
+
+  const RunOptions& options_;
+  const std::string name_;
+  table::Table& table_;
+  SpeedGroups groups_;
+  Share share_;
+  table::Generation generation_;  // of the plan
+  std::unique_ptr<Team> team_;
+  std::vector<std::uint32_t> trained_;  // the ranks of the workers of the last segment
+  bool joined_;                         // a job that was training, and has not begun itself
+  bool links_are_new_ = false;          // the links were measured since the last segment
+  bool asked_to_measure_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<JobMembership> make_table_membership(const RunOptions& options,
+                                                     const std::string& name, table::Table& table) {
+  return std::make_unique<TableMembership>(options, name, table);
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,175 @@
+#include "shoal/solver/local_rule.h"
+
+#include <cmath>
+#include <utility>
+
+#include "shoal/net/net.h"
+#include "shoal/ops/update.h"
+#include "shoal/ops/vector.h"
+#include "shoal/proto/solver.pb.h"
+
+namespace shoal {
+
+LocalRule::LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Layers layers)
+    : recipe_(recipe), keep_gradients_(keep_gradients), net_(net), layers_(std::move(layers)) {
+  for (int h = 0; h < optim::histories(recipe.rule.rule); ++h) {
+    histories_.emplace_back();
+    for (const NetParam& param : net.params())
+      histories_.back().emplace_back(
+          layers_[static_cast<std::size_t>(param.layer)] ? param.blob->shape() : Shape{0});
+  }
+  forget();
+}
+
+bool LocalRule::learns(const NetParam& param) const {
+  return param.lr_mult != 0 && layers_[static_cast<std::size_t>(param.layer)];
+}
+
+// Updates clear the gradients that they take, unless those are to be kept.
+void LocalRule::before_forward(int layer) {
+  if (!keep_gradients_ || !layers_[static_cast<std::size_t>(layer)]) return;
+  for (const NetParam& param : net_.params())
+    if (param.layer == layer) ops::fill(net_.context(), 0, param.blob->grad);
+}
+
+void LocalRule::look(int layer) {
+  for (const NetParam& param : net_.params()) {
+    if (param.layer != layer || !learns(param)) continue;
+    if (recipe_.clip >= 0)
+      squares_ += ops::sum_of_squares(net_.context(), param.blob->grad);
+    else
+      finite_ = finite_ && ops::all_finite(net_.context(), param.blob->grad);
+  }
+}
+
+void LocalRule::update(std::int64_t iteration, float rate, double squares) {
+  for (std::size_t i = 0; i < net_.params().size(); ++i)
+    if (learns(net_.params()[i]) && !is_updated_[i]) update_param(i, iteration, rate, squares);
+  forget();
+}
+
+// The scale of a clip is known when all gradients are.
+bool LocalRule::update_layer(int layer, std::int64_t iteration, float rate) {
+  if (recipe_.clip >= 0 || !finite_) return false;
+  for (std::size_t i = 0; i < net_.params().size(); ++i) {
+    const NetParam& param = net_.params()[i];
+    if (param.layer != layer || !learns(param)) continue;
+    update_param(i, iteration, rate, 0);
+    is_updated_[i] = true;
+  }
+  return true;
+}
+
+void LocalRule::skip() {
+  for (const NetParam& param : net_.params())
+    if (layers_[static_cast<std::size_t>(param.layer)])
+      ops::fill(net_.context(), 0, param.blob->grad);
+  forget();
+}
+
+std::vector<Tensor*> LocalRule::histories() {
+  std::vector<Tensor*> all;
+  for (auto& history : histories_)
+    for (std::size_t i = 0; i < history.size(); ++i) {
+      const auto layer = static_cast<std::size_t>(net_.params()[i].layer);
+      all.push_back(layers_[layer] ? &history[i] : nullptr);
+    }
+  return all;
+}
+
+float LocalRule::gradient_scale(double squares) const {
+  const double norm = std::sqrt(squares);
+  const double clip = recipe_.clip >= 0 && norm > recipe_.clip ? recipe_.clip / norm : 1;
+  return static_cast<float>(clip / recipe_.iter_size);
+}
+
+void LocalRule::update_param(std::size_t i, std::int64_t iteration, float rate, double squares) {
+  const NetParam& param = net_.params()[i];
+  const optim::StepInputs inputs{iteration,
+                                 rate,
+                                 param.lr_mult,
+                                 recipe_.weight_decay,
+                                 param.decay_mult,
+                                 recipe_.regularization,
+                                 gradient_scale(squares)};
+  std::vector<Tensor*> histories;
+  for (auto& history : histories_) histories.push_back(&history[i]);
+  ops::update(net_.context(), optim::make_step(recipe_.rule, inputs), param.blob->data,
+              param.blob->grad, histories,
+              keep_gradients_ ? ops::Gradient::kKeep : ops::Gradient::kClear);
+}
+
+void LocalRule::forget() {
+  squares_ = 0;
+  finite_ = true;
+  is_updated_.assign(net_.params().size(), false);
+}
+
+namespace {
+
+// The rule applied in this process after every step: nothing is sent.
+class LocalExchange final : public Exchange {
+ public:
+  LocalExchange(const Recipe& recipe, bool keep_gradients, Net& net, const Layers& layers)
+      : rule_(recipe, keep_gradients, net, layers) {}
+
+  const TeamPolicy& policy() const override { return policy_; }
+  Result<Permission> wait_to_begin(std::int64_t iteration) override {
+    return Permission{Begin::kBegin, iteration};
+  }
+  Status begin(std::int64_t iteration, float rate) override {
+    iteration_ = iteration;
+    rate_ = rate;
+    return {};
+  }
+  Status before_forward(int layer) override {
+    rule_.before_forward(layer);
+    return {};
+  }
+  Status after_backward(int layer) override {
+    rule_.look(layer);
+    return {};
+  }
+  Gradients gradients() override { return rule_.gradients(); }
+  Status end_step(bool update, double squares) override {
+    if (update)
+      rule_.update(iteration_, rate_, squares);
+    else
+      rule_.skip();
+    return {};
+  }
+  Result<bool> another_step() override { return false; }
+  Status settle(Settle) override { return {}; }
+  std::optional<double> seconds_waited() const override { return {}; }
+
+  Status prepare_save() override { return {}; }
+  std::vector<Tensor*> histories() override { return rule_.histories(); }
+  void start_at(std::int64_t, const std::vector<std::int64_t>&) override {}
+  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
+  void take_own_state(std::shared_ptr<const OwnState>) override {}
+  void put(RunState&) override {}
+  void take(const RunState&, const std::string&) override {}
+
+ private:
+  const TeamPolicy policy_;
+  LocalRule rule_;
+  std::int64_t iteration_ = 0;
+  float rate_ = 0;
+};
+
+}  // namespace
+
+ExchangeOffer local_offer(const SolverParameter& param, const std::string& name) {
+  return {[](const Layer&) { return true; },
+          [recipe = read_recipe(param, name), keep = param.snapshot_diff()](
+              Net& net, const Layers& layers) -> std::unique_ptr<Exchange> {
+            return std::make_unique<LocalExchange>(recipe, keep, net, layers);
+          }};
+}
+
+std::unique_ptr<Updater> make_local_updater(const SolverParameter& param, const std::string& name,
+                                            Net& net) {
+  return make_updater(net, {local_offer(param, name)});
+}
+
+}  // namespace shoal

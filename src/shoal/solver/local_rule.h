@@ -1,0 +1,53 @@
+// A solver's update rule, applied in this process to the params of some layers of a net.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shoal/solver/exchange.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/tensor/tensor.h"
+
+namespace shoal {
+
+class Net;
+struct NetParam;
+
+// Looks at each gradient once while it is fresh (is it finite? its part of the norm), then updates
+// all params in one pass over each. For one step: before_forward and look of every layer, then
+// update or skip.
+class LocalRule {
+ public:
+  // keep_gradients: they stay as they are after an update, until the next forward pass.
+  LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Layers layers);
+
+  void before_forward(int layer);
+  void look(int layer);
+  Gradients gradients() const { return {finite_, squares_}; }
+  // `squares`: of the gradients of the whole net, for a clip.
+  void update(std::int64_t iteration, float rate, double squares);
+  // After look(layer): updates that layer's params now, as update() would, which then leaves them
+  // out. False: only the gradients of all layers together say how, and nothing was done.
+  bool update_layer(int layer, std::int64_t iteration, float rate);
+  void skip();
+
+  // As Checkpointed has them.
+  std::vector<Tensor*> histories();
+
+ private:
+  bool learns(const NetParam& param) const;
+  float gradient_scale(double squares) const;
+  void update_param(std::size_t i, std::int64_t iteration, float rate, double squares);
+  void forget();
+
+  const Recipe recipe_;
+  const bool keep_gradients_;
+  Net& net_;
+  const Layers layers_;
+  std::vector<std::vector<Tensor>> histories_;  // of the rule's history h and param i
+  double squares_ = 0;                          // of this step's gradients, if they are clipped
+  bool finite_ = true;                          // this step's gradients, so far
+  std::vector<bool> is_updated_;                // params that this step has updated already
+};
+
+}  // namespace shoal
