@@ -54,7 +54,7 @@ VENDORS = [
     (r'(openblas/)?(cblas|openblas_config)\.h', ('src/shoal/ops/cpu/gemm.cpp',)),
     (r'opencv2?/', ('src/shoal/data/', 'tests/opencv_test.cpp', 'tests/opencv_dnn_test.cpp')),
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
-    (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'src/shoal/report/http')),
+    (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
     (r'cudnn', ('src/shoal/ops/cudnn/',)),
     (r'(dnnl|oneapi/)', ('src/shoal/ops/onednn/',)),
     (r'cuda', ('src/shoal/ops/cuda/', 'src/shoal/ops/cudnn/', 'src/shoal/tensor/device.cpp')),

@@ -15,7 +15,7 @@
 #include "common/child.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
-#include "shoal/table/link/bare.h"
+#include "common/bare_asio.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
 

@@ -66,6 +66,20 @@ Result<BeginBody> decode_begin(std::string_view bytes);
 Result<TaskReport> decode_task(std::string_view bytes);
 Result<Start> decode_start(std::string_view bytes);
 Result<Verdict> decode_verdict(std::string_view bytes);
+// The body of kMeet: why a worker comes to a meeting.
+enum class Meeting : std::uint8_t {
+  kPause = 0,       // for what was agreed on; it goes on after that
+  kEnd = 1,         // it is at the end of its iterations
+  kGeneration = 2,  // what was agreed on ends the generation
+};
+std::string encode(Meeting why);
+Meeting decode_meeting(std::string_view bytes);  // no body: kPause
+// The body of kPause, and of the answer to kMeet.
+std::string encode(Want want);
+Result<Want> decode_want(std::string_view bytes);
+// The answer to kLeave: whether the process may go.
+std::string encode_may_leave(bool may);
+bool decode_may_leave(std::string_view bytes);
 // What tells questions of one topic and clock, and their answers, apart: the steps of kJudge, 0 of
 // all others.
 std::uint32_t part_of(Topic topic, std::string_view body);

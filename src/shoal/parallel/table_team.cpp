@@ -66,22 +66,22 @@ class TableTeam final : public Team {
     if (mine == Action::kLeave)
       table_.tell(Topic::kLeave, iteration, encode(table::LeaveBody()));
     else if (mine != Action::kNone)
-      table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
+      table_.tell(Topic::kPause, iteration, encode(want_of(mine)));
     const Result<Want> want = table_.start(iteration);
     if (!want.ok()) return want.error();
     return action_of(want.value());
   }
 
   Result<Action> meet(std::int64_t iteration, Action mine, bool ended, bool last) override {
-    if (mine != Action::kNone)
-      table_.tell(Topic::kPause, iteration, std::string(1, static_cast<char>(want_of(mine))));
-    const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++,
-                                                  std::string(1, ended  ? '\1'
-                                                                 : last ? '\2'
-                                                                        : '\0'));
+    if (mine != Action::kNone) table_.tell(Topic::kPause, iteration, encode(want_of(mine)));
+    const table::Meeting why = ended  ? table::Meeting::kEnd
+                               : last ? table::Meeting::kGeneration
+                                      : table::Meeting::kPause;
+    const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++, encode(why));
     if (!answer.ok()) return answer.error();
-    if (answer.value().size() != 1) return broken("meeting", 1, answer.value().size());
-    return action_of(static_cast<Want>(answer.value()[0]));
+    const Result<Want> want = table::decode_want(answer.value());
+    if (!want.ok()) return want.error();
+    return action_of(want.value());
   }
 
   Result<bool> leave(std::int64_t iteration, std::string state) override {

@@ -40,12 +40,10 @@ void DryWorker::tell(Topic topic, Clock clock, std::string body) {
 }
 
 void DryWorker::heard(const table::Message& message) {
-  const auto* answer = std::get_if<table::Answer>(&message);
-  if (answer == nullptr) return;
-  talks_.answer(*answer);
+  answers_.hear(message);
   if (!asked_) return;
   std::optional<std::string> mine =
-      std::apply([this](auto... question) { return talks_.take_answer(question...); }, *asked_);
+      std::apply([this](auto... question) { return answers_.take_answer(question...); }, *asked_);
   if (!mine) return;
   asked_.reset();
   answer_ = *std::move(mine);
@@ -86,7 +84,8 @@ Coroutine DryWorker::run() {
     co_await run_phase();
     if (plan_.asks && !phase().bounded) {
       retire();
-      co_await ask(Topic::kMeet, Clock{phase().plan.generation} << 32, "\1");
+      co_await ask(Topic::kMeet, Clock{phase().plan.generation} << 32,
+                   encode(table::Meeting::kEnd));
     }
     clock_ = phase().end;  // where workers share iterations: the mean of all
     if (phase_ + 1 == plan_.phases.size()) break;
@@ -99,14 +98,18 @@ Coroutine DryWorker::run() {
 }
 
 Coroutine DryWorker::begin_next_phase() {
+  using Do = table::TableSession::Do;
   const DryPhase& next = plan_.phases[phase_ + 1];
-  co_await ask(Topic::kBarrier, table::all_drained(next.plan.generation), "");
-  ++phase_;
-  if (worker_ == 0) {
-    tell(Topic::kScheme, next.plan.generation, next.plan.scheme);
-    plan_.install(job_, next);
+  if (const Status status = session_.begin(next.plan, worker_, false); !status.ok())
+    throw std::runtime_error(status.error().message);
+  for (;;) {
+    table::TableSession::Step step = session_.next();
+    if (step.what == Do::kDone) break;
+    if (step.what == Do::kAsk) co_await ask(step.ask.topic, step.ask.clock, step.ask.body);
+    if (step.what == Do::kTell) tell(step.ask.topic, step.ask.clock, step.ask.body);
+    if (step.what == Do::kInstall) plan_.install(job_, next);
   }
-  co_await ask(Topic::kBarrier, table::rows_exist(next.plan.generation), "");
+  ++phase_;  // run_phase() opens it
 }
 
 Coroutine DryWorker::run_phase() {

@@ -14,8 +14,9 @@
 #include "shoal/simulate/simulated_worker.h"
 #include "shoal/simulate/simulation.h"
 #include "shoal/table/coordinator.h"
+#include "shoal/table/pending_answers.h"
 #include "shoal/table/scheme.h"
-#include "shoal/table/worker_talks.h"
+#include "shoal/table/table_session.h"
 
 namespace shoal::simulate {
 
@@ -110,7 +111,8 @@ class DryWorker final : public SimulatedClient {
   Tally& tally_;
   const Compute& compute_;
   Random random_;
-  table::WorkerTalks talks_;
+  table::PendingAnswers answers_;
+  table::TableSession session_;
   std::size_t phase_ = 0;
   std::size_t drawn_ = 0;  // steps whose times were drawn
   table::Clock clock_ = 0;

@@ -64,27 +64,16 @@ void SimulatedTable::failed() {
 Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
                               const Destination& destination) {
   enter();
-  if (Status status = settle(); !status.ok()) return status;
-  if (const std::string wrong = table::validate(plan); !wrong.empty())
-    return Error{Code::kConfig, wrong};
-  if (const auto drained = ask(Topic::kBarrier, table::all_drained(plan.generation), {});
-      !drained.ok())
-    return drained.error();
-  pushed_ = plan.start_of(worker_);
-  talks_.begin(pushed_);
-  generation_ = plan.generation;
-  if (const auto scheme = job_.options().maker(plan.scheme); scheme.ok()) {
-    talks_.follow(scheme.value()->task().paced, scheme.value()->bounded());
-    waited_for_ = scheme.value()->waits_for_others();
-  }
-  if (worker_ == 0) {
-    // before the barrier below, so before any worker asks for a task
-    tell(Topic::kScheme, plan.generation, plan.scheme);
+  const auto begin = [&] {
+    answers_.begin(session_.first(), session_.paced(), session_.bounded());
+    open(plan, destination);
+  };
+  const auto install = [&] {
     job_.install_plan(plan, initial);
-  }
-  open(plan, destination);
-  const Result<std::string> all = ask(Topic::kBarrier, table::rows_exist(plan.generation), {});
-  return all.ok() ? Status() : Status(all.error());
+    return Status();
+  };
+  return table::create(session_, plan, false, *this,
+                       {.settle = [this] { return settle(); }, .open = begin, .install = install});
 }
 
 Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
@@ -110,7 +99,7 @@ void SimulatedTable::push(std::span<const table::Push> together) {
   enter();
   if (!status().ok()) return;
   for (const table::Push& push : together) {
-    pushed_ = push.clock + 1;
+    session_.pushed(push.clock);
     push_row(push);
   }
 }
@@ -127,23 +116,17 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
   return wait_until([this] { return !awaits(); }, times_.rows);
 }
 
-// Says that no push of this worker follows: other workers do not wait for one.
-void SimulatedTable::retire(Clock clock) {
-  for (int server = 0; server < job_.servers(); ++server)
-    job_.send(worker_, server, table::Retire{.clock = clock, .generation = generation_});
-}
-
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
-  // as TableOverTcp
-  if (topic == Topic::kMeet && (waited_for_ || body == "\1" || body == "\2") && is_open())
-    retire(pushed_);
-  const std::uint32_t part = table::part_of(topic, body);
-  job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+  table::Ask question{.topic = topic, .clock = clock, .body = std::move(body)};
+  if (const auto retire = session_.retires_before(question); retire && is_open())
+    for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, *retire);
+  const std::uint32_t part = table::part_of(topic, question.body);
+  job_.ask(worker_, std::move(question));
   std::optional<std::string> answer;
   const auto answered = [&] {
-    return (answer = talks_.take_answer(topic, clock, part)).has_value();
+    return (answer = answers_.take_answer(topic, clock, part)).has_value();
   };
   if (Status status = wait_until(answered, times_.others); !status.ok()) return status.error();
   return *std::move(answer);
@@ -157,13 +140,13 @@ void SimulatedTable::tell(Topic topic, Clock clock, std::string body) {
 
 std::vector<table::Answer> SimulatedTable::take_outputs() {
   enter();
-  return talks_.take_outputs();
+  return answers_.take_outputs();
 }
 
 Result<Want> SimulatedTable::start(Clock clock) {
   enter();
   std::optional<Want> want;
-  const auto may_start = [&] { return (want = talks_.start(clock)).has_value(); };
+  const auto may_start = [&] { return (want = answers_.start(clock)).has_value(); };
   if (Status status = wait_until(may_start, times_.others); !status.ok()) return status.error();
   return *want;
 }
@@ -171,10 +154,7 @@ Result<Want> SimulatedTable::start(Clock clock) {
 Status SimulatedTable::finish(Clock clock) {
   enter();
   if (Status status = this->status(); !status.ok()) return status;
-  if (is_open()) {
-    if (Status status = settle(); !status.ok()) return status;
-    retire(pushed_);
-  }
+  if (Status status = settle(); !status.ok()) return status;
   const Result<std::string> done = ask(Topic::kDone, clock, {});
   finished_ = done.ok();
   return done.ok() ? Status() : Status(done.error());
@@ -202,16 +182,8 @@ table::StalenessCounts SimulatedTable::staleness() const {
 }
 
 void SimulatedTable::heard(const Message& message) {
-  if (const auto* directive = std::get_if<table::Directive>(&message)) {
-    if (directive->kind == table::DirectiveKind::kPause) job_.ask(worker_, talks_.pause());
-    if (directive->kind == table::DirectiveKind::kAgreed)
-      talks_.agreed(directive->clock, directive->want);
-  } else if (const auto* answer = std::get_if<table::Answer>(&message)) {
-    talks_.answer(*answer);
-  } else {
-    return;
-  }
-  wake();
+  if (std::optional<table::Ask> reply = answers_.hear(message)) job_.ask(worker_, *reply);
+  if (!std::holds_alternative<table::NormTotal>(message)) wake();
 }
 
 }  // namespace shoal::simulate

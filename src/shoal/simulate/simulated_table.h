@@ -9,14 +9,18 @@
 #include "shoal/base/mutex.h"
 #include "shoal/simulate/sim_thread.h"
 #include "shoal/simulate/simulated_client.h"
-#include "shoal/table/worker_talks.h"
+#include "shoal/table/pending_answers.h"
+#include "shoal/table/table_session.h"
 
 namespace shoal::simulate {
 
 class SimulatedTable final : public table::Table, public SimulatedClient {
  public:
   SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
-      : SimulatedClient(job, worker), thread_(thread), rosters_{job.roster()} {}
+      : SimulatedClient(job, worker),
+        thread_(thread),
+        rosters_{job.roster()},
+        session_(job.options().maker) {}
 
   // The virtual seconds that the worker has spent so far.
   struct Times {
@@ -57,7 +61,6 @@ class SimulatedTable final : public table::Table, public SimulatedClient {
   void failed() override;
   void wake();
   Status settle();
-  void retire(table::Clock clock);
   // Waits until done() or a failure of the job, and adds the seconds to `account`.
   template <class Done>
   Status wait_until(Done done, double& account);
@@ -65,11 +68,9 @@ class SimulatedTable final : public table::Table, public SimulatedClient {
   SimThread& thread_;
   Times times_;
   std::deque<table::RosterBody> rosters_;  // by generation
-  table::WorkerTalks talks_;
-  table::Generation generation_ = 0;
-  table::Clock pushed_ = 0;  // the clock after the last push
-  bool waited_for_ = false;  // updates may wait for this worker's pushes
-  Instant left_at_{};        // when the thread last began to compute
+  table::PendingAnswers answers_;
+  table::TableSession session_;
+  Instant left_at_{};  // when the thread last began to compute
   bool finished_ = false;
   bool suspended_ = false;
   bool waking_ = false;  // the thread's next resume() is scheduled

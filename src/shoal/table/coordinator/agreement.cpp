@@ -21,12 +21,12 @@ const char* name_of(Want want) {
 }  // namespace
 
 Status Agreement::want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
-  const auto number = ask.body.size() == 1 ? static_cast<unsigned char>(ask.body[0]) : 0;
-  if (number < 1 || number > static_cast<int>(Want::kRegroup))
+  const Result<Want> want = decode_want(ask.body);
+  if (!want.ok() || want.value() == Want::kNothing)
     return Error{Code::kPeer,
                  str(members_.name(rank), " asks for a pause and does not say for what (",
                      ask.body.size(), " bytes)")};
-  const Wanted wanted{ask.clock, static_cast<Want>(number)};
+  const Wanted wanted{ask.clock, want.value()};
   if (std::exchange(wanted_[rank], wanted) == wanted) return {};
   this->want(wanted.want, 0, out);
   return {};

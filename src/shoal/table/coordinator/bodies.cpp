@@ -113,6 +113,25 @@ Result<Verdict> decode_verdict(std::string_view bytes) {
   return body.verdict;
 }
 
+std::string encode(Meeting why) { return std::string(1, static_cast<char>(why)); }
+
+Meeting decode_meeting(std::string_view bytes) {
+  return bytes.empty() ? Meeting::kPause : static_cast<Meeting>(bytes[0]);
+}
+
+std::string encode(Want want) { return std::string(1, static_cast<char>(want)); }
+
+Result<Want> decode_want(std::string_view bytes) {
+  const int number = bytes.size() == 1 ? static_cast<unsigned char>(bytes[0]) : -1;
+  if (number < 0 || number > static_cast<int>(Want::kRegroup))
+    return damage("a wish", str(bytes.size(), " bytes that name none"));
+  return static_cast<Want>(number);
+}
+
+std::string encode_may_leave(bool may) { return std::string(1, may ? '\1' : '\0'); }
+
+bool decode_may_leave(std::string_view bytes) { return bytes == "\1"; }
+
 std::uint32_t part_of(Topic topic, std::string_view body) {
   return topic == Topic::kJudge && body.size() >= sizeof(std::uint32_t)
              ? get_le<std::uint32_t>(body)

@@ -25,7 +25,8 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now,
   if (member.done && (about_task || round))
     return broken(
         str(members.name(rank), " is done and asks for ", name_of(ask.topic), ' ', ask.clock));
-  if (ask.topic == Topic::kMeet) pacing.stop_asking(rank, ask.body == "\1", now, out);
+  if (ask.topic == Topic::kMeet)
+    pacing.stop_asking(rank, decode_meeting(ask.body) == Meeting::kEnd, now, out);
   if (round && is_to_stop(rank)) pacing.stop_asking(rank, false, now, out);
   if (ask.topic != Topic::kBegin && (about_task || round) && pacing.waits(rank))
     return broken(str(members.name(rank), " asks for ", name_of(ask.topic), ' ', ask.clock,
@@ -38,7 +39,7 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now,
   switch (ask.topic) {
     case Topic::kOutputs: return outputs.tell(rank, ask, out);
     case Topic::kPause:
-      if (ask.body == std::string(1, static_cast<char>(Want::kRegroup)))
+      if (ask.body == encode(Want::kRegroup))
         regrouping.want(members.name(rank) + " asks for it", "");
       return agreement.want(rank, ask, out);
     case Topic::kPaused: {

@@ -182,7 +182,7 @@ Status Coordinator::State::leave(std::uint32_t rank, const Ask& ask, Instant now
     warn(str(members.name(rank), " is told to leave, and ", why,
              ": the whole job stops, to be continued"));
     agreement.want(Want::kRequeue, 0, out);
-    if (asks) out.push_back({rank, Answer{Topic::kLeave, ask.clock, std::string(1, '\0')}});
+    if (asks) out.push_back({rank, Answer{Topic::kLeave, ask.clock, encode_may_leave(false)}});
     return {};
   }
   if (asks) member.asks_to_leave = ask.clock;
@@ -221,7 +221,7 @@ void Coordinator::State::let_go(std::uint32_t rank, std::vector<Dispatch>& out) 
           {other,
            Directive{.kind = DirectiveKind::kLeft, .clock = static_cast<Clock>(rank), .text = {}}});
   if (member.asks_to_leave)
-    out.push_back({rank, Answer{Topic::kLeave, *member.asks_to_leave, std::string(1, '\1')}});
+    out.push_back({rank, Answer{Topic::kLeave, *member.asks_to_leave, encode_may_leave(true)}});
 }
 
 // Tells all who have joined, `but` one, that the job ends now.

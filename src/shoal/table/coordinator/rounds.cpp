@@ -64,7 +64,7 @@ void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& o
   const std::uint32_t chief = members_.rank_of_worker(0);
   std::string chiefs, others;
   if (key.first == Topic::kMeet) {
-    chiefs = others = std::string(1, static_cast<char>(agreement_.take()));
+    chiefs = others = encode(agreement_.take());
   } else if (key.first == Topic::kRegroup) {
     Result<std::string> roster = regroup_(round, out);
     if (!roster.ok()) {

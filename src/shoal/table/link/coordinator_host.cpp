@@ -10,8 +10,7 @@
 namespace shoal::table {
 namespace {
 
-// The address in a Join, with where its connection comes from in the place of a host that says
-// nothing.
+// Puts the host that a connection comes from into the address of its Join, if that names none.
 void complete(Message& message, const std::string& from) {
   Ask* ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kJoin) return;
@@ -25,47 +24,46 @@ void complete(Message& message, const std::string& from) {
 
 }  // namespace
 
-CoordinatorHost::CoordinatorHost(Job& job, IoThreads& threads, std::function<void(Message)> own)
-    : job_(job),
+CoordinatorHost::CoordinatorHost(ProcessState& process, IoThreads& threads,
+                                 std::function<void(Message)> own)
+    : process_(process),
       strand_(threads),
       own_(std::move(own)),
-      coordinator_({.processes = job.options.processes,
-                    .seed = job.options.seed,
-                    .scheme = job.options.scheme}),
-      seats_(job, strand_, Purpose::kCoordination, *this),
-      ranks_(job.options.processes),
+      coordinator_({.processes = process.options.processes,
+                    .seed = process.options.seed,
+                    .scheme = process.options.scheme}),
+      peers_(process, strand_, Purpose::kCoordination, *this),
+      ranks_(process.options.processes),
       missing_(coordinator_.missing()) {
-  strand_.after(job.options.stall_warn, [this] { watch(); });
+  strand_.after(process.options.stall_warn, [this] { watch(); });
 }
-
-void CoordinatorHost::take(std::shared_ptr<Link> link) { seats_[link->peer().rank].take(link); }
 
 void CoordinatorHost::hear(std::uint32_t rank, Message message) {
   ++coming_;
   strand_.post([this, rank, message = std::move(message)]() mutable {
     handle(rank, std::move(message));
-    MutexLock lock(job_.mutex);
+    MutexLock lock(process_.mutex);
     --coming_;
-    job_.changed.notify_all();
+    process_.changed.notify_all();
   });
 }
 
 std::vector<std::uint32_t> CoordinatorHost::missing() const {
-  MutexLock lock(job_.mutex);
+  MutexLock lock(process_.mutex);
   return missing_;
 }
 
 void CoordinatorHost::close(bool with_bye) {
-  seats_.close(with_bye);
+  peers_.close(with_bye);
   strand_.post([this, with_bye] {
-    for (const auto& [known, link] : at_desk_) link->close(with_bye);
+    for (const auto& [known, link] : enrolling_) link->close(with_bye);
   });
 }
 
-// ---- the desk ----
+// ---- processes without a rank ----
 
-void CoordinatorHost::greet(std::shared_ptr<Link> link) {
-  strand_.post([this, link = std::move(link)] { at_desk_[link.get()] = link; });
+void CoordinatorHost::enroll(std::shared_ptr<Link> link) {
+  strand_.post([this, link = std::move(link)] { enrolling_[link.get()] = link; });
 }
 
 Status CoordinatorHost::received(Link& link, Message&& message) {
@@ -74,8 +72,8 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
     return Error{Code::kPeer,
                  str("A ", name_of(type_of(message)), " came from a process without a rank.")};
   strand_.post([this, known = &link, clock = ask->clock] {
-    const auto found = at_desk_.find(known);
-    if (found == at_desk_.end()) return;
+    const auto found = enrolling_.find(known);
+    if (found == enrolling_.end()) return;
     std::string rank;
     put_le(rank, coordinator_.enroll());
     ranks_ = coordinator_.processes();
@@ -85,36 +83,41 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
 }
 
 void CoordinatorHost::closed(Link& link, Status) {
-  strand_.post([this, known = &link] { at_desk_.erase(known); });
+  strand_.post([this, known = &link] { enrolling_.erase(known); });
 }
 
-void CoordinatorHost::opened(Seat& seat, const std::shared_ptr<Link>& link) {
-  from_[seat.rank()] = split_address(link->peer().address).host;
-  conversations_[seat.rank()].opened(link);
+// ---- peers ----
+
+void CoordinatorHost::up(Peer& peer, bool) {
+  const std::shared_ptr<Link> link = peer.link();
+  if (!link) return;  // it broke already
+  hosts_[peer.rank()] = split_address(link->peer().address).host;
+  channels_[peer.rank()].opened(link);
   note();
 }
 
-void CoordinatorHost::received(Seat& seat, Message&& message) {
-  const Result<bool> said = conversations_[seat.rank()].received(message);
-  if (!said.ok()) return lose(seat.rank(), said.error().code, said.error().message);
-  if (said.value())
-    handle(seat.rank(), std::move(message));
+Status CoordinatorHost::received(Peer& peer, Message&& message) {
+  const Result<bool> is_message = channels_[peer.rank()].received(message);
+  if (!is_message.ok()) return is_message.error();
+  if (is_message.value())
+    handle(peer.rank(), std::move(message));
   else
     note();
+  return {};
 }
 
-void CoordinatorHost::closed(Seat& seat) {
-  conversations_[seat.rank()].closed();
+void CoordinatorHost::down(Peer& peer) {
+  channels_[peer.rank()].closed();
   note();
 }
 
-void CoordinatorHost::lost(Seat& seat, const Error& error) {
-  lose(seat.rank(), error.code, error.message);
+void CoordinatorHost::lost(Peer& peer, const Error& error) {
+  lose(peer.rank(), error.code, error.message);
 }
 
-// A server that is to come into a job which goes on: were it not to be reached, the job would end
-// with it. What it said is handled when it was.
-bool CoordinatorHost::is_looked_for(std::uint32_t rank, const Message& message) {
+// Dials a server that joins a running job: if the workers could not reach it, the job would end
+// with it. Its message is handled once it was reached.
+bool CoordinatorHost::waits_until_reached(std::uint32_t rank, const Message& message) {
   const Ask* ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kJoin || coordinator_.roster() == nullptr) return false;
   const Result<JoinBody> join = decode_join(ask->body);
@@ -122,7 +125,7 @@ bool CoordinatorHost::is_looked_for(std::uint32_t rank, const Message& message) 
   const auto [known, is_new] = reached_.try_emplace(rank, false);
   if (!is_new) return !known->second;
   reach(
-      strand_, join.value().address, job_.options.connect,
+      strand_, join.value().address, process_.options.connect,
       [this, rank, message](const Status& status) {
         if (reached_[rank] = status.ok(); status.ok()) return handle(rank, message);
         std::vector<Dispatch> out{
@@ -136,8 +139,8 @@ bool CoordinatorHost::is_looked_for(std::uint32_t rank, const Message& message) 
 }
 
 void CoordinatorHost::handle(std::uint32_t rank, Message message) {
-  complete(message, from_[rank]);
-  if (is_looked_for(rank, message)) return;
+  complete(message, hosts_[rank]);
+  if (waits_until_reached(rank, message)) return;
   hear_clocks();
   std::vector<Dispatch> out;
   const Status status = coordinator_.handle(rank, message, now(), out);
@@ -146,7 +149,7 @@ void CoordinatorHost::handle(std::uint32_t rank, Message message) {
   dispatch(out);
   for (const std::string& line : coordinator_.take_warnings()) LOG(WARNING) << line;
   if (!status.ok()) return lose(rank, status.error().code, status.error().message);
-  MutexLock lock(job_.mutex);
+  MutexLock lock(process_.mutex);
   missing_ = coordinator_.missing();
 }
 
@@ -154,16 +157,16 @@ void CoordinatorHost::lose(std::uint32_t rank, Code code, const std::string& why
   hear_clocks();
   std::vector<Dispatch> out;
   coordinator_.lost(rank, code, why, out);
-  tell_too(rank, ranks_, out);  // reported by nobody
+  tell_too(rank, ranks_, out);  // no process reported it
   dispatch(out);
 }
 
 void CoordinatorHost::hear_clocks() {
-  coordinator_.heard(0, job_.clock);
-  for (const Seat* const seat : seats_.all()) coordinator_.heard(seat->rank(), seat->heard_clock());
+  coordinator_.heard(0, process_.clock);
+  for (const Peer* const peer : peers_.all()) coordinator_.heard(peer->rank(), peer->heard_clock());
 }
 
-// A process that is lost to one may still hear others.
+// A process that one other has lost may still be connected with the coordinator.
 void CoordinatorHost::tell_too(std::uint32_t lost, std::uint32_t reporter,
                                std::vector<Dispatch>& out) const {
   if (out.empty() || lost == reporter || !knows(lost)) return;
@@ -179,27 +182,27 @@ void CoordinatorHost::dispatch(std::vector<Dispatch>& out) {
     if (one.rank == 0)
       own_(std::move(one.message));
     else
-      conversations_[one.rank].send(std::move(one.message));
+      channels_[one.rank].send(std::move(one.message));
   }
   note();
 }
 
 void CoordinatorHost::note() {
-  const bool idle = std::all_of(conversations_.begin(), conversations_.end(), [](const auto& one) {
-    return one.second.idle() || !one.second.open();
-  });
-  MutexLock lock(job_.mutex);
+  const bool idle =
+      std::ranges::all_of(channels_, [](const auto& one) { return one.second.idle(); });
+  MutexLock lock(process_.mutex);
   idle_ = idle;
-  job_.changed.notify_all();
+  process_.changed.notify_all();
 }
 
-// Names who is waited for, if it is the same as stall_warn ago.
+// Warns of what the job waits for, if that is the same as stall_warn ago.
 void CoordinatorHost::watch() {
   hear_clocks();
-  std::string waited_for = job_.roster() ? coordinator_.waiting_for() : "";
-  if (!waited_for.empty() && waited_for == waited_for_ && !job_.over()) LOG(WARNING) << waited_for;
+  std::string waited_for = process_.roster() ? coordinator_.waiting_for() : "";
+  if (!waited_for.empty() && waited_for == waited_for_ && !process_.over())
+    LOG(WARNING) << waited_for;
   waited_for_ = std::move(waited_for);
-  strand_.after(job_.options.stall_warn, [this] { watch(); });
+  strand_.after(process_.options.stall_warn, [this] { watch(); });
 }
 
 }  // namespace shoal::table

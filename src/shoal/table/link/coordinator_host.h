@@ -1,5 +1,5 @@
-// Process 0's duty for the others: drives the Coordinator between its connections and process 0's
-// own envoy.
+// Drives the Coordinator in process 0: between it and the clients of the other processes, which are
+// peers, and process 0's own client.
 #pragma once
 
 #include <atomic>
@@ -10,43 +10,43 @@
 #include <vector>
 
 #include "shoal/table/coordinator.h"
-#include "shoal/table/link/conversation.h"
-#include "shoal/table/link/seat.h"
+#include "shoal/table/link/peer.h"
+#include "shoal/table/link/reliable_channel.h"
 
 namespace shoal::table {
 
-class CoordinatorHost final : public SeatOwner, private LinkOwner {
+class CoordinatorHost final : public PeerOwner, private LinkOwner {
  public:
-  // `own` takes, on the host's strand, what is for process 0 itself.
-  CoordinatorHost(Job& job, IoThreads& threads, std::function<void(Message)> own);
+  // `own` gets, on the host's strand, what is for process 0 itself.
+  CoordinatorHost(ProcessState& process, IoThreads& threads, std::function<void(Message)> own);
 
   // On any thread:
-  LinkOwner* seat(std::uint32_t rank) { return &seats_[rank]; }
-  LinkOwner* desk() { return this; }  // of processes that have no rank yet
+  AcceptedPeers& peers() { return peers_; }
   bool knows(std::uint32_t rank) const { return rank < ranks_; }
-  // Of a process that wants one.
-  void greet(std::shared_ptr<Link> link);
-  void take(std::shared_ptr<Link> link);
+  // Owns the links of processes that have no rank yet and ask for one.
+  LinkOwner* enrollment() { return this; }
+  void enroll(std::shared_ptr<Link> link);
   void hear(std::uint32_t rank, Message message);  // of process 0
-  std::vector<std::uint32_t> missing() const;      // have not joined
-  // all that was said has arrived, where somebody listens
+  std::vector<std::uint32_t> missing() const;      // ranks that have not joined
+  // All that was sent has arrived, where it is connected.
   bool idle() const { return idle_ && coming_ == 0; }
   void close(bool with_bye);
 
  private:
-  std::span<std::byte> place(Seat&, Message&, std::size_t) override { return {}; }
-  void opened(Seat& seat, const std::shared_ptr<Link>& link) override;
-  void received(Seat& seat, Message&& message) override;
-  void closed(Seat& seat) override;
-  void lost(Seat& seat, const Error& error) override;
-  // The desk's, of a link to a process without a rank, which asks for one and goes:
+  // Of peers:
+  Status received(Peer& peer, Message&& message) override;
+  void up(Peer& peer, bool again) override;
+  void down(Peer& peer) override;
+  void lost(Peer& peer, const Error& error) override;
+  // Of links to processes without a rank:
   std::span<std::byte> place(Link&, Message&, std::size_t) override { return {}; }
   Status received(Link& link, Message&& message) override;
   std::optional<Message> next(Link&) override { return std::nullopt; }
   void silent(Link&, std::chrono::milliseconds) override {}
   void closed(Link& link, Status error) override;
+
   void handle(std::uint32_t rank, Message message);
-  bool is_looked_for(std::uint32_t rank, const Message& message);
+  bool waits_until_reached(std::uint32_t rank, const Message& message);
   void lose(std::uint32_t rank, Code code, const std::string& why);
   void hear_clocks();
   void tell_too(std::uint32_t lost, std::uint32_t reporter, std::vector<Dispatch>& out) const;
@@ -54,24 +54,22 @@ class CoordinatorHost final : public SeatOwner, private LinkOwner {
   void note();
   void watch();
 
-  Job& job_;
+  ProcessState& process_;
   const Strand strand_;
   const std::function<void(Message)> own_;
   // On the strand:
   Coordinator coordinator_;
-  std::map<std::uint32_t, Conversation> conversations_;  // by rank; process 0 has none
-  std::map<std::uint32_t, std::string> from_;            // hosts that connections come from
-  std::map<const Link*, std::shared_ptr<Link>> at_desk_;
-  // of late servers that were looked for, by rank
-  std::map<std::uint32_t, bool> reached_;
+  std::map<std::uint32_t, ReliableChannel> channels_;  // by rank; process 0 has none
+  std::map<std::uint32_t, std::string> hosts_;         // that connections come from, by rank
+  std::map<const Link*, std::shared_ptr<Link>> enrolling_;
+  std::map<std::uint32_t, bool> reached_;  // servers that join late and were dialled, by rank
   std::string waited_for_;
 
-  Seats seats_;
-  std::atomic<std::uint32_t> ranks_;  // that there are
-  std::vector<std::uint32_t> missing_ GUARDED_BY(job_.mutex);
+  AcceptedPeers peers_;
+  std::atomic<std::uint32_t> ranks_;  // how many there are
+  std::vector<std::uint32_t> missing_ GUARDED_BY(process_.mutex);
   std::atomic<bool> idle_ = true;
-  // of process 0, on their way to the strand
-  std::atomic<int> coming_ = 0;
+  std::atomic<int> coming_ = 0;  // messages of process 0 on their way to the strand
 };
 
 }  // namespace shoal::table

@@ -1,4 +1,4 @@
-// One process of a job, from its port to its last word.
+// Service over TCP: what runs in one process of a job, from its listener to its last message.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -6,8 +6,8 @@
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/table/link/coordinator_client.h"
 #include "shoal/table/link/coordinator_host.h"
-#include "shoal/table/link/envoy.h"
 #include "shoal/table/link/shard_host.h"
 #include "shoal/table/link/table_over_tcp.h"
 #include "shoal/table/scheme.h"
@@ -19,11 +19,11 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLastWords{2'000}, kInterruption{200};
 
-// Who has connected so far: a rank belongs to the process that had it first.
-class Guests {
+// The processes that have connected so far: a rank belongs to the process that had it first.
+class KnownPeers {
  public:
-  // Empty, or why the process is not let in.
-  std::string admit(const PeerName& peer) {
+  // Empty, or why the process may not have its rank.
+  std::string check(const PeerName& peer) {
     MutexLock lock(mutex_);
     const auto [found, first] = known_.try_emplace(peer.rank, peer);
     if (first || found->second.incarnation == peer.incarnation) return {};
@@ -43,7 +43,7 @@ class ServiceOverTcp final : public Service {
   ~ServiceOverTcp() override;
   Status begin();
 
-  const RosterBody& roster() const override { return *job_.roster(); }
+  const RosterBody& roster() const override { return *process_.roster(); }
   std::uint16_t port() const override { return listener_->port(); }
   Table* table() override { return table_.get(); }
   Status serve(const std::function<bool()>& interrupted) override;
@@ -57,68 +57,64 @@ class ServiceOverTcp final : public Service {
   void directed(const Directive& directive);
   void let_go(std::uint32_t rank);
   void leave(const Answer& answer);
-  bool left() const override { return job_.left(); }
+  bool left() const override { return process_.left(); }
   std::string advertised() const;
 
-  Job job_;
+  ProcessState process_;
   IoThreads threads_;
-  Guests guests_;
-  std::unique_ptr<CoordinatorHost> coordinator_;  // in process 0
-  std::unique_ptr<Envoy> envoy_;
-  Talks talks_;
+  KnownPeers known_;
+  std::unique_ptr<CoordinatorHost> host_;  // in process 0
+  std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<ShardHost> shard_;     // in servers
   std::unique_ptr<TableOverTcp> table_;  // in workers, once the roster is known
   std::unique_ptr<Listener> listener_;
 };
 
 ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
-    : job_(options),
-      threads_(options.threads),
-      coordinator_(
-          options.rank != 0
-              ? nullptr
-              : std::make_unique<CoordinatorHost>(
-                    job_, threads_, [this](Message message) { envoy_->take(std::move(message)); })),
-      envoy_(std::make_unique<Envoy>(job_, threads_, coordinator_.get(),
-                                     [this](Message&& message) { hear(std::move(message)); })),
-      talks_(job_, *envoy_) {
-  if (options.server) shard_ = std::make_unique<ShardHost>(job_, threads_, *envoy_);
+    : process_(options), threads_(options.threads) {
+  if (options.rank == 0)
+    host_ = std::make_unique<CoordinatorHost>(
+        process_, threads_, [this](Message message) { coordinator_->deliver(std::move(message)); });
+  coordinator_ = std::make_unique<CoordinatorClient>(
+      process_, threads_, host_.get(), [this](Message&& message) { hear(std::move(message)); });
+  if (options.server) shard_ = std::make_unique<ShardHost>(process_, threads_, *coordinator_);
 }
 
-// What was said last arrives, if the job has ended; a job that goes on without this process sees
-// its connections break. Then the threads end, and only then what they touch.
+// If the job has ended, waits until what was sent last has arrived; if it goes on, its processes
+// see the connections break. Then ends the threads, and only then what they touch.
 ServiceOverTcp::~ServiceOverTcp() {
-  const bool in_order = job_.over();
+  const bool in_order = process_.over();
   if (in_order) {
-    MutexLock lock(job_.mutex);
-    job_.changed.wait_for(job_.mutex, kLastWords,
-                          [this] { return coordinator_ ? coordinator_->idle() : envoy_->idle(); });
+    MutexLock lock(process_.mutex);
+    process_.changed.wait_for(process_.mutex, kLastWords,
+                              [this] { return host_ ? host_->idle() : coordinator_->idle(); });
   }
   listener_.reset();
   if (table_) table_->close(in_order);
   if (shard_) shard_->close(in_order);
-  if (coordinator_) coordinator_->close(in_order);
-  envoy_->close(in_order);
+  if (host_) host_->close(in_order);
+  coordinator_->close(in_order);
   if (in_order) let_run(threads_);
   threads_.stop();
-  job_.forget_links();
+  process_.forget_links();
 }
 
 Status ServiceOverTcp::begin() {
-  const ServiceOptions& options = job_.options;
+  const ServiceOptions& options = process_.options;
   Result<std::unique_ptr<Listener>> listener = Listener::create(
-      threads_, options.bind, options.port, job_.self, job_.link_options(),
+      threads_, options.bind, options.port, process_.self, process_.link_options(),
       [this](const PeerName& peer) { return admit(peer); },
       [this](std::shared_ptr<Link> link) { opened(std::move(link)); });
   if (!listener.ok()) return listener.error();
   listener_ = std::move(listener).value();
-  if (!coordinator_) envoy_->open(options.coordinator);
+  if (!host_) coordinator_->dial(options.coordinator);
   if (Status status = join(); !status.ok()) return status;
   if (options.worker) {
-    table_ = std::make_unique<TableOverTcp>(job_, threads_, *envoy_, talks_, shard_.get());
+    table_ = std::make_unique<TableOverTcp>(process_, threads_, *coordinator_, shard_.get());
     if (shard_)
-      shard_->start(roster(),
-                    [this](std::vector<Message> messages) { table_->take(std::move(messages)); });
+      shard_->start(roster(), [this](std::vector<Message> messages) {
+        table_->deliver(std::move(messages));
+      });
     return table_->connect();
   }
   shard_->start(roster(), [](std::vector<Message>) {});
@@ -126,69 +122,68 @@ Status ServiceOverTcp::begin() {
 }
 
 Status ServiceOverTcp::join() {
-  const ServiceOptions& options = job_.options;
+  const ServiceOptions& options = process_.options;
   const JoinBody body{.rank = options.rank,
                       .worker = options.worker,
                       .server = options.server,
                       .host = options.host,
                       .address = advertised(),
                       .configuration = options.configuration};
-  envoy_->send(Ask{.topic = Topic::kJoin,
-                   .clock = static_cast<Clock>(job_.self.incarnation),
-                   .body = encode(body)});
+  coordinator_->send(Ask{.topic = Topic::kJoin,
+                         .clock = static_cast<Clock>(process_.self.incarnation),
+                         .body = encode(body)});
   const auto late = [this](double seconds) {
     LOG(INFO) << "after " << seconds << " s: " << absent();
   };
-  // The coordinator, which knows who is missing, is to be the first to say so.
-  const milliseconds limit = coordinator_ ? options.start : options.start + options.reconnect;
-  const Status status = job_.wait(
-      limit, options.stall_warn, [this] { return job_.known(); }, late);
-  if (status.ok() || job_.over()) return status;
+  // The coordinator, which knows what ranks are missing, is to be the first to say so.
+  const milliseconds limit = host_ ? options.start : options.start + options.reconnect;
+  const Status status = process_.wait(
+      limit, options.stall_warn, [this] { return process_.known(); }, late);
+  if (status.ok() || process_.over()) return status;
   const Error error{Code::kTimeout,
                     str("the job did not start within ",
                         std::chrono::duration<double>(options.start).count(), " s: ", absent())};
-  envoy_->abort(error);
+  coordinator_->abort(error);
   return error;
 }
 
-// Who or what the start waits for.
+// What the start waits for, in words.
 std::string ServiceOverTcp::absent() const {
-  if (!coordinator_) {
-    const std::string trouble = envoy_->trouble();
+  if (!host_) {
+    const std::string trouble = coordinator_->trouble();
     if (trouble.empty())
-      return str("rank ", job_.options.rank, " is connected with the coordinator at ",
-                 job_.options.coordinator, ", which waits for others");
-    return str("no coordinator at ", job_.options.coordinator, " (", trouble, ")");
+      return str("rank ", process_.options.rank, " is connected with the coordinator at ",
+                 process_.options.coordinator, ", which waits for others");
+    return str("no coordinator at ", process_.options.coordinator, " (", trouble, ")");
   }
   std::vector<std::string> ranks;
-  for (const std::uint32_t rank : coordinator_->missing()) ranks.push_back(std::to_string(rank));
+  for (const std::uint32_t rank : host_->missing()) ranks.push_back(std::to_string(rank));
   return str(ranks.size() == 1 ? "rank " : "ranks ", shoal::join(ranks), " of ",
-             job_.options.processes, ranks.size() == 1 ? " has" : " have", " not joined");
+             process_.options.processes, ranks.size() == 1 ? " has" : " have", " not joined");
 }
 
 std::string ServiceOverTcp::advertised() const {
-  const std::string& given = job_.options.advertise;
-  const HostPort address = split_address(given.empty() ? job_.options.bind : given);
+  const std::string& given = process_.options.advertise;
+  const HostPort address = split_address(given.empty() ? process_.options.bind : given);
   return join_address(address.host,
                       address.port.empty() ? std::to_string(listener_->port()) : address.port);
 }
 
 Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
-  const std::uint32_t own = job_.options.rank, processes = job_.options.processes;
+  const std::uint32_t own = process_.options.rank, processes = process_.options.processes;
   const auto refused = [](const std::string& why) { return Error{Code::kPeer, why}; };
-  if (const Status status = job_.status(); !status.ok())
+  if (const Status status = process_.status(); !status.ok())
     return refused("the job has failed: " + status.error().message);
-  const bool to_coordinator = peer.purpose == Purpose::kCoordination && coordinator_;
-  if (peer.rank == kNoRank && to_coordinator) return coordinator_->desk();
-  const bool joins =
-      peer.rank != kNoRank && (coordinator_ ? coordinator_->knows(peer.rank) : job_.known());
+  const bool to_coordinator = peer.purpose == Purpose::kCoordination && host_;
+  if (peer.rank == kNoRank && to_coordinator) return host_->enrollment();
+  const bool joins = peer.rank != kNoRank && (host_ ? host_->knows(peer.rank) : process_.known());
   if (peer.rank >= processes && !joins)
     return refused(str("rank ", peer.rank, " cannot be in this job of ", processes, " processes"));
   if (peer.rank == own)
     return refused(str("rank ", own, " is this process itself: two processes have that rank"));
-  if (std::string why = guests_.admit(peer); !why.empty()) return refused(why);
-  if (to_coordinator) return coordinator_->seat(peer.rank);
-  if (peer.purpose == Purpose::kRows && shard_) return shard_->seat(peer.rank);
+  if (std::string why = known_.check(peer); !why.empty()) return refused(why);
+  if (to_coordinator) return &host_->peers()[peer.rank];
+  if (peer.purpose == Purpose::kRows && shard_) return &shard_->peers()[peer.rank];
   return refused(str(
       "rank ", own,
       peer.purpose == Purpose::kRows ? " is no server" : " is not process 0, which coordinates"));
@@ -196,60 +191,61 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
 
 void ServiceOverTcp::opened(std::shared_ptr<Link> link) {
   if (link->peer().rank == kNoRank)
-    coordinator_->greet(std::move(link));
+    host_->enroll(std::move(link));
   else if (link->peer().purpose == Purpose::kCoordination)
-    coordinator_->take(std::move(link));
+    host_->peers().accept(std::move(link));
   else
-    shard_->take(std::move(link));
+    shard_->peers().accept(std::move(link));
 }
 
-// What the coordinator says, on the envoy's strand.
+// Handles what the coordinator says, on the client's strand.
 void ServiceOverTcp::hear(Message&& message) {
   if (const auto* total = std::get_if<NormTotal>(&message); total && shard_)
     return shard_->total(*total);
   if (const auto* directive = std::get_if<Directive>(&message)) return directed(*directive);
   auto* answer = std::get_if<Answer>(&message);
   if (!answer)
-    return job_.fail({Code::kPeer, str("the coordinator sent a ", name_of(type_of(message)),
-                                       ", which is not for this process")});
-  if (answer->topic == Topic::kDone) job_.finish();
-  if (answer->topic == Topic::kLeave && !job_.options.worker) return leave(*answer);
-  if (answer->topic != Topic::kJoin && (answer->topic != Topic::kRegroup || job_.options.worker))
-    return talks_.answer(std::move(*answer));
+    return process_.fail({Code::kPeer, str("the coordinator sent a ", name_of(type_of(message)),
+                                           ", which is not for this process")});
+  if (answer->topic == Topic::kDone) process_.finish();
+  if (answer->topic == Topic::kLeave && !process_.options.worker) return leave(*answer);
+  if (answer->topic != Topic::kJoin &&
+      (answer->topic != Topic::kRegroup || process_.options.worker))
+    return coordinator_->pending(message);
   Result<RosterBody> roster = decode_roster(answer->body);
-  if (!roster.ok()) return job_.fail(roster.error());
-  job_.know(std::move(roster).value());
+  if (!roster.ok()) return process_.fail(roster.error());
+  process_.know(std::move(roster).value());
 }
 
 void ServiceOverTcp::directed(const Directive& directive) {
   switch (directive.kind) {
-    case DirectiveKind::kAbort: return job_.fail({directive.code, directive.text});
-    case DirectiveKind::kPause: return envoy_->send(talks_.pause());
-    case DirectiveKind::kAgreed: return talks_.agreed(directive.clock, directive.want);
-    case DirectiveKind::kFinished: return job_.finish();
+    case DirectiveKind::kAbort: return process_.fail({directive.code, directive.text});
+    case DirectiveKind::kPause:
+    case DirectiveKind::kAgreed: return coordinator_->pending(directive);
+    case DirectiveKind::kFinished: return process_.finish();
     case DirectiveKind::kLeft: return let_go(static_cast<std::uint32_t>(directive.clock));
   }
 }
 
 void ServiceOverTcp::let_go(std::uint32_t rank) {
-  job_.let_go(rank);
+  process_.let_go(rank);
   if (shard_) shard_->let_go(rank);
 }
 
-// Of a server alone: a worker's table hears of it where it waits.
+// The answer for a server alone; a worker's table waits for its own.
 void ServiceOverTcp::leave(const Answer& answer) {
-  if (answer.body == "\1") job_.leave();
+  if (decode_may_leave(answer.body)) process_.leave();
 }
 
 Status ServiceOverTcp::serve(const std::function<bool()>& interrupted) {
-  for (bool asked = false; !job_.finished();) {
-    if (const Status status = job_.wait(
-            kInterruption, kForever, [this] { return job_.finished(); }, [](double) {});
-        !status.ok() && job_.over())
+  for (bool asked = false; !process_.finished();) {
+    if (const Status status = process_.wait(
+            kInterruption, kForever, [this] { return process_.finished(); }, [](double) {});
+        !status.ok() && process_.over())
       return status;
-    if (asked || !interrupted || !interrupted() || job_.finished()) continue;
+    if (asked || !interrupted || !interrupted() || process_.finished()) continue;
     asked = true;
-    envoy_->send(Ask{.topic = Topic::kLeave, .clock = 0, .body = encode(LeaveBody())});
+    coordinator_->send(Ask{.topic = Topic::kLeave, .clock = 0, .body = encode(LeaveBody())});
   }
   return {};
 }

@@ -7,10 +7,11 @@
 
 namespace shoal::table {
 
-ShardHost::ShardHost(Job& job, IoThreads& threads, Envoy& envoy)
-    : job_(job), envoy_(envoy), strand_(threads), seats_(job, strand_, Purpose::kRows, *this) {}
-
-void ShardHost::take(std::shared_ptr<Link> link) { seats_[link->peer().rank].take(link); }
+ShardHost::ShardHost(ProcessState& process, IoThreads& threads, CoordinatorClient& coordinator)
+    : process_(process),
+      coordinator_(coordinator),
+      strand_(threads),
+      peers_(process, strand_, Purpose::kRows, *this) {}
 
 void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<Message>)> own) {
   strand_.post([this, &roster, own = std::move(own)]() mutable {
@@ -19,8 +20,8 @@ void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<M
       worker_of_.push_back(process.worker);
       if (process.worker >= 0) rank_of_.push_back(process.rank);
     }
-    own_worker_ = worker_of_[job_.options.rank];
-    shard_ = std::make_unique<Shard>(roster.processes[job_.options.rank].server);
+    own_worker_ = worker_of_[process_.options.rank];
+    shard_ = std::make_unique<Shard>(roster.processes[process_.options.rank].server);
     for (const auto& [rank, message] : std::exchange(early_, {})) handle(rank, message);
     paused();
   });
@@ -28,7 +29,7 @@ void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<M
 
 void ShardHost::hear(std::vector<Message> messages) {
   strand_.post([this, messages = std::move(messages)] {
-    for (const Message& message : messages) handle(job_.options.rank, message);
+    for (const Message& message : messages) handle(process_.options.rank, message);
     paused();
   });
 }
@@ -36,7 +37,7 @@ void ShardHost::hear(std::vector<Message> messages) {
 void ShardHost::hear_now(std::vector<Message> messages, const ParallelFor& parallel_for) {
   const bool heard = strand_.try_run([&] {
     if (shard_) shard_->share_out(parallel_for);
-    for (const Message& message : messages) handle(job_.options.rank, message);
+    for (const Message& message : messages) handle(process_.options.rank, message);
     paused();
     if (shard_) shard_->share_out({});
   });
@@ -45,7 +46,7 @@ void ShardHost::hear_now(std::vector<Message> messages, const ParallelFor& paral
 
 void ShardHost::total(const NormTotal& total) {
   strand_.post([this, total] {
-    handle(job_.options.rank, total);
+    handle(process_.options.rank, total);
     paused();
   });
 }
@@ -68,9 +69,7 @@ void ShardHost::stop(std::function<void()> done) {
   });
 }
 
-void ShardHost::close(bool with_bye) { seats_.close(with_bye); }
-
-std::span<std::byte> ShardHost::place(Seat&, Message& message, std::size_t bytes) {
+std::span<std::byte> ShardHost::place(Peer&, Message& message, std::size_t bytes) {
   Payload* const payload = payload_of(message);
   if (!payload) return {};
   const auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
@@ -79,52 +78,53 @@ std::span<std::byte> ShardHost::place(Seat&, Message& message, std::size_t bytes
   return {memory.get(), bytes};
 }
 
-void ShardHost::received(Seat& seat, Message&& message) {
+Status ShardHost::received(Peer& peer, Message&& message) {
   if (shard_)
-    handle(seat.rank(), message);
+    handle(peer.rank(), message);
   else
-    early_.emplace_back(seat.rank(), std::move(message));
+    early_.emplace_back(peer.rank(), std::move(message));
+  return {};
 }
 
 // All answers that one event released, to one peer, leave together.
 void ShardHost::paused() {
-  for (Seat* const seat : fed_) seat->wake();
+  for (Peer* const peer : fed_) peer->wake();
   fed_.clear();
 }
 
-void ShardHost::lost(Seat& seat, const Error& error) {
-  envoy_.report(seat.rank(), seat.heard_clock(), error);
+void ShardHost::lost(Peer& peer, const Error& error) {
+  coordinator_.report(peer.rank(), peer.heard_clock(), error);
 }
 
 void ShardHost::handle(std::uint32_t rank, const Message& message) {
   if (stopped_ || !shard_ || gone_.contains(rank)) return;
   if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(said->plan);
   worker_of_.resize(std::max(worker_of_.size(), rank + std::size_t{1}), -1);
-  // later it may have been a worker, whose last words are late
+  // in a later one it may have been a worker, whose last messages are late
   const bool first = !shard_->plan() || shard_->plan()->generation == 0;
   if (first && worker_of_[rank] < 0 && !std::holds_alternative<NormTotal>(message))
-    return envoy_.report(
+    return coordinator_.report(
         rank, -1, {Code::kPeer, str("it sent a ", name_of(type_of(message)), " and is no worker")});
   Outbox out;
   const Status status = shard_->handle(worker_of_[rank], message, out);
   if (const auto* said = std::get_if<PlanMessage>(&message); said && status.ok())
     take_ranks(*shard_->plan());
   dispatch(out);
-  if (!status.ok()) envoy_.report(rank, -1, status.error());
+  if (!status.ok()) coordinator_.report(rank, -1, status.error());
   if (asked_.exchange(false)) {
     const std::vector<std::uint64_t> counts = shard_->counters().staleness;
-    MutexLock lock(job_.mutex);
+    MutexLock lock(process_.mutex);
     std::copy_n(counts.begin(), std::min(counts.size(), reads_.size()), reads_.begin());
   }
 }
 
 std::array<std::uint64_t, StalenessCounts::kClasses> ShardHost::reads() {
   asked_ = true;
-  MutexLock lock(job_.mutex);
+  MutexLock lock(process_.mutex);
   return reads_;
 }
 
-// Who is which worker in the plan's generation.
+// Which rank is which worker in the plan's generation.
 void ShardHost::take_ranks(const Plan& plan) {
   if (plan.ranks.empty() || plan.ranks == rank_of_) return;
   rank_of_ = plan.ranks;
@@ -132,33 +132,33 @@ void ShardHost::take_ranks(const Plan& plan) {
   std::ranges::fill(worker_of_, -1);
   for (std::size_t worker = 0; worker < rank_of_.size(); ++worker)
     worker_of_[rank_of_[worker]] = static_cast<int>(worker);
-  own_worker_ = worker_of_[job_.options.rank];
+  own_worker_ = worker_of_[process_.options.rank];
 }
 
 // This server's own number is another when one before it has left.
 void ShardHost::take_number(const Plan& plan) {
   if (shard_->plan() && plan.generation <= shard_->plan()->generation) return;
-  const auto own = std::ranges::find(plan.server_ranks, job_.options.rank);
+  const auto own = std::ranges::find(plan.server_ranks, process_.options.rank);
   if (own != plan.server_ranks.end())
     shard_->renumber(static_cast<int>(own - plan.server_ranks.begin()));
 }
 
 std::uint32_t ShardHost::priority_of(const Message& message) const {
-  if (job_.options.order == Order::kArrival) return 0;
+  if (process_.options.order == Order::kArrival) return 0;
   const Plan* plan = shard_->plan();
   const auto* row = std::get_if<RowMessage>(&message);
   return plan && row && row->row < plan->rows.size() ? plan->rows[row->row].priority : 0;
 }
 
-void ShardHost::feed(Seat& seat, Message message) {
-  seat.add(priority_of(message), std::move(message));
-  if (fed_.empty() || fed_.back() != &seat) fed_.push_back(&seat);
+void ShardHost::feed(Peer& peer, Message message) {
+  peer.queue(priority_of(message), std::move(message));
+  if (fed_.empty() || fed_.back() != &peer) fed_.push_back(&peer);
 }
 
 void ShardHost::dispatch(Outbox& out) {
   std::vector<Message> own;
   for (Outgoing& one : out) {
-    if (one.to.kind == Address::Kind::kCoordinator) envoy_.send(std::move(one.message));
+    if (one.to.kind == Address::Kind::kCoordinator) coordinator_.send(std::move(one.message));
     if (one.to.kind != Address::Kind::kWorker) continue;
     CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size())
         << "worker " << one.to.id << " of " << rank_of_.size();
@@ -166,7 +166,7 @@ void ShardHost::dispatch(Outbox& out) {
     if (one.to.id == own_worker_)
       own.push_back(std::move(one.message));
     else
-      feed(seats_[rank], std::move(one.message));
+      feed(peers_[rank], std::move(one.message));
   }
   if (!own.empty()) own_(std::move(own));
 }

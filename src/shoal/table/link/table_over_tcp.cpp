@@ -14,16 +14,181 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{1000};
 constexpr std::size_t kAtOnce = 16 * 1024;
+constexpr std::chrono::seconds kLong{10};  // for a strand that nothing holds up
+
+// What the chief sends each server: the plan, then of each of its rows the histories, then the
+// weights, which complete it.
+std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial) {
+  std::vector<std::vector<Message>> messages(plan.servers, {PlanMessage{plan}});
+  constexpr Part kParts[] = {Part::kHistory, Part::kHistory2};
+  for (RowId row = 0; row < plan.rows.size(); ++row) {
+    std::vector<Message>& to = messages[plan.rows[row].server];
+    const auto add = [&](Part part, std::span<const float> numbers) {
+      to.push_back(Init{.row = row,
+                        .part = part,
+                        .payload = as_payload({numbers}),
+                        .generation = plan.generation});
+    };
+    for (int part = 0; part < optim::histories(plan.rule.rule); ++part)
+      if (const auto numbers = initial(row, kParts[part]); !numbers.empty())
+        add(kParts[part], numbers);
+    add(Part::kWeights, initial(row, Part::kWeights));
+  }
+  return messages;
+}
 
 }  // namespace
 
-// ---- the solver's thread ----
+TableOverTcp::TableOverTcp(ProcessState& process, IoThreads& threads,
+                           CoordinatorClient& coordinator, ShardHost* shard)
+    : process_(process),
+      coordinator_(coordinator),
+      shard_(shard),
+      strand_(threads),
+      servers_(process, strand_, *this),
+      worker_(process.roster()->processes[process.options.rank].worker) {}
 
-// A little is sent here and now: that costs no more than to wake a thread that does. So is all that
-// nobody else has a part in.
+// ---- the solver's thread: a generation ----
+
+template <class Done>
+Status TableOverTcp::wait_until(Done done, const char* late) {
+  return process_.wait(kForever, process_.options.stall_warn, done, [late](double seconds) {
+    LOG(WARNING) << "has " << late << " for " << seconds << " s";
+  });
+}
+
+Status TableOverTcp::connect() {
+  const auto done = std::make_shared<std::promise<void>>();
+  strand_.post([this, done] {
+    client_.reset();  // what an earlier generation has not heard is not waited for
+    servers_.connect(roster());
+    done->set_value();
+  });
+  if (done->get_future().wait_for(kLong) != std::future_status::ready)
+    return Error{Code::kInternal, "the thread that moves rows does not answer"};
+  return wait_until([this] { return servers_.all_are(&ServerPeers::Server::up); },
+                    "tried to connect with all servers");
+}
+
+Status TableOverTcp::create(const Plan& plan, const Source& initial,
+                            const Destination& destination) {
+  Status status;
+  if (static_cast<int>(plan.servers) != servers_.size())
+    status = Error{Code::kConfig, str("the plan is for ", plan.servers,
+                                      " servers, and the job has ", servers_.size())};
+  else
+    status = shoal::table::create(session_, plan, true, *this,
+                                  {.settle = [this] { return settle(); },
+                                   .open = [&] { open(plan, destination); },
+                                   .install = [&] { return install(plan, initial, destination); }});
+  if (!status.ok() && status.error().code == Code::kConfig) abort(status.error());
+  return status;
+}
+
+void TableOverTcp::open(const Plan& plan, const Destination& destination) {
+  requested_.assign(plan.rows.size(), 0);
+  servers_.none_is_ready();
+  {
+    MutexLock lock(process_.mutex);
+    arrived_.assign(plan.rows.size(), 0);
+    awaited_.assign(plan.rows.size(), 0);
+  }
+  coordinator_.begin(session_.first(), session_.paced(), session_.bounded());
+  alone_ = plan.workers == 1;
+  strand_.post([this, plan, destination]() mutable {
+    plan_ = std::move(plan);
+    retired_.reset();
+    taken_.assign(plan_.rows.size(), 0);
+    client_ = std::make_unique<Client>(
+        ClientOptions{.worker = worker_, .order = process_.options.order}, plan_, destination);
+    if (!std::exchange(ticks_, true)) tick();
+  });
+}
+
+Status TableOverTcp::install(const Plan& plan, const Source& initial,
+                             const Destination& destination) {
+  strand_.post([this, first = initial_of(plan, initial), destination]() mutable {
+    for (int server = 0; server < servers_.size(); ++server) {
+      std::vector<Message>& messages = servers_[server].initial;
+      messages = std::move(first[static_cast<std::size_t>(server)]);
+      if (server == servers_.own())
+        std::get<PlanMessage>(messages[0]).home = [destination](RowId row) {
+          return destination(row, Part::kWeights);
+        };
+      for (const Message& message : messages) send(server, message);
+    }
+  });
+  const Status status = wait_until([this] { return servers_.all_are(&ServerPeers::Server::ready); },
+                                   "waited for the servers to take the first weights");
+  if (status.ok())
+    strand_.post([this] {
+      for (ServerPeers::Server& server : servers_.all()) server.initial.clear();
+    });
+  return status;
+}
+
+Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
+  if (Status status = settle(); !status.ok()) return status.error();
+  const Result<std::string> answer = ask(Topic::kRegroup, roster().generation + 1, encode(end));
+  if (!answer.ok()) return answer.error();
+  Result<RosterBody> next = decode_roster(answer.value());
+  if (!next.ok()) return next.error();
+  process_.know(std::move(next).value());
+  worker_ = roster().processes[process_.options.rank].worker;
+  if (worker_ < 0) {
+    process_.leave();
+    return false;
+  }
+  if (Status status = connect(); !status.ok()) return status.error();
+  return true;
+}
+
+Result<bool> TableOverTcp::leave(Clock clock, std::string state) {
+  if (Status status = settle(); !status.ok()) return status.error();
+  coordinator_.end(clock);
+  const Result<std::string> answer =
+      ask(Topic::kLeave, clock, encode(LeaveBody{true, std::move(state)}));
+  if (!answer.ok()) return answer.error();
+  const bool may_go = decode_may_leave(answer.value());
+  if (may_go) process_.leave();
+  return may_go;
+}
+
+Status TableOverTcp::finish(Clock clock) {
+  if (Status status = settle(); !status.ok()) return status;
+  coordinator_.end(clock);
+  const Result<std::string> done = ask(Topic::kDone, clock, {});
+  return done.ok() ? Status() : Status(done.error());
+}
+
+Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
+  Ask question{.topic = topic, .clock = clock, .body = std::move(body)};
+  if (const auto before = session_.retires_before(question)) retire(*before);
+  return coordinator_.ask(std::move(question));
+}
+
+void TableOverTcp::tell(Topic topic, Clock clock, std::string body) {
+  coordinator_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+}
+
+void TableOverTcp::retire(const Retire& retire) {
+  strand_.post([this, retire] {
+    if (!client_) return;  // no server has heard of this worker
+    retired_ = retire;
+    for (int server = 0; server < servers_.size(); ++server) send(server, retire);
+  });
+}
+
+// ---- the solver's thread: rows ----
+
+// A short push is sent here and now: that costs no more than to wake a thread that sends it. So is
+// any push of a worker that is alone.
 void TableOverTcp::push(std::span<const Push> together) {
   std::size_t bytes = 0;
-  for (const Push& push : together) bytes += push.payload.bytes.size(), pushed_ = push.clock + 1;
+  for (const Push& push : together) {
+    bytes += push.payload.bytes.size();
+    session_.pushed(push.clock);
+  }
   if (!add(together.size(), [&](std::size_t i) { return Request{.push = together[i]}; })) return;
   const auto visit = [this] {
     visited_ = alone_;
@@ -40,10 +205,10 @@ void TableOverTcp::get(RowId row, Clock clock, Part part) {
   if (add(1, request)) strand_.post([this] { drain(); });
 }
 
-// Whether nobody comes for them yet.
+// Returns whether the strand has yet to be told of them.
 template <class Make>
 bool TableOverTcp::add(std::size_t count, const Make& request) {
-  MutexLock lock(job_.mutex);
+  MutexLock lock(process_.mutex);
   const bool first = requests_.empty();
   for (std::size_t i = 0; i < count; ++i) {
     requests_.push_back(request(i));
@@ -54,20 +219,17 @@ bool TableOverTcp::add(std::size_t count, const Make& request) {
 
 Status TableOverTcp::wait(std::span<const RowId> rows) {
   {
-    MutexLock lock(job_.mutex);
+    MutexLock lock(process_.mutex);
     for (const RowId row : rows) {
       if (arrived_[row] >= requested_[row] || awaited_[row] != 0) continue;
       awaited_[row] = requested_[row];
       ++missing_;
     }
   }
-  return job_.wait(
-      kForever, job_.options.stall_warn, [this]() REQUIRES(job_.mutex) { return missing_ == 0; },
+  return process_.wait(
+      kForever, process_.options.stall_warn,
+      [this]() REQUIRES(process_.mutex) { return missing_ == 0; },
       [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
-}
-
-void TableOverTcp::tell(Topic topic, Clock clock, std::string body) {
-  envoy_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
 }
 
 Status TableOverTcp::settle() {
@@ -76,41 +238,14 @@ Status TableOverTcp::settle() {
   return wait(all);
 }
 
-Status TableOverTcp::finish(Clock clock) {
-  if (Status status = settle(); !status.ok()) return status;
-  talks_.end(clock);
-  retire(pushed_);
-  const Result<std::string> done = talks_.ask(Topic::kDone, clock, {});
-  return done.ok() ? Status() : Status(done.error());
-}
-
-// Who goes to a meeting (kMeet) at its end, or because of what ends the generation, pushes no more,
-// and nobody is to wait for it; nor until it is back.
-Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
-  if (topic == Topic::kMeet && (waited_for_ || body == "\1" || body == "\2")) retire(pushed_);
-  return talks_.ask(topic, clock, std::move(body));
-}
-
-void TableOverTcp::retire(Clock clock) {
-  strand_.post([this, clock] {
-    // no server has heard of this worker
-    if (!client_) return;
-    retired_ = clock;
-    for (int server = 0; server < static_cast<int>(servers_.size()); ++server)
-      say(server, Retire{.clock = clock, .generation = plan_.generation});
-  });
-}
-
 void TableOverTcp::release() {
-  const auto client_gone = std::make_shared<std::promise<void>>(),
-             shard_stopped = std::make_shared<std::promise<void>>();
-  const bool in_order = job_.over();
+  const auto client_gone = std::make_shared<std::promise<void>>();
+  const auto shard_stopped = std::make_shared<std::promise<void>>();
+  const bool in_order = process_.over();
   strand_.post([this, in_order, client_gone] {
     client_.reset();
-    for (Server& server : servers_) {
-      server.initial.clear();
-      if (server.line) server.line->close(in_order);
-    }
+    for (ServerPeers::Server& server : servers_.all()) server.initial.clear();
+    servers_.close(in_order);
     // after what the links had to do
     strand_.post([client_gone] { client_gone->set_value(); });
   });
@@ -118,8 +253,6 @@ void TableOverTcp::release() {
     shard_->stop([shard_stopped] { shard_stopped->set_value(); });
   else
     shard_stopped->set_value();
-  // strands that nothing holds up
-  constexpr std::chrono::seconds kLong{10};
   if (client_gone->get_future().wait_for(kLong) != std::future_status::ready ||
       shard_stopped->get_future().wait_for(kLong) != std::future_status::ready)
     LOG(ERROR) << "the threads that move rows do not answer";
@@ -128,7 +261,7 @@ void TableOverTcp::release() {
 StalenessCounts TableOverTcp::staleness() const {
   StalenessCounts counts;
   if (shard_) counts.reads = shard_->reads();
-  MutexLock lock(job_.mutex);
+  MutexLock lock(process_.mutex);
   counts.pushes = staleness_.pushes;
   counts.drops = staleness_.drops;
   return counts;
@@ -139,11 +272,11 @@ StalenessCounts TableOverTcp::staleness() const {
 void TableOverTcp::drain() {
   std::vector<Request> requests;
   {
-    MutexLock lock(job_.mutex);
+    MutexLock lock(process_.mutex);
     requests.swap(requests_);
   }
   if (!client_) return;
-  std::vector<bool> concerned(servers_.size());
+  std::vector<bool> concerned(static_cast<std::size_t>(servers_.size()));
   for (Request& request : requests) {
     const RowId row = request.push.row;
     ++taken_[row];
@@ -153,24 +286,21 @@ void TableOverTcp::drain() {
     else
       push(std::move(request.push));
   }
-  for (int server = 0; server < static_cast<int>(servers_.size()); ++server)
+  for (int server = 0; server < servers_.size(); ++server)
     if (concerned[static_cast<std::size_t>(server)]) pump(server);
 }
 
 void TableOverTcp::push(Push push) {
-  if (push.clock >= retired_) retired_ = -1;
+  if (retired_ && push.clock >= retired_->clock) retired_.reset();
   client_->push(std::move(push), now());
 }
 
 void TableOverTcp::pump(int server) {
-  if (server != own_server_) {
-    const Line& line = *servers_[static_cast<std::size_t>(server)].line;
-    if (line.link()) line.link()->wake();
-    return;
-  }
+  if (server != servers_.own()) return servers_[server].peer->wake();
   std::vector<Message> messages;
   while (std::optional<Message> message = client_->next(server)) {
-    if (const Payload* payload = payload_of(*message)) job_.local_bytes += payload->bytes.size();
+    if (const Payload* payload = payload_of(*message))
+      process_.local_bytes += payload->bytes.size();
     messages.push_back(std::move(*message));
   }
   if (messages.empty()) return;
@@ -180,31 +310,30 @@ void TableOverTcp::pump(int server) {
     shard_->hear(std::move(messages));
 }
 
-void TableOverTcp::say(int server, const Message& message) {
-  if (server == own_server_) return shard_->hear({message});
-  const Line& line = *servers_[static_cast<std::size_t>(server)].line;
-  if (line.link()) line.link()->send(message);
+void TableOverTcp::send(int server, const Message& message) {
+  if (server == servers_.own())
+    shard_->hear({message});
+  else
+    servers_[server].peer->send(message);
 }
 
-void TableOverTcp::take(std::vector<Message> messages) {
+void TableOverTcp::deliver(std::vector<Message> messages) {
   strand_.run([this, messages = std::move(messages)]() mutable {
     for (Message& message : messages) {
-      if (const Payload* payload = payload_of(message)) job_.local_bytes += payload->bytes.size();
-      if (const Status status = handle(own_server_, message); !status.ok())
-        job_.fail(status.error());
+      if (const Payload* payload = payload_of(message))
+        process_.local_bytes += payload->bytes.size();
+      if (const Status status = handle(servers_.own(), message); !status.ok())
+        process_.fail(status.error());
     }
   });
 }
 
 Status TableOverTcp::handle(int server, const Message& message) {
+  if (!client_) return {};
   if (const Ready* ready = std::get_if<Ready>(&message)) {
-    if (!client_ || ready->generation != plan_.generation) return {};
-    MutexLock lock(job_.mutex);
-    servers_[static_cast<std::size_t>(server)].ready = true;
-    job_.changed.notify_all();
+    if (ready->generation == plan_.generation) servers_.note(server, &ServerPeers::Server::ready);
     return {};
   }
-  if (!client_) return {};
   const Result<bool> taken = client_->take(server, message, now());
   if (!taken.ok()) return taken.error();
   if (taken.value()) arrived(std::get<RowMessage>(message).row);
@@ -214,7 +343,7 @@ Status TableOverTcp::handle(int server, const Message& message) {
 
 void TableOverTcp::arrived(RowId row) {
   {
-    MutexLock lock(job_.mutex);
+    MutexLock lock(process_.mutex);
     arrived_[row] = taken_[row];
     staleness_.pushes = client_->staleness().pushes;
     staleness_.drops = client_->staleness().drops;
@@ -222,53 +351,41 @@ void TableOverTcp::arrived(RowId row) {
     awaited_[row] = 0;
     if (--missing_ > 0) return;
   }
-  job_.changed.notify_all();  // who wakes up finds the mutex free
+  process_.changed.notify_all();  // the thread that wakes up finds the mutex free
 }
 
-std::span<std::byte> TableOverTcp::place(Line&, Message& message, std::size_t bytes) {
+std::span<std::byte> TableOverTcp::place(Peer&, Message& message, std::size_t bytes) {
   RowMessage* const row = std::get_if<RowMessage>(&message);
   return client_ && row ? client_->place(*row, bytes) : std::span<std::byte>();
 }
 
-Status TableOverTcp::received(Line& line, Message&& message) {
-  const Status status = handle(server_of(line), message);
-  if (!status.ok()) envoy_.report(line.rank(), line.heard_clock(), status.error());
-  return status;
+Status TableOverTcp::received(Peer& peer, Message&& message) {
+  return handle(servers_.number_of(peer), message);
 }
 
-std::optional<Message> TableOverTcp::next(Line& line) {
-  return client_ ? client_->next(server_of(line)) : std::nullopt;
+std::optional<Message> TableOverTcp::next(Peer& peer) {
+  return client_ ? client_->next(servers_.number_of(peer)) : std::nullopt;
 }
 
-void TableOverTcp::up(Line& line, bool again) {
-  const int number = server_of(line);
-  Server& server = servers_[static_cast<std::size_t>(number)];
-  {
-    MutexLock lock(job_.mutex);
-    server.up = true;
-    job_.changed.notify_all();
-  }
+void TableOverTcp::up(Peer& peer, bool again) {
+  const int number = servers_.number_of(peer);
+  servers_.note(number, &ServerPeers::Server::up);
   if (!again) return;
-  for (const Message& message : server.initial) line.link()->send(message);
-  if (retired_ >= 0) line.link()->send(Retire{.clock = retired_, .generation = plan_.generation});
+  for (const Message& message : servers_[number].initial) peer.send(message);
+  if (retired_) peer.send(*retired_);
   if (client_) client_->link_up(number, now());
-  line.link()->wake();
+  peer.wake();
 }
 
-void TableOverTcp::lost(Line& line, const Error& error) {
-  envoy_.report(line.rank(), line.heard_clock(), error);
-}
-
-int TableOverTcp::server_of(const Line& line) const {
-  const auto found = std::find_if(servers_.begin(), servers_.end(),
-                                  [&](const Server& server) { return server.line.get() == &line; });
-  return static_cast<int>(found - servers_.begin());
+void TableOverTcp::lost(Peer& peer, const Error& error) {
+  coordinator_.report(peer.rank(), peer.heard_clock(), error);
 }
 
 void TableOverTcp::tick() {
-  if (!client_) return;
+  ticks_ = client_ != nullptr;
+  if (!ticks_) return;
   const Instant again = client_->on_time(now());
-  for (int server = 0; server < static_cast<int>(servers_.size()); ++server) pump(server);
+  for (int server = 0; server < servers_.size(); ++server) pump(server);
   const milliseconds until = std::chrono::duration_cast<milliseconds>(again - now());
   strand_.after(std::clamp(until, milliseconds(10), kTick), [this] { tick(); });
 }
@@ -276,26 +393,14 @@ void TableOverTcp::tick() {
 void TableOverTcp::warn(double seconds) {
   const std::optional<Client::Overdue> overdue = client_ ? client_->overdue() : std::nullopt;
   if (!overdue) return;
-  const std::uint32_t rank = servers_[static_cast<std::size_t>(overdue->server)].rank;
-  std::string slowest;
-  Clock least = kUnbounded;
-  for (const Server& server : servers_) {
-    const bool works = roster().processes[server.rank].worker >= 0;
-    const Clock clock = server.line && works ? server.line->heard_clock() : kUnbounded;
-    if (clock >= 0 && clock < least)
-      slowest =
-          str("; the slowest worker it hears of is ", job_.name_of(server.rank, least = clock));
-  }
-  LOG(WARNING) << "has waited for rows for " << seconds << " s at clock " << job_.clock
+  LOG(WARNING) << "has waited for rows for " << seconds << " s at clock " << process_.clock
                << ", for longest for row " << overdue->row << " from server " << overdue->server
-               << ", " << job_.name_of(rank) << slowest;
+               << ", " << process_.name_of(servers_[overdue->server].rank)
+               << servers_.slowest_worker();
 }
 
 void TableOverTcp::close(bool with_bye) {
-  strand_.post([this, with_bye] {
-    for (const Server& server : servers_)
-      if (server.line) server.line->close(with_bye);
-  });
+  strand_.post([this, with_bye] { servers_.close(with_bye); });
 }
 
 }  // namespace shoal::table

@@ -1,4 +1,4 @@
-#include "shoal/table/link/bare.h"
+#include "bare_asio.h"
 
 #include <array>
 #include <chrono>

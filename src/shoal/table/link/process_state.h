@@ -1,5 +1,5 @@
-// What the parts of one process of a job share: how the job stands, who is in it, and what its
-// connections have moved. Every member may be called on any thread.
+// What the parts of one process of a job share: how the job stands, which processes are in it, and
+// what this process's connections have moved. Every member may be called on any thread.
 #pragma once
 
 #include <atomic>
@@ -17,9 +17,9 @@
 
 namespace shoal::table {
 
-class Job {
+class ProcessState {
  public:
-  explicit Job(const ServiceOptions& options);
+  explicit ProcessState(const ServiceOptions& options);
 
   const ServiceOptions options;
   const Credentials self;
@@ -27,7 +27,7 @@ class Job {
   std::atomic<Clock> clock{-1};               // of this process's worker, for heartbeats
   std::atomic<std::uint64_t> local_bytes{0};  // as in Traffic
 
-  // The first error is the job's; none counts once all workers are done.
+  // The first error is the job's. An error after the end of all workers is not counted.
   void fail(Error error);
   void finish();
   // This process leaves the job, which is over for it.
@@ -37,15 +37,15 @@ class Job {
   void let_go(std::uint32_t rank);
   bool is_gone(std::uint32_t rank) const;
   bool finished() const { return finished_; }
-  // failed or finished: a connection that ends now is no loss
+  // The job has failed or finished: a connection that ends now is no loss.
   bool over() const { return over_; }
   Status status() const;  // the job's error
 
-  void know(RosterBody roster);  // of a generation; again, it changes nothing
-  // the last; null before the first. Each stays as long as the job
+  void know(RosterBody roster);  // a roster that is known changes nothing
+  // The last one; null before the first. Each stays as long as this.
   const RosterBody* roster() const;
   bool known() const { return known_; }
-  // "rank 2 (host b, last clock 17)", with what is known of it.
+  // "rank 2 (host b, last clock 17)", as far as these are known.
   std::string name_of(std::uint32_t rank, Clock clock = -1) const;
 
   void opened(std::shared_ptr<Link> link);
@@ -53,12 +53,12 @@ class Job {
   void forget_links();  // before the threads that move them go
   Traffic traffic() const;
 
-  // What done() reads is guarded by this mutex; who changes it notifies.
+  // Guards what done() of wait() reads. A change of that notifies `changed`.
   mutable Mutex mutex;
   Condition changed;
-  // Returns when done(), which is called with the mutex held, says so; or with the job's error, or
-  // kTimeout without words after `deadline`. After each `patience` it calls late(seconds waited)
-  // without the mutex.
+  // Returns when done(), which is called with the mutex held, is true; or with the job's error, or
+  // kTimeout without words after `deadline`. Calls late(seconds waited), without the mutex, after
+  // each `patience`.
   template <class Done, class Late>
   Status wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience, Done done,
               Late late);
@@ -75,8 +75,8 @@ class Job {
 inline constexpr std::chrono::milliseconds kForever{std::chrono::hours(24 * 365)};
 
 template <class Done, class Late>
-Status Job::wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience, Done done,
-                 Late late) {
+Status ProcessState::wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience,
+                          Done done, Late late) {
   using std::chrono::milliseconds;
   const auto begin = std::chrono::steady_clock::now();
   const auto waited = [&] {
@@ -102,7 +102,7 @@ Status Job::wait(std::chrono::milliseconds deadline, std::chrono::milliseconds p
   }
 }
 
-// Returns when what stands on the threads' queue now has run, if that is soon.
+// Returns when what is in the threads' queue now has run, or after a second.
 void let_run(IoThreads& threads);
 
 // ---- addresses: "host:port", with brackets round an IPv6 address ----

@@ -1,4 +1,4 @@
-#include "shoal/table/link/job.h"
+#include "shoal/table/link/process_state.h"
 
 #include <algorithm>
 #include <future>
@@ -39,9 +39,10 @@ Credentials credentials(const ServiceOptions& options) {
 
 }  // namespace
 
-Job::Job(const ServiceOptions& given) : options(given), self(credentials(given)) {}
+ProcessState::ProcessState(const ServiceOptions& given)
+    : options(given), self(credentials(given)) {}
 
-LinkOptions Job::link_options() const {
+LinkOptions ProcessState::link_options() const {
   const std::chrono::milliseconds heartbeat =
       std::min(std::chrono::milliseconds(1000),
                std::max(options.stall_abort / 4, std::chrono::milliseconds(1)));
@@ -54,7 +55,7 @@ LinkOptions Job::link_options() const {
           .clock = &clock};
 }
 
-void Job::fail(Error error) {
+void ProcessState::fail(Error error) {
   MutexLock lock(mutex);
   if (error_ || finished_) return;
   error_ = std::move(error);
@@ -62,7 +63,7 @@ void Job::fail(Error error) {
   changed.notify_all();
 }
 
-void Job::finish() {
+void ProcessState::finish() {
   MutexLock lock(mutex);
   if (error_) return;
   finished_ = true;
@@ -70,27 +71,27 @@ void Job::finish() {
   changed.notify_all();
 }
 
-void Job::leave() {
+void ProcessState::leave() {
   left_ = true;
   finish();
 }
 
-void Job::let_go(std::uint32_t rank) {
+void ProcessState::let_go(std::uint32_t rank) {
   MutexLock lock(mutex);
   gone_.insert(rank);
 }
 
-bool Job::is_gone(std::uint32_t rank) const {
+bool ProcessState::is_gone(std::uint32_t rank) const {
   MutexLock lock(mutex);
   return gone_.contains(rank);
 }
 
-Status Job::status() const {
+Status ProcessState::status() const {
   MutexLock lock(mutex);
   return error_ ? Status(*error_) : Status();
 }
 
-void Job::know(RosterBody roster) {
+void ProcessState::know(RosterBody roster) {
   MutexLock lock(mutex);
   if (!rosters_.empty() && roster.generation <= rosters_.back()->generation) return;
   rosters_.push_back(std::make_unique<const RosterBody>(std::move(roster)));
@@ -98,12 +99,12 @@ void Job::know(RosterBody roster) {
   changed.notify_all();
 }
 
-const RosterBody* Job::roster() const {
+const RosterBody* ProcessState::roster() const {
   MutexLock lock(mutex);
   return rosters_.empty() ? nullptr : rosters_.back().get();
 }
 
-std::string Job::name_of(std::uint32_t rank, Clock clock) const {
+std::string ProcessState::name_of(std::uint32_t rank, Clock clock) const {
   const RosterBody* known = roster();
   std::string inside;
   if (known && rank < known->processes.size())
@@ -114,12 +115,12 @@ std::string Job::name_of(std::uint32_t rank, Clock clock) const {
   return inside.empty() ? str("rank ", rank) : str("rank ", rank, " (", inside, ")");
 }
 
-void Job::opened(std::shared_ptr<Link> link) {
+void ProcessState::opened(std::shared_ptr<Link> link) {
   MutexLock lock(mutex);
   links_.push_back(std::move(link));
 }
 
-void Job::closed(const Link& link) {
+void ProcessState::closed(const Link& link) {
   MutexLock lock(mutex);
   const auto found = std::find_if(links_.begin(), links_.end(),
                                   [&](const auto& known) { return known.get() == &link; });
@@ -128,13 +129,13 @@ void Job::closed(const Link& link) {
   links_.erase(found);
 }
 
-void Job::forget_links() {
+void ProcessState::forget_links() {
   MutexLock lock(mutex);
   for (const auto& link : links_) add(before_, link->traffic());
   links_.clear();
 }
 
-Traffic Job::traffic() const {
+Traffic ProcessState::traffic() const {
   MutexLock lock(mutex);
   Traffic sum = before_;
   for (const auto& link : links_) add(sum, link->traffic());

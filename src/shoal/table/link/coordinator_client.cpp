@@ -1,0 +1,165 @@
+#include "shoal/table/link/coordinator_client.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/table/coordinator.h"
+
+namespace shoal::table {
+
+CoordinatorClient::CoordinatorClient(ProcessState& process, IoThreads& threads,
+                                     CoordinatorHost* host, std::function<void(Message&&)> hear)
+    : process_(process),
+      strand_(threads),
+      host_(host),
+      hear_(std::move(hear)),
+      peer_(process, strand_, Purpose::kCoordination, 0, *this) {}
+
+void CoordinatorClient::dial(const std::string& address) {
+  // The wait for all to join ends before that, with better words.
+  const auto within = process_.options.start + 2 * process_.options.reconnect;
+  strand_.post([this, address, within] { peer_.dial(address, within); });
+}
+
+void CoordinatorClient::send(Message message) {
+  if (host_) return host_->hear(0, std::move(message));
+  ++coming_;
+  strand_.post([this, message = std::move(message)]() mutable {
+    channel_.send(std::move(message));
+    --coming_;
+    note();
+  });
+}
+
+void CoordinatorClient::deliver(Message message) {
+  strand_.post([this, message = std::move(message)]() mutable { hear_(std::move(message)); });
+}
+
+void CoordinatorClient::report(std::uint32_t rank, Clock clock, const Error& error) {
+  send(Directive{
+      .kind = DirectiveKind::kAbort, .clock = rank, .code = error.code, .text = error.message});
+  process_.fail({error.code, str(process_.name_of(rank, clock), " is lost: ", error.message)});
+}
+
+void CoordinatorClient::abort(const Error& error) {
+  if (process_.over()) return;
+  send(Directive{.kind = DirectiveKind::kAbort,
+                 .clock = process_.options.rank,
+                 .code = error.code,
+                 .text = error.message});
+  process_.fail(error);
+}
+
+std::string CoordinatorClient::trouble() const {
+  MutexLock lock(process_.mutex);
+  return trouble_;
+}
+
+void CoordinatorClient::close(bool with_bye) {
+  strand_.post([this, with_bye] { peer_.close(with_bye); });
+}
+
+// ---- the connection ----
+
+Status CoordinatorClient::received(Peer&, Message&& message) {
+  const Result<bool> is_message = channel_.received(message);
+  if (!is_message.ok()) return is_message.error();
+  heard_ = true;
+  if (is_message.value()) hear_(std::move(message));
+  note();
+  return {};
+}
+
+void CoordinatorClient::up(Peer& peer, bool) {
+  channel_.opened(peer.link());
+  note();
+}
+
+void CoordinatorClient::down(Peer&) {
+  channel_.closed();
+  note();
+}
+
+void CoordinatorClient::lost(Peer& peer, const Error& error) {
+  const std::string coordinator =
+      heard_
+          ? str(process_.name_of(0, peer.heard_clock()), ", which holds the coordinator, is lost: ")
+          : str("no coordinator at ", process_.options.coordinator, ": ");
+  process_.fail({error.code, coordinator + error.message});
+}
+
+void CoordinatorClient::note() {
+  MutexLock lock(process_.mutex);
+  idle_ = channel_.idle();
+  trouble_ = peer_.link() ? "" : peer_.trouble();
+  process_.changed.notify_all();
+}
+
+// ---- the worker's questions ----
+
+void CoordinatorClient::pending(const Message& message) {
+  std::optional<Ask> reply;
+  {
+    MutexLock lock(process_.mutex);
+    reply = pending_.hear(message);
+    process_.changed.notify_all();
+  }
+  if (reply) send(*std::move(reply));
+}
+
+Result<std::string> CoordinatorClient::ask(Ask question) {
+  if (Status status = process_.status(); !status.ok()) return status.error();
+  const std::uint32_t part = part_of(question.topic, question.body);
+  const Topic topic = question.topic;
+  const Clock clock = question.clock;
+  send(std::move(question));
+  std::optional<std::string> answer;
+  const auto answered = [&]() REQUIRES(process_.mutex) {
+    answer = pending_.take_answer(topic, clock, part);
+    return answer.has_value();
+  };
+  const auto late = [&](double seconds) {
+    LOG(WARNING) << "has waited for the other workers for " << seconds << " s, at clock "
+                 << process_.clock;
+  };
+  const Status status = process_.wait(kForever, process_.options.stall_warn, answered, late);
+  if (!status.ok()) return status.error();
+  return *std::move(answer);
+}
+
+Result<Want> CoordinatorClient::start(Clock clock) {
+  process_.clock = clock;
+  std::optional<Want> want;
+  const auto may_start = [&]() REQUIRES(process_.mutex) {
+    want = pending_.start(clock);
+    return want.has_value();
+  };
+  const auto late = [&](double seconds) {
+    LOG(WARNING) << "has waited for " << seconds << " s, at clock " << clock
+                 << ", for all workers to agree on a pause";
+  };
+  const Status status = process_.wait(kForever, process_.options.stall_warn, may_start, late);
+  if (!status.ok()) return status.error();
+  return *want;
+}
+
+std::vector<Answer> CoordinatorClient::take_outputs() {
+  MutexLock lock(process_.mutex);
+  return pending_.take_outputs();
+}
+
+void CoordinatorClient::begin(Clock first, bool paced, bool bounded) {
+  process_.clock = first;
+  MutexLock lock(process_.mutex);
+  pending_.begin(first, paced, bounded);
+}
+
+void CoordinatorClient::end(Clock clock) {
+  process_.clock = clock;
+  MutexLock lock(process_.mutex);
+  pending_.end(clock);
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,246 @@
+#include "shoal/table/link/peer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shoal/base/log.h"
+
+namespace shoal::table {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kFirstPause{10}, kLongestPause{500};
+constexpr int kMostShortLives = 5;
+
+}  // namespace
+
+Peer::Peer(ProcessState& process, const Strand& home, Purpose purpose, std::uint32_t rank,
+           PeerOwner& owner)
+    : process_(process), home_(home), purpose_(purpose), rank_(rank), owner_(owner) {}
+
+// ---- a link ----
+
+void Peer::accept(std::shared_ptr<Link> link) {
+  const std::shared_ptr<Link> before = drop(nullptr);
+  if (before) before->close(false);
+  {
+    MutexLock lock(mutex_);
+    link_ = link;
+  }
+  process_.opened(link);
+  home_.post([this, link] { opened(link); });
+}
+
+void Peer::opened(std::shared_ptr<Link> link) {
+  if (ended_) return;
+  current_ = link.get();
+  broken_.reset();
+  up_since_ = steady_clock::now();
+  owner_.up(*this, links_++ > 0);
+  owner_.paused();
+}
+
+// Forgets the link, if it is this one (null: any), with what waits for it.
+std::shared_ptr<Link> Peer::drop(const Link* link) {
+  std::shared_ptr<Link> dropped;
+  {
+    MutexLock lock(mutex_);
+    if (!link_ || (link && link != link_.get())) return nullptr;
+    heard_ = link_->heard_clock();
+    queues_.clear();
+    dropped = std::exchange(link_, nullptr);
+  }
+  process_.closed(*dropped);
+  return dropped;
+}
+
+void Peer::close(bool with_bye) {
+  if (const std::shared_ptr<Link> link = drop(nullptr)) link->close(with_bye);
+  home_.run([this] { ended_ = true; });
+}
+
+std::shared_ptr<Link> Peer::link() const {
+  MutexLock lock(mutex_);
+  return link_;
+}
+
+Clock Peer::heard_clock() const {
+  MutexLock lock(mutex_);
+  return link_ ? link_->heard_clock() : heard_;
+}
+
+void Peer::send(Message message) {
+  if (const std::shared_ptr<Link> link = this->link()) link->send(std::move(message));
+}
+
+void Peer::queue(std::uint32_t priority, Message message) {
+  MutexLock lock(mutex_);
+  if (link_) queues_[priority].push_back(std::move(message));
+}
+
+void Peer::wake() {
+  if (const std::shared_ptr<Link> link = this->link()) link->wake();
+}
+
+std::span<std::byte> Peer::place(Link&, Message& message, std::size_t bytes) {
+  return owner_.place(*this, message, bytes);
+}
+
+std::optional<Message> Peer::next(Link& link) {
+  {
+    MutexLock lock(mutex_);
+    if (&link != link_.get()) return std::nullopt;
+    if (const auto first = queues_.begin(); first != queues_.end()) {
+      std::optional<Message> message = std::move(first->second.front());
+      first->second.pop_front();
+      if (first->second.empty()) queues_.erase(first);
+      return message;
+    }
+  }
+  return owner_.next(*this);
+}
+
+Status Peer::received(Link& link, Message&& message) {
+  if (home_.here()) return hear(&link, std::move(message));
+  home_.run([this, from = &link, message = std::move(message)]() mutable {
+    (void)hear(from, std::move(message));
+  });
+  return {};
+}
+
+Status Peer::hear(const Link* from, Message&& message) {
+  if (ended_ || from != current_) return {};
+  Status status = owner_.received(*this, std::move(message));
+  if (!status.ok()) lose(status.error());
+  return status;
+}
+
+void Peer::paused(Link&) {
+  home_.run([this] { owner_.paused(); });
+}
+
+void Peer::silent(Link& link, milliseconds since) {
+  const auto seconds = [](milliseconds time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  LOG(WARNING) << process_.name_of(rank_, link.heard_clock()) << " has not been heard of for "
+               << seconds(since) << " s on its connection for "
+               << (purpose_ == Purpose::kRows ? "rows" : "coordination") << "; after "
+               << seconds(process_.options.stall_abort) << " s it is given up";
+}
+
+// ---- after a link ----
+
+void Peer::closed(Link& link, Status error) {
+  drop(&link);
+  home_.run([this, from = &link, error] { ended(from, error); });
+}
+
+void Peer::ended(const Link* link, const Status& error) {
+  if (ended_ || link != current_) return;
+  current_ = nullptr;
+  owner_.down(*this);
+  owner_.paused();
+  if (process_.over()) return;
+  // A process that left in order is reported by the process that made it leave; if not, here.
+  if (error.ok()) return expect_again({Code::kPeer, "it left before the job was done"});
+  if (error.error().code == Code::kTimeout) return lose(error.error());
+  if (address_.empty())
+    expect_again(error.error());
+  else
+    redial(error.error());
+}
+
+void Peer::expect_again(const Error& why) {
+  home_.after(process_.options.reconnect, [this, links = links_, why] {
+    if (links == links_) lose(why);
+  });
+}
+
+void Peer::redial(const Error& why) {
+  broken_ = why;
+  const bool short_life = steady_clock::now() - up_since_ < process_.options.reconnect;
+  short_lives_ = short_life ? short_lives_ + 1 : 0;
+  if (short_lives_ > kMostShortLives) return lose(why);
+  LOG(WARNING) << "the connection with " << process_.name_of(rank_, heard_clock())
+               << " broke, and is tried again: " << why.message;
+  dial(address_, process_.options.reconnect);
+}
+
+void Peer::lose(const Error& error) {
+  if (std::exchange(ended_, true)) return;
+  if (!process_.over() && !process_.is_gone(rank_)) owner_.lost(*this, error);
+}
+
+// ---- dialling ----
+
+void Peer::dial(const std::string& address, milliseconds within) {
+  address_ = address;
+  deadline_ = steady_clock::now() + within;
+  pause_ = kFirstPause;
+  attempt();
+}
+
+milliseconds Peer::left() const {
+  return std::chrono::duration_cast<milliseconds>(deadline_ - steady_clock::now());
+}
+
+void Peer::attempt() {
+  if (ended_ || current_) return;
+  LinkOptions options = process_.link_options();
+  options.connect = std::clamp(left(), milliseconds(1), options.connect);
+  connect(home_, address_, purpose_, process_.self, options, *this,
+          [this](Result<std::shared_ptr<Link>> result) { attempted(std::move(result)); });
+}
+
+void Peer::attempted(Result<std::shared_ptr<Link>> result) {
+  if (result.ok()) {
+    const std::shared_ptr<Link> link = std::move(result).value();
+    const std::uint32_t found = link->peer().rank;
+    if (ended_ || found != rank_) link->close(false);
+    if (found != rank_)
+      return lose(
+          {Code::kPeer, str("at ", address_, " is rank ", found, " of the job, not rank ", rank_)});
+    if (ended_) return;
+    {
+      MutexLock lock(mutex_);
+      link_ = link;
+    }
+    process_.opened(link);
+    return opened(link);
+  }
+  if (ended_ || (process_.over() && links_ > 0)) return;
+  trouble_ = result.error().message;
+  if (!worth_another_try(result.error())) return lose(result.error());
+  if (left() <= pause_)
+    return lose(broken_ ? Error{broken_->code,
+                                str(broken_->message, " It was not back in time: ", trouble_)}
+                        : result.error());
+  owner_.down(*this);
+  home_.after(pause_, [this] { attempt(); });
+  pause_ = std::min(2 * pause_, kLongestPause);
+}
+
+// ---- all that dial this process ----
+
+Peer& AcceptedPeers::operator[](std::uint32_t rank) {
+  MutexLock lock(mutex_);
+  std::unique_ptr<Peer>& peer = peers_[rank];
+  if (!peer) peer = std::make_unique<Peer>(process_, home_, purpose_, rank, owner_);
+  return *peer;
+}
+
+std::vector<Peer*> AcceptedPeers::all() const {
+  MutexLock lock(mutex_);
+  std::vector<Peer*> all;
+  for (const auto& [rank, peer] : peers_) all.push_back(peer.get());
+  return all;
+}
+
+void AcceptedPeers::close(bool with_bye) const {
+  for (Peer* const peer : all()) peer->close(with_bye);
+}
+
+}  // namespace shoal::table

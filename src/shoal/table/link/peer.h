@@ -1,0 +1,131 @@
+// A connection with another process of the job that outlives its links: a peer that was dialled is
+// dialled again when its link breaks, one that was accepted has a while to come back.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/table/link/process_state.h"
+
+namespace shoal::table {
+
+class Peer;
+
+// What a peer tells its owner: place() and next() on the link's strand, the rest on the peer's home
+// strand. For a dialled peer these are the same.
+class PeerOwner {
+ public:
+  virtual ~PeerOwner() = default;
+  // As in LinkOwner.
+  virtual std::span<std::byte> place(Peer& peer, Message& message, std::size_t bytes) {
+    (void)peer, (void)message, (void)bytes;
+    return {};
+  }
+  // As in LinkOwner; asked when nothing that was queued is left.
+  virtual std::optional<Message> next(Peer& peer) {
+    (void)peer;
+    return std::nullopt;
+  }
+  // An error: the peer is lost with it. A dialled one is told it in a Refuse.
+  virtual Status received(Peer& peer, Message&& message) = 0;
+  // Some peer has given all that had come; also after up() and down().
+  virtual void paused() {}
+  // A link is there, for the first time or `again`.
+  virtual void up(Peer& peer, bool again) { (void)peer, (void)again; }
+  virtual void down(Peer& peer) { (void)peer; }  // there is none now; it may come back
+  // It did not come back in time, and the job is not over. `error` says why without naming the
+  // peer. Called once.
+  virtual void lost(Peer& peer, const Error& error) = 0;
+};
+
+// Functions may be called on any thread, but where they say otherwise.
+class Peer final : public LinkOwner {
+ public:
+  Peer(ProcessState& process, const Strand& home, Purpose purpose, std::uint32_t rank,
+       PeerOwner& owner);
+
+  std::uint32_t rank() const { return rank_; }
+  // Dials, again and ever more slowly, until `within` has passed. On the home strand.
+  void dial(const std::string& address, std::chrono::milliseconds within);
+  // The process has connected; an earlier link is at its end.
+  void accept(std::shared_ptr<Link> link);
+  void close(bool with_bye);  // the owner hears nothing more
+
+  void send(Message message);  // at once; forgotten if there is no link
+  // Leaves when the link has room after wake(), the smallest priority first. Forgotten when the
+  // link breaks: the other side asks again.
+  void queue(std::uint32_t priority, Message message);
+  void wake();
+  std::shared_ptr<Link> link() const;  // null while it is down
+  Clock heard_clock() const;
+  // Why the last attempt to connect failed; "" if none has. On the home strand.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) override;
+  Status received(Link& link, Message&& message) override;
+  void paused(Link& link) override;
+  std::optional<Message> next(Link& link) override;
+  void silent(Link& link, std::chrono::milliseconds since) override;
+  void closed(Link& link, Status error) override;
+  void attempt();
+  void attempted(Result<std::shared_ptr<Link>> result);
+  void opened(std::shared_ptr<Link> link);
+  Status hear(const Link* from, Message&& message);
+  void ended(const Link* link, const Status& error);
+  void redial(const Error& why);
+  void expect_again(const Error& why);
+  void lose(const Error& error);
+  std::shared_ptr<Link> drop(const Link* link);
+  std::chrono::milliseconds left() const;
+
+  ProcessState& process_;
+  const Strand home_;
+  const Purpose purpose_;
+  const std::uint32_t rank_;
+  PeerOwner& owner_;
+
+  // On the home strand:
+  const Link* current_ = nullptr;
+  std::uint64_t links_ = 0;  // so far
+  bool ended_ = false;
+  // Of dialling; no address: the other side dials.
+  std::string address_, trouble_;
+  std::optional<Error> broken_;  // why the last link ended
+  std::chrono::steady_clock::time_point deadline_, up_since_;
+  std::chrono::milliseconds pause_{};
+  int short_lives_ = 0;  // links in a row that broke soon
+
+  mutable Mutex mutex_;
+  std::shared_ptr<Link> link_ GUARDED_BY(mutex_);
+  std::map<std::uint32_t, std::deque<Message>> queues_ GUARDED_BY(mutex_);  // by priority
+  Clock heard_ GUARDED_BY(mutex_) = -1;
+};
+
+// The peers that dial this process, by rank, those that join later included. On any thread.
+class AcceptedPeers {
+ public:
+  AcceptedPeers(ProcessState& process, const Strand& home, Purpose purpose, PeerOwner& owner)
+      : process_(process), home_(home), purpose_(purpose), owner_(owner) {}
+  // Made when it is first asked for; it stays as long as this.
+  Peer& operator[](std::uint32_t rank);
+  void accept(std::shared_ptr<Link> link) { (*this)[link->peer().rank].accept(link); }
+  std::vector<Peer*> all() const;  // that were asked for
+  void close(bool with_bye) const;
+
+ private:
+  ProcessState& process_;
+  const Strand home_;
+  const Purpose purpose_;
+  PeerOwner& owner_;
+  mutable Mutex mutex_;
+  std::map<std::uint32_t, std::unique_ptr<Peer>> peers_ GUARDED_BY(mutex_);
+};
+
+}  // namespace shoal::table
