@@ -19,9 +19,9 @@ class Rounds {
  public:
   // bodies, by rank, which is the order of workers
   using Round = std::map<std::uint32_t, std::string>;
-  // `regroup` makes the answer to a round of regroup.
-  Rounds(const Members& members, Agreement& agreement,
-         std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)> regroup)
+  // Makes the answer to a round of regroup.
+  using Regroup = std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)>;
+  Rounds(const Members& members, Agreement& agreement, Regroup regroup)
       : members_(members),
         agreement_(agreement),
         regroup_(std::move(regroup)),
@@ -59,7 +59,7 @@ class Rounds {
 
   const Members& members_;
   Agreement& agreement_;
-  const std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)> regroup_;
+  const Regroup regroup_;
   std::map<Key, Round> open_;
   Round stand_ins_;
   std::vector<Worker> workers_;  // by rank

@@ -112,7 +112,7 @@ Status TableOverTcp::install(const Plan& plan, const Source& initial,
       std::vector<Message>& messages = servers_[server].initial;
       messages = std::move(first[static_cast<std::size_t>(server)]);
       if (server == servers_.own())
-        std::get<PlanMessage>(messages[0]).home = [destination](RowId row) {
+        std::get<PlanMessage>(messages[0]).in_place = [destination](RowId row) {
           return destination(row, Part::kWeights);
         };
       for (const Message& message : messages) send(server, message);
