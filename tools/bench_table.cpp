@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "common/bare_asio.h"
 #include "common/child.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
-#include "common/bare_asio.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
 

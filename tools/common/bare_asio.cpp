@@ -1,4 +1,4 @@
-#include "bare_asio.h"
+#include "common/bare_asio.h"
 
 #include <array>
 #include <chrono>

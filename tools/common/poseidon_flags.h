@@ -9,6 +9,7 @@
 
 #define IGNORED_BOOL(name) DEFINE_bool(name, false, "Poseidon's; without effect here")
 #define IGNORED(name) DEFINE_string(name, "", "Poseidon's; without effect here")
+// clang-format off
 #define POSEIDON_FLAGS(BOOL, WORD)                                                                 \
   BOOL(svb)                                                                                        \
   WORD(svb_timeout_ms)                                                                             \
@@ -29,6 +30,7 @@
                                               WORD(server_table_logic) BOOL(version_maintain)      \
                                                   WORD(init_step_size) WORD(old_grad_upper_bound)  \
                                                       WORD(random_init)
+// clang-format on
 
 #define DEFINE_IGNORED_BOOL(name) IGNORED_BOOL(name);
 #define DEFINE_IGNORED(name) IGNORED(name);

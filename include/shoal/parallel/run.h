@@ -18,13 +18,14 @@
 #include <vector>
 
 #include "shoal/base/error.h"
-#include "shoal/parallel/job_spec.h"
 #include "shoal/solver/solver.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
 #include "shoal/tensor/context.h"
 
 namespace shoal::parallel {
+
+struct JobSpec;
 
 struct RunOptions {
   // a .solverstate to go on from, or ""; of a job the chief's counts

@@ -7,6 +7,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/membership.h"
 #include "shoal/parallel/replicas.h"
 #include "shoal/proto/config_error.h"

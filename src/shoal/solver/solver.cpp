@@ -97,13 +97,15 @@ void Solver::build_net() {
 
 void Solver::build_test_nets() {
   Share one = options_.share;  // a process tests with one net, however many it trains with
-  one.replica = 0, one.replicas = 1;
+  one.replica = 0;
+  one.replicas = 1;
   one.weights.clear();  // a test is divided among equals
   // or the chief's alone: what all share is its own then, and what is cut up stays so
   if (apart() && team().chief()) {
     if (one.suffix.empty()) one.suffix = std::to_string(one.client);
     one.in_parts = one.in_parts || one.clients > 1;
-    one.client = 0, one.clients = 1;
+    one.client = 0;
+    one.clients = 1;
   }
   for (const NetParameter& test_net : test_nets_of(*param_, options_.name)) {
     LOG(INFO) << "Creating test net (#" << test_nets_.size() << ")";

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/impls.h"
+#include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/parallel.h"
 
 namespace shoal::ops::cpu {

@@ -23,7 +23,8 @@ FrameReader::Room FrameReader::room() {
   if (begin_ == end_) begin_ = end_ = 0;
   if (begin_ > 0 && buffer_.size() - end_ < buffer_.size() / 2) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-    end_ -= begin_, begin_ = 0;
+    end_ -= begin_;
+    begin_ = 0;
   }
   if (buffer_.size() < size) buffer_.resize(size);
   const std::span<char> free = std::span(buffer_).subspan(end_);
