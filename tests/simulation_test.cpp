@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"

@@ -10,6 +10,7 @@
 #include "common/tool.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/parallel/job_spec.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/layers.pb.h"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shoal/net/net.h"
+#include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/simulate/compute_model.h"
