@@ -145,8 +145,8 @@ TEST(CoordinatorJoin, AJobNeedsServersAndWorkers) {
     std::string reason;
   } cases[] = {
       {{.server = false},
-       "zero servers: all 3 processes have role=worker, and nobody holds the weights"},
-      {{.worker = false}, "zero workers: all 3 processes have role=server, and nobody trains"}};
+       "zero servers: all 3 processes have role=worker, and no process holds the weights"},
+      {{.worker = false}, "zero workers: all 3 processes have role=server, and no process trains"}};
   for (const auto& c : cases) {
     Job job(3);
     for (const std::uint32_t rank : {2u, 0u, 1u}) ASSERT_TRUE(job.join(rank, c.kind).ok());

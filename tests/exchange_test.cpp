@@ -134,7 +134,7 @@ TEST(Exchanges, LayersThatShareAParamGoTogether) {
                           "inner_product_param { num_output: 3 } }",
                           "x"),
                 context);
-  const SolverParameter param = parse_solver("base_lr: 1", "x");
+  const SolverParameter param = parse_solver("base_lr: 1 lr_policy: 'fixed'", "x");
   const ExchangeOffer rest = local_offer(param, "x");
   EXPECT_EQ((std::vector<std::size_t>{1, 1, 1, 0}),
             routes_of(net, {silent_offer(param, "c"), rest}));

@@ -245,6 +245,7 @@ TEST_F(PhasesTest, TheNetFileIsNotReadAgain) {
   const auto end_of = [&](bool edits) {
     SolverParameter solver = param(phase("bsp") + phase("async"));
     or_throw(write_file(file, to_text(solver.net_param()), Code::kConfig));
+    solver.clear_net_param();
     solver.set_net(file);
     parallel::RunOptions options;
     int phases = 0;

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "shoal/net/net.h"
-#include "shoal/parallel/meeting.h"
+#include "shoal/parallel/replica_barrier.h"
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
@@ -19,20 +19,20 @@ namespace shoal::test::replicas_test {
 namespace {
 
 // A replica that comes early waits for this iteration's params, not the last one's.
-TEST(Meeting, ParamsAreReadyForOneIteration) {
-  parallel::Meeting meeting(2, 4);
-  ASSERT_OK(meeting.begin());
-  ASSERT_TRUE(meeting.wait_begin(1));
-  meeting.params_ready(3);
-  ASSERT_OK(meeting.wait_params(3));
-  meeting.finished(1, {});
-  ASSERT_OK(meeting.begin());
-  ASSERT_TRUE(meeting.wait_begin(1));
-  meeting.params_ready(1);
-  ASSERT_OK(meeting.wait_params(1));
-  const std::jthread solver([&] { EXPECT_TRUE(meeting.give_up().ok()); });
-  EXPECT_FAILS_WITH("given up", meeting.wait_params(2));
-  meeting.finished(1, {});
+TEST(ReplicaBarrier, ParamsAreReadyForOneIteration) {
+  parallel::ReplicaBarrier barrier(2, 4);
+  ASSERT_OK(barrier.begin());
+  ASSERT_TRUE(barrier.wait_begin(1));
+  barrier.params_ready(3);
+  ASSERT_OK(barrier.wait_params(3));
+  barrier.finished(1, {});
+  ASSERT_OK(barrier.begin());
+  ASSERT_TRUE(barrier.wait_begin(1));
+  barrier.params_ready(1);
+  ASSERT_OK(barrier.wait_params(1));
+  const std::jthread solver([&] { EXPECT_TRUE(barrier.give_up().ok()); });
+  EXPECT_FAILS_WITH("given up", barrier.wait_params(2));
+  barrier.finished(1, {});
 }
 
 // Of 16 records of 1 x 2 x 2; `odd` in the place of record `at`.

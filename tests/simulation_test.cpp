@@ -164,8 +164,8 @@ TEST(Simulation, BspTakesAsLongAsTheFormulaSays) {
             " } overlap: false sharing: ", sharing, " card { bandwidth: 1e5 latency_ms: 3 }");
     return run(one_row_solver("sim_formula", iterations), cluster, {}).seconds;
   };
-  const double push = (kRow + 24 + 4 + 8 + 8 + 1 + 4 + 4 + 4) / kBandwidth,
-               answer = (kRow + 24 + 4 + 8 + 8 + 1 + 4) / kBandwidth;
+  const double push = (kRow + 24 + 4 + 8 + 8 + 1 + 4 + 4 + 4 + 1) / kBandwidth,
+               answer = (kRow + 24 + 4 + 8 + 8 + 1 + 4 + 1) / kBandwidth;
   EXPECT_NEAR(kCompute + push + answer + 2 * kLatency,
               (seconds(20, "PER_PAIR") - seconds(10, "PER_PAIR")) / 10, 1e-9);
   // Four pushes come at once, and the server is busy with one after the other.
@@ -200,7 +200,7 @@ TEST(Simulation, WithoutNumbersItTakesAsLong) {
           "cluster");
       return or_throw((dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, {}, {}));
     };
-    const Outcome real = last(40, false), dry = last(40, true), real_first = last(10, false),
+    const Outcome real = last(80, false), dry = last(80, true), real_first = last(10, false),
                   dry_first = last(10, true);
     EXPECT_NEAR(real.seconds - real_first.seconds, dry.seconds - dry_first.seconds,
                 0.01 * real.seconds)

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/bare_asio.h"
 #include "common/child.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
 #include "shoal/base/timer.h"
-#include "shoal/table/link/bare.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/table.h"
 

@@ -140,7 +140,7 @@ class GradientExchange final : public TableExchange {
                          .rate = rate_,
                          .payload = table::as_payload({gradient}),
                          .finite = finite_,
-                         .spent = spends_ ? gradient : std::span<float>()});
+                         .clear_after = spends_ ? gradient : std::span<float>()});
     }
     push(pushes_);
     held_.clear();
