@@ -6,7 +6,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "shoal/net/net.h"
+#include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
 #include "shoal/tensor/context.h"
 #include "support/guarded_device.h"
 
@@ -150,6 +154,82 @@ TEST(Layouts, ATensorIsConvertedWhereItIsReadOtherwise) {
   packed = reinterpret_cast<const float*>(x.read(ctx, reversed));
   EXPECT_EQ(packed[1], 60);
   EXPECT_EQ(ctx.stream()->conversions.reorders, 3);
+}
+
+// ---- whole nets ----
+
+constexpr const char* kNet = R"(
+layer { name: "data" type: "DummyData" top: "x" top: "label"
+        dummy_data_param { shape { dim: 4 dim: 3 dim: 8 dim: 8 } shape { dim: 4 }
+                           data_filler { type: "gaussian" } data_filler { type: "constant" value: 1 } } }
+layer { name: "conv" type: "Convolution" bottom: "x" top: "conv"
+        convolution_param { num_output: 16 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" }
+layer { name: "relu" type: "ReLU" bottom: "bn" top: "bn" }
+layer { name: "pool" type: "Pooling" bottom: "bn" top: "pool" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "drop" type: "Dropout" bottom: "pool" top: "pool" }
+layer { name: "left" type: "InnerProduct" bottom: "pool" top: "left"
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "right" type: "InnerProduct" bottom: "pool" top: "right"
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "sum" type: "Eltwise" bottom: "left" bottom: "right" top: "sum" }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "sum" bottom: "label" top: "loss" }
+)";
+
+// The losses and then all params of five iterations with momentum.
+std::vector<Numbers> trained(const Device* device, bool share_memory) {
+  Context ctx({.device = device, .threads = 2, .seed = 3});
+  NetParameter param = parse_net(kNet, "test.prototxt");
+  param.mutable_state()->set_phase(TRAIN);
+  Net net(param, ctx, {.share_memory = share_memory});
+  std::vector<Numbers> seen(1);
+  std::vector<Tensor> histories;
+  for (const NetParam& one : net.params()) histories.emplace_back(one.blob->shape());
+  const optim::Step step{.rate = 0.1f, .momentum = 0.9f};
+  for (int iteration = 0; iteration < 5; ++iteration) {
+    net.clear_gradients();
+    const Result<float> loss = net.forward();
+    seen[0].push_back(loss.value());
+    EXPECT_TRUE(net.backward().ok());
+    for (std::size_t i = 0; i < net.params().size(); ++i) {
+      Tensor* const history = &histories[i];
+      Blob& blob = *net.params()[i].blob;
+      ops::update(ctx, step, blob.data, blob.grad, {&history, 1}, ops::Gradient::kClear);
+    }
+  }
+  for (const NetParam& one : net.params()) seen.push_back(numbers_of(one.blob->data));
+  return seen;
+}
+
+TEST(Devices, ANetTrainsToTheSameBits) {
+  const std::vector<Numbers> cpu = trained(nullptr, true);
+  EXPECT_NE(cpu[0].front(), cpu[0].back());
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const GuardedDevice device(seed, 2);
+    EXPECT_EQ(trained(&device, true), cpu) << "seed " << seed;
+    EXPECT_EQ(trained(&device, false), cpu) << "without a plan, seed " << seed;
+  }
+}
+
+// What a steady iteration moves: the input once, and the loss.
+TEST(Devices, ASteadyIterationConvertsAtTheEdgesAlone) {
+  const GuardedDevice device;
+  Context ctx({.device = &device, .seed = 3});
+  NetParameter param = parse_net(kNet, "test.prototxt");
+  param.mutable_state()->set_phase(TRAIN);
+  Net net(param, ctx);
+  const auto pass = [&] {
+    const Conversions before = ctx.stream()->conversions;
+    EXPECT_TRUE(net.forward().ok() && net.backward().ok());
+    const Conversions& after = ctx.stream()->conversions;
+    return Conversions{after.uploads - before.uploads, after.downloads - before.downloads,
+                       after.reorders - before.reorders};
+  };
+  pass();
+  const Conversions steady = pass();
+  EXPECT_EQ(pass(), steady);
+  EXPECT_LE(steady.uploads, 3) << "x, the label's constant, the loss";
+  EXPECT_LE(steady.downloads, 3) << "the loss, its weight, a scale of BatchNorm";
 }
 
 }  // namespace
