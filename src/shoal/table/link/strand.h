@@ -8,7 +8,7 @@
 
 namespace shoal::table {
 
-// The only maker of input and output threads in the house. Joins them when destroyed; what is
+// The only maker of input and output threads. Joins them when destroyed; what is
 // posted after that is not run. Strands, links and listeners may outlive it: they then do nothing.
 class IoThreads {
  public:
