@@ -120,8 +120,7 @@ TEST_F(ProcessGroups, AreLookedAtAgainWithoutABound) {
        at = ran[0].err.find(": speeds ", at + 1))
     ++looks;
   EXPECT_GE(looks, 4u) << ran[0].err;
-  EXPECT_HAS(ran[0].err,
-             "goes on with 3 workers, after 3, in scheme grouped groups=1,2|0, since rank 0");
+  EXPECT_HAS(ran[0].err, "continuing with 3 workers (was 3), scheme grouped groups=1,2|0: rank 0");
 }
 
 // Who comes and goes is looked at too. Parts of the data stay unequal.
@@ -133,13 +132,13 @@ TEST_F(ProcessGroups, GoOnWithOthers) {
   const int step_ms[] = {160, 40, 40};
   for (std::size_t rank = 0; rank < 3; ++rank)
     job.start(rank, solver(), {str("--emulate_step_ms=", step_ms[rank])});
-  ASSERT_TRUE(job.says(0, "in scheme grouped groups=1,2|0, since"));
+  ASSERT_TRUE(job.says(0, "scheme grouped groups=1,2|0: "));
   const Running joined = start_program(job.joining(solver(), {"--emulate_step_ms=160"}));
   ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 3 of 4"));
-  ASSERT_TRUE(job.says(0, "goes on with 4 workers, after 4, in scheme grouped groups=1,2|0,3"));
+  ASSERT_TRUE(job.says(0, "continuing with 4 workers (was 4), scheme grouped groups=1,2|0,3"));
   job.signal(2, SIGTERM);
   EXPECT_EQ(job.wait(2).ran.code, 75);
-  ASSERT_TRUE(job.says(0, "goes on with 3 workers, after 3, in scheme grouped groups=1|0,2"));
+  ASSERT_TRUE(job.says(0, "continuing with 3 workers (was 3), scheme grouped groups=1|0,2"));
   end_well(job, joined);
 }
 
@@ -156,7 +155,7 @@ TEST_F(ProcessGroups, WhoJoinsTheProfileOfARunThatWentOnEndsItWithTheOthers) {
   ASSERT_TRUE(job.says(0, "Starting Optimization"));
   const Running joined = start_program(job.joining(solver(), {"--emulate_step_ms=300"}));
   ASSERT_TRUE(wait_for_text(joined, "has joined the job, as worker 2 of 3"));
-  ASSERT_TRUE(job.says(0, "goes on with 3 workers, after 2, in scheme async, since"));
+  ASSERT_TRUE(job.says(0, "continuing with 3 workers (was 2), scheme async: "));
   ASSERT_TRUE(job.says(0, "Iteration 16: scheme async ends, grouped groups=2|0,1 begins"));
   end_well(job, joined);
 }

@@ -206,14 +206,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{2, 2, first}},
+      {"challenge", Challenge{3, 3, first}},
       // The proofs were computed by another program.
       {"hello",
-       Hello{2, 2, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("6be1ca62ff55ad2e0fb2fa6594189b2c91b3dab89852b2b956bd31a6447ca3d6")}},
+       Hello{3, 3, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("d2bfb8ea47952007bd3b9adbf6b70cf26b967bc01ac1d92356ac2bebc5f9cfe7")}},
       {"welcome",
-       Welcome{2, 0, 0x99aabbccddeeff00,
-               digest_of("cae227616e381ca10a6840b8c3ad5563f980b3b5ac87e2eb902dcd5da315cbf1")}},
+       Welcome{3, 0, 0x99aabbccddeeff00,
+               digest_of("9fa5ac071ad549d0078713039e2e2c7166fd4b1284f2dbc6fabd0a12654dd620")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},
