@@ -243,7 +243,7 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 115, "\x03")));
   EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 124, "\x01")));
   EXPECT_SAYS("versions that end before they begin",
-              why_not(with(hello, 24, "\x03"), Stage::kStranger));
+              why_not(with(hello, 24, "\x04"), Stage::kStranger));
 }
 
 // decode_header sees nothing but the header: what it lets through bounds what is allocated.
