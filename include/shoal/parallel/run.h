@@ -49,9 +49,9 @@ struct RunOptions {
   // when they are.
   std::string groups_out, data_sharding_out;
   bool profile_only = false;
-  // Where rows are placed, from whom all are to be the same: what is said of the links of the first
-  // generation's servers, in bytes a second (empty: nothing), or, if the chief says so, measured.
-  // Who joins hears of it from the roster. Otherwise all servers are taken to be alike.
+  // Link bandwidth of each server of the first generation in bytes a second, equal on all workers;
+  // empty: unknown, and then measured if the chief asks for it. A process that joins later gets it
+  // from the roster. Unknown bandwidths count as equal.
   std::vector<double> bandwidths{};
   bool measure_servers = false;
   // or these, whatever is said of them, of a job in which they stay

@@ -70,7 +70,7 @@ class Team {
     (void)iteration, (void)weight, (void)numbers;
   }
   // How the iterations since the last call went, in seconds, so that the slow one of a team can be
-  // named. Nobody waits for it. data, rows: waited for; other: tests, snapshots
+  // named. The call does not wait. data, rows: waited for; other: tests, snapshots
   struct Times {
     double iterations = 0, compute = 0, data = 0, rows = 0, other = 0;
   };

@@ -109,9 +109,9 @@ class Coordinator {
   // goes back.
   Status handle(std::uint32_t rank, const Message& message, Instant now,
                 std::vector<Dispatch>& out);
-  // From now on another scheme's pacer (words as in the options) decides: a change of phase, when
-  // nobody is in a task. Who waits to start one waits for the new one's word. An error: there is no
-  // such scheme; nothing changed.
+  // From now on another scheme's pacer (words as in the options) decides: a change of phase, while
+  // no worker is in a task. A worker that waits to begin a task waits for the new pacer. An error
+  // means that there is no such scheme, and nothing changed.
   Status pace(const std::string& scheme, Instant now, std::vector<Dispatch>& out);
   // null: none
   void pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
@@ -136,8 +136,8 @@ class Coordinator {
 
   const RosterBody* roster() const;            // null until all have joined
   std::vector<std::uint32_t> missing() const;  // ranks that have not joined yet
-  // Who is asked for and has not answered: "barrier 500: waiting for rank 2 (host b, last clock
-  // 498)"; "" if nobody is waited for.
+  // Names the processes that have not answered: "barrier 500: waiting for rank 2 (host b, last
+  // clock 498)"; "" if all have.
   std::string waiting_for() const;
   bool finished() const;  // every worker is done
   // Why the job was ended for all; null if it was not.

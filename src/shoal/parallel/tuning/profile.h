@@ -70,8 +70,8 @@ struct Profile {
   Grouping grouping;
   std::int64_t least = 0;  // iterations that all have behind them
 };
-// A round of the whole team: each says what it knows, and all get the same. Who has measured
-// nothing, or has left since the generation began, is taken to be as slow as the slowest.
+// A round of the whole team: each worker sends its measurements, and all get the same profile. A
+// worker that measured nothing, or left since the generation began, counts as slow as the slowest.
 Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupSearch& search);
 // "speeds 40.1, 20.2 items/s; 2 groups (Calinski-Harabasz index 812): 0|1", for the log.
 std::string text_of(const Profile& profile);
