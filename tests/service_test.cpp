@@ -92,6 +92,35 @@ TEST(Service, TheSamePushesGiveTheSameBits) {
 
 // The thread that alone would wait for a row updates it itself, with its crew: the push is the
 // whole of it.
+// The weights of a row come first. A worker that has asked for its history too waits for both.
+TEST(Service, ARowArrivesWithAllPartsThatWereAskedFor) {
+  Training training;
+  training.lengths.assign(32, 5000);
+  training.rule.momentum = 0.9f;
+  const auto life = [&](int worker, Table& table) -> Status {
+    const table::Plan plan = plan_of(training, table.roster());
+    const std::vector<float> first(5000, 3.0f);
+    std::vector<std::vector<float>> history(32, std::vector<float>(5000));
+    std::vector<std::vector<float>> weights = history;
+    Status status = table.create(
+        plan, [&](RowId, table::Part) { return std::span<const float>(first); },
+        [&](RowId row, table::Part part) {
+          return std::span<float>((part == table::Part::kWeights ? weights : history)[row]);
+        });
+    for (RowId row = 0; row < 32 && worker == 1 && status.ok(); ++row) {
+      table.get(row, plan.start, table::Part::kWeights);
+      table.get(row, plan.start, table::Part::kHistory);
+      status = table.wait(std::span(&row, 1));
+      if (weights[row] != first || history[row] != first)
+        return Error{Code::kInternal, str("row ", row, " has not arrived as a whole")};
+    }
+    if (status.ok()) status = table.finish(plan.start);
+    table.release();
+    return status;
+  };
+  expect_all_ok(run_workers(2, 1, life));
+}
+
 TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
   Cluster cluster("b");
   const std::size_t length = 50'000;

@@ -344,7 +344,7 @@ Status TableOverTcp::handle(int server, const Message& message) {
 void TableOverTcp::arrived(RowId row) {
   {
     MutexLock lock(process_.mutex);
-    arrived_[row] = taken_[row];
+    if (client_->arrived(row)) arrived_[row] = taken_[row];  // if not, parts of it are to come
     staleness_.pushes = client_->staleness().pushes;
     staleness_.drops = client_->staleness().drops;
     if (awaited_[row] == 0 || arrived_[row] < awaited_[row]) return;
