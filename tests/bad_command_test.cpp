@@ -19,7 +19,7 @@ const std::string kLearns =
     "layer { name: 'quiet' type: 'Silence' bottom: 'label' }\n"
     "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'flat' top: 'loss' }\n";
 
-// What the text does not say itself is as it should be.
+// All that the text does not say itself is as it should be.
 Case solver(const std::string& name, std::string text, const Words& words, int code = 3,
             const Words& flags = {}) {
   const std::pair<std::string, std::string> usual[] = {

@@ -1,4 +1,4 @@
-// What the chief says of the next generation, and what becomes of it when others take part: parts
+// The chief's words of the next generation, and their effect when others take part: parts
 // of the data, servers' links, groups.
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ void paused(Job& job, const std::vector<std::uint32_t>& ranks, Clock clock) {
   for (const std::uint32_t rank : ranks) ASSERT_TRUE(job.ask(rank, Topic::kPaused, clock).ok());
 }
 
-// Who stays keeps its part, and who is new has the mean.
+// A worker that stays keeps its part, and a new one has the mean.
 TEST(CoordinatorGenerations, PartsOfTheDataAreTheWorkersOwn) {
   Job job = Job::joined(3);
   const std::uint32_t joining = job.coordinator.enroll();
@@ -66,7 +66,7 @@ TEST(CoordinatorGenerations, PartsOfTheDataAreTheWorkersOwn) {
       << "nothing is said: all are equal";
 }
 
-// What was said of a link holds, until something else is said. One of which nothing was said is as
+// A statement about a link holds until the next one. One of which nothing was said is as
 // the others, on the average.
 TEST(CoordinatorGenerations, LinksAreTheServersOwn) {
   Job job = Job::joined(2);

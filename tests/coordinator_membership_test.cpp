@@ -1,4 +1,4 @@
-// Who joins a job while it trains, and who leaves it: the coordinator's rules.
+// Processes that join a job while it trains, and processes that leave it: the coordinator's rules.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ TEST(CoordinatorLeave, AServerStaysUntilItsRowsHaveMoved) {
   EXPECT_EQ(other.take(1), Words{"answer 17 at 0"});
 }
 
-// Who cannot be spared makes the whole job stop, with a snapshot.
+// A process that cannot be spared makes the whole job stop, with a snapshot.
 TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
   const struct {
     std::vector<Process> processes;
@@ -232,7 +232,7 @@ TEST(CoordinatorJoins, AndLeavesAtOnce) {
   EXPECT_EQ(roster.why, "rank 1 (host b) leaves, rank 3 (host d) joins");
 }
 
-// What was agreed on for later is agreed on with the new one too.
+// An agreement for a later clock includes the new process.
 TEST(CoordinatorJoins, HearsWhatWasAgreedOn) {
   Job job = Job::joined(1);
   const std::uint32_t rank = job.coordinator.enroll();

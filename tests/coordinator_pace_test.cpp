@@ -26,8 +26,8 @@ Status judge(Job& job, std::uint32_t rank, Clock clock, std::uint32_t steps) {
                  table::encode(TaskReport{.steps = steps, .seconds = 1}));
 }
 
-// What the process was told since the last call: "begin 5 with 1 steps", "begin 5 with 1 steps as
-// 3" of shared tasks, "begin 5 over", "judge 5: push" ...
+// Returns what the process was told since the last call: "begin 5 with 1 steps", "begin 5 with 1
+// steps as 3" of shared tasks, "begin 5 over", "judge 5: push" ...
 Words take(Job& job, std::uint32_t rank) {
   Words words;
   for (auto& message : std::exchange(job.told[rank], {})) {
@@ -166,7 +166,7 @@ TEST(CoordinatorPace, WaitsThatNobodyCanEndEndTheJob) {
   EXPECT_EQ(take(job, 1), Words{why});
 }
 
-// What all agreed on is for rank 1 to do as well: it hears of that while it waits for its task, and
+// The agreement of all binds rank 1 too: it hears of that while it waits for its task, and
 // is on its way.
 TEST(CoordinatorPace, WhoWaitsForATaskBeforeWhichAllStopIsNotStuck) {
   Paced job("esync", 2);
@@ -308,7 +308,7 @@ TEST(CoordinatorPace, TasksThatWorkersHadDoneAreNotDoneAgain) {
   }
 }
 
-// Who waits for the word of one that leaves instead is not kept waiting.
+// A worker that waits for the word of one that leaves instead is not kept waiting.
 TEST(CoordinatorPace, WhoLeavesBeforeItsFirstTaskSharesNone) {
   Job job = Job::joined(2);
   ASSERT_TRUE(begin(job, 0, 0, 2).ok());

@@ -57,8 +57,8 @@ TEST(CoordinatorRegroup, NotBeforeTheClockThatIsWanted) {
   EXPECT_EQ(job.take(1).back(), "agreed on 4 at 100");
 }
 
-// Who has ended would be in the next generation, and push nothing in it: the others come to the
-// end, too, and there is no next generation.
+// A worker that has ended would be in the next generation, and push nothing in it: the others come
+// to the end, too, and there is no next generation.
 TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
   Job job(std::vector<Job::Process>(3));
   ASSERT_TRUE(job.ask(2, Topic::kDone, 60).ok());

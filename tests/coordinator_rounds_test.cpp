@@ -1,5 +1,5 @@
-// What workers ask the coordinator: every round in every order of arrival, and agreements on a
-// clock.
+// Questions of workers to the coordinator: every round in every order of arrival, and agreements on
+// a clock.
 #include "shoal/table/coordinator.h"
 
 #include <gtest/gtest.h>
@@ -368,7 +368,7 @@ class Automata {
     return std::ranges::all_of(
         workers_, [](const Worker& worker) { return worker.done && worker.up.empty(); });
   }
-  // What was acted on before any worker's end must be the same on all.
+  // A request that was acted on before any worker's end must be the same on all.
   std::string agree_everywhere() const {
     for (const Worker& worker : workers_)
       for (const Worker& other : workers_) {

@@ -84,8 +84,8 @@ class Sharers {
   };
   static void ok(const Status& status) { ASSERT_TRUE(status.ok()) << status.error().message; }
 
-  // Who hears that there is nothing more goes to the meeting at the end, which others may have
-  // waited for.
+  // A worker that hears that there is nothing more goes to the meeting at the end, which others may
+  // have waited for.
   void listen() {
     for (bool more = true; std::exchange(more, false);)
       for (std::uint32_t rank = 0; rank < workers_.size(); ++rank) more = hear(rank) || more;

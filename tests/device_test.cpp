@@ -92,7 +92,7 @@ TEST(Devices, TheHostDiesThatTouchesDeviceMemory) {
   EXPECT_EXIT(std::_Exit(there[0] == 2 ? 0 : 1), testing::KilledBySignal(SIGSEGV), "");
 }
 
-// What a device without synchronisation gives the host: some pass of a few finds it.
+// Returns the host's reading of a device without synchronisation: one of a few passes finds it.
 TEST(Devices, AMissingSynchronisationIsFound) {
   bool found = false;
   for (std::uint64_t seed = 1; seed <= 20 && !found; ++seed) {
@@ -211,7 +211,7 @@ TEST(Devices, ANetTrainsToTheSameBits) {
   }
 }
 
-// What a steady iteration moves: the input once, and the loss.
+// A steady iteration moves the input once, and the loss.
 TEST(Devices, ASteadyIterationConvertsAtTheEdgesAlone) {
   const GuardedDevice device;
   Context ctx({.device = &device, .seed = 3});

@@ -218,7 +218,7 @@ TEST_F(DistributedTrain, EverySchemeLearnsAndARunInLockstepRepeatsItself) {
   EXPECT_EQ(models[0], models[1]);
 }
 
-// Who wrote what, and sums that must come out whatever the times were.
+// Which process wrote which file, and sums that must come out whatever the times were.
 TEST_F(DistributedTrain, MetricsTellWhatEachWorkerDid) {
   const std::string more =
       "max_iter: 6 display: 2 test_iter: 4 test_interval: 3 snapshot_after_train: false";

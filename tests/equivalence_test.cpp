@@ -121,7 +121,7 @@ class Equivalence : public testing::Test {
   }
   using Make = SolverParameter (*)(int, const std::string&, const std::string&);
 
-  // What one machine makes of it, and how far from itself it is when its batches are added up in
+  // The result of one machine, and how far from itself it is when its batches are added up in
   // another order.
   struct Alone {
     JobResult job;

@@ -90,7 +90,7 @@ class Rig {
     return ends;
   }
 
-  // Whoever ends a step next asks; the first of several.
+  // The worker that ends a step next asks; the first of several.
   Seconds pulled(Round& round) {
     Seconds next, ends(seconds_.size(), -1);
     for (const double seconds : seconds_) next.push_back(now_ + seconds + overhead_);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kIterations = 36, kWorkers = 3;
 
-// What `scheme { }` of a solver says; one at least of each line of schemes.def.
+// Texts of `scheme { }` of a solver; at least one for each line of schemes.def.
 const std::vector<std::string>& schemes() {
   static const std::vector<std::string> all = {
       "type: 'async'",

@@ -1,4 +1,4 @@
-// What an exchange is found to take.
+// Tests of the measured time of an exchange.
 #include "shoal/parallel/tuning/exchange_time.h"
 
 #include <gtest/gtest.h>

@@ -46,7 +46,7 @@ std::string broken_promise(std::uint64_t seed, ClusterRun& run) {
   return later.empty() ? "" : "I5: in the second generation " + later + " is not as without faults";
 }
 
-// What each core is trying, for a CHECK or a crash that ends the process.
+// The seed that each core is trying, for a CHECK or a crash that ends the process.
 class Trying {
  public:
   static constexpr std::size_t kMost = 64;

@@ -174,7 +174,7 @@ TEST(GlobalMomentum, IsInASnapshot) {
   }
 }
 
-// What forward passes change is averaged, whatever the table's rate is.
+// The values that forward passes change are averaged, whatever the table's rate is.
 TEST(GlobalMomentum, IsNotOfRunningMeans) {
   const std::string path = fresh_directory("global_sums") + "/digits";
   make_digits(path);
@@ -244,8 +244,8 @@ TEST(EarlyRows, AreTheSameNumbers) {
     }
 }
 
-// What a worker says to its table, in letters: p pushes with the first layer not updated yet, P
-// pushes behind its update, w waits for rows, b asks whether it may begin.
+// The calls that a worker makes of its table, in letters: p pushes with the first layer not updated
+// yet, P pushes behind its update, w waits for rows, b asks whether it may begin.
 class Listening final : public ForwardingTable {
  public:
   using ForwardingTable::ForwardingTable;

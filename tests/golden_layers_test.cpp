@@ -90,7 +90,7 @@ class GoldenLayers : public testing::TestWithParam<std::tuple<std::filesystem::p
                   kForwardTolerance, str("param ", i, " after"));
   }
 
-  // What to ask of backward: nothing that Caffe refuses or ignores, nor what is nought by
+  // The gradients to ask of backward: nothing that Caffe refuses or ignores, nor what is nought by
   // definition, which the net writes.
   std::vector<bool> gradients_to_ask() {
     std::vector<bool> propagate;

@@ -38,7 +38,7 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
-// What a command prints, or nothing if it fails.
+// Returns what a command prints, or nothing if it fails.
 std::string output_of(const std::string& command) {
   std::string text;
   std::FILE* pipe = ::popen(command.c_str(), "r");
@@ -109,7 +109,7 @@ void expect_like(const Tensor& got, const json& want, double tolerance, double f
   const std::size_t stride = x.size() / 8;
   for (std::size_t k = 0; stride > 0 && k < want["strided"].size(); ++k, ++samples)
     error += std::pow(x[k * stride] - want["strided"][k].get<double>(), 2);
-  // What 16 numbers of its mean square would come to, or more where the numbers at hand are larger.
+  // The norm of 16 numbers of its mean square, or more where the numbers at hand are larger.
   double own = 0;
   for (const char* part : {"first", "strided"})
     for (const double v : want[part]) own += v * v;

@@ -1,4 +1,5 @@
-// What holds for every layer, tried on every case of tests/support/layer_cases.cpp. Another seed:
+// Tests of what holds for every layer, on every case of tests/support/layer_cases.cpp. Another
+// seed:
 // --gtest_random_seed=N.
 #include <gtest/gtest.h>
 
@@ -42,8 +43,8 @@ void expect_close(const AllNumbers& got, const AllNumbers& want, double toleranc
   }
 }
 
-// What one pass made: tops, gradients of the bottoms asked for (empty otherwise), gradients of the
-// params.
+// The results of one pass: tops, gradients of the bottoms asked for (empty otherwise), gradients of
+// the params.
 struct Pass {
   AllNumbers tops, bottom_grads, param_grads;
 };

@@ -1,4 +1,4 @@
-// What can go wrong with a connection: strangers, damage, silence, the end.
+// Faults of a connection: strangers, damage, silence, the end.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -89,7 +89,7 @@ Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) {
   return {.contribution = ContributionKind::kDelta, .steps = steps, .momentum = momentum};
 }
 
-// What a pacer is told and says, from the test.
+// A pacer whose answers come from the test, and which keeps what it is told.
 class Told : public table::Pacer {
  public:
   void join(int, table::Instant) override {}
@@ -393,7 +393,7 @@ TEST(LocalSteps, ADropLeavesTheRowsAndSeedsTheWorkerAnew) {
   }
 }
 
-// Nobody starts before all want to, and worker 1 makes two steps for one of worker 0; the judge
+// No worker starts before all want to, and worker 1 makes two steps for one of worker 0; the judge
 // lets worker 0 have another in its third task.
 class Barrier final : public Told {
  public:

@@ -47,7 +47,7 @@ class Bench {
     layer_->set_loss_weights({&weight, 1});
     return *this;
   }
-  // What the pass failed of: "kData item 3: ..."; empty if it did not.
+  // Returns why the pass failed: "kData item 3: ..."; empty if it did not.
   std::string failure() {
     const std::optional<Failure> failure = context_.take_failure();
     if (!failure) return "";

@@ -26,8 +26,8 @@ namespace {
 
 using table::Clock;
 
-// What the rows that learn held on the servers when a plan of a later generation came, and what
-// they held then.
+// The values that learning rows held on the servers when a plan of a later generation came, and
+// what they held then.
 struct Change {
   std::vector<std::vector<float>> before, after;
   std::string scheme;
@@ -72,7 +72,7 @@ parallel::RunOptions options_from(const std::string& snapshot) {
   return options;
 }
 
-// What is wanted beside what the solver says.
+// The options of the run, beside what the solver says.
 struct Wish {
   std::string scheme;      // of a generation that is not a phase's
   table::Clock from = -1;  // and its first clock; none

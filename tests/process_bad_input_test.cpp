@@ -1,4 +1,4 @@
-// What the processes of a job can be given that makes no job, or an odd one: each with its words.
+// Inputs to the processes of a job that make no job, or an odd one: each with its words.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -235,8 +235,8 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
     const std::string bytes = get_file(newest);
     jobs[i]->signal(victim.rank, SIGCONT);
     const JobProcesses::Ended ended = jobs[i]->wait(victim.rank);
-    // What it notices first: that the others have gone, or that it has not heard of them for as
-    // long as it stood still.
+    // It notices one of two things first: that the others have gone, or that it has not heard of
+    // them for as long as it stood still.
     EXPECT_TRUE(ended.ran.code == 6 || ended.ran.code == 8)
         << ended.ran.code << ": " << ended.ran.err;
     EXPECT_LT(ended.seconds, kBounded);

@@ -123,7 +123,7 @@ TEST_F(ProcessGroups, AreLookedAtAgainWithoutABound) {
   EXPECT_HAS(ran[0].err, "continuing with 3 workers (was 3), scheme grouped groups=1,2|0: rank 0");
 }
 
-// Who comes and goes is looked at too. Parts of the data stay unequal.
+// Processes that come and go are looked at too. Parts of the data stay unequal.
 TEST_F(ProcessGroups, GoOnWithOthers) {
   write_solver(
       "max_iter: 100000000 display: 1 scheme { type: 'grouped' group_by: SPEED profile_iterations: "

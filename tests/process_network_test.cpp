@@ -43,7 +43,7 @@ class Network {
   static std::string address(int k) { return str("10.77.0.", k + 1); }
   std::vector<std::string> starter(int k) const { return {kIp, "netns", "exec", machine(k)}; }
   void set_link(int k, bool up) { run({"-n", hub(), "link", "set", port(k), up ? "up" : "down"}); }
-  // What machine k sends is lost from now on; it still hears. False: this kernel cannot do it.
+  // From now on all that machine k sends is lost; it still hears. False: this kernel cannot do it.
   bool silence(int k) {
     return run_program({kTc, "-n", machine(k), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate",
                         "8bit", "burst", "1b", "limit", "1b"})

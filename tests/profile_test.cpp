@@ -53,7 +53,7 @@ TEST(Profile, WithoutAnyMeasurementAllAreOneGroup) {
   });
 }
 
-// Who came too late to measure it has the link of the others.
+// A server that came too late to be measured has the link of the others.
 TEST(Profile, WhatAnExchangeTakesCounts) {
   const std::optional<double> exchanges[] = {0.1, std::nullopt, 0.3};
   run_team(3, [&](ThreadsTeam& team) {

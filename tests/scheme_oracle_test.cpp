@@ -218,7 +218,7 @@ struct Job {
     return counters.contributions + counters.dropped;
   }
   std::uint64_t pushed() const { return static_cast<std::uint64_t>(done[0] + done[1] + done[2]); }
-  // Somebody who has not finished can move, if there is anybody.
+  // If a worker has not finished, some worker can move.
   bool is_stuck(Clock clocks) const {
     bool left = false;
     for (int worker = 0; worker < kWorkers; ++worker) {

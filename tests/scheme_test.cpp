@@ -245,7 +245,7 @@ struct Job {
       check(one.to.id, row.clock, static_cast<unsigned>(-row.payload.floats()[0]), row.version);
     }
   }
-  // What a read at `clock` holds. The bits are whole as long as all are there: then what a
+  // The contents of a read at `clock`. The bits are whole as long as all are there: then what a
   // contribution is divided by is known.
   void check(int reader, Clock clock, unsigned bits, Version version) const {
     int merges = 0;
@@ -270,7 +270,7 @@ struct Job {
     ASSERT_EQ(bits >> 12, 0u);
   }
   bool can_move(int worker) const { return worker != gone && reads[worker] == done[worker]; }
-  // Who may move, may; who may not, is ahead of the slowest by more than the bound.
+  // A worker that may not move is ahead of the slowest by more than the bound.
   void check_progress(Clock clocks) const {
     Clock least = kUnbounded;
     for (int worker = 0; worker < kWorkers; ++worker)

@@ -1,4 +1,4 @@
-// What each scheme makes of small cases worked out by hand, through a real shard.
+// Results of each scheme in small cases worked out by hand, through a real shard.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -167,7 +167,7 @@ TEST(SchemeVectors, GroupsAreInStepAndApart) {
       << "an empty group is waited for by nobody";
 }
 
-// What a member leaves out is not the group's staleness.
+// A step that a member leaves out does not add to the group's staleness.
 TEST(SchemeVectors, AGroupKnowsItsLastUpdateByWhoeverWasInIt) {
   ShardRig rig(plan_of("grouped groups=0,1", 2));
   rig.push(0, 0, 6);

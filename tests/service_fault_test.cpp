@@ -1,4 +1,4 @@
-// What a job does when a process dies, freezes or is cut off.
+// Tests of a job in which a process dies, freezes or is cut off.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -139,7 +139,7 @@ TEST(ShapeNets, AScalePerItemFromAnotherBranchLearns) {
 
 const std::string kTriple = "power_param { scale: 3 }";
 
-// What a layer writes in place, an earlier one may still need.
+// An earlier layer may still need what a layer writes in place.
 TEST(ShapeNets, InPlaceLayersLeaveWhatABackwardStillReads) {
   expect_slopes(kInputs + conv("stem", "x") + in_place("TanH", "stem") +
                 in_place("Power", "stem", kTriple) + loss_after("stem"));

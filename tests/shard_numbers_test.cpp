@@ -1,5 +1,5 @@
-// What a shard computes: update rules, means, clips, against ops::update to the bit or formulas in
-// double.
+// The numbers that a shard computes: update rules, means, clips, against ops::update to the bit or
+// formulas in double.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -147,7 +147,7 @@ TEST(ShardNumbers, ARowAtHomeIsUpdatedWhereItIsRead) {
   }
 }
 
-// What a server is told to look after it looks after where it drops a push, too; and where others
+// A server looks after what it was told to also where it drops a push; and where others
 // read a row, it is nobody's home.
 TEST(ShardNumbers, ARowThatOthersReadIsNotAtHome) {
   const Plan plan = plan_of("bsp", 2, {2});

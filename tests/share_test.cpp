@@ -70,7 +70,7 @@ struct Kind {
 
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
-// What one item looked like: its label and its cropped, mirrored pixels.
+// The contents of one item: its label and its cropped, mirrored pixels.
 using Seen = std::vector<float>;
 
 std::vector<Seen> take(DataRig& rig, int batches) {

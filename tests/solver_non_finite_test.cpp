@@ -1,4 +1,4 @@
-// What the solver does about a loss or a gradient that is not finite.
+// Tests of a solver whose loss or gradient is not finite.
 #include <gtest/gtest.h>
 
 #include <cmath>

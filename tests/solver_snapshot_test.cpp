@@ -250,7 +250,7 @@ TEST_F(SnapshotTest, AnotherShapeOfHistoryIsNamed) {
       "the history of param 0 of layer 'conv' has shape 11 (11), and the param 3 1 2 2 (12)");
 }
 
-// What BVLC Caffe writes: a model and a state, the model's path as it was then.
+// BVLC Caffe writes a model and a state, the model's path as it was then.
 TEST_F(SnapshotTest, StatesWithoutOurFilesRestoreWhatTheyHold) {
   auto solver = trained(4, "lr_policy: 'multistep' gamma: 0.5 stepvalue: 1 stepvalue: 3");
   ASSERT_OK(solver->snapshot());

@@ -33,7 +33,7 @@ std::string first_layer(const std::string& text) {
   return line;
 }
 
-// What the V0 layer `fields` becomes.
+// Returns the layer that the V0 layer `fields` becomes.
 std::string v0(const std::string& fields) {
   return first_layer("layers { layer { " + fields + " } }");
 }

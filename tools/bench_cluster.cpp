@@ -1,6 +1,6 @@
-// What an iteration costs by the number of workers. Workers wait instead of computing, so that many
-// fit on a machine; all else is real: each is a Service of its own with two threads of this
-// process, each server is a process, and rows travel in frames over loopback.
+// Measures the cost of an iteration by the number of workers. Workers wait instead of computing, so
+// that many fit on a machine; all else is real: each is a Service of its own with two threads of
+// this process, each server is a process, and rows travel in frames over loopback.
 #include <gflags/gflags.h>
 #include <time.h>
 
@@ -264,7 +264,7 @@ int serve() {
   return 0;
 }
 
-// What all workers measured, in one.
+// The measurements of all workers, in one.
 Measured sum_of(const std::vector<Measured>& all) {
   Measured sum = all.front();
   for (std::size_t i = 1; i < all.size(); ++i) {

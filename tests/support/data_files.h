@@ -35,7 +35,7 @@ Records numbered(int count);
 // The first error met in opening a set and reading it to the end; "" if there is none.
 std::string trouble(const std::string& backend, const std::string& path);
 
-// What a program said and how it ended.
+// The output and the exit code of a program.
 struct Ran {
   int code = -1;  // exit code, or 128 + the signal
   std::string out, err;

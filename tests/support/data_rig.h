@@ -62,7 +62,7 @@ class DataRig {
   bool followed_ = false;
 };
 
-// What is wrong with the layer, found while it is made or in its first pass; "" if nothing is.
+// Returns the error of the layer, found while it is made or in its first pass; "" if there is none.
 inline std::string trouble(const std::string& prototxt, const Share& share = {}) {
   try {
     DataRig rig(prototxt, 1, TRAIN, share);

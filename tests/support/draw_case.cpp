@@ -97,7 +97,7 @@ void draw_codecs(Random random, Segment& one) {
 }
 
 // After the first generation one with another scheme, and perhaps with more workers or fewer.
-// Nobody retires at a change if that is not needed.
+// No worker retires at a change if that is not needed.
 void draw_next(Random& random, ClusterCase& one) {
   Segment next;
   draw_scheme(random, next);

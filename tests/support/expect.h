@@ -1,4 +1,4 @@
-// What texts and Results are expected to say.
+// Expectations of texts and Results.
 #pragma once
 
 #include <gtest/gtest.h>

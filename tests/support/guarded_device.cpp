@@ -75,7 +75,7 @@ class GuardedStream final : public Stream {
         guard_(std::move(guard)),
         random_(seed),
         synchronizes_(synchronizes) {}
-  // What nothing waited for is dropped: the host's side of a copy may be gone.
+  // Work that nothing waited for is dropped: the host's side of a copy may be gone.
   ~GuardedStream() override { synchronize(); }
 
   void upload(std::byte* device, const std::byte* host, std::size_t bytes) override {

@@ -35,8 +35,8 @@ class Job {
   Status join(std::uint32_t rank, const Process& process);
   void lose(std::uint32_t rank, Code code, const std::string& why);
 
-  // What the process was told since the last call: "answer sum 5 'body'", "abort 6: text", "refuse
-  // 6: text" ...
+  // Returns what the process was told since the last call: "answer sum 5 'body'", "abort 6: text",
+  // "refuse 6: text" ...
   std::vector<std::string> take(std::uint32_t rank);
 
   table::Instant now{};  // that it is told

@@ -1,4 +1,4 @@
-// What the conformance tests try: at least one case a layer type, each one layer with small
+// The cases of the conformance tests: at least one case a layer type, each one layer with small
 // bottoms.
 #pragma once
 

@@ -47,8 +47,8 @@ class LayerRig {
   Tops top_blobs() const { return tops_; }
   bool in_place() const;
 
-  // What forward() puts into bottom i, and load_params() into param i. Start as what is there:
-  // zeros, and what the fillers made.
+  // The values that forward() puts into bottom i, and load_params() into param i. Start as what is
+  // there: zeros, and what the fillers made.
   Numbers& input(int i) { return inputs_.at(static_cast<std::size_t>(i)); }
   Numbers& param_value(int i) { return param_values_.at(static_cast<std::size_t>(i)); }
   void load_params();

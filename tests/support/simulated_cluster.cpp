@@ -348,8 +348,8 @@ void Cluster::create_rows(const std::vector<std::vector<float>>& numbers) {
   }
 }
 
-// What waits on links: a link's window and one frame from a client, and its Retire; a few answers
-// to each of a row's questions from a server.
+// The most that may wait on links: a link's window and one frame from a client, and its Retire; a
+// few answers to each of a row's questions from a server.
 void Cluster::check_queues() {
   for (int worker = 0; worker < job_.plan.workers; ++worker) {
     for (int server = 0; server < job_.plan.servers; ++server) {
@@ -372,7 +372,7 @@ bool Cluster::finished() const {
                      [](const auto& worker) { return worker->done(); });
 }
 
-// What is in the rows when all have stopped.
+// Checks the rows when all have stopped.
 std::vector<std::vector<float>> Cluster::end() {
   std::vector<std::vector<float>> numbers(job_.plan.rows.size());
   for (RowId row = 0; row < job_.plan.rows.size() && history_->wrong().empty(); ++row) {

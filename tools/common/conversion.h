@@ -1,5 +1,5 @@
-// What the converters share: records go to a new database with commits, progress and a way to stop
-// in between.
+// The loop that the converters share: records go to a new database with commits, progress and a way
+// to stop in between.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ void merge_flags(const JobFlags& flags, SolverParameter& param);
 void merge_groups(const parallel::Place& place, SolverParameter& param);
 
 table::ServiceOptions service_options(const JobFlags& flags, const parallel::Place& place);
-// What a process knows that joins the job whose process 0 is at --join, before it has a rank there.
+// The options of a process that joins the job whose process 0 is at --join, before it has a rank.
 parallel::Place place_to_join(const JobFlags& flags);
 
 }  // namespace shoal

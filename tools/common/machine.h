@@ -1,4 +1,4 @@
-// What tools know of the machine and of the flags that several of them have.
+// The machine's threads and memory, and the flags that several tools have.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What include and exclude rules of a net go by, as flags, for the one file of a tool that includes
-// this.
+// The state that include and exclude rules of a net test, as flags, for the one file of a tool that
+// includes this.
 #pragma once
 
 #include <gflags/gflags.h>

@@ -1,4 +1,4 @@
-// What a net reads, as far as its prototxt says.
+// The records that a net reads, as far as its prototxt says.
 #pragma once
 
 #include <cstdint>

@@ -123,7 +123,7 @@ int name_of_worker(const table::Table& table) {
           ->rank);
 }
 
-// What the flags want of a run beside its training.
+// The requests of the flags to a run, beside its training.
 Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, table::Table* table) {
   const int worker = table ? name_of_worker(*table) : 0,
             workers = table ? parallel::workers_of(table->roster()) : 1;

@@ -5,7 +5,7 @@
 
 namespace shoal {
 
-// What SIGINT and SIGHUP ask for; kNone ignores them.
+// The requests that SIGINT and SIGHUP stand for; kNone ignores them.
 struct SignalEffects {
   Action interrupt = Action::kStop;
   Action hangup = Action::kSnapshot;

@@ -1,4 +1,4 @@
-// What the upgrade tools share.
+// The functions that the upgrade tools share.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ namespace shoal {
 
 class NetParameter;
 
-// What to do with pooling that rounds down (round_mode: FLOOR), for which Caffe and OpenCV have
+// How to write pooling that rounds down (round_mode: FLOOR), for which Caffe and OpenCV have
 // different fields.
 enum class FloorField { kCeilMode, kRoundMode, kRefuse };  // OpenCV's, Caffe's, or a ConfigError
 

@@ -62,7 +62,8 @@ struct Step {
   float momentum = 0, momentum2 = 0, rms_decay = 0, delta = 0;  // as in RuleOptions
 };
 
-// What make_step needs for one param. `iteration` counts from 0; `rate` is the solver's rate then.
+// The values that make_step needs for one param. `iteration` counts from 0; `rate` is the solver's
+// rate then.
 struct StepInputs {
   std::int64_t iteration = 0;
   float rate = 0, lr_mult = 1;

@@ -1,6 +1,6 @@
-// What every worker of a run did in each clock, and what displays and tests said, as lines of JSON
-// that grow while it runs: docs/metrics.md is the format. All seconds are those of the clock that
-// the caller measures by: the system's, or a simulation's.
+// Writes what every worker of a run did in each clock, and the values of displays and tests, as
+// lines of JSON that grow while it runs: docs/metrics.md is the format. All seconds are those of
+// the clock that the caller measures by: the system's, or a simulation's.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,7 @@ struct PhaseMetrics {
   std::string scheme{};    // "ssp 2"
 };
 
-// What the first line says of the run.
+// The description of the run in the first line.
 struct RunMetrics {
   std::string name{};    // of the net
   std::string scheme{};  // "ssp 2", of the first phase; "local" without a table

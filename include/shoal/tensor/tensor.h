@@ -131,8 +131,8 @@ class Tensor {
   std::shared_ptr<Storage> storage_;
 };
 
-// What flows between layers, and what they learn: values and the gradient of the loss with respect
-// to them.
+// The data that flows between layers, and the params that they learn: values and the gradient of
+// the loss with respect to them.
 struct Blob {
   std::string name;
   Tensor data;

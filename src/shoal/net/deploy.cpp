@@ -30,8 +30,8 @@ constexpr std::string_view kPlainLosses[] = {"ContrastiveLoss", "EuclideanLoss",
                                              "MultinomialLogisticLoss"};
 constexpr int kOurs = 1000;  // first number of our own fields
 
-// What OpenCV 4.6 could not create when it was tried; a deploy net with one of these is still good
-// for Caffe.
+// Layer types that OpenCV 4.6 could not create when it was tried; a deploy net with one of these is
+// still good for Caffe.
 constexpr std::string_view kNotInOpenCv[] = {
     "ArgMax", "BatchReindex", "Bias",      "Clip",      "Embed", "Filter",    "Im2col", "Parameter",
     "Python", "RNN",          "Recurrent", "Reduction", "SPP",   "Threshold", "Tile"};
@@ -150,7 +150,7 @@ bool has_name(const NetParameter& net, const std::string& name) {
   });
 }
 
-// What a loss layer leaves behind, `shown` being Softmax or Sigmoid.
+// The layer that takes the place of a loss layer: `shown` is Softmax or Sigmoid.
 LayerParameter head_of(const LayerParameter& loss, const std::string& shown,
                        const NetParameter& net) {
   LayerParameter layer;

@@ -18,7 +18,7 @@ bool has_stage(const NetState& state, const std::string& stage) {
   return std::ranges::find(state.stage(), stage) != state.stage().end();
 }
 
-// What each bottom refers to, and how many takers each top has: the splits follow from that.
+// The top that each bottom refers to, and how many takers each top has: splits follow from that.
 struct Uses {
   std::map<TopId, TopId> source;  // of a bottom (layer, bottom)
   // takers of a top, its loss weight being one if something else takes it too

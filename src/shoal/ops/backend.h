@@ -1,5 +1,5 @@
-// What a device brings to ops: one table of the elementary ops, and for each op that has several
-// kernels a list of them.
+// The functions that a device brings to ops: one table of the elementary ops, and for each op that
+// has several kernels a list of them.
 #pragma once
 
 #include <span>

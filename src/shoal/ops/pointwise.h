@@ -8,7 +8,7 @@
 
 namespace shoal::ops {
 
-// What y is of x, with what a, b and c stand for:
+// The formula of y for each function of x, and the meaning of a, b and c:
 enum class MapKind {
   kRelu,     // x > 0: x, else a x
   kElu,      // x > 0: x, else a (e^x - 1)

@@ -47,8 +47,8 @@ class ConvKernel {
 };
 using ConvImpl = Impl<ConvDesc, ConvKernel>;
 
-// What each window sees, as columns: y (N, C * T..., O...) where row c * T + t holds channel c at
-// tap t, zeros outside. Of the description, outputs and groups do not matter.
+// The input that each window covers, as columns: y (N, C * T..., O...) where row c * T + t holds
+// channel c at tap t, zeros outside. Of the description, outputs and groups do not matter.
 class Im2colKernel {
  public:
   virtual ~Im2colKernel() = default;

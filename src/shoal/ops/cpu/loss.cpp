@@ -27,7 +27,7 @@ double squared_distance_of_rows(const float* a, const float* b, std::int64_t n) 
   return sum;
 }
 
-// What contrastive_loss_backward multiplies a - b by.
+// Returns the factor of a - b in contrastive_loss_backward.
 double contrastive_factor(const ContrastiveDesc& desc, bool alike, double squared) {
   if (alike) return 1;
   if (desc.legacy) return desc.margin - squared > 0 ? -1 : 0;

@@ -106,7 +106,7 @@ class Pool final : public PoolKernel {
   }
 
  private:
-  // What a thread needs for one plane at a time.
+  // The scratch of one thread, for one plane at a time.
   struct Room {
     // kMax: the plane with all that windows see beyond it, which is -infinity
     std::vector<float> bordered;
@@ -244,7 +244,7 @@ class Pool final : public PoolKernel {
   static constexpr float kLowest = -std::numeric_limits<float>::infinity();
   static constexpr Ints kIota{0, 1, 2, 3, 4, 5, 6, 7};
 
-  // What one output of a row sees: columns [begin, end), and how many of the padded plane its
+  // The window of one output of a row: columns [begin, end), and how many of the padded plane its
   // window covers.
   struct Columns {
     std::int64_t begin, end;
