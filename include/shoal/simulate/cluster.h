@@ -61,11 +61,14 @@ struct Cluster {
   bool shared = true;
   bool overlap = true;  // workers send and receive while they compute
   std::optional<Instant> coordinator_latency;
-  int workers() const;
-  int servers() const;
+  int workers() const { return count(&Process::worker); }
+  int servers() const { return count(&Process::server); }
   // Returns the speeds of the servers, for the placement of rows. A server whose links do not
   // divide its bandwidth has that for each worker.
   table::Servers known_servers() const;
+
+ private:
+  int count(bool Process::*role) const;
 };
 
 // Both throw ConfigError for text that does not parse, a cluster without workers, a number that

@@ -37,9 +37,9 @@ struct SolverOptions {
   int threads = 1;              // that kernels may use
   std::string name = "solver";  // of the prototxt, for errors
   // asked after every iteration and, alone, every batch of a test
-  std::function<Action()> action;
-  std::function<std::unique_ptr<Updater>(Net&)> make_updater;  // default: make_local_updater
-  Share share{};                                               // of the data, in a team
+  std::function<Action()> action{};
+  std::function<std::unique_ptr<Updater>(Net&)> make_updater{};  // default: make_local_updater
+  Share share{};                                                 // of the data, in a team
   Team* team = nullptr;  // which outlives the solver; null: alone
   // of a whole team's displays and tests, on its chief; outlives the solver
   Observer* observer = nullptr;

@@ -14,9 +14,10 @@ class RowWaits {
   Status wait(std::span<const table::RowId> rows) {
     const table::Instant start = table_.now();
     Status status = table_.wait(rows);
-    total_ += table_.now() - start;
+    add(table_.now() - start);
     return status;
   }
+  void add(table::Instant time) { total_ += time; }  // of another wait
   table::Instant total() const { return total_; }
   double seconds() const { return std::chrono::duration<double>(total_).count(); }
 

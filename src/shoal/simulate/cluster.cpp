@@ -1,6 +1,7 @@
 #include "shoal/simulate/cluster.h"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "shoal/base/file.h"
@@ -22,21 +23,22 @@ class Reader {
     if (param.has_coordinator_latency_ms())
       cluster.coordinator_latency =
           time_of(param.coordinator_latency_ms(), "coordinator_latency_ms");
-    for (const WorkersParameter& workers : param.worker()) {
-      Process process{.worker = true,
-                      .server = workers.has_server() ? workers.server() : param.server_size() == 0,
-                      .compute = compute_of(workers)};
-      set_card(workers.has_card() ? workers.card() : param.card(), process);
-      process.seconds_per_byte =
-          not_negative(workers.server_ns_per_byte(), "server_ns_per_byte") / 1e9;
-      cluster.processes.insert(cluster.processes.end(), workers.count(), process);
-    }
-    for (const ServersParameter& servers : param.server()) {
-      Process process{.worker = false, .server = true, .compute = {}};
-      set_card(servers.has_card() ? servers.card() : param.card(), process);
-      process.seconds_per_byte = not_negative(servers.ns_per_byte(), "ns_per_byte") / 1e9;
-      cluster.processes.insert(cluster.processes.end(), servers.count(), process);
-    }
+    const auto add = [&](const auto& group, Process process, double ns, const char* field) {
+      const CardParameter& card = group.has_card() ? group.card() : param.card();
+      process.bandwidth = not_negative(card.bandwidth(), "bandwidth");
+      process.latency = time_of(card.latency_ms(), "latency_ms");
+      process.jitter = time_of(card.jitter_ms(), "jitter_ms");
+      process.seconds_per_byte = not_negative(ns, field) / 1e9;
+      cluster.processes.insert(cluster.processes.end(), group.count(), process);
+    };
+    for (const WorkersParameter& workers : param.worker())
+      add(workers,
+          {.server = workers.has_server() ? workers.server() : param.server_size() == 0,
+           .compute = compute_of(workers)},
+          workers.server_ns_per_byte(), "server_ns_per_byte");
+    for (const ServersParameter& servers : param.server())
+      add(servers, {.worker = false, .server = true, .compute = {}}, servers.ns_per_byte(),
+          "ns_per_byte");
     if (cluster.workers() == 0) throw wrong("there is no worker: nobody trains");
     if (cluster.servers() == 0) throw wrong("there is no server: nobody holds the weights");
     return cluster;
@@ -54,12 +56,6 @@ class Reader {
   }
   Instant time_of(double ms, const char* field) const {
     return to_instant(not_negative(ms, field) / 1e3);
-  }
-
-  void set_card(const CardParameter& card, Process& process) const {
-    process.bandwidth = not_negative(card.bandwidth(), "bandwidth");
-    process.latency = time_of(card.latency_ms(), "latency_ms");
-    process.jitter = time_of(card.jitter_ms(), "jitter_ms");
   }
 
   Compute compute_of(const WorkersParameter& workers) const {
@@ -146,13 +142,8 @@ Instant to_instant(double seconds) {
   return Instant(static_cast<std::int64_t>(seconds * 1e9 + 0.5));
 }
 
-int Cluster::workers() const {
-  return static_cast<int>(
-      std::ranges::count_if(processes, [](const Process& process) { return process.worker; }));
-}
-int Cluster::servers() const {
-  return static_cast<int>(
-      std::ranges::count_if(processes, [](const Process& process) { return process.server; }));
+int Cluster::count(bool Process::*role) const {
+  return static_cast<int>(std::ranges::count(processes, true, role));
 }
 
 table::Servers Cluster::known_servers() const {
@@ -165,6 +156,47 @@ table::Servers Cluster::known_servers() const {
                       .has_worker = shared && process.worker});
   }
   return {std::move(speeds), workers()};
+}
+
+double Compute::draw(std::size_t n, Random& random) const {
+  if (!trace.empty()) return trace[n % trace.size()];
+  switch (distribution) {
+    case Distribution::kConstant: return mean;
+    case Distribution::kUniform:
+      return mean * (1 - jitter + 2 * jitter * static_cast<double>(random.unit()));
+    case Distribution::kNormal:
+      return std::max(0.1 * mean, mean * (1 + jitter * static_cast<double>(random.gaussian(0, 1))));
+    case Distribution::kLognormal: {
+      const double variance = std::log(1 + jitter * jitter);
+      return mean * std::exp(std::sqrt(variance) * static_cast<double>(random.gaussian(0, 1)) -
+                             variance / 2);
+    }
+    case Distribution::kExponential:
+      return mean * (1 - jitter - jitter * std::log(1 - static_cast<double>(random.unit())));
+  }
+  return mean;
+}
+
+// Goes from one change of the factor to the next.
+Instant Compute::done(Instant now, double seconds) const {
+  while (true) {
+    double factor = 1;
+    Instant until = Instant::max();
+    for (const Slow& each : slow) {
+      if (each.from <= now && now < each.to) {
+        factor *= each.factor;
+        until = std::min(until, each.to);
+      } else if (now < each.from) {
+        until = std::min(until, each.from);
+      }
+    }
+    if (factor > 0) {
+      const Instant end = now + to_instant(seconds * factor);
+      if (end <= until) return end;
+      seconds -= to_seconds(until - now) / factor;
+    }
+    now = until;
+  }
 }
 
 Cluster parse_cluster(const std::string& text, const std::string& name) {

@@ -1,198 +1,268 @@
-#include "shoal/simulate/dry_worker.h"
-
+// A worker without numbers: it waits, sends and lets time pass as one that trains does. What it
+// sends has a size and no values.
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <utility>
-#include <variant>
+
+#include "shoal/net/net.h"
+#include "shoal/parallel/pacer_client.h"
+#include "shoal/parallel/plan.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/parallel/tuning/exchange_time.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/simulate/simulated_worker.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/table/scheme.h"
 
 namespace shoal::simulate {
+namespace {
 
-using table::Clock;
-using table::ContributionKind;
 using table::RowId;
-using table::Topic;
-using table::Verdict;
 
-void JobPlan::install(SimulatedJob& job, const DryPhase& phase) {
-  job.install_plan(phase.plan, [&](RowId row, table::Part part) {
-    return part == table::Part::kWeights ? std::span<const float>(this->row(phase, row))
-                                         : std::span<const float>();
-  });
-}
+// A slice of computation between two actions on the table.
+struct DrySlice {
+  std::vector<RowId> needs;  // must have arrived before it, in a task's first step
+  std::vector<RowId> sends;  // are pushed when it begins, in a task's last step
+  double share = 0;          // its part of a step's time
+};
 
-WorkerFigures DryWorker::figures() const {
-  return {.iterations = iterations_,
-          .samples = static_cast<double>(iterations_) * plan_.items,
-          .seconds = to_seconds(ended_at_),
-          .compute = computed_,
-          .rows = waited_,
-          .others = waited_for_others_,
-          .traffic = job_.traffic(worker_)};
-}
+// What every worker does in a phase.
+struct DryPhase {
+  table::Plan plan;
+  table::Task task;
+  bool bounded = true;
+  std::vector<DrySlice> slices;  // of a step
+  std::vector<RowId> all, learning;
+  std::vector<RowId> rest;  // the learning rows that no slice sends
+  table::Clock end = 0;     // the clock after its last task
+};
 
-DryWorker::Wait DryWorker::ask(Topic topic, Clock clock, std::string body) {
-  asked_ = {topic, clock, table::part_of(topic, body)};
-  tell(topic, clock, std::move(body));
-  return {.worker = *this, .account = waited_for_others_};
-}
-
-void DryWorker::tell(Topic topic, Clock clock, std::string body) {
-  job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
-}
-
-void DryWorker::heard(const table::Message& message) {
-  answers_.hear(message);
-  if (!asked_) return;
-  std::optional<std::string> mine =
-      std::apply([this](auto... question) { return answers_.take_answer(question...); }, *asked_);
-  if (!mine) return;
-  asked_.reset();
-  answer_ = *std::move(mine);
-  resume();
-}
-
-DryWorker::Wait DryWorker::compute(double share) {
-  job_.time().at(compute_.done(now(), seconds_ * share), [this] { resume(); });
-  return {.worker = *this, .account = computed_};
-}
-
-void DryWorker::get(std::span<const RowId> rows) {
-  for (const RowId row : rows) get_row(row, clock_, table::Part::kWeights);
-}
-
-void DryWorker::push(std::span<const RowId> rows, bool empty) {
-  for (const RowId row : rows)
-    push_row({.row = row,
-              .clock = clock_,
-              .kind = task().contribution,
-              .weight = empty ? 0.0f : 1.0f,
-              .rate = 1,
-              .payload = table::as_payload({empty ? std::span<const float>()
-                                                  : std::span<const float>(plan_.row(phase(), row)),
-                                            nullptr})});
-}
-
-void DryWorker::retire() {
-  for (int server = 0; server < job_.servers(); ++server)
-    job_.send(worker_, server,
-              table::Retire{.clock = clock_, .generation = phase().plan.generation});
-}
-
-// Workers that nothing keeps in step come to the end of a phase one after the other. The others do
-// not wait for the pushes of one that has.
-Coroutine DryWorker::run() {
-  while (true) {
-    co_await run_phase();
-    if (plan_.asks && !phase().bounded) {
-      retire();
-      co_await ask(Topic::kMeet, Clock{phase().plan.generation} << 32,
-                   encode(table::Meeting::kEnd));
+// What every worker does in the job, derived once from the net and the schemes.
+class DryJob {
+ public:
+  explicit DryJob(const WorkerSetup& setup) {
+    const Recipe recipe = read_recipe(setup.param, setup.options.name);
+    Context context(
+        Context::Options{.threads = 1, .share = {.client = 0, .clients = setup.job.workers()}});
+    Net net(train_net_of(setup.param, setup.options.name, context.share()), context);
+    table::Clock start = 0;
+    for (const parallel::Phase& phase : setup.phases) {
+      phases.push_back(phase_of(setup, recipe, net, phase, start));
+      start = phases.back().end;
+      const table::Task& task = phases.back().task;
+      asks = asks || task.paced || task.judged || phases.size() > 1;
     }
-    clock_ = phase().end;  // where workers share iterations: the mean of all
-    if (phase_ + 1 == plan_.phases.size()) break;
-    co_await begin_next_phase();
+    samples = static_cast<double>(batch_size(net)) * recipe.iter_size;
+    std::uint32_t longest = 0;
+    for (const DryPhase& phase : phases)
+      for (const table::Row& row : phase.plan.rows) longest = std::max(longest, row.length);
+    numbers_.resize(longest);
   }
-  if (plan_.asks) tell(Topic::kDone, clock_, {});
-  if (!plan_.asks || phase().bounded) retire();
-  ended_at_ = now();
-  close();
-}
 
-Coroutine DryWorker::begin_next_phase() {
-  using Do = table::TableSession::Do;
-  const DryPhase& next = plan_.phases[phase_ + 1];
-  if (const Status status = session_.begin(next.plan, worker_, false); !status.ok())
-    throw std::runtime_error(status.error().message);
-  for (;;) {
-    table::TableSession::Step step = session_.next();
-    if (step.what == Do::kDone) break;
-    if (step.what == Do::kAsk) co_await ask(step.ask.topic, step.ask.clock, step.ask.body);
-    if (step.what == Do::kTell) tell(step.ask.topic, step.ask.clock, step.ask.body);
-    if (step.what == Do::kInstall) plan_.install(job_, next);
+  std::vector<DryPhase> phases;
+  bool asks = false;   // workers ask the coordinator, in some phase
+  double samples = 0;  // of an iteration
+  // Returns what stands for the values of a row.
+  std::span<float> row(const DryPhase& phase, RowId row) {
+    return std::span(numbers_).first(phase.plan.rows[row].length);
   }
-  ++phase_;  // run_phase() opens it
-}
 
-Coroutine DryWorker::run_phase() {
-  open(phase().plan, [this](RowId row, table::Part) { return plan_.row(phase(), row); });
-  exchange_ = 0;
-  start_ = {};
-  if (task().is_planned()) co_await measure_exchange();
-  get(phase().all);
-  while (clock_ != phase().end || task().shared) {
-    if (task().paced) co_await wait_to_begin();
-    if (start_.over) break;
-    co_await run_task();
+ private:
+  DryPhase phase_of(const WorkerSetup& setup, const Recipe& recipe, Net& net,
+                    const parallel::Phase& given, table::Clock start) const {
+    const std::string& name = setup.options.name;
+    const SimulatedJob& job = setup.job;
+    const auto scheme = table::make_scheme(given.words);
+    if (!scheme.ok()) throw ConfigError(scheme.error().code, name, ": ", scheme.error().message);
+    if (const std::string unfit = scheme.value()->unfit(job.workers()); !unfit.empty())
+      throw ConfigError(Code::kConfig, name, ": scheme '", given.words, "': ", unfit);
+    const table::Task task = scheme.value()->task();
+    const bool gradients = task.contribution == table::ContributionKind::kGradient;
+    const bool averages = task.momentum == table::MomentumPolicy::kAverage;
+    const auto local = gradients ? nullptr : make_local_updater(setup.param, name, net);
+    const parallel::RowMap map(
+        net, servers_of(job.cluster(), setup.options),
+        {.running_sums = !gradients,
+         .histories = averages && local ? local->state().histories() : std::vector<Tensor*>(),
+         .stays = gradients && parallel::is_alone(job.roster())});
+    DryPhase phase{
+        .plan = parallel::plan_of(recipe, map.rows(), job.roster(), start, {},
+                                  {.name = name,
+                                   .scheme = given.words,
+                                   .generation = static_cast<table::Generation>(phases.size())}),
+        .task = task,
+        .bounded = scheme.value()->bounded(),
+        .slices = {},
+        .all = std::vector<RowId>(map.rows().size()),
+        .learning = map.learning(),
+        .rest = {},
+        .end = start + given.iterations};
+    if (!gradients) phase.plan.clip = -1;  // each worker clips its own gradients
+    std::iota(phase.all.begin(), phase.all.end(), RowId{0});
+    // a layer's rows are pushed as soon as its gradients are complete
+    const bool early = !task.judged && (gradients || (recipe.clip < 0 && !task.pull_first));
+    const auto sent_early = [&](RowId row) {
+      return early && (gradients || map.is_param(row) || map.is_history(row));
+    };
+    std::ranges::remove_copy_if(phase.learning, std::back_inserter(phase.rest), sent_early);
+    add_slices(map, slices_of(job, 0, net, recipe.iter_size), sent_early, phase);
+    return phase;
   }
-  co_await rows(phase().all);
-}
 
-// Reads the sample while no other worker does.
-Coroutine DryWorker::measure_exchange() {
-  for (int worker = 0; worker < job_.workers(); ++worker) {
-    if (worker == worker_) {
-      const Instant since = now();
-      get(phase().sample.rows);
-      co_await rows(phase().sample.rows);
-      exchange_ = to_seconds(now() - since) / phase().sample.share;
+  template <class SentEarly>
+  static void add_slices(const parallel::RowMap& map, const ComputeSlices& shares,
+                         SentEarly sent_early, DryPhase& phase) {
+    phase.slices = {{.needs = {}, .sends = {}, .share = shares.begin}};
+    const std::size_t layers = shares.has_params.size();
+    for (std::size_t i = 0; i < layers; ++i) {
+      const auto needed = map.needed_by(static_cast<int>(i));
+      if (shares.has_params[i])
+        phase.slices.push_back({{needed.begin(), needed.end()}, {}, shares.forward[i]});
     }
-    co_await ask(Topic::kBarrier, table::end_of_turn(phase().plan.generation, worker), "");
+    for (std::size_t i = layers; i-- > 0;) {
+      if (!shares.has_params[i]) continue;
+      phase.slices.push_back({{}, {}, shares.backward[i]});
+      for (const RowId row : map.owned_by(static_cast<int>(i)))
+        if (map.rows()[row].learns && sent_early(row)) phase.slices.back().sends.push_back(row);
+    }
   }
-}
 
-Coroutine DryWorker::wait_to_begin() {
-  if (!task().asks_early) co_await rows(phase().all);
-  co_await ask(Topic::kBegin, clock_,
-               encode(table::BeginBody{.last = report_, .until = task().shared ? phase().end : 0}));
-  start_ = or_throw(table::decode_start(answer_));
-  if (start_.over || !start_.reread || task().contribution == ContributionKind::kWeights) co_return;
-  get(phase().learning);
-  co_await rows(phase().learning);
-}
+  std::vector<float> numbers_;
+};
 
-Coroutine DryWorker::run_task() {
-  if (task().pull_first) {
-    co_await rows(phase().all);
-    push(phase().learning, false);
+class DryWorker final : public SimulatedWorker {
+ public:
+  DryWorker(const WorkerSetup& setup, int number, std::shared_ptr<DryJob> dry)
+      : SimulatedWorker(setup, number), dry_(std::move(dry)) {}
+
+ private:
+  const table::Task& task() const { return phase_->task; }
+
+  // Workers that nothing keeps in step come to the end of a phase one after the other. The others
+  // do not wait for the pushes of one that has.
+  Status work() override {
+    for (const DryPhase& phase : dry_->phases) {
+      phase_ = &phase;
+      run_phase();
+      if (dry_->asks && !phase.bounded)
+        or_throw(table_.ask(table::Topic::kMeet, table::Clock{phase.plan.generation} << 32,
+                            encode(table::Meeting::kEnd)));
+      clock_ = phase.end;  // where workers share iterations: the mean of all
+    }
+    if (dry_->asks) table_.tell(table::Topic::kDone, clock_, {});
+    if (!dry_->asks || phase_->bounded)
+      table_.retire({.clock = clock_, .generation = phase_->plan.generation});
+    table_.release();
+    return {};
   }
-  report_ = {.exchange = exchange_};
-  start_report();
-  Verdict verdict = Verdict::kAnother;
-  while (verdict == Verdict::kAnother) {
-    co_await step();
-    if (wanted() > report_.steps) continue;
-    verdict = Verdict::kPush;
-    if (!task().judged) continue;
-    co_await ask(Topic::kJudge, clock_, encode(report_));
-    verdict = or_throw(table::decode_verdict(answer_));
-    start_report();
-  }
-  if (!task().pull_first) push(phase().rest, verdict == Verdict::kDrop);
-  ++clock_;
-}
 
-void DryWorker::start_report() {
-  reported_ = report_.steps;
-  working_since_ = now();
-  waited_before_ = waited_;
-}
-
-Coroutine DryWorker::step() {
-  seconds_ = compute_.draw(drawn_++, random_);
-  const bool reads = report_.steps == 0 && !task().pull_first;
-  for (const ComputeSlice& slice : phase().slices) {
-    if (reads) co_await rows(slice.needs);
-    if (report_.steps + 1 == wanted()) push(slice.sends, false);
-    if (slice.share > 0) co_await compute(slice.share);
+  void run_phase() {
+    const auto initial = [this](RowId row, table::Part part) {
+      return part == table::Part::kWeights ? dry_->row(*phase_, row) : std::span<float>();
+    };
+    const auto destination = [this](RowId row, table::Part) { return dry_->row(*phase_, row); };
+    or_throw(table_.create(phase_->plan, initial, destination));
+    pacer_.emplace(table_, task(), waits_, phase_->end);
+    if (task().is_planned())
+      pacer_->exchange_takes(or_throw(parallel::measure_exchange(table_, phase_->plan)));
+    get(phase_->all);
+    while ((clock_ != phase_->end || task().shared) && may_begin()) run_task();
+    wait(phase_->all);
   }
-  ++iterations_;
-  ++tally_.iterations;
-  tally_.samples += plan_.items;
-  ++report_.steps;
-  report_.samples += plan_.items;
-  const double waited = waited_ - waited_before_;
-  report_.seconds =
-      std::max(0.0, to_seconds(now() - working_since_) - waited) / (report_.steps - reported_);
-  if (task().pull_first && report_.steps == 1) co_await rows(phase().learning);
+
+  bool may_begin() {
+    if (!task().paced) return true;
+    if (!task().asks_early) wait(phase_->all);
+    if (or_throw(pacer_->begin(clock_)) == Begin::kOver) return false;
+    if (pacer_->start().reread && task().contribution != table::ContributionKind::kWeights) {
+      get(phase_->learning);
+      wait(phase_->learning);
+    }
+    return true;
+  }
+
+  void run_task() {
+    if (task().pull_first) {
+      wait(phase_->all);
+      push(phase_->learning);
+    }
+    pacer_->task_begins();
+    table::Verdict verdict = table::Verdict::kAnother;
+    while (verdict == table::Verdict::kAnother) {
+      step();
+      if (pacer_->wanted() <= pacer_->steps()) verdict = or_throw(pacer_->judge(clock_));
+    }
+    if (!task().pull_first) push(phase_->rest, verdict == table::Verdict::kDrop);
+    ++clock_;
+  }
+
+  void step() {
+    seconds_ = draw_seconds();
+    slice_ = phase_->slices.begin();
+    run_slices();
+    double counted = 0;  // slice by slice
+    or_throw(table_.wait_until([this] { return slice_ == phase_->slices.end(); }, counted));
+    count_iteration(dry_->samples);
+    pacer_->step_done(dry_->samples);
+    if (task().pull_first && pacer_->steps() == 1) wait(phase_->learning);
+  }
+
+  // Takes the rest of the step's slices, from one event to the next. The thread is not needed for
+  // that: to resume it for each slice would take longer than all else.
+  void run_slices() {
+    if (slice_ == phase_->slices.end()) return table_.wake();
+    const bool reads = pacer_->steps() == 0 && !task().pull_first;
+    const table::Instant since = table_.now();
+    table_.when_arrived(reads ? slice_->needs : std::span<const RowId>(), [this, since] {
+      const table::Instant from = table_.now();
+      waits_.add(from - since);
+      table_.figures.rows += to_seconds(from - since);
+      if (pacer_->steps() + 1 == pacer_->wanted()) push(slice_->sends);
+      const double share = slice_++->share;
+      if (share <= 0) return run_slices();
+      job_.time().at(compute().done(from, seconds_ * share), [this, from] {
+        table_.figures.compute += to_seconds(table_.now() - from);
+        run_slices();
+      });
+    });
+  }
+
+  void wait(std::span<const RowId> rows) { or_throw(waits_.wait(rows)); }
+  void get(std::span<const RowId> rows) {
+    for (const RowId row : rows) table_.get(row, clock_, table::Part::kWeights);
+  }
+  void push(std::span<const RowId> rows, bool empty = false) {
+    for (const RowId row : rows) {
+      const auto numbers = empty ? std::span<const float>() : dry_->row(*phase_, row);
+      const table::Push push{.row = row,
+                             .clock = clock_,
+                             .kind = task().contribution,
+                             .weight = empty ? 0.0f : 1.0f,
+                             .rate = 1,
+                             .payload = table::as_payload({numbers, nullptr})};
+      table_.push(std::span(&push, 1));
+    }
+  }
+
+  const std::shared_ptr<DryJob> dry_;
+  const DryPhase* phase_ = nullptr;
+  table::Clock clock_ = 0;
+  parallel::RowWaits waits_{table_};
+  std::optional<parallel::PacerClient> pacer_;
+  double seconds_ = 0;                           // the time of this step
+  std::vector<DrySlice>::const_iterator slice_;  // the next of this step
+};
+
+}  // namespace
+
+Workers make_dry_workers(const WorkerSetup& setup) {
+  const auto dry = std::make_shared<DryJob>(setup);
+  Workers workers;
+  for (int number = 0; number < setup.job.workers(); ++number)
+    workers.push_back(std::make_unique<DryWorker>(setup, number, dry));
+  return workers;
 }
 
 }  // namespace shoal::simulate

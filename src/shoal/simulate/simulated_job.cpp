@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "shoal/base/log.h"
+#include "shoal/simulate/simulated_table.h"
 
 namespace shoal::simulate {
 
@@ -16,6 +17,10 @@ using table::SimulatedLinkOptions;
 namespace {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+void add(std::span<const std::uint64_t> counts, std::span<std::uint64_t> sums) {
+  for (std::size_t i = 0; i < counts.size(); ++i) sums[i] += counts[i];
+}
 
 }  // namespace
 
@@ -50,7 +55,7 @@ void SimulatedJob::join() {
     CHECK(joined.ok()) << joined.error().message;
   }
   CHECK(coordinator_.roster() != nullptr) << "all processes have joined";
-  ends_.resize(index(workers()));
+  tables_.resize(index(workers()));
   for (Server& server : servers_) server.out.resize(index(workers()));
 }
 
@@ -79,18 +84,14 @@ void SimulatedJob::connect() {
     for (int server = 0; server < servers(); ++server) {
       SimulatedEnd client{
           .received = [this, worker,
-                       server](const Message& m) { ends_[index(worker)]->received(server, m); },
-          .next = [this, worker, server]() { return ends_[index(worker)]->next(server); }};
+                       server](const Message& m) { tables_[index(worker)]->received(server, m); },
+          .next = [this, worker, server]() { return tables_[index(worker)]->next(server); }};
       SimulatedEnd shard{
           .received = [this, worker, server](const Message& m) { arrived(server, worker, m); },
           .next = [this, worker, server]() -> std::optional<Message> {
             auto& waiting = servers_[index(server)].out[index(worker)];
             if (waiting.empty()) return std::nullopt;
-            const auto first = waiting.begin();
-            std::optional<Message> message = std::move(first->second.front());
-            first->second.pop_front();
-            if (first->second.empty()) waiting.erase(first);
-            return message;
+            return std::move(waiting.extract(waiting.begin()).mapped());
           }};
       links_.push_back(std::make_unique<SimulatedLink>(
           time_, between(rank_of_worker_[index(worker)], servers_[index(server)].rank),
@@ -108,25 +109,13 @@ void SimulatedJob::connect() {
 }
 
 void SimulatedJob::install_plan(const table::Plan& plan, const table::Table::Source& initial) {
-  constexpr table::Part kParts[] = {table::Part::kHistory, table::Part::kHistory2,
-                                    table::Part::kWeights};
-  const auto tell = [this](int server, const Message& message) {
-    table::Outbox ready;  // for the chief, which knows already
-    const Status status = shard(server).handle(0, message, ready);
-    if (!status.ok()) fail(status.error());
-  };
-  for (int server = 0; server < servers(); ++server) tell(server, table::PlanMessage{plan});
-  for (table::RowId row = 0; row < plan.rows.size() && !error_; ++row) {
-    for (const table::Part part : kParts) {
-      if (part != table::Part::kWeights &&
-          static_cast<int>(part) > optim::histories(plan.rule.rule))
-        continue;
-      const std::span<const float> numbers = initial(row, part);
-      if (!numbers.empty() || part == table::Part::kWeights)
-        tell(plan.rows[row].server,
-             table::Init{row, part, table::as_payload({numbers}), plan.generation});
+  const auto messages = table::initial_of(plan, initial);
+  for (int server = 0; server < servers(); ++server)
+    for (const Message& message : messages[index(server)]) {
+      table::Outbox ready;  // for the chief, which knows already
+      const Status status = shard(server).handle(0, message, ready);
+      if (!status.ok()) return fail(status.error());
     }
-  }
 }
 
 void SimulatedJob::ask(int worker, const Message& message) {
@@ -158,21 +147,17 @@ table::StalenessCounts SimulatedJob::staleness(int worker) const {
   table::StalenessCounts counts;
   for (const Server& server : servers_) {
     const table::PushCounts pushes = server.shard->counts_of(worker);
-    for (std::size_t i = 0; i < pushes.staleness.size(); ++i)
-      counts.pushes[i] += pushes.staleness[i];
+    add(pushes.staleness, counts.pushes);
     counts.drops += pushes.dropped;
     if (server.rank == rank_of_worker_[index(worker)])
-      std::ranges::copy(server.shard->counters().staleness, counts.reads.begin());
+      add(server.shard->counters().staleness, counts.reads);
   }
   return counts;
 }
 
 Histogram SimulatedJob::version_staleness() const {
   Histogram all(table::StalenessCounts::kClasses);
-  for (int worker = 0; worker < workers(); ++worker) {
-    const table::StalenessCounts own = staleness(worker);
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] += own.pushes[i];
-  }
+  for (int worker = 0; worker < workers(); ++worker) add(staleness(worker).pushes, all);
   return all;
 }
 
@@ -186,7 +171,7 @@ void SimulatedJob::dispatch(int server, table::Outbox& out) {
     CHECK(one.to.kind == table::Address::Kind::kWorker) << "servers do not talk to each other";
     const auto* row = std::get_if<table::RowMessage>(&one.message);
     const std::uint32_t priority = row ? here.shard->plan()->rows[row->row].priority : 0;
-    here.out[index(one.to.id)][priority].push_back(std::move(one.message));
+    here.out[index(one.to.id)].emplace(priority, std::move(one.message));
     link(one.to.id, server).wake(1);
   }
 }
@@ -218,14 +203,14 @@ void SimulatedJob::hear(std::uint32_t rank, const Message& message) {
   }
   const auto worker = std::ranges::find(rank_of_worker_, rank);
   if (worker != rank_of_worker_.end())
-    ends_[static_cast<std::size_t>(worker - rank_of_worker_.begin())]->heard(message);
+    tables_[index(static_cast<int>(worker - rank_of_worker_.begin()))]->heard(message);
 }
 
 void SimulatedJob::fail(const Error& error) {
   if (error_) return;
   error_ = error;
-  for (WorkerEndpoint* end : ends_)
-    if (end != nullptr) end->failed();
+  for (SimulatedTable* table : tables_)
+    if (table != nullptr) table->failed();
 }
 
 table::ShardCounters SimulatedJob::counters() const {
@@ -238,35 +223,36 @@ table::ShardCounters SimulatedJob::counters() const {
                                &table::ShardCounters::parked})
       all.*counter += one.*counter;
     all.staleness.resize(std::max(all.staleness.size(), one.staleness.size()));
-    for (std::size_t i = 0; i < one.staleness.size(); ++i) all.staleness[i] += one.staleness[i];
+    add(one.staleness, all.staleness);
   }
   return all;
 }
 
-table::Traffic SimulatedJob::traffic(int worker) const {
-  const std::uint32_t rank = rank_of_worker_[index(worker)];
+table::Traffic SimulatedJob::traffic_of(std::uint32_t rank) const {
   table::Traffic all;
-  const auto add = [&](const SimulatedLink& link, int own, bool local) {
-    const auto& out = link.counters(own);
-    const auto& in = link.counters(1 - own);
-    if (local) {
-      all.local_bytes += out.bytes + in.bytes;
-      return;
-    }
+  const auto add = [&](const SimulatedLink& link, int own) {
+    const SimulatedLink::Counters &out = link.counters(own), &in = link.counters(1 - own);
     all.bytes_sent += out.bytes;
     all.frames_sent += out.frames;
     all.bytes_received += in.bytes;
     all.frames_received += in.frames;
   };
-  for (int server = 0; server < servers(); ++server) {
-    add(link(worker, server), 0, servers_[index(server)].rank == rank);
-    if (servers_[index(server)].rank != rank) continue;
-    for (int other = 0; other < workers(); ++other)
-      if (other != worker) add(link(other, server), 1, false);
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const bool sends = rank_of_worker_[i / servers_.size()] == rank;
+    const bool serves = servers_[i % servers_.size()].rank == rank;
+    if (sends && serves)
+      all.local_bytes += links_[i]->counters(0).bytes + links_[i]->counters(1).bytes;
+    else if (sends || serves)
+      add(*links_[i], sends ? 0 : 1);
   }
   for (std::uint32_t other = 1; other < to_coordinator_.size(); ++other)
-    if (other == rank || rank == 0) add(*to_coordinator_[other], rank == 0 ? 1 : 0, false);
-  if (const double bandwidth = cluster_.processes[rank].bandwidth; bandwidth > 0) {
+    if (other == rank || rank == 0) add(*to_coordinator_[other], rank == 0 ? 1 : 0);
+  return all;
+}
+
+table::Traffic SimulatedJob::traffic(int worker) const {
+  table::Traffic all = traffic_of(rank_of_worker_[index(worker)]);
+  if (const double bandwidth = process_of(worker).bandwidth; bandwidth > 0) {
     all.sending = to_instant(static_cast<double>(all.bytes_sent) / bandwidth);
     all.receiving = to_instant(static_cast<double>(all.bytes_received) / bandwidth);
   }
@@ -275,19 +261,13 @@ table::Traffic SimulatedJob::traffic(int worker) const {
 
 table::Traffic SimulatedJob::all_traffic() const {
   table::Traffic all;
-  const auto add = [&](const SimulatedLink& link, bool local) {
-    for (const int from : {0, 1}) {
-      (local ? all.local_bytes : all.bytes_sent) += link.counters(from).bytes;
-      if (!local) all.frames_sent += link.counters(from).frames;
-    }
-  };
-  for (int worker = 0; worker < workers(); ++worker)
-    for (int server = 0; server < servers(); ++server)
-      add(link(worker, server), servers_[index(server)].rank == rank_of_worker_[index(worker)]);
-  for (std::size_t other = 1; other < to_coordinator_.size(); ++other)
-    add(*to_coordinator_[other], false);
-  all.bytes_received = all.bytes_sent;
-  all.frames_received = all.frames_sent;
+  for (std::uint32_t rank = 0; rank < cluster_.processes.size(); ++rank) {
+    const table::Traffic one = traffic_of(rank);
+    for (const auto count : {&table::Traffic::bytes_sent, &table::Traffic::bytes_received,
+                             &table::Traffic::frames_sent, &table::Traffic::frames_received,
+                             &table::Traffic::local_bytes})
+      all.*count += one.*count;
+  }
   return all;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,17 +19,7 @@
 
 namespace shoal::simulate {
 
-// Receives the messages for a worker, and gives those that it sends.
-class WorkerEndpoint {
- public:
-  virtual ~WorkerEndpoint() = default;
-  virtual void received(int server, const table::Message& message) = 0;
-  virtual std::optional<table::Message> next(int server) = 0;  // like Client::next
-  // The coordinator has sent a message.
-  virtual void heard(const table::Message& message) = 0;
-  // The job has failed.
-  virtual void failed() {}
-};
+class SimulatedTable;
 
 struct JobOptions {
   std::uint64_t seed = 1;
@@ -54,7 +43,9 @@ class SimulatedJob {
   }
   const Cluster& cluster() const { return cluster_; }
 
-  void attach(int worker, WorkerEndpoint& end) { ends_[static_cast<std::size_t>(worker)] = &end; }
+  void attach(int worker, SimulatedTable& table) {
+    tables_[static_cast<std::size_t>(worker)] = &table;
+  }
   // Says that a worker's next() has a message for the server.
   void wake(int worker, int server) { link(worker, server).wake(0); }
   void send(int worker, int server, const table::Message& message) {
@@ -66,6 +57,7 @@ class SimulatedJob {
   // Creates the rows on the servers. This takes no virtual time, which begins with training.
   void install_plan(const table::Plan& plan, const table::Table::Source& initial);
 
+  int server_of(table::RowId row) const { return servers_[0].shard->plan()->rows[row].server; }
   table::Shard& shard(int server) { return *servers_[static_cast<std::size_t>(server)].shard; }
   // Counts of a worker's pushes on all servers, and of the reads that the server in the worker's
   // process has answered.
@@ -86,8 +78,8 @@ class SimulatedJob {
     std::unique_ptr<table::Shard> shard;
     std::uint32_t rank = 0;
     Instant busy{};  // when the server has handled everything that has arrived
-    // messages that wait to be sent, by worker and priority
-    std::vector<std::map<std::uint32_t, std::deque<table::Message>>> out;
+    // messages that wait to be sent, by worker; each by its priority
+    std::vector<std::multimap<std::uint32_t, table::Message>> out;
   };
   struct Ports {
     table::SimulatedPort out, in;
@@ -100,9 +92,7 @@ class SimulatedJob {
     return *links_[static_cast<std::size_t>(worker) * servers_.size() +
                    static_cast<std::size_t>(server)];
   }
-  const table::SimulatedLink& link(int worker, int server) const {
-    return const_cast<SimulatedJob*>(this)->link(worker, server);
-  }
+  table::Traffic traffic_of(std::uint32_t rank) const;
   void arrived(int server, int worker, const table::Message& message);
   void handle(int server, int worker, const table::Message& message);
   void dispatch(int server, table::Outbox& out);
@@ -115,7 +105,7 @@ class SimulatedJob {
   table::VirtualTime time_;
   table::Coordinator coordinator_;
   std::vector<std::uint32_t> rank_of_worker_;
-  std::vector<WorkerEndpoint*> ends_;  // by worker
+  std::vector<SimulatedTable*> tables_;  // by worker
   std::vector<Server> servers_;
   std::vector<Ports> ports_;  // by rank
   // from each worker to each server, worker by worker

@@ -1,11 +1,9 @@
 #include "shoal/simulate/simulated_table.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <variant>
 
-#include "shoal/base/log.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/scheme.h"
 
@@ -17,26 +15,29 @@ using table::RowId;
 using table::Topic;
 using table::Want;
 
+SimulatedTable::SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
+    : job_(job),
+      worker_(worker),
+      thread_(thread),
+      rosters_{job.roster()},
+      session_(job.options().maker) {
+  job.attach(worker, *this);
+}
+
 void SimulatedTable::compute(Instant until) {
   enter();
   if (!status().ok() || until <= now()) return;
-  times_.compute += to_seconds(until - now());
+  figures.compute += to_seconds(until - now());
   left_at_ = now();
   job_.time().at(until, [this] { thread_.resume(); });
   thread_.leave();
 }
 
 void SimulatedTable::wake() {
-  if (!suspended_ || waking_) return;
-  waking_ = true;
-  job_.time().at(SimulatedClient::now(), [this] {
-    waking_ = false;
-    thread_.resume();
-  });
+  if (suspended_) thread_.resume();
 }
 
-template <class Done>
-Status SimulatedTable::wait_until(Done done, double& account) {
+Status SimulatedTable::wait_until(const std::function<bool()>& done, double& account) {
   const Instant since = now();
   while (status().ok() && !done()) {
     suspended_ = true;
@@ -64,16 +65,29 @@ void SimulatedTable::failed() {
 Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
                               const Destination& destination) {
   enter();
-  const auto begin = [&] {
+  const auto open = [&] {
     answers_.begin(session_.first(), session_.paced(), session_.bounded());
-    open(plan, destination);
+    client_ =
+        std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
+    awaited_.assign(plan.rows.size(), false);
+    missing_ = 0;
   };
   const auto install = [&] {
     job_.install_plan(plan, initial);
     return Status();
   };
+  // without numbers the first rows exist before there are workers
+  if (job_.options().dry && plan.generation == 0) {
+    if (worker_ == 0) job_.install_plan(plan, initial);
+    if (Status status = this->status(); !status.ok()) return status;
+    if (Status status = session_.begin(plan, worker_, false); !status.ok()) return status;
+    while (session_.next().what != table::TableSession::Do::kDone) {
+    }
+    open();
+    return {};
+  }
   return table::create(session_, plan, false, *this,
-                       {.settle = [this] { return settle(); }, .open = begin, .install = install});
+                       {.settle = [this] { return settle(); }, .open = open, .install = install});
 }
 
 Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
@@ -89,8 +103,7 @@ Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
 
 // Waits until everything that was asked for has arrived.
 Status SimulatedTable::settle() {
-  if (!is_open()) return status();
-  std::vector<RowId> all(job_.shard(0).plan()->rows.size());
+  std::vector<RowId> all(client_ ? awaited_.size() : 0);
   std::iota(all.begin(), all.end(), RowId{0});
   return wait(all);
 }
@@ -100,36 +113,53 @@ void SimulatedTable::push(std::span<const table::Push> together) {
   if (!status().ok()) return;
   for (const table::Push& push : together) {
     session_.pushed(push.clock);
-    push_row(push);
+    client_->push(push, now());
+    pump(job_.server_of(push.row));
   }
 }
 
 void SimulatedTable::get(RowId row, Clock clock, table::Part part) {
   enter();
-  if (status().ok()) get_row(row, clock, part);
+  if (!status().ok()) return;
+  client_->get(row, clock, part, now());
+  pump(job_.server_of(row));
+}
+
+void SimulatedTable::when_arrived(std::span<const RowId> rows, std::function<void()> then) {
+  for (const RowId row : rows) {
+    if (awaited_[row] || client_->arrived(row)) continue;
+    awaited_[row] = true;
+    ++missing_;
+  }
+  if (missing_ == 0) return then();
+  then_ = std::move(then);
 }
 
 Status SimulatedTable::wait(std::span<const RowId> rows) {
   if (rows.empty()) return status();
   enter();
-  if (Status status = this->status(); !status.ok() || !await(rows)) return status;
-  return wait_until([this] { return !awaits(); }, times_.rows);
+  if (Status status = this->status(); !status.ok()) return status;
+  when_arrived(rows, [this] { wake(); });
+  return wait_until([this] { return missing_ == 0; }, figures.rows);
 }
 
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
   enter();
   if (Status status = this->status(); !status.ok()) return status.error();
   table::Ask question{.topic = topic, .clock = clock, .body = std::move(body)};
-  if (const auto retire = session_.retires_before(question); retire && is_open())
-    for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, *retire);
+  if (const auto retires = session_.retires_before(question); retires && client_) retire(*retires);
   const std::uint32_t part = table::part_of(topic, question.body);
   job_.ask(worker_, std::move(question));
   std::optional<std::string> answer;
   const auto answered = [&] {
     return (answer = answers_.take_answer(topic, clock, part)).has_value();
   };
-  if (Status status = wait_until(answered, times_.others); !status.ok()) return status.error();
+  if (Status status = wait_until(answered, figures.others); !status.ok()) return status.error();
   return *std::move(answer);
+}
+
+void SimulatedTable::retire(const table::Retire& retire) {
+  for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, retire);
 }
 
 void SimulatedTable::tell(Topic topic, Clock clock, std::string body) {
@@ -147,13 +177,12 @@ Result<Want> SimulatedTable::start(Clock clock) {
   enter();
   std::optional<Want> want;
   const auto may_start = [&] { return (want = answers_.start(clock)).has_value(); };
-  if (Status status = wait_until(may_start, times_.others); !status.ok()) return status.error();
+  if (Status status = wait_until(may_start, figures.others); !status.ok()) return status.error();
   return *want;
 }
 
 Status SimulatedTable::finish(Clock clock) {
   enter();
-  if (Status status = this->status(); !status.ok()) return status;
   if (Status status = settle(); !status.ok()) return status;
   const Result<std::string> done = ask(Topic::kDone, clock, {});
   finished_ = done.ok();
@@ -168,7 +197,7 @@ void SimulatedTable::abort(const Error& error) {
 // From here on nothing writes to the solver's params or reads what it pushed.
 void SimulatedTable::release() {
   enter();
-  close();
+  client_.reset();
 }
 
 table::Traffic SimulatedTable::traffic() const {
@@ -184,6 +213,45 @@ table::StalenessCounts SimulatedTable::staleness() const {
 void SimulatedTable::heard(const Message& message) {
   if (std::optional<table::Ask> reply = answers_.hear(message)) job_.ask(worker_, *reply);
   if (!std::holds_alternative<table::NormTotal>(message)) wake();
+}
+
+void SimulatedTable::received(int server, const Message& message) {
+  if (!client_ || std::holds_alternative<table::Ready>(message)) return;
+  const Instant now = job_.time().now();
+  const auto* row = std::get_if<table::RowMessage>(&message);
+  Result<bool> taken = false;
+  if (row != nullptr && job_.options().dry) {
+    table::RowMessage placed = *row;
+    placed.payload.bytes = client_->place(placed, row->payload.bytes.size());
+    if (placed.payload.bytes.empty()) return;
+    taken = client_->take(server, placed, now);
+  } else {
+    taken = client_->take(server, message, now);
+  }
+  if (!taken.ok()) return job_.fail(taken.error());
+  pump(server);
+  if (row == nullptr || !taken.value() || !awaited_[row->row] || !client_->arrived(row->row))
+    return;
+  awaited_[row->row] = false;
+  if (--missing_ == 0) std::exchange(then_, nullptr)();
+}
+
+void SimulatedTable::pump(int server) {
+  job_.wake(worker_, server);
+  keep_time();
+}
+
+void SimulatedTable::keep_time() {
+  const Instant due = client_->on_time(job_.time().now());
+  if (due >= alarm_) return;
+  alarm_ = due;
+  job_.time().at(due, [this, due] {
+    if (due != alarm_) return;  // an earlier alarm was set since
+    alarm_ = Instant::max();
+    if (!client_) return;
+    keep_time();
+    for (int server = 0; server < job_.servers(); ++server) job_.wake(worker_, server);
+  });
 }
 
 }  // namespace shoal::simulate

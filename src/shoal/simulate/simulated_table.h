@@ -2,37 +2,40 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "shoal/base/mutex.h"
 #include "shoal/simulate/sim_thread.h"
-#include "shoal/simulate/simulated_client.h"
+#include "shoal/simulate/simulated_job.h"
+#include "shoal/simulate/simulation.h"
+#include "shoal/table/client.h"
 #include "shoal/table/pending_answers.h"
 #include "shoal/table/table_session.h"
 
 namespace shoal::simulate {
 
-class SimulatedTable final : public table::Table, public SimulatedClient {
+class SimulatedTable final : public table::Table {
  public:
-  SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
-      : SimulatedClient(job, worker),
-        thread_(thread),
-        rosters_{job.roster()},
-        session_(job.options().maker) {}
+  SimulatedTable(SimulatedJob& job, int worker, SimThread& thread);
 
-  // The virtual seconds that the worker has spent so far.
-  struct Times {
-    double compute = 0;
-    double rows = 0;    // waiting for rows
-    double others = 0;  // waiting for other workers or the coordinator
-  };
-  const Times& times() const { return times_; }
+  // ---- the thread's side ----
+  // The worker's; the table adds the seconds.
+  WorkerFigures figures{};
   // The thread computes until this time. Its next call of the table returns to virtual time. Does
   // nothing if the job has failed.
   void compute(Instant until);
   void enter() { thread_.enter(); }
+  // Waits until done() or a failure of the job, and adds the seconds to `account`. Whatever makes
+  // done() true calls wake().
+  Status wait_until(const std::function<bool()>& done, double& account);
+  // Calls `then` when these rows have arrived: at once if they have already.
+  void when_arrived(std::span<const table::RowId> rows, std::function<void()> then);
+  // Tells all servers that this worker pushes nothing more.
+  void retire(const table::Retire& retire);
 
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return rosters_.back(); }
@@ -52,28 +55,38 @@ class SimulatedTable final : public table::Table, public SimulatedClient {
   void release() override;
   table::Traffic traffic() const override;
   // While the thread computes, this is the time at which it began to.
-  Instant now() const override { return thread_.acts() ? SimulatedClient::now() : left_at_; }
+  Instant now() const override { return thread_.acts() ? job_.time().now() : left_at_; }
   table::StalenessCounts staleness() const override;
 
- private:
-  void all_arrived() override { wake(); }
-  void heard(const table::Message& message) override;
-  void failed() override;
+  // ---- the job's side ----
+  void received(int server, const table::Message& message);
+  std::optional<table::Message> next(int server) {
+    return client_ ? client_->next(server) : std::nullopt;
+  }
+  void heard(const table::Message& message);  // from the coordinator
+  void failed();                              // the job has
+  // Lets the thread look again whether it has to wait.
   void wake();
-  Status settle();
-  // Waits until done() or a failure of the job, and adds the seconds to `account`.
-  template <class Done>
-  Status wait_until(Done done, double& account);
 
+ private:
+  Status settle();
+  void pump(int server);
+  void keep_time();
+
+  SimulatedJob& job_;
+  const int worker_;
   SimThread& thread_;
-  Times times_;
+  std::unique_ptr<table::Client> client_;
+  std::vector<bool> awaited_;  // by row
+  std::size_t missing_ = 0;
+  std::function<void()> then_;             // when none is missing
+  Instant alarm_ = Instant::max();         // when the client is called next
   std::deque<table::RosterBody> rosters_;  // by generation
   table::PendingAnswers answers_;
   table::TableSession session_;
   Instant left_at_{};  // when the thread last began to compute
   bool finished_ = false;
   bool suspended_ = false;
-  bool waking_ = false;  // the thread's next resume() is scheduled
   mutable Mutex mutex_;
   std::optional<Error> error_ GUARDED_BY(mutex_);  // read by status() while the thread computes
 };

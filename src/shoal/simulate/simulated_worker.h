@@ -1,66 +1,82 @@
-// A worker of a simulated job that trains: a real solver on a thread of its own, in virtual time.
+// A worker of a simulated job, on a thread of its own in virtual time. What it does is said by the
+// derived class: one trains, the other computes no numbers.
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "shoal/parallel/recorder.h"
-#include "shoal/proto/solver.pb.h"
-#include "shoal/simulate/sim_thread.h"
+#include "shoal/parallel/scheme_words.h"
+#include "shoal/report/metrics.h"
 #include "shoal/simulate/simulated_table.h"
 #include "shoal/simulate/simulation.h"
-#include "shoal/simulate/tally.h"
+#include "shoal/solver/compute_slices.h"
 
 namespace shoal::simulate {
 
-struct SimulatedWorkerOptions {
-  SolverParameter param;
-  std::string name;  // of the solver, for errors
-  std::uint64_t seed = 1;
-  // The files to write; its number of a worker is ignored.
-  parallel::RecorderOptions record;
-  table::Servers servers;
+// Counts what all workers have computed.
+struct Tally {
+  double samples = 0;
+  std::int64_t iterations = 0;
+  double losses = 0;         // the sum of the losses since the last point
+  std::int64_t counted = 0;  // how many losses that are
+};
+
+// What all workers of a job are given.
+struct WorkerSetup {
+  const SolverParameter& param;
+  const SimulationOptions& options;
+  const std::vector<parallel::Phase>& phases;
+  SimulatedJob& job;
+  ComputeSlots& slots;
+  Tally& tally;
 };
 
 class SimulatedWorker {
  public:
-  SimulatedWorker(SimulatedJob& job, int number, const SimulatedWorkerOptions& options,
-                  ComputeSlots& slots, Tally& tally);
-  ~SimulatedWorker();
+  SimulatedWorker(const WorkerSetup& setup, int number);
+  virtual ~SimulatedWorker() = default;
+  SimulatedWorker(const SimulatedWorker&) = delete;
 
   // ---- called by the scheduler ----
   void start();
   // Lets the worker go on until it computes, waits or ends.
   void resume() { thread_.resume(); }
   bool ended() const { return thread_.ended(); }
-  // After the worker has ended.
   WorkerFigures figures() const;
   // Writes a score to the worker's metrics, if it has any.
-  void record(const ScoreMetrics& score);
+  virtual void record(const ScoreMetrics& score) { (void)score; }
   // The values that forward passes change, running means for example, after the last iteration.
   const std::vector<float>& running_sums() const { return running_sums_; }
 
- private:
-  class Timed;
-  void run();
-  Status train();
+ protected:
+  // Returns when the worker's part of the job is done. An error, thrown or returned, ends the job.
+  virtual Status work() = 0;
+  const Compute& compute() const { return job_.process_of(number_).compute; }
+  double draw_seconds() { return compute().draw(drawn_++, random_); }  // of the next iteration
+  void count_iteration(double samples);
 
   SimulatedJob& job_;
   const int number_;
-  const SimulatedWorkerOptions& options_;
   Tally& tally_;
   SimThread thread_;
   SimulatedTable table_;
+  std::vector<float> running_sums_;
+
+ private:
   Random random_;
   std::size_t drawn_ = 0;  // iterations whose times were drawn
-  std::int64_t iterations_ = 0;
-  double samples_ = 0;
-  double ended_at_ = 0;
-  std::vector<float> running_sums_;
-  std::optional<parallel::Recorder> recorder_;
-  std::optional<std::vector<ScoreMetrics>> early_;  // scores from before the recorder was open
 };
+
+using Workers = std::vector<std::unique_ptr<SimulatedWorker>>;
+Workers make_training_workers(const WorkerSetup& setup);
+// The rows of their first phase exist when they start.
+Workers make_dry_workers(const WorkerSetup& setup);
+
+// Divides a worker's time among the layers: as they were measured, or estimated if they were not.
+// Throws ConfigError if another net was measured.
+ComputeSlices slices_of(const SimulatedJob& job, int worker, const Net& net, int iter_size);
+// Returns the servers as the placement of rows knows them.
+table::Servers servers_of(const Cluster& cluster, const SimulationOptions& options);
 
 }  // namespace shoal::simulate

@@ -99,6 +99,25 @@ std::optional<Retire> TableSession::retires_before(const Ask& question) const {
   return Retire{.clock = first_unpushed_, .generation = generation_};
 }
 
+std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial) {
+  std::vector<std::vector<Message>> messages(plan.servers, {PlanMessage{plan}});
+  constexpr Part kParts[] = {Part::kHistory, Part::kHistory2};
+  for (RowId row = 0; row < plan.rows.size(); ++row) {
+    std::vector<Message>& to = messages[plan.rows[row].server];
+    const auto add = [&](Part part, std::span<const float> numbers) {
+      to.push_back(Init{.row = row,
+                        .part = part,
+                        .payload = as_payload({numbers}),
+                        .generation = plan.generation});
+    };
+    for (int part = 0; part < optim::histories(plan.rule.rule); ++part)
+      if (const auto numbers = initial(row, kParts[part]); !numbers.empty())
+        add(kParts[part], numbers);
+    add(Part::kWeights, initial(row, Part::kWeights));
+  }
+  return messages;
+}
+
 Status create(TableSession& session, const Plan& plan, bool compares, Table& table,
               const TableActions& actions) {
   if (Status status = session.begin(plan, table.worker(), compares); !status.ok()) return status;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shoal/table/coordinator.h"
 #include "shoal/table/scheme.h"
@@ -61,6 +62,10 @@ class TableSession {
   bool paced_ = false, bounded_ = true;
   bool waited_for_ = false;  // pushes of other workers may wait for this one's
 };
+
+// What the chief sends each server: the plan, then of each of its rows the histories, then the
+// weights, which complete it.
+std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial);
 
 // What a table does in the steps that are not questions.
 struct TableActions {

@@ -16,27 +16,6 @@ constexpr milliseconds kTick{1000};
 constexpr std::size_t kAtOnce = 16 * 1024;
 constexpr std::chrono::seconds kLong{10};  // for a strand that nothing holds up
 
-// What the chief sends each server: the plan, then of each of its rows the histories, then the
-// weights, which complete it.
-std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial) {
-  std::vector<std::vector<Message>> messages(plan.servers, {PlanMessage{plan}});
-  constexpr Part kParts[] = {Part::kHistory, Part::kHistory2};
-  for (RowId row = 0; row < plan.rows.size(); ++row) {
-    std::vector<Message>& to = messages[plan.rows[row].server];
-    const auto add = [&](Part part, std::span<const float> numbers) {
-      to.push_back(Init{.row = row,
-                        .part = part,
-                        .payload = as_payload({numbers}),
-                        .generation = plan.generation});
-    };
-    for (int part = 0; part < optim::histories(plan.rule.rule); ++part)
-      if (const auto numbers = initial(row, kParts[part]); !numbers.empty())
-        add(kParts[part], numbers);
-    add(Part::kWeights, initial(row, Part::kWeights));
-  }
-  return messages;
-}
-
 }  // namespace
 
 TableOverTcp::TableOverTcp(ProcessState& process, IoThreads& threads,

@@ -1,0 +1,315 @@
+// Runs a simulated job to its end in virtual time, and collects what it has done.
+#include "shoal/simulate/simulation.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "shoal/base/text.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/proto/solver.pb.h"
+#include "shoal/simulate/simulated_worker.h"
+#include "shoal/solver/net_params.h"
+#include "shoal/table/scheme.h"
+
+namespace shoal::simulate {
+
+table::Servers servers_of(const Cluster& cluster, const SimulationOptions& options) {
+  return options.by_time ? cluster.known_servers() : table::Servers(cluster.servers());
+}
+
+namespace {
+
+SolverParameter without_snapshots(SolverParameter param) {
+  param.clear_snapshot();
+  param.set_snapshot_after_train(false);
+  param.clear_snapshot_best();
+  param.set_display(0);
+  return param;
+}
+
+std::vector<parallel::Phase> checked_phases(const SolverParameter& param, const std::string& name) {
+  std::vector<parallel::Phase> phases = or_throw(parallel::phases_of(param, name));
+  for (const parallel::Phase& phase : phases)
+    if (const auto scheme = table::make_scheme(phase.words); !scheme.ok() && !phase.search)
+      throw ConfigError(scheme.error().code, name, ": ", scheme.error().message);
+  return phases;
+}
+
+// Tests the net with the rows as they are on the servers.
+class Evaluator {
+ public:
+  Evaluator(const SolverParameter& param, const SimulationOptions& options, SimulatedJob& job)
+      : job_(job),
+        solver_(param, {.threads = options.threads, .name = options.name}),
+        rows_(solver_.net(), servers_of(job.cluster(), options),
+              {.stays = parallel::is_alone(job.roster())}) {}
+
+  std::vector<TestScore> test(const Workers& workers) {
+    if (solver_.test_nets().empty()) return {};
+    for (table::RowId row = 0; row < rows_.rows().size(); ++row) {
+      const auto now = job_.shard(rows_.rows()[row].server).look(row);
+      if (!now) return {};  // the rows do not exist yet
+      std::ranges::copy(now->payload.floats(), rows_.weights(row).begin());
+    }
+    average_sums(workers);
+    return or_throw(solver_.test(0));
+  }
+  // Returns the values of all rows; none before the rows exist.
+  std::vector<float> weights() const {
+    std::vector<float> all;
+    for (table::RowId row = 0; row < rows_.rows().size(); ++row)
+      if (const auto now = job_.shard(rows_.rows()[row].server).look(row))
+        all.insert(all.end(), now->payload.floats().begin(), now->payload.floats().end());
+    return all;
+  }
+  // Throws ConfigError unless it is an output of the test.
+  void check(const std::string& target) const {
+    std::vector<std::string> names = {kTrainLoss};
+    if (!solver_.test_nets().empty())
+      for (const Blob* output : solver_.test_nets()[0]->outputs()) names.push_back(output->name);
+    if (std::ranges::find(names, target) == names.end())
+      throw ConfigError(Code::kUsage, "the target is '", target,
+                        "', which is no output of the test net", did_you_mean(target, names),
+                        "; known are ", join(names));
+  }
+
+ private:
+  // Sets the values that forward passes change, such as running means, to the mean of the workers
+  // that have done an iteration.
+  void average_sums(const Workers& workers) {
+    std::vector<double> sums;
+    int with = 0;
+    for (const auto& worker : workers) {
+      if (worker->running_sums().empty()) continue;
+      sums.resize(worker->running_sums().size());
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        sums[i] += static_cast<double>(worker->running_sums()[i]);
+      ++with;
+    }
+    if (with == 0) return;
+    auto from = sums.begin();
+    for_each_running_sum(solver_.net(), [&](Tensor& sum) {
+      for (float& number : sum.host_mut()) number = static_cast<float>(*from++ / with);
+    });
+  }
+
+  SimulatedJob& job_;
+  Solver solver_;
+  const parallel::RowMap rows_;
+};
+
+class Simulation {
+ public:
+  Simulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options,
+             bool dry, const std::function<void(const Point&)>& saw);
+  Simulation(const Simulation&) = delete;
+  ~Simulation() { stop(); }
+  Result<Outcome> run();
+
+ private:
+  void stop();
+  void step_to_end();
+  bool all_ended();
+  std::int64_t updates();
+  void keep_testing();
+  void add_point();
+  void write(const Point& point);
+  void check_target(const Point& point);
+  void check_limits();
+  void complete(Instant end);
+
+  const SimulationOptions options_;
+  const std::vector<parallel::Phase> phases_;
+  SimulatedJob job_;
+  std::optional<Evaluator> evaluator_;  // none without numbers
+  ComputeSlots slots_;
+  Tally tally_;
+  Workers workers_;
+  Instant test_every_;  // 0: never
+  const std::function<void(const Point&)>& saw_;
+  std::size_t ended_ = 0;  // workers before this one have ended
+  Outcome outcome_;        // with an ending once the run has ended
+};
+
+Simulation::Simulation(const SolverParameter& given, const Cluster& cluster,
+                       const SimulationOptions& options, bool dry,
+                       const std::function<void(const Point&)>& saw)
+    : options_(options),
+      phases_(checked_phases(given, options.name)),
+      job_(cluster, {.seed = options.seed, .dry = dry, .scheme = phases_[0].words}),
+      slots_(options.threads),
+      test_every_(to_instant(options.test_every)),
+      saw_(saw) {
+  const SolverParameter param = without_snapshots(given);
+  const WorkerSetup setup{param, options_, phases_, job_, slots_, tally_};
+  if (dry) {
+    workers_ = make_dry_workers(setup);
+    return;
+  }
+  evaluator_.emplace(param, options_, job_);
+  if (options.target && options.target->output != kTrainLoss)
+    evaluator_->check(options.target->output);
+  if (options.test_every <= 0) {
+    double step = 0;  // the mean of the workers
+    for (int worker = 0; worker < job_.workers(); ++worker)
+      step += job_.process_of(worker).compute.mean / job_.workers();
+    test_every_ = to_instant(step * param.test_interval());
+  }
+  workers_ = make_training_workers(setup);
+}
+
+Result<Outcome> Simulation::run() {
+  for (const auto& worker : workers_) worker->start();
+  try {
+    step_to_end();
+  } catch (const ConfigError& error) {
+    job_.fail(error.error());
+  }
+  if (job_.error()) return *job_.error();
+  const Instant end = job_.time().now();
+  if (evaluator_) stop();  // a wait that is cut off counts for a worker that trains
+  complete(end);
+  return std::move(outcome_);
+}
+
+// Ends the threads of workers that have not ended.
+void Simulation::stop() {
+  if (!all_ended()) job_.fail({Code::kInternal, "the simulation is over"});
+  for (const auto& worker : workers_)
+    while (!worker->ended()) worker->resume();
+}
+
+void Simulation::step_to_end() {
+  if (test_every_.count() > 0) keep_testing();
+  while (outcome_.ending.empty() && !job_.error()) {
+    if (all_ended())
+      outcome_.ending = "all workers have done their iterations";
+    else if (!job_.time().step())
+      job_.fail({Code::kInternal,
+                 "the simulated job stands still: no worker has anything to do, and not all have "
+                 "ended"});
+    else
+      check_limits();
+  }
+}
+
+// Called after every event, so it does not ask again a worker that has ended.
+bool Simulation::all_ended() {
+  while (ended_ < workers_.size() && workers_[ended_]->ended()) ++ended_;
+  return ended_ == workers_.size();
+}
+
+std::int64_t Simulation::updates() {
+  const table::Plan* plan = job_.shard(0).plan();
+  if (plan == nullptr) return 0;
+  const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
+  if (row == plan->rows.end()) return 0;
+  return job_.shard(row->server)
+      .version_of(static_cast<table::RowId>(row - plan->rows.begin()))
+      .value_or(0);
+}
+
+// Tests again and again, as long as anything else is to happen.
+void Simulation::keep_testing() {
+  add_point();
+  if (!job_.time().is_idle()) job_.time().after(test_every_, [this] { keep_testing(); });
+}
+
+void Simulation::add_point() {
+  Point point;
+  point.seconds = to_seconds(job_.time().now());
+  point.updates = updates();
+  point.iterations = tally_.iterations;
+  point.samples = tally_.samples;
+  if (!outcome_.points.empty() && point.seconds > outcome_.points.back().seconds)
+    point.samples_per_second = (point.samples - outcome_.points.back().samples) /
+                               (point.seconds - outcome_.points.back().seconds);
+  if (tally_.counted > 0) point.loss = tally_.losses / static_cast<double>(tally_.counted);
+  tally_.losses = 0;
+  tally_.counted = 0;
+  point.bytes = static_cast<double>(job_.all_traffic().bytes_sent);
+  if (evaluator_) point.scores = evaluator_->test(workers_);
+  outcome_.points.push_back(point);
+  if (saw_) saw_(point);
+  write(point);
+  if (options_.target) check_target(point);
+}
+
+// Writes the point to the metrics of worker 0.
+void Simulation::write(const Point& point) {
+  if (point.iterations > 0)
+    workers_[0]->record({.kind = ScoreMetrics::Kind::kDisplay,
+                         .clock = point.updates,
+                         .time = point.seconds,
+                         .loss = point.loss});
+  if (point.scores.empty()) return;
+  ScoreMetrics test{
+      .kind = ScoreMetrics::Kind::kTest, .clock = point.updates, .time = point.seconds};
+  for (const TestScore& score : point.scores) {
+    test.outputs.emplace_back(score.output, score.mean);
+    test.loss += static_cast<double>(score.loss_weight) * score.mean;
+  }
+  workers_[0]->record(test);
+}
+
+void Simulation::check_target(const Point& point) {
+  const Target& target = *options_.target;
+  std::optional<double> value;
+  if (target.output == kTrainLoss && point.loss != 0) value = point.loss;
+  for (const TestScore& score : point.scores)
+    if (score.output == target.output && !value) value = score.mean;
+  if (!value || (target.at_most ? *value > target.value : *value < target.value)) return;
+  outcome_.reached = point.seconds;
+  outcome_.ending = str(target.output, " is ", *value);
+}
+
+void Simulation::check_limits() {
+  if (options_.seconds > 0 && job_.time().now() >= to_instant(options_.seconds))
+    outcome_.ending = str(options_.seconds, " virtual seconds are over");
+  else if (options_.samples > 0 && tally_.samples >= options_.samples)
+    outcome_.ending = str(tally_.samples, " samples are done");
+  else if (options_.updates > 0 && updates() >= options_.updates)
+    outcome_.ending = str(options_.updates, " updates are done");
+}
+
+void Simulation::complete(Instant end) {
+  if (outcome_.points.empty() || outcome_.points.back().seconds < to_seconds(end)) add_point();
+  std::vector<std::string> schemes;
+  for (const parallel::Phase& phase : phases_) schemes.push_back(phase.words);
+  outcome_.scheme = join(schemes, ", then ");
+  outcome_.seconds = to_seconds(end);
+  for (const auto& worker : workers_) outcome_.workers.push_back(worker->figures());
+  outcome_.traffic = job_.all_traffic();
+  outcome_.counters = job_.counters();
+  outcome_.version_staleness = job_.version_staleness();
+  if (evaluator_) outcome_.weights = evaluator_->weights();
+  outcome_.warnings = job_.take_warnings();
+}
+
+}  // namespace
+
+Target parse_target(const std::string& words) {
+  const std::vector<std::string> parts = split(words, ' ');
+  char* end = nullptr;
+  const double value = parts.size() == 2 ? std::strtod(parts[1].c_str(), &end) : 0;
+  if (parts.size() != 2 || end == parts[1].c_str() || *end != '\0')
+    throw ConfigError(Code::kUsage, "the target is '", words,
+                      "'; it is to be the name of an output and a number, like \"accuracy 0.98\"");
+  return {parts[0], value, parts[0].find("loss") != std::string::npos};
+}
+
+Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster,
+                         const SimulationOptions& options,
+                         const std::function<void(const Point&)>& saw) {
+  return Simulation(param, cluster, options, false, saw).run();
+}
+
+Result<Outcome> simulate_dry(const SolverParameter& param, const Cluster& cluster,
+                             const SimulationOptions& options,
+                             const std::function<void(const Point&)>& saw) {
+  return Simulation(param, cluster, options, true, saw).run();
+}
+
+}  // namespace shoal::simulate
