@@ -264,7 +264,7 @@ TEST(SchemesForOtherWorkers, SayWhatTheyAre) {
       {"grouped groups=0,1,2|3", {0, 1, 2, 3, -1}, {1, 1, 1, 9, 4}, "grouped groups=0,1,2|3,4"},
   };
   for (const auto& [before, workers, seconds, after] : cases) {
-    const auto scheme = table::make_scheme(before).value()->for_workers(workers, seconds);
+    const auto scheme = table::make_scheme(before).value()->for_workers(workers, seconds).words();
     EXPECT_EQ(scheme, after) << before;
     EXPECT_EQ(table::make_scheme(scheme).value()->unfit(static_cast<int>(workers.size())), "")
         << scheme;

@@ -126,9 +126,9 @@ class Unequal final : public table::Pacer {
   std::vector<int> waiting_;
 };
 
-class Assigned final : public table::MeanOfDeltas {
+class Assigned final : public table::InStep {
  public:
-  using MeanOfDeltas::MeanOfDeltas;
+  using InStep::InStep;
   std::unique_ptr<table::Pacer> make_pacer() const override { return std::make_unique<Unequal>(); }
 };
 
@@ -144,7 +144,8 @@ TEST(GlobalMomentum, OfWorkersWithDifferentNumbersOfSteps) {
                       .global_momentum = 0.6F,
                       .global_nesterov = nesterov};
       const auto maker = [&](std::string_view) -> Result<std::unique_ptr<table::Scheme>> {
-        return std::unique_ptr<table::Scheme>(std::make_unique<Assigned>("assigned", task));
+        return std::unique_ptr<table::Scheme>(
+            std::make_unique<Assigned>(table::SchemeSpec{.name = "assigned"}, task));
       };
       const JobResult job =
           train(one_number(), {.workers = 2, .maker = maker, .stops = {5}, .change = aim});

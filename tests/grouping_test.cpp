@@ -130,7 +130,8 @@ TEST(WorthChanging, OnlyWhatIsWorthIt) {
 
 TEST(WorthChanging, GroupsAreReadAsTheyAreWritten) {
   for (const char* const text : {"0", "0,2|1,3", "11|0,1,2"})
-    EXPECT_EQ(text_of(parse_groups(text)), text);
+    EXPECT_EQ(text_of(table::make_scheme(str("grouped groups=", text)).value()->spec().groups),
+              text);
 }
 
 // ---- shares ----

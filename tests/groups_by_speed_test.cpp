@@ -148,6 +148,10 @@ TEST_F(GroupsBySpeed, MayBeAllThatIsAskedFor) {
   EXPECT_EQ(get_file(options.groups_out), "0 2\n1\n");
 }
 
+std::string groups_in(const std::string& words) {
+  return table::text_of(table::make_scheme(words).value()->spec().groups);
+}
+
 // Speeds change in the third plan, whose groups are still those of the profile. Workers that a
 // bound keeps together meet at one clock, and others each at the end of its task.
 TEST_F(GroupsBySpeed, AreLookedAtAgainAndChangeIfThatIsWorthIt) {
@@ -163,8 +167,7 @@ TEST_F(GroupsBySpeed, AreLookedAtAgainAndChangeIfThatIsWorthIt) {
         4, step_time);
     EXPECT_EQ(trained.why, "");
     std::vector<std::string> groups;
-    for (const std::string& words : trained.plans.schemes)
-      groups.push_back(parallel::groups_in(words));
+    for (const std::string& words : trained.plans.schemes) groups.push_back(groups_in(words));
     ASSERT_GE(groups.size(), 5u);
     groups.resize(5);
     EXPECT_EQ(groups, (std::vector<std::string>{"", "0,1|2,3", "0,1|2,3", "0,2|1,3", "0,2|1,3"}));
@@ -187,7 +190,7 @@ TEST_F(GroupsBySpeed, StayIfLittleIsGained) {
   EXPECT_EQ(trained.why, "");
   ASSERT_GE(trained.plans.schemes.size(), 5u);
   for (std::size_t plan = 1; plan < trained.plans.schemes.size(); ++plan)
-    EXPECT_EQ(parallel::groups_in(trained.plans.schemes[plan]), "0,1|2,3") << plan;
+    EXPECT_EQ(groups_in(trained.plans.schemes[plan]), "0,1|2,3") << plan;
 }
 
 TEST_F(GroupsBySpeed, AnEpochOfTheDataIsTheUsualInterval) {

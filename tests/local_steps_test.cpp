@@ -42,8 +42,11 @@ using MakePacer = std::function<std::unique_ptr<table::Pacer>()>;
 class Tried final : public table::Scheme {
  public:
   Tried(Task task, bool in_step, float scale, MakePacer pacer)
-      : task_(task), in_step_(in_step), scale_(scale), pacer_(std::move(pacer)) {}
-  std::string name() const override { return "tried"; }
+      : Scheme({.name = "tried"}),
+        task_(task),
+        in_step_(in_step),
+        scale_(scale),
+        pacer_(std::move(pacer)) {}
   Task task() const override { return task_; }
   std::unique_ptr<table::Pacer> make_pacer() const override { return pacer_ ? pacer_() : nullptr; }
   bool lockstep() const override { return in_step_; }

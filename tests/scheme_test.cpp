@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/expect.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::scheme_test {
@@ -47,6 +48,7 @@ TEST(Schemes, AreMadeOfWords) {
     EXPECT_EQ(scheme.value()->lockstep(), c.lockstep);
     EXPECT_EQ(scheme.value()->contribution(), ContributionKind::kGradient);
     EXPECT_EQ(make_scheme(scheme.value()->name()).value()->name(), c.name);
+    EXPECT_EQ(scheme.value()->spec().make().value()->spec(), scheme.value()->spec());
   }
   EXPECT_TRUE(std::ranges::is_sorted(scheme_names()));
   EXPECT_GE(scheme_names().size(), 4u);
@@ -115,6 +117,18 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
     EXPECT_EQ(scheme.error().message.rfind(str("scheme '", c.words, "': ", c.error), 0), 0u)
         << scheme.error().message;
   }
+}
+
+TEST(SchemeSpecs, AreValuesWhoseGroupsCanBeOthers) {
+  SchemeSpec spec = make_scheme("grouped staleness=2 groups=0|1").value()->spec();
+  EXPECT_EQ(spec, (SchemeSpec{"grouped", {"staleness=2"}, {{0}, {1}}}));
+  spec.groups = {{0, 2}, {1}};
+  EXPECT_EQ(spec.words(), "grouped groups=0,2|1 staleness=2");
+  EXPECT_EQ(spec.make().value()->unfit(3), "");
+  spec.groups.clear();
+  EXPECT_EQ(spec.words(), "grouped staleness=2");
+  EXPECT_HAS(spec.make().error().message, "grouped needs groups=...");
+  EXPECT_EQ(SchemeSpec().make().value()->name(), "bsp");
 }
 
 // ---- vectors ----

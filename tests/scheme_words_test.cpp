@@ -24,7 +24,7 @@ std::string phases(const std::string& text) {
   if (!phases.ok()) return phases.error().message;
   std::string words;
   for (const Phase& phase : phases.value())
-    words += str(words.empty() ? "" : "; ", phase.iterations, " ", phase.words);
+    words += str(words.empty() ? "" : "; ", phase.iterations, " ", phase.scheme.words());
   return words;
 }
 
@@ -148,9 +148,6 @@ TEST(SchemeWords, GroupsBySpeedHaveAProfileBeforeThem) {
             "8 async; 92 grouped staleness=2 weighting=none");
   EXPECT_EQ(phases("max_iter: 100 scheme { iterations: 20 } " + by_speed + "}"),
             "20 bsp; 30 async; 50 grouped staleness=2 weighting=none");
-  EXPECT_EQ(with_groups("grouped staleness=2", "0,2|1"), "grouped groups=0,2|1 staleness=2");
-  EXPECT_EQ(with_groups("grouped", "0|1"), "grouped groups=0|1");
-  EXPECT_EQ(with_groups("grouped groups=0|1 staleness=2", "0,1"), "grouped groups=0,1 staleness=2");
   const auto list =
       phases_of(solver("max_iter: 100 base_lr: 1 " + by_speed + "min_group_size: 2 base_lr: 0.5 }"),
                 "s")
@@ -209,7 +206,8 @@ std::string merged(const std::string& text, const SchemeFlags& flags) {
     return error.what();
   }
   std::string words;
-  for (const SchemeParameter& scheme : param.scheme()) words += words_of(scheme, "s").value();
+  for (const SchemeParameter& scheme : param.scheme())
+    words += spec_of(scheme, "s").value().words();
   return words;
 }
 

@@ -85,13 +85,18 @@ int threads_each(int asked, int nets) {
   return asked > 0 ? asked : std::max(1, threads_to_use(0) / nets);
 }
 
-parallel::RecorderOptions recorder_options(const TrainRequest& request, const std::string& scheme,
-                                           int worker, int workers) {
+table::SchemeSpec first_scheme(const parallel::JobSpec& job) {
+  return job.phases.empty() ? table::SchemeSpec() : job.phases[0].scheme;
+}
+
+parallel::RecorderOptions recorder_options(const TrainRequest& request, bool alone, int worker,
+                                           int workers) {
+  const table::SchemeSpec scheme = first_scheme(request.job);
   parallel::RecorderOptions options;
   options.metrics = request.metrics;
   options.esync_logs = request.esync_log_dir;
-  options.run = {.scheme = scheme, .worker = worker, .workers = workers};
-  if (const auto made = table::make_scheme(scheme); made.ok())
+  options.run = {.scheme = alone ? "local" : scheme.words(), .worker = worker, .workers = workers};
+  if (const auto made = scheme.make(); made.ok() && !alone)
     options.local_steps = made.value()->contribution() != table::ContributionKind::kGradient;
   if (workers > 1) options.display = request.job.solver.display();
   return options;
@@ -109,10 +114,6 @@ void compare_parts(const Records& records, Team& team) {
                << " records: who has the fewest reads each of them more often than others theirs";
 }
 
-std::string first_scheme(const parallel::JobSpec& job) {
-  return job.phases.empty() ? "bsp" : job.phases[0].words;
-}
-
 // By which its files are told from those of others: its number, or, where numbers may have been
 // others' before, its rank, which nobody else has.
 int name_of_worker(const table::Table& table) {
@@ -128,9 +129,8 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
   const int worker = table ? name_of_worker(*table) : 0,
             workers = table ? parallel::workers_of(table->roster()) : 1;
   TableOutputs outputs(request.net_outputs);
-  const std::string scheme = first_scheme(request.job);
-  parallel::Recorder recorder(recorder_options(request, table ? scheme : "local", worker, workers),
-                              table, request.net_outputs.empty() ? nullptr : &outputs);
+  parallel::Recorder recorder(recorder_options(request, !table, worker, workers), table,
+                              request.net_outputs.empty() ? nullptr : &outputs);
   options.action = take_signal;
   options.meter = &recorder;
   options.groups_out = request.groups_out;
@@ -241,7 +241,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
     if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
   }
   options.configuration = parallel::configuration_of(own.job);
-  options.scheme = first_scheme(own.job);
+  options.scheme = first_scheme(own.job).words();
   options.seed = own.job.solver.random_seed() >= 0
                      ? static_cast<std::uint64_t>(own.job.solver.random_seed())
                      : random_seed() >> 1;

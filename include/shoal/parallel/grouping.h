@@ -7,9 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "shoal/table/scheme.h"
+
 namespace shoal::parallel {
 
-using Groups = std::vector<std::vector<int>>;  // of workers, which ascend in each
+using table::Groups;  // workers ascend in each
+using table::text_of;
 
 struct GroupingOptions {
   std::size_t smallest = 1;  // workers in a group, at least
@@ -50,10 +53,6 @@ bool worth_changing(const Groups& from, const Groups& to, std::span<const double
 // By worker: its part of the data beside the others', which is the speed of the slowest in its
 // group.
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds);
-
-// "0,2|1,3", as the scheme `grouped` has it; and back.
-std::string text_of(const Groups& groups);
-Groups parse_groups(const std::string& text);
 
 // The files that MXNet-G's tools, partition_data and groups_file read.
 struct GroupingFiles {

@@ -1,14 +1,14 @@
-// A solver's schemes as the words that table::make_scheme reads.
+// A solver's schemes, one after the other.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/table/scheme.h"
 
 namespace shoal {
 class SchemeParameter;
@@ -28,9 +28,8 @@ struct GroupSearch {
 };
 
 struct Phase {
-  std::int64_t iterations = 0;  // that it lasts
-  // "ssp 2"; of a search without its groups, which with_groups() puts in
-  std::string words;
+  std::int64_t iterations = 0;         // that it lasts
+  table::SchemeSpec scheme{};          // of a search without its groups
   std::optional<float> base_lr{};      // the phase's own; else the solver's
   std::optional<int> test_interval{};  // likewise
   // the phase before it is the profile, in the scheme kProfile
@@ -40,11 +39,6 @@ struct Phase {
 
 // there nobody waits for others, so that what an iteration takes is the worker's own
 inline constexpr const char* kProfile = "async";
-
-// "grouped staleness=2" and "0,2|1": "grouped groups=0,2|1 staleness=2", whatever the groups were
-// before. And back: "0,2|1".
-std::string with_groups(const std::string& words, const std::string& groups);
-std::string groups_in(const std::string& words);
 
 // What of a scheme is trained with, from the first iteration to max_iter (without one: once through
 // the list). A solver without a scheme has bsp. Of several, each has its iterations; the list
@@ -57,7 +51,7 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
 SolverParameter with_phase(SolverParameter param, const Phase& phase);
 
 // One scheme, without its iterations and what else a phase has of its own.
-Result<std::string> words_of(const SchemeParameter& scheme, const std::string& name);
+Result<table::SchemeSpec> spec_of(const SchemeParameter& scheme, const std::string& name);
 
 // Of a type, which prototxts may write "SSP".
 std::string in_lower_case(std::string word);

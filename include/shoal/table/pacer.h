@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shoal/table/types.h"
@@ -70,12 +71,15 @@ class Pacer {
   // The worker has computed its task `clock`, or one step of it. Answered at once.
   virtual Verdict judge(int worker, Clock clock, const TaskReport& report, Instant now) = 0;
   // Workers that were ready and may start now. Asked after each of the calls above.
-  virtual std::vector<Start> take_starts(Instant now) = 0;
+  virtual std::vector<Start> take_starts(Instant) { return std::exchange(starts_, {}); }
   // For the log and for people who look at the job: a JSON object of what it has measured and
   // decided; "" if there is nothing.
   virtual std::string describe() const { return ""; }
   // Since the last call.
   virtual std::vector<Remark> take_remarks() { return {}; }
+
+ protected:
+  std::vector<Start> starts_;
 };
 
 }  // namespace shoal::table

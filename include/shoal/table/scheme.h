@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -113,18 +114,39 @@ struct Task {
   bool is_planned() const { return paced && steps == 0; }
 };
 
+using Groups = std::vector<std::vector<int>>;  // of workers
+std::string text_of(const Groups& groups);     // "0,2|1,3"
+
+class Scheme;
+
+// A scheme that was read and checked. Its words, "grouped groups=0,2|1 staleness=3", are its
+// printed form, which plans and messages carry.
+struct SchemeSpec {
+  std::string name = "bsp";
+  // that differ from what they usually are, in their order: "staleness=3"
+  std::vector<std::string> parameters{};
+  // of workers that are in step with each other, if the scheme has them: without a bound they stop
+  // at one clock
+  Groups groups{};
+  std::string words() const;
+  // An error says what is missing: groups that are not found yet.
+  Result<std::unique_ptr<Scheme>> make() const;
+  bool operator==(const SchemeSpec&) const = default;
+};
+
 class Scheme {
  public:
+  explicit Scheme(SchemeSpec spec = {}) : spec_(std::move(spec)) {}
   virtual ~Scheme() = default;
-  // As make_scheme reads it, as short as can be: "ssp 2".
-  virtual std::string name() const = 0;
+  // As short as can be: of "ssp staleness=2" it is that of "ssp 2".
+  const SchemeSpec& spec() const { return spec_; }
+  std::string name() const { return spec_.words(); }
   // Why it cannot serve a job of so many workers; "" if it can.
   virtual std::string unfit(int workers) const { return workers < 1 ? "there are no workers" : ""; }
-  // The same for a job's next generation, in words: its worker i was number before[i], or -1: is
-  // new; seconds[i] is what one iteration takes it, 0: not known.
-  virtual std::string for_workers(std::span<const int> before,
-                                  std::span<const double> seconds) const {
-    return (void)before, (void)seconds, name();
+  // The same for a job's next generation: its worker i was number before[i], or -1: is new;
+  // seconds[i] is what one iteration takes it, 0: not known.
+  virtual SchemeSpec for_workers(std::span<const int>, std::span<const double>) const {
+    return spec_;
   }
   // What a person should be told who has it serve so many; "" if nothing.
   virtual std::string caution(int) const { return ""; }
@@ -144,14 +166,15 @@ class Scheme {
   // Workers stay within a bound of each other's clocks, so that all can meet at one: to test, to
   // save, to stop. Others do these things each at a clock of its own.
   virtual bool bounded() const { return lockstep(); }
-  // Without a bound, workers that are in step with each other all the same: they stop at one clock.
-  virtual std::vector<std::vector<int>> in_step() const { return {}; }
   // Without a bound or a common clock, what a worker pushed may wait for others' pushes: nobody may
   // wait for one that has stopped.
   virtual bool waits_for_others() const { return false; }
   // Shards are to keep, for Merge::compensation, what each worker last read of each row: up to the
   // row's bytes a worker.
   virtual bool keeps_reads() const { return false; }
+
+ private:
+  const SchemeSpec spec_;
 };
 
 // The smallest `pushed` of the workers that count; kUnbounded if none does.

@@ -41,7 +41,8 @@ void check_on_nan(const SolverParameter& param, const std::string& name) {
 }  // namespace
 
 void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme,
-               const std::string& words, int workers) {
+               int workers) {
+  const std::string words = scheme.name();
   if (const std::string unfit = scheme.unfit(workers); !unfit.empty())
     throw ConfigError(Code::kConfig, name, ": scheme '", words, "': ", unfit);
   if (scheme.contribution() == ContributionKind::kGradient && !scheme.lockstep() &&

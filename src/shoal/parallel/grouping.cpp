@@ -165,23 +165,6 @@ std::vector<double> share_weights(const Groups& groups, std::span<const double> 
   return weights;
 }
 
-std::string text_of(const Groups& groups) {
-  std::string text;
-  for (const std::vector<int>& group : groups)
-    for (std::size_t i = 0; i < group.size(); ++i)
-      text += str(i > 0 ? "," : text.empty() ? "" : "|", group[i]);
-  return text;
-}
-
-Groups parse_groups(const std::string& text) {
-  Groups groups;
-  for (const std::string& part : split(text, '|')) {
-    groups.emplace_back();
-    for (const std::string& worker : split(part, ',')) groups.back().push_back(std::stoi(worker));
-  }
-  return groups;
-}
-
 GroupingFiles grouping_files(const Groups& groups, std::span<const double> speeds,
                              std::span<const std::string> addresses) {
   GroupingFiles files;

@@ -58,7 +58,7 @@ std::string configuration_of(const JobSpec& spec) {
     (same.*clear)();
   for (const Phase& phase : spec.phases) {
     SchemeParameter& scheme = *same.add_scheme();
-    scheme.set_type(phase.words);
+    scheme.set_type(phase.scheme.words());
     scheme.set_iterations(phase.iterations);
     if (phase.base_lr) scheme.set_base_lr(*phase.base_lr);
     if (phase.test_interval) scheme.set_test_interval(*phase.test_interval);

@@ -16,24 +16,27 @@ class Alone final : public JobMembership {
   std::vector<std::int64_t> clocks() const override { return {}; }
   bool same_workers() const override { return true; }
   bool has_other_plans() const override { return false; }
-  std::optional<std::string> joined() const override { return {}; }
+  std::optional<table::SchemeSpec> joined() const override { return {}; }
   std::vector<Stage> stages(std::vector<Stage> all) const override { return alone(std::move(all)); }
   void check(const SolverParameter&, const std::vector<Stage>&) const override {
     if (options_.profile_only)
       throw ConfigError(Code::kUsage, name_, ": --profile_only: this run has no other workers");
   }
-  Result<bool> prepare(std::int64_t, std::int64_t, std::string&) override { return true; }
-  ExchangeOffer offer(const SolverParameter& solver, const std::string&, std::int64_t) override {
+  Result<bool> prepare(std::int64_t, std::int64_t, table::SchemeSpec&) override { return true; }
+  ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec&,
+                      std::int64_t) override {
     return local_offer(solver, name_);
   }
-  std::string averaging(const std::string&) const override { return SolverOptions().averaging; }
-  std::string name_of(const std::string&) const override { return "local"; }
+  std::string averaging(const table::SchemeSpec&) const override {
+    return SolverOptions().averaging;
+  }
+  std::string name_of(const table::SchemeSpec&) const override { return "local"; }
   Meter* meter() override { return options_.meter; }
-  void report(Solver&, const std::string&, bool) override {}
+  void report(Solver&, const table::SchemeSpec&, bool) override {}
   void begin(const Solver&, const Stage&, std::int64_t) override {}
   bool wants_regroup() override { return false; }
   Result<SegmentStart> next(const SegmentEnd&) override { return SegmentStart(); }
-  Status finish(std::int64_t, std::int64_t, const std::string&) override { return {}; }
+  Status finish(std::int64_t, std::int64_t, const table::SchemeSpec&) override { return {}; }
   void abort(const Error&) override {}
   void release() override {}
 

@@ -23,16 +23,16 @@ struct SegmentEnd {
   std::int64_t stage_end = 0;   // the iteration at which the run ends the stage
   // the stage goes on whatever the clocks of fast workers say
   bool within = false;
-  const std::string& words;  // of the scheme that ends
+  const table::SchemeSpec& scheme;  // that ends
 };
 
 // What follows it.
 struct SegmentStart {
   Ending ending = Ending::kContinues;  // kLeft: this process is no longer a member; kDone: the
                                        // groups that --profile_only asks for are found
-  // of the scheme with the groups that were found, in place of those of the stage or the next one
-  std::optional<std::string> found{};
-  std::string words{};  // of the scheme that the job goes on with; "": as the stages say
+  // with the groups that were found, in place of the stage's or the next one's
+  std::optional<table::SchemeSpec> found{};
+  std::optional<table::SchemeSpec> scheme{};  // that the job goes on with; none: as the stages say
 };
 
 class JobMembership {
@@ -51,7 +51,7 @@ class JobMembership {
 
   // ---- before the first segment ----
   // The scheme of a job that was training before this process joined it; nothing otherwise.
-  virtual std::optional<std::string> joined() const = 0;
+  virtual std::optional<table::SchemeSpec> joined() const = 0;
   // What makes a difference to this process.
   virtual std::vector<Stage> stages(std::vector<Stage> all) const = 0;
   // Throws ConfigError for what would be wrong in one of the stages.
@@ -61,15 +61,15 @@ class JobMembership {
   // Measures what the job wants to know before it. `stage_end` as in SegmentEnd. False: this
   // process is no longer a member.
   virtual Result<bool> prepare(std::int64_t iteration, std::int64_t stage_end,
-                               std::string& words) = 0;
-  virtual ExchangeOffer offer(const SolverParameter& solver, const std::string& words,
+                               table::SchemeSpec& scheme) = 0;
+  virtual ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec& scheme,
                               std::int64_t stage_end) = 0;
   // How gradients become updates, and the scheme, for people.
-  virtual std::string averaging(const std::string& words) const = 0;
-  virtual std::string name_of(const std::string& words) const = 0;
+  virtual std::string averaging(const table::SchemeSpec& scheme) const = 0;
+  virtual std::string name_of(const table::SchemeSpec& scheme) const = 0;
   virtual Meter* meter() = 0;
   // Says in the log where rows are and what the scheme is, if that is new.
-  virtual void report(Solver& solver, const std::string& words, bool is_first) = 0;
+  virtual void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) = 0;
   virtual void begin(const Solver& solver, const Stage& stage, std::int64_t stage_end) = 0;
   // The job wants another plan.
   virtual bool wants_regroup() = 0;
@@ -77,7 +77,7 @@ class JobMembership {
   // ---- its end ----
   virtual Result<SegmentStart> next(const SegmentEnd& end) = 0;
   virtual Status finish(std::int64_t iteration, std::int64_t iterations,
-                        const std::string& words) = 0;
+                        const table::SchemeSpec& scheme) = 0;
   virtual void abort(const Error& error) = 0;
   // Returns when no memory of the last solver is looked at any more.
   virtual void release() = 0;

@@ -14,9 +14,9 @@ namespace shoal::parallel {
 table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
                     const table::RosterBody& roster, table::Clock start,
                     const std::vector<table::Clock>& clocks, const WorkerOptions& options);
-// Throws ConfigError for what cannot be had together, of the solver, the scheme (`words` are the
-// user's) and so many workers. `name` stands in front of it.
+// Throws ConfigError for what cannot be had together, of the solver, the scheme
+// and so many workers. `name` stands in front of it.
 void check_fit(const SolverParameter& param, const std::string& name, const table::Scheme& scheme,
-               const std::string& words, int workers);
+               int workers);
 
 }  // namespace shoal::parallel

@@ -49,7 +49,7 @@ class Run {
     if (!param_.has_max_iter() && stages_.size() > 1)
       param_.set_max_iter(static_cast<std::int32_t>(stages_.back().end));
     stages_ = job.stages(std::move(stages_));
-    words_ = stage().words;
+    scheme_ = stage().scheme;
   }
 
   Result<Ending> run();
@@ -57,7 +57,7 @@ class Run {
  private:
   void find_start();
   void find_stage();
-  void begin_late(const std::string& scheme);
+  void begin_late(const table::SchemeSpec& scheme);
   void agree_on_stage();
   Result<Ending> run_segment();
   Result<Ending> end_segment(const Solver& solver, Result<Ending> ending);
@@ -84,7 +84,7 @@ class Run {
   JobMembership& job_;
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
-  std::string words_;                           // of the present scheme
+  table::SchemeSpec scheme_;                    // the present one
   std::string snapshot_;                        // from which the first segment goes on
   std::shared_ptr<const SolverMemory> memory_;  // from which the next one does, and how
   Solver::Continuation how_;
@@ -101,7 +101,7 @@ Result<Ending> Run::run() {
   else
     find_start();
   for (;;) {
-    const Result<bool> stays = job_.prepare(how_.iteration, end_of_stage(), words_);
+    const Result<bool> stays = job_.prepare(how_.iteration, end_of_stage(), scheme_);
     if (!stays.ok()) return stays.error();
     if (!stays.value()) return left(how_.iteration);
     agree_on_stage();
@@ -111,7 +111,7 @@ Result<Ending> Run::run() {
 }
 
 // The state of a job that goes on comes from its chief.
-void Run::begin_late(const std::string& scheme) {
+void Run::begin_late(const table::SchemeSpec& scheme) {
   late_ = true;
   const std::vector<std::int64_t> all = job_.clocks();
   how_ = {.iteration = all.at(static_cast<std::size_t>(job_.share().client)),
@@ -119,7 +119,7 @@ void Run::begin_late(const std::string& scheme) {
           .same_scheme = true,
           .same_members = false};
   stage_ = stage_at(stages_, stage_, how_.iteration);
-  words_ = scheme;
+  scheme_ = scheme;
   param_.clear_weights();
 }
 
@@ -146,7 +146,7 @@ void Run::find_stage() {
   stage_ = static_cast<std::size_t>(share(static_cast<std::int64_t>(stage_)));
   if (team() && stage().search)
     stages_ = with_profile(std::move(stages_), stage_, share(furthest) + stage().search->profile);
-  words_ = stage().words;
+  scheme_ = stage().scheme;
 }
 
 // A process that comes late to the profile of a run which went on from a snapshot learns its end.
@@ -182,7 +182,7 @@ Result<Ending> Run::end_segment(const Solver& solver, Result<Ending> ending) {
   }
   if (ending.value() == Ending::kContinues) return ending;
   if (ending.value() == Ending::kLeft) return left(solver.iteration());
-  const Status status = job_.finish(solver.iteration(), solver.iteration() - first_, words_);
+  const Status status = job_.finish(solver.iteration(), solver.iteration() - first_, scheme_);
   if (!status.ok()) return status.error();
   return ending;
 }
@@ -193,10 +193,10 @@ void Run::begin(Solver& solver) {
   if (!late) how_.same_members = job_.same_workers();
   how_.iterations = job_.clocks();
   if (memory_ || late) solver.restore_state(std::exchange(memory_, nullptr).get(), how_);
-  job_.report(solver, words_, is_first);
+  job_.report(solver, scheme_, is_first);
   if (is_first && !snapshot_.empty()) solver.restore(snapshot_);
   if (is_first) first_ = solver.iteration();
-  if (options_.phase) options_.phase(job_.name_of(words_), solver.iteration());
+  if (options_.phase) options_.phase(job_.name_of(scheme_), solver.iteration());
   if (!is_first) return;
   if (options_.opened) options_.opened(solver);
   LOG(INFO) << "Starting Optimization";
@@ -213,18 +213,18 @@ Result<Ending> Run::next_segment(const Solver& solver, Ending ending) {
                  .next = stage_ + 1 < stages_.size() ? &stages_[stage_ + 1] : nullptr,
                  .stage_end = end_of_stage(),
                  .within = within,
-                 .words = words_});
+                 .scheme = scheme_});
   if (!result.ok()) return result.error();
   const SegmentStart& start = result.value();
   if (start.ending != Ending::kContinues) return start.ending;
-  if (start.found) stages_[stage().search ? stage_ : stage_ + 1].words = *start.found;
+  if (start.found) stages_[stage().search ? stage_ : stage_ + 1].scheme = *start.found;
   how_ = {.iteration = solver.iteration()};
   std::int64_t least = solver.iteration();
   for (const std::int64_t clock : job_.clocks()) least = std::min(least, clock);
   const std::size_t stage_before = stage_;
   next_phase(within ? 0 : least);
   how_.same_scheme = stage_ == stage_before;
-  if (!start.words.empty()) words_ = start.words;
+  if (start.scheme) scheme_ = *start.scheme;
   return Ending::kContinues;
 }
 
@@ -232,9 +232,9 @@ Result<Ending> Run::next_segment(const Solver& solver, Ending ending) {
 void Run::next_phase(std::int64_t least) {
   param_.clear_weights();
   while (stage_ + 1 < stages_.size() && least >= stage().end) {
-    const std::string before = std::exchange(words_, stages_[++stage_].words);
-    LOG(INFO) << "Iteration " << least << ": scheme " << before << " ends, " << words_
-              << " begins, until iteration " << stage().end;
+    const table::SchemeSpec before = std::exchange(scheme_, stages_[++stage_].scheme);
+    LOG(INFO) << "Iteration " << least << ": scheme " << before.words() << " ends, "
+              << scheme_.words() << " begins, until iteration " << stage().end;
   }
 }
 
@@ -254,14 +254,15 @@ SolverOptions Run::solver_options() {
   options.observer = options_.observer;
   options.meter = job_.meter();
   if (options_.epoch) options.epoch = options_.epoch(job_.share());
-  options.averaging = job_.averaging(words_);
+  options.averaging = job_.averaging(scheme_);
   options.make_updater = [this](Net& net) { return make_updater_of(net); };
   return options;
 }
 
 std::unique_ptr<Updater> Run::make_updater_of(Net& net) {
   const SolverParameter param = with_phase(param_, stage());
-  std::unique_ptr<Updater> updater = make_updater(net, {job_.offer(param, words_, end_of_stage())});
+  std::unique_ptr<Updater> updater =
+      make_updater(net, {job_.offer(param, scheme_, end_of_stage())});
   if (net.context().share().replicas > 1)
     updater = make_replicas(param, name_, net, std::move(updater));
   return options_.wrap ? options_.wrap(net, std::move(updater)) : std::move(updater);

@@ -10,7 +10,6 @@
 #include "shoal/base/file.h"
 #include "shoal/base/text.h"
 #include "shoal/proto/solver.pb.h"
-#include "shoal/table/scheme.h"
 
 namespace shoal::parallel {
 namespace {
@@ -85,15 +84,6 @@ Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t to
   return phases;
 }
 
-constexpr std::string_view kGroups = " groups=";
-
-std::string without_groups(std::string words) {
-  const std::size_t at = words.find(kGroups);
-  if (at != std::string::npos)
-    words.erase(at, std::min(words.find(' ', at + 1), words.size()) - at);
-  return words;
-}
-
 }  // namespace
 
 std::string in_lower_case(std::string word) {
@@ -127,19 +117,6 @@ Result<std::string> read_groups(std::string_view text) {
     }
   }
   return words;
-}
-
-std::string with_groups(const std::string& words, const std::string& groups) {
-  const std::string bare = without_groups(words);
-  const std::size_t end = std::min(bare.find(' '), bare.size());
-  return str(bare.substr(0, end), kGroups, groups, bare.substr(end));
-}
-
-std::string groups_in(const std::string& words) {
-  const std::size_t at = words.find(kGroups);
-  if (at == std::string::npos) return "";
-  const std::size_t begin = at + kGroups.size();
-  return words.substr(begin, std::min(words.find(' ', begin), words.size()) - begin);
 }
 
 namespace {
@@ -192,7 +169,7 @@ Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const s
                    str("scheme: ", phase.iterations,
                        " iterations by speed leave none to train in groups: profile_iterations is ",
                        phase.search->profile));
-    phases.back().words = kProfile;
+    phases.back().scheme = {.name = kProfile};
     phases.back().search.reset();
     phases.back().iterations = phase.search->profile;
     phases.push_back(phase);
@@ -203,7 +180,7 @@ Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const s
 
 }  // namespace
 
-Result<std::string> words_of(const SchemeParameter& scheme, const std::string& name) {
+Result<table::SchemeSpec> spec_of(const SchemeParameter& scheme, const std::string& name) {
   SchemeParameter own = scheme;
   const auto search = search_of(scheme, name);
   if (!search.ok()) return search.error();
@@ -222,7 +199,9 @@ Result<std::string> words_of(const SchemeParameter& scheme, const std::string& n
   append(own, "", words);
   const auto made = table::make_scheme(words);
   if (!made.ok()) return wrong(name, made.error().message);
-  return search.value() ? without_groups(made.value()->name()) : made.value()->name();
+  table::SchemeSpec spec = made.value()->spec();
+  if (search.value()) spec.groups.clear();
+  return spec;
 }
 
 Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name) {
@@ -233,8 +212,8 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
     const SchemeParameter& scheme =
         param.scheme_size() > 0 ? param.scheme(i) : SchemeParameter::default_instance();
     const std::string where = count > 1 ? str(name, ": scheme ", i + 1, " of ", count) : name;
-    auto words = words_of(scheme, where);
-    if (!words.ok()) return words.error();
+    auto spec = spec_of(scheme, where);
+    if (!spec.ok()) return spec.error();
     std::int64_t length = scheme.iterations();
     if (length < 0) return wrong(where, str("iterations is ", length, "; a phase has 1 or more"));
     if (length == 0 && i + 1 < count)
@@ -248,7 +227,7 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
       return wrong(where, str("iterations is ", length, "; at most ",
                               std::numeric_limits<std::int32_t>::max(), " are allowed"));
     sum += length;
-    list.push_back({length, std::move(words).value()});
+    list.push_back({length, std::move(spec).value()});
     list.back().search = search_of(scheme, where).value();
     if (scheme.has_base_lr()) list.back().base_lr = scheme.base_lr();
     if (scheme.has_test_interval()) list.back().test_interval = scheme.test_interval();

@@ -1,19 +1,19 @@
 #include "shoal/parallel/stages.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
 #include <utility>
 
 #include "shoal/proto/config_error.h"
-#include "shoal/table/scheme.h"
 
 namespace shoal::parallel {
 namespace {
 
 // A phase whose groups are to be found stands for what it is with any.
 std::unique_ptr<table::Scheme> scheme_of(const Stage& stage) {
-  return or_throw(table::make_scheme(stage.search ? with_groups(stage.words, "0") : stage.words));
+  table::SchemeSpec spec = stage.scheme;
+  if (stage.search) spec.groups = {{0}};
+  return or_throw(spec.make());
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ std::vector<Stage> stages_of(const std::vector<Phase>& phases) {
   std::vector<Stage> stages;
   std::int64_t end = 0;
   for (const Phase& phase : phases) stages.push_back({phase, end += phase.iterations});
-  if (stages.empty()) stages.push_back({{.iterations = 0, .words = "bsp"}, 0});
+  if (stages.empty()) stages.push_back({});
   return stages;
 }
 
@@ -53,7 +53,7 @@ std::vector<Stage> alone(std::vector<Stage> stages) {
 std::vector<Stage> with_profile(std::vector<Stage> stages, std::size_t at, std::int64_t end) {
   if (!stages[at].search) return stages;
   Stage profile = stages[at];
-  profile.words = kProfile;
+  profile.scheme = {.name = kProfile};
   profile.search.reset();
   profile.end = std::min(profile.end, end);
   stages.insert(stages.begin() + static_cast<std::ptrdiff_t>(at), std::move(profile));

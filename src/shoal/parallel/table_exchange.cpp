@@ -24,7 +24,7 @@ TableExchange::TableExchange(const TableSetup& setup, const RowExtras& extras)
       lockstep_(setup.scheme.lockstep()),
       policy_{.bounded = setup.scheme.bounded(),
               .in_step = task_.contribution == table::ContributionKind::kGradient &&
-                         !setup.scheme.in_step().empty(),
+                         !setup.scheme.spec().groups.empty(),
               .shares_iterations = task_.shared,
               .shares_running_sums = extras.running_sums},
       net_(setup.net),
@@ -139,7 +139,7 @@ ExchangeOffer table_offer(const SolverParameter& param, table::Table& table,
     const auto scheme = options.maker(options.scheme);
     if (!scheme.ok())
       throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
-    check_fit(param, options.name, *scheme.value(), options.scheme, workers_of(table.roster()));
+    check_fit(param, options.name, *scheme.value(), workers_of(table.roster()));
     const bool gradients = scheme.value()->contribution() == table::ContributionKind::kGradient;
     return (gradients ? make_gradient_exchange : make_local_steps_exchange)(
         {param, net, layers, table, options, *scheme.value()});

@@ -44,8 +44,8 @@ class TableMembership final : public JobMembership {
   bool has_other_plans() const override { return generation_ > 0; }
   bool same_workers() const override { return ranks_of(table_.roster()) == trained_; }
 
-  std::optional<std::string> joined() const override {
-    return joined_ ? std::optional(table_.roster().scheme) : std::nullopt;
+  std::optional<table::SchemeSpec> joined() const override {
+    return joined_ ? scheme_said() : std::nullopt;
   }
   std::vector<Stage> stages(std::vector<Stage> all) const override { return all; }
 
@@ -57,15 +57,14 @@ class TableMembership final : public JobMembership {
     // of a job that goes on the others have looked, when there were other workers
     for (const Stage& stage : stages)
       if (generation_ == 0 && !stage.search)
-        check_fit(with_phase(solver, stage), name_, *or_throw(table::make_scheme(stage.words)),
-                  stage.words, share_.clients);
+        check_fit(with_phase(solver, stage), name_, *or_throw(stage.scheme.make()), share_.clients);
   }
 
   // Where the roster says so, a generation measures links instead of training.
   Result<bool> prepare(std::int64_t iteration, std::int64_t stage_end,
-                       std::string& words) override {
+                       table::SchemeSpec& scheme) override {
     while (table_.roster().generation == generation_ && table_.roster().measures) {
-      Result<std::vector<double>> found = measure_servers(table_, *team_, words);
+      Result<std::vector<double>> found = measure_servers(table_, *team_, scheme.words());
       if (!found.ok()) return failed(found.error());
       const Result<bool> stays = regroup({.clock = iteration,
                                           .phase_end = stage_end,
@@ -73,40 +72,40 @@ class TableMembership final : public JobMembership {
                                           .bandwidths = std::move(found).value()});
       if (!stays.ok()) return failed(stays.error());
       if (!stays.value()) return stays;
-      words = table_.roster().scheme;
+      scheme = scheme_said().value_or(scheme);
       links_are_new_ = true;
     }
     return true;
   }
 
-  ExchangeOffer offer(const SolverParameter& solver, const std::string& words,
+  ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec& scheme,
                       std::int64_t stage_end) override {
     return table_offer(solver, table_,
                        {.name = name_,
-                        .scheme = words,
+                        .scheme = scheme.words(),
                         .weight = contribution_weight(solver, name_, share_),
                         .until = stage_end,
                         .generation = generation_,
                         .servers = servers()});
   }
 
-  std::string averaging(const std::string& words) const override {
-    return or_throw(table::make_scheme(words))->lockstep()
+  std::string averaging(const table::SchemeSpec& scheme) const override {
+    return or_throw(scheme.make())->lockstep()
                ? SolverOptions().averaging
                : "each worker's mean gradient is an update of its own";
   }
-  std::string name_of(const std::string& words) const override { return words; }
+  std::string name_of(const table::SchemeSpec& scheme) const override { return scheme.words(); }
   Meter* meter() override { return &groups_.meter(); }
 
-  void report(Solver& solver, const std::string& words, bool is_first) override {
+  void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {
     if (std::exchange(links_are_new_, false) && team_->chief())
       LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
                 << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
     if (!is_first) return;
     if (team_->chief()) {
-      LOG(INFO) << "Scheme " << words << "; " << placement(solver);
-      const std::string caution = or_throw(table::make_scheme(words))->caution(share_.clients);
-      if (!caution.empty()) LOG(WARNING) << "Scheme " << words << ": " << caution;
+      LOG(INFO) << "Scheme " << scheme.words() << "; " << placement(solver);
+      const std::string caution = or_throw(scheme.make())->caution(share_.clients);
+      if (!caution.empty()) LOG(WARNING) << "Scheme " << scheme.words() << ": " << caution;
     }
     if (std::exchange(joined_, false))
       LOG(WARNING) << "Iteration " << solver.iteration() << ": has joined the job, as worker "
@@ -132,15 +131,16 @@ class TableMembership final : public JobMembership {
   Result<SegmentStart> next(const SegmentEnd& end) override {
     trained_ = ranks_of(table_.roster());
     const int workers = share_.clients;
-    auto searched = groups_.find({*team_, table_.roster(), end.words, end.iteration, end.items},
+    auto searched = groups_.find({*team_, table_.roster(), end.scheme, end.iteration, end.items},
                                  end.stage, end.next);
     if (!searched.ok()) return searched.error();
     SegmentStart start;
     table::SegmentBody body{.clock = end.iteration};
     if (end.next || end.within) body.phase_end = end.stage_end;
-    if (end.next && !end.within) body.next_scheme = end.next->words;
+    if (end.next && !end.within) body.next_scheme = end.next->scheme.words();
     if (const auto& found = searched.value()) {
-      start.found = body.scheme = found->words;
+      start.found = found->scheme;
+      body.scheme = found->scheme.words();
       body.weights = found->weights;
       start.ending = options_.profile_only ? Ending::kDone : Ending::kContinues;
     }
@@ -151,7 +151,7 @@ class TableMembership final : public JobMembership {
     if (!stays.value()) start.ending = Ending::kLeft;
     const table::RosterBody& roster = table_.roster();
     if (roster.generation != generation_) return start;
-    start.words = roster.scheme;
+    start.scheme = scheme_said();
     if (!roster.why.empty())
       LOG(INFO) << "Iteration " << end.iteration << ": continuing with " << share_.clients
                 << " workers (was " << workers << "), scheme "
@@ -160,9 +160,9 @@ class TableMembership final : public JobMembership {
   }
 
   Status finish(std::int64_t iteration, std::int64_t iterations,
-                const std::string& words) override {
+                const table::SchemeSpec& scheme) override {
     if (Status status = table_.finish(iteration); !status.ok()) return status;
-    LOG(INFO) << "Iteration " << iteration << ": scheme " << words << " ends";
+    LOG(INFO) << "Iteration " << iteration << ": scheme " << scheme.words() << " ends";
     // of this process, as worker and as server, with all that is not params: tests, snapshots,
     // heartbeats
     const table::Traffic all = table_.traffic();
@@ -179,6 +179,12 @@ class TableMembership final : public JobMembership {
   void release() override { table_.release(); }
 
  private:
+  // The scheme that the roster says; nothing: it says none.
+  std::optional<table::SchemeSpec> scheme_said() const {
+    const std::string& words = table_.roster().scheme;
+    if (words.empty()) return std::nullopt;
+    return or_throw(table::make_scheme(words))->spec();
+  }
   ProfileFiles files() const { return {options_.groups_out, options_.data_sharding_out}; }
   bool measures() const { return options_.measure_servers && team_->chief(); }
 

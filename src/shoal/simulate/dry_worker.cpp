@@ -74,10 +74,10 @@ class DryJob {
                     const parallel::Phase& given, table::Clock start) const {
     const std::string& name = setup.options.name;
     const SimulatedJob& job = setup.job;
-    const auto scheme = table::make_scheme(given.words);
+    const auto scheme = given.scheme.make();
     if (!scheme.ok()) throw ConfigError(scheme.error().code, name, ": ", scheme.error().message);
     if (const std::string unfit = scheme.value()->unfit(job.workers()); !unfit.empty())
-      throw ConfigError(Code::kConfig, name, ": scheme '", given.words, "': ", unfit);
+      throw ConfigError(Code::kConfig, name, ": scheme '", given.scheme.words(), "': ", unfit);
     const table::Task task = scheme.value()->task();
     const bool gradients = task.contribution == table::ContributionKind::kGradient;
     const bool averages = task.momentum == table::MomentumPolicy::kAverage;
@@ -90,7 +90,7 @@ class DryJob {
     DryPhase phase{
         .plan = parallel::plan_of(recipe, map.rows(), job.roster(), start, {},
                                   {.name = name,
-                                   .scheme = given.words,
+                                   .scheme = given.scheme.words(),
                                    .generation = static_cast<table::Generation>(phases.size())}),
         .task = task,
         .bounded = scheme.value()->bounded(),

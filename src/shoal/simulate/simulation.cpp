@@ -29,14 +29,6 @@ SolverParameter without_snapshots(SolverParameter param) {
   return param;
 }
 
-std::vector<parallel::Phase> checked_phases(const SolverParameter& param, const std::string& name) {
-  std::vector<parallel::Phase> phases = or_throw(parallel::phases_of(param, name));
-  for (const parallel::Phase& phase : phases)
-    if (const auto scheme = table::make_scheme(phase.words); !scheme.ok() && !phase.search)
-      throw ConfigError(scheme.error().code, name, ": ", scheme.error().message);
-  return phases;
-}
-
 // Tests the net with the rows as they are on the servers.
 class Evaluator {
  public:
@@ -137,8 +129,8 @@ Simulation::Simulation(const SolverParameter& given, const Cluster& cluster,
                        const SimulationOptions& options, bool dry,
                        const std::function<void(const Point&)>& saw)
     : options_(options),
-      phases_(checked_phases(given, options.name)),
-      job_(cluster, {.seed = options.seed, .dry = dry, .scheme = phases_[0].words}),
+      phases_(or_throw(parallel::phases_of(given, options.name))),
+      job_(cluster, {.seed = options.seed, .dry = dry, .scheme = phases_[0].scheme.words()}),
       slots_(options.threads),
       test_every_(to_instant(options.test_every)),
       saw_(saw) {
@@ -277,7 +269,7 @@ void Simulation::check_limits() {
 void Simulation::complete(Instant end) {
   if (outcome_.points.empty() || outcome_.points.back().seconds < to_seconds(end)) add_point();
   std::vector<std::string> schemes;
-  for (const parallel::Phase& phase : phases_) schemes.push_back(phase.words);
+  for (const parallel::Phase& phase : phases_) schemes.push_back(phase.scheme.words());
   outcome_.scheme = join(schemes, ", then ");
   outcome_.seconds = to_seconds(end);
   for (const auto& worker : workers_) outcome_.workers.push_back(worker->figures());

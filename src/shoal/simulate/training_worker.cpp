@@ -46,12 +46,12 @@ struct Training {
   explicit Training(const WorkerSetup& setup)
       : spec(spec_of(setup.param, setup.options.name)),
         servers(servers_of(setup.job.cluster(), setup.options)) {
-    const std::string& scheme = setup.phases[0].words;
+    const table::SchemeSpec& scheme = setup.phases[0].scheme;
     record.metrics = setup.options.out;
     record.esync_logs = setup.options.esync_logs;
-    record.run = {.scheme = scheme, .workers = setup.job.workers(), .simulated = true};
+    record.run = {.scheme = scheme.words(), .workers = setup.job.workers(), .simulated = true};
     record.local_steps =
-        or_throw(table::make_scheme(scheme))->contribution() != table::ContributionKind::kGradient;
+        or_throw(scheme.make())->contribution() != table::ContributionKind::kGradient;
   }
   const parallel::JobSpec spec;
   const table::Servers servers;

@@ -43,19 +43,20 @@ Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, cons
   if (!profile.ok()) return profile.error();
   if (again == (profile.value().least >= stage.end)) return std::optional<Found>();
   const std::vector<double>& speeds = profile.value().speeds;
-  const std::string before = groups_in(end.words);
+  const Groups& before = end.scheme.groups;
   Groups groups = profile.value().grouping.groups;
-  const bool stays = again && !worth_changing(parse_groups(before), groups, speeds);
+  const bool stays = again && !worth_changing(before, groups, speeds);
   LOG(INFO) << "Iteration " << end.iteration << ": " << text_of(profile.value())
-            << (stays && before != text_of(groups)
-                    ? "; too little would be gained, it stays " + before
+            << (stays && before != groups
+                    ? "; too little would be gained, it stays " + text_of(before)
                     : "");
-  if (stays) groups = parse_groups(before);
+  if (stays) groups = before;
   if (end.team.chief() && !stays)
     if (Status status = write(files_, profile.value(), end.roster); !status.ok())
       return status.error();
-  return std::optional(
-      Found{with_groups(of->words, text_of(groups)), share_weights(groups, speeds)});
+  Found found{of->scheme, share_weights(groups, speeds)};
+  found.scheme.groups = std::move(groups);
+  return std::optional(std::move(found));
 }
 
 }  // namespace shoal::parallel

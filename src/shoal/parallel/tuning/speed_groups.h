@@ -38,13 +38,13 @@ class SpeedGroups {
   // (null: nothing): the scheme to go on with, for the workers that there are, and their parts of
   // the data. Nothing where no groups are searched for, the profile is not over, or the phase is.
   struct Found {
-    std::string words;
+    table::SchemeSpec scheme;
     std::vector<double> weights{};
   };
   struct End {
     Team& team;
     const table::RosterBody& roster;
-    const std::string& words;  // of the scheme that ends
+    const table::SchemeSpec& scheme;  // that ends
     std::int64_t iteration = 0;
     double items = 0;  // of this worker in an iteration
   };

@@ -111,7 +111,7 @@ void Agreement::close(std::vector<Dispatch>& out) {
 // One of them that has begun an iteration waits at its end for the others'. Their clocks differ as
 // they did when the generation began.
 void Agreement::align() {
-  for (const std::vector<int>& workers : in_step_()) {
+  for (const std::vector<int>& workers : scheme_.groups) {
     Clock most = 0;
     std::vector<std::uint32_t> ranks;
     for (const int worker : workers)

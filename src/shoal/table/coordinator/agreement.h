@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -19,10 +18,9 @@ namespace shoal::table {
 
 class Agreement {
  public:
-  // `in_step`: workers, by number, that are in step with each other where no bound keeps all
-  // together.
-  Agreement(const Members& members, std::function<std::vector<std::vector<int>>()> in_step)
-      : members_(members), in_step_(std::move(in_step)), wanted_(members.size()) {}
+  // `scheme`: of the present generation.
+  Agreement(const Members& members, const SchemeSpec& scheme)
+      : members_(members), scheme_(scheme), wanted_(members.size()) {}
   // What is wanted while an agreement is open becomes part of it: of two wants the more urgent
   // counts.
   Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
@@ -63,7 +61,7 @@ class Agreement {
   void align();
 
   const Members& members_;
-  const std::function<std::vector<std::vector<int>>()> in_step_;
+  const SchemeSpec& scheme_;
   std::vector<Wanted> wanted_;  // last, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;

@@ -100,7 +100,7 @@ Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Insta
   const auto scheme = maker(ask.body);
   if (!scheme.ok()) return scheme.error();
   scheme_generation = ask.clock;
-  parts.regrouping.plans(ask.body);
+  parts.regrouping.plans(scheme.value()->spec());
   if (std::exchange(paced, ask.body) == ask.body && ask.clock > 0)
     parts.pacing.go_on(now, out);
   else
@@ -138,7 +138,7 @@ Coordinator::Coordinator(const CoordinatorOptions& options)
   const auto scheme = options.maker(options.scheme);
   CHECK(scheme.ok()) << scheme.error().message;
   state_->membership.use(scheme.value()->make_pacer());
-  state_->parts.regrouping.plans(options.scheme);
+  state_->parts.regrouping.plans(scheme.value()->spec());
 }
 Coordinator::~Coordinator() = default;
 

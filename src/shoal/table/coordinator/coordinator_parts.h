@@ -38,11 +38,7 @@ struct CoordinatorParts {
   Members members;
   Outputs outputs{members};
   Regrouping regrouping{members};
-  Agreement agreement{members, [this] {
-                        const auto scheme = make_scheme(regrouping.roster().scheme);
-                        return scheme.ok() ? scheme.value()->in_step()
-                                           : std::vector<std::vector<int>>();
-                      }};
+  Agreement agreement{members, regrouping.scheme()};
   Rounds rounds;
   Norms norms{members};
   Stragglers stragglers{members};

@@ -6,17 +6,17 @@
 #include <utility>
 
 #include "shoal/base/text.h"
-#include "shoal/table/scheme.h"
 
 namespace shoal::table {
 namespace {
 
 // What of the scheme is said of workers by number, said of them as they are numbered now.
-std::string for_workers(const std::string& words, const std::vector<std::uint32_t>& before,
-                        const std::vector<std::uint32_t>& now,
-                        const std::function<double(std::uint32_t)>& seconds) {
+SchemeSpec for_workers(const std::string& words, const std::vector<std::uint32_t>& before,
+                       const std::vector<std::uint32_t>& now,
+                       const std::function<double(std::uint32_t)>& seconds) {
   const auto scheme = make_scheme(words);
-  if (before == now || !scheme.ok()) return words;
+  if (!scheme.ok()) return {.name = words};
+  if (before == now) return scheme.value()->spec();
   std::vector<int> numbers;
   std::vector<double> times;
   for (const std::uint32_t rank : now) {
@@ -76,7 +76,7 @@ RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends,
     members_[rank].left = members_[rank].left || members_[rank].leaving;
   number();
   weigh_new();
-  roster_.scheme = for_workers(scheme, before, workers(), seconds);
+  plans(for_workers(scheme, before, workers(), seconds));
   roster_.measures = chief.measures && knows_not_all();
   list(clocks, least);
   ++roster_.generation;

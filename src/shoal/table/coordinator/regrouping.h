@@ -34,8 +34,11 @@ class Regrouping {
   // False if the next generation is on its way already.
   bool want(const std::string& why, const std::string& scheme);
   bool is_wanted() const { return wanted_; }
-  // The words in which worker 0 plans this generation.
-  void plans(const std::string& scheme) { roster_.scheme = scheme; }
+  // The scheme with which worker 0 plans this generation.
+  void plans(const SchemeSpec& scheme) {
+    spec_ = scheme;
+    roster_.scheme = spec_.words();
+  }
 
   // The workers in `ends` are all there are, and at their ends. Who was leaving has left, and who
   // came since the last has joined, where the slowest is. `seconds`: of an iteration, of the
@@ -45,7 +48,7 @@ class Regrouping {
                   const std::function<double(std::uint32_t)>& seconds);
   // What is wrong with what the chief says; "" if nothing is.
   std::string why_not(const SegmentBody& chief) const;
-  const RosterBody& roster() const { return roster_; }
+  const SchemeSpec& scheme() const { return spec_; }
 
  private:
   void take(const SegmentBody& chief);
@@ -58,6 +61,7 @@ class Regrouping {
 
   Members& members_;
   RosterBody roster_;
+  SchemeSpec spec_{.name = ""};  // the present one; no name: it was not said yet
   bool wanted_ = false;
   std::vector<std::string> whys_;
   std::vector<std::uint32_t> founders_;  // ranks of the first workers, by number

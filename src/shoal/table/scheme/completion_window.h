@@ -19,7 +19,7 @@ class CompletionWindow final : public Pacer {
  public:
   static constexpr int kStarved = 10;  // tasks thrown away in a row, for a remark
 
-  CompletionWindow(std::int64_t window, int merge_every)
+  CompletionWindow(std::int64_t window, std::int64_t merge_every)
       : limit_(window), merge_every_(merge_every) {}
 
   // Who joins once somebody has asked for something counts as the last to have finished.
@@ -28,7 +28,6 @@ class CompletionWindow final : public Pacer {
   void leave(int worker, Instant now) override;
   void ready(int worker, Clock clock, const TaskReport& last, Instant now) override;
   Verdict judge(int worker, Clock clock, const TaskReport& report, Instant now) override;
-  std::vector<Start> take_starts(Instant) override { return std::exchange(starts_, {}); }
   // {"limit": 3, "next": 0, "ring": [0, 2, 1], "workers": [[0, 2, 0], ...]}: of each worker what
   // counted and what did not.
   std::string describe() const override;
@@ -41,12 +40,11 @@ class CompletionWindow final : public Pacer {
   };
 
   std::int64_t limit_;  // of the ring
-  const int merge_every_;
+  const std::int64_t merge_every_;
   bool begun_ = false;
   std::vector<int> ring_;
   std::size_t next_ = 0;  // the oldest, once the ring is full
   std::map<int, Worker> workers_;
-  std::vector<Start> starts_;
   std::vector<Remark> remarks_;
 };
 

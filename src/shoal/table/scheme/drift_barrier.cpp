@@ -44,7 +44,6 @@ class DriftPacer final : public Pacer {
   }
 
   Verdict judge(int, Clock, const TaskReport&, Instant) override { return Verdict::kPush; }
-  std::vector<Start> take_starts(Instant) override { return std::exchange(starts_, {}); }
 
   std::string describe() const override {
     std::string workers;
@@ -88,36 +87,18 @@ class DriftPacer final : public Pacer {
   const bool reread_;
   std::map<int, Worker> workers_;
   bool catching_up_ = false;
-  std::vector<Start> starts_;
 };
 
-class DriftBarrier final : public Scheme {
+class DriftBarrier final : public OneByOne {
  public:
-  DriftBarrier(std::string name, std::int64_t max_advance, Single single)
-      : name_(std::move(name)), max_advance_(max_advance), single_(single) {
-    single_.task.paced = true;
-    single_.task.asks_early = false;  // who starts behind a barrier reads what all have done
-  }
-  std::string name() const override { return name_; }
-  Task task() const override { return single_.task; }
+  DriftBarrier(const SchemeSpec& spec, std::int64_t max_advance, const Single& single)
+      : OneByOne(spec, single), max_advance_(max_advance) {}
   std::unique_ptr<Pacer> make_pacer() const override {
     return std::make_unique<DriftPacer>(max_advance_, contribution() != ContributionKind::kWeights);
   }
-  std::string caution(int workers) const override { return single_.caution(workers); }
-  bool keeps_reads() const override { return single_.compensation > 0; }
-
-  std::optional<Merge> next_merge(const RowView& row) const override {
-    if (row.held.empty()) return std::nullopt;
-    return single_.merge(row, 0);
-  }
-  bool readable(const RowView& row, int worker, Clock clock) const override {
-    return row.workers[static_cast<std::size_t>(worker)].merged >= clock;
-  }
 
  private:
-  const std::string name_;
   const std::int64_t max_advance_;
-  Single single_;
 };
 
 }  // namespace
@@ -125,8 +106,10 @@ class DriftBarrier final : public Scheme {
 std::unique_ptr<Scheme> make_drift_barrier(Parameters& parameters) {
   parameters.name_first("max_advance");
   const std::int64_t max_advance = parameters.whole("max_advance", 1, 1'000'000'000);
-  const Single single = read_single(parameters, Payloads::kAny);
-  return std::make_unique<DriftBarrier>(parameters.words(), max_advance, single);
+  Single single = read_single(parameters, Payloads::kAny);
+  single.task.paced = true;
+  single.task.asks_early = false;  // a worker that starts behind a barrier reads what all have done
+  return std::make_unique<DriftBarrier>(parameters.spec(), max_advance, single);
 }
 
 }  // namespace shoal::table

@@ -75,8 +75,6 @@ class PullPacer final : public Pacer {
     return Verdict::kPush;
   }
 
-  std::vector<Start> take_starts(Instant) override { return std::exchange(starts_, {}); }
-
   std::string describe() const override {
     std::vector<std::string> records;
     for (const auto& [number, worker] : workers_)
@@ -110,7 +108,6 @@ class PullPacer final : public Pacer {
   const Limits limits_;
   Clock round_ = -1;
   std::map<int, Worker> workers_;
-  std::vector<Start> starts_;
 };
 
 // ---- assigned ----
@@ -143,7 +140,6 @@ class AssigningPacer final : public Pacer {
   }
 
   Verdict judge(int, Clock, const TaskReport&, Instant) override { return Verdict::kPush; }
-  std::vector<Start> take_starts(Instant) override { return std::exchange(starts_, {}); }
 
   std::string describe() const override {
     std::vector<std::string> records;
@@ -212,15 +208,14 @@ class AssigningPacer final : public Pacer {
   Clock round_ = -1;
   double mean_steps_ = 1;
   std::map<int, Worker> workers_;
-  std::vector<Start> starts_;
 };
 
 // ---- the scheme ----
 
-class Esync final : public MeanOfDeltas {
+class Esync final : public InStep {
  public:
-  Esync(std::string name, const Task& task, const Limits& limits)
-      : MeanOfDeltas(std::move(name), task), limits_(limits) {}
+  Esync(const SchemeSpec& spec, const Task& task, const Limits& limits)
+      : InStep(spec, task), limits_(limits) {}
   std::unique_ptr<Pacer> make_pacer() const override {
     if (task().judged) return std::make_unique<PullPacer>(limits_);
     return std::make_unique<AssigningPacer>(limits_);
@@ -251,7 +246,7 @@ std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   if (limits.most > 0 && limits.most < limits.least)
     parameters.refuse(
         str("max_steps is ", limits.most, ", below min_steps, which is ", limits.least));
-  return std::make_unique<Esync>(parameters.words(), task, limits);
+  return std::make_unique<Esync>(parameters.spec(), task, limits);
 }
 
 }  // namespace shoal::table

@@ -8,21 +8,12 @@
 #include <cmath>
 #include <utility>
 
-#include "shoal/base/text.h"
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/together.h"
 #include "shoal/table/scheme/weighting.h"
 
 namespace shoal::table {
 namespace {
-
-std::string words_of(const Groups& groups) {
-  std::string words;
-  for (const std::vector<int>& group : groups)
-    for (std::size_t i = 0; i < group.size(); ++i)
-      words += str(i > 0 ? "," : words.empty() ? "" : "|", group[i]);
-  return words;
-}
 
 // Where one that takes `own` seconds belongs.
 std::vector<int>& group_for(double own, std::span<const double> seconds, Groups& groups) {
@@ -47,12 +38,8 @@ const WorkerView& of(const RowView& row, int worker) {
 
 class Grouped final : public Scheme {
  public:
-  Grouped(std::string name, Groups groups, Clock staleness, Weighting weighting)
-      : name_(std::move(name)),
-        groups_(std::move(groups)),
-        staleness_(staleness),
-        weighting_(weighting) {}
-  std::string name() const override { return name_; }
+  Grouped(const SchemeSpec& spec, Clock staleness, Weighting weighting)
+      : Scheme(spec), groups_(this->spec().groups), staleness_(staleness), weighting_(weighting) {}
 
   std::string unfit(int workers) const override {
     std::vector<bool> has_group(static_cast<std::size_t>(workers));
@@ -71,8 +58,8 @@ class Grouped final : public Scheme {
 
   // Who left has left its group, and a group without members is none. Who is new comes to those
   // that are about as fast, or else to the smallest group.
-  std::string for_workers(std::span<const int> before,
-                          std::span<const double> seconds) const override {
+  SchemeSpec for_workers(std::span<const int> before,
+                         std::span<const double> seconds) const override {
     Groups now(groups_.size());
     for (std::size_t g = 0; g < groups_.size(); ++g)
       for (std::size_t worker = 0; worker < before.size(); ++worker)
@@ -82,11 +69,9 @@ class Grouped final : public Scheme {
     for (std::size_t worker = 0; worker < before.size(); ++worker)
       if (before[worker] < 0)
         group_for(seconds[worker], seconds, now).push_back(static_cast<int>(worker));
-    std::string words;
-    for (const std::string& word : split(name_, ' '))
-      words += (words.empty() ? "" : " ") +
-               (word.starts_with("groups=") ? "groups=" + words_of(now) : word);
-    return words;
+    SchemeSpec spec = this->spec();
+    spec.groups = std::move(now);
+    return spec;
   }
 
   std::optional<Merge> next_merge(const RowView& row) const override {
@@ -100,7 +85,6 @@ class Grouped final : public Scheme {
     return is_readable(row, worker, clock, staleness_);
   }
   bool bounded() const override { return staleness_ != kUnbounded; }
-  std::vector<std::vector<int>> in_step() const override { return groups_; }
 
  private:
   // The round of a group: all that its members hold, when all have something.
@@ -134,8 +118,7 @@ class Grouped final : public Scheme {
     return Merge{.take = {}, .weights = {}, .drop = std::move(all)};
   }
 
-  const std::string name_;
-  const Groups groups_;
+  const Groups& groups_;
   const Clock staleness_;
   const Weighting weighting_;
 };
@@ -143,11 +126,11 @@ class Grouped final : public Scheme {
 }  // namespace
 
 std::unique_ptr<Scheme> make_grouped(Parameters& parameters) {
-  Groups groups = parameters.groups("groups");
+  parameters.groups("groups");
   const Clock staleness = parameters.clocks("staleness", kUnbounded);
   const Weighting weighting =
       read_weighting(parameters, Weighting::Function::kInverse, ContributionKind::kGradient);
-  return std::make_unique<Grouped>(parameters.words(), std::move(groups), staleness, weighting);
+  return std::make_unique<Grouped>(parameters.spec(), staleness, weighting);
 }
 
 }  // namespace shoal::table

@@ -17,25 +17,47 @@ constexpr struct {
 #undef SCHEME
 };
 
-Error wrong(std::string_view words, const std::string& what) {
-  return {Code::kConfig, str("scheme '", words, "': ", what)};
+Result<std::unique_ptr<Scheme>> make_of(std::span<const std::string> words) {
+  const auto wrong = [&](const auto&... what) {
+    return Error{Code::kConfig, str("scheme '", join(words, " "), "': ", what...)};
+  };
+  const std::vector<std::string> names = scheme_names();
+  if (words.empty()) return wrong("it has no name; known: ", join(names));
+  for (const auto& entry : kSchemes) {
+    if (words.front() != entry.name) continue;
+    Parameters parameters(words);
+    std::unique_ptr<Scheme> made = entry.make(parameters);
+    if (const std::string what = parameters.wrong(); !what.empty()) return wrong(what);
+    return made;
+  }
+  return wrong("there is no '", words.front(), "'", did_you_mean(words.front(), names),
+               "; known: ", join(names));
+}
+
+std::vector<std::string> words_of(const SchemeSpec& spec) {
+  std::vector<std::string> words{spec.name};
+  if (!spec.groups.empty()) words.push_back("groups=" + text_of(spec.groups));
+  words.insert(words.end(), spec.parameters.begin(), spec.parameters.end());
+  return words;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Scheme>> make_scheme(std::string_view text) {
-  const std::vector<std::string> words = split(text, ' '), names = scheme_names();
-  if (words.empty()) return wrong(text, str("it has no name; known: ", join(names)));
-  for (const auto& entry : kSchemes) {
-    if (words.front() != entry.name) continue;
-    Parameters parameters(words);
-    std::unique_ptr<Scheme> made = entry.make(parameters);
-    if (const std::string what = parameters.wrong(); !what.empty()) return wrong(text, what);
-    return made;
-  }
-  return wrong(text, str("there is no '", words.front(), "'", did_you_mean(words.front(), names),
-                         "; known: ", join(names)));
+  return make_of(split(text, ' '));
 }
+
+std::string text_of(const Groups& groups) {
+  std::string text;
+  for (const std::vector<int>& group : groups)
+    for (std::size_t i = 0; i < group.size(); ++i)
+      text += str(i > 0 ? "," : text.empty() ? "" : "|", group[i]);
+  return text;
+}
+
+std::string SchemeSpec::words() const { return join(words_of(*this), " "); }
+
+Result<std::unique_ptr<Scheme>> SchemeSpec::make() const { return make_of(words_of(*this)); }
 
 std::vector<std::string> scheme_names() {
   std::vector<std::string> names;

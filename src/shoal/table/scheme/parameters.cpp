@@ -80,8 +80,7 @@ std::string described(const Range& range) {
 
 }  // namespace
 
-Parameters::Parameters(std::span<const std::string> words)
-    : scheme_(words.front()), words_(scheme_) {
+Parameters::Parameters(std::span<const std::string> words) : spec_{.name = words.front()} {
   for (const std::string& word : words.subspan(1)) {
     const std::size_t equals = word.find('=');
     if (equals != std::string::npos) {
@@ -115,12 +114,13 @@ std::optional<std::string> Parameters::take(const std::string& key, bool require
   known_.push_back(key);
   const auto found = given_.find(key);
   if (found != given_.end()) return found->second;
-  if (required) refuse(str(scheme_, " needs ", key, "=..."));
+  if (required) refuse(str(spec_.name, " needs ", key, "=..."));
   return std::nullopt;
 }
 
 void Parameters::write(const std::string& key, const std::string& value) {
-  words_ += key == first_ && words_ == scheme_ ? str(' ', value) : str(' ', key, '=', value);
+  const bool bare = key == first_ && spec_.parameters.empty();
+  spec_.parameters.push_back(bare ? value : str(key, '=', value));
 }
 
 double Parameters::number(const std::string& key, const Range& range,
@@ -161,11 +161,9 @@ Clock Parameters::clocks(const std::string& key, std::optional<Clock> otherwise)
   return value.value_or(0);
 }
 
-Groups Parameters::groups(const std::string& key) {
+void Parameters::groups(const std::string& key) {
   const std::optional<std::string> text = take(key, true);
-  Groups groups;
   std::vector<int> all;
-  std::string again;
   const auto wrong = [&](const std::string& what) {
     refuse(str(key, " is ", *text, ": ", what,
                "; it must be as \"0,2|1,3\", workers by number, each in one group"));
@@ -177,14 +175,11 @@ Groups Parameters::groups(const std::string& key) {
     if (!worker || *worker < 0) wrong(str("'", word, "' is no worker"));
     if (std::ranges::count(all, worker.value_or(-1)) > 0)
       wrong(str("worker ", word, " is there twice"));
-    if (begin == 0 || (*text)[begin - 1] == '|') groups.emplace_back();
-    again += str(begin == 0 ? "" : text->substr(begin - 1, 1), word);
+    if (begin == 0 || (*text)[begin - 1] == '|') spec_.groups.emplace_back();
     all.push_back(worker.value_or(-1));
-    groups.back().push_back(worker.value_or(-1));
+    spec_.groups.back().push_back(all.back());
     begin = end + 1;
   }
-  if (text) write(key, again);
-  return groups;
 }
 
 std::size_t Parameters::choose(const std::string& key, std::span<const std::string> known,
@@ -213,7 +208,7 @@ std::string Parameters::wrong() const {
     std::string is;
     for (const auto& entry : kKeys)
       if (key == entry.key) is = str(", ", entry.is);
-    return str(scheme_, " has no '", key, "'", is, is.empty() ? did_you_mean(key, known_) : "",
+    return str(spec_.name, " has no '", key, "'", is, is.empty() ? did_you_mean(key, known_) : "",
                known_.empty() ? "; it has no parameters" : str("; it has ", join(known_)));
   }
   return wrong_;

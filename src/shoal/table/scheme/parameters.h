@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "shoal/table/types.h"
+#include "shoal/table/scheme.h"
 
 namespace shoal::table {
 
@@ -31,8 +31,6 @@ struct Range {
   double most = std::numeric_limits<double>::infinity();
 };
 
-using Groups = std::vector<std::vector<int>>;  // of workers
-
 class Parameters {
  public:
   // `words`: all of a scheme's, its name first.
@@ -43,7 +41,7 @@ class Parameters {
   bool has(const std::string& key) const { return given_.contains(key); }
 
   // The value of a key. Without `otherwise` it must be given. What differs from `otherwise` goes
-  // into words(), in the order of asking.
+  // into spec(), in the order of asking.
   double number(const std::string& key, const Range& range,
                 std::optional<double> otherwise = std::nullopt);
   std::int64_t whole(const std::string& key, std::int64_t least, std::int64_t most,
@@ -53,7 +51,7 @@ class Parameters {
   // Clocks, 0 or more; "unbounded" is kUnbounded.
   Clock clocks(const std::string& key, std::optional<Clock> otherwise = std::nullopt);
   // "0,2|1,3": groups of different workers, none empty. Always required.
-  Groups groups(const std::string& key);
+  void groups(const std::string& key);
   template <class E, std::size_t n>
   E one_of(const std::string& key, const Choice<E> (&choices)[n],
            std::optional<E> otherwise = std::nullopt) {
@@ -70,8 +68,7 @@ class Parameters {
   // Whatever else is wrong. The first complaint is the one that is heard.
   void refuse(const std::string& why);
 
-  // The scheme, written as briefly as it can be: "ssp 2 payload=delta". What its name() is.
-  std::string words() const { return words_; }
+  const SchemeSpec& spec() const { return spec_; }
   // What is wrong, "" if nothing: after the scheme asked all it has.
   std::string wrong() const;
 
@@ -81,13 +78,13 @@ class Parameters {
   // The place in `known` of the key's value; `usual` if it is not given and there is such a place.
   std::size_t choose(const std::string& key, std::span<const std::string> known, std::size_t usual);
 
-  const std::string scheme_;
   std::optional<std::string> bare_;  // the first word, if it has no key
   std::string first_;                // the key it may do without
   std::map<std::string, std::string> given_;
   std::vector<std::string> known_;    // keys that the scheme has
   std::vector<std::string> refused_;  // keys that it has, but not here
-  std::string words_, wrong_;
+  SchemeSpec spec_;
+  std::string wrong_;
 };
 
 }  // namespace shoal::table

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/base/error.h"
+#include "shoal/table/scheme/together.h"
 
 namespace shoal::table {
 namespace {
@@ -25,30 +26,35 @@ double rate_or(double moving_rate, int workers) {
 
 }  // namespace
 
-Merge Single::merge(const RowView& row, std::size_t i) const {
-  const double weight = row.held[i].weight > 0 ? weighting.weight_of(row, i) : 0;
-  if (weight == 0) return {.take = {}, .weights = {}, .drop = {i}};
-  Merge merge{.take = {i}, .weights = {1}};
+std::optional<Merge> OneByOne::next_merge(const RowView& row) const {
+  if (row.held.empty()) return std::nullopt;
+  const double weight = row.held[0].weight > 0 ? single_.weighting.weight_of(row, 0) : 0;
+  if (weight == 0) return Merge{.take = {}, .weights = {}, .drop = {0}};
+  Merge merge{.take = {0}, .weights = {1}};
   const auto workers = static_cast<int>(row.workers.size());
-  const float divisor = static_cast<float>(factor > 0 ? factor : workers);
-  if (task.contribution == ContributionKind::kGradient) {
+  const float divisor = static_cast<float>(single_.factor > 0 ? single_.factor : workers);
+  if (contribution() == ContributionKind::kGradient) {
     merge.rate_scale = 1 / divisor;
-    merge.compensation = static_cast<float>(compensation);
-  } else if (task.contribution == ContributionKind::kDelta) {
+    merge.compensation = static_cast<float>(single_.compensation);
+  } else if (contribution() == ContributionKind::kDelta) {
     merge.scale = 1 / divisor;
     merge.apply = Apply::kAdd;
   } else {
-    merge.scale = static_cast<float>(rate_or(moving_rate, workers));
+    merge.scale = static_cast<float>(rate_or(single_.moving_rate, workers));
     merge.apply = Apply::kElastic;
   }
-  weighting.put(weight, merge);
+  single_.weighting.put(weight, merge);
   return merge;
 }
 
-std::string Single::caution(int workers) const {
-  const double all = rate_or(moving_rate, workers) * workers;
-  if (task.contribution != ContributionKind::kWeights || all <= 1) return "";
-  return str("moving_rate ", moving_rate, " times ", workers, " workers is ", all,
+bool OneByOne::readable(const RowView& row, int worker, Clock clock) const {
+  return is_readable(row, worker, clock, staleness_);
+}
+
+std::string OneByOne::caution(int workers) const {
+  const double all = rate_or(single_.moving_rate, workers) * workers;
+  if (contribution() != ContributionKind::kWeights || all <= 1) return "";
+  return str("moving_rate ", single_.moving_rate, " times ", workers, " workers is ", all,
              ", above 1: the center moves further than to the workers' mean");
 }
 

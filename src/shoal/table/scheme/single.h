@@ -2,6 +2,7 @@
 // be merged together.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "shoal/table/scheme.h"
@@ -18,11 +19,26 @@ struct Single {
   double moving_rate = 0;
   double compensation = 0;
   Weighting weighting{};
+};
 
-  // The merge of held[i], which must be its worker's oldest; its drop, if there is nothing in it or
-  // its weight is 0.
-  Merge merge(const RowView& row, std::size_t i) const;
-  std::string caution(int workers) const;  // Scheme's
+// Merges each contribution when it arrives; a worker reads what holds its own, and all of the
+// clocks before its own clock - staleness.
+class OneByOne : public Scheme {
+ public:
+  OneByOne(const SchemeSpec& spec, const Single& single, Clock staleness = kUnbounded)
+      : Scheme(spec), single_(single), staleness_(staleness) {}
+  Task task() const override { return single_.task; }
+  std::string caution(int workers) const override;
+  // A drop, if there is nothing in the contribution or its weight is 0. What a worker says of its
+  // weight beside others' is not used, except that 0 is none.
+  std::optional<Merge> next_merge(const RowView& row) const override;
+  bool readable(const RowView& row, int worker, Clock clock) const override;
+  bool bounded() const override { return staleness_ != kUnbounded; }
+  bool keeps_reads() const override { return single_.compensation > 0; }
+
+ private:
+  const Single single_;
+  const Clock staleness_;
 };
 
 enum class Payloads { kGradient, kGradientOrDelta, kWeights, kAny };

@@ -6,7 +6,6 @@
 // version. Source: Chen et al., "Revisiting distributed synchronous SGD", arXiv 1604.00981. Late
 // gradients are known by their version, as TensorFlow's SyncReplicasOptimizer does.
 #include <algorithm>
-#include <utility>
 
 #include "shoal/table/scheme/make.h"
 
@@ -22,11 +21,11 @@ int live_workers(const RowView& row) {
 
 class SyncBackup final : public Scheme {
  public:
-  SyncBackup(std::string name, int backup, bool shared) : name_(std::move(name)), backup_(backup) {
-    task_.shared = task_.paced = task_.asks_early = shared;
+  SyncBackup(const SchemeSpec& spec, int backup, bool shared)
+      : Scheme(spec), backup_(backup), shared_(shared) {}
+  Task task() const override {
+    return {.paced = shared_, .asks_early = shared_, .shared = shared_};
   }
-  std::string name() const override { return name_; }
-  Task task() const override { return task_; }
 
   std::string unfit(int workers) const override {
     return backup_ < workers ? ""
@@ -35,11 +34,11 @@ class SyncBackup final : public Scheme {
   }
 
   // Spare workers stay as many, while one is left that is not.
-  std::string for_workers(std::span<const int> before, std::span<const double>) const override {
-    const int workers = static_cast<int>(before.size());
-    return unfit(workers).empty() ? name_
-                                  : str("sync_backup backup=", workers - 1,
-                                        task_.shared ? " share_iterations=true" : "");
+  SchemeSpec for_workers(std::span<const int> before, std::span<const double>) const override {
+    SchemeSpec now = spec();
+    if (!unfit(static_cast<int>(before.size())).empty())
+      now.parameters[0] = str("backup=", before.size() - 1);
+    return now;
   }
 
   std::optional<Merge> next_merge(const RowView& row) const override {
@@ -68,9 +67,8 @@ class SyncBackup final : public Scheme {
   bool waits_for_others() const override { return true; }
 
  private:
-  const std::string name_;
   const int backup_;
-  Task task_;
+  const bool shared_;
 };
 
 }  // namespace
@@ -78,7 +76,7 @@ class SyncBackup final : public Scheme {
 std::unique_ptr<Scheme> make_sync_backup(Parameters& parameters) {
   const std::int64_t backup = parameters.whole("backup", 0, 65535);
   const bool shared = parameters.yes_or_no("share_iterations");
-  return std::make_unique<SyncBackup>(parameters.words(), static_cast<int>(backup), shared);
+  return std::make_unique<SyncBackup>(parameters.spec(), static_cast<int>(backup), shared);
 }
 
 }  // namespace shoal::table

@@ -19,7 +19,7 @@ bool all_pushed(const RowView& row, Clock clock) {
 
 }  // namespace
 
-std::optional<Merge> merge_clock(const RowView& row, Weighing weighing) {
+std::optional<Merge> InStep::next_merge(const RowView& row) const {
   if (row.held.empty()) return std::nullopt;
   const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
   if (!all_pushed(row, clock + 1)) return std::nullopt;
@@ -29,10 +29,12 @@ std::optional<Merge> merge_clock(const RowView& row, Weighing weighing) {
   std::ranges::sort(merge.take, {}, [&](std::size_t i) { return row.held[i].worker; });
   double sum = 0;
   for (const std::size_t i : merge.take) {
-    merge.weights.push_back(weighing == Weighing::kUniform ? 1 : row.held[i].weight);
-    sum += weighing == Weighing::kSteps ? 1 : merge.weights.back();
+    merge.weights.push_back(task_.weighing == Weighing::kUniform ? 1 : row.held[i].weight);
+    sum += task_.weighing == Weighing::kSteps ? 1 : merge.weights.back();
   }
   if (sum > 0) merge.scale = static_cast<float>(1 / sum);
+  merge.scale *= task_.global_rate;
+  if (contribution() == ContributionKind::kDelta) merge.apply = Apply::kAdd;
   return merge;
 }
 
@@ -52,13 +54,7 @@ Task read_averaging(Parameters& parameters) {
   return task;
 }
 
-std::optional<Merge> MeanOfDeltas::next_merge(const RowView& row) const {
-  std::optional<Merge> merge = merge_clock(row, task_.weighing);
-  if (merge) merge->apply = Apply::kAdd, merge->scale *= task_.global_rate;
-  return merge;
-}
-
-bool MeanOfDeltas::readable(const RowView& row, int worker, Clock clock) const {
+bool InStep::readable(const RowView& row, int worker, Clock clock) const {
   return is_readable(row, worker, clock, 0);
 }
 

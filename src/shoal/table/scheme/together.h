@@ -2,39 +2,33 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <utility>
 
 #include "shoal/table/scheme.h"
 #include "shoal/table/scheme/parameters.h"
 
 namespace shoal::table {
 
-// The oldest clock held, once all that count have pushed it; in the order of workers. Contributions
-// of weight 0 are dropped; if there are no others, that is all: no update, as on a single machine
-// that leaves an iteration out, and no version.
-//
-// kSamples: the mean, weighed as the workers say. kUniform: the mean. kSteps: the sum of what they
-// say over their number, since a worker says its part of what all did, the steps of the mean worker
-// over its own (FedNova's tau_eff / M).
-std::optional<Merge> merge_clock(const RowView& row, Weighing weighing);
-
 // A task of deltas whose mean is taken: aggregation=uniform|samples|steps (samples),
 // momentum_policy, global_rate (1), global_momentum (0), global_nesterov (false).
 Task read_averaging(Parameters& parameters);
 
-// Such tasks, in step: row += global_rate * the mean of what each added, when all have.
-class MeanOfDeltas : public Scheme {
+// In step: the oldest clock held, once all that count have pushed it; in the order of workers.
+// Contributions of weight 0 are dropped; if there are no others, that is all: no update, as on a
+// single machine that leaves an iteration out, and no version. Of gradients the mean is a step of
+// the rule, of deltas row += global_rate * the mean.
+//
+// kSamples: the mean, weighed as the workers say. kUniform: the mean. kSteps: the sum of what they
+// say over their number, since a worker says its part of what all did, the steps of the mean worker
+// over its own (FedNova's tau_eff / M).
+class InStep : public Scheme {
  public:
-  MeanOfDeltas(std::string name, const Task& task) : name_(std::move(name)), task_(task) {}
-  std::string name() const override { return name_; }
+  explicit InStep(const SchemeSpec& spec = {}, const Task& task = {}) : Scheme(spec), task_(task) {}
   Task task() const override { return task_; }
   std::optional<Merge> next_merge(const RowView& row) const override;
   bool readable(const RowView& row, int worker, Clock clock) const override;
   bool lockstep() const override { return true; }
 
  private:
-  const std::string name_;
   const Task task_;
 };
 
