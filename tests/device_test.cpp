@@ -13,6 +13,7 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/tensor/context.h"
 #include "support/guarded_device.h"
+#include "support/library_device.h"
 
 namespace shoal::test::device_test {
 namespace {
@@ -177,9 +178,10 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "sum" bottom: "label" top: 
 )";
 
 // The losses and then all params of five iterations with momentum.
-std::vector<Numbers> trained(const Device* device, bool share_memory) {
+std::vector<Numbers> trained(const Device* device, bool share_memory,
+                             const char* definition = kNet) {
   Context ctx({.device = device, .threads = 2, .seed = 3});
-  NetParameter param = parse_net(kNet, "test.prototxt");
+  NetParameter param = parse_net(definition, "test.prototxt");
   param.mutable_state()->set_phase(TRAIN);
   Net net(param, ctx, {.share_memory = share_memory});
   std::vector<Numbers> seen(1);
@@ -230,6 +232,64 @@ TEST(Devices, ASteadyIterationConvertsAtTheEdgesAlone) {
   EXPECT_EQ(pass(), steady);
   EXPECT_LE(steady.uploads, 3) << "x, the label's constant, the loss";
   EXPECT_LE(steady.downloads, 3) << "the loss, its weight, a scale of BatchNorm";
+}
+
+// ---- a kernel library with a layout of its own ----
+
+constexpr const char* kImages = R"(
+layer { name: "data" type: "DummyData" top: "x" top: "label"
+        dummy_data_param { shape { dim: 4 dim: 3 dim: 8 dim: 8 } shape { dim: 4 }
+                           data_filler { type: "gaussian" }
+                           data_filler { type: "constant" value: 1 } } }
+layer { name: "conv1" type: "Convolution" bottom: "x" top: "conv1"
+        convolution_param { num_output: 6 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1"
+        pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "conv2" type: "Convolution" bottom: "pool1" top: "conv2"
+        convolution_param { num_output: 5 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "tanh2" type: "TanH" bottom: "conv2" top: "conv2" }
+layer { name: "ip" type: "InnerProduct" bottom: "conv2" top: "ip"
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+)";
+
+TEST(Layouts, ANetTrainsInALibrarysLayout) {
+  const std::vector<Numbers> plain = trained(nullptr, true, kImages);
+  const LibraryDevice device;
+  const std::vector<Numbers> packed = trained(&device, true, kImages);
+  ASSERT_EQ(packed.size(), plain.size());
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    for (std::size_t k = 0; k < plain[i].size(); ++k)
+      EXPECT_NEAR(packed[i][k], plain[i][k], 2e-5) << "the losses, then params: " << i;
+  EXPECT_EQ(device.packed_weights, 5 * 4) << "two weights and two biases, once an iteration";
+  EXPECT_EQ(trained(&device, false, kImages), packed) << "without a plan";
+}
+
+TEST(Layouts, ANetStaysInALibrarysLayoutFromLayerToLayer) {
+  const LibraryDevice device;
+  Context ctx({.device = &device, .seed = 3}), on_cpu({.seed = 3});
+  NetParameter param = parse_net(kImages, "test.prototxt");
+  param.mutable_state()->set_phase(TRAIN);
+  Net net(param, ctx), plain(param, on_cpu);
+  EXPECT_GT(net.memory().blobs_unshared, plain.memory().blobs_unshared) << "padding is planned";
+  for (int pass = 0; pass < 3; ++pass) {
+    const Conversions before = ctx.stream()->conversions;
+    EXPECT_TRUE(net.forward().ok() && net.backward().ok());
+    const std::int64_t reorders = ctx.stream()->conversions.reorders - before.reorders;
+    EXPECT_EQ(reorders, 3) << "the input, what ip reads, and its gradient";
+  }
+}
+
+TEST(Layouts, WorkspaceIsThereBeforeTheFirstPass) {
+  Context ctx({.threads = 2, .seed = 3});
+  NetParameter param = parse_net(kImages, "test.prototxt");
+  param.mutable_state()->set_phase(TRAIN);
+  Net net(param, ctx);
+  const std::size_t planned = ctx.scratch(0).size();
+  EXPECT_GT(planned, 0u);
+  EXPECT_TRUE(net.forward().ok() && net.backward().ok());
+  EXPECT_EQ(ctx.scratch(0).size(), planned);
 }
 
 }  // namespace

@@ -25,8 +25,10 @@ DEFINE_string(phase, "TRAIN", "TRAIN or TEST");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_string(gpu, "", "refused: this build has no device code");
 DEFINE_bool(forward_only, false, "no backward passes");
-DEFINE_bool(explain_ops, false,
-            "also print which implementation serves each layer, and why the others do not");
+DEFINE_bool(
+    explain_ops, false,
+    "also print which implementation serves each layer, why the others do not, and how often "
+    "tensors are converted between homes and layouts");
 
 namespace shoal {
 namespace {
@@ -81,6 +83,17 @@ void explain_ops(const Net& net) {
         std::printf("    not %s: %s\n", refusal.impl.c_str(), refusal.why.c_str());
     }
   }
+  std::fflush(stdout);
+}
+
+// How often tensors went to another home or layout, in a pass of the mean.
+void explain_conversions(const Conversions& before, const Conversions& after) {
+  const auto mean = [](std::int64_t first, std::int64_t last) {
+    return static_cast<double>(last - first) / FLAGS_iterations;
+  };
+  std::printf("conversions of tensors a pass: %g uploads, %g downloads, %g reorders\n",
+              mean(before.uploads, after.uploads), mean(before.downloads, after.downloads),
+              mean(before.reorders, after.reorders));
   std::fflush(stdout);
 }
 
@@ -177,6 +190,7 @@ int time_net(const std::vector<std::string>& words) {
   passes = {};
   LOG(INFO) << "*** Benchmark begins ***";
   LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
+  const Conversions before = context.stream()->conversions;
   const auto start = Clock::now();
   for (int i = 0; i < FLAGS_iterations; ++i) {
     run_pass(net, passes);
@@ -184,6 +198,7 @@ int time_net(const std::vector<std::string>& words) {
               << " ms.";
   }
   const double total = ms(Clock::now() - start);
+  if (FLAGS_explain_ops) explain_conversions(before, context.stream()->conversions);
   print_layers(net, watch);
   print_totals(passes, total);
   const NetMemory memory = net.memory();

@@ -18,6 +18,7 @@
 #include "shoal/ops/backend.h"
 #include "shoal/ops/cpu/elementary.h"
 #include "shoal/ops/cpu/impls.h"
+#include "support/borrow.h"
 
 namespace shoal::test {
 
@@ -115,13 +116,7 @@ GuardedStream& stream_of(Context& ctx) { return static_cast<GuardedStream&>(*ctx
 
 // A plain tensor over device memory as it is now: what a GPU's kernel is given.
 std::shared_ptr<Tensor> view(const Tensor& tensor) {
-  class Borrowed final : public Memory {
-   public:
-    Borrowed(std::byte* data, std::size_t bytes) : Memory(nullptr, bytes) { data_ = data; }
-  };
-  auto* const data = const_cast<std::byte*>(tensor.storage()->home_bytes());
-  return std::make_shared<Tensor>(tensor.shape(), std::make_shared<Borrowed>(data, tensor.bytes()),
-                                  0);
+  return std::make_shared<Tensor>(borrow(tensor.shape(), tensor.storage()->home_bytes()));
 }
 
 // ---- arguments: kept until the op runs; tensors as views ----

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -132,6 +133,7 @@ class Net {
   std::string with_own_names(std::string sentence) const;
   void prepare_gradients(int layer);
   void plan_blobs();
+  std::unordered_map<const Storage*, LayoutPtr> ask_kernels();
   void keep_blobs(const std::function<void(const Blob&)>& keep) const;
 
   Context& context_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "shoal/tensor/shape.h"
@@ -25,5 +26,13 @@ using LayoutPtr = std::shared_ptr<const Layout>;
 inline bool same_layout(const LayoutPtr& a, const LayoutPtr& b) {
   return a == b || (a && b && a->equals(*b));
 }
+
+// What a kernel needs around it. Known once shapes are, and before memory is planned.
+struct KernelNeeds {
+  std::int64_t workspace = 0;  // floats of Context::scratch
+  // The layouts in which it reads its bottoms and writes its tops, and their gradients; null:
+  // plain.
+  LayoutPtr input{}, output{};
+};
 
 }  // namespace shoal

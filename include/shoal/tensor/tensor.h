@@ -42,13 +42,15 @@ class Storage {
   void require(std::size_t bytes) {
     if (bytes > required_) required_ = bytes;
   }
-  // From now on the copy that belongs to this kind of memory, the host's or the home's, is in
-  // `memory` from `offset` on; what was in the storage is lost. required() bytes must be there.
-  void bind(std::shared_ptr<Memory> memory, std::size_t offset);
+  // From now on the copy of this kind (on the host in plain order, or at the home that memory and
+  // layout name) is in `memory` from `offset` on, where required() bytes must be; what was in the
+  // storage is lost.
+  void bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout = nullptr);
   // Grows with each write through mut and out, so that what was derived from the numbers (packed
   // weights) can be kept until then.
   std::uint64_t version() const { return version_; }
-  const Home& home() const { return home_; }
+  // In which the numbers are now; null: plain.
+  LayoutPtr layout() const { return away_.current ? home_.layout : nullptr; }
   // The copy at home(); null before at() or bind() made one.
   const std::shared_ptr<Memory>& home_memory() const { return away_.memory; }
   std::byte* home_bytes() const { return away_.memory->data() + away_.offset; }
@@ -120,8 +122,8 @@ class Tensor {
   const std::byte* read(Context& ctx, const LayoutPtr& layout = nullptr) const;
   std::byte* mut(Context& ctx, const LayoutPtr& layout = nullptr);
   std::byte* write(Context& ctx, const LayoutPtr& layout = nullptr);
-  // The present home's layout; null: plain.
-  const LayoutPtr& layout() const { return storage_->home().layout; }
+  // In which the numbers are now; null: plain. Ops that take each number alone work in any one.
+  LayoutPtr layout() const { return storage_->layout(); }
 
   const std::shared_ptr<Storage>& storage() const { return storage_; }
 

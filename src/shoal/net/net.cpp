@@ -9,6 +9,7 @@
 #include "shoal/net/build.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/memory_plan.h"
+#include "shoal/ops/op.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/net.pb.h"
@@ -201,6 +202,26 @@ void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
       for (const Blob* top : wiring_[i].tops) keep(*top);
 }
 
+// Gives the context the workspace that kernels need, and storages the size with padding. Returns
+// the layout in which each storage will be written, where that is not the plain one.
+std::unordered_map<const Storage*, LayoutPtr> Net::ask_kernels() {
+  std::int64_t workspace = 0;
+  std::unordered_map<const Storage*, LayoutPtr> layouts;
+  const auto keep_in = [&](const LayoutPtr& layout, const Tensor& tensor) {
+    if (!layout) return;
+    tensor.storage()->require(layout->bytes(tensor.shape()));
+    layouts[tensor.storage().get()] = layout;
+  };
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (const ops::Choice& choice : layers_[i]->choices()) {
+      workspace = std::max(workspace, choice.needs.workspace);
+      for (const Blob* top : wiring_[i].tops) keep_in(choice.needs.output, top->data);
+      for (const Blob* bottom : wiring_[i].bottoms) keep_in(choice.needs.input, bottom->grad);
+    }
+  if (workspace > 0) context_.scratch(workspace);
+  return layouts;
+}
+
 // Steps: forward of layer i is step i, its backward step 2n - 1 - i; step 2n is after the pass.
 void Net::plan_blobs() {
   const int n = static_cast<int>(layers_.size());
@@ -212,6 +233,7 @@ void Net::plan_blobs() {
     if (layers_[static_cast<std::size_t>(i)]->brings_memory())
       for (const Blob* top : wiring_[static_cast<std::size_t>(i)].tops)
         brought.insert(top->data.storage().get());
+  const std::unordered_map<const Storage*, LayoutPtr> layouts = ask_kernels();
   const auto touch = [&](const Tensor& tensor, int step) {
     Storage* storage = tensor.storage().get();
     if (brought.contains(storage)) return;
@@ -255,7 +277,10 @@ void Net::plan_blobs() {
   const MemoryPlan plan = plan_memory(lifetimes);
   memory_.blobs = plan.bytes;
   if (!arena_ || arena_->bytes() < plan.bytes) arena_ = context_.device().allocate(plan.bytes);
-  for (std::size_t i = 0; i < storages.size(); ++i) storages[i]->bind(arena_, plan.offsets[i]);
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    const auto layout = layouts.find(storages[i]);
+    storages[i]->bind(arena_, plan.offsets[i], layout == layouts.end() ? nullptr : layout->second);
+  }
 }
 
 std::string Net::find_non_finite() {

@@ -33,9 +33,8 @@ struct DenseDesc {
 };
 
 // y (M, N) = x (M, K) op(w) + b (N).
-class DenseKernel {
+class DenseKernel : public Kernel {
  public:
-  virtual ~DenseKernel() = default;
   // Overwrites y. b may be null.
   virtual void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                        Tensor& y) = 0;

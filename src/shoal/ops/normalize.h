@@ -23,9 +23,8 @@ struct LrnDesc {
   bool operator==(const LrnDesc&) const = default;
 };
 
-class LrnKernel {
+class LrnKernel : public Kernel {
  public:
-  virtual ~LrnKernel() = default;
   // overwrites y
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;
   // overwrites dx
@@ -41,9 +40,8 @@ struct BatchNormDesc {
 };
 
 // x and y may be one tensor, and dx and dy, if every call does so.
-class BatchNormKernel {
+class BatchNormKernel : public Kernel {
  public:
-  virtual ~BatchNormKernel() = default;
   // With the batch's own mean and variance (biased), which are written to mean (C) and variance
   // (C). Overwrites y.
   virtual void forward_batch(Context& ctx, const Tensor& x, Tensor& mean, Tensor& variance,

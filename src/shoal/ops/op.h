@@ -28,6 +28,14 @@ struct Choice {
   std::string op;    // "conv"
   std::string impl;  // "plain"
   std::vector<Refusal> refused;
+  KernelNeeds needs;  // of the chosen kernel
+};
+
+// The base of all kernels.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual KernelNeeds needs(const Context&) const { return {}; }
 };
 
 template <class Desc, class Kernel>
@@ -58,7 +66,7 @@ struct Chosen {
 template <class Desc, class Kernel>
 Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const> impls,
                       const Desc& desc, Context& ctx, const std::string& engine) {
-  Chosen<Kernel> chosen{nullptr, {op, "", {}}};
+  Chosen<Kernel> chosen{nullptr, {op, "", {}, {}}};
   std::string names, reasons;
   for (const Impl<Desc, Kernel>* impl : impls) {
     names += str(names.empty() ? "" : ", ", impl->name);
@@ -68,6 +76,7 @@ Chosen<Kernel> choose(const char* op, std::span<const Impl<Desc, Kernel>* const>
     if (why.empty()) {
       chosen.choice.impl = impl->name;
       chosen.kernel = impl->make(desc, ctx);
+      chosen.choice.needs = chosen.kernel->needs(ctx);
       return chosen;
     }
     reasons += str("; ", impl->name, ": ", why);

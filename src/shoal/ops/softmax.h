@@ -16,9 +16,8 @@ struct SoftmaxDesc {
   bool operator==(const SoftmaxDesc&) const = default;
 };
 
-class SoftmaxKernel {
+class SoftmaxKernel : public Kernel {
  public:
-  virtual ~SoftmaxKernel() = default;
   // overwrites y
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;
   // overwrites dx

@@ -34,9 +34,8 @@ struct ConvDesc {
   std::int64_t taps() const;       // weights of one channel
 };
 
-class ConvKernel {
+class ConvKernel : public Kernel {
  public:
-  virtual ~ConvKernel() = default;
   // Overwrites y. b may be null.
   virtual void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                        Tensor& y) = 0;
@@ -49,9 +48,8 @@ using ConvImpl = Impl<ConvDesc, ConvKernel>;
 
 // The input that each window covers, as columns: y (N, C * T..., O...) where row c * T + t holds
 // channel c at tap t, zeros outside. Of the description, outputs and groups do not matter.
-class Im2colKernel {
+class Im2colKernel : public Kernel {
  public:
-  virtual ~Im2colKernel() = default;
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y) = 0;  // overwrites y
   // overwrites dx: each input sums its places in dy
   virtual void backward(Context& ctx, const Tensor& dy, Tensor& dx) = 0;
@@ -74,9 +72,8 @@ struct PoolDesc {
   bool operator==(const PoolDesc&) const = default;
 };
 
-class PoolKernel {
+class PoolKernel : public Kernel {
  public:
-  virtual ~PoolKernel() = default;
   // Overwrites y, and index (the shape of y; kMax only) with h * W + w of each winner; index may be
   // null.
   virtual void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) = 0;

@@ -9,19 +9,17 @@ namespace shoal {
 
 Storage::~Storage() { wait_for_upload(); }
 
-void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset) {
+void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout) {
   CHECK(memory && offset + required_ <= memory->bytes())
       << required_ << " bytes at " << offset << " of the plan";
   wait_for_upload();
-  const Device* const device = memory->device();
-  Copy& bound = device ? away_ : host_;
-  bound = {std::move(memory), offset, true, device == nullptr};
-  if (device == nullptr) {
-    away_.current = false;
-  } else {
-    host_.current = false;
-    home_ = {device, nullptr};
-  }
+  const Home home{memory->device(), layout};
+  const bool on_host = home.is_host();
+  Copy &bound = on_host ? host_ : away_, &other = on_host ? away_ : host_;
+  bound = {std::move(memory), offset, true, on_host};
+  if (other.planned) other = {};  // by an earlier plan, whose memory is others' now
+  other.current = false;
+  if (!on_host) home_ = home;
 }
 
 std::byte* Storage::bytes_of(Copy& copy, std::size_t bytes, const Device& device) const {
@@ -62,6 +60,7 @@ void Storage::send_home(const Shape& shape) {
   const std::size_t bytes = home_.layout ? home_.layout->bytes(shape) : required_;
   std::byte* const to = bytes_of(away_, bytes, home_.device ? *home_.device : cpu_device());
   away_.current = true;
+  home_shape_ = shape;
   if (!host_.current) return;  // new: nothing to keep
   const std::byte* from = bytes_of(host_, required_, cpu_device());
   std::vector<std::byte> packed;
@@ -95,9 +94,10 @@ std::byte* Storage::host(Access access) {
 std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_ptr<Stream>& stream,
                        Access access) {
   if (home.is_host()) return host(access);
-  if (!(home == home_)) {
+  const bool reshaped = home.layout && away_.current && shape != home_shape_;
+  if (!(home == home_) || reshaped) {
     if (access != Access::kWrite && !host_.current) fetch_from_home();
-    if (home.device != home_.device) away_ = {};
+    if (home.device != home_.device || away_.planned) away_ = {};  // the plan has no room for it
     away_.current = false;
     home_ = home;
   }

@@ -40,13 +40,21 @@ class Conv final : public ConvKernel {
     backward_rows_ = direct_ ? all : std::clamp<std::int64_t>(kColumnsAtMost / columns, 1, all);
   }
 
+  KernelNeeds needs(const Context& ctx) const override {
+    const std::int64_t threads = ctx.threads(), weights = desc_.outputs * depth_;
+    const std::int64_t backward = desc_.images < threads
+                                      ? channel_block() * channels_
+                                      : backward_block() * threads + (threads - 1) * weights;
+    return {.workspace = std::max(forward_block() * threads, backward)};
+  }
+
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                Tensor& y) override {
     const float *in = x.in(), *weight = w.in(), *bias = b == nullptr ? nullptr : b->in();
     float* out = y.out();
     const std::int64_t blocks = (row_count(desc_) + block_rows_ - 1) / block_rows_,
                        tasks = desc_.images * desc_.groups * blocks;
-    const std::int64_t block = direct_ ? 0 : depth_ * block_rows_ * row_width(desc_);
+    const std::int64_t block = forward_block();
     float* scratch = ctx.scratch(block * ctx.threads()).data();
     parallel_for(ctx.threads(), tasks, 1, [&](int thread, std::int64_t begin, std::int64_t end) {
       for (std::int64_t task = begin; task < end; ++task) {
@@ -70,6 +78,17 @@ class Conv final : public ConvKernel {
   }
 
  private:
+  // Floats of columns of one thread; backward by channel: of one channel.
+  std::int64_t forward_block() const {
+    return direct_ ? 0 : depth_ * block_rows_ * row_width(desc_);
+  }
+  std::int64_t backward_block() const {
+    return direct_ ? 0 : depth_ * backward_rows_ * row_width(desc_);
+  }
+  std::int64_t channel_block() const {
+    return direct_ ? 0 : desc_.taps() * backward_rows_ * row_width(desc_);
+  }
+
   struct Gradients {
     const float *x, *w, *dy;
     float* dx;
@@ -98,7 +117,7 @@ class Conv final : public ConvKernel {
   // Each thread has images of its own and sums its share of dw apart; the shares are added in the
   // order of the threads.
   void backward_by_image(Context& ctx, const Gradients& g, float* dw, std::int64_t weights) const {
-    const std::int64_t block = direct_ ? 0 : depth_ * backward_rows_ * row_width(desc_);
+    const std::int64_t block = backward_block();
     const std::int64_t shares = dw == nullptr ? 0 : ctx.threads() - 1;
     float* col = ctx.scratch(block * ctx.threads() + shares * weights).data();
     float* share = col + block * ctx.threads();
@@ -118,7 +137,7 @@ class Conv final : public ConvKernel {
 
   // With fewer images than threads: each thread has input channels of its own.
   void backward_by_channel(Context& ctx, const Gradients& g, float* dw) const {
-    const std::int64_t channel = direct_ ? 0 : desc_.taps() * backward_rows_ * row_width(desc_);
+    const std::int64_t channel = channel_block();
     float* col = ctx.scratch(channel * channels_).data();
     parallel_for(ctx.threads(), channels_, 1, [&](int, std::int64_t begin, std::int64_t end) {
       for (std::int64_t part = 0; part < desc_.images * desc_.groups; ++part)

@@ -222,6 +222,14 @@ class Direct final : public ConvKernel {
         backward_(backward_windows(desc_), outputs_, channels_, desc.groups),
         plain_(kConv.make(desc, ctx)) {}
 
+  KernelNeeds needs(const Context& ctx) const override {
+    const Room forward = room_of(ctx, forward_), backward = room_of(ctx, backward_);
+    const SumsRoom sums = sums_room(ctx);
+    std::int64_t workspace = std::max({forward.total, backward.total, sums.total});
+    if (plain_forward_ || plain_dx_) workspace = std::max(workspace, plain_->needs(ctx).workspace);
+    return {.workspace = workspace};
+  }
+
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                Tensor& y) override {
     if (plain_forward_) return plain_->forward(ctx, x, w, b, y);
@@ -253,6 +261,33 @@ class Direct final : public ConvKernel {
                        wanted = (kChunk + places - 1) / places;
     return {std::clamp<std::int64_t>(wanted, 1, share), desc_.images < threads ? threads : 1};
   }
+  // Floats of scratch for a product: packed weights, then for each thread its planes and sums.
+  struct Room {
+    std::int64_t planes, packed, own, total;
+  };
+  Room room_of(const Context& ctx, const Product& product) const {
+    const std::int64_t planes = room_for_planes(product, divide(ctx.threads(), product.made()));
+    const std::int64_t packed = round_up(product.packed_count(), kPanel);
+    const std::int64_t own = planes + Product::kSums;
+    return {planes, packed, own, packed + ctx.threads() * own};
+  }
+  // The same for the gradient of the weights: sums of each share, then each thread's planes and
+  // columns.
+  struct SumsRoom {
+    std::int64_t planes, sums, shares, own, total;
+  };
+  SumsRoom sums_room(const Context& ctx) const {
+    const Tasks tasks = divide(ctx.threads(), forward_.made());
+    const std::int64_t planes = room_for_planes(forward_, tasks);
+    const std::int64_t sums = desc_.groups * forward_.panels().total() * round_up(depth_, kRows);
+    const std::int64_t shares = tasks.splits > 1 ? 1 : ctx.threads();
+    const std::int64_t own = planes + kChunk * kPanel;
+    return {planes, sums, shares, own, shares * sums + ctx.threads() * own};
+  }
+  static std::int64_t room_for_planes(const Product& product, const Tasks& tasks) {
+    return product.border().needed() ? round_up(tasks.images * product.image(), kPanel) : 0;
+  }
+
   // f(thread, first image, images, split).
   template <class F>
   void each_task(int threads, const Tasks& tasks, F f) const {
@@ -282,17 +317,14 @@ class Direct final : public ConvKernel {
             const float* bias, std::optional<float> relu, float* out, std::int64_t in_planes,
             std::int64_t out_planes) const {
     const Tasks tasks = divide(ctx.threads(), product.made());
-    const std::int64_t room =
-        product.border().needed() ? round_up(tasks.images * product.image(), kPanel) : 0;
-    const std::int64_t packed_count = round_up(product.packed_count(), kPanel),
-                       own = room + Product::kSums;
-    float* packed = ctx.scratch(packed_count + ctx.threads() * own).data();
+    const Room room = room_of(ctx, product);
+    float* packed = ctx.scratch(room.total).data();
     product.pack(ctx.threads(), w, packed);
     const std::int64_t in_image = in_planes * in_plane(product),
                        out_image = out_planes * product.made(), groups = desc_.groups;
     each_task(ctx.threads(), tasks,
               [&](int thread, std::int64_t first, std::int64_t images, std::int64_t split) {
-                float* mine = packed + packed_count + thread * own;
+                float* mine = packed + room.packed + thread * room.own;
                 for (std::int64_t group = 0; group < groups; ++group) {
                   const float* group_in = in + first * in_image + group * (in_image / groups);
                   const Planes planes =
@@ -301,7 +333,7 @@ class Direct final : public ConvKernel {
                               bias == nullptr ? nullptr : bias + group * (out_planes / groups),
                               relu, split, tasks.splits,
                               out + first * out_image + group * (out_image / groups), out_image,
-                              mine + room);
+                              mine + room.planes);
                 }
               });
   }
@@ -313,19 +345,16 @@ class Direct final : public ConvKernel {
   void add_weight_gradient(Context& ctx, const float* x, const float* dy, float* dw) const {
     const Product& product = forward_;
     const Tasks tasks = divide(ctx.threads(), product.made());
-    const std::int64_t room =
-        product.border().needed() ? round_up(tasks.images * product.image(), kPanel) : 0;
-    const std::int64_t rows = round_up(depth_, kRows),
-                       sums = desc_.groups * product.panels().total() * rows;
-    const std::int64_t shares = tasks.splits > 1 ? 1 : ctx.threads(), own = room + kChunk * kPanel;
-    float* total = ctx.scratch(shares * sums + ctx.threads() * own).data();
+    const SumsRoom room = sums_room(ctx);
+    const std::int64_t sums = room.sums, shares = room.shares, rows = round_up(depth_, kRows);
+    float* total = ctx.scratch(room.total).data();
     std::fill(total, total + shares * sums, 0.0f);
     const std::int64_t in_image = desc_.channels * desc_.in_count(),
                        out_image = desc_.outputs * product.made();
     const std::int64_t groups = desc_.groups;
     each_task(ctx.threads(), tasks,
               [&](int thread, std::int64_t first, std::int64_t images, std::int64_t split) {
-                float* mine = total + shares * sums + thread * own;
+                float* mine = total + shares * sums + thread * room.own;
                 for (std::int64_t group = 0; group < groups; ++group) {
                   const Planes planes =
                       border(product, x + first * in_image + group * (in_image / groups), in_image,
@@ -333,7 +362,7 @@ class Direct final : public ConvKernel {
                   float* share = total + (shares == 1 ? 0 : thread) * sums +
                                  group * product.panels().total() * rows;
                   sum_weights(images, planes, dy + first * out_image + group * (out_image / groups),
-                              out_image, split, tasks.splits, mine + room, share);
+                              out_image, split, tasks.splits, mine + room.planes, share);
                 }
               });
     collect(ctx, total, shares, sums, dw);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,29 @@
 #include "shoal/tensor/context.h"
 
 namespace shoal::ops::cpu {
+
+// The numbers of tensors that an op takes one by one, in any layout that all of them have, padding
+// included: what is read, and what is overwritten. Plain if they differ.
+template <std::size_t kCount>
+struct Elements {
+  std::array<const float*, kCount> in;
+  float* out;
+  std::int64_t count;
+};
+template <std::size_t kCount>
+Elements<kCount> elements(Context& ctx, const Tensor* const (&read)[kCount], Tensor& write) {
+  LayoutPtr layout = read[0]->layout();
+  for (const Tensor* tensor : read)
+    if (!same_layout(tensor->layout(), layout) || tensor->shape() != write.shape())
+      layout = nullptr;
+  Elements<kCount> found{};
+  for (std::size_t i = 0; i < kCount; ++i)
+    found.in[i] = reinterpret_cast<const float*>(read[i]->read(ctx, layout));
+  found.out = reinterpret_cast<float*>(write.write(ctx, layout));
+  found.count = layout ? static_cast<std::int64_t>(layout->bytes(write.shape()) / sizeof(float))
+                       : write.count();
+  return found;
+}
 
 // f(i) for each i in [0, n). Calls for different i must not touch each other's elements: the loop
 // becomes vector code.

@@ -34,6 +34,10 @@ class AcrossChannels final : public LrnKernel {
         places_(desc.height * desc.width),
         ratio_(desc.alpha / static_cast<float>(desc.size)) {}
 
+  KernelNeeds needs(const Context& ctx) const override {
+    return {.workspace = ctx.threads() * desc_.channels * kStrip};
+  }
+
   void forward(Context& ctx, const Tensor& x, Tensor& y) override {
     const float* in = x.in();
     float* out = y.out();
@@ -128,6 +132,10 @@ class WithinChannel final : public LrnKernel {
       : desc_(desc),
         places_(desc.height * desc.width),
         ratio_(desc.alpha / static_cast<float>(desc.size * desc.size)) {}
+
+  KernelNeeds needs(const Context& ctx) const override {
+    return {.workspace = ctx.threads() * 3 * places_};
+  }
 
   void forward(Context& ctx, const Tensor& x, Tensor& y) override {
     const float* in = x.in();

@@ -63,7 +63,8 @@ float swish_slope(float beta, float x) {
 
 void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
   CHECK(x.count() == y.count()) << "shapes " << x.shape().str() << " and " << y.shape().str();
-  const Forward each{ctx, x.in(), y.out(), y.count()};
+  const auto [in, out, count] = elements(ctx, {&x}, y);
+  const Forward each{ctx, in[0], out, count};
   const float a = map.a, b = map.b, c = map.c;
   switch (map.kind) {
     case MapKind::kRelu: return relu(each, a);
@@ -85,7 +86,8 @@ void map(Context& ctx, const Map& map, const Tensor& x, Tensor& y) {
 void map_backward(Context& ctx, const Map& map, const Tensor& read, const Tensor& dy, Tensor& dx) {
   CHECK(read.count() == dx.count() && dy.count() == dx.count())
       << "shapes " << read.shape().str() << ", " << dy.shape().str() << " and " << dx.shape().str();
-  const Backward each{ctx, read.in(), dy.in(), dx.out(), dx.count()};
+  const auto [in, out, count] = elements(ctx, {&read, &dy}, dx);
+  const Backward each{ctx, in[0], in[1], out, count};
   const float a = map.a, b = map.b, c = map.c;
   switch (map.kind) {
     case MapKind::kRelu: return each([a](float v, float dy) { return v > 0 ? dy : a * dy; });
