@@ -1,4 +1,4 @@
-// Who wants to know where the time of a solver's iterations goes.
+// Receives the timing marks of each solver iteration.
 #pragma once
 
 #include <cstdint>

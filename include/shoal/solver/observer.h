@@ -1,4 +1,4 @@
-// Who wants the numbers of a run's displays and tests, beside the log.
+// Receives the displayed and tested values that are also logged.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace shoal::table {
 namespace {
 
-// What fields that can be read may still not say; empty if all is well.
+// Returns why fields that could be read make no valid message; empty if they do.
 template <class M>
 std::string wrong_with(const M&, const Header&) {
   return "";

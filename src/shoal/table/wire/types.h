@@ -1,4 +1,4 @@
-// What is known of each type of message before its fields are read.
+// The properties of each type of message that are known before its fields are read.
 #pragma once
 
 #include <cstddef>
