@@ -56,7 +56,6 @@ struct Point {
   double samples_per_second = 0;  // since the last point
   // The workers' mean since the last point; 0 if none has finished an iteration.
   double loss = 0;
-  double bytes = 0;               // sent between processes
   std::vector<TestScore> scores;  // of the first test net
 };
 
@@ -76,7 +75,6 @@ struct Outcome {
   double seconds = 0;
   std::vector<Point> points;  // the last one is the end
   std::vector<WorkerFigures> workers;
-  table::Traffic traffic;         // on all links; a byte counts as sent and as received
   table::ShardCounters counters;  // of all servers; staleness in clocks
   // [v]: how many pushes were v versions old when they were merged; the last: or more.
   std::vector<std::uint64_t> version_staleness;

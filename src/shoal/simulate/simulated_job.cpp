@@ -228,7 +228,8 @@ table::ShardCounters SimulatedJob::counters() const {
   return all;
 }
 
-table::Traffic SimulatedJob::traffic_of(std::uint32_t rank) const {
+table::Traffic SimulatedJob::traffic(int worker) const {
+  const std::uint32_t rank = rank_of_worker_[index(worker)];
   table::Traffic all;
   const auto add = [&](const SimulatedLink& link, int own) {
     const SimulatedLink::Counters &out = link.counters(own), &in = link.counters(1 - own);
@@ -247,26 +248,9 @@ table::Traffic SimulatedJob::traffic_of(std::uint32_t rank) const {
   }
   for (std::uint32_t other = 1; other < to_coordinator_.size(); ++other)
     if (other == rank || rank == 0) add(*to_coordinator_[other], rank == 0 ? 1 : 0);
-  return all;
-}
-
-table::Traffic SimulatedJob::traffic(int worker) const {
-  table::Traffic all = traffic_of(rank_of_worker_[index(worker)]);
   if (const double bandwidth = process_of(worker).bandwidth; bandwidth > 0) {
     all.sending = to_instant(static_cast<double>(all.bytes_sent) / bandwidth);
     all.receiving = to_instant(static_cast<double>(all.bytes_received) / bandwidth);
-  }
-  return all;
-}
-
-table::Traffic SimulatedJob::all_traffic() const {
-  table::Traffic all;
-  for (std::uint32_t rank = 0; rank < cluster_.processes.size(); ++rank) {
-    const table::Traffic one = traffic_of(rank);
-    for (const auto count : {&table::Traffic::bytes_sent, &table::Traffic::bytes_received,
-                             &table::Traffic::frames_sent, &table::Traffic::frames_received,
-                             &table::Traffic::local_bytes})
-      all.*count += one.*count;
   }
   return all;
 }

@@ -65,8 +65,6 @@ class SimulatedJob {
   Histogram version_staleness() const;       // of the pushes of all workers
   table::ShardCounters counters() const;     // of all shards together
   table::Traffic traffic(int worker) const;  // of its process
-  // On all links between processes: a byte counts as sent and as received.
-  table::Traffic all_traffic() const;
 
   // Ends the job with an error, unless it has one, and tells all workers.
   void fail(const Error& error);
@@ -92,7 +90,6 @@ class SimulatedJob {
     return *links_[static_cast<std::size_t>(worker) * servers_.size() +
                    static_cast<std::size_t>(server)];
   }
-  table::Traffic traffic_of(std::uint32_t rank) const;
   void arrived(int server, int worker, const table::Message& message);
   void handle(int server, int worker, const table::Message& message);
   void dispatch(int server, table::Outbox& out);

@@ -221,7 +221,6 @@ void Simulation::add_point() {
   if (tally_.counted > 0) point.loss = tally_.losses / static_cast<double>(tally_.counted);
   tally_.losses = 0;
   tally_.counted = 0;
-  point.bytes = static_cast<double>(job_.all_traffic().bytes_sent);
   if (evaluator_) point.scores = evaluator_->test(workers_);
   outcome_.points.push_back(point);
   if (saw_) saw_(point);
@@ -273,7 +272,6 @@ void Simulation::complete(Instant end) {
   outcome_.scheme = join(schemes, ", then ");
   outcome_.seconds = to_seconds(end);
   for (const auto& worker : workers_) outcome_.workers.push_back(worker->figures());
-  outcome_.traffic = job_.all_traffic();
   outcome_.counters = job_.counters();
   outcome_.version_staleness = job_.version_staleness();
   if (evaluator_) outcome_.weights = evaluator_->weights();
