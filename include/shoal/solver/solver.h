@@ -3,13 +3,9 @@
 // part holds.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,10 +19,8 @@
 
 namespace shoal {
 
-class RunState;
+class SolverCore;
 class SolverParameter;
-class SolverState;
-struct Recipe;
 struct SolverMemory;  // what a snapshot holds, without files
 
 // kContinues: another solver goes on at the end; kRegroups: or before it; kLeft: the others of the
@@ -109,9 +103,9 @@ class Solver {
   // One for the whole team: the chief writes it.
   Status snapshot();
 
-  Net& net() { return *net_; }
-  std::span<const std::unique_ptr<Net>> test_nets() const { return test_nets_; }
-  std::int64_t iteration() const { return iteration_; }  // iterations done
+  Net& net();
+  std::span<const std::unique_ptr<Net>> test_nets() const;
+  std::int64_t iteration() const;  // iterations done
   // of all nets that train together; 0 if the net reads nothing
   std::int64_t items_per_update() const;
   double own_items() const;  // of this member's nets among them
@@ -119,131 +113,22 @@ class Solver {
   float last_loss() const { return last_loss_; }
   // mean of the last average_loss iterations
   float smoothed_loss() const;
-  float rate() const { return rate_; }  // of the last iteration
+  float rate() const;  // of the last iteration
 
  private:
-  using Clock = std::chrono::steady_clock;
-  struct Best {
-    std::string output;  // "" if no best model is kept
-    bool largest = true;
-    std::optional<double> value;  // of the best test so far
-  };
-
-  // Building.
-  Context& add_context(const Share& share);
-  void build_net();
-  void build_test_nets();
+  struct Parts;
   void connect_hooks();
-  void check_best();
-  // The loop.
   Status iterate();
   Status local_step(bool first);
   Result<bool> run_passes();
   Status apply();
   Status finish();
-  Action ask() const { return options_.action ? options_.action() : Action::kNone; }
-  Status at_boundary();
-  Result<bool> wait_to_begin();
-  Status act(Action action);
-  bool falls_on(int interval) const { return interval > 0 && iteration_ % interval == 0; }
-  // What on_nan says about `what`, which is not finite. An error ends the run; true: update all the
-  // same; false: the iteration was left out.
-  Result<bool> judge_non_finite(const std::string& what);
-  bool params_are_finite();
-  void save_running_sums();
-  void restore_running_sums();
-  // The team.
-  Team& team() { return options_.team ? *options_.team : alone_; }
-  const Team& team() const { return options_.team ? *options_.team : alone_; }
-  bool in_team() const { return team().size() > 1; }
-  // Members are at iterations of their own, and do something together only where all have stopped
-  // for it.
-  bool apart() const { return options_.team != nullptr && !policy_.bounded; }
-  Status stop_for_others();
-  Status end_apart();
-  Result<bool> wants_last_snapshot();
-  Status settle_all(bool together);
-  Status share_outcome(Status chiefs);
-  void share_test_weights();
-  double seconds() const;
-  Status gather_states(RunState& run);
-  RunState share_resumption(std::string& file, RunState run);
-  std::vector<std::int64_t> own_iterations(const RunState& run) const;
-  // Reports.
-  void report_start() const;
-  void observe_display(bool counts);
-  void observe_test(int index, const std::vector<TestScore>& scores, double loss);
-  void pass_on_averages();
-  Status end_observing();
-  void note_loss(float loss);
-  void display();
-  void display_speed(double seconds);
-  double seconds_waited() const;
-  void mark(Meter::Mark mark) const;
-  // Tests.
-  Status test_all();
-  Status run_batches(int index, std::vector<TestScore>& scores, double& loss);
-  Status sum_scores(std::vector<TestScore>& scores, double& loss);
-  Status keep_best(const std::vector<TestScore>& scores);
-  // Snapshots.
-  RunState run_state() const;
-  SolverState solver_state() const;
   Error rescue(Error error);
-  Status write_files(const RunState& run);
-  void put_states(RunState& run) const;
-  void take_states(const RunState& run, const std::string& file);
-  void take_replica_states(const RunState& run, const std::string& file);
-  void restore_histories(const SolverState& state, const std::string& file);
-  void take_over_states(const SolverMemory* own, const RunState& all, const std::string& file);
-  Result<bool> leave();
-  std::string read_files(const std::string& state_file, RunState& run);
-  Status remove_old_snapshots();
 
-  std::unique_ptr<SolverParameter> param_;
-  SolverOptions options_;
-  Team alone_;
-  std::unique_ptr<Recipe> recipe_;
-  std::uint64_t seed_ = 0;
-  // of the train net, then of the test nets, which borrow them
-  std::vector<std::unique_ptr<Context>> contexts_;
-  // of all nets that train together, under batch_semantics: GLOBAL; else 0
-  std::int64_t whole_batch_ = 0;
-  float weight_ = 1;  // of this member's items beside others'
-  std::unique_ptr<Net> net_;
-  std::vector<std::unique_ptr<Net>> test_nets_;
-  std::unique_ptr<Updater> updater_;
-  TeamPolicy policy_;
-
-  std::int64_t iteration_ = 0, steps_ = 0;
-  int pass_ = 0;                     // of iter_size, counted from 0
-  std::int64_t rate_iteration_ = 0;  // whose rate is that of the next iteration
-  float rate_ = 0, last_loss_ = 0;
-  std::deque<float> recent_losses_;   // at most average_loss
-  std::optional<Ending> ending_;      // asked for while the loop ran
-  std::uint64_t bad_iterations_ = 0;  // whose loss or gradient was not finite
-  // params that forward changes, as they were before the iteration
-  std::vector<std::vector<float>> running_sums_;
-  Best best_;
-  std::optional<std::int64_t> snapshot_at_;  // the iteration of the last snapshot
-  // iterations of the snapshots of this run that are on the disk
-  std::vector<std::int64_t> kept_;
-  // states of the nets when the test that runs now began
-  std::unique_ptr<RunState> before_test_;
-  // the iteration before which the team last agreed on what to do
-  std::optional<std::int64_t> agreed_at_;
-  bool observed_ = false;  // by the chief's observer
-  // when the displays were whose averages have not come
-  std::map<std::int64_t, double> shown_seconds_;
-
-  Clock::time_point started_at_, shown_at_;
-  bool goes_on_ = false;       // from another solver's memory
-  double seconds_before_ = 0;  // of those before it in the run
-  std::int64_t started_iteration_ = 0, shown_iteration_ = 0;
-  // in tests and snapshots since the last display
-  double away_seconds_ = 0;
-  // seconds_waited() and the updater's at the last display
-  double shown_wait_ = 0, shown_rows_wait_ = 0;
-  bool warned_of_waiting_ = false;
+  const std::unique_ptr<Parts> parts_;
+  SolverCore& core_;
+  int pass_ = 0;  // of iter_size, counted from 0
+  float last_loss_ = 0;
 };
 
 }  // namespace shoal

@@ -70,4 +70,64 @@ void take_state(Net& net, const NetRunState& from, const std::string& file) {
   }
 }
 
+MemberState member_state(const RunState& run) {
+  MemberState member;
+  *member.mutable_net() = run.net();
+  *member.mutable_replica() = run.replica();
+  *member.mutable_recent_loss() = run.recent_loss();
+  member.set_iteration(run.iteration());
+  return member;
+}
+
+std::vector<const NetRunState*> states_of_all(const RunState& run, int index) {
+  std::vector<const NetRunState*> states;
+  const auto add = [&](const auto& member) {
+    if (index < member.net_size()) states.push_back(&member.net(index));
+    for (int i = 0; index == 0 && i < member.replica_size(); ++i)
+      states.push_back(&member.replica(i));
+  };
+  add(run);
+  for (const MemberState& member : run.member()) add(member);
+  return states;
+}
+
+namespace {
+
+// `run` is its chief's; the member's own parts take the place of the chief's.
+void put_member(const MemberState& member, RunState& run) {
+  *run.mutable_net() = member.net();
+  *run.mutable_replica() = member.replica();
+  *run.mutable_recent_loss() = member.recent_loss();
+}
+
+// Streams of random numbers are of one member each; places in the data are the whole team's, and
+// layers find their own from them.
+void keep_own_random(const MemberState* own,
+                     google::protobuf::RepeatedPtrField<NetRunState>& nets) {
+  for (int i = 0; i < nets.size(); ++i) {
+    nets[i].clear_random();
+    if (own && i < own->net_size()) *nets[i].mutable_random() = own->net(i).random();
+  }
+}
+
+}  // namespace
+
+RunState run_of_member(RunState run, int index, int size) {
+  const int saved_by = 1 + run.member_size();
+  const MemberState own = index > 0 && index < saved_by ? run.member(index - 1) : MemberState();
+  run.clear_member();
+  if (saved_by == size) {
+    if (index > 0) put_member(own, run);
+    return run;
+  }
+  LOG(INFO) << "The snapshot is of " << saved_by << " workers, and now there are " << size
+            << ": each goes on in its own part of the data where all together had come to, with "
+            << (size > saved_by ? "new streams of random numbers on those that are new"
+                                : "its own random numbers");
+  if (index == 0) return run;
+  keep_own_random(index < saved_by ? &own : nullptr, *run.mutable_net());
+  for (NetRunState& replica : *run.mutable_replica()) replica.clear_random();
+  return run;
+}
+
 }  // namespace shoal

@@ -21,6 +21,11 @@ void take_state(Net& net, const NetRunState& from, const std::string& file);
 void take_over_state(Net& net, const NetRunState* own, const std::vector<const NetRunState*>& all,
                      const std::string& file);
 
+// What a gather for a snapshot has of a member: `run` is its own.
+MemberState member_state(const RunState& run);
+// The states of net `index` on all members, in the order in which they divide the data; of the
+// train net their replicas' too.
+std::vector<const NetRunState*> states_of_all(const RunState& run, int index);
 // What `run` of a team of any size means to member `index` of `size`.
 RunState run_of_member(RunState run, int index, int size);
 

@@ -1,50 +1,49 @@
-// What the solver does about a loss or a gradient that is not finite.
+#include "shoal/solver/non_finite.h"
+
 #include <algorithm>
 #include <bit>
 
 #include "shoal/base/log.h"
 #include "shoal/ops/vector.h"
 #include "shoal/solver/net_params.h"
-#include "shoal/solver/recipe.h"
-#include "shoal/solver/solver.h"
 
 namespace shoal {
 
-void Solver::save_running_sums() {
-  if (param_->on_nan() != SolverParameter::SKIP && param_->on_nan() != SolverParameter::SNAPSHOT)
+void NonFiniteGuard::save_running_sums() {
+  if (param_.on_nan() != SolverParameter::SKIP && param_.on_nan() != SolverParameter::SNAPSHOT)
     return;
   running_sums_.clear();
-  for_each_running_sum(*net_, [this](const Tensor& sum) {
+  for_each_running_sum(net_, [this](const Tensor& sum) {
     running_sums_.emplace_back(sum.host().begin(), sum.host().end());
   });
 }
 
-void Solver::restore_running_sums() {
+void NonFiniteGuard::restore_running_sums() {
   std::size_t at = 0;
-  for_each_running_sum(*net_, [&](Tensor& sum) {
+  for_each_running_sum(net_, [&](Tensor& sum) {
     std::ranges::copy(running_sums_[at], sum.out());
     ++at;
   });
 }
 
-bool Solver::params_are_finite() {
-  return std::ranges::all_of(net_->params(), [this](const NetParam& param) {
-    return ops::all_finite(net_->context(), param.blob->data);
+bool NonFiniteGuard::params_are_finite() {
+  return std::ranges::all_of(net_.params(), [this](const NetParam& param) {
+    return ops::all_finite(net_.context(), param.blob->data);
   });
 }
 
-Result<bool> Solver::judge_non_finite(const std::string& what) {
-  const std::string first = net_->find_non_finite();
+Result<bool> NonFiniteGuard::judge(const std::string& what) {
+  const std::string first = net_.find_non_finite();
   const std::string report =
-      str("Iteration ", iteration_, ", lr = ", rate_, ": ", what, " is not finite; ",
+      str("Iteration ", core_.iteration, ", lr = ", core_.rate, ": ", what, " is not finite; ",
           first.empty() ? "every blob is finite, so the sum is too large"
                         : str("the first that is not: ", first));
-  if (param_->on_nan() == SolverParameter::WARN) {
+  if (param_.on_nan() == SolverParameter::WARN) {
     if (std::has_single_bit(++bad_iterations_))
       LOG(WARNING) << report << ". on_nan is WARN: going on";
     return true;
   }
-  if (param_->on_nan() == SolverParameter::STOP)
+  if (param_.on_nan() == SolverParameter::STOP)
     return Error{Code::kNonFinite,
                  report +
                      ". Stopped before this iteration's update. A lower base_lr, clip_gradients or "
@@ -54,10 +53,10 @@ Result<bool> Solver::judge_non_finite(const std::string& what) {
   if (!params_are_finite())
     return Error{Code::kNonFinite,
                  report + ". Nothing can be saved: the params were damaged before"};
-  if (const Result<StepOutcome> skipped = updater_->end_step(StepEnd::kSkip); !skipped.ok())
+  if (const Result<StepOutcome> skipped = updater_.end_step(StepEnd::kSkip); !skipped.ok())
     return skipped.error();
-  if (param_->on_nan() == SolverParameter::SNAPSHOT) {
-    if (Status status = snapshot(); !status.ok()) return status.error();
+  if (param_.on_nan() == SolverParameter::SNAPSHOT) {
+    if (Status status = snapshots_.write(); !status.ok()) return status.error();
     return Error{Code::kNonFinite,
                  report + ". Stopped with a snapshot of the state before this iteration's update"};
   }

@@ -6,6 +6,7 @@
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/net/graph.h"
+#include "shoal/net/net.h"
 #include "shoal/proto/io.h"
 
 namespace shoal {
@@ -223,6 +224,13 @@ std::int64_t written_batch(const SolverParameter& param, const std::string& name
     first = first.value_or(data.batch_size());
   });
   return first.value_or(0);
+}
+
+std::int64_t batch_size(const Net& net) {
+  for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
+    if (net.bottoms(i).empty() && !net.tops(i).empty() && net.tops(i)[0]->shape().axes() > 0)
+      return net.tops(i)[0]->shape()[0];
+  return 0;
 }
 
 float contribution_weight(const SolverParameter& param, const std::string& name,

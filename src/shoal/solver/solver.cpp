@@ -4,176 +4,116 @@
 #include <cmath>
 #include <limits>
 
-#include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
-#include "shoal/proto/io.h"
-#include "shoal/proto/run.pb.h"
+#include "shoal/solver/boundary.h"
 #include "shoal/solver/debug_info.h"
-#include "shoal/solver/net_params.h"
-#include "shoal/solver/recipe.h"
-#include "shoal/solver/snapshot.h"
+#include "shoal/solver/non_finite.h"
+#include "shoal/solver/reporter.h"
+#include "shoal/solver/snapshots.h"
+#include "shoal/solver/solver_core.h"
+#include "shoal/solver/tester.h"
 
 namespace shoal {
 namespace {
 
 constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 
-bool wants_snapshots(const SolverParameter& param) {
-  return param.snapshot() > 0 || param.snapshot_after_train();
-}
-
-void check_prefix(const SolverParameter& param, const std::string& name) {
-  if (!wants_snapshots(param) && param.snapshot_best().empty()) return;
-  if (param.snapshot_prefix().empty())
-    throw ConfigError(Code::kConfig, name,
-                      ": snapshots are asked for, but there is no snapshot_prefix");
-  const Status writable = check_writable(latest_path(param.snapshot_prefix()), Code::kSnapshot);
-  if (!writable.ok())
-    throw ConfigError(Code::kSnapshot, name,
-                      ": no snapshot could be written under snapshot_prefix '",
-                      param.snapshot_prefix(), "': ", writable.error().message);
-}
-
-std::uint64_t pick_seed(const SolverParameter& param) {
-  if (param.random_seed() >= 0) return static_cast<std::uint64_t>(param.random_seed());
-  const std::uint64_t seed = random_seed() >> 1;  // fits random_seed, which has a sign
-  LOG(INFO) << "random_seed is not set; this run's is " << seed;
-  return seed;
-}
-
 }  // namespace
 
+struct Solver::Parts {
+  Parts(const SolverParameter& param, SolverOptions options) : core(param, std::move(options)) {}
+  SolverCore core;
+  Reporter reporter{core};
+  Snapshots snapshots{core};
+  Boundary boundary{core, snapshots};
+  Tester tester{core, reporter, snapshots, boundary};
+  NonFiniteGuard non_finite{core, snapshots};
+};
+
 Solver::Solver(const SolverParameter& param, SolverOptions options)
-    : param_(std::make_unique<SolverParameter>(param)),
-      options_(std::move(options)),
-      recipe_(std::make_unique<Recipe>(read_recipe(param, options_.name))) {
-  if (team().chief()) check_prefix(param, options_.name);
-  warn_of_idleness(param, options_.name);
-  if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
-    LOG(WARNING)
-        << "solver_mode is GPU, and this build computes on the CPU alone: training there, on "
-        << options_.threads << " threads";
-  seed_ = pick_seed(param);
-  build_net();
-  updater_ = options_.make_updater ? options_.make_updater(*net_)
-                                   : make_local_updater(param, options_.name, *net_);
-  policy_ = updater_->policy();
-  build_test_nets();
-  check_best();
+    : parts_(std::make_unique<Parts>(param, std::move(options))), core_(parts_->core) {
   connect_hooks();
-  net_->clear_gradients();
-  if (team().chief())
+  core_.net->clear_gradients();
+  if (core_.team.chief())
     for (const std::string& item : param.weights())
       for (const std::string& file : split(item, ',')) copy_weights(file);
-  else
-    options_.observer = nullptr;
-  share_test_weights();
-  observed_ = or_throw(team().share(options_.observer ? "yes" : "")) == "yes";
-  report_start();
-  started_at_ = shown_at_ = Clock::now();
+  core_.share_test_weights();
+  parts_->reporter.report_start();
 }
 
 Solver::~Solver() = default;
 
-Context& Solver::add_context(const Share& share) {
-  contexts_.push_back(std::make_unique<Context>(
-      Context::Options{.threads = options_.threads, .seed = seed_, .share = share}));
-  return *contexts_.back();
-}
-
-void Solver::build_net() {
-  if (param_->has_net() || param_->has_train_net())
-    LOG(INFO) << "Creating training net from net file: "
-              << (param_->has_net() ? param_->net() : param_->train_net());
-  net_ =
-      std::make_unique<Net>(train_net_of(*param_, options_.name, options_.share),
-                            add_context(options_.share), NetOptions{.fuse = !param_->debug_info()});
-  if (param_->batch_semantics() == SolverParameter::GLOBAL && options_.share.count() > 1) {
-    whole_batch_ = written_batch(*param_, options_.name);
-    weight_ = contribution_weight(*param_, options_.name, options_.share);
-  }
-}
-
-void Solver::build_test_nets() {
-  Share one = options_.share;  // a process tests with one net, however many it trains with
-  one.replica = 0;
-  one.replicas = 1;
-  one.weights.clear();  // a test is divided among equals
-  // or the chief's alone: what all share is its own then, and what is cut up stays so
-  if (apart() && team().chief()) {
-    if (one.suffix.empty()) one.suffix = std::to_string(one.client);
-    one.in_parts = one.in_parts || one.clients > 1;
-    one.client = 0;
-    one.clients = 1;
-  }
-  for (const NetParameter& test_net : test_nets_of(*param_, options_.name)) {
-    LOG(INFO) << "Creating test net (#" << test_nets_.size() << ")";
-    test_nets_.push_back(std::make_unique<Net>(test_net, add_context(one)));
-    test_nets_.back()->share_weights(*net_);
-  }
-}
-
 // The net has one hook of each kind: the updater's calls and debug_info's lines share them.
 void Solver::connect_hooks() {
-  net_->before_forward(
-      [this](int layer) { return pass_ == 0 ? updater_->before_forward(layer) : Status(); });
-  const bool debug = param_->debug_info() || net_->definition().debug_info();
-  if (debug) net_->after_forward([this](int layer) { return log_forward(*net_, layer), Status(); });
-  net_->after_backward([this, debug](int layer) {
-    if (debug) log_backward(*net_, layer);
-    return pass_ == recipe_->iter_size - 1 ? updater_->after_backward(layer) : Status();
+  core_.net->before_forward(
+      [this](int layer) { return pass_ == 0 ? core_.updater->before_forward(layer) : Status(); });
+  const bool debug = core_.param.debug_info() || core_.net->definition().debug_info();
+  if (debug)
+    core_.net->after_forward(
+        [this](int layer) { return log_forward(*core_.net, layer), Status(); });
+  core_.net->after_backward([this, debug](int layer) {
+    if (debug) log_backward(*core_.net, layer);
+    return pass_ == core_.recipe.iter_size - 1 ? core_.updater->after_backward(layer) : Status();
   });
 }
 
-void Solver::copy_weights(const std::string& model_file) {
-  LOG(INFO) << "Finetuning from " << model_file;
-  const NetParameter model = read_weights(model_file);
-  net_->copy_weights(model, model_file);
-  for (const auto& test_net : test_nets_)  // layers of the test phase alone
-    if (has_own_params(*test_net, *net_)) test_net->copy_weights(model, model_file);
+void Solver::copy_weights(const std::string& model_file) { core_.copy_weights(model_file); }
+void Solver::restore(const std::string& state_file) { parts_->snapshots.restore(state_file); }
+Result<std::shared_ptr<const SolverMemory>> Solver::save_state() {
+  return parts_->snapshots.save_state();
 }
+void Solver::restore_state(const SolverMemory* memory, const Continuation& how) {
+  parts_->snapshots.restore_state(memory, how);
+}
+Result<std::vector<TestScore>> Solver::test(int index) { return parts_->tester.test(index); }
+Status Solver::snapshot() { return parts_->snapshots.write(); }
+Net& Solver::net() { return *core_.net; }
+std::span<const std::unique_ptr<Net>> Solver::test_nets() const { return core_.test_nets; }
+std::int64_t Solver::iteration() const { return core_.iteration; }
+std::int64_t Solver::items_per_update() const { return core_.items_per_update(); }
+double Solver::own_items() const { return core_.own_items(); }
+float Solver::smoothed_loss() const { return core_.smoothed_loss(); }
+float Solver::rate() const { return core_.rate; }
 
-Result<Ending> Solver::solve() { return solve_until(param_->max_iter()); }
+Result<Ending> Solver::solve() { return solve_until(core_.param.max_iter()); }
 
 Result<Ending> Solver::solve_until(std::int64_t end) {
-  if (!goes_on_) LOG(INFO) << "Solving " << net_->name();
-  if (!goes_on_) LOG(INFO) << "Learning Rate Policy: " << param_->lr_policy();
-  started_at_ = shown_at_ = Clock::now();
-  if (options_.meter) options_.meter->start(iteration_);
-  started_iteration_ = shown_iteration_ = iteration_;
-  away_seconds_ = 0;
-  end = std::min<std::int64_t>(end, param_->max_iter());
-  const bool shares = policy_.shares_iterations && end > 0;
-  if (iteration_ > 0 && iteration_ >= param_->max_iter() && !shares)
-    LOG(WARNING) << "Iteration " << iteration_ << " is not below max_iter, " << param_->max_iter()
-                 << ": there is nothing left to train";
-  Result<Ending> ending = step((shares ? kNoEnd : end) - iteration_);
+  if (!core_.goes_on) LOG(INFO) << "Solving " << core_.net->name();
+  if (!core_.goes_on) LOG(INFO) << "Learning Rate Policy: " << core_.param.lr_policy();
+  parts_->reporter.start();
+  end = std::min<std::int64_t>(end, core_.param.max_iter());
+  const bool shares = core_.policy.shares_iterations && end > 0;
+  if (core_.iteration > 0 && core_.iteration >= core_.param.max_iter() && !shares)
+    LOG(WARNING) << "Iteration " << core_.iteration << " is not below max_iter, "
+                 << core_.param.max_iter() << ": there is nothing left to train";
+  Result<Ending> ending = step((shares ? kNoEnd : end) - core_.iteration);
   if (!ending.ok()) return rescue(ending.error());
-  if (apart()) {
-    if (const Status status = end_apart(); !status.ok()) return status.error();
-    ending = ending_.value_or(Ending::kDone);
+  if (core_.apart()) {
+    if (const Status status = parts_->boundary.end_apart(); !status.ok()) return status.error();
+    ending = core_.ending.value_or(Ending::kDone);
     // so many each has done, on average
-    if (shares && ending.value() == Ending::kDone) iteration_ = end;
+    if (shares && ending.value() == Ending::kDone) core_.iteration = end;
   }
-  const bool continues = ending.value() == Ending::kDone && iteration_ < param_->max_iter();
+  const bool continues =
+      ending.value() == Ending::kDone && core_.iteration < core_.param.max_iter();
   if (continues || ending.value() == Ending::kRegroups) {
-    if (Status status = end_observing(); !status.ok()) return status.error();
+    if (Status status = parts_->reporter.end_observing(); !status.ok()) return status.error();
     return continues ? Ending::kContinues : Ending::kRegroups;
   }
   if (ending.value() == Ending::kLeft) return ending;
-  const Result<bool> last = wants_last_snapshot();
+  const Result<bool> last = parts_->boundary.wants_last_snapshot();
   if (!last.ok()) return last.error();
   if (last.value())
     if (Status status = snapshot(); !status.ok()) return status.error();
   if (ending.value() != Ending::kDone) {
     LOG(INFO) << "Optimization stopped early.";
-    if (Status status = end_observing(); !status.ok()) return status.error();
+    if (Status status = parts_->reporter.end_observing(); !status.ok()) return status.error();
     return ending;
   }
   if (Status status = finish(); !status.ok()) return status.error();
-  if (Status status = end_observing(); !status.ok()) return status.error();
-  if (ending_) return *ending_;
+  if (Status status = parts_->reporter.end_observing(); !status.ok()) return status.error();
+  if (core_.ending) return *core_.ending;
   LOG(INFO) << "Optimization Done.";
   return ending;
 }
@@ -181,129 +121,119 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
 // The last whole iteration's params are good whatever the data did then, and nobody wants to lose
 // them. A team cannot be asked: others are in another iteration by then, and wait for this one.
 Error Solver::rescue(Error error) {
-  if (in_team() || error.code != Code::kData || iteration_ == started_iteration_ ||
-      !wants_snapshots(*param_))
+  if (core_.in_team() || error.code != Code::kData || core_.iteration == core_.started_iteration ||
+      !core_.wants_snapshots())
     return error;
   const Status saved = snapshot();
-  const std::string outcome =
-      saved.ok() ? str("the state of iteration ", iteration_, " is saved") : saved.error().message;
+  const std::string outcome = saved.ok()
+                                  ? str("the state of iteration ", core_.iteration, " is saved")
+                                  : saved.error().message;
   return Error{error.code, str(error.message, "; ", outcome)};
 }
 
 // The last lines: the loss that the next iteration would see, and a test if one falls here.
 Status Solver::finish() {
-  if (falls_on(param_->display())) {
-    if (Status status = updater_->settle(Settle::kOwn); !status.ok()) return status;
-    pass_ = recipe_->iter_size;  // the updater has no part in this pass
-    const Result<float> loss = net_->forward();
+  if (core_.falls_on(core_.param.display())) {
+    if (Status status = core_.updater->settle(Settle::kOwn); !status.ok()) return status;
+    pass_ = core_.recipe.iter_size;  // the updater has no part in this pass
+    const Result<float> loss = core_.net->forward();
     if (!loss.ok()) return loss.error();
-    note_loss(loss.value());
-    LOG(INFO) << "Iteration " << iteration_ << ", loss = " << smoothed_loss();
+    core_.note_loss(loss.value());
+    LOG(INFO) << "Iteration " << core_.iteration << ", loss = " << core_.smoothed_loss();
   }
-  return falls_on(param_->test_interval()) ? test_all() : Status();
+  return core_.falls_on(core_.param.test_interval()) ? parts_->tester.test_all() : Status();
 }
 
 Result<Ending> Solver::step(std::int64_t n) {
-  const std::int64_t end = iteration_ + n;
-  ending_.reset();
-  if (options_.team && n > 0 && agreed_at_ != iteration_) {
-    // what members agree on depends on what binds them from here on
-    if (Status status = updater_->settle(Settle::kOwn); !status.ok()) return status.error();
-    if (const Status status = at_boundary(); !status.ok()) return status.error();
-  }
-  while (!ending_ && iteration_ < end) {
-    const Result<bool> may_begin = wait_to_begin();
+  const std::int64_t end = core_.iteration + n;
+  core_.ending.reset();
+  if (n > 0)
+    if (Status status = parts_->boundary.enter(); !status.ok()) return status.error();
+  while (!core_.ending && core_.iteration < end) {
+    const Result<bool> may_begin = parts_->boundary.wait_to_begin();
     if (!may_begin.ok()) return may_begin.error();
     if (!may_begin.value()) break;
-    if (falls_on(param_->test_interval()) && (iteration_ > 0 || param_->test_initialization()))
-      if (Status status = test_all(); !status.ok()) return status.error();
-    if (ending_) break;
+    if (core_.falls_on(core_.param.test_interval()) &&
+        (core_.iteration > 0 || core_.param.test_initialization()))
+      if (Status status = parts_->tester.test_all(); !status.ok()) return status.error();
+    if (core_.ending) break;
     if (Status status = iterate(); !status.ok()) return status.error();
-    ++iteration_;  // from here on the number of updates made
-    if (const Status status = at_boundary(); !status.ok()) return status.error();
+    ++core_.iteration;  // from here on the number of updates made
+    if (const Status status = parts_->boundary.pass(); !status.ok()) return status.error();
   }
-  return ending_.value_or(Ending::kDone);
-}
-
-Status Solver::act(Action action) {
-  if (action == Action::kSnapshot || action == Action::kRequeue)
-    if (Status status = snapshot(); !status.ok()) return status;
-  if (action == Action::kStop) ending_ = Ending::kStopped;
-  if (action == Action::kRequeue) ending_ = Ending::kRequeue;
-  if (action == Action::kRegroup) ending_ = Ending::kRegroups;
-  return {};
+  return core_.ending.value_or(Ending::kDone);
 }
 
 Status Solver::iterate() {
-  const std::int64_t at = rate_iteration_;
-  const std::int64_t steps = optim::steps_taken(recipe_->rate, at, steps_);
-  if (recipe_->rate.policy == optim::Policy::kMultistep && steps != steps_)
-    LOG(INFO) << "MultiStep Status: Iteration " << iteration_ << ", step = " << steps;
-  steps_ = steps;
-  rate_ = optim::rate_at(recipe_->rate, at, steps_);
-  mark(Meter::Mark::kBegin);
-  if (Status status = updater_->begin(iteration_, rate_); !status.ok()) return status;
+  const std::int64_t at = core_.rate_iteration;
+  const std::int64_t steps = optim::steps_taken(core_.recipe.rate, at, core_.steps);
+  if (core_.recipe.rate.policy == optim::Policy::kMultistep && steps != core_.steps)
+    LOG(INFO) << "MultiStep Status: Iteration " << core_.iteration << ", step = " << steps;
+  core_.steps = steps;
+  core_.rate = optim::rate_at(core_.recipe.rate, at, core_.steps);
+  parts_->reporter.mark(Meter::Mark::kBegin);
+  if (Status status = core_.updater->begin(core_.iteration, core_.rate); !status.ok())
+    return status;
   for (bool first = true;; first = false) {
     if (Status status = local_step(first); !status.ok()) return status;
-    const Result<bool> another = updater_->another_step();
+    const Result<bool> another = core_.updater->another_step();
     if (!another.ok()) return another.error();
     if (another.value()) continue;
-    mark(Meter::Mark::kEnd);
+    parts_->reporter.mark(Meter::Mark::kEnd);
     return {};
   }
 }
 
 // What is shown of an iteration is of its first step, whose params are those that it began with.
 Status Solver::local_step(bool first) {
-  save_running_sums();
-  mark(Meter::Mark::kStep);
+  parts_->non_finite.save_running_sums();
+  parts_->reporter.mark(Meter::Mark::kStep);
   const float before = last_loss_;
   const Result<bool> finished = run_passes();
   if (!finished.ok()) return finished.error();
   if (!finished.value()) {
-    if (first && falls_on(param_->display())) observe_display(false);
+    if (first) parts_->reporter.display(false);
     return {};
   }
   if (!first) last_loss_ = before;
-  if (first) note_loss(last_loss_);
-  if (first && falls_on(param_->display())) {
-    display();
-    observe_display(true);
+  if (first) {
+    core_.note_loss(last_loss_);
+    parts_->reporter.display(true);
   }
-  mark(Meter::Mark::kPassed);
+  parts_->reporter.mark(Meter::Mark::kPassed);
   if (Status status = apply(); !status.ok()) return status;
-  mark(Meter::Mark::kUpdated);
+  parts_->reporter.mark(Meter::Mark::kUpdated);
   return {};
 }
 
 // False: the loss was not finite, and on_nan says to leave this iteration out.
 Result<bool> Solver::run_passes() {
   float sum = 0;
-  for (pass_ = 0; pass_ < recipe_->iter_size; ++pass_) {
-    if (Status status = team().status(); !status.ok()) return status.error();
-    const Result<float> loss = net_->forward();
+  for (pass_ = 0; pass_ < core_.recipe.iter_size; ++pass_) {
+    if (Status status = core_.team.status(); !status.ok()) return status.error();
+    const Result<float> loss = core_.net->forward();
     if (!loss.ok()) return loss.error();
     sum += loss.value();
     if (!std::isfinite(loss.value())) {
-      Result<bool> verdict = judge_non_finite(str("the loss, ", loss.value(), ","));
+      Result<bool> verdict = parts_->non_finite.judge(str("the loss, ", loss.value(), ","));
       if (!verdict.ok() || !verdict.value()) return verdict;
     }
-    if (Status status = net_->backward(); !status.ok()) return status.error();
+    if (Status status = core_.net->backward(); !status.ok()) return status.error();
   }
-  last_loss_ = updater_->mean_loss(sum / static_cast<float>(recipe_->iter_size));
-  if (param_->debug_info() || net_->definition().debug_info()) log_params(*net_);
+  last_loss_ = core_.updater->mean_loss(sum / static_cast<float>(core_.recipe.iter_size));
+  if (core_.param.debug_info() || core_.net->definition().debug_info()) log_params(*core_.net);
   return true;
 }
 
 Status Solver::apply() {
-  const bool warn_only = param_->on_nan() == SolverParameter::WARN;
-  Result<StepOutcome> outcome = updater_->end_step(StepEnd::kUpdate);
+  const bool warn_only = core_.param.on_nan() == SolverParameter::WARN;
+  Result<StepOutcome> outcome = core_.updater->end_step(StepEnd::kUpdate);
   if (!outcome.ok()) return outcome.error();
   if (outcome.value() == StepOutcome::kApplied) return {};
-  if (const Result<bool> verdict = judge_non_finite("a gradient"); !verdict.ok())
+  if (const Result<bool> verdict = parts_->non_finite.judge("a gradient"); !verdict.ok())
     return verdict.error();
   if (!warn_only) return {};
-  outcome = updater_->end_step(StepEnd::kUpdateAnyway);
+  outcome = core_.updater->end_step(StepEnd::kUpdateAnyway);
   return outcome.ok() ? Status() : Status(outcome.error());
 }
 

@@ -1,0 +1,39 @@
+// The boundary between two iterations: what is wanted of a solver there, which its team agrees on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "shoal/solver/snapshots.h"
+#include "shoal/solver/solver_core.h"
+
+namespace shoal {
+
+class Boundary : SolverPart {
+ public:
+  Boundary(SolverCore& core, Snapshots& snapshots) : SolverPart(core), snapshots_(snapshots) {}
+
+  // Before the first of some iterations.
+  Status enter();
+  // Between two iterations: writes a snapshot if one is due, and does what the team agrees on.
+  Status pass();
+  // Does what is wanted: a snapshot, an end.
+  Status act(Action action);
+  // Returns whether the next iteration may begin, when it may. False: the run has ended.
+  Result<bool> wait_to_begin();
+  // After the last iteration of this member, where members are at iterations of their own: until
+  // all have come to theirs it has its part in whatever they do together. What follows is done
+  // together.
+  Status end_apart();
+  Result<bool> wants_last_snapshot();
+
+ private:
+  Status stop_for_others();
+  Result<bool> leave();
+
+  Snapshots& snapshots_;
+  // the iteration before which the team last agreed on what to do
+  std::optional<std::int64_t> agreed_at_;
+};
+
+}  // namespace shoal

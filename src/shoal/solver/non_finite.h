@@ -1,0 +1,33 @@
+// Does what on_nan says about a loss or a gradient that is not finite.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shoal/solver/snapshots.h"
+#include "shoal/solver/solver_core.h"
+
+namespace shoal {
+
+class NonFiniteGuard : SolverPart {
+ public:
+  NonFiniteGuard(SolverCore& core, Snapshots& snapshots)
+      : SolverPart(core), snapshots_(snapshots) {}
+
+  // Keeps what the forward passes of a step will change.
+  void save_running_sums();
+  // Of `what`, which is not finite. An error ends the run; true: update all the same; false: the
+  // iteration was left out.
+  Result<bool> judge(const std::string& what);
+
+ private:
+  bool params_are_finite();
+  void restore_running_sums();
+
+  Snapshots& snapshots_;
+  std::uint64_t bad_iterations_ = 0;  // whose loss or gradient was not finite
+  // params that forward changes, as they were before the iteration
+  std::vector<std::vector<float>> running_sums_;
+};
+
+}  // namespace shoal

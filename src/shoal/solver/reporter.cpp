@@ -1,0 +1,192 @@
+#include "shoal/solver/reporter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+
+#include "shoal/base/log.h"
+
+namespace shoal {
+namespace {
+
+constexpr double kMuchWaiting = 0.1;  // of the time
+
+std::string clock_words(double seconds) {
+  const auto whole = static_cast<long long>(std::max(0.0, seconds));
+  std::ostringstream out;
+  out << whole / 3600 << ':' << std::setfill('0') << std::setw(2) << whole / 60 % 60 << ':'
+      << std::setw(2) << whole % 60;
+  return std::move(out).str();
+}
+
+double megabytes(std::size_t bytes) { return std::round(static_cast<double>(bytes) / 1e5) / 10; }
+
+}  // namespace
+
+void Reporter::report_start() {
+  observed_ = or_throw(team_.share(options_.observer ? "yes" : "")) == "yes";
+  const std::int64_t items = core_.items_per_update();
+  const Share& share = options_.share;
+  std::ostringstream line;
+  if (options_.team || share.count() > 1) {
+    line << "Batch "
+         << (core_.whole_batch > 0 ? str(core_.whole_batch, " divided among")
+                                   : str(batch_size(net_), " x"))
+         << " workers " << share.clients << " x replicas " << share.replicas << ", x iter_size "
+         << core_.recipe.iter_size << " = " << items << " items an update; ";
+    if (options_.epoch > 0 && items > 0)
+      line << "one epoch, " << options_.epoch << " records, is "
+           << static_cast<double>(options_.epoch) / static_cast<double>(items) << " iterations; ";
+    line << options_.averaging;
+  } else {
+    line << "Batch " << batch_size(net_) << " x iter_size " << core_.recipe.iter_size << " = "
+         << items << " items an update, of whose gradients the mean is taken";
+  }
+  LOG(INFO) << line.str() << "; " << options_.threads << " threads";
+  std::size_t tests = 0;
+  for (const auto& test_net : core_.test_nets) tests += test_net->memory().blobs;
+  const NetMemory memory = net_.memory();
+  LOG(INFO) << "Memory: params and their gradients " << megabytes(memory.params) << " MB, history "
+            << megabytes(memory.params / 2 *
+                         static_cast<std::size_t>(optim::histories(core_.recipe.rule.rule)))
+            << " MB, blobs " << megabytes(memory.blobs) << " MB ("
+            << megabytes(memory.blobs_unshared) << " MB without sharing), test nets' blobs "
+            << megabytes(tests) << " MB";
+  LOG(INFO) << "Solver scaffolding done.";
+  core_.started_at = shown_at_ = SolverCore::Clock::now();
+}
+
+void Reporter::start() {
+  core_.started_at = shown_at_ = SolverCore::Clock::now();
+  if (options_.meter) options_.meter->start(core_.iteration);
+  core_.started_iteration = core_.shown_iteration = core_.iteration;
+  core_.away_seconds = 0;
+}
+
+void Reporter::display(bool counts) {
+  if (!core_.falls_on(param_.display())) return;
+  if (counts) log_display();
+  observe_display(counts);
+}
+
+void Reporter::log_display() {
+  const double seconds = seconds_since(shown_at_);
+  const auto iterations = static_cast<double>(core_.iteration - core_.shown_iteration);
+  LOG(INFO) << "Iteration " << core_.iteration << " ("
+            << static_cast<float>(seconds > 0 ? iterations / seconds : 0) << " iter/s, "
+            << static_cast<float>(seconds) << "s/" << param_.display()
+            << " iters), loss = " << core_.smoothed_loss();
+  log_speed(seconds);
+  int number = 0;
+  for (const Blob* output : net_.outputs())
+    for (const float value : output->data.host()) {
+      const float weight = net_.loss_weight(*output);
+      const std::string weighted =
+          weight != 0 ? str(" (* ", weight, " = ", weight * value, " loss)") : "";
+      LOG(INFO) << "    Train net output #" << number++ << ": " << output->name << " = " << value
+                << weighted;
+    }
+  LOG(INFO) << "Iteration " << core_.iteration << ", lr = " << core_.rate;
+  shown_at_ = SolverCore::Clock::now();
+  core_.shown_iteration = core_.iteration;
+  core_.away_seconds = 0;
+}
+
+void Reporter::log_speed(double seconds) {
+  const auto done =
+      static_cast<double>(std::max<std::int64_t>(1, core_.iteration - core_.shown_iteration));
+  const double busy = std::max(1e-9, seconds - core_.away_seconds);
+  const double waited = seconds_waited();
+  const double data = std::clamp(waited - shown_wait_, 0.0, busy);
+  const double share = data / busy;
+  std::string left;
+  if (const std::int64_t so_far = core_.iteration - core_.started_iteration; so_far > 0) {
+    const double each = seconds_since(core_.started_at) / static_cast<double>(so_far);
+    left = str(clock_words(each * static_cast<double>(param_.max_iter() - core_.iteration)),
+               " left, ");
+  }
+  std::string rows;
+  if (const std::optional<double> so_far = updater_.seconds_waited()) {
+    const double seconds_for_rows = std::clamp(*so_far - shown_rows_wait_, 0.0, busy);
+    rows = str(", rows ", std::lround(100 * seconds_for_rows / busy), "% wait");
+    shown_rows_wait_ = *so_far;
+    if (core_.iteration > core_.shown_iteration)
+      team_.note(core_.iteration, {done, std::max(0.0, busy - data - seconds_for_rows), data,
+                                   seconds_for_rows, core_.away_seconds});
+  }
+  LOG(INFO) << "    "
+            << std::round(10 * done * static_cast<double>(core_.items_per_update()) / busy) / 10
+            << " images/s, " << left << "data " << std::lround(100 * share) << "% wait" << rows;
+  if (share > kMuchWaiting && core_.iteration > core_.started_iteration && !warned_of_waiting_) {
+    warned_of_waiting_ = true;
+    LOG(WARNING) << "Data is the bottleneck: " << std::lround(100 * share)
+                 << "% of the time went into waiting for it. Records that are already "
+                 << "of their final size and not encoded, a faster disk, or more cores for "
+                    "decode_threads help";
+  }
+  shown_wait_ = waited;
+}
+
+void Reporter::mark(Meter::Mark mark) const {
+  if (options_.meter)
+    options_.meter->mark(mark, core_.iteration, seconds_waited(),
+                         updater_.seconds_waited().value_or(0));
+}
+
+double Reporter::seconds_waited() const {
+  double seconds = 0;
+  for (const auto& layer : net_.layers()) seconds += layer->seconds_waited();
+  return seconds;
+}
+
+// Not `counts`: the iteration was left out, and others, who wait for this member's row, have theirs
+// without it.
+void Reporter::observe_display(bool counts) {
+  if (!observed_ || (!counts && !core_.in_team())) return;
+  const double seconds = core_.seconds();
+  std::vector<double> numbers = {core_.smoothed_loss()};
+  for (const Blob* output : net_.outputs()) {
+    const float weight = net_.loss_weight(*output);
+    for (const float value : output->data.host())
+      numbers.push_back(weight != 0 ? weight * value : value);
+  }
+  if (!core_.in_team())
+    return options_.observer->displayed(
+        {core_.iteration, seconds, numbers[0], {numbers.begin() + 1, numbers.end()}});
+  if (!counts) std::ranges::fill(numbers, 0);
+  team_.report(core_.iteration, counts ? core_.own_items() : 0, numbers);
+  if (!options_.observer) return;
+  shown_seconds_[core_.iteration] = seconds;
+  pass_on_averages();
+}
+
+void Reporter::pass_on_averages() {
+  for (const Team::Average& average : team_.take_averages()) {
+    const auto shown = shown_seconds_.find(average.iteration);
+    if (shown == shown_seconds_.end() || average.numbers.empty()) continue;
+    options_.observer->displayed({average.iteration,
+                                  shown->second,
+                                  average.numbers[0],
+                                  {average.numbers.begin() + 1, average.numbers.end()}});
+    shown_seconds_.erase(shown);
+  }
+}
+
+void Reporter::tested(int index, const std::vector<TestScore>& scores, double loss) {
+  if (!options_.observer) return;
+  Measured row{core_.iteration, core_.seconds(), loss};
+  for (const TestScore& score : scores) row.outputs.push_back(score.mean);
+  pass_on_averages();  // all members have said theirs of before the test
+  options_.observer->tested(index, row);
+}
+
+Status Reporter::end_observing() {
+  if (!observed_ || !core_.in_team()) return {};
+  double members[] = {1};
+  // which the others reach after their last report
+  if (Status status = team_.sum(members); !status.ok()) return status;
+  if (options_.observer) pass_on_averages();
+  return {};
+}
+
+}  // namespace shoal

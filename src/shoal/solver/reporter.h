@@ -1,0 +1,43 @@
+// Says what a solver does, in the log and to its observer and meter. Caffe's lines are kept to the
+// letter: scripts read them.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "shoal/solver/solver_core.h"
+
+namespace shoal {
+
+class Reporter : SolverPart {
+ public:
+  explicit Reporter(SolverCore& core) : SolverPart(core) {}
+
+  // The solver is complete: all members call this.
+  void report_start();
+  // Training begins at the present iteration.
+  void start();
+  // A display falls on the iteration; of one that is left out (not `counts`) nothing is logged.
+  void display(bool counts);
+  void tested(int index, const std::vector<TestScore>& scores, double loss);
+  // Returns when the averages of all displays were passed on.
+  Status end_observing();
+  void mark(Meter::Mark mark) const;
+
+ private:
+  void log_display();
+  void log_speed(double seconds);
+  void observe_display(bool counts);
+  void pass_on_averages();
+  double seconds_waited() const;
+
+  bool observed_ = false;  // by the chief's observer
+  // when the displays were whose averages have not come
+  std::map<std::int64_t, double> shown_seconds_;
+  SolverCore::Clock::time_point shown_at_;
+  // seconds_waited() and the updater's at the last display
+  double shown_wait_ = 0, shown_rows_wait_ = 0;
+  bool warned_of_waiting_ = false;
+};
+
+}  // namespace shoal

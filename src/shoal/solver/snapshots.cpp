@@ -1,0 +1,373 @@
+#include "shoal/solver/snapshots.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/solver/histories.h"
+#include "shoal/solver/net_params.h"
+#include "shoal/solver/net_state.h"
+#include "shoal/solver/snapshot.h"
+
+namespace shoal {
+namespace {
+
+constexpr std::uint32_t kRunVersion = 1;
+constexpr const char* kStateEnding = ".solverstate";
+
+// The model of a solver state: as written, or else beside the state.
+std::string find_model(const std::string& written, const std::string& state_file) {
+  if (file_exists(written)) return written;
+  const std::filesystem::path folder = std::filesystem::path(state_file).parent_path();
+  const std::string beside = (folder / std::filesystem::path(written).filename()).string();
+  if (file_exists(beside)) return beside;
+  throw ConfigError(Code::kConfig, state_file, ": its model, ", written,
+                    ", is neither there nor beside it (", beside, ")");
+}
+
+// A snapshot goes on with the net it was made of: no layer that learns may be without its numbers.
+void check_layers(const Net& net, const NetParameter& model, const std::string& file) {
+  for (const auto& layer : net.layers()) {
+    const auto holds = [&](const LayerParameter& source) {
+      return source.name() == layer->name() && source.blobs_size() > 0;
+    };
+    if (!layer->params().empty() && std::ranges::none_of(model.layer(), holds))
+      throw config_error(
+          layer->param(), file,
+          " holds nothing for this layer, and a snapshot goes on with the net it was made of; "
+          "to start another net from its model, give that to --weights");
+  }
+}
+
+void check_run(const RunState& run, std::int64_t iteration, const std::string& file) {
+  if (run.version() != kRunVersion)
+    throw ConfigError(Code::kConfig, file, " is of version ", run.version(),
+                      ", and this program knows version ", kRunVersion);
+  if (run.iteration() != iteration)
+    throw ConfigError(Code::kConfig, file, " is from iteration ", run.iteration(),
+                      ", and the solver state beside it from ", iteration,
+                      ": they are not of one snapshot");
+}
+
+std::string stem_of(const std::string& state_file) {
+  const std::string ending = kStateEnding;
+  if (state_file.size() <= ending.size() ||
+      state_file.compare(state_file.size() - ending.size(), ending.size(), ending) != 0)
+    return state_file;
+  return state_file.substr(0, state_file.size() - ending.size());
+}
+
+// The iterations that each of a team has behind it, its chief first.
+std::vector<std::int64_t> iterations_of(const RunState& run, std::int64_t chiefs) {
+  std::vector<std::int64_t> iterations = {chiefs};
+  for (const MemberState& member : run.member())
+    iterations.push_back(member.has_iteration() ? member.iteration() : chiefs);
+  return iterations;
+}
+
+}  // namespace
+
+std::string Snapshots::own_state() const { return member_state(run_state()).SerializeAsString(); }
+
+void Snapshots::test_begins() { put_states(before_test_.emplace()); }
+
+void Snapshots::put_states(RunState& run) const {
+  for (Net* net : core_.nets()) {
+    NetRunState* out = run.add_net();
+    out->set_name(run.net_size() == 1 ? "train" : str("test ", run.net_size() - 2));
+    put_state(*net, *out);
+  }
+  for (Net* replica : updater_.replicas()) put_state(*replica, *run.add_replica());
+  updater_.state().put(run);
+}
+
+RunState Snapshots::run_state() const {
+  RunState run;
+  // a test under way is not finished by who goes on: it is done again
+  if (before_test_)
+    run = *before_test_;
+  else
+    put_states(run);
+  run.set_version(kRunVersion);
+  run.set_iteration(core_.iteration);
+  run.mutable_recent_loss()->Add(core_.recent_losses.begin(), core_.recent_losses.end());
+  run.set_snapshot_best(param_.snapshot_best());
+  if (core_.best) run.set_best_value(*core_.best);
+  const auto keep =
+      param_.snapshot_keep() > 0 ? static_cast<std::size_t>(param_.snapshot_keep()) : kept_.size();
+  run.mutable_kept_iteration()->Add(
+      kept_.end() - static_cast<std::ptrdiff_t>(std::min(keep, kept_.size())), kept_.end());
+  return run;
+}
+
+SolverState Snapshots::solver_state() const {
+  SolverState state;
+  state.set_iter(static_cast<std::int32_t>(core_.iteration));
+  state.set_current_step(static_cast<std::int32_t>(core_.steps));
+  state.set_learned_net(model_path(snapshot_stem(param_.snapshot_prefix(), core_.iteration)));
+  for (const Tensor* history : updater_.state().histories()) {
+    CHECK(history != nullptr) << "a param belongs to no exchange";
+    put_history(history->shape(), history->host(), state);
+  }
+  return state;
+}
+
+Status Snapshots::write() {
+  if (!core_.apart() && is_written()) return {};
+  const auto start = SolverCore::Clock::now();
+  if (param_.snapshot_prefix().empty())
+    return Error{Code::kSnapshot,
+                 str(options_.name, ": a snapshot is asked for, but there is no snapshot_prefix")};
+  if (Status status = core_.settle_all(true); !status.ok()) return status;
+  if (Status status = updater_.state().prepare_save(); !status.ok()) return status;
+  std::erase(kept_, core_.iteration);
+  kept_.push_back(core_.iteration);
+  RunState run = run_state();
+  if (Status status = gather_states(run); !status.ok()) return status;
+  const Status status = core_.share_outcome(team_.chief() ? write_files(run) : Status());
+  if (status.ok()) written_at_ = core_.iteration;
+  core_.away_seconds += seconds_since(start);
+  return status;
+}
+
+Status Snapshots::write_files(const RunState& run) {
+  const auto model = [this] { return net_.to_proto(param_.snapshot_diff()); };
+  Status status = write_snapshot(
+      param_.snapshot_prefix(), core_.iteration, model, [this] { return solver_state(); }, run);
+  if (status.ok()) return remove_old_snapshots();
+  kept_.pop_back();
+  return status;
+}
+
+Status Snapshots::remove_old_snapshots() {
+  const auto keep = static_cast<std::size_t>(param_.snapshot_keep());
+  while (keep > 0 && kept_.size() > keep) {
+    const std::string stem = snapshot_stem(param_.snapshot_prefix(), kept_.front());
+    kept_.erase(kept_.begin());
+    if (Status status = remove_snapshot(stem); !status.ok()) return status;
+  }
+  return {};
+}
+
+void Snapshots::restore_histories(const SolverState& state, const std::string& file) {
+  const std::vector<Tensor*> histories = updater_.state().histories();
+  take_histories(state, file, net_, core_.recipe.rule.rule,
+                 [&](std::size_t h, std::size_t i, std::span<const float> numbers) {
+                   std::ranges::copy(numbers, histories[h * net_.params().size() + i]->out());
+                 });
+}
+
+void Snapshots::take_replica_states(const RunState& run, const std::string& file) {
+  const std::vector<Net*> replicas = updater_.replicas();
+  const int known = run.replica_size();
+  const int wanted = static_cast<int>(replicas.size());
+  if (wanted > 0 && known != wanted)
+    LOG(WARNING)
+        << file << " is from a run with " << known + 1 << " replicas; now there are " << wanted + 1
+        << ": the data goes on where it was, divided anew, with random numbers from the seed";
+  for (int i = 0; i < wanted; ++i) {
+    Net& net = *replicas[static_cast<std::size_t>(i)];
+    NetRunState state = known == wanted ? run.replica(i) : run.net(0);
+    if (known != wanted) put_random(net, *state.mutable_random());
+    take_state(net, state, file);
+  }
+}
+
+void Snapshots::take_states(const RunState& run, const std::string& file) {
+  const std::vector<Net*> nets = core_.nets();
+  const int wanted = static_cast<int>(nets.size());
+  if (run.net_size() != wanted && team_.chief())
+    LOG(WARNING) << file << " is from a run with " << run.net_size() - 1
+                 << " test nets; now there are " << wanted - 1
+                 << ". Those without a state start their data anew";
+  for (int i = 0; i < std::min(wanted, run.net_size()); ++i)
+    take_state(*nets[static_cast<std::size_t>(i)], run.net(i), file);
+  take_replica_states(run, file);
+  updater_.state().take(run, file);
+  take_history(run);
+}
+
+void Snapshots::take_history(const RunState& run) {
+  core_.recent_losses.assign(run.recent_loss().begin(), run.recent_loss().end());
+  if (run.has_best_value() && run.snapshot_best() == param_.snapshot_best())
+    core_.best = run.best_value();
+  kept_.assign(run.kept_iteration().begin(), run.kept_iteration().end());
+}
+
+std::vector<std::int64_t> saved_iterations(const std::string& state_file) {
+  const std::string run_file = run_path(stem_of(state_file));
+  return iterations_of(file_exists(run_file) ? read_run_state(run_file) : RunState(),
+                       read_solver_state(state_file).iter());
+}
+
+void Snapshots::restore(const std::string& state_file) {
+  RunState run;
+  std::string run_file = team_.chief() ? read_files(state_file, run) : "";
+  RunState all = share_resumption(run_file, std::move(run));
+  const std::vector<std::int64_t> iterations = own_iterations(all);
+  if (!iterations.empty()) core_.iteration = iterations[static_cast<std::size_t>(team_.index())];
+  updater_.state().start_at(core_.iteration, iterations);
+  core_.started_iteration = core_.shown_iteration = core_.iteration;
+  if (run_file.empty()) return;
+  take_states(run_of_member(std::move(all), team_.index(), team_.size()), run_file);
+  written_at_ = core_.iteration;
+}
+
+// Weights, history, iteration and rate steps; and `run` from the file whose name it returns, or ""
+// if there is none.
+std::string Snapshots::read_files(const std::string& state_file, RunState& run) {
+  LOG(INFO) << "Resuming from " << state_file;
+  if (!file_exists(state_file) && file_exists(state_path(state_file)))
+    throw ConfigError(Code::kConfig, "cannot open ", state_file, "; did you mean ",
+                      state_path(state_file), "?");
+  const SolverState state = read_solver_state(state_file);
+  if (state.iter() < 0 || state.current_step() < 0)
+    throw ConfigError(Code::kConfig, state_file, " is damaged: it says that it is of iteration ",
+                      state.iter(), " and rate step ", state.current_step());
+  const std::string stem = stem_of(state_file);
+  const bool ours = file_exists(manifest_path(stem)) || file_exists(run_path(stem));
+  if (ours)
+    if (const std::string why = why_damaged(stem); !why.empty())
+      throw ConfigError(Code::kConfig, "the snapshot ", stem, " is not whole: ", why);
+  if (!state.learned_net().empty()) {
+    const std::string model = ours ? model_path(stem) : find_model(state.learned_net(), state_file);
+    const NetParameter weights = read_weights(model);
+    check_layers(net_, weights, model);
+    net_.copy_weights(weights, model);
+  }
+  restore_histories(state, state_file);
+  core_.iteration = state.iter();
+  core_.steps = state.current_step();
+  if (ours) {
+    run = read_run_state(run_path(stem));
+    check_run(run, core_.iteration, run_path(stem));
+    return run_path(stem);
+  }
+  LOG(WARNING)
+      << state_file << " has no " << run_path(stem)
+      << " beside it (BVLC Caffe writes none): params, history, iteration and rate "
+      << "are restored, but the data starts from its beginning and random numbers from the seed";
+  return "";
+}
+
+struct SolverMemory {
+  NetParameter model;
+  std::vector<NetParameter> tests;  // layers of the test nets alone
+  SolverState state;
+  RunState run;
+  std::shared_ptr<const OwnState> own;
+  std::int64_t steps = 0;  // of the rate
+  double seconds = 0;
+};
+
+Result<std::shared_ptr<const SolverMemory>> Snapshots::save_state() {
+  if (Status status = core_.settle_all(true); !status.ok()) return status.error();
+  if (Status status = updater_.state().prepare_save(); !status.ok()) return status.error();
+  const auto memory = std::make_shared<SolverMemory>();
+  memory->run = run_state();
+  memory->own = updater_.state().own_state();
+  memory->steps = core_.steps;
+  if (Status status = gather_states(memory->run); !status.ok()) return status.error();
+  memory->seconds = core_.seconds();
+  if (!team_.chief()) return std::shared_ptr<const SolverMemory>(memory);
+  memory->model = net_.to_proto(false);
+  for (const auto& test_net : core_.test_nets) memory->tests.push_back(own_layers(*test_net, net_));
+  memory->state = solver_state();
+  return std::shared_ptr<const SolverMemory>(memory);
+}
+
+void Snapshots::restore_state(const SolverMemory* memory, const Solver::Continuation& how) {
+  std::string name = "the state of the last part of the run";
+  RunState run;
+  core_.goes_on = true;
+  if (memory) core_.seconds_before = memory->seconds;
+  if (team_.chief()) {
+    CHECK(memory != nullptr) << "the chief goes on from nothing";
+    net_.copy_weights(memory->model, name);
+    for (std::size_t i = 0; i < core_.test_nets.size(); ++i)
+      if (has_own_params(*core_.test_nets[i], net_))
+        core_.test_nets[i]->copy_weights(memory->tests[i], name);
+    restore_histories(memory->state, name);
+    core_.steps = memory->steps;
+    run = memory->run;
+  }
+  core_.iteration = how.iteration;
+  core_.share_test_weights();
+  const RunState all = share_resumption(name, std::move(run));
+  if (memory) core_.steps = memory->steps;
+  core_.iteration = core_.started_iteration = core_.shown_iteration = how.iteration;
+  updater_.state().start_at(core_.iteration, how.iterations);
+  if (how.same_scheme) updater_.state().take_own_state(memory ? memory->own : nullptr);
+  if (how.same_members && memory)
+    take_states(memory->run, name);
+  else
+    take_over_states(memory, all, name);
+}
+
+// What each net of this member goes on with: its own state, if it has one, among those of all nets
+// that trained together.
+void Snapshots::take_over_states(const SolverMemory* own, const RunState& all,
+                                 const std::string& file) {
+  int at = 0;
+  for (Net* net : core_.nets()) {
+    take_over_state(*net, own && at < own->run.net_size() ? &own->run.net(at) : nullptr,
+                    states_of_all(all, at), file);
+    ++at;
+  }
+  const std::vector<Net*> replicas = updater_.replicas();
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    const bool known = own && static_cast<int>(i) < own->run.replica_size();
+    take_over_state(*replicas[i], known ? &own->run.replica(static_cast<int>(i)) : nullptr,
+                    states_of_all(all, 0), file);
+  }
+  if (own) take_history(own->run);
+}
+
+Status Snapshots::gather_states(RunState& run) {
+  if (!core_.in_team()) return {};
+  const Result<std::vector<std::string>> states =
+      team_.gather(member_state(run).SerializeAsString());
+  if (!states.ok()) return states.error();
+  for (std::size_t i = 1; i < states.value().size(); ++i)
+    if (!run.add_member()->ParseFromString(states.value()[i]))
+      return Error{
+          Code::kPeer,
+          str("what worker ", i,
+              " says of its state cannot be read: do all processes run the same program?")};
+  return {};
+}
+
+// By index, where members that keep to no common clock go on each from where it was; else none.
+std::vector<std::int64_t> Snapshots::own_iterations(const RunState& run) const {
+  if (!core_.apart() || 1 + run.member_size() != team_.size()) return {};
+  return iterations_of(run, core_.iteration);
+}
+
+// From the chief, which read `run` from `file` (neither, if there was no such file), to all: the
+// iteration and their own part of the run.
+RunState Snapshots::share_resumption(std::string& file, RunState run) {
+  Resumption resumption;
+  if (team_.chief()) {
+    resumption.set_iteration(core_.iteration);
+    resumption.set_step(core_.steps);
+    resumption.set_file(file);
+    *resumption.mutable_run() = std::move(run);
+  }
+  if (core_.in_team()) {
+    const std::string shared = or_throw(team_.share(resumption.SerializeAsString()));
+    if (!team_.chief() && !resumption.ParseFromString(shared))
+      throw ConfigError(Code::kPeer,
+                        "what the chief says of its snapshot cannot be read: do all processes run "
+                        "the same program?");
+  }
+  core_.iteration = resumption.iteration();
+  core_.steps = resumption.step();
+  file = resumption.file();
+  return std::move(*resumption.mutable_run());
+}
+
+}  // namespace shoal

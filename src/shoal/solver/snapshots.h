@@ -1,0 +1,54 @@
+// Saves what a solver has come to, in files or in memory, and lets it go on from there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/proto/run.pb.h"
+#include "shoal/solver/solver_core.h"
+
+namespace shoal {
+
+class Snapshots : SolverPart {
+ public:
+  explicit Snapshots(SolverCore& core) : SolverPart(core) {}
+
+  // As those of Solver.
+  Status write();
+  void restore(const std::string& state_file);
+  Result<std::shared_ptr<const SolverMemory>> save_state();
+  void restore_state(const SolverMemory* memory, const Solver::Continuation& how);
+
+  bool is_written() const { return written_at_ == core_.iteration; }  // the present iteration's
+  // What a gather for a snapshot would have of this member.
+  std::string own_state() const;
+  // A snapshot in the midst of a test has the states from before it: the test is done again by the
+  // solver that goes on.
+  void test_begins();
+  void test_ends() { before_test_.reset(); }
+
+ private:
+  void put_states(RunState& run) const;
+  RunState run_state() const;
+  SolverState solver_state() const;
+  Status write_files(const RunState& run);
+  Status remove_old_snapshots();
+  std::string read_files(const std::string& state_file, RunState& run);
+  void restore_histories(const SolverState& state, const std::string& file);
+  void take_states(const RunState& run, const std::string& file);
+  void take_replica_states(const RunState& run, const std::string& file);
+  void take_over_states(const SolverMemory* own, const RunState& all, const std::string& file);
+  void take_history(const RunState& run);
+  Status gather_states(RunState& run);
+  RunState share_resumption(std::string& file, RunState run);
+  std::vector<std::int64_t> own_iterations(const RunState& run) const;
+
+  std::optional<std::int64_t> written_at_;  // the iteration of the last snapshot
+  std::vector<std::int64_t> kept_;          // iterations of this run's snapshots on the disk
+  std::optional<RunState> before_test_;     // states of the nets when the present test began
+};
+
+}  // namespace shoal

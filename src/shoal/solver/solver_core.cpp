@@ -1,0 +1,180 @@
+#include "shoal/solver/solver_core.h"
+
+#include <numeric>
+#include <utility>
+
+#include "shoal/base/file.h"
+#include "shoal/base/log.h"
+#include "shoal/proto/io.h"
+#include "shoal/solver/net_params.h"
+#include "shoal/solver/snapshot.h"
+
+namespace shoal {
+namespace {
+
+std::uint64_t pick_seed(const SolverParameter& param) {
+  if (param.random_seed() >= 0) return static_cast<std::uint64_t>(param.random_seed());
+  const std::uint64_t seed = random_seed() >> 1;  // fits random_seed, which has a sign
+  LOG(INFO) << "random_seed is not set; this run's is " << seed;
+  return seed;
+}
+
+void check_prefix(const SolverParameter& param, const std::string& name) {
+  if (param.snapshot_prefix().empty())
+    throw ConfigError(Code::kConfig, name,
+                      ": snapshots are asked for, but there is no snapshot_prefix");
+  const Status writable = check_writable(latest_path(param.snapshot_prefix()), Code::kSnapshot);
+  if (!writable.ok())
+    throw ConfigError(Code::kSnapshot, name,
+                      ": no snapshot could be written under snapshot_prefix '",
+                      param.snapshot_prefix(), "': ", writable.error().message);
+}
+
+}  // namespace
+
+SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options)
+    : param(given),
+      options(std::move(given_options)),
+      recipe(read_recipe(param, options.name)),
+      team(options.team ? *options.team : alone) {
+  if (team.chief() && (wants_snapshots() || !param.snapshot_best().empty()))
+    check_prefix(param, options.name);
+  if (!team.chief()) options.observer = nullptr;
+  warn_of_idleness(param, options.name);
+  if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
+    LOG(WARNING)
+        << "solver_mode is GPU, and this build computes on the CPU alone: training there, on "
+        << options.threads << " threads";
+  seed_ = pick_seed(param);
+  build_net();
+  updater = options.make_updater ? options.make_updater(*net)
+                                 : make_local_updater(param, options.name, *net);
+  policy = updater->policy();
+  build_test_nets();
+  started_at = Clock::now();
+}
+
+double SolverCore::seconds() const { return seconds_before + seconds_since(started_at); }
+
+Context& SolverCore::add_context(const Share& share) {
+  contexts.push_back(std::make_unique<Context>(
+      Context::Options{.threads = options.threads, .seed = seed_, .share = share}));
+  return *contexts.back();
+}
+
+void SolverCore::build_net() {
+  if (param.has_net() || param.has_train_net())
+    LOG(INFO) << "Creating training net from net file: "
+              << (param.has_net() ? param.net() : param.train_net());
+  net = std::make_unique<Net>(train_net_of(param, options.name, options.share),
+                              add_context(options.share), NetOptions{.fuse = !param.debug_info()});
+  if (param.batch_semantics() == SolverParameter::GLOBAL && options.share.count() > 1) {
+    whole_batch = written_batch(param, options.name);
+    weight = contribution_weight(param, options.name, options.share);
+  }
+}
+
+void SolverCore::build_test_nets() {
+  Share one = options.share;  // a process tests with one net, however many it trains with
+  one.replica = 0;
+  one.replicas = 1;
+  one.weights.clear();  // a test is divided among equals
+  // or the chief's alone: what all share is its own then, and what is cut up stays so
+  if (apart() && team.chief()) {
+    if (one.suffix.empty()) one.suffix = std::to_string(one.client);
+    one.in_parts = one.in_parts || one.clients > 1;
+    one.client = 0;
+    one.clients = 1;
+  }
+  for (const NetParameter& test_net : test_nets_of(param, options.name)) {
+    LOG(INFO) << "Creating test net (#" << test_nets.size() << ")";
+    test_nets.push_back(std::make_unique<Net>(test_net, add_context(one)));
+    test_nets.back()->share_weights(*net);
+  }
+}
+
+std::vector<Net*> SolverCore::nets() const {
+  std::vector<Net*> all = {net.get()};
+  for (const auto& test_net : test_nets) all.push_back(test_net.get());
+  return all;
+}
+
+std::int64_t SolverCore::items_per_update() const {
+  return (whole_batch > 0 ? whole_batch : batch_size(*net) * options.share.count()) *
+         recipe.iter_size;
+}
+
+double SolverCore::own_items() const {
+  return weight * static_cast<double>(items_per_update()) / options.share.clients;
+}
+
+void SolverCore::note_loss(float loss) {
+  recent_losses.push_back(loss);
+  while (recent_losses.size() > static_cast<std::size_t>(param.average_loss()))
+    recent_losses.pop_front();
+}
+
+float SolverCore::smoothed_loss() const {
+  if (recent_losses.empty()) return 0;
+  return static_cast<float>(std::accumulate(recent_losses.begin(), recent_losses.end(), 0.0) /
+                            static_cast<double>(recent_losses.size()));
+}
+
+void SolverCore::copy_weights(const std::string& model_file) {
+  LOG(INFO) << "Finetuning from " << model_file;
+  const NetParameter model = read_weights(model_file);
+  net->copy_weights(model, model_file);
+  for (const auto& test_net : test_nets)  // layers of the test phase alone
+    if (has_own_params(*test_net, *net)) test_net->copy_weights(model, model_file);
+}
+
+NetParameter own_layers(const Net& net, const Net& other) {
+  NetParameter own = net.to_proto(false);
+  auto& layers = *own.mutable_layer();
+  layers.erase(
+      std::remove_if(layers.begin(), layers.end(),
+                     [&](const LayerParameter& layer) { return has_layer(other, layer.name()); }),
+      layers.end());
+  return own;
+}
+
+void SolverCore::share_test_weights() {
+  if (!in_team()) return;
+  for (const auto& test_net : test_nets) {
+    if (!has_own_params(*test_net, *net)) continue;
+    NetParameter own;
+    const std::string shared = or_throw(
+        team.share(team.chief() ? own_layers(*test_net, *net).SerializePartialAsString() : ""));
+    if (!team.chief() && own.ParsePartialFromString(shared))
+      test_net->copy_weights(own, "the chief's weights");
+  }
+}
+
+Status SolverCore::settle_all(bool together) {
+  if (Status status = updater->settle(Settle::kOwn); !status.ok()) return status;
+  if (!together || !in_team()) return updater->settle(Settle::kTeams);
+  const bool here = !policy.shares_running_sums;
+  // of what forward passes changed, each on its own part of the data; with it all have settled
+  std::vector<double> sums = {1};
+  if (here)
+    for_each_running_sum(*net, [&](const Tensor& sum) {
+      sums.insert(sums.end(), sum.host().begin(), sum.host().end());
+    });
+  if (Status status = team.sum(sums); !status.ok()) return status;
+  auto from = sums.begin() + 1;
+  if (here)
+    for_each_running_sum(*net, [&](Tensor& sum) {
+      for (float& number : sum.host_mut()) number = static_cast<float>(*from++ / sums[0]);
+    });
+  return updater->settle(Settle::kTeams);
+}
+
+Status SolverCore::share_outcome(Status chiefs) {
+  if (!in_team()) return chiefs;
+  const Result<std::string> shared = team.share(chiefs.ok() ? "" : chiefs.error().message);
+  if (!shared.ok()) return shared.error();
+  if (!chiefs.ok() || shared.value().empty()) return chiefs;
+  return Error{Code::kSnapshot, "the chief of the team: " + shared.value()};
+}
+
+}  // namespace shoal

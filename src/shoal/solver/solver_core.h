@@ -1,0 +1,110 @@
+// Holds what the parts of a solver share: its nets, its updater, its team, and how far it has come.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/proto/solver.pb.h"
+#include "shoal/solver/recipe.h"
+#include "shoal/solver/solver.h"
+
+namespace shoal {
+
+class SolverCore {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Builds the nets and the updater; loads no weights.
+  SolverCore(const SolverParameter& given, SolverOptions given_options);
+  SolverCore(const SolverCore&) = delete;
+
+  bool in_team() const { return team.size() > 1; }
+  // Members are at iterations of their own, and do something together only where all have stopped
+  // for it.
+  bool apart() const { return options.team != nullptr && !policy.bounded; }
+  bool falls_on(int interval) const { return interval > 0 && iteration % interval == 0; }
+  bool wants_snapshots() const { return param.snapshot() > 0 || param.snapshot_after_train(); }
+  double seconds() const;  // since the run began to train
+  Action asked() const { return options.action ? options.action() : Action::kNone; }
+  std::vector<Net*> nets() const;  // the train net, then the test nets
+  std::int64_t items_per_update() const;
+  double own_items() const;
+  float smoothed_loss() const;
+  void note_loss(float loss);
+
+  void copy_weights(const std::string& model_file);
+  // Copies the chief's layers of the test phase alone to all members. The updater brings what the
+  // train net learns.
+  void share_test_weights();
+  // Puts all updates into the params: of this member and, if all do this `together`, of the team,
+  // the same on all members.
+  Status settle_all(bool together);
+  // Returns the chief's outcome, on all members.
+  Status share_outcome(Status chiefs);
+
+  const SolverParameter param;
+  SolverOptions options;
+  const Recipe recipe;
+  Team alone;
+  Team& team;
+  // of the train net, then of the test nets, which borrow them
+  std::vector<std::unique_ptr<Context>> contexts;
+  // of all nets that train together, under batch_semantics: GLOBAL; else 0
+  std::int64_t whole_batch = 0;
+  float weight = 1;  // of this member's items beside others'
+  std::unique_ptr<Net> net;
+  std::vector<std::unique_ptr<Net>> test_nets;
+  std::unique_ptr<Updater> updater;
+  TeamPolicy policy;
+
+  std::int64_t iteration = 0;       // iterations done
+  std::int64_t rate_iteration = 0;  // whose rate is that of the next iteration
+  std::int64_t started_iteration = 0, shown_iteration = 0;  // shown: in the last display
+  std::int64_t steps = 0;                                   // of the rate
+  float rate = 0;
+  std::deque<float> recent_losses;  // at most average_loss
+  std::optional<double> best;       // the score of the best test so far
+  std::optional<Ending> ending;     // asked for while the loop ran
+  bool goes_on = false;             // from another solver's memory
+  Clock::time_point started_at;
+  double seconds_before = 0;  // of the solvers before it in the run
+  double away_seconds = 0;    // in tests and snapshots since the last display
+
+ private:
+  Context& add_context(const Share& share);
+  void build_net();
+  void build_test_nets();
+
+  std::uint64_t seed_ = 0;
+};
+
+// A part of a solver, with names for what it uses most.
+class SolverPart {
+ protected:
+  explicit SolverPart(SolverCore& core)
+      : core_(core),
+        param_(core.param),
+        options_(core.options),
+        team_(core.team),
+        net_(*core.net),
+        updater_(*core.updater) {}
+
+  SolverCore& core_;
+  const SolverParameter& param_;
+  const SolverOptions& options_;
+  Team& team_;
+  Net& net_;
+  Updater& updater_;
+};
+
+inline double seconds_since(SolverCore::Clock::time_point start) {
+  return std::chrono::duration<double>(SolverCore::Clock::now() - start).count();
+}
+// Returns the layers of `net` that `other` has not, with their numbers.
+NetParameter own_layers(const Net& net, const Net& other);
+
+}  // namespace shoal

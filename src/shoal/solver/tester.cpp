@@ -1,0 +1,143 @@
+#include "shoal/solver/tester.h"
+
+#include <algorithm>
+
+#include "shoal/base/log.h"
+#include "shoal/base/text.h"
+#include "shoal/solver/snapshot.h"
+
+namespace shoal {
+namespace {
+
+// One score for each number of each output.
+std::vector<TestScore> empty_scores(const Net& net) {
+  std::vector<TestScore> scores;
+  for (const Blob* output : net.outputs())
+    for (std::int64_t i = 0; i < output->data.count(); ++i)
+      scores.push_back({output->name, net.loss_weight(*output), 0});
+  return scores;
+}
+
+void add_outputs(const Net& net, std::vector<TestScore>& scores) {
+  std::size_t at = 0;
+  for (const Blob* output : net.outputs())
+    for (const float value : output->data.host()) {
+      // an output that grew
+      if (at == scores.size()) scores.push_back({output->name, net.loss_weight(*output), 0});
+      scores[at++].mean += value;
+    }
+}
+
+}  // namespace
+
+Tester::Tester(SolverCore& core, Reporter& reporter, Snapshots& snapshots, Boundary& boundary)
+    : SolverPart(core), reporter_(reporter), snapshots_(snapshots), boundary_(boundary) {
+  if (param_.snapshot_best().empty()) return;
+  const std::vector<std::string> words = split(param_.snapshot_best(), ' ');
+  if (words.size() != 2 || (words[1] != "max" && words[1] != "min"))
+    throw ConfigError(
+        Code::kConfig, options_.name, ": snapshot_best is '", param_.snapshot_best(),
+        "'; it must be the name of a test net's output and max or min, like \"accuracy max\"");
+  if (core_.test_nets.empty())
+    throw ConfigError(Code::kConfig, options_.name, ": snapshot_best needs a test net");
+  std::vector<std::string> names;
+  for (const Blob* output : core_.test_nets[0]->outputs()) names.push_back(output->name);
+  if (std::find(names.begin(), names.end(), words[0]) == names.end())
+    throw ConfigError(Code::kConfig, options_.name, ": snapshot_best: the test net has no output '",
+                      words[0], "'", did_you_mean(words[0], names), "; its outputs are ",
+                      join(names));
+  best_output_ = words[0];
+  best_is_largest_ = words[1] == "max";
+}
+
+Status Tester::test_all() {
+  if (core_.apart() && !team_.chief()) return {};
+  const auto start = SolverCore::Clock::now();
+  if (Status status = core_.settle_all(!core_.apart()); !status.ok()) return status;
+  snapshots_.test_begins();
+  Status status;
+  for (int i = 0; i < static_cast<int>(core_.test_nets.size()) && status.ok() && !core_.ending;
+       ++i) {
+    const Result<std::vector<TestScore>> scores = test(i);
+    if (!scores.ok())
+      status = scores.error();
+    else if (i == 0)
+      status = keep_best(scores.value());
+  }
+  snapshots_.test_ends();
+  core_.away_seconds += seconds_since(start);
+  return status;
+}
+
+Result<std::vector<TestScore>> Tester::test(int index) {
+  CHECK(index >= 0 && index < static_cast<int>(core_.test_nets.size()))
+      << "test net " << index << " of " << core_.test_nets.size();
+  LOG(INFO) << "Iteration " << core_.iteration << ", Testing net (#" << index << ")";
+  std::vector<TestScore> scores;
+  double loss = 0;
+  if (Status status = run_batches(index, scores, loss); !status.ok()) return status.error();
+  if (core_.ending) {
+    LOG(INFO) << "Test interrupted.";
+    return std::vector<TestScore>();
+  }
+  if (param_.test_compute_loss()) LOG(INFO) << "Test loss: " << static_cast<float>(loss);
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const TestScore& score = scores[i];
+    const auto mean = static_cast<float>(score.mean);
+    const std::string weighted = score.loss_weight != 0 ? str(" (* ", score.loss_weight, " = ",
+                                                              score.loss_weight * mean, " loss)")
+                                                        : "";
+    LOG(INFO) << "    Test net output #" << i << ": " << score.output << " = " << mean << weighted;
+  }
+  reporter_.tested(index, scores, loss);
+  return scores;
+}
+
+// Means over test_iter batches, of which a team's members have about as many each if they test
+// together, unless the test is interrupted.
+Status Tester::run_batches(int index, std::vector<TestScore>& scores, double& loss) {
+  Net& net = *core_.test_nets[static_cast<std::size_t>(index)];
+  const int batches = param_.test_iter(index);
+  const int members = core_.apart() ? 1 : team_.size();
+  const int own = batches / members + (team_.index() < batches % members ? 1 : 0);
+  for (int b = 0; b < own; ++b) {
+    if (!core_.in_team())  // who is alone can stop in the middle
+      if (Status status = boundary_.act(core_.asked()); !status.ok()) return status;
+    if (core_.ending) return {};
+    if (Status status = team_.status(); !status.ok()) return status;
+    const Result<float> batch_loss = net.forward();
+    if (!batch_loss.ok()) return batch_loss.error();
+    loss += batch_loss.value() / batches;
+    if (b == 0) scores = empty_scores(net);
+    add_outputs(net, scores);
+  }
+  if (own == 0) scores = empty_scores(net);
+  if (Status status = sum_scores(scores, loss); !status.ok()) return status;
+  for (TestScore& score : scores) score.mean /= batches;
+  return {};
+}
+
+Status Tester::sum_scores(std::vector<TestScore>& scores, double& loss) {
+  if (!core_.in_team() || core_.apart()) return {};
+  std::vector<double> sums = {loss};
+  for (const TestScore& score : scores) sums.push_back(score.mean);
+  if (Status status = team_.sum(sums); !status.ok()) return status;
+  loss = sums[0];
+  for (std::size_t i = 0; i < scores.size(); ++i) scores[i].mean = sums[i + 1];
+  return {};
+}
+
+Status Tester::keep_best(const std::vector<TestScore>& scores) {
+  const auto found = std::ranges::find(scores, best_output_, &TestScore::output);
+  if (best_output_.empty() || found == scores.end()) return {};
+  if (core_.best && !(best_is_largest_ ? found->mean > *core_.best : found->mean < *core_.best))
+    return {};
+  core_.best = found->mean;
+  const std::string path = best_path(param_.snapshot_prefix());
+  LOG(INFO) << "Best " << best_output_ << " so far, " << static_cast<float>(found->mean)
+            << ": writing " << path;
+  Status written = team_.chief() ? write_model(path, net_.to_proto(false)) : Status();
+  return core_.apart() ? written : core_.share_outcome(std::move(written));
+}
+
+}  // namespace shoal
