@@ -6,14 +6,13 @@
 #include "shoal/base/file.h"
 #include "support/data_files.h"
 #include "support/expect.h"
-#include "support/threads_team.h"
+#include "support/simulated_workers.h"
 
 namespace shoal::parallel::profile_test {
 namespace {
 
 using test::get_file;
 using test::run_team;
-using test::ThreadsTeam;
 
 TEST(Profile, AHiccupIsNoSlowWorker) {
   parallel::MeanTime times;
@@ -28,7 +27,7 @@ TEST(Profile, AHiccupIsNoSlowWorker) {
 TEST(Profile, EveryoneFindsTheSame) {
   const double seconds[] = {0.25, 0.05, 0.26, 0.05, 0};
   std::vector<Profile> found(5);
-  const auto thrown = run_team(5, [&](ThreadsTeam& team) {
+  const auto thrown = run_team(5, [&](Team& team) {
     const auto index = static_cast<std::size_t>(team.index());
     found[index] = or_throw(make_profile(
         team, {.busy = seconds[index], .items = 10, .iteration = 7 - team.index()}, {}));
@@ -47,7 +46,7 @@ TEST(Profile, EveryoneFindsTheSame) {
 }
 
 TEST(Profile, WithoutAnyMeasurementAllAreOneGroup) {
-  run_team(3, [&](ThreadsTeam& team) {
+  run_team(3, [&](Team& team) {
     EXPECT_EQ(text_of(or_throw(make_profile(team, {}, {}))),
               "speeds 1, 1, 1 items/s; 1 group: 0,1,2");
   });
@@ -56,7 +55,7 @@ TEST(Profile, WithoutAnyMeasurementAllAreOneGroup) {
 // A server that came too late to be measured has the link of the others.
 TEST(Profile, WhatAnExchangeTakesCounts) {
   const std::optional<double> exchanges[] = {0.1, std::nullopt, 0.3};
-  run_team(3, [&](ThreadsTeam& team) {
+  run_team(3, [&](Team& team) {
     const Profile profile = or_throw(
         make_profile(team, {.busy = 0.1, .exchange = exchanges[team.index()], .items = 3}, {}));
     ASSERT_EQ(profile.speeds.size(), 3u);
@@ -68,7 +67,7 @@ TEST(Profile, WhatAnExchangeTakesCounts) {
 
 // Of a worker that is in the generation, and has left, there are zeros.
 TEST(Profile, WhoHasLeftHoldsNobodyUp) {
-  run_team(3, [&](ThreadsTeam& team) {
+  run_team(3, [&](Team& team) {
     std::vector<double> nothing(15);
     if (team.index() == 1) return (void)team.sum(nothing);
     const Profile profile =

@@ -15,15 +15,14 @@
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
 #include "support/data_files.h"
+#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
-#include "support/threads_team.h"
 
 namespace shoal::team_test {
 namespace {
 
 using test::all_params;
 using test::run_team;
-using test::ThreadsTeam;
 
 // Lockstep: every member makes the same update of the mean of all gradients. Params and histories
 // start as the chief's.
@@ -93,7 +92,7 @@ class MeanUpdater final : public ForwardingUpdater, public Checkpointed {
   bool created_ = false;
 };
 
-SolverOptions options_of(const SolverParameter& param, ThreadsTeam& team) {
+SolverOptions options_of(const SolverParameter& param, Team& team) {
   SolverOptions options;
   options.name = "x";
   options.team = &team;
@@ -148,9 +147,9 @@ class TeamTest : public testing::Test {
   }
   // Params of every member after body(solver, team).
   std::vector<std::vector<float>> run(int size, const SolverParameter& param,
-                                      const std::function<void(Solver&, ThreadsTeam&)>& body) {
+                                      const std::function<void(Solver&, Team&)>& body) {
     std::vector<std::vector<float>> params(static_cast<std::size_t>(size));
-    const auto thrown = run_team(size, [&](ThreadsTeam& team) {
+    const auto thrown = run_team(size, [&](Team& team) {
       Solver solver(param, options_of(param, team));
       body(solver, team);
       params[static_cast<std::size_t>(team.index())] = all_params(solver.net());
@@ -182,7 +181,7 @@ TEST_F(TeamTest, ATeamLearnsAsOneMachineWithAllItsBatches) {
   or_throw(solver.solve());
   const SolverParameter half = plain(4, more);
   std::vector<std::vector<float>> params(2);
-  run_team(2, [&](ThreadsTeam& team) {
+  run_team(2, [&](Team& team) {
     SolverOptions options = options_of(half, team);
     if (team.chief()) options.observer = &two;
     Solver member(half, options);
@@ -216,7 +215,7 @@ TEST_F(TeamTest, BatchesOfATestAreDividedAndEveryMemberHasTheScores) {
     std::vector<std::vector<TestScore>> scores(static_cast<std::size_t>(size));
     std::vector<int> read(static_cast<std::size_t>(size));
     const SolverParameter made = plain(4, str("test_interval: 1 test_iter: ", batches), 1);
-    run(size, made, [&](Solver& solver, ThreadsTeam& team) {
+    run(size, made, [&](Solver& solver, Team& team) {
       scores[static_cast<std::size_t>(team.index())] = or_throw(solver.test(0));
       Layer& data = *solver.test_nets()[0]->layers()[0];
       read[static_cast<std::size_t>(team.index())] =
@@ -243,7 +242,7 @@ TEST_F(TeamTest, BatchesOfATestAreDividedAndEveryMemberHasTheScores) {
 TEST_F(TeamTest, RunningMeansAreOfAllMembersWhenTheyAreLookedAt) {
   std::vector<std::vector<float>> before(2);
   const auto after = run(2, param("test_iter: 2 test_interval: 100 test_initialization: false"),
-                         [&](Solver& solver, ThreadsTeam& team) {
+                         [&](Solver& solver, Team& team) {
                            or_throw(solver.step(3));
                            before[static_cast<std::size_t>(team.index())] =
                                all_params(solver.net());
@@ -259,7 +258,7 @@ TEST_F(TeamTest, RunningMeansAreOfAllMembersWhenTheyAreLookedAt) {
 // ---- snapshots ----
 
 TEST_F(TeamTest, TheChiefWritesOneSnapshotForAll) {
-  run(3, param(), [&](Solver& solver, ThreadsTeam&) {
+  run(3, param(), [&](Solver& solver, Team&) {
     or_throw(solver.step(2));
     ASSERT_OK(solver.snapshot());
   });
@@ -276,13 +275,13 @@ TEST_F(TeamTest, AResumedTeamGoesOnAsIfItHadNotStopped) {
       "test_iter: 3 test_interval: 4 snapshot: 4 average_loss: 3 type: 'Adam' base_lr: 0.01 "
       "display: 1";
   std::vector<float> smoothed(4);
-  const auto whole = run(2, param(more), [&](Solver& solver, ThreadsTeam& team) {
+  const auto whole = run(2, param(more), [&](Solver& solver, Team& team) {
     or_throw(solver.step(8));
     smoothed[static_cast<std::size_t>(team.index())] = solver.smoothed_loss();
   });
   for (const char* const folder : {"", "/other"}) {
     // The members that are not the chief need no files.
-    const auto resumed = run(2, param(more), [&](Solver& solver, ThreadsTeam& team) {
+    const auto resumed = run(2, param(more), [&](Solver& solver, Team& team) {
       solver.restore(team.chief() ? state(4) : str("/nowhere", folder));
       EXPECT_EQ(solver.iteration(), 4);
       or_throw(solver.step(4));
@@ -296,14 +295,14 @@ TEST_F(TeamTest, AResumedTeamGoesOnAsIfItHadNotStopped) {
 
 TEST_F(TeamTest, ASnapshotServesATeamOfAnySize) {
   const std::string more = "test_iter: 3 test_interval: 100 test_initialization: false";
-  const auto before = run(2, param(more), [&](Solver& solver, ThreadsTeam&) {
+  const auto before = run(2, param(more), [&](Solver& solver, Team&) {
     or_throw(solver.step(3));  // 2 x 3 x 8 records
     ASSERT_OK(solver.snapshot());
   });
   for (const int size : {1, 3}) {
     test::LogLines lines;
     std::vector<RunState> states(static_cast<std::size_t>(size));
-    const auto after = run(size, param(more), [&](Solver& solver, ThreadsTeam& team) {
+    const auto after = run(size, param(more), [&](Solver& solver, Team& team) {
       solver.restore(state(3));
       EXPECT_EQ(solver.iteration(), 3);
       if (team.chief()) {
@@ -327,7 +326,7 @@ TEST_F(TeamTest, ASnapshotServesATeamOfAnySize) {
 TEST_F(TeamTest, WhatTheChiefCannotWriteEndsAll) {
   std::vector<std::string> errors(2);
   std::filesystem::create_directories(run_path(snapshot_stem(folder_ + "/s", 1)) + "/full");
-  run(2, param("snapshot: 1"), [&](Solver& solver, ThreadsTeam& team) {
+  run(2, param("snapshot: 1"), [&](Solver& solver, Team& team) {
     const Result<Ending> ending = solver.step(3);
     ASSERT_FALSE(ending.ok());
     EXPECT_EQ(ending.error().code, Code::kSnapshot);
@@ -340,17 +339,17 @@ TEST_F(TeamTest, WhatTheChiefCannotWriteEndsAll) {
 
 TEST_F(TeamTest, WhatTheChiefCannotReadEndsAll) {
   const SolverParameter made = param();
-  const auto thrown = run_team(2, [&](ThreadsTeam& team) {
+  const auto thrown = run_team(2, [&](Team& team) {
     Solver solver(made, options_of(made, team));
     solver.restore(folder_ + "/nothing.solverstate");
   });
   EXPECT_HAS(thrown[0], "cannot open " + folder_ + "/nothing.solverstate");
-  EXPECT_EQ(thrown[1], "a member has left");
+  EXPECT_EQ(thrown[1], thrown[0]);
 }
 
 TEST_F(TeamTest, TheBestModelIsTheTeams) {
   run(2, param("test_iter: 4 test_interval: 2 snapshot_best: 'loss min' max_iter: 4 base_lr: 0.2"),
-      [&](Solver& solver, ThreadsTeam&) {
+      [&](Solver& solver, Team&) {
         or_throw(solver.solve());
         ASSERT_OK(solver.snapshot());
       });
@@ -360,12 +359,13 @@ TEST_F(TeamTest, TheBestModelIsTheTeams) {
 
 // ---- wishes ----
 
+// All do it at one iteration: the first that none of them had begun when it was said.
 TEST_F(TeamTest, AWishOfOneIsDoneByAllAtOnce) {
   for (const auto& [wish, ending] :
        {std::pair{Action::kStop, Ending::kStopped}, {Action::kRequeue, Ending::kRequeue}}) {
     const SolverParameter made = param("test_iter: 2 test_interval: 1 max_iter: 20");
     std::vector<std::int64_t> stopped(3);
-    const auto thrown = run_team(3, [&](ThreadsTeam& team) {
+    const auto thrown = run_team(3, [&](Team& team) {
       SolverOptions options = options_of(made, team);
       int asked = 0;
       // before iterations 0, 1, 2, 3
@@ -375,8 +375,10 @@ TEST_F(TeamTest, AWishOfOneIsDoneByAllAtOnce) {
       stopped[static_cast<std::size_t>(team.index())] = solver.iteration();
     });
     for (const std::string& error : thrown) EXPECT_EQ(error, "");
-    EXPECT_EQ(stopped, (std::vector<std::int64_t>{3, 3, 3}));
-    EXPECT_EQ(file_exists(state(3)), wish == Action::kRequeue);
+    EXPECT_GE(stopped[2], 3);
+    EXPECT_LE(stopped[2], 4);
+    EXPECT_EQ(stopped, std::vector<std::int64_t>(3, stopped[2]));
+    EXPECT_EQ(file_exists(state(static_cast<int>(stopped[2]))), wish == Action::kRequeue);
   }
 }
 
@@ -394,7 +396,7 @@ TEST_F(TeamTest, AGlobalBatchIsDividedAndWeighted) {
   for (share.client = 0; share.client < 3; ++share.client)
     weights.push_back(contribution_weight(whole, "x", share));
   EXPECT_EQ(weights, (std::vector<float>{1.2f, 0.9f, 0.9f}));
-  run(3, whole, [&](Solver& solver, ThreadsTeam& team) {
+  run(3, whole, [&](Solver& solver, Team& team) {
     EXPECT_EQ(solver.items_per_update(), 10);
     batches[static_cast<std::size_t>(team.index())] =
         solver.net().outputs().empty() ? 0 : solver.net().blob("data")->shape()[0];
@@ -432,7 +434,7 @@ TEST_F(TeamTest, AGlobalBatchSmallerThanTheTeamIsRefused) {
 
 TEST_F(TeamTest, TheFirstLineSaysWhatABatchIs) {
   test::LogLines lines;
-  run_team(2, [&](ThreadsTeam& team) {
+  run_team(2, [&](Team& team) {
     const SolverParameter made = plain(4, "iter_size: 3");
     SolverOptions options = options_of(made, team);
     options.epoch = 60;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "shoal/parallel/worker.h"
 #include "shoal/simulate/sim_thread.h"
 #include "shoal/simulate/simulated_job.h"
 #include "shoal/simulate/simulated_table.h"
@@ -121,6 +122,20 @@ void SimulatedWorkers::regroup(const std::string& why, const std::string& scheme
 std::vector<std::string> SimulatedWorkers::warnings() { return state_->job.take_warnings(); }
 
 void SimulatedWorkers::pass(table::Instant time) { Worker::current->pass(time); }
+
+std::vector<std::string> run_team(int size, const std::function<void(Team&)>& body) {
+  std::vector<std::string> thrown(static_cast<std::size_t>(size));
+  SimulatedWorkers(size).run([&](int worker, table::Table& table) -> Status {
+    try {
+      body(*parallel::make_table_team(table));
+    } catch (const ConfigError& error) {
+      thrown[static_cast<std::size_t>(worker)] = error.what();
+      return error.error();
+    }
+    return {};
+  });
+  return thrown;
+}
 
 void Gate::reach(int at) { at_ = std::max(at_, at); }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/solver/team.h"
 #include "shoal/table/shard.h"
 #include "shoal/table/table.h"
 
@@ -44,6 +45,10 @@ class SimulatedWorkers {
   struct Worker;
   std::unique_ptr<State> state_;
 };
+
+// Runs body(team) for each of `size` workers of a job. One that throws ends the job. Returns the
+// text that each threw, or "".
+std::vector<std::string> run_team(int size, const std::function<void(Team&)>& body);
 
 // A number that rises, for which workers of a SimulatedWorkers can wait.
 class Gate {
