@@ -1,6 +1,5 @@
 // Bodies of the questions about tasks, and of their answers; docs/protocol.md has their bytes.
 #include <cmath>
-#include <initializer_list>
 #include <utility>
 
 #include "shoal/base/text.h"
@@ -8,10 +7,10 @@
 #include "shoal/table/wire/fields.h"
 
 namespace shoal::table {
-namespace {
+template <>
+constexpr wire::Range<Verdict> wire::kRange<Verdict>{"verdict", Verdict::kPush, Verdict::kAnother};
 
-constexpr std::initializer_list<Verdict> kVerdicts{Verdict::kPush, Verdict::kDrop,
-                                                   Verdict::kAnother};
+namespace {
 
 struct VerdictBody {
   std::uint32_t steps = 0;
@@ -33,7 +32,7 @@ void start_fields(Io& io, auto& start) {
 }
 template <class Io>
 void verdict_fields(Io& io, auto& body) {
-  io(body.steps), io.one_of(body.verdict, kVerdicts, "verdict");
+  io(body.steps, body.verdict);
 }
 
 std::string wrong_with(const TaskReport& report) {

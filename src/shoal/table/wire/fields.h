@@ -5,7 +5,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -26,6 +25,15 @@ using Bits = std::conditional_t<
 template <class Enum>
 using EnumBits = std::conditional_t<sizeof(Enum) == 2, std::uint16_t, std::uint8_t>;
 
+// The values of an enum that may be read: `first` to `last`, and `also`. Errors call it `name`.
+template <class Enum>
+struct Range {
+  const char* name;
+  Enum first, last, also = last;
+};
+template <class Enum>
+constexpr Range<Enum> kRange{};
+
 class Writer {
  public:
   template <class T>
@@ -41,14 +49,8 @@ class Writer {
     (*this)(rest...);
   }
   template <class Enum>
-  void one_of(const Enum& value, std::initializer_list<Enum>, const char*) {
-    put_le(out_, static_cast<EnumBits<Enum>>(value));
-  }
-  // An enum of which the receiver knows the values.
-  template <class Enum>
-  void any_of(const Enum& value) {
-    put_le(out_, static_cast<EnumBits<Enum>>(value));
-  }
+  requires std::is_enum_v<Enum>
+  void operator()(const Enum& value) { put_le(out_, static_cast<EnumBits<Enum>>(value)); }
   void bytes(const std::string& value, std::size_t limit, const char* field) {
     CHECK(value.size() <= limit) << field << " of " << value.size() << " bytes; at most " << limit
                                  << " can be sent";
@@ -102,18 +104,14 @@ class Reader {
     (*this)(rest...);
   }
   template <class Enum>
-  void one_of(Enum& value, std::initializer_list<Enum> known, const char* field) {
+  requires std::is_enum_v<Enum>
+  void operator()(Enum& value) {
+    constexpr const Range<Enum>& known = kRange<Enum>;
     EnumBits<Enum> bits = 0;
     (*this)(bits);
     value = static_cast<Enum>(bits);
-    if (wrong_.empty() && std::find(known.begin(), known.end(), value) == known.end())
-      fail(str("an unknown ", field, ", ", int{bits}, "; the other end may be a newer build"));
-  }
-  template <class Enum>
-  void any_of(Enum& value) {
-    EnumBits<Enum> bits = 0;
-    (*this)(bits);
-    value = static_cast<Enum>(bits);
+    if (wrong_.empty() && (value < known.first || value > known.last) && value != known.also)
+      fail(str("an unknown ", known.name, ", ", int{bits}, "; the other end may be a newer build"));
   }
   void bytes(std::string& value, std::size_t limit, const char* field) {
     std::uint32_t size = 0;

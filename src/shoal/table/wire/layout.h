@@ -9,30 +9,35 @@
 
 namespace shoal::table::wire {
 
-template <class M, class T>
-concept Is = std::same_as<std::remove_const_t<M>, T>;
+template <class M, class... T>
+concept Is = (std::same_as<std::remove_const_t<M>, T> || ...);
 
-inline constexpr auto kPurposes = {Purpose::kRows, Purpose::kCoordination};
-inline constexpr auto kParts = {Part::kWeights, Part::kHistory, Part::kHistory2};
-inline constexpr auto kContributions = {ContributionKind::kGradient, ContributionKind::kDelta,
-                                        ContributionKind::kWeights};
-inline constexpr auto kWants = {Want::kNothing, Want::kSnapshot, Want::kStop, Want::kRequeue,
-                                Want::kRegroup};
-inline constexpr auto kDirectives = {DirectiveKind::kAbort, DirectiveKind::kPause,
-                                     DirectiveKind::kAgreed, DirectiveKind::kFinished,
-                                     DirectiveKind::kLeft};
-inline constexpr auto kCodes = {Code::kInternal, Code::kUsage,  Code::kConfig,    Code::kData,
-                                Code::kDevice,   Code::kPeer,   Code::kNonFinite, Code::kTimeout,
-                                Code::kSnapshot, Code::kRequeue};
-inline constexpr auto kTopics = {
-    Topic::kJoin,  Topic::kBarrier, Topic::kSum,  Topic::kGather,  Topic::kShare, Topic::kOutputs,
-    Topic::kPause, Topic::kPaused,  Topic::kDone, Topic::kReport,  Topic::kHeard, Topic::kBegin,
-    Topic::kJudge, Topic::kScheme,  Topic::kMeet, Topic::kRegroup, Topic::kLeave, Topic::kEnroll};
+template <>
+inline constexpr Range<Purpose> kRange<Purpose>{"purpose", Purpose::kRows, Purpose::kCoordination};
+template <>
+inline constexpr Range<Part> kRange<Part>{"part", Part::kWeights, Part::kHistory2};
+template <>
+inline constexpr Range<ContributionKind> kRange<ContributionKind>{
+    "contribution", ContributionKind::kGradient, ContributionKind::kWeights};
+template <>
+inline constexpr Range<Want> kRange<Want>{"want", Want::kNothing, Want::kRegroup};
+template <>
+inline constexpr Range<DirectiveKind> kRange<DirectiveKind>{"kind", DirectiveKind::kAbort,
+                                                            DirectiveKind::kLeft};
+template <>
+inline constexpr Range<Code> kRange<Code>{"code", Code::kInternal, Code::kSnapshot, Code::kRequeue};
+template <>
+inline constexpr Range<Topic> kRange<Topic>{"topic", Topic::kJoin, Topic::kEnroll};
+// The receiver knows which codecs a row has.
+template <>
+inline constexpr Range<CodecId> kRange<CodecId>{"codec", CodecId{0}, CodecId{255}};
 // These two have their numbers from elsewhere, and are on the wire now.
-inline constexpr auto kRules = {optim::Rule::kSgd,      optim::Rule::kNesterov,
-                                optim::Rule::kAdaGrad,  optim::Rule::kRmsProp,
-                                optim::Rule::kAdaDelta, optim::Rule::kAdam};
-inline constexpr auto kRegularizations = {optim::Regularization::kL2, optim::Regularization::kL1};
+template <>
+inline constexpr Range<optim::Rule> kRange<optim::Rule>{"rule", optim::Rule::kSgd,
+                                                        optim::Rule::kAdam};
+template <>
+inline constexpr Range<optim::Regularization> kRange<optim::Regularization>{
+    "regularization", optim::Regularization::kL2, optim::Regularization::kL1};
 static_assert(static_cast<int>(optim::Rule::kAdam) == 5 &&
               static_cast<int>(optim::Regularization::kL1) == 1);
 
@@ -43,50 +48,28 @@ inline constexpr std::size_t kRowBytes = 21, kRankBytes = 4, kClockBytes = 8, kN
                              kLeastProcessBytes = 44;
 inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 
-template <class Io, class M>
-requires Is<M, std::uint32_t> || Is<M, Clock> || Is<M, double>
-void fields(Io& io, M& m) { io(m); }
+void fields(auto& io, Is<std::uint32_t, Clock, double> auto& m) { io(m); }
 
-template <class Io, Is<Challenge> M>
-void fields(Io& io, M& m) {
-  io(m.lowest, m.highest, m.nonce);
+void fields(auto& io, Is<Challenge> auto& m) { io(m.lowest, m.highest, m.nonce); }
+void fields(auto& io, Is<Hello> auto& m) {
+  io(m.lowest, m.highest, m.purpose, m.rank, m.incarnation, m.configuration, m.nonce, m.proof);
 }
-template <class Io, Is<Hello> M>
-void fields(Io& io, M& m) {
-  io(m.lowest, m.highest);
-  io.one_of(m.purpose, kPurposes, "purpose");
-  io(m.rank, m.incarnation, m.configuration, m.nonce, m.proof);
-}
-template <class Io, Is<Welcome> M>
-void fields(Io& io, M& m) {
-  io(m.version, m.rank, m.incarnation, m.proof);
-}
-template <class Io, Is<Refuse> M>
-void fields(Io& io, M& m) {
-  io.one_of(m.code, kCodes, "code");
+void fields(auto& io, Is<Welcome> auto& m) { io(m.version, m.rank, m.incarnation, m.proof); }
+void fields(auto& io, Is<Refuse> auto& m) {
+  io(m.code);
   io.text(m.reason, kMaxReasonBytes, "reason");
 }
-template <class Io, Is<Ping> M>
-void fields(Io& io, M& m) {
-  io(m.clock);
-}
-template <class Io, Is<Bye> M>
-void fields(Io&, M&) {}
+void fields(auto& io, Is<Ping> auto& m) { io(m.clock); }
+void fields(auto&, Is<Bye> auto&) {}
 
-template <class Io, Is<Row> M>
-void fields(Io& io, M& m) {
-  io(m.length, m.priority, m.server, m.learns, m.lr_mult, m.decay_mult);
-  io.any_of(m.push_codec);
-  io.any_of(m.pull_codec);
+void fields(auto& io, Is<Row> auto& m) {
+  io(m.length, m.priority, m.server, m.learns, m.lr_mult, m.decay_mult, m.push_codec, m.pull_codec);
 }
-template <class Io, Is<PlanMessage> M>
-void fields(Io& io, M& m) {
+void fields(auto& io, Is<PlanMessage> auto& m) {
   auto& plan = m.plan;
-  io(plan.workers, plan.servers, plan.start);
-  io.one_of(plan.rule.rule, kRules, "rule");
-  io(plan.rule.momentum, plan.rule.momentum2, plan.rule.rms_decay, plan.rule.delta);
-  io.one_of(plan.regularization, kRegularizations, "regularization");
-  io(plan.weight_decay, plan.clip, plan.iter_size);
+  io(plan.workers, plan.servers, plan.start, plan.rule.rule, plan.rule.momentum,
+     plan.rule.momentum2, plan.rule.rms_decay, plan.rule.delta, plan.regularization,
+     plan.weight_decay, plan.clip, plan.iter_size);
   io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
   io.list(plan.rows, kRowBytes, kMaxRows, "rows");
   io(plan.generation);
@@ -94,90 +77,41 @@ void fields(Io& io, M& m) {
   io.list(plan.clocks, kClockBytes, kMaxWorkers, "clocks");
   io.list(plan.server_ranks, kRankBytes, kMaxServers, "ranks of servers");
 }
-template <class Io, Is<Init> M>
-void fields(Io& io, M& m) {
-  io(m.row);
-  io.one_of(m.part, kParts, "part");
-  io(m.generation);
-  io.any_of(m.payload.codec);
+void fields(auto& io, Is<Init> auto& m) { io(m.row, m.part, m.generation, m.payload.codec); }
+void fields(auto& io, Is<Ready> auto& m) { io(m.rows, m.generation); }
+void fields(auto& io, Is<Push> auto& m) {
+  io(m.row, m.clock, m.base, m.kind, m.weight, m.rate, m.generation, m.payload.codec);
 }
-template <class Io, Is<Ready> M>
-void fields(Io& io, M& m) {
-  io(m.rows, m.generation);
+void fields(auto& io, Is<Get> auto& m) { io(m.row, m.clock, m.part, m.generation); }
+void fields(auto& io, Is<RowMessage> auto& m) {
+  io(m.row, m.clock, m.version, m.part, m.generation, m.payload.codec);
 }
-template <class Io, Is<Push> M>
-void fields(Io& io, M& m) {
-  io(m.row, m.clock, m.base);
-  io.one_of(m.kind, kContributions, "contribution");
-  io(m.weight, m.rate, m.generation);
-  io.any_of(m.payload.codec);
-}
-template <class Io, Is<Get> M>
-void fields(Io& io, M& m) {
-  io(m.row, m.clock);
-  io.one_of(m.part, kParts, "part");
-  io(m.generation);
-}
-template <class Io, Is<RowMessage> M>
-void fields(Io& io, M& m) {
-  io(m.row, m.clock, m.version);
-  io.one_of(m.part, kParts, "part");
-  io(m.generation);
-  io.any_of(m.payload.codec);
-}
-template <class Io, Is<NeedPush> M>
-void fields(Io& io, M& m) {
-  io(m.row, m.clock, m.generation);
-}
-template <class Io, Is<Retire> M>
-void fields(Io& io, M& m) {
-  io(m.clock, m.generation);
-}
-template <class Io, Is<Norm> M>
-void fields(Io& io, M& m) {
-  io(m.clock, m.server, m.squares, m.generation);
-}
-template <class Io, Is<NormTotal> M>
-void fields(Io& io, M& m) {
-  io(m.clock, m.squares, m.generation);
-}
-template <class Io, Is<Ask> M>
-void fields(Io& io, M& m) {
-  io.one_of(m.topic, kTopics, "topic");
-  io(m.clock);
+void fields(auto& io, Is<NeedPush> auto& m) { io(m.row, m.clock, m.generation); }
+void fields(auto& io, Is<Retire> auto& m) { io(m.clock, m.generation); }
+void fields(auto& io, Is<Norm> auto& m) { io(m.clock, m.server, m.squares, m.generation); }
+void fields(auto& io, Is<NormTotal> auto& m) { io(m.clock, m.squares, m.generation); }
+void fields(auto& io, Is<Ask, Answer> auto& m) {
+  io(m.topic, m.clock);
   io.bytes(m.body, kMaxBodyBytes, "body");
 }
-template <class Io, Is<Answer> M>
-void fields(Io& io, M& m) {
-  io.one_of(m.topic, kTopics, "topic");
-  io(m.clock);
-  io.bytes(m.body, kMaxBodyBytes, "body");
-}
-template <class Io, Is<Directive> M>
-void fields(Io& io, M& m) {
-  io.one_of(m.kind, kDirectives, "kind");
-  io(m.clock);
-  io.one_of(m.want, kWants, "want");
-  io.one_of(m.code, kCodes, "code");
+void fields(auto& io, Is<Directive> auto& m) {
+  io(m.kind, m.clock, m.want, m.code);
   io.text(m.text, kMaxReasonBytes, "text");
 }
 
-template <class Io, Is<JoinBody> M>
-void fields(Io& io, M& m) {
+void fields(auto& io, Is<JoinBody> auto& m) {
   io(m.rank, m.worker, m.server);
   io.bytes(m.host, kMaxHostBytes, "host");
   io.bytes(m.address, kMaxHostBytes, "address");
   io.bytes(m.configuration, kMaxConfigurationBytes, "configuration");
 }
-template <class Io, Is<RosterBody::Process> M>
-void fields(Io& io, M& m) {
+void fields(auto& io, Is<RosterBody::Process> auto& m) {
   io(m.rank, m.worker, m.server);
   io.bytes(m.host, kMaxHostBytes, "host");
   io.bytes(m.address, kMaxHostBytes, "address");
   io(m.clock, m.weight, m.bandwidth);
 }
-template <class Io, Is<RosterBody> M>
-void fields(Io& io, M& m) {
+void fields(auto& io, Is<RosterBody> auto& m) {
   io(m.seed);
   io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
   io(m.generation);
@@ -185,8 +119,7 @@ void fields(Io& io, M& m) {
   io.text(m.why, kMaxReasonBytes, "reason");
   io(m.measures);
 }
-template <class Io, Is<SegmentBody> M>
-void fields(Io& io, M& m) {
+void fields(auto& io, Is<SegmentBody> auto& m) {
   io(m.clock, m.phase_end);
   io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme");
   io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
@@ -195,8 +128,7 @@ void fields(Io& io, M& m) {
   io(m.measures);
 }
 
-template <class Io, Is<LeaveBody> M>
-void fields(Io& io, M& m) {
+void fields(auto& io, Is<LeaveBody> auto& m) {
   io(m.at_end);
   io.bytes(m.state, kMaxBodyBytes, "state");
 }
