@@ -11,16 +11,15 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <deque>
+#include <boost/asio/strand.hpp>
 #include <memory>
 #include <thread>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "shoal/base/mutex.h"
@@ -52,96 +51,17 @@ struct IoThreads::Machinery {
   std::vector<std::jthread> threads;
 };
 
-// Asio's own strand runs nothing on a thread that is not in its io_context, as the solver's is not.
-struct Strand::Machinery : std::enable_shared_from_this<Machinery> {
-  explicit Machinery(std::shared_ptr<IoThreads::Machinery> threads) : io(std::move(threads)) {}
-
-  struct Task {
-    virtual ~Task() = default;
-    virtual void run() = 0;
-  };
-  template <class Work>
-  struct TaskOf final : Task {
-    explicit TaskOf(Work given) : work(std::move(given)) {}
-    void run() override { work(); }
-    Work work;
-  };
-
-  template <class Work>
-  void add(Work&& work);  // runs later
-  template <class Work>
-  // on a thread of `io`: now, if nothing else is here
-  void dispatch(Work&& work);
-
-  bool here() const { return runner == std::this_thread::get_id(); }
-  bool enter();  // false if something is here, or waits to be
-  void leave();
-  void take_turn();  // runs what waits
-  void forget();     // throws away what waits
-  void schedule();
-
+struct Strand::Machinery {
+  explicit Machinery(std::shared_ptr<IoThreads::Machinery> threads)
+      : io(std::move(threads)), strand(io->io.get_executor()) {}
   const std::shared_ptr<IoThreads::Machinery> io;
-  Mutex mutex;
-  std::deque<std::unique_ptr<Task>> waiting GUARDED_BY(mutex);
-  // something is here, or a turn is scheduled; if not, nothing waits
-  bool busy GUARDED_BY(mutex) = false;
-  std::atomic<std::thread::id> runner{};
-};
-
-template <class Work>
-void Strand::Machinery::add(Work&& work) {
-  auto task = std::make_unique<TaskOf<std::decay_t<Work>>>(std::forward<Work>(work));
-  {
-    MutexLock lock(mutex);
-    waiting.push_back(std::move(task));
-    if (std::exchange(busy, true)) return;
-  }
-  schedule();
-}
-
-template <class Work>
-void Strand::Machinery::dispatch(Work&& work) {
-  if (here()) return std::forward<Work>(work)();
-  const std::shared_ptr<Machinery> self = shared_from_this();
-  if (!enter()) return add(std::forward<Work>(work));
-  std::forward<Work>(work)();
-  leave();
-}
-
-// What Asio needs to run its handlers on a strand.
-class StrandExecutor {
- public:
-  explicit StrandExecutor(const Strand& strand) : machinery_(strand.machinery_) {}
-  asio::execution_context& context() const noexcept { return machinery_->io->io; }
-  // IoThreads have a guard that keeps them running
-  void on_work_started() const noexcept {}
-  void on_work_finished() const noexcept {}
-  template <class Work, class Allocator>
-  void dispatch(Work&& work, const Allocator&) const {
-    machinery_->dispatch(std::forward<Work>(work));
-  }
-  template <class Work, class Allocator>
-  void post(Work&& work, const Allocator&) const {
-    machinery_->add(std::forward<Work>(work));
-  }
-  template <class Work, class Allocator>
-  void defer(Work&& work, const Allocator&) const {
-    machinery_->add(std::forward<Work>(work));
-  }
-  friend bool operator==(const StrandExecutor& a, const StrandExecutor& b) noexcept {
-    return a.machinery_ == b.machinery_;
-  }
-  friend bool operator!=(const StrandExecutor& a, const StrandExecutor& b) noexcept {
-    return a.machinery_ != b.machinery_;
-  }
-
- private:
-  std::shared_ptr<Strand::Machinery> machinery_;
+  const asio::strand<asio::io_context::executor_type> strand;
 };
 
 class Wiring {
  public:
   static asio::io_context& io(const Strand& strand) { return strand.machinery_->io->io; }
+  static const auto& executor(const Strand& strand) { return strand.machinery_->strand; }
   // Another strand of the same threads.
   static Strand sibling(const Strand& strand);
   // Shared by all who ask with these threads; null if `rate` is 0.
@@ -151,7 +71,7 @@ class Wiring {
 // `handler` on the strand.
 template <class Handler>
 auto on(const Strand& strand, Handler handler) {
-  return asio::bind_executor(StrandExecutor(strand), std::move(handler));
+  return asio::bind_executor(Wiring::executor(strand), std::move(handler));
 }
 
 }  // namespace shoal::table

@@ -28,83 +28,45 @@ void IoThreads::stop() {
   machinery_->io.drain();
 }
 
-// ---- a strand's machinery ----
-
 namespace {
 
-// A strand's turn on the threads' queue; what waits goes with it if it never comes.
-template <class Machinery>
-class Turn {
- public:
-  explicit Turn(std::shared_ptr<Machinery> strand) : strand_(std::move(strand)) {}
-  Turn(Turn&&) = default;
-  ~Turn() {
-    if (strand_) strand_->forget();
+// What a free strand is given runs at once, on the caller's thread; what waits behind it, on the
+// threads of `io`. Asio's own executor runs nothing at once on a thread that is not its own.
+struct Visitor {
+  asio::io_context::executor_type io;
+  asio::execution_context& context() const noexcept { return io.context(); }
+  void on_work_started() const noexcept {}  // IoThreads have a guard that keeps them running
+  void on_work_finished() const noexcept {}
+  template <class Work>
+  void dispatch(Work&& work, const auto&) const {
+    work();
   }
-  void operator()() { std::exchange(strand_, nullptr)->take_turn(); }
-
- private:
-  std::shared_ptr<Machinery> strand_;
+  template <class Work>
+  void post(Work&& work, const auto& allocator) const {
+    io.post(std::forward<Work>(work), allocator);
+  }
+  template <class Work>
+  void defer(Work&& work, const auto& allocator) const {
+    post(std::forward<Work>(work), allocator);
+  }
+  bool operator==(const Visitor&) const = default;
 };
 
 }  // namespace
 
-bool Strand::Machinery::enter() {
-  MutexLock lock(mutex);
-  if (std::exchange(busy, true)) return false;
-  runner = std::this_thread::get_id();
-  return true;
-}
-
-void Strand::Machinery::leave() {
-  runner = std::thread::id();
-  {
-    MutexLock lock(mutex);
-    busy = !waiting.empty();
-    if (!busy) return;
-  }
-  schedule();
-}
-
-void Strand::Machinery::take_turn() {
-  std::deque<std::unique_ptr<Task>> tasks;
-  {
-    MutexLock lock(mutex);
-    tasks.swap(waiting);
-  }
-  runner = std::this_thread::get_id();
-  for (; !tasks.empty() && !io->stopped; tasks.pop_front()) tasks.front()->run();
-  tasks.clear();
-  leave();
-}
-
-void Strand::Machinery::forget() {
-  std::deque<std::unique_ptr<Task>> tasks;
-  MutexLock lock(mutex);
-  tasks.swap(waiting);
-  busy = false;
-}
-
-void Strand::Machinery::schedule() {
-  const std::shared_ptr<Machinery> self = shared_from_this();
-  // forgets, once nothing is locked, if the threads have stopped
-  Turn turn(self);
-  MutexLock lock(io->mutex);
-  if (!io->stopped) asio::post(io->io, std::move(turn));
-}
-
-// ---- a strand ----
-
 Strand::Strand(IoThreads& threads) : machinery_(std::make_shared<Machinery>(threads.machinery_)) {}
 Strand::Strand(std::shared_ptr<Machinery> machinery) : machinery_(std::move(machinery)) {}
 
-void Strand::post(std::function<void()> work) const { machinery_->add(std::move(work)); }
+void Strand::post(std::function<void()> work) const {
+  MutexLock lock(machinery_->io->mutex);
+  if (!machinery_->io->stopped) asio::post(machinery_->strand, std::move(work));
+}
 
 void Strand::run(std::function<void()> work) const {
-  if (machinery_->io->io.get_executor().running_in_this_thread())
-    machinery_->dispatch(std::move(work));
-  else if (here())
-    work();  // in try_run
+  if (here())
+    work();
+  else if (machinery_->io->io.get_executor().running_in_this_thread())
+    asio::dispatch(machinery_->strand, std::move(work));
   else
     post(std::move(work));
 }
@@ -112,19 +74,23 @@ void Strand::run(std::function<void()> work) const {
 bool Strand::try_run(const std::function<void()>& work) const {
   const std::shared_ptr<Machinery> self = machinery_;
   IoThreads::Machinery& io = *self->io;
+  if (here() || io.io.get_executor().running_in_this_thread()) return false;
   {
     MutexLock lock(io.mutex);
     if (io.stopped) return false;
     ++io.visitors;
   }
-  const bool entered = self->enter();
-  if (entered) {
-    work();
-    self->leave();
-  }
+  bool ran = false;
+  // If something is on the strand, this comes after it, and does nothing on one of its threads.
+  asio::dispatch(asio::strand<Visitor>(self->strand),
+                 [&work, &ran, caller = std::this_thread::get_id()] {
+                   if (std::this_thread::get_id() != caller) return;
+                   work();
+                   ran = true;
+                 });
   MutexLock lock(io.mutex);
   if (--io.visitors == 0 && io.stopped) io.changed.notify_all();
-  return entered;
+  return ran;
 }
 
 void Strand::after(std::chrono::milliseconds delay, std::function<void()> work) const {
@@ -136,7 +102,7 @@ void Strand::after(std::chrono::milliseconds delay, std::function<void()> work) 
   }));
 }
 
-bool Strand::here() const { return machinery_->here(); }
+bool Strand::here() const { return machinery_->strand.running_in_this_thread(); }
 
 std::chrono::nanoseconds now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 

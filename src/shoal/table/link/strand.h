@@ -35,8 +35,8 @@ class Strand {
   // thread of its IoThreads and nothing is on this one; else as post(). Saves a turn of the
   // threads' queue.
   void run(std::function<void()> work) const;
-  // Before this returns, on the caller's thread, whichever that is. False, and not at all, if
-  // something else is on the strand or the IoThreads have stopped.
+  // Before this returns, on the caller's thread, which is none of the IoThreads. False, and not at
+  // all, if something is on the strand or the IoThreads have stopped.
   bool try_run(const std::function<void()>& work) const;
   // Runs `work` on this strand after `delay`, unless the IoThreads stop first.
   void after(std::chrono::milliseconds delay, std::function<void()> work) const;
@@ -44,7 +44,6 @@ class Strand {
 
  private:
   friend class Wiring;
-  friend class StrandExecutor;
   struct Machinery;
   explicit Strand(std::shared_ptr<Machinery> machinery);
   std::shared_ptr<Machinery> machinery_;
