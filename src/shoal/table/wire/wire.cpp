@@ -10,7 +10,8 @@
 namespace shoal::table {
 namespace {
 
-using namespace wire;
+using wire::Is, wire::Reader, wire::Writer;
+using wire::kClockBytes, wire::kMaxServers, wire::kMaxWorkers, wire::kRankBytes, wire::kRowBytes;
 
 static_assert(std::endian::native == std::endian::little && std::numeric_limits<float>::is_iec559,
               "numbers are sent from where they are, and the wire is little-endian");
