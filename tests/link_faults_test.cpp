@@ -385,7 +385,7 @@ TEST(LinkEnd, FromManyThreadsAtOnce) {
         for (int i = 0; i < 50; ++i) {
           ends.near_link->send(some_row(100));
           ends.near_link->wake();
-          ends.far_link->traffic();
+          ends.far_link->heard_clock();
           if (i == 25 && t % 2 == 0)
             (t == 0 ? ends.near_link : ends.far_link)->close(round % 2 == 0);
         }

@@ -273,58 +273,57 @@ TEST(Handshake, ProofsAreThoseOfTheProtocol) {
                          hello.configuration};
   const Credentials far{welcome.rank, welcome.incarnation, std::string(test::kGoldenToken),
                         hello.configuration};
-  const auto accepts = accepting(far, std::get<Challenge>(golden("challenge")).nonce);
-  const auto connects = connecting(near, Purpose::kRows, hello.nonce);
-  EXPECT_FALSE(connects->begin().has_value());
-  const Message challenge = accepts->begin().value();
+  Handshake accepts(far, std::nullopt, std::get<Challenge>(golden("challenge")).nonce);
+  Handshake connects(near, Purpose::kRows, hello.nonce);
+  EXPECT_FALSE(connects.begin().has_value());
+  const Message challenge = accepts.begin().value();
   EXPECT_EQ(whole(challenge), whole(golden("challenge")));
-  const auto said = connects->take(challenge).value();
+  const auto said = connects.take(challenge).value();
   EXPECT_EQ(whole(*said.answer), whole(golden("hello")));
   EXPECT_FALSE(said.done);
-  const auto answered = accepts->take(*said.answer).value();
+  const auto answered = accepts.take(*said.answer).value();
   EXPECT_EQ(whole(*answered.answer), whole(golden("welcome")));
   EXPECT_TRUE(answered.done);
-  EXPECT_TRUE(connects->take(*answered.answer).value().done);
-  EXPECT_EQ(accepts->peer().rank, hello.rank);
-  EXPECT_EQ(connects->peer().incarnation, welcome.incarnation);
+  EXPECT_TRUE(connects.take(*answered.answer).value().done);
+  EXPECT_EQ(accepts.peer().rank, hello.rank);
+  EXPECT_EQ(connects.peer().incarnation, welcome.incarnation);
 }
 
 // Every field of what is said is covered by a proof.
 TEST(Handshake, WhatIsChangedOnTheWayIsRefused) {
   const Credentials near = test::credentials(1), far = test::credentials(0);
   for (std::size_t byte = 0; byte < 97; ++byte) {
-    const auto accepts = accepting(far, random_nonce()),
-               connects = connecting(near, Purpose::kCoordination, random_nonce());
-    const Message hello = *connects->take(*accepts->begin()).value().answer;
+    Handshake accepts(far, std::nullopt, random_nonce()),
+        connects(near, Purpose::kCoordination, random_nonce());
+    const Message hello = *connects.take(*accepts.begin()).value().answer;
     std::string frame = whole(hello);
     // rows to coordination, the other way round
     frame[kHeaderSize + byte] = static_cast<char>(frame[kHeaderSize + byte] ^ 3);
     const Result<Message> changed =
         decode_fields({.type = MessageType::kHello, .fields = 97, .length = 97},
                       std::string_view(frame).substr(kHeaderSize));
-    EXPECT_FALSE(changed.ok() && accepts->take(changed.value()).ok()) << "byte " << byte;
-    const auto answer = accepts->take(hello);
+    EXPECT_FALSE(changed.ok() && accepts.take(changed.value()).ok()) << "byte " << byte;
+    const auto answer = accepts.take(hello);
     ASSERT_TRUE(answer.ok());
     if (byte >= 46) continue;
     std::string welcome = whole(*answer.value().answer).substr(kHeaderSize);
     welcome[byte] = static_cast<char>(welcome[byte] ^ 1);
-    EXPECT_FALSE(
-        connects
-            ->take(
-                decode_fields({.type = MessageType::kWelcome, .fields = 46, .length = 46}, welcome)
-                    .value())
-            .ok())
+    EXPECT_FALSE(connects
+                     .take(decode_fields(
+                               {.type = MessageType::kWelcome, .fields = 46, .length = 46}, welcome)
+                               .value())
+                     .ok())
         << "byte " << byte;
   }
 }
 
 TEST(Handshake, AnOldProofIsNoProof) {
-  const auto one = accepting(test::credentials(0), random_nonce()),
-             other = accepting(test::credentials(0), random_nonce());
-  const auto connects = connecting(test::credentials(1), Purpose::kRows, random_nonce());
-  const Message hello = *connects->take(*one->begin()).value().answer;
-  EXPECT_TRUE(one->take(hello).ok());
-  EXPECT_FALSE(other->take(hello).ok());
+  Handshake one(test::credentials(0), std::nullopt, random_nonce()),
+      other(test::credentials(0), std::nullopt, random_nonce());
+  Handshake connects(test::credentials(1), Purpose::kRows, random_nonce());
+  const Message hello = *connects.take(*one.begin()).value().answer;
+  EXPECT_TRUE(one.take(hello).ok());
+  EXPECT_FALSE(other.take(hello).ok());
 }
 
 }  // namespace

@@ -56,9 +56,9 @@ TEST(Link, MessagesOfEveryTypeArriveInOrderBothWays) {
   EXPECT_EQ(ends.far_link->peer().rank, 1u);
   EXPECT_EQ(ends.far_link->peer().incarnation, 1001u);
   EXPECT_EQ(ends.near_link->peer().address, ends.address());
-  const Traffic near = ends.near_link->traffic(), far = ends.far_link->traffic();
-  EXPECT_EQ(near.bytes_sent, far.bytes_received);
-  EXPECT_GE(near.frames_sent, 301u);
+  const Traffic both = ends.options.traffic->sum();
+  EXPECT_EQ(both.bytes_sent, both.bytes_received);
+  EXPECT_GE(both.frames_sent, 602u);
 }
 
 TEST(Link, NextIsAskedAgainAfterWake) {
@@ -120,13 +120,12 @@ TEST(Link, RowsArriveIntact) {
   std::mutex mutex;
   std::vector<std::shared_ptr<Link>> links;
   const LinkOptions options;
-  auto listener = Listener::create(
-                      far_threads, "127.0.0.1", 0, test::credentials(0), options,
-                      [&](const PeerName&) -> Result<LinkOwner*> { return &far; },
-                      [&](std::shared_ptr<Link> link) {
-                        std::lock_guard lock(mutex);
-                        links.push_back(std::move(link));
-                      })
+  far.taken = [&](std::shared_ptr<Link> link) {
+    std::lock_guard lock(mutex);
+    links.push_back(std::move(link));
+  };
+  auto listener = Listener::create(far_threads, "127.0.0.1", 0, test::credentials(0), options,
+                                   [&](const PeerName&) -> Result<LinkOwner*> { return &far; })
                       .value();
   connect(Strand(near_threads), str("127.0.0.1:", listener->port()), Purpose::kRows,
           test::credentials(1), options, near, [&](Result<std::shared_ptr<Link>> link) {
@@ -186,13 +185,12 @@ TEST(Link, ManyAtOnce) {
   test::Ear near, far;
   std::mutex mutex;
   std::vector<std::shared_ptr<Link>> links;
-  auto listener = Listener::create(
-                      threads, "127.0.0.1", 0, test::credentials(0), options,
-                      [&](const PeerName&) -> Result<LinkOwner*> { return &far; },
-                      [&](std::shared_ptr<Link> link) {
-                        std::lock_guard lock(mutex);
-                        links.push_back(std::move(link));
-                      })
+  far.taken = [&](std::shared_ptr<Link> link) {
+    std::lock_guard lock(mutex);
+    links.push_back(std::move(link));
+  };
+  auto listener = Listener::create(threads, "127.0.0.1", 0, test::credentials(0), options,
+                                   [&](const PeerName&) -> Result<LinkOwner*> { return &far; })
                       .value();
   for (std::size_t i = 0; i < kLinks; ++i)
     connect(Strand(threads), str("127.0.0.1:", listener->port()), Purpose::kRows,
@@ -260,18 +258,18 @@ TEST(LinkConnect, WhoLeavesInTheMiddleMayComeBack) {
 TEST(LinkListener, ATakenPortNamesTheNextFreeOne) {
   Ends ends;
   const auto other = Listener::create(ends.far_threads, "127.0.0.1", ends.listener->port(),
-                                      test::credentials(2), {}, nullptr, nullptr);
+                                      test::credentials(2), {}, nullptr);
   ASSERT_FALSE(other.ok());
   EXPECT_SAYS(str("Cannot listen on 127.0.0.1, port ", ends.listener->port(),
                   ": Address already in use; port "),
               other.error().message);
   EXPECT_SAYS("is free", other.error().message);
-  const auto elsewhere = Listener::create(ends.far_threads, "192.0.2.1", 0, test::credentials(2),
-                                          {}, nullptr, nullptr);
+  const auto elsewhere =
+      Listener::create(ends.far_threads, "192.0.2.1", 0, test::credentials(2), {}, nullptr);
   ASSERT_FALSE(elsewhere.ok());
   EXPECT_SAYS("192.0.2.1", elsewhere.error().message);
   const auto nowhere = Listener::create(ends.far_threads, "no-such-host.invalid", 0,
-                                        test::credentials(2), {}, nullptr, nullptr);
+                                        test::credentials(2), {}, nullptr);
   EXPECT_FALSE(nowhere.ok());
 }
 

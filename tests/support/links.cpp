@@ -95,18 +95,18 @@ LinkOptions hasty() {
 
 Ends::Ends(const LinkOptions& given, int threads)
     : options(given), near_threads(threads), far_threads(threads) {
-  auto made = Listener::create(
-      far_threads, "127.0.0.1", 0, far_self, options,
-      [this](const PeerName& peer) -> Result<LinkOwner*> {
-        if (admit)
-          if (Status status = admit(peer); !status.ok()) return status.error();
-        return &far;
-      },
-      [this](std::shared_ptr<Link> link) {
-        std::lock_guard lock(mutex);
-        far_link = std::move(link);
-        changed.notify_all();
-      });
+  far.taken = [this](std::shared_ptr<Link> link) {
+    std::lock_guard lock(mutex);
+    far_link = std::move(link);
+    changed.notify_all();
+  };
+  auto made = Listener::create(far_threads, "127.0.0.1", 0, far_self, options,
+                               [this](const PeerName& peer) -> Result<LinkOwner*> {
+                                 if (admit)
+                                   if (Status status = admit(peer); !status.ok())
+                                     return status.error();
+                                 return &far;
+                               });
   EXPECT_TRUE(made.ok()) << made.error().message;
   listener = std::move(made).value();
 }

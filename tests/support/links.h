@@ -29,7 +29,12 @@ class Ear : public LinkOwner {
   void silent(Link& link, std::chrono::milliseconds since) override;
   void closed(Link& link, Status error) override;
 
+  void opened(std::shared_ptr<Link> link) override {
+    if (taken) taken(std::move(link));
+  }
+
   // Before the link is there:
+  std::function<void(std::shared_ptr<Link>)> taken;    // of opened()
   std::function<std::optional<Message>()> source;      // of next(); on the strand
   std::function<Status(Link&, const Message&)> judge;  // of received(); on the strand
   bool deaf = false;                                   // no place for numbers

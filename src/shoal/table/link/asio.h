@@ -18,11 +18,9 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
-#include <memory>
 #include <thread>
 #include <vector>
 
-#include "shoal/base/mutex.h"
 #include "shoal/table/link/strand.h"
 #include "shoal/table/link/throttle.h"
 

@@ -1,11 +1,7 @@
 // Frames that are handed to the system together, in one gather write or as many as it takes.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
-#include <vector>
+#include <algorithm>
 
 #include "shoal/table/wire.h"
 
@@ -19,16 +15,45 @@ class Batch {
   bool has_room(std::size_t limit) const {
     return unsent_ < limit && frames_.size() < kMostPieces / 2;
   }
-  void add(Frame frame);
+  void add(Frame frame) {
+    unsent_ += frame.bytes();
+    frames_.push_back(std::move(frame));
+  }
   std::size_t unsent() const { return unsent_; }  // bytes
   // The pieces not sent yet, up to `limit` bytes of them. Good until the batch changes.
   using Pieces = std::array<std::string_view, kMostPieces>;
-  std::size_t pieces(Pieces& out, std::size_t limit) const;
+  std::size_t pieces(Pieces& out, std::size_t limit) const {
+    std::size_t count = 0, skip = offset_;
+    const auto add = [&](std::string_view piece) {
+      const std::size_t skipped = std::min(skip, piece.size());
+      skip -= skipped;
+      piece = piece.substr(skipped, limit);
+      limit -= piece.size();
+      if (!piece.empty()) out[count++] = piece;
+    };
+    for (std::size_t i = first_; i < frames_.size() && limit > 0; ++i) {
+      const std::span<const std::byte> bytes = frames_[i].payload.bytes;
+      add(frames_[i].head);
+      add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    }
+    return count;
+  }
   // So many bytes were sent. Returns how many frames are whole with them; when all are, the batch
   // is empty.
-  std::size_t sent(std::size_t bytes);
+  std::size_t sent(std::size_t bytes) {
+    std::size_t whole = 0;
+    unsent_ -= bytes;
+    for (offset_ += bytes; first_ < frames_.size() && offset_ >= frames_[first_].bytes(); ++whole) {
+      offset_ -= frames_[first_].bytes();
+      frames_[first_++] = {};
+    }
+    if (first_ == frames_.size()) *this = {};
+    return whole;
+  }
   // Numbers without an owner are copied: their memory is not touched any more.
-  void own();
+  void own() {
+    for (Frame& frame : frames_) frame.payload = owned(frame.payload);
+  }
 
  private:
   std::vector<Frame> frames_;

@@ -1,6 +1,4 @@
-#include <algorithm>
 
-#include "shoal/table/link/asio.h"
 #include "shoal/table/link/session.h"
 
 namespace shoal::table {
@@ -108,7 +106,7 @@ void connect(const Strand& strand, const std::string& address, Purpose purpose,
   dial(strand, address, options.connect, [=, &owner](Result<tcp::socket> socket) {
     if (!socket.ok()) return done(socket.error());
     Opening opening{.admit = [&owner](const PeerName&) -> Result<LinkOwner*> { return &owner; },
-                    .opened = [done](std::shared_ptr<Link> link) { done(std::move(link)); },
+                    .opened = [done](LinkOwner&, auto link) { done(std::move(link)); },
                     .failed =
                         [done, address](const Error& error, bool said_no) {
                           if (said_no)
@@ -119,8 +117,7 @@ void connect(const Strand& strand, const std::string& address, Purpose purpose,
                         }};
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - now());
     std::make_shared<Session>(strand, std::move(socket).value(),
-                              connecting(self, purpose, random_nonce()), options,
-                              std::move(opening))
+                              Handshake(self, purpose, random_nonce()), options, std::move(opening))
         ->start(std::max(left, milliseconds(1)));
   });
 }

@@ -1,11 +1,6 @@
 #include "shoal/table/link/coordinator_client.h"
 
-#include <chrono>
-#include <optional>
-#include <utility>
-
 #include "shoal/base/log.h"
-#include "shoal/table/coordinator.h"
 
 namespace shoal::table {
 
@@ -124,7 +119,7 @@ Result<std::string> CoordinatorClient::ask(Ask question) {
     LOG(WARNING) << "has waited for the other workers for " << seconds << " s, at clock "
                  << process_.clock;
   };
-  const Status status = process_.wait(kForever, process_.options.stall_warn, answered, late);
+  const Status status = process_.wait(answered, late);
   if (!status.ok()) return status.error();
   return *std::move(answer);
 }
@@ -140,7 +135,7 @@ Result<Want> CoordinatorClient::start(Clock clock) {
     LOG(WARNING) << "has waited for " << seconds << " s, at clock " << clock
                  << ", for all workers to agree on a pause";
   };
-  const Status status = process_.wait(kForever, process_.options.stall_warn, may_start, late);
+  const Status status = process_.wait(may_start, late);
   if (!status.ok()) return status.error();
   return *want;
 }

@@ -2,13 +2,7 @@
 // breaks (in process 0 without one), and lets the solver's thread wait for answers.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "shoal/table/link/coordinator_host.h"
-#include "shoal/table/link/peer.h"
-#include "shoal/table/link/reliable_channel.h"
 #include "shoal/table/pending_answers.h"
 
 namespace shoal::table {

@@ -1,8 +1,6 @@
 #include "shoal/table/link/coordinator_host.h"
 
 #include <algorithm>
-#include <utility>
-#include <variant>
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
@@ -62,7 +60,7 @@ void CoordinatorHost::close(bool with_bye) {
 
 // ---- processes without a rank ----
 
-void CoordinatorHost::enroll(std::shared_ptr<Link> link) {
+void CoordinatorHost::opened(std::shared_ptr<Link> link) {
   strand_.post([this, link = std::move(link)] { enrolling_[link.get()] = link; });
 }
 

@@ -2,13 +2,6 @@
 // peers, and process 0's own client.
 #pragma once
 
-#include <atomic>
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "shoal/table/coordinator.h"
 #include "shoal/table/link/peer.h"
 #include "shoal/table/link/reliable_channel.h"
@@ -25,7 +18,6 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   bool knows(std::uint32_t rank) const { return rank < ranks_; }
   // Owns the links of processes that have no rank yet and ask for one.
   LinkOwner* enrollment() { return this; }
-  void enroll(std::shared_ptr<Link> link);
   void hear(std::uint32_t rank, Message message);  // of process 0
   std::vector<std::uint32_t> missing() const;      // ranks that have not joined
   // All that was sent has arrived, where it is connected.
@@ -39,10 +31,8 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   void down(Peer& peer) override;
   void lost(Peer& peer, const Error& error) override;
   // Of links to processes without a rank:
-  std::span<std::byte> place(Link&, Message&, std::size_t) override { return {}; }
+  void opened(std::shared_ptr<Link> link) override;
   Status received(Link& link, Message&& message) override;
-  std::optional<Message> next(Link&) override { return std::nullopt; }
-  void silent(Link&, std::chrono::milliseconds) override {}
   void closed(Link& link, Status error) override;
 
   void handle(std::uint32_t rank, Message message);

@@ -1,6 +1,4 @@
 // Asks process 0 for the rank of a process that joins a running job, on a connection of its own.
-#include <future>
-
 #include "shoal/base/bytes.h"
 #include "shoal/table/link/peer.h"
 
@@ -16,16 +14,11 @@ class Enrolling final : public PeerOwner {
 
   Result<std::uint32_t> ask() {
     strand_.post([this] { peer_.dial(process_.options.coordinator, process_.options.connect); });
-    const Status status = process_.wait(
-        process_.options.connect + process_.options.stall_abort, process_.options.stall_warn,
-        [this]() REQUIRES(process_.mutex) { return rank_.has_value(); }, [](double) {});
-    const auto closed = std::make_shared<std::promise<void>>();
-    strand_.post([this, closed] {
-      peer_.close(true);
-      closed->set_value();
-    });
+    const Status status =
+        process_.wait([this]() REQUIRES(process_.mutex) { return rank_.has_value(); },
+                      [](double) {}, process_.options.connect + process_.options.stall_abort);
     constexpr std::chrono::seconds kLong{10};
-    (void)closed->get_future().wait_for(kLong);
+    (void)strand_.call([this] { peer_.close(true); }, kLong);
     if (!status.ok())
       return Error{status.error().code,
                    str("no job can be joined at ", process_.options.coordinator, ": ",
@@ -70,7 +63,6 @@ Result<std::uint32_t> enroll(const ServiceOptions& options) {
   Result<std::uint32_t> rank = enrolling.ask();
   let_run(threads);
   threads.stop();
-  process.forget_links();
   return rank;
 }
 

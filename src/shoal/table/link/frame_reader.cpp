@@ -123,7 +123,6 @@ Result<bool> FrameReader::read_numbers() {
   if (left_ > 0) return false;
   if (header_.payload_bytes() > 0)
     if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
-  ++frames_;
   part_ = Part::kHeader;
   if (Status status = sink_.frame(std::move(message_)); !status.ok()) return status.error();
   return true;

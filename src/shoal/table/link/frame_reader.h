@@ -2,13 +2,6 @@
 // many at a time through a buffer.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "shoal/base/error.h"
 #include "shoal/table/wire.h"
 
 namespace shoal::table {
@@ -36,7 +29,6 @@ class FrameReader {
   Status took(std::size_t bytes);
 
   void set_stage(Stage stage) { stage_ = stage; }
-  std::uint64_t frames() const { return frames_; }
   // in a frame, of which more must come
   bool midway() const { return part_ != Part::kHeader || begin_ != end_; }
 
@@ -61,7 +53,6 @@ class FrameReader {
   std::span<char> direct_;  // the rest of where numbers, or long fields, go
   // bytes of this part that have not come; more than direct_: to be thrown away
   std::size_t left_ = 0;
-  std::uint64_t frames_ = 0;
 };
 
 }  // namespace shoal::table

@@ -55,97 +55,76 @@ std::string start_of(const Digest& digest) {
   return text;
 }
 
-class Accepting final : public Handshake {
- public:
-  Accepting(const Credentials& self, const Nonce& nonce)
-      : self_(self), challenge_{kProtocolVersion, kProtocolVersion, nonce} {}
-
-  std::optional<Message> begin() override { return challenge_; }
-
-  Result<Step> take(const Message& message) override {
-    const Hello* hello = std::get_if<Hello>(&message);
-    if (!hello) return unexpected(message, "Hello");
-    if (Status versions = check_versions(*hello); !versions.ok()) return versions.error();
-    if (!same_secret(hello->proof, proof_of(*hello, challenge_, self_.token)))
-      return refusal(str(name_of(hello->rank),
-                         " has another token: it belongs to another job, or was started with other "
-                         "flags or environment."));
-    if (hello->purpose == Purpose::kRows && hello->configuration != self_.configuration)
-      return refusal(str("Rank ", hello->rank, " has another configuration (",
-                         start_of(hello->configuration), ") than rank ", self_.rank, " (",
-                         start_of(self_.configuration),
-                         "): net, solver and scheme must be the same on all."));
-    peer_ = {.rank = hello->rank,
-             .incarnation = hello->incarnation,
-             .purpose = hello->purpose,
-             .address = {}};
-    Welcome welcome{
-        .version = kProtocolVersion, .rank = self_.rank, .incarnation = self_.incarnation};
-    welcome.proof = proof_of(welcome, challenge_, hello->nonce, self_.token);
-    return Step{welcome, true};
-  }
-
- private:
-  const Credentials self_;
-  const Challenge challenge_;
-};
-
-class Connecting final : public Handshake {
- public:
-  Connecting(const Credentials& self, Purpose purpose, const Nonce& nonce)
-      : self_(self), purpose_(purpose), nonce_(nonce) {}
-
-  std::optional<Message> begin() override { return std::nullopt; }
-
-  Result<Step> take(const Message& message) override {
-    if (!challenge_) return take_challenge(message);
-    const Welcome* welcome = std::get_if<Welcome>(&message);
-    if (!welcome) return unexpected(message, "Welcome");
-    if (welcome->version != kProtocolVersion)
-      return refusal(str("Version ", welcome->version,
-                         " of the protocol was chosen, which was not on offer."));
-    if (!same_secret(welcome->proof, proof_of(*welcome, *challenge_, nonce_, self_.token)))
-      return refusal(
-          str("Rank ", welcome->rank,
-              " took a token that it does not know itself: it is no process of this job."));
-    peer_ = {.rank = welcome->rank,
-             .incarnation = welcome->incarnation,
-             .purpose = purpose_,
-             .address = {}};
-    return Step{std::nullopt, true};
-  }
-
- private:
-  Result<Step> take_challenge(const Message& message) {
-    const Challenge* challenge = std::get_if<Challenge>(&message);
-    if (!challenge) return unexpected(message, "Challenge");
-    if (Status versions = check_versions(*challenge); !versions.ok()) return versions.error();
-    challenge_ = *challenge;
-    Hello hello{.lowest = kProtocolVersion,
-                .highest = kProtocolVersion,
-                .purpose = purpose_,
-                .rank = self_.rank,
-                .incarnation = self_.incarnation,
-                .configuration = self_.configuration,
-                .nonce = nonce_};
-    hello.proof = proof_of(hello, *challenge_, self_.token);
-    return Step{hello, false};
-  }
-
-  const Credentials self_;
-  const Purpose purpose_;
-  const Nonce nonce_;
-  std::optional<Challenge> challenge_;
-};
-
 }  // namespace
 
-std::unique_ptr<Handshake> accepting(const Credentials& self, const Nonce& nonce) {
-  return std::make_unique<Accepting>(self, nonce);
+Handshake::Handshake(const Credentials& self, std::optional<Purpose> purpose, const Nonce& nonce)
+    : self_(self), purpose_(purpose), nonce_(nonce) {
+  if (!purpose) challenge_ = Challenge{kProtocolVersion, kProtocolVersion, nonce};
 }
-std::unique_ptr<Handshake> connecting(const Credentials& self, Purpose purpose,
-                                      const Nonce& nonce) {
-  return std::make_unique<Connecting>(self, purpose, nonce);
+
+std::optional<Message> Handshake::begin() const {
+  return purpose_ ? std::nullopt : std::optional<Message>(*challenge_);
+}
+
+Result<Handshake::Step> Handshake::take(const Message& message) {
+  if (!purpose_) return take_hello(message);
+  return challenge_ ? take_welcome(message) : take_challenge(message);
+}
+
+Result<Handshake::Step> Handshake::take_hello(const Message& message) {
+  const Hello* hello = std::get_if<Hello>(&message);
+  if (!hello) return unexpected(message, "Hello");
+  if (Status versions = check_versions(*hello); !versions.ok()) return versions.error();
+  if (!same_secret(hello->proof, proof_of(*hello, *challenge_, self_.token)))
+    return refusal(str(name_of(hello->rank),
+                       " has another token: it belongs to another job, or was started with other "
+                       "flags or environment."));
+  if (hello->purpose == Purpose::kRows && hello->configuration != self_.configuration)
+    return refusal(str("Rank ", hello->rank, " has another configuration (",
+                       start_of(hello->configuration), ") than rank ", self_.rank, " (",
+                       start_of(self_.configuration),
+                       "): net, solver and scheme must be the same on all."));
+  peer_ = {.rank = hello->rank,
+           .incarnation = hello->incarnation,
+           .purpose = hello->purpose,
+           .address = {}};
+  Welcome welcome{
+      .version = kProtocolVersion, .rank = self_.rank, .incarnation = self_.incarnation};
+  welcome.proof = proof_of(welcome, *challenge_, hello->nonce, self_.token);
+  return Step{welcome, true};
+}
+
+Result<Handshake::Step> Handshake::take_challenge(const Message& message) {
+  const Challenge* challenge = std::get_if<Challenge>(&message);
+  if (!challenge) return unexpected(message, "Challenge");
+  if (Status versions = check_versions(*challenge); !versions.ok()) return versions.error();
+  challenge_ = *challenge;
+  Hello hello{.lowest = kProtocolVersion,
+              .highest = kProtocolVersion,
+              .purpose = *purpose_,
+              .rank = self_.rank,
+              .incarnation = self_.incarnation,
+              .configuration = self_.configuration,
+              .nonce = nonce_};
+  hello.proof = proof_of(hello, *challenge_, self_.token);
+  return Step{hello, false};
+}
+
+Result<Handshake::Step> Handshake::take_welcome(const Message& message) {
+  const Welcome* welcome = std::get_if<Welcome>(&message);
+  if (!welcome) return unexpected(message, "Welcome");
+  if (welcome->version != kProtocolVersion)
+    return refusal(
+        str("Version ", welcome->version, " of the protocol was chosen, which was not on offer."));
+  if (!same_secret(welcome->proof, proof_of(*welcome, *challenge_, nonce_, self_.token)))
+    return refusal(
+        str("Rank ", welcome->rank,
+            " took a token that it does not know itself: it is no process of this job."));
+  peer_ = {.rank = welcome->rank,
+           .incarnation = welcome->incarnation,
+           .purpose = *purpose_,
+           .address = {}};
+  return Step{std::nullopt, true};
 }
 
 Nonce random_nonce() {

@@ -2,34 +2,38 @@
 // job's token. docs/protocol.md, "Handshake".
 #pragma once
 
-#include <memory>
-#include <optional>
-
 #include "shoal/table/link/link.h"
 
 namespace shoal::table {
 
 class Handshake {
  public:
-  virtual ~Handshake() = default;
+  // `purpose`: of the connection that this end makes; none: it accepts one. `nonce` is random, and
+  // drawn for this connection alone.
+  Handshake(const Credentials& self, std::optional<Purpose> purpose, const Nonce& nonce);
   // What is said before anything was heard.
-  virtual std::optional<Message> begin() = 0;
+  std::optional<Message> begin() const;
   // What is said to `message`. An error is what the connection is refused with.
   struct Step {
     std::optional<Message> answer;
     bool done = false;
   };
-  virtual Result<Step> take(const Message& message) = 0;
+  Result<Step> take(const Message& message);
   // Of the other end, all but its address. Good once take() said that all is done.
   const PeerName& peer() const { return peer_; }
 
- protected:
+ private:
+  Result<Step> take_challenge(const Message& message);
+  Result<Step> take_hello(const Message& message);
+  Result<Step> take_welcome(const Message& message);
+
+  Credentials self_;
+  std::optional<Purpose> purpose_;
+  Nonce nonce_;
+  std::optional<Challenge> challenge_;  // that was said or heard
   PeerName peer_;
 };
 
-// `nonce` is random, and drawn for this connection alone.
-std::unique_ptr<Handshake> accepting(const Credentials& self, const Nonce& nonce);
-std::unique_ptr<Handshake> connecting(const Credentials& self, Purpose purpose, const Nonce& nonce);
 Nonce random_nonce();
 
 }  // namespace shoal::table

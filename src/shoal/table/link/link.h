@@ -4,15 +4,7 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 
-#include "shoal/base/error.h"
 #include "shoal/table/link/strand.h"
 #include "shoal/table/table.h"
 #include "shoal/table/wire.h"
@@ -33,6 +25,22 @@ struct PeerName {
   std::string address;  // of the other end as the system sees it: "10.0.0.7:41212"
 };
 
+// Traffic as any thread adds to it.
+struct TrafficCounters {
+  std::atomic<std::uint64_t> bytes_sent{0}, bytes_received{0}, frames_sent{0}, frames_received{0},
+      local_bytes{0};
+  std::atomic<std::int64_t> sending{0}, receiving{0};  // nanoseconds
+  Traffic sum() const {
+    return {bytes_sent,
+            bytes_received,
+            frames_sent,
+            frames_received,
+            local_bytes,
+            std::chrono::nanoseconds(sending),
+            std::chrono::nanoseconds(receiving)};
+  }
+};
+
 struct LinkOptions {
   std::size_t window = 512 * 1024;  // bytes handed to the system ahead
   // bytes a second each way, of all links of these IoThreads together; 0: no limit
@@ -40,6 +48,8 @@ struct LinkOptions {
   std::chrono::milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000},
       connect{10'000};
   const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
+  // of all links with copies of these options
+  std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
 };
 
 class Link;
@@ -50,21 +60,23 @@ class Link;
 class LinkOwner {
  public:
   virtual ~LinkOwner() = default;
-  // Returns where the next `bytes` bytes, the payload of `message`, go. If that is shorter, they
-  // are read and thrown away. The owner may set the bytes and owner of the message's payload
+  // A link that a listener took is there; it lasts as long as it is held.
+  virtual void opened(std::shared_ptr<Link>) {}
+  // Returns where so many bytes, the payload of the message, go. If that is shorter, they are read
+  // and thrown away. The owner may set the bytes and owner of the message's payload
   // itself; otherwise the payload will be this span when received() comes.
-  virtual std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) = 0;
+  virtual std::span<std::byte> place(Link&, Message&, std::size_t) { return {}; }
   // A whole frame whose checksum is right. An error closes the link, after a Refuse that carries it
   // to the peer.
   virtual Status received(Link& link, Message&& message) = 0;
   // All that had come was received: a good moment to act on it together. Also said, if it is due,
   // before closed().
-  virtual void paused(Link& link) { (void)link; }
+  virtual void paused(Link&) {}
   // The link can take another message, and has nothing of its own to send; nothing: it will ask
   // again after wake().
-  virtual std::optional<Message> next(Link& link) = 0;
+  virtual std::optional<Message> next(Link&) { return std::nullopt; }
   // Nothing was heard for so long; said once for each silence longer than stall_warn.
-  virtual void silent(Link& link, std::chrono::milliseconds since) = 0;
+  virtual void silent(Link&, std::chrono::milliseconds) {}
   // The link is gone, once: `error` is kTimeout after stall_abort, kPeer otherwise (its words:
   // reset by peer, Refuse's reason, damaged frame), or ok after a Bye.
   virtual void closed(Link& link, Status error) = 0;
@@ -81,7 +93,6 @@ class Link {
   // the owner hears nothing more, from when this runs on the link's strand
   virtual void close(bool with_bye) = 0;
   virtual Clock heard_clock() const = 0;  // of the peer's last heartbeat, -1
-  virtual Traffic traffic() const = 0;
 };
 
 // One attempt: resolves, connects, shakes hands. Calls `done` once, on the strand, within
@@ -108,17 +119,21 @@ class Listener {
   // For a stranger whose handshake is good: the owner of the link to be, or an error to refuse it
   // with. On the link's strand, which is its own.
   using Accept = std::function<Result<LinkOwner*>(const PeerName&)>;
-  // Then, on the same strand: the link is there.
-  using Opened = std::function<void(std::shared_ptr<Link>)>;
   // Listens on address:port (0: a free one). Errors (kPeer) name address and port, the reason, and
   // the next free port if this one is taken.
   static Result<std::unique_ptr<Listener>> create(IoThreads& threads, const std::string& address,
                                                   std::uint16_t port, const Credentials& self,
-                                                  const LinkOptions& options, Accept accept,
-                                                  Opened opened);
-  // closes the port and calls neither function any more; links stay. From neither of them
-  virtual ~Listener() = default;
-  virtual std::uint16_t port() const = 0;
+                                                  const LinkOptions& options, Accept accept);
+  // Closes the port, and calls neither the function nor LinkOwner::opened any more; links stay.
+  // From neither of them.
+  ~Listener();
+  std::uint16_t port() const;
+
+  class Port;
+  explicit Listener(std::shared_ptr<Port> port) : port_(std::move(port)) {}
+
+ private:
+  const std::shared_ptr<Port> port_;
 };
 
 }  // namespace shoal::table

@@ -1,9 +1,5 @@
-#include <algorithm>
-#include <atomic>
-#include <deque>
 
 #include "shoal/base/log.h"
-#include "shoal/table/link/asio.h"
 #include "shoal/table/link/session.h"
 
 namespace shoal::table {
@@ -16,120 +12,6 @@ constexpr std::size_t kMostStrangers = 256;
 // after an accept that failed, as it does when there are no descriptors left
 constexpr milliseconds kPause{100};
 constexpr int kPortsTried = 200;
-
-// What the owner of a listener is called for, until it is destroyed.
-class Gate {
- public:
-  Gate(Listener::Accept accept, Listener::Opened opened)
-      : accept_(std::move(accept)), opened_(std::move(opened)) {}
-  Result<LinkOwner*> accept(const PeerName& peer) {
-    MutexLock lock(mutex_);
-    if (closed_)
-      return Error{Code::kPeer, "This process takes no connections any more: it is about to end."};
-    return accept_(peer);
-  }
-  void opened(std::shared_ptr<Link> link) {
-    MutexLock lock(mutex_);
-    if (!closed_) opened_(std::move(link));
-  }
-  void close() {
-    MutexLock lock(mutex_);
-    closed_ = true;
-  }
-
- private:
-  Mutex mutex_;
-  bool closed_ GUARDED_BY(mutex_) = false;
-  const Listener::Accept accept_;
-  const Listener::Opened opened_;
-};
-
-// Accepts on its strand, until it is closed.
-class Port : public std::enable_shared_from_this<Port> {
- public:
-  Port(const Strand& strand, tcp::acceptor acceptor, const Credentials& self,
-       const LinkOptions& options, std::shared_ptr<Gate> gate)
-      : strand_(strand),
-        acceptor_(std::move(acceptor)),
-        self_(self),
-        options_(options),
-        gate_(std::move(gate)) {}
-
-  void accept() {
-    if (!acceptor_.is_open()) return;
-    acceptor_.async_accept(
-        on(strand_, [self = shared_from_this()](error_code error, tcp::socket socket) {
-          self->accepted(error, std::move(socket));
-        }));
-  }
-
-  void close() {
-    error_code ignored;
-    acceptor_.close(ignored);
-  }
-
- private:
-  void accepted(error_code error, tcp::socket socket) {
-    if (!acceptor_.is_open()) return;
-    if (error) {
-      LOG_EVERY_N(WARNING, 100) << "a connection could not be accepted (" << error.message()
-                                << "); trying on";
-      return strand_.after(kPause, [self = shared_from_this()] { self->accept(); });
-    }
-    welcome(std::move(socket));
-    accept();
-  }
-
-  void welcome(tcp::socket socket) {
-    error_code ignored;
-    const std::string from = str(socket.remote_endpoint(ignored));
-    Opening opening{
-        .admit = [gate = gate_](const PeerName& peer) { return gate->accept(peer); },
-        .opened = [gate = gate_](std::shared_ptr<Link> link) { gate->opened(std::move(link)); },
-        .failed =
-            [from](const Error& error, bool) {
-              LOG(WARNING) << "a connection from " << from << " was turned away: " << error.message;
-            }};
-    const Strand strand = Wiring::sibling(strand_);
-    const auto session = std::make_shared<Session>(
-        strand, std::move(socket), accepting(self_, random_nonce()), options_, std::move(opening));
-    strand.post([session, deadline = options_.connect] { session->start(deadline); });
-    std::erase_if(strangers_, [](const std::weak_ptr<Session>& weak) {
-      const auto stranger = weak.lock();
-      return !stranger || !stranger->shaking_hands();
-    });
-    if (strangers_.size() >= kMostStrangers) {
-      if (const auto oldest = strangers_.front().lock()) oldest->close(false);
-      strangers_.pop_front();
-    }
-    strangers_.push_back(session);
-  }
-
-  const Strand strand_;
-  tcp::acceptor acceptor_;
-  const Credentials self_;
-  const LinkOptions options_;
-  const std::shared_ptr<Gate> gate_;
-  std::deque<std::weak_ptr<Session>> strangers_;
-};
-
-class TcpListener final : public Listener {
- public:
-  TcpListener(const Strand& strand, std::shared_ptr<Port> port, std::shared_ptr<Gate> gate,
-              std::uint16_t number)
-      : strand_(strand), port_(std::move(port)), gate_(std::move(gate)), number_(number) {}
-  ~TcpListener() override {
-    gate_->close();
-    strand_.post([port = port_] { port->close(); });
-  }
-  std::uint16_t port() const override { return number_; }
-
- private:
-  const Strand strand_;
-  const std::shared_ptr<Port> port_;
-  const std::shared_ptr<Gate> gate_;
-  const std::uint16_t number_;
-};
 
 error_code listen(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
   error_code error;
@@ -153,10 +35,101 @@ std::string next_free(asio::io_context& io, tcp::endpoint endpoint) {
 
 }  // namespace
 
+// Accepts on its strand, and calls what the owner of the listener gave, until it is closed.
+class Listener::Port : public std::enable_shared_from_this<Port> {
+ public:
+  Port(const Strand& strand, tcp::acceptor acceptor, const Credentials& self,
+       const LinkOptions& options, Accept accept)
+      : strand_(strand),
+        acceptor_(std::move(acceptor)),
+        self_(self),
+        options_(options),
+        accept_(std::move(accept)) {}
+
+  void accept() {
+    if (!acceptor_.is_open()) return;
+    acceptor_.async_accept(
+        on(strand_, [self = shared_from_this()](error_code error, tcp::socket socket) {
+          self->accepted(error, std::move(socket));
+        }));
+  }
+
+  void close() {
+    MutexLock lock(mutex_);
+    closed_ = true;
+    strand_.post([self = shared_from_this()] {
+      error_code ignored;
+      self->acceptor_.close(ignored);
+    });
+  }
+
+  std::uint16_t number() const { return number_; }
+
+ private:
+  Result<LinkOwner*> admit(const PeerName& peer) {
+    MutexLock lock(mutex_);
+    if (closed_)
+      return Error{Code::kPeer, "This process takes no connections any more: it is about to end."};
+    return accept_(peer);
+  }
+
+  void opened(LinkOwner& owner, std::shared_ptr<Link> link) {
+    MutexLock lock(mutex_);
+    if (!closed_) owner.opened(std::move(link));
+  }
+
+  void accepted(error_code error, tcp::socket socket) {
+    if (!acceptor_.is_open()) return;
+    if (error) {
+      LOG_EVERY_N(WARNING, 100) << "a connection could not be accepted (" << error.message()
+                                << "); trying on";
+      return strand_.after(kPause, [self = shared_from_this()] { self->accept(); });
+    }
+    welcome(std::move(socket));
+    accept();
+  }
+
+  void welcome(tcp::socket socket) {
+    error_code ignored;
+    const std::string from = str(socket.remote_endpoint(ignored));
+    Opening opening{
+        .admit = [self = shared_from_this()](auto& peer) { return self->admit(peer); },
+        .opened = [self = shared_from_this()](LinkOwner& owner,
+                                              auto link) { self->opened(owner, std::move(link)); },
+        .failed =
+            [from](const Error& error, bool) {
+              LOG(WARNING) << "a connection from " << from << " was turned away: " << error.message;
+            }};
+    const Strand strand = Wiring::sibling(strand_);
+    const auto session = std::make_shared<Session>(strand, std::move(socket),
+                                                   Handshake(self_, std::nullopt, random_nonce()),
+                                                   options_, std::move(opening));
+    strand.post([session, deadline = options_.connect] { session->start(deadline); });
+    std::erase_if(strangers_, [](const std::weak_ptr<Session>& weak) {
+      const auto stranger = weak.lock();
+      return !stranger || !stranger->shaking_hands();
+    });
+    if (strangers_.size() >= kMostStrangers) {
+      if (const auto oldest = strangers_.front().lock()) oldest->close(false);
+      strangers_.pop_front();
+    }
+    strangers_.push_back(session);
+  }
+
+  const Strand strand_;
+  tcp::acceptor acceptor_;
+  const std::uint16_t number_ = acceptor_.local_endpoint().port();
+  const Credentials self_;
+  const LinkOptions options_;
+  const Accept accept_;
+  Mutex mutex_;
+  bool closed_ GUARDED_BY(mutex_) = false;
+  std::deque<std::weak_ptr<Session>> strangers_;
+};
+
 Result<std::unique_ptr<Listener>> Listener::create(IoThreads& threads, const std::string& address,
                                                    std::uint16_t port, const Credentials& self,
-                                                   const LinkOptions& options, Accept accept,
-                                                   Opened opened) {
+                                                   const LinkOptions& options, Accept accept) {
   const Strand strand(threads);
   asio::io_context& io = Wiring::io(strand);
   const auto cannot = [&](const error_code& error, const std::string& more) {
@@ -175,11 +148,13 @@ Result<std::unique_ptr<Listener>> Listener::create(IoThreads& threads, const std
   if (error)
     return cannot(
         error, error == asio::error::access_denied ? " (ports below 1024 are the system's)" : "");
-  const std::uint16_t number = acceptor.local_endpoint(error).port();
-  const auto gate = std::make_shared<Gate>(std::move(accept), std::move(opened));
-  const auto waiting = std::make_shared<Port>(strand, std::move(acceptor), self, options, gate);
+  const auto waiting =
+      std::make_shared<Port>(strand, std::move(acceptor), self, options, std::move(accept));
   strand.post([waiting] { waiting->accept(); });
-  return std::unique_ptr<Listener>(std::make_unique<TcpListener>(strand, waiting, gate, number));
+  return std::make_unique<Listener>(waiting);
 }
+
+Listener::~Listener() { port_->close(); }
+std::uint16_t Listener::port() const { return port_->number(); }
 
 }  // namespace shoal::table

@@ -1,7 +1,6 @@
 #include "shoal/table/link/peer.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "shoal/base/log.h"
 
@@ -22,18 +21,17 @@ Peer::Peer(ProcessState& process, const Strand& home, Purpose purpose, std::uint
 
 // ---- a link ----
 
-void Peer::accept(std::shared_ptr<Link> link) {
+void Peer::opened(std::shared_ptr<Link> link) {
   const std::shared_ptr<Link> before = drop(nullptr);
   if (before) before->close(false);
   {
     MutexLock lock(mutex_);
     link_ = link;
   }
-  process_.opened(link);
-  home_.post([this, link] { opened(link); });
+  home_.post([this, link] { use(link); });
 }
 
-void Peer::opened(std::shared_ptr<Link> link) {
+void Peer::use(std::shared_ptr<Link> link) {
   if (ended_) return;
   current_ = link.get();
   broken_.reset();
@@ -44,16 +42,11 @@ void Peer::opened(std::shared_ptr<Link> link) {
 
 // Forgets the link, if it is this one (null: any), with what waits for it.
 std::shared_ptr<Link> Peer::drop(const Link* link) {
-  std::shared_ptr<Link> dropped;
-  {
-    MutexLock lock(mutex_);
-    if (!link_ || (link && link != link_.get())) return nullptr;
-    heard_ = link_->heard_clock();
-    queues_.clear();
-    dropped = std::exchange(link_, nullptr);
-  }
-  process_.closed(*dropped);
-  return dropped;
+  MutexLock lock(mutex_);
+  if (!link_ || (link && link != link_.get())) return nullptr;
+  heard_ = link_->heard_clock();
+  queues_.clear();
+  return std::exchange(link_, nullptr);
 }
 
 void Peer::close(bool with_bye) {
@@ -208,8 +201,7 @@ void Peer::attempted(Result<std::shared_ptr<Link>> result) {
       MutexLock lock(mutex_);
       link_ = link;
     }
-    process_.opened(link);
-    return opened(link);
+    return use(link);
   }
   if (ended_ || (process_.over() && links_ > 0)) return;
   trouble_ = result.error().message;

@@ -2,14 +2,8 @@
 // dialled again when its link breaks, one that was accepted has a while to come back.
 #pragma once
 
-#include <chrono>
 #include <deque>
 #include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "shoal/table/link/process_state.h"
 
@@ -23,22 +17,16 @@ class PeerOwner {
  public:
   virtual ~PeerOwner() = default;
   // As in LinkOwner.
-  virtual std::span<std::byte> place(Peer& peer, Message& message, std::size_t bytes) {
-    (void)peer, (void)message, (void)bytes;
-    return {};
-  }
+  virtual std::span<std::byte> place(Peer&, Message&, std::size_t) { return {}; }
   // As in LinkOwner; asked when nothing that was queued is left.
-  virtual std::optional<Message> next(Peer& peer) {
-    (void)peer;
-    return std::nullopt;
-  }
+  virtual std::optional<Message> next(Peer&) { return std::nullopt; }
   // An error: the peer is lost with it. A dialled one is told it in a Refuse.
   virtual Status received(Peer& peer, Message&& message) = 0;
   // Some peer has given all that had come; also after up() and down().
   virtual void paused() {}
-  // A link is there, for the first time or `again`.
-  virtual void up(Peer& peer, bool again) { (void)peer, (void)again; }
-  virtual void down(Peer& peer) { (void)peer; }  // there is none now; it may come back
+  // A link is there, for the first time or again.
+  virtual void up(Peer&, bool /*again*/) {}
+  virtual void down(Peer&) {}  // there is none now; it may come back
   // It did not come back in time, and the job is not over. `error` says why without naming the
   // peer. Called once.
   virtual void lost(Peer& peer, const Error& error) = 0;
@@ -54,7 +42,7 @@ class Peer final : public LinkOwner {
   // Dials, again and ever more slowly, until `within` has passed. On the home strand.
   void dial(const std::string& address, std::chrono::milliseconds within);
   // The process has connected; an earlier link is at its end.
-  void accept(std::shared_ptr<Link> link);
+  void opened(std::shared_ptr<Link> link) override;
   void close(bool with_bye);  // the owner hears nothing more
 
   void send(Message message);  // at once; forgotten if there is no link
@@ -76,7 +64,7 @@ class Peer final : public LinkOwner {
   void closed(Link& link, Status error) override;
   void attempt();
   void attempted(Result<std::shared_ptr<Link>> result);
-  void opened(std::shared_ptr<Link> link);
+  void use(std::shared_ptr<Link> link);
   Status hear(const Link* from, Message&& message);
   void ended(const Link* link, const Status& error);
   void redial(const Error& why);
@@ -115,7 +103,6 @@ class AcceptedPeers {
       : process_(process), home_(home), purpose_(purpose), owner_(owner) {}
   // Made when it is first asked for; it stays as long as this.
   Peer& operator[](std::uint32_t rank);
-  void accept(std::shared_ptr<Link> link) { (*this)[link->peer().rank].accept(link); }
   std::vector<Peer*> all() const;  // that were asked for
   void close(bool with_bye) const;
 

@@ -1,7 +1,6 @@
 #include "shoal/table/link/process_state.h"
 
 #include <algorithm>
-#include <future>
 #include <random>
 
 #include "shoal/base/sha256.h"
@@ -9,32 +8,15 @@
 namespace shoal::table {
 namespace {
 
-void add(Traffic& sum, const Traffic& more) {
-  sum.bytes_sent += more.bytes_sent;
-  sum.bytes_received += more.bytes_received;
-  sum.frames_sent += more.frames_sent;
-  sum.frames_received += more.frames_received;
-  sum.sending += more.sending;
-  sum.receiving += more.receiving;
-}
-
-Digest digest_of(const std::string& text) {
-  Sha256 hash;
-  hash.update(text);
-  const std::string hex = hash.finish();
-  Digest digest{};
-  for (std::size_t i = 0; i < digest.size(); ++i)
-    digest[i] = static_cast<std::uint8_t>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
-  return digest;
-}
-
 Credentials credentials(const ServiceOptions& options) {
   std::random_device device;
+  Sha256 configuration;
+  configuration.update(options.configuration);
   const std::uint64_t incarnation = static_cast<std::uint64_t>(device()) << 32 | device();
   return {.rank = options.rank,
           .incarnation = incarnation,
           .token = options.token,
-          .configuration = digest_of(options.configuration)};
+          .configuration = configuration.digest()};
 }
 
 }  // namespace
@@ -52,7 +34,8 @@ LinkOptions ProcessState::link_options() const {
           .stall_warn = options.stall_warn,
           .stall_abort = options.stall_abort,
           .connect = options.connect,
-          .clock = &clock};
+          .clock = &clock,
+          .traffic = traffic};
 }
 
 void ProcessState::fail(Error error) {
@@ -115,43 +98,12 @@ std::string ProcessState::name_of(std::uint32_t rank, Clock clock) const {
   return inside.empty() ? str("rank ", rank) : str("rank ", rank, " (", inside, ")");
 }
 
-void ProcessState::opened(std::shared_ptr<Link> link) {
-  MutexLock lock(mutex);
-  links_.push_back(std::move(link));
-}
-
-void ProcessState::closed(const Link& link) {
-  MutexLock lock(mutex);
-  const auto found = std::find_if(links_.begin(), links_.end(),
-                                  [&](const auto& known) { return known.get() == &link; });
-  if (found == links_.end()) return;
-  add(before_, link.traffic());
-  links_.erase(found);
-}
-
-void ProcessState::forget_links() {
-  MutexLock lock(mutex);
-  for (const auto& link : links_) add(before_, link->traffic());
-  links_.clear();
-}
-
-Traffic ProcessState::traffic() const {
-  MutexLock lock(mutex);
-  Traffic sum = before_;
-  for (const auto& link : links_) add(sum, link->traffic());
-  sum.local_bytes = local_bytes;
-  return sum;
-}
-
 void let_run(IoThreads& threads) {
   // closing posts to a strand, which posts to a link's, which writes
   constexpr int kSteps = 3;
   const Strand strand(threads);
-  for (int step = 0; step < kSteps; ++step) {
-    const auto done = std::make_shared<std::promise<void>>();
-    strand.post([done] { done->set_value(); });
-    if (done->get_future().wait_for(std::chrono::seconds(1)) != std::future_status::ready) return;
-  }
+  for (int step = 0; step < kSteps; ++step)
+    if (!strand.call([] {}, std::chrono::seconds(1))) return;
 }
 
 HostPort split_address(const std::string& address) {

@@ -2,30 +2,24 @@
 // what this process's connections have moved. Every member may be called on any thread.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "shoal/base/mutex.h"
 #include "shoal/table/link/link.h"
-#include "shoal/table/table.h"
 
 namespace shoal::table {
 
 class ProcessState {
  public:
+  static constexpr std::chrono::milliseconds kForever{std::chrono::hours(24 * 365)};
+
   explicit ProcessState(const ServiceOptions& options);
 
   const ServiceOptions options;
   const Credentials self;
   LinkOptions link_options() const;
-  std::atomic<Clock> clock{-1};               // of this process's worker, for heartbeats
-  std::atomic<std::uint64_t> local_bytes{0};  // as in Traffic
+  std::atomic<Clock> clock{-1};  // of this process's worker, for heartbeats
+  const std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
 
   // The first error is the job's. An error after the end of all workers is not counted.
   void fail(Error error);
@@ -48,41 +42,30 @@ class ProcessState {
   // "rank 2 (host b, last clock 17)", as far as these are known.
   std::string name_of(std::uint32_t rank, Clock clock = -1) const;
 
-  void opened(std::shared_ptr<Link> link);
-  void closed(const Link& link);
-  void forget_links();  // before the threads that move them go
-  Traffic traffic() const;
-
   // Guards what done() of wait() reads. A change of that notifies `changed`.
   mutable Mutex mutex;
   Condition changed;
   // Returns when done(), which is called with the mutex held, is true; or with the job's error, or
   // kTimeout without words after `deadline`. Calls late(seconds waited), without the mutex, after
-  // each `patience`.
+  // each options.stall_warn.
   template <class Done, class Late>
-  Status wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience, Done done,
-              Late late);
+  Status wait(Done done, Late late, std::chrono::milliseconds deadline = kForever);
 
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
   std::atomic<bool> finished_{false}, over_{false}, known_{false}, left_{false};
   std::set<std::uint32_t> gone_ GUARDED_BY(mutex);
   std::vector<std::unique_ptr<const RosterBody>> rosters_ GUARDED_BY(mutex);
-  std::vector<std::shared_ptr<Link>> links_ GUARDED_BY(mutex);
-  Traffic before_ GUARDED_BY(mutex);  // of links that are gone
 };
 
-inline constexpr std::chrono::milliseconds kForever{std::chrono::hours(24 * 365)};
-
 template <class Done, class Late>
-Status ProcessState::wait(std::chrono::milliseconds deadline, std::chrono::milliseconds patience,
-                          Done done, Late late) {
+Status ProcessState::wait(Done done, Late late, std::chrono::milliseconds deadline) {
   using std::chrono::milliseconds;
   const auto begin = std::chrono::steady_clock::now();
   const auto waited = [&] {
     return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
   };
-  milliseconds next_late = patience;
+  milliseconds next_late = options.stall_warn;
   for (;;) {
     {
       MutexLock lock(mutex);
@@ -98,7 +81,7 @@ Status ProcessState::wait(std::chrono::milliseconds deadline, std::chrono::milli
     if (waited() >= deadline) return Error{Code::kTimeout, ""};
     if (waited() < next_late) continue;
     late(std::chrono::duration<double>(waited()).count());
-    next_late += patience;
+    next_late += options.stall_warn;
   }
 }
 

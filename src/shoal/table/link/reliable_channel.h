@@ -2,9 +2,7 @@
 // side keeps what it sent until the other has counted it (Topic::kHeard). On one strand.
 #pragma once
 
-#include <cstdint>
 #include <deque>
-#include <memory>
 
 #include "shoal/table/link/link.h"
 
@@ -14,17 +12,43 @@ class ReliableChannel {
  public:
   // A connection is there. Each side first says how many messages it has received; the other then
   // sends the rest again.
-  void opened(std::shared_ptr<Link> link);
+  void opened(std::shared_ptr<Link> link) {
+    link_ = std::move(link);
+    was_counted_ = false;
+    send_count();
+  }
   void closed() { link_.reset(); }
-  void send(Message message);
+  void send(Message message) {
+    if (link_ && was_counted_) link_->send(message);
+    uncounted_.push_back(std::move(message));
+  }
   // Returns whether the message is one of the channel's; if not, it was a count. An error: the peer
   // counts messages that were not sent.
-  Result<bool> received(const Message& message);
+  Result<bool> received(const Message& message) {
+    const Ask* ask = std::get_if<Ask>(&message);
+    if (!ask || ask->topic != Topic::kHeard) {
+      ++received_;
+      if (link_) send_count();
+      return true;
+    }
+    const auto count = static_cast<std::uint64_t>(ask->clock);
+    if (count < counted_ || count - counted_ > uncounted_.size())
+      return Error{Code::kPeer,
+                   str("it says to have heard ", ask->clock, " messages of ",
+                       counted_ + uncounted_.size(), " that were sent, and ", counted_, " before")};
+    for (; counted_ < count; ++counted_) uncounted_.pop_front();
+    if (was_counted_ || !link_) return false;
+    was_counted_ = true;
+    for (const Message& again : uncounted_) link_->send(again);
+    return false;
+  }
   // Nothing is on its way to a peer that is connected.
   bool idle() const { return uncounted_.empty() || !link_; }
 
  private:
-  void send_count() const;
+  void send_count() const {
+    link_->send(Ask{.topic = Topic::kHeard, .clock = static_cast<Clock>(received_), .body = {}});
+  }
 
   std::shared_ptr<Link> link_;
   bool was_counted_ = false;       // the peer has sent its count over this link

@@ -1,7 +1,6 @@
 #include "shoal/table/link/server_peers.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace shoal::table {
 

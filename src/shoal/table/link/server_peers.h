@@ -2,10 +2,6 @@
 // kept from one generation to the next.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "shoal/table/link/peer.h"
 
 namespace shoal::table {

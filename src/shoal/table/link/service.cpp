@@ -1,16 +1,9 @@
 // Service over TCP: what runs in one process of a job, from its listener to its last message.
 #include <algorithm>
-#include <map>
-#include <utility>
-#include <variant>
 
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
-#include "shoal/table/link/coordinator_client.h"
-#include "shoal/table/link/coordinator_host.h"
-#include "shoal/table/link/shard_host.h"
 #include "shoal/table/link/table_over_tcp.h"
-#include "shoal/table/scheme.h"
 
 namespace shoal::table {
 namespace {
@@ -18,24 +11,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLastWords{2'000}, kInterruption{200};
-
-// The processes that have connected so far: a rank belongs to the process that had it first.
-class KnownPeers {
- public:
-  // Empty, or why the process may not have its rank.
-  std::string check(const PeerName& peer) {
-    MutexLock lock(mutex_);
-    const auto [found, first] = known_.try_emplace(peer.rank, peer);
-    if (first || found->second.incarnation == peer.incarnation) return {};
-    return str("rank ", peer.rank, " is in the job already, from ", found->second.address,
-               ": two processes with one rank, or one that was started again, which cannot come "
-               "back into a running job");
-  }
-
- private:
-  Mutex mutex_;
-  std::map<std::uint32_t, PeerName> known_ GUARDED_BY(mutex_);
-};
 
 class ServiceOverTcp final : public Service {
  public:
@@ -50,19 +25,17 @@ class ServiceOverTcp final : public Service {
 
  private:
   Result<LinkOwner*> admit(const PeerName& peer);
-  void opened(std::shared_ptr<Link> link);
   Status join();
   std::string absent() const;
   void hear(Message&& message);
   void directed(const Directive& directive);
-  void let_go(std::uint32_t rank);
-  void leave(const Answer& answer);
   bool left() const override { return process_.left(); }
   std::string advertised() const;
 
   ProcessState process_;
   IoThreads threads_;
-  KnownPeers known_;
+  // Those that have connected so far, by rank, which belongs to the process that had it first.
+  std::map<std::uint32_t, PeerName> known_ GUARDED_BY(process_.mutex);
   std::unique_ptr<CoordinatorHost> host_;  // in process 0
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<ShardHost> shard_;     // in servers
@@ -96,15 +69,13 @@ ServiceOverTcp::~ServiceOverTcp() {
   coordinator_->close(in_order);
   if (in_order) let_run(threads_);
   threads_.stop();
-  process_.forget_links();
 }
 
 Status ServiceOverTcp::begin() {
   const ServiceOptions& options = process_.options;
-  Result<std::unique_ptr<Listener>> listener = Listener::create(
-      threads_, options.bind, options.port, process_.self, process_.link_options(),
-      [this](const PeerName& peer) { return admit(peer); },
-      [this](std::shared_ptr<Link> link) { opened(std::move(link)); });
+  Result<std::unique_ptr<Listener>> listener =
+      Listener::create(threads_, options.bind, options.port, process_.self, process_.link_options(),
+                       [this](const PeerName& peer) { return admit(peer); });
   if (!listener.ok()) return listener.error();
   listener_ = std::move(listener).value();
   if (!host_) coordinator_->dial(options.coordinator);
@@ -137,8 +108,7 @@ Status ServiceOverTcp::join() {
   };
   // The coordinator, which knows what ranks are missing, is to be the first to say so.
   const milliseconds limit = host_ ? options.start : options.start + options.reconnect;
-  const Status status = process_.wait(
-      limit, options.stall_warn, [this] { return process_.known(); }, late);
+  const Status status = process_.wait([this] { return process_.known(); }, late, limit);
   if (status.ok() || process_.over()) return status;
   const Error error{Code::kTimeout,
                     str("the job did not start within ",
@@ -181,7 +151,14 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
     return refused(str("rank ", peer.rank, " cannot be in this job of ", processes, " processes"));
   if (peer.rank == own)
     return refused(str("rank ", own, " is this process itself: two processes have that rank"));
-  if (std::string why = known_.check(peer); !why.empty()) return refused(why);
+  {
+    MutexLock lock(process_.mutex);
+    const auto [known, first] = known_.try_emplace(peer.rank, peer);
+    if (!first && known->second.incarnation != peer.incarnation)
+      return refused(str("rank ", peer.rank, " is in the job already, from ", known->second.address,
+                         ": two processes with one rank, or one that was started again, which "
+                         "cannot come back into a running job"));
+  }
   if (to_coordinator) return &host_->peers()[peer.rank];
   if (peer.purpose == Purpose::kRows && shard_) return &shard_->peers()[peer.rank];
   return refused(str(
@@ -189,26 +166,21 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
       peer.purpose == Purpose::kRows ? " is no server" : " is not process 0, which coordinates"));
 }
 
-void ServiceOverTcp::opened(std::shared_ptr<Link> link) {
-  if (link->peer().rank == kNoRank)
-    host_->enroll(std::move(link));
-  else if (link->peer().purpose == Purpose::kCoordination)
-    host_->peers().accept(std::move(link));
-  else
-    shard_->peers().accept(std::move(link));
-}
-
 // Handles what the coordinator says, on the client's strand.
 void ServiceOverTcp::hear(Message&& message) {
   if (const auto* total = std::get_if<NormTotal>(&message); total && shard_)
-    return shard_->total(*total);
+    return shard_->hear({*total});
   if (const auto* directive = std::get_if<Directive>(&message)) return directed(*directive);
   auto* answer = std::get_if<Answer>(&message);
   if (!answer)
     return process_.fail({Code::kPeer, str("the coordinator sent a ", name_of(type_of(message)),
                                            ", which is not for this process")});
   if (answer->topic == Topic::kDone) process_.finish();
-  if (answer->topic == Topic::kLeave && !process_.options.worker) return leave(*answer);
+  if (answer->topic == Topic::kLeave && !process_.options.worker) {
+    // for a server alone; a worker's table waits for its own
+    if (decode_may_leave(answer->body)) process_.leave();
+    return;
+  }
   if (answer->topic != Topic::kJoin &&
       (answer->topic != Topic::kRegroup || process_.options.worker))
     return coordinator_->pending(message);
@@ -223,24 +195,17 @@ void ServiceOverTcp::directed(const Directive& directive) {
     case DirectiveKind::kPause:
     case DirectiveKind::kAgreed: return coordinator_->pending(directive);
     case DirectiveKind::kFinished: return process_.finish();
-    case DirectiveKind::kLeft: return let_go(static_cast<std::uint32_t>(directive.clock));
+    case DirectiveKind::kLeft: break;
   }
-}
-
-void ServiceOverTcp::let_go(std::uint32_t rank) {
+  const auto rank = static_cast<std::uint32_t>(directive.clock);
   process_.let_go(rank);
   if (shard_) shard_->let_go(rank);
 }
 
-// The answer for a server alone; a worker's table waits for its own.
-void ServiceOverTcp::leave(const Answer& answer) {
-  if (decode_may_leave(answer.body)) process_.leave();
-}
-
 Status ServiceOverTcp::serve(const std::function<bool()>& interrupted) {
   for (bool asked = false; !process_.finished();) {
-    if (const Status status = process_.wait(
-            kInterruption, kForever, [this] { return process_.finished(); }, [](double) {});
+    if (const Status status =
+            process_.wait([this] { return process_.finished(); }, [](double) {}, kInterruption);
         !status.ok() && process_.over())
       return status;
     if (asked || !interrupted || !interrupted() || process_.finished()) continue;

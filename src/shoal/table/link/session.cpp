@@ -2,8 +2,6 @@
 
 #include <netinet/tcp.h>
 
-#include <algorithm>
-
 namespace shoal::table {
 namespace {
 
@@ -42,7 +40,7 @@ Error lost(const error_code& error) {
 
 }  // namespace
 
-Session::Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Handshake> handshake,
+Session::Session(const Strand& strand, tcp::socket socket, Handshake handshake,
                  const LinkOptions& options, Opening opening)
     : strand_(strand),
       options_(options),
@@ -55,10 +53,8 @@ Session::Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Hands
 
 // ---- for any thread ----
 
-void Session::run(std::function<void()> work) const { strand_.run(std::move(work)); }
-
 void Session::send(Message message) {
-  run([self = shared_from_this(), message = std::move(message)]() mutable {
+  strand_.run([self = shared_from_this(), message = std::move(message)]() mutable {
     if (self->state_ != State::kOpen) return;
     self->queue_.push_back(std::move(message));
     self->write();
@@ -67,29 +63,20 @@ void Session::send(Message message) {
 
 void Session::wake() {
   if (woken_.exchange(true)) return;
-  run([self = shared_from_this()] {
+  strand_.run([self = shared_from_this()] {
     self->woken_ = false;
     if (self->state_ == State::kOpen) self->write();
   });
 }
 
 void Session::close(bool with_bye) {
-  run([self = shared_from_this(), with_bye] {
+  strand_.run([self = shared_from_this(), with_bye] {
     if (self->state_ == State::kParting || self->state_ == State::kClosed) return;
     if (with_bye && self->state_ == State::kOpen)
       self->part(Bye{});
     else
       self->shut();
   });
-}
-
-Traffic Session::traffic() const {
-  return {.bytes_sent = bytes_sent_,
-          .bytes_received = bytes_received_,
-          .frames_sent = frames_sent_,
-          .frames_received = frames_received_,
-          .sending = std::chrono::nanoseconds(sending_),
-          .receiving = std::chrono::nanoseconds(receiving_)};
 }
 
 // ---- from handshake to open ----
@@ -105,7 +92,7 @@ void Session::start(milliseconds deadline) {
   const tcp::endpoint other = socket_.remote_endpoint(ignored);
   peer_.address = str(other);
   arm(deadline, &Session::late);
-  if (std::optional<Message> first = handshake_->begin()) queue_.push_back(std::move(*first));
+  if (std::optional<Message> first = handshake_.begin()) queue_.push_back(std::move(*first));
   write();
   read();
 }
@@ -119,10 +106,10 @@ void Session::late() {
 Status Session::shake(const Message& message) {
   if (const Refuse* refuse = std::get_if<Refuse>(&message)) {
     said_no_ = true;
-    end(Error{refuse->code, refuse->reason}, std::nullopt);
+    end(Error{refuse->code, refuse->reason});
     return {};
   }
-  Result<Handshake::Step> step = handshake_->take(message);
+  Result<Handshake::Step> step = handshake_.take(message);
   if (!step.ok()) return step.error();
   if (step.value().done) return open(std::move(step.value().answer));
   if (step.value().answer) queue_.push_back(std::move(*step.value().answer));
@@ -132,7 +119,7 @@ Status Session::shake(const Message& message) {
 
 Status Session::open(std::optional<Message> welcome) {
   const std::string address = std::move(peer_.address);
-  peer_ = handshake_->peer();
+  peer_ = handshake_.peer();
   peer_.address = address;
   const Result<LinkOwner*> owner = opening_.admit(peer_);
   if (!owner.ok()) return owner.error();
@@ -148,7 +135,7 @@ Status Session::open(std::optional<Message> welcome) {
   const std::shared_ptr<Link> handle(this,
                                      [self = shared_from_this()](Link*) { self->close(false); });
   const Opening opening = std::exchange(opening_, {});
-  opening.opened(handle);
+  opening.opened(*owner_, handle);
   if (state_ == State::kOpen) write();
   return {};
 }
@@ -162,11 +149,10 @@ std::span<std::byte> Session::place(Message& message, std::size_t bytes) {
 }
 
 Status Session::frame(Message&& message) {
-  ++frames_received_;
+  ++options_.traffic->frames_received;
   const Status status = state_ == State::kHandshake ? shake(message) : hear(std::move(message));
   // read no more
-  if (status.ok() && state_ != State::kHandshake && state_ != State::kOpen)
-    return Error{Code::kInternal, "Closed meanwhile."};
+  if (status.ok() && !is_alive()) return Error{Code::kInternal, "Closed meanwhile."};
   return status;
 }
 
@@ -174,9 +160,9 @@ Status Session::hear(Message&& message) {
   if (const Ping* ping = std::get_if<Ping>(&message))
     heard_clock_ = ping->clock;
   else if (std::holds_alternative<Bye>(message))
-    end({}, std::nullopt);
+    end({});
   else if (const Refuse* refuse = std::get_if<Refuse>(&message))
-    end(Error{refuse->code, refuse->reason}, std::nullopt);
+    end(Error{refuse->code, refuse->reason});
   else if (message.index() <= Message(Welcome{}).index())
     return Error{Code::kPeer, str("A ", name_of(type_of(message)), " came after the handshake.")};
   else {
@@ -206,7 +192,7 @@ void Session::tick() {
   const milliseconds counted = std::min(passed, 2 * period(options_));
   if (!writing_) stuck_.moved();
   const milliseconds silence = silence_.tick(counted), stuck = stuck_.tick(counted);
-  if (write_error_) return end(lost(write_error_), std::nullopt);
+  if (write_error_) return end(lost(write_error_));
   if (silence >= options_.stall_abort)
     return end(
         Error{Code::kTimeout, str("Nothing was heard for ", seconds(silence),
@@ -240,7 +226,7 @@ void Session::fail(const Error& error) {
 }
 
 void Session::end(Status status, std::optional<Message> last_words) {
-  if (state_ != State::kHandshake && state_ != State::kOpen) return;
+  if (!is_alive()) return;
   const State before = state_;
   LinkOwner* owner = owner_;
   const Opening opening = std::exchange(opening_, {});
@@ -288,7 +274,7 @@ void Session::shut() {
 // ---- bytes ----
 
 void Session::read() {
-  if (state_ != State::kHandshake && state_ != State::kOpen) return;
+  if (!is_alive()) return;
   if (throttles_) return wait_for_bytes();
   reading_ = true;
   socket_.async_read_some(
@@ -321,7 +307,7 @@ void Session::wait_for_bytes() {
 }
 
 void Session::read_granted() {
-  if (state_ != State::kHandshake && state_ != State::kOpen) return;
+  if (!is_alive()) return;
   // if the other end is silent, it is because we do not listen
   silence_.moved();
   const std::size_t granted =
@@ -338,15 +324,15 @@ void Session::read_granted() {
 
 void Session::has_read(error_code error, std::size_t bytes) {
   reading_ = false;
-  bytes_received_ += bytes;
+  options_.traffic->bytes_received += bytes;
   if (state_ == State::kParting)
     return error && error != asio::error::operation_aborted ? shut() : drain();
   if (state_ == State::kClosed) return;
-  if (error) return end(lost(error), std::nullopt);
+  if (error) return end(lost(error));
   silence_.moved();
   const Status status = reader_.took(bytes);
-  count_time(receives_since_, reader_.midway(), receiving_);
-  if (state_ != State::kHandshake && state_ != State::kOpen) return;
+  count_time(receives_since_, reader_.midway(), options_.traffic->receiving);
+  if (!is_alive()) return;
   if (!status.ok()) return fail(status.error());
   pause();
   read();
@@ -440,11 +426,11 @@ void Session::has_written(error_code error, std::size_t bytes) {
 }
 
 void Session::wrote(error_code error, std::size_t bytes) {
-  bytes_sent_ += bytes;
+  options_.traffic->bytes_sent += bytes;
   if (state_ == State::kClosed) return;
   if (bytes > 0) stuck_.moved();
-  frames_sent_ += batch_.sent(bytes);
-  count_time(sends_since_, !batch_.empty(), sending_);
+  options_.traffic->frames_sent += batch_.sent(bytes);
+  count_time(sends_since_, !batch_.empty(), options_.traffic->sending);
   if (!error || (state_ == State::kParting && error == asio::error::operation_aborted)) return;
   if (state_ == State::kParting) return shut();
   // the reader may yet find the reason, in a Refuse; else the next tick ends it
@@ -452,10 +438,9 @@ void Session::wrote(error_code error, std::size_t bytes) {
 }
 
 void Session::later(std::chrono::nanoseconds delay, void (Session::*then)()) {
-  const auto timer = std::make_shared<asio::steady_timer>(Wiring::io(strand_), delay);
-  timer->async_wait(on(strand_, [self = shared_from_this(), timer, then](error_code error) {
-    if (!error && self->state_ != State::kClosed) ((*self).*then)();
-  }));
+  strand_.after(delay, [self = shared_from_this(), then] {
+    if (self->state_ != State::kClosed) ((*self).*then)();
+  });
 }
 
 }  // namespace shoal::table

@@ -1,20 +1,12 @@
 // A connection from its first byte to its last: the handshake, then a Link.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <deque>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 
 #include "shoal/table/link/asio.h"
 #include "shoal/table/link/batch.h"
 #include "shoal/table/link/frame_reader.h"
 #include "shoal/table/link/handshake.h"
-#include "shoal/table/link/link.h"
 
 namespace shoal::table {
 
@@ -22,7 +14,7 @@ namespace shoal::table {
 // once.
 struct Opening {
   std::function<Result<LinkOwner*>(const PeerName&)> admit;
-  std::function<void(std::shared_ptr<Link>)> opened;
+  std::function<void(LinkOwner&, std::shared_ptr<Link>)> opened;
   // `said_no`: the other end was there and answered; it will not answer otherwise next time.
   std::function<void(const Error&, bool said_no)> failed;
 };
@@ -46,8 +38,8 @@ class Stillness {
 // the handle that its owner was given.
 class Session final : public Link, public std::enable_shared_from_this<Session>, private FrameSink {
  public:
-  Session(const Strand& strand, tcp::socket socket, std::unique_ptr<Handshake> handshake,
-          const LinkOptions& options, Opening opening);
+  Session(const Strand& strand, tcp::socket socket, Handshake handshake, const LinkOptions& options,
+          Opening opening);
 
   // Shakes hands within `deadline`. On the strand.
   void start(std::chrono::milliseconds deadline);
@@ -58,7 +50,6 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   void wake() override;
   void close(bool with_bye) override;
   Clock heard_clock() const override { return heard_clock_; }
-  Traffic traffic() const override;
 
  private:
   // kParting: the owner hears nothing more, last words are on their way.
@@ -68,7 +59,6 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   std::span<std::byte> place(Message& message, std::size_t bytes) override;
   Status frame(Message&& message) override;
 
-  void run(std::function<void()> work) const;  // on the strand, now if this is it
   Status shake(const Message& message);
   Status open(std::optional<Message> welcome);
   Status hear(Message&& message);
@@ -92,8 +82,9 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   void later(std::chrono::nanoseconds delay, void (Session::*then)());
   void late();
 
+  bool is_alive() const { return state_ == State::kHandshake || state_ == State::kOpen; }
   void fail(const Error& error);  // that was found here: the other end is told
-  void end(Status status, std::optional<Message> last_words);
+  void end(Status status, std::optional<Message> last_words = {});
   void part(Message last_words);
   void shut();
 
@@ -102,7 +93,7 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   const std::shared_ptr<Throttles> throttles_;
   tcp::socket socket_;
   asio::steady_timer timer_;
-  std::unique_ptr<Handshake> handshake_;
+  Handshake handshake_;
   Opening opening_;
   LinkOwner* owner_ = nullptr;
   PeerName peer_;
@@ -127,9 +118,6 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
 
   std::atomic<bool> shaking_hands_{true}, woken_{false};
   std::atomic<Clock> heard_clock_{-1};
-  std::atomic<std::uint64_t> bytes_sent_{0}, bytes_received_{0}, frames_sent_{0},
-      frames_received_{0};
-  std::atomic<std::int64_t> sending_{0}, receiving_{0};  // nanoseconds; as in Traffic
   std::optional<Instant> sends_since_, receives_since_;
 };
 

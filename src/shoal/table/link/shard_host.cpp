@@ -1,7 +1,6 @@
 #include "shoal/table/link/shard_host.h"
 
 #include <algorithm>
-#include <variant>
 
 #include "shoal/base/log.h"
 
@@ -44,13 +43,6 @@ void ShardHost::hear_now(std::vector<Message> messages, const ParallelFor& paral
   if (!heard) hear(std::move(messages));
 }
 
-void ShardHost::total(const NormTotal& total) {
-  strand_.post([this, total] {
-    handle(process_.options.rank, total);
-    paused();
-  });
-}
-
 void ShardHost::let_go(std::uint32_t rank) {
   strand_.post([this, rank] {
     gone_.insert(rank);
@@ -59,13 +51,6 @@ void ShardHost::let_go(std::uint32_t rank) {
     shard_->leave(worker_of_[rank], out);
     dispatch(out);
     paused();
-  });
-}
-
-void ShardHost::stop(std::function<void()> done) {
-  strand_.post([this, done = std::move(done)] {
-    stopped_ = true;
-    done();
   });
 }
 

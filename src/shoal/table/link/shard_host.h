@@ -2,16 +2,7 @@
 // peers, and of this process's own, and sends its answers.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <set>
-#include <utility>
-#include <vector>
-
 #include "shoal/table/link/coordinator_client.h"
-#include "shoal/table/link/peer.h"
 #include "shoal/table/shard.h"
 
 namespace shoal::table {
@@ -25,16 +16,19 @@ class ShardHost final : public PeerOwner {
   // Says which rank is which worker; `own` gets, on the shard's strand, what is for this process's
   // worker. Called once.
   void start(const RosterBody& roster, std::function<void(std::vector<Message>)> own);
-  // Takes messages of this process's worker, with their numbers where they are.
+  // Takes messages of this process's worker, with their numbers where they are, and of the
+  // coordinator.
   void hear(std::vector<Message> messages);
   // The same, before this returns if nothing else is on the shard's strand. The caller's crew
   // shares the work on long rows.
   void hear_now(std::vector<Message> messages, const ParallelFor& parallel_for);
-  void total(const NormTotal& total);
   // The process of this rank has left in order: the shard neither waits for it nor hears it.
   void let_go(std::uint32_t rank);
-  // Stops the shard for good. Calls `done` when it no longer looks at this worker's numbers.
-  void stop(std::function<void()> done);
+  // Stops the shard for good, so that it no longer looks at this worker's numbers; false if its
+  // strand does not answer `within` this time.
+  bool stop(std::chrono::milliseconds within) {
+    return strand_.call([this] { stopped_ = true; }, within);
+  }
   void close(bool with_bye) { peers_.close(with_bye); }
   // Reads by how far ahead the reader was. A call makes the shard publish new counts with its next
   // message, and returns those that it published last.

@@ -1,7 +1,6 @@
 #include "shoal/table/link/simulated.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "shoal/base/log.h"
 #include "shoal/table/wire.h"
@@ -60,9 +59,9 @@ SimulatedLink::Sealed SimulatedLink::seal(const Message& message, Direction& dir
       .size = frame.bytes()});
 }
 
-void SimulatedLink::send(int from, const Message& message) {
+void SimulatedLink::send(std::size_t from, const Message& message) {
   if (!up_) return;
-  Direction& direction = directions_[static_cast<std::size_t>(from)];
+  Direction& direction = directions_[from];
   direction.queue.push_back(seal(message, direction));
   direction.queued += direction.queue.back()->size;
   direction.counters.most_waiting =
@@ -70,23 +69,23 @@ void SimulatedLink::send(int from, const Message& message) {
   pump(from);
 }
 
-void SimulatedLink::pump(int from) {
-  Direction& direction = directions_[static_cast<std::size_t>(from)];
+void SimulatedLink::pump(std::size_t from) {
+  Direction& direction = directions_[from];
   while (up_ && !direction.busy && direction.on_the_way < options_.window) {
     Sealed letter;
     if (!direction.queue.empty()) {
       letter = std::move(direction.queue.front());
       direction.queue.pop_front();
       direction.queued -= letter->size;
-    } else if (const auto& next = ends_[static_cast<std::size_t>(from)].next) {
+    } else if (const auto& next = ends_[from].next) {
       if (const std::optional<Message> said = next()) letter = seal(*said, direction);
     }
     if (letter == nullptr || !leave(from, letter)) return;
   }
 }
 
-bool SimulatedLink::leave(int from, const Sealed& letter) {
-  Direction& direction = directions_[static_cast<std::size_t>(from)];
+bool SimulatedLink::leave(std::size_t from, const Sealed& letter) {
+  Direction& direction = directions_[from];
   const std::size_t bytes = letter->size;
   ++direction.counters.frames;
   direction.counters.bytes += bytes;
@@ -98,7 +97,7 @@ bool SimulatedLink::leave(int from, const Sealed& letter) {
     return false;
   }
   SimulatedPort own{.bandwidth = options_.bandwidth};
-  SimulatedPort* const port = options_.out[static_cast<std::size_t>(from)];
+  SimulatedPort* const port = options_.out[from];
   const Instant through =
       std::max(own.pass(time_.now(), bytes), port ? port->pass(time_.now(), bytes) : time_.now());
   if (through == time_.now()) {
@@ -108,16 +107,16 @@ bool SimulatedLink::leave(int from, const Sealed& letter) {
   direction.busy = true;
   time_.at(through, [this, from, letter, connection = connection_] {
     if (connection != connection_) return;
-    directions_[static_cast<std::size_t>(from)].busy = false;
+    directions_[from].busy = false;
     travel(from, letter);
     pump(from);
   });
   return true;
 }
 
-void SimulatedLink::travel(int from, const Sealed& letter) {
+void SimulatedLink::travel(std::size_t from, const Sealed& letter) {
   const SimulatedFaults& faults = options_.faults;
-  Direction& direction = directions_[static_cast<std::size_t>(from)];
+  Direction& direction = directions_[from];
   Instant when = time_.now() + options_.latency + up_to(options_.jitter);
   if (happens(faults.reorder)) {
     when += up_to(faults.late);
@@ -133,10 +132,11 @@ void SimulatedLink::travel(int from, const Sealed& letter) {
 
 // `bytes`: that are not on their way any more from then on. The last of them is at the other end's
 // port at `when`.
-void SimulatedLink::deliver(int from, const Sealed& letter, Instant when, std::size_t bytes) {
+void SimulatedLink::deliver(std::size_t from, const Sealed& letter, Instant when,
+                            std::size_t bytes) {
   time_.at(when, [this, from, letter, bytes, connection = connection_] {
     if (connection != connection_) return;
-    SimulatedPort* const port = options_.in[static_cast<std::size_t>(1 - from)];
+    SimulatedPort* const port = options_.in[1 - from];
     const Instant through = port == nullptr ? time_.now() : port->take_last(time_.now(), bytes);
     if (through == time_.now()) return arrive(from, letter, bytes);
     time_.at(through, [this, from, letter, bytes, connection] {
@@ -145,14 +145,14 @@ void SimulatedLink::deliver(int from, const Sealed& letter, Instant when, std::s
   });
 }
 
-void SimulatedLink::arrive(int from, const Sealed& letter, std::size_t bytes) {
-  directions_[static_cast<std::size_t>(from)].on_the_way -= bytes;
+void SimulatedLink::arrive(std::size_t from, const Sealed& letter, std::size_t bytes) {
+  directions_[from].on_the_way -= bytes;
   if (letter != nullptr) receive(1 - from, *letter);
   pump(from);
 }
 
-void SimulatedLink::receive(int to, const Letter& letter) {
-  if (letter.message) return ends_[static_cast<std::size_t>(to)].received(*letter.message);
+void SimulatedLink::receive(std::size_t to, const Letter& letter) {
+  if (letter.message) return ends_[to].received(*letter.message);
   std::string bytes = letter.bytes;
   const bool is_damaged = happens(options_.faults.damage);
   if (is_damaged) bytes[random_.below(bytes.size())] ^= static_cast<char>(1 << random_.below(8));
@@ -160,7 +160,7 @@ void SimulatedLink::receive(int to, const Letter& letter) {
   CHECK(message.ok() != is_damaged)
       << (message.ok() ? "damage was not seen" : message.error().message);
   if (message.ok())
-    ends_[static_cast<std::size_t>(to)].received(message.value());
+    ends_[to].received(message.value());
   else
     cut();
 }

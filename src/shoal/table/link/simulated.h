@@ -4,20 +4,11 @@
 // is driven by messages and instants, run on it as they do on links.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "shoal/base/random.h"
 #include "shoal/table/client.h"
-#include "shoal/table/messages.h"
 
 namespace shoal::table {
 
@@ -110,8 +101,8 @@ class SimulatedLink {
   SimulatedLink(const SimulatedLink&) = delete;
 
   // before anything that next() would give, in order; lost while the link is down
-  void send(int from, const Message& message);
-  void wake(int from) { pump(from); }  // next() has something to say
+  void send(std::size_t from, const Message& message);
+  void wake(std::size_t from) { pump(from); }  // next() has something to say
   // breaks the connection now, as a reset does
   void cut();
 
@@ -121,9 +112,7 @@ class SimulatedLink {
   };
   // Of one direction: frames and bytes that left; the most bytes that waited to leave or were on
   // their way at one instant.
-  const Counters& counters(int from) const {
-    return directions_[static_cast<std::size_t>(from)].counters;
-  }
+  const Counters& counters(std::size_t from) const { return directions_[from].counters; }
 
  private:
   struct Letter {
@@ -146,12 +135,12 @@ class SimulatedLink {
 
   Sealed seal(const Message& message, Direction& direction);
   std::size_t size_of(const Message& message, Direction& direction);
-  void pump(int from);
-  void receive(int to, const Letter& letter);
-  bool leave(int from, const Sealed& letter);  // false if it broke the connection
-  void travel(int from, const Sealed& letter);
-  void deliver(int from, const Sealed& letter, Instant when, std::size_t bytes);
-  void arrive(int from, const Sealed& letter, std::size_t bytes);
+  void pump(std::size_t from);
+  void receive(std::size_t to, const Letter& letter);
+  bool leave(std::size_t from, const Sealed& letter);  // false if it broke the connection
+  void travel(std::size_t from, const Sealed& letter);
+  void deliver(std::size_t from, const Sealed& letter, Instant when, std::size_t bytes);
+  void arrive(std::size_t from, const Sealed& letter, std::size_t bytes);
   bool happens(double probability) { return probability > 0 && random_.unit() < probability; }
   Instant up_to(Instant most) {
     return Instant(static_cast<std::int64_t>(static_cast<double>(most.count()) * random_.unit()));

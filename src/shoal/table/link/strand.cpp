@@ -1,5 +1,7 @@
 #include "shoal/table/link/strand.h"
 
+#include <future>
+
 #include "shoal/base/log.h"
 #include "shoal/table/link/asio.h"
 
@@ -93,13 +95,22 @@ bool Strand::try_run(const std::function<void()>& work) const {
   return ran;
 }
 
-void Strand::after(std::chrono::milliseconds delay, std::function<void()> work) const {
+void Strand::after(std::chrono::nanoseconds delay, std::function<void()> work) const {
   MutexLock lock(machinery_->io->mutex);
   if (machinery_->io->stopped) return;
   const auto timer = std::make_shared<asio::steady_timer>(machinery_->io->io, delay);
   timer->async_wait(on(*this, [timer, work = std::move(work)](error_code error) {
     if (!error) work();
   }));
+}
+
+bool Strand::call(std::function<void()> work, std::chrono::milliseconds within) const {
+  const auto done = std::make_shared<std::promise<void>>();
+  post([work = std::move(work), done] {
+    work();
+    done->set_value();
+  });
+  return done->get_future().wait_for(within) == std::future_status::ready;
 }
 
 bool Strand::here() const { return machinery_->strand.running_in_this_thread(); }

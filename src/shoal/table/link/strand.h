@@ -39,7 +39,9 @@ class Strand {
   // all, if something is on the strand or the IoThreads have stopped.
   bool try_run(const std::function<void()>& work) const;
   // Runs `work` on this strand after `delay`, unless the IoThreads stop first.
-  void after(std::chrono::milliseconds delay, std::function<void()> work) const;
+  void after(std::chrono::nanoseconds delay, std::function<void()> work) const;
+  // Posts `work` and waits until it has run; false if it has not within this time.
+  bool call(std::function<void()> work, std::chrono::milliseconds within) const;
   bool here() const;  // whether the caller runs on it
 
  private:

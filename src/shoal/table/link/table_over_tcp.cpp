@@ -1,9 +1,7 @@
 #include "shoal/table/link/table_over_tcp.h"
 
 #include <algorithm>
-#include <future>
 #include <numeric>
-#include <variant>
 
 #include "shoal/base/log.h"
 
@@ -13,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{1000};
-constexpr std::size_t kAtOnce = 16 * 1024;
+constexpr std::size_t kPushedAtOnce = 16 * 1024;
 constexpr std::chrono::seconds kLong{10};  // for a strand that nothing holds up
 
 }  // namespace
@@ -31,19 +29,17 @@ TableOverTcp::TableOverTcp(ProcessState& process, IoThreads& threads,
 
 template <class Done>
 Status TableOverTcp::wait_until(Done done, const char* late) {
-  return process_.wait(kForever, process_.options.stall_warn, done, [late](double seconds) {
+  return process_.wait(done, [late](double seconds) {
     LOG(WARNING) << "has " << late << " for " << seconds << " s";
   });
 }
 
 Status TableOverTcp::connect() {
-  const auto done = std::make_shared<std::promise<void>>();
-  strand_.post([this, done] {
+  const auto connect = [this] {
     client_.reset();  // what an earlier generation has not heard is not waited for
     servers_.connect(roster());
-    done->set_value();
-  });
-  if (done->get_future().wait_for(kLong) != std::future_status::ready)
+  };
+  if (!strand_.call(connect, kLong))
     return Error{Code::kInternal, "the thread that moves rows does not answer"};
   return wait_until([this] { return servers_.all_are(&ServerPeers::Server::up); },
                     "tried to connect with all servers");
@@ -65,12 +61,11 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial,
 }
 
 void TableOverTcp::open(const Plan& plan, const Destination& destination) {
-  requested_.assign(plan.rows.size(), 0);
+  rows_ = plan.rows.size();
   servers_.none_is_ready();
   {
     MutexLock lock(process_.mutex);
-    arrived_.assign(plan.rows.size(), 0);
-    awaited_.assign(plan.rows.size(), 0);
+    pending_.assign(plan.rows.size(), {});
   }
   coordinator_.begin(session_.first(), session_.paced(), session_.bounded());
   alone_ = plan.workers == 1;
@@ -174,7 +169,8 @@ void TableOverTcp::push(std::span<const Push> together) {
     drain();
     visited_ = false;
   };
-  if ((bytes > kAtOnce && !alone_) || !strand_.try_run(visit)) strand_.post([this] { drain(); });
+  if ((bytes > kPushedAtOnce && !alone_) || !strand_.try_run(visit))
+    strand_.post([this] { drain(); });
 }
 
 void TableOverTcp::get(RowId row, Clock clock, Part part) {
@@ -191,7 +187,7 @@ bool TableOverTcp::add(std::size_t count, const Make& request) {
   const bool first = requests_.empty();
   for (std::size_t i = 0; i < count; ++i) {
     requests_.push_back(request(i));
-    ++requested_[requests_.back().push.row];
+    ++pending_[requests_.back().push.row].requests;
   }
   return first && count > 0;
 }
@@ -200,40 +196,31 @@ Status TableOverTcp::wait(std::span<const RowId> rows) {
   {
     MutexLock lock(process_.mutex);
     for (const RowId row : rows) {
-      if (arrived_[row] >= requested_[row] || awaited_[row] != 0) continue;
-      awaited_[row] = requested_[row];
+      Pending& pending = pending_[row];
+      if (pending.requests == 0 || std::exchange(pending.is_awaited, true)) continue;
       ++missing_;
     }
   }
   return process_.wait(
-      kForever, process_.options.stall_warn,
       [this]() REQUIRES(process_.mutex) { return missing_ == 0; },
       [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
 }
 
 Status TableOverTcp::settle() {
-  std::vector<RowId> all(requested_.size());
+  std::vector<RowId> all(rows_);
   std::iota(all.begin(), all.end(), RowId{0});
   return wait(all);
 }
 
 void TableOverTcp::release() {
-  const auto client_gone = std::make_shared<std::promise<void>>();
-  const auto shard_stopped = std::make_shared<std::promise<void>>();
-  const bool in_order = process_.over();
-  strand_.post([this, in_order, client_gone] {
+  const auto forget = [this, in_order = process_.over()] {
     client_.reset();
     for (ServerPeers::Server& server : servers_.all()) server.initial.clear();
     servers_.close(in_order);
-    // after what the links had to do
-    strand_.post([client_gone] { client_gone->set_value(); });
-  });
-  if (shard_)
-    shard_->stop([shard_stopped] { shard_stopped->set_value(); });
-  else
-    shard_stopped->set_value();
-  if (client_gone->get_future().wait_for(kLong) != std::future_status::ready ||
-      shard_stopped->get_future().wait_for(kLong) != std::future_status::ready)
+  };
+  // the second comes after what the links had to do
+  if (!strand_.call(forget, kLong) || !strand_.call([] {}, kLong) ||
+      (shard_ && !shard_->stop(kLong)))
     LOG(ERROR) << "the threads that move rows do not answer";
 }
 
@@ -279,7 +266,7 @@ void TableOverTcp::pump(int server) {
   std::vector<Message> messages;
   while (std::optional<Message> message = client_->next(server)) {
     if (const Payload* payload = payload_of(*message))
-      process_.local_bytes += payload->bytes.size();
+      process_.traffic->local_bytes += payload->bytes.size();
     messages.push_back(std::move(*message));
   }
   if (messages.empty()) return;
@@ -300,7 +287,7 @@ void TableOverTcp::deliver(std::vector<Message> messages) {
   strand_.run([this, messages = std::move(messages)]() mutable {
     for (Message& message : messages) {
       if (const Payload* payload = payload_of(message))
-        process_.local_bytes += payload->bytes.size();
+        process_.traffic->local_bytes += payload->bytes.size();
       if (const Status status = handle(servers_.own(), message); !status.ok())
         process_.fail(status.error());
     }
@@ -323,12 +310,12 @@ Status TableOverTcp::handle(int server, const Message& message) {
 void TableOverTcp::arrived(RowId row) {
   {
     MutexLock lock(process_.mutex);
-    if (client_->arrived(row)) arrived_[row] = taken_[row];  // if not, parts of it are to come
     staleness_.pushes = client_->staleness().pushes;
     staleness_.drops = client_->staleness().drops;
-    if (awaited_[row] == 0 || arrived_[row] < awaited_[row]) return;
-    awaited_[row] = 0;
-    if (--missing_ > 0) return;
+    if (!client_->arrived(row)) return;  // parts of it are to come
+    Pending& pending = pending_[row];
+    pending.requests -= std::exchange(taken_[row], 0);
+    if (pending.requests > 0 || !std::exchange(pending.is_awaited, false) || --missing_ > 0) return;
   }
   process_.changed.notify_all();  // the thread that wakes up finds the mutex free
 }

@@ -2,13 +2,6 @@
 // one in its own process it reaches without a connection.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "shoal/table/link/coordinator_client.h"
 #include "shoal/table/link/server_peers.h"
 #include "shoal/table/link/shard_host.h"
 #include "shoal/table/table_session.h"
@@ -42,7 +35,7 @@ class TableOverTcp final : public Table, public PeerOwner {
   Status finish(Clock clock) override;
   void abort(const Error& error) override { coordinator_.abort(error); }
   void release() override;
-  Traffic traffic() const override { return process_.traffic(); }
+  Traffic traffic() const override { return process_.traffic->sum(); }
   StalenessCounts staleness() const override;
 
  private:
@@ -51,6 +44,12 @@ class TableOverTcp final : public Table, public PeerOwner {
     Push push;
     bool only_get = false;
     Part part = Part::kWeights;
+  };
+
+  // Of a row.
+  struct Pending {
+    std::uint32_t requests = 0;  // not answered yet
+    bool is_awaited = false;     // by wait(), until all are
   };
 
   // On the strand:
@@ -86,7 +85,7 @@ class TableOverTcp final : public Table, public PeerOwner {
   // On the strand:
   std::unique_ptr<Client> client_;
   Plan plan_;
-  std::vector<std::uint64_t> taken_;  // requests that the client knows of, by row
+  std::vector<std::uint32_t> taken_;  // pending requests that the client knows of, by row
   std::optional<Retire> retired_;     // the last, if no push has followed
   bool ticks_ = false;
   bool visited_ = false;  // by the solver's thread, which then works for this process's shard
@@ -94,17 +93,15 @@ class TableOverTcp final : public Table, public PeerOwner {
   // On the solver's thread:
   TableSession session_;
   int worker_ = -1;
-  std::vector<std::uint64_t> requested_;  // by row
-  bool alone_ = false;                    // no other worker pushes
+  std::size_t rows_ = 0;
+  bool alone_ = false;  // no other worker pushes
   ParallelFor parallel_for_;
 
   // Not taken to the strand yet; if there are any, it comes for them.
   std::vector<Request> requests_ GUARDED_BY(process_.mutex);
-  // By row: requests that have been answered; the request that wait() waits for, 0 for none.
-  std::vector<std::uint64_t> arrived_ GUARDED_BY(process_.mutex);
-  std::vector<std::uint64_t> awaited_ GUARDED_BY(process_.mutex);
-  std::size_t missing_ GUARDED_BY(process_.mutex) = 0;    // rows that wait() waits for
-  StalenessCounts staleness_ GUARDED_BY(process_.mutex);  // the client's
+  std::vector<Pending> pending_ GUARDED_BY(process_.mutex);  // by row
+  std::size_t missing_ GUARDED_BY(process_.mutex) = 0;       // rows that wait() waits for
+  StalenessCounts staleness_ GUARDED_BY(process_.mutex);     // the client's
 };
 
 }  // namespace shoal::table

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 

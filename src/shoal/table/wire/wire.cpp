@@ -1,10 +1,6 @@
 // Messages to frames and back: the table of message types, headers, fields, checksums.
 #include "shoal/table/wire.h"
 
-#include <bit>
-#include <cmath>
-#include <limits>
-
 #include "shoal/table/wire/layout.h"
 
 namespace shoal::table {
@@ -109,7 +105,7 @@ std::string encode_body(const Body& body) {
   return std::move(writer.out());
 }
 
-// What fields that can be read may still not say; empty if all is well.
+// Returns why fields that could be read make no valid message; empty if they do.
 template <class M>
 std::string wrong_with(const M& m, const Header& header) {
   if constexpr (requires { m.lowest; })
