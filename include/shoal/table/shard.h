@@ -60,6 +60,9 @@ struct PushCounts {
   std::uint64_t dropped = 0;  // as in ShardCounters
 };
 
+struct ShardKeeps;
+class ShardRows;
+
 class Shard {
  public:
   // `maker` makes the scheme of the plan's words, `codecs` finds the codecs of its rows.
@@ -97,8 +100,14 @@ class Shard {
   std::size_t bytes_held() const;          // rows, histories and contributions that wait
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  Status handle_plan(const PlanMessage& message, Outbox& out);
+  Status handle_total(const NormTotal& total, Outbox& out);
+  bool is_late(Generation said);
+  int workers() const;
+
+  const SchemeMaker maker_;
+  const std::unique_ptr<ShardKeeps> keeps_;
+  std::unique_ptr<ShardRows> rows_;  // of the present generation; null before the first plan
 };
 
 }  // namespace shoal::table

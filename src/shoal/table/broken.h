@@ -1,0 +1,13 @@
+// The error of a peer that breaks the protocol.
+#pragma once
+
+#include "shoal/base/error.h"
+
+namespace shoal::table {
+
+template <class... Args>
+Error broken(const Args&... args) {
+  return {Code::kPeer, str(args...)};
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,383 @@
+#include "shoal/table/shard_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/table/broken.h"
+
+namespace shoal::table {
+namespace {
+
+constexpr const char* kContributions[] = {"a gradient", "a delta", "weights"};
+
+std::string push_named(int worker, const Push& push) {
+  return str("worker ", worker, "'s push of row ", push.row, " at clock ", push.clock);
+}
+
+}  // namespace
+
+// A row with one reader, which need not stay as it was read, is kept in the memory of its reader:
+// an update there is a read too.
+ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InPlace& in_place,
+                     ShardKeeps& keeps)
+    : keeps_(keeps),
+      plan_(plan),
+      scheme_(std::move(scheme)),
+      rows_(plan.rows.size()),
+      ends_(plan.workers, kUnbounded),
+      gone_(plan.workers, false),
+      norm_clock_(plan.start) {
+  keeps.counts.resize(std::max<std::size_t>(keeps.counts.size(), plan.workers));
+  const bool updates_in_place = in_place && plan.workers == 1 &&
+                                scheme_->contribution() == ContributionKind::kGradient &&
+                                !scheme_->keeps_reads();
+  for (RowId id = 0; id < plan.rows.size(); ++id) {
+    const Row& row = plan.rows[id];
+    if (row.server != keeps.server) continue;
+    const bool is_shared = updates_in_place && row.pull_codec == CodecId::kFloat32;
+    rows_[id] = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec),
+                                           is_shared ? in_place(id) : std::span<float>());
+    ++own_;
+    if (row.learns) learning_.push_back(rows_[id].get());
+  }
+  without_weights_ = own_;
+}
+
+std::size_t ShardRows::bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& row : rows_)
+    if (row) bytes += row->bytes();
+  return bytes;
+}
+
+std::string ShardRows::why_not_over() const {
+  if (!is_ready()) return str("before all weights of generation ", plan_.generation);
+  for (const ShardRow* row : learning_)
+    if (const RowView view = row->view(); !view.held.empty())
+      return str("while worker ", view.held[0].worker, "'s push of row ", row->id, " at clock ",
+                 view.held[0].clock, " is not merged");
+  return "";
+}
+
+void ShardRows::begin(Outbox& out) {
+  if (!is_ready()) return;
+  out.push_back({to_worker(0), Ready{static_cast<std::uint32_t>(own_), plan_.generation}});
+  send_norm_if_complete(out);
+}
+
+Result<ShardRow*> ShardRows::row_of(RowId row, const std::string& what) const {
+  if (row >= rows_.size())
+    return broken(what, " is of row ", row, "; the plan has ", rows_.size(), " (the first is 0)");
+  if (!rows_[row])
+    return broken(what, " is of row ", row, ", which server ", plan_.rows[row].server,
+                  " holds; this is server ", keeps_.server);
+  return rows_[row].get();
+}
+
+Status ShardRows::init(const Init& init, Outbox& out) {
+  const Result<ShardRow*> found = row_of(init.row, "worker 0's Init");
+  if (!found.ok()) return found.error();
+  ShardRow& row = *found.value();
+  const int part = static_cast<int>(init.part);
+  if (part > optim::histories(plan_.rule.rule))
+    return broken("worker 0's Init of row ", init.row, " is of history ", part, "; ",
+                  optim::name_of(plan_.rule.rule), " keeps ", optim::histories(plan_.rule.rule));
+  Result<Values> numbers = Values();
+  const bool is_zeros = init.payload.bytes.empty() && init.part != Part::kWeights;
+  if (!is_zeros) numbers = decode_with(float32_codec(), init.payload, row.row.length);
+  if (!numbers.ok())
+    return broken("worker 0's Init of row ", init.row, " ", numbers.error().message);
+  if (init.part != Part::kWeights && !row.row.learns) return {};  // nobody will ask
+  if (!row.has(init.part)) {
+    if (row.was_changed())
+      return broken("worker 0's Init of row ", init.row, ", history ", part,
+                    ", comes after the first update");
+    row.set(init.part, numbers.value().data);
+    if (init.part != Part::kWeights) return {};
+    --without_weights_;
+  }
+  begin(out);
+  return {};
+}
+
+// ---- pushes ----
+
+Status ShardRows::check_push(int worker, const ShardRow& row, const Push& push) const {
+  const auto wrong = [&](const auto&... words) {
+    return broken(push_named(worker, push), words...);
+  };
+  if (!is_ready()) return wrong(" comes before worker 0 sent all weights");
+  if (!row.row.learns) return wrong(" is of a row that does not learn");
+  if (push.clock < plan_.start) return wrong(" is from before the start, clock ", plan_.start);
+  if (push.base < plan_.start || push.base > row.version())
+    return wrong(" is based on version ", push.base, "; the row has had ", plan_.start, " to ",
+                 row.version());
+  if (push.kind != scheme_->contribution())
+    return wrong(" holds ", kContributions[static_cast<std::size_t>(push.kind)], "; scheme '",
+                 scheme_->name(), "' takes ",
+                 kContributions[static_cast<std::size_t>(scheme_->contribution())]);
+  if (!(push.weight >= 0 && std::isfinite(push.weight)))
+    return wrong(" has weight ", push.weight, "; it must be finite, 0 or more");
+  if (!std::isfinite(push.rate)) return wrong(" has rate ", push.rate, "; it must be finite");
+  return {};
+}
+
+// A push of weight 0 may have no numbers.
+Result<Values> ShardRows::numbers_of(int worker, const Push& push) const {
+  if (push.weight == 0 && push.payload.bytes.empty()) return Values();
+  const Row& row = plan_.rows[push.row];
+  Result<Values> numbers = decode_with(*keeps_.codecs(row.push_codec), push.payload, row.length);
+  if (numbers.ok()) return numbers;
+  return broken(push_named(worker, push), " ", numbers.error().message);
+}
+
+// A push is taken in its turn, once. One that is there already is its worker's question whether it
+// arrived; the answer is the row, if not yet then when it may be read.
+Status ShardRows::push(int worker, const Push& push, Outbox& out) {
+  const Result<ShardRow*> found =
+      row_of(push.row, str("worker ", worker, "'s push at clock ", push.clock));
+  if (!found.ok()) return found.error();
+  ShardRow& row = *found.value();
+  if (Status status = check_push(worker, row, push); !status.ok()) return status;
+  Result<Values> numbers = numbers_of(worker, push);
+  if (!numbers.ok()) return numbers.error();
+  const Clock next = row.pushed(worker);
+  if (push.clock > next) {
+    ++keeps_.counters.early;
+    out.push_back({to_worker(worker), NeedPush{push.row, next, plan_.generation}});
+    return {};
+  }
+  if (push.clock < next) {
+    ++keeps_.counters.repeated;
+    // else it has pushed again since: it knows
+    if (push.clock + 1 == next) ask_again(row, worker, next, out);
+    return {};
+  }
+  if (!keeps_.counts_only && !push.finite && !all_finite(numbers.value().data)) {
+    ++keeps_.counters.refused;
+    return Error{Code::kNonFinite,
+                 str(push_named(worker, push),
+                     " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
+  }
+  come_back(worker, push.clock);
+  row.hold(worker, push, std::move(numbers).value(), ends_[static_cast<std::size_t>(worker)]);
+  row.wait(worker, next + 1);
+  // in lockstep nobody may read more before all have pushed
+  if (merge(row) || !scheme_->lockstep()) answer_readers(row, out);
+  keeps_.counters.parked += row.is_waiting(worker);
+  send_norm_if_complete(out);
+  return {};
+}
+
+// A read, or a push, that came again: if the row waits for the norm of all rows, the word of that
+// may be lost.
+void ShardRows::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out) {
+  const bool is_new = row.wait(worker, clock);
+  std::optional<Clock> least;
+  answer_reader(row, worker, least, out);
+  keeps_.counters.parked += is_new && row.is_waiting(worker);
+  if (norm_sent_ && row.is_waiting(worker)) send_norm(out);
+}
+
+Status ShardRows::get(int worker, const Get& get, Outbox& out) {
+  const auto wrong = [&](const auto&... words) {
+    return broken("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row, words...);
+  };
+  const Result<ShardRow*> found =
+      row_of(get.row, str("worker ", worker, "'s read at clock ", get.clock));
+  if (!found.ok()) return found.error();
+  ShardRow& row = *found.value();
+  if (!is_ready()) return wrong(" comes before worker 0 sent all weights");
+  if (get.part != Part::kWeights) {
+    const int part = static_cast<int>(get.part),
+              kept = row.row.learns ? optim::histories(plan_.rule.rule) : 0;
+    if (part > kept) return wrong(" wants history ", part, "; the row keeps ", kept);
+    out.push_back(
+        {to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part,
+                                       as_payload(row.numbers(get.part)), plan_.generation}});
+    return {};
+  }
+  if (get.clock < plan_.start) return wrong(" is from before the start, clock ", plan_.start);
+  if (row.row.learns && get.clock > row.pushed(worker))
+    out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker), plan_.generation}});
+  else
+    ask_again(row, worker, get.clock, out);
+  return {};
+}
+
+// ---- merges ----
+
+// All merges that the row allows, then all reads.
+void ShardRows::advance(ShardRow& row, Outbox& out) {
+  merge(row);
+  answer_readers(row, out);
+}
+
+// False: there was none.
+bool ShardRows::merge(ShardRow& row) {
+  bool merged = false;
+  while (!row.pending) {
+    std::optional<Merge> merge = scheme_->next_merge(row.view());
+    if (!merge) break;
+    if (plan_.clip >= 0)
+      park(row, std::move(*merge));
+    else
+      apply(row, *merge, 1);
+    merged = true;
+  }
+  return merged;
+}
+
+void ShardRows::park(ShardRow& row, Merge merge) {
+  const std::size_t first = merge.take.empty() ? merge.drop.at(0) : merge.take[0];
+  CHECK(row.view().held[first].clock == norm_clock_)
+      << "row " << row.id << ": scheme '" << scheme_->name() << "' is not lockstep";
+  const double squares = keeps_.counts_only ? 0 : row.squares(merge);
+  row.pending = ShardRow::Pending{std::move(merge), squares};
+  ++complete_;
+}
+
+void ShardRows::count(const ShardRow& row, const Merge& merge) {
+  keeps_.counters.merges += !merge.take.empty();
+  keeps_.counters.contributions += merge.take.size();
+  keeps_.counters.dropped += merge.drop.size();
+  const std::span<const Contribution> held = row.view().held;
+  for (const std::size_t i : merge.take) {
+    std::vector<std::uint64_t>& staleness =
+        keeps_.counts[static_cast<std::size_t>(held[i].worker)].staleness;
+    const std::size_t versions =
+        std::min(static_cast<std::size_t>(std::max<Version>(0, row.version() - held[i].base)),
+                 kStalenessClasses - 1);
+    if (staleness.size() <= versions) staleness.resize(versions + 1);
+    ++staleness[versions];
+  }
+  for (const std::size_t i : merge.drop)
+    ++keeps_.counts[static_cast<std::size_t>(held[i].worker)].dropped;
+}
+
+void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
+  count(row, merge);
+  if (keeps_.counts_only)
+    row.count(merge);
+  else
+    row.apply(merge, plan_, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
+}
+
+void ShardRows::answer_readers(ShardRow& row, Outbox& out) {
+  std::optional<Clock> least;
+  for (int worker = 0; worker < plan_.workers; ++worker) answer_reader(row, worker, least, out);
+}
+
+// If it waits, and may read. `least`: the slowest worker's clock, which answers do not change, if
+// it is known.
+void ShardRows::answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out) {
+  if (!row.is_waiting(worker) || !row.can_read(*scheme_, worker)) return;
+  RowMessage answer = row.answer(*scheme_, worker);
+  answer.generation = plan_.generation;
+  if (row.row.learns) {
+    if (!least) least = slowest(row.view());
+    const std::size_t ahead =
+        *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
+    ++keeps_.counters.staleness[std::min(ahead, kStalenessClasses - 1)];
+  }
+  out.push_back({to_worker(worker), std::move(answer)});
+}
+
+// ---- a clip of the norm ----
+
+void ShardRows::send_norm(Outbox& out) const {
+  double squares = 0;
+  for (const ShardRow* row : learning_) squares += row->pending->squares;
+  out.push_back(
+      {{Address::Kind::kCoordinator, 0},
+       Norm{norm_clock_, static_cast<std::uint16_t>(keeps_.server), squares, plan_.generation}});
+}
+
+// A server without rows that learn is always complete: the coordinator waits for its word too.
+void ShardRows::send_norm_if_complete(Outbox& out) {
+  if (plan_.clip < 0 || norm_sent_ || without_weights_ > 0 || complete_ < learning_.size()) return;
+  if (std::ranges::max(ends_) <= norm_clock_) return;
+  norm_sent_ = true;
+  send_norm(out);
+}
+
+Status ShardRows::total(const NormTotal& total, Outbox& out) {
+  if (total.clock < norm_clock_) return {};  // said twice
+  if (total.clock > norm_clock_ || !norm_sent_)
+    return broken("the coordinator sends the norm of clock ", total.clock,
+                  " before this server said its part; it is at clock ", norm_clock_);
+  if (!(total.squares >= 0 && std::isfinite(total.squares)))
+    return broken("the coordinator sends a norm whose square is ", total.squares);
+  const double norm = std::sqrt(total.squares), clip = norm > plan_.clip ? plan_.clip / norm : 1;
+  norm_sent_ = false;
+  complete_ = 0;
+  ++norm_clock_;
+  for (ShardRow* row : learning_) {
+    apply(*row, row->pending->merge, clip);
+    row->pending.reset();
+  }
+  for (ShardRow* row : learning_) advance(*row, out);
+  send_norm_if_complete(out);
+  return {};
+}
+
+// ---- membership ----
+
+Clock ShardRows::clock_of(int worker) const {
+  Clock least = learning_.empty() ? plan_.start : kUnbounded;
+  for (const ShardRow* row : learning_) least = std::min(least, row->pushed(worker));
+  return least;
+}
+
+Status ShardRows::retire(int worker, const Retire& retire, Outbox& out) {
+  Clock& end = ends_[static_cast<std::size_t>(worker)];
+  if (end == retire.clock) return {};
+  if (end != kUnbounded)
+    return broken("worker ", worker, " retires at clock ", retire.clock, ", and did so at clock ",
+                  end);
+  if (retire.clock < plan_.start)
+    return broken("worker ", worker, " retires at clock ", retire.clock,
+                  ", before the start, clock ", plan_.start);
+  for (const ShardRow* row : learning_)
+    if (row->pushed(worker) > retire.clock)
+      return broken("worker ", worker, " retires at clock ", retire.clock, ", and has pushed row ",
+                    row->id, " at clock ", row->pushed(worker) - 1);
+  end = retire.clock;
+  for (ShardRow* row : learning_) {
+    row->end_at(worker, end);
+    advance(*row, out);
+  }
+  send_norm_if_complete(out);
+  return {};
+}
+
+// It had stopped, and others did not wait for it.
+void ShardRows::come_back(int worker, Clock clock) {
+  Clock& end = ends_[static_cast<std::size_t>(worker)];
+  if (clock < end) return;
+  end = kUnbounded;
+  for (ShardRow* row : learning_) row->end_at(worker, end);
+}
+
+// What was decided before the norm of all is known is decided again without what the worker leaves
+// unfinished.
+void ShardRows::leave(int worker, Outbox& out) {
+  gone_[static_cast<std::size_t>(worker)] = true;
+  Clock& end = ends_[static_cast<std::size_t>(worker)];
+  end = std::min(end, clock_of(worker));
+  for (const auto& row : rows_)
+    if (row) row->stop_waiting(worker);
+  complete_ = 0;
+  for (ShardRow* row : learning_) {
+    row->pending.reset();
+    keeps_.counters.dropped += row->forget(worker, end);
+    advance(*row, out);
+  }
+  CHECK(!norm_sent_ || complete_ == learning_.size())
+      << "a norm was sent of rows that are not complete";
+  send_norm_if_complete(out);
+}
+
+}  // namespace shoal::table

@@ -1,0 +1,82 @@
+// The rows of a shard in one generation: pushes, reads, merges, a clip of the norm, and workers
+// that end or are lost.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shoal/table/shard.h"
+#include "shoal/table/shard_row.h"
+
+namespace shoal::table {
+
+inline Address to_worker(int worker) { return {Address::Kind::kWorker, worker}; }
+
+// The part of a shard that outlives generations.
+struct ShardKeeps {
+  int server = 0;
+  CodecFinder codecs;
+  bool counts_only = false;
+  ParallelFor parallel_for{};
+  Spares spares{};
+  ShardCounters counters{};
+  std::vector<PushCounts> counts{};  // by worker
+};
+
+class ShardRows {
+ public:
+  ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InPlace& in_place,
+            ShardKeeps& keeps);
+
+  const Plan& plan() const { return plan_; }
+  bool is_ready() const { return without_weights_ == 0; }
+  bool is_gone(int worker) const { return gone_[static_cast<std::size_t>(worker)]; }
+  const ShardRow* find(RowId row) const { return row < rows_.size() ? rows_[row].get() : nullptr; }
+  Clock clock_of(int worker) const;
+  std::size_t bytes() const;
+  // "" if all pushes are in the rows, or were dropped; else what keeps the generation from its end.
+  std::string why_not_over() const;
+
+  // Says that all rows have their weights, if they have.
+  void begin(Outbox& out);
+  Status init(const Init& init, Outbox& out);
+  Status push(int worker, const Push& push, Outbox& out);
+  Status get(int worker, const Get& get, Outbox& out);
+  Status retire(int worker, const Retire& retire, Outbox& out);
+  Status total(const NormTotal& total, Outbox& out);
+  void leave(int worker, Outbox& out);
+
+ private:
+  Status check_push(int worker, const ShardRow& row, const Push& push) const;
+  Result<Values> numbers_of(int worker, const Push& push) const;
+  Result<ShardRow*> row_of(RowId row, const std::string& what) const;
+  void come_back(int worker, Clock clock);
+  void advance(ShardRow& row, Outbox& out);
+  bool merge(ShardRow& row);
+  void answer_readers(ShardRow& row, Outbox& out);
+  void answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out);
+  void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
+  void park(ShardRow& row, Merge merge);
+  void count(const ShardRow& row, const Merge& merge);
+  void apply(ShardRow& row, const Merge& merge, double clip);
+  void send_norm(Outbox& out) const;
+  void send_norm_if_complete(Outbox& out);
+
+  ShardKeeps& keeps_;
+  const Plan plan_;
+  const std::unique_ptr<Scheme> scheme_;
+  std::vector<std::unique_ptr<ShardRow>> rows_;  // of the plan; null where another server's
+  std::vector<ShardRow*> learning_;              // own rows that learn, by id
+  std::size_t own_ = 0, without_weights_ = 0;    // own rows
+  std::vector<Clock> ends_;                      // by worker: no push from there on
+  std::vector<bool> gone_;                       // by worker
+  // A clip of the norm: each learning row's merge of norm_clock_ waits until all have theirs, and
+  // the coordinator has added up all servers'.
+  Clock norm_clock_;
+  std::size_t complete_ = 0;  // rows with a merge that waits
+  bool norm_sent_ = false;
+};
+
+}  // namespace shoal::table
