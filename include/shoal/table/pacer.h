@@ -69,7 +69,7 @@ class Pacer {
   // Answered by take_starts(), once.
   virtual void ready(int worker, Clock clock, const TaskReport& last, Instant now) = 0;
   // The worker has computed its task `clock`, or one step of it. Answered at once.
-  virtual Verdict judge(int worker, Clock clock, const TaskReport& report, Instant now) = 0;
+  virtual Verdict judge(int, Clock, const TaskReport&, Instant) { return Verdict::kPush; }
   // Workers that were ready and may start now. Asked after each of the calls above.
   virtual std::vector<Start> take_starts(Instant) { return std::exchange(starts_, {}); }
   // For the log and for people who look at the job: a JSON object of what it has measured and

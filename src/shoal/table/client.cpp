@@ -1,6 +1,7 @@
 #include "shoal/table/client.h"
 
 #include <algorithm>
+#include <list>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,38 +17,9 @@ constexpr std::size_t kParts = 3;
 // how often the time until the next question doubles, and one
 constexpr std::size_t kPatience = 5;
 
-// Several queues whose items are numbers below `items`; an item is in one of them, or in none.
-// Takes out of the middle as fast as in front.
-class Lines {
- public:
-  Lines(std::size_t items, std::size_t lines)
-      : items_(items), next_(items + lines), previous_(items + lines) {
-    for (std::size_t i = 0; i < next_.size(); ++i) next_[i] = previous_[i] = static_cast<Slot>(i);
-  }
-  Slot first(std::size_t line = 0) const { return next_[items_ + line]; }
-  Slot after(Slot item) const { return next_[item]; }
-  bool is_item(Slot item) const { return item < items_; }  // not the end of a line
-  void append(Slot item, std::size_t line = 0) {
-    remove(item);
-    const Slot end = static_cast<Slot>(items_ + line), last = previous_[end];
-    next_[last] = previous_[end] = item;
-    next_[item] = end;
-    previous_[item] = last;
-  }
-  void remove(Slot item) {
-    next_[previous_[item]] = next_[item];
-    previous_[next_[item]] = previous_[item];
-    next_[item] = previous_[item] = item;
-  }
-
- private:
-  std::size_t items_;
-  std::vector<Slot> next_, previous_;
-};
-
 enum class Say : std::uint8_t { kNothing, kPush, kGet };
 
-// What is waited for, of one part of one row.
+// The wait for one part of one row.
 struct Wait {
   Clock clock = -1;  // that the answer will carry
   bool waiting = false;
@@ -56,7 +28,8 @@ struct Wait {
   // times the silence was answered by another question, up to kPatience - 1
   std::uint8_t patience = 0;
   std::uint64_t ticket = 0;
-  Instant since{}, again{};  // waits since then; asks again then
+  Instant since{}, again{};                           // waits since then; asks again then
+  std::list<Slot>::iterator by_age{}, by_deadline{};  // its places, while it waits
 };
 
 struct Turn {
@@ -94,9 +67,7 @@ struct Client::State {
         waits(plan.rows.size() * kParts),
         pushes(plan.rows.size()),
         versions(plan.rows.size(), plan.start),
-        queues(plan.servers),
-        by_age(waits.size(), 1),
-        by_deadline(waits.size(), kPatience) {}
+        queues(plan.servers) {}
 
   static Slot slot_of(RowId row, Part part) {
     return static_cast<Slot>(row * kParts + static_cast<std::size_t>(part));
@@ -125,10 +96,9 @@ struct Client::State {
   std::vector<std::optional<Push>> pushes;  // by row; those not acknowledged
   std::vector<Version> versions;            // by row: last read
   std::vector<std::vector<Turn>> queues;    // by server; heaps
-  Lines by_age;                             // slots that wait, longest first
+  std::list<Slot> by_age;                   // slots that wait, longest first
   // the same, a line for each patience: in each, the earliest `again` first
-  Lines by_deadline;
-  std::size_t waiting = 0;
+  std::array<std::list<Slot>, kPatience> by_deadline;
   std::uint64_t tickets = 0;
   StalenessCounts staleness;
 };
@@ -150,8 +120,9 @@ void Client::State::start(Slot slot, Clock clock, Say what, Instant now) {
   wait.waiting = true;
   wait.asked = false;
   wait.since = now;
-  ++waiting;
-  by_age.append(slot);
+  wait.patience = 0;
+  wait.by_age = by_age.insert(by_age.end(), slot);
+  wait.by_deadline = by_deadline[0].insert(by_deadline[0].end(), slot);
   be_patient(slot, 0, now);
   say(slot, what);
 }
@@ -172,9 +143,11 @@ void Client::State::say(Slot slot, Say what) {
 
 void Client::State::be_patient(Slot slot, std::size_t times, Instant now) {
   Wait& wait = waits[slot];
+  std::list<Slot>& before = by_deadline[wait.patience];
   wait.patience = static_cast<std::uint8_t>(std::min(times, kPatience - 1));
   wait.again = now + options.retry * (1 << wait.patience);
-  by_deadline.append(slot, wait.patience);
+  std::list<Slot>& line = by_deadline[wait.patience];
+  line.splice(line.end(), before, wait.by_deadline);
 }
 
 void Client::push(Push push, Instant now) {
@@ -225,7 +198,7 @@ bool Client::arrived(RowId row) const {
                       [](const Wait& wait) { return wait.waiting; });
 }
 
-std::size_t Client::waiting() const { return state_->waiting; }
+std::size_t Client::waiting() const { return state_->by_age.size(); }
 
 // ---- the network's side ----
 
@@ -294,9 +267,8 @@ void Client::State::arrive(Slot slot, Version version) {
   Wait& wait = waits[slot];
   wait.waiting = false;
   wait.say = Say::kNothing;
-  by_age.remove(slot);
-  by_deadline.remove(slot);
-  --waiting;
+  by_age.erase(wait.by_age);
+  by_deadline[wait.patience].erase(wait.by_deadline);
   if (part_of(slot) != Part::kWeights) return;
   versions[row_of(slot)] = version;
   std::optional<Push>& push = pushes[row_of(slot)];
@@ -353,8 +325,7 @@ std::optional<Message> Client::next(int server) {
 
 void Client::link_up(int server, Instant now) {
   State& state = *state_;
-  for (Slot slot = state.by_age.first(); state.by_age.is_item(slot);
-       slot = state.by_age.after(slot)) {
+  for (const Slot slot : state.by_age) {
     if (state.rows[State::row_of(slot)].server != server) continue;
     if (state.waits[slot].asked && state.waits[slot].say == Say::kNothing)
       state.say(slot, Say::kGet);
@@ -365,24 +336,24 @@ void Client::link_up(int server, Instant now) {
 Instant Client::on_time(Instant now) {
   State& state = *state_;
   Instant next = Instant::max();
-  for (std::size_t line = kPatience; line-- > 0;) {
-    Slot slot = state.by_deadline.first(line);
-    for (; state.by_deadline.is_item(slot) && state.waits[slot].again <= now;
-         slot = state.by_deadline.first(line)) {
+  for (std::size_t times = kPatience; times-- > 0;) {
+    const std::list<Slot>& line = state.by_deadline[times];
+    while (!line.empty() && state.waits[line.front()].again <= now) {
+      const Slot slot = line.front();
       Wait& wait = state.waits[slot];
       const bool silent = wait.say == Say::kNothing;  // if not, its turn has not come yet
       if (silent) state.say(slot, Say::kGet);
       state.be_patient(slot, wait.patience + (silent ? 1u : 0u), now);
       next = std::min(next, wait.again);
     }
-    if (state.by_deadline.is_item(slot)) next = std::min(next, state.waits[slot].again);
+    if (!line.empty()) next = std::min(next, state.waits[line.front()].again);
   }
   return next;
 }
 
 std::optional<Client::Overdue> Client::overdue() const {
-  const Slot slot = state_->by_age.first();
-  if (!state_->by_age.is_item(slot)) return std::nullopt;
+  if (state_->by_age.empty()) return std::nullopt;
+  const Slot slot = state_->by_age.front();
   const RowId row = State::row_of(slot);
   return Overdue{row, state_->rows[row].server, state_->waits[slot].clock,
                  state_->waits[slot].since};

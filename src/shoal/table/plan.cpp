@@ -20,6 +20,15 @@ std::string validate(const Row& row, std::uint16_t servers) {
   return "";
 }
 
+std::string wrong_ranks(const std::vector<std::uint32_t>& ranks, std::size_t of,
+                        const char* whose) {
+  if (!ranks.empty() && ranks.size() != of)
+    return str("there are ", of, ' ', whose, ", and ranks of ", ranks.size());
+  return std::ranges::adjacent_find(ranks, std::ranges::greater_equal()) == ranks.end()
+             ? ""
+             : str("the ranks of the ", whose, " do not rise");
+}
+
 }  // namespace
 
 std::string validate(const Plan& plan) {
@@ -42,15 +51,10 @@ std::string validate(const Plan& plan) {
   for (std::size_t i = 0; i < plan.rows.size(); ++i)
     if (std::string wrong = validate(plan.rows[i], plan.servers); !wrong.empty())
       return str("row ", i, " ", wrong);
-  if (!plan.ranks.empty() && plan.ranks.size() != plan.workers)
-    return str("there are ", plan.workers, " workers, and ranks of ", plan.ranks.size());
-  if (std::ranges::adjacent_find(plan.ranks, std::ranges::greater_equal()) != plan.ranks.end())
-    return "the ranks of the workers do not rise";
-  if (!plan.server_ranks.empty() && plan.server_ranks.size() != plan.servers)
-    return str("there are ", plan.servers, " servers, and ranks of ", plan.server_ranks.size());
-  if (std::ranges::adjacent_find(plan.server_ranks, std::ranges::greater_equal()) !=
-      plan.server_ranks.end())
-    return "the ranks of the servers do not rise";
+  if (std::string wrong = wrong_ranks(plan.ranks, plan.workers, "workers"); !wrong.empty())
+    return wrong;
+  if (std::string wrong = wrong_ranks(plan.server_ranks, plan.servers, "servers"); !wrong.empty())
+    return wrong;
   if (!plan.clocks.empty() && plan.clocks.size() != plan.workers)
     return str("there are ", plan.workers, " workers, and clocks of ", plan.clocks.size());
   if (!plan.clocks.empty() && std::ranges::min(plan.clocks) != plan.start)

@@ -1,9 +1,9 @@
 #include "shoal/table/table_session.h"
 
-#include <sstream>
 #include <utility>
 
 #include "shoal/base/sha256.h"
+#include "shoal/table/coordinator/difference.h"
 
 namespace shoal::table {
 namespace {
@@ -28,15 +28,6 @@ std::string describe(const Plan& plan) {
       "\nweight_decay: ", plan.weight_decay, "\nclip: ", plan.clip, "\niter_size: ", plan.iter_size,
       "\nscheme: ", plan.scheme, "\nrows: ", plan.rows.size(), "\nnumbers: ", floats,
       "\nrows' digest: ", hash.finish(), "\n");
-}
-
-// The first lines that differ: "'clip: 1' where worker 0 has 'clip: 2'".
-std::string difference_of(const std::string& mine, std::string_view chiefs) {
-  std::istringstream a(mine), b{std::string(chiefs)};
-  std::string one, other;
-  while (std::getline(a, one) && std::getline(b, other))
-    if (one != other) return str("'", one, "' where worker 0 has '", other, "'");
-  return "another number of lines";
 }
 
 Error wrong_plan(const std::string& words) {
@@ -87,7 +78,7 @@ Status TableSession::answered(std::string_view answer) {
   const std::string mine = std::exchange(description_, {});
   if (mine.empty() || answer == mine) return {};
   steps_.clear();
-  return wrong_plan(str("worker ", worker_, " plans with ", difference_of(mine, answer)));
+  return wrong_plan(difference(str("worker ", worker_), mine, "worker 0", answer, "plans"));
 }
 
 std::optional<Retire> TableSession::retires_before(const Ask& question) const {

@@ -1,7 +1,6 @@
 #include "shoal/table/coordinator/difference.h"
 
 #include <algorithm>
-#include <sstream>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -54,7 +53,7 @@ bool has_later(const Lines& lines, std::size_t from, const std::string& line) {
 }  // namespace
 
 std::string difference(const std::string& one, std::string_view one_text, const std::string& other,
-                       std::string_view other_text) {
+                       std::string_view other_text, const char* verb) {
   const Lines a = lines_of(one_text), b = lines_of(other_text);
   std::size_t at = 0;
   while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
@@ -64,12 +63,13 @@ std::string difference(const std::string& one, std::string_view one_text, const 
   // A line that the other side has not got at all is told from one that has another value.
   const bool same_key = in_a && in_b && key_of(a[at]) == key_of(b[at]);
   if (in_a && (!in_b || (!same_key && has_later(a, at, b[at]))))
-    return str(one, " trains with '", a[at], "'", place_of(a, at), " where ", other,
+    return str(one, ' ', verb, " with '", a[at], "'", place_of(a, at), " where ", other,
                " has no such line");
   if (in_b && (!in_a || (!same_key && has_later(b, at, a[at]))))
-    return str(one, " trains without '", b[at], "'", place_of(b, at), ", which ", other, " has");
-  return str(one, " trains with '", a[at], "'", place_of(a, at), " where ", other, " has '", b[at],
-             "'");
+    return str(one, ' ', verb, " without '", b[at], "'", place_of(b, at), ", which ", other,
+               " has");
+  return str(one, ' ', verb, " with '", a[at], "'", place_of(a, at), " where ", other, " has '",
+             b[at], "'");
 }
 
 }  // namespace shoal::table

@@ -43,8 +43,6 @@ class DriftPacer final : public Pacer {
     try_to_end(number);
   }
 
-  Verdict judge(int, Clock, const TaskReport&, Instant) override { return Verdict::kPush; }
-
   std::string describe() const override {
     std::string workers;
     for (const auto& [number, worker] : workers_)

@@ -139,8 +139,6 @@ class AssigningPacer final : public Pacer {
     start(number, worker);
   }
 
-  Verdict judge(int, Clock, const TaskReport&, Instant) override { return Verdict::kPush; }
-
   std::string describe() const override {
     std::vector<std::string> records;
     for (const auto& [number, worker] : workers_)
@@ -233,7 +231,7 @@ std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   Task task = read_averaging(parameters);
   task.steps = 0;
   task.paced = true;
-  task.judged = parameters.one_of("mode", kModes, std::optional(false));
+  task.judged = parameters.one_of("mode", kModes, false);
   task.asks_early = !task.judged;  // see PullPacer
   if (task.judged && task.weighing == Weighing::kSteps)
     parameters.refuse(

@@ -10,7 +10,7 @@
 namespace shoal::table {
 namespace {
 
-// What a key is, for who gives it to a scheme that has none.
+// The meaning of a key, for people who give it to a scheme that has none.
 constexpr struct {
   const char* key;
   const char* is;
@@ -65,7 +65,7 @@ std::optional<T> parsed(const std::string& text) {
   return value;
 }
 
-std::string shortest(double value) {
+std::string shortest(auto value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
@@ -103,7 +103,7 @@ void Parameters::name_first(const std::string& key) {
 
 bool Parameters::yes_or_no(const std::string& key) {
   constexpr Choice<bool> kAnswers[] = {{"false", false}, {"true", true}};
-  return one_of(key, kAnswers, std::optional(false));
+  return one_of(key, kAnswers, false);
 }
 
 void Parameters::refuse(const std::string& why) {
@@ -123,42 +123,45 @@ void Parameters::write(const std::string& key, const std::string& value) {
   spec_.parameters.push_back(bare ? value : str(key, '=', value));
 }
 
-double Parameters::number(const std::string& key, const Range& range,
-                          std::optional<double> otherwise) {
+// The value of a key; `usual` of one that must be given, and is not, or is no `what`.
+template <class T>
+T Parameters::value_of(const std::string& key, std::optional<T> otherwise, T usual,
+                       const auto& is_good, const auto& what) {
   const std::optional<std::string> text = take(key, !otherwise);
-  if (!text) return otherwise.value_or(1);
-  const std::optional<double> value = parsed<double>(*text);
-  const bool good = value && std::isfinite(*value) && *value > range.above &&
-                    *value >= range.least && *value <= range.most;
-  if (!good)
-    refuse(str(key, " is ", *text, "; it must be a number, ", described(range)));
+  if (!text) return otherwise.value_or(usual);
+  const std::optional<T> value = parsed<T>(*text);
+  if (!value || !is_good(*value))
+    refuse(str(key, " is ", *text, "; it must be ", what()));
   else if (value != otherwise)
     write(key, shortest(*value));
-  return value.value_or(1);
+  return value.value_or(usual);
+}
+
+double Parameters::number(const std::string& key, const Range& range,
+                          std::optional<double> otherwise) {
+  const auto good = [&](double value) {
+    return std::isfinite(value) && value > range.above && value >= range.least &&
+           value <= range.most;
+  };
+  return value_of<double>(key, otherwise, 1, good, [&] { return "a number, " + described(range); });
 }
 
 std::int64_t Parameters::whole(const std::string& key, std::int64_t least, std::int64_t most,
                                std::optional<std::int64_t> otherwise) {
-  const std::optional<std::string> text = take(key, !otherwise);
-  if (!text) return otherwise.value_or(least);
-  const std::optional<std::int64_t> value = parsed<std::int64_t>(*text);
-  if (!value || *value < least || *value > most)
-    refuse(str(key, " is ", *text, "; it must be a whole number, ", least, " to ", most));
-  else if (value != otherwise)
-    write(key, str(*value));
-  return value.value_or(least);
+  const auto good = [&](std::int64_t value) { return value >= least && value <= most; };
+  return value_of<std::int64_t>(key, otherwise, least, good,
+                                [&] { return str("a whole number, ", least, " to ", most); });
 }
 
 Clock Parameters::clocks(const std::string& key, std::optional<Clock> otherwise) {
-  const std::optional<std::string> text = take(key, !otherwise);
-  if (!text) return otherwise.value_or(0);
-  const std::optional<Clock> value = *text == "unbounded" ? kUnbounded : parsed<Clock>(*text);
-  if (!value || *value < 0)
-    refuse(str(key, " is ", *text,
-               "; it must be a whole number of clocks, 0 or more, or \"unbounded\""));
-  else if (value != otherwise)
-    write(key, value == kUnbounded ? "unbounded" : str(*value));
-  return value.value_or(0);
+  if (has(key) && given_.at(key) == "unbounded") {
+    take(key, true);
+    if (otherwise != kUnbounded) write(key, "unbounded");
+    return kUnbounded;
+  }
+  return value_of<Clock>(
+      key, otherwise, 0, [](Clock value) { return value >= 0; },
+      [] { return "a whole number of clocks, 0 or more, or \"unbounded\""; });
 }
 
 void Parameters::groups(const std::string& key) {
@@ -184,8 +187,8 @@ void Parameters::groups(const std::string& key) {
 
 std::size_t Parameters::choose(const std::string& key, std::span<const std::string> known,
                                std::size_t usual) {
-  const std::optional<std::string> text = take(key, usual == known.size());
-  if (!text) return usual < known.size() ? usual : 0;
+  const std::optional<std::string> text = take(key, false);
+  if (!text) return usual;
   const auto found = std::ranges::find(known, *text);
   if (found == known.end()) {
     refuse(str(key, " is '", *text, "'", known_words(*text, known)));

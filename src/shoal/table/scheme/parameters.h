@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -52,16 +53,16 @@ class Parameters {
   Clock clocks(const std::string& key, std::optional<Clock> otherwise = std::nullopt);
   // "0,2|1,3": groups of different workers, none empty. Always required.
   void groups(const std::string& key);
-  template <class E, std::size_t n>
-  E one_of(const std::string& key, const Choice<E> (&choices)[n],
-           std::optional<E> otherwise = std::nullopt) {
+  template <class E>
+  E one_of(const std::string& key, std::span<const std::type_identity_t<Choice<E>>> choices,
+           E usual) {
     std::vector<std::string> known;
-    std::size_t usual = n;
-    for (std::size_t i = 0; i < n; ++i) {
+    std::size_t place = 0;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
       known.emplace_back(choices[i].word);
-      if (otherwise && choices[i].value == *otherwise) usual = i;
+      if (choices[i].value == usual) place = i;
     }
-    return choices[choose(key, known, usual)].value;
+    return choices[choose(key, known, place)].value;
   }
   // The key makes no sense here: `why`, which follows the key and its value in the error.
   void without(const std::string& key, const std::string& why);
@@ -69,13 +70,16 @@ class Parameters {
   void refuse(const std::string& why);
 
   const SchemeSpec& spec() const { return spec_; }
-  // What is wrong, "" if nothing: after the scheme asked all it has.
+  // The first thing wrong, "" if nothing is: to be asked after the scheme asked all it has.
   std::string wrong() const;
 
  private:
   std::optional<std::string> take(const std::string& key, bool required);
+  template <class T>
+  T value_of(const std::string& key, std::optional<T> otherwise, T usual, const auto& is_good,
+             const auto& what);
   void write(const std::string& key, const std::string& value);
-  // The place in `known` of the key's value; `usual` if it is not given and there is such a place.
+  // The place in `known` of the key's value; `usual` if it is not given.
   std::size_t choose(const std::string& key, std::span<const std::string> known, std::size_t usual);
 
   std::optional<std::string> bare_;  // the first word, if it has no key

@@ -11,8 +11,6 @@ namespace {
 constexpr Choice<ContributionKind> kPayloads[] = {{"gradient", ContributionKind::kGradient},
                                                   {"delta", ContributionKind::kDelta},
                                                   {"weights", ContributionKind::kWeights}};
-constexpr Choice<ContributionKind> kTwoPayloads[] = {{"gradient", ContributionKind::kGradient},
-                                                     {"delta", ContributionKind::kDelta}};
 constexpr Choice<bool> kOrders[] = {{"after", false}, {"before", true}};
 constexpr Choice<MomentumPolicy> kPolicies[] = {{"keep", MomentumPolicy::kKeep},
                                                 {"reset", MomentumPolicy::kReset},
@@ -59,18 +57,18 @@ std::string OneByOne::caution(int workers) const {
 }
 
 MomentumPolicy read_momentum_policy(Parameters& parameters) {
-  return parameters.one_of("momentum_policy", kPolicies, std::optional(MomentumPolicy::kKeep));
+  return parameters.one_of("momentum_policy", kPolicies, MomentumPolicy::kKeep);
 }
 
 Single read_single(Parameters& parameters, Payloads payloads, double compensation) {
   Single single;
   ContributionKind& payload = single.task.contribution;
-  if (payloads == Payloads::kWeights) payload = ContributionKind::kWeights;
-  if (payloads == Payloads::kAny)
-    payload = parameters.one_of("payload", kPayloads, std::optional(ContributionKind::kGradient));
-  else if (payloads == Payloads::kGradientOrDelta)
+  if (payloads == Payloads::kWeights)
+    payload = ContributionKind::kWeights;
+  else if (payloads != Payloads::kGradient)
     payload =
-        parameters.one_of("payload", kTwoPayloads, std::optional(ContributionKind::kGradient));
+        parameters.one_of("payload", std::span(kPayloads).first(payloads == Payloads::kAny ? 3 : 2),
+                          ContributionKind::kGradient);
   const bool weights = payload == ContributionKind::kWeights;
   if (payload == ContributionKind::kGradient) {
     for (const char* key : {"local_steps", "momentum_policy"})
@@ -84,7 +82,7 @@ Single read_single(Parameters& parameters, Payloads payloads, double compensatio
   }
   if (weights) {
     single.moving_rate = parameters.number("moving_rate", {.above = 0, .most = 1}, 0);
-    single.task.pull_first = parameters.one_of("exchange_order", kOrders, std::optional(false));
+    single.task.pull_first = parameters.one_of("exchange_order", kOrders, false);
     parameters.without("factor", "is of gradients and deltas; weights have a moving_rate");
   } else {
     single.factor =

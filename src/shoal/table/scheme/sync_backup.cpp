@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "shoal/table/scheme/make.h"
+#include "shoal/table/scheme/together.h"
 
 namespace shoal::table {
 namespace {
@@ -62,7 +63,7 @@ class SyncBackup final : public Scheme {
   }
 
   bool readable(const RowView& row, int worker, Clock clock) const override {
-    return row.workers[static_cast<std::size_t>(worker)].merged >= clock;
+    return is_readable(row, worker, clock, kUnbounded);
   }
   bool waits_for_others() const override { return true; }
 

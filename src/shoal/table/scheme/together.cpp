@@ -44,7 +44,7 @@ Task read_averaging(Parameters& parameters) {
                                              {"steps", Weighing::kSteps}};
   Task task{.contribution = ContributionKind::kDelta};
   task.momentum = read_momentum_policy(parameters);
-  task.weighing = parameters.one_of("aggregation", kWeighings, std::optional(Weighing::kSamples));
+  task.weighing = parameters.one_of("aggregation", kWeighings, Weighing::kSamples);
   task.global_rate = static_cast<float>(parameters.number("global_rate", {.above = 0}, 1));
   task.global_momentum = static_cast<float>(
       parameters.number("global_momentum", {.least = 0, .most = kMostMomentum}, 0));

@@ -49,15 +49,15 @@ Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise,
                          ContributionKind payload) {
   using Function = Weighting::Function;
   Weighting weighting;
-  weighting.function = parameters.one_of("weighting", kFunctions, std::optional(otherwise));
+  weighting.function = parameters.one_of("weighting", kFunctions, otherwise);
   if (weighting.function == Function::kNone) {
     for (const char* key : {"weighting_definition", "weighting_a", "weighting_floor",
                             "weighting_cap", "weighting_on"})
       parameters.without(key, "is of a weighting, and there is none");
     return weighting;
   }
-  weighting.definition = parameters.one_of("weighting_definition", kDefinitions,
-                                           std::optional(Weighting::Definition::kCounter));
+  weighting.definition =
+      parameters.one_of("weighting_definition", kDefinitions, Weighting::Definition::kCounter);
   if (weighting.function == Function::kInverse)
     parameters.without("weighting_a", "is of no use to weighting=inverse, which is 1/Y");
   else
@@ -69,7 +69,7 @@ Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise,
   if (weighting.cap > 0 && weighting.cap < weighting.floor)
     parameters.refuse("weighting_cap is below weighting_floor");
   if (payload == ContributionKind::kGradient)
-    weighting.on = parameters.one_of("weighting_on", kOn, std::optional(Weighting::On::kGradient));
+    weighting.on = parameters.one_of("weighting_on", kOn, Weighting::On::kGradient);
   else
     parameters.without(
         "weighting_on",
