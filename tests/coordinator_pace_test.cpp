@@ -240,17 +240,16 @@ TEST(CoordinatorPace, TheTimeComesFromOutside) {
 
 TEST(CoordinatorPace, AnotherPhaseHasAnotherPacer) {
   AtBarrier job;
-  std::vector<table::Dispatch> out;
-  ASSERT_TRUE(job.coordinator.pace("esync", {}, out).ok());
-  ASSERT_EQ(out.size(), 1u);  // who waited is asked for anew
-  EXPECT_EQ(out[0].rank, 1u);
-  ASSERT_TRUE(job.coordinator.pace("async", {}, out).ok());
-  EXPECT_EQ(out.size(), 1u);
+  ASSERT_TRUE(job.ask(0, Topic::kScheme, 1, "esync").ok());
+  EXPECT_EQ(take(job, 1).size(), 1u);  // the one that waited is asked for anew
+  for (const std::uint32_t rank : {0u, 2u}) EXPECT_EQ(take(job, rank), Words{});
+  ASSERT_TRUE(job.ask(0, Topic::kScheme, 2, "async").ok());
+  EXPECT_EQ(take(job, 1), Words{});
   for (Clock clock = 6; clock < 20; ++clock) ASSERT_TRUE(begin(job, 0, clock).ok());
   EXPECT_EQ(take(job, 0).size(), 14u);
   AtBarrier waits;
-  ASSERT_TRUE(waits.coordinator.pace("async", {}, out).ok());
-  EXPECT_EQ(out.size(), 2u);  // nobody to wait for
+  ASSERT_TRUE(waits.ask(0, Topic::kScheme, 1, "async").ok());
+  EXPECT_EQ(take(waits, 1).size(), 1u);  // there is no other to wait for
 }
 
 // ---- the tasks of the job ----
@@ -365,11 +364,10 @@ TEST(CoordinatorPace, BrokenProtocol) {
             "rank 0 (host a) sends a body of begin: fields that end too early, after 1 bytes");
   EXPECT_EQ(job.ask(0, Topic::kJudge, 0).error().message,
             "rank 0 (host a) sends a body of judge: fields that end too early, after 0 bytes");
+  EXPECT_FALSE(job.ask(0, Topic::kScheme, 1, "no such scheme").ok());
   ASSERT_TRUE(job.ask(0, Topic::kDone, 1).ok());
   EXPECT_EQ(begin(job, 0, 1).error().message, "rank 0 (host a) is done and asks for begin 1");
   EXPECT_EQ(judge(job, 0, 1, 1).error().message, "rank 0 (host a) is done and asks for judge 1");
-  std::vector<table::Dispatch> out;
-  EXPECT_FALSE(job.coordinator.pace("no such scheme", {}, out).ok());
 }
 
 }  // namespace

@@ -109,12 +109,6 @@ class Coordinator {
   // goes back.
   Status handle(std::uint32_t rank, const Message& message, Instant now,
                 std::vector<Dispatch>& out);
-  // From now on another scheme's pacer (words as in the options) decides: a change of phase, while
-  // no worker is in a task. A worker that waits to begin a task waits for the new pacer. An error
-  // means that there is no such scheme, and nothing changed.
-  Status pace(const std::string& scheme, Instant now, std::vector<Dispatch>& out);
-  // null: none
-  void pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
   // The rank for a process that is to join a job that goes on (or is about to begin): it asks to
   // with that. It is answered when the next generation begins, which it brings about; until then
   // its loss is nobody's. A Join that cannot be is refused, and nothing else happens.

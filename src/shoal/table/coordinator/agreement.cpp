@@ -23,9 +23,8 @@ const char* name_of(Want want) {
 Status Agreement::want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
   const Result<Want> want = decode_want(ask.body);
   if (!want.ok() || want.value() == Want::kNothing)
-    return Error{Code::kPeer,
-                 str(members_.name(rank), " asks for a pause and does not say for what (",
-                     ask.body.size(), " bytes)")};
+    return members_.broken(rank, " asks for a pause and does not say for what (", ask.body.size(),
+                           " bytes)");
   const Wanted wanted{ask.clock, want.value()};
   if (std::exchange(wanted_[rank], wanted) == wanted) return {};
   this->want(wanted.want, 0, out);
@@ -67,12 +66,10 @@ void Agreement::begin_generation(bool passes, std::vector<Dispatch>& out) {
 Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
   const bool apart = ask.body.size() == sizeof(Clock);
   if (!apart && !ask.body.empty())
-    return Error{Code::kPeer,
-                 str(members_.name(rank), " says where it pauses, and how far it is in ",
-                     ask.body.size(), " bytes")};
+    return members_.broken(rank, " says where it pauses, and how far it is in ", ask.body.size(),
+                           " bytes");
   if (!open_ && agreed_.want == Want::kNothing)
-    return Error{Code::kPeer,
-                 str(members_.name(rank), " says where it pauses, but was not asked to")};
+    return members_.broken(rank, " says where it pauses, but was not asked to");
   if (!open_) {
     if (!apart_) out.push_back({rank, agreed_});
     return {};
@@ -124,10 +121,8 @@ void Agreement::align() {
 
 std::string Agreement::waiting_for() const {
   if (!open_) return {};
-  std::vector<std::uint32_t> absent;
-  for (const std::uint32_t rank : members_.active())
-    if (!clocks_.contains(rank)) absent.push_back(rank);
-  return str("agreement on ", name_of(want_), ": waiting for ", members_.names(absent));
+  return members_.waiting_for(str("agreement on ", name_of(want_)), members_.active(),
+                              [this](std::uint32_t rank) { return clocks_.contains(rank); });
 }
 
 }  // namespace shoal::table

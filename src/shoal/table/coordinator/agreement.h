@@ -20,7 +20,7 @@ class Agreement {
  public:
   // `scheme`: of the present generation.
   Agreement(const Members& members, const SchemeSpec& scheme)
-      : members_(members), scheme_(scheme), wanted_(members.size()) {}
+      : members_(members), scheme_(scheme) {}
   // What is wanted while an agreement is open becomes part of it: of two wants the more urgent
   // counts.
   Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
@@ -48,8 +48,6 @@ class Agreement {
   Want take() { return std::exchange(to_do_, Want::kNothing); }
   // "agreement on a stop: waiting for rank 2"; "" if there is nothing to agree on.
   std::string waiting_for() const;
-  // Members are more than they were.
-  void grow() { wanted_.resize(members_.size()); }
 
  private:
   struct Wanted {
@@ -62,7 +60,7 @@ class Agreement {
 
   const Members& members_;
   const SchemeSpec& scheme_;
-  std::vector<Wanted> wanted_;  // last, by rank
+  std::map<std::uint32_t, Wanted> wanted_;  // last, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;
   Want put_off_ = Want::kNothing;  // until the next generation, and is agreed on in that

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <utility>
 
-#include "shoal/base/text.h"
+#include "shoal/table/broken.h"
 #include "shoal/table/coordinator.h"
-#include "shoal/table/wire/fields.h"
+#include "shoal/table/wire/layout.h"
 
 namespace shoal::table {
 template <>
@@ -18,98 +18,85 @@ struct VerdictBody {
 };
 
 // Writers see const bodies, readers others.
-template <class Io>
-void task_fields(Io& io, auto& report) {
-  io(report.steps), io(report.seconds), io(report.samples), io(report.exchange);
+void fields(auto& io, wire::Is<TaskReport> auto& body) {
+  io(body.steps, body.seconds, body.samples, body.exchange);
 }
-template <class Io>
-void begin_fields(Io& io, auto& body) {
-  task_fields(io, body.last), io(body.until);
+void fields(auto& io, wire::Is<BeginBody> auto& body) {
+  fields(io, body.last);
+  io(body.until);
 }
-template <class Io>
-void start_fields(Io& io, auto& start) {
-  io(start.steps), io(start.mean_steps), io(start.over), io(start.reread), io(start.at);
+void fields(auto& io, wire::Is<Start> auto& body) {
+  io(body.steps, body.mean_steps, body.over, body.reread, body.at);
 }
-template <class Io>
-void verdict_fields(Io& io, auto& body) {
-  io(body.steps, body.verdict);
+void fields(auto& io, wire::Is<VerdictBody> auto& body) { io(body.steps, body.verdict); }
+void fields(auto& io, wire::Is<ReportBody> auto& body) {
+  io(body.iterations, body.compute, body.data, body.rows, body.other);
 }
 
-std::string wrong_with(const TaskReport& report) {
-  for (const double number : {report.seconds, report.samples, report.exchange})
+template <class Body>
+std::string encoded(const Body& body) {
+  wire::Writer writer;
+  fields(writer, body);
+  return std::move(writer.out());
+}
+
+// These say which value is wrong; "" if none is.
+std::string wrong_number(std::initializer_list<double> numbers) {
+  for (const double number : numbers)
     if (!std::isfinite(number) || number < 0) return str("a number that cannot be, ", number);
   return "";
 }
+std::string wrong_with(const TaskReport& report) {
+  return wrong_number({report.seconds, report.samples, report.exchange});
+}
+std::string wrong_with(const BeginBody& body) {
+  const std::string wrong = wrong_with(body.last);
+  return wrong.empty() && body.until < 0 ? str("an end after ", body.until, " tasks") : wrong;
+}
+std::string wrong_with(const Start& start) {
+  const std::string wrong = wrong_number({start.mean_steps});
+  return wrong.empty() && start.at < 0 ? str("task ", start.at) : wrong;
+}
+std::string wrong_with(const VerdictBody&) { return ""; }
+std::string wrong_with(const ReportBody& report) {
+  return wrong_number({report.iterations, report.compute, report.data, report.rows, report.other});
+}
 
-Error damage(const char* body, const std::string& what) {
-  return {Code::kPeer, str("a body of ", body, ": ", what)};
+template <class Body>
+Result<Body> decoded(const char* name, std::string_view bytes) {
+  wire::Reader reader(bytes);
+  Body body;
+  fields(reader, body);
+  std::string wrong = reader.finish();
+  if (wrong.empty()) wrong = wrong_with(body);
+  if (!wrong.empty()) return broken("a body of ", name, ": ", wrong);
+  return body;
 }
 
 }  // namespace
 
-std::string encode(const BeginBody& body) {
-  wire::Writer writer;
-  begin_fields(writer, body);
-  return std::move(writer.out());
-}
-
-std::string encode(const TaskReport& body) {
-  wire::Writer writer;
-  task_fields(writer, body);
-  return std::move(writer.out());
-}
-
-std::string encode(const Start& body) {
-  wire::Writer writer;
-  start_fields(writer, body);
-  return std::move(writer.out());
-}
-
+std::string encode(const BeginBody& body) { return encoded(body); }
+std::string encode(const TaskReport& body) { return encoded(body); }
+std::string encode(const Start& body) { return encoded(body); }
+std::string encode(const ReportBody& body) { return encoded(body); }
 std::string encode(std::uint32_t steps, Verdict verdict) {
-  wire::Writer writer;
-  const VerdictBody body{steps, verdict};
-  verdict_fields(writer, body);
-  return std::move(writer.out());
+  return encoded(VerdictBody{steps, verdict});
 }
 
 Result<BeginBody> decode_begin(std::string_view bytes) {
-  if (bytes.empty()) return BeginBody();
-  wire::Reader reader(bytes);
-  BeginBody body;
-  begin_fields(reader, body);
-  if (const std::string& wrong = reader.finish(); !wrong.empty()) return damage("begin", wrong);
-  if (const std::string wrong = wrong_with(body.last); !wrong.empty())
-    return damage("begin", wrong);
-  if (body.until < 0) return damage("begin", str("an end after ", body.until, " tasks"));
-  return body;
+  return bytes.empty() ? BeginBody() : decoded<BeginBody>("begin", bytes);
 }
-
 Result<TaskReport> decode_task(std::string_view bytes) {
-  wire::Reader reader(bytes);
-  TaskReport body;
-  task_fields(reader, body);
-  if (const std::string& wrong = reader.finish(); !wrong.empty()) return damage("judge", wrong);
-  if (const std::string wrong = wrong_with(body); !wrong.empty()) return damage("judge", wrong);
-  return body;
+  return decoded<TaskReport>("judge", bytes);
 }
-
-Result<Start> decode_start(std::string_view bytes) {
-  wire::Reader reader(bytes);
-  Start body;
-  start_fields(reader, body);
-  if (const std::string& wrong = reader.finish(); !wrong.empty()) return damage("a start", wrong);
-  if (!std::isfinite(body.mean_steps) || body.mean_steps < 0)
-    return damage("a start", str("a number that cannot be, ", body.mean_steps));
-  if (body.at < 0) return damage("a start", str("task ", body.at));
-  return body;
+Result<Start> decode_start(std::string_view bytes) { return decoded<Start>("a start", bytes); }
+Result<ReportBody> decode_report(std::string_view bytes) {
+  return decoded<ReportBody>("a report", bytes);
 }
-
 Result<Verdict> decode_verdict(std::string_view bytes) {
-  wire::Reader reader(bytes);
-  VerdictBody body;
-  verdict_fields(reader, body);
-  if (const std::string& wrong = reader.finish(); !wrong.empty()) return damage("a verdict", wrong);
-  return body.verdict;
+  const Result<VerdictBody> body = decoded<VerdictBody>("a verdict", bytes);
+  if (!body.ok()) return body.error();
+  return body.value().verdict;
 }
 
 std::string encode(Meeting why) { return std::string(1, static_cast<char>(why)); }
@@ -123,7 +110,7 @@ std::string encode(Want want) { return std::string(1, static_cast<char>(want)); 
 Result<Want> decode_want(std::string_view bytes) {
   const int number = bytes.size() == 1 ? static_cast<unsigned char>(bytes[0]) : -1;
   if (number < 0 || number > static_cast<int>(Want::kRegroup))
-    return damage("a wish", str(bytes.size(), " bytes that name none"));
+    return broken("a body of a wish: ", bytes.size(), " bytes that name none");
   return static_cast<Want>(number);
 }
 

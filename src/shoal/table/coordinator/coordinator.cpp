@@ -21,10 +21,10 @@ struct Coordinator::State {
         maker(options.maker) {}
 
   Status ask(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
-  Status check(std::uint32_t rank, const Ask& ask) const;
+  Status check(std::uint32_t rank, const Ask& ask);
   Status next_scheme(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
-  bool is_to_stop(std::uint32_t rank) const;
-  std::optional<Error> stuck() const;
+  bool is_to_stop(std::uint32_t rank);
+  std::optional<Error> stuck();
 
   CoordinatorParts parts;
   Membership membership;
@@ -35,7 +35,7 @@ struct Coordinator::State {
 };
 
 // What makes a worker's question impossible where it is.
-Status Coordinator::State::check(std::uint32_t rank, const Ask& ask) const {
+Status Coordinator::State::check(std::uint32_t rank, const Ask& ask) {
   const bool about_task = ask.topic == Topic::kBegin || ask.topic == Topic::kJudge;
   if (!about_task && !Rounds::is_one(ask.topic)) return {};
   const auto wrong = [&](const char* verb, const char* where) {
@@ -54,8 +54,8 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now,
   const Member& member = members[rank];
   if (ask.topic == Topic::kLeave) return membership.leave(rank, ask, now, out);
   if (member.worker < 0)
-    return broken(str(members.name(rank), " is a server alone and asks for ", name_of(ask.topic),
-                      ", which is for workers"));
+    return members.broken(rank, " is a server alone and asks for ", name_of(ask.topic),
+                          ", which is for workers");
   if (ask.topic == Topic::kDone) return membership.done(rank, ask, now, out);
   const bool round = Rounds::is_one(ask.topic);
   if (!member.done) {
@@ -87,15 +87,15 @@ Status Coordinator::State::ask(std::uint32_t rank, const Ask& ask, Instant now,
       return {};
     }
     default:
-      return broken(str(members.name(rank), " asks for topic ", static_cast<int>(ask.topic),
-                        ", which is not known here"));
+      return members.broken(rank, " asks for topic ", static_cast<int>(ask.topic),
+                            ", which is not known here");
   }
 }
 
 Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Instant now,
                                        std::vector<Dispatch>& out) {
   if (members[rank].worker != 0)
-    return broken(str(members.name(rank), " says what scheme is next, and only worker 0 may"));
+    return members.broken(rank, " says what scheme is next, and only worker 0 may");
   if (ask.clock <= scheme_generation) return {};
   const auto scheme = maker(ask.body);
   if (!scheme.ok()) return scheme.error();
@@ -110,13 +110,13 @@ Status Coordinator::State::next_scheme(std::uint32_t rank, const Ask& ask, Insta
 
 // It waits for the start of a task before which all stop: it has been told, and asks for something
 // else next.
-bool Coordinator::State::is_to_stop(std::uint32_t rank) const {
+bool Coordinator::State::is_to_stop(std::uint32_t rank) {
   const std::optional<Clock> task = parts.pacing.waits_for(rank);
   return task && parts.agreement.stops_at(*task);
 }
 
 // Why the workers can never go on, if they cannot.
-std::optional<Error> Coordinator::State::stuck() const {
+std::optional<Error> Coordinator::State::stuck() {
   if (parts.rounds.mismatch()) return parts.rounds.mismatch();
   const std::vector<std::uint32_t> active = members.active();
   const auto waits = [&](std::uint32_t rank) {
@@ -126,9 +126,8 @@ std::optional<Error> Coordinator::State::stuck() const {
     return std::nullopt;
   std::vector<std::string> places = parts.rounds.places();
   for (std::string& place : parts.pacing.places()) places.push_back(std::move(place));
-  return broken(str("the workers wait for each other in different places and none can go on: ",
-                    shoal::join(places, "; "),
-                    ". Do all run the same program, solver and iterations?"));
+  return broken("the workers wait for each other in different places and none can go on: ",
+                shoal::join(places, "; "), ". Do all run the same program, solver and iterations?");
 }
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
@@ -137,7 +136,8 @@ Coordinator::Coordinator(const CoordinatorOptions& options)
   if (options.scheme.empty()) return;
   const auto scheme = options.maker(options.scheme);
   CHECK(scheme.ok()) << scheme.error().message;
-  state_->membership.use(scheme.value()->make_pacer());
+  std::vector<Dispatch> nobody_waits;
+  state_->parts.pacing.use(scheme.value()->make_pacer(), {}, nobody_waits);
   state_->parts.regrouping.plans(scheme.value()->spec());
 }
 Coordinator::~Coordinator() = default;
@@ -169,13 +169,13 @@ Status Coordinator::handle(std::uint32_t rank, const Message& message, Instant n
     return {};
   }
   if (!roster())
-    return broken(str(state_->members.name(rank), " sends ", name_of(type_of(message)),
-                      " before all have joined"));
+    return broken(state_->members.name(rank), " sends ", name_of(type_of(message)),
+                  " before all have joined");
   if (const auto* norm = std::get_if<Norm>(&message))
     return state_->parts.norms.take(rank, *norm, out);
   if (!ask)
-    return broken(str(state_->members.name(rank), " sends ", name_of(type_of(message)),
-                      " to the coordinator"));
+    return broken(state_->members.name(rank), " sends ", name_of(type_of(message)),
+                  " to the coordinator");
   const Status status = state_->ask(rank, *ask, now, out);
   state_->membership.warn(state_->parts.outputs.take_warning());
   for (std::string& line : state_->parts.pacing.take_remarks())
@@ -183,20 +183,6 @@ Status Coordinator::handle(std::uint32_t rank, const Message& message, Instant n
   if (std::optional<Error> fault = state_->stuck())
     state_->membership.end(*std::move(fault), kNoOne, out);
   return status;
-}
-
-Status Coordinator::pace(const std::string& words, Instant now, std::vector<Dispatch>& out) {
-  const auto scheme = make_scheme(words);
-  if (!scheme.ok()) return scheme.error();
-  pace(scheme.value()->make_pacer(), now, out);
-  return {};
-}
-
-void Coordinator::pace(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out) {
-  if (roster())
-    state_->parts.pacing.use(std::move(pacer), now, out);
-  else
-    state_->membership.use(std::move(pacer));
 }
 
 void Coordinator::regroup(const std::string& why, const std::string& scheme, Clock from,
@@ -227,7 +213,7 @@ std::vector<std::uint32_t> Coordinator::missing() const {
 
 std::uint32_t Coordinator::processes() const { return state_->members.size(); }
 
-std::uint32_t Coordinator::enroll() { return state_->parts.enroll(); }
+std::uint32_t Coordinator::enroll() { return state_->members.enroll(); }
 
 std::string Coordinator::waiting_for() const {
   if (ended() || finished()) return {};

@@ -24,17 +24,6 @@ struct CoordinatorParts {
       : members(processes), rounds(members, agreement, std::move(next_generation)) {}
   CoordinatorParts(const CoordinatorParts&) = delete;
 
-  // One more process may join.
-  std::uint32_t enroll() {
-    const std::uint32_t rank = members.enroll();
-    agreement.grow();
-    rounds.grow();
-    outputs.grow();
-    pacing.grow();
-    stragglers.grow();
-    return rank;
-  }
-
   Members members;
   Outputs outputs{members};
   Regrouping regrouping{members};
@@ -46,7 +35,5 @@ struct CoordinatorParts {
 };
 
 inline constexpr std::uint32_t kNoOne = ~std::uint32_t{0};  // no rank
-
-inline Error broken(const std::string& words) { return {Code::kPeer, words}; }
 
 }  // namespace shoal::table

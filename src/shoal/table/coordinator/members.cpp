@@ -33,6 +33,12 @@ std::string Members::names(std::span<const std::uint32_t> ranks) const {
   return join(words);
 }
 
+std::string Members::waiting_for(const std::string& what, std::vector<std::uint32_t> ranks,
+                                 const std::function<bool(std::uint32_t)>& has) const {
+  std::erase_if(ranks, has);
+  return str(what, ": waiting for ", names(ranks));
+}
+
 std::string numbers_to_bytes(std::span<const double> numbers) {
   std::string bytes;
   for (const double number : numbers) put_le(bytes, std::bit_cast<std::uint64_t>(number));

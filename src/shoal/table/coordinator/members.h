@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shoal/table/broken.h"
 #include "shoal/table/coordinator.h"
 
 namespace shoal::table {
@@ -52,6 +53,14 @@ class Members {
   // "rank 2 (host b, last clock 498)", as much of it as is known; and several with commas.
   std::string name(std::uint32_t rank) const;
   std::string names(std::span<const std::uint32_t> ranks) const;
+  // "barrier 500: waiting for rank 2", of the `ranks` that `has` does not hold for.
+  std::string waiting_for(const std::string& what, std::vector<std::uint32_t> ranks,
+                          const std::function<bool(std::uint32_t)>& has) const;
+  // The process breaks the protocol: its name, and `words`.
+  template <class... Words>
+  Error broken(std::uint32_t rank, const Words&... words) const {
+    return table::broken(name(rank), words...);
+  }
 
  private:
   const std::uint32_t founding_;

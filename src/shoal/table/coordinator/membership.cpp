@@ -15,7 +15,7 @@ Status Membership::join(std::uint32_t rank, const Ask& ask, Instant now,
   Result<JoinBody> body = decode_join(ask.body);
   if (!body.ok()) return body.error();
   if (body.value().rank != rank)
-    return broken(str("the process of rank ", rank, " asks to join as rank ", body.value().rank));
+    return broken("the process of rank ", rank, " asks to join as rank ", body.value().rank);
   if (ended_) {
     out.push_back({rank, Refuse{ended_->code, "the job has ended: " + ended_->message}});
     return {};
@@ -69,11 +69,11 @@ Status Membership::join_again(std::uint32_t rank, const Ask& ask, std::vector<Di
   const std::string host = decode_join(ask.body).value().host, before = members_[rank].body.host;
   Error error =
       host == before
-          ? broken(str("a second process says that it is rank ", rank, ", on the same host ", host,
-                       ": either two have the same --client_id, or it was started again; a job "
-                       "goes on only with the processes it began with"))
-          : broken(str("two processes say that they are rank ", rank, ", on hosts ", before,
-                       " and ", host, "; each needs its own --client_id"));
+          ? broken("a second process says that it is rank ", rank, ", on the same host ", host,
+                   ": either two have the same --client_id, or it was started again; a job "
+                   "goes on only with the processes it began with")
+          : broken("two processes say that they are rank ", rank, ", on hosts ", before, " and ",
+                   host, "; each needs its own --client_id");
   if (!roster_) end(error, kNoOne, out);
   return error;
 }
@@ -123,7 +123,7 @@ void Membership::begin(Instant now, std::vector<Dispatch>& out) {
     members_[rank].body.configuration.clear();
   roster_ = parts_.regrouping.first(seed_);
   for (const std::uint32_t rank : members_.here()) out.push_back({rank, roster_answer(rank)});
-  parts_.pacing.use(std::move(pacer_), now, out);
+  parts_.pacing.go_on(now, out);
 }
 
 // All workers are at the ends of their parts of a generation.
@@ -132,12 +132,11 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round,
   std::map<std::uint32_t, SegmentBody> ends;
   for (const auto& [rank, bytes] : round) {
     Result<SegmentBody> end = decode_segment(bytes);
-    if (!end.ok())
-      return Error{end.error().code, str(members_.name(rank), " sends ", end.error().message)};
+    if (!end.ok()) return members_.broken(rank, " sends ", end.error().message);
     if (const std::string wrong =
             members_[rank].worker == 0 ? parts_.regrouping.why_not(end.value()) : "";
         !wrong.empty())
-      return broken(str(members_.name(rank), " sends ", wrong));
+      return members_.broken(rank, " sends ", wrong);
     ends[rank] = std::move(end).value();
   }
   const std::vector<std::uint32_t> new_ones = members_.which([&](const Member& member) {
@@ -176,8 +175,7 @@ void Membership::want_next(const std::string& why, std::vector<Dispatch>& out) {
 Status Membership::leave(std::uint32_t rank, const Ask& ask, Instant now,
                          std::vector<Dispatch>& out) {
   Result<LeaveBody> body = decode_leave(ask.body);
-  if (!body.ok())
-    return Error{body.error().code, str(members_.name(rank), " sends ", body.error().message)};
+  if (!body.ok()) return members_.broken(rank, " sends ", body.error().message);
   Member& member = members_[rank];
   // the others hear of it when the next generation begins
   const bool asks = body.value().at_end || member.worker < 0;
@@ -237,10 +235,9 @@ Status Membership::done(std::uint32_t rank, const Ask& ask, Instant now,
     if (finished_) out.push_back({rank, Answer{Topic::kDone, ask.clock, {}}});
     return {};
   }
-  if (parts_.rounds.waits(rank))
-    return broken(str(members_.name(rank), " is done while it waits in a round"));
+  if (parts_.rounds.waits(rank)) return members_.broken(rank, " is done while it waits in a round");
   if (parts_.pacing.waits(rank))
-    return broken(str(members_.name(rank), " is done while it waits for the start of a task"));
+    return members_.broken(rank, " is done while it waits for the start of a task");
   done_at_[rank] = ask.clock;
   parts_.agreement.ended(ask.clock);
   take_out(rank, now, out);

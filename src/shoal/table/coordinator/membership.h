@@ -15,7 +15,6 @@ namespace shoal::table {
 
 class Membership {
  public:
-  // `pacer` decides from when all have joined.
   Membership(CoordinatorParts& parts, std::uint64_t seed)
       : parts_(parts), members_(parts.members), seed_(seed) {}
 
@@ -29,8 +28,6 @@ class Membership {
   // All workers are at the ends of their parts of a generation. Returns the next roster's bytes.
   Result<std::string> next_generation(const Rounds::Round& round, std::vector<Dispatch>& out);
 
-  // Decides about tasks from when all have joined; null: none.
-  void use(std::unique_ptr<Pacer> pacer) { pacer_ = std::move(pacer); }
   // Has joined a generation, and perhaps left since.
   bool in_roster(std::uint32_t rank) const;
   // null until all have joined
@@ -62,7 +59,6 @@ class Membership {
   CoordinatorParts& parts_;
   Members& members_;
   const std::uint64_t seed_;
-  std::unique_ptr<Pacer> pacer_;  // until all have joined
   std::optional<RosterBody> roster_;
   std::string configuration_;  // of all
   std::optional<Error> ended_;

@@ -11,8 +11,7 @@ void Norms::begin_generation(Generation generation) {
 Status Norms::take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& out) {
   if (norm.generation < generation_) return {};
   if (members_[rank].server != static_cast<std::int32_t>(norm.server))
-    return Error{Code::kPeer, str(members_.name(rank), " sends a norm of server ", norm.server,
-                                  ", which it is not")};
+    return members_.broken(rank, " sends a norm of server ", norm.server, ", which it is not");
   const Key key{norm.generation, norm.clock};
   if (const auto known = totals_.find(key); known != totals_.end()) {
     out.push_back({rank, NormTotal{norm.clock, known->second, norm.generation}});
@@ -21,9 +20,8 @@ Status Norms::take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& 
   if (!totals_.empty() && key < totals_.rbegin()->first) return {};  // a repeat of long ago
   open_[key].try_emplace(rank, norm.squares);
   if (open_.size() > kMost)
-    return Error{Code::kPeer,
-                 str(members_.name(rank), " sends a norm at clock ", norm.clock,
-                     " while that of clock ", open_.begin()->first.second, " is not complete")};
+    return members_.broken(rank, " sends a norm at clock ", norm.clock, " while that of clock ",
+                           open_.begin()->first.second, " is not complete");
   const auto& parts = open_.at(key);
   const std::vector<std::uint32_t> servers = members_.servers();
   if (parts.size() < servers.size()) return {};
@@ -39,12 +37,10 @@ Status Norms::take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& 
 
 std::vector<std::string> Norms::waiting_for() const {
   std::vector<std::string> lines;
-  for (const auto& [key, parts] : open_) {
-    std::vector<std::uint32_t> absent;
-    for (const std::uint32_t server : members_.servers())
-      if (!parts.contains(server)) absent.push_back(server);
-    lines.push_back(str("norm ", key.second, ": waiting for ", members_.names(absent)));
-  }
+  for (const auto& round : open_)
+    lines.push_back(
+        members_.waiting_for(str("norm ", round.first.second), members_.servers(),
+                             [&](std::uint32_t rank) { return round.second.contains(rank); }));
   return lines;
 }
 

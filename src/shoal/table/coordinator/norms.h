@@ -18,7 +18,7 @@ class Norms {
 
   explicit Norms(const Members& members) : members_(members) {}
   Status take(std::uint32_t rank, const Norm& norm, std::vector<Dispatch>& out);
-  // What is said of earlier generations is late.
+  // Norms of earlier generations are late from now on.
   void begin_generation(Generation generation);
   std::vector<std::string> waiting_for() const;
 

@@ -21,28 +21,27 @@ std::vector<double> means(const std::map<std::uint32_t, std::vector<double>>& ro
 
 Status Outputs::tell(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
   const std::uint32_t chief = members_.rank_of_worker(0);
-  if (ask.clock <= said_[rank]) {
+  if (ask.clock < next_[rank]) {
     const auto known = means_.find(ask.clock);
     if (rank == chief && known != means_.end())
       out.push_back({chief, Answer{Topic::kOutputs, ask.clock, known->second}});
     return {};
   }
   if (ask.body.empty() || !whole_numbers(ask.body))
-    return Error{Code::kPeer, str(members_.name(rank), " sends ", ask.body.size(),
-                                  " bytes of outputs, which are no float64s with a weight first")};
+    return members_.broken(rank, " sends ", ask.body.size(),
+                           " bytes of outputs, which are no float64s with a weight first");
   std::vector<double> numbers = bytes_to_numbers(ask.body);
   if (!(numbers[0] >= 0))
-    return Error{Code::kPeer, str(members_.name(rank), " sends outputs with the weight ",
-                                  numbers[0], "; it must not be negative")};
-  said_[rank] = ask.clock;
+    return members_.broken(rank, " sends outputs with the weight ", numbers[0],
+                           "; it must not be negative");
+  next_[rank] = ask.clock + 1;
   const bool closed = !means_.empty() && ask.clock <= means_.rbegin()->first;
   if (closed) return {};  // at the bound, without this one
   Round& round = open_[ask.clock];
   if (!round.empty() && round.begin()->second.size() != numbers.size())
-    return Error{Code::kPeer,
-                 str(members_.name(rank), " has ", numbers.size() - 1, " outputs in iteration ",
-                     ask.clock, " where ", members_.name(round.begin()->first), " has ",
-                     round.begin()->second.size() - 1, "; do both train the same net?")};
+    return members_.broken(rank, " has ", numbers.size() - 1, " outputs in iteration ", ask.clock,
+                           " where ", members_.name(round.begin()->first), " has ",
+                           round.begin()->second.size() - 1, "; do both train the same net?");
   round[rank] = std::move(numbers);
   close(out);
   if (open_.size() > kMostOpen) {
@@ -58,7 +57,7 @@ Status Outputs::tell(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& 
 void Outputs::close(std::vector<Dispatch>& out) {
   const std::vector<std::uint32_t> active = members_.active();
   while (!open_.empty() && std::ranges::all_of(active, [&](std::uint32_t rank) {
-    return said_[rank] >= open_.begin()->first;
+    return next_[rank] > open_.begin()->first;
   }))
     close_first(out);
 }

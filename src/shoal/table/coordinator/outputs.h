@@ -15,16 +15,14 @@ class Outputs {
  public:
   static constexpr std::size_t kMostOpen = 4096, kMostKept = 256;
 
-  explicit Outputs(const Members& members) : members_(members), said_(members.size(), -1) {}
+  explicit Outputs(const Members& members) : members_(members) {}
   Status tell(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   // The worker speaks of nothing before this clock.
-  void admit(std::uint32_t rank, Clock clock) { said_[rank] = clock - 1; }
+  void admit(std::uint32_t rank, Clock clock) { next_[rank] = clock; }
   // Closes what only waited for workers that are done now.
   void close(std::vector<Dispatch>& out);
   // A line for the log if the bound was met since the last call; "" otherwise.
   std::string take_warning() { return std::exchange(warning_, {}); }
-  // Members are more than they were.
-  void grow() { said_.resize(members_.size(), -1); }
 
  private:
   // by rank, which is the order of workers
@@ -33,8 +31,8 @@ class Outputs {
 
   const Members& members_;
   std::map<Clock, Round> open_;
-  std::vector<Clock> said_;             // the last clock that each spoke of, by rank
-  std::map<Clock, std::string> means_;  // of the last rounds, should worker 0 ask again
+  std::map<std::uint32_t, Clock> next_;  // clock that each may speak of, by rank
+  std::map<Clock, std::string> means_;   // of the last rounds, should worker 0 ask again
   bool warned_ = false;
   std::string warning_;
 };

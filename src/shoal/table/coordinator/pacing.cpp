@@ -16,7 +16,7 @@ int number_of(std::uint32_t rank) { return static_cast<int>(rank); }
 void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out) {
   pacer_ = std::move(pacer);
   pool_.reset();
-  for (Worker& worker : workers_) {
+  for (auto& [rank, worker] : workers_) {
     worker.takes_part = worker.over = false;
     worker.begun.reset(), worker.judged.reset();  // clocks may begin anew
   }
@@ -32,7 +32,7 @@ void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch
 }
 
 void Pacing::go_on(Instant now, std::vector<Dispatch>& out) {
-  for (std::uint32_t rank = 0; rank < workers_.size(); ++rank)
+  for (std::uint32_t rank = 0; rank < members_.size(); ++rank)
     if (!members_[rank].active()) leave(rank, now, out);
   for (const std::uint32_t rank : members_.active()) {
     if (pacer_ && !std::exchange(workers_[rank].takes_part, true))
@@ -45,8 +45,7 @@ void Pacing::go_on(Instant now, std::vector<Dispatch>& out) {
 
 Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
   const Result<BeginBody> body = decode_begin(ask.body);
-  if (!body.ok())
-    return Error{body.error().code, str(members_.name(rank), " sends ", body.error().message)};
+  if (!body.ok()) return members_.broken(rank, " sends ", body.error().message);
   Worker& worker = workers_[rank];
   if (worker.begun && ask.clock == *worker.begun) {
     out.push_back({rank, Answer{Topic::kBegin, ask.clock, worker.start}});
@@ -55,9 +54,8 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   worker.aside = false;
   if ((worker.begun && ask.clock < *worker.begun) || worker.waits == ask.clock) return {};
   if (worker.waits)
-    return Error{Code::kPeer, str(members_.name(rank), " asks for begin ", ask.clock,
-                                  " while it waits in begin ", *worker.waits,
-                                  "; a worker begins one task at a time")};
+    return members_.broken(rank, " asks for begin ", ask.clock, " while it waits in begin ",
+                           *worker.waits, "; a worker begins one task at a time");
   if (body.value().until > 0) join_pool(worker, ask.clock, body.value().until);
   worker.waits = ask.clock;
   if (worker.takes_part) pacer_->ready(number_of(rank), ask.clock, body.value().last, now);
@@ -67,8 +65,7 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
 
 Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
   const Result<TaskReport> report = decode_task(ask.body);
-  if (!report.ok())
-    return Error{report.error().code, str(members_.name(rank), " sends ", report.error().message)};
+  if (!report.ok()) return members_.broken(rank, " sends ", report.error().message);
   Worker& worker = workers_[rank];
   const std::pair question(ask.clock, report.value().steps);
   if (worker.judged && question < *worker.judged) return {};
@@ -87,7 +84,7 @@ Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
 void Pacing::join_pool(Worker& worker, Clock done, Clock until) {
   if (!pool_ || pool_->until != until) {
     pool_ = Pool{.until = until};
-    for (Worker& each : workers_) each.is_counted = true;
+    for (auto& [rank, each] : workers_) each.is_counted = true;
     for (const std::uint32_t rank : members_.active()) workers_[rank].is_counted = false;
   }
   if (std::exchange(worker.is_counted, true)) return;
@@ -137,14 +134,14 @@ void Pacing::answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out)
   out.push_back({rank, Answer{Topic::kBegin, *worker.begun, worker.start}});
 }
 
-std::vector<std::string> Pacing::places() const {
+std::vector<std::string> Pacing::places() {
   std::vector<std::string> lines;
   for (const std::uint32_t rank : members_.active())
     if (waits(rank)) lines.push_back(str(members_.name(rank), " in begin ", *workers_[rank].waits));
   return lines;
 }
 
-std::string Pacing::waiting_for() const {
+std::string Pacing::waiting_for() {
   std::optional<Clock> first;
   std::vector<std::uint32_t> others;
   for (const std::uint32_t rank : members_.active()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,12 +17,13 @@ namespace shoal::table {
 
 class Pacing {
  public:
-  explicit Pacing(const Members& members) : members_(members), workers_(members.size()) {}
+  explicit Pacing(const Members& members) : members_(members) {}
 
   // This pacer decides from now on; null: every task may start, and counts. Workers that are active
   // take part in it.
   void use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
-  // The same goes on in another generation: with who has come, and without who has left.
+  // The same goes on in another generation, the first one too: with who has come, and without who
+  // has left.
   void go_on(Instant now, std::vector<Dispatch>& out);
   Status begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
   Status judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
@@ -34,18 +36,16 @@ class Pacing {
   void leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out);
 
   // For the start of which task.
-  std::optional<Clock> waits_for(std::uint32_t rank) const {
+  std::optional<Clock> waits_for(std::uint32_t rank) {
     return waits(rank) ? workers_[rank].waits : std::nullopt;
   }
-  bool waits(std::uint32_t rank) const { return workers_[rank].waits && !workers_[rank].aside; }
+  bool waits(std::uint32_t rank) { return workers_[rank].waits && !workers_[rank].aside; }
   // "rank 2 (host b) in begin 7", a line for each that waits for its start.
-  std::vector<std::string> places() const;
+  std::vector<std::string> places();
   // "begin 7: waiting for rank 2 (host b)", or "" if nobody waits for a start.
-  std::string waiting_for() const;
+  std::string waiting_for();
   std::vector<std::string> take_remarks();
   std::string describe() const { return pacer_ ? pacer_->describe() : ""; }
-  // Members are more than they were.
-  void grow() { workers_.resize(members_.size()); }
 
  private:
   struct Worker {
@@ -75,7 +75,7 @@ class Pacing {
 
   const Members& members_;
   std::unique_ptr<Pacer> pacer_;
-  std::vector<Worker> workers_;  // by rank
+  std::map<std::uint32_t, Worker> workers_;  // by rank
   std::optional<Pool> pool_;
 };
 

@@ -10,7 +10,7 @@
 namespace shoal::table {
 namespace {
 
-// What of the scheme is said of workers by number, said of them as they are numbered now.
+// The scheme for the workers as they are numbered now.
 SchemeSpec for_workers(const std::string& words, const std::vector<std::uint32_t>& before,
                        const std::vector<std::uint32_t>& now,
                        const std::function<double(std::uint32_t)>& seconds) {
@@ -110,7 +110,7 @@ void Regrouping::take(const SegmentBody& chief) {
     members_[servers[s]].bandwidth = chief.bandwidths[s];
 }
 
-// Who is new has the mean part.
+// A new worker has the mean part.
 void Regrouping::weigh_new() {
   std::vector<double> weights;
   for (const std::uint32_t rank : workers()) weights.push_back(members_[rank].weight);

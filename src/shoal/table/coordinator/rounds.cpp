@@ -30,12 +30,11 @@ Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& ou
   if (before != worker.answered.end() && ask.clock <= before->second) return {};
   if (worker.waits == key) return {};
   if (worker.waits)
-    return Error{Code::kPeer,
-                 str(members_.name(rank), " asks for ", name_of(key), " while it waits in ",
-                     name_of(*worker.waits), "; a worker waits in one round at a time")};
+    return members_.broken(rank, " asks for ", name_of(key), " while it waits in ",
+                           name_of(*worker.waits), "; a worker waits in one round at a time");
   if (ask.topic == Topic::kSum && !whole_numbers(ask.body))
-    return Error{Code::kPeer, str(members_.name(rank), " sends ", ask.body.size(), " bytes for ",
-                                  name_of(key), ", which are no float64s")};
+    return members_.broken(rank, " sends ", ask.body.size(), " bytes for ", name_of(key),
+                           ", which are no float64s");
   worker.waits = key;
   open_[key][rank] = ask.body;
   close(out);
@@ -80,8 +79,8 @@ void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& o
     chiefs = others = *total;
   } else if (key.first == Topic::kShare) {
     if (!round.contains(chief)) {
-      mismatch_ = Error{Code::kPeer, str(name_of(key), " can have no answer: worker 0, ",
-                                         members_.name(chief), ", is done already")};
+      mismatch_ = broken(name_of(key), " can have no answer: worker 0, ", members_.name(chief),
+                         ", is done already");
       return;
     }
     chiefs = others = round.at(chief);
@@ -106,10 +105,9 @@ std::optional<std::string> Rounds::sum(const Key& key, const Round& round) {
   for (auto next = std::next(round.begin()); next != round.end(); ++next) {
     const std::vector<double> numbers = bytes_to_numbers(next->second);
     if (numbers.size() != total.size()) {
-      mismatch_ = Error{Code::kPeer,
-                        str("in ", name_of(key), " ", members_.name(next->first), " has ",
-                            numbers.size(), " numbers where ", members_.name(round.begin()->first),
-                            " has ", total.size(), "; do both train the same net?")};
+      mismatch_ = broken("in ", name_of(key), " ", members_.name(next->first), " has ",
+                         numbers.size(), " numbers where ", members_.name(round.begin()->first),
+                         " has ", total.size(), "; do both train the same net?");
       return std::nullopt;
     }
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += numbers[i];
@@ -145,12 +143,10 @@ std::vector<std::string> Rounds::places() const {
 
 std::vector<std::string> Rounds::waiting_for() const {
   std::vector<std::string> lines;
-  for (const auto& [key, round] : open_) {
-    std::vector<std::uint32_t> absent;
-    for (const std::uint32_t rank : members_.active())
-      if (!round.contains(rank)) absent.push_back(rank);
-    lines.push_back(str(name_of(key), ": waiting for ", members_.names(absent)));
-  }
+  for (const auto& round : open_)
+    lines.push_back(
+        members_.waiting_for(name_of(round.first), members_.active(),
+                             [&](std::uint32_t rank) { return round.second.contains(rank); }));
   return lines;
 }
 

@@ -22,10 +22,7 @@ class Rounds {
   // Makes the answer to a round of regroup.
   using Regroup = std::function<Result<std::string>(const Round&, std::vector<Dispatch>&)>;
   Rounds(const Members& members, Agreement& agreement, Regroup regroup)
-      : members_(members),
-        agreement_(agreement),
-        regroup_(std::move(regroup)),
-        workers_(members.size()) {}
+      : members_(members), agreement_(agreement), regroup_(std::move(regroup)) {}
   static bool is_one(Topic topic);
 
   Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
@@ -34,15 +31,13 @@ class Rounds {
   void begin_generation() { stand_ins_.clear(); }
   // Closes what only waited for workers that are done now, or for an agreement.
   void close(std::vector<Dispatch>& out);
-  bool waits(std::uint32_t rank) const { return workers_[rank].waits.has_value(); }
+  bool waits(std::uint32_t rank) { return workers_[rank].waits.has_value(); }
   // Why a round that is complete has no answer, if that is so.
   const std::optional<Error>& mismatch() const { return mismatch_; }
   // "rank 2 (host b) in barrier 500", one line for each open round.
   std::vector<std::string> places() const;
   // "barrier 500: waiting for rank 2", one line for each open round.
   std::vector<std::string> waiting_for() const;
-  // Members are more than they were.
-  void grow() { workers_.resize(members_.size()); }
 
  private:
   using Key = std::pair<Topic, Clock>;
@@ -62,7 +57,7 @@ class Rounds {
   const Regroup regroup_;
   std::map<Key, Round> open_;
   Round stand_ins_;
-  std::vector<Worker> workers_;  // by rank
+  std::map<std::uint32_t, Worker> workers_;  // by rank
   std::optional<Error> mismatch_;
 };
 

@@ -32,25 +32,9 @@ std::string rounded(double number) {
 
 }  // namespace
 
-std::string encode(const ReportBody& body) {
-  return numbers_to_bytes(
-      std::vector<double>{body.iterations, body.compute, body.data, body.rows, body.other});
-}
-
-Result<ReportBody> decode_report(std::string_view bytes) {
-  if (bytes.size() != 5 * sizeof(double))
-    return Error{Code::kPeer, str("a report of ", bytes.size(), " bytes where 40 were expected")};
-  const std::vector<double> numbers = bytes_to_numbers(bytes);
-  if (!std::ranges::all_of(numbers,
-                           [](double number) { return std::isfinite(number) && number >= 0; }))
-    return Error{Code::kPeer, "a report has a number that is negative or not finite"};
-  return ReportBody{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
-}
-
 Result<std::string> Stragglers::take(std::uint32_t rank, std::string_view body) {
   const Result<ReportBody> report = decode_report(body);
-  if (!report.ok())
-    return Error{report.error().code, str(members_.name(rank), " sends ", report.error().message)};
+  if (!report.ok()) return members_.broken(rank, " sends ", report.error().message);
   Worker& worker = workers_[rank];
   if (report.value().iterations == 0) return std::string();
   worker.last = report.value();
@@ -62,13 +46,13 @@ Result<std::string> Stragglers::take(std::uint32_t rank, std::string_view body) 
              " reports in a row; the largest part of its time is ", largest_part(*worker.last));
 }
 
-double Stragglers::seconds(std::uint32_t rank) const {
+double Stragglers::seconds(std::uint32_t rank) {
   return workers_[rank].last ? busy(*workers_[rank].last) : 0;
 }
 
 // Of an even number of workers the smaller one in the middle, so that one of two can be a
 // straggler.
-double Stragglers::median() const {
+double Stragglers::median() {
   std::vector<double> times;
   for (const std::uint32_t rank : members_.active())
     if (workers_[rank].last) times.push_back(busy(*workers_[rank].last));
