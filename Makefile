@@ -25,7 +25,7 @@ find_src  = $(sort $(shell find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path
 PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled UNITY at a time, but those with flags of their own.
-ALONE    := src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp
+ALONE    := src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
 LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o)
 TOOL_SRC := $(call find_src,tools)
@@ -89,7 +89,9 @@ FIRST ?= 1
 TSAN_ARGS ?= --gtest_filter=*Data*:*Solver*:*Prefetch*:*Source*-*ASignalInTheMiddle*
 
 $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
-$(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(TOOL_LIB) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
+# An archive, so that a tool has those flags alone whose file it needs.
+$(BUILD)/tools/common.a: $(TOOL_LIB) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
+$(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
 $(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB) ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
 build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shoal/compat/launchers.h"
+#include "shoal/compat/mxnetg.h"
 #include "support/data_files.h"
 
 namespace shoal::test::cluster_test {
@@ -487,7 +489,7 @@ TEST(HostList, Good) {
       {"r[1-2]n[3-4]-ib,b", {"r1n3-ib", "r1n4-ib", "r2n3-ib", "r2n4-ib", "b"}},
   };
   for (const auto& c : cases)
-    EXPECT_EQ(parallel::expand_host_list(c.list).value(), c.expected) << c.list;
+    EXPECT_EQ(compat::expand_host_list(c.list).value(), c.expected) << c.list;
 }
 
 TEST(HostList, Bad) {
@@ -499,14 +501,15 @@ TEST(HostList, Bad) {
         std::pair("a[x]", "'x' is no number"), std::pair("a[1-]", "'1-' is no number"),
         std::pair("a[0-99999]", "'0-99999' is no number"),
         std::pair("a[1-999]b[1-999]", "more than 65536 hosts")})
-    EXPECT_FAILS_WITH(words, parallel::expand_host_list(list));
+    EXPECT_FAILS_WITH(words, compat::expand_host_list(list));
 }
 
 // ---- MXNet-G ----
 
 TEST(MxnetG, RanksAreTheAddressesAsStringsTheLargestFirst) {
-  const auto text = parallel::machinefile_from_mxnetg("10.10.10.10 10.10.10.2\n10.10.10.9\n",
-                                                      "10.10.10.10\n10.10.10.2\n10.10.10.9\n", "");
+  const auto text = compat::machinefile_from_mxnetg("10.10.10.10 10.10.10.2\n10.10.10.9\n",
+                                                    "10.10.10.10\n10.10.10.2\n10.10.10.9\n", "",
+                                                    parallel::kDefaultPort);
   ASSERT_OK(text);
   EXPECT_EQ(
       text.value(),
@@ -537,7 +540,8 @@ TEST(MxnetG, Good) {
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.name);
-    const auto text = parallel::machinefile_from_mxnetg(c.groups, c.hosts, c.shares);
+    const auto text =
+        compat::machinefile_from_mxnetg(c.groups, c.hosts, c.shares, parallel::kDefaultPort);
     ASSERT_OK(text);
     EXPECT_EQ(text.value(), c.expected);
     ASSERT_OK(parse_machinefile(text.value(), "m"));
@@ -557,10 +561,10 @@ TEST(MxnetG, Bad) {
       {"", "a\n", "0\n", "data_sharding:1: '0' is not"},
       {"", "a\n", "\nx 1\n", "data_sharding:2: 'x 1' is not"},
       {"", "a\nb\n", "0.4 1\n0 0.5\n", "data_sharding: lines 1 and 2 overlap"},
-      {"", "a:b\n", "", "'[a:b]' is not an IPv6 address in brackets"},
   };
   for (const auto& c : cases)
-    EXPECT_FAILS_WITH(c.expected, parallel::machinefile_from_mxnetg(c.groups, c.hosts, c.shares));
+    EXPECT_FAILS_WITH(c.expected, compat::machinefile_from_mxnetg(c.groups, c.hosts, c.shares,
+                                                                  parallel::kDefaultPort));
 }
 
 TEST(MxnetG, TheTool) {
@@ -584,6 +588,10 @@ TEST(MxnetG, TheTool) {
   const Ran missing = run_program({tool, "--hosts=" + directory + "/nowhere"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_HAS(missing.err, "nowhere: No such file");
+  put_file(directory + "/hosts", "a:b\n");
+  const Ran no_address = run_program({tool, hosts});
+  EXPECT_EQ(no_address.code, 2);
+  EXPECT_HAS(no_address.err, "'[a:b]' is not an IPv6 address in brackets");
 }
 
 TEST(Machinefile, GroupsAndBandwidthsAreOfWorkersAndOfServers) {

@@ -9,6 +9,7 @@
 
 #include "shoal/base/random.h"
 #include "shoal/base/text.h"
+#include "shoal/compat/mxnetg.h"
 #include "shoal/data/partition.h"
 #include "shoal/parallel/cluster.h"
 #include "shoal/parallel/scheme_words.h"
@@ -179,12 +180,13 @@ TEST(Shares, AreTheOriginalsButForTheHundredths) {
 TEST(GroupingFiles, WithNumbersMeanTheSameWorkersWhereTheyAreReadAgain) {
   const Groups groups = {{0, 2}, {1}};
   const Speeds speeds = {20, 10, 20};
-  const GroupingFiles files =
-      grouping_files(groups, speeds, std::vector<std::string>{"10.0.0.1", "10.0.0.2", "10.0.0.3"});
+  const compat::GroupingFiles files =
+      compat::grouping_files(groups, share_weights(groups, speeds),
+                             std::vector<std::string>{"10.0.0.1", "10.0.0.2", "10.0.0.3"});
   EXPECT_FALSE(files.by_address) << "10.0.0.1 would be worker 2 there";
   EXPECT_EQ(files.groups, "0 2\n1\n");
   EXPECT_EQ(files.data_sharding, "0 0.4\n0.4 0.6\n0.6 1\n");
-  EXPECT_EQ(read_groups(files.groups).value(), text_of(groups));
+  EXPECT_EQ(compat::read_groups(files.groups).value(), text_of(groups));
   EXPECT_EQ(or_throw(bounds_by_sharding(files.data_sharding, "f", 1000)),
             (PartBounds{0, 400, 600, 1000}));
 }
@@ -192,17 +194,21 @@ TEST(GroupingFiles, WithNumbersMeanTheSameWorkersWhereTheyAreReadAgain) {
 TEST(GroupingFiles, WithAddressesInMxnetGsOrderAreItsOwn) {
   const Groups groups = {{1, 2}, {0}};
   const Speeds speeds = {10, 20, 21};
-  const GroupingFiles files = grouping_files(
-      groups, speeds, std::vector<std::string>{"10.10.10.9", "10.10.10.2", "10.10.10.10"});
+  const compat::GroupingFiles files =
+      compat::grouping_files(groups, share_weights(groups, speeds),
+                             std::vector<std::string>{"10.10.10.9", "10.10.10.2", "10.10.10.10"});
   EXPECT_TRUE(files.by_address);
   EXPECT_EQ(files.groups, "10.10.10.2 10.10.10.10\n10.10.10.9\n");
   EXPECT_EQ(files.data_sharding, "0 0.2\n0.2 0.6\n0.6 1\n");
-  EXPECT_EQ(read_groups(files.groups).value(), text_of(groups));
-  const auto machines = machinefile_from_mxnetg(files.groups, "", files.data_sharding);
+  EXPECT_EQ(compat::read_groups(files.groups).value(), text_of(groups));
+  const auto machines =
+      compat::machinefile_from_mxnetg(files.groups, "", files.data_sharding, kDefaultPort);
   EXPECT_EQ(machines.value(),
             "0 10.10.10.9 29600 group=2 weight=0.2\n1 10.10.10.2 29600 group=1 weight=0.4\n2 "
             "10.10.10.10 29600 group=1 weight=0.4\n");
-  EXPECT_FALSE(grouping_files(groups, speeds, std::vector<std::string>{"h", "h", "g"}).by_address)
+  EXPECT_FALSE(compat::grouping_files(groups, share_weights(groups, speeds),
+                                      std::vector<std::string>{"h", "h", "g"})
+                   .by_address)
       << "of one machine";
 }
 
@@ -213,13 +219,14 @@ TEST(GroupingFiles, LeaveNothingOutWhateverTheSpeeds) {
     Speeds speeds(1 + random.below(20));
     for (double& speed : speeds) speed = 0.1 + random.unit();
     const Groups groups = find_groups(speeds).groups;
-    const GroupingFiles files = grouping_files(groups, speeds, {});
+    const compat::GroupingFiles files =
+        compat::grouping_files(groups, share_weights(groups, speeds), {});
     const PartBounds read = or_throw(bounds_by_sharding(files.data_sharding, "f", 1'000'000)),
                      own = or_throw(bounds_by_weights(1'000'000, share_weights(groups, speeds)));
     ASSERT_EQ(read.size(), own.size());
     for (std::size_t i = 0; i < own.size(); ++i)
       EXPECT_NEAR(static_cast<double>(read[i]), static_cast<double>(own[i]), 20);
-    EXPECT_EQ(read_groups(files.groups).value(), text_of(groups));
+    EXPECT_EQ(compat::read_groups(files.groups).value(), text_of(groups));
   }
 }
 

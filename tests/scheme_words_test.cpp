@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "shoal/compat/mxnetg.h"
 #include "shoal/parallel/merge_scheme.h"
 #include "shoal/proto/solver.pb.h"
 #include "support/data_files.h"
@@ -184,12 +185,12 @@ TEST(SchemeWords, SayWhatIsSenselessOfGroupsBySpeed) {
 }
 
 TEST(SchemeWords, GroupsComeFromFiles) {
-  EXPECT_EQ(read_groups("0 2\n1 3\n").value(), "0,2|1,3");
-  EXPECT_EQ(read_groups("10.10.10.10 10.10.10.2\n10.10.10.9\n").value(), "2,1|0")
+  EXPECT_EQ(compat::read_groups("0 2\n1 3\n").value(), "0,2|1,3");
+  EXPECT_EQ(compat::read_groups("10.10.10.10 10.10.10.2\n10.10.10.9\n").value(), "2,1|0")
       << "MXNet-G's order of letters: its ids 13, 11 and 9";
-  EXPECT_EQ(read_groups("10.0.0.1 10.0.0.1\n").error().message,
+  EXPECT_EQ(compat::read_groups("10.0.0.1 10.0.0.1\n").error().message,
             "10.0.0.1 is there twice; each worker is in one group");
-  EXPECT_EQ(read_groups(" \n\n").error().message, "there is no group in it");
+  EXPECT_EQ(compat::read_groups(" \n\n").error().message, "there is no group in it");
   const std::string path = test::fresh_directory("groups") + "/groups";
   std::ofstream(path) << "0\n1  2\n";
   EXPECT_EQ(phases("max_iter: 1 scheme { type: 'grouped' groups_file: '" + path + "' }"),

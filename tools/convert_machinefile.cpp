@@ -6,6 +6,7 @@
 #include "common/conversion.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
+#include "shoal/compat/mxnetg.h"
 #include "shoal/parallel/cluster.h"
 
 DEFINE_string(hosts, "",
@@ -26,8 +27,11 @@ int body(const std::vector<std::string>& words) {
               "convert_machinefile --hosts=FILE [--groups=FILE] [--data_sharding=FILE] [OUT]");
   if (FLAGS_hosts.empty() && FLAGS_groups.empty())
     throw ConfigError(Code::kUsage, "convert_machinefile needs --hosts=FILE or --groups=FILE");
-  const std::string machines = or_throw(parallel::machinefile_from_mxnetg(
-      content(FLAGS_groups), content(FLAGS_hosts), content(FLAGS_data_sharding)));
+  const std::string machines = or_throw(
+      compat::machinefile_from_mxnetg(content(FLAGS_groups), content(FLAGS_hosts),
+                                      content(FLAGS_data_sharding), parallel::kDefaultPort));
+  // whatever stands in the place of an address is said by the grammar's own words
+  or_throw(parallel::parse_machinefile(machines, "the machinefile to be"));
   if (words.empty())
     std::cout << machines;
   else

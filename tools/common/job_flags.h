@@ -1,93 +1,10 @@
-// The flags of a tool that can be one of several processes, for the one file of it that includes
-// this. Each is explained in docs/cluster.md.
+// The flags of a tool that can be one of several processes. Each is explained in docs/cluster.md.
 #pragma once
 
-#include <gflags/gflags.h>
-
 #include "common/job.h"
-#include "common/scheme_flags.h"
-
-DEFINE_string(hostfile, "",
-              "the machinefile: the processes of the job, one a line, \"id address port\" or "
-              "\"address key=value ...\"");
-DEFINE_string(machinefile, "", "the same as --hostfile");
-DEFINE_string(
-    hostfile_format, "auto",
-    "auto, poseidon, openmpi, horovod, deepspeed, mxnet or mpich: what \"host:N\" means in it");
-DEFINE_int32(client_id, -1,
-             "which process of the job this is, from 0; default: as the launcher's variables say");
-DEFINE_int32(num_clients, -1,
-             "how many processes the job has; default: those of the machinefile, or as the "
-             "launcher's variables say");
-DEFINE_string(
-    master, "",
-    "host:port of process 0; default: the machinefile's, or as the launcher's variables say");
-DEFINE_string(role, "", "worker, server or both; default: the machinefile's, or both");
-DEFINE_string(host, "", "the address to listen on; default: the machinefile's");
-DEFINE_string(advertise, "",
-              "host or host:port where others reach this process; default: where it listens");
-DEFINE_string(interface, "", "listen on the address of this network interface");
-DEFINE_int32(port, -1,
-             "the port to listen on, 0: a free one; default: the machinefile's, or 29600 of "
-             "process 0 and a free one of others");
-DEFINE_string(port_range, "", "\"29600-29699\": listen on the first free port of these");
-DEFINE_int32(replicas, 0,
-             "nets that one process trains with, each with a part of the data; default 1");
-DEFINE_int32(num_table_threads, 0, "Poseidon's spelling of --replicas: one more than those");
-DEFINE_string(batch_semantics, "",
-              "PER_WORKER or GLOBAL: whose batch batch_size is; default: the solver's");
-DEFINE_int32(start_timeout, 300, "seconds within which all processes must have joined");
-DEFINE_int32(connect_timeout, 10, "seconds for an attempt to connect");
-DEFINE_int32(stall_warn, 10, "seconds of silence after which a process is named");
-DEFINE_int32(stall_abort, 60, "seconds of silence after which the job ends");
-DEFINE_int32(io_threads, 1, "threads for what is sent and received");
-DEFINE_string(send_order, "priority",
-              "priority: what the next forward pass needs first is sent first; or arrival");
-DEFINE_double(throttle, 0,
-              "for trials: bytes a second that this process may send, and receive; 0: no limit");
-DEFINE_double(emulate_step_ms, 0,
-              "for trials: a worker of a job computes so many milliseconds for an iteration, if it "
-              "really takes less");
-DEFINE_string(join, "",
-              "host:port of process 0 of a job that trains: joins it, as a worker unless --role "
-              "says otherwise");
-DEFINE_string(data_part, "",
-              "with --join, where the data is in parts: the suffix of the part to read, "
-              "<source>_<suffix>; default: the rank that the job gives");
-DEFINE_string(token_file, "",
-              "a file with the job's token, if the variable SHOAL_JOB_TOKEN does not hold it");
 
 namespace shoal {
 
-inline JobFlags job_flags() {
-  JobFlags flags;
-  flags.hostfile = one_of("hostfile", FLAGS_hostfile, "machinefile", FLAGS_machinefile);
-  flags.hostfile_format = FLAGS_hostfile_format;
-  flags.client_id = FLAGS_client_id;
-  flags.num_clients = FLAGS_num_clients;
-  flags.master = FLAGS_master;
-  flags.role = FLAGS_role;
-  flags.host = FLAGS_host;
-  flags.advertise = FLAGS_advertise;
-  flags.interface = FLAGS_interface;
-  flags.port = FLAGS_port;
-  flags.port_range = FLAGS_port_range;
-  flags.scheme = scheme_flags();
-  flags.replicas = FLAGS_replicas;
-  flags.num_table_threads = FLAGS_num_table_threads;
-  flags.batch_semantics = FLAGS_batch_semantics;
-  flags.start_timeout = FLAGS_start_timeout;
-  flags.connect_timeout = FLAGS_connect_timeout;
-  flags.stall_warn = FLAGS_stall_warn;
-  flags.stall_abort = FLAGS_stall_abort;
-  flags.io_threads = FLAGS_io_threads;
-  flags.send_order = FLAGS_send_order;
-  flags.throttle = FLAGS_throttle;
-  flags.emulate_step_ms = FLAGS_emulate_step_ms;
-  flags.token_file = FLAGS_token_file;
-  flags.join = FLAGS_join;
-  flags.data_part = FLAGS_data_part;
-  return flags;
-}
+JobFlags job_flags();
 
 }  // namespace shoal

@@ -15,6 +15,7 @@ namespace shoal::parallel {
 
 enum class Role : std::uint8_t { kBoth, kWorker, kServer };
 const char* name_of(Role role);
+std::optional<Role> role_named(std::string_view name);
 
 // One process to be.
 struct Process {
@@ -73,24 +74,11 @@ struct PlaceFlags {
   std::string role{};  // "", "worker", "server", "both"
   int port = 0;
 };
-// Flags first, then the families of conventions known to launchers: torchrun, Open MPI, PMI, Slurm,
-// Horovod, DMLC, Paddle. Without any: one process alone. An empty variable counts as not set.
-// Errors (kUsage): a half-set family (which variable is missing), a rank outside the size, a size
-// that is not the machinefile's, no address for process 0, a machinefile of several processes and
-// nothing that says which one.
+// Flags first, then the conventions of launchers (compat/launchers.h). Without any: one process
+// alone. An empty variable counts as not set. Errors (kUsage): a half-set family (which variable is
+// missing), a rank outside the size, a size that is not the machinefile's, no address for process
+// 0, a machinefile of several processes and nothing that says which one.
 Result<Place> find_place(const PlaceFlags& flags,
                          const std::map<std::string, std::string>& environment);
-
-// A machinefile with the content of MXNet-G's `groups`, `hosts` and `data_sharding`: ids are its
-// ranks, which follow the addresses as strings, the largest first; groups are named by their lines,
-// and shares of the data become weights. Without `hosts` (or with empty ones) every address of
-// `groups` is one process; `groups` and `data_sharding` may be empty. What was passed over there is
-// a comment. Errors (kUsage) name file and line: an address in no group, or in a group alone, fewer
-// or more shares than workers, shares that overlap.
-Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
-                                            std::string_view data_sharding);
-
-// Slurm's "gnode[10,20,25-27],login" in full.
-Result<std::vector<std::string>> expand_host_list(std::string_view list);
 
 }  // namespace shoal::parallel

@@ -54,17 +54,4 @@ bool worth_changing(const Groups& from, const Groups& to, std::span<const double
 // group.
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds);
 
-// The files that MXNet-G's tools, partition_data and groups_file read.
-struct GroupingFiles {
-  std::string groups;  // a group a line
-  // line i + 1 is "begin end" of worker i, in fractions; they leave nothing out
-  std::string data_sharding;
-  bool by_address = false;  // the groups are of addresses; else of numbers
-};
-// Addresses stand for workers as in MXNet-G, where they number them: if all differ and descend, as
-// strings, from worker 0 on. Otherwise they would mean other workers there, and numbers are
-// written.
-GroupingFiles grouping_files(const Groups& groups, std::span<const double> speeds,
-                             std::span<const std::string> addresses);
-
 }  // namespace shoal::parallel

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -55,10 +54,5 @@ Result<table::SchemeSpec> spec_of(const SchemeParameter& scheme, const std::stri
 
 // Of a type, which prototxts may write "SSP".
 std::string in_lower_case(std::string word);
-
-// "0,2|1,3" of the lines of a groups file, a group a line, cut at blanks: numbers of workers; or
-// addresses, as MXNet-G has them, of which the i-th in the order of letters, of n, is worker n - 1
-// - i.
-Result<std::string> read_groups(std::string_view text);
 
 }  // namespace shoal::parallel

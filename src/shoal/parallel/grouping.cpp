@@ -1,7 +1,6 @@
 #include "shoal/parallel/grouping.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -105,11 +104,6 @@ double slowest_of(const std::vector<int>& group, std::span<const double> speeds)
   return slowest;
 }
 
-std::string shortest(double number) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, number).ptr};
-}
-
 }  // namespace
 
 Grouping find_groups(std::span<const double> speeds, const GroupingOptions& options) {
@@ -163,29 +157,6 @@ std::vector<double> share_weights(const Groups& groups, std::span<const double> 
     for (const int worker : group)
       weights[static_cast<std::size_t>(worker)] = slowest_of(group, speeds);
   return weights;
-}
-
-GroupingFiles grouping_files(const Groups& groups, std::span<const double> speeds,
-                             std::span<const std::string> addresses) {
-  GroupingFiles files;
-  files.by_address = addresses.size() == speeds.size() &&
-                     std::ranges::adjacent_find(addresses, std::less_equal()) == addresses.end();
-  for (const std::vector<int>& group : groups)
-    for (std::size_t i = 0; i < group.size(); ++i)
-      files.groups += str(files.by_address ? addresses[static_cast<std::size_t>(group[i])]
-                                           : std::to_string(group[i]),
-                          i + 1 < group.size() ? ' ' : '\n');
-  const std::vector<double> weights = share_weights(groups, speeds);
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  double sum = 0;
-  std::string begin = "0";
-  for (std::size_t worker = 0; worker < weights.size(); ++worker) {
-    sum += weights[worker];
-    const std::string end = worker + 1 < weights.size() ? shortest(sum / total) : "1";
-    files.data_sharding += str(begin, ' ', end, '\n');
-    begin = end;
-  }
-  return files;
 }
 
 }  // namespace shoal::parallel

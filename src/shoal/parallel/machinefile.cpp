@@ -1,15 +1,15 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
+#include "shoal/compat/launchers.h"
 #include "shoal/parallel/cluster.h"
-#include "shoal/parallel/launchers.h"
 
 namespace shoal::parallel {
 namespace {
@@ -21,6 +21,8 @@ constexpr std::pair<HostfileFormat, const char*> kFormats[] = {
     {HostfileFormat::kMpich, "mpich"}};
 constexpr std::size_t kMostErrors = 10;
 
+using compat::kMostPort;
+using compat::kMostProcesses;
 using Words = std::vector<std::string>;
 
 bool all_digits(std::string_view word) {
@@ -29,12 +31,7 @@ bool all_digits(std::string_view word) {
 
 // Of digits alone, from `least` to `most`.
 std::optional<int> whole(std::string_view word, int least, int most) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (!all_digits(word) || error != std::errc() || end != word.data() + word.size() ||
-      number < least || number > most)
-    return std::nullopt;
-  return number;
+  return all_digits(word) ? number_in(word, least, most) : std::nullopt;
 }
 
 Words words_of(std::string_view line) {
@@ -188,16 +185,15 @@ class Line {
   }
 
   void read_positive(const std::string& key, const std::string& value, double& number) {
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number) ||
-        number <= 0)
-      wrong(key, "=", value, " is not a number above 0");
+    number = number_in<double>(value).value_or(0);
+    if (!std::isfinite(number) || number <= 0) wrong(key, "=", value, " is not a number above 0");
   }
 
   void read_role(const std::string& value) {
-    for (const Role role : {Role::kBoth, Role::kWorker, Role::kServer})
-      if (value == name_of(role)) return void(process.role = role);
-    wrong("role=", value, " is none of both, worker, server");
+    if (const std::optional<Role> role = role_named(value))
+      process.role = *role;
+    else
+      wrong("role=", value, " is none of both, worker, server");
   }
 
   HostfileFormat format_;
@@ -328,6 +324,12 @@ class Machinefile {
 
 const char* name_of(Role role) {
   return role == Role::kBoth ? "both" : role == Role::kWorker ? "worker" : "server";
+}
+
+std::optional<Role> role_named(std::string_view name) {
+  for (const Role role : {Role::kBoth, Role::kWorker, Role::kServer})
+    if (name == name_of(role)) return role;
+  return std::nullopt;
 }
 
 std::optional<HostfileFormat> hostfile_format_named(std::string_view name) {

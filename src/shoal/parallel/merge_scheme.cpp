@@ -4,11 +4,12 @@
 #include <google/protobuf/message.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "shoal/base/error.h"
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
+#include "shoal/compat/scheme_names.h"
 #include "shoal/parallel/scheme_words.h"
 #include "shoal/proto/solver.pb.h"
 
@@ -27,12 +28,9 @@ ConfigError usage(const Args&... args) {
 
 template <class T>
 T value_of(const SchemeFlag& flag, const char* what) {
-  T value{};
-  const char* const end = flag.value.data() + flag.value.size();
-  const auto [stop, error] = std::from_chars(flag.value.data(), end, value);
-  if (flag.value.empty() || error != std::errc() || stop != end)
-    throw usage("--", flag.name, "=", flag.value, ": it is ", what);
-  return value;
+  const std::optional<T> value = number_in<T>(flag.value);
+  if (!value) throw usage("--", flag.name, "=", flag.value, ": it is ", what);
+  return *value;
 }
 
 bool truth_of(const SchemeFlag& flag) {
@@ -84,26 +82,10 @@ std::optional<Type> type_given(const SchemeFlags& flags) {
   std::vector<Type> said;
   if (!flags.scheme.empty())
     said.push_back({in_lower_case(flags.scheme), "--scheme=" + flags.scheme});
-  if (const std::string& model = flags.consistency_model; !model.empty()) {
-    if (model != "SSP" && model != "SSPPush" && model != "SSPAggr")
-      throw usage("--consistency_model=", model, ": known are SSP, SSPPush and SSPAggr");
-    said.push_back({"ssp", "--consistency_model=" + model});
-  }
-  if (const std::string& store = flags.kv_store; !store.empty()) {
-    constexpr struct {
-      const char* store;
-      const char* type;
-    } kStores[] = {{"dist_sync", "bsp"},
-                   {"dist_async", "async"},
-                   {"dist_ssync", "ssp"},
-                   {"dist_gsync", "grouped"}};
-    const auto found =
-        std::ranges::find_if(kStores, [&](const auto& entry) { return store == entry.store; });
-    if (found == std::end(kStores))
-      throw usage("--kv-store=", store,
-                  ": known are dist_sync, dist_async, dist_ssync and dist_gsync");
-    said.push_back({found->type, "--kv-store=" + store});
-  }
+  for (const auto& [flag, value] : {std::pair("--consistency_model", flags.consistency_model),
+                                    std::pair("--kv-store", flags.kv_store)})
+    if (!value.empty())
+      said.push_back({or_throw(compat::scheme_meant(flag, value)), str(flag, '=', value)});
   if (flags.sync) said.push_back({flags.gradient_only ? "bsp" : "local_steps", "--sync"});
   for (std::size_t i = 1; i < said.size(); ++i)
     if (said[i].name != said[0].name)
@@ -160,8 +142,7 @@ void merge_staleness(const SchemeFlags& flags, const std::string& from, SchemePa
   }
   const bool unbounded = staleness == "unbounded";
   int clocks = unbounded ? 0 : staleness_number(staleness);
-  // MXNet-G admits one fewer
-  if (flags.kv_store == "dist_ssync" && !unbounded) clocks = std::max(0, clocks - 1);
+  if (flags.kv_store == "dist_ssync") clocks = compat::clocks_of_mxnetg(clocks);
   if (type == "ssp" && unbounded)
     scheme.set_type("async"), scheme.clear_staleness();
   else if (type == "grouped" && unbounded)

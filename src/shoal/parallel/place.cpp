@@ -1,8 +1,9 @@
 #include <utility>
 
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
+#include "shoal/compat/launchers.h"
 #include "shoal/parallel/cluster.h"
-#include "shoal/parallel/launchers.h"
 
 namespace shoal::parallel {
 namespace {
@@ -12,7 +13,7 @@ Error usage(const std::string& words) { return {Code::kUsage, words}; }
 // From flags and what a launcher said, one thing after the other.
 class Finder {
  public:
-  Finder(const PlaceFlags& flags, const Variables& environment)
+  Finder(const PlaceFlags& flags, const compat::Variables& environment)
       : flags_(flags), environment_(environment) {}
 
   Result<Place> find() {
@@ -35,7 +36,7 @@ class Finder {
     if (flags_.num_clients && *flags_.num_clients < 1)
       return usage(str("--num_clients=", *flags_.num_clients, " is not at least 1"));
     if (flags_.client_id) return rank_by_flag();
-    Result<std::optional<Launched>> launched = launched_by(environment_);
+    auto launched = compat::launched_by(environment_);
     if (!launched.ok()) return launched.error();
     launched_ = std::move(launched).value();
     if (launched_) {
@@ -92,17 +93,11 @@ class Finder {
       return {};
     }
     if (place_.processes == 1) return {};
-    std::string host = launched_ ? launched_->host : "";
+    if (launched_ && launched_->host.empty())
+      if (Status status = compat::read_master(environment_, *launched_); !status.ok())
+        return status;
+    const std::string host = launched_ ? launched_->host : "";
     int port = launched_ ? launched_->port : 0;
-    if (const std::string* variable = parallel::find(environment_, "MASTER_ADDR");
-        host.empty() && launched_ && variable) {
-      host = *variable;
-      if (const std::string* text = parallel::find(environment_, "MASTER_PORT")) {
-        port = number_of(*text, 1, kMostPort).value_or(-1);
-        if (port < 0)
-          return usage(str("MASTER_PORT is '", *text, "', no port from 1 to ", kMostPort));
-      }
-    }
     if (host.empty())
       return usage(str("no address of process 0 is known; ", place_.source,
                        " does not say it: give --master=host:port, or --machinefile"));
@@ -117,7 +112,7 @@ class Finder {
     const bool bracketed = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
     const auto port = colon == std::string::npos
                           ? std::nullopt
-                          : number_of(flags_.master.substr(colon + 1), 1, kMostPort);
+                          : number_in(flags_.master.substr(colon + 1), 1, compat::kMostPort);
     if (!port || host.empty() || (!bracketed && host.find(':') != std::string::npos))
       return usage(str("--master=", flags_.master,
                        " is not host:port (an IPv6 address stands in brackets)"));
@@ -128,19 +123,18 @@ class Finder {
   Status find_role() {
     if (of_machinefile() > 0)
       place_.role = place_.machines[static_cast<std::size_t>(place_.rank)].role;
-    if (of_machinefile() == 0 && launched_ && launched_->role) place_.role = *launched_->role;
-    if (flags_.role.empty()) return {};
-    for (const Role role : {Role::kBoth, Role::kWorker, Role::kServer})
-      if (flags_.role == name_of(role)) {
-        place_.role = role;
-        return {};
-      }
-    return usage(str("--role=", flags_.role, " is none of worker, server, both"));
+    const bool by_launcher = of_machinefile() == 0 && launched_ && flags_.role.empty();
+    const std::string& role = by_launcher ? launched_->role : flags_.role;
+    if (role.empty()) return {};
+    const std::optional<Role> known = role_named(role);
+    if (!known) return usage(str("--role=", role, " is none of worker, server, both"));
+    place_.role = *known;
+    return {};
   }
 
   const PlaceFlags& flags_;
-  const Variables& environment_;
-  std::optional<Launched> launched_;
+  const compat::Variables& environment_;
+  std::optional<compat::Launched> launched_;
   Place place_;
 };
 

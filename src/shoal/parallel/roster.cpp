@@ -7,35 +7,35 @@
 namespace shoal::parallel {
 namespace {
 
-using Process = table::RosterBody::Process;
+using Member = table::RosterBody::Process;
 
-int count(const table::RosterBody& roster, std::int32_t Process::*number) {
+int count(const table::RosterBody& roster, std::int32_t Member::*number) {
   return static_cast<int>(std::ranges::count_if(
-      roster.processes, [&](const Process& process) { return process.*number >= 0; }));
+      roster.processes, [&](const Member& process) { return process.*number >= 0; }));
 }
 
 // A field of each process that has such a number, in their order.
 template <class T>
-std::vector<T> each(const table::RosterBody& roster, std::int32_t Process::*number,
-                    T Process::*field) {
+std::vector<T> each(const table::RosterBody& roster, std::int32_t Member::*number,
+                    T Member::*field) {
   std::vector<T> fields;
-  for (const Process& process : roster.processes)
+  for (const Member& process : roster.processes)
     if (process.*number >= 0) fields.push_back(process.*field);
   return fields;
 }
 
 }  // namespace
 
-int workers_of(const table::RosterBody& roster) { return count(roster, &Process::worker); }
-int servers_of(const table::RosterBody& roster) { return count(roster, &Process::server); }
+int workers_of(const table::RosterBody& roster) { return count(roster, &Member::worker); }
+int servers_of(const table::RosterBody& roster) { return count(roster, &Member::server); }
 bool is_alone(const table::RosterBody& roster) { return roster.processes.size() == 1; }
 
 std::vector<std::uint32_t> ranks_of(const table::RosterBody& roster) {
-  return each(roster, &Process::worker, &Process::rank);
+  return each(roster, &Member::worker, &Member::rank);
 }
 
 std::vector<table::Clock> clocks_of(const table::RosterBody& roster) {
-  return each(roster, &Process::worker, &Process::clock);
+  return each(roster, &Member::worker, &Member::clock);
 }
 
 table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
@@ -53,7 +53,7 @@ table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
   plan.scheme = options.scheme;
   plan.generation = options.generation;
   plan.ranks = ranks_of(roster);
-  plan.server_ranks = each(roster, &Process::server, &Process::rank);
+  plan.server_ranks = each(roster, &Member::server, &Member::rank);
   plan.clocks = clocks;
   if (!clocks.empty()) plan.start = std::ranges::min(clocks);
   plan.rows.assign(rows.begin(), rows.end());

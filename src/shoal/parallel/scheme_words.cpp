@@ -9,6 +9,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/text.h"
+#include "shoal/compat/mxnetg.h"
 #include "shoal/proto/solver.pb.h"
 
 namespace shoal::parallel {
@@ -92,33 +93,6 @@ std::string in_lower_case(std::string word) {
   return word;
 }
 
-Result<std::string> read_groups(std::string_view text) {
-  std::vector<std::vector<std::string>> groups;
-  std::vector<std::string> all;
-  for (const std::string& line : split(text, '\n')) {
-    groups.push_back(split(line, ' '));
-    all.insert(all.end(), groups.back().begin(), groups.back().end());
-  }
-  if (all.empty()) return Error{Code::kConfig, "there is no group in it"};
-  const bool numbers = std::ranges::all_of(all, [](const std::string& word) {
-    return word.find_first_not_of("0123456789") == std::string::npos;
-  });
-  std::ranges::sort(all);
-  std::string words;
-  for (const auto& group : groups) {
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (std::ranges::count(all, group[i]) > 1)
-        return Error{Code::kConfig, str(group[i], " is there twice; each worker is in one group")};
-      const std::ptrdiff_t below = std::ranges::lower_bound(all, group[i]) - all.begin();
-      words += str(i > 0           ? ","
-                   : words.empty() ? ""
-                                   : "|",
-                   numbers ? group[i] : str(std::ssize(all) - 1 - below));
-    }
-  }
-  return words;
-}
-
 namespace {
 
 // What is said of a search: nothing, a search, or an error.
@@ -190,7 +164,7 @@ Result<table::SchemeSpec> spec_of(const SchemeParameter& scheme, const std::stri
       return wrong(name, "scheme: groups and groups_file are given; one is enough");
     const auto text = read_file(own.groups_file(), Code::kConfig);
     if (!text.ok()) return wrong(name, text.error().message);
-    const auto groups = read_groups(text.value());
+    const auto groups = compat::read_groups(text.value());
     if (!groups.ok())
       return wrong(name, str("groups_file ", own.groups_file(), ": ", groups.error().message));
     own.set_groups(groups.value());

@@ -6,6 +6,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/text.h"
+#include "shoal/compat/mxnetg.h"
 
 namespace shoal::parallel {
 namespace {
@@ -120,8 +121,9 @@ Status check_writable(const ProfileFiles& files) {
 }
 
 Status write(const ProfileFiles& files, const Profile& profile, const table::RosterBody& roster) {
-  const GroupingFiles texts =
-      grouping_files(profile.grouping.groups, profile.speeds, hosts_of(roster));
+  const Groups& groups = profile.grouping.groups;
+  const compat::GroupingFiles texts =
+      compat::grouping_files(groups, share_weights(groups, profile.speeds), hosts_of(roster));
   const std::pair<const std::string&, const std::string&> wanted[] = {
       {files.groups, texts.groups}, {files.data_sharding, texts.data_sharding}};
   std::vector<AtomicFile> written;

@@ -1,14 +1,16 @@
-// MXNet-G describes a job in three files that know each other by line numbers and the order of
-// strings; here they become one machinefile.
+#include "shoal/compat/mxnetg.h"
+
 #include <algorithm>
 #include <charconv>
 #include <functional>
 #include <map>
+#include <numeric>
+#include <sstream>
 
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
-#include "shoal/parallel/cluster.h"
 
-namespace shoal::parallel {
+namespace shoal::compat {
 namespace {
 
 struct Entry {
@@ -39,10 +41,11 @@ struct ShardRange {
   int line = 0;
 };
 
+// The files know each other by line numbers and the order of strings.
 class Conversion {
  public:
-  Result<std::string> run(std::string_view groups, std::string_view hosts,
-                          std::string_view shares) {
+  Result<std::string> run(std::string_view groups, std::string_view hosts, std::string_view shares,
+                          int port) {
     for (const Status& status : {read_groups(groups), read_hosts(hosts), read_shares(shares)})
       if (!status.ok()) return status.error();
     std::string out;
@@ -51,14 +54,11 @@ class Conversion {
     for (std::size_t rank = 0; rank < addresses_.size(); ++rank) {
       const std::string& address = addresses_[rank];
       out += str(rank, ' ', address.find(':') == std::string::npos ? address : "[" + address + "]",
-                 ' ', kDefaultPort + ports[address]++);
+                 ' ', port + ports[address]++);
       if (!groups_.empty()) out += str(" group=", groups_.at(address));
-      if (!shares_.empty()) out += " weight=" + shortest(shares_[rank].end - shares_[rank].begin);
+      if (!shares_.empty()) out += " weight=" + rounded(shares_[rank].end - shares_[rank].begin);
       out += '\n';
     }
-    // Whatever stands in an address's place is said by the grammar's own words.
-    const Result<std::vector<Process>> machines = parse_machinefile(out, "the machinefile to be");
-    if (!machines.ok()) return machines.error();
     return out;
   }
 
@@ -98,9 +98,11 @@ class Conversion {
   Status read_shares(std::string_view text) {
     for (const Entry& entry : entries_of(text)) {
       ShardRange share{.line = entry.line};
-      const bool good = entry.words.size() == 2 && number(entry.words[0], share.begin) &&
-                        number(entry.words[1], share.end);
-      if (!good || share.begin < 0 || share.end > 1 || share.begin >= share.end)
+      if (entry.words.size() == 2) {
+        share.begin = number_in<double>(entry.words[0]).value_or(-1);
+        share.end = number_in<double>(entry.words[1]).value_or(-1);
+      }
+      if (share.begin < 0 || share.end > 1 || share.begin >= share.end)
         return wrong(
             "data_sharding", entry.line,
             str("'", join(entry.words, " "), "' is not 'begin end' with 0 <= begin < end <= 1"));
@@ -130,7 +132,7 @@ class Conversion {
     }
     left_out += 1 - end;
     if (left_out > kNothing)
-      comments_.push_back(str("data_sharding leaves out ", shortest(left_out),
+      comments_.push_back(str("data_sharding leaves out ", rounded(left_out),
                               " of the data; here all of it is used"));
     if (!std::ranges::is_sorted(shares_, {}, &ShardRange::begin))
       comments_.push_back(
@@ -139,12 +141,8 @@ class Conversion {
     return {};
   }
 
-  static bool number(const std::string& word, double& value) {
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    return error == std::errc() && end == word.data() + word.size();
-  }
   // Without the last digits, in which a difference of fractions has its rounding.
-  static std::string shortest(double value) {
+  static std::string rounded(double value) {
     std::ostringstream out;
     out.precision(9);
     out << value;
@@ -157,11 +155,66 @@ class Conversion {
   std::vector<std::string> comments_;
 };
 
+std::string shortest(double number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
 }  // namespace
 
 Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
-                                            std::string_view data_sharding) {
-  return Conversion().run(groups, hosts, data_sharding);
+                                            std::string_view data_sharding, int port) {
+  return Conversion().run(groups, hosts, data_sharding, port);
 }
 
-}  // namespace shoal::parallel
+Result<std::string> read_groups(std::string_view text) {
+  std::vector<std::vector<std::string>> groups;
+  std::vector<std::string> all;
+  for (const std::string& line : split(text, '\n')) {
+    groups.push_back(split(line, ' '));
+    all.insert(all.end(), groups.back().begin(), groups.back().end());
+  }
+  if (all.empty()) return Error{Code::kConfig, "there is no group in it"};
+  const bool numbers = std::ranges::all_of(all, [](const std::string& word) {
+    return word.find_first_not_of("0123456789") == std::string::npos;
+  });
+  std::ranges::sort(all);
+  std::string words;
+  for (const auto& group : groups) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (std::ranges::count(all, group[i]) > 1)
+        return Error{Code::kConfig, str(group[i], " is there twice; each worker is in one group")};
+      const std::ptrdiff_t below = std::ranges::lower_bound(all, group[i]) - all.begin();
+      words += str(i > 0           ? ","
+                   : words.empty() ? ""
+                                   : "|",
+                   numbers ? group[i] : str(std::ssize(all) - 1 - below));
+    }
+  }
+  return words;
+}
+
+GroupingFiles grouping_files(const std::vector<std::vector<int>>& groups,
+                             std::span<const double> shares,
+                             std::span<const std::string> addresses) {
+  GroupingFiles files;
+  files.by_address = addresses.size() == shares.size() &&
+                     std::ranges::adjacent_find(addresses, std::less_equal()) == addresses.end();
+  for (const std::vector<int>& group : groups)
+    for (std::size_t i = 0; i < group.size(); ++i)
+      files.groups += str(files.by_address ? addresses[static_cast<std::size_t>(group[i])]
+                                           : std::to_string(group[i]),
+                          i + 1 < group.size() ? ' ' : '\n');
+  const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+  double sum = 0;
+  std::string begin = "0";
+  for (std::size_t worker = 0; worker < shares.size(); ++worker) {
+    sum += shares[worker];
+    const std::string end = worker + 1 < shares.size() ? shortest(sum / total) : "1";
+    files.data_sharding += str(begin, ' ', end, '\n');
+    begin = end;
+  }
+  return files;
+}
+
+}  // namespace shoal::compat

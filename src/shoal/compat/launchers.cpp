@@ -1,17 +1,23 @@
-#include "shoal/parallel/launchers.h"
+#include "shoal/compat/launchers.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <initializer_list>
 
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
 
-namespace shoal::parallel {
+namespace shoal::compat {
 namespace {
 
 using Names = std::vector<std::string>;
 using Found = Result<std::optional<Launched>>;
+
+// The value, or null if it is not set or empty.
+const std::string* find(const Variables& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  return found == environment.end() || found->second.empty() ? nullptr : &found->second;
+}
 
 // The variables of one family. Whatever is wrong with them is kept, the first for good, and said by
 // done().
@@ -37,7 +43,7 @@ class Family {
     return value ? *value : std::string();
   }
   int number(const std::string& variable, int least, int most) {
-    const std::optional<int> value = number_of(text(variable), least, most);
+    const std::optional<int> value = number_in(text(variable), least, most);
     if (!value)
       fail(str(variable, " is '", text(variable), "'"),
            str(", no number from ", least, " to ", most));
@@ -100,14 +106,55 @@ Found plain(const char* name, const Variables& environment, const std::string& r
   return family.done(launched);
 }
 
+constexpr std::size_t kMostHosts = 65536;
+
+Error wrong(std::string_view list, const std::string& what) {
+  return {Code::kUsage, str("host list '", list, "': ", what)};
+}
+
+// "10", "001-003" of a bracket: the numbers, as wide as the first is written. False if it is
+// neither.
+bool expand_range(const std::string& range, std::vector<std::string>& out) {
+  const std::size_t dash = range.find('-');
+  const std::string first = range.substr(0, dash),
+                    last = dash == std::string::npos ? first : range.substr(dash + 1);
+  const auto low = number_in(first, 0, 999'999'999), high = number_in(last, 0, 999'999'999);
+  if (!low || !high || *high < *low || static_cast<std::size_t>(*high - *low) >= kMostHosts)
+    return false;
+  for (int number = *low; number <= *high; ++number) {
+    const std::string digits = str(number);
+    out.push_back(std::string(first.size() - std::min(first.size(), digits.size()), '0') + digits);
+  }
+  return true;
+}
+
+// Every beginning with every number of the bracket that opens at `at`; moves `at` behind it.
+Result<std::vector<std::string>> expand_bracket(std::string_view list, std::size_t& at,
+                                                const std::vector<std::string>& beginnings) {
+  const std::size_t end = list.find(']', at);
+  if (end == std::string_view::npos) return wrong(list, "'[' without ']'");
+  std::vector<std::string> numbers, hosts;
+  for (std::size_t from = at + 1; from <= end;) {
+    const std::size_t comma = std::min(list.find(',', from), end);
+    const std::string range(list.substr(from, comma - from));
+    if (!expand_range(range, numbers))
+      return wrong(list, str("'", range, "' is no number and no rising range of numbers"));
+    from = comma + 1;
+  }
+  if (beginnings.size() * numbers.size() > kMostHosts)
+    return wrong(list, str("more than ", kMostHosts, " hosts"));
+  for (const std::string& beginning : beginnings)
+    for (const std::string& number : numbers) hosts.push_back(beginning + number);
+  at = end + 1;
+  return hosts;
+}
+
 // A batch script and an interactive shell of an allocation have Slurm's variables too, and are no
 // step that was started with srun.
 bool in_step(const Variables& environment) {
   const std::string* step = find(environment, "SLURM_STEP_ID");
   if (!step) return false;
-  std::uint64_t id = 0;
-  const auto [end, error] = std::from_chars(step->data(), step->data() + step->size(), id);
-  return error == std::errc() && end == step->data() + step->size() && id < 0xfffffff0;
+  return number_in<std::uint64_t>(*step).value_or(0xfffffff0) < 0xfffffff0;
 }
 
 // The first machine of the step, which has rank 0; "" outside of one.
@@ -154,7 +201,7 @@ Found dmlc(const Variables& environment) {
   launched.processes = workers + servers;
   launched.rank =
       (server ? workers : 0) + family.number(id, 0, std::max(0, (server ? servers : workers) - 1));
-  launched.role = server ? Role::kServer : servers > 0 ? Role::kWorker : Role::kBoth;
+  launched.role = server ? "server" : servers > 0 ? "worker" : "both";
   launched.host = family.text("DMLC_PS_ROOT_URI");
   launched.port = family.port("DMLC_PS_ROOT_PORT");
   launched.source = str("DMLC (", id, ' ', family.text(id), " of DMLC_NUM_WORKER ", workers,
@@ -188,7 +235,7 @@ Found paddle(const Variables& environment) {
     if (launched.rank == count)
       family.fail(str("POD_IP ", family.text(id)), " is not one of PADDLE_PSERVER_IPS");
   }
-  launched.role = server ? Role::kServer : Role::kWorker;
+  launched.role = server ? "server" : "worker";
   launched.host = servers.empty() ? "" : servers[0];
   launched.port = family.port("PADDLE_PSERVER_PORT");
   launched.source = str("Paddle (", role, ' ', family.text(id), " of PADDLE_TRAINERS ", trainers,
@@ -198,17 +245,26 @@ Found paddle(const Variables& environment) {
 
 }  // namespace
 
-const std::string* find(const Variables& environment, const std::string& name) {
-  const auto found = environment.find(name);
-  return found == environment.end() || found->second.empty() ? nullptr : &found->second;
-}
-
-std::optional<int> number_of(const std::string& word, int least, int most) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size() || number < least || number > most)
-    return std::nullopt;
-  return number;
+Result<std::vector<std::string>> expand_host_list(std::string_view list) {
+  std::vector<std::string> hosts, word = {""};
+  for (std::size_t at = 0; at <= list.size();) {
+    if (at < list.size() && list[at] == '[') {
+      Result<std::vector<std::string>> expanded = expand_bracket(list, at, word);
+      if (!expanded.ok()) return expanded;
+      word = std::move(expanded).value();
+    } else if (at < list.size() && list[at] != ',') {
+      if (list[at] == ']') return wrong(list, "']' without '['");
+      for (std::string& host : word) host += list[at];
+      ++at;
+    } else {
+      if (word.front().empty()) return wrong(list, "a host without a name");
+      hosts.insert(hosts.end(), word.begin(), word.end());
+      if (hosts.size() > kMostHosts) return wrong(list, str("more than ", kMostHosts, " hosts"));
+      word = {""};
+      ++at;
+    }
+  }
+  return hosts;
 }
 
 Found launched_by(const Variables& environment) {
@@ -236,4 +292,15 @@ Found launched_by(const Variables& environment) {
   return std::optional<Launched>();
 }
 
-}  // namespace shoal::parallel
+Status read_master(const Variables& environment, Launched& launched) {
+  const std::string* const host = find(environment, "MASTER_ADDR");
+  if (!host) return {};
+  launched.host = *host;
+  const std::string* const text = find(environment, "MASTER_PORT");
+  if (!text) return {};
+  launched.port = number_in(*text, 1, kMostPort).value_or(0);
+  if (launched.port > 0) return {};
+  return Error{Code::kUsage, str("MASTER_PORT is '", *text, "', no port from 1 to ", kMostPort)};
+}
+
+}  // namespace shoal::compat

@@ -1,0 +1,37 @@
+// Reads what launchers of other systems tell the processes they start, by environment variables.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shoal/base/error.h"
+
+namespace shoal::compat {
+
+inline constexpr int kMostProcesses = 65535, kMostPort = 65535;
+
+using Variables = std::map<std::string, std::string>;
+
+struct Launched {
+  std::string source;  // "torchrun (RANK 1 of WORLD_SIZE 4)"
+  int rank = 0, processes = 1;
+  std::string host;  // of process 0, "" if the launcher does not say
+  int port = 0;      // and its port, 0 if the launcher does not say
+  std::string role;  // "worker", "server" or "both"; "" where the launcher has no roles
+};
+
+// By the first family that has set something: torchrun, Open MPI, PMI, Slurm, Horovod, DMLC,
+// Paddle; nothing if none has. An empty variable counts as not set. Errors (kUsage): what it set is
+// not enough, or no number.
+Result<std::optional<Launched>> launched_by(const Variables& environment);
+
+// For launchers that do not say where process 0 is: what MASTER_ADDR and MASTER_PORT say.
+Status read_master(const Variables& environment, Launched& launched);
+
+// Slurm's "gnode[10,20,25-27],login" in full.
+Result<std::vector<std::string>> expand_host_list(std::string_view list);
+
+}  // namespace shoal::compat
