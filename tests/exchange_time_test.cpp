@@ -1,5 +1,5 @@
 // Tests of the measured time of an exchange.
-#include "shoal/parallel/tuning/exchange_time.h"
+#include "shoal/parallel/tuning/link_times.h"
 
 #include <gtest/gtest.h>
 

@@ -459,8 +459,9 @@ Worker make_worker(SolverParameter param, int index, int workers, table::Table& 
   options.share = {.client = index, .clients = workers, .replica = 0, .replicas = 1};
   options.action = std::move(action);
   options.make_updater = [&](Net& net) {
-    return parallel::make_table_updater(param, net, table,
-                                        {.name = "job", .scheme = "tried", .maker = maker});
+    return make_updater(
+        net,
+        {parallel::table_offer(param, table, {.name = "job", .scheme = "tried", .maker = maker})});
   };
   worker.solver = std::make_unique<Solver>(param, options);
   return worker;
@@ -628,8 +629,9 @@ std::string why_refused(const SolverParameter& param, const table::SchemeMaker& 
   (void)cluster.run([&](int, table::Table& table) -> Status {
     SolverOptions options = with_name("job");
     options.make_updater = [&](Net& net) {
-      return parallel::make_table_updater(param, net, table,
-                                          {.name = "job", .scheme = "tried", .maker = maker});
+      return make_updater(
+          net, {parallel::table_offer(param, table,
+                                      {.name = "job", .scheme = "tried", .maker = maker})});
     };
     try {
       Solver solver(param, options);

@@ -55,9 +55,6 @@ struct WorkerOptions {
 // scheme that is not known.
 ExchangeOffer table_offer(const SolverParameter& param, table::Table& table,
                           const WorkerOptions& options);
-// An updater of that alone.
-std::unique_ptr<Updater> make_table_updater(const SolverParameter& param, Net& net,
-                                            table::Table& table, const WorkerOptions& options);
 
 // The solver's view of the others, over the same table. One at a time; the next is of a later
 // plan, as the updater beside it.

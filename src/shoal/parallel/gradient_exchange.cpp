@@ -1,9 +1,7 @@
 // The exchange of schemes whose tasks are gradients: each leaves as soon as its layer has it, and
 // the servers apply the rule.
-#include <algorithm>
 #include <functional>
 #include <utility>
-#include <vector>
 
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
@@ -94,11 +92,6 @@ class GradientExchange final : public TableExchange {
     if (histories_.empty()) make_histories();
     return pointers();
   }
-
-  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
-  void take_own_state(std::shared_ptr<const OwnState>) override {}
-  void put(RunState&) override {}
-  void take(const RunState&, const std::string&) override {}
 
  private:
   bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }

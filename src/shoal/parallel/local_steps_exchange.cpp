@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <functional>
 #include <utility>
-#include <vector>
 
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/global_momentum.h"
 #include "shoal/parallel/table_exchange.h"
-#include "shoal/parallel/tuning/exchange_time.h"
+#include "shoal/parallel/tuning/link_times.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/local_rule.h"

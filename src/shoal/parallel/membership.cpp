@@ -17,7 +17,6 @@ class Alone final : public JobMembership {
   bool same_workers() const override { return true; }
   bool has_other_plans() const override { return false; }
   std::optional<table::SchemeSpec> joined() const override { return {}; }
-  std::vector<Stage> stages(std::vector<Stage> all) const override { return alone(std::move(all)); }
   void check(const SolverParameter&, const std::vector<Stage>&) const override {
     if (options_.profile_only)
       throw ConfigError(Code::kUsage, name_, ": --profile_only: this run has no other workers");
@@ -27,10 +26,6 @@ class Alone final : public JobMembership {
                       std::int64_t) override {
     return local_offer(solver, name_);
   }
-  std::string averaging(const table::SchemeSpec&) const override {
-    return SolverOptions().averaging;
-  }
-  std::string name_of(const table::SchemeSpec&) const override { return "local"; }
   Meter* meter() override { return options_.meter; }
   void report(Solver&, const table::SchemeSpec&, bool) override {}
   void begin(const Solver&, const Stage&, std::int64_t) override {}

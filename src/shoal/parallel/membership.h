@@ -52,8 +52,6 @@ class JobMembership {
   // ---- before the first segment ----
   // The scheme of a job that was training before this process joined it; nothing otherwise.
   virtual std::optional<table::SchemeSpec> joined() const = 0;
-  // What makes a difference to this process.
-  virtual std::vector<Stage> stages(std::vector<Stage> all) const = 0;
   // Throws ConfigError for what would be wrong in one of the stages.
   virtual void check(const SolverParameter& solver, const std::vector<Stage>& stages) const = 0;
 
@@ -64,9 +62,6 @@ class JobMembership {
                                table::SchemeSpec& scheme) = 0;
   virtual ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec& scheme,
                               std::int64_t stage_end) = 0;
-  // How gradients become updates, and the scheme, for people.
-  virtual std::string averaging(const table::SchemeSpec& scheme) const = 0;
-  virtual std::string name_of(const table::SchemeSpec& scheme) const = 0;
   virtual Meter* meter() = 0;
   // Says in the log where rows are and what the scheme is, if that is new.
   virtual void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) = 0;

@@ -1,7 +1,5 @@
 #include "shoal/parallel/row_map.h"
 
-#include <algorithm>
-
 #include "shoal/base/log.h"
 
 namespace shoal::parallel {

@@ -1,8 +1,6 @@
 #include "shoal/parallel/run.h"
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include "shoal/base/file.h"
@@ -48,7 +46,7 @@ class Run {
         stages_(stages_of(spec.phases)) {
     if (!param_.has_max_iter() && stages_.size() > 1)
       param_.set_max_iter(static_cast<std::int32_t>(stages_.back().end));
-    stages_ = job.stages(std::move(stages_));
+    if (!team()) stages_ = alone(std::move(stages_));
     scheme_ = stage().scheme;
   }
 
@@ -196,7 +194,7 @@ void Run::begin(Solver& solver) {
   job_.report(solver, scheme_, is_first);
   if (is_first && !snapshot_.empty()) solver.restore(snapshot_);
   if (is_first) first_ = solver.iteration();
-  if (options_.phase) options_.phase(job_.name_of(scheme_), solver.iteration());
+  if (options_.phase) options_.phase(team() ? scheme_.words() : "local", solver.iteration());
   if (!is_first) return;
   if (options_.opened) options_.opened(solver);
   LOG(INFO) << "Starting Optimization";
@@ -254,7 +252,8 @@ SolverOptions Run::solver_options() {
   options.observer = options_.observer;
   options.meter = job_.meter();
   if (options_.epoch) options.epoch = options_.epoch(job_.share());
-  options.averaging = job_.averaging(scheme_);
+  if (team() && !or_throw(scheme_.make())->lockstep())
+    options.averaging = "each worker's mean gradient is an update of its own";
   options.make_updater = [this](Net& net) { return make_updater_of(net); };
   return options;
 }

@@ -1,7 +1,5 @@
 #include "shoal/parallel/table_exchange.h"
 
-#include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "shoal/base/log.h"
@@ -145,11 +143,6 @@ ExchangeOffer table_offer(const SolverParameter& param, table::Table& table,
         {param, net, layers, table, options, *scheme.value()});
   };
   return {[](const Layer&) { return true; }, make};
-}
-
-std::unique_ptr<Updater> make_table_updater(const SolverParameter& param, Net& net,
-                                            table::Table& table, const WorkerOptions& options) {
-  return make_updater(net, {table_offer(param, table, options)});
 }
 
 }  // namespace shoal::parallel

@@ -37,6 +37,11 @@ class TableExchange : public Exchange {
   Status settle(Settle how) final;
   std::optional<double> seconds_waited() const final { return waits_.seconds(); }
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override;
+  // By default a worker has nothing that the rows have not.
+  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
+  void take_own_state(std::shared_ptr<const OwnState>) override {}
+  void put(RunState&) override {}
+  void take(const RunState&, const std::string&) override {}
 
  protected:
   TableExchange(const TableSetup& setup, const RowExtras& extras);

@@ -9,7 +9,7 @@
 #include "shoal/parallel/membership.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/parallel/row_map.h"
-#include "shoal/parallel/tuning/probe.h"
+#include "shoal/parallel/tuning/link_times.h"
 #include "shoal/parallel/tuning/speed_groups.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/config_error.h"
@@ -47,7 +47,6 @@ class TableMembership final : public JobMembership {
   std::optional<table::SchemeSpec> joined() const override {
     return joined_ ? scheme_said() : std::nullopt;
   }
-  std::vector<Stage> stages(std::vector<Stage> all) const override { return all; }
 
   void check(const SolverParameter& solver, const std::vector<Stage>& stages) const override {
     if (options_.profile_only && !has_search(stages))
@@ -89,12 +88,6 @@ class TableMembership final : public JobMembership {
                         .servers = servers()});
   }
 
-  std::string averaging(const table::SchemeSpec& scheme) const override {
-    return or_throw(scheme.make())->lockstep()
-               ? SolverOptions().averaging
-               : "each worker's mean gradient is an update of its own";
-  }
-  std::string name_of(const table::SchemeSpec& scheme) const override { return scheme.words(); }
   Meter* meter() override { return &groups_.meter(); }
 
   void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {

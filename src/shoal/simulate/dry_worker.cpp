@@ -9,7 +9,7 @@
 #include "shoal/parallel/pacer_client.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/parallel/row_map.h"
-#include "shoal/parallel/tuning/exchange_time.h"
+#include "shoal/parallel/tuning/link_times.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulated_worker.h"

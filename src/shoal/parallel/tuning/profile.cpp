@@ -1,7 +1,6 @@
 #include "shoal/parallel/tuning/profile.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 #include "shoal/base/file.h"

@@ -1,11 +1,11 @@
-#include "shoal/parallel/tuning/probe.h"
+#include "shoal/parallel/tuning/link_times.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
-#include <span>
-#include <utility>
 
 #include "shoal/parallel/plan.h"
+#include "shoal/table/coordinator.h"
 
 namespace shoal::parallel {
 namespace {
@@ -30,6 +30,15 @@ table::Plan rows_of(const table::RosterBody& roster, const std::string& scheme) 
                  {.scheme = scheme, .generation = roster.generation});
 }
 
+// Seconds of reading these rows as of this worker's first clock.
+Result<double> time_of_reading(table::Table& table, const table::Plan& plan,
+                               std::span<const RowId> rows) {
+  const table::Instant start = table.now();
+  for (const RowId row : rows) table.get(row, plan.start_of(table.worker()), table::Part::kWeights);
+  if (Status status = table.wait(rows); !status.ok()) return status.error();
+  return std::chrono::duration<double>(table.now() - start).count();
+}
+
 class Probe {
  public:
   Probe(table::Table& table, const std::string& scheme)
@@ -50,33 +59,54 @@ class Probe {
     std::vector<RowId> rows;
     for (RowId row = 0; row < plan_.rows.size(); ++row)
       if (plan_.rows[row].server == server) rows.push_back(row);
-    // the way is warm when it counts
-    if (Status status = read(rows); !status.ok()) return status.error();
     double least = std::numeric_limits<double>::infinity(), sum = 0;
-    for (int reading = 0; reading < kReadings && sum < kLong; ++reading) {
-      const table::Instant start = table_.now();
-      if (Status status = read(rows); !status.ok()) return status.error();
-      const double seconds = std::chrono::duration<double>(table_.now() - start).count();
-      least = std::min(least, seconds), sum += seconds;
+    for (int reading = -1; reading < kReadings && sum < kLong; ++reading) {
+      const Result<double> seconds = time_of_reading(table_, plan_, rows);
+      if (!seconds.ok()) return seconds.error();
+      if (reading < 0) continue;  // the way is warm when it counts
+      least = std::min(least, seconds.value());
+      sum += seconds.value();
     }
     return static_cast<double>(rows.size() * table::kRowFloats * sizeof(float)) /
            std::max(1e-9, least);
   }
 
  private:
-  Status read(std::span<const RowId> rows) {
-    for (const RowId row : rows)
-      table_.get(row, plan_.clocks[static_cast<std::size_t>(table_.worker())],
-                 table::Part::kWeights);
-    return table_.wait(rows);
-  }
-
   table::Table& table_;
   const table::Plan plan_;
   std::vector<std::vector<float>> numbers_;  // by row
 };
 
 }  // namespace
+
+RowSample sample_of(std::span<const table::Row> rows, int servers) {
+  constexpr std::size_t kEnough = 256 * 1024;  // numbers
+  RowSample sample;
+  std::vector<std::size_t> taken(static_cast<std::size_t>(servers));
+  std::size_t all = 0, sum = 0;
+  for (table::RowId row = 0; row < rows.size(); ++row) {
+    all += rows[row].length;
+    if (taken[rows[row].server] >= kEnough / taken.size()) continue;
+    taken[rows[row].server] += rows[row].length;
+    sum += rows[row].length;
+    sample.rows.push_back(row);
+  }
+  sample.share = static_cast<double>(sum) / static_cast<double>(std::max<std::size_t>(1, all));
+  return sample;
+}
+
+Result<double> measure_exchange(table::Table& table, const table::Plan& plan) {
+  const RowSample sample = sample_of(plan.rows, plan.servers);
+  Result<double> seconds = 0.0;
+  for (int worker = 0; worker < plan.workers; ++worker) {
+    if (worker == table.worker()) seconds = time_of_reading(table, plan, sample.rows);
+    if (!seconds.ok()) return seconds;
+    const Result<std::string> all =
+        table.ask(table::Topic::kBarrier, table::end_of_turn(plan.generation, worker), {});
+    if (!all.ok()) return all.error();
+  }
+  return seconds.value() / sample.share;
+}
 
 Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
                                             const std::string& scheme) {

@@ -1,0 +1,41 @@
+// Measures links by reading rows: how long an exchange takes a worker, and how fast the servers
+// are.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shoal/base/error.h"
+#include "shoal/parallel/worker.h"
+#include "shoal/solver/team.h"
+#include "shoal/table/table.h"
+
+namespace shoal::parallel {
+
+// Rows that are read for an exchange's time: a MiB, or all if there is less, of each server as
+// much. `share`: of all numbers.
+struct RowSample {
+  std::vector<table::RowId> rows;
+  double share = 1;
+};
+RowSample sample_of(std::span<const table::Row> rows, int servers);
+
+// How long an exchange takes a worker, for a pacer that says how much there is to do until then
+// (Task::is_planned): seconds of getting all rows of `plan` at the worker's first clock, whose rows
+// exist. While they come, others go the other way. All workers call this when a generation begins;
+// each measures in its turn, so that they do not measure each other.
+Result<double> measure_exchange(table::Table& table, const table::Plan& plan);
+
+// How fast the servers of a job are, measured in a generation of its own (RosterBody::measures),
+// between two in which it trains.
+//
+// Bytes a second, by server, in which a worker of another process has rows of it; 0 of a server
+// that no other process has a worker for. Up to three workers measure, one after the other, and
+// what counts is the fastest: what one of them sees may be its own link. All workers take part,
+// with a plan of their own in the roster's generation, with this scheme and the clocks of the
+// roster; 2 MiB from each server to each who measures.
+Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
+                                            const std::string& scheme);
+
+}  // namespace shoal::parallel
