@@ -28,8 +28,9 @@ struct SolverMemory;  // what a snapshot holds, without files
 enum class Ending { kDone, kStopped, kRequeue, kContinues, kRegroups, kLeft };
 
 struct SolverOptions {
-  int threads = 1;              // that kernels may use
-  std::string name = "solver";  // of the prototxt, for errors
+  const Device* device = nullptr;  // of its nets; null: the CPU; outlives the solver
+  int threads = 1;                 // that kernels may use
+  std::string name = "solver";     // of the prototxt, for errors
   // asked after every iteration and, alone, every batch of a test
   std::function<Action()> action{};
   std::function<std::unique_ptr<Updater>(Net&)> make_updater{};  // default: make_local_updater

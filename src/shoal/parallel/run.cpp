@@ -244,6 +244,7 @@ Action Run::wanted() {
 
 SolverOptions Run::solver_options() {
   SolverOptions options;
+  options.device = options_.device;
   options.threads = options_.threads;
   options.name = name_;
   options.action = [this] { return wanted(); };

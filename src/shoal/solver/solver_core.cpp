@@ -57,8 +57,8 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
 double SolverCore::seconds() const { return seconds_before + seconds_since(started_at); }
 
 Context& SolverCore::add_context(const Share& share) {
-  contexts.push_back(std::make_unique<Context>(
-      Context::Options{.threads = options.threads, .seed = seed_, .share = share}));
+  contexts.push_back(
+      std::make_unique<Context>(Context::Options{options.device, options.threads, seed_, share}));
   return *contexts.back();
 }
 
