@@ -91,7 +91,7 @@ TEST_P(DeviceSchemes, AJobEndsInTheBitsOfTheCpu) {
     return saved(param, 12);
   };
   const std::string on_cpu = job({nullptr, nullptr});
-  const GuardedDevice first(7, 2), second(8, 1);
+  const GuardedDevice first(7, 2), second(8, 2);
   EXPECT_EQ(job({&first, &second}), on_cpu);
   EXPECT_EQ(job({nullptr, &second}), on_cpu) << "one worker on a device";
 }
