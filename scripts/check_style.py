@@ -84,7 +84,6 @@ NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages',)          # reads LMDB's own nod
 UNFINISHED = re.compile(r'\b(%s)\b' % '|'.join(('TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK')))
 # A comment's sentence names its subject.
 NO_SUBJECT = re.compile(r'\s*//\s*(Who|Whoever|Nobody|Somebody|Whence|What)\b')
-MAX_NO_SUBJECT = 100                                        # comments that are still to be rewritten; it shrinks to 0
 QUOTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 JOINED = re.compile(r'[;{}]\s*\n([ \t]*(?!return\b|case\b)[\w.>\[\]-]+ [-+*/%|&]?= [^(){};"]*,\s+[\w.>\[\]-]+ [-+*/%|&]?= [^(){};]*;)')
 LEFTOVERS = re.compile(r'\.(o|a|so|d|bak|orig|rej|swp|pyc|exe)$|~$')
@@ -193,7 +192,7 @@ class Scopes:
 class Style:
     def __init__(self, root):
         self.root, self.wrong, self.sizes = root, [], {kind: [] for kind in LIMITS}
-        self.no_subject, self.code_files = [], []
+        self.code_files = []
         self.allowed = self.read_layers()
         for path in self.files():
             self.check_file(path)
@@ -203,8 +202,6 @@ class Style:
             for size, where in self.sizes[kind]:
                 if size > limit and not (kind == 'file' and where in LONG_FILES):
                     self.complain(where, f'{kind} of {size}, more than {limit}')
-        if len(self.no_subject) > MAX_NO_SUBJECT:
-            self.wrong += [f'{where}: a comment names its subject' for where in self.no_subject]
         self.check_format()
 
     def complain(self, where, what):
@@ -257,7 +254,7 @@ class Style:
                 self.sizes['line'].append((len(line), f'{path}:{number}'))
             starts = number == 1 or not lines[number - 2].lstrip().startswith('//')
             if starts and NO_SUBJECT.match(line):
-                self.no_subject.append(f'{path}:{number}')
+                self.complain(f'{path}:{number}', 'a comment names its subject')
         for match in QUOTED.finditer(text):
             if '/' not in match.group(1) or match.group(1).startswith('.'):
                 self.complain(f'{path}:{lines_of(text, match.start())}', f'"{match.group(1)}": include by the full path')
@@ -365,7 +362,6 @@ class Style:
         for kind, limit in AIMS.items():
             worst = [f'{size} {where}' for size, where in self.sizes[kind][:5]]
             print(f'longest, {kind} (aim {limit}): ' + ('; '.join(worst) or 'none'))
-        print(f'comments without a subject (at most {MAX_NO_SUBJECT}): {len(self.no_subject)}')
         too_long = {path for lines, path in self.sizes['file'] if lines > LIMITS['file']}
         if fitting := sorted(LONG_FILES - too_long):
             print('take off LONG_FILES: ' + ', '.join(fitting))

@@ -54,7 +54,7 @@ Result<std::string> groups_of(const std::vector<Process>& machines);
 // Of the servers' links, in their order; none unless all are said.
 std::vector<double> server_bandwidths(const std::vector<Process>& machines);
 
-// What a process knows of itself and the job.
+// The place of a process in its job.
 struct Place {
   int rank = 0, processes = 1;
   std::string master;  // "host:port" of process 0

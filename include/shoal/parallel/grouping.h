@@ -40,8 +40,8 @@ struct Grouping {
 // speeds that happen to be equal make SSW nothing, and any k good that has them together.
 Grouping find_groups(std::span<const double> speeds, const GroupingOptions& options = {});
 
-// What all of them do together in a second, where each goes at the speed of the slowest of its
-// group.
+// Returns the samples a second of all of them together, where each goes at the speed of the slowest
+// of its group.
 double pace_of(const Groups& groups, std::span<const double> speeds);
 
 // Whether going over from one grouping to another is worth the change: if the pace gains `gain` by

@@ -10,7 +10,7 @@ class SolverParameter;
 
 namespace shoal::parallel {
 
-// What a flag says of a field of SchemeParameter.
+// The value that a flag gives to a field of SchemeParameter.
 struct SchemeFlag {
   std::string name;   // "movingRate"
   std::string field;  // "moving_rate", "weighting.a"

@@ -56,7 +56,7 @@ class Recorder final : public Meter, public Observer {
 
  private:
   using Instant = table::Instant;
-  // What counts up, as it was when the clock, or a part of it, began.
+  // The counters as they were when the clock, or a part of it, began.
   struct Point {
     Instant at{};
     double data = 0, rows = 0;

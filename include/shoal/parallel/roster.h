@@ -1,4 +1,4 @@
-// What the roster of a job says of its workers and servers.
+// Reads workers and servers out of the roster of a job.
 #pragma once
 
 #include <cstdint>

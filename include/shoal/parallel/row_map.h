@@ -11,7 +11,7 @@
 
 namespace shoal::parallel {
 
-// What is exchanged besides the params that learn.
+// The numbers that are exchanged besides the params that learn.
 struct RowExtras {
   // what forward passes change: running means and the like
   bool running_sums = false;

@@ -39,14 +39,14 @@ struct Phase {
 // there nobody waits for others, so that what an iteration takes is the worker's own
 inline constexpr const char* kProfile = "async";
 
-// What of a scheme is trained with, from the first iteration to max_iter (without one: once through
+// The phases of a training, from the first iteration to max_iter (without one: once through
 // the list). A solver without a scheme has bsp. Of several, each has its iterations; the list
 // begins again when it is through, and its last phase ends early; the last in the list may have
 // none, and then lasts to the end. Neighbours that are the same are one phase. Errors (kConfig)
 // begin with `name`. Reads groups_file.
 Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name);
 
-// What a solver is given during the phase.
+// Returns the solver's parameters during the phase.
 SolverParameter with_phase(SolverParameter param, const Phase& phase);
 
 // One scheme, without its iterations and what else a phase has of its own.

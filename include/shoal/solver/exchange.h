@@ -20,7 +20,7 @@ class SolverParameter;
 // By layer of a net: whether it belongs to an exchange.
 using Layers = std::vector<bool>;
 
-// What the gradients of a step are like.
+// The size and health of the gradients of a step.
 struct Gradients {
   bool finite = true;
   double squares = 0;  // sum over all numbers; 0 unless the exchange needs it to clip

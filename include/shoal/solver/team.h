@@ -1,4 +1,4 @@
-// What a solver that trains together with others must do together with them. A solver alone has a
+// The steps that a solver takes together with the others of its team. A solver alone has a
 // team of one. The solver knows this interface and nothing behind it. All calls on the solver's
 // thread; every wait ends, with an error if need be.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-// What somebody outside, a signal say, wants of a solver.
+// A request to a solver from outside, for example by a signal.
 enum class Action {
   kNone,
   kStop,      // end after this iteration, with a snapshot if snapshot_after_train

@@ -25,8 +25,8 @@ struct TeamPolicy {
   bool in_step = false;
   // The iterations of a run are the team's: a member goes on until there are none left.
   bool shares_iterations = false;
-  // What forward passes change (running means and the like) is exchanged with the params; otherwise
-  // the solver averages it.
+  // Values that forward passes change (running means and the like) are exchanged with the params;
+  // otherwise the solver averages them.
   bool shares_running_sums = false;
 };
 
@@ -54,7 +54,8 @@ enum class StepOutcome { kApplied, kRefused };
 // are the team's until the next begin().
 enum class Settle { kOwn, kTeams };
 
-// What an updater keeps that is this member's own, a momentum say. Opaque to others than its maker.
+// The state of an updater that is this member's own, for example a momentum. Opaque to others than
+// its maker.
 struct OwnState {
   virtual ~OwnState() = default;
 };
@@ -76,7 +77,7 @@ class Checkpointed {
   virtual std::shared_ptr<const OwnState> own_state() = 0;
   // After start_at(). Null: this member is new and begins with the team's params and zeros.
   virtual void take_own_state(std::shared_ptr<const OwnState> own) = 0;
-  // What the chief's snapshot holds beside histories. take throws ConfigError.
+  // Writes and reads what the chief's snapshot holds beside histories. take throws ConfigError.
   virtual void put(RunState& run) = 0;
   virtual void take(const RunState& run, const std::string& file) = 0;
 };

@@ -80,8 +80,8 @@ Result<Want> decode_want(std::string_view bytes);
 // The answer to kLeave: whether the process may go.
 std::string encode_may_leave(bool may);
 bool decode_may_leave(std::string_view bytes);
-// What tells questions of one topic and clock, and their answers, apart: the steps of kJudge, 0 of
-// all others.
+// Returns what tells questions of one topic and clock, and their answers, apart: the steps of
+// kJudge, 0 of all others.
 std::uint32_t part_of(Topic topic, std::string_view body);
 
 // The clocks of the rounds (kBarrier) with which a generation begins, one after the other: two in
@@ -139,7 +139,7 @@ class Coordinator {
   // Lines for the log since the last call: stragglers, outputs that were averaged without some
   // worker, and what the pacer says.
   std::vector<std::string> take_warnings();
-  // What the pacer has measured and decided, as a JSON object; "" if there is nothing.
+  // Returns what the pacer has measured and decided, as a JSON object; "" if there is nothing.
   std::string describe_pace() const;
 
  private:

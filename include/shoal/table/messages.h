@@ -47,7 +47,7 @@ inline constexpr std::size_t kMaxReasonBytes = 4000;
 // Limit of the body of an Ask and an Answer; a longer one may not be encoded.
 inline constexpr std::size_t kMaxBodyBytes = 16u << 20;
 
-// What a connection is for. A process opens one connection for each purpose.
+// The purpose of a connection. A process opens one connection for each purpose.
 enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
 // ---- the first messages of a connection; the accepting process speaks first ----
@@ -167,7 +167,7 @@ struct NormTotal {
 };
 
 // ---- the coordinator ----
-// What an Ask to the coordinator is about. Append only. `clock` and body are those of the Ask.
+// The subject of an Ask to the coordinator. Append only. `clock` and body are those of the Ask.
 enum class Topic : std::uint16_t {
   // JoinBody; `clock` is the process's incarnation. Answered with a RosterBody when all processes
   // have joined.
@@ -224,7 +224,7 @@ enum class Topic : std::uint16_t {
   // Answered with the u32 rank under which it is to join.
   kEnroll = 18,
 };
-// What a worker may want all workers to do.
+// A request of one worker to all workers.
 enum class Want : std::uint8_t {
   kNothing = 0,
   kSnapshot = 1,

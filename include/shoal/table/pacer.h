@@ -16,7 +16,7 @@ namespace shoal::table {
 // The time of a monotonic clock, given from outside.
 using Instant = std::chrono::nanoseconds;
 
-// What a worker says of a task, or of a part of it, that it has computed. Durations are by its own
+// A worker's report of a task, or of a part of it, that it has computed. Durations are by its own
 // monotonic clock; 0: not known.
 struct TaskReport {
   std::uint32_t steps = 0;  // local steps done in this task so far
@@ -51,7 +51,7 @@ struct Start {
   bool operator==(const Start&) const = default;
 };
 
-// What people should know of a worker.
+// A remark about a worker for the log.
 struct Remark {
   int worker = 0;
   // that follow its name: "has had none of its last 20 tasks counted, ..."

@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kRowFloats = 64 * 1024;
 // takes 14.
 std::uint32_t longest_row(std::size_t total);
 
-// What is known of a server, or was measured.
+// The speed of a server as given or measured.
 struct ServerSpeed {
   double bandwidth = 0;  // bytes a second of its process's link, each way; 0: no limit
   double busy = 0;       // seconds that a pushed byte keeps it busy
@@ -32,7 +32,7 @@ struct ServerSpeed {
   bool has_worker = false;
 };
 
-// Who holds the rows. Where nothing is known of them, all are alike.
+// The processes that hold the rows. Where nothing is known of them, all are alike.
 struct Servers {
   Servers(int number) : count(number) {}  // NOLINT: "2 servers"
   Servers(std::vector<ServerSpeed> known, int of)

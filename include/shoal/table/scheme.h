@@ -40,7 +40,7 @@ struct Contribution {
   float weight = 1;
 };
 
-// What a row knows of a worker.
+// The state of a worker at a row.
 struct WorkerView {
   // false once it finished or left, and all its pushes are here: nobody waits for it
   bool counts = true;
@@ -81,13 +81,13 @@ struct Merge {
   float compensation = 0;
 };
 
-// What becomes of the momentum of a worker's own solver when it has exchanged its numbers.
+// The fate of the momentum of a worker's own solver when it has exchanged its numbers.
 // kAverage: histories are exchanged as the weights are
 enum class MomentumPolicy : std::uint8_t { kKeep, kReset, kAverage };
 // How much a worker's contribution counts beside others'.
 enum class Weighing : std::uint8_t { kUniform, kSamples, kSteps };
 
-// What a worker does in one task. With a gradient: the passes of one iteration. With a delta or
+// The work of a worker in one task. With a gradient: the passes of one iteration. With a delta or
 // weights: `steps` iterations of its own solver, rate, momentum, decay and clip included.
 struct Task {
   ContributionKind contribution = ContributionKind::kGradient;
@@ -148,7 +148,7 @@ class Scheme {
   virtual SchemeSpec for_workers(std::span<const int>, std::span<const double>) const {
     return spec_;
   }
-  // What a person should be told who has it serve so many; "" if nothing.
+  // Returns a warning about its use by so many workers; "" if there is none.
   virtual std::string caution(int) const { return ""; }
   virtual Task task() const { return {}; }
   ContributionKind contribution() const { return task().contribution; }

@@ -147,7 +147,7 @@ std::string validate(const ServiceOptions& options);
 // token.
 Result<std::uint32_t> enroll(const ServiceOptions& options);
 
-// What runs in one process of the job: the listener, the coordinator in process 0, a shard in
+// The table service in one process of a job: the listener, the coordinator in process 0, a shard in
 // servers, a Table in workers.
 class Service {
  public:

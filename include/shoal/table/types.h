@@ -62,7 +62,7 @@ using InPlace = std::function<std::span<float>(RowId)>;
 using ParallelFor =
     std::function<void(std::size_t pieces, const std::function<void(std::size_t)>& piece)>;
 
-// What the numbers of a push are.
+// The kind of numbers in a push.
 enum class ContributionKind : std::uint8_t {
   kGradient = 0,  // the sum over its passes; the shard applies the update rule
   kDelta = 1,     // what its own solver added to the weights; the shard adds
@@ -84,11 +84,11 @@ struct Row {
   bool operator==(const Row&) const = default;
 };
 
-// What all workers and servers must agree on before the first push. The same on every worker: it is
-// computed from the net, the solver and the number of servers, and its digest is compared. A job
-// may have several, one after the other, each of the next generation: with another scheme, other
-// workers, other clocks. What is said of rows belongs to a generation, and is passed over in a
-// later one.
+// The plan that all workers and servers must agree on before the first push. The same on every
+// worker: it is computed from the net, the solver and the number of servers, and its digest is
+// compared. A job may have several, one after the other, each of the next generation: with another
+// scheme, other workers, other clocks. What is said of rows belongs to a generation, and is passed
+// over in a later one.
 struct Plan {
   std::uint16_t workers = 1, servers = 1;
   // of every worker, unless `clocks` say otherwise, and the version of every row

@@ -23,7 +23,7 @@ inline constexpr std::uint32_t kMagic = 0x4c4f4853;  // "SHOL"
 inline constexpr std::uint8_t kProtocolVersion = 3;
 // of all that a stranger may send, in every version
 inline constexpr std::uint8_t kFirstVersion = 1;
-// What the header of a frame says.
+// Read from the header of a frame.
 std::uint8_t version_of(MessageType type);
 inline constexpr std::size_t kHeaderSize = 24;
 
@@ -51,7 +51,8 @@ struct Frame {
 };
 Frame encode(const Message& message, std::uint64_t request);
 
-// What a connection may send before its Hello was answered, and after it.
+// The stage of a connection, which decides what it may send: before its Hello was answered, and
+// after.
 enum class Stage { kStranger, kPeer };
 // Checks magic, version, type and length before anything is allocated. Errors are kPeer and say
 // what was found and what was expected, and what the other end may be (an HTTP client, another

@@ -27,7 +27,8 @@ inline bool same_layout(const LayoutPtr& a, const LayoutPtr& b) {
   return a == b || (a && b && a->equals(*b));
 }
 
-// What a kernel needs around it. Known once shapes are, and before memory is planned.
+// The workspace and layouts that a kernel needs. Known once shapes are, and before memory is
+// planned.
 struct KernelNeeds {
   std::int64_t workspace = 0;  // floats of Context::scratch
   // The layouts in which it reads its bottoms and writes its tops, and their gradients; null:

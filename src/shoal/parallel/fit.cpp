@@ -1,4 +1,4 @@
-// What of a solver and a scheme cannot be had together.
+// Refuses solvers and schemes that do not fit each other.
 #include "shoal/parallel/plan.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"

@@ -27,7 +27,7 @@ void GlobalMomentum::begin(RowId row) {
   std::ranges::copy(map_.weights(row), from_[row].begin());
 }
 
-// What a worker says of its weight is divided by all workers' sum, but in a sum by steps, where
+// A worker's weight is divided by the sum of all workers' weights, but in a sum by steps, where
 // everybody's share is one of their number.
 void GlobalMomentum::end(RowId row, float weight, std::span<float> delta) {
   if (!is_used()) return;

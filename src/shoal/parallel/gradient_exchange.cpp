@@ -139,7 +139,8 @@ class GradientExchange final : public TableExchange {
     held_.clear();
   }
 
-  // What is left of the task. Others wait for this worker's part: it says so if there is none.
+  // Pushes the rest of the task. Other workers wait for this worker's part, so it says if there is
+  // none.
   void push_outcome() {
     if (!skipped_) return push_held();
     spending_ = false;

@@ -1,4 +1,4 @@
-// What a job trains, resolved once: the solver with its nets in it, and its phases.
+// The description of a job, resolved once: the solver with its nets in it, and its phases.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ struct JobSpec {
 // Reads the files that the solver names. Throws ConfigError.
 JobSpec read_job_spec(const SolverParameter& solver, const std::string& name);
 
-// What must be the same in all processes of a job, as text with a field a line: the spec without
-// what may differ from machine to machine: paths, names of devices, what is logged and where
-// snapshots go.
+// Returns what must be the same in all processes of a job, as text with a field a line: the spec
+// without what may differ from machine to machine: paths, names of devices, what is logged and
+// where snapshots go.
 std::string configuration_of(const JobSpec& spec);
 
 }  // namespace shoal::parallel

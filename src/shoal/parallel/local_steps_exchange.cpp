@@ -24,7 +24,7 @@ using table::RowId;
 using table::Verdict;
 using table::Weighing;
 
-// What this worker has and no other: its weights between two exchanges, and its momentum.
+// The state that only this worker has: its weights between two exchanges, and its momentum.
 struct OwnSteps final : OwnState {
   std::vector<std::vector<float>> weights, histories;
   std::int64_t updates = 0;
@@ -83,7 +83,8 @@ class LocalStepsExchange final : public TableExchange {
   }
 
   // In the last step of a task what a layer has learned leaves while those below it still compute.
-  // What forward passes change may yet be another replica's too, and leaves at the end.
+  // The rows that forward passes change leave at the end, since other replicas may still change
+  // them.
   Status after_backward(int layer) override {
     local_->look(layer);
     const bool is_last = early_ && pacer_.steps() + 1 == pacer_.wanted();

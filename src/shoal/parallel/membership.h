@@ -26,7 +26,7 @@ struct SegmentEnd {
   const table::SchemeSpec& scheme;  // that ends
 };
 
-// What follows it.
+// The segment that follows.
 struct SegmentStart {
   Ending ending = Ending::kContinues;  // kLeft: this process is no longer a member; kDone: the
                                        // groups that --profile_only asks for are found

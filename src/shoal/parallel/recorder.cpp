@@ -139,7 +139,7 @@ void Recorder::end_clock(std::int64_t iteration) {
     clock_.data_wait += step.data_wait;
     clock_.update += step.update;
   }
-  // What an iteration that was left out spent before it was.
+  // The time that an iteration spent before it was left out.
   const double known = clock_.compute + clock_.data_wait + clock_.update + clock_.row_wait;
   clock_.other += std::max(0.0, seconds(ended_ - begin_.at) - known);
   count(counts());

@@ -95,7 +95,7 @@ std::string in_lower_case(std::string word) {
 
 namespace {
 
-// What is said of a search: nothing, a search, or an error.
+// Returns the search that a scheme asks for, if there is one, or an error.
 Result<std::optional<GroupSearch>> search_of(const SchemeParameter& scheme,
                                              const std::string& name) {
   if (scheme.group_by() != SchemeParameter::SPEED) {
@@ -132,7 +132,7 @@ Result<std::optional<GroupSearch>> search_of(const SchemeParameter& scheme,
 
 constexpr const char* kSomeGroups = "0";  // so that the other words can be read
 
-// What is searched for is found in a phase of its own.
+// Adds a phase of its own for each search.
 Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const std::string& name) {
   std::vector<Phase> phases;
   for (const Phase& phase : list) {

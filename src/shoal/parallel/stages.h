@@ -1,4 +1,4 @@
-// What a run trains with, one after the other.
+// The stages of a run, in order: the scheme of each, and where it ends.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What the exchanges over a table share: their rows, the pacer, waiting, and going on from a state.
+// The base of the exchanges over a table: their rows, the pacer, waiting, and going on from a
+// state.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,7 @@
 
 namespace shoal::parallel {
 
-// What an exchange over a table is made of.
+// The parts that an exchange over a table is made of.
 struct TableSetup {
   const SolverParameter& param;
   Net& net;

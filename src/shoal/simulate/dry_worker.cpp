@@ -28,7 +28,7 @@ struct DrySlice {
   double share = 0;          // its part of a step's time
 };
 
-// What every worker does in a phase.
+// The work of every worker in a phase.
 struct DryPhase {
   table::Plan plan;
   table::Task task;
@@ -39,7 +39,7 @@ struct DryPhase {
   table::Clock end = 0;     // the clock after its last task
 };
 
-// What every worker does in the job, derived once from the net and the schemes.
+// The work of every worker in the job, derived once from the net and the schemes.
 class DryJob {
  public:
   explicit DryJob(const WorkerSetup& setup) {

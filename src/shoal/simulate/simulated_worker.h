@@ -22,7 +22,7 @@ struct Tally {
   std::int64_t counted = 0;  // how many losses that are
 };
 
-// What all workers of a job are given.
+// The objects that all workers of a job share.
 struct WorkerSetup {
   const SolverParameter& param;
   const SimulationOptions& options;

@@ -41,7 +41,7 @@ parallel::JobSpec spec_of(const SolverParameter& param, const std::string& name)
   return spec;
 }
 
-// What all workers train with, and which files they write.
+// The nets and options with which all workers train, and the files that they write.
 struct Training {
   explicit Training(const WorkerSetup& setup)
       : spec(spec_of(setup.param, setup.options.name)),

@@ -1,4 +1,4 @@
-// What one net keeps between iterations beside its params: random numbers and what its layers keep.
+// The state of a net between iterations, beside its params: random numbers and its layers' state.
 #pragma once
 
 #include <string>
@@ -21,12 +21,12 @@ void take_state(Net& net, const NetRunState& from, const std::string& file);
 void take_over_state(Net& net, const NetRunState* own, const std::vector<const NetRunState*>& all,
                      const std::string& file);
 
-// What a gather for a snapshot has of a member: `run` is its own.
+// Returns a member's part of the gather for a snapshot; `run` is its own.
 MemberState member_state(const RunState& run);
 // The states of net `index` on all members, in the order in which they divide the data; of the
 // train net their replicas' too.
 std::vector<const NetRunState*> states_of_all(const RunState& run, int index);
-// What `run` of a team of any size means to member `index` of `size`.
+// Returns the state of member `index` of `size` in `run`, which a team of any size saved.
 RunState run_of_member(RunState run, int index, int size);
 
 }  // namespace shoal

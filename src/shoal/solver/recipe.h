@@ -1,4 +1,4 @@
-// What a solver's prototxt asks for, checked and in the words of the modules that carry it out.
+// The settings of a solver's prototxt, checked, in the types of the modules that carry them out.
 #pragma once
 
 #include <cstdint>

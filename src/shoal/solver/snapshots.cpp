@@ -308,8 +308,8 @@ void Snapshots::restore_state(const SolverMemory* memory, const Solver::Continua
     take_over_states(memory, all, name);
 }
 
-// What each net of this member goes on with: its own state, if it has one, among those of all nets
-// that trained together.
+// Returns the state with which each net of this member continues: its own, if it has one, among
+// those of all nets that trained together.
 void Snapshots::take_over_states(const SolverMemory* own, const RunState& all,
                                  const std::string& file) {
   int at = 0;

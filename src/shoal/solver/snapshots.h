@@ -23,7 +23,7 @@ class Snapshots : SolverPart {
   void restore_state(const SolverMemory* memory, const Solver::Continuation& how);
 
   bool is_written() const { return written_at_ == core_.iteration; }  // the present iteration's
-  // What a gather for a snapshot would have of this member.
+  // Returns this member's part of the gather for a snapshot.
   std::string own_state() const;
   // A snapshot in the midst of a test has the states from before it: the test is done again by the
   // solver that goes on.

@@ -184,7 +184,7 @@ Status Solver::iterate() {
   }
 }
 
-// What is shown of an iteration is of its first step, whose params are those that it began with.
+// An iteration shows the values of its first step, whose params are those that it began with.
 Status Solver::local_step(bool first) {
   parts_->non_finite.save_running_sums();
   parts_->reporter.mark(Meter::Mark::kStep);

@@ -60,7 +60,7 @@ class ShardRow {
   void stop_waiting(int worker) { waits_[index(worker)] = kNobody; }
   bool is_waiting(int worker) const { return waits_[index(worker)] != kNobody; }
   bool can_read(const Scheme& scheme, int worker) const;
-  // What the worker waits for.
+  // Returns the answer that the worker waits for.
   RowMessage answer(const Scheme& scheme, int worker);
 
   std::size_t bytes() const;
@@ -102,7 +102,7 @@ class ShardRow {
   bool has_[1 + optim::kMaxHistories] = {};
   std::vector<WorkerView> workers_;
   std::vector<Contribution> held_;  // in the order of arrival
-  // What a contribution of held_ adds.
+  // The numbers of a contribution of held_.
   struct Held {
     Values values;
     float rate = 0;

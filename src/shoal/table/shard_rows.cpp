@@ -361,7 +361,7 @@ void ShardRows::come_back(int worker, Clock clock) {
   for (ShardRow* row : learning_) row->end_at(worker, end);
 }
 
-// What was decided before the norm of all is known is decided again without what the worker leaves
+// A decision made before the norm of all is known is made again without what the worker leaves
 // unfinished.
 void ShardRows::leave(int worker, Outbox& out) {
   gone_[static_cast<std::size_t>(worker)] = true;

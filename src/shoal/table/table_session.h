@@ -42,8 +42,8 @@ class TableSession {
 
   // The worker has pushed its row at this clock.
   void pushed(Clock clock) { first_unpushed_ = clock + 1; }
-  // What all servers are told before the worker puts this question: it pushes nothing more, or not
-  // until it is back, and no other worker is to wait for its pushes.
+  // Returns what all servers are told before the worker puts this question: it pushes nothing more,
+  // or not until it is back, and no other worker is to wait for its pushes.
   std::optional<Retire> retires_before(const Ask& question) const;
 
   // Of this generation:
@@ -63,11 +63,11 @@ class TableSession {
   bool waited_for_ = false;  // pushes of other workers may wait for this one's
 };
 
-// What the chief sends each server: the plan, then of each of its rows the histories, then the
-// weights, which complete it.
+// Returns what the chief sends each server: the plan, then of each of its rows the histories, then
+// the weights, which complete it.
 std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial);
 
-// What a table does in the steps that are not questions.
+// The actions of a table in the steps that are not questions.
 struct TableActions {
   std::function<Status()> settle;
   std::function<void()> open;

@@ -55,7 +55,7 @@ class Speedometer final : public Meter {
   double rows_waited_ = 0;  // when the iteration began
 };
 
-// What a worker knows of itself.
+// The measurements that a worker makes of itself.
 struct MeasuredWorker {
   // seconds of an iteration without waiting for rows; 0: it has made none
   double busy = 0;
@@ -64,7 +64,7 @@ struct MeasuredWorker {
   double items = 0;            // of an iteration
   std::int64_t iteration = 0;  // that it has come to
 };
-// What a job found of its workers.
+// The measurements of all workers of a job.
 struct Profile {
   std::vector<double> speeds;  // items a second, by worker
   Grouping grouping;

@@ -21,7 +21,7 @@ class Agreement {
   // `scheme`: of the present generation.
   Agreement(const Members& members, const SchemeSpec& scheme)
       : members_(members), scheme_(scheme) {}
-  // What is wanted while an agreement is open becomes part of it: of two wants the more urgent
+  // A want that comes while an agreement is open becomes part of it: of two wants the more urgent
   // counts.
   Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
   // The coordinator's own: of workers that a bound keeps together the clock is at least `from`.

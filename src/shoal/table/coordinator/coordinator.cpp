@@ -34,7 +34,7 @@ struct Coordinator::State {
   std::string paced;             // the scheme whose pacer decides
 };
 
-// What makes a worker's question impossible where it is.
+// Returns why a worker cannot ask this question where it is.
 Status Coordinator::State::check(std::uint32_t rank, const Ask& ask) {
   const bool about_task = ask.topic == Topic::kBegin || ask.topic == Topic::kJudge;
   if (!about_task && !Rounds::is_one(ask.topic)) return {};

@@ -11,7 +11,7 @@
 //   solver anew,
 //      over a plan of that generation with the chief's numbers.
 //
-// What is to be new is gathered here until then; several wishes become one generation.
+// It gathers the changes until then; several wishes become one generation.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class Regrouping {
   // (why_not).
   RosterBody next(const std::map<std::uint32_t, SegmentBody>& ends,
                   const std::function<double(std::uint32_t)>& seconds);
-  // What is wrong with what the chief says; "" if nothing is.
+  // Returns why the chief's words are wrong; "" if they are not.
   std::string why_not(const SegmentBody& chief) const;
   const SchemeSpec& scheme() const { return spec_; }
 

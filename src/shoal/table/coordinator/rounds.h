@@ -26,7 +26,7 @@ class Rounds {
   static bool is_one(Topic topic);
 
   Status ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
-  // What a worker that is done says in every gather, until the next generation.
+  // Sets what a worker that is done contributes to every gather, until the next generation.
   void stand_in(std::uint32_t rank, std::string body) { stand_ins_[rank] = std::move(body); }
   void begin_generation() { stand_ins_.clear(); }
   // Closes what only waited for workers that are done now, or for an agreement.

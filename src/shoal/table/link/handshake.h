@@ -11,9 +11,9 @@ class Handshake {
   // `purpose`: of the connection that this end makes; none: it accepts one. `nonce` is random, and
   // drawn for this connection alone.
   Handshake(const Credentials& self, std::optional<Purpose> purpose, const Nonce& nonce);
-  // What is said before anything was heard.
+  // Returns what this side says before it has heard anything.
   std::optional<Message> begin() const;
-  // What is said to `message`. An error is what the connection is refused with.
+  // Returns the reply to `message`. With an error the connection is refused.
   struct Step {
     std::optional<Message> answer;
     bool done = false;

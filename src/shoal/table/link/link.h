@@ -11,7 +11,7 @@
 
 namespace shoal::table {
 
-// Who this process is, to strangers.
+// The identity that this process shows to strangers.
 struct Credentials {
   std::uint32_t rank = 0;
   std::uint64_t incarnation = 0;
@@ -54,9 +54,9 @@ struct LinkOptions {
 
 class Link;
 
-// What a link tells its owner, on the link's strand. The owner outlives the link, or calls
-// Link::close first and never hears of it again. From when it was closed or has closed, a link
-// touches no numbers but those that have an owner of their own.
+// The calls that a link makes of its owner, on the link's strand. The owner outlives the link, or
+// calls Link::close first and never hears of it again. From when it was closed or has closed, a
+// link touches no numbers but those that have an owner of their own.
 class LinkOwner {
  public:
   virtual ~LinkOwner() = default;

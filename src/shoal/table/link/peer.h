@@ -11,8 +11,8 @@ namespace shoal::table {
 
 class Peer;
 
-// What a peer tells its owner: place() and next() on the link's strand, the rest on the peer's home
-// strand. For a dialled peer these are the same.
+// The calls that a peer makes of its owner: place() and next() on the link's strand, the rest on
+// the peer's home strand. For a dialled peer these are the same.
 class PeerOwner {
  public:
   virtual ~PeerOwner() = default;

@@ -1,5 +1,5 @@
-// What the parts of one process of a job share: how the job stands, which processes are in it, and
-// what this process's connections have moved. Every member may be called on any thread.
+// The state that the parts of one process of a job share: how the job stands, which processes are
+// in it, and what this process's connections have moved. Every member may be called on any thread.
 #pragma once
 
 #include <set>

@@ -117,7 +117,7 @@ Status ServiceOverTcp::join() {
   return error;
 }
 
-// What the start waits for, in words.
+// Returns the processes that the start waits for, in words.
 std::string ServiceOverTcp::absent() const {
   if (!host_) {
     const std::string trouble = coordinator_->trouble();

@@ -85,7 +85,7 @@ void Session::start(milliseconds deadline) {
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
-  // What the system holds unsent is as good as in the window: half of it is there, half in the
+  // Bytes that the system holds unsent count as in the window: half of it is there, half in the
   // batch.
   const int unsent = static_cast<int>(std::min<std::size_t>(options_.window / 2, 1u << 30));
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);

@@ -10,7 +10,7 @@
 
 namespace shoal::table {
 
-// What becomes of a connection that shakes hands. On its strand; `opened` or `failed` is called,
+// The outcome of a handshake. On the connection's strand; `opened` or `failed` is called,
 // once.
 struct Opening {
   std::function<Result<LinkOwner*>(const PeerName&)> admit;

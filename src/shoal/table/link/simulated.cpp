@@ -31,7 +31,7 @@ Instant SimulatedPort::pass(Instant now, std::size_t bytes) {
                 Instant(static_cast<std::int64_t>(static_cast<double>(bytes) / bandwidth * 1e9));
 }
 
-// What arrives has been coming in for as long as its bytes take, if nothing else did.
+// A frame that arrives has been coming in for as long as its bytes take, unless another did.
 Instant SimulatedPort::take_last(Instant now, std::size_t bytes) {
   if (bandwidth <= 0) return now;
   return free = std::max(now, free + Instant(static_cast<std::int64_t>(static_cast<double>(bytes) /

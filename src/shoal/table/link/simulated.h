@@ -82,7 +82,7 @@ struct SimulatedLinkOptions {
   bool as_messages = false;
 };
 
-// What is at an end of a link.
+// The owner's functions at one end of a link.
 struct SimulatedEnd {
   // as decoded: its payload has an owner, unless sent as messages
   std::function<void(const Message&)> received;

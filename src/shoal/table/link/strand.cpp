@@ -32,7 +32,7 @@ void IoThreads::stop() {
 
 namespace {
 
-// What a free strand is given runs at once, on the caller's thread; what waits behind it, on the
+// Work for a free strand runs at once, on the caller's thread; work that waits behind it, on the
 // threads of `io`. Asio's own executor runs nothing at once on a thread that is not its own.
 struct Visitor {
   asio::io_context::executor_type io;

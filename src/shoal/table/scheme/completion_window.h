@@ -22,7 +22,7 @@ class CompletionWindow final : public Pacer {
   CompletionWindow(std::int64_t window, std::int64_t merge_every)
       : limit_(window), merge_every_(merge_every) {}
 
-  // Who joins once somebody has asked for something counts as the last to have finished.
+  // A worker that joins after the first question counts as the last to have finished.
   void join(int worker, Instant now) override;
   // The oldest in the ring is forgotten, whoever left.
   void leave(int worker, Instant now) override;

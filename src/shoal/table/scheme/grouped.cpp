@@ -56,8 +56,8 @@ class Grouped final : public Scheme {
     return "";
   }
 
-  // Who left has left its group, and a group without members is none. Who is new comes to those
-  // that are about as fast, or else to the smallest group.
+  // A worker that left is in no group, and a group without members is none. A new worker joins
+  // those that are about as fast, or else to the smallest group.
   SchemeSpec for_workers(std::span<const int> before,
                          std::span<const double> seconds) const override {
     Groups now(groups_.size());

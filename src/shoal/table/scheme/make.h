@@ -1,5 +1,5 @@
-// What the files of schemes define: each is a file here and a line in schemes.def, which
-// make_<name> belongs to.
+// The functions that the files of schemes define: each is a file here and a line in schemes.def,
+// which make_<name> belongs to.
 #pragma once
 
 #include <memory>

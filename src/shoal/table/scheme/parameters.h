@@ -1,4 +1,4 @@
-// What follows a scheme's name, "key=value" a word. A scheme asks for the keys it has; what is
+// The words after a scheme's name, each "key=value". A scheme asks for the keys it has; what is
 // wrong with their values, and keys that nobody asked for, become one error, which make_scheme
 // gives out. So what is asked always has an answer, if only for an object that is thrown away.
 #pragma once
@@ -25,7 +25,7 @@ struct Choice {
   E value;
 };
 
-// What a number may be, both ends included, but for `above`.
+// The range of a number, both ends included, but for `above`.
 struct Range {
   double above = -std::numeric_limits<double>::infinity();
   double least = -std::numeric_limits<double>::infinity();
