@@ -64,7 +64,7 @@ std::string in_hex(std::string_view bytes) {
   return text;
 }
 
-// Whose bytes these may be, at the start of a connection; "" if nobody's that is known.
+// Names the protocol whose connections begin with these bytes; "" if none is known.
 std::string stranger_named(std::string_view bytes) {
   for (const std::string_view start :
        {"GET ", "POST", "HEAD", "PUT ", "HTTP", "OPTI", "DELE", "PRI ", "CONN"})
