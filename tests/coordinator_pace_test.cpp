@@ -65,7 +65,6 @@ TEST(CoordinatorPace, WithoutAPacerEveryTaskStartsAndCounts) {
       EXPECT_EQ(take(job, 0), Words{str("judge ", clock, ": push")});
     }
     EXPECT_EQ(job.coordinator.waiting_for(), "");
-    EXPECT_EQ(job.coordinator.describe_pace(), "");
     ASSERT_TRUE(job.ask(0, Topic::kBegin, 8).ok());  // no body says nothing
     EXPECT_EQ(take(job, 0), Words{"begin 8 with 1 steps"});
   }
@@ -122,9 +121,6 @@ TEST(CoordinatorPace, AWorkerWaitsForThoseThatAreNamed) {
   ASSERT_TRUE(begin(job, 1, 6).ok());
   EXPECT_EQ(take(job, 1), Words{"begin 6 with 1 steps, reread"});
   EXPECT_EQ(job.coordinator.waiting_for(), "");
-  EXPECT_EQ(job.coordinator.describe_pace(),
-            "{\"max_advance\": 1, \"catching_up\": false, \"workers\": [[0, 1, false], [1, 1, "
-            "false], [2, 1, false]]}");
 }
 
 TEST(CoordinatorPace, WhoIsDoneFreesOthers) {

@@ -126,12 +126,6 @@ class Unequal final : public table::Pacer {
   std::vector<int> waiting_;
 };
 
-class Assigned final : public table::InStep {
- public:
-  using InStep::InStep;
-  std::unique_ptr<table::Pacer> make_pacer() const override { return std::make_unique<Unequal>(); }
-};
-
 TEST(GlobalMomentum, OfWorkersWithDifferentNumbersOfSteps) {
   for (const table::Weighing weighing :
        {table::Weighing::kUniform, table::Weighing::kSamples, table::Weighing::kSteps})
@@ -145,7 +139,8 @@ TEST(GlobalMomentum, OfWorkersWithDifferentNumbersOfSteps) {
                       .global_nesterov = nesterov};
       const auto maker = [&](std::string_view) -> Result<std::unique_ptr<table::Scheme>> {
         return std::unique_ptr<table::Scheme>(
-            std::make_unique<Assigned>(table::SchemeSpec{.name = "assigned"}, task));
+            std::make_unique<table::InStep>(table::SchemeSpec{.name = "assigned"}, task,
+                                            [] { return std::make_unique<Unequal>(); }));
       };
       const JobResult job =
           train(one_number(), {.workers = 2, .maker = maker, .stops = {5}, .change = aim});

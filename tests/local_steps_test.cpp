@@ -35,20 +35,16 @@ using table::Verdict;
 
 // ---- schemes of the test ----
 
-using MakePacer = std::function<std::unique_ptr<table::Pacer>()>;
-
 // In step: the mean of a clock, as the workers weigh it. Not in step: each contribution when it
 // comes, of weights an elastic pull.
 class Tried final : public table::Scheme {
  public:
-  Tried(Task task, bool in_step, float scale, MakePacer pacer)
-      : Scheme({.name = "tried"}),
+  Tried(Task task, bool in_step, float scale, table::PacerMaker pacer)
+      : Scheme({.name = "tried"}, std::move(pacer)),
         task_(task),
         in_step_(in_step),
-        scale_(scale),
-        pacer_(std::move(pacer)) {}
+        scale_(scale) {}
   Task task() const override { return task_; }
-  std::unique_ptr<table::Pacer> make_pacer() const override { return pacer_ ? pacer_() : nullptr; }
   bool lockstep() const override { return in_step_; }
   bool readable(const RowView& row, int worker, Clock clock) const override {
     return row.workers[static_cast<std::size_t>(worker)].merged >= clock &&
@@ -78,11 +74,10 @@ class Tried final : public table::Scheme {
   const Task task_;
   const bool in_step_;
   const float scale_;
-  const MakePacer pacer_;
 };
 
 table::SchemeMaker tried(Task task, bool in_step = true, float scale = 1,
-                         MakePacer pacer = nullptr) {
+                         table::PacerMaker pacer = nullptr) {
   return [=](std::string_view) -> Result<std::unique_ptr<table::Scheme>> {
     return std::unique_ptr<table::Scheme>(std::make_unique<Tried>(task, in_step, scale, pacer));
   };

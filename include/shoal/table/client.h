@@ -8,16 +8,6 @@
 // reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
-
-#include "shoal/base/error.h"
 #include "shoal/table/codec.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/pacer.h"

@@ -2,8 +2,6 @@
 // row and direction.
 #pragma once
 
-#include <cstddef>
-
 #include "shoal/base/error.h"
 #include "shoal/table/types.h"
 

@@ -8,16 +8,7 @@
 // no worker can go on, because they wait in different places, all are told to end, and why.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "shoal/base/error.h"
 #include "shoal/table/messages.h"
-#include "shoal/table/pacer.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal::table {
@@ -33,7 +24,7 @@ struct CoordinatorOptions {
 
 // A message to the process with this rank.
 struct Dispatch {
-  std::uint32_t rank = 0;
+  Rank rank = 0;
   Message message;
 };
 
@@ -107,12 +98,11 @@ class Coordinator {
   // Refuse to it and, while not all have joined, an Abort to those who have. An error is a broken
   // protocol, or a rank that another process has: the connection is to end with it. `now` never
   // goes back.
-  Status handle(std::uint32_t rank, const Message& message, Instant now,
-                std::vector<Dispatch>& out);
+  Status handle(Rank rank, const Message& message, Instant now, std::vector<Dispatch>& out);
   // The rank for a process that is to join a job that goes on (or is about to begin): it asks to
   // with that. It is answered when the next generation begins, which it brings about; until then
   // its loss is nobody's. A Join that cannot be is refused, and nothing else happens.
-  std::uint32_t enroll();
+  Rank enroll();
   std::uint32_t processes() const;  // that have a rank
   // All workers are to go on in another generation, for the reason given (for people), and with
   // this scheme: words for the workers as the roster numbers them now; "": it stays as it is. Where
@@ -124,12 +114,12 @@ class Coordinator {
   // The process is lost, or was silent too long: everybody else is told to end, with a message that
   // names its rank, host, last clock and `why`. Nothing is said twice, and nothing after the job is
   // done.
-  void lost(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out);
+  void lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out);
   // The last clock heard of a process, for messages.
-  void heard(std::uint32_t rank, Clock clock);
+  void heard(Rank rank, Clock clock);
 
-  const RosterBody* roster() const;            // null until all have joined
-  std::vector<std::uint32_t> missing() const;  // ranks that have not joined yet
+  const RosterBody* roster() const;   // null until all have joined
+  std::vector<Rank> missing() const;  // ranks that have not joined yet
   // Names the processes that have not answered: "barrier 500: waiting for rank 2 (host b, last
   // clock 498)"; "" if all have.
   std::string waiting_for() const;
@@ -139,8 +129,6 @@ class Coordinator {
   // Lines for the log since the last call: stragglers, outputs that were averaged without some
   // worker, and what the pacer says.
   std::vector<std::string> take_warnings();
-  // Returns what the pacer has measured and decided, as a JSON object; "" if there is nothing.
-  std::string describe_pace() const;
 
  private:
   struct State;

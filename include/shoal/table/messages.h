@@ -2,13 +2,6 @@
 // bytes.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
-
 #include "shoal/base/error.h"
 #include "shoal/table/types.h"
 
@@ -38,7 +31,7 @@ enum class MessageType : std::uint8_t {
 };
 
 // The rank in a Hello of a process that has none yet.
-inline constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
+inline constexpr Rank kNoRank = ~Rank{0};
 using Nonce = std::array<std::uint8_t, 16>;
 using Digest = std::array<std::uint8_t, 32>;
 
@@ -58,7 +51,7 @@ struct Challenge {
 struct Hello {
   std::uint16_t lowest = 3, highest = 3;  // versions of the protocol it speaks
   Purpose purpose = Purpose::kRows;
-  std::uint32_t rank = 0;  // of the connecting process
+  Rank rank = 0;  // of the connecting process
   // A number drawn at its start: a process that was started again has another.
   std::uint64_t incarnation = 0;
   Digest configuration{};  // of net, solver and scheme
@@ -68,7 +61,7 @@ struct Hello {
 };
 struct Welcome {
   std::uint16_t version = 3;
-  std::uint32_t rank = 0;  // of the accepting process
+  Rank rank = 0;  // of the accepting process
   std::uint64_t incarnation = 0;
   // the same over "welcome", the challenge's fields, the hello's nonce and the fields above
   Digest proof{};
@@ -283,7 +276,7 @@ const char* name_of(MessageType type);  // "Push"
 
 // Body of a kJoin.
 struct JoinBody {
-  std::uint32_t rank = 0;
+  Rank rank = 0;
   bool worker = true, server = true;
   std::string host;  // the name of its machine, for people
   // "10.0.0.3:29600", where other processes reach it. If the part before the colon is empty or
@@ -295,7 +288,7 @@ struct JoinBody {
 // The processes of a generation and their parts in it.
 struct RosterBody {
   struct Process {
-    std::uint32_t rank = 0;
+    Rank rank = 0;
     // Its number as a worker and as a server; -1: it is none. A process that is neither has left,
     // or has never come.
     std::int32_t worker = -1, server = -1;

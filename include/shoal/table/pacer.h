@@ -4,10 +4,7 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "shoal/table/types.h"
 
@@ -72,9 +69,6 @@ class Pacer {
   virtual Verdict judge(int, Clock, const TaskReport&, Instant) { return Verdict::kPush; }
   // Workers that were ready and may start now. Asked after each of the calls above.
   virtual std::vector<Start> take_starts(Instant) { return std::exchange(starts_, {}); }
-  // For the log and for people who look at the job: a JSON object of what it has measured and
-  // decided; "" if there is nothing.
-  virtual std::string describe() const { return ""; }
   // Since the last call.
   virtual std::vector<Remark> take_remarks() { return {}; }
 

@@ -2,11 +2,7 @@
 // computes the same.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "shoal/table/types.h"
 

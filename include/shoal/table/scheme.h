@@ -15,19 +15,8 @@
 // scheme, or of groups, is a new plan that starts at the clock of an agreed pause.
 #pragma once
 
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "shoal/base/error.h"
 #include "shoal/table/pacer.h"
-#include "shoal/table/types.h"
 
 namespace shoal::table {
 
@@ -134,9 +123,13 @@ struct SchemeSpec {
   bool operator==(const SchemeSpec&) const = default;
 };
 
+// Makes a scheme's decisions on whole tasks.
+using PacerMaker = std::function<std::unique_ptr<Pacer>()>;
+
 class Scheme {
  public:
-  explicit Scheme(SchemeSpec spec = {}) : spec_(std::move(spec)) {}
+  explicit Scheme(SchemeSpec spec = {}, PacerMaker pacer = {})
+      : spec_(std::move(spec)), pacer_(std::move(pacer)) {}
   virtual ~Scheme() = default;
   // As short as can be: of "ssp staleness=2" it is that of "ssp 2".
   const SchemeSpec& spec() const { return spec_; }
@@ -153,7 +146,7 @@ class Scheme {
   virtual Task task() const { return {}; }
   ContributionKind contribution() const { return task().contribution; }
   // Its decisions on whole tasks; null if it takes none. The coordinator's, one for the job.
-  virtual std::unique_ptr<Pacer> make_pacer() const { return nullptr; }
+  std::unique_ptr<Pacer> make_pacer() const { return pacer_ ? pacer_() : nullptr; }
   // The next update that what is held allows, or nothing.
   virtual std::optional<Merge> next_merge(const RowView& row) const = 0;
   // Whether `worker`, which has finished `clock` iterations, may read the row for the next. Once
@@ -175,6 +168,7 @@ class Scheme {
 
  private:
   const SchemeSpec spec_;
+  const PacerMaker pacer_;
 };
 
 // The smallest `pushed` of the workers that count; kUnbounded if none does.

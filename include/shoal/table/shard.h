@@ -13,14 +13,6 @@
 //   bits.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string_view>
-#include <vector>
-
-#include "shoal/base/error.h"
 #include "shoal/table/codec.h"
 #include "shoal/table/messages.h"
 #include "shoal/table/scheme.h"

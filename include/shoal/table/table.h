@@ -2,18 +2,7 @@
 // the bridge (parallel/) uses: the service over TCP implements it, and so can a simulation.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "shoal/base/error.h"
 #include "shoal/table/client.h"
-#include "shoal/table/messages.h"
 
 namespace shoal::table {
 
@@ -113,7 +102,8 @@ class Table {
 };
 
 struct ServiceOptions {
-  std::uint32_t rank = 0, processes = 1;
+  Rank rank = 0;
+  std::uint32_t processes = 1;
   // a job that goes on, with the rank that enroll() had for it; `processes` is its rank and one
   // then
   bool joins = false;
@@ -145,7 +135,7 @@ std::string validate(const ServiceOptions& options);
 // Asks the job's process 0 for a rank, for a process that is to join while the job trains; token,
 // coordinator and times as in the options. An error says why there is none: nobody there, another
 // token.
-Result<std::uint32_t> enroll(const ServiceOptions& options);
+Result<Rank> enroll(const ServiceOptions& options);
 
 // The table service in one process of a job: the listener, the coordinator in process 0, a shard in
 // servers, a Table in workers.

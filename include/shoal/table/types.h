@@ -2,13 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "shoal/optim/rule.h"
 
@@ -16,6 +13,7 @@ namespace shoal::table {
 
 // The number of iterations that a worker has finished. Its first iteration has clock 0.
 using Clock = std::int64_t;
+using Rank = std::uint32_t;        // the number of a process in its job
 using Version = std::int64_t;      // updates applied to a row
 using RowId = std::uint32_t;       // an index into Plan::rows
 using Generation = std::uint32_t;  // counts the plans of a job, the first 0
@@ -103,11 +101,11 @@ struct Plan {
   std::vector<Row> rows;
   Generation generation = 0;
   // of the workers' processes, by worker; none: as in the job's first roster
-  std::vector<std::uint32_t> ranks{};
+  std::vector<Rank> ranks{};
   // at which each worker begins, `start` the least; none: all at `start`
   std::vector<Clock> clocks{};
   // of the servers' processes, by server; none: as in the job's first roster
-  std::vector<std::uint32_t> server_ranks{};
+  std::vector<Rank> server_ranks{};
   Clock start_of(int worker) const {
     return clocks.empty() ? start : clocks.at(static_cast<std::size_t>(worker));
   }

@@ -8,13 +8,6 @@
 //   after the header   20 u32 crc32c
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-
-#include "shoal/base/error.h"
 #include "shoal/table/messages.h"
 
 namespace shoal::table {

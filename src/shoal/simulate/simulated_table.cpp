@@ -80,14 +80,12 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
   if (job_.options().dry && plan.generation == 0) {
     if (worker_ == 0) job_.install_plan(plan, initial);
     if (Status status = this->status(); !status.ok()) return status;
-    if (Status status = session_.begin(plan, worker_, false); !status.ok()) return status;
-    while (session_.next().what != table::TableSession::Do::kDone) {
-    }
+    if (Status status = session_.begin(plan, worker_); !status.ok()) return status;
     open();
     return {};
   }
-  return table::create(session_, plan, false, *this,
-                       {.settle = [this] { return settle(); }, .open = open, .install = install});
+  return session_.create(plan, false, *this,
+                         {.settle = [this] { return settle(); }, .open = open, .install = install});
 }
 
 Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {

@@ -4,10 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <vector>
 
 #include "shoal/table/types.h"
 

@@ -1,10 +1,8 @@
 #include "shoal/table/client.h"
 
 #include <algorithm>
-#include <list>
-#include <string>
+#include <set>
 #include <tuple>
-#include <utility>
 
 #include "shoal/base/log.h"
 
@@ -14,8 +12,7 @@ namespace {
 // a part of a row: what is waited for, queued and timed; row * kParts + part
 using Slot = std::uint32_t;
 constexpr std::size_t kParts = 3;
-// how often the time until the next question doubles, and one
-constexpr std::size_t kPatience = 5;
+constexpr int kPatience = 4;  // how often the time until the next question doubles
 
 enum class Say : std::uint8_t { kNothing, kPush, kGet };
 
@@ -25,11 +22,9 @@ struct Wait {
   bool waiting = false;
   bool asked = false;       // a link has taken the push or the read at least once
   Say say = Say::kNothing;  // when its turn in its server's queue, under `ticket`, comes
-  // times the silence was answered by another question, up to kPatience - 1
-  std::uint8_t patience = 0;
+  int patience = 0;         // times the silence was answered by another question, up to kPatience
   std::uint64_t ticket = 0;
-  Instant since{}, again{};                           // waits since then; asks again then
-  std::list<Slot>::iterator by_age{}, by_deadline{};  // its places, while it waits
+  Instant since{}, again{};  // waits since then; asks again then
 };
 
 struct Turn {
@@ -42,8 +37,9 @@ struct Turn {
   }
 };
 
-Error broken(int server, const std::string& what) {
-  return {Code::kPeer, str("server ", server, " broke the protocol: ", what,
+template <class... Words>
+Error broken_by(int server, const Words&... words) {
+  return {Code::kPeer, str("server ", server, " broke the protocol: ", words...,
                            ". It runs another version of this program, or another plan.")};
 }
 
@@ -79,7 +75,7 @@ struct Client::State {
   void say(Slot slot, Say what);
   void encode(Push& push) const;
   const Codec& codec_of(const RowMessage& row) const;
-  void be_patient(Slot slot, std::size_t times, Instant now);
+  void be_patient(Slot slot, int times, Instant now);
   void arrive(Slot slot, Version version);
   void count(const Push& push, Version version);
   bool expects(const RowMessage& row) const;
@@ -92,13 +88,11 @@ struct Client::State {
   const Generation generation;
   const std::vector<Row> rows;
   const std::function<std::span<float>(RowId, Part)> destination;
-  std::vector<Wait> waits;                  // by slot
-  std::vector<std::optional<Push>> pushes;  // by row; those not acknowledged
-  std::vector<Version> versions;            // by row: last read
-  std::vector<std::vector<Turn>> queues;    // by server; heaps
-  std::list<Slot> by_age;                   // slots that wait, longest first
-  // the same, a line for each patience: in each, the earliest `again` first
-  std::array<std::list<Slot>, kPatience> by_deadline;
+  std::vector<Wait> waits;                         // by slot
+  std::vector<std::optional<Push>> pushes;         // by row; those not acknowledged
+  std::vector<Version> versions;                   // by row: last read
+  std::vector<std::vector<Turn>> queues;           // by server; heaps
+  std::set<std::pair<Instant, Slot>> by_deadline;  // slots that wait, by Wait::again
   std::uint64_t tickets = 0;
   StalenessCounts staleness;
 };
@@ -120,9 +114,6 @@ void Client::State::start(Slot slot, Clock clock, Say what, Instant now) {
   wait.waiting = true;
   wait.asked = false;
   wait.since = now;
-  wait.patience = 0;
-  wait.by_age = by_age.insert(by_age.end(), slot);
-  wait.by_deadline = by_deadline[0].insert(by_deadline[0].end(), slot);
   be_patient(slot, 0, now);
   say(slot, what);
 }
@@ -141,13 +132,12 @@ void Client::State::say(Slot slot, Say what) {
   std::push_heap(queue.begin(), queue.end());
 }
 
-void Client::State::be_patient(Slot slot, std::size_t times, Instant now) {
+void Client::State::be_patient(Slot slot, int times, Instant now) {
   Wait& wait = waits[slot];
-  std::list<Slot>& before = by_deadline[wait.patience];
-  wait.patience = static_cast<std::uint8_t>(std::min(times, kPatience - 1));
+  by_deadline.erase({wait.again, slot});
+  wait.patience = std::min(times, kPatience);
   wait.again = now + options.retry * (1 << wait.patience);
-  std::list<Slot>& line = by_deadline[wait.patience];
-  line.splice(line.end(), before, wait.by_deadline);
+  by_deadline.emplace(wait.again, slot);
 }
 
 void Client::push(Push push, Instant now) {
@@ -198,7 +188,7 @@ bool Client::arrived(RowId row) const {
                       [](const Wait& wait) { return wait.waiting; });
 }
 
-std::size_t Client::waiting() const { return state_->by_age.size(); }
+std::size_t Client::waiting() const { return state_->by_deadline.size(); }
 
 // ---- the network's side ----
 
@@ -232,29 +222,29 @@ std::span<std::byte> Client::place(RowMessage& row, std::size_t bytes) const {
 
 Status Client::State::check_row(int server, RowId row, const char* name) const {
   if (row >= rows.size())
-    return broken(server, str(name, " of row ", row, "; there are ", rows.size()));
+    return broken_by(server, name, " of row ", row, "; there are ", rows.size());
   if (rows[row].server != server)
-    return broken(server, str(name, " of row ", row, ", which is server ", rows[row].server, "'s"));
+    return broken_by(server, name, " of row ", row, ", which is server ", rows[row].server, "'s");
   return {};
 }
 
 Result<bool> Client::take(int server, const Message& message, Instant) {
   if (const auto* row = std::get_if<RowMessage>(&message)) return state_->handle_row(server, *row);
   if (const auto* need = std::get_if<NeedPush>(&message)) return state_->handle_need(server, *need);
-  return broken(server, str("a ", name_of(type_of(message)), " to a worker"));
+  return broken_by(server, "a ", name_of(type_of(message)), " to a worker");
 }
 
 Result<bool> Client::State::handle_row(int server, const RowMessage& message) {
   if (message.generation < generation) return false;
   if (message.generation > generation)
-    return broken(server, str("Row of generation ", message.generation,
-                              "; this worker is in generation ", generation));
+    return broken_by(server, "Row of generation ", message.generation,
+                     "; this worker is in generation ", generation);
   if (const Status known = check_row(server, message.row, "Row"); !known.ok()) return known.error();
   if (!expects(message)) return false;
   const std::uint32_t length = rows[message.row].length;
   const Result<Values> decoded = decode_with(codec_of(message), message.payload, length);
   if (!decoded.ok())
-    return broken(server, str("Row of row ", message.row, " ", decoded.error().message));
+    return broken_by(server, "Row of row ", message.row, " ", decoded.error().message);
   const std::span<const float> numbers = decoded.value().data;
   const std::span<float> place = destination(message.row, message.part);
   CHECK_EQ(place.size(), length) << "destination of row " << message.row;
@@ -267,8 +257,7 @@ void Client::State::arrive(Slot slot, Version version) {
   Wait& wait = waits[slot];
   wait.waiting = false;
   wait.say = Say::kNothing;
-  by_age.erase(wait.by_age);
-  by_deadline[wait.patience].erase(wait.by_deadline);
+  by_deadline.erase({wait.again, slot});
   if (part_of(slot) != Part::kWeights) return;
   versions[row_of(slot)] = version;
   std::optional<Push>& push = pushes[row_of(slot)];
@@ -325,7 +314,7 @@ std::optional<Message> Client::next(int server) {
 
 void Client::link_up(int server, Instant now) {
   State& state = *state_;
-  for (const Slot slot : state.by_age) {
+  for (const auto& [again, slot] : std::set(state.by_deadline)) {
     if (state.rows[State::row_of(slot)].server != server) continue;
     if (state.waits[slot].asked && state.waits[slot].say == Say::kNothing)
       state.say(slot, Say::kGet);
@@ -335,28 +324,23 @@ void Client::link_up(int server, Instant now) {
 
 Instant Client::on_time(Instant now) {
   State& state = *state_;
-  Instant next = Instant::max();
-  for (std::size_t times = kPatience; times-- > 0;) {
-    const std::list<Slot>& line = state.by_deadline[times];
-    while (!line.empty() && state.waits[line.front()].again <= now) {
-      const Slot slot = line.front();
-      Wait& wait = state.waits[slot];
-      const bool silent = wait.say == Say::kNothing;  // if not, its turn has not come yet
-      if (silent) state.say(slot, Say::kGet);
-      state.be_patient(slot, wait.patience + (silent ? 1u : 0u), now);
-      next = std::min(next, wait.again);
-    }
-    if (!line.empty()) next = std::min(next, state.waits[line.front()].again);
+  while (!state.by_deadline.empty() && state.by_deadline.begin()->first <= now) {
+    const Slot slot = state.by_deadline.begin()->second;
+    const Wait& wait = state.waits[slot];
+    const bool silent = wait.say == Say::kNothing;  // if not, its turn has not come yet
+    if (silent) state.say(slot, Say::kGet);
+    state.be_patient(slot, wait.patience + (silent ? 1 : 0), now);
   }
-  return next;
+  return state.by_deadline.empty() ? Instant::max() : state.by_deadline.begin()->first;
 }
 
 std::optional<Client::Overdue> Client::overdue() const {
-  if (state_->by_age.empty()) return std::nullopt;
-  const Slot slot = state_->by_age.front();
+  if (state_->by_deadline.empty()) return std::nullopt;
+  const auto since = [this](const auto& entry) { return state_->waits[entry.second].since; };
+  const Slot slot = std::ranges::min_element(state_->by_deadline, {}, since)->second;
   const RowId row = State::row_of(slot);
-  return Overdue{row, state_->rows[row].server, state_->waits[slot].clock,
-                 state_->waits[slot].since};
+  const Wait& wait = state_->waits[slot];
+  return Overdue{row, state_->rows[row].server, wait.clock, wait.since};
 }
 
 }  // namespace shoal::table

@@ -1,6 +1,6 @@
 #include "shoal/table/codec.h"
 
-#include <vector>
+#include "shoal/table/broken.h"
 
 namespace shoal::table {
 namespace {
@@ -13,10 +13,9 @@ class Float32 final : public Codec {
   Result<Values> decode(const Payload& payload, std::size_t count) const override {
     const std::size_t bytes = payload.bytes.size();
     if (bytes % sizeof(float) != 0)
-      return Error{Code::kPeer, str("has ", bytes, " bytes of numbers, which are four bytes each")};
+      return broken("has ", bytes, " bytes of numbers, which are four bytes each");
     if (bytes != bound(count))
-      return Error{Code::kPeer,
-                   str("has ", bytes / sizeof(float), " numbers; the row has ", count)};
+      return broken("has ", bytes / sizeof(float), " numbers; the row has ", count);
     return Values{payload.floats(), payload.owner};
   }
 };
@@ -32,8 +31,8 @@ const Codec* find_codec(CodecId id) { return id == CodecId::kFloat32 ? &float32_
 
 Result<Values> decode_with(const Codec& codec, const Payload& payload, std::size_t count) {
   if (payload.codec == codec.id()) return codec.decode(payload, count);
-  return Error{Code::kPeer, str("is in codec ", static_cast<int>(payload.codec),
-                                "; the plan says codec ", static_cast<int>(codec.id()))};
+  return broken("is in codec ", static_cast<int>(payload.codec), "; the plan says codec ",
+                static_cast<int>(codec.id()));
 }
 
 std::string unknown_codec(const Plan& plan, CodecFinder find) {

@@ -1,7 +1,6 @@
 #include "shoal/table/pending_answers.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "shoal/base/bytes.h"
 #include "shoal/table/coordinator.h"

@@ -3,12 +3,8 @@
 // was heard. Every table has one: the service's, a simulation's, a test's.
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "shoal/table/messages.h"
 

@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <cmath>
-#include <functional>
-#include <string>
 
 #include "shoal/base/error.h"
 #include "shoal/table/types.h"
@@ -20,8 +17,7 @@ std::string validate(const Row& row, std::uint16_t servers) {
   return "";
 }
 
-std::string wrong_ranks(const std::vector<std::uint32_t>& ranks, std::size_t of,
-                        const char* whose) {
+std::string wrong_ranks(const std::vector<Rank>& ranks, std::size_t of, const char* whose) {
   if (!ranks.empty() && ranks.size() != of)
     return str("there are ", of, ' ', whose, ", and ranks of ", ranks.size());
   return std::ranges::adjacent_find(ranks, std::ranges::greater_equal()) == ranks.end()

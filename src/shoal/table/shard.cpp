@@ -1,7 +1,5 @@
 #include "shoal/table/shard.h"
 
-#include <utility>
-
 #include "shoal/table/broken.h"
 #include "shoal/table/shard_rows.h"
 

@@ -1,7 +1,6 @@
 #include "shoal/table/shard_row.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "shoal/base/log.h"
 

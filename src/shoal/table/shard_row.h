@@ -2,11 +2,6 @@
 // read it.
 #pragma once
 
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "shoal/table/buffer.h"
 #include "shoal/table/codec.h"
 #include "shoal/table/messages.h"

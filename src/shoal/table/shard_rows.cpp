@@ -1,8 +1,6 @@
 #include "shoal/table/shard_rows.h"
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
 
 #include "shoal/base/log.h"
 #include "shoal/table/broken.h"

@@ -2,11 +2,6 @@
 // that end or are lost.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "shoal/table/shard.h"
 #include "shoal/table/shard_row.h"
 

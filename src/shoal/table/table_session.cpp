@@ -1,7 +1,5 @@
 #include "shoal/table/table_session.h"
 
-#include <utility>
-
 #include "shoal/base/sha256.h"
 #include "shoal/table/coordinator/difference.h"
 
@@ -37,48 +35,38 @@ Error wrong_plan(const std::string& words) {
 
 }  // namespace
 
-Status TableSession::begin(const Plan& plan, int worker, bool compares) {
+Status TableSession::begin(const Plan& plan, int worker) {
   if (const std::string wrong = validate(plan); !wrong.empty()) return wrong_plan(wrong);
   const auto scheme = maker_(plan.scheme);
   if (!scheme.ok()) return scheme.error();
-  worker_ = worker;
-  description_ = compares ? describe(plan) : "";
   generation_ = plan.generation;
-  first_ = plan.start_of(worker);
+  first_ = first_unpushed_ = plan.start_of(worker);
   paced_ = scheme.value()->task().paced;
   bounded_ = scheme.value()->bounded();
   waited_for_ = scheme.value()->waits_for_others();
-  const auto barrier = [](Clock clock, std::string body) {
-    return Step{Do::kAsk, {.topic = Topic::kBarrier, .clock = clock, .body = std::move(body)}};
-  };
-  steps_ = {{Do::kSettle}, barrier(all_drained(plan.generation), worker == 0 ? description_ : "")};
-  steps_.push_back({Do::kOpen});
-  if (worker == 0) {
-    // before the last round: so before any worker asks for a task
-    steps_.push_back(
-        {Do::kTell, {.topic = Topic::kScheme, .clock = plan.generation, .body = plan.scheme}});
-    steps_.push_back({Do::kInstall});
-  }
-  steps_.push_back(barrier(rows_exist(plan.generation), ""));
   return {};
 }
 
-TableSession::Step TableSession::next() {
-  if (steps_.empty()) return {};
-  Step step = std::move(steps_.front());
-  steps_.pop_front();
-  if (step.what == Do::kOpen) {
-    begun_ = true;
-    first_unpushed_ = first_;
+Status TableSession::create(const Plan& plan, bool compares, Table& table,
+                            const TableActions& actions) {
+  if (Status status = begin(plan, table.worker()); !status.ok()) return status;
+  if (Status status = actions.settle(); !status.ok()) return status;
+  const bool is_chief = table.worker() == 0;
+  const std::string mine = compares ? describe(plan) : "";
+  const auto chiefs =
+      table.ask(Topic::kBarrier, all_drained(plan.generation), is_chief ? mine : "");
+  if (!chiefs.ok()) return chiefs.error();
+  if (compares && chiefs.value() != mine)
+    return wrong_plan(
+        difference(str("worker ", table.worker()), mine, "worker 0", chiefs.value(), "plans"));
+  actions.open();
+  if (is_chief) {
+    // before the last round: so before any worker asks for a task
+    table.tell(Topic::kScheme, plan.generation, plan.scheme);
+    if (Status status = actions.install(); !status.ok()) return status;
   }
-  return step;
-}
-
-Status TableSession::answered(std::string_view answer) {
-  const std::string mine = std::exchange(description_, {});
-  if (mine.empty() || answer == mine) return {};
-  steps_.clear();
-  return wrong_plan(difference(str("worker ", worker_), mine, "worker 0", answer, "plans"));
+  const auto exist = table.ask(Topic::kBarrier, rows_exist(plan.generation), "");
+  return exist.ok() ? Status() : Status(exist.error());
 }
 
 std::optional<Retire> TableSession::retires_before(const Ask& question) const {
@@ -86,8 +74,8 @@ std::optional<Retire> TableSession::retires_before(const Ask& question) const {
   bool meets = false;
   if (question.topic == Topic::kMeet)
     meets = waited_for_ || decode_meeting(question.body) != Meeting::kPause;
-  if (!begun_ || !(leaves || meets)) return std::nullopt;
-  return Retire{.clock = first_unpushed_, .generation = generation_};
+  if (!generation_ || !(leaves || meets)) return std::nullopt;
+  return Retire{.clock = first_unpushed_, .generation = *generation_};
 }
 
 std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Source& initial) {
@@ -107,30 +95,6 @@ std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Sour
     add(Part::kWeights, initial(row, Part::kWeights));
   }
   return messages;
-}
-
-Status create(TableSession& session, const Plan& plan, bool compares, Table& table,
-              const TableActions& actions) {
-  if (Status status = session.begin(plan, table.worker(), compares); !status.ok()) return status;
-  for (;;) {
-    TableSession::Step step = session.next();
-    Status status;
-    switch (step.what) {
-      case TableSession::Do::kSettle: status = actions.settle(); break;
-      case TableSession::Do::kAsk: {
-        const auto answer = table.ask(step.ask.topic, step.ask.clock, std::move(step.ask.body));
-        status = answer.ok() ? session.answered(answer.value()) : answer.error();
-        break;
-      }
-      case TableSession::Do::kTell:
-        table.tell(step.ask.topic, step.ask.clock, std::move(step.ask.body));
-        break;
-      case TableSession::Do::kOpen: actions.open(); break;
-      case TableSession::Do::kInstall: status = actions.install(); break;
-      case TableSession::Do::kDone: return {};
-    }
-    if (!status.ok()) return status;
-  }
 }
 
 }  // namespace shoal::table

@@ -1,7 +1,6 @@
 #include "shoal/table/update.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "shoal/base/numbers.h"
 

@@ -3,10 +3,6 @@
 // row into pieces for a ParallelFor. Without that the caller's thread does all.
 #pragma once
 
-#include <cstddef>
-#include <span>
-
-#include "shoal/optim/rule.h"
 #include "shoal/table/types.h"
 
 namespace shoal::table {

@@ -1,7 +1,5 @@
 #include "shoal/table/coordinator/agreement.h"
 
-#include <algorithm>
-
 #include "shoal/base/bytes.h"
 
 namespace shoal::table {
@@ -20,18 +18,18 @@ const char* name_of(Want want) {
 
 }  // namespace
 
-Status Agreement::want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+Status Agreement::want(Rank rank, const Ask& ask) {
   const Result<Want> want = decode_want(ask.body);
   if (!want.ok() || want.value() == Want::kNothing)
     return members_.broken(rank, " asks for a pause and does not say for what (", ask.body.size(),
                            " bytes)");
   const Wanted wanted{ask.clock, want.value()};
   if (std::exchange(wanted_[rank], wanted) == wanted) return {};
-  this->want(wanted.want, 0, out);
+  this->want(wanted.want, 0);
   return {};
 }
 
-void Agreement::want(Want want, Clock from, std::vector<Dispatch>& out) {
+void Agreement::want(Want want, Clock from) {
   if (passes_) {
     if (want != Want::kRegroup) put_off_ = more_urgent(put_off_, want);
     return;
@@ -45,25 +43,25 @@ void Agreement::want(Want want, Clock from, std::vector<Dispatch>& out) {
   apart_ = false;
   clocks_.clear();
   done_.clear();
-  for (const std::uint32_t worker : members_.active())
-    out.push_back({worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}}});
+  for (const Rank worker : members_.active())
+    members_.say(worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}});
 }
 
-void Agreement::admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) const {
+void Agreement::admit(Rank rank, Clock clock) const {
   const bool due =
       apart_ ? to_do_ != Want::kNothing : agreed_.want != Want::kNothing && agreed_.clock > clock;
   if (!due) return;
   Directive directive = agreed_;
   if (apart_) directive.clock = clock, directive.want = to_do_;
-  out.push_back({rank, directive});
+  members_.say(rank, directive);
 }
 
-void Agreement::begin_generation(bool passes, std::vector<Dispatch>& out) {
+void Agreement::begin_generation(bool passes) {
   passes_ = passes;
-  if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing), 0, out);
+  if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing), 0);
 }
 
-Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+Status Agreement::paused(Rank rank, const Ask& ask) {
   const bool apart = ask.body.size() == sizeof(Clock);
   if (!apart && !ask.body.empty())
     return members_.broken(rank, " says where it pauses, and how far it is in ", ask.body.size(),
@@ -71,20 +69,19 @@ Status Agreement::paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatc
   if (!open_ && agreed_.want == Want::kNothing)
     return members_.broken(rank, " says where it pauses, but was not asked to");
   if (!open_) {
-    if (!apart_) out.push_back({rank, agreed_});
+    if (!apart_) members_.say(rank, agreed_);
     return {};
   }
   clocks_.try_emplace(rank, ask.clock);
   done_.try_emplace(rank, apart ? get_le<Clock>(ask.body) : 0);
   apart_ = apart_ || apart;
-  close(out);
+  close();
   return {};
 }
 
-void Agreement::close(std::vector<Dispatch>& out) {
-  const std::vector<std::uint32_t> active = members_.active();
-  if (!open_ ||
-      !std::ranges::all_of(active, [&](std::uint32_t rank) { return clocks_.contains(rank); }))
+void Agreement::close() {
+  const std::vector<Rank> active = members_.active();
+  if (!open_ || !std::ranges::all_of(active, [&](Rank rank) { return clocks_.contains(rank); }))
     return;
   open_ = false;
   if (active.empty()) return;
@@ -92,16 +89,16 @@ void Agreement::close(std::vector<Dispatch>& out) {
   Clock agreed = std::max(std::exchange(from_, 0), want_ == Want::kRegroup && !apart_ ? ended_ : 0);
   if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
   Clock least = kUnbounded;
-  for (const std::uint32_t rank : active)
+  for (const Rank rank : active)
     agreed = std::max(agreed, clocks_.at(rank)), least = std::min(least, clocks_.at(rank));
   agreed_ = Directive{.kind = DirectiveKind::kAgreed, .clock = agreed, .want = want_, .text = {}};
   if (apart_) to_do_ = more_urgent(to_do_, want_);
   stops_.erase(stops_.begin(), stops_.lower_bound(least));
   if (!apart_) stops_.insert(agreed);
-  for (const std::uint32_t rank : active) {
+  for (const Rank rank : active) {
     Directive directive = agreed_;
     if (apart_) directive.clock = clocks_.at(rank);
-    out.push_back({rank, directive});
+    members_.say(rank, directive);
   }
 }
 
@@ -110,19 +107,19 @@ void Agreement::close(std::vector<Dispatch>& out) {
 void Agreement::align() {
   for (const std::vector<int>& workers : scheme_.groups) {
     Clock most = 0;
-    std::vector<std::uint32_t> ranks;
+    std::vector<Rank> ranks;
     for (const int worker : workers)
-      if (const std::uint32_t rank = members_.rank_of_worker(worker); clocks_.contains(rank))
+      if (const Rank rank = members_.rank_of_worker(worker); clocks_.contains(rank))
         ranks.push_back(rank);
-    for (const std::uint32_t rank : ranks) most = std::max(most, done_.at(rank));
-    for (const std::uint32_t rank : ranks) clocks_.at(rank) += most - done_.at(rank);
+    for (const Rank rank : ranks) most = std::max(most, done_.at(rank));
+    for (const Rank rank : ranks) clocks_.at(rank) += most - done_.at(rank);
   }
 }
 
 std::string Agreement::waiting_for() const {
   if (!open_) return {};
   return members_.waiting_for(str("agreement on ", name_of(want_)), members_.active(),
-                              [this](std::uint32_t rank) { return clocks_.contains(rank); });
+                              [this](Rank rank) { return clocks_.contains(rank); });
 }
 
 }  // namespace shoal::table

@@ -5,12 +5,8 @@
 // and meet there (Topic::kMeet).
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "shoal/table/coordinator/members.h"
 
@@ -19,21 +15,20 @@ namespace shoal::table {
 class Agreement {
  public:
   // `scheme`: of the present generation.
-  Agreement(const Members& members, const SchemeSpec& scheme)
-      : members_(members), scheme_(scheme) {}
+  Agreement(Members& members, const SchemeSpec& scheme) : members_(members), scheme_(scheme) {}
   // A want that comes while an agreement is open becomes part of it: of two wants the more urgent
   // counts.
-  Status want(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  Status want(Rank rank, const Ask& ask);
   // The coordinator's own: of workers that a bound keeps together the clock is at least `from`.
-  void want(Want want, Clock from, std::vector<Dispatch>& out);
-  Status paused(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  void want(Want want, Clock from);
+  Status paused(Rank rank, const Ask& ask);
   // The worker begins at this clock, and hears what was agreed on for later.
-  void admit(std::uint32_t rank, Clock clock, std::vector<Dispatch>& out) const;
+  void admit(Rank rank, Clock clock) const;
   // The next generation begins: what was put off until then is wanted now. One that `passes` by
   // itself is not stopped for anything.
-  void begin_generation(bool passes, std::vector<Dispatch>& out);
+  void begin_generation(bool passes);
   // Goes on without workers that are done now.
-  void close(std::vector<Dispatch>& out);
+  void close();
   // A worker has ended the run at this clock. Where a bound keeps all together no generation ends
   // before it: the next one would have this worker in it.
   void ended(Clock clock) { ended_ = std::max(ended_, clock); }
@@ -58,17 +53,17 @@ class Agreement {
 
   void align();
 
-  const Members& members_;
+  Members& members_;
   const SchemeSpec& scheme_;
-  std::map<std::uint32_t, Wanted> wanted_;  // last, by rank
+  std::map<Rank, Wanted> wanted_;  // last, by rank
   bool open_ = false;
   Want want_ = Want::kNothing;
   Want put_off_ = Want::kNothing;  // until the next generation, and is agreed on in that
   bool passes_ = false;            // this one does
   Clock from_ = 0, ended_ = 0;
-  std::map<std::uint32_t, Clock> clocks_;  // said in this agreement
+  std::map<Rank, Clock> clocks_;  // said in this agreement
   // iterations of the generation, of workers that are apart
-  std::map<std::uint32_t, Clock> done_;
+  std::map<Rank, Clock> done_;
   Directive agreed_{};  // the last one's; clocks of agreements rise
   // agreed on with a bound, at which somebody may still be
   std::set<Clock> stops_;

@@ -1,6 +1,4 @@
-// Bodies of the questions about tasks, and of their answers; docs/protocol.md has their bytes.
-#include <cmath>
-#include <utility>
+// Bodies of questions to the coordinator, and of their answers; docs/protocol.md has their bytes.
 
 #include "shoal/table/broken.h"
 #include "shoal/table/coordinator.h"
@@ -46,6 +44,7 @@ std::string wrong_number(std::initializer_list<double> numbers) {
     if (!std::isfinite(number) || number < 0) return str("a number that cannot be, ", number);
   return "";
 }
+std::string wrong_with(const auto&) { return ""; }
 std::string wrong_with(const TaskReport& report) {
   return wrong_number({report.seconds, report.samples, report.exchange});
 }
@@ -57,24 +56,28 @@ std::string wrong_with(const Start& start) {
   const std::string wrong = wrong_number({start.mean_steps});
   return wrong.empty() && start.at < 0 ? str("task ", start.at) : wrong;
 }
-std::string wrong_with(const VerdictBody&) { return ""; }
 std::string wrong_with(const ReportBody& report) {
   return wrong_number({report.iterations, report.compute, report.data, report.rows, report.other});
 }
 
+// An error is what is wrong, between these words.
 template <class Body>
-Result<Body> decoded(const char* name, std::string_view bytes) {
+Result<Body> decoded(const char* before, std::string_view bytes, const char* after = "") {
   wire::Reader reader(bytes);
   Body body;
   fields(reader, body);
   std::string wrong = reader.finish();
   if (wrong.empty()) wrong = wrong_with(body);
-  if (!wrong.empty()) return broken("a body of ", name, ": ", wrong);
+  if (!wrong.empty()) return broken(before, wrong, after);
   return body;
 }
 
 }  // namespace
 
+std::string encode(const JoinBody& body) { return encoded(body); }
+std::string encode(const RosterBody& body) { return encoded(body); }
+std::string encode(const SegmentBody& body) { return encoded(body); }
+std::string encode(const LeaveBody& body) { return encoded(body); }
 std::string encode(const BeginBody& body) { return encoded(body); }
 std::string encode(const TaskReport& body) { return encoded(body); }
 std::string encode(const Start& body) { return encoded(body); }
@@ -83,18 +86,32 @@ std::string encode(std::uint32_t steps, Verdict verdict) {
   return encoded(VerdictBody{steps, verdict});
 }
 
+Result<JoinBody> decode_join(std::string_view bytes) {
+  return decoded<JoinBody>("A Join has ", bytes, ".");
+}
+Result<RosterBody> decode_roster(std::string_view bytes) {
+  return decoded<RosterBody>("A Roster has ", bytes, ".");
+}
+Result<SegmentBody> decode_segment(std::string_view bytes) {
+  return decoded<SegmentBody>("A Segment has ", bytes, ".");
+}
+Result<LeaveBody> decode_leave(std::string_view bytes) {
+  return decoded<LeaveBody>("A Leave has ", bytes, ".");
+}
 Result<BeginBody> decode_begin(std::string_view bytes) {
-  return bytes.empty() ? BeginBody() : decoded<BeginBody>("begin", bytes);
+  return bytes.empty() ? BeginBody() : decoded<BeginBody>("a body of begin: ", bytes);
 }
 Result<TaskReport> decode_task(std::string_view bytes) {
-  return decoded<TaskReport>("judge", bytes);
+  return decoded<TaskReport>("a body of judge: ", bytes);
 }
-Result<Start> decode_start(std::string_view bytes) { return decoded<Start>("a start", bytes); }
+Result<Start> decode_start(std::string_view bytes) {
+  return decoded<Start>("a body of a start: ", bytes);
+}
 Result<ReportBody> decode_report(std::string_view bytes) {
-  return decoded<ReportBody>("a report", bytes);
+  return decoded<ReportBody>("a body of a report: ", bytes);
 }
 Result<Verdict> decode_verdict(std::string_view bytes) {
-  const Result<VerdictBody> body = decoded<VerdictBody>("a verdict", bytes);
+  const Result<VerdictBody> body = decoded<VerdictBody>("a body of a verdict: ", bytes);
   if (!body.ok()) return body.error();
   return body.value().verdict;
 }

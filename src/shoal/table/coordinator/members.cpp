@@ -7,18 +7,18 @@
 
 namespace shoal::table {
 
-std::vector<std::uint32_t> Members::which(const std::function<bool(const Member&)>& test) const {
-  std::vector<std::uint32_t> ranks;
-  for (std::uint32_t rank = 0; rank < size(); ++rank)
+std::vector<Rank> Members::which(const std::function<bool(const Member&)>& test) const {
+  std::vector<Rank> ranks;
+  for (Rank rank = 0; rank < size(); ++rank)
     if (test(members_[rank])) ranks.push_back(rank);
   return ranks;
 }
 
-std::uint32_t Members::rank_of_worker(std::int32_t worker) const {
+Rank Members::rank_of_worker(std::int32_t worker) const {
   return which([&](const Member& member) { return member.worker == worker; }).at(0);
 }
 
-std::string Members::name(std::uint32_t rank) const {
+std::string Members::name(Rank rank) const {
   std::vector<std::string> known;
   if (rank < size() && !members_[rank].body.host.empty())
     known.push_back("host " + members_[rank].body.host);
@@ -27,14 +27,14 @@ std::string Members::name(std::uint32_t rank) const {
   return str("rank ", rank, known.empty() ? "" : " (" + join(known) + ")");
 }
 
-std::string Members::names(std::span<const std::uint32_t> ranks) const {
+std::string Members::names(std::span<const Rank> ranks) const {
   std::vector<std::string> words;
-  for (const std::uint32_t rank : ranks) words.push_back(name(rank));
+  for (const Rank rank : ranks) words.push_back(name(rank));
   return join(words);
 }
 
-std::string Members::waiting_for(const std::string& what, std::vector<std::uint32_t> ranks,
-                                 const std::function<bool(std::uint32_t)>& has) const {
+std::string Members::waiting_for(const std::string& what, std::vector<Rank> ranks,
+                                 const std::function<bool(Rank)>& has) const {
   std::erase_if(ranks, has);
   return str(what, ": waiting for ", names(ranks));
 }

@@ -1,13 +1,7 @@
 // The processes of a job as the coordinator knows them.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <algorithm>
 
 #include "shoal/table/broken.h"
 #include "shoal/table/coordinator.h"
@@ -31,40 +25,52 @@ class Members {
  public:
   explicit Members(std::uint32_t processes) : founding_(processes), members_(processes) {}
   // Of one that may join a job that goes on; those of before have the smaller ranks.
-  std::uint32_t enroll() { return members_.emplace_back(), size() - 1; }
+  Rank enroll() { return members_.emplace_back(), size() - 1; }
   bool is_founding(std::uint32_t rank) const { return rank < founding_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
-  Member& operator[](std::uint32_t rank) { return members_[rank]; }
-  const Member& operator[](std::uint32_t rank) const { return members_[rank]; }
+  Member& operator[](Rank rank) { return members_[rank]; }
+  const Member& operator[](Rank rank) const { return members_[rank]; }
 
   // Ranks, in their order, of those for which `test` holds.
-  std::vector<std::uint32_t> which(const std::function<bool(const Member&)>& test) const;
-  std::vector<std::uint32_t> active() const {
+  std::vector<Rank> which(const std::function<bool(const Member&)>& test) const;
+  std::vector<Rank> active() const {
     return which([](const Member& member) { return member.active(); });
   }
-  std::vector<std::uint32_t> here() const {
+  std::vector<Rank> here() const {
     return which([](const Member& member) { return member.joined && !member.left; });
   }
-  std::vector<std::uint32_t> servers() const {
+  std::vector<Rank> servers() const {
     return which([](const Member& member) { return member.server >= 0; });
   }
-  std::uint32_t rank_of_worker(std::int32_t worker) const;
+  void heard(Rank rank, Clock clock) {
+    if (rank < size()) members_[rank].clock = std::max(members_[rank].clock, clock);
+  }
+
+  // The time of the call that is handled, and the messages that come of it.
+  Instant now{};
+  void say(Rank rank, Message message) { said_.push_back({rank, std::move(message)}); }
+  void move_messages_to(std::vector<Dispatch>& out) {
+    std::ranges::move(std::exchange(said_, {}), std::back_inserter(out));
+  }
+
+  Rank rank_of_worker(std::int32_t worker) const;
 
   // "rank 2 (host b, last clock 498)", as much of it as is known; and several with commas.
-  std::string name(std::uint32_t rank) const;
-  std::string names(std::span<const std::uint32_t> ranks) const;
+  std::string name(Rank rank) const;
+  std::string names(std::span<const Rank> ranks) const;
   // "barrier 500: waiting for rank 2", of the `ranks` that `has` does not hold for.
-  std::string waiting_for(const std::string& what, std::vector<std::uint32_t> ranks,
-                          const std::function<bool(std::uint32_t)>& has) const;
+  std::string waiting_for(const std::string& what, std::vector<Rank> ranks,
+                          const std::function<bool(Rank)>& has) const;
   // The process breaks the protocol: its name, and `words`.
   template <class... Words>
-  Error broken(std::uint32_t rank, const Words&... words) const {
+  Error broken(Rank rank, const Words&... words) const {
     return table::broken(name(rank), words...);
   }
 
  private:
   const std::uint32_t founding_;
   std::vector<Member> members_;
+  std::vector<Dispatch> said_;
 };
 
 std::string numbers_to_bytes(std::span<const double> numbers);

@@ -1,35 +1,45 @@
 // Decides which processes take part in a job: they join before it begins or while it goes on, are
-// done, leave, or are lost. Keeps the roster of the generation.
+// done, leave, or are lost. Keeps the roster of the generation, and the parts of a coordinator that
+// each settle one matter of the same members.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "shoal/table/coordinator/coordinator_parts.h"
+#include "shoal/table/coordinator/norms.h"
+#include "shoal/table/coordinator/outputs.h"
+#include "shoal/table/coordinator/pacing.h"
+#include "shoal/table/coordinator/regrouping.h"
+#include "shoal/table/coordinator/rounds.h"
+#include "shoal/table/coordinator/stragglers.h"
 
 namespace shoal::table {
 
 class Membership {
  public:
-  Membership(CoordinatorParts& parts, std::uint64_t seed)
-      : parts_(parts), members_(parts.members), seed_(seed) {}
+  Membership(std::uint32_t processes, std::uint64_t seed) : members(processes), seed_(seed) {}
+  Membership(const Membership&) = delete;
 
-  Status join(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
-  Status leave(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  Members members;
+  Outputs outputs{members};
+  Regrouping regrouping{members};
+  Agreement agreement{members, regrouping.scheme()};
+  Rounds rounds{members, agreement,
+                [this](const Rounds::Round& round) { return next_generation(round); }};
+  Norms norms{members};
+  Stragglers stragglers{members};
+  Pacing pacing{members};
+
+  Status join(Rank rank, const Ask& ask);
+  Status leave(Rank rank, const Ask& ask);
   // The worker has finished its part of the job.
-  Status done(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
-  void lose(std::uint32_t rank, Code code, const std::string& why, std::vector<Dispatch>& out);
+  Status done(Rank rank, const Ask& ask);
+  void lose(Rank rank, Code code, const std::string& why);
   // Tells all that have joined, `but` one, that the job ends now.
-  void end(Error error, std::uint32_t but, std::vector<Dispatch>& out);
-  // All workers are at the ends of their parts of a generation. Returns the next roster's bytes.
-  Result<std::string> next_generation(const Rounds::Round& round, std::vector<Dispatch>& out);
+  void end(Error error, Rank but);
+  // All are to go on in another generation; Coordinator::regroup.
+  void want_next(const std::string& why, const std::string& scheme = "", Clock from = 0);
 
   // Has joined a generation, and perhaps left since.
-  bool in_roster(std::uint32_t rank) const;
+  bool in_roster(Rank rank) const;
+  std::vector<Rank> missing() const;  // ranks that are to join before the job begins
   // null until all have joined
   const RosterBody* roster() const { return roster_ ? &*roster_ : nullptr; }
   bool finished() const { return finished_; }
@@ -41,29 +51,27 @@ class Membership {
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 
  private:
-  void join_late(std::uint32_t rank, std::vector<Dispatch>& out);
-  Status join_again(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
-  std::string why_not(std::uint32_t rank, const JoinBody& body) const;
+  Result<std::string> next_generation(const Rounds::Round& round);
+  void join_late(Rank rank);
+  Status join_again(Rank rank, const Ask& ask);
+  std::string why_not(Rank rank, const JoinBody& body) const;
   std::string why_not_all() const;
-  void refuse(std::uint32_t rank, const std::string& reason, std::vector<Dispatch>& out);
-  void begin(Instant now, std::vector<Dispatch>& out);
-  std::string why_it_stays(std::uint32_t rank) const;
-  void let_go(std::uint32_t rank, std::vector<Dispatch>& out);
-  void take_out(std::uint32_t rank, Instant now, std::vector<Dispatch>& out);
-  void finish(std::vector<Dispatch>& out);
-  void want_next(const std::string& why, std::vector<Dispatch>& out);
-  Answer roster_answer(std::uint32_t rank) const {
-    return {Topic::kJoin, members_[rank].incarnation, encode(*roster_)};
+  void refuse(Rank rank, const std::string& reason);
+  void begin();
+  std::string why_it_stays(Rank rank) const;
+  void let_go(Rank rank);
+  void take_out(Rank rank);
+  void finish();
+  Answer roster_answer(Rank rank) const {
+    return {Topic::kJoin, members[rank].incarnation, encode(*roster_)};
   }
 
-  CoordinatorParts& parts_;
-  Members& members_;
   const std::uint64_t seed_;
   std::optional<RosterBody> roster_;
   std::string configuration_;  // of all
   std::optional<Error> ended_;
   bool finished_ = false;
-  std::map<std::uint32_t, Clock> done_at_;  // clocks of kDone, by rank
+  std::map<Rank, Clock> done_at_;  // clocks of kDone, by rank
   std::vector<std::string> warnings_;
 };
 

@@ -3,9 +3,6 @@
 #pragma once
 
 #include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "shoal/table/coordinator/members.h"
 
@@ -15,24 +12,77 @@ class Outputs {
  public:
   static constexpr std::size_t kMostOpen = 4096, kMostKept = 256;
 
-  explicit Outputs(const Members& members) : members_(members) {}
-  Status tell(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out);
+  explicit Outputs(Members& members) : members_(members) {}
+  Status tell(Rank rank, const Ask& ask) {
+    const Rank chief = members_.rank_of_worker(0);
+    if (ask.clock < next_[rank]) {
+      const auto known = means_.find(ask.clock);
+      if (rank == chief && known != means_.end())
+        members_.say(chief, Answer{Topic::kOutputs, ask.clock, known->second});
+      return {};
+    }
+    if (ask.body.empty() || !whole_numbers(ask.body))
+      return members_.broken(rank, " sends ", ask.body.size(),
+                             " bytes of outputs, which are no float64s with a weight first");
+    std::vector<double> numbers = bytes_to_numbers(ask.body);
+    if (!(numbers[0] >= 0))
+      return members_.broken(rank, " sends outputs with the weight ", numbers[0],
+                             "; it must not be negative");
+    next_[rank] = ask.clock + 1;
+    const bool closed = !means_.empty() && ask.clock <= means_.rbegin()->first;
+    if (closed) return {};  // at the bound, without this one
+    Round& round = open_[ask.clock];
+    if (!round.empty() && round.begin()->second.size() != numbers.size())
+      return members_.broken(rank, " has ", numbers.size() - 1, " outputs in iteration ", ask.clock,
+                             " where ", members_.name(round.begin()->first), " has ",
+                             round.begin()->second.size() - 1, "; do both train the same net?");
+    round[rank] = std::move(numbers);
+    close();
+    if (open_.size() > kMostOpen) {
+      if (!std::exchange(warned_, true))
+        warning_ = str("outputs of iteration ", open_.begin()->first,
+                       " are averaged without some worker that is ", kMostOpen,
+                       " iterations behind; the same holds for later ones");
+      close_first();
+    }
+    return {};
+  }
   // The worker speaks of nothing before this clock.
-  void admit(std::uint32_t rank, Clock clock) { next_[rank] = clock; }
+  void admit(Rank rank, Clock clock) { next_[rank] = clock; }
   // Closes what only waited for workers that are done now.
-  void close(std::vector<Dispatch>& out);
+  void close() {
+    const std::vector<Rank> active = members_.active();
+    while (!open_.empty() && std::ranges::all_of(active, [&](Rank rank) {
+      return next_[rank] > open_.begin()->first;
+    }))
+      close_first();
+  }
   // A line for the log if the bound was met since the last call; "" otherwise.
   std::string take_warning() { return std::exchange(warning_, {}); }
 
  private:
   // by rank, which is the order of workers
-  using Round = std::map<std::uint32_t, std::vector<double>>;
-  void close_first(std::vector<Dispatch>& out);
+  using Round = std::map<Rank, std::vector<double>>;
+  // Says each number's mean with the weights that stand first; 0 where all weights are 0.
+  void close_first() {
+    const auto [clock, round] = *open_.begin();
+    std::vector<double> means(round.begin()->second.size() - 1);
+    double weight = 0;
+    for (const auto& [rank, numbers] : round) {
+      weight += numbers[0];
+      for (std::size_t i = 0; i < means.size(); ++i) means[i] += numbers[0] * numbers[i + 1];
+    }
+    for (double& mean : means) mean = weight == 0 ? 0 : mean / weight;
+    members_.say(members_.rank_of_worker(0),
+                 Answer{Topic::kOutputs, clock, means_[clock] = numbers_to_bytes(means)});
+    if (means_.size() > kMostKept) means_.erase(means_.begin());
+    open_.erase(open_.begin());
+  }
 
-  const Members& members_;
+  Members& members_;
   std::map<Clock, Round> open_;
-  std::map<std::uint32_t, Clock> next_;  // clock that each may speak of, by rank
-  std::map<Clock, std::string> means_;   // of the last rounds, should worker 0 ask again
+  std::map<Rank, Clock> next_;          // clock that each may speak of, by rank
+  std::map<Clock, std::string> means_;  // of the last rounds, should worker 0 ask again
   bool warned_ = false;
   std::string warning_;
 };

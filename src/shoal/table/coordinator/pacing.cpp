@@ -1,7 +1,5 @@
 #include "shoal/table/coordinator/pacing.h"
 
-#include <algorithm>
-
 #include "shoal/base/text.h"
 
 namespace shoal::table {
@@ -9,46 +7,46 @@ namespace {
 
 // Of a worker for the pacer, which outlives generations: the number of its process, which nobody
 // else ever has.
-int number_of(std::uint32_t rank) { return static_cast<int>(rank); }
+int number_of(Rank rank) { return static_cast<int>(rank); }
 
 }  // namespace
 
-void Pacing::use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out) {
+void Pacing::use(std::unique_ptr<Pacer> pacer) {
   pacer_ = std::move(pacer);
   pool_.reset();
   for (auto& [rank, worker] : workers_) {
     worker.takes_part = worker.over = false;
     worker.begun.reset(), worker.judged.reset();  // clocks may begin anew
   }
-  for (const std::uint32_t rank : members_.active()) {
+  for (const Rank rank : members_.active()) {
     if (!pacer_) continue;
     workers_[rank].takes_part = true;
-    pacer_->join(number_of(rank), now);
+    pacer_->join(number_of(rank), members_.now);
   }
-  for (const std::uint32_t rank : members_.active())
+  for (const Rank rank : members_.active())
     if (pacer_ && workers_[rank].waits)
-      pacer_->ready(number_of(rank), *workers_[rank].waits, {}, now);
-  release(now, out);
+      pacer_->ready(number_of(rank), *workers_[rank].waits, {}, members_.now);
+  release();
 }
 
-void Pacing::go_on(Instant now, std::vector<Dispatch>& out) {
-  for (std::uint32_t rank = 0; rank < members_.size(); ++rank)
-    if (!members_[rank].active()) leave(rank, now, out);
-  for (const std::uint32_t rank : members_.active()) {
+void Pacing::go_on() {
+  for (Rank rank = 0; rank < members_.size(); ++rank)
+    if (!members_[rank].active()) leave(rank);
+  for (const Rank rank : members_.active()) {
     if (pacer_ && !std::exchange(workers_[rank].takes_part, true))
-      pacer_->join(number_of(rank), now);
+      pacer_->join(number_of(rank), members_.now);
     // it asks again: there may be a task
     if (std::exchange(workers_[rank].over, false))
       workers_[rank].begun.reset(), workers_[rank].judged.reset();
   }
 }
 
-Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
+Status Pacing::begin(Rank rank, const Ask& ask) {
   const Result<BeginBody> body = decode_begin(ask.body);
   if (!body.ok()) return members_.broken(rank, " sends ", body.error().message);
   Worker& worker = workers_[rank];
   if (worker.begun && ask.clock == *worker.begun) {
-    out.push_back({rank, Answer{Topic::kBegin, ask.clock, worker.start}});
+    members_.say(rank, Answer{Topic::kBegin, ask.clock, worker.start});
     return {};
   }
   worker.aside = false;
@@ -58,12 +56,12 @@ Status Pacing::begin(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
                            *worker.waits, "; a worker begins one task at a time");
   if (body.value().until > 0) join_pool(worker, ask.clock, body.value().until);
   worker.waits = ask.clock;
-  if (worker.takes_part) pacer_->ready(number_of(rank), ask.clock, body.value().last, now);
-  release(now, out);
+  if (worker.takes_part) pacer_->ready(number_of(rank), ask.clock, body.value().last, members_.now);
+  release();
   return {};
 }
 
-Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out) {
+Status Pacing::judge(Rank rank, const Ask& ask) {
   const Result<TaskReport> report = decode_task(ask.body);
   if (!report.ok()) return members_.broken(rank, " sends ", report.error().message);
   Worker& worker = workers_[rank];
@@ -71,13 +69,14 @@ Status Pacing::judge(std::uint32_t rank, const Ask& ask, Instant now, std::vecto
   if (worker.judged && question < *worker.judged) return {};
   if (!worker.judged || question != *worker.judged) {
     Verdict verdict = Verdict::kPush;
-    if (worker.takes_part) verdict = pacer_->judge(number_of(rank), ask.clock, report.value(), now);
+    if (worker.takes_part)
+      verdict = pacer_->judge(number_of(rank), ask.clock, report.value(), members_.now);
     if (pool_ && verdict == Verdict::kDrop) ++pool_->left;
     worker.judged = question;
     worker.verdict = encode(report.value().steps, verdict);
   }
-  out.push_back({rank, Answer{Topic::kJudge, ask.clock, worker.verdict}});
-  release(now, out);
+  members_.say(rank, Answer{Topic::kJudge, ask.clock, worker.verdict});
+  release();
   return {};
 }
 
@@ -85,42 +84,41 @@ void Pacing::join_pool(Worker& worker, Clock done, Clock until) {
   if (!pool_ || pool_->until != until) {
     pool_ = Pool{.until = until};
     for (auto& [rank, each] : workers_) each.is_counted = true;
-    for (const std::uint32_t rank : members_.active()) workers_[rank].is_counted = false;
+    for (const Rank rank : members_.active()) workers_[rank].is_counted = false;
   }
   if (std::exchange(worker.is_counted, true)) return;
   pool_->left += until - done;
   ++pool_->workers;
 }
 
-void Pacing::leave_undone(std::uint32_t rank, Clock done) {
+void Pacing::leave_undone(Rank rank, Clock done) {
   Worker& worker = workers_[rank];
   worker.waits.reset();
   if (pool_ && worker.begun == done && !worker.over) ++pool_->left;
 }
 
-void Pacing::stop_asking(std::uint32_t rank, bool ended, Instant now, std::vector<Dispatch>& out) {
+void Pacing::stop_asking(Rank rank, bool ended) {
   workers_[rank].aside = true;
-  if (ended) leave(rank, now, out);
+  if (ended) leave(rank);
 }
 
-void Pacing::leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out) {
-  if (std::exchange(workers_[rank].takes_part, false)) pacer_->leave(number_of(rank), now);
-  release(now, out);
+void Pacing::leave(Rank rank) {
+  if (std::exchange(workers_[rank].takes_part, false)) pacer_->leave(number_of(rank), members_.now);
+  release();
 }
 
-void Pacing::release(Instant now, std::vector<Dispatch>& out) {
-  const std::vector<std::uint32_t> active = members_.active();
-  if (pool_ &&
-      !std::ranges::all_of(active, [&](std::uint32_t rank) { return workers_[rank].is_counted; }))
+void Pacing::release() {
+  const std::vector<Rank> active = members_.active();
+  if (pool_ && !std::ranges::all_of(active, [&](Rank rank) { return workers_[rank].is_counted; }))
     return;
-  for (const std::uint32_t rank : active)
-    if (workers_[rank].waits && !workers_[rank].takes_part) answer(rank, {}, out);
+  for (const Rank rank : active)
+    if (workers_[rank].waits && !workers_[rank].takes_part) answer(rank, {});
   if (!pacer_) return;
-  for (const Start& start : pacer_->take_starts(now))
-    answer(static_cast<std::uint32_t>(start.worker), start, out);
+  for (const Start& start : pacer_->take_starts(members_.now))
+    answer(static_cast<Rank>(start.worker), start);
 }
 
-void Pacing::answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out) {
+void Pacing::answer(Rank rank, Start start) {
   Worker& worker = workers_[rank];
   if (pool_) {
     start.over = pool_->left <= 0;
@@ -131,20 +129,20 @@ void Pacing::answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out)
   worker.over = start.over;
   worker.begun = *std::exchange(worker.waits, std::nullopt);
   worker.start = encode(start);
-  out.push_back({rank, Answer{Topic::kBegin, *worker.begun, worker.start}});
+  members_.say(rank, Answer{Topic::kBegin, *worker.begun, worker.start});
 }
 
 std::vector<std::string> Pacing::places() {
   std::vector<std::string> lines;
-  for (const std::uint32_t rank : members_.active())
+  for (const Rank rank : members_.active())
     if (waits(rank)) lines.push_back(str(members_.name(rank), " in begin ", *workers_[rank].waits));
   return lines;
 }
 
 std::string Pacing::waiting_for() {
   std::optional<Clock> first;
-  std::vector<std::uint32_t> others;
-  for (const std::uint32_t rank : members_.active()) {
+  std::vector<Rank> others;
+  for (const Rank rank : members_.active()) {
     if (!waits(rank))
       others.push_back(rank);
     else if (!first || *workers_[rank].waits < *first)
@@ -159,8 +157,7 @@ std::vector<std::string> Pacing::take_remarks() {
   std::vector<std::string> lines;
   if (!pacer_) return lines;
   for (const Remark& remark : pacer_->take_remarks())
-    lines.push_back(
-        str(members_.name(static_cast<std::uint32_t>(remark.worker)), ' ', remark.words));
+    lines.push_back(str(members_.name(static_cast<Rank>(remark.worker)), ' ', remark.words));
   return lines;
 }
 

@@ -2,50 +2,42 @@
 // repeats, of bytes, or of the tasks of the job.
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "shoal/table/coordinator/members.h"
-#include "shoal/table/pacer.h"
 
 namespace shoal::table {
 
 class Pacing {
  public:
-  explicit Pacing(const Members& members) : members_(members) {}
+  explicit Pacing(Members& members) : members_(members) {}
 
   // This pacer decides from now on; null: every task may start, and counts. Workers that are active
   // take part in it.
-  void use(std::unique_ptr<Pacer> pacer, Instant now, std::vector<Dispatch>& out);
+  void use(std::unique_ptr<Pacer> pacer);
   // The same goes on in another generation, the first one too: with who has come, and without who
   // has left.
-  void go_on(Instant now, std::vector<Dispatch>& out);
-  Status begin(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
-  Status judge(std::uint32_t rank, const Ask& ask, Instant now, std::vector<Dispatch>& out);
+  void go_on();
+  Status begin(Rank rank, const Ask& ask);
+  Status judge(Rank rank, const Ask& ask);
   // It leaves the job, after `done` tasks: one more that it was told to begin is another's.
-  void leave_undone(std::uint32_t rank, Clock done);
+  void leave_undone(Rank rank, Clock done);
   // It goes to a meeting: if it waits for a start, it will ask again, unless it has ended its
   // tasks.
-  void stop_asking(std::uint32_t rank, bool ended, Instant now, std::vector<Dispatch>& out);
+  void stop_asking(Rank rank, bool ended);
   // It is done.
-  void leave(std::uint32_t rank, Instant now, std::vector<Dispatch>& out);
+  void leave(Rank rank);
 
   // For the start of which task.
-  std::optional<Clock> waits_for(std::uint32_t rank) {
+  std::optional<Clock> waits_for(Rank rank) {
     return waits(rank) ? workers_[rank].waits : std::nullopt;
   }
-  bool waits(std::uint32_t rank) { return workers_[rank].waits && !workers_[rank].aside; }
+  bool waits(Rank rank) { return workers_[rank].waits && !workers_[rank].aside; }
   // "rank 2 (host b) in begin 7", a line for each that waits for its start.
   std::vector<std::string> places();
   // "begin 7: waiting for rank 2 (host b)", or "" if nobody waits for a start.
   std::string waiting_for();
   std::vector<std::string> take_remarks();
-  std::string describe() const { return pacer_ ? pacer_->describe() : ""; }
 
  private:
   struct Worker {
@@ -70,12 +62,12 @@ class Pacing {
     std::int64_t workers = 0, left = 0;  // of these; tasks that nobody has begun
   };
   void join_pool(Worker& worker, Clock done, Clock until);
-  void release(Instant now, std::vector<Dispatch>& out);
-  void answer(std::uint32_t rank, Start start, std::vector<Dispatch>& out);
+  void release();
+  void answer(Rank rank, Start start);
 
-  const Members& members_;
+  Members& members_;
   std::unique_ptr<Pacer> pacer_;
-  std::map<std::uint32_t, Worker> workers_;  // by rank
+  std::map<Rank, Worker> workers_;  // by rank
   std::optional<Pool> pool_;
 };
 

@@ -1,9 +1,6 @@
 #include "shoal/table/coordinator/regrouping.h"
 
-#include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <utility>
 
 #include "shoal/base/text.h"
 
@@ -11,15 +8,14 @@ namespace shoal::table {
 namespace {
 
 // The scheme for the workers as they are numbered now.
-SchemeSpec for_workers(const std::string& words, const std::vector<std::uint32_t>& before,
-                       const std::vector<std::uint32_t>& now,
-                       const std::function<double(std::uint32_t)>& seconds) {
+SchemeSpec for_workers(const std::string& words, const std::vector<Rank>& before,
+                       const std::vector<Rank>& now, const std::function<double(Rank)>& seconds) {
   const auto scheme = make_scheme(words);
   if (!scheme.ok()) return {.name = words};
   if (before == now) return scheme.value()->spec();
   std::vector<int> numbers;
   std::vector<double> times;
-  for (const std::uint32_t rank : now) {
+  for (const Rank rank : now) {
     const auto known = std::ranges::find(before, rank);
     numbers.push_back(known == before.end() ? -1 : static_cast<int>(known - before.begin()));
     times.push_back(seconds(rank));
@@ -51,14 +47,14 @@ bool Regrouping::want(const std::string& why, const std::string& scheme) {
   return !std::exchange(wanted_, true);
 }
 
-RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends,
-                            const std::function<double(std::uint32_t)>& seconds) {
+RosterBody Regrouping::next(const std::map<Rank, SegmentBody>& ends,
+                            const std::function<double(Rank)>& seconds) {
   Clock least = kUnbounded;
-  std::map<std::uint32_t, Clock> clocks;
+  std::map<Rank, Clock> clocks;
   for (const auto& [rank, end] : ends) least = std::min(least, clocks[rank] = end.clock);
   // A wish is for the scheme that is: a phase that begins has its own, for the workers that the job
   // began with.
-  std::vector<std::uint32_t> before = workers();
+  std::vector<Rank> before = workers();
   std::string scheme = scheme_.empty() ? roster_.scheme : scheme_;
   const auto said = ends.find(before.at(0));
   const SegmentBody chief = said != ends.end() ? said->second : SegmentBody();
@@ -72,7 +68,7 @@ RosterBody Regrouping::next(const std::map<std::uint32_t, SegmentBody>& ends,
     least = std::min(least, chief.phase_end - 1);
   }
   take(chief);
-  for (std::uint32_t rank = 0; rank < members_.size(); ++rank)
+  for (Rank rank = 0; rank < members_.size(); ++rank)
     members_[rank].left = members_[rank].left || members_[rank].leaving;
   number();
   weigh_new();
@@ -103,7 +99,7 @@ std::string Regrouping::why_not(const SegmentBody& chief) const {
 }
 
 void Regrouping::take(const SegmentBody& chief) {
-  const std::vector<std::uint32_t> ranks = workers(), servers = members_.servers();
+  const std::vector<Rank> ranks = workers(), servers = members_.servers();
   for (std::size_t w = 0; w < ranks.size(); ++w)
     members_[ranks[w]].weight = chief.weights.empty() ? 0 : chief.weights[w];
   for (std::size_t s = 0; s < servers.size() && !chief.bandwidths.empty(); ++s)
@@ -113,36 +109,35 @@ void Regrouping::take(const SegmentBody& chief) {
 // A new worker has the mean part.
 void Regrouping::weigh_new() {
   std::vector<double> weights;
-  for (const std::uint32_t rank : workers()) weights.push_back(members_[rank].weight);
+  for (const Rank rank : workers()) weights.push_back(members_[rank].weight);
   const double mean = mean_of_known(weights);
-  for (const std::uint32_t rank : workers())
+  for (const Rank rank : workers())
     if (members_[rank].weight == 0) members_[rank].weight = mean;
 }
 
 // As good a guess as any of one that nobody has measured.
 double Regrouping::mean_bandwidth() const {
   std::vector<double> bandwidths;
-  for (const std::uint32_t rank : members_.servers())
+  for (const Rank rank : members_.servers())
     bandwidths.push_back(members_[rank].bandwidth.value_or(0));
   return mean_of_known(bandwidths);
 }
 
 // Of the servers' links; of one there is nothing to know.
 bool Regrouping::knows_not_all() const {
-  const std::vector<std::uint32_t> servers = members_.servers();
-  return servers.size() > 1 && std::ranges::any_of(servers, [this](std::uint32_t rank) {
-           return !members_[rank].bandwidth;
-         });
+  const std::vector<Rank> servers = members_.servers();
+  return servers.size() > 1 &&
+         std::ranges::any_of(servers, [this](Rank rank) { return !members_[rank].bandwidth; });
 }
 
-std::vector<std::uint32_t> Regrouping::workers() const {
+std::vector<Rank> Regrouping::workers() const {
   return members_.which([](const Member& member) { return member.worker >= 0; });
 }
 
 // In the order of ranks.
 void Regrouping::number() {
   std::int32_t workers = 0, servers = 0;
-  for (std::uint32_t rank = 0; rank < members_.size(); ++rank) {
+  for (Rank rank = 0; rank < members_.size(); ++rank) {
     Member& member = members_[rank];
     const bool here = member.joined && !member.left;
     member.worker = here && member.body.worker ? workers++ : -1;
@@ -150,10 +145,10 @@ void Regrouping::number() {
   }
 }
 
-void Regrouping::list(const std::map<std::uint32_t, Clock>& clocks, Clock least) {
+void Regrouping::list(const std::map<Rank, Clock>& clocks, Clock least) {
   const double usual = mean_bandwidth();
   roster_.processes.clear();
-  for (std::uint32_t rank = 0; rank < members_.size(); ++rank) {
+  for (Rank rank = 0; rank < members_.size(); ++rank) {
     const Member& member = members_[rank];
     const auto clock = clocks.find(rank);
     RosterBody::Process& process = roster_.processes.emplace_back();

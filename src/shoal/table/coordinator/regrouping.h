@@ -14,11 +14,7 @@
 // It gathers the changes until then; several wishes become one generation.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "shoal/table/coordinator/members.h"
 
@@ -44,8 +40,8 @@ class Regrouping {
   // came since the last has joined, where the slowest is. `seconds`: of an iteration, of the
   // process with this rank; 0: not known. What the chief says of weights and bandwidths fits
   // (why_not).
-  RosterBody next(const std::map<std::uint32_t, SegmentBody>& ends,
-                  const std::function<double(std::uint32_t)>& seconds);
+  RosterBody next(const std::map<Rank, SegmentBody>& ends,
+                  const std::function<double(Rank)>& seconds);
   // Returns why the chief's words are wrong; "" if they are not.
   std::string why_not(const SegmentBody& chief) const;
   const SchemeSpec& scheme() const { return spec_; }
@@ -56,16 +52,16 @@ class Regrouping {
   double mean_bandwidth() const;
   bool knows_not_all() const;
   void number();
-  void list(const std::map<std::uint32_t, Clock>& clocks, Clock least);
-  std::vector<std::uint32_t> workers() const;  // ranks, by number
+  void list(const std::map<Rank, Clock>& clocks, Clock least);
+  std::vector<Rank> workers() const;  // ranks, by number
 
   Members& members_;
   RosterBody roster_;
   SchemeSpec spec_{.name = ""};  // the present one; no name: it was not said yet
   bool wanted_ = false;
   std::vector<std::string> whys_;
-  std::vector<std::uint32_t> founders_;  // ranks of the first workers, by number
-  std::string scheme_;                   // wanted; "": as it is
+  std::vector<Rank> founders_;  // ranks of the first workers, by number
+  std::string scheme_;          // wanted; "": as it is
 };
 
 }  // namespace shoal::table

@@ -1,7 +1,5 @@
 #include "shoal/table/coordinator/rounds.h"
 
-#include <algorithm>
-
 #include "shoal/base/bytes.h"
 #include "shoal/base/text.h"
 
@@ -19,11 +17,11 @@ bool Rounds::is_one(Topic topic) {
          topic == Topic::kShare || topic == Topic::kMeet || topic == Topic::kRegroup;
 }
 
-Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& out) {
+Status Rounds::ask(Rank rank, const Ask& ask) {
   const Key key{ask.topic, ask.clock};
   Worker& worker = workers_[rank];
   if (worker.answer && worker.last == key) {
-    out.push_back({rank, Answer{ask.topic, ask.clock, *worker.answer}});
+    members_.say(rank, Answer{ask.topic, ask.clock, *worker.answer});
     return {};
   }
   const auto before = worker.answered.find(ask.topic);
@@ -37,17 +35,17 @@ Status Rounds::ask(std::uint32_t rank, const Ask& ask, std::vector<Dispatch>& ou
                            ", which are no float64s");
   worker.waits = key;
   open_[key][rank] = ask.body;
-  close(out);
+  close();
   return {};
 }
 
-void Rounds::close(std::vector<Dispatch>& out) {
+void Rounds::close() {
   for (auto round = open_.begin(); round != open_.end();) {
     if (!complete(round->first, round->second)) {
       ++round;
       continue;
     }
-    answer(round->first, round->second, out);
+    answer(round->first, round->second);
     round = open_.erase(round);
   }
 }
@@ -55,17 +53,16 @@ void Rounds::close(std::vector<Dispatch>& out) {
 bool Rounds::complete(const Key& key, const Round& round) const {
   if ((key.first == Topic::kMeet || key.first == Topic::kRegroup) && agreement_.open())
     return false;
-  return std::ranges::all_of(members_.active(),
-                             [&](std::uint32_t rank) { return round.contains(rank); });
+  return std::ranges::all_of(members_.active(), [&](Rank rank) { return round.contains(rank); });
 }
 
-void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& out) {
-  const std::uint32_t chief = members_.rank_of_worker(0);
+void Rounds::answer(const Key& key, const Round& round) {
+  const Rank chief = members_.rank_of_worker(0);
   std::string chiefs, others;
   if (key.first == Topic::kMeet) {
     chiefs = others = encode(agreement_.take());
   } else if (key.first == Topic::kRegroup) {
-    Result<std::string> roster = regroup_(round, out);
+    Result<std::string> roster = regroup_(round);
     if (!roster.ok()) {
       mismatch_ = roster.error();
       return;
@@ -95,7 +92,7 @@ void Rounds::answer(const Key& key, const Round& round, std::vector<Dispatch>& o
     worker.last = key;
     worker.answered[key.first] = key.second;
     worker.answer = rank == chief ? to_chief : to_others;
-    out.push_back({rank, Answer{key.first, key.second, *worker.answer}});
+    members_.say(rank, Answer{key.first, key.second, *worker.answer});
   }
 }
 
@@ -117,8 +114,7 @@ std::optional<std::string> Rounds::sum(const Key& key, const Round& round) {
 
 std::string Rounds::gathered(const Round& round) const {
   std::string bytes;
-  for (const std::uint32_t rank :
-       members_.which([](const Member& member) { return member.worker >= 0; })) {
+  for (const Rank rank : members_.which([](const Member& member) { return member.worker >= 0; })) {
     const auto body = round.find(rank), stands_in = stand_ins_.find(rank);
     std::string_view part;
     if (body != round.end())
@@ -134,7 +130,7 @@ std::string Rounds::gathered(const Round& round) const {
 std::vector<std::string> Rounds::places() const {
   std::vector<std::string> lines;
   for (const auto& [key, round] : open_) {
-    std::vector<std::uint32_t> ranks;
+    std::vector<Rank> ranks;
     for (const auto& [rank, body] : round) ranks.push_back(rank);
     lines.push_back(str(members_.names(ranks), " in ", name_of(key)));
   }
@@ -144,9 +140,8 @@ std::vector<std::string> Rounds::places() const {
 std::vector<std::string> Rounds::waiting_for() const {
   std::vector<std::string> lines;
   for (const auto& round : open_)
-    lines.push_back(
-        members_.waiting_for(name_of(round.first), members_.active(),
-                             [&](std::uint32_t rank) { return round.second.contains(rank); }));
+    lines.push_back(members_.waiting_for(name_of(round.first), members_.active(),
+                                         [&](Rank rank) { return round.second.contains(rank); }));
   return lines;
 }
 

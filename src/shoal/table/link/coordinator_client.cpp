@@ -32,7 +32,7 @@ void CoordinatorClient::deliver(Message message) {
   strand_.post([this, message = std::move(message)]() mutable { hear_(std::move(message)); });
 }
 
-void CoordinatorClient::report(std::uint32_t rank, Clock clock, const Error& error) {
+void CoordinatorClient::report(Rank rank, Clock clock, const Error& error) {
   send(Directive{
       .kind = DirectiveKind::kAbort, .clock = rank, .code = error.code, .text = error.message});
   process_.fail({error.code, str(process_.name_of(rank, clock), " is lost: ", error.message)});

@@ -20,7 +20,7 @@ class CoordinatorClient final : public PeerOwner {
   void deliver(Message message);  // from the coordinator in this process
   // This process has lost that rank, for a reason that does not name it: ends the job here, and
   // tells the coordinator.
-  void report(std::uint32_t rank, Clock clock, const Error& error);
+  void report(Rank rank, Clock clock, const Error& error);
   void abort(const Error& error);  // this process ends the job
   // All that was sent has arrived, if the coordinator is connected.
   bool idle() const { return idle_ && coming_ == 0; }

@@ -4,6 +4,7 @@
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
+#include "shoal/table/broken.h"
 
 namespace shoal::table {
 namespace {
@@ -36,7 +37,7 @@ CoordinatorHost::CoordinatorHost(ProcessState& process, IoThreads& threads,
   strand_.after(process.options.stall_warn, [this] { watch(); });
 }
 
-void CoordinatorHost::hear(std::uint32_t rank, Message message) {
+void CoordinatorHost::hear(Rank rank, Message message) {
   ++coming_;
   strand_.post([this, rank, message = std::move(message)]() mutable {
     handle(rank, std::move(message));
@@ -46,7 +47,7 @@ void CoordinatorHost::hear(std::uint32_t rank, Message message) {
   });
 }
 
-std::vector<std::uint32_t> CoordinatorHost::missing() const {
+std::vector<Rank> CoordinatorHost::missing() const {
   MutexLock lock(process_.mutex);
   return missing_;
 }
@@ -67,8 +68,7 @@ void CoordinatorHost::opened(std::shared_ptr<Link> link) {
 Status CoordinatorHost::received(Link& link, Message&& message) {
   const Ask* ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kEnroll)
-    return Error{Code::kPeer,
-                 str("A ", name_of(type_of(message)), " came from a process without a rank.")};
+    return broken("A ", name_of(type_of(message)), " came from a process without a rank.");
   strand_.post([this, known = &link, clock = ask->clock] {
     const auto found = enrolling_.find(known);
     if (found == enrolling_.end()) return;
@@ -115,7 +115,7 @@ void CoordinatorHost::lost(Peer& peer, const Error& error) {
 
 // Dials a server that joins a running job: if the workers could not reach it, the job would end
 // with it. Its message is handled once it was reached.
-bool CoordinatorHost::waits_until_reached(std::uint32_t rank, const Message& message) {
+bool CoordinatorHost::waits_until_reached(Rank rank, const Message& message) {
   const Ask* ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kJoin || coordinator_.roster() == nullptr) return false;
   const Result<JoinBody> join = decode_join(ask->body);
@@ -136,14 +136,14 @@ bool CoordinatorHost::waits_until_reached(std::uint32_t rank, const Message& mes
   return true;
 }
 
-void CoordinatorHost::handle(std::uint32_t rank, Message message) {
+void CoordinatorHost::handle(Rank rank, Message message) {
   complete(message, hosts_[rank]);
   if (waits_until_reached(rank, message)) return;
   hear_clocks();
   std::vector<Dispatch> out;
   const Status status = coordinator_.handle(rank, message, now(), out);
   if (const Directive* directive = std::get_if<Directive>(&message))
-    tell_too(static_cast<std::uint32_t>(directive->clock), rank, out);
+    tell_too(static_cast<Rank>(directive->clock), rank, out);
   dispatch(out);
   for (const std::string& line : coordinator_.take_warnings()) LOG(WARNING) << line;
   if (!status.ok()) return lose(rank, status.error().code, status.error().message);
@@ -151,7 +151,7 @@ void CoordinatorHost::handle(std::uint32_t rank, Message message) {
   missing_ = coordinator_.missing();
 }
 
-void CoordinatorHost::lose(std::uint32_t rank, Code code, const std::string& why) {
+void CoordinatorHost::lose(Rank rank, Code code, const std::string& why) {
   hear_clocks();
   std::vector<Dispatch> out;
   coordinator_.lost(rank, code, why, out);
@@ -165,8 +165,7 @@ void CoordinatorHost::hear_clocks() {
 }
 
 // A process that one other has lost may still be connected with the coordinator.
-void CoordinatorHost::tell_too(std::uint32_t lost, std::uint32_t reporter,
-                               std::vector<Dispatch>& out) const {
+void CoordinatorHost::tell_too(Rank lost, Rank reporter, std::vector<Dispatch>& out) const {
   if (out.empty() || lost == reporter || !knows(lost)) return;
   if (std::none_of(out.begin(), out.end(), [&](const Dispatch& one) { return one.rank == lost; }))
     out.push_back({lost, out.front().message});

@@ -15,11 +15,11 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
 
   // On any thread:
   AcceptedPeers& peers() { return peers_; }
-  bool knows(std::uint32_t rank) const { return rank < ranks_; }
+  bool knows(Rank rank) const { return rank < ranks_; }
   // Owns the links of processes that have no rank yet and ask for one.
   LinkOwner* enrollment() { return this; }
-  void hear(std::uint32_t rank, Message message);  // of process 0
-  std::vector<std::uint32_t> missing() const;      // ranks that have not joined
+  void hear(Rank rank, Message message);  // of process 0
+  std::vector<Rank> missing() const;      // ranks that have not joined
   // All that was sent has arrived, where it is connected.
   bool idle() const { return idle_ && coming_ == 0; }
   void close(bool with_bye);
@@ -35,11 +35,11 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   Status received(Link& link, Message&& message) override;
   void closed(Link& link, Status error) override;
 
-  void handle(std::uint32_t rank, Message message);
-  bool waits_until_reached(std::uint32_t rank, const Message& message);
-  void lose(std::uint32_t rank, Code code, const std::string& why);
+  void handle(Rank rank, Message message);
+  bool waits_until_reached(Rank rank, const Message& message);
+  void lose(Rank rank, Code code, const std::string& why);
   void hear_clocks();
-  void tell_too(std::uint32_t lost, std::uint32_t reporter, std::vector<Dispatch>& out) const;
+  void tell_too(Rank lost, Rank reporter, std::vector<Dispatch>& out) const;
   void dispatch(std::vector<Dispatch>& out);
   void note();
   void watch();
@@ -49,15 +49,15 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   const std::function<void(Message)> own_;
   // On the strand:
   Coordinator coordinator_;
-  std::map<std::uint32_t, ReliableChannel> channels_;  // by rank; process 0 has none
-  std::map<std::uint32_t, std::string> hosts_;         // that connections come from, by rank
+  std::map<Rank, ReliableChannel> channels_;  // by rank; process 0 has none
+  std::map<Rank, std::string> hosts_;         // that connections come from, by rank
   std::map<const Link*, std::shared_ptr<Link>> enrolling_;
-  std::map<std::uint32_t, bool> reached_;  // servers that join late and were dialled, by rank
+  std::map<Rank, bool> reached_;  // servers that join late and were dialled, by rank
   std::string waited_for_;
 
   AcceptedPeers peers_;
   std::atomic<std::uint32_t> ranks_;  // how many there are
-  std::vector<std::uint32_t> missing_ GUARDED_BY(process_.mutex);
+  std::vector<Rank> missing_ GUARDED_BY(process_.mutex);
   std::atomic<bool> idle_ = true;
   std::atomic<int> coming_ = 0;  // messages of process 0 on their way to the strand
 };

@@ -1,5 +1,6 @@
 // Asks process 0 for the rank of a process that joins a running job, on a connection of its own.
 #include "shoal/base/bytes.h"
+#include "shoal/table/broken.h"
 #include "shoal/table/link/peer.h"
 
 namespace shoal::table {
@@ -12,7 +13,7 @@ class Enrolling final : public PeerOwner {
         strand_(threads),
         peer_(process, strand_, Purpose::kCoordination, 0, *this) {}
 
-  Result<std::uint32_t> ask() {
+  Result<Rank> ask() {
     strand_.post([this] { peer_.dial(process_.options.coordinator, process_.options.connect); });
     const Status status =
         process_.wait([this]() REQUIRES(process_.mutex) { return rank_.has_value(); },
@@ -36,12 +37,11 @@ class Enrolling final : public PeerOwner {
   void lost(Peer&, const Error& error) override { process_.fail(error); }
   Status received(Peer&, Message&& message) override {
     const Answer* answer = std::get_if<Answer>(&message);
-    if (!answer || answer->topic != Topic::kEnroll || answer->body.size() != sizeof(std::uint32_t))
-      return Error{Code::kPeer,
-                   str("A ", name_of(type_of(message)),
-                       " came where a rank was due: does process 0 run the same program?")};
+    if (!answer || answer->topic != Topic::kEnroll || answer->body.size() != sizeof(Rank))
+      return broken("A ", name_of(type_of(message)),
+                    " came where a rank was due: does process 0 run the same program?");
     MutexLock lock(process_.mutex);
-    rank_ = get_le<std::uint32_t>(answer->body);
+    rank_ = get_le<Rank>(answer->body);
     process_.changed.notify_all();
     return {};
   }
@@ -49,18 +49,18 @@ class Enrolling final : public PeerOwner {
   ProcessState& process_;
   const Strand strand_;
   Peer peer_;
-  std::optional<std::uint32_t> rank_ GUARDED_BY(process_.mutex);
+  std::optional<Rank> rank_ GUARDED_BY(process_.mutex);
 };
 
 }  // namespace
 
-Result<std::uint32_t> enroll(const ServiceOptions& options) {
+Result<Rank> enroll(const ServiceOptions& options) {
   ServiceOptions without = options;
   without.rank = kNoRank;
   ProcessState process(without);
   IoThreads threads(1);
   Enrolling enrolling(process, threads);
-  Result<std::uint32_t> rank = enrolling.ask();
+  Result<Rank> rank = enrolling.ask();
   let_run(threads);
   threads.stop();
   return rank;

@@ -1,7 +1,6 @@
 #include "shoal/table/link/frame_reader.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "shoal/base/bytes.h"
 

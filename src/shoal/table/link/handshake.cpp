@@ -5,6 +5,7 @@
 #include "shoal/base/bytes.h"
 #include "shoal/base/hmac.h"
 #include "shoal/base/random.h"
+#include "shoal/table/broken.h"
 
 namespace shoal::table {
 namespace {
@@ -30,21 +31,19 @@ Digest proof_of(const Welcome& welcome, const Challenge& challenge, const Nonce&
                      "welcome" + fields_of(challenge) + nonce + fields_before_proof(welcome));
 }
 
-Error refusal(std::string message) { return {Code::kPeer, std::move(message)}; }
-
 template <class Said>
 Status check_versions(const Said& said) {
   if (said.lowest <= kProtocolVersion && kProtocolVersion <= said.highest) return {};
-  return refusal(str("One end speaks versions ", said.lowest, " to ", said.highest,
-                     " of the protocol, the other only ", int{kProtocolVersion},
-                     ": run the same build of Shoal on all machines."));
+  return broken("One end speaks versions ", said.lowest, " to ", said.highest,
+                " of the protocol, the other only ", int{kProtocolVersion},
+                ": run the same build of Shoal on all machines.");
 }
 
 Error unexpected(const Message& message, const char* wanted) {
-  return refusal(str("A ", name_of(type_of(message)), " came where a ", wanted, " was due."));
+  return broken("A ", name_of(type_of(message)), " came where a ", wanted, " was due.");
 }
 
-std::string name_of(std::uint32_t rank) {
+std::string name_of(Rank rank) {
   return rank == kNoRank ? "A process that wants to join" : str("Rank ", rank);
 }
 
@@ -76,14 +75,14 @@ Result<Handshake::Step> Handshake::take_hello(const Message& message) {
   if (!hello) return unexpected(message, "Hello");
   if (Status versions = check_versions(*hello); !versions.ok()) return versions.error();
   if (!same_secret(hello->proof, proof_of(*hello, *challenge_, self_.token)))
-    return refusal(str(name_of(hello->rank),
-                       " has another token: it belongs to another job, or was started with other "
-                       "flags or environment."));
+    return broken(name_of(hello->rank),
+                  " has another token: it belongs to another job, or was started with other "
+                  "flags or environment.");
   if (hello->purpose == Purpose::kRows && hello->configuration != self_.configuration)
-    return refusal(str("Rank ", hello->rank, " has another configuration (",
-                       start_of(hello->configuration), ") than rank ", self_.rank, " (",
-                       start_of(self_.configuration),
-                       "): net, solver and scheme must be the same on all."));
+    return broken("Rank ", hello->rank, " has another configuration (",
+                  start_of(hello->configuration), ") than rank ", self_.rank, " (",
+                  start_of(self_.configuration),
+                  "): net, solver and scheme must be the same on all.");
   peer_ = {.rank = hello->rank,
            .incarnation = hello->incarnation,
            .purpose = hello->purpose,
@@ -114,12 +113,11 @@ Result<Handshake::Step> Handshake::take_welcome(const Message& message) {
   const Welcome* welcome = std::get_if<Welcome>(&message);
   if (!welcome) return unexpected(message, "Welcome");
   if (welcome->version != kProtocolVersion)
-    return refusal(
-        str("Version ", welcome->version, " of the protocol was chosen, which was not on offer."));
+    return broken("Version ", welcome->version,
+                  " of the protocol was chosen, which was not on offer.");
   if (!same_secret(welcome->proof, proof_of(*welcome, *challenge_, nonce_, self_.token)))
-    return refusal(
-        str("Rank ", welcome->rank,
-            " took a token that it does not know itself: it is no process of this job."));
+    return broken("Rank ", welcome->rank,
+                  " took a token that it does not know itself: it is no process of this job.");
   peer_ = {.rank = welcome->rank,
            .incarnation = welcome->incarnation,
            .purpose = *purpose_,

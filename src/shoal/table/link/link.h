@@ -13,13 +13,13 @@ namespace shoal::table {
 
 // The identity that this process shows to strangers.
 struct Credentials {
-  std::uint32_t rank = 0;
+  Rank rank = 0;
   std::uint64_t incarnation = 0;
   std::string token;
   Digest configuration{};
 };
 struct PeerName {
-  std::uint32_t rank = 0;
+  Rank rank = 0;
   std::uint64_t incarnation = 0;
   Purpose purpose = Purpose::kRows;
   std::string address;  // of the other end as the system sees it: "10.0.0.7:41212"

@@ -15,8 +15,7 @@ constexpr int kMostShortLives = 5;
 
 }  // namespace
 
-Peer::Peer(ProcessState& process, const Strand& home, Purpose purpose, std::uint32_t rank,
-           PeerOwner& owner)
+Peer::Peer(ProcessState& process, const Strand& home, Purpose purpose, Rank rank, PeerOwner& owner)
     : process_(process), home_(home), purpose_(purpose), rank_(rank), owner_(owner) {}
 
 // ---- a link ----
@@ -191,7 +190,7 @@ void Peer::attempt() {
 void Peer::attempted(Result<std::shared_ptr<Link>> result) {
   if (result.ok()) {
     const std::shared_ptr<Link> link = std::move(result).value();
-    const std::uint32_t found = link->peer().rank;
+    const Rank found = link->peer().rank;
     if (ended_ || found != rank_) link->close(false);
     if (found != rank_)
       return lose(
@@ -217,7 +216,7 @@ void Peer::attempted(Result<std::shared_ptr<Link>> result) {
 
 // ---- all that dial this process ----
 
-Peer& AcceptedPeers::operator[](std::uint32_t rank) {
+Peer& AcceptedPeers::operator[](Rank rank) {
   MutexLock lock(mutex_);
   std::unique_ptr<Peer>& peer = peers_[rank];
   if (!peer) peer = std::make_unique<Peer>(process_, home_, purpose_, rank, owner_);

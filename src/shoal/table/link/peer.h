@@ -35,10 +35,9 @@ class PeerOwner {
 // Functions may be called on any thread, but where they say otherwise.
 class Peer final : public LinkOwner {
  public:
-  Peer(ProcessState& process, const Strand& home, Purpose purpose, std::uint32_t rank,
-       PeerOwner& owner);
+  Peer(ProcessState& process, const Strand& home, Purpose purpose, Rank rank, PeerOwner& owner);
 
-  std::uint32_t rank() const { return rank_; }
+  Rank rank() const { return rank_; }
   // Dials, again and ever more slowly, until `within` has passed. On the home strand.
   void dial(const std::string& address, std::chrono::milliseconds within);
   // The process has connected; an earlier link is at its end.
@@ -76,7 +75,7 @@ class Peer final : public LinkOwner {
   ProcessState& process_;
   const Strand home_;
   const Purpose purpose_;
-  const std::uint32_t rank_;
+  const Rank rank_;
   PeerOwner& owner_;
 
   // On the home strand:
@@ -102,7 +101,7 @@ class AcceptedPeers {
   AcceptedPeers(ProcessState& process, const Strand& home, Purpose purpose, PeerOwner& owner)
       : process_(process), home_(home), purpose_(purpose), owner_(owner) {}
   // Made when it is first asked for; it stays as long as this.
-  Peer& operator[](std::uint32_t rank);
+  Peer& operator[](Rank rank);
   std::vector<Peer*> all() const;  // that were asked for
   void close(bool with_bye) const;
 
@@ -112,7 +111,7 @@ class AcceptedPeers {
   const Purpose purpose_;
   PeerOwner& owner_;
   mutable Mutex mutex_;
-  std::map<std::uint32_t, std::unique_ptr<Peer>> peers_ GUARDED_BY(mutex_);
+  std::map<Rank, std::unique_ptr<Peer>> peers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace shoal::table

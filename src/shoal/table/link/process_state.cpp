@@ -59,12 +59,12 @@ void ProcessState::leave() {
   finish();
 }
 
-void ProcessState::let_go(std::uint32_t rank) {
+void ProcessState::let_go(Rank rank) {
   MutexLock lock(mutex);
   gone_.insert(rank);
 }
 
-bool ProcessState::is_gone(std::uint32_t rank) const {
+bool ProcessState::is_gone(Rank rank) const {
   MutexLock lock(mutex);
   return gone_.contains(rank);
 }
@@ -87,7 +87,7 @@ const RosterBody* ProcessState::roster() const {
   return rosters_.empty() ? nullptr : rosters_.back().get();
 }
 
-std::string ProcessState::name_of(std::uint32_t rank, Clock clock) const {
+std::string ProcessState::name_of(Rank rank, Clock clock) const {
   const RosterBody* known = roster();
   std::string inside;
   if (known && rank < known->processes.size())

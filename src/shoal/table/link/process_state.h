@@ -28,8 +28,8 @@ class ProcessState {
   void leave();
   bool left() const { return left_; }
   // The process of this rank has left in order: that its connections end is no loss.
-  void let_go(std::uint32_t rank);
-  bool is_gone(std::uint32_t rank) const;
+  void let_go(Rank rank);
+  bool is_gone(Rank rank) const;
   bool finished() const { return finished_; }
   // The job has failed or finished: a connection that ends now is no loss.
   bool over() const { return over_; }
@@ -40,7 +40,7 @@ class ProcessState {
   const RosterBody* roster() const;
   bool known() const { return known_; }
   // "rank 2 (host b, last clock 17)", as far as these are known.
-  std::string name_of(std::uint32_t rank, Clock clock = -1) const;
+  std::string name_of(Rank rank, Clock clock = -1) const;
 
   // Guards what done() of wait() reads. A change of that notifies `changed`.
   mutable Mutex mutex;
@@ -54,7 +54,7 @@ class ProcessState {
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
   std::atomic<bool> finished_{false}, over_{false}, known_{false}, left_{false};
-  std::set<std::uint32_t> gone_ GUARDED_BY(mutex);
+  std::set<Rank> gone_ GUARDED_BY(mutex);
   std::vector<std::unique_ptr<const RosterBody>> rosters_ GUARDED_BY(mutex);
 };
 

@@ -4,6 +4,7 @@
 
 #include <deque>
 
+#include "shoal/table/broken.h"
 #include "shoal/table/link/link.h"
 
 namespace shoal::table {
@@ -33,9 +34,8 @@ class ReliableChannel {
     }
     const auto count = static_cast<std::uint64_t>(ask->clock);
     if (count < counted_ || count - counted_ > uncounted_.size())
-      return Error{Code::kPeer,
-                   str("it says to have heard ", ask->clock, " messages of ",
-                       counted_ + uncounted_.size(), " that were sent, and ", counted_, " before")};
+      return broken("it says to have heard ", ask->clock, " messages of ",
+                    counted_ + uncounted_.size(), " that were sent, and ", counted_, " before");
     for (; counted_ < count; ++counted_) uncounted_.pop_front();
     if (was_counted_ || !link_) return false;
     was_counted_ = true;

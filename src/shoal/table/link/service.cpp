@@ -35,7 +35,7 @@ class ServiceOverTcp final : public Service {
   ProcessState process_;
   IoThreads threads_;
   // Those that have connected so far, by rank, which belongs to the process that had it first.
-  std::map<std::uint32_t, PeerName> known_ GUARDED_BY(process_.mutex);
+  std::map<Rank, PeerName> known_ GUARDED_BY(process_.mutex);
   std::unique_ptr<CoordinatorHost> host_;  // in process 0
   std::unique_ptr<CoordinatorClient> coordinator_;
   std::unique_ptr<ShardHost> shard_;     // in servers
@@ -127,7 +127,7 @@ std::string ServiceOverTcp::absent() const {
     return str("no coordinator at ", process_.options.coordinator, " (", trouble, ")");
   }
   std::vector<std::string> ranks;
-  for (const std::uint32_t rank : host_->missing()) ranks.push_back(std::to_string(rank));
+  for (const Rank rank : host_->missing()) ranks.push_back(std::to_string(rank));
   return str(ranks.size() == 1 ? "rank " : "ranks ", shoal::join(ranks), " of ",
              process_.options.processes, ranks.size() == 1 ? " has" : " have", " not joined");
 }
@@ -197,7 +197,7 @@ void ServiceOverTcp::directed(const Directive& directive) {
     case DirectiveKind::kFinished: return process_.finish();
     case DirectiveKind::kLeft: break;
   }
-  const auto rank = static_cast<std::uint32_t>(directive.clock);
+  const auto rank = static_cast<Rank>(directive.clock);
   process_.let_go(rank);
   if (shard_) shard_->let_go(rank);
 }

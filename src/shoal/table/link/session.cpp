@@ -1,5 +1,7 @@
 #include "shoal/table/link/session.h"
 
+#include "shoal/table/broken.h"
+
 #include <netinet/tcp.h>
 
 namespace shoal::table {
@@ -164,7 +166,7 @@ Status Session::hear(Message&& message) {
   else if (const Refuse* refuse = std::get_if<Refuse>(&message))
     end(Error{refuse->code, refuse->reason});
   else if (message.index() <= Message(Welcome{}).index())
-    return Error{Code::kPeer, str("A ", name_of(type_of(message)), " came after the handshake.")};
+    return broken("A ", name_of(type_of(message)), " came after the handshake.");
   else {
     received_ = true;
     return owner_->received(*this, std::move(message));

@@ -43,7 +43,7 @@ void ShardHost::hear_now(std::vector<Message> messages, const ParallelFor& paral
   if (!heard) hear(std::move(messages));
 }
 
-void ShardHost::let_go(std::uint32_t rank) {
+void ShardHost::let_go(Rank rank) {
   strand_.post([this, rank] {
     gone_.insert(rank);
     if (stopped_ || !shard_ || rank >= worker_of_.size() || worker_of_[rank] < 0) return;
@@ -81,7 +81,7 @@ void ShardHost::lost(Peer& peer, const Error& error) {
   coordinator_.report(peer.rank(), peer.heard_clock(), error);
 }
 
-void ShardHost::handle(std::uint32_t rank, const Message& message) {
+void ShardHost::handle(Rank rank, const Message& message) {
   if (stopped_ || !shard_ || gone_.contains(rank)) return;
   if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(said->plan);
   worker_of_.resize(std::max(worker_of_.size(), rank + std::size_t{1}), -1);
@@ -147,7 +147,7 @@ void ShardHost::dispatch(Outbox& out) {
     if (one.to.kind != Address::Kind::kWorker) continue;
     CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size())
         << "worker " << one.to.id << " of " << rank_of_.size();
-    const std::uint32_t rank = rank_of_[static_cast<std::size_t>(one.to.id)];
+    const Rank rank = rank_of_[static_cast<std::size_t>(one.to.id)];
     if (one.to.id == own_worker_)
       own.push_back(std::move(one.message));
     else

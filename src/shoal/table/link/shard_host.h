@@ -23,7 +23,7 @@ class ShardHost final : public PeerOwner {
   // shares the work on long rows.
   void hear_now(std::vector<Message> messages, const ParallelFor& parallel_for);
   // The process of this rank has left in order: the shard neither waits for it nor hears it.
-  void let_go(std::uint32_t rank);
+  void let_go(Rank rank);
   // Stops the shard for good, so that it no longer looks at this worker's numbers; false if its
   // strand does not answer `within` this time.
   bool stop(std::chrono::milliseconds within) {
@@ -39,7 +39,7 @@ class ShardHost final : public PeerOwner {
   Status received(Peer& peer, Message&& message) override;
   void paused() override;
   void lost(Peer& peer, const Error& error) override;
-  void handle(std::uint32_t rank, const Message& message);
+  void handle(Rank rank, const Message& message);
   void take_ranks(const Plan& plan);
   void take_number(const Plan& plan);
   void dispatch(Outbox& out);
@@ -53,11 +53,11 @@ class ShardHost final : public PeerOwner {
   std::unique_ptr<Shard> shard_;
   std::function<void(std::vector<Message>)> own_;
   int own_worker_ = -1;
-  std::vector<int> worker_of_;          // by rank
-  std::vector<std::uint32_t> rank_of_;  // by worker
+  std::vector<int> worker_of_;  // by rank
+  std::vector<Rank> rank_of_;   // by worker
   // of ranks that knew the roster before this process did
-  std::vector<std::pair<std::uint32_t, Message>> early_;
-  std::set<std::uint32_t> gone_;
+  std::vector<std::pair<Rank, Message>> early_;
+  std::set<Rank> gone_;
   std::vector<Peer*> fed_;  // to wake, some perhaps twice
   bool stopped_ = false;
 

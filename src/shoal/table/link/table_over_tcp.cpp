@@ -52,10 +52,10 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial,
     status = Error{Code::kConfig, str("the plan is for ", plan.servers,
                                       " servers, and the job has ", servers_.size())};
   else
-    status = shoal::table::create(session_, plan, true, *this,
-                                  {.settle = [this] { return settle(); },
-                                   .open = [&] { open(plan, destination); },
-                                   .install = [&] { return install(plan, initial, destination); }});
+    status = session_.create(plan, true, *this,
+                             {.settle = [this] { return settle(); },
+                              .open = [&] { open(plan, destination); },
+                              .install = [&] { return install(plan, initial, destination); }});
   if (!status.ok() && status.error().code == Code::kConfig) abort(status.error());
   return status;
 }

@@ -2,11 +2,10 @@
 // something. Source: SpeeDO's --weedout.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
 #include <map>
-#include <utility>
-#include <vector>
 
+#include "shoal/base/error.h"
 #include "shoal/table/pacer.h"
 
 namespace shoal::table {
@@ -23,28 +22,60 @@ class CompletionWindow final : public Pacer {
       : limit_(window), merge_every_(merge_every) {}
 
   // A worker that joins after the first question counts as the last to have finished.
-  void join(int worker, Instant now) override;
+  void join(int worker, Instant) override {
+    workers_[worker] = 0;
+    if (!begun_) {
+      limit_ = std::max(limit_, static_cast<std::int64_t>(workers_.size()));
+      return;
+    }
+    ring_.insert(ring_.begin() + static_cast<std::ptrdiff_t>(next_), worker);
+    ++next_;
+    ++limit_;
+  }
   // The oldest in the ring is forgotten, whoever left.
-  void leave(int worker, Instant now) override;
-  void ready(int worker, Clock clock, const TaskReport& last, Instant now) override;
-  Verdict judge(int worker, Clock clock, const TaskReport& report, Instant now) override;
-  // {"limit": 3, "next": 0, "ring": [0, 2, 1], "workers": [[0, 2, 0], ...]}: of each worker what
-  // counted and what did not.
-  std::string describe() const override;
+  void leave(int worker, Instant) override {
+    workers_.erase(worker);
+    if (is_full()) ring_.erase(ring_.begin() + static_cast<std::ptrdiff_t>(next_));
+    if (static_cast<std::int64_t>(next_) == --limit_) next_ = 0;
+  }
+  void ready(int worker, Clock, const TaskReport&, Instant) override {
+    begun_ = true;
+    starts_.push_back({.worker = worker});
+  }
+  Verdict judge(int worker, Clock, const TaskReport&, Instant) override {
+    begun_ = true;
+    int& in_a_row = workers_.at(worker);
+    const bool fresh = !is_full() || std::ranges::count(ring_, worker) > 0;
+    if (is_full())
+      ring_[next_] = worker;
+    else
+      ring_.push_back(worker);
+    next_ = (next_ + 1) % static_cast<std::size_t>(limit_);
+    const bool all_the_same = merge_every_ > 0 && (in_a_row + 1) % merge_every_ == 0;
+    in_a_row = fresh ? 0 : in_a_row + 1;
+    if (fresh || all_the_same) return Verdict::kPush;
+    if (in_a_row == kStarved && merge_every_ == 0)
+      remarks_.push_back(
+          {worker, str("has had its last ", kStarved, " tasks thrown away: ", limit_,
+                       " others or more were finished during each. A larger weedout, or "
+                       "merge_every, lets it count")});
+    return Verdict::kDrop;
+  }
+  // who finished last, the place of the oldest once it is full, and how many that takes
+  const std::vector<int>& ring() const { return ring_; }
+  std::size_t next() const { return next_; }
+  std::int64_t limit() const { return limit_; }
   std::vector<Remark> take_remarks() override { return std::exchange(remarks_, {}); }
 
  private:
-  struct Worker {
-    std::int64_t counted = 0, dropped = 0;
-    int in_a_row = 0;
-  };
+  bool is_full() const { return static_cast<std::int64_t>(ring_.size()) == limit_; }
 
   std::int64_t limit_;  // of the ring
   const std::int64_t merge_every_;
   bool begun_ = false;
   std::vector<int> ring_;
-  std::size_t next_ = 0;  // the oldest, once the ring is full
-  std::map<int, Worker> workers_;
+  std::size_t next_ = 0;        // the oldest, once the ring is full
+  std::map<int, int> workers_;  // tasks in a row that were late
   std::vector<Remark> remarks_;
 };
 

@@ -2,10 +2,7 @@
 // than another since the last barrier, each finishes the task it is in and waits for the others;
 // then all start together. Source: SpeeDO's "partially synchronous" (--maxAdvance).
 #include <algorithm>
-#include <map>
-#include <utility>
 
-#include "shoal/base/error.h"
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/single.h"
 
@@ -43,16 +40,6 @@ class DriftPacer final : public Pacer {
     try_to_end(number);
   }
 
-  std::string describe() const override {
-    std::string workers;
-    for (const auto& [number, worker] : workers_)
-      workers += str(workers.empty() ? "" : ", ", "[", number, ", ", worker.done, ", ",
-                     worker.waits ? "true" : "false", "]");
-    return str("{\"max_advance\": ", max_advance_,
-               ", \"catching_up\": ", catching_up_ ? "true" : "false", ", \"workers\": [", workers,
-               "]}");
-  }
-
  private:
   struct Worker {
     std::int64_t done = 1;  // tasks since the last barrier, and one more
@@ -87,18 +74,6 @@ class DriftPacer final : public Pacer {
   bool catching_up_ = false;
 };
 
-class DriftBarrier final : public OneByOne {
- public:
-  DriftBarrier(const SchemeSpec& spec, std::int64_t max_advance, const Single& single)
-      : OneByOne(spec, single), max_advance_(max_advance) {}
-  std::unique_ptr<Pacer> make_pacer() const override {
-    return std::make_unique<DriftPacer>(max_advance_, contribution() != ContributionKind::kWeights);
-  }
-
- private:
-  const std::int64_t max_advance_;
-};
-
 }  // namespace
 
 std::unique_ptr<Scheme> make_drift_barrier(Parameters& parameters) {
@@ -107,7 +82,9 @@ std::unique_ptr<Scheme> make_drift_barrier(Parameters& parameters) {
   Single single = read_single(parameters, Payloads::kAny);
   single.task.paced = true;
   single.task.asks_early = false;  // a worker that starts behind a barrier reads what all have done
-  return std::make_unique<DriftBarrier>(parameters.spec(), max_advance, single);
+  const bool reread = single.task.contribution != ContributionKind::kWeights;
+  single.pacer = [=] { return std::make_unique<DriftPacer>(max_advance, reread); };
+  return std::make_unique<OneByOne>(parameters.spec(), single);
 }
 
 }  // namespace shoal::table

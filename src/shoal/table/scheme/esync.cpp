@@ -4,15 +4,10 @@
 // another, as in the original. `assigned`: it is told at the start of a round, from the times of
 // the rounds before.
 #include <algorithm>
-#include <cmath>
-#include <map>
-#include <utility>
+#include <deque>
 
-#include "shoal/base/error.h"
-#include "shoal/base/text.h"
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/together.h"
-#include "shoal/table/step_times.h"
 
 namespace shoal::table {
 namespace {
@@ -26,19 +21,6 @@ struct Limits {
 };
 
 double seconds_of(Instant time) { return std::chrono::duration<double>(time).count(); }
-
-// One worker in the view that ESync's state server gives.
-std::string record_of(int worker, std::int64_t steps, double seconds, Instant end, bool done,
-                      Clock round) {
-  return str('[', worker, ", ", steps, ", ", std::to_string(seconds), ", ",
-             std::to_string(seconds_of(end)), ", ", done ? "true" : "false", ", ", round, ']');
-}
-
-std::string view_of(std::size_t workers, Clock round, double epsilon,
-                    const std::vector<std::string>& records) {
-  return str("{\"num_workers\": ", workers, ", \"t\": ", round, ", \"epsilon\": ", epsilon,
-             ", \"records\": [", join(records), "]}");
-}
 
 // ---- pull ----
 
@@ -54,7 +36,7 @@ class PullPacer final : public Pacer {
   void ready(int number, Clock clock, const TaskReport&, Instant now) override {
     if (clock != round_) {
       round_ = clock;
-      for (auto& [other, worker] : workers_) worker.steps = 0, worker.done = false;
+      for (auto& [other, worker] : workers_) worker.done = false;
     }
     Worker& worker = workers_.at(number);
     worker.round = clock;
@@ -64,28 +46,18 @@ class PullPacer final : public Pacer {
 
   Verdict judge(int number, Clock, const TaskReport& report, Instant now) override {
     Worker& worker = workers_.at(number);
-    worker.steps = report.steps;
     worker.seconds = report.seconds;
     worker.end = now;
     if (report.exchange > 0) worker.exchange = report.exchange;
-    if (worker.steps < limits_.least) return Verdict::kAnother;
-    const bool full = limits_.most > 0 && worker.steps >= limits_.most;
+    if (report.steps < limits_.least) return Verdict::kAnother;
+    const bool full = limits_.most > 0 && report.steps >= limits_.most;
     if (!full && !may_push(number, worker, now)) return Verdict::kAnother;
     worker.done = true;
     return Verdict::kPush;
   }
 
-  std::string describe() const override {
-    std::vector<std::string> records;
-    for (const auto& [number, worker] : workers_)
-      records.push_back(
-          record_of(number, worker.steps, worker.seconds, worker.end, worker.done, worker.round));
-    return view_of(workers_.size(), round_, limits_.epsilon, records);
-  }
-
  private:
   struct Worker {
-    std::int64_t steps = 0;
     double seconds = 0, exchange = 0;  // of the latest step, and exchange; 0: not known
     Instant end{};                     // of the latest step, or of the start of the round
     bool done = false;
@@ -112,6 +84,54 @@ class PullPacer final : public Pacer {
 
 // ---- assigned ----
 
+// How long a worker's local steps take, from what it reported.
+class StepTimes {
+ public:
+  static constexpr double kShare = 0.3;  // of a new step's time in the smoothed one
+  // times the smoothed one: a longer time counts as that, so that a hiccup is not taken for a
+  // change
+  static constexpr double kMost = 3;
+  static constexpr std::size_t kWindow = 10;  // times that are remembered
+
+  // So many steps took so long each, above 0.
+  void add(double seconds, std::uint32_t steps);
+  bool known() const { return !recent_.empty(); }
+  double smoothed() const { return smoothed_; }  // what to expect
+  // what nine of ten stay below, or the smoothed time if that is more: to be in time
+  double high() const;
+
+ private:
+  double smoothed_ = 0;
+  std::deque<double> recent_;
+};
+
+void StepTimes::add(double seconds, std::uint32_t steps) {
+  constexpr std::uint32_t kEnough = 20;  // after so many the ones before do not matter
+  for (std::uint32_t step = 0; step < std::min(steps, kEnough); ++step) {
+    const double time = known() ? std::min(seconds, kMost * smoothed_) : seconds;
+    smoothed_ = known() ? smoothed_ + kShare * (time - smoothed_) : time;
+    recent_.push_back(time);
+    if (recent_.size() > kWindow) recent_.pop_front();
+  }
+}
+
+double StepTimes::high() const {
+  if (!known()) return 0;
+  std::vector<double> times(recent_.begin(), recent_.end());
+  const std::size_t place = (9 * times.size() + 9) / 10 - 1;  // nearest rank
+  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(place));
+  return std::max(smoothed_, times[place]);
+}
+
+// Local steps of a worker that needs `seconds` for one while the slowest needs `available` for its
+// part: it makes another one as long as that ends `epsilon` or more before the slowest does; at
+// least one.
+int steps_within(double available, double seconds, double epsilon) {
+  constexpr double kMany = 1e9;
+  const double more = std::floor((available - seconds - epsilon) / seconds);
+  return 1 + static_cast<int>(std::clamp(more, 0.0, kMany));
+}
+
 // A round is of one clock. Who asks for the first time, and who comes when the round has begun,
 // makes the least number of steps; the others begin a round together, when all that are in the job
 // have asked.
@@ -125,11 +145,10 @@ class AssigningPacer final : public Pacer {
     try_to_begin();
   }
 
-  void ready(int number, Clock clock, const TaskReport& last, Instant now) override {
+  void ready(int number, Clock clock, const TaskReport& last, Instant) override {
     Worker& worker = workers_.at(number);
     worker.waits = true;
     worker.clock = clock;
-    worker.end = now;
     if (last.steps > 0 && last.seconds > 0) worker.times.add(last.seconds, last.steps);
     if (last.exchange > 0)
       worker.exchange +=
@@ -139,14 +158,6 @@ class AssigningPacer final : public Pacer {
     start(number, worker);
   }
 
-  std::string describe() const override {
-    std::vector<std::string> records;
-    for (const auto& [number, worker] : workers_)
-      records.push_back(record_of(number, worker.steps, worker.times.smoothed(), worker.end,
-                                  worker.waits, worker.clock));
-    return view_of(workers_.size(), round_, limits_.epsilon, records);
-  }
-
  private:
   struct Worker {
     Clock clock = -1;  // that it asked to start last; -1: none yet
@@ -154,7 +165,6 @@ class AssigningPacer final : public Pacer {
     std::int64_t steps = 0;  // that it was told last
     StepTimes times;
     double exchange = 0;  // smoothed; 0: not known
-    Instant end{};        // of its last task
   };
 
   void try_to_begin() {
@@ -208,21 +218,6 @@ class AssigningPacer final : public Pacer {
   std::map<int, Worker> workers_;
 };
 
-// ---- the scheme ----
-
-class Esync final : public InStep {
- public:
-  Esync(const SchemeSpec& spec, const Task& task, const Limits& limits)
-      : InStep(spec, task), limits_(limits) {}
-  std::unique_ptr<Pacer> make_pacer() const override {
-    if (task().judged) return std::make_unique<PullPacer>(limits_);
-    return std::make_unique<AssigningPacer>(limits_);
-  }
-
- private:
-  const Limits limits_;
-};
-
 }  // namespace
 
 std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
@@ -244,7 +239,11 @@ std::unique_ptr<Scheme> make_esync(Parameters& parameters) {
   if (limits.most > 0 && limits.most < limits.least)
     parameters.refuse(
         str("max_steps is ", limits.most, ", below min_steps, which is ", limits.least));
-  return std::make_unique<Esync>(parameters.spec(), task, limits);
+  const auto pacer = [limits, pull = task.judged]() -> std::unique_ptr<Pacer> {
+    if (pull) return std::make_unique<PullPacer>(limits);
+    return std::make_unique<AssigningPacer>(limits);
+  };
+  return std::make_unique<InStep>(parameters.spec(), task, pacer);
 }
 
 }  // namespace shoal::table

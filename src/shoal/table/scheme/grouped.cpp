@@ -5,8 +5,6 @@
 //
 // One group is bsp; groups of one worker each are async with weighting, at the full rate.
 #include <algorithm>
-#include <cmath>
-#include <utility>
 
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/together.h"

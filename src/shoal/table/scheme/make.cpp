@@ -1,7 +1,6 @@
 #include "shoal/table/scheme/make.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "shoal/base/text.h"
 

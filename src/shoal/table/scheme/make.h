@@ -2,9 +2,6 @@
 // which make_<name> belongs to.
 #pragma once
 
-#include <memory>
-
-#include "shoal/table/scheme.h"
 #include "shoal/table/scheme/parameters.h"
 
 namespace shoal::table {

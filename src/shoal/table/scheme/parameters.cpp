@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
-#include "shoal/base/error.h"
 #include "shoal/base/text.h"
 
 namespace shoal::table {

@@ -3,16 +3,8 @@
 // gives out. So what is asked always has an answer, if only for an object that is thrown away.
 #pragma once
 
-#include <cstddef>
-#include <limits>
 #include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "shoal/table/scheme.h"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "shoal/base/error.h"
 #include "shoal/table/scheme/together.h"
 
 namespace shoal::table {
@@ -26,7 +25,9 @@ double rate_or(double moving_rate, int workers) {
 
 std::optional<Merge> OneByOne::next_merge(const RowView& row) const {
   if (row.held.empty()) return std::nullopt;
-  const double weight = row.held[0].weight > 0 ? single_.weighting.weight_of(row, 0) : 0;
+  const Contribution& one = row.held[0];
+  const bool counts = one.weight > 0 && row.version - one.base <= single_.most_lag;
+  const double weight = counts ? single_.weighting.weight_of(row, 0) : 0;
   if (weight == 0) return Merge{.take = {}, .weights = {}, .drop = {0}};
   Merge merge{.take = {0}, .weights = {1}};
   const auto workers = static_cast<int>(row.workers.size());
@@ -46,7 +47,7 @@ std::optional<Merge> OneByOne::next_merge(const RowView& row) const {
 }
 
 bool OneByOne::readable(const RowView& row, int worker, Clock clock) const {
-  return is_readable(row, worker, clock, staleness_);
+  return is_readable(row, worker, clock, single_.staleness);
 }
 
 std::string OneByOne::caution(int workers) const {

@@ -2,11 +2,6 @@
 // be merged together.
 #pragma once
 
-#include <optional>
-#include <string>
-
-#include "shoal/table/scheme.h"
-#include "shoal/table/scheme/parameters.h"
 #include "shoal/table/scheme/weighting.h"
 
 namespace shoal::table {
@@ -19,26 +14,27 @@ struct Single {
   double moving_rate = 0;
   double compensation = 0;
   Weighting weighting{};
+  Clock staleness = kUnbounded;   // a worker reads what holds all clocks before its own less this
+  Version most_lag = kUnbounded;  // a contribution is dropped after more updates than these
+  PacerMaker pacer{};
 };
 
-// Merges each contribution when it arrives; a worker reads what holds its own, and all of the
-// clocks before its own clock - staleness.
+// Merges each contribution when it arrives; a worker reads what holds its own.
 class OneByOne : public Scheme {
  public:
-  OneByOne(const SchemeSpec& spec, const Single& single, Clock staleness = kUnbounded)
-      : Scheme(spec), single_(single), staleness_(staleness) {}
+  OneByOne(const SchemeSpec& spec, const Single& single)
+      : Scheme(spec, single.pacer), single_(single) {}
   Task task() const override { return single_.task; }
   std::string caution(int workers) const override;
-  // A drop, if there is nothing in the contribution or its weight is 0. What a worker says of its
-  // weight beside others' is not used, except that 0 is none.
+  // A drop, if there is nothing in the contribution, it is late or its weight is 0. What a worker
+  // says of its weight beside others' is not used, except that 0 is none.
   std::optional<Merge> next_merge(const RowView& row) const override;
   bool readable(const RowView& row, int worker, Clock clock) const override;
-  bool bounded() const override { return staleness_ != kUnbounded; }
+  bool bounded() const override { return single_.staleness != kUnbounded; }
   bool keeps_reads() const override { return single_.compensation > 0; }
 
  private:
   const Single single_;
-  const Clock staleness_;
 };
 
 enum class Payloads { kGradient, kGradientOrDelta, kWeights, kAny };

@@ -12,7 +12,8 @@ std::unique_ptr<Scheme> make_bsp(Parameters&) { return std::make_unique<InStep>(
 std::unique_ptr<Scheme> make_ssp(Parameters& parameters) {
   parameters.name_first("staleness");
   const Clock staleness = parameters.clocks("staleness");
-  const Single single = read_single(parameters, Payloads::kGradientOrDelta);
+  Single single = read_single(parameters, Payloads::kGradientOrDelta);
+  single.staleness = staleness;
   if (staleness == 0 && parameters.spec().words() != "ssp 0")
     parameters.refuse(
         "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else (of "
@@ -22,7 +23,7 @@ std::unique_ptr<Scheme> make_ssp(Parameters& parameters) {
         "share_iterations needs workers without a bound: who does more iterations than others is "
         "ahead of them");
   if (staleness == 0) return std::make_unique<InStep>();
-  return std::make_unique<OneByOne>(parameters.spec(), single, staleness);
+  return std::make_unique<OneByOne>(parameters.spec(), single);
 }
 
 std::unique_ptr<Scheme> make_async(Parameters& parameters) {

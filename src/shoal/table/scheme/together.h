@@ -1,9 +1,6 @@
 // One update a clock, made of what all workers pushed of it: bsp, and means of deltas.
 #pragma once
 
-#include <optional>
-
-#include "shoal/table/scheme.h"
 #include "shoal/table/scheme/parameters.h"
 
 namespace shoal::table {
@@ -22,7 +19,8 @@ Task read_averaging(Parameters& parameters);
 // over its own (FedNova's tau_eff / M).
 class InStep : public Scheme {
  public:
-  explicit InStep(const SchemeSpec& spec = {}, const Task& task = {}) : Scheme(spec), task_(task) {}
+  explicit InStep(const SchemeSpec& spec = {}, const Task& task = {}, PacerMaker pacer = {})
+      : Scheme(spec, std::move(pacer)), task_(task) {}
   Task task() const override { return task_; }
   std::optional<Merge> next_merge(const RowView& row) const override;
   bool readable(const RowView& row, int worker, Clock clock) const override;

@@ -1,7 +1,6 @@
 #include "shoal/table/scheme/weighting.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace shoal::table {
 namespace {

@@ -3,7 +3,6 @@
 // in Xie et al., "Asynchronous federated optimization" (2019).
 #pragma once
 
-#include "shoal/table/scheme.h"
 #include "shoal/table/scheme/parameters.h"
 
 namespace shoal::table {

@@ -13,12 +13,7 @@
 
 namespace shoal::table::wire {
 
-// An integer's, float's or bool's bits; an enum is one byte, or two if it was declared so.
-template <class T>
-using Bits = std::conditional_t<
-    sizeof(T) == 1, std::uint8_t,
-    std::conditional_t<sizeof(T) == 2, std::uint16_t,
-                       std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+// An enum is one byte, or two if it was declared so.
 template <class Enum>
 using EnumBits = std::conditional_t<sizeof(Enum) == 2, std::uint16_t, std::uint8_t>;
 
@@ -31,23 +26,13 @@ struct Range {
 template <class Enum>
 constexpr Range<Enum> kRange{};
 
+// Numbers and arrays of bytes are as in memory, which is little-endian.
 class Writer {
  public:
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  void operator()(const T& value) { put_le(out_, std::bit_cast<Bits<T>>(value)); }
-  template <std::size_t N>
-  void operator()(const std::array<std::uint8_t, N>& bytes) {
-    out_.append(reinterpret_cast<const char*>(bytes.data()), N);
+  template <class... T>
+  void operator()(const T&... values) {
+    (put(values), ...);
   }
-  template <class First, class... Rest>
-  requires(sizeof...(Rest) > 0) void operator()(const First& first, const Rest&... rest) {
-    (*this)(first);
-    (*this)(rest...);
-  }
-  template <class Enum>
-  requires std::is_enum_v<Enum>
-  void operator()(const Enum& value) { put_le(out_, static_cast<EnumBits<Enum>>(value)); }
   void bytes(const std::string& value, std::size_t limit, const char* field) {
     CHECK(value.size() <= limit) << field << " of " << value.size() << " bytes; at most " << limit
                                  << " can be sent";
@@ -56,7 +41,7 @@ class Writer {
   // Cut at the limit.
   void text(const std::string& value, std::size_t limit, const char*) {
     const std::string_view kept = std::string_view(value).substr(0, limit);
-    put_le(out_, static_cast<std::uint32_t>(kept.size()));
+    put(static_cast<std::uint32_t>(kept.size()));
     out_ += kept;
   }
   template <class T>
@@ -65,12 +50,20 @@ class Writer {
     CHECK(items.size() <= limit) << items.size() << " " << field << "; at most " << limit
                                  << " can be sent";
     out_.reserve(out_.size() + 4 + items.size() * least_bytes);
-    put_le(out_, static_cast<std::uint32_t>(items.size()));
+    put(static_cast<std::uint32_t>(items.size()));
     for (const T& item : items) fields(*this, item);
   }
   std::string& out() { return out_; }
 
  private:
+  template <class T>
+  void put(const T& value) {
+    if constexpr (std::is_enum_v<T>)
+      put(static_cast<EnumBits<T>>(value));
+    else
+      out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+
   std::string out_;
 };
 
@@ -79,40 +72,13 @@ class Reader {
  public:
   explicit Reader(std::string_view bytes) : left_(bytes), whole_(bytes.size()) {}
 
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  void operator()(T& value) {
-    const std::string_view bytes = take(sizeof(T));
-    if (bytes.empty())
-      value = T{};
-    else if constexpr (std::is_same_v<T, bool>)
-      value = flag(bytes[0]);
-    else
-      value = std::bit_cast<T>(get_le<Bits<T>>(bytes));
-  }
-  template <std::size_t N>
-  void operator()(std::array<std::uint8_t, N>& value) {
-    const std::string_view bytes = take(N);
-    std::copy(bytes.begin(), bytes.end(), value.begin());
-  }
-  template <class First, class... Rest>
-  requires(sizeof...(Rest) > 0) void operator()(First& first, Rest&... rest) {
-    (*this)(first);
-    (*this)(rest...);
-  }
-  template <class Enum>
-  requires std::is_enum_v<Enum>
-  void operator()(Enum& value) {
-    constexpr const Range<Enum>& known = kRange<Enum>;
-    EnumBits<Enum> bits = 0;
-    (*this)(bits);
-    value = static_cast<Enum>(bits);
-    if (wrong_.empty() && (value < known.first || value > known.last) && value != known.also)
-      fail(str("an unknown ", known.name, ", ", int{bits}, "; the other end may be a newer build"));
+  template <class... T>
+  void operator()(T&... values) {
+    (get(values), ...);
   }
   void bytes(std::string& value, std::size_t limit, const char* field) {
     std::uint32_t size = 0;
-    (*this)(size);
+    get(size);
     if (size > limit)
       fail(str("a ", field, " of ", size, " bytes; at most ", limit, " are allowed"));
     value = take(size);
@@ -123,7 +89,7 @@ class Reader {
   template <class T>
   void list(std::vector<T>& items, std::size_t least_bytes, std::size_t limit, const char* field) {
     std::uint32_t count = 0;
-    (*this)(count);
+    get(count);
     if (count > limit) fail(str(count, " ", field, "; at most ", limit, " are allowed"));
     if (wrong_.empty() && count > left_.size() / least_bytes)
       fail(str(count, " ", field, ", which ", left_.size(), " bytes cannot hold"));
@@ -146,9 +112,26 @@ class Reader {
     left_.remove_prefix(size);
     return taken;
   }
-  bool flag(char byte) {
-    if (byte != 0 && byte != 1) fail(str("a yes or no of ", int{static_cast<unsigned char>(byte)}));
-    return byte == 1;
+  template <class T>
+  void get(T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      constexpr const Range<T>& known = kRange<T>;
+      EnumBits<T> bits = 0;
+      get(bits);
+      value = static_cast<T>(bits);
+      if (wrong_.empty() && (value < known.first || value > known.last) && value != known.also)
+        fail(str("an unknown ", known.name, ", ", int{bits},
+                 "; the other end may be a newer build"));
+    } else if constexpr (std::is_same_v<T, bool>) {
+      std::uint8_t byte = 0;
+      get(byte);
+      if (byte > 1) fail(str("a yes or no of ", int{byte}));
+      value = byte == 1;
+    } else {
+      value = {};
+      if (const std::string_view bytes = take(sizeof value); !bytes.empty())
+        std::memcpy(&value, bytes.data(), bytes.size());
+    }
   }
   void fail(std::string words) {
     if (wrong_.empty()) wrong_ = std::move(words);

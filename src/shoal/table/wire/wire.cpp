@@ -1,6 +1,7 @@
 // Messages to frames and back: the table of message types, headers, fields, checksums.
 #include "shoal/table/wire.h"
 
+#include "shoal/table/broken.h"
 #include "shoal/table/wire/layout.h"
 
 namespace shoal::table {
@@ -54,8 +55,6 @@ const TypeEntry* entry_of(MessageType type) {
   return found == std::end(kTypes) ? nullptr : found;
 }
 
-Error peer_error(std::string message) { return {Code::kPeer, std::move(message)}; }
-
 std::string in_hex(std::string_view bytes) {
   std::string text;
   for (const char b : bytes)
@@ -98,13 +97,6 @@ void put_at(std::string& bytes, std::size_t at, auto value) {
   std::memcpy(&bytes[at], &value, sizeof value);
 }
 
-template <class Body>
-std::string encode_body(const Body& body) {
-  Writer writer;
-  fields(writer, body);
-  return std::move(writer.out());
-}
-
 // Returns why fields that could be read make no valid message; empty if they do.
 template <class M>
 std::string wrong_with(const M& m, const Header& header) {
@@ -131,8 +123,7 @@ Result<Message> read(const Header& header, std::string_view bytes) {
   std::string wrong = reader.finish();
   if (wrong.empty()) wrong = wrong_with(message, header);
   if (wrong.empty()) return Message(std::move(message));
-  return peer_error(
-      str("A ", name_of(header.type), " (request ", header.request, ") has ", wrong, "."));
+  return broken("A ", name_of(header.type), " (request ", header.request, ") has ", wrong, ".");
 }
 
 template <std::size_t... I>
@@ -141,16 +132,6 @@ Result<Message> read(const TypeEntry& entry, const Header& header, std::string_v
   using Read = Result<Message> (*)(const Header&, std::string_view);
   constexpr Read kRead[] = {read<std::variant_alternative_t<I, Message>>...};
   return kRead[&entry - kTypes](header, bytes);
-}
-
-template <class Body>
-Result<Body> read_body(const char* name, std::string_view bytes) {
-  Body body;
-  Reader reader(bytes);
-  fields(reader, body);
-  if (const std::string& wrong = reader.finish(); !wrong.empty())
-    return peer_error(str("A ", name, " has ", wrong, "."));
-  return body;
 }
 
 }  // namespace
@@ -186,10 +167,10 @@ const char* name_of(MessageType type) {
 Status check_magic(std::string_view bytes) {
   if (get_le<std::uint32_t>(bytes) == kMagic) return {};
   if (const std::string known = stranger_named(bytes); !known.empty())
-    return peer_error(str("The first bytes are ", known, "."));
-  return peer_error(str("A frame begins with ", in_hex(bytes.substr(0, 4)),
-                        " and not with 53 48 4f 4c (\"SHOL\"): the other end "
-                        "is no Shoal process, or bytes were lost on the way."));
+    return broken("The first bytes are ", known, ".");
+  return broken("A frame begins with ", in_hex(bytes.substr(0, 4)),
+                " and not with 53 48 4f 4c (\"SHOL\"): the other end "
+                "is no Shoal process, or bytes were lost on the way.");
 }
 
 Result<Header> decode_header(std::span<const char, kHeaderSize> span, Stage stage) {
@@ -203,18 +184,18 @@ Result<Header> decode_header(std::span<const char, kHeaderSize> span, Stage stag
                       .crc = get_le<std::uint32_t>(bytes.substr(20))};
   const TypeEntry* entry = entry_of(header.type);
   if (const int spoken = version_of(header.type); header.version != spoken)
-    return peer_error(str("A frame has version ", int{header.version},
-                          " of the protocol, and this process speaks ", spoken,
-                          ": run the same build of Shoal on all machines."));
+    return broken("A frame has version ", int{header.version},
+                  " of the protocol, and this process speaks ", spoken,
+                  ": run the same build of Shoal on all machines.");
   if (!entry)
-    return peer_error(str("A frame has the unknown type ", static_cast<int>(header.type),
-                          ": it is damaged, or the other end is a newer build."));
+    return broken("A frame has the unknown type ", static_cast<int>(header.type),
+                  ": it is damaged, or the other end is a newer build.");
   if (stage == Stage::kStranger && !entry->first)
-    return peer_error(
-        str("A ", entry->name, " came before the connection's two ends had proved who they are."));
+    return broken("A ", entry->name,
+                  " came before the connection's two ends had proved who they are.");
   if (const std::string wrong = wrong_length(*entry, header); !wrong.empty())
-    return peer_error(str("A ", entry->name, " is ", wrong,
-                          ": it is damaged, or the other end is another build."));
+    return broken("A ", entry->name, " is ", wrong,
+                  ": it is damaged, or the other end is another build.");
   return header;
 }
 
@@ -224,11 +205,11 @@ std::uint32_t crc_of_header(std::span<const char, kHeaderSize> bytes) {
 
 Status check_crc(const Header& header, std::uint32_t crc) {
   if (crc == header.crc) return {};
-  return peer_error(
-      str("A ", name_of(header.type), " (request ", header.request, ", ", header.length,
-          " bytes) was damaged on the way: its "
-          "crc32c is ",
-          std::hex, crc, ", ", header.crc, " was sent. Memory or a network device may be faulty."));
+  return broken("A ", name_of(header.type), " (request ", header.request, ", ", header.length,
+                " bytes) was damaged on the way: its "
+                "crc32c is ",
+                std::hex, crc, ", ", header.crc,
+                " was sent. Memory or a network device may be faulty.");
 }
 
 // ---- messages ----
@@ -265,27 +246,22 @@ Frame encode(const Message& message, std::uint64_t request) {
   return frame;
 }
 
-std::string encode(const JoinBody& body) { return encode_body(body); }
-std::string encode(const RosterBody& body) { return encode_body(body); }
-std::string encode(const SegmentBody& body) { return encode_body(body); }
-std::string encode(const LeaveBody& body) { return encode_body(body); }
-
 Result<Message> decode_fields(const Header& header, std::string_view bytes) {
   if (const TypeEntry* entry = entry_of(header.type))
     return read(*entry, header, bytes, std::make_index_sequence<std::size(kTypes)>());
-  return peer_error(str("A frame has the unknown type ", static_cast<int>(header.type), "."));
+  return broken("A frame has the unknown type ", static_cast<int>(header.type), ".");
 }
 
 Result<Message> decode(std::string_view frame, Stage stage) {
   if (frame.size() < kHeaderSize)
-    return peer_error(str("A frame ends after ", frame.size(), " bytes, inside its header."));
+    return broken("A frame ends after ", frame.size(), " bytes, inside its header.");
   const std::span<const char, kHeaderSize> first(frame.data(), kHeaderSize);
   const Result<Header> header = decode_header(first, stage);
   if (!header.ok()) return header.error();
   const std::string_view rest = frame.substr(kHeaderSize);
   if (rest.size() != header.value().length)
-    return peer_error(str("A ", name_of(header.value().type), " has ", rest.size(),
-                          " bytes after its header, which says ", header.value().length, "."));
+    return broken("A ", name_of(header.value().type), " has ", rest.size(),
+                  " bytes after its header, which says ", header.value().length, ".");
   if (Status crc = check_crc(header.value(), crc32c(rest, crc_of_header(first))); !crc.ok())
     return crc.error();
   Result<Message> message =
@@ -299,17 +275,6 @@ Result<Message> decode(std::string_view frame, Stage stage) {
     payload.owner = copy;
   }
   return message;
-}
-
-Result<JoinBody> decode_join(std::string_view bytes) { return read_body<JoinBody>("Join", bytes); }
-Result<RosterBody> decode_roster(std::string_view bytes) {
-  return read_body<RosterBody>("Roster", bytes);
-}
-Result<SegmentBody> decode_segment(std::string_view bytes) {
-  return read_body<SegmentBody>("Segment", bytes);
-}
-Result<LeaveBody> decode_leave(std::string_view bytes) {
-  return read_body<LeaveBody>("Leave", bytes);
 }
 
 }  // namespace shoal::table
