@@ -319,8 +319,8 @@ TEST(WireDamage, BodiesOfTasks) {
                                        "\x0c\0\0\0\0\0\0\0",
                                        22));
   EXPECT_EQ(decode_start(encode(start)).value(), start);
-  EXPECT_EQ(encode(7, Verdict::kAnother), std::string("\7\0\0\0\2", 5));
-  EXPECT_EQ(decode_verdict(encode(7, Verdict::kAnother)).value(), Verdict::kAnother);
+  EXPECT_EQ(encode(VerdictBody{7, Verdict::kAnother}), std::string("\7\0\0\0\2", 5));
+  EXPECT_EQ(decode_verdict(encode(VerdictBody{7, Verdict::kAnother})).value(), Verdict::kAnother);
   const auto damaged = [](const std::string& whole, const auto& decode) {
     for (std::size_t length = 1; length < whole.size(); ++length)
       EXPECT_FALSE(decode(std::string_view(whole).substr(0, length)).ok()) << length;
@@ -329,7 +329,7 @@ TEST(WireDamage, BodiesOfTasks) {
   damaged(encode(begin), decode_begin);
   damaged(encode(begin.last), decode_task);
   damaged(encode(start), decode_start);
-  damaged(encode(7, Verdict::kDrop), decode_verdict);
+  damaged(encode(VerdictBody{7, Verdict::kDrop}), decode_verdict);
   EXPECT_FALSE(decode_task("").ok());
   EXPECT_SAYS("an unknown verdict, 3",
               decode_verdict(std::string("\7\0\0\0\3", 5)).error().message);

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "shoal/base/bytes.h"
-#include "shoal/table/coordinator.h"
+#include "shoal/table/coordinator/bodies.h"
 #include "shoal/table/wire.h"
 
 namespace {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "shoal/table/coordinator/bodies.h"
 #include "shoal/table/wire.h"
 
 namespace shoal::table::test {

@@ -327,13 +327,5 @@ struct LeaveBody {
   // If so: its part of a gather for a snapshot, which counts until the next generation.
   std::string state{};
 };
-std::string encode(const JoinBody& body);
-std::string encode(const RosterBody& body);
-std::string encode(const SegmentBody& body);
-std::string encode(const LeaveBody& body);
-Result<JoinBody> decode_join(std::string_view bytes);
-Result<RosterBody> decode_roster(std::string_view bytes);
-Result<SegmentBody> decode_segment(std::string_view bytes);
-Result<LeaveBody> decode_leave(std::string_view bytes);
 
 }  // namespace shoal::table

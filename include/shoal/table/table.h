@@ -2,7 +2,8 @@
 // the bridge (parallel/) uses: the service over TCP implements it, and so can a simulation.
 #pragma once
 
-#include "shoal/table/client.h"
+#include "shoal/table/messages.h"
+#include "shoal/table/pacer.h"
 
 namespace shoal::table {
 
@@ -15,6 +16,19 @@ struct Traffic {
   // in which the system could not take all there was to send, or a frame had come in part; sums
   // over connections
   std::chrono::nanoseconds sending{}, receiving{};
+};
+
+// Counts since the start of how stale pushes and reads were: how often 0, 1, 2 ...; the last: or
+// more.
+struct StalenessCounts {
+  static constexpr std::size_t kClasses = kStalenessClasses;
+  // versions that others made of a row between the read that a push was computed from and its
+  // answer
+  std::array<std::uint64_t, kClasses> pushes{};
+  // clocks that the reader of a row was ahead of the slowest worker
+  std::array<std::uint64_t, kClasses> reads{};
+  // pushes that had nothing in them, or whose answer shows that they were not merged
+  std::uint64_t drops = 0;
 };
 
 // A worker's table. All calls on one thread, the solver's. Every wait ends: with an error (kPeer:
@@ -100,6 +114,9 @@ class Table {
   // server here: none.
   virtual StalenessCounts staleness() const { return {}; }
 };
+
+// The order of sending. kArrival (FIFO) exists for comparison.
+enum class Order { kPriority, kArrival };
 
 struct ServiceOptions {
   Rank rank = 0;

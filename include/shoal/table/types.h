@@ -51,6 +51,13 @@ inline Payload as_payload(const Values& numbers) {
 }
 // The same bytes with an owner: a copy of them if they have none.
 Payload owned(const Payload& payload);
+// Gives a payload so many bytes of its own, and returns them.
+inline std::span<std::byte> allocate(Payload& payload, std::size_t bytes) {
+  const auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
+  payload.bytes = {memory.get(), bytes};
+  payload.owner = memory;
+  return {memory.get(), bytes};
+}
 
 // The memory where a worker reads a row: row.length floats.
 using InPlace = std::function<std::span<float>(RowId)>;
@@ -106,9 +113,7 @@ struct Plan {
   std::vector<Clock> clocks{};
   // of the servers' processes, by server; none: as in the job's first roster
   std::vector<Rank> server_ranks{};
-  Clock start_of(int worker) const {
-    return clocks.empty() ? start : clocks.at(static_cast<std::size_t>(worker));
-  }
+  Clock start_of(int worker) const { return clocks.empty() ? start : clocks.at(worker); }
   bool operator==(const Plan&) const = default;
 };
 // Empty, or the first thing wrong, in words.

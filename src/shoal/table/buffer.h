@@ -44,7 +44,7 @@ class Spares {
     for (std::size_t i = 0; i < spares_.size(); ++i) {
       if (spares_[i]->numbers().size() != length || spares_[i]->is_lent()) continue;
       std::shared_ptr<Buffer> found = std::move(spares_[i]);
-      spares_.erase(spares_.begin() + static_cast<std::ptrdiff_t>(i));
+      spares_.erase(spares_.begin() + i);
       return found;
     }
     return std::make_shared<Buffer>(length);

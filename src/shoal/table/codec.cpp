@@ -1,5 +1,7 @@
 #include "shoal/table/codec.h"
 
+#include <algorithm>
+
 #include "shoal/table/broken.h"
 
 namespace shoal::table {
@@ -46,9 +48,9 @@ std::string unknown_codec(const Plan& plan, CodecFinder find) {
 
 Payload owned(const Payload& payload) {
   if (payload.owner || payload.bytes.empty()) return payload;
-  const auto copy =
-      std::make_shared<const std::vector<std::byte>>(payload.bytes.begin(), payload.bytes.end());
-  return {payload.codec, *copy, copy};
+  Payload copy{.codec = payload.codec};
+  std::ranges::copy(payload.bytes, allocate(copy, payload.bytes.size()).begin());
+  return copy;
 }
 
 }  // namespace shoal::table

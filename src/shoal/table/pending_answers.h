@@ -3,10 +3,11 @@
 // was heard. Every table has one: the service's, a simulation's, a test's.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <tuple>
-
-#include "shoal/table/messages.h"
+#include "shoal/base/bytes.h"
+#include "shoal/table/coordinator/bodies.h"
 
 namespace shoal::table {
 
@@ -15,24 +16,63 @@ class PendingAnswers {
   // ---- the worker's side ----
   // The answer to a question (`part` is part_of()), once. To kBegin: none while a pause is being
   // agreed on, and "" if something was agreed on that comes first.
-  std::optional<std::string> take_answer(Topic topic, Clock clock, std::uint32_t part);
-  std::vector<Answer> take_outputs();
+  std::optional<std::string> take_answer(Topic topic, Clock clock, std::uint32_t part) {
+    const bool begins = topic == Topic::kBegin;
+    if (begins && pausing_) return std::nullopt;
+    if (begins && !agreed_.empty() && agreed_.begin()->first <= clock) return std::string();
+    const auto found = answers_.find({topic, clock, part});
+    if (found == answers_.end()) return std::nullopt;
+    if (begins) started_ = clock + 1;
+    return std::move(answers_.extract(found).mapped());
+  }
+  std::vector<Answer> take_outputs() { return std::exchange(outputs_, {}); }
   // Before iteration `clock` starts: what all do now; none while a pause is being agreed on.
-  std::optional<Want> start(Clock clock);
+  std::optional<Want> start(Clock clock) {
+    if (pausing_) return std::nullopt;
+    started_ = paced_ ? std::max(started_, clock) : clock + 1;
+    const auto first = agreed_.begin();
+    if (first == agreed_.end() || first->first > clock) return Want::kNothing;
+    return agreed_.extract(first).mapped();
+  }
   // A generation begins, in which this worker's first iteration is `first`. `paced`: the worker
   // asks before each task (kBegin), which begins with the answer and not in start(). `bounded`: the
   // scheme keeps workers within a bound.
-  void begin(Clock first, bool paced, bool bounded);
+  void begin(Clock first, bool paced, bool bounded) {
+    first_ = started_ = first;
+    paced_ = paced;
+    bounded_ = bounded;
+  }
   void end(Clock clock) { started_ = clock; }  // no iteration follows `clock` of them
 
   // ---- the coordinator's side ----
   // Handles an Answer, kPause or kAgreed, and ignores the rest. Returns what the worker says to it
   // at once: to a kPause a kPaused, after which it starts nothing before a kAgreed.
-  std::optional<Ask> hear(const Message& message);
+  std::optional<Ask> hear(const Message& message) {
+    if (const auto* heard = std::get_if<Answer>(&message)) answer(*heard);
+    const auto* directive = std::get_if<Directive>(&message);
+    if (directive && directive->kind == DirectiveKind::kPause) return pause();
+    if (directive && directive->kind == DirectiveKind::kAgreed) {
+      pausing_ = false;
+      Want& agreed = agreed_[directive->clock];
+      agreed = more_urgent(agreed, directive->want);
+    }
+    return std::nullopt;
+  }
 
  private:
-  void answer(const Answer& answer);
-  Ask pause();
+  void answer(const Answer& answer) {
+    if (answer.topic == Topic::kMeet) agreed_.clear();
+    if (answer.topic == Topic::kOutputs)
+      outputs_.push_back(answer);
+    else
+      answers_[{answer.topic, answer.clock, part_of(answer.topic, answer.body)}] = answer.body;
+  }
+  Ask pause() {
+    pausing_ = true;
+    Ask ask{.topic = Topic::kPaused, .clock = started_, .body = {}};
+    if (!bounded_) put_le(ask.body, started_ - first_);
+    return ask;
+  }
 
   std::map<std::tuple<Topic, Clock, std::uint32_t>, std::string> answers_;
   std::vector<Answer> outputs_;

@@ -52,7 +52,7 @@ std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const S
 
 void place(std::span<Row> rows, const Servers& servers) {
   std::vector<std::size_t> order(rows.size());
-  std::vector<double> load(static_cast<std::size_t>(servers.count));
+  std::vector<double> load(servers.count);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{},
                            [&](std::size_t i) { return rows[i].length; });
@@ -73,7 +73,7 @@ void place(std::span<Row> rows, const Servers& servers) {
 }
 
 std::vector<std::size_t> bytes_per_server(std::span<const Row> rows, int servers) {
-  std::vector<std::size_t> bytes(static_cast<std::size_t>(servers));
+  std::vector<std::size_t> bytes(servers);
   for (const Row& row : rows) bytes[row.server] += row.length * sizeof(float);
   return bytes;
 }

@@ -45,12 +45,6 @@ ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<f
                                                     : std::make_shared<Buffer>(row.length));
 }
 
-// Numbers that are kept in place are not lent: they are their reader's.
-Values ShardRow::numbers(Part part) const {
-  const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
-  return buffer->is_elsewhere() ? Values{.data = buffer->numbers()} : Buffer::lend(buffer);
-}
-
 void ShardRow::set(Part part, std::span<const float> numbers) {
   has_[static_cast<std::size_t>(part)] = true;
   const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
@@ -64,7 +58,7 @@ void ShardRow::set(Part part, std::span<const float> numbers) {
 // ---- membership and pushes ----
 
 void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
-  WorkerView& view = workers_[index(worker)];
+  WorkerView& view = workers_[worker];
   CHECK(push.clock == view.pushed)
       << "row " << id << ": push of clock " << push.clock << " in the place of " << view.pushed;
   held_.push_back(
@@ -74,18 +68,13 @@ void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
   end_at(worker, end);
 }
 
-void ShardRow::end_at(int worker, Clock end) {
-  WorkerView& view = workers_[index(worker)];
-  view.counts = view.pushed < end;
-}
-
 std::size_t ShardRow::forget(int worker, Clock end) {
   std::vector<std::size_t> gone;
   for (std::size_t i = 0; i < held_.size(); ++i)
     if (held_[i].worker == worker && held_[i].clock >= end) gone.push_back(i);
   take_out(held_, gone);
   take_out(pushes_, gone);
-  WorkerView& view = workers_[index(worker)];
+  WorkerView& view = workers_[worker];
   view.pushed = std::max(view.merged, std::min(view.pushed, end));
   end_at(worker, end);
   return gone.size();
@@ -100,7 +89,7 @@ std::vector<Term> ShardRow::terms(const Merge& merge,
     const std::size_t i = merge.take[t];
     const float* values = pushes_[i].values.data.data();
     const Values* then =
-        merge.compensation == 0 || reads_.empty() ? nullptr : &reads_[index(held_[i].worker)];
+        merge.compensation == 0 || reads_.empty() ? nullptr : &reads_[held_[i].worker];
     if (then != nullptr && !then->data.empty()) {
       compensated.emplace_back(row.length);
       compensate(merge.compensation, row.length, values, parts_[0]->numbers().data(),
@@ -146,11 +135,6 @@ void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale
   throw_away(merge);
 }
 
-void ShardRow::count(const Merge& merge) {
-  version_ += !merge.take.empty();
-  throw_away(merge);
-}
-
 void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan,
                     double gradient_scale, Spares& spares, Buffers& replaced,
                     const ParallelFor& parallel_for) {
@@ -177,17 +161,17 @@ void ShardRow::pull(const Merge& merge, Change weights) {
   pull_row(merge.scale, row.length, pushes_[i].values.data.data(), weights,
            answer->numbers().data());
   own_.resize(workers_.size());
-  own_[index(held_[i].worker)] = {held_[i].clock + 1, Buffer::lend(answer)};
+  own_[held_[i].worker] = {held_[i].clock + 1, Buffer::lend(answer)};
 }
 
 void ShardRow::throw_away(const Merge& merge) {
   std::vector<std::size_t> gone = merge.take;
   gone.insert(gone.end(), merge.drop.begin(), merge.drop.end());
   std::ranges::sort(gone);
-  for (const std::size_t i : merge.take) workers_[index(held_[i].worker)].last = version_;
+  for (const std::size_t i : merge.take) workers_[held_[i].worker].last = version_;
   for (const std::size_t i : merge.drop) std::ranges::fill(pushes_[i].clear_after, 0.0f);
   for (const std::size_t i : gone) {
-    WorkerView& worker = workers_[index(held_[i].worker)];
+    WorkerView& worker = workers_[held_[i].worker];
     CHECK(worker.merged == held_[i].clock) << "row " << id << ": the scheme takes a push of clock "
                                            << held_[i].clock << " before that of " << worker.merged;
     ++worker.merged;
@@ -197,17 +181,6 @@ void ShardRow::throw_away(const Merge& merge) {
 }
 
 // ---- reads ----
-
-bool ShardRow::wait(int worker, Clock clock) {
-  Clock& waits = waits_[index(worker)];
-  if (waits >= clock) return false;
-  waits = clock;
-  return true;
-}
-
-bool ShardRow::can_read(const Scheme& scheme, int worker) const {
-  return !row.learns || scheme.readable(view(), worker, waits_[index(worker)]);
-}
 
 // The float32 payload is the row's buffer on loan: to keep it would make each update a copy.
 Payload ShardRow::encoded() {
@@ -220,27 +193,20 @@ Payload ShardRow::encoded() {
 }
 
 RowMessage ShardRow::answer(const Scheme& scheme, int worker) {
-  const Clock clock = std::exchange(waits_[index(worker)], kNobody);
-  const bool is_own = !own_.empty() && own_[index(worker)].clock == clock;
-  Payload payload = is_own ? answers_.encode(own_[index(worker)].values) : encoded();
+  const Clock clock = std::exchange(waits_[worker], kNobody);
+  const bool is_own = !own_.empty() && own_[worker].clock == clock;
+  Payload payload = is_own ? answers_.encode(own_[worker].values) : encoded();
   if (scheme.keeps_reads()) {
     reads_.resize(workers_.size());
     const Result<Values> read = answers_.decode(payload, row.length);
     CHECK(read.ok()) << read.error().message;
-    reads_[index(worker)] = read.value();
+    reads_[worker] = read.value();
   }
   return {.row = id,
           .clock = clock,
           .version = version_,
           .part = Part::kWeights,
           .payload = std::move(payload)};
-}
-
-std::size_t ShardRow::bytes() const {
-  std::size_t floats = parts_.size() * row.length;
-  for (const Held& held : pushes_) floats += held.values.data.size();
-  for (const Own& own : own_) floats += own.values.data.size();
-  return floats * sizeof(float) + encoded_.bytes.size();
 }
 
 }  // namespace shoal::table

@@ -24,17 +24,24 @@ class ShardRow {
   // ---- numbers ----
   bool has(Part part) const { return has_[static_cast<std::size_t>(part)]; }
   void set(Part part, std::span<const float> numbers);  // zeros if there are none
-  Values numbers(Part part) const;
+  // Numbers that are kept in place are not lent: they are their reader's.
+  Values numbers(Part part) const {
+    const std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
+    return buffer->is_elsewhere() ? Values{.data = buffer->numbers()} : Buffer::lend(buffer);
+  }
   Version version() const { return version_; }
   bool was_changed() const { return version_ != start_; }
 
   // ---- membership and pushes ----
   RowView view() const { return {workers_, held_, version_}; }
-  Clock pushed(int worker) const { return workers_[index(worker)].pushed; }
+  Clock pushed(int worker) const { return workers_[worker].pushed; }
   // Keeps the push of clock pushed(worker), whose numbers are `values`. The worker counts until its
   // push of clock end - 1 is here.
   void hold(int worker, const Push& push, Values values, Clock end);
-  void end_at(int worker, Clock end);
+  void end_at(int worker, Clock end) {
+    WorkerView& view = workers_[worker];
+    view.counts = view.pushed < end;
+  }
   // Forgets what the worker pushed from `end` on, as far as it is not merged. Returns how many
   // pushes that were.
   std::size_t forget(int worker, Clock end);
@@ -47,18 +54,33 @@ class ShardRow {
              const ParallelFor& parallel_for);
 
   // The same without the numbers.
-  void count(const Merge& merge);
+  void count(const Merge& merge) {
+    version_ += !merge.take.empty();
+    throw_away(merge);
+  }
 
   // ---- reads ----
   // The worker waits to read at `clock`; false if it does so already, or for a later one.
-  bool wait(int worker, Clock clock);
-  void stop_waiting(int worker) { waits_[index(worker)] = kNobody; }
-  bool is_waiting(int worker) const { return waits_[index(worker)] != kNobody; }
-  bool can_read(const Scheme& scheme, int worker) const;
+  bool wait(int worker, Clock clock) {
+    Clock& waits = waits_[worker];
+    if (waits >= clock) return false;
+    waits = clock;
+    return true;
+  }
+  void stop_waiting(int worker) { waits_[worker] = kNobody; }
+  bool is_waiting(int worker) const { return waits_[worker] != kNobody; }
+  bool can_read(const Scheme& scheme, int worker) const {
+    return !row.learns || scheme.readable(view(), worker, waits_[worker]);
+  }
   // Returns the answer that the worker waits for.
   RowMessage answer(const Scheme& scheme, int worker);
 
-  std::size_t bytes() const;
+  std::size_t bytes() const {
+    std::size_t floats = parts_.size() * row.length;
+    for (const Held& held : pushes_) floats += held.values.data.size();
+    for (const Own& own : own_) floats += own.values.data.size();
+    return floats * sizeof(float) + encoded_.bytes.size();
+  }
 
   // A merge that waits for the norm of all rows.
   struct Pending {
@@ -75,7 +97,6 @@ class ShardRow {
     Values values;
   };
   Payload encoded();
-  static std::size_t index(int worker) { return static_cast<std::size_t>(worker); }
 
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
   std::vector<Term> terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const;

@@ -43,13 +43,6 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
   without_weights_ = own_;
 }
 
-std::size_t ShardRows::bytes() const {
-  std::size_t bytes = 0;
-  for (const auto& row : rows_)
-    if (row) bytes += row->bytes();
-  return bytes;
-}
-
 std::string ShardRows::why_not_over() const {
   if (!is_ready()) return str("before all weights of generation ", plan_.generation);
   for (const ShardRow* row : learning_)
@@ -160,7 +153,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
                      " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
   }
   come_back(worker, push.clock);
-  row.hold(worker, push, std::move(numbers).value(), ends_[static_cast<std::size_t>(worker)]);
+  row.hold(worker, push, std::move(numbers).value(), ends_[worker]);
   row.wait(worker, next + 1);
   // in lockstep nobody may read more before all have pushed
   if (merge(row) || !scheme_->lockstep()) answer_readers(row, out);
@@ -207,12 +200,6 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
 
 // ---- merges ----
 
-// All merges that the row allows, then all reads.
-void ShardRows::advance(ShardRow& row, Outbox& out) {
-  merge(row);
-  answer_readers(row, out);
-}
-
 // False: there was none.
 bool ShardRows::merge(ShardRow& row) {
   bool merged = false;
@@ -243,16 +230,14 @@ void ShardRows::count(const ShardRow& row, const Merge& merge) {
   keeps_.counters.dropped += merge.drop.size();
   const std::span<const Contribution> held = row.view().held;
   for (const std::size_t i : merge.take) {
-    std::vector<std::uint64_t>& staleness =
-        keeps_.counts[static_cast<std::size_t>(held[i].worker)].staleness;
+    std::vector<std::uint64_t>& staleness = keeps_.counts[held[i].worker].staleness;
     const std::size_t versions =
         std::min(static_cast<std::size_t>(std::max<Version>(0, row.version() - held[i].base)),
                  kStalenessClasses - 1);
     if (staleness.size() <= versions) staleness.resize(versions + 1);
     ++staleness[versions];
   }
-  for (const std::size_t i : merge.drop)
-    ++keeps_.counts[static_cast<std::size_t>(held[i].worker)].dropped;
+  for (const std::size_t i : merge.drop) ++keeps_.counts[held[i].worker].dropped;
 }
 
 void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
@@ -261,11 +246,6 @@ void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
     row.count(merge);
   else
     row.apply(merge, plan_, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
-}
-
-void ShardRows::answer_readers(ShardRow& row, Outbox& out) {
-  std::optional<Clock> least;
-  for (int worker = 0; worker < plan_.workers; ++worker) answer_reader(row, worker, least, out);
 }
 
 // If it waits, and may read. `least`: the slowest worker's clock, which answers do not change, if
@@ -323,14 +303,8 @@ Status ShardRows::total(const NormTotal& total, Outbox& out) {
 
 // ---- membership ----
 
-Clock ShardRows::clock_of(int worker) const {
-  Clock least = learning_.empty() ? plan_.start : kUnbounded;
-  for (const ShardRow* row : learning_) least = std::min(least, row->pushed(worker));
-  return least;
-}
-
 Status ShardRows::retire(int worker, const Retire& retire, Outbox& out) {
-  Clock& end = ends_[static_cast<std::size_t>(worker)];
+  Clock& end = ends_[worker];
   if (end == retire.clock) return {};
   if (end != kUnbounded)
     return broken("worker ", worker, " retires at clock ", retire.clock, ", and did so at clock ",
@@ -351,19 +325,11 @@ Status ShardRows::retire(int worker, const Retire& retire, Outbox& out) {
   return {};
 }
 
-// It had stopped, and others did not wait for it.
-void ShardRows::come_back(int worker, Clock clock) {
-  Clock& end = ends_[static_cast<std::size_t>(worker)];
-  if (clock < end) return;
-  end = kUnbounded;
-  for (ShardRow* row : learning_) row->end_at(worker, end);
-}
-
 // A decision made before the norm of all is known is made again without what the worker leaves
 // unfinished.
 void ShardRows::leave(int worker, Outbox& out) {
-  gone_[static_cast<std::size_t>(worker)] = true;
-  Clock& end = ends_[static_cast<std::size_t>(worker)];
+  gone_[worker] = true;
+  Clock& end = ends_[worker];
   end = std::min(end, clock_of(worker));
   for (const auto& row : rows_)
     if (row) row->stop_waiting(worker);

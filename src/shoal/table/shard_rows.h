@@ -27,10 +27,19 @@ class ShardRows {
 
   const Plan& plan() const { return plan_; }
   bool is_ready() const { return without_weights_ == 0; }
-  bool is_gone(int worker) const { return gone_[static_cast<std::size_t>(worker)]; }
+  bool is_gone(int worker) const { return gone_[worker]; }
   const ShardRow* find(RowId row) const { return row < rows_.size() ? rows_[row].get() : nullptr; }
-  Clock clock_of(int worker) const;
-  std::size_t bytes() const;
+  Clock clock_of(int worker) const {
+    Clock least = learning_.empty() ? plan_.start : kUnbounded;
+    for (const ShardRow* row : learning_) least = std::min(least, row->pushed(worker));
+    return least;
+  }
+  std::size_t bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& row : rows_)
+      if (row) bytes += row->bytes();
+    return bytes;
+  }
   // "" if all pushes are in the rows, or were dropped; else what keeps the generation from its end.
   std::string why_not_over() const;
 
@@ -47,10 +56,23 @@ class ShardRows {
   Status check_push(int worker, const ShardRow& row, const Push& push) const;
   Result<Values> numbers_of(int worker, const Push& push) const;
   Result<ShardRow*> row_of(RowId row, const std::string& what) const;
-  void come_back(int worker, Clock clock);
-  void advance(ShardRow& row, Outbox& out);
+  // It had stopped, and others did not wait for it.
+  void come_back(int worker, Clock clock) {
+    Clock& end = ends_[worker];
+    if (clock < end) return;
+    end = kUnbounded;
+    for (ShardRow* row : learning_) row->end_at(worker, end);
+  }
+  // All merges that the row allows, then all reads.
+  void advance(ShardRow& row, Outbox& out) {
+    merge(row);
+    answer_readers(row, out);
+  }
   bool merge(ShardRow& row);
-  void answer_readers(ShardRow& row, Outbox& out);
+  void answer_readers(ShardRow& row, Outbox& out) {
+    std::optional<Clock> least;
+    for (int worker = 0; worker < plan_.workers; ++worker) answer_reader(row, worker, least, out);
+  }
   void answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out);
   void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
   void park(ShardRow& row, Merge merge);

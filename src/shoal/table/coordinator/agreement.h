@@ -7,6 +7,7 @@
 
 #include <map>
 #include <set>
+#include "shoal/base/bytes.h"
 
 #include "shoal/table/coordinator/members.h"
 
@@ -18,17 +19,90 @@ class Agreement {
   Agreement(Members& members, const SchemeSpec& scheme) : members_(members), scheme_(scheme) {}
   // A want that comes while an agreement is open becomes part of it: of two wants the more urgent
   // counts.
-  Status want(Rank rank, const Ask& ask);
+  Status want(Rank rank, const Ask& ask) {
+    const Result<Want> want = decode_want(ask.body);
+    if (!want.ok() || want.value() == Want::kNothing)
+      return members_.broken(rank, " asks for a pause and does not say for what (", ask.body.size(),
+                             " bytes)");
+    const Wanted wanted{ask.clock, want.value()};
+    if (std::exchange(wanted_[rank], wanted) == wanted) return {};
+    this->want(wanted.want, 0);
+    return {};
+  }
   // The coordinator's own: of workers that a bound keeps together the clock is at least `from`.
-  void want(Want want, Clock from);
-  Status paused(Rank rank, const Ask& ask);
+  void want(Want want, Clock from) {
+    if (passes_) {
+      if (want != Want::kRegroup) put_off_ = more_urgent(put_off_, want);
+      return;
+    }
+    const Want both = open_ ? more_urgent(want_, want) : want;
+    if (open_ && both == Want::kRegroup && (want == Want::kSnapshot || want_ == Want::kSnapshot))
+      put_off_ = Want::kSnapshot;
+    want_ = both;
+    from_ = std::max(from_, from);
+    if (std::exchange(open_, true)) return;
+    apart_ = false;
+    clocks_.clear();
+    done_.clear();
+    for (const Rank worker : members_.active())
+      members_.say(worker, Directive{.kind = DirectiveKind::kPause, .want = want_, .text = {}});
+  }
+  Status paused(Rank rank, const Ask& ask) {
+    const bool apart = ask.body.size() == sizeof(Clock);
+    if (!apart && !ask.body.empty())
+      return members_.broken(rank, " says where it pauses, and how far it is in ", ask.body.size(),
+                             " bytes");
+    if (!open_ && agreed_.want == Want::kNothing)
+      return members_.broken(rank, " says where it pauses, but was not asked to");
+    if (!open_) {
+      if (!apart_) members_.say(rank, agreed_);
+      return {};
+    }
+    clocks_.try_emplace(rank, ask.clock);
+    done_.try_emplace(rank, apart ? get_le<Clock>(ask.body) : 0);
+    apart_ = apart_ || apart;
+    close();
+    return {};
+  }
   // The worker begins at this clock, and hears what was agreed on for later.
-  void admit(Rank rank, Clock clock) const;
+  void admit(Rank rank, Clock clock) const {
+    const bool due =
+        apart_ ? to_do_ != Want::kNothing : agreed_.want != Want::kNothing && agreed_.clock > clock;
+    if (!due) return;
+    Directive directive = agreed_;
+    if (apart_) directive.clock = clock, directive.want = to_do_;
+    members_.say(rank, directive);
+  }
   // The next generation begins: what was put off until then is wanted now. One that `passes` by
   // itself is not stopped for anything.
-  void begin_generation(bool passes);
+  void begin_generation(bool passes) {
+    passes_ = passes;
+    if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing), 0);
+  }
   // Goes on without workers that are done now.
-  void close();
+  void close() {
+    const std::vector<Rank> active = members_.active();
+    if (!open_ || !std::ranges::all_of(active, [&](Rank rank) { return clocks_.contains(rank); }))
+      return;
+    open_ = false;
+    if (active.empty()) return;
+    if (apart_) align();
+    Clock agreed =
+        std::max(std::exchange(from_, 0), want_ == Want::kRegroup && !apart_ ? ended_ : 0);
+    if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
+    Clock least = kUnbounded;
+    for (const Rank rank : active)
+      agreed = std::max(agreed, clocks_.at(rank)), least = std::min(least, clocks_.at(rank));
+    agreed_ = Directive{.kind = DirectiveKind::kAgreed, .clock = agreed, .want = want_, .text = {}};
+    if (apart_) to_do_ = more_urgent(to_do_, want_);
+    stops_.erase(stops_.begin(), stops_.lower_bound(least));
+    if (!apart_) stops_.insert(agreed);
+    for (const Rank rank : active) {
+      Directive directive = agreed_;
+      if (apart_) directive.clock = clocks_.at(rank);
+      members_.say(rank, directive);
+    }
+  }
   // A worker has ended the run at this clock. Where a bound keeps all together no generation ends
   // before it: the next one would have this worker in it.
   void ended(Clock clock) { ended_ = std::max(ended_, clock); }
@@ -42,7 +116,11 @@ class Agreement {
   // They have met: what they do.
   Want take() { return std::exchange(to_do_, Want::kNothing); }
   // "agreement on a stop: waiting for rank 2"; "" if there is nothing to agree on.
-  std::string waiting_for() const;
+  std::string waiting_for() const {
+    if (!open_) return {};
+    return members_.waiting_for(str("agreement on ", name_of(want_)), members_.active(),
+                                [this](Rank rank) { return clocks_.contains(rank); });
+  }
 
  private:
   struct Wanted {
@@ -51,7 +129,30 @@ class Agreement {
     bool operator==(const Wanted&) const = default;
   };
 
-  void align();
+  // One of them that has begun an iteration waits at its end for the others'. Their clocks differ
+  // as they did when the generation began.
+  void align() {
+    for (const std::vector<int>& workers : scheme_.groups) {
+      Clock most = 0;
+      std::vector<Rank> ranks;
+      for (const int worker : workers)
+        if (const Rank rank = members_.rank_of_worker(worker); clocks_.contains(rank))
+          ranks.push_back(rank);
+      for (const Rank rank : ranks) most = std::max(most, done_.at(rank));
+      for (const Rank rank : ranks) clocks_.at(rank) += most - done_.at(rank);
+    }
+  }
+
+  static const char* name_of(Want want) {
+    switch (want) {
+      case Want::kNothing: return "nothing";
+      case Want::kSnapshot: return "a snapshot";
+      case Want::kStop: return "a stop";
+      case Want::kRequeue: return "a stop to be continued";
+      case Want::kRegroup: return "the next generation";
+    }
+    return "nothing";
+  }
 
   Members& members_;
   const SchemeSpec& scheme_;

@@ -1,7 +1,6 @@
-// Bodies of questions to the coordinator, and of their answers; docs/protocol.md has their bytes.
+#include "shoal/table/coordinator/bodies.h"
 
 #include "shoal/table/broken.h"
-#include "shoal/table/coordinator.h"
 #include "shoal/table/wire/layout.h"
 
 namespace shoal::table {
@@ -9,11 +8,6 @@ template <>
 constexpr wire::Range<Verdict> wire::kRange<Verdict>{"verdict", Verdict::kPush, Verdict::kAnother};
 
 namespace {
-
-struct VerdictBody {
-  std::uint32_t steps = 0;
-  Verdict verdict = Verdict::kPush;
-};
 
 // Writers see const bodies, readers others.
 void fields(auto& io, wire::Is<TaskReport> auto& body) {
@@ -29,13 +23,6 @@ void fields(auto& io, wire::Is<Start> auto& body) {
 void fields(auto& io, wire::Is<VerdictBody> auto& body) { io(body.steps, body.verdict); }
 void fields(auto& io, wire::Is<ReportBody> auto& body) {
   io(body.iterations, body.compute, body.data, body.rows, body.other);
-}
-
-template <class Body>
-std::string encoded(const Body& body) {
-  wire::Writer writer;
-  fields(writer, body);
-  return std::move(writer.out());
 }
 
 // These say which value is wrong; "" if none is.
@@ -61,10 +48,10 @@ std::string wrong_with(const ReportBody& report) {
 }
 
 // An error is what is wrong, between these words.
-template <class Body>
-Result<Body> decoded(const char* before, std::string_view bytes, const char* after = "") {
+template <class B>
+Result<B> decoded(const char* before, std::string_view bytes, const char* after = "") {
   wire::Reader reader(bytes);
-  Body body;
+  B body;
   fields(reader, body);
   std::string wrong = reader.finish();
   if (wrong.empty()) wrong = wrong_with(body);
@@ -74,16 +61,10 @@ Result<Body> decoded(const char* before, std::string_view bytes, const char* aft
 
 }  // namespace
 
-std::string encode(const JoinBody& body) { return encoded(body); }
-std::string encode(const RosterBody& body) { return encoded(body); }
-std::string encode(const SegmentBody& body) { return encoded(body); }
-std::string encode(const LeaveBody& body) { return encoded(body); }
-std::string encode(const BeginBody& body) { return encoded(body); }
-std::string encode(const TaskReport& body) { return encoded(body); }
-std::string encode(const Start& body) { return encoded(body); }
-std::string encode(const ReportBody& body) { return encoded(body); }
-std::string encode(std::uint32_t steps, Verdict verdict) {
-  return encoded(VerdictBody{steps, verdict});
+std::string encode(const Body& body) {
+  wire::Writer writer;
+  std::visit([&](const auto& one) { fields(writer, one); }, body);
+  return std::move(writer.out());
 }
 
 Result<JoinBody> decode_join(std::string_view bytes) {

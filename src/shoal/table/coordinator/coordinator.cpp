@@ -1,31 +1,11 @@
 #include "shoal/table/coordinator.h"
 
 #include "shoal/base/log.h"
-#include "shoal/base/text.h"
-#include "shoal/table/coordinator/membership.h"
 
 namespace shoal::table {
 
-// Answers the questions of workers, each by the part that it concerns.
-struct Coordinator::State : Membership {
-  explicit State(const CoordinatorOptions& options)
-      : Membership(options.processes, options.seed), maker(options.maker) {}
-
-  Status handle(Rank rank, const Message& message);
-  Status ask(Rank rank, const Ask& ask);
-  Status check(Rank rank, const Ask& ask);
-  Status next_scheme(Rank rank, const Ask& ask);
-  void abort(Rank rank, const Directive& directive);
-  bool is_to_stop(Rank rank);
-  std::optional<Error> stuck();
-
-  const SchemeMaker maker;
-  Clock scheme_generation = -1;  // the last that worker 0 said
-  std::string paced;             // the scheme whose pacer decides
-};
-
 // Returns why a worker cannot ask this question where it is.
-Status Coordinator::State::check(Rank rank, const Ask& ask) {
+Status Coordinator::check(Rank rank, const Ask& ask) {
   const bool about_task = ask.topic == Topic::kBegin || ask.topic == Topic::kJudge;
   if (!about_task && !Rounds::is_one(ask.topic)) return {};
   const auto wrong = [&](const char* verb, const char* where) {
@@ -38,7 +18,7 @@ Status Coordinator::State::check(Rank rank, const Ask& ask) {
   return {};
 }
 
-Status Coordinator::State::ask(Rank rank, const Ask& ask) {
+Status Coordinator::ask(Rank rank, const Ask& ask) {
   const Member& member = members[rank];
   if (ask.topic == Topic::kLeave) return leave(rank, ask);
   if (member.worker < 0)
@@ -80,15 +60,15 @@ Status Coordinator::State::ask(Rank rank, const Ask& ask) {
   }
 }
 
-Status Coordinator::State::next_scheme(Rank rank, const Ask& ask) {
+Status Coordinator::next_scheme(Rank rank, const Ask& ask) {
   if (members[rank].worker != 0)
     return members.broken(rank, " says what scheme is next, and only worker 0 may");
-  if (ask.clock <= scheme_generation) return {};
-  const auto scheme = maker(ask.body);
+  if (ask.clock <= scheme_generation_) return {};
+  const auto scheme = maker_(ask.body);
   if (!scheme.ok()) return scheme.error();
-  scheme_generation = ask.clock;
+  scheme_generation_ = ask.clock;
   regrouping.plans(scheme.value()->spec());
-  if (std::exchange(paced, ask.body) == ask.body && ask.clock > 0)
+  if (std::exchange(paced_, ask.body) == ask.body && ask.clock > 0)
     pacing.go_on();
   else
     pacing.use(scheme.value()->make_pacer());
@@ -97,13 +77,13 @@ Status Coordinator::State::next_scheme(Rank rank, const Ask& ask) {
 
 // It waits for the start of a task before which all stop: it has been told, and asks for something
 // else next.
-bool Coordinator::State::is_to_stop(Rank rank) {
+bool Coordinator::is_to_stop(Rank rank) {
   const std::optional<Clock> task = pacing.waits_for(rank);
   return task && agreement.stops_at(*task);
 }
 
 // Why the workers can never go on, if they cannot.
-std::optional<Error> Coordinator::State::stuck() {
+std::optional<Error> Coordinator::stuck() {
   if (rounds.mismatch()) return rounds.mismatch();
   const std::vector<Rank> active = members.active();
   const auto waits = [&](Rank rank) {
@@ -118,17 +98,16 @@ std::optional<Error> Coordinator::State::stuck() {
 }
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
-    : state_(std::make_unique<State>(options)) {
+    : Membership(options.processes, options.seed), maker_(options.maker) {
   CHECK_GE(options.processes, 1u);
   if (options.scheme.empty()) return;
-  const auto scheme = options.maker(options.scheme);
+  const auto scheme = maker_(options.scheme);
   CHECK(scheme.ok()) << scheme.error().message;
-  state_->pacing.use(scheme.value()->make_pacer());
-  state_->regrouping.plans(scheme.value()->spec());
+  pacing.use(scheme.value()->make_pacer());
+  regrouping.plans(scheme.value()->spec());
 }
-Coordinator::~Coordinator() = default;
 
-Status Coordinator::State::handle(Rank rank, const Message& message) {
+Status Coordinator::handle(Rank rank, const Message& message) {
   const auto* ask = std::get_if<Ask>(&message);
   if (ask && ask->topic == Topic::kJoin) return join(rank, *ask);
   if (ended()) return {};  // all have been told
@@ -154,7 +133,7 @@ Status Coordinator::State::handle(Rank rank, const Message& message) {
 }
 
 // The process has lost another, or ends by itself.
-void Coordinator::State::abort(Rank rank, const Directive& directive) {
+void Coordinator::abort(Rank rank, const Directive& directive) {
   const auto whose = static_cast<Rank>(directive.clock);
   if (whose != rank || (!members.is_founding(rank) && !in_roster(rank)))
     lose(whose, directive.code, directive.text);
@@ -168,46 +147,34 @@ Status Coordinator::handle(Rank rank, const Message& message, Instant now,
     heard(rank, ping->clock);
     return {};
   }
-  state_->members.now = now;
-  const Status status = state_->handle(rank, message);
-  state_->members.move_messages_to(out);
+  members.now = now;
+  const Status status = handle(rank, message);
+  members.move_messages_to(out);
   return status;
 }
 
 void Coordinator::regroup(const std::string& why, const std::string& scheme, Clock from,
                           std::vector<Dispatch>& out) {
   if (!roster() || ended() || finished()) return;
-  state_->want_next(why, scheme, from);
-  state_->members.move_messages_to(out);
+  want_next(why, scheme, from);
+  members.move_messages_to(out);
 }
 
 void Coordinator::lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out) {
-  state_->lose(rank, code, why);
-  state_->members.move_messages_to(out);
+  lose(rank, code, why);
+  members.move_messages_to(out);
 }
 
-void Coordinator::heard(Rank rank, Clock clock) { state_->members.heard(rank, clock); }
-const RosterBody* Coordinator::roster() const { return state_->roster(); }
-std::vector<Rank> Coordinator::missing() const { return state_->missing(); }
-std::uint32_t Coordinator::processes() const { return state_->members.size(); }
-Rank Coordinator::enroll() { return state_->members.enroll(); }
-bool Coordinator::finished() const { return state_->finished(); }
-const Error* Coordinator::ended() const { return state_->ended(); }
-std::vector<std::string> Coordinator::take_warnings() { return state_->take_warnings(); }
-
-std::string Coordinator::waiting_for() const {
+std::string Coordinator::waiting_for() {
   if (ended() || finished()) return {};
-  const Members& members = state_->members;
   if (const std::vector<Rank> absent = missing(); !absent.empty())
     return "start: waiting for " + members.names(absent);
-  std::vector<std::string> lines = state_->rounds.waiting_for();
-  for (std::string& line : state_->norms.waiting_for()) lines.push_back(std::move(line));
-  if (std::string line = state_->agreement.waiting_for(); !line.empty())
-    lines.push_back(std::move(line));
-  if (std::string line = state_->pacing.waiting_for(); !line.empty())
-    lines.push_back(std::move(line));
-  if (state_->any_done()) lines.push_back("end: waiting for " + members.names(members.active()));
-  return join(lines, "; ");
+  std::vector<std::string> lines = rounds.waiting_for();
+  for (std::string& line : norms.waiting_for()) lines.push_back(std::move(line));
+  for (std::string line : {agreement.waiting_for(), pacing.waiting_for()})
+    if (!line.empty()) lines.push_back(std::move(line));
+  if (any_done()) lines.push_back("end: waiting for " + members.names(members.active()));
+  return shoal::join(lines, "; ");
 }
 
 }  // namespace shoal::table

@@ -3,41 +3,8 @@
 #include <bit>
 
 #include "shoal/base/bytes.h"
-#include "shoal/base/text.h"
 
 namespace shoal::table {
-
-std::vector<Rank> Members::which(const std::function<bool(const Member&)>& test) const {
-  std::vector<Rank> ranks;
-  for (Rank rank = 0; rank < size(); ++rank)
-    if (test(members_[rank])) ranks.push_back(rank);
-  return ranks;
-}
-
-Rank Members::rank_of_worker(std::int32_t worker) const {
-  return which([&](const Member& member) { return member.worker == worker; }).at(0);
-}
-
-std::string Members::name(Rank rank) const {
-  std::vector<std::string> known;
-  if (rank < size() && !members_[rank].body.host.empty())
-    known.push_back("host " + members_[rank].body.host);
-  if (rank < size() && members_[rank].clock >= 0)
-    known.push_back(str("last clock ", members_[rank].clock));
-  return str("rank ", rank, known.empty() ? "" : " (" + join(known) + ")");
-}
-
-std::string Members::names(std::span<const Rank> ranks) const {
-  std::vector<std::string> words;
-  for (const Rank rank : ranks) words.push_back(name(rank));
-  return join(words);
-}
-
-std::string Members::waiting_for(const std::string& what, std::vector<Rank> ranks,
-                                 const std::function<bool(Rank)>& has) const {
-  std::erase_if(ranks, has);
-  return str(what, ": waiting for ", names(ranks));
-}
 
 std::string numbers_to_bytes(std::span<const double> numbers) {
   std::string bytes;

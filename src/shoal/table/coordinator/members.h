@@ -3,10 +3,18 @@
 
 #include <algorithm>
 
+#include "shoal/base/text.h"
 #include "shoal/table/broken.h"
-#include "shoal/table/coordinator.h"
+#include "shoal/table/coordinator/bodies.h"
+#include "shoal/table/scheme.h"
 
 namespace shoal::table {
+
+// A message to the process with this rank.
+struct Dispatch {
+  Rank rank = 0;
+  Message message;
+};
 
 struct Member {
   bool joined = false, done = false;
@@ -32,7 +40,12 @@ class Members {
   const Member& operator[](Rank rank) const { return members_[rank]; }
 
   // Ranks, in their order, of those for which `test` holds.
-  std::vector<Rank> which(const std::function<bool(const Member&)>& test) const;
+  std::vector<Rank> which(const std::function<bool(const Member&)>& test) const {
+    std::vector<Rank> ranks;
+    for (Rank rank = 0; rank < size(); ++rank)
+      if (test(members_[rank])) ranks.push_back(rank);
+    return ranks;
+  }
   std::vector<Rank> active() const {
     return which([](const Member& member) { return member.active(); });
   }
@@ -53,14 +66,30 @@ class Members {
     std::ranges::move(std::exchange(said_, {}), std::back_inserter(out));
   }
 
-  Rank rank_of_worker(std::int32_t worker) const;
+  Rank rank_of_worker(std::int32_t worker) const {
+    return which([&](const Member& member) { return member.worker == worker; }).at(0);
+  }
 
   // "rank 2 (host b, last clock 498)", as much of it as is known; and several with commas.
-  std::string name(Rank rank) const;
-  std::string names(std::span<const Rank> ranks) const;
+  std::string name(Rank rank) const {
+    std::vector<std::string> known;
+    if (rank < size() && !members_[rank].body.host.empty())
+      known.push_back("host " + members_[rank].body.host);
+    if (rank < size() && members_[rank].clock >= 0)
+      known.push_back(str("last clock ", members_[rank].clock));
+    return str("rank ", rank, known.empty() ? "" : " (" + join(known) + ")");
+  }
+  std::string names(std::span<const Rank> ranks) const {
+    std::vector<std::string> words;
+    for (const Rank rank : ranks) words.push_back(name(rank));
+    return join(words);
+  }
   // "barrier 500: waiting for rank 2", of the `ranks` that `has` does not hold for.
   std::string waiting_for(const std::string& what, std::vector<Rank> ranks,
-                          const std::function<bool(Rank)>& has) const;
+                          const std::function<bool(Rank)>& has) const {
+    std::erase_if(ranks, has);
+    return str(what, ": waiting for ", names(ranks));
+  }
   // The process breaks the protocol: its name, and `words`.
   template <class... Words>
   Error broken(Rank rank, const Words&... words) const {

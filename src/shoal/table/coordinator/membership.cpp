@@ -1,6 +1,5 @@
 #include "shoal/table/coordinator/membership.h"
 
-#include "shoal/base/text.h"
 #include "shoal/table/coordinator/difference.h"
 
 namespace shoal::table {
@@ -44,18 +43,6 @@ void Membership::join_late(Rank rank) {
     return refuse(rank, "the job is done: there is nothing left to join");
   }
   want_next(members.name(rank) + " joins");
-}
-
-std::vector<Rank> Membership::missing() const {
-  std::vector<Rank> ranks = members.which([](const Member& member) { return !member.joined; });
-  std::erase_if(ranks, [this](Rank rank) { return !members.is_founding(rank); });
-  return ranks;
-}
-
-// Takes part, or did before it left.
-bool Membership::in_roster(Rank rank) const {
-  if (!roster_ || rank >= roster_->processes.size()) return false;
-  return roster_->processes[rank].worker >= 0 || roster_->processes[rank].server >= 0;
 }
 
 // From the process that joined, it is a repeat; from another, a mistake that ends a job which has
@@ -113,11 +100,6 @@ std::string Membership::why_not_all() const {
   return {};
 }
 
-void Membership::refuse(Rank rank, const std::string& reason) {
-  members.say(rank, Refuse{Code::kPeer, reason});
-  if (!roster_) end({Code::kPeer, reason}, rank);
-}
-
 void Membership::begin() {
   configuration_ = members[0].body.configuration;  // equal on all
   for (Rank rank = 0; rank < members.size(); ++rank) members[rank].body.configuration.clear();
@@ -159,10 +141,6 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
     if (members[server].worker < 0 && std::ranges::count(new_ones, server) == 0)
       members.say(server, Answer{Topic::kRegroup, static_cast<Clock>(roster_->generation), body});
   return body;
-}
-
-void Membership::want_next(const std::string& why, const std::string& scheme, Clock from) {
-  if (regrouping.want(why, scheme)) agreement.want(Want::kRegroup, from);
 }
 
 // ---- leaving ----

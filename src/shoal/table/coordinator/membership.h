@@ -35,14 +35,25 @@ class Membership {
   // Tells all that have joined, `but` one, that the job ends now.
   void end(Error error, Rank but);
   // All are to go on in another generation; Coordinator::regroup.
-  void want_next(const std::string& why, const std::string& scheme = "", Clock from = 0);
+  void want_next(const std::string& why, const std::string& scheme = "", Clock from = 0) {
+    if (regrouping.want(why, scheme)) agreement.want(Want::kRegroup, from);
+  }
 
-  // Has joined a generation, and perhaps left since.
-  bool in_roster(Rank rank) const;
-  std::vector<Rank> missing() const;  // ranks that are to join before the job begins
+  // The process has joined a generation, and perhaps left since.
+  bool in_roster(Rank rank) const {
+    if (!roster_ || rank >= roster_->processes.size()) return false;
+    return roster_->processes[rank].worker >= 0 || roster_->processes[rank].server >= 0;
+  }
+  // ranks that are to join before the job begins
+  std::vector<Rank> missing() const {
+    std::vector<Rank> ranks = members.which([](const Member& member) { return !member.joined; });
+    std::erase_if(ranks, [this](Rank rank) { return !members.is_founding(rank); });
+    return ranks;
+  }
   // null until all have joined
   const RosterBody* roster() const { return roster_ ? &*roster_ : nullptr; }
-  bool finished() const { return finished_; }
+  bool finished() const { return finished_; }  // every worker is done
+  // Why the job was ended for all; null if it was not.
   const Error* ended() const { return ended_ ? &*ended_ : nullptr; }
   bool any_done() const { return !done_at_.empty(); }
   void warn(std::string line) {
@@ -56,7 +67,10 @@ class Membership {
   Status join_again(Rank rank, const Ask& ask);
   std::string why_not(Rank rank, const JoinBody& body) const;
   std::string why_not_all() const;
-  void refuse(Rank rank, const std::string& reason);
+  void refuse(Rank rank, const std::string& reason) {
+    members.say(rank, Refuse{Code::kPeer, reason});
+    if (!roster_) end({Code::kPeer, reason}, rank);
+  }
   void begin();
   std::string why_it_stays(Rank rank) const;
   void let_go(Rank rank);

@@ -14,19 +14,92 @@ class Pacing {
 
   // This pacer decides from now on; null: every task may start, and counts. Workers that are active
   // take part in it.
-  void use(std::unique_ptr<Pacer> pacer);
+  void use(std::unique_ptr<Pacer> pacer) {
+    pacer_ = std::move(pacer);
+    pool_.reset();
+    for (auto& [rank, worker] : workers_) {
+      worker.takes_part = worker.over = false;
+      worker.begun.reset(), worker.judged.reset();  // clocks may begin anew
+    }
+    for (const Rank rank : members_.active()) {
+      if (!pacer_) continue;
+      workers_[rank].takes_part = true;
+      pacer_->join(number_of(rank), members_.now);
+    }
+    for (const Rank rank : members_.active())
+      if (pacer_ && workers_[rank].waits)
+        pacer_->ready(number_of(rank), *workers_[rank].waits, {}, members_.now);
+    release();
+  }
   // The same goes on in another generation, the first one too: with who has come, and without who
   // has left.
-  void go_on();
-  Status begin(Rank rank, const Ask& ask);
-  Status judge(Rank rank, const Ask& ask);
+  void go_on() {
+    for (Rank rank = 0; rank < members_.size(); ++rank)
+      if (!members_[rank].active()) leave(rank);
+    for (const Rank rank : members_.active()) {
+      if (pacer_ && !std::exchange(workers_[rank].takes_part, true))
+        pacer_->join(number_of(rank), members_.now);
+      // it asks again: there may be a task
+      if (std::exchange(workers_[rank].over, false))
+        workers_[rank].begun.reset(), workers_[rank].judged.reset();
+    }
+  }
+  Status begin(Rank rank, const Ask& ask) {
+    const Result<BeginBody> body = decode_begin(ask.body);
+    if (!body.ok()) return members_.broken(rank, " sends ", body.error().message);
+    Worker& worker = workers_[rank];
+    if (worker.begun && ask.clock == *worker.begun) {
+      members_.say(rank, Answer{Topic::kBegin, ask.clock, worker.start});
+      return {};
+    }
+    worker.aside = false;
+    if ((worker.begun && ask.clock < *worker.begun) || worker.waits == ask.clock) return {};
+    if (worker.waits)
+      return members_.broken(rank, " asks for begin ", ask.clock, " while it waits in begin ",
+                             *worker.waits, "; a worker begins one task at a time");
+    if (body.value().until > 0) join_pool(worker, ask.clock, body.value().until);
+    worker.waits = ask.clock;
+    if (worker.takes_part)
+      pacer_->ready(number_of(rank), ask.clock, body.value().last, members_.now);
+    release();
+    return {};
+  }
+  Status judge(Rank rank, const Ask& ask) {
+    const Result<TaskReport> report = decode_task(ask.body);
+    if (!report.ok()) return members_.broken(rank, " sends ", report.error().message);
+    Worker& worker = workers_[rank];
+    const std::pair question(ask.clock, report.value().steps);
+    if (worker.judged && question < *worker.judged) return {};
+    if (!worker.judged || question != *worker.judged) {
+      Verdict verdict = Verdict::kPush;
+      if (worker.takes_part)
+        verdict = pacer_->judge(number_of(rank), ask.clock, report.value(), members_.now);
+      if (pool_ && verdict == Verdict::kDrop) ++pool_->left;
+      worker.judged = question;
+      worker.verdict = encode(VerdictBody{report.value().steps, verdict});
+    }
+    members_.say(rank, Answer{Topic::kJudge, ask.clock, worker.verdict});
+    release();
+    return {};
+  }
   // It leaves the job, after `done` tasks: one more that it was told to begin is another's.
-  void leave_undone(Rank rank, Clock done);
+  void leave_undone(Rank rank, Clock done) {
+    Worker& worker = workers_[rank];
+    worker.waits.reset();
+    if (pool_ && worker.begun == done && !worker.over) ++pool_->left;
+  }
   // It goes to a meeting: if it waits for a start, it will ask again, unless it has ended its
   // tasks.
-  void stop_asking(Rank rank, bool ended);
+  void stop_asking(Rank rank, bool ended) {
+    workers_[rank].aside = true;
+    if (ended) leave(rank);
+  }
   // It is done.
-  void leave(Rank rank);
+  void leave(Rank rank) {
+    if (std::exchange(workers_[rank].takes_part, false))
+      pacer_->leave(number_of(rank), members_.now);
+    release();
+  }
 
   // For the start of which task.
   std::optional<Clock> waits_for(Rank rank) {
@@ -34,10 +107,34 @@ class Pacing {
   }
   bool waits(Rank rank) { return workers_[rank].waits && !workers_[rank].aside; }
   // "rank 2 (host b) in begin 7", a line for each that waits for its start.
-  std::vector<std::string> places();
+  std::vector<std::string> places() {
+    std::vector<std::string> lines;
+    for (const Rank rank : members_.active())
+      if (waits(rank))
+        lines.push_back(str(members_.name(rank), " in begin ", *workers_[rank].waits));
+    return lines;
+  }
   // "begin 7: waiting for rank 2 (host b)", or "" if nobody waits for a start.
-  std::string waiting_for();
-  std::vector<std::string> take_remarks();
+  std::string waiting_for() {
+    std::optional<Clock> first;
+    std::vector<Rank> others;
+    for (const Rank rank : members_.active()) {
+      if (!waits(rank))
+        others.push_back(rank);
+      else if (!first || *workers_[rank].waits < *first)
+        first = workers_[rank].waits;
+    }
+    if (!first) return "";
+    return str("begin ", *first, ": waiting for ",
+               others.empty() ? "nobody" : members_.names(others));
+  }
+  std::vector<std::string> take_remarks() {
+    std::vector<std::string> lines;
+    if (!pacer_) return lines;
+    for (const Remark& remark : pacer_->take_remarks())
+      lines.push_back(str(members_.name(static_cast<Rank>(remark.worker)), ' ', remark.words));
+    return lines;
+  }
 
  private:
   struct Worker {
@@ -61,9 +158,43 @@ class Pacing {
     Clock until = 0;                     // of each; of another phase it is another
     std::int64_t workers = 0, left = 0;  // of these; tasks that nobody has begun
   };
-  void join_pool(Worker& worker, Clock done, Clock until);
-  void release();
-  void answer(Rank rank, Start start);
+  void join_pool(Worker& worker, Clock done, Clock until) {
+    if (!pool_ || pool_->until != until) {
+      pool_ = Pool{.until = until};
+      for (auto& [rank, each] : workers_) each.is_counted = true;
+      for (const Rank rank : members_.active()) workers_[rank].is_counted = false;
+    }
+    if (std::exchange(worker.is_counted, true)) return;
+    pool_->left += until - done;
+    ++pool_->workers;
+  }
+  void release() {
+    const std::vector<Rank> active = members_.active();
+    if (pool_ && !std::ranges::all_of(active, [&](Rank rank) { return workers_[rank].is_counted; }))
+      return;
+    for (const Rank rank : active)
+      if (workers_[rank].waits && !workers_[rank].takes_part) answer(rank, {});
+    if (!pacer_) return;
+    for (const Start& start : pacer_->take_starts(members_.now))
+      answer(static_cast<Rank>(start.worker), start);
+  }
+  void answer(Rank rank, Start start) {
+    Worker& worker = workers_[rank];
+    if (pool_) {
+      start.over = pool_->left <= 0;
+      const std::int64_t workers = std::max<std::int64_t>(1, pool_->workers);
+      start.at = std::max<Clock>(0, pool_->until - (pool_->left + workers - 1) / workers);
+      if (!start.over) --pool_->left;
+    }
+    worker.over = start.over;
+    worker.begun = *std::exchange(worker.waits, std::nullopt);
+    worker.start = encode(start);
+    members_.say(rank, Answer{Topic::kBegin, *worker.begun, worker.start});
+  }
+
+  // Of a worker for the pacer, which outlives generations: the number of its process, which nobody
+  // else ever has.
+  static int number_of(Rank rank) { return static_cast<int>(rank); }
 
   Members& members_;
   std::unique_ptr<Pacer> pacer_;

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <map>
+#include <numeric>
 
 #include "shoal/table/coordinator/members.h"
 
@@ -25,11 +26,20 @@ class Regrouping {
   explicit Regrouping(Members& members) : members_(members) {}
 
   // The first roster of the job: all founding processes.
-  RosterBody first(std::uint64_t seed);
+  RosterBody first(std::uint64_t seed) {
+    roster_.seed = seed;
+    number();
+    list({}, 0);
+    founders_ = workers();
+    return roster_;
+  }
   // `why`, for people; `scheme`, in words for the workers as they are numbered now: "": it stays.
   // False if the next generation is on its way already.
-  bool want(const std::string& why, const std::string& scheme);
-  bool is_wanted() const { return wanted_; }
+  bool want(const std::string& why, const std::string& scheme) {
+    whys_.push_back(why);
+    if (!scheme.empty()) scheme_ = scheme;
+    return !std::exchange(wanted_, true);
+  }
   // The scheme with which worker 0 plans this generation.
   void plans(const SchemeSpec& scheme) {
     spec_ = scheme;
@@ -41,19 +51,141 @@ class Regrouping {
   // process with this rank; 0: not known. What the chief says of weights and bandwidths fits
   // (why_not).
   RosterBody next(const std::map<Rank, SegmentBody>& ends,
-                  const std::function<double(Rank)>& seconds);
+                  const std::function<double(Rank)>& seconds) {
+    Clock least = kUnbounded;
+    std::map<Rank, Clock> clocks;
+    for (const auto& [rank, end] : ends) least = std::min(least, clocks[rank] = end.clock);
+    // A wish is for the scheme that is: a phase that begins has its own, for the workers that the
+    // job began with.
+    std::vector<Rank> before = workers();
+    std::string scheme = scheme_.empty() ? roster_.scheme : scheme_;
+    const auto said = ends.find(before.at(0));
+    const SegmentBody chief = said != ends.end() ? said->second : SegmentBody();
+    if (!chief.scheme.empty()) {
+      scheme = chief.scheme;
+    } else if (least >= chief.phase_end && !chief.next_scheme.empty()) {
+      scheme = chief.next_scheme;
+      before = founders_;
+    } else {
+      // workers that share their iterations may be past the end of their phase
+      least = std::min(least, chief.phase_end - 1);
+    }
+    take(chief);
+    for (Rank rank = 0; rank < members_.size(); ++rank)
+      members_[rank].left = members_[rank].left || members_[rank].leaving;
+    number();
+    weigh_new();
+    plans(for_workers(scheme, before, workers(), seconds));
+    roster_.measures = chief.measures && knows_not_all();
+    list(clocks, least);
+    ++roster_.generation;
+    roster_.why = join(whys_);
+    wanted_ = false;
+    whys_.clear();
+    scheme_.clear();
+    return roster_;
+  }
   // Returns why the chief's words are wrong; "" if they are not.
-  std::string why_not(const SegmentBody& chief) const;
+  std::string why_not(const SegmentBody& chief) const {
+    const auto count = [&](std::span<const double> said, std::size_t of, const char* what) {
+      return said.empty() || said.size() == of
+                 ? ""
+                 : str(said.size(), " numbers for the ", what, " of ", of);
+    };
+    const auto wrong = [](double number) { return !std::isfinite(number) || number < 0; };
+    for (const auto* numbers : {&chief.weights, &chief.bandwidths})
+      if (const auto found = std::ranges::find_if(*numbers, wrong); found != numbers->end())
+        return str("a weight or bandwidth of ", *found);
+    if (std::string words = count(chief.weights, workers().size(), "workers"); !words.empty())
+      return words;
+    return count(chief.bandwidths, members_.servers().size(), "servers");
+  }
   const SchemeSpec& scheme() const { return spec_; }
 
  private:
-  void take(const SegmentBody& chief);
-  void weigh_new();
-  double mean_bandwidth() const;
-  bool knows_not_all() const;
-  void number();
-  void list(const std::map<Rank, Clock>& clocks, Clock least);
-  std::vector<Rank> workers() const;  // ranks, by number
+  void take(const SegmentBody& chief) {
+    const std::vector<Rank> ranks = workers(), servers = members_.servers();
+    for (std::size_t w = 0; w < ranks.size(); ++w)
+      members_[ranks[w]].weight = chief.weights.empty() ? 0 : chief.weights[w];
+    for (std::size_t s = 0; s < servers.size() && !chief.bandwidths.empty(); ++s)
+      members_[servers[s]].bandwidth = chief.bandwidths[s];
+  }
+  // A new worker has the mean part.
+  void weigh_new() {
+    std::vector<double> weights;
+    for (const Rank rank : workers()) weights.push_back(members_[rank].weight);
+    const double mean = mean_of_known(weights);
+    for (const Rank rank : workers())
+      if (members_[rank].weight == 0) members_[rank].weight = mean;
+  }
+  // As good a guess as any of one that nobody has measured.
+  double mean_bandwidth() const {
+    std::vector<double> bandwidths;
+    for (const Rank rank : members_.servers())
+      bandwidths.push_back(members_[rank].bandwidth.value_or(0));
+    return mean_of_known(bandwidths);
+  }
+  // Of the servers' links; of one there is nothing to know.
+  bool knows_not_all() const {
+    const std::vector<Rank> servers = members_.servers();
+    return servers.size() > 1 &&
+           std::ranges::any_of(servers, [this](Rank rank) { return !members_[rank].bandwidth; });
+  }
+  // In the order of ranks.
+  void number() {
+    std::int32_t workers = 0, servers = 0;
+    for (Rank rank = 0; rank < members_.size(); ++rank) {
+      Member& member = members_[rank];
+      const bool here = member.joined && !member.left;
+      member.worker = here && member.body.worker ? workers++ : -1;
+      member.server = here && member.body.server ? servers++ : -1;
+    }
+  }
+  void list(const std::map<Rank, Clock>& clocks, Clock least) {
+    const double usual = mean_bandwidth();
+    roster_.processes.clear();
+    for (Rank rank = 0; rank < members_.size(); ++rank) {
+      const Member& member = members_[rank];
+      const auto clock = clocks.find(rank);
+      RosterBody::Process& process = roster_.processes.emplace_back();
+      process = {.rank = rank,
+                 .worker = member.worker,
+                 .server = member.server,
+                 .host = member.body.host,
+                 .address = member.body.address};
+      if (member.worker >= 0) process.clock = least, process.weight = member.weight;
+      if (clock != clocks.end()) process.clock = clock->second;
+      if (member.server >= 0) process.bandwidth = member.bandwidth.value_or(usual);
+    }
+  }
+  // ranks, by number
+  std::vector<Rank> workers() const {
+    return members_.which([](const Member& member) { return member.worker >= 0; });
+  }
+
+  // The scheme for the workers as they are numbered now.
+  static SchemeSpec for_workers(const std::string& words, const std::vector<Rank>& before,
+                                const std::vector<Rank>& now,
+                                const std::function<double(Rank)>& seconds) {
+    const auto scheme = make_scheme(words);
+    if (!scheme.ok()) return {.name = words};
+    if (before == now) return scheme.value()->spec();
+    std::vector<int> numbers;
+    std::vector<double> times;
+    for (const Rank rank : now) {
+      const auto known = std::ranges::find(before, rank);
+      numbers.push_back(known == before.end() ? -1 : static_cast<int>(known - before.begin()));
+      times.push_back(seconds(rank));
+    }
+    return scheme.value()->for_workers(numbers, times);
+  }
+  // Of those above 0; 0 if there are none.
+  static double mean_of_known(std::span<const double> numbers) {
+    const auto known = std::ranges::count_if(numbers, [](double number) { return number > 0; });
+    return known > 0
+               ? std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(known)
+               : 0;
+  }
 
   Members& members_;
   RosterBody roster_;

@@ -56,20 +56,14 @@ struct Strand::Machinery {
   const asio::strand<asio::io_context::executor_type> strand;
 };
 
-class Wiring {
- public:
-  static asio::io_context& io(const Strand& strand) { return strand.machinery_->io->io; }
-  static const auto& executor(const Strand& strand) { return strand.machinery_->strand; }
-  // Another strand of the same threads.
-  static Strand sibling(const Strand& strand);
-  // Shared by all who ask with these threads; null if `rate` is 0.
-  static std::shared_ptr<Throttles> throttles(const Strand& strand, double rate);
-};
+inline asio::io_context& io_of(const Strand& strand) { return strand.machinery->io->io; }
+// Shared by all who ask with these threads; null if `rate` is 0.
+std::shared_ptr<Throttles> throttles_of(const Strand& strand, double rate);
 
 // `handler` on the strand.
 template <class Handler>
 auto on(const Strand& strand, Handler handler) {
-  return asio::bind_executor(Wiring::executor(strand), std::move(handler));
+  return asio::bind_executor(strand.machinery->strand, std::move(handler));
 }
 
 }  // namespace shoal::table

@@ -22,9 +22,9 @@ class Dial : public std::enable_shared_from_this<Dial> {
         address_(address),
         within_(within),
         done_(std::move(done)),
-        resolver_(Wiring::io(strand)),
-        socket_(Wiring::io(strand)),
-        timer_(Wiring::io(strand)) {}
+        resolver_(io_of(strand)),
+        socket_(io_of(strand)),
+        timer_(io_of(strand)) {}
 
   void start() {
     const std::size_t colon = address_.rfind(':');

@@ -20,16 +20,10 @@ void CoordinatorClient::dial(const std::string& address) {
 
 void CoordinatorClient::send(Message message) {
   if (host_) return host_->hear(0, std::move(message));
-  ++coming_;
   strand_.post([this, message = std::move(message)]() mutable {
     channel_.send(std::move(message));
-    --coming_;
     note();
   });
-}
-
-void CoordinatorClient::deliver(Message message) {
-  strand_.post([this, message = std::move(message)]() mutable { hear_(std::move(message)); });
 }
 
 void CoordinatorClient::report(Rank rank, Clock clock, const Error& error) {
@@ -47,15 +41,6 @@ void CoordinatorClient::abort(const Error& error) {
   process_.fail(error);
 }
 
-std::string CoordinatorClient::trouble() const {
-  MutexLock lock(process_.mutex);
-  return trouble_;
-}
-
-void CoordinatorClient::close(bool with_bye) {
-  strand_.post([this, with_bye] { peer_.close(with_bye); });
-}
-
 // ---- the connection ----
 
 Status CoordinatorClient::received(Peer&, Message&& message) {
@@ -65,16 +50,6 @@ Status CoordinatorClient::received(Peer&, Message&& message) {
   if (is_message.value()) hear_(std::move(message));
   note();
   return {};
-}
-
-void CoordinatorClient::up(Peer& peer, bool) {
-  channel_.opened(peer.link());
-  note();
-}
-
-void CoordinatorClient::down(Peer&) {
-  channel_.closed();
-  note();
 }
 
 void CoordinatorClient::lost(Peer& peer, const Error& error) {
@@ -87,7 +62,7 @@ void CoordinatorClient::lost(Peer& peer, const Error& error) {
 
 void CoordinatorClient::note() {
   MutexLock lock(process_.mutex);
-  idle_ = channel_.idle();
+  process_.idle = channel_.idle();
   trouble_ = peer_.link() ? "" : peer_.trouble();
   process_.changed.notify_all();
 }
@@ -138,23 +113,6 @@ Result<Want> CoordinatorClient::start(Clock clock) {
   const Status status = process_.wait(may_start, late);
   if (!status.ok()) return status.error();
   return *want;
-}
-
-std::vector<Answer> CoordinatorClient::take_outputs() {
-  MutexLock lock(process_.mutex);
-  return pending_.take_outputs();
-}
-
-void CoordinatorClient::begin(Clock first, bool paced, bool bounded) {
-  process_.clock = first;
-  MutexLock lock(process_.mutex);
-  pending_.begin(first, paced, bounded);
-}
-
-void CoordinatorClient::end(Clock clock) {
-  process_.clock = clock;
-  MutexLock lock(process_.mutex);
-  pending_.end(clock);
 }
 
 }  // namespace shoal::table

@@ -17,28 +17,58 @@ class CoordinatorClient final : public PeerOwner {
   // ---- on any thread ----
   void dial(const std::string& address);
   void send(Message message);
-  void deliver(Message message);  // from the coordinator in this process
+  // from the coordinator in this process
+  void deliver(Message message) {
+    strand_.post([this, message = std::move(message)]() mutable { hear_(std::move(message)); });
+  }
   // This process has lost that rank, for a reason that does not name it: ends the job here, and
   // tells the coordinator.
   void report(Rank rank, Clock clock, const Error& error);
   void abort(const Error& error);  // this process ends the job
-  // All that was sent has arrived, if the coordinator is connected.
-  bool idle() const { return idle_ && coming_ == 0; }
-  std::string trouble() const;  // why there is no connection yet
-  void close(bool with_bye);
+  // Returns when ProcessState::idle knows of all that was sent.
+  void flush() const {
+    if (host_) return host_->flush();
+    (void)strand_.call([] {});
+  }
+  // why there is no connection yet
+  std::string trouble() const {
+    MutexLock lock(process_.mutex);
+    return trouble_;
+  }
+  void close(bool with_bye) {
+    strand_.post([this, with_bye] { peer_.close(with_bye); });
+  }
 
   // ---- for the worker; the solver's thread waits in ask() and start() ----
   void pending(const Message& message);
   Result<std::string> ask(Ask question);
   Result<Want> start(Clock clock);
-  std::vector<Answer> take_outputs();
-  void begin(Clock first, bool paced, bool bounded);  // as PendingAnswers
-  void end(Clock clock);
+  std::vector<Answer> take_outputs() {
+    MutexLock lock(process_.mutex);
+    return pending_.take_outputs();
+  }
+  // as PendingAnswers
+  void begin(Clock first, bool paced, bool bounded) {
+    process_.clock = first;
+    MutexLock lock(process_.mutex);
+    pending_.begin(first, paced, bounded);
+  }
+  void end(Clock clock) {
+    process_.clock = clock;
+    MutexLock lock(process_.mutex);
+    pending_.end(clock);
+  }
 
  private:
   Status received(Peer& peer, Message&& message) override;
-  void up(Peer& peer, bool again) override;
-  void down(Peer& peer) override;
+  void up(Peer& peer, bool) override {
+    channel_.opened(peer.link());
+    note();
+  }
+  void down(Peer&) override {
+    channel_.closed();
+    note();
+  }
   void lost(Peer& peer, const Error& error) override;
   void note();
 
@@ -50,8 +80,6 @@ class CoordinatorClient final : public PeerOwner {
   Peer peer_;
   ReliableChannel channel_;
   bool heard_ = false;  // anything of the coordinator
-  std::atomic<bool> idle_ = true;
-  std::atomic<int> coming_ = 0;  // messages on their way to the strand
   std::string trouble_ GUARDED_BY(process_.mutex);
   PendingAnswers pending_ GUARDED_BY(process_.mutex);
 };

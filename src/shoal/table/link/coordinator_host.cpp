@@ -1,10 +1,6 @@
 #include "shoal/table/link/coordinator_host.h"
 
-#include <algorithm>
-
-#include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
-#include "shoal/table/broken.h"
 
 namespace shoal::table {
 namespace {
@@ -37,21 +33,6 @@ CoordinatorHost::CoordinatorHost(ProcessState& process, IoThreads& threads,
   strand_.after(process.options.stall_warn, [this] { watch(); });
 }
 
-void CoordinatorHost::hear(Rank rank, Message message) {
-  ++coming_;
-  strand_.post([this, rank, message = std::move(message)]() mutable {
-    handle(rank, std::move(message));
-    MutexLock lock(process_.mutex);
-    --coming_;
-    process_.changed.notify_all();
-  });
-}
-
-std::vector<Rank> CoordinatorHost::missing() const {
-  MutexLock lock(process_.mutex);
-  return missing_;
-}
-
 void CoordinatorHost::close(bool with_bye) {
   peers_.close(with_bye);
   strand_.post([this, with_bye] {
@@ -80,10 +61,6 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
   return {};
 }
 
-void CoordinatorHost::closed(Link& link, Status) {
-  strand_.post([this, known = &link] { enrolling_.erase(known); });
-}
-
 // ---- peers ----
 
 void CoordinatorHost::up(Peer& peer, bool) {
@@ -102,15 +79,6 @@ Status CoordinatorHost::received(Peer& peer, Message&& message) {
   else
     note();
   return {};
-}
-
-void CoordinatorHost::down(Peer& peer) {
-  channels_[peer.rank()].closed();
-  note();
-}
-
-void CoordinatorHost::lost(Peer& peer, const Error& error) {
-  lose(peer.rank(), error.code, error.message);
 }
 
 // Dials a server that joins a running job: if the workers could not reach it, the job would end
@@ -188,7 +156,7 @@ void CoordinatorHost::note() {
   const bool idle =
       std::ranges::all_of(channels_, [](const auto& one) { return one.second.idle(); });
   MutexLock lock(process_.mutex);
-  idle_ = idle;
+  process_.idle = idle;
   process_.changed.notify_all();
 }
 

@@ -18,22 +18,37 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   bool knows(Rank rank) const { return rank < ranks_; }
   // Owns the links of processes that have no rank yet and ask for one.
   LinkOwner* enrollment() { return this; }
-  void hear(Rank rank, Message message);  // of process 0
-  std::vector<Rank> missing() const;      // ranks that have not joined
-  // All that was sent has arrived, where it is connected.
-  bool idle() const { return idle_ && coming_ == 0; }
+  // of process 0
+  void hear(Rank rank, Message message) {
+    strand_.post(
+        [this, rank, message = std::move(message)]() mutable { handle(rank, std::move(message)); });
+  }
+  std::vector<Rank> missing() const {  // ranks that have not joined
+    MutexLock lock(process_.mutex);
+    return missing_;
+  }
+  void flush() const {  // returns when all that was heard is handled
+    (void)strand_.call([] {});
+  }
   void close(bool with_bye);
 
  private:
   // Of peers:
   Status received(Peer& peer, Message&& message) override;
   void up(Peer& peer, bool again) override;
-  void down(Peer& peer) override;
-  void lost(Peer& peer, const Error& error) override;
+  void down(Peer& peer) override {
+    channels_[peer.rank()].closed();
+    note();
+  }
+  void lost(Peer& peer, const Error& error) override {
+    lose(peer.rank(), error.code, error.message);
+  }
   // Of links to processes without a rank:
   void opened(std::shared_ptr<Link> link) override;
   Status received(Link& link, Message&& message) override;
-  void closed(Link& link, Status error) override;
+  void closed(Link& link, Status) override {
+    strand_.post([this, known = &link] { enrolling_.erase(known); });
+  }
 
   void handle(Rank rank, Message message);
   bool waits_until_reached(Rank rank, const Message& message);
@@ -58,8 +73,6 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   AcceptedPeers peers_;
   std::atomic<std::uint32_t> ranks_;  // how many there are
   std::vector<Rank> missing_ GUARDED_BY(process_.mutex);
-  std::atomic<bool> idle_ = true;
-  std::atomic<int> coming_ = 0;  // messages of process 0 on their way to the strand
 };
 
 }  // namespace shoal::table

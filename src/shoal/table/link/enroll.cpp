@@ -18,8 +18,7 @@ class Enrolling final : public PeerOwner {
     const Status status =
         process_.wait([this]() REQUIRES(process_.mutex) { return rank_.has_value(); },
                       [](double) {}, process_.options.connect + process_.options.stall_abort);
-    constexpr std::chrono::seconds kLong{10};
-    (void)strand_.call([this] { peer_.close(true); }, kLong);
+    (void)strand_.call([this] { peer_.close(true); });
     if (!status.ok())
       return Error{status.error().code,
                    str("no job can be joined at ", process_.options.coordinator, ": ",

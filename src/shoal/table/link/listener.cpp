@@ -100,7 +100,7 @@ class Listener::Port : public std::enable_shared_from_this<Port> {
             [from](const Error& error, bool) {
               LOG(WARNING) << "a connection from " << from << " was turned away: " << error.message;
             }};
-    const Strand strand = Wiring::sibling(strand_);
+    const Strand strand = strand_.sibling();
     const auto session = std::make_shared<Session>(strand, std::move(socket),
                                                    Handshake(self_, std::nullopt, random_nonce()),
                                                    options_, std::move(opening));
@@ -131,7 +131,7 @@ Result<std::unique_ptr<Listener>> Listener::create(IoThreads& threads, const std
                                                    std::uint16_t port, const Credentials& self,
                                                    const LinkOptions& options, Accept accept) {
   const Strand strand(threads);
-  asio::io_context& io = Wiring::io(strand);
+  asio::io_context& io = io_of(strand);
   const auto cannot = [&](const error_code& error, const std::string& more) {
     return Error{Code::kPeer, str("Cannot listen on ", address, ", port ", port, ": ",
                                   error.message(), more, ".")};

@@ -53,33 +53,6 @@ void Peer::close(bool with_bye) {
   home_.run([this] { ended_ = true; });
 }
 
-std::shared_ptr<Link> Peer::link() const {
-  MutexLock lock(mutex_);
-  return link_;
-}
-
-Clock Peer::heard_clock() const {
-  MutexLock lock(mutex_);
-  return link_ ? link_->heard_clock() : heard_;
-}
-
-void Peer::send(Message message) {
-  if (const std::shared_ptr<Link> link = this->link()) link->send(std::move(message));
-}
-
-void Peer::queue(std::uint32_t priority, Message message) {
-  MutexLock lock(mutex_);
-  if (link_) queues_[priority].push_back(std::move(message));
-}
-
-void Peer::wake() {
-  if (const std::shared_ptr<Link> link = this->link()) link->wake();
-}
-
-std::span<std::byte> Peer::place(Link&, Message& message, std::size_t bytes) {
-  return owner_.place(*this, message, bytes);
-}
-
 std::optional<Message> Peer::next(Link& link) {
   {
     MutexLock lock(mutex_);
@@ -107,10 +80,6 @@ Status Peer::hear(const Link* from, Message&& message) {
   Status status = owner_.received(*this, std::move(message));
   if (!status.ok()) lose(status.error());
   return status;
-}
-
-void Peer::paused(Link&) {
-  home_.run([this] { owner_.paused(); });
 }
 
 void Peer::silent(Link& link, milliseconds since) {
@@ -175,10 +144,6 @@ void Peer::dial(const std::string& address, milliseconds within) {
   attempt();
 }
 
-milliseconds Peer::left() const {
-  return std::chrono::duration_cast<milliseconds>(deadline_ - steady_clock::now());
-}
-
 void Peer::attempt() {
   if (ended_ || current_) return;
   LinkOptions options = process_.link_options();
@@ -221,17 +186,6 @@ Peer& AcceptedPeers::operator[](Rank rank) {
   std::unique_ptr<Peer>& peer = peers_[rank];
   if (!peer) peer = std::make_unique<Peer>(process_, home_, purpose_, rank, owner_);
   return *peer;
-}
-
-std::vector<Peer*> AcceptedPeers::all() const {
-  MutexLock lock(mutex_);
-  std::vector<Peer*> all;
-  for (const auto& [rank, peer] : peers_) all.push_back(peer.get());
-  return all;
-}
-
-void AcceptedPeers::close(bool with_bye) const {
-  for (Peer* const peer : all()) peer->close(with_bye);
 }
 
 }  // namespace shoal::table

@@ -44,20 +44,39 @@ class Peer final : public LinkOwner {
   void opened(std::shared_ptr<Link> link) override;
   void close(bool with_bye);  // the owner hears nothing more
 
-  void send(Message message);  // at once; forgotten if there is no link
+  // at once; forgotten if there is no link
+  void send(Message message) {
+    if (const std::shared_ptr<Link> link = this->link()) link->send(std::move(message));
+  }
   // Leaves when the link has room after wake(), the smallest priority first. Forgotten when the
   // link breaks: the other side asks again.
-  void queue(std::uint32_t priority, Message message);
-  void wake();
-  std::shared_ptr<Link> link() const;  // null while it is down
-  Clock heard_clock() const;
+  void queue(std::uint32_t priority, Message message) {
+    MutexLock lock(mutex_);
+    if (link_) queues_[priority].push_back(std::move(message));
+  }
+  void wake() {
+    if (const std::shared_ptr<Link> link = this->link()) link->wake();
+  }
+  // null while it is down
+  std::shared_ptr<Link> link() const {
+    MutexLock lock(mutex_);
+    return link_;
+  }
+  Clock heard_clock() const {
+    MutexLock lock(mutex_);
+    return link_ ? link_->heard_clock() : heard_;
+  }
   // Why the last attempt to connect failed; "" if none has. On the home strand.
   const std::string& trouble() const { return trouble_; }
 
  private:
-  std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) override;
+  std::span<std::byte> place(Link&, Message& message, std::size_t bytes) override {
+    return owner_.place(*this, message, bytes);
+  }
   Status received(Link& link, Message&& message) override;
-  void paused(Link& link) override;
+  void paused(Link&) override {
+    home_.run([this] { owner_.paused(); });
+  }
   std::optional<Message> next(Link& link) override;
   void silent(Link& link, std::chrono::milliseconds since) override;
   void closed(Link& link, Status error) override;
@@ -70,7 +89,10 @@ class Peer final : public LinkOwner {
   void expect_again(const Error& why);
   void lose(const Error& error);
   std::shared_ptr<Link> drop(const Link* link);
-  std::chrono::milliseconds left() const;
+  std::chrono::milliseconds left() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ -
+                                                                 std::chrono::steady_clock::now());
+  }
 
   ProcessState& process_;
   const Strand home_;
@@ -102,8 +124,16 @@ class AcceptedPeers {
       : process_(process), home_(home), purpose_(purpose), owner_(owner) {}
   // Made when it is first asked for; it stays as long as this.
   Peer& operator[](Rank rank);
-  std::vector<Peer*> all() const;  // that were asked for
-  void close(bool with_bye) const;
+  // that were asked for
+  std::vector<Peer*> all() const {
+    MutexLock lock(mutex_);
+    std::vector<Peer*> all;
+    for (const auto& [rank, peer] : peers_) all.push_back(peer.get());
+    return all;
+  }
+  void close(bool with_bye) const {
+    for (Peer* const peer : all()) peer->close(with_bye);
+  }
 
  private:
   ProcessState& process_;

@@ -38,55 +38,6 @@ LinkOptions ProcessState::link_options() const {
           .traffic = traffic};
 }
 
-void ProcessState::fail(Error error) {
-  MutexLock lock(mutex);
-  if (error_ || finished_) return;
-  error_ = std::move(error);
-  over_ = true;
-  changed.notify_all();
-}
-
-void ProcessState::finish() {
-  MutexLock lock(mutex);
-  if (error_) return;
-  finished_ = true;
-  over_ = true;
-  changed.notify_all();
-}
-
-void ProcessState::leave() {
-  left_ = true;
-  finish();
-}
-
-void ProcessState::let_go(Rank rank) {
-  MutexLock lock(mutex);
-  gone_.insert(rank);
-}
-
-bool ProcessState::is_gone(Rank rank) const {
-  MutexLock lock(mutex);
-  return gone_.contains(rank);
-}
-
-Status ProcessState::status() const {
-  MutexLock lock(mutex);
-  return error_ ? Status(*error_) : Status();
-}
-
-void ProcessState::know(RosterBody roster) {
-  MutexLock lock(mutex);
-  if (!rosters_.empty() && roster.generation <= rosters_.back()->generation) return;
-  rosters_.push_back(std::make_unique<const RosterBody>(std::move(roster)));
-  known_ = true;
-  changed.notify_all();
-}
-
-const RosterBody* ProcessState::roster() const {
-  MutexLock lock(mutex);
-  return rosters_.empty() ? nullptr : rosters_.back().get();
-}
-
 std::string ProcessState::name_of(Rank rank, Clock clock) const {
   const RosterBody* known = roster();
   std::string inside;

@@ -22,22 +22,57 @@ class ProcessState {
   const std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
 
   // The first error is the job's. An error after the end of all workers is not counted.
-  void fail(Error error);
-  void finish();
+  void fail(Error error) {
+    MutexLock lock(mutex);
+    if (error_ || finished_) return;
+    error_ = std::move(error);
+    over_ = true;
+    changed.notify_all();
+  }
+  void finish() {
+    MutexLock lock(mutex);
+    if (error_) return;
+    finished_ = true;
+    over_ = true;
+    changed.notify_all();
+  }
   // This process leaves the job, which is over for it.
-  void leave();
+  void leave() {
+    left_ = true;
+    finish();
+  }
   bool left() const { return left_; }
   // The process of this rank has left in order: that its connections end is no loss.
-  void let_go(Rank rank);
-  bool is_gone(Rank rank) const;
+  void let_go(Rank rank) {
+    MutexLock lock(mutex);
+    gone_.insert(rank);
+  }
+  bool is_gone(Rank rank) const {
+    MutexLock lock(mutex);
+    return gone_.contains(rank);
+  }
   bool finished() const { return finished_; }
   // The job has failed or finished: a connection that ends now is no loss.
   bool over() const { return over_; }
-  Status status() const;  // the job's error
+  // the job's error
+  Status status() const {
+    MutexLock lock(mutex);
+    return error_ ? Status(*error_) : Status();
+  }
 
-  void know(RosterBody roster);  // a roster that is known changes nothing
+  // a roster that is known changes nothing
+  void know(RosterBody roster) {
+    MutexLock lock(mutex);
+    if (!rosters_.empty() && roster.generation <= rosters_.back()->generation) return;
+    rosters_.push_back(std::make_unique<const RosterBody>(std::move(roster)));
+    known_ = true;
+    changed.notify_all();
+  }
   // The last one; null before the first. Each stays as long as this.
-  const RosterBody* roster() const;
+  const RosterBody* roster() const {
+    MutexLock lock(mutex);
+    return rosters_.empty() ? nullptr : rosters_.back().get();
+  }
   bool known() const { return known_; }
   // "rank 2 (host b, last clock 17)", as far as these are known.
   std::string name_of(Rank rank, Clock clock = -1) const;
@@ -45,6 +80,8 @@ class ProcessState {
   // Guards what done() of wait() reads. A change of that notifies `changed`.
   mutable Mutex mutex;
   Condition changed;
+  // All that was said to the coordinator, or by it, has arrived where it is connected.
+  bool idle GUARDED_BY(mutex) = true;
   // Returns when done(), which is called with the mutex held, is true; or with the job's error, or
   // kTimeout without words after `deadline`. Calls late(seconds waited), without the mutex, after
   // each options.stall_warn.

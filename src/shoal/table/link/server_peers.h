@@ -60,7 +60,7 @@ class ServerPeers {
   }
 
   int size() const { return static_cast<int>(servers_.size()); }
-  Server& operator[](int number) { return servers_[static_cast<std::size_t>(number)]; }
+  Server& operator[](int number) { return servers_[number]; }
   std::vector<Server>& all() { return servers_; }
   int own() const { return own_; }  // the number of the server in this process, or -1
   int number_of(const Peer& peer) const {

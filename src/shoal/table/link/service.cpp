@@ -1,8 +1,6 @@
 // Service over TCP: what runs in one process of a job, from its listener to its last message.
-#include <algorithm>
 
 #include "shoal/base/log.h"
-#include "shoal/base/text.h"
 #include "shoal/table/link/table_over_tcp.h"
 
 namespace shoal::table {
@@ -58,9 +56,10 @@ ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
 ServiceOverTcp::~ServiceOverTcp() {
   const bool in_order = process_.over();
   if (in_order) {
+    coordinator_->flush();
     MutexLock lock(process_.mutex);
     process_.changed.wait_for(process_.mutex, kLastWords,
-                              [this] { return host_ ? host_->idle() : coordinator_->idle(); });
+                              [this]() REQUIRES(process_.mutex) { return process_.idle; });
   }
   listener_.reset();
   if (table_) table_->close(in_order);

@@ -46,9 +46,9 @@ Session::Session(const Strand& strand, tcp::socket socket, Handshake handshake,
                  const LinkOptions& options, Opening opening)
     : strand_(strand),
       options_(options),
-      throttles_(Wiring::throttles(strand, options.throttle)),
+      throttles_(throttles_of(strand, options.throttle)),
       socket_(std::move(socket)),
-      timer_(Wiring::io(strand)),
+      timer_(io_of(strand)),
       handshake_(std::move(handshake)),
       opening_(std::move(opening)),
       reader_(*this) {}
@@ -97,12 +97,6 @@ void Session::start(milliseconds deadline) {
   if (std::optional<Message> first = handshake_.begin()) queue_.push_back(std::move(*first));
   write();
   read();
-}
-
-void Session::late() {
-  end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, "
-                                "overloaded, or no Shoal process.")},
-      std::nullopt);
 }
 
 Status Session::shake(const Message& message) {
@@ -174,10 +168,6 @@ Status Session::hear(Message&& message) {
   return {};
 }
 
-void Session::pause() {
-  if (std::exchange(received_, false) && state_ == State::kOpen) owner_->paused(*this);
-}
-
 // ---- time ----
 
 void Session::arm(milliseconds delay, void (Session::*then)()) {
@@ -221,11 +211,6 @@ void Session::tick() {
 }
 
 // ---- the end ----
-
-void Session::fail(const Error& error) {
-  said_no_ = true;
-  end(error, Message(Refuse{error.code, error.message}));
-}
 
 void Session::end(Status status, std::optional<Message> last_words) {
   if (!is_alive()) return;
@@ -274,17 +259,6 @@ void Session::shut() {
 }
 
 // ---- bytes ----
-
-void Session::read() {
-  if (!is_alive()) return;
-  if (throttles_) return wait_for_bytes();
-  reading_ = true;
-  socket_.async_read_some(
-      room(~std::size_t{0}),
-      on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
-        self->has_read(error, bytes);
-      }));
-}
 
 // Where up to `limit` bytes go.
 std::array<asio::mutable_buffer, 2> Session::room(std::size_t limit) {
@@ -338,16 +312,6 @@ void Session::has_read(error_code error, std::size_t bytes) {
   if (!status.ok()) return fail(status.error());
   pause();
   read();
-}
-
-void Session::drain() {
-  if (state_ != State::kParting) return;
-  reading_ = true;
-  socket_.async_read_some(
-      asio::buffer(scratch_),
-      on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
-        self->has_read(error, bytes);
-      }));
 }
 
 void Session::write() {

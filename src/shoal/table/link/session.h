@@ -63,13 +63,28 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   Status open(std::optional<Message> welcome);
   Status hear(Message&& message);
 
-  void read();
+  void read() {
+    if (!is_alive()) return;
+    if (throttles_) return wait_for_bytes();
+    receive(room(~std::size_t{0}));
+  }
   std::array<asio::mutable_buffer, 2> room(std::size_t limit);
   void wait_for_bytes();
   void read_granted();
   void has_read(error_code error, std::size_t bytes);
-  void drain();
-  void pause();
+  void drain() {
+    if (state_ == State::kParting) receive(asio::buffer(scratch_));
+  }
+  void receive(const auto& buffers) {
+    reading_ = true;
+    socket_.async_read_some(
+        buffers, on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
+          self->has_read(error, bytes);
+        }));
+  }
+  void pause() {
+    if (std::exchange(received_, false) && state_ == State::kOpen) owner_->paused(*this);
+  }
   void write();
   bool fill_batch();
   bool write_at_once();
@@ -80,10 +95,18 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   void tick();
   void arm(std::chrono::milliseconds delay, void (Session::*then)());
   void later(std::chrono::nanoseconds delay, void (Session::*then)());
-  void late();
+  void late() {
+    end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, "
+                                  "overloaded, or no Shoal process.")},
+        std::nullopt);
+  }
 
   bool is_alive() const { return state_ == State::kHandshake || state_ == State::kOpen; }
-  void fail(const Error& error);  // that was found here: the other end is told
+  // that was found here: the other end is told
+  void fail(const Error& error) {
+    said_no_ = true;
+    end(error, Message(Refuse{error.code, error.message}));
+  }
   void end(Status status, std::optional<Message> last_words = {});
   void part(Message last_words);
   void shut();

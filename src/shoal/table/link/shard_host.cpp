@@ -1,7 +1,5 @@
 #include "shoal/table/link/shard_host.h"
 
-#include <algorithm>
-
 #include "shoal/base/log.h"
 
 namespace shoal::table {
@@ -56,11 +54,7 @@ void ShardHost::let_go(Rank rank) {
 
 std::span<std::byte> ShardHost::place(Peer&, Message& message, std::size_t bytes) {
   Payload* const payload = payload_of(message);
-  if (!payload) return {};
-  const auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
-  payload->bytes = {memory.get(), bytes};
-  payload->owner = memory;
-  return {memory.get(), bytes};
+  return payload ? allocate(*payload, bytes) : std::span<std::byte>();
 }
 
 Status ShardHost::received(Peer& peer, Message&& message) {
@@ -69,16 +63,6 @@ Status ShardHost::received(Peer& peer, Message&& message) {
   else
     early_.emplace_back(peer.rank(), std::move(message));
   return {};
-}
-
-// All answers that one event released, to one peer, leave together.
-void ShardHost::paused() {
-  for (Peer* const peer : fed_) peer->wake();
-  fed_.clear();
-}
-
-void ShardHost::lost(Peer& peer, const Error& error) {
-  coordinator_.report(peer.rank(), peer.heard_clock(), error);
 }
 
 void ShardHost::handle(Rank rank, const Message& message) {
@@ -101,12 +85,6 @@ void ShardHost::handle(Rank rank, const Message& message) {
     MutexLock lock(process_.mutex);
     std::copy_n(counts.begin(), std::min(counts.size(), reads_.size()), reads_.begin());
   }
-}
-
-std::array<std::uint64_t, StalenessCounts::kClasses> ShardHost::reads() {
-  asked_ = true;
-  MutexLock lock(process_.mutex);
-  return reads_;
 }
 
 // Which rank is which worker in the plan's generation.
@@ -135,11 +113,6 @@ std::uint32_t ShardHost::priority_of(const Message& message) const {
   return plan && row && row->row < plan->rows.size() ? plan->rows[row->row].priority : 0;
 }
 
-void ShardHost::feed(Peer& peer, Message message) {
-  peer.queue(priority_of(message), std::move(message));
-  if (fed_.empty() || fed_.back() != &peer) fed_.push_back(&peer);
-}
-
 void ShardHost::dispatch(Outbox& out) {
   std::vector<Message> own;
   for (Outgoing& one : out) {
@@ -147,7 +120,7 @@ void ShardHost::dispatch(Outbox& out) {
     if (one.to.kind != Address::Kind::kWorker) continue;
     CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size())
         << "worker " << one.to.id << " of " << rank_of_.size();
-    const Rank rank = rank_of_[static_cast<std::size_t>(one.to.id)];
+    const Rank rank = rank_of_[one.to.id];
     if (one.to.id == own_worker_)
       own.push_back(std::move(one.message));
     else

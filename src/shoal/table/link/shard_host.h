@@ -25,25 +25,38 @@ class ShardHost final : public PeerOwner {
   // The process of this rank has left in order: the shard neither waits for it nor hears it.
   void let_go(Rank rank);
   // Stops the shard for good, so that it no longer looks at this worker's numbers; false if its
-  // strand does not answer `within` this time.
-  bool stop(std::chrono::milliseconds within) {
-    return strand_.call([this] { stopped_ = true; }, within);
+  // strand does not answer.
+  bool stop() {
+    return strand_.call([this] { stopped_ = true; });
   }
   void close(bool with_bye) { peers_.close(with_bye); }
   // Reads by how far ahead the reader was. A call makes the shard publish new counts with its next
   // message, and returns those that it published last.
-  std::array<std::uint64_t, StalenessCounts::kClasses> reads();
+  std::array<std::uint64_t, StalenessCounts::kClasses> reads() {
+    asked_ = true;
+    MutexLock lock(process_.mutex);
+    return reads_;
+  }
 
  private:
   std::span<std::byte> place(Peer& peer, Message& message, std::size_t bytes) override;
   Status received(Peer& peer, Message&& message) override;
-  void paused() override;
-  void lost(Peer& peer, const Error& error) override;
+  // All answers that one event released, to one peer, leave together.
+  void paused() override {
+    for (Peer* const peer : fed_) peer->wake();
+    fed_.clear();
+  }
+  void lost(Peer& peer, const Error& error) override {
+    coordinator_.report(peer.rank(), peer.heard_clock(), error);
+  }
   void handle(Rank rank, const Message& message);
   void take_ranks(const Plan& plan);
   void take_number(const Plan& plan);
   void dispatch(Outbox& out);
-  void feed(Peer& peer, Message message);
+  void feed(Peer& peer, Message message) {
+    peer.queue(priority_of(message), std::move(message));
+    if (fed_.empty() || fed_.back() != &peer) fed_.push_back(&peer);
+  }
   std::uint32_t priority_of(const Message& message) const;
 
   ProcessState& process_;

@@ -7,27 +7,27 @@
 
 namespace shoal::table {
 
-IoThreads::IoThreads(int threads) : machinery_(std::make_shared<Machinery>(threads)) {
+IoThreads::IoThreads(int threads) : machinery(std::make_shared<Machinery>(threads)) {
   CHECK(threads >= 1) << threads << " threads for input and output";
   for (; threads > 0; --threads)
-    machinery_->threads.emplace_back([io = &machinery_->io] { io->run(); });
+    machinery->threads.emplace_back([io = &machinery->io] { io->run(); });
 }
 
 IoThreads::~IoThreads() { stop(); }
 
 void IoThreads::stop() {
-  for (const std::jthread& thread : machinery_->threads)
+  for (const std::jthread& thread : machinery->threads)
     CHECK(thread.get_id() != std::this_thread::get_id()) << "threads cannot wait for themselves";
   {
-    MutexLock lock(machinery_->mutex);
-    machinery_->stopped = true;
-    const auto alone = [this]() REQUIRES(machinery_->mutex) { return machinery_->visitors == 0; };
-    while (!machinery_->changed.wait_for(machinery_->mutex, std::chrono::seconds(1), alone)) {
+    MutexLock lock(machinery->mutex);
+    machinery->stopped = true;
+    const auto alone = [this]() REQUIRES(machinery->mutex) { return machinery->visitors == 0; };
+    while (!machinery->changed.wait_for(machinery->mutex, std::chrono::seconds(1), alone)) {
     }
   }
-  machinery_->io.stop();
-  machinery_->threads.clear();
-  machinery_->io.drain();
+  machinery->io.stop();
+  machinery->threads.clear();
+  machinery->io.drain();
 }
 
 namespace {
@@ -56,25 +56,30 @@ struct Visitor {
 
 }  // namespace
 
-Strand::Strand(IoThreads& threads) : machinery_(std::make_shared<Machinery>(threads.machinery_)) {}
-Strand::Strand(std::shared_ptr<Machinery> machinery) : machinery_(std::move(machinery)) {}
+Strand::Strand(IoThreads& threads) : machinery(std::make_shared<Machinery>(threads.machinery)) {}
+
+Strand Strand::sibling() const {
+  Strand other = *this;
+  other.machinery = std::make_shared<Machinery>(machinery->io);
+  return other;
+}
 
 void Strand::post(std::function<void()> work) const {
-  MutexLock lock(machinery_->io->mutex);
-  if (!machinery_->io->stopped) asio::post(machinery_->strand, std::move(work));
+  MutexLock lock(machinery->io->mutex);
+  if (!machinery->io->stopped) asio::post(machinery->strand, std::move(work));
 }
 
 void Strand::run(std::function<void()> work) const {
   if (here())
     work();
-  else if (machinery_->io->io.get_executor().running_in_this_thread())
-    asio::dispatch(machinery_->strand, std::move(work));
+  else if (machinery->io->io.get_executor().running_in_this_thread())
+    asio::dispatch(machinery->strand, std::move(work));
   else
     post(std::move(work));
 }
 
 bool Strand::try_run(const std::function<void()>& work) const {
-  const std::shared_ptr<Machinery> self = machinery_;
+  const std::shared_ptr<Machinery> self = machinery;
   IoThreads::Machinery& io = *self->io;
   if (here() || io.io.get_executor().running_in_this_thread()) return false;
   {
@@ -96,9 +101,9 @@ bool Strand::try_run(const std::function<void()>& work) const {
 }
 
 void Strand::after(std::chrono::nanoseconds delay, std::function<void()> work) const {
-  MutexLock lock(machinery_->io->mutex);
-  if (machinery_->io->stopped) return;
-  const auto timer = std::make_shared<asio::steady_timer>(machinery_->io->io, delay);
+  MutexLock lock(machinery->io->mutex);
+  if (machinery->io->stopped) return;
+  const auto timer = std::make_shared<asio::steady_timer>(machinery->io->io, delay);
   timer->async_wait(on(*this, [timer, work = std::move(work)](error_code error) {
     if (!error) work();
   }));
@@ -113,17 +118,13 @@ bool Strand::call(std::function<void()> work, std::chrono::milliseconds within) 
   return done->get_future().wait_for(within) == std::future_status::ready;
 }
 
-bool Strand::here() const { return machinery_->strand.running_in_this_thread(); }
+bool Strand::here() const { return machinery->strand.running_in_this_thread(); }
 
 std::chrono::nanoseconds now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-Strand Wiring::sibling(const Strand& strand) {
-  return Strand(std::make_shared<Strand::Machinery>(strand.machinery_->io));
-}
-
-std::shared_ptr<Throttles> Wiring::throttles(const Strand& strand, double rate) {
+std::shared_ptr<Throttles> throttles_of(const Strand& strand, double rate) {
   if (rate <= 0) return nullptr;
-  IoThreads::Machinery& io = *strand.machinery_->io;
+  IoThreads::Machinery& io = *strand.machinery->io;
   MutexLock lock(io.mutex);
   if (!io.throttles) io.throttles = std::make_shared<Throttles>(rate);
   return io.throttles;

@@ -18,17 +18,15 @@ class IoThreads {
   // returns when no handler runs any more, with those that wait thrown away; not from a handler
   void stop();
 
- private:
-  friend class Strand;
-  friend class Wiring;
-  struct Machinery;
-  std::shared_ptr<Machinery> machinery_;
+  struct Machinery;  // for files that include Asio
+  const std::shared_ptr<Machinery> machinery;
 };
 
 // Functions given to a strand run one after the other, in order. Copies are the same strand.
 class Strand {
  public:
   explicit Strand(IoThreads& threads);
+  Strand sibling() const;  // another of the same threads
   // On some thread of its IoThreads, later.
   void post(std::function<void()> work) const;
   // Before this returns if the caller is on the strand already, or is another strand's work on a
@@ -40,15 +38,14 @@ class Strand {
   bool try_run(const std::function<void()>& work) const;
   // Runs `work` on this strand after `delay`, unless the IoThreads stop first.
   void after(std::chrono::nanoseconds delay, std::function<void()> work) const;
-  // Posts `work` and waits until it has run; false if it has not within this time.
-  bool call(std::function<void()> work, std::chrono::milliseconds within) const;
+  // Posts `work` and waits until it has run; false if it has not within this time, which is long
+  // for a strand that nothing holds up.
+  bool call(std::function<void()> work,
+            std::chrono::milliseconds within = std::chrono::seconds(10)) const;
   bool here() const;  // whether the caller runs on it
 
- private:
-  friend class Wiring;
-  struct Machinery;
-  explicit Strand(std::shared_ptr<Machinery> machinery);
-  std::shared_ptr<Machinery> machinery_;
+  struct Machinery;  // likewise
+  std::shared_ptr<Machinery> machinery;
 };
 
 // A monotonic clock's time.

@@ -1,8 +1,5 @@
 #include "shoal/table/link/table_over_tcp.h"
 
-#include <algorithm>
-#include <numeric>
-
 #include "shoal/base/log.h"
 
 namespace shoal::table {
@@ -12,7 +9,6 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{1000};
 constexpr std::size_t kPushedAtOnce = 16 * 1024;
-constexpr std::chrono::seconds kLong{10};  // for a strand that nothing holds up
 
 }  // namespace
 
@@ -39,7 +35,7 @@ Status TableOverTcp::connect() {
     client_.reset();  // what an earlier generation has not heard is not waited for
     servers_.connect(roster());
   };
-  if (!strand_.call(connect, kLong))
+  if (!strand_.call(connect))
     return Error{Code::kInternal, "the thread that moves rows does not answer"};
   return wait_until([this] { return servers_.all_are(&ServerPeers::Server::up); },
                     "tried to connect with all servers");
@@ -84,7 +80,7 @@ Status TableOverTcp::install(const Plan& plan, const Source& initial,
   strand_.post([this, first = initial_of(plan, initial), destination]() mutable {
     for (int server = 0; server < servers_.size(); ++server) {
       std::vector<Message>& messages = servers_[server].initial;
-      messages = std::move(first[static_cast<std::size_t>(server)]);
+      messages = std::move(first[server]);
       if (server == servers_.own())
         std::get<PlanMessage>(messages[0]).in_place = [destination](RowId row) {
           return destination(row, Part::kWeights);
@@ -128,21 +124,10 @@ Result<bool> TableOverTcp::leave(Clock clock, std::string state) {
   return may_go;
 }
 
-Status TableOverTcp::finish(Clock clock) {
-  if (Status status = settle(); !status.ok()) return status;
-  coordinator_.end(clock);
-  const Result<std::string> done = ask(Topic::kDone, clock, {});
-  return done.ok() ? Status() : Status(done.error());
-}
-
 Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
   Ask question{.topic = topic, .clock = clock, .body = std::move(body)};
   if (const auto before = session_.retires_before(question)) retire(*before);
   return coordinator_.ask(std::move(question));
-}
-
-void TableOverTcp::tell(Topic topic, Clock clock, std::string body) {
-  coordinator_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
 }
 
 void TableOverTcp::retire(const Retire& retire) {
@@ -219,18 +204,8 @@ void TableOverTcp::release() {
     servers_.close(in_order);
   };
   // the second comes after what the links had to do
-  if (!strand_.call(forget, kLong) || !strand_.call([] {}, kLong) ||
-      (shard_ && !shard_->stop(kLong)))
+  if (!strand_.call(forget) || !strand_.call([] {}) || (shard_ && !shard_->stop()))
     LOG(ERROR) << "the threads that move rows do not answer";
-}
-
-StalenessCounts TableOverTcp::staleness() const {
-  StalenessCounts counts;
-  if (shard_) counts.reads = shard_->reads();
-  MutexLock lock(process_.mutex);
-  counts.pushes = staleness_.pushes;
-  counts.drops = staleness_.drops;
-  return counts;
 }
 
 // ---- the strand ----
@@ -242,7 +217,7 @@ void TableOverTcp::drain() {
     requests.swap(requests_);
   }
   if (!client_) return;
-  std::vector<bool> concerned(static_cast<std::size_t>(servers_.size()));
+  std::vector<bool> concerned(servers_.size());
   for (Request& request : requests) {
     const RowId row = request.push.row;
     ++taken_[row];
@@ -253,7 +228,7 @@ void TableOverTcp::drain() {
       push(std::move(request.push));
   }
   for (int server = 0; server < servers_.size(); ++server)
-    if (concerned[static_cast<std::size_t>(server)]) pump(server);
+    if (concerned[server]) pump(server);
 }
 
 void TableOverTcp::push(Push push) {
@@ -320,17 +295,8 @@ void TableOverTcp::arrived(RowId row) {
   process_.changed.notify_all();  // the thread that wakes up finds the mutex free
 }
 
-std::span<std::byte> TableOverTcp::place(Peer&, Message& message, std::size_t bytes) {
-  RowMessage* const row = std::get_if<RowMessage>(&message);
-  return client_ && row ? client_->place(*row, bytes) : std::span<std::byte>();
-}
-
 Status TableOverTcp::received(Peer& peer, Message&& message) {
   return handle(servers_.number_of(peer), message);
-}
-
-std::optional<Message> TableOverTcp::next(Peer& peer) {
-  return client_ ? client_->next(servers_.number_of(peer)) : std::nullopt;
 }
 
 void TableOverTcp::up(Peer& peer, bool again) {
@@ -341,10 +307,6 @@ void TableOverTcp::up(Peer& peer, bool again) {
   if (retired_) peer.send(*retired_);
   if (client_) client_->link_up(number, now());
   peer.wake();
-}
-
-void TableOverTcp::lost(Peer& peer, const Error& error) {
-  coordinator_.report(peer.rank(), peer.heard_clock(), error);
 }
 
 void TableOverTcp::tick() {
@@ -363,10 +325,6 @@ void TableOverTcp::warn(double seconds) {
                << ", for longest for row " << overdue->row << " from server " << overdue->server
                << ", " << process_.name_of(servers_[overdue->server].rank)
                << servers_.slowest_worker();
-}
-
-void TableOverTcp::close(bool with_bye) {
-  strand_.post([this, with_bye] { servers_.close(with_bye); });
 }
 
 }  // namespace shoal::table

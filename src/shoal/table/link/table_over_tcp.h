@@ -2,6 +2,7 @@
 // one in its own process it reaches without a connection.
 #pragma once
 
+#include "shoal/table/client.h"
 #include "shoal/table/link/server_peers.h"
 #include "shoal/table/link/shard_host.h"
 #include "shoal/table/table_session.h"
@@ -16,7 +17,9 @@ class TableOverTcp final : public Table, public PeerOwner {
 
   Status connect();                             // with all servers; returns when that is done
   void deliver(std::vector<Message> messages);  // of this process's shard; on any thread
-  void close(bool with_bye);
+  void close(bool with_bye) {
+    strand_.post([this, with_bye] { servers_.close(with_bye); });
+  }
 
   int worker() const override { return worker_; }
   const RosterBody& roster() const override { return *process_.roster(); }
@@ -29,14 +32,28 @@ class TableOverTcp final : public Table, public PeerOwner {
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
   Result<std::string> ask(Topic topic, Clock clock, std::string body) override;
-  void tell(Topic topic, Clock clock, std::string body) override;
+  void tell(Topic topic, Clock clock, std::string body) override {
+    coordinator_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+  }
   std::vector<Answer> take_outputs() override { return coordinator_.take_outputs(); }
   Result<Want> start(Clock clock) override { return coordinator_.start(clock); }
-  Status finish(Clock clock) override;
+  Status finish(Clock clock) override {
+    if (Status status = settle(); !status.ok()) return status;
+    coordinator_.end(clock);
+    const Result<std::string> done = ask(Topic::kDone, clock, {});
+    return done.ok() ? Status() : Status(done.error());
+  }
   void abort(const Error& error) override { coordinator_.abort(error); }
   void release() override;
   Traffic traffic() const override { return process_.traffic->sum(); }
-  StalenessCounts staleness() const override;
+  StalenessCounts staleness() const override {
+    StalenessCounts counts;
+    if (shard_) counts.reads = shard_->reads();
+    MutexLock lock(process_.mutex);
+    counts.pushes = staleness_.pushes;
+    counts.drops = staleness_.drops;
+    return counts;
+  }
 
  private:
   // A push or a get on its way to the strand.
@@ -53,11 +70,18 @@ class TableOverTcp final : public Table, public PeerOwner {
   };
 
   // On the strand:
-  std::span<std::byte> place(Peer& peer, Message& message, std::size_t bytes) override;
+  std::span<std::byte> place(Peer&, Message& message, std::size_t bytes) override {
+    RowMessage* const row = std::get_if<RowMessage>(&message);
+    return client_ && row ? client_->place(*row, bytes) : std::span<std::byte>();
+  }
   Status received(Peer& peer, Message&& message) override;
-  std::optional<Message> next(Peer& peer) override;
+  std::optional<Message> next(Peer& peer) override {
+    return client_ ? client_->next(servers_.number_of(peer)) : std::nullopt;
+  }
   void up(Peer& peer, bool again) override;
-  void lost(Peer& peer, const Error& error) override;
+  void lost(Peer& peer, const Error& error) override {
+    coordinator_.report(peer.rank(), peer.heard_clock(), error);
+  }
   Status handle(int server, const Message& message);
   void drain();
   void push(Push push);

@@ -28,14 +28,14 @@ class CompletionWindow final : public Pacer {
       limit_ = std::max(limit_, static_cast<std::int64_t>(workers_.size()));
       return;
     }
-    ring_.insert(ring_.begin() + static_cast<std::ptrdiff_t>(next_), worker);
+    ring_.insert(ring_.begin() + next_, worker);
     ++next_;
     ++limit_;
   }
   // The oldest in the ring is forgotten, whoever left.
   void leave(int worker, Instant) override {
     workers_.erase(worker);
-    if (is_full()) ring_.erase(ring_.begin() + static_cast<std::ptrdiff_t>(next_));
+    if (is_full()) ring_.erase(ring_.begin() + next_);
     if (static_cast<std::int64_t>(next_) == --limit_) next_ = 0;
   }
   void ready(int worker, Clock, const TaskReport&, Instant) override {

@@ -119,7 +119,7 @@ double StepTimes::high() const {
   if (!known()) return 0;
   std::vector<double> times(recent_.begin(), recent_.end());
   const std::size_t place = (9 * times.size() + 9) / 10 - 1;  // nearest rank
-  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(place));
+  std::ranges::nth_element(times, times.begin() + place);
   return std::max(smoothed_, times[place]);
 }
 

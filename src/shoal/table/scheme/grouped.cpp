@@ -19,8 +19,7 @@ std::vector<int>& group_for(double own, std::span<const double> seconds, Groups&
   const auto mean = [&](const std::vector<int>& group) {
     double sum = 0, known = 0;
     for (const int worker : group)
-      if (const double each = seconds[static_cast<std::size_t>(worker)]; each > 0)
-        sum += each, ++known;
+      if (const double each = seconds[worker]; each > 0) sum += each, ++known;
     return known > 0 ? sum / known : 0;
   };
   const auto distance = [&](const std::vector<int>& group) {
@@ -30,9 +29,7 @@ std::vector<int>& group_for(double own, std::span<const double> seconds, Groups&
   return *std::ranges::min_element(groups, {}, distance);
 }
 
-const WorkerView& of(const RowView& row, int worker) {
-  return row.workers[static_cast<std::size_t>(worker)];
-}
+const WorkerView& of(const RowView& row, int worker) { return row.workers[worker]; }
 
 class Grouped final : public Scheme {
  public:
@@ -40,17 +37,16 @@ class Grouped final : public Scheme {
       : Scheme(spec), groups_(this->spec().groups), staleness_(staleness), weighting_(weighting) {}
 
   std::string unfit(int workers) const override {
-    std::vector<bool> has_group(static_cast<std::size_t>(workers));
+    std::vector<bool> has_group(workers);
     for (const std::vector<int>& group : groups_)
       for (const int worker : group) {
         if (worker >= workers)
           return str("worker ", worker, " is in a group, and there are ", workers,
                      " workers (the first is 0)");
-        has_group[static_cast<std::size_t>(worker)] = true;
+        has_group[worker] = true;
       }
     for (int worker = 0; worker < workers; ++worker)
-      if (!has_group[static_cast<std::size_t>(worker)])
-        return str("worker ", worker, " is in no group");
+      if (!has_group[worker]) return str("worker ", worker, " is in no group");
     return "";
   }
 
@@ -87,9 +83,8 @@ class Grouped final : public Scheme {
  private:
   // The round of a group: all that its members hold, when all have something.
   std::optional<Merge> merge_group(const RowView& row, const std::vector<int>& group) const {
-    Merge merge;
+    std::vector<std::size_t> all;
     Version last = 0, used = row.version;
-    double sum = 0;
     for (const int worker : group) {
       const auto held = std::ranges::find(row.held, worker, &Contribution::worker);
       last = std::max(last, of(row, worker).last);
@@ -97,23 +92,16 @@ class Grouped final : public Scheme {
         if (of(row, worker).counts) return std::nullopt;
         continue;
       }
-      const auto i = static_cast<std::size_t>(held - row.held.begin());
-      (held->weight > 0 ? merge.take : merge.drop).push_back(i);
-      if (held->weight == 0) continue;
-      used = std::min(used, held->base);
-      merge.weights.push_back(held->weight);
-      sum += held->weight;
+      all.push_back(static_cast<std::size_t>(held - row.held.begin()));
+      if (held->weight > 0) used = std::min(used, held->base);
     }
-    if (merge.take.empty()) return merge.drop.empty() ? std::nullopt : std::optional(merge);
+    if (all.empty()) return std::nullopt;
+    Merge merge = mean_of(row, all);
+    if (merge.take.empty()) return merge;
     const double weight = weighting_.weight(weighting_.y(row.version, used, last));
-    merge.scale = static_cast<float>(1 / sum);
-    if (weight > 0) {
-      weighting_.put(weight, merge);
-      return merge;
-    }
-    std::vector<std::size_t> all = std::move(merge.take);
-    all.insert(all.end(), merge.drop.begin(), merge.drop.end());
-    return Merge{.take = {}, .weights = {}, .drop = std::move(all)};
+    if (weight == 0) return Merge{.take = {}, .weights = {}, .drop = std::move(all)};
+    weighting_.put(weight, merge);
+    return merge;
   }
 
   const Groups& groups_;

@@ -43,7 +43,7 @@ class SyncBackup final : public Scheme {
   }
 
   std::optional<Merge> next_merge(const RowView& row) const override {
-    Merge late, merge;
+    Merge late;
     std::vector<std::size_t> fresh;
     for (std::size_t i = 0; i < row.held.size(); ++i)
       (row.held[i].base < row.version ? late.drop : fresh).push_back(i);
@@ -52,14 +52,7 @@ class SyncBackup final : public Scheme {
     const auto enough = static_cast<std::size_t>(std::max(1, live_workers(row) - backup_));
     if (fresh.size() < enough) return std::nullopt;
     std::ranges::sort(fresh, {}, [&](std::size_t i) { return row.held[i].worker; });
-    double sum = 0;
-    for (const std::size_t i : fresh) {
-      (row.held[i].weight > 0 ? merge.take : merge.drop).push_back(i);
-      if (row.held[i].weight > 0) merge.weights.push_back(row.held[i].weight);
-      sum += row.held[i].weight;
-    }
-    if (sum > 0) merge.scale = static_cast<float>(1 / sum);
-    return merge;
+    return mean_of(row, fresh);
   }
 
   bool readable(const RowView& row, int worker, Clock clock) const override {

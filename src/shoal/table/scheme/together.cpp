@@ -19,20 +19,29 @@ bool all_pushed(const RowView& row, Clock clock) {
 
 }  // namespace
 
+Merge mean_of(const RowView& row, std::span<const std::size_t> which, Weighing weighing) {
+  Merge merge;
+  double sum = 0;
+  for (const std::size_t i : which) {
+    const float weight = row.held[i].weight;
+    (weight > 0 ? merge.take : merge.drop).push_back(i);
+    if (weight == 0) continue;
+    merge.weights.push_back(weighing == Weighing::kUniform ? 1 : weight);
+    sum += weighing == Weighing::kSteps ? 1 : merge.weights.back();
+  }
+  if (sum > 0) merge.scale = static_cast<float>(1 / sum);
+  return merge;
+}
+
 std::optional<Merge> InStep::next_merge(const RowView& row) const {
   if (row.held.empty()) return std::nullopt;
   const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
   if (!all_pushed(row, clock + 1)) return std::nullopt;
-  Merge merge;
+  std::vector<std::size_t> all;
   for (std::size_t i = 0; i < row.held.size(); ++i)
-    if (row.held[i].clock == clock) (row.held[i].weight > 0 ? merge.take : merge.drop).push_back(i);
-  std::ranges::sort(merge.take, {}, [&](std::size_t i) { return row.held[i].worker; });
-  double sum = 0;
-  for (const std::size_t i : merge.take) {
-    merge.weights.push_back(task_.weighing == Weighing::kUniform ? 1 : row.held[i].weight);
-    sum += task_.weighing == Weighing::kSteps ? 1 : merge.weights.back();
-  }
-  if (sum > 0) merge.scale = static_cast<float>(1 / sum);
+    if (row.held[i].clock == clock) all.push_back(i);
+  std::ranges::sort(all, {}, [&](std::size_t i) { return row.held[i].worker; });
+  Merge merge = mean_of(row, all, task_.weighing);
   merge.scale *= task_.global_rate;
   if (contribution() == ContributionKind::kDelta) merge.apply = Apply::kAdd;
   return merge;
@@ -59,7 +68,7 @@ bool InStep::readable(const RowView& row, int worker, Clock clock) const {
 }
 
 bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness) {
-  return row.workers[static_cast<std::size_t>(worker)].merged >= clock &&
+  return row.workers[worker].merged >= clock &&
          (staleness == kUnbounded || all_pushed(row, clock - staleness));
 }
 

@@ -9,14 +9,19 @@ namespace shoal::table {
 // momentum_policy, global_rate (1), global_momentum (0), global_nesterov (false).
 Task read_averaging(Parameters& parameters);
 
-// In step: the oldest clock held, once all that count have pushed it; in the order of workers.
-// Contributions of weight 0 are dropped; if there are no others, that is all: no update, as on a
-// single machine that leaves an iteration out, and no version. Of gradients the mean is a step of
-// the rule, of deltas row += global_rate * the mean.
+// The mean of these contributions of `row.held`, summed in their order. Those of weight 0 are
+// dropped.
 //
 // kSamples: the mean, weighed as the workers say. kUniform: the mean. kSteps: the sum of what they
 // say over their number, since a worker says its part of what all did, the steps of the mean worker
 // over its own (FedNova's tau_eff / M).
+Merge mean_of(const RowView& row, std::span<const std::size_t> which,
+              Weighing weighing = Weighing::kSamples);
+
+// In step: the oldest clock held, once all that count have pushed it; in the order of workers.
+// Contributions of weight 0 are dropped; if there are no others, that is all: no update, as on a
+// single machine that leaves an iteration out, and no version. Of gradients the mean is a step of
+// the rule, of deltas row += global_rate * the mean.
 class InStep : public Scheme {
  public:
   explicit InStep(const SchemeSpec& spec = {}, const Task& task = {}, PacerMaker pacer = {})

@@ -37,7 +37,7 @@ double Weighting::weight(double y) const {
 
 double Weighting::weight_of(const RowView& row, std::size_t i) const {
   const Contribution& one = row.held[i];
-  return weight(y(row.version, one.base, row.workers[static_cast<std::size_t>(one.worker)].last));
+  return weight(y(row.version, one.base, row.workers[one.worker].last));
 }
 
 void Weighting::put(double weight, Merge& merge) const {

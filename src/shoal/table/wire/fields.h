@@ -1,9 +1,6 @@
 // Fields to bytes and back, one after the other.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <type_traits>
 #include <vector>
 

@@ -1,6 +1,9 @@
 // Messages to frames and back: the table of message types, headers, fields, checksums.
 #include "shoal/table/wire.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "shoal/table/broken.h"
 #include "shoal/table/wire/layout.h"
 
@@ -268,12 +271,8 @@ Result<Message> decode(std::string_view frame, Stage stage) {
       decode_fields(header.value(), rest.substr(0, header.value().field_bytes()));
   if (!message.ok()) return message;
   if (const auto bytes = std::as_bytes(std::span(rest).subspan(header.value().field_bytes()));
-      !bytes.empty()) {
-    const auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-    Payload& payload = *payload_of(message.value());
-    payload.bytes = *copy;
-    payload.owner = copy;
-  }
+      !bytes.empty())
+    std::ranges::copy(bytes, allocate(*payload_of(message.value()), bytes.size()).begin());
   return message;
 }
 

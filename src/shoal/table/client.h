@@ -8,14 +8,13 @@
 // reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
 #pragma once
 
+#include <set>
+#include <tuple>
+
 #include "shoal/table/codec.h"
-#include "shoal/table/messages.h"
-#include "shoal/table/pacer.h"
+#include "shoal/table/table.h"
 
 namespace shoal::table {
-
-// The order of sending. kArrival (FIFO) exists for comparison.
-enum class Order { kPriority, kArrival };
 
 struct ClientOptions {
   int worker = 0;
@@ -25,26 +24,12 @@ struct ClientOptions {
   CodecFinder codecs = find_codec;
 };
 
-// Counts since the start of how stale pushes and reads were: how often 0, 1, 2 ...; the last: or
-// more.
-struct StalenessCounts {
-  static constexpr std::size_t kClasses = kStalenessClasses;
-  // versions that others made of a row between the read that a push was computed from and its
-  // answer
-  std::array<std::uint64_t, kClasses> pushes{};
-  // clocks that the reader of a row was ahead of the slowest worker
-  std::array<std::uint64_t, kClasses> reads{};
-  // pushes that had nothing in them, or whose answer shows that they were not merged
-  std::uint64_t drops = 0;
-};
-
 class Client {
  public:
   // `destination(row, part)` returns the memory for the numbers of an answer: row.length floats
   // that no other code looks at until the row has arrived.
   Client(const ClientOptions& options, const Plan& plan,
          std::function<std::span<float>(RowId, Part)> destination);
-  ~Client();
   Client(const Client&) = delete;
 
   // ---- the worker's side ----
@@ -57,7 +42,7 @@ class Client {
   void get(RowId row, Clock clock, Part part, Instant now);
   // All answers asked for so far have come.
   bool arrived(RowId row) const;
-  std::size_t waiting() const;  // rows that have not arrived
+  std::size_t waiting() const { return by_deadline_.size(); }  // rows that have not arrived
 
   // ---- the network's side ----
   // Returns where the `bytes` bytes of this answer's payload are to be written before take() is
@@ -82,7 +67,7 @@ class Client {
   Instant on_time(Instant now);
 
   // Of this client's pushes; shards count reads.
-  const StalenessCounts& staleness() const;
+  const StalenessCounts& staleness() const { return staleness_; }
 
   // The row that has been waited for longest, for messages to people.
   struct Overdue {
@@ -94,8 +79,64 @@ class Client {
   std::optional<Overdue> overdue() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  // a part of a row: what is waited for, queued and timed; row * kParts + part
+  using Slot = std::uint32_t;
+  static constexpr std::size_t kParts = 3;
+  static constexpr int kPatience = 4;  // how often the time until the next question doubles
+
+  enum class Say : std::uint8_t { kNothing, kPush, kGet };
+
+  // The wait for one part of one row.
+  struct Wait {
+    Clock clock = -1;  // that the answer will carry
+    bool waiting = false;
+    bool asked = false;       // a link has taken the push or the read at least once
+    Say say = Say::kNothing;  // when its turn in its server's queue, under `ticket`, comes
+    int patience = 0;         // times the silence was answered by another question, up to kPatience
+    std::uint64_t ticket = 0;
+    Instant since{}, again{};  // waits since then; asks again then
+  };
+
+  struct Turn {
+    std::uint64_t rank = 0;    // smaller ones first
+    std::uint64_t ticket = 0;  // then these
+    Slot slot = 0;
+    // for a heap
+    bool operator<(const Turn& other) const {
+      return std::tie(rank, ticket) > std::tie(other.rank, other.ticket);
+    }
+  };
+
+  static Slot slot_of(RowId row, Part part) {
+    return static_cast<Slot>(row * kParts + static_cast<std::size_t>(part));
+  }
+  static RowId row_of(Slot slot) { return slot / kParts; }
+  static Part part_of(Slot slot) { return static_cast<Part>(slot % kParts); }
+
+  void start(Slot slot, Clock clock, Say what, Instant now);
+  void say(Slot slot, Say what);
+  void encode(Push& push) const;
+  const Codec& codec_of(const RowMessage& row) const;
+  void be_patient(Slot slot, int times, Instant now);
+  void arrive(Slot slot, Version version);
+  void count(const Push& push, Version version);
+  bool expects(const RowMessage& row) const;
+  Result<bool> handle_row(int server, const RowMessage& message);
+  Result<bool> handle_need(int server, const NeedPush& message);
+  Status check_row(int server, RowId row, const char* name) const;
+  Message message_of(Slot slot) const;
+
+  const ClientOptions options_;
+  const Generation generation_;
+  const std::vector<Row> rows_;
+  const std::function<std::span<float>(RowId, Part)> destination_;
+  std::vector<Wait> waits_;                         // by slot
+  std::vector<std::optional<Push>> pushes_;         // by row; those not acknowledged
+  std::vector<Version> versions_;                   // by row: last read
+  std::vector<std::vector<Turn>> queues_;           // by server; heaps
+  std::set<std::pair<Instant, Slot>> by_deadline_;  // slots that wait, by Wait::again
+  std::uint64_t tickets_ = 0;
+  StalenessCounts staleness_;
 };
 
 }  // namespace shoal::table

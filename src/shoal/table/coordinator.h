@@ -1,0 +1,79 @@
+// Process 0's second duty: who is in the job, and what all must agree on. A pure state machine:
+// message in, messages out.
+//
+// Every Ask may be repeated: it counts once, and where an answer was given already it is given
+// again. Clocks of a topic rise with a worker's rounds; a repeat from before its last round is
+// passed over. A worker waits in one round (barrier, sum, gather, share) or for one start of a task
+// at a time. Workers that are done take part in no further round, and no task waits for them. When
+// no worker can go on, because they wait in different places, all are told to end, and why.
+#pragma once
+
+#include "shoal/table/coordinator/membership.h"
+
+namespace shoal::table {
+
+struct CoordinatorOptions {
+  std::uint32_t processes = 1;  // that are to join
+  std::uint64_t seed = 0;       // of the job
+  // as make_scheme reads it; its pacer answers kBegin and kJudge. Empty, or none: every task may
+  // start at once, with one step, and counts
+  std::string scheme{};
+  SchemeMaker maker = make_scheme;
+};
+
+// Answers the questions of workers, each by the part that it concerns.
+class Coordinator : Membership {
+ public:
+  explicit Coordinator(const CoordinatorOptions& options);
+
+  // Takes a message of the process with this rank. A Join's Ask carries the incarnation of its
+  // process as clock, and in its address a host (whoever drives this knows where the connection
+  // comes from). A Join that cannot be (another configuration: said with the first differing line
+  // and both its values; a rank outside the job; no server or no worker at all) is answered by a
+  // Refuse to it and, while not all have joined, an Abort to those who have. An error is a broken
+  // protocol, or a rank that another process has: the connection is to end with it. `now` never
+  // goes back.
+  Status handle(Rank rank, const Message& message, Instant now, std::vector<Dispatch>& out);
+  // The rank for a process that is to join a job that goes on (or is about to begin): it asks to
+  // with that. It is answered when the next generation begins, which it brings about; until then
+  // its loss is nobody's. A Join that cannot be is refused, and nothing else happens.
+  Rank enroll() { return members.enroll(); }
+  std::uint32_t processes() const { return members.size(); }  // that have a rank
+  // All workers are to go on in another generation, for the reason given (for people), and with
+  // this scheme: words for the workers as the roster numbers them now; "": it stays as it is. Where
+  // a bound holds them together that is after `from` iterations or later. Nothing before all have
+  // joined, or when the job is over. src/shoal/table/coordinator/regrouping.h says how it comes
+  // about; roster() is the new one when it has.
+  void regroup(const std::string& why, const std::string& scheme, Clock from,
+               std::vector<Dispatch>& out);
+  // The process is lost, or was silent too long: everybody else is told to end, with a message that
+  // names its rank, host, last clock and `why`. Nothing is said twice, and nothing after the job is
+  // done.
+  void lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out);
+  // The last clock heard of a process, for messages.
+  void heard(Rank rank, Clock clock) { members.heard(rank, clock); }
+
+  using Membership::roster, Membership::missing;
+  // Names the processes that have not answered: "barrier 500: waiting for rank 2 (host b, last
+  // clock 498)"; "" if all have.
+  std::string waiting_for();
+  using Membership::finished, Membership::ended;
+  // Lines for the log since the last call: stragglers, outputs that were averaged without some
+  // worker, and what the pacer says.
+  using Membership::take_warnings;
+
+ private:
+  Status handle(Rank rank, const Message& message);
+  Status ask(Rank rank, const Ask& ask);
+  Status check(Rank rank, const Ask& ask);
+  Status next_scheme(Rank rank, const Ask& ask);
+  void abort(Rank rank, const Directive& directive);
+  bool is_to_stop(Rank rank);
+  std::optional<Error> stuck();
+
+  const SchemeMaker maker_;
+  Clock scheme_generation_ = -1;  // the last that worker 0 said
+  std::string paced_;             // the scheme whose pacer decides
+};
+
+}  // namespace shoal::table

@@ -1,0 +1,74 @@
+// Bodies of questions to the coordinator and of their answers, beside those of messages.h;
+// docs/protocol.md has their bytes.
+#pragma once
+
+#include "shoal/table/messages.h"
+#include "shoal/table/pacer.h"
+
+namespace shoal::table {
+
+// The body of kReport: what a worker did since its last one. Times are seconds.
+struct ReportBody {
+  double iterations = 0;
+  // rows: waiting for them, which is no fault of the one who waits
+  double compute = 0, data = 0, rows = 0, other = 0;
+  bool operator==(const ReportBody&) const = default;
+};
+Result<ReportBody> decode_report(std::string_view bytes);
+
+// The body of kBegin; no bytes at all are one with nothing in it.
+struct BeginBody {
+  // of the worker's last task; of 0 steps: nothing is said
+  TaskReport last;
+  // 0: the worker ends by itself. Otherwise tasks are the job's, this many of each worker, less
+  // those that each has done at its first kBegin, which all wait for: whoever is fast does more of
+  // them
+  Clock until = 0;
+  bool operator==(const BeginBody&) const = default;
+};
+// The body of the answer to kJudge.
+struct VerdictBody {
+  std::uint32_t steps = 0;
+  Verdict verdict = Verdict::kPush;
+};
+// A TaskReport is the body of kJudge; a Start, whose worker is not in it, answers kBegin.
+using Body = std::variant<JoinBody, RosterBody, SegmentBody, LeaveBody, ReportBody, BeginBody,
+                          TaskReport, Start, VerdictBody>;
+std::string encode(const Body& body);
+Result<JoinBody> decode_join(std::string_view bytes);
+Result<RosterBody> decode_roster(std::string_view bytes);
+Result<SegmentBody> decode_segment(std::string_view bytes);
+Result<LeaveBody> decode_leave(std::string_view bytes);
+Result<BeginBody> decode_begin(std::string_view bytes);
+Result<TaskReport> decode_task(std::string_view bytes);
+Result<Start> decode_start(std::string_view bytes);
+Result<Verdict> decode_verdict(std::string_view bytes);
+// The body of kMeet: why a worker comes to a meeting.
+enum class Meeting : std::uint8_t {
+  kPause = 0,       // for what was agreed on; it goes on after that
+  kEnd = 1,         // it is at the end of its iterations
+  kGeneration = 2,  // what was agreed on ends the generation
+};
+std::string encode(Meeting why);
+Meeting decode_meeting(std::string_view bytes);  // no body: kPause
+// The body of kPause, and of the answer to kMeet.
+std::string encode(Want want);
+Result<Want> decode_want(std::string_view bytes);
+// The answer to kLeave: whether the process may go.
+std::string encode_may_leave(bool may);
+bool decode_may_leave(std::string_view bytes);
+// Returns what tells questions of one topic and clock, and their answers, apart: the steps of
+// kJudge, 0 of all others.
+std::uint32_t part_of(Topic topic, std::string_view body);
+
+// The clocks of the rounds (kBarrier) with which a generation begins, one after the other: two in
+// Table::create(); then, where workers measure their links, one at the end of each worker's turn.
+constexpr Clock all_drained(Generation generation) {
+  return (static_cast<Clock>(generation) << 17) - (Clock{1} << 50);
+}
+constexpr Clock rows_exist(Generation generation) { return all_drained(generation) + 1; }
+constexpr Clock end_of_turn(Generation generation, int worker) {
+  return rows_exist(generation) + 1 + worker;
+}
+
+}  // namespace shoal::table
