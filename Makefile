@@ -14,20 +14,32 @@ OPENMP   ?= 1
 FUZZ_SECONDS ?= 60
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
 PROTOC   ?= protoc
-CUDA     ?= 0
+# GPUs: CUDA=1 or 0; otherwise 1 where there are nvcc and a driver. CUDA_ARCHS=all makes code for every GPU from Turing on.
+CUDA_HOME  ?= /usr/local/cuda
+NVCC     ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc))
+CUDA     ?= $(if $(and $(NVCC),$(wildcard /proc/driver/nvidia/version)),1,0)
+CUDA_ARCHS ?= 90
+archs     = $(if $(filter all,$(CUDA_ARCHS)),75 80 86 89 90 100 120,$(CUDA_ARCHS))
+NVCCFLAGS += -std=c++20 -O2 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter --extended-lambda --expt-relaxed-constexpr -Iinclude -Isrc \
+             $(foreach a,$(archs),-gencode arch=compute_$(a),code=sm_$(a)) -gencode arch=compute_$(lastword $(archs)),code=compute_$(lastword $(archs))
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
 OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I opencv4 2>/dev/null)),-isystem /usr/include/opencv4)
 DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),-lopencv_dnn)   # only tests compare with it
 LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb -lleveldb -lopenblas -lz -lpthread
 
-OFF      := $(if $(filter 1,$(CUDA)),,cuda cudnn)
+OFF      := $(if $(filter 1,$(CUDA)),,cuda)
+ifeq ($(CUDA),1)
+CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
+LDLIBS   += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+CU_OBJ   := $(patsubst %.cu,$(BUILD)/%.o,$(sort $(shell find src -name '*.cu')))
+endif
 find_src  = $(sort $(shell find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path '*/$(b)/*') 2>/dev/null))
 PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled UNITY at a time, but those with flags of their own.
 ALONE    := src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
-LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o)
+LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
 TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
@@ -118,8 +130,9 @@ $(BUILD)/unity/tests/%.o: private PRE = $(call PCH_OBJ,tests)
 $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
 $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
+$(BUILD)/%.o: %.cu $(BUILD)/flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(BUILD)/flags: FORCE
-	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)' > $@
+	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV) $(if $(CU_OBJ),$(NVCCFLAGS))' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV) $(if $(CU_OBJ),$(NVCCFLAGS))' > $@
 FORCE:
 .PHONY: all test soak check asan tsan tsan_table fuzz bench install clean help FORCE
 .SECONDARY:

@@ -41,7 +41,8 @@ TEST(Devices, AnOpSeesWhatTheHostWroteAndTheHostWhatTheOpWrote) {
   x.host_mut()[0] = 100;
   ops::add(ctx, x, y, y);
   EXPECT_EQ(numbers_of(y), (Numbers{111, 24, 36, 48}));
-  EXPECT_EQ(ops::asum(ctx, y), 219);
+  const Tensor* const one[] = {&y};
+  EXPECT_EQ(ops::asum(ctx, one), 219);
 }
 
 TEST(Devices, ACopyIsMadeOnlyWhereTheOtherOneIsStale) {

@@ -1,6 +1,7 @@
 // Defines the errors, one kind for each way to mend them (docs/design.md, "Errors"):
 //   mistake of the programmer     CHECK (base/log.h) aborts with the values
 //   mistake of the user           ConfigError, thrown only while something is built
+//   failure of a GPU              DeviceError, thrown at any time
 //   failure of disk or network    Result<T>, which the caller must look at
 #pragma once
 
@@ -97,6 +98,13 @@ class ConfigError : public std::exception {
 
  private:
   Error error_;
+};
+
+// A GPU failed: it is out of memory, or a copy or a kernel did not work. Thrown at any time, by
+// what uses the device; a tool ends with it as with a ConfigError.
+class DeviceError : public ConfigError {
+ public:
+  explicit DeviceError(const std::string& message) : ConfigError(Code::kDevice, message) {}
 };
 
 // Returns the value, or throws the error as a ConfigError. For code that builds something.

@@ -36,6 +36,10 @@ struct Share {
   int count() const { return clients * replicas; }
 };
 
+// How products of matrices and convolutions round what they multiply; sums are float32. The CPU
+// computes in float32 whatever is asked.
+enum class Precision { kFloat32, kTf32 };
+
 class Context {
  public:
   struct Options {
@@ -43,6 +47,7 @@ class Context {
     int threads = 1;                 // that kernels may use; >= 1
     std::uint64_t seed = 1;          // the same for all nets that train together
     Share share{};
+    Precision precision = Precision::kFloat32;
   };
   explicit Context(const Options& options);
   Context(const Context&) = delete;
@@ -51,6 +56,7 @@ class Context {
   // In whose order the device works for this context.
   const std::shared_ptr<Stream>& stream() const { return stream_; }
   int threads() const { return options_.threads; }
+  Precision precision() const { return options_.precision; }
   const Share& share() const { return options_.share; }
   // this net's own: no other's of the job draws the same
   Random& random() { return random_; }

@@ -38,9 +38,8 @@ class ContrastiveLoss final : public LossLayer {
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
-    put_loss(tops, ops::contrastive_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data,
-                                         bottoms[2]->data) /
-                       (2 * pairs()));
+    ops::contrastive_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, bottoms[2]->data,
+                          2 * pairs(), tops[0]->data);
   }
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,

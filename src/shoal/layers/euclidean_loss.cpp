@@ -26,7 +26,7 @@ class EuclideanLoss final : public LossLayer {
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
-    put_loss(tops, ops::squared_distance(ctx, bottoms[0]->data, bottoms[1]->data) / (2 * items_));
+    ops::squared_distance(ctx, bottoms[0]->data, bottoms[1]->data, 2 * items_, tops[0]->data);
   }
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,

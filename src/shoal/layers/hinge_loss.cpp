@@ -25,8 +25,7 @@ class HingeLoss final : public LossLayer {
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
     if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1])) return;
-    put_loss(tops,
-             ops::hinge_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, norm_) / items());
+    ops::hinge_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, norm_, items(), tops[0]->data);
   }
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,

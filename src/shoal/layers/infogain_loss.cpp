@@ -49,8 +49,10 @@ class InfogainLoss final : public SoftmaxLossLayer {
   const Tensor& matrix(Bottoms bottoms) const {
     return bottoms.size() == 3 ? bottoms[2]->data : matrix_;
   }
-  double loss_sum(Context& ctx, const Tensor& probs, Bottoms bottoms) override {
-    return ops::infogain_loss(ctx, desc(), probs, bottoms[1]->data, matrix(bottoms), 1e-20f);
+  void put_loss(Context& ctx, const Tensor& probs, Bottoms bottoms, double divisor,
+                Tensor& loss) override {
+    ops::infogain_loss(ctx, desc(), probs, bottoms[1]->data, matrix(bottoms), 1e-20f, divisor,
+                       loss);
   }
   void gradient(Context& ctx, const Tensor& probs, Bottoms bottoms, float scale,
                 Tensor& dscores) override {

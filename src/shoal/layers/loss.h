@@ -21,9 +21,6 @@ class LossLayer : public Layer {
   void reshape(Context&, Bottoms, Tops tops) override { tops[0]->reshape(Shape()); }
 
  protected:
-  static void put_loss(Tops tops, double loss) {
-    tops[0]->data.host_out()[0] = static_cast<float>(loss);
-  }
   // Returns the gradient of the net's loss with respect to top[0]: the loss weight, or, if the net
   // gives it none, what the layer that reads the top left there.
   double upstream(Tops tops) const {

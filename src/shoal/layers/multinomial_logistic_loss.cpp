@@ -22,7 +22,7 @@ class MultinomialLogisticLoss final : public LossLayer {
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
     if (!count_labels(ctx, desc_, *bottoms[0], *bottoms[1])) return;
-    put_loss(tops, ops::log_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, kFloor) / items());
+    ops::log_loss(ctx, desc_, bottoms[0]->data, bottoms[1]->data, kFloor, items(), tops[0]->data);
   }
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,

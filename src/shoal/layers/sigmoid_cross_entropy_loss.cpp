@@ -33,7 +33,7 @@ class SigmoidCrossEntropyLoss final : public LossLayer {
     const Tensor &x = bottoms[0]->data, &targets = bottoms[1]->data;
     normalizer_ =
         loss_normalizer(mode_, x.count(), ops::count_targets(ctx, targets, ignore_), x.shape()[0]);
-    put_loss(tops, ops::sigmoid_cross_entropy(ctx, x, targets, ignore_) / normalizer_);
+    ops::sigmoid_cross_entropy(ctx, x, targets, ignore_, normalizer_, tops[0]->data);
   }
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,

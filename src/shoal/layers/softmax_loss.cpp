@@ -27,7 +27,7 @@ void SoftmaxLossLayer::forward(Context& ctx, Bottoms bottoms, Tops tops) {
   softmax_->forward(ctx, bottoms[0]->data, probs(tops));
   normalizer_ = loss_normalizer(normalization_of(param().loss_param(), LossParameter::VALID),
                                 desc_.items(), *counted, desc_.outer);
-  put_loss(tops, loss_sum(ctx, probs(tops), bottoms) / normalizer_);
+  put_loss(ctx, probs(tops), bottoms, normalizer_, tops[0]->data);
 }
 
 void SoftmaxLossLayer::backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,

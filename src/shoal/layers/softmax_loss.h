@@ -32,8 +32,10 @@ class SoftmaxLossLayer : public LossLayer {
   const ops::ClassDesc& desc() const { return desc_; }
 
  private:
-  // The sum over all items, and scale times its gradient with respect to the scores.
-  virtual double loss_sum(Context& ctx, const Tensor& probs, Bottoms bottoms) = 0;
+  // The sum over all items over `divisor`, and scale times the sum's gradient with respect to the
+  // scores.
+  virtual void put_loss(Context& ctx, const Tensor& probs, Bottoms bottoms, double divisor,
+                        Tensor& loss) = 0;
   virtual void gradient(Context& ctx, const Tensor& probs, Bottoms bottoms, float scale,
                         Tensor& dscores) = 0;
   Tensor& probs(Tops tops) { return two_tops_ ? tops[1]->data : probs_; }

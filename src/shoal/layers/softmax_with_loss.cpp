@@ -14,8 +14,10 @@ class SoftmaxWithLoss final : public SoftmaxLossLayer {
       : SoftmaxLossLayer(layer, layer.softmax_param().axis()) {}
 
  private:
-  double loss_sum(Context& ctx, const Tensor& probs, Bottoms bottoms) override {
-    return ops::log_loss(ctx, desc(), probs, bottoms[1]->data, std::numeric_limits<float>::min());
+  void put_loss(Context& ctx, const Tensor& probs, Bottoms bottoms, double divisor,
+                Tensor& loss) override {
+    ops::log_loss(ctx, desc(), probs, bottoms[1]->data, std::numeric_limits<float>::min(), divisor,
+                  loss);
   }
   void gradient(Context& ctx, const Tensor& probs, Bottoms bottoms, float scale,
                 Tensor& dscores) override {

@@ -284,10 +284,14 @@ void Net::plan_blobs() {
 }
 
 std::string Net::find_non_finite() {
+  const auto is_finite = [this](const Tensor& tensor) {
+    const Tensor* const one[] = {&tensor};
+    return ops::all_finite(context_, one);
+  };
   for (const NetParam& param : net_params_)
     // running sums follow what came in
     if (layers_[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) != 0 &&
-        !ops::all_finite(context_, param.blob->data))
+        !is_finite(param.blob->data))
       return str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()), ": param ",
                  param.index, " is not finite");
   const Random::State now = context_.random().state();
@@ -298,13 +302,13 @@ std::string Net::find_non_finite() {
       layers_[i]->forward(context_, wiring_[i].bottoms, wiring_[i].tops);
     if (context_.take_failure()) break;
     for (const Blob* top : wiring_[i].tops)
-      if (found.empty() && !ops::all_finite(context_, top->data))
+      if (found.empty() && !is_finite(top->data))
         found = with_own_names(
             str(layer_place(layers_[i]->param()), ": top '", top->name, "' is not finite"));
   }
   context_.random() = Random(now);
   for (const NetParam& param : net_params_)
-    if (found.empty() && !ops::all_finite(context_, param.blob->grad))
+    if (found.empty() && !is_finite(param.blob->grad))
       found = str(layer_place(layers_[static_cast<std::size_t>(param.layer)]->param()),
                   ": the gradient of param ", param.index, " is not finite");
   return found;

@@ -22,14 +22,9 @@ void axpy(Context& ctx, float a, const Tensor& x, Tensor& y) {
 void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
   return elementary(ctx).add(ctx, x, z, y);
 }
-double dot(Context& ctx, const Tensor& x, const Tensor& y) {
-  return elementary(ctx).dot(ctx, x, y);
-}
-double asum(Context& ctx, const Tensor& x) { return elementary(ctx).asum(ctx, x); }
-double sum_of_squares(Context& ctx, const Tensor& x) {
-  return elementary(ctx).sum_of_squares(ctx, x);
-}
-bool all_finite(Context& ctx, const Tensor& x) { return elementary(ctx).all_finite(ctx, x); }
+double asum(Context& ctx, Tensors x) { return elementary(ctx).asum(ctx, x); }
+double sum_of_squares(Context& ctx, Tensors x) { return elementary(ctx).sum_of_squares(ctx, x); }
+bool all_finite(Context& ctx, Tensors x) { return elementary(ctx).all_finite(ctx, x); }
 void gemm(Context& ctx, Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n,
           std::int64_t k, float alpha, const Tensor& a, const Tensor& b, float beta, Tensor& c) {
   return elementary(ctx).gemm(ctx, trans_a, trans_b, m, n, k, alpha, a, b, beta, c);
@@ -128,9 +123,9 @@ void dropout(Context& ctx, const Random::State& coins, float ratio, const Tensor
 LabelCheck check_labels(Context& ctx, const ClassDesc& desc, const Tensor& labels) {
   return elementary(ctx).check_labels(ctx, desc, labels);
 }
-double log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
-                float floor) {
-  return elementary(ctx).log_loss(ctx, desc, probs, labels, floor);
+void log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+              float floor, double divisor, Tensor& loss) {
+  return elementary(ctx).log_loss(ctx, desc, probs, labels, floor, divisor, loss);
 }
 void log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
                        const Tensor& labels, float floor, float scale, Tensor& dprobs) {
@@ -140,9 +135,9 @@ void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor
                                const Tensor& labels, float scale, Tensor& dscores) {
   return elementary(ctx).softmax_log_loss_backward(ctx, desc, probs, labels, scale, dscores);
 }
-double infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
-                     const Tensor& matrix, float floor) {
-  return elementary(ctx).infogain_loss(ctx, desc, probs, labels, matrix, floor);
+void infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+                   const Tensor& matrix, float floor, double divisor, Tensor& loss) {
+  return elementary(ctx).infogain_loss(ctx, desc, probs, labels, matrix, floor, divisor, loss);
 }
 void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
                                     const Tensor& labels, const Tensor& matrix, float scale,
@@ -150,17 +145,17 @@ void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const T
   return elementary(ctx).softmax_infogain_loss_backward(ctx, desc, probs, labels, matrix, scale,
                                                         dscores);
 }
-double hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
-                  HingeNorm norm) {
-  return elementary(ctx).hinge_loss(ctx, desc, scores, labels, norm);
+void hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
+                HingeNorm norm, double divisor, Tensor& loss) {
+  return elementary(ctx).hinge_loss(ctx, desc, scores, labels, norm, divisor, loss);
 }
 void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scores,
                          const Tensor& labels, HingeNorm norm, float scale, Tensor& dscores) {
   return elementary(ctx).hinge_loss_backward(ctx, desc, scores, labels, norm, scale, dscores);
 }
-double sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
-                             std::optional<int> ignore) {
-  return elementary(ctx).sigmoid_cross_entropy(ctx, x, targets, ignore);
+void sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
+                           std::optional<int> ignore, double divisor, Tensor& loss) {
+  return elementary(ctx).sigmoid_cross_entropy(ctx, x, targets, ignore, divisor, loss);
 }
 void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor& targets,
                                     std::optional<int> ignore, float scale, Tensor& dx) {
@@ -169,15 +164,16 @@ void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor&
 std::int64_t count_targets(Context& ctx, const Tensor& targets, std::optional<int> ignore) {
   return elementary(ctx).count_targets(ctx, targets, ignore);
 }
-double squared_distance(Context& ctx, const Tensor& a, const Tensor& b) {
-  return elementary(ctx).squared_distance(ctx, a, b);
+void squared_distance(Context& ctx, const Tensor& a, const Tensor& b, double divisor,
+                      Tensor& loss) {
+  return elementary(ctx).squared_distance(ctx, a, b, divisor, loss);
 }
 void difference(Context& ctx, float scale, const Tensor& a, const Tensor& b, Tensor& y) {
   return elementary(ctx).difference(ctx, scale, a, b, y);
 }
-double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
-                        const Tensor& similar) {
-  return elementary(ctx).contrastive_loss(ctx, desc, a, b, similar);
+void contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
+                      const Tensor& similar, double divisor, Tensor& loss) {
+  return elementary(ctx).contrastive_loss(ctx, desc, a, b, similar, divisor, loss);
 }
 void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const Tensor& a,
                                const Tensor& b, const Tensor& similar, float scale, Tensor& da) {

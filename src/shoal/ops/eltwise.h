@@ -3,11 +3,10 @@
 
 #include <span>
 
+#include "shoal/ops/vector.h"
 #include "shoal/tensor/context.h"
 
 namespace shoal::ops {
-
-using Tensors = std::span<const Tensor* const>;
 
 // y = sum of weights[i] x[i], added in order; no weights: all are 1. y may be one of x.
 void weighted_sum(Context& ctx, Tensors x, std::span<const float> weights, Tensor& y);

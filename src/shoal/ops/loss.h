@@ -1,5 +1,6 @@
-// The arithmetic of losses. Sums are taken in double, in an order that threads do not change.
-// Counts must agree (CHECK).
+// The arithmetic of losses. A loss is a sum over items, taken in double in an order that threads do
+// not change and divided by `divisor`; it is written to `loss`, one number. Counts must agree
+// (CHECK).
 //
 // Scores and probabilities are (outer, C, inner): one number for each of C classes at each of outer
 // x inner items. Labels are (outer, inner), whole numbers as floats. An item whose label is the
@@ -25,11 +26,12 @@ struct LabelCheck {
   // the first item whose label is neither a class nor ignored; -1: there is none
   std::int64_t first_bad = -1;
 };
+// Reads the labels on the host.
 LabelCheck check_labels(Context& ctx, const ClassDesc& desc, const Tensor& labels);
 
 // Sum over items of -ln(max(p of the label, floor)).
-double log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
-                float floor);
+void log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+              float floor, double divisor, Tensor& loss);
 // dprobs = -scale / max(p, floor) at the label, 0 at the other classes.
 void log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
                        const Tensor& labels, float floor, float scale, Tensor& dprobs);
@@ -39,8 +41,8 @@ void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor
                                const Tensor& labels, float scale, Tensor& dscores);
 
 // Sum over items of -sum_j matrix[label, j] ln(max(p_j, floor)); matrix is (C, C).
-double infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
-                     const Tensor& matrix, float floor);
+void infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+                   const Tensor& matrix, float floor, double divisor, Tensor& loss);
 // dscores_j = scale (p_j (sum of row label) - matrix[label, j]), through a softmax that made
 // `probs`; the floor has no part in it.
 void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& probs,
@@ -50,24 +52,24 @@ void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const T
 // Sum over items and classes of max(0, 1 + t score), or of its square; t is -1 at the label and 1
 // elsewhere.
 enum class HingeNorm { kL1, kL2 };
-double hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
-                  HingeNorm norm);
+void hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
+                HingeNorm norm, double divisor, Tensor& loss);
 // dscores = scale t, or scale 2 t max(0, 1 + t score); 0 where the margin is kept or just met.
 void hinge_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor& scores,
                          const Tensor& labels, HingeNorm norm, float scale, Tensor& dscores);
 
 // Sum of -t ln s(x) - (1 - t) ln(1 - s(x)), s the sigmoid, over the elements whose target t, cut to
 // a whole number, is not `ignore`.
-double sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
-                             std::optional<int> ignore);
+void sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
+                           std::optional<int> ignore, double divisor, Tensor& loss);
 // dx = scale (s(x) - t); 0 where ignored.
 void sigmoid_cross_entropy_backward(Context& ctx, const Tensor& x, const Tensor& targets,
                                     std::optional<int> ignore, float scale, Tensor& dx);
-// How many elements are not ignored.
+// How many elements are not ignored. Reads the targets on the host.
 std::int64_t count_targets(Context& ctx, const Tensor& targets, std::optional<int> ignore);
 
 // Sum of (a - b)^2, and y = scale (a - b).
-double squared_distance(Context& ctx, const Tensor& a, const Tensor& b);
+void squared_distance(Context& ctx, const Tensor& a, const Tensor& b, double divisor, Tensor& loss);
 void difference(Context& ctx, float scale, const Tensor& a, const Tensor& b, Tensor& y);
 
 // Pairs of rows a_n, b_n of (N, C), with similar[n] (N): 0 is different, any other number (cut to a
@@ -79,8 +81,8 @@ struct ContrastiveDesc {
 };
 // Sum over rows of d^2 if alike, else max(margin - d, 0)^2, or max(margin - d^2, 0) in the legacy
 // form; d = |a_n - b_n|.
-double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
-                        const Tensor& similar);
+void contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
+                      const Tensor& similar, double divisor, Tensor& loss);
 // da = scale times half the gradient of that sum, as Caffe takes it: where the slope of d would
 // divide by d, by d + 1e-4. db is the same with -scale.
 void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const Tensor& a,

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "shoal/tensor/context.h"
 
 namespace shoal::ops {
+
+using Tensors = std::span<const Tensor* const>;
 
 void fill(Context& ctx, float value, Tensor& y);                      // y = value
 void copy(Context& ctx, const Tensor& x, Tensor& y);                  // y = x, whatever the shapes
@@ -13,10 +16,10 @@ void scale(Context& ctx, float a, Tensor& y);                         // y *= a
 void axpy(Context& ctx, float a, const Tensor& x, Tensor& y);         // y += a x
 void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y);  // y = x + z; y may be x or z
 
-// summed in double, in an order that threads do not change
-double dot(Context& ctx, const Tensor& x, const Tensor& y);
-double asum(Context& ctx, const Tensor& x);            // sum of |x|, likewise
-double sum_of_squares(Context& ctx, const Tensor& x);  // likewise
-bool all_finite(Context& ctx, const Tensor& x);        // no NaN, no infinity
+// Sums over all numbers of several tensors, in double, in an order that threads do not change. Each
+// of these three waits for the device.
+double asum(Context& ctx, Tensors x);            // of |x|
+double sum_of_squares(Context& ctx, Tensors x);  // of x^2
+bool all_finite(Context& ctx, Tensors x);        // no NaN, no infinity
 
 }  // namespace shoal::ops

@@ -48,9 +48,11 @@ class GradientExchange final : public TableExchange {
   }
 
   Status after_backward(int layer) override {
+    std::vector<const Tensor*> gradients;
     for (const NetParam& param : net_.params())
       if (param.layer == layer && owns(layer) && param.lr_mult != 0)
-        finite_ = finite_ && ops::all_finite(net_.context(), param.blob->grad);
+        gradients.push_back(&param.blob->grad);
+    finite_ = finite_ && ops::all_finite(net_.context(), gradients);
     for (const RowId row : map_.owned_by(layer))
       if (map_.rows()[row].learns) held_.push_back(row);
     if (early_ && finite_) push_held();

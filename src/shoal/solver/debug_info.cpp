@@ -10,7 +10,8 @@ namespace shoal {
 namespace {
 
 double mean_magnitude(Net& net, const Tensor& tensor) {
-  return ops::asum(net.context(), tensor) /
+  const Tensor* const one[] = {&tensor};
+  return ops::asum(net.context(), one) /
          static_cast<double>(std::max<std::int64_t>(tensor.count(), 1));
 }
 
@@ -52,16 +53,16 @@ void log_backward(Net& net, int layer) {
 }
 
 void log_params(Net& net) {
-  double data_l1 = 0, grad_l1 = 0, data_squares = 0, grad_squares = 0;
+  std::vector<const Tensor*> data, grads;
   for (const NetParam& param : net.params()) {
-    data_l1 += ops::asum(net.context(), param.blob->data);
-    grad_l1 += ops::asum(net.context(), param.blob->grad);
-    data_squares += ops::sum_of_squares(net.context(), param.blob->data);
-    grad_squares += ops::sum_of_squares(net.context(), param.blob->grad);
+    data.push_back(&param.blob->data);
+    grads.push_back(&param.blob->grad);
   }
-  LOG(INFO) << "    [Backward] All net params (data, diff): L1 norm = (" << data_l1 << ", "
-            << grad_l1 << "); L2 norm = (" << std::sqrt(data_squares) << ", "
-            << std::sqrt(grad_squares) << ")";
+  Context& ctx = net.context();
+  LOG(INFO) << "    [Backward] All net params (data, diff): L1 norm = (" << ops::asum(ctx, data)
+            << ", " << ops::asum(ctx, grads) << "); L2 norm = ("
+            << std::sqrt(ops::sum_of_squares(ctx, data)) << ", "
+            << std::sqrt(ops::sum_of_squares(ctx, grads)) << ")";
 }
 
 }  // namespace shoal

@@ -33,13 +33,18 @@ void LocalRule::before_forward(int layer) {
 }
 
 void LocalRule::look(int layer) {
-  for (const NetParam& param : net_.params()) {
-    if (param.layer != layer || !learns(param)) continue;
-    if (recipe_.clip >= 0)
-      squares_ += ops::sum_of_squares(net_.context(), param.blob->grad);
-    else
-      finite_ = finite_ && ops::all_finite(net_.context(), param.blob->grad);
-  }
+  for (const NetParam& param : net_.params())
+    if (param.layer == layer && learns(param)) fresh_.push_back(&param.blob->grad);
+}
+
+// Looks at all of them at once, since each look waits for the device.
+Gradients LocalRule::gradients() {
+  if (recipe_.clip >= 0)
+    looked_at_.squares += ops::sum_of_squares(net_.context(), fresh_);
+  else
+    looked_at_.finite = looked_at_.finite && ops::all_finite(net_.context(), fresh_);
+  fresh_.clear();
+  return looked_at_;
 }
 
 void LocalRule::update(std::int64_t iteration, float rate, double squares) {
@@ -50,7 +55,7 @@ void LocalRule::update(std::int64_t iteration, float rate, double squares) {
 
 // The scale of a clip is known when all gradients are.
 bool LocalRule::update_layer(int layer, std::int64_t iteration, float rate) {
-  if (recipe_.clip >= 0 || !finite_) return false;
+  if (recipe_.clip >= 0 || !gradients().finite) return false;
   for (std::size_t i = 0; i < net_.params().size(); ++i) {
     const NetParam& param = net_.params()[i];
     if (param.layer != layer || !learns(param)) continue;
@@ -100,8 +105,8 @@ void LocalRule::update_param(std::size_t i, std::int64_t iteration, float rate, 
 }
 
 void LocalRule::forget() {
-  squares_ = 0;
-  finite_ = true;
+  fresh_.clear();
+  looked_at_ = {};
   is_updated_.assign(net_.params().size(), false);
 }
 

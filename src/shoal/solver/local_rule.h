@@ -13,17 +13,16 @@ namespace shoal {
 class Net;
 struct NetParam;
 
-// Looks at each gradient once while it is fresh (is it finite? its part of the norm), then updates
-// all params in one pass over each. For one step: before_forward and look of every layer, then
-// update or skip.
+// Looks at each gradient (is it finite? its part of the norm), then updates all params in one pass
+// over each. For one step: before_forward and look of every layer, then update or skip.
 class LocalRule {
  public:
   // keep_gradients: they stay as they are after an update, until the next forward pass.
   LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Layers layers);
 
   void before_forward(int layer);
-  void look(int layer);
-  Gradients gradients() const { return {finite_, squares_}; }
+  void look(int layer);  // its gradients are complete
+  Gradients gradients();
   // `squares`: of the gradients of the whole net, for a clip.
   void update(std::int64_t iteration, float rate, double squares);
   // After look(layer): updates that layer's params now, as update() would, which then leaves them
@@ -45,9 +44,10 @@ class LocalRule {
   Net& net_;
   const Layers layers_;
   std::vector<std::vector<Tensor>> histories_;  // of the rule's history h and param i
-  double squares_ = 0;                          // of this step's gradients, if they are clipped
-  bool finite_ = true;                          // this step's gradients, so far
-  std::vector<bool> is_updated_;                // params that this step has updated already
+  // this step's gradients: those not looked at yet, and what is known of the others
+  std::vector<const Tensor*> fresh_;
+  Gradients looked_at_;
+  std::vector<bool> is_updated_;  // params that this step has updated already
 };
 
 }  // namespace shoal

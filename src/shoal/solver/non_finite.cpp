@@ -27,9 +27,9 @@ void NonFiniteGuard::restore_running_sums() {
 }
 
 bool NonFiniteGuard::params_are_finite() {
-  return std::ranges::all_of(net_.params(), [this](const NetParam& param) {
-    return ops::all_finite(net_.context(), param.blob->data);
-  });
+  std::vector<const Tensor*> params;
+  for (const NetParam& param : net_.params()) params.push_back(&param.blob->data);
+  return ops::all_finite(net_.context(), params);
 }
 
 Result<bool> NonFiniteGuard::judge(const std::string& what) {

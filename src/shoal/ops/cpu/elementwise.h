@@ -63,4 +63,10 @@ double blocked_sum(Context& ctx, std::int64_t n, Term term) {
   return sum;
 }
 
+// loss = the sum of term(i) over divisor.
+template <class Term>
+void put_loss(Context& ctx, std::int64_t n, double divisor, Tensor& loss, Term term) {
+  loss.out()[0] = static_cast<float>(blocked_sum(ctx, n, term) / divisor);
+}
+
 }  // namespace shoal::ops::cpu

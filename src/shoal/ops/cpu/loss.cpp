@@ -37,12 +37,12 @@ double contrastive_factor(const ContrastiveDesc& desc, bool alike, double square
 
 }  // namespace
 
-double sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
-                             std::optional<int> ignore) {
+void sigmoid_cross_entropy(Context& ctx, const Tensor& x, const Tensor& targets,
+                           std::optional<int> ignore, double divisor, Tensor& loss) {
   check_counts(x, targets);
   const float *in = x.in(), *target = targets.in();
   const float skip = or_nan(ignore);
-  return blocked_sum(ctx, x.count(), [=](std::int64_t i) {
+  put_loss(ctx, x.count(), divisor, loss, [=](std::int64_t i) {
     const float v = in[i], t = target[i];
     if (std::trunc(t) == skip) return 0.0;
     return double{v > 0 ? v - v * t : -v * t} + fast_log1p(fast_exp(v > 0 ? -v : v));
@@ -70,10 +70,11 @@ std::int64_t count_targets(Context& ctx, const Tensor& targets, std::optional<in
   }));
 }
 
-double squared_distance(Context& ctx, const Tensor& a, const Tensor& b) {
+void squared_distance(Context& ctx, const Tensor& a, const Tensor& b, double divisor,
+                      Tensor& loss) {
   check_counts(a, b);
   const float *left = a.in(), *right = b.in();
-  return blocked_sum(ctx, a.count(), [=](std::int64_t i) {
+  put_loss(ctx, a.count(), divisor, loss, [=](std::int64_t i) {
     const double d = double{left[i]} - right[i];
     return d * d;
   });
@@ -87,13 +88,13 @@ void difference(Context& ctx, float scale, const Tensor& a, const Tensor& b, Ten
   for_elements(ctx, y.count(), [=](std::int64_t i) { out[i] = scale * (left[i] - right[i]); });
 }
 
-double contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
-                        const Tensor& similar) {
+void contrastive_loss(Context& ctx, const ContrastiveDesc& desc, const Tensor& a, const Tensor& b,
+                      const Tensor& similar, double divisor, Tensor& loss) {
   check_counts(a, b);
   CHECK(a.count() == desc.rows * desc.columns && similar.count() == desc.rows)
       << a.shape().str() << ", " << similar.shape().str();
   const float *left = a.in(), *right = b.in(), *alike = similar.in();
-  return blocked_sum(ctx, desc.rows, [=](std::int64_t n) {
+  put_loss(ctx, desc.rows, divisor, loss, [=](std::int64_t n) {
     const double squared =
         squared_distance_of_rows(left + n * desc.columns, right + n * desc.columns, desc.columns);
     if (std::trunc(alike[n]) != 0) return squared;

@@ -68,12 +68,12 @@ LabelCheck check_labels(Context&, const ClassDesc& desc, const Tensor& labels) {
   return check;
 }
 
-double log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
-                float floor) {
+void log_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+              float floor, double divisor, Tensor& loss) {
   check_sizes(desc, probs, labels);
   const LabelReader read(desc, labels);
   const float* p = probs.in();
-  return blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
+  put_loss(ctx, desc.items(), divisor, loss, [=](std::int64_t item) {
     const std::int64_t label = read(item);
     if (label < 0) return 0.0;
     const float at = p[element(desc, item, label)];
@@ -109,14 +109,14 @@ void softmax_log_loss_backward(Context& ctx, const ClassDesc& desc, const Tensor
   });
 }
 
-double infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
-                     const Tensor& matrix, float floor) {
+void infogain_loss(Context& ctx, const ClassDesc& desc, const Tensor& probs, const Tensor& labels,
+                   const Tensor& matrix, float floor, double divisor, Tensor& loss) {
   check_sizes(desc, probs, labels);
   CHECK(matrix.count() == desc.classes * desc.classes)
       << matrix.shape().str() << " for " << desc.classes << " classes";
   const LabelReader read(desc, labels);
   const float *p = probs.in(), *gain = matrix.in();
-  return blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
+  put_loss(ctx, desc.items(), divisor, loss, [=](std::int64_t item) {
     const std::int64_t label = read(item);
     double sum = 0;
     for (std::int64_t c = 0; label >= 0 && c < desc.classes; ++c) {
@@ -153,12 +153,12 @@ void softmax_infogain_loss_backward(Context& ctx, const ClassDesc& desc, const T
       });
 }
 
-double hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
-                  HingeNorm norm) {
+void hinge_loss(Context& ctx, const ClassDesc& desc, const Tensor& scores, const Tensor& labels,
+                HingeNorm norm, double divisor, Tensor& loss) {
   check_sizes(desc, scores, labels);
   const LabelReader read(desc, labels);
   const float* x = scores.in();
-  return blocked_sum(ctx, desc.items(), [=](std::int64_t item) {
+  put_loss(ctx, desc.items(), divisor, loss, [=](std::int64_t item) {
     const std::int64_t label = read(item);
     double sum = 0;
     for (std::int64_t c = 0; label >= 0 && c < desc.classes; ++c) {

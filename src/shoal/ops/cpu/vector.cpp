@@ -65,25 +65,32 @@ void add(Context& ctx, const Tensor& x, const Tensor& z, Tensor& y) {
   });
 }
 
-double dot(Context& ctx, const Tensor& x, const Tensor& y) {
-  check_counts(x, y);
-  const float *left = x.in(), *right = y.in();
-  return blocked_sum(ctx, x.count(), [=](std::int64_t i) { return double{left[i]} * right[i]; });
+double asum(Context& ctx, Tensors x) {
+  double sum = 0;
+  for (const Tensor* one : x) {
+    const float* in = one->in();
+    sum += blocked_sum(ctx, one->count(), [=](std::int64_t i) { return std::fabs(double{in[i]}); });
+  }
+  return sum;
 }
 
-double asum(Context& ctx, const Tensor& x) {
-  const float* in = x.in();
-  return blocked_sum(ctx, x.count(), [=](std::int64_t i) { return std::fabs(double{in[i]}); });
+double sum_of_squares(Context& ctx, Tensors x) {
+  double sum = 0;
+  for (const Tensor* one : x) {
+    const float* in = one->in();
+    sum += blocked_sum(ctx, one->count(), [=](std::int64_t i) { return double{in[i]} * in[i]; });
+  }
+  return sum;
 }
 
-double sum_of_squares(Context& ctx, const Tensor& x) { return dot(ctx, x, x); }
-
-bool all_finite(Context& ctx, const Tensor& x) {
-  const float* in = x.in();
+bool all_finite(Context& ctx, Tensors x) {
   std::atomic<bool> finite{true};
-  for_each(ctx, x.count(), [&](std::int64_t begin, std::int64_t end) {
-    if (!shoal::all_finite({in + begin, in + end})) finite = false;
-  });
+  for (const Tensor* one : x) {
+    const float* in = one->in();
+    for_each(ctx, one->count(), [&](std::int64_t begin, std::int64_t end) {
+      if (!shoal::all_finite({in + begin, in + end})) finite = false;
+    });
+  }
   return finite;
 }
 

@@ -1,0 +1,62 @@
+// Finds the GPUs. This file alone asks whether the build has CUDA.
+#include "shoal/ops/gpu.h"
+
+#include "shoal/base/error.h"
+
+#if SHOAL_CUDA
+
+#include <deque>
+#include <mutex>
+
+#include "shoal/ops/cuda/impls.h"
+#include "shoal/tensor/cuda/device.h"
+
+namespace shoal::ops {
+namespace {
+
+// The number of GPUs, and why there are none.
+struct Found {
+  int count = 0;
+  std::string why;
+};
+const Found& found() {
+  static const Found once = [] {
+    Found look;
+    const cudaError_t result = shoal::cuda::runtime().GetDeviceCount(&look.count);
+    if (result != cudaSuccess) look = {0, cudaGetErrorString(result)};
+    return look;
+  }();
+  return once;
+}
+
+}  // namespace
+
+int gpu_count() { return found().count; }
+
+const Device& gpu(int ordinal) {
+  if (ordinal < 0 || ordinal >= gpu_count())
+    throw DeviceError(gpu_count() == 0 ? str("no GPU can be used on this machine: ", found().why)
+                                       : str("there is no GPU ", ordinal, "; this machine has ",
+                                             gpu_count(), ", counted from 0"));
+  static std::mutex mutex;
+  static std::deque<shoal::cuda::CudaDevice> devices;
+  const std::lock_guard lock(mutex);
+  while (static_cast<int>(devices.size()) <= ordinal)
+    devices.emplace_back(static_cast<int>(devices.size()), cuda::backend());
+  return devices[static_cast<std::size_t>(ordinal)];
+}
+
+}  // namespace shoal::ops
+
+#else
+
+namespace shoal::ops {
+
+int gpu_count() { return 0; }
+const Device& gpu(int) {
+  throw DeviceError("this build computes on the CPU alone; make CUDA=1 builds it for GPUs");
+}
+
+}  // namespace shoal::ops
+
+#endif

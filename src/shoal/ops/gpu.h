@@ -1,0 +1,14 @@
+// The GPUs of this machine, in builds with and without CUDA.
+#pragma once
+
+#include "shoal/tensor/device.h"
+
+namespace shoal::ops {
+
+// 0 where there is no driver, and in a build without CUDA.
+int gpu_count();
+// CUDA's number of it counts from 0. It is there until the program ends. Throws DeviceError, which
+// says what there is, if there is none of this number.
+const Device& gpu(int ordinal);
+
+}  // namespace shoal::ops

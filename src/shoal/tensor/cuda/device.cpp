@@ -1,0 +1,58 @@
+#include "shoal/tensor/cuda/device.h"
+
+#include <algorithm>
+
+#include "shoal/base/error.h"
+#include "shoal/tensor/cuda/stream.h"
+
+namespace shoal::cuda {
+namespace {
+
+// A block from the driver's own pool, which keeps what is freed for the next of its kind. It is
+// allocated, cleared and freed in the order of the default stream, so that work of other streams
+// that uses it comes between.
+class CudaMemory final : public Memory {
+ public:
+  CudaMemory(const CudaDevice& device, int ordinal, std::size_t bytes)
+      : Memory(&device, bytes), runtime_(device.runtime()), ordinal_(ordinal) {
+    check(runtime_.SetDevice(ordinal_), str("choosing GPU ", ordinal_));
+    const std::size_t size = std::max<std::size_t>(bytes, 1);
+    void* data = nullptr;
+    if (const cudaError_t result = runtime_.MallocAsync(&data, size, nullptr);
+        result != cudaSuccess) {
+      runtime_.GetLastError();  // forgotten, so that other work goes on
+      std::size_t available = 0, total = 0;
+      runtime_.MemGetInfo(&available, &total);
+      check(result, str("allocating ", bytes, " bytes on GPU ", ordinal_, ", where ", available,
+                        " of ", total, " bytes are free (a smaller batch needs less)"));
+    }
+    data_ = static_cast<std::byte*>(data);
+    check(runtime_.MemsetAsync(data, 0, size, nullptr),
+          str("clearing ", bytes, " bytes on GPU ", ordinal_));
+  }
+  ~CudaMemory() override {
+    runtime_.SetDevice(ordinal_);
+    runtime_.FreeAsync(data_, nullptr);
+  }
+
+ private:
+  const Runtime& runtime_;
+  const int ordinal_;
+};
+
+}  // namespace
+
+CudaDevice::CudaDevice(int ordinal, const ops::Backend& backend, const Runtime& runtime)
+    : ordinal_(ordinal), backend_(backend), runtime_(runtime) {}
+
+std::string CudaDevice::name() const { return str("cuda:", ordinal_); }
+
+std::shared_ptr<Memory> CudaDevice::allocate(std::size_t bytes) const {
+  return std::make_shared<CudaMemory>(*this, ordinal_, bytes);
+}
+
+std::shared_ptr<Stream> CudaDevice::make_stream() const {
+  return std::make_shared<CudaStream>(runtime_, ordinal_);
+}
+
+}  // namespace shoal::cuda

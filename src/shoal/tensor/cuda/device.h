@@ -1,0 +1,30 @@
+// A GPU as a device: its memory and its streams.
+#pragma once
+
+#include <string>
+
+#include "shoal/tensor/cuda/runtime.h"
+#include "shoal/tensor/device.h"
+
+namespace shoal::cuda {
+
+class CudaDevice final : public Device {
+ public:
+  // `ordinal`: CUDA's number of the GPU, which exists. The backend and the runtime outlive it.
+  CudaDevice(int ordinal, const ops::Backend& backend, const Runtime& runtime = cuda::runtime());
+
+  std::string name() const override;  // "cuda:0"
+  bool is_host() const override { return false; }
+  // Throws DeviceError, which says how much memory is free, if there is not enough.
+  std::shared_ptr<Memory> allocate(std::size_t bytes) const override;
+  std::shared_ptr<Stream> make_stream() const override;
+  const ops::Backend* backend() const override { return &backend_; }
+  const Runtime& runtime() const { return runtime_; }
+
+ private:
+  const int ordinal_;
+  const ops::Backend& backend_;
+  const Runtime& runtime_;
+};
+
+}  // namespace shoal::cuda

@@ -1,0 +1,50 @@
+// The functions of the CUDA runtime that Shoal calls, as a table, so that tests without a GPU can
+// put their own in it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace shoal::ops::cuda {
+struct Blas;
+struct Dnn;
+}  // namespace shoal::ops::cuda
+
+namespace shoal::cuda {
+
+// Each has the contract of the function of its name in the CUDA runtime (cudaGetDeviceCount ...).
+struct Runtime {
+  cudaError_t (*GetDeviceCount)(int* count);
+  cudaError_t (*SetDevice)(int device);
+  cudaError_t (*GetDeviceProperties)(cudaDeviceProp* properties, int device);
+  cudaError_t (*MemGetInfo)(std::size_t* available, std::size_t* total);
+  cudaError_t (*MallocAsync)(void** data, std::size_t bytes, cudaStream_t stream);
+  cudaError_t (*FreeAsync)(void* data, cudaStream_t stream);
+  cudaError_t (*HostAlloc)(void** data, std::size_t bytes, unsigned int flags);
+  cudaError_t (*FreeHost)(void* data);
+  cudaError_t (*MemcpyAsync)(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                             cudaStream_t stream);
+  cudaError_t (*MemsetAsync)(void* data, int value, std::size_t bytes, cudaStream_t stream);
+  cudaError_t (*StreamCreate)(cudaStream_t* stream);
+  cudaError_t (*StreamDestroy)(cudaStream_t stream);
+  cudaError_t (*StreamSynchronize)(cudaStream_t stream);
+  cudaError_t (*GetLastError)();
+  // Null: kernels are launched on the GPU. Otherwise a kernel is this work, a loop on the host,
+  // which is queued on the stream.
+  void (*run_on_host)(cudaStream_t stream, std::function<void()> work);
+  // The functions of cuBLAS and cuDNN; null: those of the installed libraries, loaded at first use.
+  const ops::cuda::Blas* blas;
+  const ops::cuda::Dnn* dnn;
+};
+
+// The CUDA runtime itself.
+const Runtime& runtime();
+
+// Throws DeviceError, which says what was being done and what CUDA calls the error, unless `result`
+// is success.
+void check(cudaError_t result, const std::string& what);
+
+}  // namespace shoal::cuda

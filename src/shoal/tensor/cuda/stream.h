@@ -1,0 +1,45 @@
+// A stream of a CUDA device: copies, kernels and the kernel libraries' calls in one order.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "shoal/tensor/context.h"
+#include "shoal/tensor/cuda/runtime.h"
+#include "shoal/tensor/device.h"
+
+namespace shoal::cuda {
+
+// Every function throws DeviceError if CUDA reports an error, also one of work queued earlier.
+class CudaStream final : public Stream {
+ public:
+  CudaStream(const Runtime& runtime, int ordinal);
+  // Waits for what was queued; errors are dropped.
+  ~CudaStream() override;
+
+  void upload(std::byte* device, const std::byte* host, std::size_t bytes) override;
+  void download(std::byte* host, const std::byte* device, std::size_t bytes) override;
+  void synchronize() override;
+
+  const Runtime& runtime() const { return runtime_; }
+  int ordinal() const { return ordinal_; }
+  // Makes the stream's device the calling thread's, as every launch needs it, and returns CUDA's
+  // stream.
+  cudaStream_t handle() const;
+  // After a launch: throws if CUDA refused it. `kernel` names it.
+  void check_launch(const char* kernel) const;
+
+  // What a kernel library keeps for this stream (its handle); made by the first kernel that needs
+  // it.
+  std::shared_ptr<void> blas, dnn;
+
+ private:
+  const Runtime& runtime_;
+  const int ordinal_;
+  cudaStream_t handle_ = nullptr;
+};
+
+// The stream of a context whose device is a CudaDevice.
+inline CudaStream& stream_of(Context& ctx) { return static_cast<CudaStream&>(*ctx.stream()); }
+
+}  // namespace shoal::cuda
