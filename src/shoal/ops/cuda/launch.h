@@ -9,20 +9,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "shoal/ops/cuda/numbers.h"
 #include "shoal/tensor/cuda/stream.h"
-#include "shoal/tensor/tensor.h"
 
 namespace shoal::ops::cuda {
 
 inline constexpr int kThreads = 256;      // of a block
 inline constexpr int kMostBlocks = 4096;  // of a launch: a thread takes several elements beyond
-
-// The device's copy of a tensor, in plain order.
-inline const float* read(Context& ctx, const Tensor& x) {
-  return reinterpret_cast<const float*>(x.read(ctx));
-}
-inline float* write(Context& ctx, Tensor& y) { return reinterpret_cast<float*>(y.write(ctx)); }
-inline float* mut(Context& ctx, Tensor& y) { return reinterpret_cast<float*>(y.mut(ctx)); }
 
 template <class F>
 __global__ void each_kernel(std::int64_t n, F f) {

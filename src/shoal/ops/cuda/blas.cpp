@@ -1,0 +1,61 @@
+#include "shoal/ops/cuda/blas.h"
+
+#include "shoal/base/error.h"
+#include "shoal/tensor/cuda/stream.h"
+
+namespace shoal::ops::cuda {
+namespace {
+
+// NVIDIA's advice for the largest GPUs; half of it serves the others.
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;
+
+const Blas& installed() {
+  static const Blas table = load_blas();
+  return table;
+}
+
+}  // namespace
+
+Blas load_blas(const std::vector<std::string>& files) {
+  Blas blas;
+  Library library(files);
+#define FN(name) library.find("cublas" #name, blas.name);
+#include "shoal/ops/cuda/blas.def"
+#undef FN
+  if (!library.why().empty())
+    throw DeviceError(str("computing on a GPU needs cuBLAS, which cannot be loaded: ",
+                          library.why(), "; install the cuBLAS of CUDA ", CUBLAS_VER_MAJOR,
+                          ", or name its folder in LD_LIBRARY_PATH"));
+  return blas;
+}
+
+BlasStream::BlasStream(Context& ctx)
+    : blas_(shoal::cuda::stream_of(ctx).runtime().blas ? *shoal::cuda::stream_of(ctx).runtime().blas
+                                                       : installed()),
+      ordinal_(shoal::cuda::stream_of(ctx).ordinal()),
+      workspace_(ctx.device().allocate(kWorkspace)) {
+  check(blas_.Create_v2(&handle_), "starting");
+  check(blas_.SetStream_v2(handle_, shoal::cuda::stream_of(ctx).handle()), "choosing a stream");
+  // after the stream, with which a workspace of cuBLAS's own comes
+  check(blas_.SetWorkspace_v2(handle_, workspace_->data(), workspace_->bytes()),
+        "setting the workspace");
+  check(blas_.SetAtomicsMode(handle_, CUBLAS_ATOMICS_NOT_ALLOWED), "forbidding atomic sums");
+}
+
+BlasStream::~BlasStream() {
+  if (handle_ != nullptr) blas_.Destroy_v2(handle_);
+}
+
+void BlasStream::check(cublasStatus_t status, const char* what) const {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw DeviceError(str(what, " on GPU ", ordinal_, ": cuBLAS says ", blas_.GetStatusName(status)));
+}
+
+const BlasStream& blas_of(Context& ctx) {
+  shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
+  stream.handle();
+  if (!stream.blas) stream.blas = std::make_shared<BlasStream>(ctx);
+  return *static_cast<const BlasStream*>(stream.blas.get());
+}
+
+}  // namespace shoal::ops::cuda
