@@ -1,0 +1,29 @@
+// A convolution's operands as matrices in a CUDA device's memory. Each has one row for what is
+// multiplied or summed, and in it the output places of some images, one image after the other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "shoal/ops/window.h"
+
+namespace shoal::ops::cuda {
+
+// Pointers are to the first of `images` images. P is the number of output places of an image.
+
+// columns (C * T, images * P): row c * T + t holds channel c at tap t, zeros outside.
+void to_columns(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* x,
+                float* columns);
+// Overwrites dx: each input sums its places in the columns, in order of the taps.
+void from_columns(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* columns,
+                  float* dx);
+// rows (K, images * P) of dy (images, K, P).
+void to_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* dy, float* rows);
+// y (images, K, P) of rows (K, images * P), plus the bias (K; null: none), through the
+// description's ReLU.
+void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* rows,
+               const float* bias, float* y);
+// The same of y itself, for a convolution that has written its bare sums there.
+void finish(Context& ctx, const ConvDesc& desc, const float* bias, float* y);
+
+}  // namespace shoal::ops::cuda
