@@ -89,6 +89,8 @@ install: all                         ## the tools, headers and library, under PR
 	install -m 644 $(PB_CC:.cc=.h) $(PREFIX)/include/shoal/proto
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: shoal' 'Description: trains and runs Caffe nets' 'Version: 1' 'Cflags: -I$${prefix}/include' \
 	  'Libs: -L$${prefix}/lib -lshoal $(LDLIBS) $(if $(filter 1,$(OPENMP)),-fopenmp)' > $(PREFIX)/lib/pkgconfig/shoal.pc
+bundle: all $(BUILD)/tests/all       ## a folder with the tools, the tests and their libraries, for a machine without them
+	scripts/bundle.sh $(BUILD)
 clean:                               ## forget every build
 	rm -rf build
 help:                                ## this list
@@ -134,6 +136,6 @@ $(BUILD)/%.o: %.cu $(BUILD)/flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV) $(if $(CU_OBJ),$(NVCCFLAGS))' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV) $(if $(CU_OBJ),$(NVCCFLAGS))' > $@
 FORCE:
-.PHONY: all test soak check asan tsan tsan_table fuzz bench install clean help FORCE
+.PHONY: all test soak check asan tsan tsan_table fuzz bench install bundle clean help FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

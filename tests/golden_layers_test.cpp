@@ -17,8 +17,8 @@
 
 #include "shoal/layers/layer.h"
 #include "shoal/proto/layers.pb.h"
+#include "support/devices.h"
 #include "support/golden_layers.h"
-#include "support/guarded_device.h"
 #include "support/layer_rig.h"
 #include "support/places.h"
 
@@ -40,10 +40,10 @@ std::vector<std::filesystem::path> golden_files() {
   return all.empty() ? files : all;  // the few are among them
 }
 
-class GoldenLayers : public testing::TestWithParam<std::tuple<std::filesystem::path, bool>> {
+class GoldenLayers : public testing::TestWithParam<std::tuple<std::filesystem::path, TestDevice>> {
  protected:
   void SetUp() override {
-    const auto& [file, guarded] = GetParam();
+    const auto& [file, device] = GetParam();
     golden_ = read_golden_layer(file);
     const std::vector<std::string> types = layer_types();
     if (std::ranges::find(types, golden_.type) == types.end())
@@ -52,7 +52,7 @@ class GoldenLayers : public testing::TestWithParam<std::tuple<std::filesystem::p
     param.set_phase(golden_.phase == "TEST" ? TEST : TRAIN);
     std::vector<Shape> shapes;
     for (const ShapedNumbers& bottom : golden_.bottoms) shapes.push_back(bottom.shape);
-    rig_ = std::make_unique<LayerRig>(param, shapes, 1, 1, guarded ? &guarded_device_ : nullptr);
+    rig_ = std::make_unique<LayerRig>(param, shapes, 1, 1, device.get());
     for (std::size_t i = 0; i < golden_.bottoms.size(); ++i)
       rig_->input(static_cast<int>(i)) = golden_.bottoms[i].data;
     ASSERT_EQ(rig_->params(), static_cast<int>(golden_.params.size()));
@@ -126,7 +126,6 @@ class GoldenLayers : public testing::TestWithParam<std::tuple<std::filesystem::p
                   kGradientTolerance, str("gradient of param ", i));
   }
 
-  GuardedDevice guarded_device_;
   GoldenLayer golden_;
   std::unique_ptr<LayerRig> rig_;
 };
@@ -137,15 +136,12 @@ TEST_P(GoldenLayers, AgreeWithCaffe) {
 }
 
 std::string name_of(const testing::TestParamInfo<GoldenLayers::ParamType>& info) {
-  return std::get<0>(info.param).stem().string();
+  return name_on(std::get<0>(info.param).stem().string(), std::get<1>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Caffe, GoldenLayers,
                          testing::Combine(testing::ValuesIn(golden_files()),
-                                          testing::Values(false)),
-                         name_of);
-INSTANTIATE_TEST_SUITE_P(CaffeGuarded, GoldenLayers,
-                         testing::Combine(testing::ValuesIn(golden_files()), testing::Values(true)),
+                                          testing::ValuesIn(test_devices())),
                          name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenLayers);
 

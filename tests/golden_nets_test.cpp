@@ -18,6 +18,7 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/solver.h"
+#include "support/devices.h"
 #include "support/places.h"
 
 namespace shoal::golden_nets_test {
@@ -121,8 +122,14 @@ void expect_like(const Tensor& got, const json& want, double tolerance, double f
 
 // ---- the full set ----
 
-class GoldenNets : public testing::TestWithParam<std::string> {
+using test::TestDevice;
+
+// "net/solver" or "net", on a device.
+class GoldenNets : public testing::TestWithParam<std::pair<std::string, TestDevice>> {
  protected:
+  const std::string& words() const { return GetParam().first; }
+  const Device* device() const { return GetParam().second.get(); }
+
   struct Place {
     fs::path shared, made;  // golden numbers; databases, which go when the process ends
     std::string why_not;
@@ -220,8 +227,8 @@ void expect_params(const Net& net, const json& blobs, double tolerance, double f
 
 TEST_P(GoldenNets, TwentyIterationsGoAsInCaffe) {
   if (!place().why_not.empty()) GTEST_SKIP() << place().why_not;
-  const std::string net = GetParam().substr(0, GetParam().find('/')),
-                    name = GetParam().substr(net.size() + 1);
+  const std::string net = words().substr(0, words().find('/')),
+                    name = words().substr(net.size() + 1);
   const json golden = read_json(place().shared / net / (name + ".json")),
              summary = read_json(place().shared / "summary.json");
   SolverParameter param =
@@ -232,7 +239,7 @@ TEST_P(GoldenNets, TwentyIterationsGoAsInCaffe) {
   param.set_max_iter(20);
   param.add_weights(init_of(net));
   const Tolerances tolerance = tolerances_of(net, name, summary);
-  Solver solver(param, {.threads = 1, .name = name, .action = {}, .make_updater = {}});
+  Solver solver(param, {.device = device(), .threads = 1, .name = name, .action = {}});
   for (int i = 0; i < 20; ++i) {
     const auto ended = solver.step(1);
     ASSERT_TRUE(ended.ok()) << ended.error().message;
@@ -256,17 +263,27 @@ TEST_P(GoldenNets, TwentyIterationsGoAsInCaffe) {
   }
 }
 
-std::vector<std::string> every_case() {
+// Each on the CPU and on a GPU, if there is one; devices that are slow by design have the layers.
+using Cases = std::vector<std::pair<std::string, TestDevice>>;
+Cases on_devices(const std::vector<std::string>& names) {
+  Cases cases;
+  for (const TestDevice& device : test::test_devices())
+    for (const std::string& name : names)
+      if (device.name == "cpu" || device.name == "gpu") cases.emplace_back(name, device);
+  return cases;
+}
+
+Cases every_case() {
   std::vector<std::string> names;
   for (const char* net : {"lenet", "cifar10_quick"})
     for (const char* name : {"sgd", "nesterov", "adagrad", "rmsprop", "adadelta", "adam",
                              "sgd_clip", "sgd_itersize2", "sgd_l1"})
       names.push_back(std::string(net) + "/" + name);
-  return names;
+  return on_devices(names);
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
-  return replaced(info.param, "/", "_");
+std::string test_name(const testing::TestParamInfo<Cases::value_type>& info) {
+  return name_on(replaced(info.param.first, "/", "_"), info.param.second);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenNets, testing::ValuesIn(every_case()), test_name);
@@ -275,11 +292,11 @@ class GoldenPasses : public GoldenNets {};
 
 TEST_P(GoldenPasses, EveryBlobAndGradientIsAsInCaffe) {
   if (!place().why_not.empty()) GTEST_SKIP() << place().why_not;
-  const std::string name = GetParam();
+  const std::string& name = words();
   const json golden = read_json(place().shared / name / "fb.json");
   NetParameter param = net_of(name);
   param.mutable_state()->set_phase(TRAIN);
-  Context context(Context::Options{.device = {}, .threads = 2, .seed = 1});
+  Context context(Context::Options{.device = device(), .threads = 2, .seed = 1});
   Net net(param, context, {.share_memory = false, .keep = {}});
   net.copy_weights(read_weights(init_of(name)), init_of(name));
   const auto loss = net.forward();
@@ -303,7 +320,8 @@ TEST_P(GoldenPasses, EveryBlobAndGradientIsAsInCaffe) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenPasses, testing::Values("lenet", "cifar10_quick"), test_name);
+INSTANTIATE_TEST_SUITE_P(All, GoldenPasses,
+                         testing::ValuesIn(on_devices({"lenet", "cifar10_quick"})), test_name);
 
 // ---- from files of the repository ----
 
@@ -351,21 +369,22 @@ TEST(GoldenLenet, FiveIterationsOfEverySolverTypeGoAsInCaffe) {
              (folder / "lmdb").string());
   const json cases = read_json(golden / "lenet_losses.json");
   ASSERT_EQ(cases.size(), 9u);
-  for (const auto& [name, entry] : cases.items()) {
-    SCOPED_TRACE(name);
-    SolverParameter param = parse_solver(
-        entry["solver"].get<std::string>() + " snapshot_after_train: false random_seed: 1", name);
-    *param.mutable_net_param() =
-        parse_net(replaced(kLenet, "SOURCE", (folder / "lmdb").string()), "lenet");
-    Solver solver(param, {.threads = 1, .name = name, .action = {}, .make_updater = {}});
-    fill_as_caffe_did(solver.net());
-    for (const double loss : entry["losses"]) {
-      const auto ended = solver.step(1);
-      ASSERT_TRUE(ended.ok()) << ended.error().message;
-      EXPECT_LE(relative(solver.last_loss(), loss), name == "adagrad" ? 1e-4 : 1e-5)
-          << "iteration " << solver.iteration() - 1;
+  for (const TestDevice& device : test::test_devices())
+    for (const auto& [name, entry] : cases.items()) {
+      SCOPED_TRACE(name_on(name, device));
+      SolverParameter param = parse_solver(
+          entry["solver"].get<std::string>() + " snapshot_after_train: false random_seed: 1", name);
+      *param.mutable_net_param() =
+          parse_net(replaced(kLenet, "SOURCE", (folder / "lmdb").string()), "lenet");
+      Solver solver(param, {.device = device.get(), .threads = 1, .name = name, .action = {}});
+      fill_as_caffe_did(solver.net());
+      for (const double loss : entry["losses"]) {
+        const auto ended = solver.step(1);
+        ASSERT_TRUE(ended.ok()) << ended.error().message;
+        EXPECT_LE(relative(solver.last_loss(), loss), name == "adagrad" ? 1e-4 : 1e-5)
+            << "iteration " << solver.iteration() - 1;
+      }
     }
-  }
   fs::remove_all(folder);
 }
 

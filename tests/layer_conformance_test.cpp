@@ -11,8 +11,8 @@
 
 #include "shoal/layers/layer.h"
 #include "shoal/proto/layers.pb.h"
+#include "support/devices.h"
 #include "support/gradient_check.h"
-#include "support/guarded_device.h"
 #include "support/layer_cases.h"
 #include "support/layer_rig.h"
 
@@ -22,11 +22,9 @@ namespace layer_conformance_test {
 
 struct DeviceCase {
   LayerCase c;
-  bool guarded;  // on the guarded device, else on the CPU
+  TestDevice device;
 };
-void PrintTo(const DeviceCase& on, std::ostream* out) {
-  *out << on.c.name << (on.guarded ? " on the guarded device" : "");
-}
+void PrintTo(const DeviceCase& on, std::ostream* out) { *out << name_on(on.c.name, on.device); }
 
 namespace {
 
@@ -89,16 +87,13 @@ std::vector<Shape> top_shapes(LayerRig& rig) {
 class LayerConformance : public testing::TestWithParam<DeviceCase> {
  protected:
   const LayerCase& c() const { return GetParam().c; }
-  const Device* device() const { return GetParam().guarded ? &guarded_ : nullptr; }
+  const Device* device() const { return GetParam().device.get(); }
   std::unique_ptr<LayerRig> rig(RigOptions options = {}) const {
     options.seed = seed();
     options.device = device();
     return make_rig(c(), options);
   }
   bool has_gradients() const { return std::ranges::count(wanted(c()), true) + rig()->params() > 0; }
-
- private:
-  GuardedDevice guarded_{seed(), 2};
 };
 
 TEST_P(LayerConformance, DevicesAgree) {
@@ -305,18 +300,17 @@ std::string unique_name(const LayerCase& c, std::size_t index) {
   return static_cast<std::size_t>(first) == index ? c.name : str(c.name, "_again_", index);
 }
 
-std::vector<DeviceCase> cases_on(bool guarded) {
+std::vector<DeviceCase> every_case() {
   std::vector<DeviceCase> all;
-  for (const LayerCase& c : every_layer_case()) all.push_back({c, guarded});
+  for (const TestDevice& device : test_devices())
+    for (const LayerCase& c : every_layer_case()) all.push_back({c, device});
   return all;
 }
 std::string name_of(const testing::TestParamInfo<DeviceCase>& info) {
-  return unique_name(info.param.c, info.index);
+  return name_on(unique_name(info.param.c, info.index), info.param.device);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, LayerConformance, testing::ValuesIn(cases_on(false)), name_of);
-INSTANTIATE_TEST_SUITE_P(GuardedLayers, LayerConformance, testing::ValuesIn(cases_on(true)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Layers, LayerConformance, testing::ValuesIn(every_case()), name_of);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LayerConformance);
 
 TEST(LayerCases, EveryLayerTypeHasOne) {

@@ -201,7 +201,7 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
       {{"word"}, good, 2, "'word' is not a flag"},
       {{"--sigint_effect=die"}, good, 2, "--sigint_effect=die: known are stop, snapshot and none"},
       {{"--snapshot=" + state, "--weights=" + model}, good, 2, " exclude each other"},
-      {{"--gpu=0"}, good, 5, "this build computes on the CPU alone"},
+      {{"--gpu=77"}, good, 5, "GPU 77 cannot be used"},
       {{"--snapshot=" + model}, good, 3, "give it to --weights"},
       {{"--weights=" + state}, good, 3, "give it to --snapshot"},
       {{"--weights=" + folder_ + "/none"}, good, 3, "cannot open " + folder_ + "/none"},

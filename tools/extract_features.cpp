@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "common/conversion.h"
+#include "common/device_flags.h"
 #include "common/interrupt.h"
 #include "common/job.h"
 #include "common/machine.h"
@@ -51,7 +52,6 @@ DEFINE_int32(
     "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");
 DEFINE_bool(poseidon_keys, false, "keys without leading zeros");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
-DEFINE_string(gpu, "", "refused unless -1: this build has no device code");
 DEFINE_int32(num_rows_per_table, 1, "accepted and without effect: there are no tables here");
 
 namespace shoal {
@@ -143,7 +143,7 @@ void take_words(const std::vector<std::string>& words) {
   if (words[4].empty() || *end != '\0' || batches < 0 || batches > std::numeric_limits<int>::max())
     throw ConfigError(Code::kUsage, "'", words[4], "' is not a number of batches");
   FLAGS_num_mini_batches = static_cast<int>(batches);
-  if (words.size() > 6 && words[6] == "GPU") refuse_gpu(words.size() > 7 ? words[7] : "0");
+  if (words.size() > 6 && words[6] == "GPU") FLAGS_gpu = words.size() > 7 ? words[7] : "0";
 }
 
 struct Feature {
@@ -293,7 +293,6 @@ void check_flags() {
   need_flag(FLAGS_model, "model");
   need_flag(FLAGS_weights, "weights");
   check_clients();
-  if (FLAGS_gpu != "-1") refuse_gpu(FLAGS_gpu);
   const std::size_t blobs = split(FLAGS_extract_feature_blob_names, ',').size(),
                     outputs = split(FLAGS_save_feature_leveldb_names, ',').size();
   if (blobs == 0)
@@ -341,8 +340,9 @@ int extract(const std::vector<std::string>& words) {
   read_in_order(param);
   const Share share{.client = FLAGS_client_id, .clients = FLAGS_num_clients};
   const std::optional<OwnRecords> own = own_records(param, share);
-  Context context(Context::Options{
-      .device = {}, .threads = threads_to_use(FLAGS_threads), .seed = 1, .share = share});
+  Context::Options options = context_of_flags(threads_to_use(FLAGS_threads));
+  options.share = share;
+  Context context(options);
   // which says better than a count what is wrong with a source
   Net net(param, context, kept_blobs(param));
   if (!own && (FLAGS_num_mini_batches == 0 || share.clients > 1))

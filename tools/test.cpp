@@ -1,6 +1,7 @@
 // Scores a model on the test phase of a net, as `caffe test` does.
 #include <gflags/gflags.h>
 
+#include "common/device_flags.h"
 #include "common/machine.h"
 #include "common/net_flags.h"
 #include "common/tool.h"
@@ -14,13 +15,12 @@ DEFINE_string(model, "", "the net, a prototxt");
 DEFINE_string(weights, "", "a list with commas of models");
 DEFINE_int32(iterations, 50, "how many batches");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
-DEFINE_string(gpu, "", "refused: this build has no device code");
 
 namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
-    "test --model=FILE --weights=FILE [--iterations=N] [--threads=N]\n\n"
+    "test --model=FILE --weights=FILE [--iterations=N] [--threads=N] [--gpu=0]\n\n"
     "Runs N batches through a net in phase TEST and prints the mean of each of its outputs.";
 
 struct Score {
@@ -56,12 +56,11 @@ int test(const std::vector<std::string>& words) {
                       "' is not a flag; did you mean --model=", words[0], "?");
   need_flag(FLAGS_model, "model");
   need_flag(FLAGS_weights, "weights");
-  refuse_gpu(FLAGS_gpu);
   if (FLAGS_iterations < 1)
     throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
   NetParameter param = read_net(FLAGS_model);
   set_state_of_flags("TEST", *param.mutable_state());
-  Context context(Context::Options{.threads = threads_to_use(FLAGS_threads)});
+  Context context(context_of_flags(threads_to_use(FLAGS_threads)));
   Net net(param, context);
   for (const std::string& file : split(FLAGS_weights, ','))
     net.copy_weights(read_weights(file), file);

@@ -1,6 +1,7 @@
 // Trains a net, as `caffe train` does, alone or with others.
 #include <gflags/gflags.h>
 
+#include "common/device_flags.h"
 #include "common/job_flags.h"
 #include "common/machine.h"
 #include "common/poseidon_flags.h"
@@ -41,13 +42,13 @@ DEFINE_string(placement, "",
               "links; default: by time if the machinefile "
               "has bandwidth= of all servers, else bytes");
 DEFINE_bool(profile_only, false, "end when the groups are found and their files written");
-DEFINE_string(gpu, "", "refused: this build has no device code");
 
 namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
-    "train --solver=FILE [--weights=FILE,...] [--snapshot=FILE.solverstate|auto] [--threads=N]\n"
+    "train --solver=FILE [--weights=FILE,...] [--snapshot=FILE.solverstate|auto] [--threads=N] "
+    "[--gpu=0]\n"
     "train --solver=FILE --hostfile=FILE --client_id=K   on each machine of a job; or see "
     "scripts/launch.py\n"
     "train --solver=FILE --join=HOST:PORT   to join a job that trains, with its token\n\n"
@@ -67,7 +68,7 @@ void check_flags(const std::vector<std::string>& words) {
     throw ConfigError(Code::kUsage, "'", words[0],
                       "' is not a flag; did you mean --solver=", words[0], "?");
   need_flag(FLAGS_solver, "solver");
-  refuse_gpu(FLAGS_gpu);
+  device_of_flags();  // which is there, or this throws
   if (FLAGS_placement != "" && FLAGS_placement != "bytes" && FLAGS_placement != "measured")
     throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement,
                       ": known are bytes and measured");
@@ -88,6 +89,7 @@ int train(const std::vector<std::string>& words) {
     param.clear_weights();
     param.add_weights(FLAGS_weights);
   }
+  if (!FLAGS_precision.empty()) param.set_precision(precision_of_flags());
   merge_flags(flags, param);
   merge_groups(place, param);
   if (const auto ignored = ignored_flags(); !ignored.empty())
@@ -97,6 +99,7 @@ int train(const std::vector<std::string>& words) {
   const TrainRequest request{.job = parallel::read_job_spec(param, FLAGS_solver),
                              .snapshot = FLAGS_snapshot,
                              .net_outputs = FLAGS_net_outputs,
+                             .device = device_of_flags(param),
                              .threads = FLAGS_threads,
                              .effects = effects,
                              .metrics = FLAGS_metrics,

@@ -33,12 +33,6 @@ void let_idle_threads_sleep(char** argv) {
   ::execv("/proc/self/exe", argv);
 }
 
-void refuse_gpu(const std::string& gpu) {
-  if (gpu.empty()) return;
-  throw ConfigError(Code::kDevice, "--gpu=", gpu,
-                    ": this build computes on the CPU alone; leave --gpu out");
-}
-
 void set_state(const std::string& phase, int level, const std::string& stage, NetState& state) {
   if (phase == "TRAIN")
     state.set_phase(TRAIN);

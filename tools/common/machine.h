@@ -18,9 +18,6 @@ int threads_to_use(int asked);
 // OMP_WAIT_POLICY sets the former and starts its program again. Returns where that was not needed.
 void let_idle_threads_sleep(char** argv);
 
-// Throws ConfigError (kDevice) unless `gpu` is empty: this build computes on the CPU alone.
-void refuse_gpu(const std::string& gpu);
-
 // Writes --phase ("TRAIN", "TEST" or "" for none), --level and --stage (a list with commas) into
 // `state`. Throws ConfigError (kUsage) for another phase.
 void set_state(const std::string& phase, int level, const std::string& stage, NetState& state);

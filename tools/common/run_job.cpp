@@ -131,6 +131,7 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
   TableOutputs outputs(request.net_outputs);
   parallel::Recorder recorder(recorder_options(request, !table, worker, workers), table,
                               request.net_outputs.empty() ? nullptr : &outputs);
+  options.device = request.device;
   options.action = take_signal;
   options.meter = &recorder;
   options.groups_out = request.groups_out;

@@ -11,9 +11,10 @@ namespace shoal {
 
 struct TrainRequest {
   parallel::JobSpec job;
-  std::string snapshot;     // to go on from: a .solverstate, "auto", or ""
-  std::string net_outputs;  // a prefix, or ""
-  int threads = 0;          // asked for
+  std::string snapshot;            // to go on from: a .solverstate, "auto", or ""
+  std::string net_outputs;         // a prefix, or ""
+  const Device* device = nullptr;  // null: the CPU
+  int threads = 0;                 // asked for
   SignalEffects effects;
   std::string metrics;                        // a folder, or ""
   std::string esync_log_dir;                  // likewise

@@ -35,9 +35,10 @@ int gpu_count() { return found().count; }
 
 const Device& gpu(int ordinal) {
   if (ordinal < 0 || ordinal >= gpu_count())
-    throw DeviceError(gpu_count() == 0 ? str("no GPU can be used on this machine: ", found().why)
-                                       : str("there is no GPU ", ordinal, "; this machine has ",
-                                             gpu_count(), ", counted from 0"));
+    throw DeviceError(str("GPU ", ordinal, " cannot be used: ",
+                          gpu_count() == 0
+                              ? "CUDA says " + found().why
+                              : str("this machine has ", gpu_count(), ", counted from 0")));
   static std::mutex mutex;
   static std::deque<shoal::cuda::CudaDevice> devices;
   const std::lock_guard lock(mutex);
@@ -53,8 +54,10 @@ const Device& gpu(int ordinal) {
 namespace shoal::ops {
 
 int gpu_count() { return 0; }
-const Device& gpu(int) {
-  throw DeviceError("this build computes on the CPU alone; make CUDA=1 builds it for GPUs");
+const Device& gpu(int ordinal) {
+  throw DeviceError(str("GPU ", ordinal,
+                        " cannot be used: this build computes on the CPU alone; make CUDA=1 builds "
+                        "it for GPUs"));
 }
 
 }  // namespace shoal::ops

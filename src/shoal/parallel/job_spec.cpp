@@ -52,9 +52,9 @@ std::string configuration_of(const JobSpec& spec) {
         &SolverParameter::clear_train_net_param, &SolverParameter::clear_test_net_param,
         &SolverParameter::clear_snapshot_prefix, &SolverParameter::clear_weights,
         &SolverParameter::clear_solver_mode, &SolverParameter::clear_device_id,
-        &SolverParameter::clear_device_list, &SolverParameter::clear_random_seed,
-        &SolverParameter::clear_debug_info, &SolverParameter::clear_snapshot_keep,
-        &SolverParameter::clear_scheme})
+        &SolverParameter::clear_device_list, &SolverParameter::clear_precision,
+        &SolverParameter::clear_random_seed, &SolverParameter::clear_debug_info,
+        &SolverParameter::clear_snapshot_keep, &SolverParameter::clear_scheme})
     (same.*clear)();
   for (const Phase& phase : spec.phases) {
     SchemeParameter& scheme = *same.add_scheme();

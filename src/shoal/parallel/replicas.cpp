@@ -24,7 +24,8 @@ Context::Options options_of(Context& first, int replica) {
   return {.device = &first.device(),
           .threads = first.threads(),
           .seed = first.common().state().seed,
-          .share = share};
+          .share = share,
+          .precision = first.precision()};
 }
 
 struct Replica {

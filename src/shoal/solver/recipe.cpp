@@ -149,6 +149,10 @@ bool divides_batches(const SolverParameter& param, const Share& share) {
 
 }  // namespace
 
+Precision precision_of(SolverParameter::Precision precision) {
+  return precision == SolverParameter::TF32 ? Precision::kTf32 : Precision::kFloat32;
+}
+
 Recipe read_recipe(const SolverParameter& param, const std::string& name) {
   check_counts(param, name);
   Recipe recipe;

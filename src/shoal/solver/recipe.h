@@ -28,6 +28,8 @@ struct Recipe {
 // of its words.
 Recipe read_recipe(const SolverParameter& param, const std::string& name);
 
+Precision precision_of(SolverParameter::Precision precision);
+
 // Says in the log what Caffe's schema lets pass and hardly anybody means: no max_iter, no base_lr,
 // and the like.
 void warn_of_idleness(const SolverParameter& param, const std::string& name);

@@ -41,10 +41,12 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
     check_prefix(param, options.name);
   if (!team.chief()) options.observer = nullptr;
   warn_of_idleness(param, options.name);
-  if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
-    LOG(WARNING)
-        << "solver_mode is GPU, and this build computes on the CPU alone: training there, on "
-        << options.threads << " threads";
+  if (options.device)
+    LOG(INFO) << "Training on " << options.device->name() << ", precision "
+              << SolverParameter::Precision_Name(param.precision());
+  else if (param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU)
+    LOG(WARNING) << "solver_mode is GPU, and there is none: training on the CPU, on "
+                 << options.threads << " threads";
   seed_ = pick_seed(param);
   build_net();
   updater = options.make_updater ? options.make_updater(*net)
@@ -57,8 +59,8 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
 double SolverCore::seconds() const { return seconds_before + seconds_since(started_at); }
 
 Context& SolverCore::add_context(const Share& share) {
-  contexts.push_back(
-      std::make_unique<Context>(Context::Options{options.device, options.threads, seed_, share}));
+  contexts.push_back(std::make_unique<Context>(Context::Options{
+      options.device, options.threads, seed_, share, precision_of(param.precision())}));
   return *contexts.back();
 }
 

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Puts the tools, the test program and every library they need but the C library and the driver's into one folder, which then
+# runs on a machine without Shoal's packages (glibc as new as this machine's).
+# usage: scripts/bundle.sh [BUILD [FOLDER]]      default: build/release, BUILD/bundle
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+build=${1:-build/release}
+folder=${2:-$build/bundle}
+
+programs=("$build"/tests/all)
+while IFS= read -r program; do programs+=("$program"); done < <(find "$build/tools" -maxdepth 1 -type f -executable | sort)
+rm -rf "$folder"
+mkdir -p "$folder/bin" "$folder/lib"
+for program in "${programs[@]}"; do
+  strip -o "$folder/bin/$(basename "$program")" "$program"
+done
+mv "$folder/bin/all" "$folder/bin/shoal_tests"
+
+# The C library's own parts belong to the machine; libcuda does too, and cuBLAS and cuDNN are looked for there when a GPU is used.
+ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  grep -v -E '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' |
+  while IFS= read -r library; do cp -L "$library" "$folder/lib/"; done
+cat > "$folder/run" <<'END'
+#!/bin/sh
+# Runs one of bin/ with the libraries of lib/: run train --solver=..., or run shoal_tests --gtest_filter=...
+here=$(cd "$(dirname "$0")" && pwd)
+program=$1
+shift
+LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TOOLS_DIR="${TOOLS_DIR:-$here/bin}" exec "$here/bin/$program" "$@"
+END
+chmod +x "$folder/run"
+echo "$folder: $(find "$folder/bin" -type f | wc -l) programs, $(find "$folder/lib" -type f | wc -l) libraries, $(du -sh "$folder" | cut -f1)"

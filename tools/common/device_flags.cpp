@@ -1,0 +1,51 @@
+#include "common/device_flags.h"
+
+#include "shoal/base/number.h"
+#include "shoal/ops/gpu.h"
+#include "shoal/solver/recipe.h"
+
+DEFINE_string(gpu, "",
+              "compute on this GPU of the machine, counted from 0; empty or -1: on the CPU");
+DEFINE_string(
+    precision, "",
+    "of products and convolutions on a GPU: FLOAT32 or TF32 (faster, 10 bits of fraction)");
+
+namespace shoal {
+namespace {
+
+const Device* gpu_named(const std::string& words) {
+  const std::optional<int> number = number_in<int>(words, 0, 1 << 16);
+  if (!number)
+    throw ConfigError(Code::kUsage, "--gpu=", words,
+                      ": one process computes on one GPU here; name it by its number, such as "
+                      "--gpu=0, and start a process for each other one");
+  return &ops::gpu(*number);
+}
+
+}  // namespace
+
+const Device* device_of_flags() {
+  return FLAGS_gpu.empty() || FLAGS_gpu == "-1" ? nullptr : gpu_named(FLAGS_gpu);
+}
+
+const Device* device_of_flags(const SolverParameter& solver) {
+  const bool asked = solver.has_solver_mode() && solver.solver_mode() == SolverParameter::GPU;
+  if (FLAGS_gpu.empty() && asked && ops::gpu_count() > 0) return &ops::gpu(solver.device_id());
+  return device_of_flags();
+}
+
+Context::Options context_of_flags(int threads) {
+  return {.device = device_of_flags(),
+          .threads = threads,
+          .precision = precision_of(precision_of_flags())};
+}
+
+SolverParameter::Precision precision_of_flags() {
+  SolverParameter::Precision precision = SolverParameter::FLOAT32;
+  if (!FLAGS_precision.empty() && !SolverParameter::Precision_Parse(FLAGS_precision, &precision))
+    throw ConfigError(Code::kUsage, "--precision=", FLAGS_precision,
+                      ": known are FLOAT32 and TF32");
+  return precision;
+}
+
+}  // namespace shoal
