@@ -1,12 +1,20 @@
 // A GPU as a device: its memory and its streams.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "shoal/base/mutex.h"
 #include "shoal/tensor/cuda/runtime.h"
 #include "shoal/tensor/device.h"
 
 namespace shoal::cuda {
+
+// What a kernel library found out about a GPU, for all streams there; made by the first.
+struct LibraryFindings {
+  Mutex mutex;
+  std::shared_ptr<void> dnn GUARDED_BY(mutex);
+};
 
 class CudaDevice final : public Device {
  public:
@@ -20,11 +28,13 @@ class CudaDevice final : public Device {
   std::shared_ptr<Stream> make_stream() const override;
   const ops::Backend* backend() const override { return &backend_; }
   const Runtime& runtime() const { return runtime_; }
+  LibraryFindings& findings() const { return findings_; }
 
  private:
   const int ordinal_;
   const ops::Backend& backend_;
   const Runtime& runtime_;
+  mutable LibraryFindings findings_;
 };
 
 }  // namespace shoal::cuda

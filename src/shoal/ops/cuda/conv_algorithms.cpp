@@ -1,0 +1,168 @@
+#include "shoal/ops/cuda/conv_algorithms.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "shoal/base/log.h"
+#include "shoal/tensor/cuda/device.h"
+#include "shoal/tensor/cuda/stream.h"
+
+namespace shoal::ops::cuda {
+namespace {
+
+// Bytes. Faster algorithms ask for up to about this much; a net needs it once, for all its layers.
+constexpr std::size_t kMostWorkspace = std::size_t{256} << 20;
+// Algorithms of a pass that are measured: those behind are slower by far.
+constexpr std::size_t kMeasured = 3;
+
+constexpr const char* kNames[] = {"forward", "backward to the data", "backward to the weights"};
+
+// What of a description and a context the choice depends on.
+using Key = std::vector<std::int64_t>;
+Key key_of(const ConvDesc& desc, const Context& ctx) {
+  Key key{static_cast<std::int64_t>(ctx.precision()), desc.images, desc.channels, desc.outputs,
+          desc.groups};
+  for (const WindowAxis& a : desc.axes)
+    key.insert(key.end(), {a.in, a.out, a.kernel, a.stride, a.pad, a.dilation});
+  return key;
+}
+
+std::string describe(const ConvDesc& desc) {
+  std::string text = str("convolution of ", desc.images, " images, ", desc.channels, " to ",
+                         desc.outputs, " channels in ", desc.groups, " groups");
+  for (const WindowAxis& a : desc.axes)
+    text += str(", ", a.in, " to ", a.out, " by ", a.kernel, " stride ", a.stride, " pad ", a.pad,
+                " dilation ", a.dilation);
+  return text;
+}
+
+// Numbers for a convolution to work on while it is measured.
+class Operands {
+ public:
+  Operands(const ConvDesc& desc, const Context& ctx, std::size_t workspace)
+      : x_(floats(ctx, desc.images * desc.channels * desc.in_count())),
+        w_(floats(ctx, desc.outputs * desc.channels / desc.groups * desc.taps())),
+        y_(floats(ctx, desc.images * desc.outputs * desc.out_count())),
+        workspace_(ctx.device().allocate(workspace)) {}
+
+  static std::size_t bytes(const ConvDesc& desc, std::size_t workspace) {
+    return static_cast<std::size_t>(desc.images * desc.channels * desc.in_count() +
+                                    desc.outputs * desc.channels / desc.groups * desc.taps() +
+                                    desc.images * desc.outputs * desc.out_count()) *
+               sizeof(float) +
+           workspace;
+  }
+
+  cudnnStatus_t run(const DnnConv& conv, cudnnHandle_t handle, ConvPass pass,
+                    const ConvAlgorithm& algorithm) const {
+    void *const x = x_->data(), *const w = w_->data(), *const y = y_->data();
+    void* const workspace = workspace_->data();
+    if (pass == ConvPass::kForward) return conv.forward(handle, algorithm, x, w, workspace, y);
+    if (pass == ConvPass::kData) return conv.backward_data(handle, algorithm, w, y, workspace, x);
+    return conv.backward_filter(handle, algorithm, x, y, workspace, w);
+  }
+
+ private:
+  static std::shared_ptr<Memory> floats(const Context& ctx, std::int64_t count) {
+    return ctx.device().allocate(static_cast<std::size_t>(count) * sizeof(float));
+  }
+  std::shared_ptr<Memory> x_, w_, y_, workspace_;
+};
+
+// Milliseconds of one run, infinite if cuDNN refuses it.
+double measure(Stream& stream, const Operands& operands, const DnnConv& conv, cudnnHandle_t handle,
+               ConvPass pass, const ConvAlgorithm& algorithm) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRuns = 5;  // the first one loads code and is not counted
+  Clock::time_point start;
+  for (int run = 0; run <= kRuns; ++run) {
+    if (operands.run(conv, handle, pass, algorithm) != CUDNN_STATUS_SUCCESS)
+      return std::numeric_limits<double>::infinity();
+    if (run == 0) {
+      stream.synchronize();
+      start = Clock::now();
+    }
+  }
+  stream.synchronize();
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count() / kRuns;
+}
+
+// Whether there is a GPU to measure on, with room for the operands twice: the net's own are to
+// come.
+bool can_measure(const ConvDesc& desc, const Context& ctx, std::size_t workspace) {
+  const shoal::cuda::Runtime& runtime =
+      static_cast<const shoal::cuda::CudaDevice&>(ctx.device()).runtime();
+  if (runtime.run_on_host != nullptr) return false;
+  std::size_t available = 0, total = 0;
+  shoal::cuda::check(runtime.MemGetInfo(&available, &total), "asking for free memory");
+  return available / 2 > Operands::bytes(desc, workspace);
+}
+
+// The fastest of the first few.
+const ConvAlgorithm& fastest(const ConvDesc& desc, const Context& ctx, const DnnConv& conv,
+                             ConvPass pass, std::span<const ConvAlgorithm> algorithms) {
+  algorithms = algorithms.first(std::min(algorithms.size(), kMeasured));
+  std::size_t workspace = 0;
+  for (const ConvAlgorithm& one : algorithms) workspace = std::max(workspace, one.workspace);
+  if (algorithms.size() == 1 || !can_measure(desc, ctx, workspace)) return algorithms.front();
+  const cudnnHandle_t handle = dnn_of(ctx);
+  const Operands operands(desc, ctx, workspace);
+  std::vector<double> times;
+  for (const ConvAlgorithm& one : algorithms) {
+    times.push_back(measure(*ctx.stream(), operands, conv, handle, pass, one));
+    VLOG(1) << "  " << kNames[static_cast<int>(pass)] << ": algorithm " << one.number << " takes "
+            << times.back() << " ms and " << one.workspace << " bytes of workspace";
+  }
+  return algorithms[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
+}
+
+ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx) {
+  const Dnn& dnn = dnn_functions(ctx);
+  const DnnConv conv(dnn, desc);
+  const cudnnHandle_t handle = dnn_of(ctx);
+  VLOG(1) << describe(desc);
+  ConvAlgorithms chosen;
+  for (const ConvPass pass : kConvPasses) {
+    const auto index = static_cast<std::size_t>(pass);
+    const std::vector<ConvAlgorithm> algorithms =
+        conv.algorithms(handle, pass, ctx.precision(), kMostWorkspace);
+    if (algorithms.empty()) {
+      chosen.why =
+          str("it has no algorithm ", kNames[index], " with the same bits in every run in ",
+              kMostWorkspace >> 20, " MiB of workspace");
+      return chosen;
+    }
+    chosen.of[index] = ctx.precision() == Precision::kTf32
+                           ? fastest(desc, ctx, conv, pass, algorithms)
+                           : algorithms.front();
+    VLOG(1) << "  " << kNames[index] << " by algorithm " << chosen.of[index].number << ", "
+            << chosen.of[index].workspace << " bytes of workspace";
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::size_t ConvAlgorithms::workspace() const {
+  std::size_t most = 0;
+  for (const ConvAlgorithm& one : of) most = std::max(most, one.workspace);
+  return most;
+}
+
+ConvAlgorithms conv_algorithms(const ConvDesc& desc, const Context& ctx) {
+  using Known = std::map<Key, ConvAlgorithms>;
+  shoal::cuda::LibraryFindings& findings =
+      static_cast<const shoal::cuda::CudaDevice&>(ctx.device()).findings();
+  // held while one stream measures, so that no other disturbs it
+  const MutexLock lock(findings.mutex);
+  if (!findings.dnn) findings.dnn = std::make_shared<Known>();
+  Known& known = *static_cast<Known*>(findings.dnn.get());
+  const Key key = key_of(desc, ctx);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  return known[key] = choose(desc, ctx);
+}
+
+}  // namespace shoal::ops::cuda
