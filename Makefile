@@ -29,7 +29,6 @@ LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog 
 
 OFF      := $(if $(filter 1,$(CUDA)),,cuda)
 ifeq ($(CUDA),1)
-CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
 LDLIBS   += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
 CU_OBJ   := $(patsubst %.cu,$(BUILD)/%.o,$(sort $(shell find src -name '*.cu')))
 endif
@@ -37,7 +36,7 @@ find_src  = $(sort $(shell find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path
 PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled UNITY at a time, but those with flags of their own.
-ALONE    := src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
+ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
 LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
 TOOL_SRC := $(call find_src,tools)
@@ -125,6 +124,8 @@ $(BUILD)/src/shoal/table/update.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-err
 $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
+$(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
+$(BUILD)/unity/src/shoal/ops/cuda/%.o $(BUILD)/unity/src/shoal/tensor/cuda/%.o $(BUILD)/unity/tests/cuda/%.o: private CPPFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
 $(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage   # a group's sources are not headers
 $(BUILD)/unity/%.o $(BUILD)/tools/%.o: private PRE = $(call PCH_OBJ,src)
@@ -132,9 +133,15 @@ $(BUILD)/unity/tests/%.o: private PRE = $(call PCH_OBJ,tests)
 $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
 $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
-$(BUILD)/%.o: %.cu $(BUILD)/flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
-$(BUILD)/flags: FORCE
-	@mkdir -p $(@D); echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV) $(if $(CU_OBJ),$(NVCCFLAGS))' | cmp -s - $@ || echo '$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV) $(if $(CU_OBJ),$(NVCCFLAGS))' > $@
+$(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
+$(BUILD)/%.o: %.cu $(BUILD)/cuda_flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+# A file that holds these words, written only when they change.
+define keep_words
+$(BUILD)/$(1): FORCE
+	@mkdir -p $$(@D); echo '$(2)' | cmp -s - $$@ || echo '$(2)' > $$@
+endef
+$(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)))
+$(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
 .PHONY: all test soak check asan tsan tsan_table fuzz bench install bundle clean help FORCE
 .SECONDARY:
