@@ -77,16 +77,13 @@ class GuardedStream final : public Stream {
         random_(seed),
         synchronizes_(synchronizes) {}
   // Work that nothing waited for is dropped: the host's side of a copy may be gone.
-  ~GuardedStream() override { synchronize(); }
+  ~GuardedStream() override { wait(); }
 
   void upload(std::byte* device, const std::byte* host, std::size_t bytes) override {
     queue([=] { std::copy_n(host, bytes, device); });
   }
   void download(std::byte* host, const std::byte* device, std::size_t bytes) override {
     queue([=] { std::copy_n(device, bytes, host); });
-  }
-  void synchronize() override {
-    if (synchronizes_) run(queue_.size());
   }
   void queue(std::function<void()> work) {
     queue_.push_back(std::move(work));
@@ -97,6 +94,9 @@ class GuardedStream final : public Stream {
   Context kernels;  // what the CPU's kernels are given
 
  private:
+  void wait() override {
+    if (synchronizes_) run(queue_.size());
+  }
   void run(std::size_t count) {
     for (; count > 0; --count) {
       const std::function<void()> work = std::move(queue_.front());

@@ -44,7 +44,8 @@ class Sample {
 // are written in their places; a record of another size is kept aside until close().
 class Batch {
  public:
-  explicit Batch(std::size_t records);
+  // Numbers and labels lie where streams of `device` copy fastest; it outlives the batch.
+  explicit Batch(std::size_t records, const Device& device = cpu_device());
   Batch(const Batch&) = delete;
 
   std::vector<Sample> samples;
@@ -68,6 +69,7 @@ class Batch {
   std::span<float> place_for(std::size_t record, const ImageSize& size);
   std::size_t bytes_of(const ImageSize& size) const;
 
+  const Device& device_;
   Mutex mutex_;
   std::size_t least_ = 0;
   std::atomic<bool> sized_ = false;  // size_ and numbers_ stay as they are until close()

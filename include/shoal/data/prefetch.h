@@ -12,6 +12,7 @@
 #include "shoal/base/error.h"
 #include "shoal/data/batch.h"
 #include "shoal/data/image.h"
+#include "shoal/tensor/device.h"
 
 namespace shoal {
 
@@ -52,8 +53,9 @@ enum class OnBadRecord {
 };
 
 struct PrefetchOptions {
-  int batch_size = 1;  // >= 1
-  int depth = 4;       // batches ready or in the making, >= 1
+  int batch_size = 1;                    // >= 1
+  const Device* device = &cpu_device();  // that reads the batches; outlives the prefetch
+  int depth = 4;                         // batches ready or in the making, >= 1
   // that decode and transform, >= 1, beside the one that reads
   int threads = 1;
   OnBadRecord on_bad = OnBadRecord::kStop;

@@ -57,9 +57,18 @@ class Stream {
   virtual void upload(std::byte* device, const std::byte* host, std::size_t bytes) = 0;
   virtual void download(std::byte* host, const std::byte* device, std::size_t bytes) = 0;
   // Returns when all that was queued has been done.
-  virtual void synchronize() = 0;
+  void synchronize() {
+    wait();
+    ++waits_;
+  }
+  // How often it was synchronized: what was queued at an earlier count has been done.
+  std::uint64_t waits() const { return waits_; }
 
   Conversions conversions;  // so far, of tensors used on this stream
+
+ private:
+  virtual void wait() = 0;
+  std::uint64_t waits_ = 0;
 };
 
 class Device {
@@ -71,6 +80,10 @@ class Device {
   // Throws std::bad_alloc.
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes) const = 0;
   virtual std::shared_ptr<Stream> make_stream() const = 0;
+  // Memory of the host from which its streams copy fastest. Any thread.
+  virtual std::shared_ptr<Memory> allocate_on_host(std::size_t bytes) const {
+    return host_memory(bytes);
+  }
   // Its implementations of the ops (ops/backend.h); null: those of the CPU.
   virtual const ops::Backend* backend() const { return nullptr; }
 };

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -81,7 +82,8 @@ class Storage {
   Home home_;                       // of away_
   Shape home_shape_;                // of the numbers in away_
   std::shared_ptr<Stream> stream_;  // on which away_ was used last
-  bool uploading_ = false;          // the host's copy may still be read by the stream
+  // the stream's waits() when it began to read the host's copy
+  std::optional<std::uint64_t> uploading_;
   std::size_t required_ = 0;
   std::uint64_t version_ = 0;
 };

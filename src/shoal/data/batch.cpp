@@ -28,8 +28,8 @@ void Sample::copy_from(const Sample& other) {
   std::ranges::copy(other.data_, resize(other.size_).begin());
 }
 
-Batch::Batch(std::size_t records)
-    : samples(records), labels_(host_memory(records * sizeof(float))) {
+Batch::Batch(std::size_t records, const Device& device)
+    : samples(records), device_(device), labels_(device.allocate_on_host(records * sizeof(float))) {
   for (std::size_t i = 0; i < records; ++i) {
     samples[i].batch_ = this;
     samples[i].place_ = i;
@@ -52,7 +52,7 @@ std::span<float> Batch::place_for(std::size_t record, const ImageSize& size) {
     if (!sized_.load(std::memory_order_relaxed)) {
       size_ = size;
       const std::size_t bytes = std::max(least_, bytes_of(size));
-      if (!numbers_ || numbers_->bytes() < bytes) numbers_ = host_memory(bytes);
+      if (!numbers_ || numbers_->bytes() < bytes) numbers_ = device_.allocate_on_host(bytes);
       sized_.store(true, std::memory_order_release);
     }
   }
@@ -63,7 +63,7 @@ std::span<float> Batch::place_for(std::size_t record, const ImageSize& size) {
 void Batch::close(std::size_t least) {
   const std::size_t bytes = std::max(least, bytes_of(size()));
   const std::shared_ptr<Memory> numbers =
-      numbers_ && numbers_->bytes() >= bytes ? numbers_ : host_memory(bytes);
+      numbers_ && numbers_->bytes() >= bytes ? numbers_ : device_.allocate_on_host(bytes);
   const std::span<float> labels = part_of(*labels_, 0, samples.size());
   for (std::size_t i = 0; i < samples.size(); ++i) {
     Sample& sample = samples[i];

@@ -47,7 +47,8 @@ class Prefetch::Machinery {
 
  private:
   struct Slot {
-    explicit Slot(std::size_t records) : batch(records), items(records), bad(records) {}
+    Slot(std::size_t records, const Device& device)
+        : batch(records, device), items(records), bad(records) {}
     Batch batch;
     std::vector<Item> items;
     // one an item; written by the thread that makes the item
@@ -101,7 +102,7 @@ Prefetch::Machinery::Machinery(ItemSource& source, const PrefetchOptions& option
   CHECK(options.batch_size >= 1 && options.depth >= 1 && options.threads >= 1)
       << options.batch_size << ' ' << options.depth << ' ' << options.threads;
   for (int i = 0; i <= options.depth; ++i)
-    slots_.emplace_back(static_cast<std::size_t>(options.batch_size));
+    slots_.emplace_back(static_cast<std::size_t>(options.batch_size), *options.device);
   threads_.emplace_back([this] { read_batches(); });
   for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { make_items(); });
 }

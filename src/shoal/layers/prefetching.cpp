@@ -145,8 +145,9 @@ void PrefetchingLayer::reshape_data(Blob& top, const ImageSize& size) const {
   }
 }
 
-void PrefetchingLayer::start(std::size_t least_bytes) {
+void PrefetchingLayer::start(const Device& device, std::size_t least_bytes) {
   PrefetchOptions options;
+  options.device = &device;
   options.batch_size = static_cast<int>(feed_.batch_size);
   options.depth = static_cast<int>(feed_.depth);
   options.threads = feed_.threads;
@@ -157,7 +158,7 @@ void PrefetchingLayer::start(std::size_t least_bytes) {
 }
 
 bool PrefetchingLayer::follow_input(Context& ctx, Tops tops) {
-  if (!prefetch_) start(tops[0]->data.storage()->required());
+  if (!prefetch_) start(ctx.device(), tops[0]->data.storage()->required());
   // A device may still be reading the batch that goes back now.
   if (batch_ != nullptr)
     for (Blob* top : tops) top->data.host_out();

@@ -90,7 +90,7 @@ class PrefetchingLayer : public Layer {
   bool in_turn() const { return reads_part() || share_.weights.empty(); }
   double own_part_of_epoch() const;  // otherwise; in (0, 1]
   void open_items();
-  void start(std::size_t least_bytes);
+  void start(const Device& device, std::size_t least_bytes);
   void reshape_data(Blob& top, const ImageSize& size) const;  // throws ConfigError
   void look_for_order(const Batch& batch);
   Feed feed_;

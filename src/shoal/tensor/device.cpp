@@ -30,7 +30,9 @@ class HostStream final : public Stream {
   void download(std::byte* host, const std::byte* device, std::size_t bytes) override {
     std::memcpy(host, device, bytes);
   }
-  void synchronize() override {}
+
+ private:
+  void wait() override {}
 };
 
 class Cpu final : public Device {

@@ -32,8 +32,8 @@ std::byte* Storage::bytes_of(Copy& copy, std::size_t bytes, const Device& device
 }
 
 void Storage::wait_for_upload() {
-  if (uploading_) stream_->synchronize();
-  uploading_ = false;
+  if (uploading_ && *uploading_ == stream_->waits()) stream_->synchronize();
+  uploading_.reset();
 }
 
 void Storage::fetch_from_home() {
@@ -77,7 +77,7 @@ void Storage::send_home(const Shape& shape) {
   if (home_.layout)
     stream_->synchronize();
   else
-    uploading_ = true;
+    uploading_ = stream_->waits();
 }
 
 std::byte* Storage::host(Access access) {

@@ -1,6 +1,7 @@
 #include "shoal/tensor/cuda/device.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "shoal/base/error.h"
 #include "shoal/tensor/cuda/stream.h"
@@ -40,6 +41,23 @@ class CudaMemory final : public Memory {
   const int ordinal_;
 };
 
+// Pinned memory of the host.
+class PinnedMemory final : public Memory {
+ public:
+  PinnedMemory(const CudaDevice& device, std::size_t bytes)
+      : Memory(nullptr, bytes), runtime_(device.runtime()) {
+    void* data = nullptr;
+    check(runtime_.HostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable),
+          str("allocating ", bytes, " bytes of pinned memory"));
+    data_ = static_cast<std::byte*>(data);
+    std::memset(data, 0, bytes);
+  }
+  ~PinnedMemory() override { runtime_.FreeHost(data_); }
+
+ private:
+  const Runtime& runtime_;
+};
+
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, const ops::Backend& backend, const Runtime& runtime)
@@ -49,6 +67,10 @@ std::string CudaDevice::name() const { return str("cuda:", ordinal_); }
 
 std::shared_ptr<Memory> CudaDevice::allocate(std::size_t bytes) const {
   return std::make_shared<CudaMemory>(*this, ordinal_, bytes);
+}
+
+std::shared_ptr<Memory> CudaDevice::allocate_on_host(std::size_t bytes) const {
+  return std::make_shared<PinnedMemory>(*this, bytes);
 }
 
 std::shared_ptr<Stream> CudaDevice::make_stream() const {

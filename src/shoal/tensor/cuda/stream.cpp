@@ -31,7 +31,7 @@ void CudaStream::download(std::byte* host, const std::byte* device, std::size_t 
         str("copying ", bytes, " bytes from GPU ", ordinal_));
 }
 
-void CudaStream::synchronize() {
+void CudaStream::wait() {
   check(runtime_.StreamSynchronize(handle()), str("the work queued on GPU ", ordinal_));
 }
 

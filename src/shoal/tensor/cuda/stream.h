@@ -19,7 +19,6 @@ class CudaStream final : public Stream {
 
   void upload(std::byte* device, const std::byte* host, std::size_t bytes) override;
   void download(std::byte* host, const std::byte* device, std::size_t bytes) override;
-  void synchronize() override;
 
   const Runtime& runtime() const { return runtime_; }
   int ordinal() const { return ordinal_; }
@@ -34,6 +33,8 @@ class CudaStream final : public Stream {
   std::shared_ptr<void> blas, dnn;
 
  private:
+  void wait() override;
+
   const Runtime& runtime_;
   const int ordinal_;
   cudaStream_t handle_ = nullptr;
