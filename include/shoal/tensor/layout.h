@@ -9,6 +9,8 @@
 
 namespace shoal {
 
+class Stream;
+
 // Opaque to everything but the kernels that take and give it. Immutable.
 class Layout {
  public:
@@ -16,9 +18,15 @@ class Layout {
   virtual bool equals(const Layout& other) const = 0;
   // Bytes of a tensor of this shape, padding included.
   virtual std::size_t bytes(const Shape& shape) const = 0;
-  // Between the plain layout and this one, in host memory.
+  // Between the plain layout and this one, in host memory: plain to packed, and packed to plain.
   virtual void pack(const Shape& shape, const float* plain, std::byte* packed) const = 0;
   virtual void unpack(const Shape& shape, const std::byte* packed, float* plain) const = 0;
+  // The same in the memory of the stream's device, in the stream's order. False, and nothing is
+  // done: this layout is converted on the host.
+  virtual bool pack_on(Stream&, const Shape&, const std::byte*, std::byte*) const { return false; }
+  virtual bool unpack_on(Stream&, const Shape&, const std::byte*, std::byte*) const {
+    return false;
+  }
 };
 
 // Null is the plain layout.

@@ -75,10 +75,12 @@ class Storage {
   };
   std::byte* bytes_of(Copy& copy, std::size_t bytes, const Device& device) const;
   void fetch_from_home();
+  bool reorder_at_home(const LayoutPtr& layout, const Shape& shape);
   void send_home(const Shape& shape);
   void wait_for_upload();
 
   Copy host_{nullptr, 0, false, true}, away_;
+  Copy spare_;                      // at home too: what away_ is converted into, by turns
   Home home_;                       // of away_
   Shape home_shape_;                // of the numbers in away_
   std::shared_ptr<Stream> stream_;  // on which away_ was used last

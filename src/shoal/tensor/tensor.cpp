@@ -1,5 +1,6 @@
 #include "shoal/tensor/tensor.h"
 
+#include <utility>
 #include <vector>
 
 #include "shoal/base/log.h"
@@ -17,6 +18,7 @@ void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const Lay
   const bool on_host = home.is_host();
   Copy &bound = on_host ? host_ : away_, &other = on_host ? away_ : host_;
   bound = {std::move(memory), offset, true, on_host};
+  if (!on_host) spare_ = {};
   if (other.planned) other = {};  // by an earlier plan, whose memory is others' now
   other.current = false;
   if (!on_host) home_ = home;
@@ -54,6 +56,24 @@ void Storage::fetch_from_home() {
   if (!home_.layout) return;
   ++stream_->conversions.reorders;
   home_.layout->unpack(home_shape_, from, reinterpret_cast<float*>(to));
+}
+
+// Converts the copy at home, which is current, to another layout without leaving the device. False,
+// and nothing is done: a layout cannot do that.
+bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
+  if (home_.device == nullptr || (home_.layout && layout)) return false;
+  const std::byte* const from = away_.memory->data() + away_.offset;
+  const std::size_t bytes = layout ? layout->bytes(shape) : required_;
+  std::byte* const to = bytes_of(spare_, bytes, *home_.device);
+  const bool done = layout ? layout->pack_on(*stream_, shape, from, to)
+                           : home_.layout->unpack_on(*stream_, home_shape_, from, to);
+  if (!done) return false;
+  ++stream_->conversions.reorders;
+  std::swap(away_, spare_);
+  away_.current = true;
+  home_.layout = layout;
+  home_shape_ = shape;
+  return true;
 }
 
 void Storage::send_home(const Shape& shape) {
@@ -94,6 +114,10 @@ std::byte* Storage::host(Access access) {
 std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_ptr<Stream>& stream,
                        Access access) {
   if (home.is_host()) return host(access);
+  if (stream_ && stream_ != stream) stream_->synchronize();
+  stream_ = stream;
+  const bool keep = access != Access::kWrite && away_.current && home.device == home_.device;
+  if (keep && !same_layout(home.layout, home_.layout)) reorder_at_home(home.layout, shape);
   const bool reshaped = home.layout && away_.current && shape != home_shape_;
   if (!(home == home_) || reshaped) {
     if (access != Access::kWrite && !host_.current) fetch_from_home();
@@ -101,8 +125,6 @@ std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_p
     away_.current = false;
     home_ = home;
   }
-  if (stream_ && stream_ != stream) stream_->synchronize();
-  stream_ = stream;
   if (!away_.current && access != Access::kWrite) send_home(shape);
   const std::size_t bytes = home_.layout ? home_.layout->bytes(shape) : required_;
   std::byte* const there = bytes_of(away_, bytes, home_.device ? *home_.device : cpu_device());
