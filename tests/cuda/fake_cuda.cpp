@@ -3,9 +3,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <set>
 
+#include "cuda/fake_libraries.h"
 #include "shoal/base/random.h"
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/tensor/cuda/device.h"
@@ -24,7 +26,8 @@ constexpr std::size_t kTotal = std::size_t{16} << 30;
 struct Fakes {
   std::recursive_mutex mutex;  // of all that follows and of every stream
   std::set<cudaStream_t> streams;
-  int allocations_left = 0, copies_left = 0;  // until one fails; 0: none does
+  std::map<const std::byte*, std::size_t> blocks;  // of the GPUs' memory: address, bytes
+  int allocations_left = 0, copies_left = 0;       // until one fails; 0: none does
   cudaError_t sticky = cudaSuccess, last = cudaSuccess;
 };
 Fakes& fakes() {
@@ -60,16 +63,24 @@ void queue(cudaStream_t stream, std::function<void()> work) {
     run(*stream, stream->random.below(stream->queue.size() + 1));
 }
 
-cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
+cudaError_t allocate(void** data, std::size_t bytes) {
   if (counts_down(fakes().allocations_left)) return report(cudaErrorMemoryAllocation);
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return report(*data ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
+cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
+  const cudaError_t result = allocate(data, bytes);
+  const std::lock_guard lock(fakes().mutex);
+  if (result == cudaSuccess) fakes().blocks[static_cast<const std::byte*>(*data)] = bytes;
+  return result;
 }
 
 // As on a GPU: the default stream waits for what was queued on the others.
 cudaError_t free_async(void* data, cudaStream_t) {
   const std::lock_guard lock(fakes().mutex);
   for (CUstream_st* stream : fakes().streams) run(*stream, stream->queue.size());
+  fakes().blocks.erase(static_cast<const std::byte*>(data));
   std::free(data);
   return report(cudaSuccess);
 }
@@ -108,7 +119,7 @@ const cuda::Runtime& fake_cuda() {
       .MallocAsync = malloc_async,
       .FreeAsync = free_async,
       .HostAlloc = [](void** data, std::size_t bytes,
-                      unsigned int) { return malloc_async(data, bytes, nullptr); },
+                      unsigned int) { return allocate(data, bytes); },
       .FreeHost = [](void* data) { return std::free(data), cudaSuccess; },
       .MemcpyAsync = memcpy_async,
       // of the default stream alone, on memory that no stream uses yet
@@ -143,8 +154,8 @@ const cuda::Runtime& fake_cuda() {
             return std::exchange(fakes().last, fakes().sticky);
           },
       .run_on_host = queue,
-      .blas = nullptr,
-      .dnn = nullptr,
+      .blas = &fake_blas(),
+      .dnn = &fake_dnn(),
   };
   return table;
 }
@@ -153,6 +164,15 @@ const Device& fake_gpu(int ordinal) {
   static const cuda::CudaDevice devices[] = {{0, ops::cuda::backend(), fake_cuda()},
                                              {1, ops::cuda::backend(), fake_cuda()}};
   return devices[ordinal];
+}
+
+bool in_fake_memory(const void* data, std::size_t bytes) {
+  const std::lock_guard lock(fakes().mutex);
+  const std::byte* const first = static_cast<const std::byte*>(data);
+  const auto behind = fakes().blocks.upper_bound(first);
+  if (behind == fakes().blocks.begin()) return false;
+  const auto& [block, size] = *std::prev(behind);
+  return first + bytes <= block + size;
 }
 
 void fail_allocation(int n) { fakes().allocations_left = n; }

@@ -2,6 +2,8 @@
 // loops on the host.
 #pragma once
 
+#include <cstddef>
+
 #include "shoal/tensor/cuda/runtime.h"
 #include "shoal/tensor/device.h"
 
@@ -12,6 +14,8 @@ namespace shoal::test {
 const cuda::Runtime& fake_cuda();
 // A CudaDevice on it.
 const Device& fake_gpu(int ordinal = 0);
+// Whether these bytes lie in one block of the GPUs' memory.
+bool in_fake_memory(const void* data, std::size_t bytes);
 
 // From now on the n-th allocation (1: the next) fails for want of memory, or the n-th copy fails
 // for ever, as after a fault of the GPU; 0: none. Until reset_fakes().

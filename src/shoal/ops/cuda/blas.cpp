@@ -9,7 +9,7 @@ namespace {
 // NVIDIA's advice for the largest GPUs; half of it serves the others.
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 
-const Blas& installed() {
+const Blas& installed_blas() {
   static const Blas table = load_blas();
   return table;
 }
@@ -31,7 +31,7 @@ Blas load_blas(const std::vector<std::string>& files) {
 
 BlasStream::BlasStream(Context& ctx)
     : blas_(shoal::cuda::stream_of(ctx).runtime().blas ? *shoal::cuda::stream_of(ctx).runtime().blas
-                                                       : installed()),
+                                                       : installed_blas()),
       ordinal_(shoal::cuda::stream_of(ctx).ordinal()),
       workspace_(ctx.device().allocate(kWorkspace)) {
   check(blas_.Create_v2(&handle_), "starting");

@@ -64,7 +64,7 @@ class ConvCudnn final : public ConvKernel {
   ConvAlgorithms algorithms_;
 };
 
-Why supports(const ConvDesc& desc, const Context& ctx) {
+Why supports_conv(const ConvDesc& desc, const Context& ctx) {
   if (Why why = no_dnn(ctx); !why.empty()) return why;
   if (Why why = no_dnn_conv(desc); !why.empty()) return why;
   return conv_algorithms(desc, ctx).why;
@@ -72,7 +72,7 @@ Why supports(const ConvDesc& desc, const Context& ctx) {
 
 }  // namespace
 
-const ConvImpl kConvCudnn{"cudnn", supports,
+const ConvImpl kConvCudnn{"cudnn", supports_conv,
                           [](const ConvDesc& desc, Context& ctx) -> std::unique_ptr<ConvKernel> {
                             return std::make_unique<ConvCudnn>(desc, ctx);
                           }};

@@ -8,7 +8,7 @@
 namespace shoal::ops::cuda {
 namespace {
 
-const DnnLibrary& installed() {
+const DnnLibrary& installed_dnn() {
   static const DnnLibrary library = load_dnn();
   return library;
 }
@@ -46,12 +46,12 @@ DnnLibrary load_dnn(const std::vector<std::string>& files) {
 }
 
 Why no_dnn(const Context& ctx) {
-  return stream_of(ctx).runtime().dnn != nullptr ? kYes : installed().why;
+  return stream_of(ctx).runtime().dnn != nullptr ? kYes : installed_dnn().why;
 }
 
 const Dnn& dnn_functions(const Context& ctx) {
   const Dnn* const given = stream_of(ctx).runtime().dnn;
-  return given != nullptr ? *given : installed().functions;
+  return given != nullptr ? *given : installed_dnn().functions;
 }
 
 cudnnHandle_t dnn_of(const Context& ctx) {

@@ -1,0 +1,296 @@
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "cuda/fake_cuda.h"
+#include "cuda/fake_libraries.h"
+#include "shoal/ops/cpu/impls.h"
+#include "support/borrow.h"
+
+// cuDNN's own header leaves these opaque.
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+struct cudnnTensorStruct {
+  std::vector<int> sizes;
+};
+struct cudnnFilterStruct {
+  std::vector<int> sizes;
+};
+struct cudnnConvolutionStruct {
+  std::vector<int> pad, stride, dilation;
+  int groups = 1;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+};
+
+namespace shoal::test {
+namespace {
+
+using Window = cudnnConvolutionDescriptor_t;
+
+template <class D>
+cudnnStatus_t make(D** descriptor) {
+  *descriptor = std::make_unique<D>().release();
+  return CUDNN_STATUS_SUCCESS;
+}
+template <class D>
+cudnnStatus_t destroy(D* descriptor) {
+  const std::unique_ptr<D> owned(descriptor);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+std::int64_t count_of(const std::vector<int>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies{});
+}
+bool is_there(const std::vector<int>& sizes, const void* data) {
+  return in_fake_memory(data, static_cast<std::size_t>(count_of(sizes)) * sizeof(float));
+}
+
+// The description of which these are the descriptors, without outputs where they do not fit.
+ops::ConvDesc describe(const cudnnTensorStruct& x, const cudnnFilterStruct& w,
+                       const cudnnConvolutionStruct& window, const cudnnTensorStruct& y) {
+  ops::ConvDesc desc{.images = x.sizes[0],
+                     .channels = x.sizes[1],
+                     .outputs = w.sizes[0],
+                     .groups = window.groups,
+                     .axes = {}};
+  bool fits = x.sizes.size() == window.pad.size() + 2 && w.sizes.size() == x.sizes.size() &&
+              y.sizes.size() == x.sizes.size() && y.sizes[0] == x.sizes[0] &&
+              y.sizes[1] == w.sizes[0] && w.sizes[1] * window.groups == x.sizes[1];
+  for (std::size_t i = 0; fits && i < window.pad.size(); ++i) {
+    desc.axes.push_back({x.sizes[i + 2], y.sizes[i + 2], w.sizes[i + 2], window.stride[i],
+                         window.pad[i], window.dilation[i]});
+    const int seen = window.dilation[i] * (w.sizes[i + 2] - 1) + 1;
+    fits = y.sizes[i + 2] == (x.sizes[i + 2] + 2 * window.pad[i] - seen) / window.stride[i] + 1;
+  }
+  if (!fits) desc.outputs = 0;
+  return desc;
+}
+
+// Of every pass: the first three must not be taken in float32, the fourth needs a workspace, and
+// there is more room in the list.
+constexpr int kGood = 1;
+constexpr std::size_t kWorkspace = 1000;
+template <class Entry>
+cudnnStatus_t list(int most, int* count, Entry* entries) {
+  if (most < 4) return CUDNN_STATUS_BAD_PARAM;
+  using Number = decltype(entries->algo);
+  const auto entry = [](int number, cudnnDeterminism_t determinism, cudnnMathType_t math) {
+    Entry made{};
+    made.algo = static_cast<Number>(number);
+    made.determinism = determinism;
+    made.mathType = math;
+    return made;
+  };
+  entries[0] = entry(0, CUDNN_NON_DETERMINISTIC, CUDNN_FMA_MATH);
+  entries[1] = entry(2, CUDNN_DETERMINISTIC, CUDNN_FMA_MATH);  // a workspace of 1 GiB
+  entries[2] = entry(kGood, CUDNN_DETERMINISTIC, CUDNN_TENSOR_OP_MATH);
+  entries[3] = entry(kGood, CUDNN_DETERMINISTIC, CUDNN_FMA_MATH);
+  *count = 4;
+  return CUDNN_STATUS_SUCCESS;
+}
+template <class Number>
+cudnnStatus_t workspace_of(Number algorithm, std::size_t* bytes) {
+  *bytes = static_cast<int>(algorithm) == kGood ? kWorkspace : std::size_t{1} << 30;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// A plain tensor of the numbers at `data`, as the precision rounds them.
+Tensor operand(const std::vector<int>& sizes, const void* data, cudnnMathType_t math) {
+  Tensor tensor(Shape{count_of(sizes)});
+  const float* const from = static_cast<const float*>(data);
+  std::transform(from, from + tensor.count(), tensor.out(),
+                 [math](float x) { return math == CUDNN_TENSOR_OP_MATH ? round_to_tf32(x) : x; });
+  return tensor;
+}
+Tensor result(const std::vector<int>& sizes, void* data) {
+  return borrow(Shape{count_of(sizes)}, static_cast<std::byte*>(data));
+}
+
+// Checks a pass and queues compute(kernel of the CPU, its context), between two of which the
+// workspace holds nothing.
+template <class Number, class Compute>
+cudnnStatus_t queue(cudnnHandle_t handle, const ops::ConvDesc& desc, cudnnMathType_t math,
+                    Number algorithm, void* workspace, std::size_t bytes, bool operands_are_there,
+                    Compute compute) {
+  if (handle->stream == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+  if (library_fails()) return CUDNN_STATUS_EXECUTION_FAILED;
+  if (desc.outputs == 0 || !operands_are_there || bytes < kWorkspace ||
+      !in_fake_memory(workspace, bytes))
+    return CUDNN_STATUS_BAD_PARAM;
+  EXPECT_EQ(static_cast<int>(algorithm), kGood);
+  EXPECT_NE(math, CUDNN_DEFAULT_MATH) << "which lets TF32 in";
+  fake_cuda().run_on_host(handle->stream, [=] {
+    std::memset(workspace, 0xff, bytes);
+    Context ctx({});
+    compute(*ops::cpu::kConv.make(desc, ctx), ctx);
+  });
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t forward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x,
+                      const void* x_data, const cudnnFilterDescriptor_t w, const void* w_data,
+                      const Window window, cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
+                      std::size_t bytes, const void* beta, const cudnnTensorDescriptor_t y,
+                      void* y_data) {
+  EXPECT_EQ(*static_cast<const float*>(alpha), 1);
+  EXPECT_EQ(*static_cast<const float*>(beta), 0);
+  return queue(
+      handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
+      is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
+      [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
+        Tensor out = result(y.sizes, y_data);
+        conv.forward(ctx, operand(x.sizes, x_data, math), operand(w.sizes, w_data, math), nullptr,
+                     out);
+      });
+}
+
+cudnnStatus_t backward_data(cudnnHandle_t handle, const void* alpha,
+                            const cudnnFilterDescriptor_t w, const void* w_data,
+                            const cudnnTensorDescriptor_t y, const void* y_data,
+                            const Window window, cudnnConvolutionBwdDataAlgo_t algorithm,
+                            void* workspace, std::size_t bytes, const void* beta,
+                            const cudnnTensorDescriptor_t x, void* x_data) {
+  EXPECT_EQ(*static_cast<const float*>(alpha), 1);
+  EXPECT_EQ(*static_cast<const float*>(beta), 0);
+  return queue(
+      handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
+      is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
+      [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
+        Tensor out = result(x.sizes, x_data);
+        conv.backward(ctx, out, operand(w.sizes, w_data, math), operand(y.sizes, y_data, math),
+                      &out, nullptr, nullptr);
+      });
+}
+
+cudnnStatus_t backward_filter(cudnnHandle_t handle, const void* alpha,
+                              const cudnnTensorDescriptor_t x, const void* x_data,
+                              const cudnnTensorDescriptor_t y, const void* y_data,
+                              const Window window, cudnnConvolutionBwdFilterAlgo_t algorithm,
+                              void* workspace, std::size_t bytes, const void* beta,
+                              const cudnnFilterDescriptor_t w, void* w_data) {
+  EXPECT_EQ(*static_cast<const float*>(alpha), 1);
+  EXPECT_EQ(*static_cast<const float*>(beta), 1);
+  return queue(
+      handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
+      is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
+      [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
+        Tensor out = result(w.sizes, w_data);
+        conv.backward(ctx, operand(x.sizes, x_data, math), out, operand(y.sizes, y_data, math),
+                      nullptr, &out, nullptr);
+      });
+}
+
+cudnnStatus_t backward_bias(cudnnHandle_t handle, const void* alpha,
+                            const cudnnTensorDescriptor_t y, const void* y_data, const void* beta,
+                            const cudnnTensorDescriptor_t b, void* b_data) {
+  EXPECT_EQ(*static_cast<const float*>(alpha), 1);
+  EXPECT_EQ(*static_cast<const float*>(beta), 1);
+  if (handle->stream == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+  if (y->sizes.size() != 4 || b->sizes != std::vector{1, y->sizes[1], 1, 1} ||
+      !is_there(y->sizes, y_data) || !is_there(b->sizes, b_data))
+    return CUDNN_STATUS_BAD_PARAM;
+  const std::int64_t channels = y->sizes[1], inner = std::int64_t{y->sizes[2]} * y->sizes[3];
+  fake_cuda().run_on_host(handle->stream, [=, count = count_of(y->sizes)] {
+    const float* const slope = static_cast<const float*>(y_data);
+    float* const sums = static_cast<float*>(b_data);
+    for (std::int64_t i = 0; i < count; ++i) sums[i / inner % channels] += slope[i];
+  });
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set_tensor(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, int axes,
+                         const int sizes[], const int strides[]) {
+  if (type != CUDNN_DATA_FLOAT || axes < 4 || axes > 8) return CUDNN_STATUS_NOT_SUPPORTED;
+  tensor->sizes.assign(sizes, sizes + axes);
+  int stride = 1;
+  for (int i = axes; i-- > 0; stride *= sizes[i])
+    if (sizes[i] < 1 || strides[i] != stride) return CUDNN_STATUS_BAD_PARAM;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set_filter(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
+                         cudnnTensorFormat_t format, int axes, const int sizes[]) {
+  if (type != CUDNN_DATA_FLOAT || format != CUDNN_TENSOR_NCHW || axes < 4)
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  filter->sizes.assign(sizes, sizes + axes);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t set_window(Window window, int axes, const int pad[], const int stride[],
+                         const int dilation[], cudnnConvolutionMode_t mode, cudnnDataType_t type) {
+  if (axes < 2 || axes > 3 || mode != CUDNN_CROSS_CORRELATION || type != CUDNN_DATA_FLOAT)
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  window->pad.assign(pad, pad + axes);
+  window->stride.assign(stride, stride + axes);
+  window->dilation.assign(dilation, dilation + axes);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+using X = const cudnnTensorDescriptor_t;
+using W = const cudnnFilterDescriptor_t;
+
+}  // namespace
+
+const ops::cuda::Dnn& fake_dnn() {
+  static const ops::cuda::Dnn table = {
+      .Create = make<cudnnContext>,
+      .Destroy = destroy<cudnnContext>,
+      .SetStream =
+          [](cudnnHandle_t handle, cudaStream_t stream) {
+            return handle->stream = stream, CUDNN_STATUS_SUCCESS;
+          },
+      .GetErrorString =
+          [](cudnnStatus_t status) {
+            return status == CUDNN_STATUS_EXECUTION_FAILED ? "CUDNN_STATUS_EXECUTION_FAILED"
+                                                           : "CUDNN_STATUS_BAD_PARAM";
+          },
+      .GetLastErrorString = [](char* text,
+                               std::size_t size) { std::strncpy(text, "a detail", size); },
+      .CreateTensorDescriptor = make<cudnnTensorStruct>,
+      .DestroyTensorDescriptor = destroy<cudnnTensorStruct>,
+      .SetTensorNdDescriptor = set_tensor,
+      .CreateFilterDescriptor = make<cudnnFilterStruct>,
+      .DestroyFilterDescriptor = destroy<cudnnFilterStruct>,
+      .SetFilterNdDescriptor = set_filter,
+      .CreateConvolutionDescriptor = make<cudnnConvolutionStruct>,
+      .DestroyConvolutionDescriptor = destroy<cudnnConvolutionStruct>,
+      .SetConvolutionNdDescriptor = set_window,
+      .SetConvolutionGroupCount = [](Window window,
+                                     int n) { return window->groups = n, CUDNN_STATUS_SUCCESS; },
+      .SetConvolutionMathType =
+          [](Window window, cudnnMathType_t math) {
+            return window->math = math, CUDNN_STATUS_SUCCESS;
+          },
+      .GetConvolutionForwardAlgorithm_v7 =
+          [](cudnnHandle_t, X, W, const Window, X, const int most, int* count,
+             cudnnConvolutionFwdAlgoPerf_t* entries) { return list(most, count, entries); },
+      .GetConvolutionBackwardDataAlgorithm_v7 =
+          [](cudnnHandle_t, W, X, const Window, X, const int most, int* count,
+             cudnnConvolutionBwdDataAlgoPerf_t* entries) { return list(most, count, entries); },
+      .GetConvolutionBackwardFilterAlgorithm_v7 =
+          [](cudnnHandle_t, X, X, const Window, W, const int most, int* count,
+             cudnnConvolutionBwdFilterAlgoPerf_t* entries) { return list(most, count, entries); },
+      .GetConvolutionForwardWorkspaceSize =
+          [](cudnnHandle_t, X, W, const Window, X, cudnnConvolutionFwdAlgo_t algorithm,
+             std::size_t* bytes) { return workspace_of(algorithm, bytes); },
+      .GetConvolutionBackwardDataWorkspaceSize =
+          [](cudnnHandle_t, W, X, const Window, X, cudnnConvolutionBwdDataAlgo_t algorithm,
+             std::size_t* bytes) { return workspace_of(algorithm, bytes); },
+      .GetConvolutionBackwardFilterWorkspaceSize =
+          [](cudnnHandle_t, X, X, const Window, W, cudnnConvolutionBwdFilterAlgo_t algorithm,
+             std::size_t* bytes) { return workspace_of(algorithm, bytes); },
+      .ConvolutionForward = forward,
+      .ConvolutionBackwardData = backward_data,
+      .ConvolutionBackwardFilter = backward_filter,
+      .ConvolutionBackwardBias = backward_bias,
+      .SoftmaxForward = nullptr,
+      .SoftmaxBackward = nullptr,
+  };
+  return table;
+}
+
+}  // namespace shoal::test

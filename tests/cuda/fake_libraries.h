@@ -1,0 +1,24 @@
+// cuBLAS and cuDNN without a GPU: they check how they are called, and queue on the stream of their
+// handle what they compute.
+#pragma once
+
+#include "shoal/ops/cuda/blas.h"
+#include "shoal/ops/cuda/dnn.h"
+
+namespace shoal::test {
+
+// For fake_cuda(). A wrong call gets the status that the library gives, or is a failure of the test
+// where the library would not notice.
+const ops::cuda::Blas& fake_blas();
+const ops::cuda::Dnn& fake_dnn();
+
+// From now on the n-th computation (1: the next) of either library fails for want of memory or by
+// an internal error; 0: none. Thread-compatible.
+void fail_library(int n);
+// Whether this computation is the one that fails.
+bool library_fails();
+
+// The number as TF32 keeps it: 10 bits of mantissa.
+float round_to_tf32(float x);
+
+}  // namespace shoal::test
