@@ -121,7 +121,9 @@ std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_p
   const bool reshaped = home.layout && away_.current && shape != home_shape_;
   if (!(home == home_) || reshaped) {
     if (access != Access::kWrite && !host_.current) fetch_from_home();
-    if (home.device != home_.device || away_.planned) away_ = {};  // the plan has no room for it
+    const bool has_room =
+        !away_.planned || (home.layout ? home.layout->bytes(shape) : 0) <= required_;
+    if (home.device != home_.device || !has_room) away_ = {};
     away_.current = false;
     home_ = home;
   }

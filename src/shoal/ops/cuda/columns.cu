@@ -129,11 +129,11 @@ void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const fl
        });
 }
 
-void finish(Context& ctx, const ConvDesc& desc, const float* bias, float* y) {
+void finish(Context& ctx, const ConvDesc& desc, bool channels_last, const float* bias, float* y) {
   if (bias == nullptr && !desc.relu) return;
-  const std::int64_t outputs = desc.outputs, places = desc.out_count();
+  const std::int64_t outputs = desc.outputs, places = channels_last ? 1 : desc.out_count();
   const Finish done(desc, bias);
-  each(ctx, "convolution's bias and ReLU", desc.images * outputs * places,
+  each(ctx, "convolution's bias and ReLU", desc.images * outputs * desc.out_count(),
        [=] __host__ __device__(std::int64_t i) { y[i] = done(y[i], i / places % outputs); });
 }
 

@@ -23,7 +23,8 @@ void to_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const floa
 // description's ReLU.
 void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* rows,
                const float* bias, float* y);
-// The same of y itself, for a convolution that has written its bare sums there.
-void finish(Context& ctx, const ConvDesc& desc, const float* bias, float* y);
+// The same of y itself, plain or with its channels last, for a convolution that has written its
+// bare sums there.
+void finish(Context& ctx, const ConvDesc& desc, bool channels_last, const float* bias, float* y);
 
 }  // namespace shoal::ops::cuda

@@ -101,13 +101,13 @@ bool can_measure(const ConvDesc& desc, const Context& ctx, std::size_t workspace
   return available / 2 > Operands::bytes(desc, workspace);
 }
 
-// The fastest of the first few.
+// The fastest of the first few, whose time is added to `ms`.
 const ConvAlgorithm& fastest(const ConvDesc& desc, const Context& ctx, const DnnConv& conv,
-                             ConvPass pass, std::span<const ConvAlgorithm> algorithms) {
+                             ConvPass pass, std::span<const ConvAlgorithm> algorithms, double& ms) {
   algorithms = algorithms.first(std::min(algorithms.size(), kMeasured));
   std::size_t workspace = 0;
   for (const ConvAlgorithm& one : algorithms) workspace = std::max(workspace, one.workspace);
-  if (algorithms.size() == 1 || !can_measure(desc, ctx, workspace)) return algorithms.front();
+  if (!can_measure(desc, ctx, workspace)) return algorithms.front();
   const cudnnHandle_t handle = dnn_of(ctx);
   const Operands operands(desc, ctx, workspace);
   std::vector<double> times;
@@ -116,15 +116,19 @@ const ConvAlgorithm& fastest(const ConvDesc& desc, const Context& ctx, const Dnn
     VLOG(1) << "  " << kNames[static_cast<int>(pass)] << ": algorithm " << one.number << " takes "
             << times.back() << " ms and " << one.workspace << " bytes of workspace";
   }
-  return algorithms[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
+  const auto best = std::ranges::min_element(times);
+  ms += *best;
+  return algorithms[static_cast<std::size_t>(best - times.begin())];
 }
 
-ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx) {
+// The algorithms for tensors in one order; `ms` gets the time of the three passes, if measured.
+ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx, bool channels_last, double& ms) {
   const Dnn& dnn = dnn_functions(ctx);
-  const DnnConv conv(dnn, desc);
+  const DnnConv conv(dnn, desc, channels_last);
   const cudnnHandle_t handle = dnn_of(ctx);
-  VLOG(1) << describe(desc);
+  VLOG(1) << describe(desc) << (channels_last ? ", channels last" : "");
   ConvAlgorithms chosen;
+  chosen.channels_last = channels_last;
   for (const ConvPass pass : kConvPasses) {
     const auto index = static_cast<std::size_t>(pass);
     const std::vector<ConvAlgorithm> algorithms =
@@ -136,12 +140,26 @@ ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx) {
       return chosen;
     }
     chosen.of[index] = ctx.precision() == Precision::kTf32
-                           ? fastest(desc, ctx, conv, pass, algorithms)
+                           ? fastest(desc, ctx, conv, pass, algorithms, ms)
                            : algorithms.front();
     VLOG(1) << "  " << kNames[index] << " by algorithm " << chosen.of[index].number << ", "
             << chosen.of[index].workspace << " bytes of workspace";
   }
   return chosen;
+}
+
+// Tensor cores read channels last. In plain order cuDNN turns the numbers itself, which it may do
+// better for a few channels; but then the layers around turn theirs.
+ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx) {
+  constexpr double kWorthTurning = 0.7;
+  double plain_ms = 0, last_ms = 0;
+  if (ctx.precision() == Precision::kFloat32 || desc.axes.size() != 2)
+    return choose(desc, ctx, false, plain_ms);
+  const ConvAlgorithms last = choose(desc, ctx, true, last_ms);
+  if (last.why.empty() && last_ms == 0) return last;  // not measured
+  const ConvAlgorithms plain = choose(desc, ctx, false, plain_ms);
+  const bool turns = !last.why.empty() || (plain.why.empty() && plain_ms < kWorthTurning * last_ms);
+  return turns ? plain : last;
 }
 
 }  // namespace

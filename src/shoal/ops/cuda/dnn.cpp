@@ -69,20 +69,26 @@ void check(const Dnn& dnn, cudnnStatus_t status, const char* what) {
       str(what, ": cuDNN says ", dnn.GetErrorString(status), *detail == '\0' ? "" : ", ", detail));
 }
 
-TensorDescriptor::TensorDescriptor(const Dnn& dnn, std::span<const int> sizes)
+TensorDescriptor::TensorDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last)
     : Descriptor(dnn, dnn.CreateTensorDescriptor, dnn.DestroyTensorDescriptor) {
   std::vector<int> strides(sizes.size(), 1);
   for (std::size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
+  if (channels_last) {
+    strides[1] = 1;
+    strides.back() = sizes[1];
+    for (std::size_t i = sizes.size() - 1; i-- > 2;) strides[i] = strides[i + 1] * sizes[i + 1];
+  }
   check(dnn,
         dnn.SetTensorNdDescriptor(*this, CUDNN_DATA_FLOAT, static_cast<int>(sizes.size()),
                                   sizes.data(), strides.data()),
         "describing a tensor");
 }
 
-FilterDescriptor::FilterDescriptor(const Dnn& dnn, std::span<const int> sizes)
+FilterDescriptor::FilterDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last)
     : Descriptor(dnn, dnn.CreateFilterDescriptor, dnn.DestroyFilterDescriptor) {
   check(dnn,
-        dnn.SetFilterNdDescriptor(*this, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW,
+        dnn.SetFilterNdDescriptor(*this, CUDNN_DATA_FLOAT,
+                                  channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
                                   static_cast<int>(sizes.size()), sizes.data()),
         "describing weights");
 }

@@ -56,14 +56,15 @@ class Descriptor {
   D value_ = nullptr;
 };
 
-// Of float32 numbers in plain order, of 4 axes or more.
+// Of float32 numbers of 4 axes or more: images, channels and places, in that order or with the
+// channels last.
 class TensorDescriptor : public Descriptor<cudnnTensorDescriptor_t> {
  public:
-  TensorDescriptor(const Dnn& dnn, std::span<const int> sizes);
+  TensorDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last = false);
 };
 class FilterDescriptor : public Descriptor<cudnnFilterDescriptor_t> {
  public:
-  FilterDescriptor(const Dnn& dnn, std::span<const int> sizes);
+  FilterDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last = false);
 };
 
 }  // namespace shoal::ops::cuda

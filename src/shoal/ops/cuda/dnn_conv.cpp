@@ -77,14 +77,17 @@ Why no_dnn_conv(const ConvDesc& desc) {
   return kYes;
 }
 
-DnnConv::DnnConv(const Dnn& dnn, const ConvDesc& desc)
+DnnConv::DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last)
     : dnn_(dnn),
-      x_(dnn, sizes(desc.images, desc.channels, desc, &WindowAxis::in)),
-      y_(dnn, sizes(desc.images, desc.outputs, desc, &WindowAxis::out)),
-      w_(dnn, sizes(desc.outputs, desc.channels / desc.groups, desc, &WindowAxis::kernel)),
-      planes_(dnn, std::vector{static_cast<int>(desc.images), static_cast<int>(desc.outputs), 1,
-                               static_cast<int>(desc.out_count())}),
-      bias_(dnn, std::vector{1, static_cast<int>(desc.outputs), 1, 1}),
+      x_(dnn, sizes(desc.images, desc.channels, desc, &WindowAxis::in), channels_last),
+      y_(dnn, sizes(desc.images, desc.outputs, desc, &WindowAxis::out), channels_last),
+      w_(dnn, sizes(desc.outputs, desc.channels / desc.groups, desc, &WindowAxis::kernel),
+         channels_last),
+      planes_(dnn,
+              std::vector{static_cast<int>(desc.images), static_cast<int>(desc.outputs), 1,
+                          static_cast<int>(desc.out_count())},
+              channels_last),
+      bias_(dnn, std::vector{1, static_cast<int>(desc.outputs), 1, 1}, channels_last),
       window_(dnn, dnn.CreateConvolutionDescriptor, dnn.DestroyConvolutionDescriptor) {
   const std::vector<int> pad = each_axis(desc, &WindowAxis::pad),
                          stride = each_axis(desc, &WindowAxis::stride),

@@ -21,8 +21,9 @@ struct ConvAlgorithm {
 // One thread at a time. The passes return cuDNN's status; pointers are to the device's memory.
 class DnnConv {
  public:
-  // no_dnn_conv has nothing against the description.
-  DnnConv(const Dnn& dnn, const ConvDesc& desc);
+  // no_dnn_conv has nothing against the description. channels_last: x, w, y and their gradients are
+  // in that order, of two axes.
+  DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last);
 
   // The algorithms that give the same bits in every run, round as `precision` says and take no more
   // than `most` bytes of workspace, in cuDNN's order: the first is the one that it expects to be
