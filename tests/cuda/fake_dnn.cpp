@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <numeric>
 
@@ -202,6 +203,55 @@ cudnnStatus_t backward_bias(cudnnHandle_t handle, const void* alpha,
   return CUDNN_STATUS_SUCCESS;
 }
 
+// Checks a softmax and queues compute(kernel of the CPU, its context).
+template <class Compute>
+cudnnStatus_t queue_softmax(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algorithm,
+                            cudnnSoftmaxMode_t mode, const void* alpha, const void* beta,
+                            const std::vector<int>& sizes, std::initializer_list<const void*> data,
+                            Compute compute) {
+  EXPECT_EQ(*static_cast<const float*>(alpha), 1);
+  EXPECT_EQ(*static_cast<const float*>(beta), 0);
+  if (handle->stream == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+  if (library_fails()) return CUDNN_STATUS_EXECUTION_FAILED;
+  if (algorithm != CUDNN_SOFTMAX_ACCURATE || mode != CUDNN_SOFTMAX_MODE_CHANNEL ||
+      sizes.size() != 4 ||
+      !std::ranges::all_of(data, [&](const void* at) { return is_there(sizes, at); }))
+    return CUDNN_STATUS_BAD_PARAM;
+  fake_cuda().run_on_host(handle->stream, [=] {
+    Context ctx({});
+    const ops::SoftmaxDesc desc{sizes[0], sizes[1], std::int64_t{sizes[2]} * sizes[3]};
+    compute(*ops::cpu::kSoftmax.make(desc, ctx), ctx);
+  });
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t softmax(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algorithm,
+                      cudnnSoftmaxMode_t mode, const void* alpha, const cudnnTensorDescriptor_t x,
+                      const void* x_data, const void* beta, const cudnnTensorDescriptor_t y,
+                      void* y_data) {
+  EXPECT_EQ(x->sizes, y->sizes);
+  return queue_softmax(handle, algorithm, mode, alpha, beta, x->sizes, {x_data, y_data},
+                       [=, sizes = x->sizes](ops::SoftmaxKernel& kernel, Context& ctx) {
+                         Tensor out = result(sizes, y_data);
+                         kernel.forward(ctx, operand(sizes, x_data, CUDNN_FMA_MATH), out);
+                       });
+}
+
+cudnnStatus_t softmax_backward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algorithm,
+                               cudnnSoftmaxMode_t mode, const void* alpha,
+                               const cudnnTensorDescriptor_t y, const void* y_data,
+                               const cudnnTensorDescriptor_t dy, const void* dy_data,
+                               const void* beta, const cudnnTensorDescriptor_t dx, void* dx_data) {
+  EXPECT_EQ(y->sizes, dy->sizes);
+  EXPECT_EQ(y->sizes, dx->sizes);
+  return queue_softmax(handle, algorithm, mode, alpha, beta, y->sizes, {y_data, dy_data, dx_data},
+                       [=, sizes = y->sizes](ops::SoftmaxKernel& kernel, Context& ctx) {
+                         Tensor out = result(sizes, dx_data);
+                         kernel.backward(ctx, operand(sizes, y_data, CUDNN_FMA_MATH),
+                                         operand(sizes, dy_data, CUDNN_FMA_MATH), out);
+                       });
+}
+
 cudnnStatus_t set_tensor(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, int axes,
                          const int sizes[], const int strides[]) {
   if (type != CUDNN_DATA_FLOAT || axes < 4 || axes > 8) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -287,8 +337,8 @@ const ops::cuda::Dnn& fake_dnn() {
       .ConvolutionBackwardData = backward_data,
       .ConvolutionBackwardFilter = backward_filter,
       .ConvolutionBackwardBias = backward_bias,
-      .SoftmaxForward = nullptr,
-      .SoftmaxBackward = nullptr,
+      .SoftmaxForward = softmax,
+      .SoftmaxBackward = softmax_backward,
   };
   return table;
 }

@@ -214,6 +214,31 @@ TEST_P(CudaLibraries, ConvolutionsHaveTheSameBitsTwice) {
   }
 }
 
+// ---- softmax ----
+
+TEST_P(CudaLibraries, CudnnsSoftmaxIsTheCpus) {
+  if (!ops::cuda::no_dnn(gpu_).empty()) GTEST_SKIP() << ops::cuda::no_dnn(gpu_);
+  for (const ops::SoftmaxDesc& desc :
+       {ops::SoftmaxDesc{1, 1, 1}, {5, 1000, 1}, {3, 7, 40}, {70000, 3, 1}}) {
+    const std::int64_t count = desc.outer * desc.channels * desc.inner;
+    const auto ours = ops::cuda::kSoftmaxCudnn.make(desc, gpu_),
+               cpus = ops::cpu::kSoftmax.make(desc, cpu_);
+    const Tensor x = drawn(count, 1), dy = drawn(count, 2);
+    Tensor y = poisoned(count), want_y(Shape{count}), dx = poisoned(count), want_dx(Shape{count});
+    ours->forward(gpu_, x, y);
+    cpus->forward(cpu_, x, want_y);
+    expect_near(y, want_y, desc.channels, "y");
+    ours->backward(gpu_, y, dy, dx);
+    cpus->backward(cpu_, want_y, dy, want_dx);
+    expect_near(dx, want_dx, desc.channels, "dx");
+    Tensor place = copy_of(x), slope = copy_of(dy);
+    ours->forward(gpu_, place, place);
+    ours->backward(gpu_, place, slope, slope);
+    expect_near(place, want_y, desc.channels, "y in the place of x");
+    expect_near(slope, want_dx, desc.channels, "dx in the place of dy");
+  }
+}
+
 // ---- a library as it is called ----
 
 TEST(CudaFakes, CudnnsAlgorithmFollowsThePrecision) {

@@ -14,11 +14,9 @@ extern const LrnImpl kLrn;
 extern const BatchNormImpl kBatchNorm;
 extern const SoftmaxImpl kSoftmax;
 
-// cuDNN's, where the library is there.
+// cuDNN's, where the library is there. Its pooling keeps no winners, its LRN wants y to go
+// backward, and its batch normalization keeps no variance: they cannot do what the ops say.
 extern const ConvImpl kConvCudnn;
-extern const PoolImpl kPoolCudnn;
-extern const LrnImpl kLrnCudnn;
-extern const BatchNormImpl kBatchNormCudnn;
 extern const SoftmaxImpl kSoftmaxCudnn;
 
 const Backend& backend();
