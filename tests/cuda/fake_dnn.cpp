@@ -3,13 +3,13 @@
 #include <initializer_list>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include "cuda/fake_cuda.h"
 #include "cuda/fake_libraries.h"
 #include "shoal/ops/cpu/impls.h"
-#include "support/borrow.h"
 
 // cuDNN's own header leaves these opaque.
 struct cudnnContext {
@@ -17,9 +17,11 @@ struct cudnnContext {
 };
 struct cudnnTensorStruct {
   std::vector<int> sizes;
+  bool channels_last = false;
 };
 struct cudnnFilterStruct {
   std::vector<int> sizes;
+  bool channels_last = false;
 };
 struct cudnnConvolutionStruct {
   std::vector<int> pad, stride, dilation;
@@ -50,6 +52,14 @@ bool is_there(const std::vector<int>& sizes, const void* data) {
   return in_fake_memory(data, static_cast<std::size_t>(count_of(sizes)) * sizeof(float));
 }
 
+// Whether the numbers are in this order; some are in both.
+template <class Described>
+bool is_in_order(const Described& what, bool channels_last) {
+  const std::int64_t channels = what.sizes[1];
+  return what.channels_last == channels_last || channels == 1 ||
+         what.sizes[0] * channels == count_of(what.sizes);
+}
+
 // The description of which these are the descriptors, without outputs where they do not fit.
 ops::ConvDesc describe(const cudnnTensorStruct& x, const cudnnFilterStruct& w,
                        const cudnnConvolutionStruct& window, const cudnnTensorStruct& y) {
@@ -58,7 +68,9 @@ ops::ConvDesc describe(const cudnnTensorStruct& x, const cudnnFilterStruct& w,
                      .outputs = w.sizes[0],
                      .groups = window.groups,
                      .axes = {}};
-  bool fits = x.sizes.size() == window.pad.size() + 2 && w.sizes.size() == x.sizes.size() &&
+  const bool last = x.channels_last || y.channels_last || w.channels_last;
+  bool fits = is_in_order(x, last) && is_in_order(w, last) && is_in_order(y, last) &&
+              x.sizes.size() == window.pad.size() + 2 && w.sizes.size() == x.sizes.size() &&
               y.sizes.size() == x.sizes.size() && y.sizes[0] == x.sizes[0] &&
               y.sizes[1] == w.sizes[0] && w.sizes[1] * window.groups == x.sizes[1];
   for (std::size_t i = 0; fits && i < window.pad.size(); ++i) {
@@ -99,16 +111,29 @@ cudnnStatus_t workspace_of(Number algorithm, std::size_t* bytes) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// A plain tensor of the numbers at `data`, as the precision rounds them.
-Tensor operand(const std::vector<int>& sizes, const void* data, cudnnMathType_t math) {
-  Tensor tensor(Shape{count_of(sizes)});
-  const float* const from = static_cast<const float*>(data);
-  std::transform(from, from + tensor.count(), tensor.out(),
-                 [math](float x) { return math == CUDNN_TENSOR_OP_MATH ? round_to_tf32(x) : x; });
+// Where number i of the plain order is.
+template <class Described>
+std::int64_t place_of(const Described& what, std::int64_t i) {
+  if (!what.channels_last) return i;
+  const std::int64_t channels = what.sizes[1],
+                     inner = count_of(what.sizes) / what.sizes[0] / channels;
+  return (i / inner / channels * inner + i % inner) * channels + i / inner % channels;
+}
+// The numbers at `data` as a plain tensor, as the precision rounds them; and back.
+template <class Described>
+Tensor load(const Described& what, const void* data, cudnnMathType_t math = CUDNN_FMA_MATH) {
+  Tensor tensor(Shape{count_of(what.sizes)});
+  float* const out = tensor.out();
+  for (std::int64_t i = 0; i < tensor.count(); ++i) {
+    const float x = static_cast<const float*>(data)[place_of(what, i)];
+    out[i] = math == CUDNN_TENSOR_OP_MATH ? round_to_tf32(x) : x;
+  }
   return tensor;
 }
-Tensor result(const std::vector<int>& sizes, void* data) {
-  return borrow(Shape{count_of(sizes)}, static_cast<std::byte*>(data));
+template <class Described>
+void store(const Described& what, const Tensor& tensor, void* data) {
+  for (std::int64_t i = 0; i < tensor.count(); ++i)
+    static_cast<float*>(data)[place_of(what, i)] = tensor.in()[i];
 }
 
 // Checks a pass and queues compute(kernel of the CPU, its context), between two of which the
@@ -143,9 +168,9 @@ cudnnStatus_t forward(cudnnHandle_t handle, const void* alpha, const cudnnTensor
       handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
       is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
       [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
-        Tensor out = result(y.sizes, y_data);
-        conv.forward(ctx, operand(x.sizes, x_data, math), operand(w.sizes, w_data, math), nullptr,
-                     out);
+        Tensor out = load(y, y_data);
+        conv.forward(ctx, load(x, x_data, math), load(w, w_data, math), nullptr, out);
+        store(y, out, y_data);
       });
 }
 
@@ -161,9 +186,10 @@ cudnnStatus_t backward_data(cudnnHandle_t handle, const void* alpha,
       handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
       is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
       [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
-        Tensor out = result(x.sizes, x_data);
-        conv.backward(ctx, out, operand(w.sizes, w_data, math), operand(y.sizes, y_data, math),
-                      &out, nullptr, nullptr);
+        Tensor out = load(x, x_data);
+        conv.backward(ctx, out, load(w, w_data, math), load(y, y_data, math), &out, nullptr,
+                      nullptr);
+        store(x, out, x_data);
       });
 }
 
@@ -179,9 +205,10 @@ cudnnStatus_t backward_filter(cudnnHandle_t handle, const void* alpha,
       handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
       is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
       [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
-        Tensor out = result(w.sizes, w_data);
-        conv.backward(ctx, operand(x.sizes, x_data, math), out, operand(y.sizes, y_data, math),
-                      nullptr, &out, nullptr);
+        Tensor out = load(w, w_data);
+        conv.backward(ctx, load(x, x_data, math), out, load(y, y_data, math), nullptr, &out,
+                      nullptr);
+        store(w, out, w_data);
       });
 }
 
@@ -195,10 +222,10 @@ cudnnStatus_t backward_bias(cudnnHandle_t handle, const void* alpha,
       !is_there(y->sizes, y_data) || !is_there(b->sizes, b_data))
     return CUDNN_STATUS_BAD_PARAM;
   const std::int64_t channels = y->sizes[1], inner = std::int64_t{y->sizes[2]} * y->sizes[3];
-  fake_cuda().run_on_host(handle->stream, [=, count = count_of(y->sizes)] {
-    const float* const slope = static_cast<const float*>(y_data);
+  fake_cuda().run_on_host(handle->stream, [=, y = *y] {
+    const Tensor slope = load(y, y_data);
     float* const sums = static_cast<float*>(b_data);
-    for (std::int64_t i = 0; i < count; ++i) sums[i / inner % channels] += slope[i];
+    for (std::int64_t i = 0; i < slope.count(); ++i) sums[i / inner % channels] += slope.in()[i];
   });
   return CUDNN_STATUS_SUCCESS;
 }
@@ -231,9 +258,10 @@ cudnnStatus_t softmax(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algorithm,
                       void* y_data) {
   EXPECT_EQ(x->sizes, y->sizes);
   return queue_softmax(handle, algorithm, mode, alpha, beta, x->sizes, {x_data, y_data},
-                       [=, sizes = x->sizes](ops::SoftmaxKernel& kernel, Context& ctx) {
-                         Tensor out = result(sizes, y_data);
-                         kernel.forward(ctx, operand(sizes, x_data, CUDNN_FMA_MATH), out);
+                       [=, x = *x](ops::SoftmaxKernel& kernel, Context& ctx) {
+                         Tensor out = load(x, y_data);
+                         kernel.forward(ctx, load(x, x_data), out);
+                         store(x, out, y_data);
                        });
 }
 
@@ -245,10 +273,10 @@ cudnnStatus_t softmax_backward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t alg
   EXPECT_EQ(y->sizes, dy->sizes);
   EXPECT_EQ(y->sizes, dx->sizes);
   return queue_softmax(handle, algorithm, mode, alpha, beta, y->sizes, {y_data, dy_data, dx_data},
-                       [=, sizes = y->sizes](ops::SoftmaxKernel& kernel, Context& ctx) {
-                         Tensor out = result(sizes, dx_data);
-                         kernel.backward(ctx, operand(sizes, y_data, CUDNN_FMA_MATH),
-                                         operand(sizes, dy_data, CUDNN_FMA_MATH), out);
+                       [=, y = *y](ops::SoftmaxKernel& kernel, Context& ctx) {
+                         Tensor out = load(y, dx_data);
+                         kernel.backward(ctx, load(y, y_data), load(y, dy_data), out);
+                         store(y, out, dx_data);
                        });
 }
 
@@ -256,16 +284,26 @@ cudnnStatus_t set_tensor(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, i
                          const int sizes[], const int strides[]) {
   if (type != CUDNN_DATA_FLOAT || axes < 4 || axes > 8) return CUDNN_STATUS_NOT_SUPPORTED;
   tensor->sizes.assign(sizes, sizes + axes);
-  int stride = 1;
-  for (int i = axes; i-- > 0; stride *= sizes[i])
-    if (sizes[i] < 1 || strides[i] != stride) return CUDNN_STATUS_BAD_PARAM;
-  return CUDNN_STATUS_SUCCESS;
+  if (std::ranges::any_of(tensor->sizes, [](int size) { return size < 1; }))
+    return CUDNN_STATUS_BAD_PARAM;
+  const auto is_packed = [&](std::vector<int> order) {  // innermost axis first
+    int stride = 1;
+    return std::ranges::all_of(order, [&](int axis) {
+      return std::exchange(stride, stride * sizes[axis]) == strides[axis];
+    });
+  };
+  std::vector<int> plain(static_cast<std::size_t>(axes));
+  std::iota(plain.rbegin(), plain.rend(), 0);
+  std::vector<int> last = plain;
+  std::ranges::rotate(last.begin(), last.end() - 2, last.end() - 1);
+  tensor->channels_last = !is_packed(plain);
+  return is_packed(plain) || is_packed(last) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 cudnnStatus_t set_filter(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                          cudnnTensorFormat_t format, int axes, const int sizes[]) {
-  if (type != CUDNN_DATA_FLOAT || format != CUDNN_TENSOR_NCHW || axes < 4)
-    return CUDNN_STATUS_NOT_SUPPORTED;
+  if (type != CUDNN_DATA_FLOAT || axes < 4) return CUDNN_STATUS_NOT_SUPPORTED;
+  filter->channels_last = format == CUDNN_TENSOR_NHWC;
   filter->sizes.assign(sizes, sizes + axes);
   return CUDNN_STATUS_SUCCESS;
 }

@@ -48,8 +48,9 @@ double difference(const Tensor& got, const Tensor& want) {
   }
   return worst / most;
 }
-void expect_near(const Tensor& got, const Tensor& want, std::int64_t terms, const char* what) {
-  EXPECT_LE(difference(got, want), ops::kTolerance * std::sqrt(static_cast<double>(terms))) << what;
+void expect_near(const Tensor& got, const Tensor& want, std::int64_t terms, const char* what,
+                 double tolerance = ops::kTolerance) {
+  EXPECT_LE(difference(got, want), tolerance * std::sqrt(static_cast<double>(terms))) << what;
 }
 
 class CudaLibraries : public testing::TestWithParam<const Device*> {
@@ -145,23 +146,24 @@ struct ConvNumbers {
   Tensor x, w, b, dy, y, dx, dw, db;
 };
 
-void expect_same_results(const ConvNumbers& got, const ConvNumbers& want,
-                         const ops::ConvDesc& desc) {
-  expect_near(got.y, want.y, desc.channels / desc.groups * desc.taps(), "y");
-  expect_near(got.dx, want.dx, desc.outputs / desc.groups * desc.taps(), "dx");
-  expect_near(got.dw, want.dw, desc.images * desc.out_count(), "dw");
-  expect_near(got.db, want.db, desc.images * desc.out_count(), "db");
+void expect_same_results(const ConvNumbers& got, const ConvNumbers& want, const ops::ConvDesc& desc,
+                         double tolerance) {
+  expect_near(got.y, want.y, desc.channels / desc.groups * desc.taps(), "y", tolerance);
+  expect_near(got.dx, want.dx, desc.outputs / desc.groups * desc.taps(), "dx", tolerance);
+  expect_near(got.dw, want.dw, desc.images * desc.out_count(), "dw", tolerance);
+  expect_near(got.db, want.db, desc.images * desc.out_count(), "db", tolerance);
 }
 
 // The kernel beside the CPU's, with all that it can be given and with as little.
-void compare(ops::ConvKernel& kernel, const ops::ConvDesc& desc, Context& gpu, Context& cpu) {
+void compare(ops::ConvKernel& kernel, const ops::ConvDesc& desc, Context& gpu, Context& cpu,
+             double tolerance = ops::kTolerance) {
   const auto cpus = ops::cpu::kConv.make(desc, cpu);
   ConvNumbers got(desc), want(desc);
   kernel.forward(gpu, got.x, got.w, &got.b, got.y);
   cpus->forward(cpu, want.x, want.w, &want.b, want.y);
   kernel.backward(gpu, got.x, got.w, got.dy, &got.dx, &got.dw, &got.db);
   cpus->backward(cpu, want.x, want.w, want.dy, &want.dx, &want.dw, &want.db);
-  expect_same_results(got, want, desc);
+  expect_same_results(got, want, desc, tolerance);
 
   ConvNumbers parts(desc);
   const Tensor nothing = poisoned(0);
@@ -170,7 +172,7 @@ void compare(ops::ConvKernel& kernel, const ops::ConvDesc& desc, Context& gpu, C
   kernel.backward(gpu, parts.x, nothing, parts.dy, nullptr, &parts.dw, nullptr);
   kernel.backward(gpu, nothing, parts.w, parts.dy, &parts.dx, nullptr, nullptr);
   kernel.backward(gpu, nothing, nothing, parts.dy, nullptr, nullptr, &parts.db);
-  expect_same_results(parts, want, desc);
+  expect_same_results(parts, want, desc, tolerance);
 }
 
 std::string describe(const ops::ConvDesc& desc) {
@@ -193,6 +195,16 @@ TEST_P(CudaLibraries, CudnnsConvolutionIsTheCpus) {
     EXPECT_EQ(why, desc.axes.size() > 3 ? "it convolves over three axes at most, not 4" : "");
     if (!why.empty()) continue;
     compare(*ops::cuda::kConvCudnn.make(desc, gpu_), desc, gpu_, cpu_);
+  }
+}
+
+TEST_P(CudaLibraries, InTf32CudnnsConvolutionIsTheCpusButForRounding) {
+  constexpr double kRounding = 1e-3;  // 2^-10, of each of two factors half of it
+  Context tf32({.device = GetParam(), .precision = Precision::kTf32});
+  for (const ops::ConvDesc& desc : conv_cases()) {
+    SCOPED_TRACE(describe(desc));
+    if (!ops::cuda::kConvCudnn.supports(desc, tf32).empty()) continue;
+    compare(*ops::cuda::kConvCudnn.make(desc, tf32), desc, tf32, cpu_, kRounding);
   }
 }
 
