@@ -5,6 +5,8 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 build=${BUILD:-build/release}
+# With nvcc the code for GPUs is compiled and tested too: on a GPU if there is one, and on a fake one in any case.
+export CUDA=${CUDA:-$([ -n "$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)" ] && echo 1 || echo 0)}
 jobs=$(nproc 2>/dev/null || echo 2)
 log=$(mktemp) || exit 2
 launcher=$(mktemp) || exit 2

@@ -194,11 +194,12 @@ std::vector<Numbers> trained(const Device* device, bool share_memory,
     const Result<float> loss = net.forward();
     seen[0].push_back(loss.value());
     EXPECT_TRUE(net.backward().ok());
+    std::vector<ops::ParamUpdate> updates;
     for (std::size_t i = 0; i < net.params().size(); ++i) {
-      Tensor* const history = &histories[i];
       Blob& blob = *net.params()[i].blob;
-      ops::update(ctx, step, blob.data, blob.grad, {&history, 1}, ops::Gradient::kClear);
+      updates.push_back({step, &blob.data, &blob.grad, {&histories[i]}});
     }
+    ops::update(ctx, updates, ops::Gradient::kClear);
   }
   for (const NetParam& one : net.params()) seen.push_back(numbers_of(one.blob->data));
   return seen;

@@ -70,10 +70,9 @@ struct Param {
   explicit Param(std::int64_t n) : w(Shape{n}), g(Shape{n}), h(Shape{n}), h2(Shape{n}) {}
   void update(Context& ctx, const optim::RuleOptions& o, const optim::StepInputs& in,
               ops::Gradient after = ops::Gradient::kKeep) {
-    Tensor* histories[] = {&h, &h2};
-    ops::update(ctx, optim::make_step(o, in), w, g,
-                std::span(histories).first(static_cast<std::size_t>(optim::histories(o.rule))),
-                after);
+    ops::ParamUpdate update{optim::make_step(o, in), &w, &g, {&h, &h2}};
+    update.histories.resize(static_cast<std::size_t>(optim::histories(o.rule)));
+    ops::update(ctx, {&update, 1}, after);
   }
 };
 

@@ -72,9 +72,12 @@ TEST(ShardNumbers, OneWorkersRowsAreTheLocalSolversToTheBit) {
           }
           const optim::StepInputs inputs{
               clock, rate, 2, 0.05f, 0.5f, kind, static_cast<float>(1.0 / 3)};
-          ops::update(ctx, optim::make_step(plan.rule, inputs), w, g,
-                      std::span(histories).first(static_cast<std::size_t>(optim::histories(rule))),
-                      ops::Gradient::kKeep);
+          ops::ParamUpdate update{optim::make_step(plan.rule, inputs),
+                                  &w,
+                                  &g,
+                                  {std::begin(histories), std::end(histories)}};
+          update.histories.resize(static_cast<std::size_t>(optim::histories(rule)));
+          ops::update(ctx, {&update, 1}, ops::Gradient::kKeep);
         }
         std::size_t offset = 0;
         for (RowId row = 0; row < cut.size(); ++row)
@@ -202,15 +205,15 @@ TEST(ShardNumbers, TheRateAndTheIterationAreThoseOfTheContribution) {
   Context ctx(Context::Options{});
   Tensor w(Shape{1}), g(Shape{1}), h(Shape{1}), h2(Shape{1});
   w.mut()[0] = 1, g.mut()[0] = 0.5f;
-  Tensor* histories[] = {&h, &h2};
   for (Clock clock = 7; clock < 10; ++clock) {
     const float rate = 0.1f * static_cast<float>(clock);
     Push push = push_of(0, clock, 0.5f);
     push.rate = rate;
     push.base = clock;
     rig.give(0, push);
-    ops::update(ctx, optim::make_step(plan.rule, {.iteration = clock, .rate = rate}), w, g,
-                histories, ops::Gradient::kKeep);
+    const ops::ParamUpdate update{
+        optim::make_step(plan.rule, {.iteration = clock, .rate = rate}), &w, &g, {&h, &h2}};
+    ops::update(ctx, {&update, 1}, ops::Gradient::kKeep);
   }
   EXPECT_EQ(rig.numbers(0)[0], w.in()[0]);
 }

@@ -175,6 +175,31 @@ struct KeptNumbers {
   std::span<const T> get() { return kept; }
   std::vector<T> kept;
 };
+struct KeptUpdates {
+  KeptUpdates(Context& ctx, std::span<const ops::ParamUpdate> updates) {
+    for (const ops::ParamUpdate& one : updates) {
+      steps.push_back(one.step);
+      kept.emplace_back(ctx, *one.w);
+      kept.emplace_back(ctx, *one.grad);
+      for (Tensor* history : one.histories) kept.emplace_back(ctx, *history);
+    }
+  }
+  std::span<const ops::ParamUpdate> get() {
+    updates.clear();
+    auto next = kept.begin();
+    for (const optim::Step& step : steps) {
+      ops::ParamUpdate& update = updates.emplace_back(step);
+      update.w = &next++->get();
+      update.grad = &next++->get();
+      for (int h = 0; h < optim::histories(step.rule); ++h)
+        update.histories.push_back(&next++->get());
+    }
+    return updates;
+  }
+  std::vector<optim::Step> steps;
+  std::vector<Kept<Tensor>> kept;  // w, gradient and histories of each, in turn
+  std::vector<ops::ParamUpdate> updates;
+};
 struct KeptSum {
   KeptSum(Context& ctx, ops::SumInto sum) : kept(ctx, sum.tensor), add(sum.add) {}
   ops::SumInto get() { return {kept.get(), add}; }
@@ -217,6 +242,10 @@ struct KeeperOf<std::span<const float>> {
 template <>
 struct KeeperOf<ops::Offset> {
   using type = KeptNumbers<std::int64_t>;
+};
+template <>
+struct KeeperOf<std::span<const ops::ParamUpdate>> {
+  using type = KeptUpdates;
 };
 template <>
 struct KeeperOf<ops::SumInto> {

@@ -179,9 +179,8 @@ void contrastive_loss_backward(Context& ctx, const ContrastiveDesc& desc, const 
                                const Tensor& b, const Tensor& similar, float scale, Tensor& da) {
   return elementary(ctx).contrastive_loss_backward(ctx, desc, a, b, similar, scale, da);
 }
-void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
-            std::span<Tensor* const> histories, Gradient after) {
-  return elementary(ctx).update(ctx, step, w, grad, histories, after);
+void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after) {
+  return elementary(ctx).update(ctx, params, after);
 }
 
 }  // namespace shoal::ops

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "shoal/optim/rule.h"
 #include "shoal/tensor/context.h"
@@ -12,12 +13,17 @@ namespace shoal::ops {
 
 enum class Gradient { kKeep, kClear };
 
-// One update of `w` in one pass over memory: scale, regularise, rule, w -= ... . histories: as many
-// tensors as the rule keeps. All have w's count (CHECK). With kClear the gradient is zero
-// afterwards. Elements do not meet, and a product and a sum are rounded each: threads, and cuts
-// into rows, change no bit.
-void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
-            std::span<Tensor* const> histories, Gradient after);
+// One update of one param. All tensors have w's count (CHECK).
+struct ParamUpdate {
+  optim::Step step;
+  Tensor* w = nullptr;
+  Tensor* grad = nullptr;
+  std::vector<Tensor*> histories;  // as many as the rule keeps
+};
+// Each of them in one pass over memory: scale, regularise, rule, w -= ... . With kClear the
+// gradients are zero afterwards. Elements do not meet, and a product and a sum are rounded each:
+// threads, and cuts into rows, change no bit.
+void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after);
 
 // Calls piece(0) ... piece(pieces - 1) on at most `threads` threads. The table updates the params
 // of local tensors through it.

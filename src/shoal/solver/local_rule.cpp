@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "shoal/net/net.h"
-#include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/solver.pb.h"
 
@@ -47,21 +46,27 @@ Gradients LocalRule::gradients() {
   return looked_at_;
 }
 
+// All at once: a device has the fewer launches.
 void LocalRule::update(std::int64_t iteration, float rate, double squares) {
+  std::vector<ops::ParamUpdate> updates;
   for (std::size_t i = 0; i < net_.params().size(); ++i)
-    if (learns(net_.params()[i]) && !is_updated_[i]) update_param(i, iteration, rate, squares);
+    if (learns(net_.params()[i]) && !is_updated_[i])
+      updates.push_back(update_of(i, iteration, rate, squares));
+  run(updates);
   forget();
 }
 
 // The scale of a clip is known when all gradients are.
 bool LocalRule::update_layer(int layer, std::int64_t iteration, float rate) {
   if (recipe_.clip >= 0 || !gradients().finite) return false;
+  std::vector<ops::ParamUpdate> updates;
   for (std::size_t i = 0; i < net_.params().size(); ++i) {
     const NetParam& param = net_.params()[i];
     if (param.layer != layer || !learns(param)) continue;
-    update_param(i, iteration, rate, 0);
+    updates.push_back(update_of(i, iteration, rate, 0));
     is_updated_[i] = true;
   }
+  run(updates);
   return true;
 }
 
@@ -88,7 +93,8 @@ float LocalRule::gradient_scale(double squares) const {
   return static_cast<float>(clip / recipe_.iter_size);
 }
 
-void LocalRule::update_param(std::size_t i, std::int64_t iteration, float rate, double squares) {
+ops::ParamUpdate LocalRule::update_of(std::size_t i, std::int64_t iteration, float rate,
+                                      double squares) {
   const NetParam& param = net_.params()[i];
   const optim::StepInputs inputs{iteration,
                                  rate,
@@ -97,10 +103,14 @@ void LocalRule::update_param(std::size_t i, std::int64_t iteration, float rate, 
                                  param.decay_mult,
                                  recipe_.regularization,
                                  gradient_scale(squares)};
-  std::vector<Tensor*> histories;
-  for (auto& history : histories_) histories.push_back(&history[i]);
-  ops::update(net_.context(), optim::make_step(recipe_.rule, inputs), param.blob->data,
-              param.blob->grad, histories,
+  ops::ParamUpdate update{
+      optim::make_step(recipe_.rule, inputs), &param.blob->data, &param.blob->grad, {}};
+  for (auto& history : histories_) update.histories.push_back(&history[i]);
+  return update;
+}
+
+void LocalRule::run(std::span<const ops::ParamUpdate> updates) {
+  ops::update(net_.context(), updates,
               keep_gradients_ ? ops::Gradient::kKeep : ops::Gradient::kClear);
 }
 

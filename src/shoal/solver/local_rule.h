@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "shoal/ops/update.h"
 #include "shoal/solver/exchange.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/tensor/tensor.h"
@@ -36,7 +37,8 @@ class LocalRule {
  private:
   bool learns(const NetParam& param) const;
   float gradient_scale(double squares) const;
-  void update_param(std::size_t i, std::int64_t iteration, float rate, double squares);
+  ops::ParamUpdate update_of(std::size_t i, std::int64_t iteration, float rate, double squares);
+  void run(std::span<const ops::ParamUpdate> updates);
   void forget();
 
   const Recipe recipe_;

@@ -23,10 +23,8 @@ void run(Context& ctx, const optim::Step& step, std::int64_t n, const Pointers& 
   });
 }
 
-}  // namespace
-
-void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
-            std::span<Tensor* const> histories, Gradient after) {
+void check_sizes(const optim::Step& step, const Tensor& w, const Tensor& grad,
+                 std::span<Tensor* const> histories) {
   CHECK(static_cast<int>(histories.size()) == optim::histories(step.rule))
       << histories.size() << " histories";
   CHECK(grad.count() == w.count())
@@ -34,9 +32,17 @@ void update(Context& ctx, const optim::Step& step, Tensor& w, Tensor& grad,
   for (const Tensor* h : histories)
     CHECK(h->count() == w.count())
         << "param " << w.shape().str() << ", history " << h->shape().str();
-  const Pointers p{w.mut(), grad.mut(), histories[0]->mut(),
-                   histories.size() > 1 ? histories[1]->mut() : nullptr};
-  run(ctx, step, w.count(), p, after);
+}
+
+}  // namespace
+
+void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after) {
+  for (const auto& [step, w, grad, histories] : params) {
+    check_sizes(step, *w, *grad, histories);
+    const Pointers p{w->mut(), grad->mut(), histories[0]->mut(),
+                     histories.size() > 1 ? histories[1]->mut() : nullptr};
+    run(ctx, step, w->count(), p, after);
+  }
 }
 
 }  // namespace shoal::ops::cpu
