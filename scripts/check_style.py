@@ -55,13 +55,12 @@ VENDORS = [
     (r'opencv2?/', ('src/shoal/data/', 'tests/opencv_test.cpp', 'tests/opencv_dnn_test.cpp')),
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
-    (r'cudnn', ('src/shoal/ops/cudnn/',)),
     (r'(dnnl|oneapi/)', ('src/shoal/ops/onednn/',)),
-    (r'cuda', ('src/shoal/ops/cuda/', 'src/shoal/ops/cudnn/', 'src/shoal/tensor/device.cpp')),
+    (r'(cuda|cublas|cudnn)', ('src/shoal/ops/cuda/', 'src/shoal/tensor/cuda/')),
 ]
-FEATURE_TESTS = ('src/shoal/tensor/device.cpp', 'src/shoal/ops/impls.cpp')
+FEATURE_TESTS = ('src/shoal/ops/gpu.cpp',)
 SIGNAL_HANDLERS = 'tools/common/signals.cpp'              # they are given a signal's number and nothing else: data of their own
-OP_VENDOR = re.compile(r'shoal/ops/(cpu|onednn|cuda|cudnn)/')
+OP_VENDOR = re.compile(r'shoal/ops/(cpu|onednn|cuda)/')
 
 # A pattern over code without comments and strings, where it is allowed, and what to do instead.
 CALLS = [
@@ -305,7 +304,7 @@ class Style:
                 if re.match(pattern, name) and not path.startswith(homes):
                     self.complain(where, f'{name} belongs in ' + ' or '.join(homes))
             vendor = OP_VENDOR.match(name)
-            if vendor and not path.startswith((f'src/shoal/ops/{vendor.group(1)}/', 'src/shoal/ops/impls.cpp', 'src/shoal/ops/share_out.cpp')):
+            if vendor and not path.startswith((f'src/shoal/ops/{vendor.group(1)}/', 'src/shoal/ops/impls.cpp', 'src/shoal/ops/gpu.cpp', 'src/shoal/ops/share_out.cpp')):
                 self.complain(where, f'{name}: only src/shoal/ops/impls.cpp names an implementation')
 
     def check_format(self):

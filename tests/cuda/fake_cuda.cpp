@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 
@@ -12,7 +13,7 @@
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/tensor/cuda/device.h"
 
-// What CUDA's own header leaves opaque.
+// CUDA's own header leaves it opaque.
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
   shoal::Random random{7};
@@ -131,7 +132,7 @@ const cuda::Runtime& fake_cuda() {
       .StreamCreate =
           [](cudaStream_t* stream) {
             const std::lock_guard lock(fakes().mutex);
-            *stream = new CUstream_st;
+            *stream = std::make_unique<CUstream_st>().release();
             fakes().streams.insert(*stream);
             return report(cudaSuccess);
           },
@@ -139,7 +140,7 @@ const cuda::Runtime& fake_cuda() {
           [](cudaStream_t stream) {
             const std::lock_guard lock(fakes().mutex);
             fakes().streams.erase(stream);
-            delete stream;
+            const std::unique_ptr<CUstream_st> owned(stream);
             return cudaSuccess;
           },
       .StreamSynchronize =

@@ -6,7 +6,6 @@
 #if SHOAL_CUDA
 
 #include <deque>
-#include <mutex>
 
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/tensor/cuda/device.h"
@@ -29,6 +28,17 @@ const Found& found() {
   return once;
 }
 
+// All of the machine.
+const std::deque<shoal::cuda::CudaDevice>& devices() {
+  static const std::deque<shoal::cuda::CudaDevice> all = [] {
+    std::deque<shoal::cuda::CudaDevice> made;
+    for (int ordinal = 0; ordinal < gpu_count(); ++ordinal)
+      made.emplace_back(ordinal, cuda::backend());
+    return made;
+  }();
+  return all;
+}
+
 }  // namespace
 
 int gpu_count() { return found().count; }
@@ -39,12 +49,7 @@ const Device& gpu(int ordinal) {
                           gpu_count() == 0
                               ? "CUDA says " + found().why
                               : str("this machine has ", gpu_count(), ", counted from 0")));
-  static std::mutex mutex;
-  static std::deque<shoal::cuda::CudaDevice> devices;
-  const std::lock_guard lock(mutex);
-  while (static_cast<int>(devices.size()) <= ordinal)
-    devices.emplace_back(static_cast<int>(devices.size()), cuda::backend());
-  return devices[static_cast<std::size_t>(ordinal)];
+  return devices()[static_cast<std::size_t>(ordinal)];
 }
 
 }  // namespace shoal::ops

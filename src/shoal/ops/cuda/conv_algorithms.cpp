@@ -20,7 +20,7 @@ constexpr std::size_t kMeasured = 3;
 
 constexpr const char* kNames[] = {"forward", "backward to the data", "backward to the weights"};
 
-// What of a description and a context the choice depends on.
+// The numbers of a description and a context on which the choice depends.
 using Key = std::vector<std::int64_t>;
 Key key_of(const ConvDesc& desc, const Context& ctx) {
   Key key{static_cast<std::int64_t>(ctx.precision()), desc.images, desc.channels, desc.outputs,

@@ -10,7 +10,7 @@
 
 namespace shoal::cuda {
 
-// What a kernel library found out about a GPU, for all streams there; made by the first.
+// A kernel library's knowledge of a GPU, for all streams there; made by the first that needs it.
 struct LibraryFindings {
   Mutex mutex;
   std::shared_ptr<void> dnn GUARDED_BY(mutex);

@@ -28,8 +28,7 @@ class CudaStream final : public Stream {
   // After a launch: throws if CUDA refused it. `kernel` names it.
   void check_launch(const char* kernel) const;
 
-  // What a kernel library keeps for this stream (its handle); made by the first kernel that needs
-  // it.
+  // A kernel library's own for this stream (its handle); made by the first kernel that needs it.
   std::shared_ptr<void> blas, dnn;
 
  private:
