@@ -3,12 +3,19 @@
 #include <utility>
 #include <vector>
 
+#include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/tensor/context.h"
 
 namespace shoal {
 
-Storage::~Storage() { wait_for_upload(); }
+// A device that has failed says so to the next that uses it.
+Storage::~Storage() {
+  try {
+    wait_for_upload();
+  } catch (const DeviceError&) {
+  }
+}
 
 void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout) {
   CHECK(memory && offset + required_ <= memory->bytes())

@@ -1,0 +1,132 @@
+// Tests of training on a CUDA device: alone, with a CPU beside it, from one's snapshot to the
+// other, and when the GPU fails.
+#include <gtest/gtest.h>
+
+#include "cuda/devices.h"
+#include "cuda/fake_cuda.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "support/cluster.h"
+#include "support/device_job.h"
+#include "support/layer_rig.h"
+
+namespace shoal::test::cuda_train_test {
+namespace {
+
+void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.error().message; }
+
+// All params of a snapshot's model.
+Numbers params_of(const SolverParameter& param, int iteration) {
+  const NetParameter net =
+      read_weights(param.snapshot_prefix() + "_iter_" + std::to_string(iteration) + ".caffemodel");
+  Numbers all;
+  for (const LayerParameter& layer : net.layer())
+    for (const BlobProto& blob : layer.blobs())
+      all.insert(all.end(), blob.data().begin(), blob.data().end());
+  return all;
+}
+
+class CudaTraining : public testing::TestWithParam<const Device*> {
+ protected:
+  const Device* device() const { return GetParam(); }
+};
+
+TEST_P(CudaTraining, EndsWhereTheCpuDoes) {
+  const SolverParameter param = device_solver("cuda_alone", "max_iter: 12 snapshot: 6");
+  expect_ok(train_on(nullptr, param));
+  const Numbers half = params_of(param, 6), whole = params_of(param, 12);
+  expect_ok(train_on(device(), param));
+  EXPECT_LE(relative_error(params_of(param, 6), half), 1e-4);
+  EXPECT_LE(relative_error(params_of(param, 12), whole), 1e-3);
+}
+
+TEST_P(CudaTraining, HasTheSameBitsInEveryRunAndAfterARestore) {
+  const SolverParameter param = device_solver("cuda_twice", "max_iter: 12 snapshot: 6");
+  expect_ok(train_on(device(), param));
+  const std::string half = saved(param, 6), whole = saved(param, 12);
+  expect_ok(train_on(device(), param));
+  EXPECT_EQ(saved(param, 6), half);
+  EXPECT_EQ(saved(param, 12), whole);
+  expect_ok(train_on(device(), param, nullptr, param.snapshot_prefix() + "_iter_6.solverstate"));
+  EXPECT_EQ(saved(param, 12), whole);
+}
+
+TEST_P(CudaTraining, GoesOnFromTheCpuAndBack) {
+  const SolverParameter param = device_solver("cuda_turns", "max_iter: 18 snapshot: 6");
+  expect_ok(train_on(nullptr, param));
+  const Numbers want = params_of(param, 18);
+  SolverParameter first = param, second = param;
+  first.set_max_iter(6);
+  second.set_max_iter(12);
+  const std::string state = param.snapshot_prefix() + "_iter_";
+  expect_ok(train_on(nullptr, first));
+  expect_ok(train_on(device(), second, nullptr, state + "6.solverstate"));
+  expect_ok(train_on(nullptr, param, nullptr, state + "12.solverstate"));
+  EXPECT_LE(relative_error(params_of(param, 18), want), 1e-3);
+}
+
+TEST_P(CudaTraining, WorksInAJobBesideACpu) {
+  for (const char* scheme : {"bsp", "local_steps"}) {
+    SCOPED_TRACE(scheme);
+    const SolverParameter param =
+        device_solver("cuda_job", std::string("max_iter: 12 scheme { type: '") + scheme + "' }");
+    const auto job = [&](const Device* second) {
+      const auto life = [&](int worker, table::Table& table) {
+        return train_on(worker == 1 ? second : nullptr, param, &table);
+      };
+      for (const Status& status : run_workers(2, 2, life)) expect_ok(status);
+      return params_of(param, 12);
+    };
+    const Numbers want = job(nullptr);
+    EXPECT_LE(relative_error(job(device()), want), 1e-3);
+  }
+}
+
+TEST_P(CudaTraining, OfChannelsLastEndsNearTheCpu) {
+  SolverParameter param = device_solver("cuda_tf32", "max_iter: 6 snapshot: 6");
+  expect_ok(train_on(nullptr, param));
+  const Numbers want = params_of(param, 6);
+  param.set_precision(SolverParameter::TF32);
+  expect_ok(train_on(device(), param));
+  EXPECT_LE(relative_error(params_of(param, 6), want), 2e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(On, CudaTraining, testing::ValuesIn(cuda_devices()), cuda_device_name);
+
+// The first failure that `fail` brings about, from the first call on, in a run that goes on from a
+// snapshot, until a run is not hurt any more.
+void expect_named_failures(const std::string& folder, void (*fail)(int), int step,
+                           const std::string& words) {
+  const SolverParameter param = device_solver(folder, "max_iter: 6 snapshot: 3");
+  expect_ok(train_on(&fake_gpu(), param));
+  const std::string good = saved(param, 3);
+  const std::string state = param.snapshot_prefix() + "_iter_3.solverstate";
+  int failures = 0;
+  for (int n = 1; n < 10000; n += step) {
+    fail(n);
+    Status ended;
+    try {
+      ended = train_on(&fake_gpu(), param, nullptr, state);
+    } catch (const DeviceError& error) {
+      ended = error.error();
+    }
+    reset_fakes();
+    if (ended.ok()) break;
+    ++failures;
+    EXPECT_EQ(ended.error().code, Code::kDevice);
+    EXPECT_NE(ended.error().message.find(words), std::string::npos) << ended.error().message;
+    ASSERT_EQ(saved(param, 3), good) << "the snapshot before stays whole";
+  }
+  EXPECT_GT(failures, 3);
+}
+
+TEST(CudaFailures, NoMemoryIsADeviceErrorThatSaysHowMuchIsFree) {
+  expect_named_failures("cuda_memory", fail_allocation, 7, "bytes are free");
+}
+
+TEST(CudaFailures, ACopyThatFailsEndsTheRunWithTheNameOfTheError) {
+  expect_named_failures("cuda_copy", fail_copy, 23, "cudaErrorIllegalAddress");
+}
+
+}  // namespace
+}  // namespace shoal::test::cuda_train_test
