@@ -29,7 +29,7 @@ LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog 
 
 OFF      := $(if $(filter 1,$(CUDA)),,cuda)
 ifeq ($(CUDA),1)
-LDLIBS   += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt
+LDLIBS   += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -Wl,-rpath,$(CUDA_HOME)/lib64   # there cuBLAS and cuDNN are looked for
 CU_OBJ   := $(patsubst %.cu,$(BUILD)/%.o,$(sort $(shell find src -name '*.cu')))
 endif
 find_src  = $(sort $(shell find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path '*/$(b)/*') 2>/dev/null))
