@@ -64,7 +64,7 @@ struct Windows {
 struct Finish {
   Finish(const ConvDesc& desc, const float* bias)
       : bias(bias), has_relu(desc.relu.has_value()), slope(desc.relu.value_or(1)) {}
-  __host__ __device__ float operator()(float sum, std::int64_t output) const {
+  __host__ __device__ float operator()(float sum, int output) const {
     if (bias != nullptr) sum += bias[output];
     if (!has_relu) return sum;
     if (slope == 0) return sum < 0 ? 0.0f : sum;  // a NaN stays
@@ -90,19 +90,23 @@ void to_columns(Context& ctx, const ConvDesc& desc, std::int64_t images, const f
        });
 }
 
+// The number of elements of a tensor fits an int, by which a GPU divides much faster.
+
 void from_columns(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* columns,
                   float* dx) {
   const Windows windows(desc);
-  const std::int64_t channels = desc.channels, width = images * windows.out;
+  const int channels = static_cast<int>(desc.channels);
+  const std::int64_t width = images * windows.out;
   each(ctx, "convolution's sums of columns", images * channels * windows.in,
        [=] __host__ __device__(std::int64_t i) {
-         const auto place = static_cast<int>(i % windows.in);
-         const std::int64_t plane = i / windows.in, image = plane / channels;
-         const float* row = columns + plane % channels * windows.taps * width + image * windows.out;
+         const int place = static_cast<int>(i) % windows.in,
+                   plane = static_cast<int>(i) / windows.in;
+         const std::int64_t row = std::int64_t{plane % channels} * windows.taps;
+         const float* from = columns + row * width + std::int64_t{plane / channels} * windows.out;
          float sum = 0;
-         for (int tap = 0; tap < windows.taps; ++tap, row += width) {
+         for (int tap = 0; tap < windows.taps; ++tap, from += width) {
            const int o = windows.output(place, tap);
-           if (o >= 0) sum += row[o];
+           if (o >= 0) sum += from[o];
          }
          dx[i] = sum;
        });
@@ -110,31 +114,37 @@ void from_columns(Context& ctx, const ConvDesc& desc, std::int64_t images, const
 
 void to_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* dy,
              float* rows) {
-  const std::int64_t outputs = desc.outputs, places = desc.out_count();
+  const int count = static_cast<int>(images), outputs = static_cast<int>(desc.outputs),
+            places = static_cast<int>(desc.out_count());
   each(ctx, "convolution's rows of gradients", images * outputs * places,
        [=] __host__ __device__(std::int64_t i) {
-         const std::int64_t image = i / places % images, output = i / places / images;
-         rows[i] = dy[(image * outputs + output) * places + i % places];
+         const int plane = static_cast<int>(i) / places, place = static_cast<int>(i) % places;
+         rows[i] = dy[(plane % count * outputs + plane / count) * places + place];
        });
 }
 
 void from_rows(Context& ctx, const ConvDesc& desc, std::int64_t images, const float* rows,
                const float* bias, float* y) {
-  const std::int64_t outputs = desc.outputs, places = desc.out_count();
+  const int count = static_cast<int>(images), outputs = static_cast<int>(desc.outputs),
+            places = static_cast<int>(desc.out_count());
   const Finish done(desc, bias);
   each(ctx, "convolution's outputs", images * outputs * places,
        [=] __host__ __device__(std::int64_t i) {
-         const std::int64_t output = i / places % outputs, image = i / places / outputs;
-         y[i] = done(rows[(output * images + image) * places + i % places], output);
+         const int plane = static_cast<int>(i) / places, place = static_cast<int>(i) % places;
+         const int output = plane % outputs;
+         y[i] = done(rows[(output * count + plane / outputs) * places + place], output);
        });
 }
 
 void finish(Context& ctx, const ConvDesc& desc, bool channels_last, const float* bias, float* y) {
   if (bias == nullptr && !desc.relu) return;
-  const std::int64_t outputs = desc.outputs, places = channels_last ? 1 : desc.out_count();
+  const int outputs = static_cast<int>(desc.outputs),
+            places = channels_last ? 1 : static_cast<int>(desc.out_count());
   const Finish done(desc, bias);
   each(ctx, "convolution's bias and ReLU", desc.images * outputs * desc.out_count(),
-       [=] __host__ __device__(std::int64_t i) { y[i] = done(y[i], i / places % outputs); });
+       [=] __host__ __device__(std::int64_t i) {
+         y[i] = done(y[i], static_cast<int>(i) / places % outputs);
+       });
 }
 
 }  // namespace shoal::ops::cuda
