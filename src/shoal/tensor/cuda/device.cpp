@@ -16,7 +16,7 @@ class CudaMemory final : public Memory {
  public:
   CudaMemory(const CudaDevice& device, int ordinal, std::size_t bytes)
       : Memory(&device, bytes), runtime_(device.runtime()), ordinal_(ordinal) {
-    check(runtime_.SetDevice(ordinal_), str("choosing GPU ", ordinal_));
+    check(runtime_.SetDevice(ordinal_), "choosing GPU ", ordinal_);
     const std::size_t size = std::max<std::size_t>(bytes, 1);
     void* data = nullptr;
     if (const cudaError_t result = runtime_.MallocAsync(&data, size, nullptr);
@@ -24,12 +24,12 @@ class CudaMemory final : public Memory {
       runtime_.GetLastError();  // forgotten, so that other work goes on
       std::size_t available = 0, total = 0;
       runtime_.MemGetInfo(&available, &total);
-      check(result, str("allocating ", bytes, " bytes on GPU ", ordinal_, ", where ", available,
-                        " of ", total, " bytes are free (a smaller batch needs less)"));
+      check(result, "allocating ", bytes, " bytes on GPU ", ordinal_, ", where ", available, " of ",
+            total, " bytes are free (a smaller batch needs less)");
     }
     data_ = static_cast<std::byte*>(data);
-    check(runtime_.MemsetAsync(data, 0, size, nullptr),
-          str("clearing ", bytes, " bytes on GPU ", ordinal_));
+    check(runtime_.MemsetAsync(data, 0, size, nullptr), "clearing ", bytes, " bytes on GPU ",
+          ordinal_);
   }
   ~CudaMemory() override {
     runtime_.SetDevice(ordinal_);
@@ -48,7 +48,7 @@ class PinnedMemory final : public Memory {
       : Memory(nullptr, bytes), runtime_(device.runtime()) {
     void* data = nullptr;
     check(runtime_.HostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable),
-          str("allocating ", bytes, " bytes of pinned memory"));
+          "allocating ", bytes, " bytes of pinned memory");
     data_ = static_cast<std::byte*>(data);
     std::memset(data, 0, bytes);
   }

@@ -1,7 +1,5 @@
 #include "shoal/tensor/cuda/runtime.h"
 
-#include "shoal/base/error.h"
-
 namespace shoal::cuda {
 
 const Runtime& runtime() {
@@ -27,8 +25,7 @@ const Runtime& runtime() {
   return table;
 }
 
-void check(cudaError_t result, const std::string& what) {
-  if (result == cudaSuccess) return;
+void fail(cudaError_t result, const std::string& what) {
   throw DeviceError(
       str(what, ": CUDA says ", cudaGetErrorName(result), ", ", cudaGetErrorString(result)));
 }

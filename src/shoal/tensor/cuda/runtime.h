@@ -8,6 +8,8 @@
 #include <functional>
 #include <string>
 
+#include "shoal/base/error.h"
+
 namespace shoal::ops::cuda {
 struct Blas;
 struct Dnn;
@@ -43,8 +45,12 @@ struct Runtime {
 // The CUDA runtime itself.
 const Runtime& runtime();
 
-// Throws DeviceError, which says what was being done and what CUDA calls the error, unless `result`
-// is success.
-void check(cudaError_t result, const std::string& what);
+// Throws DeviceError, which says what was being done and what CUDA calls the error.
+[[noreturn]] void fail(cudaError_t result, const std::string& what);
+// The same unless `result` is success, with the words joined; they cost nothing on success.
+template <class... Words>
+void check(cudaError_t result, const Words&... what) {
+  if (result != cudaSuccess) fail(result, str(what...));
+}
 
 }  // namespace shoal::cuda
