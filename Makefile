@@ -122,6 +122,7 @@ $(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  C
 $(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
 $(BUILD)/src/shoal/table/update.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math
 $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
+$(BUILD)/src/shoal/ops/cuda/update.o: private NVCCFLAGS += --fmad=false   # the same bits there
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include

@@ -18,11 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#if defined(__CUDACC__)
-#define SHOAL_ON_ANY_DEVICE __host__ __device__
-#else
-#define SHOAL_ON_ANY_DEVICE
-#endif
+#include "shoal/base/on_any_device.h"
 
 namespace shoal::optim {
 

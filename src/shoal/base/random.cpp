@@ -1,4 +1,4 @@
-// Implements the Philox generator and the numbers made from it.
+// Implements the numbers that are made from the Philox generator.
 #include "shoal/base/random.h"
 
 #include <cmath>
@@ -6,27 +6,6 @@
 #include <random>
 
 namespace shoal {
-
-std::array<std::uint32_t, 4> philox(std::uint64_t seed, std::uint64_t stream,
-                                    std::uint64_t counter) {
-  constexpr std::uint32_t kMul0 = 0xD2511F53, kMul1 = 0xCD9E8D57, kWeyl0 = 0x9E3779B9,
-                          kWeyl1 = 0xBB67AE85;
-  std::uint32_t c0 = static_cast<std::uint32_t>(counter),
-                c1 = static_cast<std::uint32_t>(counter >> 32);
-  std::uint32_t c2 = static_cast<std::uint32_t>(stream),
-                c3 = static_cast<std::uint32_t>(stream >> 32);
-  std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{kMul0} * c0, p1 = std::uint64_t{kMul1} * c2;
-    const std::uint32_t next0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
-    const std::uint32_t next2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-    c0 = next0, c1 = static_cast<std::uint32_t>(p1), c2 = next2,
-    c3 = static_cast<std::uint32_t>(p0);
-    k0 += kWeyl0;
-    k1 += kWeyl1;
-  }
-  return {c0, c1, c2, c3};
-}
 
 std::uint64_t stream_of(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325;
