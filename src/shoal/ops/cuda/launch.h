@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "shoal/ops/cuda/divisor.h"
 #include "shoal/ops/cuda/numbers.h"
 #include "shoal/tensor/cuda/stream.h"
 
@@ -39,20 +40,49 @@ void each(Context& ctx, const char* name, std::int64_t n, F f) {
   stream.check_launch(name);
 }
 
-// One block sums a row: thread t the columns t, t + kThreads ..., then halves meet.
-template <class T, class Value, class Join, class Put>
-__global__ void reduce_kernel(std::int64_t columns, Value value, Join join, Put put) {
-  __shared__ T sums[kThreads];
-  const std::int64_t row = blockIdx.x;
-  const int t = static_cast<int>(threadIdx.x);
-  T sum{};
-  for (std::int64_t c = t; c < columns; c += kThreads) sum = join(sum, value(row, c));
-  sums[t] = sum;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
+// kWidth threads join a row: thread t the columns t, t + kWidth ..., then halves meet. A block has
+// kThreads / kWidth rows.
+template <int kWidth, class T, class Value, class Join, class Put>
+__global__ void reduce_kernel(std::int64_t rows, std::int64_t columns, Value value, Join join,
+                              Put put) {
+  __shared__ T parts[kThreads];
+  const int t = static_cast<int>(threadIdx.x) % kWidth;
+  T* const own = parts + threadIdx.x - t;
+  const std::int64_t row =
+      std::int64_t{blockIdx.x} * (kThreads / kWidth) + static_cast<int>(threadIdx.x) / kWidth;
+  T part{};
+  for (std::int64_t c = t; row < rows && c < columns; c += kWidth) part = join(part, value(row, c));
+  own[t] = part;
+  for (int half = kWidth / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (t < half) sums[t] = join(sums[t], sums[t + half]);
+    if (t < half) own[t] = join(own[t], own[t + half]);
   }
-  if (t == 0) put(row, sums[0]);
+  if (t == 0 && row < rows) put(row, own[0]);
+}
+
+template <int kWidth, class T, class Value, class Join, class Put>
+void reduce_by(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns, Value value,
+               Join join, Put put) {
+  shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
+  if (rows == 0) return;
+  if (const auto run = stream.runtime().run_on_host) {
+    run(stream.handle(), [=] {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        T parts[kWidth] = {};
+        for (std::int64_t c = 0; c < columns; ++c)
+          parts[c % kWidth] = join(parts[c % kWidth], value(row, c));
+        for (int half = kWidth / 2; half > 0; half /= 2)
+          for (int t = 0; t < half; ++t) parts[t] = join(parts[t], parts[t + half]);
+        put(row, parts[0]);
+      }
+    });
+    return;
+  }
+  constexpr std::int64_t kRows = kThreads / kWidth;
+  reduce_kernel<kWidth, T>
+      <<<static_cast<unsigned>((rows + kRows - 1) / kRows), kThreads, 0, stream.handle()>>>(
+          rows, columns, value, join, put);
+  stream.check_launch(name);
 }
 
 // put(row, all value(row, column) of the row's `columns` joined) for each of `rows` rows. T{} is
@@ -60,25 +90,20 @@ __global__ void reduce_kernel(std::int64_t columns, Value value, Join join, Put 
 template <class T, class Value, class Join, class Put>
 void reduce(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns, Value value,
             Join join, Put put) {
-  shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
-  if (rows == 0) return;
-  if (const auto run = stream.runtime().run_on_host) {
-    run(stream.handle(), [=] {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        T sums[kThreads] = {};
-        for (std::int64_t c = 0; c < columns; ++c)
-          sums[c % kThreads] = join(sums[c % kThreads], value(row, c));
-        for (int half = kThreads / 2; half > 0; half /= 2)
-          for (int t = 0; t < half; ++t) sums[t] = join(sums[t], sums[t + half]);
-        put(row, sums[0]);
-      }
-    });
-    return;
-  }
-  reduce_kernel<T>
-      <<<static_cast<unsigned>(rows), kThreads, 0, stream.handle()>>>(columns, value, join, put);
-  stream.check_launch(name);
+  constexpr std::int64_t kShort = 128;  // a warp has enough to do with these columns
+  if (columns <= kShort)
+    reduce_by<32, T>(ctx, name, rows, columns, value, join, put);
+  else
+    reduce_by<kThreads, T>(ctx, name, rows, columns, value, join, put);
 }
+
+// Two sums over the same numbers; a struct that needs no constructor, as shared memory wants it.
+struct TwoSums {
+  double first, second;
+  __host__ __device__ TwoSums operator+(TwoSums other) const {
+    return {first + other.first, second + other.second};
+  }
+};
 
 struct Add {
   template <class T>
@@ -87,23 +112,42 @@ struct Add {
   }
 };
 
-// put(sum of term(i) over [0, n)), in double: in two launches, over pieces of fixed size first.
+// put(row, sum of value(row, column)) for each of `rows` rows. Few long rows are summed in pieces
+// first, as many as fill a GPU, and these are added by a second launch. Takes the context's
+// scratch.
+template <class T, class Value, class Put>
+void sum_rows(Context& ctx, const char* name, std::int64_t rows, std::int64_t columns, Value value,
+              Put put) {
+  constexpr std::int64_t kPiece = 16 * kThreads, kBlocks = 2048;
+  const std::int64_t pieces = std::clamp<std::int64_t>(
+      (columns + kPiece - 1) / kPiece, 1,
+      std::max<std::int64_t>(1, kBlocks / std::max<std::int64_t>(1, rows)));
+  if (pieces == 1) return reduce<T>(ctx, name, rows, columns, value, Add(), put);
+  const std::int64_t size = (columns + pieces - 1) / pieces;
+  const Divisor of_row(pieces);
+  T* const partial =
+      reinterpret_cast<T*>(ctx.scratch(rows * pieces * std::int64_t{sizeof(T) / 4}).data());
+  reduce<T>(
+      ctx, name, rows * pieces, size,
+      [=] __host__ __device__(std::int64_t piece, std::int64_t at) {
+        const std::int64_t row = piece / of_row, c = piece % of_row * size + at;
+        return c < columns ? T(value(row, c)) : T{};
+      },
+      Add(), [=] __host__ __device__(std::int64_t piece, T total) { partial[piece] = total; });
+  reduce<T>(
+      ctx, name, rows, pieces,
+      [=] __host__ __device__(std::int64_t row, std::int64_t c) {
+        return partial[row * pieces + c];
+      },
+      Add(), put);
+}
+
+// put(sum of term(i) over [0, n)), in double. Takes the context's scratch.
 template <class Term, class Put>
 void sum(Context& ctx, const char* name, std::int64_t n, Term term, Put put) {
-  constexpr std::int64_t kPiece = 16 * kThreads, kMostPieces = 1024;
-  const std::int64_t pieces = std::clamp<std::int64_t>((n + kPiece - 1) / kPiece, 1, kMostPieces);
-  const std::int64_t size = (n + pieces - 1) / pieces;
-  double* const partial = reinterpret_cast<double*>(ctx.scratch(2 * pieces).data());
-  reduce<double>(
-      ctx, name, pieces, size,
-      [=] __host__ __device__(std::int64_t piece, std::int64_t c) {
-        const std::int64_t i = piece * size + c;
-        return i < n ? static_cast<double>(term(i)) : 0.0;
-      },
-      Add(), [=] __host__ __device__(std::int64_t piece, double total) { partial[piece] = total; });
-  reduce<double>(
-      ctx, name, 1, pieces,
-      [=] __host__ __device__(std::int64_t, std::int64_t c) { return partial[c]; }, Add(),
+  sum_rows<double>(
+      ctx, name, 1, n,
+      [=] __host__ __device__(std::int64_t, std::int64_t c) { return double(term(c)); },
       [=] __host__ __device__(std::int64_t, double total) { put(total); });
 }
 
