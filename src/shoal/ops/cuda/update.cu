@@ -28,88 +28,75 @@ struct Pieces {
 };
 
 template <optim::Rule rule, optim::Regularization kind>
-void launch(Context &ctx, std::span<const Piece> some, bool clear) {
+void launch(Context& ctx, std::span<const Piece> some, bool clear) {
   Pieces pieces{};
   std::ranges::copy(some, pieces.piece);
   each(ctx, "update", static_cast<std::int64_t>(some.size()) * kPiece,
        [=] __host__ __device__(std::int64_t i) {
-         const Piece &piece = pieces.piece[i / kPiece];
+         const Piece& piece = pieces.piece[i / kPiece];
          const std::int64_t at = i % kPiece;
-         if (at >= piece.count)
-           return;
-         optim::update_elements<rule, kind>(piece.step, 1, piece.w + at,
-                                            piece.g + at, piece.h + at,
+         if (at >= piece.count) return;
+         optim::update_elements<rule, kind>(piece.step, 1, piece.w + at, piece.g + at, piece.h + at,
                                             piece.h2 + at);
-         if (clear)
-           piece.g[at] = 0;
+         if (clear) piece.g[at] = 0;
        });
 }
 
 template <optim::Rule rule>
-void launch(Context &ctx, std::span<const Piece> some, bool clear) {
-  const optim::Step &step = some.front().step;
+void launch(Context& ctx, std::span<const Piece> some, bool clear) {
+  const optim::Step& step = some.front().step;
   if (step.regularization == optim::Regularization::kL1 && step.decay != 0)
     launch<rule, optim::Regularization::kL1>(ctx, some, clear);
   else
     launch<rule, optim::Regularization::kL2>(ctx, some, clear);
 }
 
-void launch(Context &ctx, std::span<const Piece> some, bool clear) {
+void launch(Context& ctx, std::span<const Piece> some, bool clear) {
   using optim::Rule;
   switch (some.front().step.rule) {
-  case Rule::kSgd:
-    return launch<Rule::kSgd>(ctx, some, clear);
-  case Rule::kNesterov:
-    return launch<Rule::kNesterov>(ctx, some, clear);
-  case Rule::kAdaGrad:
-    return launch<Rule::kAdaGrad>(ctx, some, clear);
-  case Rule::kRmsProp:
-    return launch<Rule::kRmsProp>(ctx, some, clear);
-  case Rule::kAdaDelta:
-    return launch<Rule::kAdaDelta>(ctx, some, clear);
-  case Rule::kAdam:
-    return launch<Rule::kAdam>(ctx, some, clear);
+    case Rule::kSgd: return launch<Rule::kSgd>(ctx, some, clear);
+    case Rule::kNesterov: return launch<Rule::kNesterov>(ctx, some, clear);
+    case Rule::kAdaGrad: return launch<Rule::kAdaGrad>(ctx, some, clear);
+    case Rule::kRmsProp: return launch<Rule::kRmsProp>(ctx, some, clear);
+    case Rule::kAdaDelta: return launch<Rule::kAdaDelta>(ctx, some, clear);
+    case Rule::kAdam: return launch<Rule::kAdam>(ctx, some, clear);
   }
 }
 
-void check_sizes(const ParamUpdate &one) {
-  CHECK(static_cast<int>(one.histories.size()) ==
-        optim::histories(one.step.rule))
+void check_sizes(const ParamUpdate& one) {
+  CHECK(static_cast<int>(one.histories.size()) == optim::histories(one.step.rule))
       << one.histories.size() << " histories";
   CHECK(one.grad->count() == one.w->count())
-      << "param " << one.w->shape().str() << ", gradient "
-      << one.grad->shape().str();
-  for (const Tensor *h : one.histories)
+      << "param " << one.w->shape().str() << ", gradient " << one.grad->shape().str();
+  for (const Tensor* h : one.histories)
     CHECK(h->count() == one.w->count())
         << "param " << one.w->shape().str() << ", history " << h->shape().str();
 }
 
 // In the layout that the param is in, so that a kernel's own order of weights
 // stays.
-void cut_up(Context &ctx, const ParamUpdate &one, std::vector<Piece> &pieces) {
+void cut_up(Context& ctx, const ParamUpdate& one, std::vector<Piece>& pieces) {
   check_sizes(one);
   const LayoutPtr layout = one.w->layout();
-  float *const w = mut(ctx, *one.w, layout),
-               *const g = mut(ctx, *one.grad, layout),
+  float *const w = mut(ctx, *one.w, layout), *const g = mut(ctx, *one.grad, layout),
                *const h = mut(ctx, *one.histories.front(), layout),
                *const h2 = mut(ctx, *one.histories.back(), layout);
   for (std::int64_t at = 0; at < one.w->count(); at += kPiece)
-    pieces.push_back({one.step, w + at, g + at, h + at, h2 + at,
-                      std::min(kPiece, one.w->count() - at)});
+    pieces.push_back(
+        {one.step, w + at, g + at, h + at, h2 + at, std::min(kPiece, one.w->count() - at)});
 }
 
 // Whether two pieces can be updated by one launch.
-bool alike(const optim::Step &a, const optim::Step &b) {
+bool alike(const optim::Step& a, const optim::Step& b) {
   return a.rule == b.rule && a.regularization == b.regularization &&
          (a.decay != 0) == (b.decay != 0);
 }
 
-} // namespace
+}  // namespace
 
-void update(Context &ctx, std::span<const ParamUpdate> params, Gradient after) {
+void update(Context& ctx, std::span<const ParamUpdate> params, Gradient after) {
   std::vector<Piece> pieces;
-  for (const ParamUpdate &one : params)
-    cut_up(ctx, one, pieces);
+  for (const ParamUpdate& one : params) cut_up(ctx, one, pieces);
   for (std::span<const Piece> rest = pieces; !rest.empty();) {
     std::size_t count = 1;
     while (count < rest.size() && count < Pieces::kMost &&
@@ -120,4 +107,4 @@ void update(Context &ctx, std::span<const ParamUpdate> params, Gradient after) {
   }
 }
 
-} // namespace shoal::ops::cuda
+}  // namespace shoal::ops::cuda

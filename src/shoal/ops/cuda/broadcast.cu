@@ -1,0 +1,97 @@
+// A short vector against a tensor, on a CUDA device.
+#include "shoal/ops/broadcast.h"
+
+#include "shoal/base/log.h"
+#include "shoal/ops/cuda/channels.h"
+#include "shoal/ops/cuda/elementary.h"
+
+namespace shoal::ops::cuda {
+namespace {
+
+void check(const BroadcastDims& s, const Tensor& x, const Tensor& y, std::int64_t numbers) {
+  CHECK(x.count() == s.outer * s.dim * s.inner && y.count() == x.count() && numbers == s.dim)
+      << s.outer << " x " << s.dim << " x " << s.inner << " for shapes " << x.shape().str() << ", "
+      << y.shape().str() << " and " << numbers << " numbers";
+}
+
+// A SumInto's numbers.
+struct Target {
+  Target(Context& ctx, SumInto into) : add(into.add) {
+    if (into.tensor != nullptr) numbers = add ? mut(ctx, *into.tensor) : write(ctx, *into.tensor);
+  }
+  __host__ __device__ void put(std::int64_t d, double sum) const {
+    if (numbers != nullptr) numbers[d] = static_cast<float>(add ? numbers[d] + sum : sum);
+  }
+  float* numbers = nullptr;
+  bool add;
+};
+
+}  // namespace
+
+void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& factor,
+                     const Tensor* shift, Tensor& y) {
+  check(dims, x, y, factor.count());
+  CHECK(shift == nullptr || shift->count() == dims.dim);
+  const float *const in = read(ctx, x), *const scale = read(ctx, factor);
+  const float* const add = shift != nullptr ? read(ctx, *shift) : nullptr;
+  float* const out = write(ctx, y);
+  const ChannelOf channel(dims);
+  each(ctx, "scale and shift", y.count(), [=] __host__ __device__(std::int64_t i) {
+    const std::int64_t d = channel(i);
+    out[i] = scale[d] * in[i] + (add != nullptr ? add[d] : 0.0f);
+  });
+}
+
+void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& shift,
+           Tensor& y) {
+  check(dims, x, y, shift.count());
+  const float *const in = read(ctx, x), *const add = read(ctx, shift);
+  float* const out = write(ctx, y);
+  const ChannelOf channel(dims);
+  each(ctx, "shift", y.count(),
+       [=] __host__ __device__(std::int64_t i) { out[i] = in[i] + add[channel(i)]; });
+}
+
+void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, const Tensor& x,
+                    const Tensor& factor, Tensor* gx, SumInto g_factor, SumInto g_shift) {
+  check(dims, g, g, factor.count());
+  for (const SumInto& into : {g_factor, g_shift})
+    CHECK(into.tensor == nullptr || into.tensor->count() == dims.dim);
+  const bool products = g_factor.tensor != nullptr;
+  CHECK(!products || x.count() == g.count())
+      << "shapes " << x.shape().str() << " and " << g.shape().str();
+  const float* const grad = read(ctx, g);
+  if (products) {
+    const float* const in = read(ctx, x);
+    const Target factors(ctx, g_factor), shifts(ctx, g_shift);
+    sum_channels<TwoSums>(
+        ctx, "scale's gradients", dims,
+        [=] __host__ __device__(std::int64_t i, std::int64_t) {
+          return TwoSums{double{grad[i]} * in[i], grad[i]};
+        },
+        [=] __host__ __device__(std::int64_t d, TwoSums sums) {
+          factors.put(d, sums.first);
+          shifts.put(d, sums.second);
+        });
+  } else if (g_shift.tensor != nullptr) {
+    cuda::shift_backward(ctx, dims, g, g_shift);
+  }
+  if (gx == nullptr) return;
+  const float* const scale = read(ctx, factor);
+  float* const out = write(ctx, *gx);
+  const ChannelOf channel(dims);
+  each(ctx, "scale's gradient", g.count(),
+       [=] __host__ __device__(std::int64_t i) { out[i] = grad[i] * scale[channel(i)]; });
+}
+
+void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift) {
+  check(dims, g, g, g_shift.tensor->count());
+  const float* const grad = read(ctx, g);
+  const Target shifts(ctx, g_shift);
+  sum_channels<double>(
+      ctx, "shift's gradient", dims,
+      [=] __host__ __device__(std::int64_t i, std::int64_t) { return double{grad[i]}; },
+      [=] __host__ __device__(std::int64_t d, double sum) { shifts.put(d, sum); });
+}
+
+}  // namespace shoal::ops::cuda
