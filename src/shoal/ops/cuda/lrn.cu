@@ -1,0 +1,128 @@
+// Our own local response normalization on a CUDA device.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "shoal/ops/cuda/impls.h"
+#include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/normalize.h"
+
+namespace shoal::ops::cuda {
+namespace {
+
+__host__ __device__ inline float power(float s, float beta) {
+  if (beta == 0.75f) {
+    const float r = 1 / std::sqrt(s);
+    return r * std::sqrt(r);
+  }
+  if (beta == 0.5f) return 1 / std::sqrt(s);
+  if (beta == 1) return 1 / s;
+  return std::pow(s, -beta);
+}
+
+// The numbers around one: along channels, or in its plane.
+class Around {
+ public:
+  explicit Around(const LrnDesc& desc)
+      : across_(desc.region == LrnDesc::Region::kAcross),
+        reach_(static_cast<int>(desc.size / 2)),
+        channels_(static_cast<int>(desc.channels)),
+        height_(static_cast<int>(desc.height)),
+        width_(static_cast<int>(desc.width)),
+        by_plane_(desc.height * desc.width),
+        by_channels_(desc.channels),
+        by_height_(desc.height),
+        by_width_(desc.width) {}
+
+  // The sum of the numbers of v around number i, or of their squares.
+  template <bool kSquares>
+  __host__ __device__ float sum(const float* v, std::int64_t i) const {
+    if (across_) {
+      const int c = static_cast<int>(i / by_plane_ % by_channels_);
+      return sum_of<kSquares>(v + i, std::max(-reach_, -c), std::min(reach_, channels_ - 1 - c),
+                              by_plane_.value());
+    }
+    const int h = static_cast<int>(i / by_width_ % by_height_), w = static_cast<int>(i % by_width_);
+    float total = 0;
+    for (int row = std::max(-reach_, -h); row <= std::min(reach_, height_ - 1 - h); ++row)
+      total += sum_of<kSquares>(v + i + row * width_, std::max(-reach_, -w),
+                                std::min(reach_, width_ - 1 - w), 1);
+    return total;
+  }
+
+ private:
+  template <bool kSquares>
+  __host__ __device__ static float sum_of(const float* v, int first, int last, std::int64_t step) {
+    float total = 0;
+    for (int k = first; k <= last; ++k) total += kSquares ? v[k * step] * v[k * step] : v[k * step];
+    return total;
+  }
+
+  bool across_;
+  int reach_, channels_, height_, width_;
+  Divisor by_plane_, by_channels_, by_height_, by_width_;
+};
+
+// A description as kernels take it.
+struct Lrn {
+  explicit Lrn(const LrnDesc& desc) : around(desc), k(desc.k), beta(desc.beta) {
+    const bool across = desc.region == LrnDesc::Region::kAcross;
+    if (!across) k = 1;
+    ratio = desc.alpha / static_cast<float>(across ? desc.size : desc.size * desc.size);
+  }
+  __host__ __device__ float spread(const float* x, std::int64_t i) const {
+    return k + ratio * around.sum<true>(x, i);
+  }
+  Around around;
+  float k, beta, ratio;
+};
+
+void normalize(Context& ctx, const Lrn& lrn, std::int64_t count, const float* x, float* y) {
+  each(ctx, "LRN", count, [=] __host__ __device__(std::int64_t i) {
+    y[i] = x[i] * power(lrn.spread(x, i), lrn.beta);
+  });
+}
+
+// dx_i = dy_i s_i^-beta - 2 ratio beta x_i (sum over the j around i of dy_j x_j s_j^(-beta - 1)).
+// `indirect` has room for the terms of that sum.
+void differentiate(Context& ctx, const Lrn& lrn, std::int64_t count, const float* x,
+                   const float* dy, float* indirect, float* dx) {
+  each(ctx, "LRN's gradient", count, [=] __host__ __device__(std::int64_t i) {
+    const float s = lrn.spread(x, i), direct = dy[i] * power(s, lrn.beta);
+    dx[i] = direct;
+    indirect[i] = direct * x[i] / s;
+  });
+  const float factor = 2 * lrn.ratio * lrn.beta;
+  each(ctx, "LRN's gradient", count, [=] __host__ __device__(std::int64_t i) {
+    dx[i] -= factor * x[i] * lrn.around.sum<false>(indirect, i);
+  });
+}
+
+class LrnOf final : public LrnKernel {
+ public:
+  explicit LrnOf(const LrnDesc& desc)
+      : lrn_(desc), count_(desc.images * desc.channels * desc.height * desc.width) {}
+  KernelNeeds needs(const Context&) const override { return {.workspace = count_}; }
+  void forward(Context& ctx, const Tensor& x, Tensor& y) override {
+    const float* const in = read(ctx, x);
+    normalize(ctx, lrn_, count_, in, write(ctx, y));
+  }
+  void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
+    const float *const in = read(ctx, x), *const slope = read(ctx, dy);
+    float* const indirect = ctx.scratch(count_).data();
+    differentiate(ctx, lrn_, count_, in, slope, indirect, write(ctx, dx));
+  }
+
+ private:
+  Lrn lrn_;
+  std::int64_t count_;
+};
+
+}  // namespace
+
+const LrnImpl kLrn{"cuda", [](const LrnDesc&, const Context&) { return kYes; },
+                   [](const LrnDesc& desc, Context&) -> std::unique_ptr<LrnKernel> {
+                     return std::make_unique<LrnOf>(desc);
+                   }};
+
+}  // namespace shoal::ops::cuda

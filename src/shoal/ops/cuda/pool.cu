@@ -1,0 +1,202 @@
+// Our own pooling on a CUDA device. Backward gathers: each input adds what the windows over it
+// bring, in their order.
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "shoal/base/log.h"
+#include "shoal/ops/cuda/impls.h"
+#include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/window.h"
+
+namespace shoal::ops::cuda {
+namespace {
+
+// One axis as kernels take it.
+struct Axis {
+  explicit Axis(const WindowAxis& axis)
+      : in(static_cast<int>(axis.in)),
+        out(static_cast<int>(axis.out)),
+        kernel(static_cast<int>(axis.kernel)),
+        stride(static_cast<int>(axis.stride)),
+        pad(static_cast<int>(axis.pad)) {}
+  // The places inside that an output sees are [begin, end); begin >= end: none.
+  __host__ __device__ int begin(int o) const { return std::max(0, o * stride - pad); }
+  __host__ __device__ int end(int o) const { return std::min(in, o * stride - pad + kernel); }
+  // How many places of the padded axis its window covers.
+  __host__ __device__ float covered(int o) const {
+    const int start = o * stride - pad;
+    return static_cast<float>(std::max(1, std::min(start + kernel, in + pad) - start));
+  }
+  // The outputs that see a place are [first, last).
+  __host__ __device__ int first(int place) const {
+    return place + pad < kernel ? 0 : (place + pad - kernel) / stride + 1;
+  }
+  __host__ __device__ int last(int place) const {
+    return std::min(out, (place + pad) / stride + 1);
+  }
+  int in, out, kernel, stride, pad;
+};
+
+// The windows of all planes.
+struct Windows {
+  explicit Windows(const PoolDesc& desc)
+      : height(desc.height),
+        width(desc.width),
+        out_height(desc.height.out),
+        out_width(desc.width.out),
+        in_height(desc.height.in),
+        in_width(desc.width.in),
+        inputs(desc.planes * desc.height.in * desc.width.in),
+        outputs(desc.planes * desc.height.out * desc.width.out) {}
+
+  struct Place {
+    std::int64_t plane;
+    int h, w;
+  };
+  __host__ __device__ Place output(std::int64_t i) const {
+    const std::int64_t row = i / out_width;
+    return {row / out_height, static_cast<int>(row % out_height), static_cast<int>(i % out_width)};
+  }
+  __host__ __device__ Place input(std::int64_t i) const {
+    const std::int64_t row = i / in_width;
+    return {row / in_height, static_cast<int>(row % in_height), static_cast<int>(i % in_width)};
+  }
+  // The first number of a plane of outputs, and of inputs.
+  __host__ __device__ std::int64_t outputs_of(std::int64_t plane) const {
+    return plane * height.out * width.out;
+  }
+  __host__ __device__ std::int64_t inputs_of(std::int64_t plane) const {
+    return plane * height.in * width.in;
+  }
+
+  Axis height, width;
+  Divisor out_height, out_width, in_height, in_width;
+  std::int64_t inputs, outputs;
+};
+
+// Each of y, winners and index may be null; a winner is h * W + w, or -1.
+void largest(Context& ctx, const Windows& windows, const float* x, float* y, std::int32_t* winners,
+             float* index) {
+  each(ctx, "maximum of windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
+    const Windows::Place o = windows.output(i);
+    const float* const plane = x + windows.inputs_of(o.plane);
+    const int h_begin = windows.height.begin(o.h), h_end = windows.height.end(o.h);
+    const int w_begin = windows.width.begin(o.w), w_end = windows.width.end(o.w);
+    float best = -std::numeric_limits<float>::infinity();
+    int winner = -1;
+    for (int h = h_begin; h < h_end; ++h)
+      for (int w = w_begin; w < w_end; ++w) {
+        const int place = h * windows.width.in + w;
+        if (plane[place] > best) {
+          best = plane[place];
+          winner = place;
+        }
+      }
+    if (y != nullptr) y[i] = h_begin < h_end && w_begin < w_end ? best : 0.0f;
+    if (winners != nullptr) winners[i] = winner;
+    if (index != nullptr) index[i] = static_cast<float>(winner);
+  });
+}
+
+void largest_backward(Context& ctx, const Windows& windows, const std::int32_t* winners,
+                      const float* dy, float* dx) {
+  each(ctx, "gradient of maxima", windows.inputs, [=] __host__ __device__(std::int64_t i) {
+    const Windows::Place at = windows.input(i);
+    const int place = at.h * windows.width.in + at.w;
+    const std::int64_t plane = windows.outputs_of(at.plane);
+    const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
+    float sum = 0;
+    for (int h = windows.height.first(at.h); h < h_last; ++h)
+      for (int w = windows.width.first(at.w); w < w_last; ++w) {
+        const std::int64_t o = plane + h * windows.width.out + w;
+        if (winners[o] == place) sum += dy[o];
+      }
+    dx[i] = sum;
+  });
+}
+
+// Sums along columns first, then along rows.
+void average(Context& ctx, const Windows& windows, const float* x, float* y) {
+  each(ctx, "average of windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
+    const Windows::Place o = windows.output(i);
+    const float* const plane = x + windows.inputs_of(o.plane);
+    const int h_begin = windows.height.begin(o.h), h_end = windows.height.end(o.h);
+    const int w_begin = windows.width.begin(o.w), w_end = windows.width.end(o.w);
+    float sum = 0;
+    for (int w = w_begin; w < w_end; ++w) {
+      float column = 0;
+      for (int h = h_begin; h < h_end; ++h) column += plane[h * windows.width.in + w];
+      sum += column;
+    }
+    y[i] = sum / (windows.height.covered(o.h) * windows.width.covered(o.w));
+  });
+}
+
+void average_backward(Context& ctx, const Windows& windows, const float* dy, float* dx) {
+  each(ctx, "gradient of averages", windows.inputs, [=] __host__ __device__(std::int64_t i) {
+    const Windows::Place at = windows.input(i);
+    const std::int64_t plane = windows.outputs_of(at.plane);
+    const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
+    float sum = 0;
+    for (int h = windows.height.first(at.h); h < h_last; ++h) {
+      float row = 0;
+      for (int w = windows.width.first(at.w); w < w_last; ++w)
+        row += dy[plane + h * windows.width.out + w] /
+               (windows.height.covered(h) * windows.width.covered(w));
+      sum += row;
+    }
+    dx[i] = sum;
+  });
+}
+
+class Pool final : public PoolKernel {
+ public:
+  Pool(const PoolDesc& desc, const Device& device)
+      : windows_(desc), max_(desc.method == PoolDesc::Method::kMax) {
+    if (max_ && desc.keeps_winners)
+      winners_ = device.allocate(static_cast<std::size_t>(windows_.outputs) * sizeof(std::int32_t));
+  }
+
+  KernelNeeds needs(const Context&) const override {
+    return {.workspace = max_ && winners_ == nullptr ? windows_.outputs : 0};
+  }
+
+  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) override {
+    const float* const in = read(ctx, x);
+    float *const out = write(ctx, y), *const places = index ? write(ctx, *index) : nullptr;
+    if (max_) return largest(ctx, windows_, in, out, kept(), places);
+    CHECK(index == nullptr) << "average pooling has no winners";
+    average(ctx, windows_, in, out);
+  }
+
+  void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
+    const float* const slope = read(ctx, dy);
+    if (!max_) return average_backward(ctx, windows_, slope, write(ctx, dx));
+    std::int32_t* winners = kept();
+    if (winners == nullptr) {
+      winners = reinterpret_cast<std::int32_t*>(ctx.scratch(windows_.outputs).data());
+      largest(ctx, windows_, read(ctx, x), nullptr, winners, nullptr);
+    }
+    largest_backward(ctx, windows_, winners, slope, write(ctx, dx));
+  }
+
+ private:
+  // The last forward's winners, if the description wants them kept.
+  std::int32_t* kept() const {
+    return winners_ ? reinterpret_cast<std::int32_t*>(winners_->data()) : nullptr;
+  }
+
+  Windows windows_;
+  bool max_;
+  std::shared_ptr<Memory> winners_;
+};
+
+}  // namespace
+
+const PoolImpl kPool{"cuda", [](const PoolDesc&, const Context&) { return kYes; },
+                     [](const PoolDesc& desc, Context& ctx) -> std::unique_ptr<PoolKernel> {
+                       return std::make_unique<Pool>(desc, ctx.device());
+                     }};
+
+}  // namespace shoal::ops::cuda
