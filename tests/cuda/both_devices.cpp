@@ -1,0 +1,82 @@
+// Implements the comparison of the CPU and a CUDA device.
+#include "cuda/both_devices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "shoal/base/error.h"
+#include "shoal/base/random.h"
+
+namespace shoal::test {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(),
+                kInfinity = std::numeric_limits<float>::infinity();
+
+float draw(Random& random, const Start& start) {
+  switch (start.numbers) {
+    case Start::Numbers::kDrawn: return random.uniform(-1, 1);
+    case Start::Numbers::kPositive: return random.uniform(0.1f, 2);
+    case Start::Numbers::kTies: return static_cast<float>(random.below(5)) / 2 - 1;
+    case Start::Numbers::kOdd: {
+      const float odd[] = {kNaN, kInfinity, -kInfinity, -0.0f};
+      const std::uint64_t which = random.below(24);
+      return which < 4 ? odd[which] : random.uniform(-1, 1);
+    }
+    case Start::Numbers::kLabels: {
+      const float bad[] = {-1, static_cast<float>(start.below), 0.5f};
+      const std::uint64_t which = random.below(12);
+      if (which < 3) return bad[which];
+      [[fallthrough]];
+    }
+    case Start::Numbers::kWhole:
+      return static_cast<float>(random.below(static_cast<std::uint64_t>(start.below)));
+    case Start::Numbers::kNaN: return kNaN;
+  }
+  return kNaN;
+}
+
+bool alike(float got, float want, double tolerance) {
+  if (std::isnan(want)) return std::isnan(got);
+  if (std::isinf(want)) return got == want;
+  return std::fabs(double{got} - want) <= tolerance;
+}
+
+}  // namespace
+
+Ts start(const std::vector<Start>& tensors) {
+  Ts made;
+  for (const Start& one : tensors) {
+    Random random(11, made.size());
+    for (float& x : made.emplace_back(one.shape).host_out()) x = draw(random, one);
+  }
+  return made;
+}
+
+std::string difference(const Ts& got, const Ts& want, double tolerance) {
+  for (std::size_t t = 0; t < want.size(); ++t) {
+    double most = 0;
+    for (const float x : want[t].host())
+      if (std::isfinite(x)) most = std::max<double>(most, std::fabs(x));
+    for (std::size_t i = 0; i < want[t].host().size(); ++i) {
+      const float one = got[t].host()[i], other = want[t].host()[i];
+      if (!alike(one, other, tolerance * most))
+        return str("tensor ", t, "[", i, "] is ", one, ", want ", other, " (largest ", most, ")");
+    }
+  }
+  return "";
+}
+
+void OnCudaDevices::expect_same(const std::vector<Case>& cases) {
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    Ts got = start(one.tensors), want = start(one.tensors);
+    Context cpu({}), own({.device = GetParam()});
+    one.run(cpu, want);
+    one.run(own, got);
+    EXPECT_EQ(difference(got, want, one.tolerance), "");
+  }
+}
+
+}  // namespace shoal::test

@@ -1,0 +1,166 @@
+// Our own kernels of a CUDA device beside the CPU's plain ones.
+#include <gtest/gtest.h>
+
+#include "cuda/both_devices.h"
+#include "cuda/devices.h"
+#include "shoal/ops/backend.h"
+#include "support/ops.h"
+
+namespace shoal::test::cuda_kernels_test {
+namespace {
+
+using Numbers = Start::Numbers;
+using ops::axis;
+
+class CudaKernels : public OnCudaDevices {};
+INSTANTIATE_TEST_SUITE_P(Devices, CudaKernels, testing::ValuesIn(cuda_devices()), cuda_device_name);
+
+// The kernel that serves every description.
+auto plain(auto list, const auto& desc, Context& ctx) {
+  return (ops::backend(ctx).*list).back()->make(desc, ctx);
+}
+
+TEST_P(CudaKernels, Im2colIsTheCpus) {
+  for (const ops::ConvDesc& desc :
+       {ops::ConvDesc{2, 3, 1, 1, {axis(7, 3, 1, 1), axis(6, 2, 2)}},
+        {1, 2, 1, 1, {axis(11, 3, 2, 2, 2), axis(5, 5, 1, 4)}},
+        {2, 2, 1, 1, {axis(9, 4, 3, 1)}},
+        {2, 2, 1, 1, {axis(4, 2), axis(5, 3, 1, 1), axis(6, 2, 2, 0, 2)}}}) {
+    const Shape x{desc.images, desc.channels, desc.in_count()};
+    const Shape y{desc.images, desc.channels * desc.taps(), desc.out_count()};
+    expect_same({{"im2col",
+                  {odd(x), blank(y)},
+                  [=](Context& ctx, Ts& t) {
+                    plain(&ops::Backend::im2col, desc, ctx)->forward(ctx, t[0], t[1]);
+                  }},
+                 {"im2col, backward",
+                  {drawn(y), blank(x)},
+                  [=](Context& ctx, Ts& t) {
+                    plain(&ops::Backend::im2col, desc, ctx)->backward(ctx, t[0], t[1]);
+                  },
+                  kRounding}});
+  }
+}
+
+// The axis of a pooling whose last window may hang over the end, as Caffe has them.
+ops::WindowAxis pooled(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                       std::int64_t pad) {
+  return {in, out, kernel, stride, pad, 1};
+}
+
+TEST_P(CudaKernels, PoolingIsTheCpus) {
+  using Method = ops::PoolDesc::Method;
+  const std::pair<ops::WindowAxis, ops::WindowAxis> windows[] = {
+      {pooled(7, 3, 3, 2, 0), pooled(9, 4, 3, 2, 0)},
+      {pooled(8, 4, 3, 2, 0), pooled(6, 3, 2, 2, 0)},
+      {pooled(5, 5, 3, 1, 1), pooled(6, 6, 3, 1, 1)},
+      {pooled(7, 1, 7, 1, 0), pooled(7, 1, 7, 1, 0)},
+      {pooled(5, 4, 2, 2, 1), pooled(4, 3, 3, 2, 1)},
+      {pooled(9, 3, 2, 4, 0), pooled(10, 2, 3, 5, 1)},
+      {pooled(2, 5, 3, 2, 2), pooled(3, 6, 2, 1, 1)},  // some windows lie outside
+  };
+  for (const auto& [height, width] : windows)
+    for (const Method method : {Method::kMax, Method::kAverage})
+      for (const bool keeps : {false, true}) {
+        const ops::PoolDesc desc{method, 3, height, width, keeps && method == Method::kMax};
+        SCOPED_TRACE(str(height.in, " x ", width.in, method == Method::kMax ? " max" : " average",
+                         desc.keeps_winners ? ", keeps winners" : ""));
+        const Shape x{3, height.in, width.in}, y{3, height.out, width.out};
+        const auto run = [=](Context& ctx, Ts& t) {
+          const auto kernel = plain(&ops::Backend::pool, desc, ctx);
+          kernel->forward(ctx, t[0], t[1], method == Method::kMax ? &t[2] : nullptr);
+          kernel->backward(ctx, t[0], t[3], t[4]);
+          kernel->forward(ctx, t[0], t[5], nullptr);
+        };
+        for (const Start& in : {ties(x), drawn(x), odd(x)})
+          expect_same({{"pooling",
+                        {in, blank(y), blank(y), drawn(y), blank(x), blank(y)},
+                        run,
+                        method == Method::kMax ? 0 : kRounding}});
+      }
+}
+
+TEST_P(CudaKernels, LrnIsTheCpus) {
+  using Region = ops::LrnDesc::Region;
+  for (const Region region : {Region::kAcross, Region::kWithin})
+    for (const float beta : {0.75f, 0.5f, 1.0f, 0.6f})
+      for (const std::int64_t size : {1, 3, 5, 9}) {
+        const ops::LrnDesc desc{region, 2, 6, 5, 7, size, 1.5f, beta, 2};
+        const Shape x{2, 6, 5, 7};
+        const auto run = [=](Context& ctx, Ts& t) {
+          const auto kernel = plain(&ops::Backend::lrn, desc, ctx);
+          kernel->forward(ctx, t[0], t[1]);
+          kernel->backward(ctx, t[0], t[2], t[3]);
+        };
+        expect_same({{str(region == Region::kAcross ? "across " : "within ", size, ", beta ", beta),
+                      {drawn(x), blank(x), drawn(x), blank(x)},
+                      run,
+                      kRounding}});
+      }
+}
+
+TEST_P(CudaKernels, BatchNormIsTheCpus) {
+  for (const ops::BatchNormDesc& desc : {ops::BatchNormDesc{4, 3, 5, 1e-3f},
+                                         {6, 7, 1, 1e-3f},
+                                         {1, 1, 300, 1e-3f},
+                                         {2, 2, 4001, 1e-3f},
+                                         {2, 1500, 1, 1e-3f}}) {
+    SCOPED_TRACE(str(desc.images, " x ", desc.channels, " x ", desc.inner));
+    const Shape x{desc.images, desc.channels, desc.inner}, c{desc.channels};
+    const auto kernel = [=](Context& ctx) { return plain(&ops::Backend::batch_norm, desc, ctx); };
+    expect_same({
+        {"forward_batch",
+         {positive(x), blank(c), blank(c), blank(x)},
+         [=](Context& ctx, Ts& t) { kernel(ctx)->forward_batch(ctx, t[0], t[1], t[2], t[3]); },
+         2 * kRounding},
+        {"in place",
+         {positive(x), blank(c), blank(c)},
+         [=](Context& ctx, Ts& t) { kernel(ctx)->forward_batch(ctx, t[0], t[1], t[2], t[0]); },
+         2 * kRounding},
+        {"forward_global",
+         {drawn(x), drawn(c), positive(c), blank(x)},
+         [=](Context& ctx, Ts& t) { kernel(ctx)->forward_global(ctx, t[0], t[1], t[2], t[3]); },
+         kRounding},
+        {"backward_batch",
+         {drawn(x), drawn(c), positive(c), drawn(x), blank(x)},
+         [=](Context& ctx, Ts& t) {
+           kernel(ctx)->backward_batch(ctx, t[0], false, t[1], t[2], t[3], t[4]);
+           kernel(ctx)->backward_batch(ctx, t[0], true, t[1], t[2], t[3], t[3]);
+         },
+         kRounding},
+        {"backward_global",
+         {positive(c), drawn(x), blank(x)},
+         [=](Context& ctx, Ts& t) {
+           kernel(ctx)->backward_global(ctx, t[0], t[1], t[2]);
+           kernel(ctx)->backward_global(ctx, t[0], t[1], t[1]);
+         },
+         kRounding},
+    });
+  }
+}
+
+TEST_P(CudaKernels, SoftmaxIsTheCpus) {
+  for (const ops::SoftmaxDesc& desc : {ops::SoftmaxDesc{40, 10, 1},
+                                       {2, 200, 1},
+                                       {3, 5, 7},
+                                       {2, 21, 300},
+                                       {3, 1, 1},
+                                       {2, 200, 3}}) {
+    const Shape x{desc.outer, desc.channels, desc.inner};
+    const auto run = [=](Context& ctx, Ts& t) {
+      const auto kernel = plain(&ops::Backend::softmax, desc, ctx);
+      kernel->forward(ctx, t[0], t[1]);
+      kernel->backward(ctx, t[1], t[2], t[3]);
+      kernel->forward(ctx, t[0], t[0]);
+      kernel->backward(ctx, t[1], t[2], t[2]);
+    };
+    for (const Start& in : {drawn(x), odd(x)})
+      expect_same({{str(desc.outer, " x ", desc.channels, " x ", desc.inner),
+                    {in, blank(x), drawn(x), blank(x)},
+                    run,
+                    kRounding}});
+  }
+}
+
+}  // namespace
+}  // namespace shoal::test::cuda_kernels_test
