@@ -16,13 +16,15 @@ __host__ __device__ inline float inverse_deviation(float variance, float eps) {
   return 1 / std::sqrt(variance + eps);
 }
 
-void measure(Context& ctx, const BatchNormDesc& desc, const float* x, float* mean,
+// All of what follows takes x, y and their gradients as `dims` of them lie in memory.
+
+void measure(Context& ctx, const BroadcastDims& dims, const float* x, float* mean,
              float* variance) {
-  const std::int64_t inner = desc.inner;
-  const auto count = static_cast<double>(desc.images * desc.inner);
+  const std::int64_t inner = dims.inner;
+  const auto count = static_cast<double>(dims.outer * dims.inner);
   // Some number of the channel is taken off: squares stay small where the mean is large.
   sum_channels<TwoSums>(
-      ctx, "batch normalization's sums", dims_of(desc),
+      ctx, "batch normalization's sums", dims,
       [=] __host__ __device__(std::int64_t i, std::int64_t c) {
         const double v = x[i] - x[c * inner];
         return TwoSums{v, v * v};
@@ -34,11 +36,10 @@ void measure(Context& ctx, const BatchNormDesc& desc, const float* x, float* mea
       });
 }
 
-void normalize(Context& ctx, const BatchNormDesc& desc, const float* x, const float* mean,
-               const float* variance, float* y) {
-  const ChannelOf channel(dims_of(desc));
-  const float eps = desc.eps;
-  each(ctx, "batch normalization", desc.images * desc.channels * desc.inner,
+void normalize(Context& ctx, const BroadcastDims& dims, float eps, const float* x,
+               const float* mean, const float* variance, float* y) {
+  const ChannelOf channel(dims);
+  each(ctx, "batch normalization", dims.outer * dims.dim * dims.inner,
        [=] __host__ __device__(std::int64_t i) {
          const std::int64_t c = channel(i);
          y[i] = (x[i] - mean[c]) * inverse_deviation(variance[c], eps);
@@ -65,11 +66,11 @@ struct Means {
   float *along, *across;
 };
 
-void project(Context& ctx, const BatchNormDesc& desc, const Normal& normal, const float* x,
+void project(Context& ctx, const BroadcastDims& dims, const Normal& normal, const float* x,
              const float* dy, const Means& means) {
-  const auto count = static_cast<double>(desc.images * desc.inner);
+  const auto count = static_cast<double>(dims.outer * dims.inner);
   sum_channels<TwoSums>(
-      ctx, "sums of batch normalization's gradient", dims_of(desc),
+      ctx, "sums of batch normalization's gradient", dims,
       [=] __host__ __device__(std::int64_t i, std::int64_t c) {
         return TwoSums{dy[i], double{dy[i]} * (x[i] - normal.center(c))};
       },
@@ -79,10 +80,10 @@ void project(Context& ctx, const BatchNormDesc& desc, const Normal& normal, cons
       });
 }
 
-void differentiate(Context& ctx, const BatchNormDesc& desc, const Normal& normal, const float* x,
+void differentiate(Context& ctx, const BroadcastDims& dims, const Normal& normal, const float* x,
                    const float* dy, const Means& means, float* dx) {
-  const ChannelOf channel(dims_of(desc));
-  each(ctx, "batch normalization's gradient", desc.images * desc.channels * desc.inner,
+  const ChannelOf channel(dims);
+  each(ctx, "batch normalization's gradient", dims.outer * dims.dim * dims.inner,
        [=] __host__ __device__(std::int64_t i) {
          const std::int64_t c = channel(i);
          const float result = (x[i] - normal.center(c)) * normal.stretch(c);
@@ -90,11 +91,10 @@ void differentiate(Context& ctx, const BatchNormDesc& desc, const Normal& normal
        });
 }
 
-void scale_by_deviation(Context& ctx, const BatchNormDesc& desc, const float* variance,
+void scale_by_deviation(Context& ctx, const BroadcastDims& dims, float eps, const float* variance,
                         const float* dy, float* dx) {
-  const ChannelOf channel(dims_of(desc));
-  const float eps = desc.eps;
-  each(ctx, "batch normalization's gradient", desc.images * desc.channels * desc.inner,
+  const ChannelOf channel(dims);
+  each(ctx, "batch normalization's gradient", dims.outer * dims.dim * dims.inner,
        [=] __host__ __device__(std::int64_t i) {
          dx[i] = dy[i] * inverse_deviation(variance[channel(i)], eps);
        });
@@ -108,33 +108,38 @@ class BatchNorm final : public BatchNormKernel {
 
   void forward_batch(Context& ctx, const Tensor& x, Tensor& mean, Tensor& variance,
                      Tensor& y) override {
-    const float* const in = read(ctx, x);
+    const Order order(dims_of(desc_), x.layout());
+    const float* const in = read(ctx, x, order.layout);
     float *const means = write(ctx, mean), *const variances = write(ctx, variance);
-    measure(ctx, desc_, in, means, variances);
-    normalize(ctx, desc_, in, means, variances, write(ctx, y));
+    measure(ctx, order.dims, in, means, variances);
+    normalize(ctx, order.dims, desc_.eps, in, means, variances, write(ctx, y, order.layout));
   }
 
   void forward_global(Context& ctx, const Tensor& x, const Tensor& mean, const Tensor& variance,
                       Tensor& y) override {
-    const float* const in = read(ctx, x);
-    normalize(ctx, desc_, in, read(ctx, mean), read(ctx, variance), write(ctx, y));
+    const Order order(dims_of(desc_), x.layout());
+    const float* const in = read(ctx, x, order.layout);
+    normalize(ctx, order.dims, desc_.eps, in, read(ctx, mean), read(ctx, variance),
+              write(ctx, y, order.layout));
   }
 
   void backward_batch(Context& ctx, const Tensor& x, bool x_is_normalized, const Tensor& mean,
                       const Tensor& variance, const Tensor& dy, Tensor& dx) override {
-    const float *const in = read(ctx, x), *const slope = read(ctx, dy);
+    const Order order(dims_of(desc_), common_layout(x, dy));
+    const float *const in = read(ctx, x, order.layout), *const slope = read(ctx, dy, order.layout);
     const Normal normal{x_is_normalized ? nullptr : read(ctx, mean), read(ctx, variance),
                         desc_.eps};
     float* const along = reinterpret_cast<float*>(means_->data());
     const Means means{along, along + desc_.channels};
-    project(ctx, desc_, normal, in, slope, means);
-    differentiate(ctx, desc_, normal, in, slope, means, write(ctx, dx));
+    project(ctx, order.dims, normal, in, slope, means);
+    differentiate(ctx, order.dims, normal, in, slope, means, write(ctx, dx, order.layout));
   }
 
   void backward_global(Context& ctx, const Tensor& variance, const Tensor& dy,
                        Tensor& dx) override {
-    const float *const variances = read(ctx, variance), *const slope = read(ctx, dy);
-    scale_by_deviation(ctx, desc_, variances, slope, write(ctx, dx));
+    const Order order(dims_of(desc_), dy.layout());
+    const float *const variances = read(ctx, variance), *const slope = read(ctx, dy, order.layout);
+    scale_by_deviation(ctx, order.dims, desc_.eps, variances, slope, write(ctx, dx, order.layout));
   }
 
  private:

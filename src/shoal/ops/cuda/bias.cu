@@ -10,8 +10,9 @@ void add_bias(Context& ctx, std::int64_t channels, std::int64_t inner, const Ten
   CHECK(b.count() == channels && outer * channels * inner == y.count())
       << b.shape().str() << " onto " << y.shape().str();
   const float* const bias = read(ctx, b);
-  float* const out = mut(ctx, y);
-  const ChannelOf channel({.outer = outer, .dim = channels, .inner = inner});
+  const Order order({.outer = outer, .dim = channels, .inner = inner}, y.layout());
+  float* const out = mut(ctx, y, order.layout);
+  const ChannelOf channel(order.dims);
   each(ctx, "bias", y.count(),
        [=] __host__ __device__(std::int64_t i) { out[i] += bias[channel(i)]; });
 }

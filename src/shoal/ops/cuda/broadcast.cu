@@ -32,10 +32,11 @@ void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, c
                      const Tensor* shift, Tensor& y) {
   check(dims, x, y, factor.count());
   CHECK(shift == nullptr || shift->count() == dims.dim);
-  const float *const in = read(ctx, x), *const scale = read(ctx, factor);
+  const Order order(dims, x.layout());
+  const float *const in = read(ctx, x, order.layout), *const scale = read(ctx, factor);
   const float* const add = shift != nullptr ? read(ctx, *shift) : nullptr;
-  float* const out = write(ctx, y);
-  const ChannelOf channel(dims);
+  float* const out = write(ctx, y, order.layout);
+  const ChannelOf channel(order.dims);
   each(ctx, "scale and shift", y.count(), [=] __host__ __device__(std::int64_t i) {
     const std::int64_t d = channel(i);
     out[i] = scale[d] * in[i] + (add != nullptr ? add[d] : 0.0f);
@@ -45,9 +46,10 @@ void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, c
 void shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& shift,
            Tensor& y) {
   check(dims, x, y, shift.count());
-  const float *const in = read(ctx, x), *const add = read(ctx, shift);
-  float* const out = write(ctx, y);
-  const ChannelOf channel(dims);
+  const Order order(dims, x.layout());
+  const float *const in = read(ctx, x, order.layout), *const add = read(ctx, shift);
+  float* const out = write(ctx, y, order.layout);
+  const ChannelOf channel(order.dims);
   each(ctx, "shift", y.count(),
        [=] __host__ __device__(std::int64_t i) { out[i] = in[i] + add[channel(i)]; });
 }
@@ -60,12 +62,13 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
   const bool products = g_factor.tensor != nullptr;
   CHECK(!products || x.count() == g.count())
       << "shapes " << x.shape().str() << " and " << g.shape().str();
-  const float* const grad = read(ctx, g);
+  const Order order(dims, products ? common_layout(g, x) : g.layout());
+  const float* const grad = read(ctx, g, order.layout);
   if (products) {
-    const float* const in = read(ctx, x);
+    const float* const in = read(ctx, x, order.layout);
     const Target factors(ctx, g_factor), shifts(ctx, g_shift);
     sum_channels<TwoSums>(
-        ctx, "scale's gradients", dims,
+        ctx, "scale's gradients", order.dims,
         [=] __host__ __device__(std::int64_t i, std::int64_t) {
           return TwoSums{double{grad[i]} * in[i], grad[i]};
         },
@@ -78,18 +81,19 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
   }
   if (gx == nullptr) return;
   const float* const scale = read(ctx, factor);
-  float* const out = write(ctx, *gx);
-  const ChannelOf channel(dims);
+  float* const out = write(ctx, *gx, order.layout);
+  const ChannelOf channel(order.dims);
   each(ctx, "scale's gradient", g.count(),
        [=] __host__ __device__(std::int64_t i) { out[i] = grad[i] * scale[channel(i)]; });
 }
 
 void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift) {
   check(dims, g, g, g_shift.tensor->count());
-  const float* const grad = read(ctx, g);
+  const Order order(dims, g.layout());
+  const float* const grad = read(ctx, g, order.layout);
   const Target shifts(ctx, g_shift);
   sum_channels<double>(
-      ctx, "shift's gradient", dims,
+      ctx, "shift's gradient", order.dims,
       [=] __host__ __device__(std::int64_t i, std::int64_t) { return double{grad[i]}; },
       [=] __host__ __device__(std::int64_t d, double sum) { shifts.put(d, sum); });
 }

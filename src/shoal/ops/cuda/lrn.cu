@@ -3,8 +3,8 @@
 #include <cmath>
 #include <memory>
 
+#include "shoal/ops/cuda/channels.h"
 #include "shoal/ops/cuda/impls.h"
-#include "shoal/ops/cuda/launch.h"
 #include "shoal/ops/normalize.h"
 
 namespace shoal::ops::cuda {
@@ -20,16 +20,17 @@ __host__ __device__ inline float power(float s, float beta) {
   return std::pow(s, -beta);
 }
 
-// The numbers around one: along channels, or in its plane.
+// The numbers around one: along channels, or in its plane. Either channels or places are far apart.
 class Around {
  public:
-  explicit Around(const LrnDesc& desc)
+  Around(const LrnDesc& desc, bool channels_last)
       : across_(desc.region == LrnDesc::Region::kAcross),
         reach_(static_cast<int>(desc.size / 2)),
         channels_(static_cast<int>(desc.channels)),
         height_(static_cast<int>(desc.height)),
         width_(static_cast<int>(desc.width)),
-        by_plane_(desc.height * desc.width),
+        channel_(channels_last ? 1 : desc.height * desc.width),
+        place_(channels_last ? desc.channels : 1),
         by_channels_(desc.channels),
         by_height_(desc.height),
         by_width_(desc.width) {}
@@ -38,15 +39,17 @@ class Around {
   template <bool kSquares>
   __host__ __device__ float sum(const float* v, std::int64_t i) const {
     if (across_) {
-      const int c = static_cast<int>(i / by_plane_ % by_channels_);
+      const int c = static_cast<int>(i / channel_ % by_channels_);
       return sum_of<kSquares>(v + i, std::max(-reach_, -c), std::min(reach_, channels_ - 1 - c),
-                              by_plane_.value());
+                              channel_.value());
     }
-    const int h = static_cast<int>(i / by_width_ % by_height_), w = static_cast<int>(i % by_width_);
+    const std::int64_t place = i / place_;
+    const int h = static_cast<int>(place / by_width_ % by_height_),
+              w = static_cast<int>(place % by_width_);
     float total = 0;
     for (int row = std::max(-reach_, -h); row <= std::min(reach_, height_ - 1 - h); ++row)
-      total += sum_of<kSquares>(v + i + row * width_, std::max(-reach_, -w),
-                                std::min(reach_, width_ - 1 - w), 1);
+      total += sum_of<kSquares>(v + i + row * width_ * place_.value(), std::max(-reach_, -w),
+                                std::min(reach_, width_ - 1 - w), place_.value());
     return total;
   }
 
@@ -60,12 +63,14 @@ class Around {
 
   bool across_;
   int reach_, channels_, height_, width_;
-  Divisor by_plane_, by_channels_, by_height_, by_width_;
+  Divisor channel_, place_;  // how far neighbours are apart
+  Divisor by_channels_, by_height_, by_width_;
 };
 
 // A description as kernels take it.
 struct Lrn {
-  explicit Lrn(const LrnDesc& desc) : around(desc), k(desc.k), beta(desc.beta) {
+  Lrn(const LrnDesc& desc, bool channels_last)
+      : around(desc, channels_last), k(desc.k), beta(desc.beta) {
     const bool across = desc.region == LrnDesc::Region::kAcross;
     if (!across) k = 1;
     ratio = desc.alpha / static_cast<float>(across ? desc.size : desc.size * desc.size);
@@ -101,20 +106,28 @@ void differentiate(Context& ctx, const Lrn& lrn, std::int64_t count, const float
 class LrnOf final : public LrnKernel {
  public:
   explicit LrnOf(const LrnDesc& desc)
-      : lrn_(desc), count_(desc.images * desc.channels * desc.height * desc.width) {}
+      : plain_(desc, false),
+        last_(desc, true),
+        dims_{desc.images, desc.channels, desc.height * desc.width},
+        count_(desc.images * desc.channels * desc.height * desc.width) {}
   KernelNeeds needs(const Context&) const override { return {.workspace = count_}; }
   void forward(Context& ctx, const Tensor& x, Tensor& y) override {
-    const float* const in = read(ctx, x);
-    normalize(ctx, lrn_, count_, in, write(ctx, y));
+    const Order order(dims_, x.layout());
+    const float* const in = read(ctx, x, order.layout);
+    normalize(ctx, lrn(order), count_, in, write(ctx, y, order.layout));
   }
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
-    const float *const in = read(ctx, x), *const slope = read(ctx, dy);
+    const Order order(dims_, common_layout(x, dy));
+    const float *const in = read(ctx, x, order.layout), *const slope = read(ctx, dy, order.layout);
     float* const indirect = ctx.scratch(count_).data();
-    differentiate(ctx, lrn_, count_, in, slope, indirect, write(ctx, dx));
+    differentiate(ctx, lrn(order), count_, in, slope, indirect, write(ctx, dx, order.layout));
   }
 
  private:
-  Lrn lrn_;
+  const Lrn& lrn(const Order& order) const { return order.layout ? last_ : plain_; }
+
+  Lrn plain_, last_;  // for both orders
+  BroadcastDims dims_;
   std::int64_t count_;
 };
 

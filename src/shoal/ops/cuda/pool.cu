@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "shoal/base/log.h"
+#include "shoal/ops/cuda/channels_last.h"
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/ops/cuda/launch.h"
 #include "shoal/ops/window.h"
@@ -38,11 +39,13 @@ struct Axis {
   int in, out, kernel, stride, pad;
 };
 
-// The windows of all planes.
+// The windows of all planes. `together` planes lie number beside number: 1 in plain order, the
+// channels with channels last.
 struct Windows {
-  explicit Windows(const PoolDesc& desc)
+  Windows(const PoolDesc& desc, std::int64_t together)
       : height(desc.height),
         width(desc.width),
+        together(together),
         out_height(desc.height.out),
         out_width(desc.width.out),
         in_height(desc.height.in),
@@ -50,28 +53,24 @@ struct Windows {
         inputs(desc.planes * desc.height.in * desc.width.in),
         outputs(desc.planes * desc.height.out * desc.width.out) {}
 
+  // Of number i: its place, and the first number of its plane among the inputs and the outputs.
   struct Place {
-    std::int64_t plane;
     int h, w;
+    std::int64_t inputs, outputs;
   };
-  __host__ __device__ Place output(std::int64_t i) const {
-    const std::int64_t row = i / out_width;
-    return {row / out_height, static_cast<int>(row % out_height), static_cast<int>(i % out_width)};
+  __host__ __device__ Place output(std::int64_t i) const { return place(i, out_height, out_width); }
+  __host__ __device__ Place input(std::int64_t i) const { return place(i, in_height, in_width); }
+  __host__ __device__ Place place(std::int64_t i, Divisor rows, Divisor columns) const {
+    const std::int64_t at = i / together, row = at / columns, plane = row / rows;
+    return {static_cast<int>(row % rows), static_cast<int>(at % columns),
+            plane * height.in * width.in * step() + i % together,
+            plane * height.out * width.out * step() + i % together};
   }
-  __host__ __device__ Place input(std::int64_t i) const {
-    const std::int64_t row = i / in_width;
-    return {row / in_height, static_cast<int>(row % in_height), static_cast<int>(i % in_width)};
-  }
-  // The first number of a plane of outputs, and of inputs.
-  __host__ __device__ std::int64_t outputs_of(std::int64_t plane) const {
-    return plane * height.out * width.out;
-  }
-  __host__ __device__ std::int64_t inputs_of(std::int64_t plane) const {
-    return plane * height.in * width.in;
-  }
+  // From a place of a plane to the next.
+  __host__ __device__ std::int64_t step() const { return together.value(); }
 
   Axis height, width;
-  Divisor out_height, out_width, in_height, in_width;
+  Divisor together, out_height, out_width, in_height, in_width;
   std::int64_t inputs, outputs;
 };
 
@@ -80,7 +79,7 @@ void largest(Context& ctx, const Windows& windows, const float* x, float* y, std
              float* index) {
   each(ctx, "maximum of windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
     const Windows::Place o = windows.output(i);
-    const float* const plane = x + windows.inputs_of(o.plane);
+    const float* const plane = x + o.inputs;
     const int h_begin = windows.height.begin(o.h), h_end = windows.height.end(o.h);
     const int w_begin = windows.width.begin(o.w), w_end = windows.width.end(o.w);
     float best = -std::numeric_limits<float>::infinity();
@@ -88,8 +87,9 @@ void largest(Context& ctx, const Windows& windows, const float* x, float* y, std
     for (int h = h_begin; h < h_end; ++h)
       for (int w = w_begin; w < w_end; ++w) {
         const int place = h * windows.width.in + w;
-        if (plane[place] > best) {
-          best = plane[place];
+        const float value = plane[place * windows.step()];
+        if (value > best) {
+          best = value;
           winner = place;
         }
       }
@@ -104,12 +104,11 @@ void largest_backward(Context& ctx, const Windows& windows, const std::int32_t* 
   each(ctx, "gradient of maxima", windows.inputs, [=] __host__ __device__(std::int64_t i) {
     const Windows::Place at = windows.input(i);
     const int place = at.h * windows.width.in + at.w;
-    const std::int64_t plane = windows.outputs_of(at.plane);
     const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
     float sum = 0;
     for (int h = windows.height.first(at.h); h < h_last; ++h)
       for (int w = windows.width.first(at.w); w < w_last; ++w) {
-        const std::int64_t o = plane + h * windows.width.out + w;
+        const std::int64_t o = at.outputs + (h * windows.width.out + w) * windows.step();
         if (winners[o] == place) sum += dy[o];
       }
     dx[i] = sum;
@@ -120,13 +119,14 @@ void largest_backward(Context& ctx, const Windows& windows, const std::int32_t* 
 void average(Context& ctx, const Windows& windows, const float* x, float* y) {
   each(ctx, "average of windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
     const Windows::Place o = windows.output(i);
-    const float* const plane = x + windows.inputs_of(o.plane);
+    const float* const plane = x + o.inputs;
     const int h_begin = windows.height.begin(o.h), h_end = windows.height.end(o.h);
     const int w_begin = windows.width.begin(o.w), w_end = windows.width.end(o.w);
     float sum = 0;
     for (int w = w_begin; w < w_end; ++w) {
       float column = 0;
-      for (int h = h_begin; h < h_end; ++h) column += plane[h * windows.width.in + w];
+      for (int h = h_begin; h < h_end; ++h)
+        column += plane[(h * windows.width.in + w) * windows.step()];
       sum += column;
     }
     y[i] = sum / (windows.height.covered(o.h) * windows.width.covered(o.w));
@@ -136,13 +136,12 @@ void average(Context& ctx, const Windows& windows, const float* x, float* y) {
 void average_backward(Context& ctx, const Windows& windows, const float* dy, float* dx) {
   each(ctx, "gradient of averages", windows.inputs, [=] __host__ __device__(std::int64_t i) {
     const Windows::Place at = windows.input(i);
-    const std::int64_t plane = windows.outputs_of(at.plane);
     const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
     float sum = 0;
     for (int h = windows.height.first(at.h); h < h_last; ++h) {
       float row = 0;
       for (int w = windows.width.first(at.w); w < w_last; ++w)
-        row += dy[plane + h * windows.width.out + w] /
+        row += dy[at.outputs + (h * windows.width.out + w) * windows.step()] /
                (windows.height.covered(h) * windows.width.covered(w));
       sum += row;
     }
@@ -153,43 +152,65 @@ void average_backward(Context& ctx, const Windows& windows, const float* dy, flo
 class Pool final : public PoolKernel {
  public:
   Pool(const PoolDesc& desc, const Device& device)
-      : windows_(desc), max_(desc.method == PoolDesc::Method::kMax) {
+      : desc_(desc),
+        max_(desc.method == PoolDesc::Method::kMax),
+        in_(desc.height.in * desc.width.in),
+        out_(desc.height.out * desc.width.out) {
     if (max_ && desc.keeps_winners)
-      winners_ = device.allocate(static_cast<std::size_t>(windows_.outputs) * sizeof(std::int32_t));
+      winners_ =
+          device.allocate(static_cast<std::size_t>(desc.planes * out_) * sizeof(std::int32_t));
   }
 
   KernelNeeds needs(const Context&) const override {
-    return {.workspace = max_ && winners_ == nullptr ? windows_.outputs : 0};
+    return {.workspace = max_ && winners_ == nullptr ? desc_.planes * out_ : 0};
   }
 
   void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) override {
-    const float* const in = read(ctx, x);
-    float *const out = write(ctx, y), *const places = index ? write(ctx, *index) : nullptr;
-    if (max_) return largest(ctx, windows_, in, out, kept(), places);
+    together_ = planes_together(x.layout());
+    const float* const in = read(ctx, x, layout(in_));
+    float* const out = write(ctx, y, layout(out_));
+    const Windows windows(desc_, together_);
+    if (max_)
+      return largest(ctx, windows, in, out, kept(),
+                     index ? write(ctx, *index, layout(out_)) : nullptr);
     CHECK(index == nullptr) << "average pooling has no winners";
-    average(ctx, windows_, in, out);
+    average(ctx, windows, in, out);
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
-    const float* const slope = read(ctx, dy);
-    if (!max_) return average_backward(ctx, windows_, slope, write(ctx, dx));
+    const float* const slope = read(ctx, dy, layout(out_));
+    const Windows windows(desc_, together_);
+    if (!max_) return average_backward(ctx, windows, slope, write(ctx, dx, layout(in_)));
     std::int32_t* winners = kept();
     if (winners == nullptr) {
-      winners = reinterpret_cast<std::int32_t*>(ctx.scratch(windows_.outputs).data());
-      largest(ctx, windows_, read(ctx, x), nullptr, winners, nullptr);
+      const float* const in = read(ctx, x, layout(in_));
+      winners = reinterpret_cast<std::int32_t*>(ctx.scratch(windows.outputs).data());
+      largest(ctx, windows, in, nullptr, winners, nullptr);
     }
-    largest_backward(ctx, windows_, winners, slope, write(ctx, dx));
+    largest_backward(ctx, windows, winners, slope, write(ctx, dx, layout(in_)));
   }
 
  private:
+  // Of x in this layout; 1: it is to be read in plain order.
+  std::int64_t planes_together(const LayoutPtr& layout) const {
+    const ChannelsLast* const last = as_channels_last(layout);
+    const bool fits = last != nullptr && last->inner == in_ && desc_.planes % last->channels == 0;
+    return fits ? last->channels : 1;
+  }
+  // Of planes of `inner` numbers, in the order of the last forward.
+  LayoutPtr layout(std::int64_t inner) const {
+    return together_ == 1 ? nullptr : channels_last(together_, inner);
+  }
   // The last forward's winners, if the description wants them kept.
   std::int32_t* kept() const {
     return winners_ ? reinterpret_cast<std::int32_t*>(winners_->data()) : nullptr;
   }
 
-  Windows windows_;
+  PoolDesc desc_;
   bool max_;
+  std::int64_t in_, out_;  // numbers of one plane
   std::shared_ptr<Memory> winners_;
+  std::int64_t together_ = 1;  // planes, in the last forward
 };
 
 }  // namespace
