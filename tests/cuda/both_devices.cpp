@@ -7,6 +7,7 @@
 
 #include "shoal/base/error.h"
 #include "shoal/base/random.h"
+#include "shoal/ops/cuda/channels_last.h"
 
 namespace shoal::test {
 namespace {
@@ -66,6 +67,16 @@ std::string difference(const Ts& got, const Ts& want, double tolerance) {
     }
   }
   return "";
+}
+
+void put_channels_last(Context& ctx, Tensor& tensor, std::int64_t channels, std::int64_t inner) {
+  if (!ctx.device().is_host()) tensor.mut(ctx, ops::cuda::channels_last(channels, inner));
+}
+
+void expect_channels_last(Context& ctx, const Tensor& tensor, std::int64_t channels,
+                          std::int64_t inner) {
+  if (ctx.device().is_host()) return;
+  EXPECT_TRUE(same_layout(tensor.layout(), ops::cuda::channels_last(channels, inner)));
 }
 
 void OnCudaDevices::expect_same(const std::vector<Case>& cases) {

@@ -42,6 +42,13 @@ Ts start(const std::vector<Start>& tensors);
 // none. NaNs are alike, and so are the two zeros.
 std::string difference(const Ts& got, const Ts& want, double tolerance);
 
+// Puts a tensor of a CUDA device in the order (N, S, C), where convolutions leave it; does nothing
+// on the CPU.
+void put_channels_last(Context& ctx, Tensor& tensor, std::int64_t channels, std::int64_t inner);
+// A failure of the test if a tensor of a CUDA device has not this order.
+void expect_channels_last(Context& ctx, const Tensor& tensor, std::int64_t channels,
+                          std::int64_t inner);
+
 struct Case {
   std::string name;
   std::vector<Start> tensors;
