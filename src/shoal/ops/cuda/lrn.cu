@@ -35,29 +35,32 @@ class Around {
         by_height_(desc.height),
         by_width_(desc.width) {}
 
-  // The sum of the numbers of v around number i, or of their squares.
+  // The sum of the numbers of v around number i, or of their squares. Bounds are counted from 0: of
+  // bounds counted from i, ptxas 13.0 loses the sign of -reach where it takes a maximum of three.
   template <bool kSquares>
   __host__ __device__ float sum(const float* v, std::int64_t i) const {
     if (across_) {
       const int c = static_cast<int>(i / channel_ % by_channels_);
-      return sum_of<kSquares>(v + i, std::max(-reach_, -c), std::min(reach_, channels_ - 1 - c),
+      return sum_of<kSquares>(v + i - c * channel_.value(), begin(c), end(c, channels_),
                               channel_.value());
     }
-    const std::int64_t place = i / place_;
+    const std::int64_t place = i / place_, row = place_.value() * width_;
     const int h = static_cast<int>(place / by_width_ % by_height_),
               w = static_cast<int>(place % by_width_);
+    const float* const plane = v + i - h * row - w * place_.value();
     float total = 0;
-    for (int row = std::max(-reach_, -h); row <= std::min(reach_, height_ - 1 - h); ++row)
-      total += sum_of<kSquares>(v + i + row * width_ * place_.value(), std::max(-reach_, -w),
-                                std::min(reach_, width_ - 1 - w), place_.value());
+    for (int y = begin(h); y < end(h, height_); ++y)
+      total += sum_of<kSquares>(plane + y * row, begin(w), end(w, width_), place_.value());
     return total;
   }
 
  private:
+  __host__ __device__ int begin(int at) const { return std::max(0, at - reach_); }
+  __host__ __device__ int end(int at, int size) const { return std::min(size, at + reach_ + 1); }
   template <bool kSquares>
-  __host__ __device__ static float sum_of(const float* v, int first, int last, std::int64_t step) {
+  __host__ __device__ static float sum_of(const float* v, int begin, int end, std::int64_t step) {
     float total = 0;
-    for (int k = first; k <= last; ++k) total += kSquares ? v[k * step] * v[k * step] : v[k * step];
+    for (int k = begin; k < end; ++k) total += kSquares ? v[k * step] * v[k * step] : v[k * step];
     return total;
   }
 
