@@ -195,7 +195,9 @@ struct Tolerances {
 
 // As the golden README asks for: close at first; then as far as Caffe differs from itself with
 // other kernels.
-Tolerances tolerances_of(const std::string& net, const std::string& name, const json& summary) {
+// On a GPU, whose kernels sum in another order, ten times as far.
+Tolerances tolerances_of(const std::string& net, const std::string& name, const json& summary,
+                         bool on_gpu) {
   Tolerances result;
   const json& spreads = summary[net][name]["spread_vs_other_openblas_kernels"];
   for (const auto& [kernel, spread] : spreads.items()) {
@@ -212,6 +214,7 @@ Tolerances tolerances_of(const std::string& net, const std::string& name, const 
     if (name == rule) result.params = std::max(result.params, 0.05);  // the losses say more
   for (const char* exact : {"sgd", "nesterov", "adam", "sgd_clip", "sgd_itersize2"})
     if (net == "lenet" && name == exact) result.all = 1e-5;
+  if (on_gpu) result = {10 * result.first, 10 * result.all, 10 * result.params};
   return result;
 }
 
@@ -238,7 +241,7 @@ TEST_P(GoldenNets, TwentyIterationsGoAsInCaffe) {
   param.set_display(0);
   param.set_max_iter(20);
   param.add_weights(init_of(net));
-  const Tolerances tolerance = tolerances_of(net, name, summary);
+  const Tolerances tolerance = tolerances_of(net, name, summary, device() != nullptr);
   Solver solver(param, {.device = device(), .threads = 1, .name = name, .action = {}});
   for (int i = 0; i < 20; ++i) {
     const auto ended = solver.step(1);

@@ -72,7 +72,7 @@ double sum_of_all(Context& ctx, const char* name, Tensors x, Term term) {
 }  // namespace
 
 void fill(Context& ctx, float value, Tensor& y) {
-  float* const out = write(ctx, y);
+  float* const out = write(ctx, y, y.layout());
   each(ctx, "fill", y.count(), [=] __host__ __device__(std::int64_t i) { out[i] = value; });
 }
 
