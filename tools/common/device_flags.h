@@ -21,7 +21,8 @@ const Device* device_of_flags(const SolverParameter& solver);
 // For a tool without a solver: the device and the precision of the flags.
 Context::Options context_of_flags(int threads);
 
-// What --precision says, FLOAT32 without the flag. Throws ConfigError (kUsage) for another word.
+// The precision that --precision names, FLOAT32 without the flag. Throws ConfigError (kUsage) for
+// another word.
 SolverParameter::Precision precision_of_flags();
 
 }  // namespace shoal
