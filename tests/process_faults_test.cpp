@@ -220,7 +220,11 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
     for (std::size_t rank = 0; rank < jobs[i]->size(); ++rank) {
       if (rank == victim.rank) continue;
       const JobProcesses::Ended ended = jobs[i]->wait(rank);
-      EXPECT_EQ(ended.ran.code, 8) << "rank " << rank << ": " << ended.ran.err;
+      // That the coordinator is given up is not passed on: a process may first miss one that has
+      // given it up and left.
+      const bool missed_another = victim.rank == 0 && ended.ran.code == 6;
+      EXPECT_TRUE(ended.ran.code == 8 || missed_another)
+          << "rank " << rank << ": " << ended.ran.err;
       EXPECT_HAS(ended.ran.err, who);
       EXPECT_LT(ended.seconds, 3 + kBounded);
       const std::size_t warning = ended.ran.err.find("has not been heard of for"),

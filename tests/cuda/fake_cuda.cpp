@@ -65,12 +65,12 @@ void queue(cudaStream_t stream, std::function<void()> work) {
 }
 
 cudaError_t allocate(void** data, std::size_t bytes) {
-  if (counts_down(fakes().allocations_left)) return report(cudaErrorMemoryAllocation);
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return report(*data ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
+  if (counts_down(fakes().allocations_left)) return report(cudaErrorMemoryAllocation);
   const cudaError_t result = allocate(data, bytes);
   const std::lock_guard lock(fakes().mutex);
   if (result == cudaSuccess) fakes().blocks[static_cast<const std::byte*>(*data)] = bytes;

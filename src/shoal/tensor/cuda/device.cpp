@@ -44,13 +44,10 @@ class CudaMemory final : public Memory {
 // Pinned memory of the host.
 class PinnedMemory final : public Memory {
  public:
-  PinnedMemory(const CudaDevice& device, std::size_t bytes)
-      : Memory(nullptr, bytes), runtime_(device.runtime()) {
-    void* data = nullptr;
-    check(runtime_.HostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable),
-          "allocating ", bytes, " bytes of pinned memory");
-    data_ = static_cast<std::byte*>(data);
+  PinnedMemory(void* data, std::size_t bytes, const Runtime& runtime)
+      : Memory(nullptr, bytes), runtime_(runtime) {
     std::memset(data, 0, bytes);
+    data_ = static_cast<std::byte*>(data);
   }
   ~PinnedMemory() override { runtime_.FreeHost(data_); }
 
@@ -69,8 +66,14 @@ std::shared_ptr<Memory> CudaDevice::allocate(std::size_t bytes) const {
   return std::make_shared<CudaMemory>(*this, ordinal_, bytes);
 }
 
+// Where no more memory can be pinned, copies are slower and the same.
 std::shared_ptr<Memory> CudaDevice::allocate_on_host(std::size_t bytes) const {
-  return std::make_shared<PinnedMemory>(*this, bytes);
+  void* data = nullptr;
+  if (runtime_.HostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable) ==
+      cudaSuccess)
+    return std::make_shared<PinnedMemory>(data, bytes, runtime_);
+  runtime_.GetLastError();  // forgotten
+  return host_memory(bytes);
 }
 
 std::shared_ptr<Stream> CudaDevice::make_stream() const {

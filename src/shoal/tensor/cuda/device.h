@@ -26,7 +26,7 @@ class CudaDevice final : public Device {
   // Throws DeviceError, which says how much memory is free, if there is not enough.
   std::shared_ptr<Memory> allocate(std::size_t bytes) const override;
   std::shared_ptr<Stream> make_stream() const override;
-  // Pinned, so that copies run beside kernels.
+  // Pinned, if that is possible, so that copies run beside kernels.
   std::shared_ptr<Memory> allocate_on_host(std::size_t bytes) const override;
   const ops::Backend* backend() const override { return &backend_; }
   const Runtime& runtime() const { return runtime_; }
