@@ -79,8 +79,8 @@ void expect_channels_last(Context& ctx, const Tensor& tensor, std::int64_t chann
   EXPECT_TRUE(same_layout(tensor.layout(), ops::cuda::channels_last(channels, inner)));
 }
 
-void OnCudaDevices::expect_same(const std::vector<Case>& cases) {
-  for (const Case& one : cases) {
+void OnCudaDevices::expect_same(const std::vector<CudaCase>& cases) {
+  for (const CudaCase& one : cases) {
     SCOPED_TRACE(one.name);
     Ts got = start(one.tensors), want = start(one.tensors);
     Context cpu({}), own({.device = GetParam()});

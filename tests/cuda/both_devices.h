@@ -49,7 +49,7 @@ void put_channels_last(Context& ctx, Tensor& tensor, std::int64_t channels, std:
 void expect_channels_last(Context& ctx, const Tensor& tensor, std::int64_t channels,
                           std::int64_t inner);
 
-struct Case {
+struct CudaCase {
   std::string name;
   std::vector<Start> tensors;
   std::function<void(Context& ctx, Ts& tensors)> run;
@@ -60,7 +60,7 @@ struct Case {
 class OnCudaDevices : public testing::TestWithParam<const Device*> {
  protected:
   // A failure of the test if the device's results are not the CPU's.
-  void expect_same(const std::vector<Case>& cases);
+  void expect_same(const std::vector<CudaCase>& cases);
 };
 
 // Of results that are rounded more than once.

@@ -134,7 +134,7 @@ TEST_P(CudaFunctions, DropoutThrowsTheCpusCoins) {
 
 // ---- loss.h ----
 
-std::vector<Case> class_losses(const ops::ClassDesc& d) {
+std::vector<CudaCase> class_losses(const ops::ClassDesc& d) {
   const int classes = static_cast<int>(d.classes);
   const Shape x{d.outer, d.classes, d.inner};
   const Start labels{{d.outer, d.inner}, Numbers::kLabels, classes};
