@@ -212,24 +212,6 @@ cudnnStatus_t backward_filter(cudnnHandle_t handle, const void* alpha,
       });
 }
 
-cudnnStatus_t backward_bias(cudnnHandle_t handle, const void* alpha,
-                            const cudnnTensorDescriptor_t y, const void* y_data, const void* beta,
-                            const cudnnTensorDescriptor_t b, void* b_data) {
-  EXPECT_EQ(*static_cast<const float*>(alpha), 1);
-  EXPECT_EQ(*static_cast<const float*>(beta), 1);
-  if (handle->stream == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
-  if (y->sizes.size() != 4 || b->sizes != std::vector{1, y->sizes[1], 1, 1} ||
-      !is_there(y->sizes, y_data) || !is_there(b->sizes, b_data))
-    return CUDNN_STATUS_BAD_PARAM;
-  const std::int64_t channels = y->sizes[1], inner = std::int64_t{y->sizes[2]} * y->sizes[3];
-  fake_cuda().run_on_host(handle->stream, [=, y = *y] {
-    const Tensor slope = load(y, y_data);
-    float* const sums = static_cast<float*>(b_data);
-    for (std::int64_t i = 0; i < slope.count(); ++i) sums[i / inner % channels] += slope.in()[i];
-  });
-  return CUDNN_STATUS_SUCCESS;
-}
-
 // Checks a softmax and queues compute(kernel of the CPU, its context).
 template <class Compute>
 cudnnStatus_t queue_softmax(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algorithm,
@@ -374,7 +356,6 @@ const ops::cuda::Dnn& fake_dnn() {
       .ConvolutionForward = forward,
       .ConvolutionBackwardData = backward_data,
       .ConvolutionBackwardFilter = backward_filter,
-      .ConvolutionBackwardBias = backward_bias,
       .SoftmaxForward = softmax,
       .SoftmaxBackward = softmax_backward,
   };

@@ -4,6 +4,7 @@
 #include "shoal/ops/cuda/channels_last.h"
 #include "shoal/ops/cuda/columns.h"
 #include "shoal/ops/cuda/conv_algorithms.h"
+#include "shoal/ops/cuda/elementary.h"
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/ops/cuda/numbers.h"
 
@@ -44,8 +45,7 @@ class ConvCudnn final : public ConvKernel {
                 Tensor* dw, Tensor* db) override {
     const cudnnHandle_t handle = dnn_of(ctx);
     const float* const slope = read(ctx, dy, out_);
-    if (db != nullptr)
-      check(dnn_, conv_.backward_bias(handle, slope, mut(ctx, *db)), "summing a bias's gradient");
+    if (db != nullptr) add_bias_gradient(ctx, desc_.outputs, desc_.out_count(), dy, *db);
     if (dw != nullptr)
       check(dnn_,
             conv_.backward_filter(handle, algorithms_[ConvPass::kFilter], read(ctx, x, in_), slope,

@@ -101,11 +101,6 @@ DnnConv::DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last)
       y_(dnn, sizes(desc.images, desc.outputs, desc, &WindowAxis::out), channels_last),
       w_(dnn, sizes(desc.outputs, desc.channels / desc.groups, desc, &WindowAxis::kernel),
          channels_last),
-      planes_(dnn,
-              std::vector{static_cast<int>(desc.images), static_cast<int>(desc.outputs), 1,
-                          static_cast<int>(desc.out_count())},
-              channels_last),
-      bias_(dnn, std::vector{1, static_cast<int>(desc.outputs), 1, 1}, channels_last),
       window_(dnn, dnn.CreateConvolutionDescriptor, dnn.DestroyConvolutionDescriptor) {
   const std::vector<int> pad = each_axis(desc, &WindowAxis::pad),
                          stride = each_axis(desc, &WindowAxis::stride),
@@ -181,10 +176,6 @@ cudnnStatus_t DnnConv::backward_filter(cudnnHandle_t handle, const ConvAlgorithm
       handle, &kOne, x_, x, y_, dy, window_,
       static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm.number), workspace,
       algorithm.workspace, &kOne, w_, dw);
-}
-
-cudnnStatus_t DnnConv::backward_bias(cudnnHandle_t handle, const void* dy, void* db) const {
-  return dnn_.ConvolutionBackwardBias(handle, &kOne, planes_, dy, &kOne, bias_, db);
 }
 
 }  // namespace shoal::ops::cuda

@@ -40,14 +40,11 @@ class DnnConv {
   // Adds to dw.
   cudnnStatus_t backward_filter(cudnnHandle_t handle, const ConvAlgorithm& algorithm, const void* x,
                                 const void* dy, void* workspace, void* dw) const;
-  // Adds to db.
-  cudnnStatus_t backward_bias(cudnnHandle_t handle, const void* dy, void* db) const;
 
  private:
   const Dnn& dnn_;
   TensorDescriptor x_, y_;
   FilterDescriptor w_;
-  TensorDescriptor planes_, bias_;  // y with one axis for all places; b
   Descriptor<cudnnConvolutionDescriptor_t> window_;
 };
 
