@@ -130,6 +130,7 @@ std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_p
     if (access != Access::kWrite && !host_.current) fetch_from_home();
     const bool has_room =
         !away_.planned || (home.layout ? home.layout->bytes(shape) : 0) <= required_;
+    if (home.device != home_.device) spare_ = {};
     if (home.device != home_.device || !has_room) away_ = {};
     away_.current = false;
     home_ = home;
