@@ -13,8 +13,17 @@
 namespace shoal::ops::cuda {
 namespace {
 
-// Bytes. Faster algorithms ask for up to about this much; a net needs it once, for all its layers.
-constexpr std::size_t kMostWorkspace = std::size_t{256} << 20;
+// Bytes of workspace that an algorithm may take: a part of the GPU's memory, since a net needs it
+// once for all its layers. With 256 MiB, no algorithm for the weights of AlexNet's conv1 with 256
+// images fits.
+std::size_t most_workspace(const Context& ctx) {
+  std::size_t available = 0, total = 0;
+  shoal::cuda::check(static_cast<const shoal::cuda::CudaDevice&>(ctx.device())
+                         .runtime()
+                         .MemGetInfo(&available, &total),
+                     "asking for the memory of a GPU");
+  return std::max(std::size_t{256} << 20, total / 32);
+}
 // Algorithms of a pass that are measured: those behind are slower by far.
 constexpr std::size_t kMeasured = 3;
 
@@ -127,16 +136,16 @@ ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx, bool channels_la
   const DnnConv conv(dnn, desc, channels_last);
   const cudnnHandle_t handle = dnn_of(ctx);
   VLOG(1) << describe(desc) << (channels_last ? ", channels last" : "");
+  const std::size_t most = most_workspace(ctx);
   ConvAlgorithms chosen;
   chosen.channels_last = channels_last;
   for (const ConvPass pass : kConvPasses) {
     const auto index = static_cast<std::size_t>(pass);
     const std::vector<ConvAlgorithm> algorithms =
-        conv.algorithms(handle, pass, ctx.precision(), kMostWorkspace);
+        conv.algorithms(handle, pass, ctx.precision(), most);
     if (algorithms.empty()) {
-      chosen.why =
-          str("it has no algorithm ", kNames[index], " with the same bits in every run in ",
-              kMostWorkspace >> 20, " MiB of workspace");
+      chosen.why = str("it has no algorithm ", kNames[index],
+                       " with the same bits in every run in ", most >> 20, " MiB of workspace");
       return chosen;
     }
     chosen.of[index] = ctx.precision() == Precision::kTf32
