@@ -1,202 +1,14 @@
-#include "shoal/ops/cpu/conv_direct.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "shoal/ops/cpu/columns.h"
 #include "shoal/ops/cpu/impls.h"
-#include "shoal/ops/cpu/lanes.h"
 #include "shoal/ops/cpu/parallel.h"
-#include "shoal/ops/cpu/relu.h"
+#include "shoal/ops/cpu/window_product.h"
 
 namespace shoal::ops::cpu {
 namespace {
-
-// of a tile: with two vectors each, twelve of sixteen registers
-constexpr std::int64_t kRows = 6;
-constexpr std::int64_t kPanel = 16;   // columns of a tile; the last panel may have 8
-constexpr std::int64_t kChunk = 240;  // places at a time: their sums stay in the first cache
-constexpr std::int64_t kDepth = 160;  // terms at a time: a panel of b stays there too
-
-// sums[row][column] += sum over t < terms of base[row][offset[t]] * b[t][column], 6 rows by
-// kVectors * 8 columns. The new terms are added up before they meet the old sum: a long sum in
-// short pieces keeps its last digits.
-template <int kVectors>
-void add_tile(std::int64_t terms, const float* const* base, const std::int32_t* offset,
-              const float* b, float* sums) {
-  constexpr int kWidth = kVectors * kLanes;
-  const float *p0 = base[0], *p1 = base[1], *p2 = base[2], *p3 = base[3], *p4 = base[4],
-              *p5 = base[5];
-  Lanes sum[kRows][kVectors] = {};
-  for (std::int64_t t = 0; t < terms; ++t, b += kWidth) {
-    const std::int64_t at = offset[t];
-    const float x[kRows] = {p0[at], p1[at], p2[at], p3[at], p4[at], p5[at]};
-    Lanes column[kVectors];
-    for (int v = 0; v < kVectors; ++v) column[v] = load(b + v * kLanes);
-    for (int row = 0; row < kRows; ++row)
-      for (int v = 0; v < kVectors; ++v) sum[row][v] += x[row] * column[v];
-  }
-  for (int row = 0; row < kRows; ++row)
-    for (int v = 0; v < kVectors; ++v) {
-      float* to = sums + row * kWidth + v * kLanes;
-      store(load(to) + sum[row][v], to);
-    }
-}
-
-// Columns in panels of 16, the last of 8 if that will do.
-struct Panels {
-  std::int64_t columns;
-  std::int64_t count() const { return (columns + kPanel - 1) / kPanel; }
-  std::int64_t valid(std::int64_t panel) const {
-    return std::min(kPanel, columns - panel * kPanel);
-  }
-  std::int64_t width(std::int64_t panel) const { return valid(panel) > kLanes ? kPanel : kLanes; }
-  std::int64_t total() const { return (count() - 1) * kPanel + width(count() - 1); }
-};
-
-void add_tile(std::int64_t width, std::int64_t terms, const float* const* base,
-              const std::int32_t* offset, const float* b, float* sums) {
-  if (width == kPanel)
-    add_tile<2>(terms, base, offset, b, sums);
-  else
-    add_tile<1>(terms, base, offset, b, sums);
-}
-
-std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-// One of the two products that make places from places: forward, or dx.
-class Product {
- public:
-  // `planes` are summed over, `columns` are made, for each of `groups`.
-  Product(WindowTables sight, std::int64_t planes, std::int64_t columns, std::int64_t groups)
-      : windows_(std::move(sight)), planes_(planes), groups_(groups), panels_{columns} {
-    for (const Phase& phase : windows_.phases) {
-      std::vector<std::int32_t>& offsets = offsets_.emplace_back();
-      for (std::int64_t plane = 0; plane < planes; ++plane)
-        for (const std::int32_t at : phase.offset)
-          offsets.push_back(static_cast<std::int32_t>(plane * windows_.border.plane() + at));
-      terms_ += static_cast<std::int64_t>(offsets.size());
-      made_ += static_cast<std::int64_t>(phase.places.size());
-    }
-  }
-
-  const Border& border() const { return windows_.border; }
-  const Phase& phase() const { return windows_.phases[0]; }
-  const std::vector<std::int32_t>& offsets() const { return offsets_[0]; }
-  const Panels& panels() const { return panels_; }
-  std::int64_t packed_count() const { return groups_ * terms_ * panels_.total(); }
-  // places of one plane that is made
-  std::int64_t made() const { return made_; }
-  // numbers of one image and group, bordered
-  std::int64_t image() const { return planes_ * windows_.border.plane(); }
-
-  // Where the weights of a panel stand in w: the weight of (plane, column, tap) is at plane *
-  // plane_stride + column * column_stride + tap, from the group's begin on.
-  struct Weights {
-    const float* data;
-    std::int64_t group_stride, plane_stride, column_stride;
-  };
-
-  // packed[group][phase][panel][term][column], zeros for columns that are not there.
-  void pack(int threads, const Weights& w, float* packed) const {
-    parallel_for(
-        threads, groups_ * panels_.count(), 1, [&](int, std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i) {
-            const std::int64_t group = i / panels_.count(), panel = i % panels_.count(),
-                               width = panels_.width(panel);
-            const float* from = w.data + group * w.group_stride + panel * kPanel * w.column_stride;
-            float* phase_begin = packed + group * terms_ * panels_.total();
-            for (std::size_t p = 0; p < windows_.phases.size(); ++p) {
-              float* to = phase_begin + panel * kPanel * terms(p);
-              for (std::int64_t plane = 0; plane < planes_; ++plane)
-                for (const std::int32_t tap : windows_.phases[p].taps)
-                  for (std::int64_t column = 0; column < width; ++column)
-                    *to++ = column < panels_.valid(panel)
-                                ? from[plane * w.plane_stride + column * w.column_stride + tap]
-                                : 0.0f;
-              phase_begin += panels_.total() * terms(p);
-            }
-          }
-        });
-  }
-
-  // Makes the places of `images` images of one group: `in` is bordered, images `in_stride` apart;
-  // `out` is the group's first plane, images `out_stride` apart. Panels first, first + step, ...
-  // `bias` may be null. A ReLU of slope `relu`, if there is one, is applied to what is made. `sums`
-  // is room for kSums numbers.
-  static constexpr std::int64_t kSums = kChunk * kPanel;
-  void run(std::int64_t images, const float* in, std::int64_t in_stride, const float* packed,
-           const float* bias, std::optional<float> relu, std::int64_t first, std::int64_t step,
-           float* out, std::int64_t out_stride, float* sums) const {
-    for (std::size_t p = 0; p < windows_.phases.size(); ++p) {
-      const Phase& phase = windows_.phases[p];
-      const std::int64_t places = static_cast<std::int64_t>(phase.places.size());
-      for (std::int64_t begin = 0; begin < images * places; begin += kChunk) {
-        const std::int64_t rows = std::min(kChunk, images * places - begin);
-        std::array<const float*, kChunk + kRows> base;
-        for (std::int64_t row = 0; row < round_up(rows, kRows); ++row) {
-          const std::int64_t at = begin + std::min(row, rows - 1);
-          base[row] = in + at / places * in_stride + phase.base[at % places];
-        }
-        for (std::int64_t panel = first; panel < panels_.count(); panel += step) {
-          sum_panel(p, panel, rows, base.data(), packed + panel * kPanel * terms(p), bias, sums);
-          if (relu) relu_in_place(*relu, sums, rows * panels_.width(panel));
-          put(phase, begin, rows, panel, sums, out, out_stride);
-        }
-      }
-      packed += panels_.total() * terms(p);
-    }
-  }
-
-  // Of one group's packed weights.
-  const float* of_group(const float* packed, std::int64_t group) const {
-    return packed + group * terms_ * panels_.total();
-  }
-
- private:
-  std::int64_t terms(std::size_t phase) const {
-    return static_cast<std::int64_t>(offsets_[phase].size());
-  }
-
-  void sum_panel(std::size_t phase, std::int64_t panel, std::int64_t rows, const float* const* base,
-                 const float* b, const float* bias, float* sums) const {
-    const std::int64_t width = panels_.width(panel);
-    float start[kPanel] = {};
-    if (bias != nullptr) std::copy_n(bias + panel * kPanel, panels_.valid(panel), start);
-    for (std::int64_t row = 0; row < round_up(rows, kRows); ++row)
-      std::copy(start, start + width, sums + row * width);
-    for (std::int64_t t = 0; t < terms(phase); t += kDepth)
-      for (std::int64_t row = 0; row < rows; row += kRows)
-        add_tile(width, std::min(kDepth, terms(phase) - t), base + row, offsets_[phase].data() + t,
-                 b + t * width, sums + row * width);
-  }
-
-  // Sums of `rows` places from place `begin` on, counted over the images, go to their planes.
-  void put(const Phase& phase, std::int64_t begin, std::int64_t rows, std::int64_t panel,
-           const float* sums, float* out, std::int64_t out_stride) const {
-    const std::int64_t places = static_cast<std::int64_t>(phase.places.size()),
-                       width = panels_.width(panel);
-    for (std::int64_t done = 0; done < rows;) {
-      const std::int64_t place = (begin + done) % places,
-                         count = std::min(rows - done, places - place);
-      float* to = out + (begin + done) / places * out_stride + panel * kPanel * made_;
-      const float* from = sums + done * width;
-      if (phase.contiguous)
-        transpose(count, panels_.valid(panel), from, width, to + place, made_, Into::kOverwrite);
-      else
-        for (std::int64_t column = 0; column < panels_.valid(panel); ++column)
-          for (std::int64_t i = 0; i < count; ++i)
-            to[column * made_ + phase.places[place + i]] = from[i * width + column];
-      done += count;
-    }
-  }
-
-  WindowTables windows_;
-  std::int64_t planes_, groups_, terms_ = 0, made_ = 0;
-  Panels panels_;
-  std::vector<std::vector<std::int32_t>> offsets_;  // for each phase, for each plane and tap
-};
 
 // Whether dx as a sum over windows of dy would mostly multiply by the border's zeros (small planes,
 // no padding).
@@ -233,7 +45,7 @@ class Direct final : public ConvKernel {
   void forward(Context& ctx, const Tensor& x, const Tensor& w, const Tensor* b,
                Tensor& y) override {
     if (plain_forward_) return plain_->forward(ctx, x, w, b, y);
-    const Product::Weights weights{w.in(), outputs_ * depth_, desc_.taps(), depth_};
+    const WindowProduct::Weights weights{w.in(), outputs_ * depth_, desc_.taps(), depth_};
     make(ctx, forward_, x.in(), weights, b == nullptr ? nullptr : b->in(), desc_.relu, y.out(),
          desc_.channels, desc_.outputs);
   }
@@ -244,7 +56,7 @@ class Direct final : public ConvKernel {
     if (dw != nullptr) add_weight_gradient(ctx, x.in(), dy.in(), dw->mut());
     if (dx == nullptr) return;
     if (plain_dx_) return plain_->backward(ctx, x, w, dy, dx, nullptr, nullptr);
-    const Product::Weights weights{w.in(), outputs_ * depth_, depth_, desc_.taps()};
+    const WindowProduct::Weights weights{w.in(), outputs_ * depth_, depth_, desc_.taps()};
     make(ctx, backward_, dy.in(), weights, nullptr, std::nullopt, dx->out(), desc_.outputs,
          desc_.channels);
   }
@@ -265,10 +77,10 @@ class Direct final : public ConvKernel {
   struct Room {
     std::int64_t planes, packed, own, total;
   };
-  Room room_of(const Context& ctx, const Product& product) const {
+  Room room_of(const Context& ctx, const WindowProduct& product) const {
     const std::int64_t planes = room_for_planes(product, divide(ctx.threads(), product.made()));
     const std::int64_t packed = round_up(product.packed_count(), kPanel);
-    const std::int64_t own = planes + Product::kSums;
+    const std::int64_t own = planes + WindowProduct::kSums;
     return {planes, packed, own, packed + ctx.threads() * own};
   }
   // The same for the gradient of the weights: sums of each share, then each thread's planes and
@@ -284,7 +96,7 @@ class Direct final : public ConvKernel {
     const std::int64_t own = planes + kChunk * kPanel;
     return {planes, sums, shares, own, shares * sums + ctx.threads() * own};
   }
-  static std::int64_t room_for_planes(const Product& product, const Tasks& tasks) {
+  static std::int64_t room_for_planes(const WindowProduct& product, const Tasks& tasks) {
     return product.border().needed() ? round_up(tasks.images * product.image(), kPanel) : 0;
   }
 
@@ -305,7 +117,7 @@ class Direct final : public ConvKernel {
     const float* data;
     std::int64_t stride;  // from image to image
   };
-  static Planes border(const Product& product, const float* in, std::int64_t image_stride,
+  static Planes border(const WindowProduct& product, const float* in, std::int64_t image_stride,
                        std::int64_t images, std::int64_t planes, float* room) {
     if (!product.border().needed()) return {in, image_stride};
     for (std::int64_t n = 0; n < images; ++n)
@@ -313,9 +125,9 @@ class Direct final : public ConvKernel {
     return {room, product.image()};
   }
 
-  void make(Context& ctx, const Product& product, const float* in, const Product::Weights& w,
-            const float* bias, std::optional<float> relu, float* out, std::int64_t in_planes,
-            std::int64_t out_planes) const {
+  void make(Context& ctx, const WindowProduct& product, const float* in,
+            const WindowProduct::Weights& w, const float* bias, std::optional<float> relu,
+            float* out, std::int64_t in_planes, std::int64_t out_planes) const {
     const Tasks tasks = divide(ctx.threads(), product.made());
     const Room room = room_of(ctx, product);
     float* packed = ctx.scratch(room.total).data();
@@ -338,12 +150,12 @@ class Direct final : public ConvKernel {
               });
   }
   // Numbers of a plane without its border.
-  std::int64_t in_plane(const Product& product) const {
+  std::int64_t in_plane(const WindowProduct& product) const {
     return &product == &forward_ ? desc_.in_count() : desc_.out_count();
   }
 
   void add_weight_gradient(Context& ctx, const float* x, const float* dy, float* dw) const {
-    const Product& product = forward_;
+    const WindowProduct& product = forward_;
     const Tasks tasks = divide(ctx.threads(), product.made());
     const SumsRoom room = sums_room(ctx);
     const std::int64_t sums = room.sums, shares = room.shares, rows = round_up(depth_, kRows);
@@ -427,7 +239,7 @@ class Direct final : public ConvKernel {
   ConvDesc desc_;
   std::int64_t channels_, outputs_, depth_;  // of one group
   bool plain_forward_, plain_dx_;
-  Product forward_, backward_;
+  WindowProduct forward_, backward_;
   std::unique_ptr<ConvKernel> plain_;
 };
 

@@ -1,7 +1,7 @@
+#include "shoal/ops/cpu/window_tables.h"
+
 #include <algorithm>
 #include <numeric>
-
-#include "shoal/ops/cpu/conv_direct.h"
 
 namespace shoal::ops::cpu {
 namespace {

@@ -1,11 +1,13 @@
 // Tables with which a convolution reads its input where it lies, without making columns of it.
 //
-// All three products of a convolution have one form: out[row][column] = sum over t of in[base[row]
-// + offset[t]] * b[t][column].
-//   forward    rows are output places, t are the channels' taps, columns are outputs        b is
-//   the weight dw         rows are the channels' taps, t are output places, columns are outputs b
-//   is dy dx         rows are input places, t are the outputs' taps, columns are input channels   b
-//   is the weight
+// All three products of a convolution have one form:
+//   out[row][column] = sum over t of in[base[row] + offset[t]] * b[t][column]
+//
+//   product   rows                 t                    columns          b
+//   forward   output places        the channels' taps   outputs          the weight
+//   dw        the channels' taps   output places        outputs          dy
+//   dx        input places         the outputs' taps    input channels   the weight
+//
 // `in` is x, or dy for dx, with a border of zeros wide enough for every window. With a stride the
 // input places fall into phases that see different taps; each phase has tables of its own.
 #pragma once
