@@ -132,7 +132,7 @@ struct Measured {
   std::vector<double> iterations;  // seconds
   double begin = 0, end = 0;       // of all of them
   double servers_cpu = 0, workers_cpu = 0;
-  table::Traffic traffic;
+  double bytes = 0, frames = 0;  // both ways
 };
 
 class Worker {
@@ -163,12 +163,11 @@ class Worker {
     for (RowId row = 0; row < plan_.rows.size(); ++row) table_.get(row, 0, table::Part::kWeights);
     const Clock end = kWarmUp + FLAGS_iterations;
     Measured measured;
-    table::Traffic before{};
     for (Clock clock = 0; clock < end; ++clock) {
       if (clock == kWarmUp) {
         stand(clock);
         cpu(measured, -1);
-        before = table_.traffic();
+        add_traffic(measured, -1);
         measured.begin = seconds_now();
         or_throw(table_.ask(table::Topic::kBarrier, clock + 1, {}));
         pace_.waited(seconds_now() - measured.begin);
@@ -180,7 +179,7 @@ class Worker {
     stand(end + 1);
     measured.end = seconds_now();
     cpu(measured, 1);
-    measured.traffic = difference(table_.traffic(), before);
+    add_traffic(measured, 1);
     or_throw(table_.ask(table::Topic::kBarrier, end + 2, {}));
     or_throw(table_.finish(end));
     table_.release();
@@ -192,11 +191,10 @@ class Worker {
     return std::span<float>(all).subspan(begins_[row], plan_.rows[row].length);
   }
 
-  static table::Traffic difference(const table::Traffic& a, const table::Traffic& b) {
-    return {.bytes_sent = a.bytes_sent - b.bytes_sent,
-            .bytes_received = a.bytes_received - b.bytes_received,
-            .frames_sent = a.frames_sent - b.frames_sent,
-            .frames_received = a.frames_received - b.frames_received};
+  void add_traffic(Measured& measured, double sign) const {
+    const table::Traffic traffic = table_.traffic();
+    measured.bytes += sign * static_cast<double>(traffic.bytes_sent + traffic.bytes_received);
+    measured.frames += sign * static_cast<double>(traffic.frames_sent + traffic.frames_received);
   }
 
   // All rows are here, and all workers.
@@ -271,10 +269,8 @@ Measured sum_of(const std::vector<Measured>& all) {
     sum.iterations.insert(sum.iterations.end(), all[i].iterations.begin(), all[i].iterations.end());
     sum.begin = std::min(sum.begin, all[i].begin);
     sum.end = std::max(sum.end, all[i].end);
-    sum.traffic.bytes_sent += all[i].traffic.bytes_sent;
-    sum.traffic.bytes_received += all[i].traffic.bytes_received;
-    sum.traffic.frames_sent += all[i].traffic.frames_sent;
-    sum.traffic.frames_received += all[i].traffic.frames_received;
+    sum.bytes += all[i].bytes;
+    sum.frames += all[i].frames;
   }
   std::sort(sum.iterations.begin(), sum.iterations.end());
   return sum;
@@ -315,23 +311,6 @@ Measured run_job(const Layers& layers, int workers) {
 
 // ---- what is printed ----
 
-// Bytes a second, both ways together, that a bare Asio program moves in rows of this size.
-double bare_rate(std::size_t row_bytes) {
-  constexpr std::size_t kBytes = 64u << 20;
-  const std::size_t rows = std::min<std::size_t>(kBytes / row_bytes, 20'000),
-                    bytes = rows * row_bytes;
-  table::BareServer server(bytes, row_bytes);
-  const std::jthread serving([&] { server.serve(1); });
-  const std::vector<char> source(bytes);
-  std::vector<char> target(bytes);
-  table::BareClient client(server.port());
-  client.exchange(source, target, row_bytes, rows);
-  double least = 1e300;
-  for (int i = 0; i < 3; ++i)
-    least = std::min(least, client.exchange(source, target, row_bytes, rows));
-  return 2 * static_cast<double>(bytes) / least;
-}
-
 double percentile(const std::vector<double>& sorted, double part) {
   return sorted[static_cast<std::size_t>(part * static_cast<double>(sorted.size() - 1))];
 }
@@ -344,14 +323,13 @@ struct Line {
 Line print_line(int workers, const Measured& m, double rate) {
   if (FLAGS_throttle > 0)
     rate = std::min(rate, 2 * FLAGS_throttle * std::min(workers, FLAGS_servers));
-  const double bytes = static_cast<double>(m.traffic.bytes_sent + m.traffic.bytes_received);
-  const double frames = static_cast<double>(m.traffic.frames_sent + m.traffic.frames_received);
-  const double gib = bytes / (1 << 30), per_iteration = 1.0 / FLAGS_iterations;
-  const Line line{workers, percentile(m.iterations, 0.5) * 1e3, bytes * per_iteration / rate * 1e3};
+  const double gib = m.bytes / (1 << 30), per_iteration = 1.0 / FLAGS_iterations;
+  const Line line{workers, percentile(m.iterations, 0.5) * 1e3,
+                  m.bytes * per_iteration / rate * 1e3};
   const double floor = std::max(FLAGS_compute_ms, line.transfer), seconds = m.end - m.begin;
   std::printf("%8d %8.1f %8.1f %8.1f %8.2f %10.2f %9.0f %11.2f %11.2f %11.2f\n", workers,
               line.median, percentile(m.iterations, 0.95) * 1e3, floor, line.median / floor,
-              bytes * per_iteration / (1 << 20), frames * per_iteration, m.servers_cpu / gib,
+              m.bytes * per_iteration / (1 << 20), m.frames * per_iteration, m.servers_cpu / gib,
               m.workers_cpu / gib, (m.servers_cpu + m.workers_cpu) / seconds);
   std::fflush(stdout);
   return line;
@@ -378,7 +356,7 @@ void print_verdict(const std::vector<Line>& lines) {
 void print_case(const char* name, const Layers& layers) {
   const table::Plan plan = plan_of(layers, 1);
   const std::size_t mean = std::max<std::size_t>(1, floats_of(plan) / plan.rows.size());
-  const double rate = bare_rate(256 * 1024), small = bare_rate(mean * 4);
+  const double rate = table::bare_rate(256 * 1024), small = table::bare_rate(mean * 4);
   std::printf(
       "%s: %zu rows, %.2f MiB, on %d servers, scheme %s, %.0f ms of computing. A bare Asio program "
       "moves %.2f GB/s in rows of 256 KiB,\n"

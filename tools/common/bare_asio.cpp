@@ -1,7 +1,10 @@
 #include "common/bare_asio.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <thread>
+#include <vector>
 
 #include <boost/asio/read.hpp>  // after asio.h, which prepares for them
 #include <boost/asio/write.hpp>
@@ -130,6 +133,22 @@ double BareClient::exchange(std::span<const char> source, std::span<char> target
   m.write();
   m.io.run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double bare_rate(std::size_t row_bytes) {
+  constexpr std::size_t kBytes = 64u << 20;
+  const std::size_t rows = std::min<std::size_t>(kBytes / row_bytes, 20'000),
+                    bytes = rows * row_bytes;
+  BareServer server(bytes, row_bytes);
+  const std::jthread serving([&] { server.serve(1); });
+  const std::vector<char> source(bytes);
+  std::vector<char> target(bytes);
+  BareClient client(server.port());
+  client.exchange(source, target, row_bytes, rows);
+  double least = 1e300;
+  for (int i = 0; i < 3; ++i)
+    least = std::min(least, client.exchange(source, target, row_bytes, rows));
+  return 2 * static_cast<double>(bytes) / least;
 }
 
 }  // namespace shoal::table
