@@ -124,11 +124,11 @@ TEST(Pool, IsTheLargestOrTheMeanOfEachWindow) {
                       poison = Guarded::poisoned(size_of(x));
               const bool max = method == PoolDesc::Method::kMax;
               if (max) {
-                kernel.forward(context, *gx, *y, index.get());
+                kernel.forward(context, *gx, *y, index.get(), {});
                 index.expect(want.index, "index");
                 y.expect(want.y, "y with an index");
               }
-              kernel.forward(context, *gx, *y, nullptr);
+              kernel.forward(context, *gx, *y, nullptr, {});
               y.expect(want.y, "y");
               kernel.backward(context, max && !keeps ? *gx : *poison, *gdy, *dx);
               dx.expect(want.dx, "dx", 9);
@@ -144,7 +144,7 @@ TEST(Pool, AnAverageDividesByTheWindowClippedToThePaddedPlane) {
   each_kernel<PoolDesc, PoolKernel>(cpu_backend().pool, desc,
                                     [&](PoolKernel& kernel, Context& context) {
                                       Guarded x({1, 2, 3}), y = Guarded::poisoned(2);
-                                      kernel.forward(context, *x, *y, nullptr);
+                                      kernel.forward(context, *x, *y, nullptr, {});
                                       y.expect({0.5, 2.5}, "y");
                                     });
   // Four numbers, kernel 3, stride 2, rounded up: the second window holds 2 numbers and divides by
@@ -154,7 +154,7 @@ TEST(Pool, AnAverageDividesByTheWindowClippedToThePaddedPlane) {
   each_kernel<PoolDesc, PoolKernel>(cpu_backend().pool, clipped,
                                     [&](PoolKernel& kernel, Context& context) {
                                       Guarded x({1, 2, 3, 5}), y = Guarded::poisoned(2);
-                                      kernel.forward(context, *x, *y, nullptr);
+                                      kernel.forward(context, *x, *y, nullptr, {});
                                       y.expect({2, 4}, "y");
                                     });
 }

@@ -2,6 +2,7 @@
 // refuse and in which words, shapes worked by hand, and BatchNorm's running statistics.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -171,10 +172,6 @@ TEST(WindowLayers, SayWhatIsWrong) {
        "pooling_param { global_pooling: true stride: 2 }",
        {1, 2, 9, 9},
        "global_pooling needs pad 0 and stride 1"},
-      {"Pooling",
-       "pooling_param { kernel_size: 2 pool: STOCHASTIC }",
-       {1, 2, 9, 9},
-       "STOCHASTIC is not implemented"},
       {"LRN", "lrn_param { local_size: 4 }", {1, 2, 3, 3}, "local_size is 4; it must be odd"},
       {"LRN", "", {1, 2}, "must have 4 axes (N, C, H, W), not 1 2 (2)"},
       {"InnerProduct",
@@ -244,6 +241,36 @@ TEST(WindowLayers, ReshapeSaysWhatTheyWereMadeFor) {
 
 Shape top_of(const LayerParameter& param, const Shape& bottom) {
   return LayerRig(param, {bottom}).top(0).shape();
+}
+
+TEST(WindowLayers, StochasticPoolingDrawsNumbersByTheirSize) {
+  constexpr int kPlanes = 8000;
+  const std::string pool = "pooling_param { pool: STOCHASTIC kernel_size: 2 } phase: ";
+  const Numbers window{1, 0, 2, 5};
+  LayerRig rig(layer("Pooling", pool + "TRAIN"), {{kPlanes, 1, 2, 2}}, 2);
+  for (std::size_t i = 0; i < rig.input(0).size(); ++i) rig.input(0)[i] = window[i % 4];
+  rig.forward();
+  const Numbers drawn = rig.top_values()[0];
+  const auto count = [&](float value) { return std::ranges::count(drawn, value); };
+  // Four standard deviations of the rarest are 120.
+  EXPECT_NEAR(static_cast<double>(count(1)), kPlanes / 8.0, 120);
+  EXPECT_NEAR(static_cast<double>(count(2)), kPlanes / 4.0, 160);
+  EXPECT_EQ(count(1) + count(2) + count(5), kPlanes);  // a 0 has no chance
+
+  rig.backward({Numbers(kPlanes, 1.0f)}, {true});
+  const Numbers gradient = rig.bottom_grads()[0];
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    ASSERT_EQ(gradient[i], window[i % 4] == drawn[i / 4] ? 1.0f : 0.0f) << i;
+
+  LayerRig test(layer("Pooling", pool + "TEST"), {{3, 1, 2, 2}});
+  test.input(0) = {1, 0, 2, 5, 0, 0, 0, 0, -1, -2, 3, -4};
+  test.forward();
+  EXPECT_EQ(test.top_values()[0], (Numbers{30.0f / 8, 0, 3}));
+
+  LayerRig nothing(layer("Pooling", pool + "TRAIN"), {{1, 1, 2, 2}});
+  nothing.input(0) = {-1, -2, -3, -4};
+  nothing.forward();
+  EXPECT_EQ(nothing.top_values()[0], Numbers{-1}) << "the first, if none is positive";
 }
 
 TEST(WindowLayers, ShapesByHand) {

@@ -50,6 +50,7 @@ ops::WindowAxis pooled(std::int64_t in, std::int64_t out, std::int64_t kernel, s
 
 TEST_P(CudaKernels, PoolingIsTheCpus) {
   using Method = ops::PoolDesc::Method;
+  const Random::State coins{7, 8, 9};
   const std::pair<ops::WindowAxis, ops::WindowAxis> windows[] = {
       {pooled(7, 3, 3, 2, 0), pooled(9, 4, 3, 2, 0)},
       {pooled(8, 4, 3, 2, 0), pooled(6, 3, 2, 2, 0)},
@@ -60,17 +61,18 @@ TEST_P(CudaKernels, PoolingIsTheCpus) {
       {pooled(2, 5, 3, 2, 2), pooled(3, 6, 2, 1, 1)},  // some windows lie outside
   };
   for (const auto& [height, width] : windows)
-    for (const Method method : {Method::kMax, Method::kAverage})
+    for (const Method method :
+         {Method::kMax, Method::kAverage, Method::kSampled, Method::kExpected})
       for (const bool keeps : {false, true}) {
         const ops::PoolDesc desc{method, 3, height, width, keeps && method == Method::kMax};
-        SCOPED_TRACE(str(height.in, " x ", width.in, method == Method::kMax ? " max" : " average",
+        SCOPED_TRACE(str(height.in, " x ", width.in, ", method ", static_cast<int>(method),
                          desc.keeps_winners ? ", keeps winners" : ""));
         const Shape x{3, height.in, width.in}, y{3, height.out, width.out};
         const auto run = [=](Context& ctx, Ts& t) {
           const auto kernel = plain(&ops::Backend::pool, desc, ctx);
-          kernel->forward(ctx, t[0], t[1], method == Method::kMax ? &t[2] : nullptr);
+          kernel->forward(ctx, t[0], t[1], method == Method::kMax ? &t[2] : nullptr, coins);
           kernel->backward(ctx, t[0], t[3], t[4]);
-          kernel->forward(ctx, t[0], t[5], nullptr);
+          kernel->forward(ctx, t[0], t[5], nullptr, coins);
         };
         for (const Start& in : {ties(x), drawn(x), odd(x)})
           expect_same({{"pooling",
@@ -152,7 +154,7 @@ TEST_P(CudaKernels, PoolingKeepsChannelsLast) {
         const auto run = [=](Context& ctx, Ts& t) {
           const auto kernel = plain(&ops::Backend::pool, desc, ctx);
           put_channels_last(ctx, t[0], 5, 49);
-          kernel->forward(ctx, t[0], t[1], method == Method::kMax ? &t[2] : nullptr);
+          kernel->forward(ctx, t[0], t[1], method == Method::kMax ? &t[2] : nullptr, {});
           expect_channels_last(ctx, t[1], 5, out);
           kernel->backward(ctx, t[0], t[3], t[4]);
           expect_channels_last(ctx, t[4], 5, 49);

@@ -191,8 +191,9 @@ struct Im2col : GuardedKernel<ops::Im2colKernel> {
 };
 struct Pool : GuardedKernel<ops::PoolKernel> {
   using GuardedKernel::GuardedKernel;
-  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) override {
-    queue(ctx, &ops::PoolKernel::forward, x, y, index);
+  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index,
+               const Random::State& coins) override {
+    queue(ctx, &ops::PoolKernel::forward, x, y, index, coins);
   }
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
     queue(ctx, &ops::PoolKernel::backward, x, dy, dx);

@@ -64,6 +64,8 @@ struct LayerCase {
   // false: backward leaves the params' gradients alone (BatchNorm)
   bool learns = true;
   bool fixed_batch = false;  // axis 0 of the bottoms may not change
+  // a small change of a bottom may change a draw, so backward is not compared with the slope
+  bool jumps = false;
   // of gradients, relative to the largest number of the tensor
   double tolerance = 1e-3;
 };

@@ -138,10 +138,11 @@ class LibraryPool final : public ops::PoolKernel {
   explicit LibraryPool(std::unique_ptr<ops::PoolKernel> plain) : plain_(std::move(plain)) {}
 
   KernelNeeds needs(const Context&) const override { return {0, reversed(), reversed()}; }
-  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) override {
+  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index,
+               const Random::State& coins) override {
     const Tensor in = read(ctx, x);
     Tensor out = write(ctx, y);
-    plain_->forward(ctx, in, out, index);
+    plain_->forward(ctx, in, out, index, coins);
   }
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
     const Tensor in = read(ctx, x), slope = read(ctx, dy);

@@ -38,7 +38,9 @@ SHOAL_ON_ANY_DEVICE inline std::array<std::uint32_t, 4> philox(std::uint64_t see
 }
 
 // A number in [0, 1), 24 bits.
-inline float to_unit(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+SHOAL_ON_ANY_DEVICE inline float to_unit(std::uint32_t word) {
+  return static_cast<float>(word >> 8) * 0x1p-24f;
+}
 
 // A 64-bit hash of a name that is the same on every machine and in every version (FNV-1a); names
 // streams.
@@ -89,6 +91,12 @@ class Random {
   std::array<std::uint32_t, 4> block_{};
   std::uint64_t block_at_ = ~std::uint64_t{0};
 };
+
+// Returns the word that is `offset` words after those drawn: Random(state).peek(offset).
+SHOAL_ON_ANY_DEVICE inline std::uint32_t word_at(const Random::State& state, std::uint64_t offset) {
+  const std::uint64_t word = state.position + offset;
+  return philox(state.seed, state.stream, word / 4)[word % 4];
+}
 
 // A seed from the operating system, for a solver whose random_seed is not set.
 std::uint64_t random_seed();

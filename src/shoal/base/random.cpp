@@ -20,8 +20,7 @@ Random Random::fork(std::string_view name) const {
 }
 
 std::uint32_t Random::peek(std::uint64_t offset) const {
-  const std::uint64_t at = state_.position + offset;
-  return philox(state_.seed, state_.stream, at / 4)[at % 4];
+  return word_at(state_, offset);
 }
 
 std::uint32_t Random::word() {

@@ -1,6 +1,7 @@
-// Pooling layer: the largest number or the mean of each window.
+// Pooling layer: the largest number, the mean or a drawn number of each window.
 #include <optional>
 
+#include "shoal/layers/pool_method.h"
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/window.h"
@@ -8,29 +9,28 @@
 namespace shoal {
 namespace {
 
-// The largest number or the mean of each window of each plane.
+// The largest number (MAX), the mean (AVE) or a drawn number (STOCHASTIC) of each window of each
+// plane.
 //   bottom[0] (N, C, H, W)   top[0] (N, C, OH, OW), OH = ceil((H + 2 pad - kernel) / stride) + 1
 //   (floor if round_mode says so), less one if there is padding and the last window would start at
 //   H + pad or beyond.   top[1], if asked for: the place h * W + w of each largest number.
-// A mean is over the window clipped to the padded plane. A tie goes to the first. Source: Caffe's
+// A mean is over the window clipped to the padded plane. A tie goes to the first. STOCHASTIC draws
+// a number with a chance in proportion to it in training, which is for bottoms without negative
+// numbers (after a ReLU), and is the mean of such draws, sum x^2 / sum x, in tests. Source: Caffe's
 // PoolingLayer; cuDNN rounds down.
 class Pooling final : public Layer {
  public:
   using Layer::Layer;
   Arity arity() const override { return {.max_tops = 2}; }
   Reads reads() const override {
-    return {.bottom_data = method_ == ops::PoolDesc::Method::kMax && !training(),
-            .top_data = false};
+    return {.bottom_data = method_ != Method::kAverage && !training(), .top_data = false};
   }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 
   void setup(Context&, Bottoms bottoms, Tops tops) override {
     const PoolingParameter& pool = param().pooling_param();
-    if (pool.pool() == PoolingParameter::STOCHASTIC)
-      throw config_error(param(), "pool: STOCHASTIC is not implemented; MAX and AVE are");
-    method_ = pool.pool() == PoolingParameter::MAX ? ops::PoolDesc::Method::kMax
-                                                   : ops::PoolDesc::Method::kAverage;
-    if (tops.size() > 1 && method_ != ops::PoolDesc::Method::kMax)
+    method_ = pool_method(pool.pool(), training());
+    if (tops.size() > 1 && method_ != Method::kMax)
       throw config_error(
           param(),
           "a second top holds the places of the largest numbers, which only pool: MAX has");
@@ -70,7 +70,8 @@ class Pooling final : public Layer {
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
-    op_->forward(ctx, bottoms[0]->data, tops[0]->data, tops.size() > 1 ? &tops[1]->data : nullptr);
+    op_->forward(ctx, bottoms[0]->data, tops[0]->data, tops.size() > 1 ? &tops[1]->data : nullptr,
+                 take_coins(ctx, method_, tops[0]->data.count()));
   }
 
   // No gradient flows through top[1].
@@ -80,6 +81,7 @@ class Pooling final : public Layer {
   }
 
  private:
+  using Method = ops::PoolDesc::Method;
   using Given = std::optional<std::int64_t>;  // of kernel_h and its like
 
   ops::WindowAxis read_axis(char axis, Given kernel, Given stride, Given pad) const {
@@ -124,7 +126,7 @@ class Pooling final : public Layer {
     if (padded && (window.out - 1) * window.stride >= window.in + window.pad) --window.out;
   }
 
-  ops::PoolDesc::Method method_ = ops::PoolDesc::Method::kMax;
+  Method method_ = Method::kMax;
   ops::WindowAxis height_, width_;
   SelectedKernel<ops::PoolDesc, ops::PoolKernel> op_;
 };

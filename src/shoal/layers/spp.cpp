@@ -1,6 +1,7 @@
 // SPP layer: spatial pyramid pooling.
 #include <vector>
 
+#include "shoal/layers/pool_method.h"
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/slice.h"
@@ -21,15 +22,13 @@ class Spp final : public Layer {
  public:
   using Layer::Layer;
   Reads reads() const override {
-    return {.bottom_data = method() == ops::PoolDesc::Method::kMax && !training(),
+    return {.bottom_data = method() != ops::PoolDesc::Method::kAverage && !training(),
             .top_data = false};
   }
   std::vector<ops::Choice> choices() const override { return levels_[0].pool.choices(); }
 
   void setup(Context&, Bottoms, Tops) override {
     const SPPParameter& spp = param().spp_param();
-    if (spp.pool() == SPPParameter::STOCHASTIC)
-      throw config_error(param(), "pool: STOCHASTIC is not implemented; MAX and AVE are");
     if (spp.pyramid_height() < 1 || spp.pyramid_height() > 16)
       throw config_error(param(), "pyramid_height is ", spp.pyramid_height(),
                          "; it must be from 1 to 16");
@@ -61,10 +60,9 @@ class Spp final : public Layer {
   }
 
   void forward(Context& ctx, Bottoms bottom, Tops top) override {
-    if (levels_.size() == 1)
-      return levels_[0].pool->forward(ctx, bottom[0]->data, top[0]->data, nullptr);
+    if (levels_.size() == 1) return forward(ctx, levels_[0], bottom[0]->data, top[0]->data);
     for (Level& level : levels_) {
-      level.pool->forward(ctx, bottom[0]->data, level.part, nullptr);
+      forward(ctx, level, bottom[0]->data, level.part);
       ops::paste(ctx, level.part, top[0]->data, ops::along(top[0]->shape(), 1, level.start));
     }
   }
@@ -87,9 +85,11 @@ class Spp final : public Layer {
     std::int64_t start = 0;  // its first number in an item of the top
     Tensor part;             // (N, numbers of the level), or their gradients
   };
+  void forward(Context& ctx, Level& level, const Tensor& bottom, Tensor& part) {
+    level.pool->forward(ctx, bottom, part, nullptr, take_coins(ctx, method(), part.count()));
+  }
   ops::PoolDesc::Method method() const {
-    return param().spp_param().pool() == SPPParameter::MAX ? ops::PoolDesc::Method::kMax
-                                                           : ops::PoolDesc::Method::kAverage;
+    return pool_method(param().spp_param().pool(), training());
   }
   ops::WindowAxis window(const Shape& shape, int axis, std::int64_t bins) const {
     const std::int64_t in = shape[axis], kernel = (in + bins - 1) / bins,

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "shoal/base/random.h"
 #include "shoal/ops/op.h"
 #include "shoal/tensor/context.h"
 
@@ -64,6 +65,10 @@ struct PoolDesc {
     // the sum over the area of the window clipped to [-pad, in + pad): padding counts, what lies
     // beyond does not
     kAverage,
+    // Stochastic pooling (weighted_window.h): a number drawn with a chance in proportion to it, by
+    // one coin for each output, and the mean of such draws.
+    kSampled,
+    kExpected,
   };
   Method method = Method::kMax;
   std::int64_t planes = 0;
@@ -75,9 +80,10 @@ struct PoolDesc {
 class PoolKernel : public Kernel {
  public:
   // Overwrites y, and index (the shape of y; kMax only) with h * W + w of each winner; index may be
-  // null.
-  virtual void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) = 0;
-  // Overwrites dx. x is read by kMax without keeps_winners alone.
+  // null. kSampled draws output i by the word that is i words after `coins`, others read no coins.
+  virtual void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index,
+                       const Random::State& coins) = 0;
+  // Overwrites dx. x is read by kExpected, and by kMax without keeps_winners.
   virtual void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) = 0;
 };
 using PoolImpl = Impl<PoolDesc, PoolKernel>;

@@ -21,6 +21,9 @@ extern const LrnImpl kLrn;
 extern const BatchNormImpl kBatchNorm;
 extern const SoftmaxImpl kSoftmax;
 
+// The part of kPool that does the methods kSampled and kExpected.
+std::unique_ptr<PoolKernel> make_weighted_pool(const PoolDesc& desc);
+
 template <class Desc>
 Why serves_all(const Desc&, const Context&) {
   return kYes;

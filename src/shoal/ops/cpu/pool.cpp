@@ -66,7 +66,8 @@ class Pool final : public PoolKernel {
     }
   }
 
-  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) override {
+  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index,
+               const Random::State&) override {
     const float* in = x.in();
     float* out = y.out();
     float* places = index == nullptr ? nullptr : index->out();
@@ -262,6 +263,12 @@ class Pool final : public PoolKernel {
 
 }  // namespace
 
-const PoolImpl kPool{"plain", serves_all<PoolDesc>, make_kernel<Pool, PoolKernel, PoolDesc>};
+const PoolImpl kPool{"plain", serves_all<PoolDesc>,
+                     [](const PoolDesc& desc, Context&) -> std::unique_ptr<PoolKernel> {
+                       using Method = PoolDesc::Method;
+                       if (desc.method == Method::kMax || desc.method == Method::kAverage)
+                         return std::make_unique<Pool>(desc);
+                       return make_weighted_pool(desc);
+                     }};
 
 }  // namespace shoal::ops::cpu

@@ -5,9 +5,11 @@
 #include <memory>
 
 #include "shoal/base/log.h"
+#include "shoal/base/random.h"
 #include "shoal/ops/cuda/channels_last.h"
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/weighted_window.h"
 #include "shoal/ops/window.h"
 
 namespace shoal::ops::cuda {
@@ -149,38 +151,92 @@ void average_backward(Context& ctx, const Windows& windows, const float* dy, flo
   });
 }
 
+__host__ __device__ Window window_at(const Windows& windows, const Windows::Place& o) {
+  return {windows.height.begin(o.h), windows.height.end(o.h), windows.width.begin(o.w),
+          windows.width.end(o.w)};
+}
+
+// Stochastic pooling draws by the plain number of an output, so x and y are in plain order.
+void sampled(Context& ctx, const Windows& windows, const Random::State& coins, const float* x,
+             float* y, std::int32_t* winners) {
+  each(ctx, "draws from windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
+    const Windows::Place o = windows.output(i);
+    const float* const plane = x + o.inputs;
+    const int winner = draw_place(window_at(windows, o), windows.width.in,
+                                  to_unit(word_at(coins, static_cast<std::uint64_t>(i))),
+                                  [plane](int place) { return plane[place]; });
+    y[i] = winner < 0 ? 0.0f : plane[winner];
+    winners[i] = winner;
+  });
+}
+
+void expected(Context& ctx, const Windows& windows, const float* x, float* y) {
+  each(ctx, "weighted means of windows", windows.outputs, [=] __host__ __device__(std::int64_t i) {
+    const Windows::Place o = windows.output(i);
+    const float* const plane = x + o.inputs;
+    y[i] = weighted_mean(window_at(windows, o), windows.width.in, [plane](int place) {
+             return plane[place];
+           }).mean;
+  });
+}
+
+void expected_backward(Context& ctx, const Windows& windows, const float* x, const float* dy,
+                       float* dx) {
+  each(ctx, "gradient of weighted means", windows.inputs, [=] __host__ __device__(std::int64_t i) {
+    const Windows::Place at = windows.input(i);
+    const float* const plane = x + at.inputs;
+    const int h_last = windows.height.last(at.h), w_last = windows.width.last(at.w);
+    float sum = 0;
+    for (int h = windows.height.first(at.h); h < h_last; ++h)
+      for (int w = windows.width.first(at.w); w < w_last; ++w) {
+        const WeightedMean mean = weighted_mean(window_at(windows, {h, w, 0, 0}), windows.width.in,
+                                                [plane](int place) { return plane[place]; });
+        sum += dy[at.outputs + h * windows.width.out + w] * mean.slope(x[i]);
+      }
+    dx[i] = sum;
+  });
+}
+
 class Pool final : public PoolKernel {
  public:
+  using Method = PoolDesc::Method;
   Pool(const PoolDesc& desc, const Device& device)
       : desc_(desc),
-        max_(desc.method == PoolDesc::Method::kMax),
+        method_(desc.method),
         in_(desc.height.in * desc.width.in),
         out_(desc.height.out * desc.width.out) {
-    if (max_ && desc.keeps_winners)
+    if (method_ == Method::kSampled || (method_ == Method::kMax && desc.keeps_winners))
       winners_ =
           device.allocate(static_cast<std::size_t>(desc.planes * out_) * sizeof(std::int32_t));
   }
 
   KernelNeeds needs(const Context&) const override {
-    return {.workspace = max_ && winners_ == nullptr ? desc_.planes * out_ : 0};
+    return {.workspace = method_ == Method::kMax && winners_ == nullptr ? desc_.planes * out_ : 0};
   }
 
-  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index) override {
-    together_ = planes_together(x.layout());
+  void forward(Context& ctx, const Tensor& x, Tensor& y, Tensor* index,
+               const Random::State& coins) override {
+    const bool in_any_order = method_ == Method::kMax || method_ == Method::kAverage;
+    together_ = in_any_order ? planes_together(x.layout()) : 1;
     const float* const in = read(ctx, x, layout(in_));
     float* const out = write(ctx, y, layout(out_));
     const Windows windows(desc_, together_);
-    if (max_)
+    if (method_ == Method::kMax)
       return largest(ctx, windows, in, out, kept(),
                      index ? write(ctx, *index, layout(out_)) : nullptr);
-    CHECK(index == nullptr) << "average pooling has no winners";
-    average(ctx, windows, in, out);
+    CHECK(index == nullptr) << "only the largest numbers have places to tell";
+    if (method_ == Method::kAverage) return average(ctx, windows, in, out);
+    if (method_ == Method::kExpected) return expected(ctx, windows, in, out);
+    sampled(ctx, windows, coins, in, out, kept());
   }
 
   void backward(Context& ctx, const Tensor& x, const Tensor& dy, Tensor& dx) override {
     const float* const slope = read(ctx, dy, layout(out_));
     const Windows windows(desc_, together_);
-    if (!max_) return average_backward(ctx, windows, slope, write(ctx, dx, layout(in_)));
+    if (method_ == Method::kAverage)
+      return average_backward(ctx, windows, slope, write(ctx, dx, layout(in_)));
+    if (method_ == Method::kExpected)
+      return expected_backward(ctx, windows, read(ctx, x), slope, write(ctx, dx));
     std::int32_t* winners = kept();
     if (winners == nullptr) {
       const float* const in = read(ctx, x, layout(in_));
@@ -207,7 +263,7 @@ class Pool final : public PoolKernel {
   }
 
   PoolDesc desc_;
-  bool max_;
+  Method method_;
   std::int64_t in_, out_;  // numbers of one plane
   std::shared_ptr<Memory> winners_;
   std::int64_t together_ = 1;  // planes, in the last forward
