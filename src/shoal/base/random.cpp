@@ -19,9 +19,7 @@ Random Random::fork(std::string_view name) const {
   return Random(state_.seed, std::uint64_t{mixed[0]} << 32 | mixed[1]);
 }
 
-std::uint32_t Random::peek(std::uint64_t offset) const {
-  return word_at(state_, offset);
-}
+std::uint32_t Random::peek(std::uint64_t offset) const { return word_at(state_, offset); }
 
 std::uint32_t Random::word() {
   if (state_.position / 4 != block_at_) {

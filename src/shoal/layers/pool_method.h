@@ -1,4 +1,4 @@
-// What Pooling and SPP have in common: the names of methods, and the coins of draws.
+// Names of pooling methods, and the coins of their draws: common to Pooling and SPP.
 #pragma once
 
 #include "shoal/ops/window.h"

@@ -13,7 +13,7 @@
 namespace shoal::ops::cpu {
 namespace {
 
-// What an output of a plane sees, without the padding.
+// Returns the places of the plane that an output sees.
 Window window_at(const PoolDesc& desc, std::int64_t output) {
   const auto inside = [](const WindowAxis& axis, std::int64_t o) {
     const std::int64_t start = o * axis.stride - axis.pad;
