@@ -76,10 +76,10 @@ class DataConvertImageset : public DataTools {
   std::string list_;
 };
 
-TEST_F(DataConvertImageset, KeepsTheListsOrderIfAsked) {
+TEST_F(DataConvertImageset, KeepsTheListsOrderUnlessToldToShuffle) {
   make_images(5);
   for (const std::string backend : {"lmdb", "leveldb", "datumfile"}) {
-    const Ran ran = convert({"--noshuffle", "--backend=" + backend});
+    const Ran ran = convert({"--backend=" + backend});
     ASSERT_EQ(ran.code, 0) << ran.err;
     EXPECT_EQ(ran.out, "");
     EXPECT_HAS(ran.err, "Wrote 5 records to " + directory_ + "/db (" + backend + ").");
@@ -107,8 +107,9 @@ TEST_F(DataConvertImageset, ShufflesBySeed) {
     std::filesystem::remove_all(directory_ + "/db");
     return found;
   };
-  const std::vector<int> one = labels({}), same = labels({"--seed=1", "--threads=3"}),
-                         two = labels({"--seed", "2"});
+  const std::vector<int> one = labels({"--shuffle"}),
+                         same = labels({"--shuffle", "--seed=1", "--threads=3"}),
+                         two = labels({"--shuffle", "--seed", "2"});
   EXPECT_EQ(one, same);
   EXPECT_NE(one, two);
   EXPECT_FALSE(std::ranges::is_sorted(one));
@@ -117,16 +118,16 @@ TEST_F(DataConvertImageset, ShufflesBySeed) {
 
 TEST_F(DataConvertImageset, GreyResizedEncoded) {
   make_images(2);
-  ASSERT_EQ(convert({"--gray", "--resize_width=3", "--resize_height=5", "--noshuffle"}).code, 0);
+  ASSERT_EQ(convert({"--gray", "--resize_width=3", "--resize_height=5"}).code, 0);
   EXPECT_EQ(parse(records(directory_ + "/db")[1].second).SerializeAsString(),
             datum(1, 5, 3, std::string(15, '\2'), 1));
   std::filesystem::remove_all(directory_ + "/db");
-  ASSERT_EQ(convert({"--encoded", "--noshuffle"}).code, 0);
+  ASSERT_EQ(convert({"--encoded"}).code, 0);
   const Datum kept = parse(records(directory_ + "/db")[1].second);
   EXPECT_TRUE(kept.encoded());
   EXPECT_EQ(kept.data(), get_file(directory_ + "/im 1.png"));  // untouched
   std::filesystem::remove_all(directory_ + "/db");
-  ASSERT_EQ(convert({"--encode_type=jpg", "--noshuffle"}).code, 0);
+  ASSERT_EQ(convert({"--encode_type=jpg"}).code, 0);
   const Datum jpg = parse(records(directory_ + "/db")[1].second);
   EXPECT_EQ(jpg.data().substr(0, 3), "\xff\xd8\xff");
   EXPECT_EQ(or_throw(decode_image(jpg.data(), Colour::kAsStored)).size, (ImageSize{3, 2, 2}));
@@ -136,7 +137,7 @@ TEST_F(DataConvertImageset, BadImagesAreListedAndTheRestIsKept) {
   make_images(4);
   give("im 1.png", "no picture");
   std::filesystem::remove(directory_ + "/im 2.png");
-  const Ran ran = convert({"--noshuffle"});
+  const Ran ran = convert({});
   EXPECT_EQ(ran.code, 4);
   EXPECT_HAS(ran.err, list_ + ":2: the image " + directory_ +
                           "/im 1.png is no picture that OpenCV can decode");
@@ -173,9 +174,9 @@ TEST_F(DataConvertImageset, AListFromAPipe) {
 TEST_F(DataConvertImageset, CheckSize) {
   make_images(2);
   give("im 1.png", or_throw(encode_image({{3, 1, 1}, {1, 2, 3}}, "png")));
-  EXPECT_EQ(convert({"--noshuffle"}).code, 0);
+  EXPECT_EQ(convert({}).code, 0);
   std::filesystem::remove_all(directory_ + "/db");
-  const Ran ran = convert({"--noshuffle", "--check_size"});
+  const Ran ran = convert({"--check_size"});
   EXPECT_EQ(ran.code, 4);
   EXPECT_HAS(ran.err, "im 1.png is 3 x 1 x 1; the first is 3 x 2 x 2");
 }

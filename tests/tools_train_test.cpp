@@ -57,8 +57,8 @@ class TrainTool : public testing::Test {
   // test's folder. Returns its path.
   std::string solver(const std::string& prefix, const std::string& more) const {
     const std::string path = folder_ + "/" + prefix + ".prototxt";
-    std::string text = "net: '" + folder_ +
-                       "/net.prototxt' lr_policy: 'fixed' random_seed: 3 solver_mode: CPU " + more;
+    std::string text =
+        "net: '" + folder_ + "/net.prototxt' lr_policy: 'fixed' random_seed: 3 " + more;
     for (const auto& [field, value] : {std::pair<std::string, std::string>{
                                            "snapshot_prefix", "'" + folder_ + "/" + prefix + "'"},
                                        {"base_lr", "0.05"},
@@ -225,6 +225,16 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
     EXPECT_EQ(ran.err.find("Starting Optimization") != std::string::npos, c.code == 7)
         << "all else is found at the start";
   }
+  // Machines with a GPU would train on it.
+  if (test::run_program({tool("device_query")}).out.starts_with("no GPU: ")) {
+    const std::string gpu = solver("gpu", "max_iter: 2 solver_mode: GPU");
+    const Ran refused = train(gpu);
+    EXPECT_EQ(refused.code, 5) << refused.err;
+    EXPECT_HAS(refused.err, "solver_mode is GPU. GPU 0 cannot be used: ");
+    EXPECT_HAS(refused.err, "--cpu_fallback or --gpu=-1 computes on the CPU");
+    EXPECT_HAS(train(gpu, {"--cpu_fallback"}).err, "solver_mode is GPU, and there is none");
+    EXPECT_EQ(train(gpu, {"--gpu=-1"}).code, 0);
+  }
   const Ran none = test::run_program({tool("train")});
   EXPECT_EQ(none.code, 2);
   EXPECT_HAS(none.err, "--solver");
@@ -290,6 +300,9 @@ TEST_F(TrainTool, CaffeIsOneNameForAll) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, "Optimization Done.");
   EXPECT_EQ(test::run_program({tool("caffe"), "brew"}).code, 2);
+  const Ran query = test::run_program({tool("caffe"), "device_query"});
+  EXPECT_EQ(query.code, 0) << query.err;
+  EXPECT_TRUE(query.out.starts_with("no GPU: ") || query.out.starts_with("GPU 0: ")) << query.out;
 }
 
 struct Saved {

@@ -239,6 +239,16 @@ TEST(UpgradeInput, FieldsBecomeALayerInFront) {
             R"(name: "input" type: "Input" top: "a" input_param { shape { dim: 2 dim: 9 } })");
 }
 
+TEST(UpgradeInput, NamesOfInputLayersTopsAreLeftOut) {
+  const std::string layer =
+      "layer { name: 'd' type: 'Input' top: 'a' input_param { shape { dim: 2 } } }";
+  const NetParameter net = upgraded("input: 'a' " + layer);
+  EXPECT_EQ(net.layer_size(), 1);
+  EXPECT_EQ(net.input_size(), 0);
+  EXPECT_EQ(error_of("input: 'a' input: 'b' " + layer),
+            "old.prototxt:1: 2 `input`, but 0 `input_dim`; each input takes four");
+}
+
 TEST(UpgradeInput, ShapesMustBeAsManyAsInputs) {
   EXPECT_EQ(error_of("input: 'a'"),
             "old.prototxt:1: 1 `input`, but 0 `input_dim`; each input takes four");

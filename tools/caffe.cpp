@@ -9,7 +9,8 @@
 #include <vector>
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> commands = {"train", "test", "time", "extract_features"};
+  const std::vector<std::string> commands = {"train", "test", "time", "extract_features",
+                                             "device_query"};
   const std::string command = argc > 1 ? argv[1] : "";
   std::string known;
   for (const std::string& name : commands) {

@@ -19,7 +19,7 @@
 #include "shoal/proto/blob.pb.h"
 
 DEFINE_bool(gray, false, "store one channel instead of three");
-DEFINE_bool(shuffle, true, "mix the order of the images; --noshuffle keeps the list's");
+DEFINE_bool(shuffle, false, "mix the order of the images, which otherwise is the list's");
 DEFINE_int64(seed, 1, "of the shuffle and of --subsampling; the same seed makes the same database");
 DEFINE_string(backend, "lmdb", "lmdb, leveldb or datumfile");
 DEFINE_int32(resize_width, 0, "width to resize to; with --resize_height");

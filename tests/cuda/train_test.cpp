@@ -6,6 +6,7 @@
 #include "cuda/fake_cuda.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
+#include "shoal/tensor/cuda/device.h"
 #include "support/cluster.h"
 #include "support/device_job.h"
 #include "support/layer_rig.h"
@@ -30,6 +31,11 @@ class CudaTraining : public testing::TestWithParam<const Device*> {
  protected:
   const Device* device() const { return GetParam(); }
 };
+
+TEST(CudaDevices, SayWhatTheyAre) {
+  EXPECT_EQ(static_cast<const cuda::CudaDevice&>(fake_gpu(0)).describe(),
+            "fake, compute capability 0.0, 0 multiprocessors, 16384 MiB of memory, 16384 MiB free");
+}
 
 TEST_P(CudaTraining, EndsWhereTheCpuDoes) {
   const SolverParameter param = device_solver("cuda_alone", "max_iter: 12 snapshot: 6");

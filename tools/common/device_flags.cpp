@@ -10,6 +10,9 @@ DEFINE_string(
     precision, "",
     "of products and convolutions on a GPU: FLOAT32 or TF32 (faster, 10 bits of fraction)");
 
+DEFINE_bool(cpu_fallback, false,
+            "compute on the CPU if the solver says solver_mode: GPU and there is none");
+
 namespace shoal {
 namespace {
 
@@ -30,8 +33,14 @@ const Device* device_of_flags() {
 
 const Device* device_of_flags(const SolverParameter& solver) {
   const bool asked = solver.has_solver_mode() && solver.solver_mode() == SolverParameter::GPU;
-  if (FLAGS_gpu.empty() && asked && ops::gpu_count() > 0) return &ops::gpu(solver.device_id());
-  return device_of_flags();
+  if (!FLAGS_gpu.empty() || !asked) return device_of_flags();
+  if (FLAGS_cpu_fallback && ops::gpu_count() == 0) return nullptr;
+  try {
+    return &ops::gpu(solver.device_id());
+  } catch (const DeviceError& error) {
+    throw DeviceError(str("solver_mode is GPU. ", error.what(),
+                          ". --cpu_fallback or --gpu=-1 computes on the CPU"));
+  }
 }
 
 Context::Options context_of_flags(int threads) {

@@ -14,8 +14,8 @@ namespace shoal {
 // The GPU that --gpu names; null, the CPU, without the flag and for -1. Throws DeviceError if it is
 // not there, and ConfigError (kUsage) if --gpu is not the number of one GPU.
 const Device* device_of_flags();
-// The same; without the flag, what the solver asks for: with solver_mode: GPU the GPU device_id,
-// but the CPU on a machine that has none.
+// The same; without the flag, what the solver asks for: with solver_mode: GPU the GPU device_id.
+// With --cpu_fallback that is the CPU on a machine that has none.
 const Device* device_of_flags(const SolverParameter& solver);
 
 // For a tool without a solver: the device and the precision of the flags.

@@ -47,10 +47,17 @@ const Device& gpu(int ordinal) {
   if (ordinal < 0 || ordinal >= gpu_count())
     throw DeviceError(str("GPU ", ordinal, " cannot be used: ",
                           gpu_count() == 0
-                              ? "CUDA says " + found().why
+                              ? why_no_gpu()
                               : str("this machine has ", gpu_count(), ", counted from 0")));
   return devices()[static_cast<std::size_t>(ordinal)];
 }
+
+std::string describe_gpu(int ordinal) {
+  gpu(ordinal);
+  return devices()[static_cast<std::size_t>(ordinal)].describe();
+}
+
+std::string why_no_gpu() { return gpu_count() > 0 ? "" : "CUDA says " + found().why; }
 
 }  // namespace shoal::ops
 
@@ -60,9 +67,11 @@ namespace shoal::ops {
 
 int gpu_count() { return 0; }
 const Device& gpu(int ordinal) {
-  throw DeviceError(str("GPU ", ordinal,
-                        " cannot be used: this build computes on the CPU alone; make CUDA=1 builds "
-                        "it for GPUs"));
+  throw DeviceError(str("GPU ", ordinal, " cannot be used: ", why_no_gpu()));
+}
+std::string describe_gpu(int ordinal) { return gpu(ordinal).name(); }
+std::string why_no_gpu() {
+  return "this build computes on the CPU alone; make CUDA=1 builds it for GPUs";
 }
 
 }  // namespace shoal::ops

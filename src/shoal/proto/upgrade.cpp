@@ -1,6 +1,7 @@
 // Upgrades nets and solvers of old formats.
 #include "shoal/proto/upgrade.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "shoal/base/error.h"
@@ -31,11 +32,21 @@ InputParameter input_shapes(const NetParameter& net, const std::string& where) {
   return param;
 }
 
-// `input` fields become a layer named "input" in front.
+// Whether a layer of type Input makes every top that `input` names.
+bool inputs_are_layers(const NetParameter& net) {
+  return std::ranges::all_of(net.input(), [&](const std::string& name) {
+    return std::ranges::any_of(net.layer(), [&](const LayerParameter& layer) {
+      return layer.type() == "Input" && std::ranges::count(layer.top(), name) > 0;
+    });
+  });
+}
+
+// `input` fields become a layer named "input" in front. Without shapes they only repeat the tops of
+// Input layers, or the net is wrong.
 void upgrade_input(NetParameter& net, const NetSource& source) {
   if (net.input_size() == 0) return;
   const bool has_shapes = net.input_shape_size() > 0 || net.input_dim_size() > 0;
-  if (has_shapes || source.is_text) {
+  if (has_shapes || (source.is_text && !inputs_are_layers(net))) {
     const std::string where = source.input_origin.empty() ? source.name : source.input_origin;
     LayerParameter* layer = net.add_layer();
     *layer->mutable_input_param() = input_shapes(net, where);

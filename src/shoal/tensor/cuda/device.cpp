@@ -62,6 +62,17 @@ CudaDevice::CudaDevice(int ordinal, const ops::Backend& backend, const Runtime& 
 
 std::string CudaDevice::name() const { return str("cuda:", ordinal_); }
 
+std::string CudaDevice::describe() const {
+  cudaDeviceProp properties{};
+  check(runtime_.GetDeviceProperties(&properties, ordinal_), "asking what GPU ", ordinal_, " is");
+  check(runtime_.SetDevice(ordinal_), "choosing GPU ", ordinal_);
+  std::size_t available = 0, total = 0;
+  check(runtime_.MemGetInfo(&available, &total), "asking for the memory of GPU ", ordinal_);
+  return str(properties.name, ", compute capability ", properties.major, ".", properties.minor,
+             ", ", properties.multiProcessorCount, " multiprocessors, ", total >> 20,
+             " MiB of memory, ", available >> 20, " MiB free");
+}
+
 std::shared_ptr<Memory> CudaDevice::allocate(std::size_t bytes) const {
   return std::make_shared<CudaMemory>(*this, ordinal_, bytes);
 }

@@ -22,6 +22,9 @@ class CudaDevice final : public Device {
   CudaDevice(int ordinal, const ops::Backend& backend, const Runtime& runtime = cuda::runtime());
 
   std::string name() const override;  // "cuda:0"
+  // Returns "NAME, compute capability 9.0, 132 multiprocessors, 81089 MiB of memory, 80550 MiB
+  // free". Throws DeviceError.
+  std::string describe() const;
   bool is_host() const override { return false; }
   // Throws DeviceError, which says how much memory is free, if there is not enough.
   std::shared_ptr<Memory> allocate(std::size_t bytes) const override;
