@@ -4,8 +4,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "shoal/base/error.h"
 
@@ -30,8 +28,5 @@ Result<std::optional<Launched>> launched_by(const Variables& environment);
 
 // For launchers that do not say where process 0 is: what MASTER_ADDR and MASTER_PORT say.
 Status read_master(const Variables& environment, Launched& launched);
-
-// Slurm's "gnode[10,20,25-27],login" in full.
-Result<std::vector<std::string>> expand_host_list(std::string_view list);
 
 }  // namespace shoal::compat

@@ -21,19 +21,19 @@ struct Entry {
 // Lines with their words; empty lines are left out, but counted.
 std::vector<Entry> entries_of(std::string_view text) {
   std::vector<Entry> entries;
-  for (int line = 1; !text.empty(); ++line) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string blanks(text.substr(0, end));
-    std::ranges::replace(blanks, '\t', ' ');
-    if (std::vector<std::string> words = split(blanks, ' '); !words.empty())
-      entries.push_back({std::move(words), line});
-    text.remove_prefix(std::min(end + 1, text.size()));
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    std::ranges::replace(line, '\t', ' ');
+    if (std::vector<std::string> words = split(line, ' '); !words.empty())
+      entries.push_back({std::move(words), number});
   }
   return entries;
 }
 
-Error wrong(const char* file, int line, const std::string& what) {
-  return {Code::kUsage, str(file, ":", line, ": ", what)};
+template <class... Args>
+[[noreturn]] void fail(const Args&... args) {
+  throw ConfigError(Code::kUsage, args...);
 }
 
 struct ShardRange {
@@ -41,13 +41,14 @@ struct ShardRange {
   int line = 0;
 };
 
-// The files know each other by line numbers and the order of strings.
+// The files know each other by line numbers and the order of strings. Throws ConfigError.
 class Conversion {
  public:
-  Result<std::string> run(std::string_view groups, std::string_view hosts, std::string_view shares,
-                          int port) {
-    for (const Status& status : {read_groups(groups), read_hosts(hosts), read_shares(shares)})
-      if (!status.ok()) return status.error();
+  std::string run(std::string_view groups, std::string_view hosts, std::string_view shares,
+                  int port) {
+    read_groups(groups);
+    read_hosts(hosts);
+    read_shares(shares);
     std::string out;
     for (const std::string& comment : comments_) out += "# " + comment + "\n";
     std::map<std::string, int> ports;
@@ -64,7 +65,7 @@ class Conversion {
 
  private:
   // As there, an address in two groups belongs to the first.
-  Status read_groups(std::string_view text) {
+  void read_groups(std::string_view text) {
     for (const Entry& entry : entries_of(text))
       for (const std::string& address : entry.words) {
         const auto [known, added] = groups_.try_emplace(address, entry.line);
@@ -73,29 +74,27 @@ class Conversion {
                                   entry.line, "; the first counts"));
       }
     for (const auto& [address, line] : groups_) addresses_.push_back(address);
-    return {};
   }
 
-  Status read_hosts(std::string_view text) {
+  void read_hosts(std::string_view text) {
     const std::vector<Entry> entries = entries_of(text);
     if (!entries.empty()) addresses_.clear();
     for (const Entry& entry : entries) {
       if (entry.words.size() != 1)
-        return wrong("hosts", entry.line, str("'", join(entry.words, " "), "' is not one address"));
+        fail("hosts:", entry.line, ": '", join(entry.words, " "), "' is not one address");
       if (!groups_.empty() && !groups_.contains(entry.words[0]))
-        return wrong("hosts", entry.line, entry.words[0] + " is in no group");
+        fail("hosts:", entry.line, ": ", entry.words[0], " is in no group");
       addresses_.push_back(entry.words[0]);
     }
     for (const auto& [address, line] : groups_)
       if (std::ranges::find(addresses_, address) == addresses_.end())
-        return wrong("groups", line, address + " is not in hosts");
-    if (addresses_.empty()) return Error{Code::kUsage, "neither hosts nor groups names a machine"};
+        fail("groups:", line, ": ", address, " is not in hosts");
+    if (addresses_.empty()) fail("neither hosts nor groups names a machine");
     // as strings: "10.0.0.9" before "10.0.0.10"
     std::ranges::sort(addresses_, std::greater<>());
-    return {};
   }
 
-  Status read_shares(std::string_view text) {
+  void read_shares(std::string_view text) {
     for (const Entry& entry : entries_of(text)) {
       ShardRange share{.line = entry.line};
       if (entry.words.size() == 2) {
@@ -103,32 +102,31 @@ class Conversion {
         share.end = number_in<double>(entry.words[1]).value_or(-1);
       }
       if (share.begin < 0 || share.end > 1 || share.begin >= share.end)
-        return wrong(
-            "data_sharding", entry.line,
-            str("'", join(entry.words, " "), "' is not 'begin end' with 0 <= begin < end <= 1"));
+        fail("data_sharding:", entry.line, ": '", join(entry.words, " "),
+             "' is not 'begin end' with 0 <= begin < end <= 1");
       shares_.push_back(share);
     }
-    if (shares_.empty()) return {};
+    if (shares_.empty()) return;
     if (shares_.size() != addresses_.size())
-      return Error{Code::kUsage, str("data_sharding has ", shares_.size(), " lines for ",
-                                     addresses_.size(), " workers")};
-    return check_cover();
+      fail("data_sharding has ", shares_.size(), " lines for ", addresses_.size(), " workers");
+    check_cover();
   }
 
   // Shares are weights here, of parts that follow each other and leave nothing out; where that
   // changes anything, it is said.
-  Status check_cover() {
+  void check_cover() {
     constexpr double kNothing = 1e-9;
     std::vector<ShardRange> sorted = shares_;
     std::ranges::sort(sorted, {}, &ShardRange::begin);
     double end = 0, left_out = 0;
-    for (std::size_t i = 0; i < sorted.size(); ++i) {
-      if (sorted[i].begin < end - kNothing)
-        return Error{Code::kUsage,
-                     str("data_sharding: lines ", std::min(sorted[i].line, sorted[i - 1].line),
-                         " and ", std::max(sorted[i].line, sorted[i - 1].line), " overlap")};
-      left_out += std::max(0.0, sorted[i].begin - end);
-      end = sorted[i].end;
+    int line = 0;
+    for (const ShardRange& share : sorted) {
+      if (share.begin < end - kNothing)
+        fail("data_sharding: lines ", std::min(share.line, line), " and ",
+             std::max(share.line, line), " overlap");
+      left_out += std::max(0.0, share.begin - end);
+      end = share.end;
+      line = share.line;
     }
     left_out += 1 - end;
     if (left_out > kNothing)
@@ -138,7 +136,6 @@ class Conversion {
       comments_.push_back(
           "data_sharding's shares do not follow each other by rank; here they do, with the same "
           "sizes");
-    return {};
   }
 
   // Without the last digits, in which a difference of fractions has its rounding.
@@ -164,7 +161,11 @@ std::string shortest(double number) {
 
 Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
                                             std::string_view data_sharding, int port) {
-  return Conversion().run(groups, hosts, data_sharding, port);
+  try {
+    return Conversion().run(groups, hosts, data_sharding, port);
+  } catch (const ConfigError& error) {
+    return error.error();
+  }
 }
 
 Result<std::string> read_groups(std::string_view text) {
