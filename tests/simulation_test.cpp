@@ -198,7 +198,7 @@ TEST(Simulation, WithoutNumbersItTakesAsLong) {
           "compute { ms: 18 } } server { count: 2 ns_per_byte: 50 } "
           "card { bandwidth: 3e5 latency_ms: 0.2 }",
           "cluster");
-      return or_throw((dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, {}, {}));
+      return or_throw(simulate::simulate(param, cluster, {.dry = dry}));
     };
     const Outcome real = last(80, false), dry = last(80, true), real_first = last(10, false),
                   dry_first = last(10, true);
@@ -246,7 +246,7 @@ TEST(Simulation, AJudgeThrowsAwayAsMuchWithoutNumbers) {
       "}",
       "cluster");
   const Outcome real = or_throw(simulate::simulate(param, cluster, {})),
-                dry = or_throw(simulate::simulate_dry(param, cluster, {}));
+                dry = or_throw(simulate::simulate(param, cluster, {.dry = true}));
   EXPECT_GT(real.counters.dropped, 60u) << "most tasks of the slow one";
   EXPECT_NEAR(static_cast<double>(real.counters.dropped), static_cast<double>(dry.counters.dropped),
               0.1 * static_cast<double>(real.counters.dropped));
@@ -254,12 +254,12 @@ TEST(Simulation, AJudgeThrowsAwayAsMuchWithoutNumbers) {
 
 TEST(Simulation, AThousandWorkersWithoutNumbers) {
   const SolverParameter param = digits_solver("sim_many", "max_iter: 3");
-  const Outcome outcome = or_throw(simulate::simulate_dry(
+  const Outcome outcome = or_throw(simulate::simulate(
       param,
       simulate::parse_cluster("worker { count: 1000 compute { ms: 10 distribution: NORMAL jitter: "
                               "0.1 } } server { count: 4 }",
                               "cluster"),
-      {}));
+      {.dry = true}));
   EXPECT_EQ(3 * 1000, outcome.points.back().iterations);
   EXPECT_EQ(3, outcome.points.back().updates);
   EXPECT_GT(outcome.seconds, 0.03);
@@ -305,8 +305,8 @@ TEST(Simulation, PhasesFollowEachOtherAsInARealJob) {
                                            "type: 'drift_barrier' max_advance: 2 iterations: 10",
                                            "type: 'elastic' local_steps: 2"};
   for (const bool dry : {false, true}) {
-    const auto all = or_throw((dry ? simulate::simulate_dry : simulate::simulate)(
-        in_phases(four, phases), simulate::parse_cluster(kUneven, "cluster"), {}, {}));
+    const auto all = or_throw(simulate::simulate(
+        in_phases(four, phases), simulate::parse_cluster(kUneven, "cluster"), {.dry = dry}));
     EXPECT_EQ(3 * (15 + 10 + 15 * 2), all.points.back().iterations);
     EXPECT_EQ(3 * 40 * (all.counters.contributions / 120), all.counters.contributions)
         << "each worker's every push counts once";

@@ -150,7 +150,7 @@ double iteration_of(const SolverParameter& param, const simulate::SimulationOpti
   const auto seconds = [&](int iterations) {
     SolverParameter some = param;
     some.set_max_iter(iterations);
-    return or_throw(simulate::simulate_dry(some, cluster, options)).seconds;
+    return or_throw(simulate::simulate(some, cluster, options)).seconds;
   };
   return (seconds(3) - seconds(1)) / 2;  // without the start
 }
@@ -209,6 +209,8 @@ simulate::SimulationOptions options_from_flags() {
     throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement, ": known are bytes and time");
   options.by_time = FLAGS_placement == "time";
   options.esync_logs = FLAGS_esync_log_dir;
+  options.dry = FLAGS_dry;
+  if (FLAGS_scaling.empty()) options.saw = print_point;
   return options;
 }
 
@@ -241,9 +243,7 @@ int simulate_job(const std::vector<std::string>& words) {
     return 0;
   }
   const auto start = std::chrono::steady_clock::now();
-  const simulate::Outcome outcome =
-      or_throw((FLAGS_dry ? simulate::simulate_dry : simulate::simulate)(param, cluster, options,
-                                                                         print_point));
+  const simulate::Outcome outcome = or_throw(simulate::simulate(param, cluster, options));
   for (const std::string& line : outcome.warnings) LOG(WARNING) << line;
   const std::string summary = summary_of(outcome);
   std::printf("\nEnded since %s; it took %.1f real seconds.\n\n%s", outcome.ending.c_str(),

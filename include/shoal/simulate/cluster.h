@@ -2,12 +2,6 @@
 // them. docs/simulate.md.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "shoal/base/random.h"
 #include "shoal/table/pacer.h"
 #include "shoal/table/placement.h"

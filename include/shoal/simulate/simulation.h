@@ -3,13 +3,6 @@
 // the same bits on any number of cores.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "shoal/base/error.h"
 #include "shoal/simulate/cluster.h"
 #include "shoal/solver/solver.h"
 #include "shoal/table/shard.h"
@@ -24,6 +17,18 @@ struct Target {
   std::string output;  // of the first test net; or kTrainLoss
   double value = 0;
   bool at_most = false;  // the output falls to the value, as a loss does
+};
+
+// The state of the job at one instant.
+struct Point {
+  double seconds = 0;
+  std::int64_t updates = 0;       // of the first row that learns
+  std::int64_t iterations = 0;    // of all workers together
+  double samples = 0;             // computed by all workers
+  double samples_per_second = 0;  // since the last point
+  // The workers' mean since the last point; 0 if none has finished an iteration.
+  double loss = 0;
+  std::vector<TestScore> scores;  // of the first test net
 };
 
 struct SimulationOptions {
@@ -45,18 +50,10 @@ struct SimulationOptions {
   std::string out{};
   // A folder for ESync's logs (docs/metrics.md), or "".
   std::string esync_logs{};
-};
-
-// The state of the job at one instant.
-struct Point {
-  double seconds = 0;
-  std::int64_t updates = 0;       // of the first row that learns
-  std::int64_t iterations = 0;    // of all workers together
-  double samples = 0;             // computed by all workers
-  double samples_per_second = 0;  // since the last point
-  // The workers' mean since the last point; 0 if none has finished an iteration.
-  double loss = 0;
-  std::vector<TestScore> scores;  // of the first test net
+  // Without numbers: nothing is computed or learned, no data is read, and messages have only sizes.
+  // Losses are 0, and there are no scores.
+  bool dry = false;
+  std::function<void(const Point&)> saw{};  // is called with every point as it comes
 };
 
 struct WorkerFigures {
@@ -83,18 +80,11 @@ struct Outcome {
   std::optional<double> reached;  // when the target was
 };
 
-// Simulates the solver with its schemes and phases. Calls `saw` with every point as it comes.
-// Throws ConfigError if solver, nets, scheme or cluster are wrong. Returns an error of training: a
-// gradient that is not finite, data that cannot be read.
+// Simulates the solver with its schemes and phases. Throws ConfigError if solver, nets, scheme or
+// cluster are wrong. Returns an error of training: a gradient that is not finite, data that cannot
+// be read.
 Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster,
-                         const SimulationOptions& options,
-                         const std::function<void(const Point&)>& saw = {});
-
-// Simulates the same without numbers: nothing is computed or learned, no data is read, and messages
-// have only sizes. Losses are 0, and there are no scores.
-Result<Outcome> simulate_dry(const SolverParameter& param, const Cluster& cluster,
-                             const SimulationOptions& options,
-                             const std::function<void(const Point&)>& saw = {});
+                         const SimulationOptions& options);
 
 // Parses "accuracy 0.98" or "loss 0.5". An output with "loss" in its name falls to the value,
 // others rise. Throws ConfigError (kUsage).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 #include <sstream>
 
 #include "shoal/base/file.h"
@@ -115,16 +116,13 @@ class Reader {
   std::vector<Compute::Layer> read_layers(const std::string& path) const {
     std::vector<Compute::Layer> layers;
     std::istringstream in(or_throw(read_file(path)));
+    const std::regex pattern("([^ \\]]*)\t(forward|backward): (\\S+)");
     for (std::string line; std::getline(in, line);) {
-      const std::size_t tab = line.find('\t');
-      if (tab == std::string::npos) continue;
-      const std::size_t begin = line.find_last_of(" ]", tab - 1) + 1;
-      const std::string layer = line.substr(begin, tab - begin), rest = line.substr(tab + 1);
-      const bool forward = rest.starts_with("forward: "), backward = rest.starts_with("backward: ");
-      if (!forward && !backward) continue;
-      if (layers.empty() || layers.back().name != layer) layers.push_back({layer});
-      (forward ? layers.back().forward : layers.back().backward) =
-          std::strtod(rest.c_str() + rest.find(' '), nullptr) / 1e3;
+      std::smatch parts;
+      if (!std::regex_search(line, parts, pattern)) continue;
+      if (layers.empty() || layers.back().name != parts[1]) layers.push_back({parts[1]});
+      (parts[2] == "forward" ? layers.back().forward : layers.back().backward) =
+          std::strtod(parts[3].str().c_str(), nullptr) / 1e3;
     }
     if (layers.empty())
       throw ConfigError(Code::kConfig, path,

@@ -1,9 +1,7 @@
 // A worker without numbers: it waits, sends and lets time pass as one that trains does. What it
 // sends has a size and no values.
 #include <algorithm>
-#include <iterator>
 #include <numeric>
-#include <utility>
 
 #include "shoal/net/net.h"
 #include "shoal/parallel/pacer_client.h"
@@ -14,7 +12,6 @@
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulated_worker.h"
 #include "shoal/solver/recipe.h"
-#include "shoal/table/scheme.h"
 
 namespace shoal::simulate {
 namespace {
@@ -23,9 +20,9 @@ using table::RowId;
 
 // A slice of computation between two actions on the table.
 struct DrySlice {
-  std::vector<RowId> needs;  // must have arrived before it, in a task's first step
-  std::vector<RowId> sends;  // are pushed when it begins, in a task's last step
-  double share = 0;          // its part of a step's time
+  std::vector<RowId> needs{};  // must have arrived before it, in a task's first step
+  std::vector<RowId> sends{};  // are pushed when it begins, in a task's last step
+  double share = 0;            // its part of a step's time
 };
 
 // The work of every worker in a phase.
@@ -42,22 +39,17 @@ struct DryPhase {
 // The work of every worker in the job, derived once from the net and the schemes.
 class DryJob {
  public:
-  explicit DryJob(const WorkerSetup& setup) {
-    const Recipe recipe = read_recipe(setup.param, setup.options.name);
+  explicit DryJob(const WorkerSetup& setup) : setup_(setup) {
     Context context(
         Context::Options{.threads = 1, .share = {.client = 0, .clients = setup.job.workers()}});
-    Net net(train_net_of(setup.param, setup.options.name, context.share()), context);
-    table::Clock start = 0;
-    for (const parallel::Phase& phase : setup.phases) {
-      phases.push_back(phase_of(setup, recipe, net, phase, start));
-      start = phases.back().end;
-      const table::Task& task = phases.back().task;
-      asks = asks || task.paced || task.judged || phases.size() > 1;
-    }
-    samples = static_cast<double>(batch_size(net)) * recipe.iter_size;
+    Net net(train_net_of(setup.spec.solver, setup.spec.name, context.share()), context);
     std::uint32_t longest = 0;
-    for (const DryPhase& phase : phases)
+    for (const parallel::Phase& given : setup.spec.phases) {
+      const DryPhase& phase = phases.emplace_back(phase_of(net, given));
+      asks = asks || phase.task.paced || phase.task.judged || setup.spec.phases.size() > 1;
       for (const table::Row& row : phase.plan.rows) longest = std::max(longest, row.length);
+    }
+    samples = static_cast<double>(batch_size(net)) * recipe_.iter_size;
     numbers_.resize(longest);
   }
 
@@ -70,30 +62,29 @@ class DryJob {
   }
 
  private:
-  DryPhase phase_of(const WorkerSetup& setup, const Recipe& recipe, Net& net,
-                    const parallel::Phase& given, table::Clock start) const {
-    const std::string& name = setup.options.name;
-    const SimulatedJob& job = setup.job;
-    const auto scheme = given.scheme.make();
-    if (!scheme.ok()) throw ConfigError(scheme.error().code, name, ": ", scheme.error().message);
-    if (const std::string unfit = scheme.value()->unfit(job.workers()); !unfit.empty())
-      throw ConfigError(Code::kConfig, name, ": scheme '", given.scheme.words(), "': ", unfit);
-    const table::Task task = scheme.value()->task();
+  DryPhase phase_of(Net& net, const parallel::Phase& given) const {
+    const SolverParameter& solver = setup_.spec.solver;
+    const std::string& name = setup_.spec.name;
+    const SimulatedJob& job = setup_.job;
+    const auto scheme = or_throw(given.scheme.make());
+    parallel::check_fit(solver, name, *scheme, job.workers());
+    const table::Task task = scheme->task();
     const bool gradients = task.contribution == table::ContributionKind::kGradient;
     const bool averages = task.momentum == table::MomentumPolicy::kAverage;
-    const auto local = gradients ? nullptr : make_local_updater(setup.param, name, net);
+    const auto local = !gradients && averages ? make_local_updater(solver, name, net) : nullptr;
     const parallel::RowMap map(
-        net, servers_of(job.cluster(), setup.options),
+        net, setup_.servers,
         {.running_sums = !gradients,
-         .histories = averages && local ? local->state().histories() : std::vector<Tensor*>(),
+         .histories = local ? local->state().histories() : std::vector<Tensor*>(),
          .stays = gradients && parallel::is_alone(job.roster())});
+    const table::Clock start = phases.empty() ? 0 : phases.back().end;
     DryPhase phase{
-        .plan = parallel::plan_of(recipe, map.rows(), job.roster(), start, {},
+        .plan = parallel::plan_of(recipe_, map.rows(), job.roster(), start, {},
                                   {.name = name,
                                    .scheme = given.scheme.words(),
                                    .generation = static_cast<table::Generation>(phases.size())}),
         .task = task,
-        .bounded = scheme.value()->bounded(),
+        .bounded = scheme->bounded(),
         .slices = {},
         .all = std::vector<RowId>(map.rows().size()),
         .learning = map.learning(),
@@ -102,20 +93,22 @@ class DryJob {
     if (!gradients) phase.plan.clip = -1;  // each worker clips its own gradients
     std::iota(phase.all.begin(), phase.all.end(), RowId{0});
     // a layer's rows are pushed as soon as its gradients are complete
-    const bool early = !task.judged && (gradients || (recipe.clip < 0 && !task.pull_first));
-    const auto sent_early = [&](RowId row) {
-      return early && (gradients || map.is_param(row) || map.is_history(row));
-    };
-    std::ranges::remove_copy_if(phase.learning, std::back_inserter(phase.rest), sent_early);
-    add_slices(map, slices_of(job, 0, net, recipe.iter_size), sent_early, phase);
+    const bool early = !task.judged && (gradients || (recipe_.clip < 0 && !task.pull_first));
+    const auto sends = add_slices(map, slices_of(job, 0, net, recipe_.iter_size), phase);
+    for (const RowId row : phase.learning) {
+      const bool with_layer = early && (gradients || map.is_param(row) || map.is_history(row));
+      (with_layer ? phase.slices[sends[map.rows()[row].priority]].sends : phase.rest)
+          .push_back(row);
+    }
     return phase;
   }
 
-  template <class SentEarly>
-  static void add_slices(const parallel::RowMap& map, const ComputeSlices& shares,
-                         SentEarly sent_early, DryPhase& phase) {
-    phase.slices = {{.needs = {}, .sends = {}, .share = shares.begin}};
+  // Returns, by layer, the slice that begins when its gradients are complete.
+  static std::vector<std::size_t> add_slices(const parallel::RowMap& map,
+                                             const ComputeSlices& shares, DryPhase& phase) {
     const std::size_t layers = shares.has_params.size();
+    std::vector<std::size_t> complete(layers);
+    phase.slices = {{.share = shares.begin}};
     for (std::size_t i = 0; i < layers; ++i) {
       const auto needed = map.needed_by(static_cast<int>(i));
       if (shares.has_params[i])
@@ -123,12 +116,14 @@ class DryJob {
     }
     for (std::size_t i = layers; i-- > 0;) {
       if (!shares.has_params[i]) continue;
-      phase.slices.push_back({{}, {}, shares.backward[i]});
-      for (const RowId row : map.owned_by(static_cast<int>(i)))
-        if (map.rows()[row].learns && sent_early(row)) phase.slices.back().sends.push_back(row);
+      complete[i] = phase.slices.size();
+      phase.slices.push_back({.share = shares.backward[i]});
     }
+    return complete;
   }
 
+  const WorkerSetup setup_;
+  const Recipe recipe_ = read_recipe(setup_.spec.solver, setup_.spec.name);
   std::vector<float> numbers_;
 };
 
@@ -258,11 +253,7 @@ class DryWorker final : public SimulatedWorker {
 }  // namespace
 
 Workers make_dry_workers(const WorkerSetup& setup) {
-  const auto dry = std::make_shared<DryJob>(setup);
-  Workers workers;
-  for (int number = 0; number < setup.job.workers(); ++number)
-    workers.push_back(std::make_unique<DryWorker>(setup, number, dry));
-  return workers;
+  return make_workers<DryWorker>(setup, std::make_shared<DryJob>(setup));
 }
 
 }  // namespace shoal::simulate

@@ -1,8 +1,6 @@
 #include "shoal/simulate/simulated_job.h"
 
 #include <algorithm>
-#include <utility>
-#include <variant>
 
 #include "shoal/base/log.h"
 #include "shoal/simulate/simulated_table.h"
@@ -16,24 +14,11 @@ using table::SimulatedLinkOptions;
 
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 void add(std::span<const std::uint64_t> counts, std::span<std::uint64_t> sums) {
   for (std::size_t i = 0; i < counts.size(); ++i) sums[i] += counts[i];
 }
 
 }  // namespace
-
-SimulatedJob::SimulatedJob(const Cluster& cluster, const JobOptions& options)
-    : cluster_(cluster),
-      options_(options),
-      coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()),
-                    .seed = options.seed,
-                    .scheme = options.scheme,
-                    .maker = options.maker}) {
-  join();
-  connect();
-}
 
 void SimulatedJob::join() {
   for (std::uint32_t rank = 0; rank < cluster_.processes.size(); ++rank) {
@@ -55,8 +40,8 @@ void SimulatedJob::join() {
     CHECK(joined.ok()) << joined.error().message;
   }
   CHECK(coordinator_.roster() != nullptr) << "all processes have joined";
-  tables_.resize(index(workers()));
-  for (Server& server : servers_) server.out.resize(index(workers()));
+  tables_.resize(workers());
+  for (Server& server : servers_) server.out.resize(workers());
 }
 
 // Messages within a process take no time.
@@ -84,17 +69,17 @@ void SimulatedJob::connect() {
     for (int server = 0; server < servers(); ++server) {
       SimulatedEnd client{
           .received = [this, worker,
-                       server](const Message& m) { tables_[index(worker)]->received(server, m); },
-          .next = [this, worker, server]() { return tables_[index(worker)]->next(server); }};
+                       server](const Message& m) { tables_[worker]->received(server, m); },
+          .next = [this, worker, server]() { return tables_[worker]->next(server); }};
       SimulatedEnd shard{
           .received = [this, worker, server](const Message& m) { arrived(server, worker, m); },
           .next = [this, worker, server]() -> std::optional<Message> {
-            auto& waiting = servers_[index(server)].out[index(worker)];
+            auto& waiting = servers_[server].out[worker];
             if (waiting.empty()) return std::nullopt;
             return std::move(waiting.extract(waiting.begin()).mapped());
           }};
       links_.push_back(std::make_unique<SimulatedLink>(
-          time_, between(rank_of_worker_[index(worker)], servers_[index(server)].rank),
+          time_, between(rank_of_worker_[worker], servers_[server].rank),
           Random(options_.seed, ++stream), std::move(client), std::move(shard)));
     }
   }
@@ -111,20 +96,16 @@ void SimulatedJob::connect() {
 void SimulatedJob::install_plan(const table::Plan& plan, const table::Table::Source& initial) {
   const auto messages = table::initial_of(plan, initial);
   for (int server = 0; server < servers(); ++server)
-    for (const Message& message : messages[index(server)]) {
+    for (const Message& message : messages[server]) {
       table::Outbox ready;  // for the chief, which knows already
       const Status status = shard(server).handle(0, message, ready);
       if (!status.ok()) return fail(status.error());
     }
 }
 
-void SimulatedJob::ask(int worker, const Message& message) {
-  to_coordinator_[rank_of_worker_[index(worker)]]->send(0, message);
-}
-
 // A server handles one message after the other, and a push takes time.
 void SimulatedJob::arrived(int server, int worker, const Message& message) {
-  Server& here = servers_[index(server)];
+  Server& here = servers_[server];
   const auto* push = std::get_if<table::Push>(&message);
   const double each = cluster_.processes[here.rank].seconds_per_byte;
   const Instant takes =
@@ -135,8 +116,8 @@ void SimulatedJob::arrived(int server, int worker, const Message& message) {
 }
 
 void SimulatedJob::handle(int server, int worker, const Message& message) {
-  if (error_) return;
-  table::Shard& shard = *servers_[index(server)].shard;
+  if (!this->status().ok()) return;
+  table::Shard& shard = *servers_[server].shard;
   table::Outbox out;
   const Status status = shard.handle(worker, message, out);
   dispatch(server, out);
@@ -149,7 +130,7 @@ table::StalenessCounts SimulatedJob::staleness(int worker) const {
     const table::PushCounts pushes = server.shard->counts_of(worker);
     add(pushes.staleness, counts.pushes);
     counts.drops += pushes.dropped;
-    if (server.rank == rank_of_worker_[index(worker)])
+    if (server.rank == rank_of_worker_[worker])
       add(server.shard->counters().staleness, counts.reads);
   }
   return counts;
@@ -162,7 +143,7 @@ Histogram SimulatedJob::version_staleness() const {
 }
 
 void SimulatedJob::dispatch(int server, table::Outbox& out) {
-  Server& here = servers_[index(server)];
+  Server& here = servers_[server];
   for (table::Outgoing& one : out) {
     if (one.to.kind == table::Address::Kind::kCoordinator) {
       to_coordinator_[here.rank]->send(0, one.message);
@@ -171,7 +152,7 @@ void SimulatedJob::dispatch(int server, table::Outbox& out) {
     CHECK(one.to.kind == table::Address::Kind::kWorker) << "servers do not talk to each other";
     const auto* row = std::get_if<table::RowMessage>(&one.message);
     const std::uint32_t priority = row ? here.shard->plan()->rows[row->row].priority : 0;
-    here.out[index(one.to.id)].emplace(priority, std::move(one.message));
+    here.out[one.to.id].emplace(priority, std::move(one.message));
     link(one.to.id, server).wake(1);
   }
 }
@@ -183,34 +164,25 @@ void SimulatedJob::coordinate(std::uint32_t rank, const Message& message) {
   if (!status.ok()) fail(status.error());
 }
 
-void SimulatedJob::dispatch(const std::vector<table::Dispatch>& out) {
-  for (const table::Dispatch& one : out) to_coordinator_[one.rank]->send(1, one.message);
-}
-
-void SimulatedJob::regroup(const std::string& why, const std::string& scheme, table::Clock from) {
-  std::vector<table::Dispatch> out;
-  coordinator_.regroup(why, scheme, from, out);
-  dispatch(out);
-}
-
 void SimulatedJob::hear(std::uint32_t rank, const Message& message) {
   if (const auto* directive = std::get_if<table::Directive>(&message);
       directive && directive->kind == table::DirectiveKind::kAbort)
     return fail({directive->code, directive->text});
   if (std::holds_alternative<table::NormTotal>(message)) {
     const auto server = std::ranges::find(servers_, rank, &Server::rank);
-    return handle(static_cast<int>(server - servers_.begin()), 0, message);
+    return handle(server - servers_.begin(), 0, message);
   }
   const auto worker = std::ranges::find(rank_of_worker_, rank);
-  if (worker != rank_of_worker_.end())
-    tables_[index(static_cast<int>(worker - rank_of_worker_.begin()))]->heard(message);
+  if (worker != rank_of_worker_.end()) tables_[worker - rank_of_worker_.begin()]->heard(message);
 }
 
 void SimulatedJob::fail(const Error& error) {
-  if (error_) return;
-  error_ = error;
-  for (SimulatedTable* table : tables_)
-    if (table != nullptr) table->failed();
+  {
+    const MutexLock lock(mutex_);
+    if (!status_.ok()) return;
+    status_ = error;
+  }
+  for (SimulatedTable* const table : tables_) table->wake();
 }
 
 table::ShardCounters SimulatedJob::counters() const {
@@ -229,7 +201,7 @@ table::ShardCounters SimulatedJob::counters() const {
 }
 
 table::Traffic SimulatedJob::traffic(int worker) const {
-  const std::uint32_t rank = rank_of_worker_[index(worker)];
+  const std::uint32_t rank = rank_of_worker_[worker];
   table::Traffic all;
   const auto add = [&](const SimulatedLink& link, int own) {
     const SimulatedLink::Counters &out = link.counters(own), &in = link.counters(1 - own);

@@ -2,20 +2,14 @@
 // of workers' threads only the one that acts may use it (sim_thread.h).
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
+#include "shoal/base/mutex.h"
 #include "shoal/report/metrics.h"
 #include "shoal/simulate/cluster.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/link/simulated.h"
 #include "shoal/table/shard.h"
-#include "shoal/table/table.h"
 
 namespace shoal::simulate {
 
@@ -30,7 +24,16 @@ struct JobOptions {
 
 class SimulatedJob {
  public:
-  SimulatedJob(const Cluster& cluster, const JobOptions& options);
+  SimulatedJob(const Cluster& cluster, const JobOptions& options)
+      : cluster_(cluster),
+        options_(options),
+        coordinator_({.processes = static_cast<std::uint32_t>(cluster.processes.size()),
+                      .seed = options.seed,
+                      .scheme = options.scheme,
+                      .maker = options.maker}) {
+    join();
+    connect();
+  }
   SimulatedJob(const SimulatedJob&) = delete;
 
   table::VirtualTime& time() { return time_; }
@@ -39,26 +42,30 @@ class SimulatedJob {
   int servers() const { return static_cast<int>(servers_.size()); }
   const JobOptions& options() const { return options_; }
   const Process& process_of(int worker) const {
-    return cluster_.processes[rank_of_worker_[static_cast<std::size_t>(worker)]];
+    return cluster_.processes[rank_of_worker_[worker]];
   }
   const Cluster& cluster() const { return cluster_; }
 
-  void attach(int worker, SimulatedTable& table) {
-    tables_[static_cast<std::size_t>(worker)] = &table;
-  }
+  void attach(int worker, SimulatedTable& table) { tables_[worker] = &table; }
   // Says that a worker's next() has a message for the server.
   void wake(int worker, int server) { link(worker, server).wake(0); }
   void send(int worker, int server, const table::Message& message) {
     link(worker, server).send(0, message);
   }
-  void ask(int worker, const table::Message& message);
+  void ask(int worker, const table::Message& message) {
+    to_coordinator_[rank_of_worker_[worker]]->send(0, message);
+  }
   // Like Coordinator::regroup.
-  void regroup(const std::string& why, const std::string& scheme, table::Clock from);
+  void regroup(const std::string& why, const std::string& scheme, table::Clock from) {
+    std::vector<table::Dispatch> out;
+    coordinator_.regroup(why, scheme, from, out);
+    dispatch(out);
+  }
   // Creates the rows on the servers. This takes no virtual time, which begins with training.
   void install_plan(const table::Plan& plan, const table::Table::Source& initial);
 
   int server_of(table::RowId row) const { return servers_[0].shard->plan()->rows[row].server; }
-  table::Shard& shard(int server) { return *servers_[static_cast<std::size_t>(server)].shard; }
+  table::Shard& shard(int server) { return *servers_[server].shard; }
   // Counts of a worker's pushes on all servers, and of the reads that the server in the worker's
   // process has answered.
   table::StalenessCounts staleness(int worker) const;
@@ -66,9 +73,13 @@ class SimulatedJob {
   table::ShardCounters counters() const;     // of all shards together
   table::Traffic traffic(int worker) const;  // of its process
 
-  // Ends the job with an error, unless it has one, and tells all workers.
+  // Ends the job with an error, unless it has one, and wakes all workers.
   void fail(const Error& error);
-  const std::optional<Error>& error() const { return error_; }
+  // The error that has ended the job, if one has. Any thread.
+  Status status() const {
+    const MutexLock lock(mutex_);
+    return status_;
+  }
   std::vector<std::string> take_warnings() { return coordinator_.take_warnings(); }
 
  private:
@@ -87,14 +98,15 @@ class SimulatedJob {
   void connect();
   table::SimulatedLinkOptions between(std::uint32_t first, std::uint32_t second);
   table::SimulatedLink& link(int worker, int server) {
-    return *links_[static_cast<std::size_t>(worker) * servers_.size() +
-                   static_cast<std::size_t>(server)];
+    return *links_[worker * servers_.size() + server];
   }
   void arrived(int server, int worker, const table::Message& message);
   void handle(int server, int worker, const table::Message& message);
   void dispatch(int server, table::Outbox& out);
   void coordinate(std::uint32_t rank, const table::Message& message);
-  void dispatch(const std::vector<table::Dispatch>& out);
+  void dispatch(const std::vector<table::Dispatch>& out) {
+    for (const table::Dispatch& one : out) to_coordinator_[one.rank]->send(1, one.message);
+  }
   void hear(std::uint32_t rank, const table::Message& message);
 
   const Cluster cluster_;
@@ -108,7 +120,8 @@ class SimulatedJob {
   // from each worker to each server, worker by worker
   std::vector<std::unique_ptr<table::SimulatedLink>> links_;
   std::vector<std::unique_ptr<table::SimulatedLink>> to_coordinator_;  // by rank
-  std::optional<Error> error_;
+  mutable Mutex mutex_;
+  Status status_ GUARDED_BY(mutex_);
 };
 
 }  // namespace shoal::simulate

@@ -1,11 +1,6 @@
 #include "shoal/simulate/simulated_table.h"
 
 #include <numeric>
-#include <utility>
-#include <variant>
-
-#include "shoal/table/coordinator.h"
-#include "shoal/table/scheme.h"
 
 namespace shoal::simulate {
 
@@ -13,16 +8,6 @@ using table::Clock;
 using table::Message;
 using table::RowId;
 using table::Topic;
-using table::Want;
-
-SimulatedTable::SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
-    : job_(job),
-      worker_(worker),
-      thread_(thread),
-      rosters_{job.roster()},
-      session_(job.options().maker) {
-  job.attach(worker, *this);
-}
 
 void SimulatedTable::compute(Instant until) {
   enter();
@@ -31,10 +16,6 @@ void SimulatedTable::compute(Instant until) {
   left_at_ = now();
   job_.time().at(until, [this] { thread_.resume(); });
   thread_.leave();
-}
-
-void SimulatedTable::wake() {
-  if (suspended_) thread_.resume();
 }
 
 Status SimulatedTable::wait_until(const std::function<bool()>& done, double& account) {
@@ -48,20 +29,6 @@ Status SimulatedTable::wait_until(const std::function<bool()>& done, double& acc
   return status();
 }
 
-Status SimulatedTable::status() const {
-  const MutexLock lock(mutex_);
-  return error_ ? Status(*error_) : Status();
-}
-
-void SimulatedTable::failed() {
-  if (finished_) return;
-  {
-    const MutexLock lock(mutex_);
-    error_ = *job_.error();
-  }
-  wake();
-}
-
 Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
                               const Destination& destination) {
   enter();
@@ -69,8 +36,7 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
     answers_.begin(session_.first(), session_.paced(), session_.bounded());
     client_ =
         std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
-    awaited_.assign(plan.rows.size(), false);
-    missing_ = 0;
+    awaited_.clear();
   };
   const auto install = [&] {
     job_.install_plan(plan, initial);
@@ -101,7 +67,7 @@ Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
 
 // Waits until everything that was asked for has arrived.
 Status SimulatedTable::settle() {
-  std::vector<RowId> all(client_ ? awaited_.size() : 0);
+  std::vector<RowId> all(client_ ? job_.shard(0).plan()->rows.size() : 0);
   std::iota(all.begin(), all.end(), RowId{0});
   return wait(all);
 }
@@ -124,12 +90,9 @@ void SimulatedTable::get(RowId row, Clock clock, table::Part part) {
 }
 
 void SimulatedTable::when_arrived(std::span<const RowId> rows, std::function<void()> then) {
-  for (const RowId row : rows) {
-    if (awaited_[row] || client_->arrived(row)) continue;
-    awaited_[row] = true;
-    ++missing_;
-  }
-  if (missing_ == 0) return then();
+  for (const RowId row : rows)
+    if (!client_->arrived(row)) awaited_.insert(row);
+  if (awaited_.empty()) return then();
   then_ = std::move(then);
 }
 
@@ -138,7 +101,7 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
   enter();
   if (Status status = this->status(); !status.ok()) return status;
   when_arrived(rows, [this] { wake(); });
-  return wait_until([this] { return missing_ == 0; }, figures.rows);
+  return wait_until([this] { return awaited_.empty(); }, figures.rows);
 }
 
 Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
@@ -156,24 +119,9 @@ Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string bo
   return *std::move(answer);
 }
 
-void SimulatedTable::retire(const table::Retire& retire) {
-  for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, retire);
-}
-
-void SimulatedTable::tell(Topic topic, Clock clock, std::string body) {
+Result<table::Want> SimulatedTable::start(Clock clock) {
   enter();
-  if (status().ok())
-    job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
-}
-
-std::vector<table::Answer> SimulatedTable::take_outputs() {
-  enter();
-  return answers_.take_outputs();
-}
-
-Result<Want> SimulatedTable::start(Clock clock) {
-  enter();
-  std::optional<Want> want;
+  std::optional<table::Want> want;
   const auto may_start = [&] { return (want = answers_.start(clock)).has_value(); };
   if (Status status = wait_until(may_start, figures.others); !status.ok()) return status.error();
   return *want;
@@ -183,34 +131,7 @@ Status SimulatedTable::finish(Clock clock) {
   enter();
   if (Status status = settle(); !status.ok()) return status;
   const Result<std::string> done = ask(Topic::kDone, clock, {});
-  finished_ = done.ok();
   return done.ok() ? Status() : Status(done.error());
-}
-
-void SimulatedTable::abort(const Error& error) {
-  enter();
-  job_.fail(error);
-}
-
-// From here on nothing writes to the solver's params or reads what it pushed.
-void SimulatedTable::release() {
-  enter();
-  client_.reset();
-}
-
-table::Traffic SimulatedTable::traffic() const {
-  thread_.enter();
-  return job_.traffic(worker_);
-}
-
-table::StalenessCounts SimulatedTable::staleness() const {
-  thread_.enter();
-  return job_.staleness(worker_);
-}
-
-void SimulatedTable::heard(const Message& message) {
-  if (std::optional<table::Ask> reply = answers_.hear(message)) job_.ask(worker_, *reply);
-  if (!std::holds_alternative<table::NormTotal>(message)) wake();
 }
 
 void SimulatedTable::received(int server, const Message& message) {
@@ -228,15 +149,8 @@ void SimulatedTable::received(int server, const Message& message) {
   }
   if (!taken.ok()) return job_.fail(taken.error());
   pump(server);
-  if (row == nullptr || !taken.value() || !awaited_[row->row] || !client_->arrived(row->row))
-    return;
-  awaited_[row->row] = false;
-  if (--missing_ == 0) std::exchange(then_, nullptr)();
-}
-
-void SimulatedTable::pump(int server) {
-  job_.wake(worker_, server);
-  keep_time();
+  if (row == nullptr || !taken.value() || !client_->arrived(row->row)) return;
+  if (awaited_.erase(row->row) > 0 && awaited_.empty()) std::exchange(then_, nullptr)();
 }
 
 void SimulatedTable::keep_time() {

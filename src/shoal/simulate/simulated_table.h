@@ -2,13 +2,8 @@
 #pragma once
 
 #include <deque>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
+#include <set>
 
-#include "shoal/base/mutex.h"
 #include "shoal/simulate/sim_thread.h"
 #include "shoal/simulate/simulated_job.h"
 #include "shoal/simulate/simulation.h"
@@ -20,7 +15,14 @@ namespace shoal::simulate {
 
 class SimulatedTable final : public table::Table {
  public:
-  SimulatedTable(SimulatedJob& job, int worker, SimThread& thread);
+  SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
+      : job_(job),
+        worker_(worker),
+        thread_(thread),
+        rosters_{job.roster()},
+        session_(job.options().maker) {
+    job.attach(worker, *this);
+  }
 
   // ---- the thread's side ----
   // The worker's; the table adds the seconds.
@@ -35,60 +37,86 @@ class SimulatedTable final : public table::Table {
   // Calls `then` when these rows have arrived: at once if they have already.
   void when_arrived(std::span<const table::RowId> rows, std::function<void()> then);
   // Tells all servers that this worker pushes nothing more.
-  void retire(const table::Retire& retire);
+  void retire(const table::Retire& retire) {
+    for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, retire);
+  }
 
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return rosters_.back(); }
   Status create(const table::Plan& plan, const Source& initial,
                 const Destination& destination) override;
   Result<bool> regroup(const table::SegmentBody& end) override;
-  Status status() const override;
+  Status status() const override { return job_.status(); }
   void push(std::span<const table::Push> together) override;
   void get(table::RowId row, table::Clock clock, table::Part part) override;
   Status wait(std::span<const table::RowId> rows) override;
   Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override;
-  void tell(table::Topic topic, table::Clock clock, std::string body) override;
-  std::vector<table::Answer> take_outputs() override;
+  void tell(table::Topic topic, table::Clock clock, std::string body) override {
+    enter();
+    if (status().ok())
+      job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+  }
+  std::vector<table::Answer> take_outputs() override {
+    enter();
+    return answers_.take_outputs();
+  }
   Result<table::Want> start(table::Clock clock) override;
   Status finish(table::Clock clock) override;
-  void abort(const Error& error) override;
-  void release() override;
-  table::Traffic traffic() const override;
+  void abort(const Error& error) override {
+    enter();
+    job_.fail(error);
+  }
+  // From here on nothing writes to the solver's params or reads what it pushed.
+  void release() override {
+    enter();
+    client_.reset();
+  }
+  table::Traffic traffic() const override {
+    thread_.enter();
+    return job_.traffic(worker_);
+  }
   // While the thread computes, this is the time at which it began to.
   Instant now() const override { return thread_.acts() ? job_.time().now() : left_at_; }
-  table::StalenessCounts staleness() const override;
+  table::StalenessCounts staleness() const override {
+    thread_.enter();
+    return job_.staleness(worker_);
+  }
 
   // ---- the job's side ----
   void received(int server, const table::Message& message);
   std::optional<table::Message> next(int server) {
     return client_ ? client_->next(server) : std::nullopt;
   }
-  void heard(const table::Message& message);  // from the coordinator
-  void failed();                              // the job has
+  // From the coordinator.
+  void heard(const table::Message& message) {
+    if (std::optional<table::Ask> reply = answers_.hear(message)) job_.ask(worker_, *reply);
+    if (!std::holds_alternative<table::NormTotal>(message)) wake();
+  }
   // Lets the thread look again whether it has to wait.
-  void wake();
+  void wake() {
+    if (suspended_) thread_.resume();
+  }
 
  private:
   Status settle();
-  void pump(int server);
+  void pump(int server) {
+    job_.wake(worker_, server);
+    keep_time();
+  }
   void keep_time();
 
   SimulatedJob& job_;
   const int worker_;
   SimThread& thread_;
   std::unique_ptr<table::Client> client_;
-  std::vector<bool> awaited_;  // by row
-  std::size_t missing_ = 0;
-  std::function<void()> then_;             // when none is missing
+  std::set<table::RowId> awaited_;
+  std::function<void()> then_;             // when they have arrived
   Instant alarm_ = Instant::max();         // when the client is called next
   std::deque<table::RosterBody> rosters_;  // by generation
   table::PendingAnswers answers_;
   table::TableSession session_;
   Instant left_at_{};  // when the thread last began to compute
-  bool finished_ = false;
   bool suspended_ = false;
-  mutable Mutex mutex_;
-  std::optional<Error> error_ GUARDED_BY(mutex_);  // read by status() while the thread computes
 };
 
 }  // namespace shoal::simulate

@@ -6,42 +6,6 @@
 
 namespace shoal::simulate {
 
-SimulatedWorker::SimulatedWorker(const WorkerSetup& setup, int number)
-    : job_(setup.job),
-      number_(number),
-      tally_(setup.tally),
-      thread_(setup.slots),
-      table_(job_, number, thread_),
-      random_(setup.options.seed, static_cast<std::uint64_t>(number)) {}
-
-WorkerFigures SimulatedWorker::figures() const {
-  WorkerFigures figures = table_.figures;
-  figures.traffic = job_.traffic(number_);
-  return figures;
-}
-
-void SimulatedWorker::start() {
-  job_.time().at(Instant{}, [this] { resume(); });
-  thread_.start([this] {
-    Status outcome;
-    try {
-      outcome = work();
-    } catch (const ConfigError& error) {
-      outcome = error.error();
-    }
-    table_.enter();
-    if (!outcome.ok()) table_.abort(outcome.error());
-    table_.figures.seconds = to_seconds(table_.now());
-  });
-}
-
-void SimulatedWorker::count_iteration(double samples) {
-  ++table_.figures.iterations;
-  table_.figures.samples += samples;
-  ++tally_.iterations;
-  tally_.samples += samples;
-}
-
 ComputeSlices slices_of(const SimulatedJob& job, int worker, const Net& net, int iter_size) {
   const std::vector<Compute::Layer>& measured = job.process_of(worker).compute.layers;
   const bool overlap = job.cluster().overlap;

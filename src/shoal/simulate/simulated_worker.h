@@ -2,14 +2,8 @@
 // derived class: one trains, the other computes no numbers.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <vector>
-
-#include "shoal/parallel/scheme_words.h"
-#include "shoal/report/metrics.h"
+#include "shoal/parallel/job_spec.h"
 #include "shoal/simulate/simulated_table.h"
-#include "shoal/simulate/simulation.h"
 #include "shoal/solver/compute_slices.h"
 
 namespace shoal::simulate {
@@ -24,9 +18,9 @@ struct Tally {
 
 // The objects that all workers of a job share.
 struct WorkerSetup {
-  const SolverParameter& param;
+  const parallel::JobSpec& spec;
   const SimulationOptions& options;
-  const std::vector<parallel::Phase>& phases;
+  const table::Servers& servers;  // as the placement of rows knows them
   SimulatedJob& job;
   ComputeSlots& slots;
   Tally& tally;
@@ -34,16 +28,39 @@ struct WorkerSetup {
 
 class SimulatedWorker {
  public:
-  SimulatedWorker(const WorkerSetup& setup, int number);
+  SimulatedWorker(const WorkerSetup& setup, int number)
+      : job_(setup.job),
+        number_(number),
+        tally_(setup.tally),
+        thread_(setup.slots),
+        table_(job_, number, thread_),
+        random_(setup.options.seed, static_cast<std::uint64_t>(number)) {}
   virtual ~SimulatedWorker() = default;
   SimulatedWorker(const SimulatedWorker&) = delete;
 
   // ---- called by the scheduler ----
-  void start();
+  void start() {
+    job_.time().at(Instant{}, [this] { resume(); });
+    thread_.start([this] {
+      Status outcome;
+      try {
+        outcome = work();
+      } catch (const ConfigError& error) {
+        outcome = error.error();
+      }
+      table_.enter();
+      if (!outcome.ok()) table_.abort(outcome.error());
+      table_.figures.seconds = to_seconds(table_.now());
+    });
+  }
   // Lets the worker go on until it computes, waits or ends.
   void resume() { thread_.resume(); }
   bool ended() const { return thread_.ended(); }
-  WorkerFigures figures() const;
+  WorkerFigures figures() const {
+    WorkerFigures figures = table_.figures;
+    figures.traffic = job_.traffic(number_);
+    return figures;
+  }
   // Writes a score to the worker's metrics, if it has any.
   virtual void record(const ScoreMetrics& score) { (void)score; }
   // The values that forward passes change, running means for example, after the last iteration.
@@ -54,7 +71,12 @@ class SimulatedWorker {
   virtual Status work() = 0;
   const Compute& compute() const { return job_.process_of(number_).compute; }
   double draw_seconds() { return compute().draw(drawn_++, random_); }  // of the next iteration
-  void count_iteration(double samples);
+  void count_iteration(double samples) {
+    ++table_.figures.iterations;
+    table_.figures.samples += samples;
+    ++tally_.iterations;
+    tally_.samples += samples;
+  }
 
   SimulatedJob& job_;
   const int number_;
@@ -69,6 +91,13 @@ class SimulatedWorker {
 };
 
 using Workers = std::vector<std::unique_ptr<SimulatedWorker>>;
+template <class Worker, class Shared>
+Workers make_workers(const WorkerSetup& setup, const std::shared_ptr<Shared>& shared) {
+  Workers workers;
+  for (int number = 0; number < setup.job.workers(); ++number)
+    workers.push_back(std::make_unique<Worker>(setup, number, shared));
+  return workers;
+}
 Workers make_training_workers(const WorkerSetup& setup);
 // The rows of their first phase exist when they start.
 Workers make_dry_workers(const WorkerSetup& setup);
@@ -76,7 +105,5 @@ Workers make_dry_workers(const WorkerSetup& setup);
 // Divides a worker's time among the layers: as they were measured, or estimated if they were not.
 // Throws ConfigError if another net was measured.
 ComputeSlices slices_of(const SimulatedJob& job, int worker, const Net& net, int iter_size);
-// Returns the servers as the placement of rows knows them.
-table::Servers servers_of(const Cluster& cluster, const SimulationOptions& options);
 
 }  // namespace shoal::simulate

@@ -2,8 +2,8 @@
 #include "shoal/simulate/simulation.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/row_map.h"
@@ -15,28 +15,23 @@
 
 namespace shoal::simulate {
 
-table::Servers servers_of(const Cluster& cluster, const SimulationOptions& options) {
-  return options.by_time ? cluster.known_servers() : table::Servers(cluster.servers());
-}
-
 namespace {
 
-SolverParameter without_snapshots(SolverParameter param) {
-  param.clear_snapshot();
-  param.set_snapshot_after_train(false);
-  param.clear_snapshot_best();
-  param.set_display(0);
-  return param;
+parallel::JobSpec without_snapshots(parallel::JobSpec spec) {
+  spec.solver.clear_snapshot();
+  spec.solver.set_snapshot_after_train(false);
+  spec.solver.clear_snapshot_best();
+  spec.solver.set_display(0);
+  return spec;
 }
 
 // Tests the net with the rows as they are on the servers.
 class Evaluator {
  public:
-  Evaluator(const SolverParameter& param, const SimulationOptions& options, SimulatedJob& job)
-      : job_(job),
-        solver_(param, {.threads = options.threads, .name = options.name}),
-        rows_(solver_.net(), servers_of(job.cluster(), options),
-              {.stays = parallel::is_alone(job.roster())}) {}
+  explicit Evaluator(const WorkerSetup& setup)
+      : job_(setup.job),
+        solver_(setup.spec.solver, {.threads = setup.options.threads, .name = setup.options.name}),
+        rows_(solver_.net(), setup.servers, {.stays = parallel::is_alone(job_.roster())}) {}
 
   std::vector<TestScore> test(const Workers& workers) {
     if (solver_.test_nets().empty()) return {};
@@ -94,8 +89,8 @@ class Evaluator {
 
 class Simulation {
  public:
-  Simulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options,
-             bool dry, const std::function<void(const Point&)>& saw);
+  Simulation(const SolverParameter& param, const Cluster& cluster,
+             const SimulationOptions& options);
   Simulation(const Simulation&) = delete;
   ~Simulation() { stop(); }
   Result<Outcome> run();
@@ -113,43 +108,38 @@ class Simulation {
   void complete(Instant end);
 
   const SimulationOptions options_;
-  const std::vector<parallel::Phase> phases_;
+  const parallel::JobSpec spec_;
+  const table::Servers servers_;
   SimulatedJob job_;
   std::optional<Evaluator> evaluator_;  // none without numbers
   ComputeSlots slots_;
   Tally tally_;
   Workers workers_;
-  Instant test_every_;  // 0: never
-  const std::function<void(const Point&)>& saw_;
+  Instant test_every_;     // 0: never
   std::size_t ended_ = 0;  // workers before this one have ended
   Outcome outcome_;        // with an ending once the run has ended
 };
 
-Simulation::Simulation(const SolverParameter& given, const Cluster& cluster,
-                       const SimulationOptions& options, bool dry,
-                       const std::function<void(const Point&)>& saw)
+Simulation::Simulation(const SolverParameter& param, const Cluster& cluster,
+                       const SimulationOptions& options)
     : options_(options),
-      phases_(or_throw(parallel::phases_of(given, options.name))),
-      job_(cluster, {.seed = options.seed, .dry = dry, .scheme = phases_[0].scheme.words()}),
+      spec_(without_snapshots(parallel::read_job_spec(param, options.name))),
+      servers_(options.by_time ? cluster.known_servers() : table::Servers(cluster.servers())),
+      job_(cluster,
+           {.seed = options.seed, .dry = options.dry, .scheme = spec_.phases[0].scheme.words()}),
       slots_(options.threads),
-      test_every_(to_instant(options.test_every)),
-      saw_(saw) {
-  const SolverParameter param = without_snapshots(given);
-  const WorkerSetup setup{param, options_, phases_, job_, slots_, tally_};
-  if (dry) {
-    workers_ = make_dry_workers(setup);
-    return;
-  }
-  evaluator_.emplace(param, options_, job_);
+      test_every_(to_instant(options.test_every)) {
+  const WorkerSetup setup{spec_, options_, servers_, job_, slots_, tally_};
+  workers_ = options.dry ? make_dry_workers(setup) : make_training_workers(setup);
+  if (options.dry) return;
+  evaluator_.emplace(setup);
   if (options.target && options.target->output != kTrainLoss)
     evaluator_->check(options.target->output);
-  if (options.test_every <= 0) {
-    double step = 0;  // the mean of the workers
-    for (int worker = 0; worker < job_.workers(); ++worker)
-      step += job_.process_of(worker).compute.mean / job_.workers();
-    test_every_ = to_instant(step * param.test_interval());
-  }
-  workers_ = make_training_workers(setup);
+  if (options.test_every > 0) return;
+  double step = 0;  // the mean of the workers
+  for (int worker = 0; worker < job_.workers(); ++worker)
+    step += job_.process_of(worker).compute.mean / job_.workers();
+  test_every_ = to_instant(step * spec_.solver.test_interval());
 }
 
 Result<Outcome> Simulation::run() {
@@ -159,7 +149,7 @@ Result<Outcome> Simulation::run() {
   } catch (const ConfigError& error) {
     job_.fail(error.error());
   }
-  if (job_.error()) return *job_.error();
+  if (Status status = job_.status(); !status.ok()) return status.error();
   const Instant end = job_.time().now();
   if (evaluator_) stop();  // a wait that is cut off counts for a worker that trains
   complete(end);
@@ -175,7 +165,7 @@ void Simulation::stop() {
 
 void Simulation::step_to_end() {
   if (test_every_.count() > 0) keep_testing();
-  while (outcome_.ending.empty() && !job_.error()) {
+  while (outcome_.ending.empty() && job_.status().ok()) {
     if (all_ended())
       outcome_.ending = "all workers have done their iterations";
     else if (!job_.time().step())
@@ -223,7 +213,7 @@ void Simulation::add_point() {
   tally_.counted = 0;
   if (evaluator_) point.scores = evaluator_->test(workers_);
   outcome_.points.push_back(point);
-  if (saw_) saw_(point);
+  if (options_.saw) options_.saw(point);
   write(point);
   if (options_.target) check_target(point);
 }
@@ -268,7 +258,7 @@ void Simulation::check_limits() {
 void Simulation::complete(Instant end) {
   if (outcome_.points.empty() || outcome_.points.back().seconds < to_seconds(end)) add_point();
   std::vector<std::string> schemes;
-  for (const parallel::Phase& phase : phases_) schemes.push_back(phase.scheme.words());
+  for (const parallel::Phase& phase : spec_.phases) schemes.push_back(phase.scheme.words());
   outcome_.scheme = join(schemes, ", then ");
   outcome_.seconds = to_seconds(end);
   for (const auto& worker : workers_) outcome_.workers.push_back(worker->figures());
@@ -282,24 +272,16 @@ void Simulation::complete(Instant end) {
 
 Target parse_target(const std::string& words) {
   const std::vector<std::string> parts = split(words, ' ');
-  char* end = nullptr;
-  const double value = parts.size() == 2 ? std::strtod(parts[1].c_str(), &end) : 0;
-  if (parts.size() != 2 || end == parts[1].c_str() || *end != '\0')
+  const auto value = parts.size() == 2 ? number_in<double>(parts[1]) : std::nullopt;
+  if (!value)
     throw ConfigError(Code::kUsage, "the target is '", words,
                       "'; it is to be the name of an output and a number, like \"accuracy 0.98\"");
-  return {parts[0], value, parts[0].find("loss") != std::string::npos};
+  return {parts[0], *value, parts[0].find("loss") != std::string::npos};
 }
 
 Result<Outcome> simulate(const SolverParameter& param, const Cluster& cluster,
-                         const SimulationOptions& options,
-                         const std::function<void(const Point&)>& saw) {
-  return Simulation(param, cluster, options, false, saw).run();
-}
-
-Result<Outcome> simulate_dry(const SolverParameter& param, const Cluster& cluster,
-                             const SimulationOptions& options,
-                             const std::function<void(const Point&)>& saw) {
-  return Simulation(param, cluster, options, true, saw).run();
+                         const SimulationOptions& options) {
+  return Simulation(param, cluster, options).run();
 }
 
 }  // namespace shoal::simulate

@@ -1,10 +1,8 @@
 // A worker that trains: a real solver with real gradients and data.
 #include <filesystem>
-#include <utility>
 
 #include "shoal/data/parts.h"
 #include "shoal/net/net.h"
-#include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/recorder.h"
 #include "shoal/parallel/run.h"
 #include "shoal/proto/net.pb.h"
@@ -12,7 +10,6 @@
 #include "shoal/solver/net_params.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/solver/sliced_updater.h"
-#include "shoal/table/scheme.h"
 
 namespace shoal::simulate {
 namespace {
@@ -31,8 +28,7 @@ void share_sources(NetParameter& net) {
 }
 
 // Returns what workers train, who do not test.
-parallel::JobSpec spec_of(const SolverParameter& param, const std::string& name) {
-  parallel::JobSpec spec = parallel::read_job_spec(param, name);
+parallel::JobSpec spec_of(parallel::JobSpec spec) {
   share_sources(*spec.solver.mutable_train_net_param());
   for (const auto clear :
        {&SolverParameter::clear_test_net_param, &SolverParameter::clear_test_state,
@@ -43,10 +39,8 @@ parallel::JobSpec spec_of(const SolverParameter& param, const std::string& name)
 
 // The nets and options with which all workers train, and the files that they write.
 struct Training {
-  explicit Training(const WorkerSetup& setup)
-      : spec(spec_of(setup.param, setup.options.name)),
-        servers(servers_of(setup.job.cluster(), setup.options)) {
-    const table::SchemeSpec& scheme = setup.phases[0].scheme;
+  explicit Training(const WorkerSetup& setup) : spec(spec_of(setup.spec)), servers(setup.servers) {
+    const table::SchemeSpec& scheme = spec.phases[0].scheme;
     record.metrics = setup.options.out;
     record.esync_logs = setup.options.esync_logs;
     record.run = {.scheme = scheme.words(), .workers = setup.job.workers(), .simulated = true};
@@ -145,11 +139,7 @@ class TrainingWorker final : public SimulatedWorker {
 }  // namespace
 
 Workers make_training_workers(const WorkerSetup& setup) {
-  const auto training = std::make_shared<const Training>(setup);
-  Workers workers;
-  for (int number = 0; number < setup.job.workers(); ++number)
-    workers.push_back(std::make_unique<TrainingWorker>(setup, number, training));
-  return workers;
+  return make_workers<TrainingWorker>(setup, std::make_shared<const Training>(setup));
 }
 
 }  // namespace shoal::simulate
