@@ -252,6 +252,18 @@ TEST(Simulation, AJudgeThrowsAwayAsMuchWithoutNumbers) {
               0.1 * static_cast<double>(real.counters.dropped));
 }
 
+// As with numbers, every worker reads a share of data that were not divided into parts.
+TEST(Simulation, WithoutNumbersDataNeedNotBeInParts) {
+  SolverParameter param = digits_solver("sim_dry_parts", "max_iter: 2");
+  param.mutable_net_param()->mutable_layer(0)->mutable_data_param()->clear_shared_file_system();
+  for (const bool dry : {false, true}) {
+    const auto cluster =
+        simulate::parse_cluster("worker { count: 2 compute { ms: 10 } }", "cluster");
+    const Outcome outcome = or_throw(simulate::simulate(param, cluster, {.dry = dry}));
+    EXPECT_EQ(2 * 2, outcome.points.back().iterations);
+  }
+}
+
 TEST(Simulation, AThousandWorkersWithoutNumbers) {
   const SolverParameter param = digits_solver("sim_many", "max_iter: 3");
   const Outcome outcome = or_throw(simulate::simulate(

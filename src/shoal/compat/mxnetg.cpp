@@ -169,19 +169,16 @@ Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string
 }
 
 Result<std::string> read_groups(std::string_view text) {
-  std::vector<std::vector<std::string>> groups;
+  const std::vector<Entry> groups = entries_of(text);
   std::vector<std::string> all;
-  for (const std::string& line : split(text, '\n')) {
-    groups.push_back(split(line, ' '));
-    all.insert(all.end(), groups.back().begin(), groups.back().end());
-  }
+  for (const Entry& group : groups) all.insert(all.end(), group.words.begin(), group.words.end());
   if (all.empty()) return Error{Code::kConfig, "there is no group in it"};
   const bool numbers = std::ranges::all_of(all, [](const std::string& word) {
     return word.find_first_not_of("0123456789") == std::string::npos;
   });
   std::ranges::sort(all);
   std::string words;
-  for (const auto& group : groups) {
+  for (const auto& [group, line] : groups) {
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (std::ranges::count(all, group[i]) > 1)
         return Error{Code::kConfig, str(group[i], " is there twice; each worker is in one group")};

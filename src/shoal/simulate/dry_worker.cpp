@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "shoal/net/net.h"
 #include "shoal/parallel/pacer_client.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/parallel/row_map.h"
@@ -217,7 +216,7 @@ class DryWorker final : public SimulatedWorker {
       if (pacer_->steps() + 1 == pacer_->wanted()) push(slice_->sends);
       const double share = slice_++->share;
       if (share <= 0) return run_slices();
-      job_.time().at(compute().done(from, seconds_ * share), [this, from] {
+      setup_.job.time().at(compute().done(from, seconds_ * share), [this, from] {
         table_.figures.compute += to_seconds(table_.now() - from);
         run_slices();
       });

@@ -168,12 +168,11 @@ void SimulatedJob::hear(std::uint32_t rank, const Message& message) {
   if (const auto* directive = std::get_if<table::Directive>(&message);
       directive && directive->kind == table::DirectiveKind::kAbort)
     return fail({directive->code, directive->text});
-  if (std::holds_alternative<table::NormTotal>(message)) {
-    const auto server = std::ranges::find(servers_, rank, &Server::rank);
-    return handle(server - servers_.begin(), 0, message);
-  }
-  const auto worker = std::ranges::find(rank_of_worker_, rank);
-  if (worker != rank_of_worker_.end()) tables_[worker - rank_of_worker_.begin()]->heard(message);
+  const auto& process = roster().processes[rank];
+  if (std::holds_alternative<table::NormTotal>(message))
+    handle(process.server, 0, message);
+  else if (process.worker >= 0)
+    tables_[process.worker]->heard(message);
 }
 
 void SimulatedJob::fail(const Error& error) {

@@ -2,6 +2,7 @@
 // derived class: one trains, the other computes no numbers.
 #pragma once
 
+#include "shoal/net/net.h"
 #include "shoal/parallel/job_spec.h"
 #include "shoal/simulate/simulated_table.h"
 #include "shoal/solver/compute_slices.h"
@@ -29,18 +30,17 @@ struct WorkerSetup {
 class SimulatedWorker {
  public:
   SimulatedWorker(const WorkerSetup& setup, int number)
-      : job_(setup.job),
+      : setup_(setup),
         number_(number),
-        tally_(setup.tally),
         thread_(setup.slots),
-        table_(job_, number, thread_),
+        table_(setup.job, number, thread_),
         random_(setup.options.seed, static_cast<std::uint64_t>(number)) {}
   virtual ~SimulatedWorker() = default;
   SimulatedWorker(const SimulatedWorker&) = delete;
 
   // ---- called by the scheduler ----
   void start() {
-    job_.time().at(Instant{}, [this] { resume(); });
+    setup_.job.time().at(Instant{}, [this] { resume(); });
     thread_.start([this] {
       Status outcome;
       try {
@@ -58,7 +58,7 @@ class SimulatedWorker {
   bool ended() const { return thread_.ended(); }
   WorkerFigures figures() const {
     WorkerFigures figures = table_.figures;
-    figures.traffic = job_.traffic(number_);
+    figures.traffic = setup_.job.traffic(number_);
     return figures;
   }
   // Writes a score to the worker's metrics, if it has any.
@@ -69,18 +69,17 @@ class SimulatedWorker {
  protected:
   // Returns when the worker's part of the job is done. An error, thrown or returned, ends the job.
   virtual Status work() = 0;
-  const Compute& compute() const { return job_.process_of(number_).compute; }
+  const Compute& compute() const { return setup_.job.process_of(number_).compute; }
   double draw_seconds() { return compute().draw(drawn_++, random_); }  // of the next iteration
   void count_iteration(double samples) {
     ++table_.figures.iterations;
     table_.figures.samples += samples;
-    ++tally_.iterations;
-    tally_.samples += samples;
+    ++setup_.tally.iterations;
+    setup_.tally.samples += samples;
   }
 
-  SimulatedJob& job_;
+  const WorkerSetup setup_;
   const int number_;
-  Tally& tally_;
   SimThread thread_;
   SimulatedTable table_;
   std::vector<float> running_sums_;
@@ -91,11 +90,11 @@ class SimulatedWorker {
 };
 
 using Workers = std::vector<std::unique_ptr<SimulatedWorker>>;
-template <class Worker, class Shared>
-Workers make_workers(const WorkerSetup& setup, const std::shared_ptr<Shared>& shared) {
+template <class Worker, class... Shared>
+Workers make_workers(const WorkerSetup& setup, const Shared&... shared) {
   Workers workers;
   for (int number = 0; number < setup.job.workers(); ++number)
-    workers.push_back(std::make_unique<Worker>(setup, number, shared));
+    workers.push_back(std::make_unique<Worker>(setup, number, shared...));
   return workers;
 }
 Workers make_training_workers(const WorkerSetup& setup);
@@ -104,6 +103,21 @@ Workers make_dry_workers(const WorkerSetup& setup);
 
 // Divides a worker's time among the layers: as they were measured, or estimated if they were not.
 // Throws ConfigError if another net was measured.
-ComputeSlices slices_of(const SimulatedJob& job, int worker, const Net& net, int iter_size);
+inline ComputeSlices slices_of(const SimulatedJob& job, int worker, const Net& net, int iter_size) {
+  const std::vector<Compute::Layer>& measured = job.process_of(worker).compute.layers;
+  const bool overlap = job.cluster().overlap;
+  if (measured.empty()) return slices_of(net, estimated_shares(net), iter_size, overlap);
+  LayerShares shares;
+  for (const auto& layer : net.layers()) {
+    const auto found = std::ranges::find(measured, layer->name(), &Compute::Layer::name);
+    if (found == measured.end())
+      throw ConfigError(Code::kConfig, "the measured times of layers have none of layer '",
+                        layer->name(), "': they are another net's");
+    shares.forward.push_back(found->forward);
+    shares.backward.push_back(found->backward);
+  }
+  normalize(shares);
+  return slices_of(net, shares, iter_size, overlap);
+}
 
 }  // namespace shoal::simulate

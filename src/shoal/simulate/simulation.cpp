@@ -2,35 +2,61 @@
 #include "shoal/simulate/simulation.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "shoal/base/number.h"
 #include "shoal/base/text.h"
-#include "shoal/net/net.h"
+#include "shoal/data/parts.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/worker.h"
+#include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulated_worker.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal::simulate {
-
 namespace {
 
-parallel::JobSpec without_snapshots(parallel::JobSpec spec) {
-  spec.solver.clear_snapshot();
-  spec.solver.set_snapshot_after_train(false);
-  spec.solver.clear_snapshot_best();
-  spec.solver.set_display(0);
+SolverParameter without_snapshots(SolverParameter param) {
+  param.clear_snapshot();
+  param.set_snapshot_after_train(false);
+  param.clear_snapshot_best();
+  param.set_display(0);
+  return param;
+}
+
+// Lets every worker read its share of a source that is not divided into parts.
+void share_sources(NetParameter& net) {
+  const auto share = [](auto& data) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(part_path(data.source(), "0"), ignored))
+      data.set_shared_file_system(true);
+  };
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.type() == "Data") share(*layer.mutable_data_param());
+    if (layer.type() == "ImageData") share(*layer.mutable_image_data_param());
+  }
+}
+
+// Returns what workers train, who do not test.
+parallel::JobSpec spec_of(const SolverParameter& param, const std::string& name) {
+  parallel::JobSpec spec = parallel::read_job_spec(without_snapshots(param), name);
+  share_sources(*spec.solver.mutable_train_net_param());
+  for (const auto clear :
+       {&SolverParameter::clear_test_net_param, &SolverParameter::clear_test_state,
+        &SolverParameter::clear_test_iter, &SolverParameter::clear_test_interval})
+    (spec.solver.*clear)();
   return spec;
 }
 
 // Tests the net with the rows as they are on the servers.
 class Evaluator {
  public:
-  explicit Evaluator(const WorkerSetup& setup)
+  Evaluator(const SolverParameter& param, const WorkerSetup& setup)
       : job_(setup.job),
-        solver_(setup.spec.solver, {.threads = setup.options.threads, .name = setup.options.name}),
+        solver_(without_snapshots(param),
+                {.threads = setup.options.threads, .name = setup.options.name}),
         rows_(solver_.net(), setup.servers, {.stays = parallel::is_alone(job_.roster())}) {}
 
   std::vector<TestScore> test(const Workers& workers) {
@@ -89,23 +115,155 @@ class Evaluator {
 
 class Simulation {
  public:
-  Simulation(const SolverParameter& param, const Cluster& cluster,
-             const SimulationOptions& options);
+  Simulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options)
+      : options_(options),
+        spec_(spec_of(param, options.name)),
+        servers_(options.by_time ? cluster.known_servers() : table::Servers(cluster.servers())),
+        job_(cluster,
+             {.seed = options.seed, .dry = options.dry, .scheme = spec_.phases[0].scheme.words()}),
+        slots_(options.threads),
+        test_every_(to_instant(options.test_every)) {
+    const WorkerSetup setup{spec_, options_, servers_, job_, slots_, tally_};
+    workers_ = options.dry ? make_dry_workers(setup) : make_training_workers(setup);
+    if (options.dry) return;
+    evaluator_.emplace(param, setup);
+    if (options.target && options.target->output != kTrainLoss)
+      evaluator_->check(options.target->output);
+    if (options.test_every > 0) return;
+    double step = 0;  // the mean of the workers
+    for (int worker = 0; worker < job_.workers(); ++worker)
+      step += job_.process_of(worker).compute.mean / job_.workers();
+    test_every_ = to_instant(step * param.test_interval());
+  }
   Simulation(const Simulation&) = delete;
   ~Simulation() { stop(); }
-  Result<Outcome> run();
+
+  Result<Outcome> run() {
+    for (const auto& worker : workers_) worker->start();
+    try {
+      step_to_end();
+    } catch (const ConfigError& error) {
+      job_.fail(error.error());
+    }
+    if (Status status = job_.status(); !status.ok()) return status.error();
+    const Instant end = job_.time().now();
+    if (evaluator_) stop();  // a wait that is cut off counts for a worker that trains
+    complete(end);
+    return std::move(outcome_);
+  }
 
  private:
-  void stop();
-  void step_to_end();
-  bool all_ended();
-  std::int64_t updates();
-  void keep_testing();
-  void add_point();
-  void write(const Point& point);
-  void check_target(const Point& point);
-  void check_limits();
-  void complete(Instant end);
+  // Ends the threads of workers that have not ended.
+  void stop() {
+    if (!all_ended()) job_.fail({Code::kInternal, "the simulation is over"});
+    for (const auto& worker : workers_)
+      while (!worker->ended()) worker->resume();
+  }
+
+  void step_to_end() {
+    if (test_every_.count() > 0) keep_testing();
+    while (outcome_.ending.empty() && job_.status().ok()) {
+      if (all_ended())
+        outcome_.ending = "all workers have done their iterations";
+      else if (!job_.time().step())
+        job_.fail({Code::kInternal,
+                   "the simulated job stands still: no worker has anything to do, and not all have "
+                   "ended"});
+      else
+        check_limits();
+    }
+  }
+
+  // Called after every event, so it does not ask again a worker that has ended.
+  bool all_ended() {
+    while (ended_ < workers_.size() && workers_[ended_]->ended()) ++ended_;
+    return ended_ == workers_.size();
+  }
+
+  std::int64_t updates() {
+    const table::Plan* plan = job_.shard(0).plan();
+    if (plan == nullptr) return 0;
+    const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
+    if (row == plan->rows.end()) return 0;
+    return job_.shard(row->server)
+        .version_of(static_cast<table::RowId>(row - plan->rows.begin()))
+        .value_or(0);
+  }
+
+  // Tests again and again, as long as anything else is to happen.
+  void keep_testing() {
+    add_point();
+    if (!job_.time().is_idle()) job_.time().after(test_every_, [this] { keep_testing(); });
+  }
+
+  void add_point() {
+    Point point;
+    point.seconds = to_seconds(job_.time().now());
+    point.updates = updates();
+    point.iterations = tally_.iterations;
+    point.samples = tally_.samples;
+    if (!outcome_.points.empty() && point.seconds > outcome_.points.back().seconds)
+      point.samples_per_second = (point.samples - outcome_.points.back().samples) /
+                                 (point.seconds - outcome_.points.back().seconds);
+    if (tally_.counted > 0) point.loss = tally_.losses / static_cast<double>(tally_.counted);
+    tally_.losses = 0;
+    tally_.counted = 0;
+    if (evaluator_) point.scores = evaluator_->test(workers_);
+    outcome_.points.push_back(point);
+    if (options_.saw) options_.saw(point);
+    write(point);
+    if (options_.target) check_target(point);
+  }
+
+  // Writes the point to the metrics of worker 0.
+  void write(const Point& point) {
+    if (point.iterations > 0)
+      workers_[0]->record({.kind = ScoreMetrics::Kind::kDisplay,
+                           .clock = point.updates,
+                           .time = point.seconds,
+                           .loss = point.loss});
+    if (point.scores.empty()) return;
+    ScoreMetrics test{
+        .kind = ScoreMetrics::Kind::kTest, .clock = point.updates, .time = point.seconds};
+    for (const TestScore& score : point.scores) {
+      test.outputs.emplace_back(score.output, score.mean);
+      test.loss += static_cast<double>(score.loss_weight) * score.mean;
+    }
+    workers_[0]->record(test);
+  }
+
+  void check_target(const Point& point) {
+    const Target& target = *options_.target;
+    std::optional<double> value;
+    if (target.output == kTrainLoss && point.loss != 0) value = point.loss;
+    for (const TestScore& score : point.scores)
+      if (score.output == target.output && !value) value = score.mean;
+    if (!value || (target.at_most ? *value > target.value : *value < target.value)) return;
+    outcome_.reached = point.seconds;
+    outcome_.ending = str(target.output, " is ", *value);
+  }
+
+  void check_limits() {
+    if (options_.seconds > 0 && job_.time().now() >= to_instant(options_.seconds))
+      outcome_.ending = str(options_.seconds, " virtual seconds are over");
+    else if (options_.samples > 0 && tally_.samples >= options_.samples)
+      outcome_.ending = str(tally_.samples, " samples are done");
+    else if (options_.updates > 0 && updates() >= options_.updates)
+      outcome_.ending = str(options_.updates, " updates are done");
+  }
+
+  void complete(Instant end) {
+    if (outcome_.points.empty() || outcome_.points.back().seconds < to_seconds(end)) add_point();
+    std::vector<std::string> schemes;
+    for (const parallel::Phase& phase : spec_.phases) schemes.push_back(phase.scheme.words());
+    outcome_.scheme = join(schemes, ", then ");
+    outcome_.seconds = to_seconds(end);
+    for (const auto& worker : workers_) outcome_.workers.push_back(worker->figures());
+    outcome_.counters = job_.counters();
+    outcome_.version_staleness = job_.version_staleness();
+    if (evaluator_) outcome_.weights = evaluator_->weights();
+    outcome_.warnings = job_.take_warnings();
+  }
 
   const SimulationOptions options_;
   const parallel::JobSpec spec_;
@@ -119,154 +277,6 @@ class Simulation {
   std::size_t ended_ = 0;  // workers before this one have ended
   Outcome outcome_;        // with an ending once the run has ended
 };
-
-Simulation::Simulation(const SolverParameter& param, const Cluster& cluster,
-                       const SimulationOptions& options)
-    : options_(options),
-      spec_(without_snapshots(parallel::read_job_spec(param, options.name))),
-      servers_(options.by_time ? cluster.known_servers() : table::Servers(cluster.servers())),
-      job_(cluster,
-           {.seed = options.seed, .dry = options.dry, .scheme = spec_.phases[0].scheme.words()}),
-      slots_(options.threads),
-      test_every_(to_instant(options.test_every)) {
-  const WorkerSetup setup{spec_, options_, servers_, job_, slots_, tally_};
-  workers_ = options.dry ? make_dry_workers(setup) : make_training_workers(setup);
-  if (options.dry) return;
-  evaluator_.emplace(setup);
-  if (options.target && options.target->output != kTrainLoss)
-    evaluator_->check(options.target->output);
-  if (options.test_every > 0) return;
-  double step = 0;  // the mean of the workers
-  for (int worker = 0; worker < job_.workers(); ++worker)
-    step += job_.process_of(worker).compute.mean / job_.workers();
-  test_every_ = to_instant(step * spec_.solver.test_interval());
-}
-
-Result<Outcome> Simulation::run() {
-  for (const auto& worker : workers_) worker->start();
-  try {
-    step_to_end();
-  } catch (const ConfigError& error) {
-    job_.fail(error.error());
-  }
-  if (Status status = job_.status(); !status.ok()) return status.error();
-  const Instant end = job_.time().now();
-  if (evaluator_) stop();  // a wait that is cut off counts for a worker that trains
-  complete(end);
-  return std::move(outcome_);
-}
-
-// Ends the threads of workers that have not ended.
-void Simulation::stop() {
-  if (!all_ended()) job_.fail({Code::kInternal, "the simulation is over"});
-  for (const auto& worker : workers_)
-    while (!worker->ended()) worker->resume();
-}
-
-void Simulation::step_to_end() {
-  if (test_every_.count() > 0) keep_testing();
-  while (outcome_.ending.empty() && job_.status().ok()) {
-    if (all_ended())
-      outcome_.ending = "all workers have done their iterations";
-    else if (!job_.time().step())
-      job_.fail({Code::kInternal,
-                 "the simulated job stands still: no worker has anything to do, and not all have "
-                 "ended"});
-    else
-      check_limits();
-  }
-}
-
-// Called after every event, so it does not ask again a worker that has ended.
-bool Simulation::all_ended() {
-  while (ended_ < workers_.size() && workers_[ended_]->ended()) ++ended_;
-  return ended_ == workers_.size();
-}
-
-std::int64_t Simulation::updates() {
-  const table::Plan* plan = job_.shard(0).plan();
-  if (plan == nullptr) return 0;
-  const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
-  if (row == plan->rows.end()) return 0;
-  return job_.shard(row->server)
-      .version_of(static_cast<table::RowId>(row - plan->rows.begin()))
-      .value_or(0);
-}
-
-// Tests again and again, as long as anything else is to happen.
-void Simulation::keep_testing() {
-  add_point();
-  if (!job_.time().is_idle()) job_.time().after(test_every_, [this] { keep_testing(); });
-}
-
-void Simulation::add_point() {
-  Point point;
-  point.seconds = to_seconds(job_.time().now());
-  point.updates = updates();
-  point.iterations = tally_.iterations;
-  point.samples = tally_.samples;
-  if (!outcome_.points.empty() && point.seconds > outcome_.points.back().seconds)
-    point.samples_per_second = (point.samples - outcome_.points.back().samples) /
-                               (point.seconds - outcome_.points.back().seconds);
-  if (tally_.counted > 0) point.loss = tally_.losses / static_cast<double>(tally_.counted);
-  tally_.losses = 0;
-  tally_.counted = 0;
-  if (evaluator_) point.scores = evaluator_->test(workers_);
-  outcome_.points.push_back(point);
-  if (options_.saw) options_.saw(point);
-  write(point);
-  if (options_.target) check_target(point);
-}
-
-// Writes the point to the metrics of worker 0.
-void Simulation::write(const Point& point) {
-  if (point.iterations > 0)
-    workers_[0]->record({.kind = ScoreMetrics::Kind::kDisplay,
-                         .clock = point.updates,
-                         .time = point.seconds,
-                         .loss = point.loss});
-  if (point.scores.empty()) return;
-  ScoreMetrics test{
-      .kind = ScoreMetrics::Kind::kTest, .clock = point.updates, .time = point.seconds};
-  for (const TestScore& score : point.scores) {
-    test.outputs.emplace_back(score.output, score.mean);
-    test.loss += static_cast<double>(score.loss_weight) * score.mean;
-  }
-  workers_[0]->record(test);
-}
-
-void Simulation::check_target(const Point& point) {
-  const Target& target = *options_.target;
-  std::optional<double> value;
-  if (target.output == kTrainLoss && point.loss != 0) value = point.loss;
-  for (const TestScore& score : point.scores)
-    if (score.output == target.output && !value) value = score.mean;
-  if (!value || (target.at_most ? *value > target.value : *value < target.value)) return;
-  outcome_.reached = point.seconds;
-  outcome_.ending = str(target.output, " is ", *value);
-}
-
-void Simulation::check_limits() {
-  if (options_.seconds > 0 && job_.time().now() >= to_instant(options_.seconds))
-    outcome_.ending = str(options_.seconds, " virtual seconds are over");
-  else if (options_.samples > 0 && tally_.samples >= options_.samples)
-    outcome_.ending = str(tally_.samples, " samples are done");
-  else if (options_.updates > 0 && updates() >= options_.updates)
-    outcome_.ending = str(options_.updates, " updates are done");
-}
-
-void Simulation::complete(Instant end) {
-  if (outcome_.points.empty() || outcome_.points.back().seconds < to_seconds(end)) add_point();
-  std::vector<std::string> schemes;
-  for (const parallel::Phase& phase : spec_.phases) schemes.push_back(phase.scheme.words());
-  outcome_.scheme = join(schemes, ", then ");
-  outcome_.seconds = to_seconds(end);
-  for (const auto& worker : workers_) outcome_.workers.push_back(worker->figures());
-  outcome_.counters = job_.counters();
-  outcome_.version_staleness = job_.version_staleness();
-  if (evaluator_) outcome_.weights = evaluator_->weights();
-  outcome_.warnings = job_.take_warnings();
-}
 
 }  // namespace
 

@@ -1,11 +1,6 @@
 // A worker that trains: a real solver with real gradients and data.
-#include <filesystem>
-
-#include "shoal/data/parts.h"
-#include "shoal/net/net.h"
 #include "shoal/parallel/recorder.h"
 #include "shoal/parallel/run.h"
-#include "shoal/proto/net.pb.h"
 #include "shoal/simulate/simulated_worker.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/solver/recipe.h"
@@ -14,51 +9,21 @@
 namespace shoal::simulate {
 namespace {
 
-// Lets every worker read its share of a source that is not divided into parts.
-void share_sources(NetParameter& net) {
-  const auto share = [](auto& data) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(part_path(data.source(), "0"), ignored))
-      data.set_shared_file_system(true);
-  };
-  for (LayerParameter& layer : *net.mutable_layer()) {
-    if (layer.type() == "Data") share(*layer.mutable_data_param());
-    if (layer.type() == "ImageData") share(*layer.mutable_image_data_param());
-  }
-}
-
-// Returns what workers train, who do not test.
-parallel::JobSpec spec_of(parallel::JobSpec spec) {
-  share_sources(*spec.solver.mutable_train_net_param());
-  for (const auto clear :
-       {&SolverParameter::clear_test_net_param, &SolverParameter::clear_test_state,
-        &SolverParameter::clear_test_iter, &SolverParameter::clear_test_interval})
-    (spec.solver.*clear)();
-  return spec;
-}
-
-// The nets and options with which all workers train, and the files that they write.
-struct Training {
-  explicit Training(const WorkerSetup& setup) : spec(spec_of(setup.spec)), servers(setup.servers) {
-    const table::SchemeSpec& scheme = spec.phases[0].scheme;
-    record.metrics = setup.options.out;
-    record.esync_logs = setup.options.esync_logs;
-    record.run = {.scheme = scheme.words(), .workers = setup.job.workers(), .simulated = true};
-    record.local_steps =
-        or_throw(scheme.make())->contribution() != table::ContributionKind::kGradient;
-  }
-  const parallel::JobSpec spec;
-  const table::Servers servers;
-  parallel::RecorderOptions record;
-};
-
 class TrainingWorker final : public SimulatedWorker {
  public:
-  TrainingWorker(const WorkerSetup& setup, int number, std::shared_ptr<const Training> training)
-      : SimulatedWorker(setup, number), training_(std::move(training)) {
-    parallel::RecorderOptions record = training_->record;
-    if (record.metrics.empty() && record.esync_logs.empty()) return;
-    record.run.worker = number;
+  TrainingWorker(const WorkerSetup& setup, int number) : SimulatedWorker(setup, number) {
+    const SimulationOptions& options = setup.options;
+    if (options.out.empty() && options.esync_logs.empty()) return;
+    const table::SchemeSpec& scheme = setup.spec.phases[0].scheme;
+    parallel::RecorderOptions record;
+    record.metrics = options.out;
+    record.esync_logs = options.esync_logs;
+    record.run = {.scheme = scheme.words(),
+                  .worker = number,
+                  .workers = setup.job.workers(),
+                  .simulated = true};
+    record.local_steps =
+        or_throw(scheme.make())->contribution() != table::ContributionKind::kGradient;
     recorder_.emplace(record, &table_, nullptr);
     early_.emplace();
   }
@@ -75,12 +40,11 @@ class TrainingWorker final : public SimulatedWorker {
   class Timed final : public SlicedUpdater {
    public:
     Timed(TrainingWorker& worker, Net& net, std::unique_ptr<Updater> inner)
-        : SlicedUpdater(std::move(inner), slices_of(worker.job_, worker.number_, net,
-                                                    worker.training_->spec.solver.iter_size())),
+        : SlicedUpdater(std::move(inner), slices_of(worker.setup_.job, worker.number_, net,
+                                                    worker.setup_.spec.solver.iter_size())),
           worker_(worker),
           net_(net),
-          samples_(static_cast<double>(batch_size(net)) *
-                   worker.training_->spec.solver.iter_size()) {}
+          samples_(static_cast<double>(batch_size(net)) * worker.setup_.spec.solver.iter_size()) {}
 
    private:
     // Returns an error once the job is over.
@@ -97,8 +61,8 @@ class TrainingWorker final : public SimulatedWorker {
     void ends_step(bool counts, float loss) override {
       worker_.count_iteration(samples_);
       if (counts) {
-        worker_.tally_.losses += static_cast<double>(loss);
-        ++worker_.tally_.counted;
+        worker_.setup_.tally.losses += static_cast<double>(loss);
+        ++worker_.setup_.tally.counted;
       }
       std::vector<float>& sums = worker_.running_sums_;
       sums.clear();
@@ -115,7 +79,7 @@ class TrainingWorker final : public SimulatedWorker {
 
   Status work() override {
     parallel::RunOptions options;
-    options.servers = training_->servers;
+    options.servers = setup_.servers;
     if (recorder_) options.meter = &*recorder_;
     options.opened = [this](Solver& solver) {
       if (!recorder_) return;
@@ -126,12 +90,11 @@ class TrainingWorker final : public SimulatedWorker {
     options.wrap = [this](Net& net, std::unique_ptr<Updater> updater) -> std::unique_ptr<Updater> {
       return std::make_unique<Timed>(*this, net, std::move(updater));
     };
-    const Result<Ending> ending = parallel::run(training_->spec, options, &table_);
+    const Result<Ending> ending = parallel::run(setup_.spec, options, &table_);
     if (recorder_) recorder_->close();
     return ending.ok() ? Status() : Status(ending.error());
   }
 
-  const std::shared_ptr<const Training> training_;
   std::optional<parallel::Recorder> recorder_;
   std::optional<std::vector<ScoreMetrics>> early_;  // scores from before the recorder was open
 };
@@ -139,7 +102,7 @@ class TrainingWorker final : public SimulatedWorker {
 }  // namespace
 
 Workers make_training_workers(const WorkerSetup& setup) {
-  return make_workers<TrainingWorker>(setup, std::make_shared<const Training>(setup));
+  return make_workers<TrainingWorker>(setup);
 }
 
 }  // namespace shoal::simulate
