@@ -294,6 +294,43 @@ TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
   EXPECT_HAS(forward.err, "accuracy\tforward: ");
 }
 
+TEST_F(TrainTool, ANetIsSummedUpAndDrawn) {
+  const std::string net = folder_ + "/towers.prototxt";
+  or_throw(write_file(net, R"(name: "two \"towers\""
+    layer { name: "in" type: "Input" top: "x" top: "y" input_param { shape { dim: 5 dim: 4 dim: 6 dim: 6 } } }
+    layer { name: "conv" type: "Convolution" bottom: "x" top: "c"
+            convolution_param { num_output: 6 kernel_size: 3 group: 2 stride: 2 pad: 1 } }
+    layer { name: "relu" type: "ReLU" bottom: "c" top: "c" }
+    layer { name: "left" type: "InnerProduct" bottom: "c" top: "l" param { name: "w" } param { name: "b" }
+            inner_product_param { num_output: 7 } }
+    layer { name: "right" type: "InnerProduct" bottom: "c" top: "r" param { name: "w" } param { name: "b" }
+            inner_product_param { num_output: 7 } }
+    layer { name: "up" type: "Deconvolution" bottom: "c" top: "u"
+            convolution_param { num_output: 2 kernel_size: 2 stride: 2 bias_term: false } })",
+                      Code::kData));
+  const Ran table = test::run_program({tool("time"), "--model=" + net, "--summary"});
+  EXPECT_EQ(table.code, 0) << table.err;
+  // 5 images x 6 outputs x 3 x 3 places x 2 channels x 3 x 3 taps; 5 x 54 x 7; 5 x 6 x 2 x 9 x 4
+  for (const char* words :
+       {"conv   Convolution, 6 of 3 x 3, stride 2, pad 1, group 2  5 x 6 x 3 x 3 ",
+        " 114          4,860\n", " 385          1,890\n", " of left          1,890\n",
+        " 48          2,160\n", "params: 547 numbers, ",
+        "multiply-adds of a forward pass: 10,800, 2,160 for each of 5 items\n"})
+    EXPECT_HAS(table.out, words);
+  const std::string out = folder_ + "/towers.dot";
+  const Ran drawn = test::run_program({tool("draw_net"), net, out});
+  EXPECT_EQ(drawn.code, 0) << drawn.err;
+  const std::string dot = or_throw(read_file(out));
+  for (
+      const char* words :
+      {"digraph \"two \\\"towers\\\"\" {",
+       R"("layer conv" [label="conv: Convolution\n6 of 3 x 3, stride 2, pad 1, group 2\n114 params\nrelu: ReLU", )",
+       R"("blob c" [label="c\n5 x 6 x 3 x 3", shape=ellipse];)", R"("blob c" -> "layer right";)",
+       R"("layer left" -> "layer right" [style=dashed, dir=none];)"})
+    EXPECT_HAS(dot, words);
+  EXPECT_EQ(test::run_program({tool("draw_net"), net, folder_ + "/towers.bmp"}).code, 2);
+}
+
 TEST_F(TrainTool, CaffeIsOneNameForAll) {
   const Ran ran =
       test::run_program({tool("caffe"), "train", "-solver", solver("c", "max_iter: 1")});

@@ -9,6 +9,7 @@
 
 #include "common/device_flags.h"
 #include "common/machine.h"
+#include "common/net_facts.h"
 #include "common/net_flags.h"
 #include "common/tool.h"
 #include "shoal/base/log.h"
@@ -25,6 +26,7 @@ DEFINE_int32(iterations, 50, "how many passes to measure");
 DEFINE_string(phase, "TRAIN", "TRAIN or TEST");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_bool(forward_only, false, "no backward passes");
+DEFINE_bool(summary, false, "print the layers' shapes, params and multiply-adds, and time nothing");
 DEFINE_bool(
     explain_ops, false,
     "also print which implementation serves each layer, why the others do not, and how often "
@@ -34,7 +36,8 @@ namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
-    "time --model=FILE [--iterations=N] [--phase=TEST] [--forward_only] [--threads=N] [--gpu=0]\n\n"
+    "time --model=FILE [--iterations=N] [--phase=TEST] [--forward_only] [--threads=N] [--gpu=0]\n"
+    "time --model=FILE --summary\n\n"
     "Runs a net forward and backward N times and prints the mean time of each layer, in "
     "milliseconds, beside the speed of a\n"
     "1024 x 1024 matrix product in the same process. One pass goes before that is not counted.";
@@ -205,6 +208,10 @@ int time_net(const std::vector<std::string>& words) {
   Net net(net_to_time(), context);
   for (const std::string& file : split(FLAGS_weights, ','))
     net.copy_weights(read_weights(file), file);
+  if (FLAGS_summary) {
+    std::fputs(summary_of(net).c_str(), stdout);
+    return 0;
+  }
   if (FLAGS_explain_ops) explain_ops(net);
 
   Stopwatch watch(net);

@@ -146,6 +146,9 @@ class Layer {
     (void)item;
     return {};
   }
+  // Products of a forward pass at the present shapes, each with its addition: of layers whose work
+  // is products (convolutions, inner products); 0 for others.
+  virtual std::int64_t multiply_adds() const { return 0; }
   // Seconds that forward spent waiting for data since the layer was made.
   virtual double seconds_waited() const { return 0; }
   // Which implementations serve this layer; for --explain_ops.

@@ -16,6 +16,8 @@ class InnerProduct final : public Layer {
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 
+  std::int64_t multiply_adds() const override { return desc_.rows * desc_.inputs * desc_.outputs; }
+
   void setup(Context& ctx, Bottoms bottoms, Tops) override {
     const InnerProductParameter& ip = param().inner_product_param();
     const Shape& bottom = bottoms[0]->shape();

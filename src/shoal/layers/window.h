@@ -34,6 +34,7 @@ class ConvolutionBase : public Layer {
     return {.max_bottoms = Arity::kAny, .max_tops = Arity::kAny, .paired = true};
   }
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  std::int64_t multiply_adds() const override { return param().top_size() * desc_.multiply_adds(); }
   void setup(Context& ctx, Bottoms bottoms, Tops tops) override;
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override;
 

@@ -18,4 +18,8 @@ std::int64_t ConvDesc::taps() const {
   return count;
 }
 
+std::int64_t ConvDesc::multiply_adds() const {
+  return images * outputs * out_count() * (channels / groups) * taps();
+}
+
 }  // namespace shoal::ops

@@ -33,6 +33,7 @@ struct ConvDesc {
   std::int64_t in_count() const;   // numbers in one channel of x
   std::int64_t out_count() const;  // numbers in one channel of y
   std::int64_t taps() const;       // weights of one channel
+  std::int64_t multiply_adds() const;
 };
 
 class ConvKernel : public Kernel {

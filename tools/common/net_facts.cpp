@@ -1,0 +1,195 @@
+#include "common/net_facts.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "shoal/base/error.h"
+#include "shoal/base/text.h"
+#include "shoal/net/net.h"
+#include "shoal/proto/layers.pb.h"
+#include "shoal/proto/net.pb.h"
+
+namespace shoal {
+namespace {
+
+std::string words_of(const Shape& shape) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : shape.dims()) sizes.push_back(std::to_string(size));
+  return sizes.empty() ? "one number" : join(sizes, " x ");
+}
+
+// "3 x 5" of a field that holds a size for all axes or one each, and its fields by axis.
+template <class Param>
+std::string window_words(const Param& param, std::uint32_t size) {
+  const std::uint32_t h = param.kernel_h() ? param.kernel_h() : size,
+                      w = param.kernel_w() ? param.kernel_w() : size;
+  return str(h, " x ", w);
+}
+
+template <class Sizes>
+std::uint32_t first_of(const Sizes& sizes, std::uint32_t otherwise) {
+  return sizes.empty() ? otherwise : sizes[0];
+}
+
+std::string kernel_words(const LayerParameter& layer) {
+  std::string words;
+  if (layer.has_inner_product_param())
+    return str(layer.inner_product_param().num_output(), " outputs");
+  if (layer.has_convolution_param()) {
+    const ConvolutionParameter& conv = layer.convolution_param();
+    words = str(conv.num_output(), " of ", window_words(conv, first_of(conv.kernel_size(), 0)));
+    if (const std::uint32_t stride = first_of(conv.stride(), conv.stride_h()); stride > 1)
+      words += str(", stride ", stride);
+    if (const std::uint32_t pad = first_of(conv.pad(), conv.pad_h()); pad > 0)
+      words += str(", pad ", pad);
+    if (conv.group() > 1) words += str(", group ", conv.group());
+  }
+  if (layer.has_pooling_param()) {
+    const PoolingParameter& pool = layer.pooling_param();
+    words = PoolingParameter::PoolMethod_Name(pool.pool()) + " of " +
+            (pool.global_pooling() ? "all" : window_words(pool, pool.kernel_size()));
+    if (pool.stride() > 1) words += str(", stride ", pool.stride());
+    if (pool.pad() > 0) words += str(", pad ", pool.pad());
+  }
+  return words;
+}
+
+// The layer that owns what `blob` looks at, if `layer` does not.
+std::string other_owner(const Net& net, const Layer& layer, const Blob& blob) {
+  for (const NetParam& param : net.params()) {
+    const Layer& owner = *net.layers()[static_cast<std::size_t>(param.layer)];
+    if (&owner != &layer && owner.name() != layer.name() && param.blob->data.shares_with(blob.data))
+      return owner.name();
+  }
+  return "";
+}
+
+// With thousands apart: "12,345,678".
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+std::string quoted(std::string text) {
+  for (std::size_t at = 0; (at = text.find_first_of("\"\\", at)) != std::string::npos; at += 2)
+    text.insert(at, "\\");
+  return "\"" + text + "\"";
+}
+
+std::string megabytes(std::size_t bytes) {
+  char words[32];
+  std::snprintf(words, sizeof words, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  return words;
+}
+
+// In Graphviz's words, a node of several lines.
+std::string node(const std::string& id, const std::vector<std::string>& lines,
+                 const std::string& look) {
+  std::string label = quoted(join(lines, "\n"));
+  for (std::size_t at = 0; (at = label.find('\n', at)) != std::string::npos; at += 2)
+    label.replace(at, 1, "\\n");
+  return "  " + quoted(id) + " [label=" + label + ", " + look + "];\n";
+}
+
+}  // namespace
+
+std::vector<LayerFacts> facts_of(const Net& net) {
+  std::map<std::string, const LayerParameter*> written;
+  for (const LayerParameter& layer : net.definition().layer()) written[layer.name()] = &layer;
+  std::vector<LayerFacts> all;
+  for (std::size_t i = 0; i < net.layers().size(); ++i) {
+    const Layer& layer = *net.layers()[i];
+    const auto found = written.find(layer.name());
+    if (found == written.end()) continue;
+    const LayerParameter& param = *found->second;
+    LayerFacts& facts = all.emplace_back();
+    facts.name = layer.name();
+    facts.type = layer.type();
+    facts.bottoms = {param.bottom().begin(), param.bottom().end()};
+    facts.tops = {param.top().begin(), param.top().end()};
+    for (const Blob* top : net.tops(static_cast<int>(i)))
+      facts.shapes.push_back(words_of(top->shape()));
+    facts.kernel = kernel_words(param);
+    facts.multiply_adds = layer.multiply_adds();
+    for (const auto& blob : layer.params()) {
+      facts.params += blob->shape().count();
+      if (facts.shares_with.empty()) facts.shares_with = other_owner(net, layer, *blob);
+    }
+  }
+  return all;
+}
+
+std::string summary_of(const Net& net) {
+  const std::vector<LayerFacts> layers = facts_of(net);
+  std::vector<std::vector<std::string>> lines{{"layer", "type", "tops", "params", "multiply-adds"}};
+  std::int64_t products = 0, numbers = 0, batch = 0;
+  for (const LayerFacts& layer : layers) {
+    lines.push_back({layer.name, layer.type + (layer.kernel.empty() ? "" : ", " + layer.kernel),
+                     join(layer.shapes, "; "),
+                     layer.shares_with.empty() ? grouped(layer.params) : "of " + layer.shares_with,
+                     grouped(layer.multiply_adds)});
+    products += layer.multiply_adds;
+    if (layer.shares_with.empty()) numbers += layer.params;
+  }
+  if (!layers.empty() && !net.tops(0).empty() && net.tops(0)[0]->shape().axes() > 0)
+    batch = net.tops(0)[0]->shape()[0];
+  std::vector<std::size_t> widths(lines[0].size());
+  for (const auto& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  std::string text;
+  for (const auto& line : lines) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const std::string blanks(widths[i] - line[i].size(), ' ');
+      row += (i < 3 ? line[i] + blanks : blanks + line[i]) + (i + 1 < line.size() ? "  " : "\n");
+    }
+    text += row;
+  }
+  const NetMemory memory = net.memory();
+  text += str("params: ", grouped(numbers), " numbers, ", megabytes(memory.params),
+              net.training() ? " with their gradients" : "",
+              "\nmultiply-adds of a forward pass: ", grouped(products));
+  if (batch > 0) text += str(", ", grouped(products / batch), " for each of ", batch, " items");
+  return text + str("\nmemory of blobs: ", megabytes(memory.blobs), " (",
+                    megabytes(memory.blobs_unshared), " if none shared it)\n");
+}
+
+std::string dot_of(const Net& net) {
+  const std::vector<LayerFacts> layers = facts_of(net);
+  std::string nodes, edges;
+  std::map<std::string, std::string> maker;  // the box that wrote a blob last
+  std::map<std::string, std::vector<std::string>> boxes;
+  std::vector<std::string> order;
+  for (const LayerFacts& layer : layers) {
+    const bool in_place =
+        layer.bottoms.size() == 1 && layer.tops == layer.bottoms && maker.contains(layer.tops[0]);
+    const std::string box = in_place ? maker[layer.tops[0]] : layer.name;
+    std::vector<std::string>& lines = boxes[box];
+    if (!in_place) order.push_back(box);
+    lines.push_back(layer.name + ": " + layer.type);
+    if (!layer.kernel.empty()) lines.push_back(layer.kernel);
+    if (!layer.shares_with.empty())
+      lines.push_back("params of " + layer.shares_with);
+    else if (layer.params > 0)
+      lines.push_back(grouped(layer.params) + " params");
+    if (in_place) continue;
+    for (const std::string& bottom : layer.bottoms)
+      edges += "  " + quoted("blob " + bottom) + " -> " + quoted("layer " + box) + ";\n";
+    for (std::size_t i = 0; i < layer.tops.size(); ++i) {
+      maker[layer.tops[i]] = box;
+      nodes += node("blob " + layer.tops[i], {layer.tops[i], layer.shapes[i]}, "shape=ellipse");
+      edges += "  " + quoted("layer " + box) + " -> " + quoted("blob " + layer.tops[i]) + ";\n";
+    }
+    if (!layer.shares_with.empty())
+      edges += "  " + quoted("layer " + layer.shares_with) + " -> " + quoted("layer " + box) +
+               " [style=dashed, dir=none];\n";
+  }
+  for (const std::string& box : order)
+    nodes += node("layer " + box, boxes[box], "shape=box, style=filled, fillcolor=lightgrey");
+  return "digraph " + quoted(net.name()) + " {\n" + nodes + edges + "}\n";
+}
+
+}  // namespace shoal
