@@ -2,6 +2,7 @@
 #include <gflags/gflags.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -14,8 +15,6 @@
 #include "shoal/proto/net.pb.h"
 
 DEFINE_string(phase, "TRAIN", "TRAIN or TEST");
-
-extern char** environ;
 
 namespace shoal {
 namespace {

@@ -85,9 +85,9 @@ std::string megabytes(std::size_t bytes) {
   return words;
 }
 
-// In Graphviz's words, a node of several lines.
-std::string node(const std::string& id, const std::vector<std::string>& lines,
-                 const std::string& look) {
+// One figure of the drawing, with several lines of text.
+std::string figure(const std::string& id, const std::vector<std::string>& lines,
+                   const std::string& look) {
   std::string label = quoted(join(lines, "\n"));
   for (std::size_t at = 0; (at = label.find('\n', at)) != std::string::npos; at += 2)
     label.replace(at, 1, "\\n");
@@ -180,7 +180,7 @@ std::string dot_of(const Net& net) {
       edges += "  " + quoted("blob " + bottom) + " -> " + quoted("layer " + box) + ";\n";
     for (std::size_t i = 0; i < layer.tops.size(); ++i) {
       maker[layer.tops[i]] = box;
-      nodes += node("blob " + layer.tops[i], {layer.tops[i], layer.shapes[i]}, "shape=ellipse");
+      nodes += figure("blob " + layer.tops[i], {layer.tops[i], layer.shapes[i]}, "shape=ellipse");
       edges += "  " + quoted("layer " + box) + " -> " + quoted("blob " + layer.tops[i]) + ";\n";
     }
     if (!layer.shares_with.empty())
@@ -188,7 +188,7 @@ std::string dot_of(const Net& net) {
                " [style=dashed, dir=none];\n";
   }
   for (const std::string& box : order)
-    nodes += node("layer " + box, boxes[box], "shape=box, style=filled, fillcolor=lightgrey");
+    nodes += figure("layer " + box, boxes[box], "shape=box, style=filled, fillcolor=lightgrey");
   return "digraph " + quoted(net.name()) + " {\n" + nodes + edges + "}\n";
 }
 

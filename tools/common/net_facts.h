@@ -1,4 +1,4 @@
-// What a net's layers are: shapes, params and multiply-adds, for tables and drawings.
+// Shapes, params and multiply-adds of a net's layers, for tables and drawings.
 #pragma once
 
 #include <cstdint>
