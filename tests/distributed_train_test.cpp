@@ -425,14 +425,16 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
 }
 
 TEST_F(DistributedTrain, PoseidonsTuningFlagsAreTakenAndNamed) {
-  const Ran ran = test::run_program(
-      alone(solver("good", plain_net(4), "max_iter: 1"),
-            {"--svb=true", "--num_rows_per_table=256", "--init_thread_access_table=true",
-             "--consistency_model=SSPPush", "--table_staleness=0"}));
+  const Ran ran = test::run_program(alone(
+      solver("good", plain_net(4), "max_iter: 1"),
+      {"--svb=true", "--resume_clock=7", "--num_rows_per_table=256",
+       "--init_thread_access_table=true", "--consistency_model=SSPPush", "--table_staleness=0"}));
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err,
-             "Taken and without effect, since Shoal has nothing that they tune: --svb, "
+             "Taken and without effect, since Shoal has nothing that they tune: "
              "--num_rows_per_table, --init_thread_access_table\n");
+  EXPECT_HAS(ran.err, "--svb has no effect: the gradients of InnerProduct layers travel whole");
+  EXPECT_HAS(ran.err, "--resume_clock has no effect: nothing is resumed; --snapshot=");
 }
 
 TEST_F(DistributedTrain, AnotherSolverOnOneRankEndsAllWithTheFieldNamed) {

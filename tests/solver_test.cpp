@@ -408,6 +408,8 @@ TEST_F(SolverTest, MistakesAreNamed) {
              "x.prototxt: no regularization_type 'L3'; known: L1, L2");
   EXPECT_HAS(refusal("iter_size: 0"), "x.prototxt: iter_size is 0; it must be 1 or more");
   EXPECT_HAS(refusal("max_iter: -1"), "x.prototxt: max_iter is -1; it must be 0 or more");
+  EXPECT_HAS(refusal("deterministic: true precision: TF32"),
+             "x.prototxt: deterministic: true needs precision: FLOAT32");
   EXPECT_HAS(refusal("snapshot_format: HDF5"), "x.prototxt: snapshot_format: HDF5 is not built");
   EXPECT_HAS(refusal("test_iter: 1"), "x.prototxt: test_iter is given, but test_interval is not");
   EXPECT_HAS(refusal("test_iter: 0 test_interval: 1"),
@@ -445,6 +447,16 @@ TEST_F(SolverTest, TestNetsComeInCaffesOrder) {
   EXPECT_EQ(s.test_nets()[1]->name(), "of a file");
   EXPECT_EQ(s.test_nets()[2]->name(), "small");
   for (const auto& net : s.test_nets()) EXPECT_FALSE(net->training());
+}
+
+TEST_F(SolverTest, FieldsWithoutEffectAreNamed) {
+  LogLines log;
+  Solver s(solver("layer_wise_reduce: false device_list: '0,1' deterministic: true"),
+           with_name("x"));
+  for (const char* words : {"layer_wise_reduce: false has no effect", "device_list has no effect"})
+    EXPECT_TRUE(std::ranges::any_of(log.lines, [&](const std::string& line) {
+      return line.find(words) != std::string::npos;
+    })) << words;
 }
 
 TEST_F(SolverTest, ModeGpuIsTrainedOnTheCpuWithOneWarning) {

@@ -234,6 +234,9 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
     EXPECT_HAS(refused.err, "--cpu_fallback or --gpu=-1 computes on the CPU");
     EXPECT_HAS(train(gpu, {"--cpu_fallback"}).err, "solver_mode is GPU, and there is none");
     EXPECT_EQ(train(gpu, {"--gpu=-1"}).code, 0);
+    const Ran two = train(solver("gpus", "max_iter: 2 solver_mode: GPU device_id: '0,1'"));
+    EXPECT_EQ(two.code, 2) << two.err;
+    EXPECT_HAS(two.err, "device_id: 0,1: one process computes on one GPU here");
   }
   const Ran none = test::run_program({tool("train")});
   EXPECT_EQ(none.code, 2);
@@ -242,6 +245,35 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
   const Ran no_data = train(good);
   EXPECT_EQ(no_data.code, 4) << no_data.err;
   EXPECT_HAS(no_data.err, folder_ + "/data");
+}
+
+TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
+  const std::string file = solver("flags", "max_iter: 9 snapshot: 2");
+  const Ran ran =
+      train(file, {"--v=1", "--set=base_lr: 0.25 snapshot: 3 stepvalue: 7", "--maxIter=2",
+                   "--momentum=0.5", "--weightDecay=0.125", "--test=0", "--batch=2"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* words : {"base_lr: 0.25\n", "snapshot: 3\n", "stepvalue: 7\n", "max_iter: 2\n",
+                            "momentum: 0.5\n", "weight_decay: 0.125\n"})
+    EXPECT_HAS(ran.err, words);
+  EXPECT_EQ(ran.err.find("test_iter"), std::string::npos);
+  EXPECT_HAS(ran.err, "Batch 2 x iter_size 1");
+  EXPECT_HAS(ran.err, "flags_iter_2.caffemodel");
+  EXPECT_HAS(train(file, {"--model=" + folder_ + "/other.prototxt"}).err, "/other.prototxt");
+  const struct {
+    const char *flag, *words;
+    int code;
+  } wrong[] = {
+      {"--set=base_rl: 1", "--set:1:1: ", 3},
+      {"--lr=fast", "--lr:1:", 3},
+      {"--batch=-1", "--batch is -1", 2},
+      {"--train_source=/no/such/data", "/no/such/data", 4},
+  };
+  for (const auto& c : wrong) {
+    const Ran refused = train(file, {c.flag});
+    EXPECT_EQ(refused.code, c.code) << refused.err;
+    EXPECT_HAS(refused.err, c.words);
+  }
 }
 
 TEST_F(TrainTool, WeightsStartARunAndStagesChooseLayers) {

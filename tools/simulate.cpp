@@ -25,7 +25,6 @@ DEFINE_string(cluster, "", "the simulated cluster, a prototxt (src/shoal/proto/c
 DEFINE_double(seconds, 0, "end after so many virtual seconds");
 DEFINE_double(samples, 0, "end after so many samples of all workers together");
 DEFINE_int64(updates, 0, "end after so many updates of the weights");
-DEFINE_int64(max_iter, 0, "iterations of each worker; default: the solver's");
 DEFINE_string(target, "",
               "end when a test says so: \"accuracy 0.98\"; or when the loss of training does: "
               "\"train_loss 0.1\"");
@@ -217,7 +216,6 @@ simulate::SimulationOptions options_from_flags() {
 SolverParameter solver_from_flags() {
   SolverParameter param = solver_of_flags(SnapshotPrefix::kAsWritten);
   merge_flags(job_flags(), param);
-  if (FLAGS_max_iter > 0) param.set_max_iter(static_cast<std::int32_t>(FLAGS_max_iter));
   if (param.random_seed() < 0) param.set_random_seed(static_cast<std::int64_t>(FLAGS_seed));
   return param;
 }

@@ -1,6 +1,9 @@
 // Trains a net, as `caffe train` does, alone or with others.
 #include <gflags/gflags.h>
 
+#include <utility>
+
+#include "common/data_flags.h"
 #include "common/device_flags.h"
 #include "common/job_flags.h"
 #include "common/machine.h"
@@ -92,11 +95,11 @@ int train(const std::vector<std::string>& words) {
   if (!FLAGS_precision.empty()) param.set_precision(precision_of_flags());
   merge_flags(flags, param);
   merge_groups(place, param);
-  if (const auto ignored = ignored_flags(); !ignored.empty())
-    LOG(INFO) << "Taken and without effect, since Shoal has nothing that they tune: "
-              << join(ignored);
+  report_ignored_flags();
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
-  const TrainRequest request{.job = parallel::read_job_spec(param, FLAGS_solver),
+  parallel::JobSpec job = parallel::read_job_spec(param, FLAGS_solver);
+  merge_data_flags(job);
+  const TrainRequest request{.job = std::move(job),
                              .snapshot = FLAGS_snapshot,
                              .net_outputs = FLAGS_net_outputs,
                              .device = device_of_flags(param),

@@ -16,10 +16,11 @@ DEFINE_bool(cpu_fallback, false,
 namespace shoal {
 namespace {
 
-const Device* gpu_named(const std::string& words) {
+// `field` is where it is named: "--gpu=".
+const Device* gpu_named(const char* field, const std::string& words) {
   const std::optional<int> number = number_in<int>(words, 0, 1 << 16);
   if (!number)
-    throw ConfigError(Code::kUsage, "--gpu=", words,
+    throw ConfigError(Code::kUsage, field, words,
                       ": one process computes on one GPU here; name it by its number, such as "
                       "--gpu=0, and start a process for each other one");
   return &ops::gpu(*number);
@@ -28,15 +29,17 @@ const Device* gpu_named(const std::string& words) {
 }  // namespace
 
 const Device* device_of_flags() {
-  return FLAGS_gpu.empty() || FLAGS_gpu == "-1" ? nullptr : gpu_named(FLAGS_gpu);
+  return FLAGS_gpu.empty() || FLAGS_gpu == "-1" ? nullptr : gpu_named("--gpu=", FLAGS_gpu);
 }
 
 const Device* device_of_flags(const SolverParameter& solver) {
   const bool asked = solver.has_solver_mode() && solver.solver_mode() == SolverParameter::GPU;
   if (!FLAGS_gpu.empty() || !asked) return device_of_flags();
   if (FLAGS_cpu_fallback && ops::gpu_count() == 0) return nullptr;
+  const std::string number =
+      solver.has_device_list() ? solver.device_list() : std::to_string(solver.device_id());
   try {
-    return &ops::gpu(solver.device_id());
+    return gpu_named("device_id: ", number);
   } catch (const DeviceError& error) {
     throw DeviceError(str("solver_mode is GPU. ", error.what(),
                           ". --cpu_fallback or --gpu=-1 computes on the CPU"));

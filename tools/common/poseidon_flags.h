@@ -2,12 +2,10 @@
 // named once in the log.
 #pragma once
 
-#include <string>
-#include <vector>
-
 namespace shoal {
 
-// Those that were given, as "--svb".
-std::vector<std::string> ignored_flags();
+// Logs those that were given: a WARNING with what is lost for each that changes what is sent or
+// saved, and a line with the others, which only tune.
+void report_ignored_flags();
 
 }  // namespace shoal

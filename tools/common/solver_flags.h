@@ -1,4 +1,4 @@
-// The solver of a tool that trains, as flags say it.
+// The solver of a tool that trains: its file, and the flags that count instead of its fields.
 #pragma once
 
 #include <gflags/gflags.h>
@@ -10,6 +10,8 @@ DECLARE_string(solver);
 
 namespace shoal {
 
+// Reads the file of --solver and puts what other flags say in its place: --set and the flags of
+// single fields. Throws ConfigError, which names the flag whose value is wrong.
 SolverParameter solver_of_flags(SnapshotPrefix prefix = SnapshotPrefix::kComplete);
 
 }  // namespace shoal

@@ -64,6 +64,10 @@ void check_counts(const SolverParameter& param, const std::string& name) {
       throw wrong(name, count.field, " is ", count.value, "; it must be ", count.least, " or more");
   for (const int batches : param.test_iter())
     if (batches < 1) throw wrong(name, "test_iter is ", batches, "; it must be 1 or more");
+  if (param.deterministic() && param.precision() != SolverParameter::FLOAT32)
+    throw wrong(name,
+                "deterministic: true needs precision: FLOAT32. With TF32 the algorithm that "
+                "was fastest at the start is taken, which may be another in the next run");
 }
 
 // A net from a file that a field of the solver names.
@@ -186,6 +190,11 @@ void warn_of_idleness(const SolverParameter& param, const std::string& name) {
   if (param.test_interval() > 0 &&
       param.test_iter_size() + param.test_net_size() + param.test_net_param_size() == 0)
     warn("test_interval is given, but test_iter is not: there are no tests");
+  if (!param.layer_wise_reduce())
+    warn("layer_wise_reduce: false has no effect: gradients leave during the backward pass");
+  const bool on_gpu = param.has_solver_mode() && param.solver_mode() == SolverParameter::GPU;
+  if (param.has_device_list() && !on_gpu)
+    warn("device_list has no effect without solver_mode: GPU");
 }
 
 NetParameter train_net_of(const SolverParameter& param, const std::string& name) {
