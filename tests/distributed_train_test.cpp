@@ -87,6 +87,13 @@ class DistributedTrain : public testing::Test {
            layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'accuracy' include { phase: TEST } }
            layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' })";
   }
+  // The same, of data that is cut up.
+  std::string net_in_parts(int batch) const {
+    std::string net = plain_net(batch);
+    for (std::size_t at; (at = net.find("shared_file_system: true")) != std::string::npos;)
+      net.erase(at, 24);
+    return net;
+  }
   // Dropout, crops and running means, each process with its own.
   std::string small_net() const {
     NetParameter net = parse_net(test::small_net(folder_ + "/data"), "small");
@@ -484,14 +491,22 @@ TEST_F(DistributedTrain, AJobNeedsAServerAndAWorker) {
   }
 }
 
+TEST_F(DistributedTrain, AWorkerReadsThePartOfItsClientId) {
+  // Client 0 is a server, so that worker 0 is client 1.
+  for (const char* part : {"_1", "_2"})
+    std::filesystem::copy_file(folder_ + "/data", folder_ + "/data" + part);
+  const std::string file = solver("server_first", net_in_parts(4), "max_iter: 3");
+  port_ = Port().number;
+  std::vector<Running> job = {test::start_program(member(0, 3, file, {"--role=server"}))};
+  for (const int rank : {1, 2})
+    job.push_back(test::start_program(member(rank, 3, file, {"--role=worker"})));
+  for (const Ran& process : wait(job)) EXPECT_EQ(process.code, 0) << process.err;
+}
+
 TEST_F(DistributedTrain, AnErrorOfOneIsTheEndOfAll) {
   // Worker 1's part of the data is not there.
-  const std::string net = plain_net(4);
-  std::string parts = net;
-  for (std::size_t at; (at = parts.find("shared_file_system: true")) != std::string::npos;)
-    parts.erase(at, 24);
   std::filesystem::copy_file(folder_ + "/data", folder_ + "/data_0");
-  const auto ran = wait(start(2, solver("parts", parts, "max_iter: 3")));
+  const auto ran = wait(start(2, solver("parts", net_in_parts(4), "max_iter: 3")));
   EXPECT_EQ(ran[1].code, 4) << ran[1].err;
   EXPECT_HAS(ran[1].err, folder_ + "/data_1, the part of client 1 of 2, does not exist");
   EXPECT_NE(ran[0].code, 0);

@@ -161,6 +161,7 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   options.share.suffix = flags.data_part;
   if (!place.machines.empty())
     options.share.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
+  if (options.share.suffix.empty()) options.share.suffix = std::to_string(place.rank);
   options.threads = threads_each(request.threads, processes_here(place) * options.share.replicas);
   if (table.worker() == 0) options.snapshot = find_snapshot(request);
   if (flags.emulate_step_ms > 0)
