@@ -237,24 +237,21 @@ TEST(Throttle, TheMeanIsTheRateWhateverIsAskedFor) {
     std::chrono::nanoseconds time = 5s;
     double moved = 0;
     while (time < 15s) {
-      const std::size_t granted = throttle.grant(wanted, time);
-      throttle.give_back(granted / 2);
-      moved += static_cast<double>(granted - granted / 2);
-      if (granted == 0) {
-        ASSERT_GT(throttle.wait(time), 0ns);
-        time += throttle.wait(time);
-      }
+      const std::size_t bytes = std::min(wanted, throttle.most());
+      throttle.moved(bytes, time);
+      moved += static_cast<double>(bytes);
+      time += throttle.wait(time);
+      ASSERT_EQ(throttle.wait(time), 0ns);
     }
     EXPECT_NEAR(moved, 10e6, 0.02 * 10e6) << wanted;
   }
 }
 
-TEST(Throttle, AGrantIsWorthLittleTime) {
+TEST(Throttle, WhatIsMovedAtOnceIsWorthLittleTime) {
   for (const double rate : {2e4, 1e5, 1e6, 125e6, 1e10}) {
-    Throttle throttle(rate);
-    const std::size_t granted = throttle.grant(10'000'000, 5s);
-    EXPECT_GT(granted, 0u);
-    EXPECT_LE(static_cast<double>(granted), std::clamp(rate * 0.002, 1024.0, 32'768.0)) << rate;
+    const std::size_t most = Throttle(rate).most();
+    EXPECT_GT(most, 0u);
+    EXPECT_LE(static_cast<double>(most), std::clamp(rate * 0.002, 1024.0, 32'768.0)) << rate;
   }
 }
 

@@ -21,8 +21,8 @@ void CoordinatorClient::dial(const std::string& address) {
 void CoordinatorClient::send(Message message) {
   if (host_) return host_->hear(0, std::move(message));
   strand_.post([this, message = std::move(message)]() mutable {
-    channel_.send(std::move(message));
-    note();
+    peer_.send_surely(std::move(message));
+    paused();
   });
 }
 
@@ -44,11 +44,7 @@ void CoordinatorClient::abort(const Error& error) {
 // ---- the connection ----
 
 Status CoordinatorClient::received(Peer&, Message&& message) {
-  const Result<bool> is_message = channel_.received(message);
-  if (!is_message.ok()) return is_message.error();
-  heard_ = true;
-  if (is_message.value()) hear_(std::move(message));
-  note();
+  hear_(std::move(message));
   return {};
 }
 
@@ -60,9 +56,9 @@ void CoordinatorClient::lost(Peer& peer, const Error& error) {
   process_.fail({error.code, coordinator + error.message});
 }
 
-void CoordinatorClient::note() {
+void CoordinatorClient::paused() {
   MutexLock lock(process_.mutex);
-  process_.idle = channel_.idle();
+  process_.idle = peer_.idle();
   trouble_ = peer_.link() ? "" : peer_.trouble();
   process_.changed.notify_all();
 }

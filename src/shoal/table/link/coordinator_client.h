@@ -61,16 +61,9 @@ class CoordinatorClient final : public PeerOwner {
 
  private:
   Status received(Peer& peer, Message&& message) override;
-  void up(Peer& peer, bool) override {
-    channel_.opened(peer.link());
-    note();
-  }
-  void down(Peer&) override {
-    channel_.closed();
-    note();
-  }
+  void up(Peer&, bool) override { heard_ = true; }
+  void paused() override;
   void lost(Peer& peer, const Error& error) override;
-  void note();
 
   ProcessState& process_;
   const Strand strand_;
@@ -78,7 +71,6 @@ class CoordinatorClient final : public PeerOwner {
   const std::function<void(Message&&)> hear_;
   // On the strand:
   Peer peer_;
-  ReliableChannel channel_;
   bool heard_ = false;  // anything of the coordinator
   std::string trouble_ GUARDED_BY(process_.mutex);
   PendingAnswers pending_ GUARDED_BY(process_.mutex);

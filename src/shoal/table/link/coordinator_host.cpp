@@ -63,24 +63,6 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
 
 // ---- peers ----
 
-void CoordinatorHost::up(Peer& peer, bool) {
-  const std::shared_ptr<Link> link = peer.link();
-  if (!link) return;  // it broke already
-  hosts_[peer.rank()] = split_address(link->peer().address).host;
-  channels_[peer.rank()].opened(link);
-  note();
-}
-
-Status CoordinatorHost::received(Peer& peer, Message&& message) {
-  const Result<bool> is_message = channels_[peer.rank()].received(message);
-  if (!is_message.ok()) return is_message.error();
-  if (is_message.value())
-    handle(peer.rank(), std::move(message));
-  else
-    note();
-  return {};
-}
-
 // Dials a server that joins a running job: if the workers could not reach it, the job would end
 // with it. Its message is handled once it was reached.
 bool CoordinatorHost::waits_until_reached(Rank rank, const Message& message) {
@@ -147,14 +129,13 @@ void CoordinatorHost::dispatch(std::vector<Dispatch>& out) {
     if (one.rank == 0)
       own_(std::move(one.message));
     else
-      channels_[one.rank].send(std::move(one.message));
+      peers_[one.rank].send_surely(std::move(one.message));
   }
-  note();
+  paused();
 }
 
-void CoordinatorHost::note() {
-  const bool idle =
-      std::ranges::all_of(channels_, [](const auto& one) { return one.second.idle(); });
+void CoordinatorHost::paused() {
+  const bool idle = std::ranges::all_of(peers_.all(), &Peer::idle);
   MutexLock lock(process_.mutex);
   process_.idle = idle;
   process_.changed.notify_all();

@@ -4,7 +4,6 @@
 
 #include "shoal/table/coordinator.h"
 #include "shoal/table/link/peer.h"
-#include "shoal/table/link/reliable_channel.h"
 
 namespace shoal::table {
 
@@ -14,7 +13,7 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   CoordinatorHost(ProcessState& process, IoThreads& threads, std::function<void(Message)> own);
 
   // On any thread:
-  AcceptedPeers& peers() { return peers_; }
+  Peers& peers() { return peers_; }
   bool knows(Rank rank) const { return rank < ranks_; }
   // Owns the links of processes that have no rank yet and ask for one.
   LinkOwner* enrollment() { return this; }
@@ -34,12 +33,15 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
 
  private:
   // Of peers:
-  Status received(Peer& peer, Message&& message) override;
-  void up(Peer& peer, bool again) override;
-  void down(Peer& peer) override {
-    channels_[peer.rank()].closed();
-    note();
+  Status received(Peer& peer, Message&& message) override {
+    handle(peer.rank(), std::move(message));
+    return {};
   }
+  void up(Peer& peer, bool) override {
+    if (const std::shared_ptr<Link> link = peer.link())
+      hosts_[peer.rank()] = split_address(link->peer().address).host;
+  }
+  void paused() override;
   void lost(Peer& peer, const Error& error) override {
     lose(peer.rank(), error.code, error.message);
   }
@@ -56,7 +58,6 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   void hear_clocks();
   void tell_too(Rank lost, Rank reporter, std::vector<Dispatch>& out) const;
   void dispatch(std::vector<Dispatch>& out);
-  void note();
   void watch();
 
   ProcessState& process_;
@@ -64,13 +65,12 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   const std::function<void(Message)> own_;
   // On the strand:
   Coordinator coordinator_;
-  std::map<Rank, ReliableChannel> channels_;  // by rank; process 0 has none
-  std::map<Rank, std::string> hosts_;         // that connections come from, by rank
+  std::map<Rank, std::string> hosts_;  // that connections come from, by rank
   std::map<const Link*, std::shared_ptr<Link>> enrolling_;
   std::map<Rank, bool> reached_;  // servers that join late and were dialled, by rank
   std::string waited_for_;
 
-  AcceptedPeers peers_;
+  Peers peers_;
   std::atomic<std::uint32_t> ranks_;  // how many there are
   std::vector<Rank> missing_ GUARDED_BY(process_.mutex);
 };

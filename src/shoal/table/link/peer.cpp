@@ -16,7 +16,9 @@ constexpr int kMostShortLives = 5;
 }  // namespace
 
 Peer::Peer(ProcessState& process, const Strand& home, Purpose purpose, Rank rank, PeerOwner& owner)
-    : process_(process), home_(home), purpose_(purpose), rank_(rank), owner_(owner) {}
+    : process_(process), home_(home), purpose_(purpose), rank_(rank), owner_(owner) {
+  if (purpose == Purpose::kCoordination && process.self.rank != kNoRank) channel_.emplace();
+}
 
 // ---- a link ----
 
@@ -35,6 +37,7 @@ void Peer::use(std::shared_ptr<Link> link) {
   current_ = link.get();
   broken_.reset();
   up_since_ = steady_clock::now();
+  if (channel_) channel_->opened(link);
   owner_.up(*this, links_++ > 0);
   owner_.paused();
 }
@@ -77,7 +80,10 @@ Status Peer::received(Link& link, Message&& message) {
 
 Status Peer::hear(const Link* from, Message&& message) {
   if (ended_ || from != current_) return {};
-  Status status = owner_.received(*this, std::move(message));
+  const Result<bool> is_message = channel_ ? channel_->received(message) : true;
+  if (is_message.ok() && !is_message.value()) return {};
+  Status status =
+      is_message.ok() ? owner_.received(*this, std::move(message)) : Status(is_message.error());
   if (!status.ok()) lose(status.error());
   return status;
 }
@@ -102,7 +108,7 @@ void Peer::closed(Link& link, Status error) {
 void Peer::ended(const Link* link, const Status& error) {
   if (ended_ || link != current_) return;
   current_ = nullptr;
-  owner_.down(*this);
+  if (channel_) channel_->closed();
   owner_.paused();
   if (process_.over()) return;
   // A process that left in order is reported by the process that made it leave; if not, here.
@@ -174,14 +180,12 @@ void Peer::attempted(Result<std::shared_ptr<Link>> result) {
     return lose(broken_ ? Error{broken_->code,
                                 str(broken_->message, " It was not back in time: ", trouble_)}
                         : result.error());
-  owner_.down(*this);
+  owner_.paused();
   home_.after(pause_, [this] { attempt(); });
   pause_ = std::min(2 * pause_, kLongestPause);
 }
 
-// ---- all that dial this process ----
-
-Peer& AcceptedPeers::operator[](Rank rank) {
+Peer& Peers::operator[](Rank rank) {
   MutexLock lock(mutex_);
   std::unique_ptr<Peer>& peer = peers_[rank];
   if (!peer) peer = std::make_unique<Peer>(process_, home_, purpose_, rank, owner_);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "shoal/table/link/process_state.h"
+#include "shoal/table/link/reliable_channel.h"
 
 namespace shoal::table {
 
@@ -22,11 +23,11 @@ class PeerOwner {
   virtual std::optional<Message> next(Peer&) { return std::nullopt; }
   // An error: the peer is lost with it. A dialled one is told it in a Refuse.
   virtual Status received(Peer& peer, Message&& message) = 0;
-  // Some peer has given all that had come; also after up() and down().
+  // Some peer has given all that had come; also after up(), when its link is gone, which may come
+  // back, and when it could not be dialled.
   virtual void paused() {}
   // A link is there, for the first time or again.
   virtual void up(Peer&, bool /*again*/) {}
-  virtual void down(Peer&) {}  // there is none now; it may come back
   // It did not come back in time, and the job is not over. `error` says why without naming the
   // peer. Called once.
   virtual void lost(Peer& peer, const Error& error) = 0;
@@ -54,6 +55,11 @@ class Peer final : public LinkOwner {
     MutexLock lock(mutex_);
     if (link_) queues_[priority].push_back(std::move(message));
   }
+  // Arrives once and in order though links break, over connections for coordination. On the home
+  // strand, as idle().
+  void send_surely(Message message) { channel_->send(std::move(message)); }
+  // Nothing of that is on its way to a peer that is connected.
+  bool idle() const { return !channel_ || channel_->idle(); }
   void wake() {
     if (const std::shared_ptr<Link> link = this->link()) link->wake();
   }
@@ -104,6 +110,7 @@ class Peer final : public LinkOwner {
   const Link* current_ = nullptr;
   std::uint64_t links_ = 0;  // so far
   bool ended_ = false;
+  std::optional<ReliableChannel> channel_;  // if both ends coordinate
   // Of dialling; no address: the other side dials.
   std::string address_, trouble_;
   std::optional<Error> broken_;  // why the last link ended
@@ -117,10 +124,10 @@ class Peer final : public LinkOwner {
   Clock heard_ GUARDED_BY(mutex_) = -1;
 };
 
-// The peers that dial this process, by rank, those that join later included. On any thread.
-class AcceptedPeers {
+// The peers for one purpose, by rank, those that join later included. On any thread.
+class Peers {
  public:
-  AcceptedPeers(ProcessState& process, const Strand& home, Purpose purpose, PeerOwner& owner)
+  Peers(ProcessState& process, const Strand& home, Purpose purpose, PeerOwner& owner)
       : process_(process), home_(home), purpose_(purpose), owner_(owner) {}
   // Made when it is first asked for; it stays as long as this.
   Peer& operator[](Rank rank);

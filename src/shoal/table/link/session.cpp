@@ -286,12 +286,12 @@ void Session::read_granted() {
   if (!is_alive()) return;
   // if the other end is silent, it is because we do not listen
   silence_.moved();
-  const std::size_t granted =
-      throttles_->receiving.grant(asio::buffer_size(room(~std::size_t{0})), now());
-  if (granted == 0) return later(throttles_->receiving.wait(now()), &Session::read_granted);
+  Throttle& throttle = throttles_->receiving;
+  if (const auto wait = throttle.wait(now()); wait.count() > 0)
+    return later(wait, &Session::read_granted);
   error_code error;
-  const std::size_t bytes = socket_.read_some(room(granted), error);
-  throttles_->receiving.give_back(granted - bytes);
+  const std::size_t bytes = socket_.read_some(room(throttle.most()), error);
+  throttle.moved(bytes, now());
   if (error == asio::error::would_block)
     read();
   else
@@ -349,8 +349,8 @@ bool Session::fill_batch() {
   return false;
 }
 
-// A little is written without a turn of the threads' queue, if the system takes it. False if
-// has_written() is needed.
+// A little is written without a turn of the threads' queue, if the system takes it. False if it
+// must be handed over.
 bool Session::write_at_once() {
   if (throttles_ || batch_.unsent() > kAtOnce) return false;
   error_code error;
@@ -371,28 +371,24 @@ std::span<const asio::const_buffer> Session::gather(std::size_t limit) {
 void Session::hand_over() {
   writing_ = true;
   if (!sends_since_) sends_since_ = now();
-  std::size_t granted = batch_.unsent();
+  std::size_t most = batch_.unsent();
   if (throttles_) {
-    granted = throttles_->sending.grant(granted, now());
     stuck_.moved();
-    if (granted == 0) return later(throttles_->sending.wait(now()), &Session::hand_over);
+    if (const auto wait = throttles_->sending.wait(now()); wait.count() > 0)
+      return later(wait, &Session::hand_over);
+    most = std::min(most, throttles_->sending.most());
   }
-  socket_.async_write_some(gather(granted), on(strand_, [self = shared_from_this(), granted](
-                                                            error_code error, std::size_t bytes) {
-                             if (self->throttles_)
-                               self->throttles_->sending.give_back(granted - bytes);
-                             self->has_written(error, bytes);
-                           }));
-}
-
-void Session::has_written(error_code error, std::size_t bytes) {
-  writing_ = false;
-  wrote(error, bytes);
-  write();
+  socket_.async_write_some(
+      gather(most), on(strand_, [self = shared_from_this()](error_code error, std::size_t bytes) {
+        self->writing_ = false;
+        self->wrote(error, bytes);
+        self->write();
+      }));
 }
 
 void Session::wrote(error_code error, std::size_t bytes) {
   options_.traffic->bytes_sent += bytes;
+  if (throttles_) throttles_->sending.moved(bytes, now());
   if (state_ == State::kClosed) return;
   if (bytes > 0) stuck_.moved();
   options_.traffic->frames_sent += batch_.sent(bytes);

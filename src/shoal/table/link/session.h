@@ -90,7 +90,6 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   bool write_at_once();
   std::span<const asio::const_buffer> gather(std::size_t limit);
   void hand_over();
-  void has_written(error_code error, std::size_t bytes);
   void wrote(error_code error, std::size_t bytes);
   void tick();
   void arm(std::chrono::milliseconds delay, void (Session::*then)());

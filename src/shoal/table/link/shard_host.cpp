@@ -13,11 +13,8 @@ ShardHost::ShardHost(ProcessState& process, IoThreads& threads, CoordinatorClien
 void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<Message>)> own) {
   strand_.post([this, &roster, own = std::move(own)]() mutable {
     own_ = std::move(own);
-    for (const RosterBody::Process& process : roster.processes) {
-      worker_of_.push_back(process.worker);
+    for (const RosterBody::Process& process : roster.processes)
       if (process.worker >= 0) rank_of_.push_back(process.rank);
-    }
-    own_worker_ = worker_of_[process_.options.rank];
     shard_ = std::make_unique<Shard>(roster.processes[process_.options.rank].server);
     for (const auto& [rank, message] : std::exchange(early_, {})) handle(rank, message);
     paused();
@@ -25,17 +22,13 @@ void ShardHost::start(const RosterBody& roster, std::function<void(std::vector<M
 }
 
 void ShardHost::hear(std::vector<Message> messages) {
-  strand_.post([this, messages = std::move(messages)] {
-    for (const Message& message : messages) handle(process_.options.rank, message);
-    paused();
-  });
+  strand_.post([this, messages = std::move(messages)] { handle_all(messages); });
 }
 
 void ShardHost::hear_now(std::vector<Message> messages, const ParallelFor& parallel_for) {
   const bool heard = strand_.try_run([&] {
     if (shard_) shard_->share_out(parallel_for);
-    for (const Message& message : messages) handle(process_.options.rank, message);
-    paused();
+    handle_all(messages);
     if (shard_) shard_->share_out({});
   });
   if (!heard) hear(std::move(messages));
@@ -44,9 +37,10 @@ void ShardHost::hear_now(std::vector<Message> messages, const ParallelFor& paral
 void ShardHost::let_go(Rank rank) {
   strand_.post([this, rank] {
     gone_.insert(rank);
-    if (stopped_ || !shard_ || rank >= worker_of_.size() || worker_of_[rank] < 0) return;
+    const int worker = worker_of(rank);
+    if (stopped_ || !shard_ || worker < 0) return;
     Outbox out;
-    shard_->leave(worker_of_[rank], out);
+    shard_->leave(worker, out);
     dispatch(out);
     paused();
   });
@@ -68,16 +62,16 @@ Status ShardHost::received(Peer& peer, Message&& message) {
 void ShardHost::handle(Rank rank, const Message& message) {
   if (stopped_ || !shard_ || gone_.contains(rank)) return;
   if (const auto* said = std::get_if<PlanMessage>(&message)) take_number(said->plan);
-  worker_of_.resize(std::max(worker_of_.size(), rank + std::size_t{1}), -1);
+  const int worker = worker_of(rank);
   // in a later one it may have been a worker, whose last messages are late
   const bool first = !shard_->plan() || shard_->plan()->generation == 0;
-  if (first && worker_of_[rank] < 0 && !std::holds_alternative<NormTotal>(message))
+  if (first && worker < 0 && !std::holds_alternative<NormTotal>(message))
     return coordinator_.report(
         rank, -1, {Code::kPeer, str("it sent a ", name_of(type_of(message)), " and is no worker")});
   Outbox out;
-  const Status status = shard_->handle(worker_of_[rank], message, out);
+  const Status status = shard_->handle(worker, message, out);
   if (const auto* said = std::get_if<PlanMessage>(&message); said && status.ok())
-    take_ranks(*shard_->plan());
+    if (const auto& ranks = shard_->plan()->ranks; !ranks.empty()) rank_of_ = ranks;
   dispatch(out);
   if (!status.ok()) coordinator_.report(rank, -1, status.error());
   if (asked_.exchange(false)) {
@@ -85,17 +79,6 @@ void ShardHost::handle(Rank rank, const Message& message) {
     MutexLock lock(process_.mutex);
     std::copy_n(counts.begin(), std::min(counts.size(), reads_.size()), reads_.begin());
   }
-}
-
-// Which rank is which worker in the plan's generation.
-void ShardHost::take_ranks(const Plan& plan) {
-  if (plan.ranks.empty() || plan.ranks == rank_of_) return;
-  rank_of_ = plan.ranks;
-  worker_of_.resize(std::max(worker_of_.size(), plan.ranks.back() + std::size_t{1}), -1);
-  std::ranges::fill(worker_of_, -1);
-  for (std::size_t worker = 0; worker < rank_of_.size(); ++worker)
-    worker_of_[rank_of_[worker]] = static_cast<int>(worker);
-  own_worker_ = worker_of_[process_.options.rank];
 }
 
 // This server's own number is another when one before it has left.
@@ -121,7 +104,7 @@ void ShardHost::dispatch(Outbox& out) {
     CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size())
         << "worker " << one.to.id << " of " << rank_of_.size();
     const Rank rank = rank_of_[one.to.id];
-    if (one.to.id == own_worker_)
+    if (rank == process_.options.rank)
       own.push_back(std::move(one.message));
     else
       feed(peers_[rank], std::move(one.message));

@@ -12,7 +12,7 @@ class ShardHost final : public PeerOwner {
   ShardHost(ProcessState& process, IoThreads& threads, CoordinatorClient& coordinator);
 
   // On any thread:
-  AcceptedPeers& peers() { return peers_; }
+  Peers& peers() { return peers_; }
   // Says which rank is which worker; `own` gets, on the shard's strand, what is for this process's
   // worker. Called once.
   void start(const RosterBody& roster, std::function<void(std::vector<Message>)> own);
@@ -50,7 +50,15 @@ class ShardHost final : public PeerOwner {
     coordinator_.report(peer.rank(), peer.heard_clock(), error);
   }
   void handle(Rank rank, const Message& message);
-  void take_ranks(const Plan& plan);
+  void handle_all(const std::vector<Message>& messages) {
+    for (const Message& message : messages) handle(process_.options.rank, message);
+    paused();
+  }
+  // -1 if it is none
+  int worker_of(Rank rank) const {
+    const auto found = std::ranges::find(rank_of_, rank);
+    return found == rank_of_.end() ? -1 : static_cast<int>(found - rank_of_.begin());
+  }
   void take_number(const Plan& plan);
   void dispatch(Outbox& out);
   void feed(Peer& peer, Message message) {
@@ -65,9 +73,7 @@ class ShardHost final : public PeerOwner {
   // On the strand:
   std::unique_ptr<Shard> shard_;
   std::function<void(std::vector<Message>)> own_;
-  int own_worker_ = -1;
-  std::vector<int> worker_of_;  // by rank
-  std::vector<Rank> rank_of_;   // by worker
+  std::vector<Rank> rank_of_;  // by worker
   // of ranks that knew the roster before this process did
   std::vector<std::pair<Rank, Message>> early_;
   std::set<Rank> gone_;
@@ -77,7 +83,7 @@ class ShardHost final : public PeerOwner {
   std::atomic<bool> asked_{false};  // for new counts
   std::array<std::uint64_t, StalenessCounts::kClasses> reads_ GUARDED_BY(process_.mutex){};
 
-  AcceptedPeers peers_;
+  Peers peers_;
 };
 
 }  // namespace shoal::table

@@ -6,37 +6,18 @@
 #include "shoal/table/wire.h"
 
 namespace shoal::table {
-void VirtualTime::at(Instant when, std::function<void()> work) {
-  heap_.push_back({std::max(when, now_), numbers_++, std::move(work)});
-  std::push_heap(heap_.begin(), heap_.end());
-}
 
 bool VirtualTime::step() {
-  if (heap_.empty()) return false;
-  std::pop_heap(heap_.begin(), heap_.end());
-  const Event event = std::move(heap_.back());
-  heap_.pop_back();
-  now_ = event.when;
-  event.work();
+  if (due_.empty()) return false;
+  const auto first = due_.extract(due_.begin());
+  now_ = first.key();
+  first.mapped()();
   return true;
 }
 
 SimulatedLink::SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& options, Random random,
                              SimulatedEnd first, SimulatedEnd second)
     : time_(time), options_(options), random_(random), ends_{std::move(first), std::move(second)} {}
-
-Instant SimulatedPort::pass(Instant now, std::size_t bytes) {
-  if (bandwidth <= 0) return now;
-  return free = std::max(free, now) +
-                Instant(static_cast<std::int64_t>(static_cast<double>(bytes) / bandwidth * 1e9));
-}
-
-// A frame that arrives has been coming in for as long as its bytes take, unless another did.
-Instant SimulatedPort::take_last(Instant now, std::size_t bytes) {
-  if (bandwidth <= 0) return now;
-  return free = std::max(now, free + Instant(static_cast<std::int64_t>(static_cast<double>(bytes) /
-                                                                       bandwidth * 1e9)));
-}
 
 // Of the types that carry numbers, the fields before them are always as long.
 std::size_t SimulatedLink::size_of(const Message& message, Direction& direction) {

@@ -18,25 +18,17 @@ class VirtualTime {
   Instant now() const { return now_; }
   // Of what is to happen at one instant, what was said first happens first. An instant in the past
   // is now.
-  void at(Instant when, std::function<void()> work);
+  void at(Instant when, std::function<void()> work) {
+    due_.emplace(std::max(when, now_), std::move(work));
+  }
   void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
   // Goes on to the next thing and does it; false if there is none.
   bool step();
-  bool is_idle() const { return heap_.empty(); }
+  bool is_idle() const { return due_.empty(); }
 
  private:
-  struct Event {
-    Instant when{};
-    std::uint64_t number = 0;
-    std::function<void()> work;
-    // for a heap
-    bool operator<(const Event& other) const {
-      return when != other.when ? when > other.when : number > other.number;
-    }
-  };
-  std::vector<Event> heap_;
+  std::multimap<Instant, std::function<void()>> due_;
   Instant now_{};
-  std::uint64_t numbers_ = 0;
 };
 
 // Probabilities, of each frame by itself.
@@ -62,9 +54,19 @@ struct SimulatedPort {
   double bandwidth = 0;  // bytes a second; 0: no limit
   Instant free{};        // when what has begun is through
   // A frame begins now, or when the port is free: when it is through.
-  Instant pass(Instant now, std::size_t bytes);
-  // The last byte of a frame is there, from a sender no slower: when it is through.
-  Instant take_last(Instant now, std::size_t bytes);
+  Instant pass(Instant now, std::size_t bytes) {
+    return bandwidth > 0 ? free = std::max(free, now) + time_of(bytes) : now;
+  }
+  // The last byte of a frame is there, from a sender no slower: when it is through. It has been
+  // coming in for as long as its bytes take, unless another did.
+  Instant take_last(Instant now, std::size_t bytes) {
+    return bandwidth > 0 ? free = std::max(now, free + time_of(bytes)) : now;
+  }
+
+ private:
+  Instant time_of(std::size_t bytes) const {
+    return Instant(static_cast<std::int64_t>(static_cast<double>(bytes) / bandwidth * 1e9));
+  }
 };
 
 struct SimulatedLinkOptions {

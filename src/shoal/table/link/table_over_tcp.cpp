@@ -18,7 +18,7 @@ TableOverTcp::TableOverTcp(ProcessState& process, IoThreads& threads,
       coordinator_(coordinator),
       shard_(shard),
       strand_(threads),
-      servers_(process, strand_, *this),
+      peers_(process, strand_, Purpose::kRows, *this),
       worker_(process.roster()->processes[process.options.rank].worker) {}
 
 // ---- the solver's thread: a generation ----
@@ -31,20 +31,39 @@ Status TableOverTcp::wait_until(Done done, const char* late) {
 }
 
 Status TableOverTcp::connect() {
-  const auto connect = [this] {
-    client_.reset();  // what an earlier generation has not heard is not waited for
-    servers_.connect(roster());
-  };
-  if (!strand_.call(connect))
+  if (!strand_.call([this] { dial_servers(); }))
     return Error{Code::kInternal, "the thread that moves rows does not answer"};
-  return wait_until([this] { return servers_.all_are(&ServerPeers::Server::up); },
+  const auto is_up = [this](Rank rank) {
+    return rank == process_.options.rank || peers_[rank].link();
+  };
+  return wait_until([&] { return std::ranges::all_of(servers_, is_up); },
                     "tried to connect with all servers");
+}
+
+// Takes over the servers of the roster, and keeps the connections with those that stay.
+void TableOverTcp::dial_servers() {
+  client_.reset();  // what an earlier generation has not heard is not waited for
+  initial_.clear();
+  std::vector<Rank> before;
+  before.swap(servers_);
+  for (const RosterBody::Process& process : roster().processes) {
+    const bool is_known = std::ranges::count(before, process.rank) > 0;
+    if (process.server >= 0) servers_.push_back(process.rank);
+    if (process.rank == process_.options.rank || is_known == (process.server >= 0)) continue;
+    if (is_known) {
+      peers_[process.rank].close(true);
+      continue;
+    }
+    const bool is_here = process.rank == 0 && is_anywhere(split_address(process.address).host);
+    peers_[process.rank].dial(is_here ? process_.options.coordinator : process.address,
+                              process_.options.connect);
+  }
 }
 
 Status TableOverTcp::create(const Plan& plan, const Source& initial,
                             const Destination& destination) {
   Status status;
-  if (static_cast<int>(plan.servers) != servers_.size())
+  if (plan.servers != servers_.size())
     status = Error{Code::kConfig, str("the plan is for ", plan.servers,
                                       " servers, and the job has ", servers_.size())};
   else
@@ -58,9 +77,9 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial,
 
 void TableOverTcp::open(const Plan& plan, const Destination& destination) {
   rows_ = plan.rows.size();
-  servers_.none_is_ready();
   {
     MutexLock lock(process_.mutex);
+    ready_.clear();
     pending_.assign(plan.rows.size(), {});
   }
   coordinator_.begin(session_.first(), session_.paced(), session_.bounded());
@@ -68,7 +87,6 @@ void TableOverTcp::open(const Plan& plan, const Destination& destination) {
   strand_.post([this, plan, destination]() mutable {
     plan_ = std::move(plan);
     retired_.reset();
-    taken_.assign(plan_.rows.size(), 0);
     client_ = std::make_unique<Client>(
         ClientOptions{.worker = worker_, .order = process_.options.order}, plan_, destination);
     if (!std::exchange(ticks_, true)) tick();
@@ -78,22 +96,19 @@ void TableOverTcp::open(const Plan& plan, const Destination& destination) {
 Status TableOverTcp::install(const Plan& plan, const Source& initial,
                              const Destination& destination) {
   strand_.post([this, first = initial_of(plan, initial), destination]() mutable {
-    for (int server = 0; server < servers_.size(); ++server) {
-      std::vector<Message>& messages = servers_[server].initial;
-      messages = std::move(first[server]);
-      if (server == servers_.own())
-        std::get<PlanMessage>(messages[0]).in_place = [destination](RowId row) {
+    initial_ = std::move(first);
+    for (int server = 0; server < static_cast<int>(initial_.size()); ++server) {
+      if (is_own(server))
+        std::get<PlanMessage>(initial_[server][0]).in_place = [destination](RowId row) {
           return destination(row, Part::kWeights);
         };
-      for (const Message& message : messages) send(server, message);
+      for (const Message& message : initial_[server]) send(server, message);
     }
   });
-  const Status status = wait_until([this] { return servers_.all_are(&ServerPeers::Server::ready); },
-                                   "waited for the servers to take the first weights");
-  if (status.ok())
-    strand_.post([this] {
-      for (ServerPeers::Server& server : servers_.all()) server.initial.clear();
-    });
+  const Status status =
+      wait_until([this]() REQUIRES(process_.mutex) { return ready_.size() == servers_.size(); },
+                 "waited for the servers to take the first weights");
+  if (status.ok()) strand_.post([this] { initial_.clear(); });
   return status;
 }
 
@@ -134,7 +149,7 @@ void TableOverTcp::retire(const Retire& retire) {
   strand_.post([this, retire] {
     if (!client_) return;  // no server has heard of this worker
     retired_ = retire;
-    for (int server = 0; server < servers_.size(); ++server) send(server, retire);
+    for (int server = 0; server < static_cast<int>(servers_.size()); ++server) send(server, retire);
   });
 }
 
@@ -172,7 +187,7 @@ bool TableOverTcp::add(std::size_t count, const Make& request) {
   const bool first = requests_.empty();
   for (std::size_t i = 0; i < count; ++i) {
     requests_.push_back(request(i));
-    ++pending_[requests_.back().push.row].requests;
+    pending_[requests_.back().push.row].is_asked = true;
   }
   return first && count > 0;
 }
@@ -182,7 +197,7 @@ Status TableOverTcp::wait(std::span<const RowId> rows) {
     MutexLock lock(process_.mutex);
     for (const RowId row : rows) {
       Pending& pending = pending_[row];
-      if (pending.requests == 0 || std::exchange(pending.is_awaited, true)) continue;
+      if (!pending.is_asked || std::exchange(pending.is_awaited, true)) continue;
       ++missing_;
     }
   }
@@ -200,8 +215,8 @@ Status TableOverTcp::settle() {
 void TableOverTcp::release() {
   const auto forget = [this, in_order = process_.over()] {
     client_.reset();
-    for (ServerPeers::Server& server : servers_.all()) server.initial.clear();
-    servers_.close(in_order);
+    initial_.clear();
+    peers_.close(in_order);
   };
   // the second comes after what the links had to do
   if (!strand_.call(forget) || !strand_.call([] {}) || (shard_ && !shard_->stop()))
@@ -220,24 +235,20 @@ void TableOverTcp::drain() {
   std::vector<bool> concerned(servers_.size());
   for (Request& request : requests) {
     const RowId row = request.push.row;
-    ++taken_[row];
     concerned[plan_.rows[row].server] = true;
-    if (request.only_get)
+    if (request.only_get) {
       client_->get(row, request.push.clock, request.part, now());
-    else
-      push(std::move(request.push));
+      continue;
+    }
+    if (retired_ && request.push.clock >= retired_->clock) retired_.reset();
+    client_->push(std::move(request.push), now());
   }
-  for (int server = 0; server < servers_.size(); ++server)
-    if (concerned[server]) pump(server);
-}
-
-void TableOverTcp::push(Push push) {
-  if (retired_ && push.clock >= retired_->clock) retired_.reset();
-  client_->push(std::move(push), now());
+  for (std::size_t server = 0; server < concerned.size(); ++server)
+    if (concerned[server]) pump(static_cast<int>(server));
 }
 
 void TableOverTcp::pump(int server) {
-  if (server != servers_.own()) return servers_[server].peer->wake();
+  if (!is_own(server)) return peers_[servers_[server]].wake();
   std::vector<Message> messages;
   while (std::optional<Message> message = client_->next(server)) {
     if (const Payload* payload = payload_of(*message))
@@ -252,10 +263,10 @@ void TableOverTcp::pump(int server) {
 }
 
 void TableOverTcp::send(int server, const Message& message) {
-  if (server == servers_.own())
+  if (is_own(server))
     shard_->hear({message});
   else
-    servers_[server].peer->send(message);
+    peers_[servers_[server]].send(message);
 }
 
 void TableOverTcp::deliver(std::vector<Message> messages) {
@@ -263,7 +274,7 @@ void TableOverTcp::deliver(std::vector<Message> messages) {
     for (Message& message : messages) {
       if (const Payload* payload = payload_of(message))
         process_.traffic->local_bytes += payload->bytes.size();
-      if (const Status status = handle(servers_.own(), message); !status.ok())
+      if (const Status status = handle(number_of(process_.options.rank), message); !status.ok())
         process_.fail(status.error());
     }
   });
@@ -272,7 +283,9 @@ void TableOverTcp::deliver(std::vector<Message> messages) {
 Status TableOverTcp::handle(int server, const Message& message) {
   if (!client_) return {};
   if (const Ready* ready = std::get_if<Ready>(&message)) {
-    if (ready->generation == plan_.generation) servers_.note(server, &ServerPeers::Server::ready);
+    MutexLock lock(process_.mutex);
+    if (ready->generation == plan_.generation) ready_.insert(server);
+    process_.changed.notify_all();
     return {};
   }
   const Result<bool> taken = client_->take(server, message, now());
@@ -287,25 +300,24 @@ void TableOverTcp::arrived(RowId row) {
     MutexLock lock(process_.mutex);
     staleness_.pushes = client_->staleness().pushes;
     staleness_.drops = client_->staleness().drops;
-    if (!client_->arrived(row)) return;  // parts of it are to come
-    Pending& pending = pending_[row];
-    pending.requests -= std::exchange(taken_[row], 0);
-    if (pending.requests > 0 || !std::exchange(pending.is_awaited, false) || --missing_ > 0) return;
+    const auto is_of_row = [row](const Request& request) { return request.push.row == row; };
+    if (!client_->arrived(row) || std::ranges::any_of(requests_, is_of_row)) return;
+    if (!std::exchange(pending_[row], {}).is_awaited || --missing_ > 0) return;
   }
   process_.changed.notify_all();  // the thread that wakes up finds the mutex free
 }
 
-Status TableOverTcp::received(Peer& peer, Message&& message) {
-  return handle(servers_.number_of(peer), message);
-}
-
 void TableOverTcp::up(Peer& peer, bool again) {
-  const int number = servers_.number_of(peer);
-  servers_.note(number, &ServerPeers::Server::up);
+  {
+    MutexLock lock(process_.mutex);
+    process_.changed.notify_all();
+  }
   if (!again) return;
-  for (const Message& message : servers_[number].initial) peer.send(message);
+  const int server = number_of(peer.rank());
+  if (!initial_.empty())
+    for (const Message& message : initial_[server]) peer.send(message);
   if (retired_) peer.send(*retired_);
-  if (client_) client_->link_up(number, now());
+  if (client_) client_->link_up(server, now());
   peer.wake();
 }
 
@@ -313,7 +325,7 @@ void TableOverTcp::tick() {
   ticks_ = client_ != nullptr;
   if (!ticks_) return;
   const Instant again = client_->on_time(now());
-  for (int server = 0; server < servers_.size(); ++server) pump(server);
+  for (int server = 0; server < static_cast<int>(servers_.size()); ++server) pump(server);
   const milliseconds until = std::chrono::duration_cast<milliseconds>(again - now());
   strand_.after(std::clamp(until, milliseconds(10), kTick), [this] { tick(); });
 }
@@ -321,10 +333,18 @@ void TableOverTcp::tick() {
 void TableOverTcp::warn(double seconds) {
   const std::optional<Client::Overdue> overdue = client_ ? client_->overdue() : std::nullopt;
   if (!overdue) return;
+  std::string slowest;
+  Clock least = kUnbounded;
+  for (const Rank rank : servers_) {
+    const bool works = !is_own(number_of(rank)) && roster().processes[rank].worker >= 0;
+    const Clock clock = works ? peers_[rank].heard_clock() : kUnbounded;
+    if (clock < 0 || clock >= least) continue;
+    least = clock;
+    slowest = str("; the slowest worker it hears of is ", process_.name_of(rank, clock));
+  }
   LOG(WARNING) << "has waited for rows for " << seconds << " s at clock " << process_.clock
                << ", for longest for row " << overdue->row << " from server " << overdue->server
-               << ", " << process_.name_of(servers_[overdue->server].rank)
-               << servers_.slowest_worker();
+               << ", " << process_.name_of(servers_[overdue->server]) << slowest;
 }
 
 }  // namespace shoal::table

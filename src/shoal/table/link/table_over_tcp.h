@@ -3,7 +3,6 @@
 #pragma once
 
 #include "shoal/table/client.h"
-#include "shoal/table/link/server_peers.h"
 #include "shoal/table/link/shard_host.h"
 #include "shoal/table/table_session.h"
 
@@ -18,7 +17,7 @@ class TableOverTcp final : public Table, public PeerOwner {
   Status connect();                             // with all servers; returns when that is done
   void deliver(std::vector<Message> messages);  // of this process's shard; on any thread
   void close(bool with_bye) {
-    strand_.post([this, with_bye] { servers_.close(with_bye); });
+    strand_.post([this, with_bye] { peers_.close(with_bye); });
   }
 
   int worker() const override { return worker_; }
@@ -63,10 +62,9 @@ class TableOverTcp final : public Table, public PeerOwner {
     Part part = Part::kWeights;
   };
 
-  // Of a row.
+  // Of a row: it was asked for and has not arrived; wait() waits for it.
   struct Pending {
-    std::uint32_t requests = 0;  // not answered yet
-    bool is_awaited = false;     // by wait(), until all are
+    bool is_asked = false, is_awaited = false;
   };
 
   // On the strand:
@@ -74,17 +72,24 @@ class TableOverTcp final : public Table, public PeerOwner {
     RowMessage* const row = std::get_if<RowMessage>(&message);
     return client_ && row ? client_->place(*row, bytes) : std::span<std::byte>();
   }
-  Status received(Peer& peer, Message&& message) override;
+  Status received(Peer& peer, Message&& message) override {
+    return handle(number_of(peer.rank()), message);
+  }
   std::optional<Message> next(Peer& peer) override {
-    return client_ ? client_->next(servers_.number_of(peer)) : std::nullopt;
+    return client_ ? client_->next(number_of(peer.rank())) : std::nullopt;
   }
   void up(Peer& peer, bool again) override;
   void lost(Peer& peer, const Error& error) override {
     coordinator_.report(peer.rank(), peer.heard_clock(), error);
   }
+  // Past the last if it is no server.
+  int number_of(Rank rank) const {
+    return static_cast<int>(std::ranges::find(servers_, rank) - servers_.begin());
+  }
+  bool is_own(int server) const { return servers_[server] == process_.options.rank; }
+  void dial_servers();
   Status handle(int server, const Message& message);
   void drain();
-  void push(Push push);
   void pump(int server);
   void send(int server, const Message& message);
   void tick();
@@ -104,13 +109,15 @@ class TableOverTcp final : public Table, public PeerOwner {
   CoordinatorClient& coordinator_;
   ShardHost* const shard_;
   const Strand strand_;
-  ServerPeers servers_;
 
   // On the strand:
+  Peers peers_;                // servers in other processes; those that have left are closed
+  std::vector<Rank> servers_;  // by number; changes while the solver's thread waits
+  // the chief's plan and numbers, by server, until all are ready
+  std::vector<std::vector<Message>> initial_;
   std::unique_ptr<Client> client_;
   Plan plan_;
-  std::vector<std::uint32_t> taken_;  // pending requests that the client knows of, by row
-  std::optional<Retire> retired_;     // the last, if no push has followed
+  std::optional<Retire> retired_;  // the last, if no push has followed
   bool ticks_ = false;
   bool visited_ = false;  // by the solver's thread, which then works for this process's shard
 
@@ -126,6 +133,7 @@ class TableOverTcp final : public Table, public PeerOwner {
   std::vector<Pending> pending_ GUARDED_BY(process_.mutex);  // by row
   std::size_t missing_ GUARDED_BY(process_.mutex) = 0;       // rows that wait() waits for
   StalenessCounts staleness_ GUARDED_BY(process_.mutex);     // the client's
+  std::set<int> ready_ GUARDED_BY(process_.mutex);  // servers that have this generation's rows
 };
 
 }  // namespace shoal::table

@@ -8,52 +8,36 @@
 
 namespace shoal::table {
 
-// A bucket of tokens that may run into debt by one grant, so that the mean is exact whatever the
-// sizes are. For any thread.
+// A debt of time: bytes may be moved while there is none, and what was moved makes some. So the
+// mean is exact whatever the sizes are. For any thread.
 class Throttle {
  public:
   using Time = std::chrono::nanoseconds;
-  explicit Throttle(double bytes_per_second)
-      : rate_(bytes_per_second),
-        most_(rate_ * kLongestBurst),
-        largest_(static_cast<std::size_t>(std::clamp(most_, kSmallestGrant, kLargestGrant))),
-        tokens_(most_) {}
+  explicit Throttle(double bytes_per_second) : rate_(bytes_per_second) {}
 
-  // How many of `wanted` bytes may go now; 0: ask again after `wait(now)`.
-  std::size_t grant(std::size_t wanted, Time now) {
-    MutexLock lock(mutex_);
-    fill(now);
-    if (tokens_ <= 0) return 0;
-    const std::size_t granted = std::min(wanted, largest_);
-    tokens_ -= static_cast<double>(granted);
-    return granted;
+  // How many bytes may be moved at once. So that links take turns, at low rates too: who waits,
+  // waits for what the others moved.
+  std::size_t most() const {
+    constexpr double kLeast = 1024, kMost = 32 * 1024;
+    return static_cast<std::size_t>(
+        std::clamp(rate_ * std::chrono::duration<double>(kLongestBurst).count(), kLeast, kMost));
   }
-  Time wait(Time now) {
+  // Zero: bytes may be moved now.
+  Time wait(Time now) const {
     MutexLock lock(mutex_);
-    fill(now);
-    return tokens_ > 0 ? Time{} : Time(static_cast<Time::rep>(-tokens_ / rate_ * 1e9) + 1000);
+    return std::max(Time{}, paid_ - now);
   }
-  void give_back(std::size_t unused) {
+  void moved(std::size_t bytes, Time now) {
     MutexLock lock(mutex_);
-    tokens_ += static_cast<double>(unused);
+    paid_ = std::max(paid_, now - kLongestBurst) +
+            Time(static_cast<Time::rep>(static_cast<double>(bytes) / rate_ * 1e9));
   }
 
  private:
-  void fill(Time now) REQUIRES(mutex_) {
-    if (filled_ != Time{} && now > filled_)
-      tokens_ =
-          std::min(most_, tokens_ + rate_ * std::chrono::duration<double>(now - filled_).count());
-    filled_ = std::max(filled_, now);
-  }
-
-  static constexpr double kLongestBurst = 0.002;  // seconds of the rate
-  // So that links take turns, at low rates too: who waits, waits for what the others were granted.
-  static constexpr double kSmallestGrant = 1024, kLargestGrant = 32 * 1024;
-  const double rate_, most_;
-  const std::size_t largest_;  // grant
-  Mutex mutex_;
-  double tokens_ GUARDED_BY(mutex_);
-  Time filled_ GUARDED_BY(mutex_){};
+  static constexpr Time kLongestBurst = std::chrono::milliseconds(2);
+  const double rate_;
+  mutable Mutex mutex_;
+  Time paid_ GUARDED_BY(mutex_){};  // when there is no debt any more
 };
 
 struct Throttles {
