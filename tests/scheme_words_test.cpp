@@ -24,8 +24,10 @@ std::string phases(const std::string& text) {
   const auto phases = phases_of(solver(text), "s");
   if (!phases.ok()) return phases.error().message;
   std::string words;
+  std::int64_t begin = 0;
   for (const Phase& phase : phases.value())
-    words += str(words.empty() ? "" : "; ", phase.iterations, " ", phase.scheme.words());
+    words += str(words.empty() ? "" : "; ", phase.end - std::exchange(begin, phase.end), " ",
+                 phase.scheme.words());
   return words;
 }
 

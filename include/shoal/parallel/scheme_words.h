@@ -27,7 +27,7 @@ struct GroupSearch {
 };
 
 struct Phase {
-  std::int64_t iterations = 0;         // that it lasts
+  std::int64_t end = 0;                // the iteration of the run at which it ends
   table::SchemeSpec scheme{};          // of a search without its groups
   std::optional<float> base_lr{};      // the phase's own; else the solver's
   std::optional<int> test_interval{};  // likewise
@@ -38,6 +38,9 @@ struct Phase {
 
 // there nobody waits for others, so that what an iteration takes is the worker's own
 inline constexpr const char* kProfile = "async";
+
+// The profile before a phase whose groups are searched for, until iteration `end` at most.
+Phase profile_of(const Phase& phase, std::int64_t end);
 
 // The phases of a training, from the first iteration to max_iter (without one: once through
 // the list). A solver without a scheme has bsp. Of several, each has its iterations; the list

@@ -56,10 +56,11 @@ std::string configuration_of(const JobSpec& spec) {
         &SolverParameter::clear_random_seed, &SolverParameter::clear_debug_info,
         &SolverParameter::clear_snapshot_keep, &SolverParameter::clear_scheme})
     (same.*clear)();
+  std::int64_t begin = 0;
   for (const Phase& phase : spec.phases) {
     SchemeParameter& scheme = *same.add_scheme();
     scheme.set_type(phase.scheme.words());
-    scheme.set_iterations(phase.iterations);
+    scheme.set_iterations(phase.end - std::exchange(begin, phase.end));
     if (phase.base_lr) scheme.set_base_lr(*phase.base_lr);
     if (phase.test_interval) scheme.set_test_interval(*phase.test_interval);
     if (!phase.search) continue;

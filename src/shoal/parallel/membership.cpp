@@ -17,7 +17,7 @@ class Alone final : public JobMembership {
   bool same_workers() const override { return true; }
   bool has_other_plans() const override { return false; }
   std::optional<table::SchemeSpec> joined() const override { return {}; }
-  void check(const SolverParameter&, const std::vector<Stage>&) const override {
+  void check(const SolverParameter&, const std::vector<Phase>&) const override {
     if (options_.profile_only)
       throw ConfigError(Code::kUsage, name_, ": --profile_only: this run has no other workers");
   }
@@ -28,7 +28,7 @@ class Alone final : public JobMembership {
   }
   Meter* meter() override { return options_.meter; }
   void report(Solver&, const table::SchemeSpec&, bool) override {}
-  void begin(const Solver&, const Stage&, std::int64_t) override {}
+  void begin(const Solver&, const Phase&, std::int64_t) override {}
   bool wants_regroup() override { return false; }
   Result<SegmentStart> next(const SegmentEnd&) override { return SegmentStart(); }
   Status finish(std::int64_t, std::int64_t, const table::SchemeSpec&) override { return {}; }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "shoal/parallel/phases.h"
 #include "shoal/parallel/run.h"
-#include "shoal/parallel/stages.h"
 #include "shoal/solver/exchange.h"
 #include "shoal/solver/solver.h"
 
@@ -18,10 +18,10 @@ namespace shoal::parallel {
 struct SegmentEnd {
   std::int64_t iteration = 0;   // that this worker has behind it
   double items = 0;             // of this worker in an iteration
-  const Stage& stage;           // that the segment belongs to
-  const Stage* next = nullptr;  // after the stage; null: none
-  std::int64_t stage_end = 0;   // the iteration at which the run ends the stage
-  // the stage goes on whatever the clocks of fast workers say
+  const Phase& phase;           // that the segment belongs to
+  const Phase* next = nullptr;  // after the phase; null: none
+  std::int64_t phase_end = 0;   // the iteration at which the run ends the phase
+  // the phase goes on whatever the clocks of fast workers say
   bool within = false;
   const table::SchemeSpec& scheme;  // that ends
 };
@@ -30,9 +30,9 @@ struct SegmentEnd {
 struct SegmentStart {
   Ending ending = Ending::kContinues;  // kLeft: this process is no longer a member; kDone: the
                                        // groups that --profile_only asks for are found
-  // with the groups that were found, in place of the stage's or the next one's
+  // with the groups that were found, in place of the phase's or the next one's
   std::optional<table::SchemeSpec> found{};
-  std::optional<table::SchemeSpec> scheme{};  // that the job goes on with; none: as the stages say
+  std::optional<table::SchemeSpec> scheme{};  // that the job goes on with; none: as the phases say
 };
 
 class JobMembership {
@@ -52,20 +52,20 @@ class JobMembership {
   // ---- before the first segment ----
   // The scheme of a job that was training before this process joined it; nothing otherwise.
   virtual std::optional<table::SchemeSpec> joined() const = 0;
-  // Throws ConfigError for what would be wrong in one of the stages.
-  virtual void check(const SolverParameter& solver, const std::vector<Stage>& stages) const = 0;
+  // Throws ConfigError for what would be wrong in one of the phases.
+  virtual void check(const SolverParameter& solver, const std::vector<Phase>& phases) const = 0;
 
   // ---- a segment ----
-  // Measures what the job wants to know before it. `stage_end` as in SegmentEnd. False: this
+  // Measures what the job wants to know before it. `phase_end` as in SegmentEnd. False: this
   // process is no longer a member.
-  virtual Result<bool> prepare(std::int64_t iteration, std::int64_t stage_end,
+  virtual Result<bool> prepare(std::int64_t iteration, std::int64_t phase_end,
                                table::SchemeSpec& scheme) = 0;
   virtual ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec& scheme,
-                              std::int64_t stage_end) = 0;
+                              std::int64_t phase_end) = 0;
   virtual Meter* meter() = 0;
   // Says in the log where rows are and what the scheme is, if that is new.
   virtual void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) = 0;
-  virtual void begin(const Solver& solver, const Stage& stage, std::int64_t stage_end) = 0;
+  virtual void begin(const Solver& solver, const Phase& phase, std::int64_t phase_end) = 0;
   // The job wants another plan.
   virtual bool wants_regroup() = 0;
 

@@ -39,24 +39,21 @@ Ending left(std::int64_t iteration) {
 class Run {
  public:
   Run(const JobSpec& spec, const RunOptions& options, JobMembership& job)
-      : param_(spec.solver),
-        name_(spec.name),
-        options_(options),
-        job_(job),
-        stages_(stages_of(spec.phases)) {
-    if (!param_.has_max_iter() && stages_.size() > 1)
-      param_.set_max_iter(static_cast<std::int32_t>(stages_.back().end));
-    if (!team()) stages_ = alone(std::move(stages_));
-    scheme_ = stage().scheme;
+      : param_(spec.solver), name_(spec.name), options_(options), job_(job), phases_(spec.phases) {
+    if (phases_.empty()) phases_.emplace_back();
+    if (!param_.has_max_iter() && phases_.size() > 1)
+      param_.set_max_iter(static_cast<std::int32_t>(phases_.back().end));
+    if (!team()) phases_ = alone(std::move(phases_));
+    scheme_ = phase().scheme;
   }
 
   Result<Ending> run();
 
  private:
   void find_start();
-  void find_stage();
+  void find_phase();
   void begin_late(const table::SchemeSpec& scheme);
-  void agree_on_stage();
+  void agree_on_phase();
   Result<Ending> run_segment();
   Result<Ending> end_segment(const Solver& solver, Result<Ending> ending);
   void begin(Solver& solver);
@@ -65,9 +62,9 @@ class Run {
   Action wanted();
   SolverOptions solver_options();
   std::unique_ptr<Updater> make_updater_of(Net& net);
-  const Stage& stage() const { return stages_[stage_]; }
-  std::int64_t end_of_stage() const {
-    return std::min<std::int64_t>(stage().end, param_.max_iter());
+  const Phase& phase() const { return phases_[phase_]; }
+  std::int64_t end_of_phase() const {
+    return std::min<std::int64_t>(phase().end, param_.max_iter());
   }
   Team* team() const { return job_.team(); }
   bool chief() const { return !team() || team()->chief(); }
@@ -80,8 +77,8 @@ class Run {
   const std::string name_;  // of the solver's prototxt
   const RunOptions& options_;
   JobMembership& job_;
-  std::vector<Stage> stages_;
-  std::size_t stage_ = 0;
+  std::vector<Phase> phases_;
+  std::size_t phase_ = 0;
   table::SchemeSpec scheme_;                    // the present one
   std::string snapshot_;                        // from which the first segment goes on
   std::shared_ptr<const SolverMemory> memory_;  // from which the next one does, and how
@@ -92,17 +89,17 @@ class Run {
 };
 
 Result<Ending> Run::run() {
-  job_.check(param_, stages_);
-  for (const Stage& stage : stages_) read_recipe(with_phase(param_, stage), name_);
+  job_.check(param_, phases_);
+  for (const Phase& phase : phases_) read_recipe(with_phase(param_, phase), name_);
   if (const auto scheme = job_.joined())
     begin_late(*scheme);
   else
     find_start();
   for (;;) {
-    const Result<bool> stays = job_.prepare(how_.iteration, end_of_stage(), scheme_);
+    const Result<bool> stays = job_.prepare(how_.iteration, end_of_phase(), scheme_);
     if (!stays.ok()) return stays.error();
     if (!stays.value()) return left(how_.iteration);
-    agree_on_stage();
+    agree_on_phase();
     Result<Ending> ending = run_segment();
     if (!ending.ok() || ending.value() != Ending::kContinues) return ending;
   }
@@ -116,7 +113,7 @@ void Run::begin_late(const table::SchemeSpec& scheme) {
           .iterations = all,
           .same_scheme = true,
           .same_members = false};
-  stage_ = stage_at(stages_, stage_, how_.iteration);
+  phase_ = phase_at(phases_, phase_, how_.iteration);
   scheme_ = scheme;
   param_.clear_weights();
 }
@@ -126,41 +123,41 @@ void Run::find_start() {
   snapshot_ =
       team() ? or_throw(team()->share(chief() ? options_.snapshot : "")) : options_.snapshot;
   if (!snapshot_.empty()) param_.clear_weights();
-  find_stage();
+  find_phase();
 }
 
 // A run that goes on from a snapshot may do so in a later phase than the first.
-void Run::find_stage() {
-  if (snapshot_.empty() || stages_.size() == 1) return;
+void Run::find_phase() {
+  if (snapshot_.empty() || phases_.size() == 1) return;
   std::int64_t furthest = 0;
   // if there is no such file, the solver says so
   if (chief() && file_exists(snapshot_)) {
     const std::vector<std::int64_t> iterations = saved_iterations(snapshot_);
-    while (stage_ + 1 < stages_.size() &&
-           come_to(stage(), iterations, job_.share().clients) >= stage().end)
-      ++stage_;
+    while (phase_ + 1 < phases_.size() &&
+           come_to(phase(), iterations, job_.share().clients) >= phase().end)
+      ++phase_;
     furthest = std::ranges::max(iterations);
   }
-  stage_ = static_cast<std::size_t>(share(static_cast<std::int64_t>(stage_)));
-  if (team() && stage().search)
-    stages_ = with_profile(std::move(stages_), stage_, share(furthest) + stage().search->profile);
-  scheme_ = stage().scheme;
+  phase_ = static_cast<std::size_t>(share(static_cast<std::int64_t>(phase_)));
+  if (team() && phase().search)
+    phases_ = with_profile(std::move(phases_), phase_, share(furthest) + phase().search->profile);
+  scheme_ = phase().scheme;
 }
 
 // A process that comes late to the profile of a run which went on from a snapshot learns its end.
-void Run::agree_on_stage() {
-  if (!has_search(stages_) || !job_.has_other_plans()) return;
-  const std::int64_t end = share(stage().end);
-  if (end < stage().end) stages_ = with_profile(std::move(stages_), stage_, end);
+void Run::agree_on_phase() {
+  if (!has_search(phases_) || !job_.has_other_plans()) return;
+  const std::int64_t end = share(phase().end);
+  if (end < phase().end) phases_ = with_profile(std::move(phases_), phase_, end);
 }
 
 // To the end of a phase, or of the run.
 Result<Ending> Run::run_segment() {
-  Solver solver(with_phase(param_, stage()), solver_options());
+  Solver solver(with_phase(param_, phase()), solver_options());
   Releases releases(job_);
   begin(solver);
-  job_.begin(solver, stage(), end_of_stage());
-  Result<Ending> ending = solver.solve_until(stage().end);
+  job_.begin(solver, phase(), end_of_phase());
+  Result<Ending> ending = solver.solve_until(phase().end);
   if (ending.ok() &&
       (ending.value() == Ending::kContinues || ending.value() == Ending::kRegroups)) {
     Result<std::shared_ptr<const SolverMemory>> memory = solver.save_state();
@@ -203,25 +200,25 @@ void Run::begin(Solver& solver) {
 // All workers are at the end of a segment, this one after the iterations of `solver`.
 Result<Ending> Run::next_segment(const Solver& solver, Ending ending) {
   // a phase whose iterations are shared goes on whatever the clocks of fast workers say
-  const bool within = ending == Ending::kRegroups && shares_iterations(stage());
+  const bool within = ending == Ending::kRegroups && shares_iterations(phase());
   const Result<SegmentStart> result =
       job_.next({.iteration = solver.iteration(),
                  .items = solver.own_items(),
-                 .stage = stage(),
-                 .next = stage_ + 1 < stages_.size() ? &stages_[stage_ + 1] : nullptr,
-                 .stage_end = end_of_stage(),
+                 .phase = phase(),
+                 .next = phase_ + 1 < phases_.size() ? &phases_[phase_ + 1] : nullptr,
+                 .phase_end = end_of_phase(),
                  .within = within,
                  .scheme = scheme_});
   if (!result.ok()) return result.error();
   const SegmentStart& start = result.value();
   if (start.ending != Ending::kContinues) return start.ending;
-  if (start.found) stages_[stage().search ? stage_ : stage_ + 1].scheme = *start.found;
+  if (start.found) phases_[phase().search ? phase_ : phase_ + 1].scheme = *start.found;
   how_ = {.iteration = solver.iteration()};
   std::int64_t least = solver.iteration();
   for (const std::int64_t clock : job_.clocks()) least = std::min(least, clock);
-  const std::size_t stage_before = stage_;
+  const std::size_t phase_before = phase_;
   next_phase(within ? 0 : least);
-  how_.same_scheme = stage_ == stage_before;
+  how_.same_scheme = phase_ == phase_before;
   if (start.scheme) scheme_ = *start.scheme;
   return Ending::kContinues;
 }
@@ -229,10 +226,10 @@ Result<Ending> Run::next_segment(const Solver& solver, Ending ending) {
 // If the slowest worker has come to the end of one.
 void Run::next_phase(std::int64_t least) {
   param_.clear_weights();
-  while (stage_ + 1 < stages_.size() && least >= stage().end) {
-    const table::SchemeSpec before = std::exchange(scheme_, stages_[++stage_].scheme);
+  while (phase_ + 1 < phases_.size() && least >= phase().end) {
+    const table::SchemeSpec before = std::exchange(scheme_, phases_[++phase_].scheme);
     LOG(INFO) << "Iteration " << least << ": scheme " << before.words() << " ends, "
-              << scheme_.words() << " begins, until iteration " << stage().end;
+              << scheme_.words() << " begins, until iteration " << phase().end;
   }
 }
 
@@ -260,9 +257,9 @@ SolverOptions Run::solver_options() {
 }
 
 std::unique_ptr<Updater> Run::make_updater_of(Net& net) {
-  const SolverParameter param = with_phase(param_, stage());
+  const SolverParameter param = with_phase(param_, phase());
   std::unique_ptr<Updater> updater =
-      make_updater(net, {job_.offer(param, scheme_, end_of_stage())});
+      make_updater(net, {job_.offer(param, scheme_, end_of_phase())});
   if (net.context().share().replicas > 1)
     updater = make_replicas(param, name_, net, std::move(updater));
   return options_.wrap ? options_.wrap(net, std::move(updater)) : std::move(updater);

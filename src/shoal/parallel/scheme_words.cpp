@@ -2,10 +2,11 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
+#include <utility>
 
 #include "shoal/base/file.h"
 #include "shoal/base/text.h"
@@ -25,21 +26,11 @@ constexpr const char* kNotWords[] = {
     "group_by", "profile_iterations", "min_group_size", "regroup_interval"};
 
 std::string value_of(const Message& message, const FieldDescriptor* field) {
-  const auto* reflection = message.GetReflection();
-  switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32: return str(reflection->GetInt32(message, field));
-    case FieldDescriptor::CPPTYPE_INT64: return str(reflection->GetInt64(message, field));
-    case FieldDescriptor::CPPTYPE_FLOAT: {
-      char text[32];  // the shortest that means the same
-      return {text,
-              std::to_chars(text, text + sizeof text, reflection->GetFloat(message, field)).ptr};
-    }
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection->GetBool(message, field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return in_lower_case(reflection->GetEnum(message, field)->name());
-    default: return reflection->GetString(message, field);
-  }
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING)
+    return message.GetReflection()->GetString(message, field);
+  std::string text;
+  google::protobuf::TextFormat::PrintFieldValueToString(message, field, -1, &text);
+  return in_lower_case(text);
 }
 
 // Every field that is set, "staleness=2"; those of weighting as "weighting=inverse weighting_a=2".
@@ -68,16 +59,13 @@ Error wrong(const std::string& name, const std::string& what) {
 Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t total,
                                  const std::string& name) {
   std::vector<Phase> phases;
-  for (std::size_t i = 0; total > 0; i = (i + 1) % list.size()) {
-    const std::int64_t length = std::min(total, list[i].iterations);
-    total -= length;
+  std::int64_t end = 0;
+  for (std::size_t i = 0; end < total; i = (i + 1) % list.size()) {
     Phase next = list[i];
-    next.iterations = phases.empty() ? 0 : phases.back().iterations;
-    if (phases.empty() || phases.back() != next) {
-      next.iterations = 0;
-      phases.push_back(std::move(next));
-    }
-    phases.back().iterations += length;
+    end = std::min(total, end + next.end - (i > 0 ? list[i - 1].end : 0));
+    next.end = phases.empty() ? 0 : phases.back().end;
+    if (phases.empty() || phases.back() != next) phases.push_back(std::move(next));
+    phases.back().end = end;
     if (phases.size() > kMostPhases)
       return wrong(name, str("the schemes make more than ", kMostPhases,
                              " phases to max_iter; give them more iterations each"));
@@ -135,19 +123,18 @@ constexpr const char* kSomeGroups = "0";  // so that the other words can be read
 // Adds a phase of its own for each search.
 Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const std::string& name) {
   std::vector<Phase> phases;
+  std::int64_t begin = 0;
   for (const Phase& phase : list) {
+    const std::int64_t iterations = phase.end - std::exchange(begin, phase.end);
+    if (phase.search && iterations > 0) {
+      if (iterations <= phase.search->profile)
+        return wrong(name, str("scheme: ", iterations,
+                               " iterations by speed leave none to train in groups: "
+                               "profile_iterations is ",
+                               phase.search->profile));
+      phases.push_back(profile_of(phase, phase.end - iterations + phase.search->profile));
+    }
     phases.push_back(phase);
-    if (!phase.search || phase.iterations == 0) continue;
-    if (phase.iterations <= phase.search->profile)
-      return wrong(name,
-                   str("scheme: ", phase.iterations,
-                       " iterations by speed leave none to train in groups: profile_iterations is ",
-                       phase.search->profile));
-    phases.back().scheme = {.name = kProfile};
-    phases.back().search.reset();
-    phases.back().iterations = phase.search->profile;
-    phases.push_back(phase);
-    phases.back().iterations -= phase.search->profile;
   }
   return phases;
 }
@@ -201,16 +188,26 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
       return wrong(where, str("iterations is ", length, "; at most ",
                               std::numeric_limits<std::int32_t>::max(), " are allowed"));
     sum += length;
-    list.push_back({length, std::move(spec).value()});
+    list.push_back({sum, std::move(spec).value()});
     list.back().search = search_of(scheme, where).value();
     if (scheme.has_base_lr()) list.back().base_lr = scheme.base_lr();
     if (scheme.has_test_interval()) list.back().test_interval = scheme.test_interval();
   }
   if (!param.has_max_iter()) total = sum;
-  list[0].iterations = count == 1 ? std::max<std::int64_t>(0, total) : list[0].iterations;
-  if (count == 1) return with_profiles(list, name);
+  if (count == 1) {
+    list[0].end = std::max<std::int64_t>(0, total);
+    return with_profiles(list, name);
+  }
   const auto phases = cycle(list, total, name);
   return phases.ok() ? with_profiles(phases.value(), name) : phases;
+}
+
+Phase profile_of(const Phase& phase, std::int64_t end) {
+  Phase profile = phase;
+  profile.scheme = {.name = kProfile};
+  profile.search.reset();
+  profile.end = std::min(phase.end, end);
+  return profile;
 }
 
 SolverParameter with_phase(SolverParameter param, const Phase& phase) {

@@ -48,25 +48,25 @@ class TableMembership final : public JobMembership {
     return joined_ ? scheme_said() : std::nullopt;
   }
 
-  void check(const SolverParameter& solver, const std::vector<Stage>& stages) const override {
-    if (options_.profile_only && !has_search(stages))
+  void check(const SolverParameter& solver, const std::vector<Phase>& phases) const override {
+    if (options_.profile_only && !has_search(phases))
       throw ConfigError(Code::kUsage, name_,
                         ": --profile_only: no scheme of the run has group_by: SPEED");
     if (team_->chief()) or_throw(check_writable(files()));
     // of a job that goes on the others have looked, when there were other workers
-    for (const Stage& stage : stages)
-      if (generation_ == 0 && !stage.search)
-        check_fit(with_phase(solver, stage), name_, *or_throw(stage.scheme.make()), share_.clients);
+    for (const Phase& phase : phases)
+      if (generation_ == 0 && !phase.search)
+        check_fit(with_phase(solver, phase), name_, *or_throw(phase.scheme.make()), share_.clients);
   }
 
   // Where the roster says so, a generation measures links instead of training.
-  Result<bool> prepare(std::int64_t iteration, std::int64_t stage_end,
+  Result<bool> prepare(std::int64_t iteration, std::int64_t phase_end,
                        table::SchemeSpec& scheme) override {
     while (table_.roster().generation == generation_ && table_.roster().measures) {
       Result<std::vector<double>> found = measure_servers(table_, *team_, scheme.words());
       if (!found.ok()) return failed(found.error());
       const Result<bool> stays = regroup({.clock = iteration,
-                                          .phase_end = stage_end,
+                                          .phase_end = phase_end,
                                           .weights = share_.weights,
                                           .bandwidths = std::move(found).value()});
       if (!stays.ok()) return failed(stays.error());
@@ -78,12 +78,12 @@ class TableMembership final : public JobMembership {
   }
 
   ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec& scheme,
-                      std::int64_t stage_end) override {
+                      std::int64_t phase_end) override {
     return table_offer(solver, table_,
                        {.name = name_,
                         .scheme = scheme.words(),
                         .weight = contribution_weight(solver, name_, share_),
-                        .until = stage_end,
+                        .until = phase_end,
                         .generation = generation_,
                         .servers = servers()});
   }
@@ -105,13 +105,13 @@ class TableMembership final : public JobMembership {
                    << share_.client << " of " << share_.clients;
   }
 
-  void begin(const Solver& solver, const Stage& stage, std::int64_t stage_end) override {
+  void begin(const Solver& solver, const Phase& phase, std::int64_t phase_end) override {
     if (!team_->chief()) return;
     const double records = options_.epoch ? static_cast<double>(options_.epoch(share_)) : 0;
-    groups_.begin(stage, share_,
+    groups_.begin(phase, share_,
                   {.records = records,
                    .items = solver.own_items(),
-                   .iterations = stage_end - solver.iteration()});
+                   .iterations = phase_end - solver.iteration()});
   }
 
   // The chief may want to know how fast links are, or to look at the groups again.
@@ -125,11 +125,11 @@ class TableMembership final : public JobMembership {
     trained_ = ranks_of(table_.roster());
     const int workers = share_.clients;
     auto searched = groups_.find({*team_, table_.roster(), end.scheme, end.iteration, end.items},
-                                 end.stage, end.next);
+                                 end.phase, end.next);
     if (!searched.ok()) return searched.error();
     SegmentStart start;
     table::SegmentBody body{.clock = end.iteration};
-    if (end.next || end.within) body.phase_end = end.stage_end;
+    if (end.next || end.within) body.phase_end = end.phase_end;
     if (end.next && !end.within) body.next_scheme = end.next->scheme.words();
     if (const auto& found = searched.value()) {
       start.found = found->scheme;

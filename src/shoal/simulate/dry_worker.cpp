@@ -88,7 +88,7 @@ class DryJob {
         .all = std::vector<RowId>(map.rows().size()),
         .learning = map.learning(),
         .rest = {},
-        .end = start + given.iterations};
+        .end = given.end};
     if (!gradients) phase.plan.clip = -1;  // each worker clips its own gradients
     std::iota(phase.all.begin(), phase.all.end(), RowId{0});
     // a layer's rows are pushed as soon as its gradients are complete

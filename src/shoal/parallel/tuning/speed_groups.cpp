@@ -8,15 +8,15 @@
 
 namespace shoal::parallel {
 
-void SpeedGroups::begin(const Stage& stage, const Share& share, const Ahead& ahead) {
+void SpeedGroups::begin(const Phase& phase, const Share& share, const Ahead& ahead) {
   look_after_ = kNever;
-  if (!stage.search || stage.search->interval == 0) return;
+  if (!phase.search || phase.search->interval == 0) return;
   const std::vector<double>& weights = share.weights;
   const double part = weights.empty()
                           ? 1.0 / share.clients
                           : weights[0] / std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (stage.search->interval)
-    look_after_ = *stage.search->interval;
+  if (phase.search->interval)
+    look_after_ = *phase.search->interval;
   else if (ahead.records > 0 && ahead.items > 0)
     look_after_ = std::max<std::int64_t>(1, std::llround(ahead.records * part / ahead.items));
   if (look_after_ >= ahead.iterations) look_after_ = kNever;
@@ -28,10 +28,10 @@ bool SpeedGroups::due() {
   return true;
 }
 
-Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, const Stage& stage,
-                                                            const Stage* next) {
-  const bool again = stage.search.has_value();
-  const Stage* const of = again ? &stage : next && next->search ? next : nullptr;
+Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, const Phase& phase,
+                                                            const Phase* next) {
+  const bool again = phase.search.has_value();
+  const Phase* const of = again ? &phase : next && next->search ? next : nullptr;
   if (!of) return std::optional<Found>();
   const bool measured = speedometer_.iterations() > 0;
   if (!again && measured) exchange_ = speedometer_.seconds() - speedometer_.busy();
@@ -41,7 +41,7 @@ Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, cons
                            .iteration = end.iteration};
   const Result<Profile> profile = make_profile(end.team, own, *of->search);
   if (!profile.ok()) return profile.error();
-  if (again == (profile.value().least >= stage.end)) return std::optional<Found>();
+  if (again == (profile.value().least >= phase.end)) return std::optional<Found>();
   const std::vector<double>& speeds = profile.value().speeds;
   const Groups& before = end.scheme.groups;
   Groups groups = profile.value().grouping.groups;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "shoal/parallel/stages.h"
+#include "shoal/parallel/phases.h"
 #include "shoal/parallel/tuning/profile.h"
 #include "shoal/tensor/context.h"
 
@@ -22,19 +22,19 @@ class SpeedGroups {
       : speedometer_(table, next), files_(std::move(files)) {}
   Meter& meter() { return speedometer_; }
 
-  // A segment of `stage` begins on the chief, which reads this share of the data.
+  // A segment of `phase` begins on the chief, which reads this share of the data.
   struct Ahead {
     // that all workers go through in an epoch; 0: not known
     double records = 0;
     double items = 0;             // of this worker in an iteration
-    std::int64_t iterations = 0;  // until the stage ends
+    std::int64_t iterations = 0;  // until the phase ends
   };
-  void begin(const Stage& stage, const Share& share, const Ahead& ahead);
+  void begin(const Phase& phase, const Share& share, const Ahead& ahead);
   // Groups are to be looked at again: after as many iterations of the segment as the search says,
   // or the chief's part of an epoch. Said once.
   bool due();
 
-  // All workers of the team together, at the end of a segment of `stage`, with `next` after it
+  // All workers of the team together, at the end of a segment of `phase`, with `next` after it
   // (null: nothing): the scheme to go on with, for the workers that there are, and their parts of
   // the data. Nothing where no groups are searched for, the profile is not over, or the phase is.
   struct Found {
@@ -48,7 +48,7 @@ class SpeedGroups {
     std::int64_t iteration = 0;
     double items = 0;  // of this worker in an iteration
   };
-  Result<std::optional<Found>> find(const End& end, const Stage& stage, const Stage* next);
+  Result<std::optional<Found>> find(const End& end, const Phase& phase, const Phase* next);
 
  private:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
