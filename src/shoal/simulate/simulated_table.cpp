@@ -1,13 +1,10 @@
 #include "shoal/simulate/simulated_table.h"
 
-#include <numeric>
-
 namespace shoal::simulate {
 
 using table::Clock;
 using table::Message;
 using table::RowId;
-using table::Topic;
 
 void SimulatedTable::compute(Instant until) {
   enter();
@@ -32,51 +29,28 @@ Status SimulatedTable::wait_until(const std::function<bool()>& done, double& acc
 Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
                               const Destination& destination) {
   enter();
-  const auto open = [&] {
-    answers_.begin(session_.first(), session_.paced(), session_.bounded());
-    client_ =
-        std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
-    awaited_.clear();
-  };
-  const auto install = [&] {
-    job_.install_plan(plan, initial);
-    return Status();
-  };
+  if (!job_.options().dry || plan.generation > 0)
+    return TableSession::create(plan, initial, destination);
   // without numbers the first rows exist before there are workers
-  if (job_.options().dry && plan.generation == 0) {
-    if (worker_ == 0) job_.install_plan(plan, initial);
-    if (Status status = this->status(); !status.ok()) return status;
-    if (Status status = session_.begin(plan, worker_); !status.ok()) return status;
-    open();
-    return {};
-  }
-  return session_.create(plan, false, *this,
-                         {.settle = [this] { return settle(); }, .open = open, .install = install});
+  if (worker_ == 0) job_.install_plan(plan, initial);
+  if (Status status = this->status(); !status.ok()) return status;
+  if (Status status = begin(plan); !status.ok()) return status;
+  open_rows(plan, destination);
+  return {};
 }
 
-Result<bool> SimulatedTable::regroup(const table::SegmentBody& end) {
-  enter();
-  if (Status status = settle(); !status.ok()) return status.error();
-  const Result<std::string> answer = ask(Topic::kRegroup, roster().generation + 1, encode(end));
-  if (!answer.ok()) return answer.error();
-  Result<table::RosterBody> next = table::decode_roster(answer.value());
-  if (!next.ok()) return next.error();
-  rosters_.push_back(std::move(next).value());
-  return true;
-}
-
-// Waits until everything that was asked for has arrived.
-Status SimulatedTable::settle() {
-  std::vector<RowId> all(client_ ? job_.shard(0).plan()->rows.size() : 0);
-  std::iota(all.begin(), all.end(), RowId{0});
-  return wait(all);
+void SimulatedTable::open(const table::Plan& plan, const Destination& destination) {
+  answers_.begin(first(), paced(), bounded());
+  client_ =
+      std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
+  awaited_.clear();
 }
 
 void SimulatedTable::push(std::span<const table::Push> together) {
   enter();
   if (!status().ok()) return;
   for (const table::Push& push : together) {
-    session_.pushed(push.clock);
+    pushed(push.clock);
     client_->push(push, now());
     pump(job_.server_of(push.row));
   }
@@ -102,36 +76,6 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
   if (Status status = this->status(); !status.ok()) return status;
   when_arrived(rows, [this] { wake(); });
   return wait_until([this] { return awaited_.empty(); }, figures.rows);
-}
-
-Result<std::string> SimulatedTable::ask(Topic topic, Clock clock, std::string body) {
-  enter();
-  if (Status status = this->status(); !status.ok()) return status.error();
-  table::Ask question{.topic = topic, .clock = clock, .body = std::move(body)};
-  if (const auto retires = session_.retires_before(question); retires && client_) retire(*retires);
-  const std::uint32_t part = table::part_of(topic, question.body);
-  job_.ask(worker_, std::move(question));
-  std::optional<std::string> answer;
-  const auto answered = [&] {
-    return (answer = answers_.take_answer(topic, clock, part)).has_value();
-  };
-  if (Status status = wait_until(answered, figures.others); !status.ok()) return status.error();
-  return *std::move(answer);
-}
-
-Result<table::Want> SimulatedTable::start(Clock clock) {
-  enter();
-  std::optional<table::Want> want;
-  const auto may_start = [&] { return (want = answers_.start(clock)).has_value(); };
-  if (Status status = wait_until(may_start, figures.others); !status.ok()) return status.error();
-  return *want;
-}
-
-Status SimulatedTable::finish(Clock clock) {
-  enter();
-  if (Status status = settle(); !status.ok()) return status;
-  const Result<std::string> done = ask(Topic::kDone, clock, {});
-  return done.ok() ? Status() : Status(done.error());
 }
 
 void SimulatedTable::received(int server, const Message& message) {

@@ -8,19 +8,18 @@
 #include "shoal/simulate/simulated_job.h"
 #include "shoal/simulate/simulation.h"
 #include "shoal/table/client.h"
-#include "shoal/table/pending_answers.h"
 #include "shoal/table/table_session.h"
 
 namespace shoal::simulate {
 
-class SimulatedTable final : public table::Table {
+class SimulatedTable final : public table::TableSession {
  public:
   SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
-      : job_(job),
+      : TableSession(false, job.options().maker),
+        job_(job),
         worker_(worker),
         thread_(thread),
-        rosters_{job.roster()},
-        session_(job.options().maker) {
+        rosters_{job.roster()} {
     job.attach(worker, *this);
   }
 
@@ -30,14 +29,15 @@ class SimulatedTable final : public table::Table {
   // The thread computes until this time. Its next call of the table returns to virtual time. Does
   // nothing if the job has failed.
   void compute(Instant until);
-  void enter() { thread_.enter(); }
+  void enter() override { thread_.enter(); }
   // Waits until done() or a failure of the job, and adds the seconds to `account`. Whatever makes
   // done() true calls wake().
   Status wait_until(const std::function<bool()>& done, double& account);
   // Calls `then` when these rows have arrived: at once if they have already.
   void when_arrived(std::span<const table::RowId> rows, std::function<void()> then);
   // Tells all servers that this worker pushes nothing more.
-  void retire(const table::Retire& retire) {
+  void retire(const table::Retire& retire) override {
+    if (!client_) return;  // no server has heard of this worker
     for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, retire);
   }
 
@@ -45,23 +45,18 @@ class SimulatedTable final : public table::Table {
   const table::RosterBody& roster() const override { return rosters_.back(); }
   Status create(const table::Plan& plan, const Source& initial,
                 const Destination& destination) override;
-  Result<bool> regroup(const table::SegmentBody& end) override;
   Status status() const override { return job_.status(); }
   void push(std::span<const table::Push> together) override;
   void get(table::RowId row, table::Clock clock, table::Part part) override;
   Status wait(std::span<const table::RowId> rows) override;
-  Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override;
   void tell(table::Topic topic, table::Clock clock, std::string body) override {
     enter();
-    if (status().ok())
-      job_.ask(worker_, table::Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+    if (status().ok()) say({.topic = topic, .clock = clock, .body = std::move(body)});
   }
   std::vector<table::Answer> take_outputs() override {
     enter();
     return answers_.take_outputs();
   }
-  Result<table::Want> start(table::Clock clock) override;
-  Status finish(table::Clock clock) override;
   void abort(const Error& error) override {
     enter();
     job_.fail(error);
@@ -98,7 +93,16 @@ class SimulatedTable final : public table::Table {
   }
 
  private:
-  Status settle();
+  void open(const table::Plan& plan, const Destination& destination) override;
+  Status install(const table::Plan& plan, const Source& initial, const Destination&) override {
+    job_.install_plan(plan, initial);
+    return {};
+  }
+  void say(table::Ask question) override { job_.ask(worker_, std::move(question)); }
+  Status wait_to_hear(const Heard& done, const char*, const char*) override {
+    return wait_until([&] { return done(answers_); }, figures.others);
+  }
+  void know(table::RosterBody roster) override { rosters_.push_back(std::move(roster)); }
   void pump(int server) {
     job_.wake(worker_, server);
     keep_time();
@@ -114,7 +118,6 @@ class SimulatedTable final : public table::Table {
   Instant alarm_ = Instant::max();         // when the client is called next
   std::deque<table::RosterBody> rosters_;  // by generation
   table::PendingAnswers answers_;
-  table::TableSession session_;
   Instant left_at_{};  // when the thread last began to compute
   bool suspended_ = false;
 };

@@ -1,5 +1,7 @@
 #include "shoal/table/table_session.h"
 
+#include <numeric>
+
 #include "shoal/base/sha256.h"
 #include "shoal/table/coordinator/difference.h"
 
@@ -35,40 +37,93 @@ Error wrong_plan(const std::string& words) {
 
 }  // namespace
 
-Status TableSession::begin(const Plan& plan, int worker) {
+Status TableSession::begin(const Plan& plan) {
   if (const std::string wrong = validate(plan); !wrong.empty()) return wrong_plan(wrong);
   const auto scheme = maker_(plan.scheme);
   if (!scheme.ok()) return scheme.error();
   generation_ = plan.generation;
-  first_ = first_unpushed_ = plan.start_of(worker);
+  first_ = first_unpushed_ = plan.start_of(worker());
   paced_ = scheme.value()->task().paced;
   bounded_ = scheme.value()->bounded();
   waited_for_ = scheme.value()->waits_for_others();
   return {};
 }
 
-Status TableSession::create(const Plan& plan, bool compares, Table& table,
-                            const TableActions& actions) {
-  if (Status status = begin(plan, table.worker()); !status.ok()) return status;
-  if (Status status = actions.settle(); !status.ok()) return status;
-  const bool is_chief = table.worker() == 0;
-  const std::string mine = compares ? describe(plan) : "";
-  const auto chiefs =
-      table.ask(Topic::kBarrier, all_drained(plan.generation), is_chief ? mine : "");
+Status TableSession::create(const Plan& plan, const Source& initial,
+                            const Destination& destination) {
+  if (Status status = begin(plan); !status.ok()) return status;
+  if (Status status = settle(); !status.ok()) return status;
+  const bool is_chief = worker() == 0;
+  const std::string mine = compares_ ? describe(plan) : "";
+  const auto chiefs = ask(Topic::kBarrier, all_drained(plan.generation), is_chief ? mine : "");
   if (!chiefs.ok()) return chiefs.error();
-  if (compares && chiefs.value() != mine)
+  if (compares_ && chiefs.value() != mine)
     return wrong_plan(
-        difference(str("worker ", table.worker()), mine, "worker 0", chiefs.value(), "plans"));
-  actions.open();
+        difference(str("worker ", worker()), mine, "worker 0", chiefs.value(), "plans"));
+  open_rows(plan, destination);
   if (is_chief) {
     // before the last round: so before any worker asks for a task
-    table.tell(Topic::kScheme, plan.generation, plan.scheme);
-    if (Status status = actions.install(); !status.ok()) return status;
+    tell(Topic::kScheme, plan.generation, plan.scheme);
+    if (Status status = install(plan, initial, destination); !status.ok()) return status;
   }
-  const auto exist = table.ask(Topic::kBarrier, rows_exist(plan.generation), "");
+  const auto exist = ask(Topic::kBarrier, rows_exist(plan.generation), "");
   return exist.ok() ? Status() : Status(exist.error());
 }
 
+Result<bool> TableSession::regroup(const SegmentBody& end) {
+  enter();
+  if (Status status = settle(); !status.ok()) return status.error();
+  const Result<std::string> answer = ask(Topic::kRegroup, roster().generation + 1, encode(end));
+  if (!answer.ok()) return answer.error();
+  Result<RosterBody> next = decode_roster(answer.value());
+  if (!next.ok()) return next.error();
+  know(std::move(next).value());
+  return true;
+}
+
+Status TableSession::finish(Clock clock) {
+  enter();
+  if (Status status = settle(); !status.ok()) return status;
+  end(clock);
+  const Result<std::string> done = ask(Topic::kDone, clock, {});
+  return done.ok() ? Status() : Status(done.error());
+}
+
+Status TableSession::settle() {
+  std::vector<RowId> all(rows_);
+  std::iota(all.begin(), all.end(), RowId{0});
+  return wait(all);
+}
+
+Result<std::string> TableSession::ask(Topic topic, Clock clock, std::string body) {
+  enter();
+  if (Status status = this->status(); !status.ok()) return status.error();
+  Ask question{.topic = topic, .clock = clock, .body = std::move(body)};
+  if (const auto before = retires_before(question)) retire(*before);
+  const std::uint32_t part = part_of(topic, question.body);
+  say(std::move(question));
+  std::optional<std::string> answer;
+  const auto answered = [&](PendingAnswers& heard) {
+    return (answer = heard.take_answer(topic, clock, part)).has_value();
+  };
+  const Status status = wait_to_hear(answered, "for the other workers for", "");
+  if (!status.ok()) return status.error();
+  return *std::move(answer);
+}
+
+Result<Want> TableSession::start(Clock clock) {
+  enter();
+  std::optional<Want> want;
+  const auto may_start = [&](PendingAnswers& heard) {
+    return (want = heard.start(clock)).has_value();
+  };
+  const Status status = wait_to_hear(may_start, "for", ", for all workers to agree on a pause");
+  if (!status.ok()) return status.error();
+  return *want;
+}
+
+// Returns what all servers are told before the worker puts this question: it pushes nothing more,
+// or not until it is back, and no other worker is to wait for its pushes.
 std::optional<Retire> TableSession::retires_before(const Ask& question) const {
   const bool leaves = question.topic == Topic::kDone || question.topic == Topic::kLeave;
   bool meets = false;

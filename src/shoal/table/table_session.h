@@ -1,36 +1,55 @@
-// The order in which a worker's table begins a generation and ends its part in one: what it waits
-// for, asks and tells. Pure; the table over TCP, the simulator's tables and the tests' all follow
-// it.
+// The steps that the tables of all workers go through alike: how a generation begins and ends, and
+// questions to the coordinator. The table over TCP and the simulator's bring the rows and the
+// waits.
 #pragma once
 
-#include "shoal/table/coordinator.h"
+#include "shoal/table/pending_answers.h"
+#include "shoal/table/scheme.h"
 #include "shoal/table/table.h"
 
 namespace shoal::table {
 
-// The actions of a table in the steps that are not questions.
-struct TableActions {
-  std::function<Status()> settle;  // waits until all rows that were asked for have arrived
-  std::function<void()> open;      // begins with the plan: from here on rows of it may come
-  // gives the servers the plan and the first numbers, and waits until they have them
-  std::function<Status()> install;
-};
-
-class TableSession {
+class TableSession : public Table {
  public:
-  explicit TableSession(SchemeMaker maker = make_scheme) : maker_(std::move(maker)) {}
+  Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
+  Result<bool> regroup(const SegmentBody& end) override;
+  Result<std::string> ask(Topic topic, Clock clock, std::string body) override;
+  Result<Want> start(Clock clock) override;
+  Status finish(Clock clock) override;
 
-  // Begins the generation of this plan. `compares`: the workers make sure that they all have the
-  // chief's. An error is the plan's, or the table's.
-  Status create(const Plan& plan, bool compares, Table& table, const TableActions& actions);
-  // The same where nothing has to be done or agreed on.
-  Status begin(const Plan& plan, int worker);
+ protected:
+  // `compares`: the workers make sure that they all have the chief's plan.
+  explicit TableSession(bool compares, SchemeMaker maker = make_scheme)
+      : compares_(compares), maker_(std::move(maker)) {}
 
+  // Before anything else in each call.
+  virtual void enter() {}
+  // Begins with the plan: from here on rows of it may come.
+  virtual void open(const Plan& plan, const Destination& destination) = 0;
+  // Gives the servers the plan and the first numbers, and waits until they have them.
+  virtual Status install(const Plan& plan, const Source& initial,
+                         const Destination& destination) = 0;
+  // Tells all servers.
+  virtual void retire(const Retire& retire) = 0;
+  virtual void say(Ask question) = 0;  // to the coordinator
+  // Waits until done(), which finds what it waits for in what the coordinator has said. After a
+  // while a warning says that the worker "has waited `whom` 5 s `why`".
+  using Heard = std::function<bool(PendingAnswers&)>;
+  virtual Status wait_to_hear(const Heard& done, const char* whom, const char* why) = 0;
+  virtual void know(RosterBody roster) = 0;  // of the next generation
+  virtual void end(Clock) {}                 // no iteration follows `clock` of them
+
+  // Begins the generation of this plan where nothing has to be done or agreed on. An error is the
+  // plan's.
+  Status begin(const Plan& plan);
+  void open_rows(const Plan& plan, const Destination& destination) {
+    rows_ = plan.rows.size();
+    open(plan, destination);
+  }
+  // Waits until all rows that were asked for have arrived.
+  Status settle();
   // The worker has pushed its row at this clock.
   void pushed(Clock clock) { first_unpushed_ = clock + 1; }
-  // Returns what all servers are told before the worker puts this question: it pushes nothing more,
-  // or not until it is back, and no other worker is to wait for its pushes.
-  std::optional<Retire> retires_before(const Ask& question) const;
 
   // Of this generation:
   Clock first() const { return first_; }  // iteration
@@ -38,8 +57,12 @@ class TableSession {
   bool bounded() const { return bounded_; }
 
  private:
+  std::optional<Retire> retires_before(const Ask& question) const;
+
+  const bool compares_;
   const SchemeMaker maker_;
   std::optional<Generation> generation_;  // none before the first plan
+  std::size_t rows_ = 0;                  // that are open
   Clock first_ = 0, first_unpushed_ = 0;
   bool paced_ = false, bounded_ = true;
   bool waited_for_ = false;  // pushes of other workers may wait for this one's

@@ -75,40 +75,13 @@ void CoordinatorClient::pending(const Message& message) {
   if (reply) send(*std::move(reply));
 }
 
-Result<std::string> CoordinatorClient::ask(Ask question) {
-  if (Status status = process_.status(); !status.ok()) return status.error();
-  const std::uint32_t part = part_of(question.topic, question.body);
-  const Topic topic = question.topic;
-  const Clock clock = question.clock;
-  send(std::move(question));
-  std::optional<std::string> answer;
-  const auto answered = [&]() REQUIRES(process_.mutex) {
-    answer = pending_.take_answer(topic, clock, part);
-    return answer.has_value();
-  };
-  const auto late = [&](double seconds) {
-    LOG(WARNING) << "has waited for the other workers for " << seconds << " s, at clock "
-                 << process_.clock;
-  };
-  const Status status = process_.wait(answered, late);
-  if (!status.ok()) return status.error();
-  return *std::move(answer);
-}
-
-Result<Want> CoordinatorClient::start(Clock clock) {
-  process_.clock = clock;
-  std::optional<Want> want;
-  const auto may_start = [&]() REQUIRES(process_.mutex) {
-    want = pending_.start(clock);
-    return want.has_value();
-  };
-  const auto late = [&](double seconds) {
-    LOG(WARNING) << "has waited for " << seconds << " s, at clock " << clock
-                 << ", for all workers to agree on a pause";
-  };
-  const Status status = process_.wait(may_start, late);
-  if (!status.ok()) return status.error();
-  return *want;
+Status CoordinatorClient::wait_to_hear(const std::function<bool(PendingAnswers&)>& done,
+                                       const char* whom, const char* why) {
+  return process_.wait([&]() REQUIRES(process_.mutex) { return done(pending_); },
+                       [&](double seconds) {
+                         LOG(WARNING) << "has waited " << whom << ' ' << seconds << " s, at clock "
+                                      << process_.clock << why;
+                       });
 }
 
 }  // namespace shoal::table

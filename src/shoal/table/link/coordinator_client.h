@@ -39,10 +39,10 @@ class CoordinatorClient final : public PeerOwner {
     strand_.post([this, with_bye] { peer_.close(with_bye); });
   }
 
-  // ---- for the worker; the solver's thread waits in ask() and start() ----
+  // ---- for the worker; the solver's thread waits in wait_to_hear(), as TableSession's ----
   void pending(const Message& message);
-  Result<std::string> ask(Ask question);
-  Result<Want> start(Clock clock);
+  Status wait_to_hear(const std::function<bool(PendingAnswers&)>& done, const char* whom,
+                      const char* why);
   std::vector<Answer> take_outputs() {
     MutexLock lock(process_.mutex);
     return pending_.take_outputs();

@@ -14,7 +14,8 @@ constexpr std::size_t kPushedAtOnce = 16 * 1024;
 
 TableOverTcp::TableOverTcp(ProcessState& process, IoThreads& threads,
                            CoordinatorClient& coordinator, ShardHost* shard)
-    : process_(process),
+    : TableSession(true),
+      process_(process),
       coordinator_(coordinator),
       shard_(shard),
       strand_(threads),
@@ -67,22 +68,18 @@ Status TableOverTcp::create(const Plan& plan, const Source& initial,
     status = Error{Code::kConfig, str("the plan is for ", plan.servers,
                                       " servers, and the job has ", servers_.size())};
   else
-    status = session_.create(plan, true, *this,
-                             {.settle = [this] { return settle(); },
-                              .open = [&] { open(plan, destination); },
-                              .install = [&] { return install(plan, initial, destination); }});
+    status = TableSession::create(plan, initial, destination);
   if (!status.ok() && status.error().code == Code::kConfig) abort(status.error());
   return status;
 }
 
 void TableOverTcp::open(const Plan& plan, const Destination& destination) {
-  rows_ = plan.rows.size();
   {
     MutexLock lock(process_.mutex);
     ready_.clear();
     pending_.assign(plan.rows.size(), {});
   }
-  coordinator_.begin(session_.first(), session_.paced(), session_.bounded());
+  coordinator_.begin(first(), paced(), bounded());
   alone_ = plan.workers == 1;
   strand_.post([this, plan, destination]() mutable {
     plan_ = std::move(plan);
@@ -113,12 +110,8 @@ Status TableOverTcp::install(const Plan& plan, const Source& initial,
 }
 
 Result<bool> TableOverTcp::regroup(const SegmentBody& end) {
-  if (Status status = settle(); !status.ok()) return status.error();
-  const Result<std::string> answer = ask(Topic::kRegroup, roster().generation + 1, encode(end));
-  if (!answer.ok()) return answer.error();
-  Result<RosterBody> next = decode_roster(answer.value());
-  if (!next.ok()) return next.error();
-  process_.know(std::move(next).value());
+  const Result<bool> known = TableSession::regroup(end);
+  if (!known.ok()) return known.error();
   worker_ = roster().processes[process_.options.rank].worker;
   if (worker_ < 0) {
     process_.leave();
@@ -139,12 +132,6 @@ Result<bool> TableOverTcp::leave(Clock clock, std::string state) {
   return may_go;
 }
 
-Result<std::string> TableOverTcp::ask(Topic topic, Clock clock, std::string body) {
-  Ask question{.topic = topic, .clock = clock, .body = std::move(body)};
-  if (const auto before = session_.retires_before(question)) retire(*before);
-  return coordinator_.ask(std::move(question));
-}
-
 void TableOverTcp::retire(const Retire& retire) {
   strand_.post([this, retire] {
     if (!client_) return;  // no server has heard of this worker
@@ -161,7 +148,7 @@ void TableOverTcp::push(std::span<const Push> together) {
   std::size_t bytes = 0;
   for (const Push& push : together) {
     bytes += push.payload.bytes.size();
-    session_.pushed(push.clock);
+    pushed(push.clock);
   }
   if (!add(together.size(), [&](std::size_t i) { return Request{.push = together[i]}; })) return;
   const auto visit = [this] {
@@ -204,12 +191,6 @@ Status TableOverTcp::wait(std::span<const RowId> rows) {
   return process_.wait(
       [this]() REQUIRES(process_.mutex) { return missing_ == 0; },
       [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
-}
-
-Status TableOverTcp::settle() {
-  std::vector<RowId> all(rows_);
-  std::iota(all.begin(), all.end(), RowId{0});
-  return wait(all);
 }
 
 void TableOverTcp::release() {

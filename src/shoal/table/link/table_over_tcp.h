@@ -8,7 +8,7 @@
 
 namespace shoal::table {
 
-class TableOverTcp final : public Table, public PeerOwner {
+class TableOverTcp final : public TableSession, public PeerOwner {
  public:
   // `shard` is that of this process, or null.
   TableOverTcp(ProcessState& process, IoThreads& threads, CoordinatorClient& coordinator,
@@ -30,28 +30,21 @@ class TableOverTcp final : public Table, public PeerOwner {
   void push(std::span<const Push> together) override;
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
-  Result<std::string> ask(Topic topic, Clock clock, std::string body) override;
   void tell(Topic topic, Clock clock, std::string body) override {
-    coordinator_.send(Ask{.topic = topic, .clock = clock, .body = std::move(body)});
+    say({.topic = topic, .clock = clock, .body = std::move(body)});
   }
   std::vector<Answer> take_outputs() override { return coordinator_.take_outputs(); }
-  Result<Want> start(Clock clock) override { return coordinator_.start(clock); }
-  Status finish(Clock clock) override {
-    if (Status status = settle(); !status.ok()) return status;
-    coordinator_.end(clock);
-    const Result<std::string> done = ask(Topic::kDone, clock, {});
-    return done.ok() ? Status() : Status(done.error());
+  Result<Want> start(Clock clock) override {
+    process_.clock = clock;
+    return TableSession::start(clock);
   }
   void abort(const Error& error) override { coordinator_.abort(error); }
   void release() override;
   Traffic traffic() const override { return process_.traffic->sum(); }
   StalenessCounts staleness() const override {
-    StalenessCounts counts;
-    if (shard_) counts.reads = shard_->reads();
+    const auto reads = shard_ ? shard_->reads() : StalenessCounts().reads;
     MutexLock lock(process_.mutex);
-    counts.pushes = staleness_.pushes;
-    counts.drops = staleness_.drops;
-    return counts;
+    return {.pushes = staleness_.pushes, .reads = reads, .drops = staleness_.drops};
   }
 
  private:
@@ -100,10 +93,15 @@ class TableOverTcp final : public Table, public PeerOwner {
   bool add(std::size_t count, const Make& request);
   template <class Done>
   Status wait_until(Done done, const char* late);
-  Status settle();  // waits until all that was asked for has arrived
-  void open(const Plan& plan, const Destination& destination);
-  Status install(const Plan& plan, const Source& initial, const Destination& destination);
-  void retire(const Retire& retire);
+  void open(const Plan& plan, const Destination& destination) override;
+  Status install(const Plan& plan, const Source& initial, const Destination& destination) override;
+  void retire(const Retire& retire) override;
+  void say(Ask question) override { coordinator_.send(std::move(question)); }
+  Status wait_to_hear(const Heard& done, const char* whom, const char* why) override {
+    return coordinator_.wait_to_hear(done, whom, why);
+  }
+  void know(RosterBody roster) override { process_.know(std::move(roster)); }
+  void end(Clock clock) override { coordinator_.end(clock); }
 
   ProcessState& process_;
   CoordinatorClient& coordinator_;
@@ -122,9 +120,7 @@ class TableOverTcp final : public Table, public PeerOwner {
   bool visited_ = false;  // by the solver's thread, which then works for this process's shard
 
   // On the solver's thread:
-  TableSession session_;
   int worker_ = -1;
-  std::size_t rows_ = 0;
   bool alone_ = false;  // no other worker pushes
   ParallelFor parallel_for_;
 
