@@ -41,10 +41,9 @@ struct IoThreads::Machinery {
 
   Context io;
   asio::executor_work_guard<asio::io_context::executor_type> guard;
-  Mutex mutex;  // held while something is posted
-  Condition changed;
-  std::atomic<bool> stopped = false;   // changes with the mutex held
-  int visitors GUARDED_BY(mutex) = 0;  // threads in Strand::try_run
+  Mutex mutex;                        // held while something is posted
+  std::atomic<bool> stopped = false;  // changes with the mutex held
+  std::atomic<int> visitors = 0;      // threads in Strand::try_run
   std::shared_ptr<Throttles> throttles GUARDED_BY(mutex);
   std::vector<std::jthread> threads;
 };

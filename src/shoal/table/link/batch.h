@@ -21,15 +21,16 @@ class Batch {
   }
   std::size_t unsent() const { return unsent_; }  // bytes
   // The pieces not sent yet, up to `limit` bytes of them. Good until the batch changes.
-  using Pieces = std::array<std::string_view, kMostPieces>;
-  std::size_t pieces(Pieces& out, std::size_t limit) const {
+  // Returns how many there are.
+  template <class Piece>
+  std::size_t pieces(std::array<Piece, kMostPieces>& out, std::size_t limit) const {
     std::size_t count = 0, skip = offset_;
     const auto add = [&](std::string_view piece) {
       const std::size_t skipped = std::min(skip, piece.size());
       skip -= skipped;
       piece = piece.substr(skipped, limit);
       limit -= piece.size();
-      if (!piece.empty()) out[count++] = piece;
+      if (!piece.empty()) out[count++] = {piece.data(), piece.size()};
     };
     for (std::size_t i = first_; i < frames_.size() && limit > 0; ++i) {
       const std::span<const std::byte> bytes = frames_[i].payload.bytes;

@@ -3,21 +3,6 @@
 #include "shoal/base/log.h"
 
 namespace shoal::table {
-namespace {
-
-// Puts the host that a connection comes from into the address of its Join, if that names none.
-void complete(Message& message, const std::string& from) {
-  Ask* ask = std::get_if<Ask>(&message);
-  if (!ask || ask->topic != Topic::kJoin) return;
-  Result<JoinBody> join = decode_join(ask->body);
-  if (!join.ok()) return;  // the coordinator says so
-  const HostPort address = split_address(join.value().address);
-  if (!is_anywhere(address.host)) return;
-  join.value().address = join_address(from, address.port);
-  ask->body = encode(join.value());
-}
-
-}  // namespace
 
 CoordinatorHost::CoordinatorHost(ProcessState& process, IoThreads& threads,
                                  std::function<void(Message)> own)
@@ -63,13 +48,19 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
 
 // ---- peers ----
 
+// Puts the host that a connection comes from into the address of its Join, if that names none.
 // Dials a server that joins a running job: if the workers could not reach it, the job would end
 // with it. Its message is handled once it was reached.
-bool CoordinatorHost::waits_until_reached(Rank rank, const Message& message) {
-  const Ask* ask = std::get_if<Ask>(&message);
-  if (!ask || ask->topic != Topic::kJoin || coordinator_.roster() == nullptr) return false;
-  const Result<JoinBody> join = decode_join(ask->body);
-  if (!join.ok() || !join.value().server) return false;
+bool CoordinatorHost::waits_until_reached(Rank rank, Message& message) {
+  Ask* const ask = std::get_if<Ask>(&message);
+  if (!ask || ask->topic != Topic::kJoin) return false;
+  Result<JoinBody> join = decode_join(ask->body);
+  if (!join.ok()) return false;  // the coordinator says so
+  if (const auto [host, port] = split_address(join.value().address); is_anywhere(host)) {
+    join.value().address = join_address(hosts_[rank], port);
+    ask->body = encode(join.value());
+  }
+  if (coordinator_.roster() == nullptr || !join.value().server) return false;
   const auto [known, is_new] = reached_.try_emplace(rank, false);
   if (!is_new) return !known->second;
   reach(
@@ -87,7 +78,6 @@ bool CoordinatorHost::waits_until_reached(Rank rank, const Message& message) {
 }
 
 void CoordinatorHost::handle(Rank rank, Message message) {
-  complete(message, hosts_[rank]);
   if (waits_until_reached(rank, message)) return;
   hear_clocks();
   std::vector<Dispatch> out;

@@ -53,7 +53,7 @@ class CoordinatorHost final : public PeerOwner, private LinkOwner {
   }
 
   void handle(Rank rank, Message message);
-  bool waits_until_reached(Rank rank, const Message& message);
+  bool waits_until_reached(Rank rank, Message& message);
   void lose(Rank rank, Code code, const std::string& why);
   void hear_clocks();
   void tell_too(Rank lost, Rank reporter, std::vector<Dispatch>& out) const;

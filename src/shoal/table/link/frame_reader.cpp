@@ -15,18 +15,19 @@ constexpr std::size_t kLongestRead = 256 * 1024;
 
 }  // namespace
 
-FrameReader::FrameReader(FrameSink& sink) : sink_(sink), buffer_(kStrangersBuffer) {}
-
 FrameReader::Room FrameReader::room() {
-  const std::size_t size = stage_ == Stage::kPeer ? kBuffer : kStrangersBuffer;
+  const std::size_t size = std::max(stage_ == Stage::kPeer ? kBuffer : kStrangersBuffer,
+                                    part_ == Part::kFields ? header_.field_bytes() : 0);
   if (begin_ == end_) begin_ = end_ = 0;
-  if (begin_ > 0 && buffer_.size() - end_ < buffer_.size() / 2) {
+  if (end_ == 0 && buffer_.size() > size) buffer_ = {};  // after long fields
+  if (begin_ > 0 && buffer_.size() - end_ < size / 2) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
   if (buffer_.size() < size) buffer_.resize(size);
-  const std::span<char> free = std::span(buffer_).subspan(end_);
+  const std::span<char> free =
+      std::span(buffer_).subspan(end_, std::min(buffer_.size() - end_, size));
   if (direct_.empty()) return {{}, free};
   if (direct_.size() > kLongestRead) return {direct_.first(kLongestRead), {}};
   return {direct_, free.first(std::min(free.size(), kBehindNumbers))};
@@ -36,7 +37,7 @@ Status FrameReader::took(std::size_t bytes) {
   const std::size_t placed = std::min(bytes, direct_.size());
   crc_ = crc32c({direct_.data(), placed}, crc_);
   direct_ = direct_.subspan(placed);
-  left_ -= std::min(left_, placed);
+  left_ -= placed;
   end_ += bytes - placed;
   for (;;) {
     const Result<bool> more = step();
@@ -66,32 +67,15 @@ Result<bool> FrameReader::read_header() {
   crc_ = crc_of_header(head);
   begin_ += kHeaderSize;
   part_ = Part::kFields;
-  if (header_.field_bytes() > kStrangersBuffer - kHeaderSize) {
-    fields_.resize(header_.field_bytes());
-    begin_direct(fields_);
-  }
   return true;
-}
-
-// Takes what is in the buffer already; the rest is read straight to the target.
-void FrameReader::begin_direct(std::span<char> target) {
-  const std::string_view here = waiting().substr(0, target.size());
-  std::copy(here.begin(), here.end(), target.begin());
-  crc_ = crc32c(here, crc_);
-  begin_ += here.size();
-  direct_ = target.subspan(here.size());
-  left_ -= std::min(left_, here.size());
 }
 
 Result<bool> FrameReader::read_fields() {
   const std::size_t size = header_.field_bytes();
-  if (!direct_.empty() || (fields_.empty() && waiting().size() < size)) return false;
-  const std::string_view bytes =
-      fields_.empty() ? waiting().substr(0, size) : std::string_view(fields_);
-  if (fields_.empty()) {
-    crc_ = crc32c(bytes, crc_);
-    begin_ += size;
-  }
+  if (waiting().size() < size) return false;
+  const std::string_view bytes = waiting().substr(0, size);
+  crc_ = crc32c(bytes, crc_);
+  begin_ += size;
   // Fields without numbers behind them are not looked at before their checksum was; those with
   // numbers say where they go.
   left_ = header_.length - size;
@@ -100,15 +84,21 @@ Result<bool> FrameReader::read_fields() {
   Result<Message> message = decode_fields(header_, bytes);
   if (!message.ok()) return message.error();
   message_ = std::move(message).value();
-  fields_ = {};
   part_ = Part::kNumbers;
   if (left_ == 0) return true;
   const std::size_t size_of_payload = header_.payload_bytes();
-  const std::span<std::byte> place = sink_.place(message_, size_of_payload);
+  const std::span<std::byte> place = this->place(message_, size_of_payload);
   if (place.size() < size_of_payload) return true;
   Payload* const payload = payload_of(message_);
   if (payload && payload->bytes.empty()) payload->bytes = place.first(size_of_payload);
-  begin_direct({reinterpret_cast<char*>(place.data()), size_of_payload});
+  // Takes what is in the buffer already; the rest is read straight to its place.
+  const std::string_view here = waiting().substr(0, size_of_payload);
+  direct_ = {reinterpret_cast<char*>(place.data()), size_of_payload};
+  std::copy(here.begin(), here.end(), direct_.begin());
+  direct_ = direct_.subspan(here.size());
+  crc_ = crc32c(here, crc_);
+  begin_ += here.size();
+  left_ -= here.size();
   return true;
 }
 
@@ -123,7 +113,7 @@ Result<bool> FrameReader::read_numbers() {
   if (header_.payload_bytes() > 0)
     if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
   part_ = Part::kHeader;
-  if (Status status = sink_.frame(std::move(message_)); !status.ok()) return status.error();
+  if (Status status = frame(std::move(message_)); !status.ok()) return status.error();
   return true;
 }
 

@@ -6,19 +6,9 @@
 
 namespace shoal::table {
 
-class FrameSink {
- public:
-  virtual ~FrameSink() = default;
-  // As in LinkOwner.
-  virtual std::span<std::byte> place(Message& message, std::size_t bytes) = 0;
-  // A whole frame whose checksum is right. It may change the stage. After an error nothing more is
-  // read.
-  virtual Status frame(Message&& message) = 0;
-};
-
 class FrameReader {
  public:
-  explicit FrameReader(FrameSink& sink);
+  virtual ~FrameReader() = default;
 
   // Where the next bytes go, in this order; `numbers` may be empty. Good until took().
   struct Room {
@@ -32,6 +22,13 @@ class FrameReader {
   // in a frame, of which more must come
   bool midway() const { return part_ != Part::kHeader || begin_ != end_; }
 
+ protected:
+  // As in LinkOwner.
+  virtual std::span<std::byte> place(Message& message, std::size_t bytes) = 0;
+  // A whole frame whose checksum is right. It may change the stage. After an error nothing more is
+  // read.
+  virtual Status frame(Message&& message) = 0;
+
  private:
   enum class Part { kHeader, kFields, kNumbers };
   std::string_view waiting() const { return {buffer_.data() + begin_, end_ - begin_}; }
@@ -39,18 +36,15 @@ class FrameReader {
   Result<bool> read_header();
   Result<bool> read_fields();
   Result<bool> read_numbers();
-  void begin_direct(std::span<char> target);
 
-  FrameSink& sink_;
   Stage stage_ = Stage::kStranger;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;  // of what is in the buffer and not yet used
   Part part_ = Part::kHeader;
   Header header_;
   std::uint32_t crc_ = 0;
-  std::string fields_;  // that are longer than the buffer
   Message message_;
-  std::span<char> direct_;  // the rest of where numbers, or long fields, go
+  std::span<char> direct_;  // the rest of where numbers go
   // bytes of this part that have not come; more than direct_: to be thrown away
   std::size_t left_ = 0;
 };

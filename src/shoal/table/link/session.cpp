@@ -23,11 +23,8 @@ milliseconds period(const LinkOptions& options) {
 // Of something that goes on, or does no longer.
 void count_time(std::optional<Instant>& since, bool goes_on, std::atomic<std::int64_t>& sum) {
   if (goes_on == since.has_value()) return;
-  if (!goes_on) sum += (now() - *since).count();
-  if (goes_on)
-    since = now();
-  else
-    since.reset();
+  if (since) sum += (now() - *since).count();
+  since = goes_on ? std::optional(now()) : std::nullopt;
 }
 
 Error lost(const error_code& error) {
@@ -50,8 +47,7 @@ Session::Session(const Strand& strand, tcp::socket socket, Handshake handshake,
       socket_(std::move(socket)),
       timer_(io_of(strand)),
       handshake_(std::move(handshake)),
-      opening_(std::move(opening)),
-      reader_(*this) {}
+      opening_(std::move(opening)) {}
 
 // ---- for any thread ----
 
@@ -123,7 +119,7 @@ Status Session::open(std::optional<Message> welcome) {
   owner_ = owner.value();
   state_ = State::kOpen;
   shaking_hands_ = false;
-  reader_.set_stage(Stage::kPeer);
+  set_stage(Stage::kPeer);
   if (welcome) queue_.push_back(std::move(*welcome));
   last_tick_ = now();
   arm(period(options_), &Session::tick);
@@ -188,12 +184,10 @@ void Session::tick() {
   if (silence >= options_.stall_abort)
     return end(
         Error{Code::kTimeout, str("Nothing was heard for ", seconds(silence),
-                                  " s: its process is stopped or its machine or network hangs.")},
-        std::nullopt);
+                                  " s: its process is stopped or its machine or network hangs.")});
   if (stuck >= options_.stall_abort)
     return end(Error{Code::kTimeout, str("Nothing of what was sent was taken for ", seconds(stuck),
-                                         " s: its process is stopped or hangs.")},
-               std::nullopt);
+                                         " s: its process is stopped or hangs.")});
   if (silence < options_.stall_warn)
     warned_ = false;
   else if (!std::exchange(warned_, true))
@@ -262,7 +256,7 @@ void Session::shut() {
 
 // Where up to `limit` bytes go.
 std::array<asio::mutable_buffer, 2> Session::room(std::size_t limit) {
-  const FrameReader::Room room = reader_.room();
+  const FrameReader::Room room = FrameReader::room();
   const std::size_t numbers = std::min(limit, room.numbers.size()),
                     rest = std::min(limit - numbers, room.buffer.size());
   return {asio::buffer(room.numbers.data(), numbers), asio::buffer(room.buffer.data(), rest)};
@@ -306,8 +300,8 @@ void Session::has_read(error_code error, std::size_t bytes) {
   if (state_ == State::kClosed) return;
   if (error) return end(lost(error));
   silence_.moved();
-  const Status status = reader_.took(bytes);
-  count_time(receives_since_, reader_.midway(), options_.traffic->receiving);
+  const Status status = took(bytes);
+  count_time(receives_since_, midway(), options_.traffic->receiving);
   if (!is_alive()) return;
   if (!status.ok()) return fail(status.error());
   pause();
@@ -358,14 +352,6 @@ bool Session::write_at_once() {
   if (error == asio::error::would_block) return false;
   wrote(error, bytes);
   return true;
-}
-
-std::span<const asio::const_buffer> Session::gather(std::size_t limit) {
-  Batch::Pieces pieces;
-  const std::size_t count = batch_.pieces(pieces, limit);
-  for (std::size_t i = 0; i < count; ++i)
-    buffers_[i] = asio::buffer(pieces[i].data(), pieces[i].size());
-  return std::span<const asio::const_buffer>(buffers_).first(count);
 }
 
 void Session::hand_over() {

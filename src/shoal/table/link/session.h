@@ -36,7 +36,9 @@ class Stillness {
 
 // All but the atomics is touched on the strand only. Operations in flight hold the session; so does
 // the handle that its owner was given.
-class Session final : public Link, public std::enable_shared_from_this<Session>, private FrameSink {
+class Session final : public Link,
+                      public std::enable_shared_from_this<Session>,
+                      private FrameReader {
  public:
   Session(const Strand& strand, tcp::socket socket, Handshake handshake, const LinkOptions& options,
           Opening opening);
@@ -55,7 +57,7 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   // kParting: the owner hears nothing more, last words are on their way.
   enum class State { kHandshake, kOpen, kParting, kClosed };
 
-  // FrameSink
+  // FrameReader
   std::span<std::byte> place(Message& message, std::size_t bytes) override;
   Status frame(Message&& message) override;
 
@@ -88,7 +90,9 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   void write();
   bool fill_batch();
   bool write_at_once();
-  std::span<const asio::const_buffer> gather(std::size_t limit);
+  std::span<const asio::const_buffer> gather(std::size_t limit) {
+    return std::span<const asio::const_buffer>(buffers_).first(batch_.pieces(buffers_, limit));
+  }
   void hand_over();
   void wrote(error_code error, std::size_t bytes);
   void tick();
@@ -96,8 +100,7 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   void later(std::chrono::nanoseconds delay, void (Session::*then)());
   void late() {
     end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, "
-                                  "overloaded, or no Shoal process.")},
-        std::nullopt);
+                                  "overloaded, or no Shoal process.")});
   }
 
   bool is_alive() const { return state_ == State::kHandshake || state_ == State::kOpen; }
@@ -122,7 +125,6 @@ class Session final : public Link, public std::enable_shared_from_this<Session>,
   State state_ = State::kHandshake;
   bool said_no_ = false;
 
-  FrameReader reader_;
   bool reading_ = false;
   std::array<char, 4096> scratch_;  // what comes while parting
   std::deque<Message> queue_;

@@ -21,10 +21,8 @@ void IoThreads::stop() {
   {
     MutexLock lock(machinery->mutex);
     machinery->stopped = true;
-    const auto alone = [this]() REQUIRES(machinery->mutex) { return machinery->visitors == 0; };
-    while (!machinery->changed.wait_for(machinery->mutex, std::chrono::seconds(1), alone)) {
-    }
   }
+  while (const int visitors = machinery->visitors) machinery->visitors.wait(visitors);
   machinery->io.stop();
   machinery->threads.clear();
   machinery->io.drain();
@@ -82,21 +80,17 @@ bool Strand::try_run(const std::function<void()>& work) const {
   const std::shared_ptr<Machinery> self = machinery;
   IoThreads::Machinery& io = *self->io;
   if (here() || io.io.get_executor().running_in_this_thread()) return false;
-  {
-    MutexLock lock(io.mutex);
-    if (io.stopped) return false;
-    ++io.visitors;
-  }
+  ++io.visitors;  // before it looks at `stopped`, as stop() does it the other way round
   bool ran = false;
   // If something is on the strand, this comes after it, and does nothing on one of its threads.
-  asio::dispatch(asio::strand<Visitor>(self->strand),
-                 [&work, &ran, caller = std::this_thread::get_id()] {
-                   if (std::this_thread::get_id() != caller) return;
-                   work();
-                   ran = true;
-                 });
-  MutexLock lock(io.mutex);
-  if (--io.visitors == 0 && io.stopped) io.changed.notify_all();
+  if (!io.stopped)
+    asio::dispatch(asio::strand<Visitor>(self->strand),
+                   [&work, &ran, caller = std::this_thread::get_id()] {
+                     if (std::this_thread::get_id() != caller) return;
+                     work();
+                     ran = true;
+                   });
+  if (--io.visitors == 0) io.visitors.notify_all();
   return ran;
 }
 
