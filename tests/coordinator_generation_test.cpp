@@ -29,7 +29,7 @@ RosterBody regroup(Job& job, const std::vector<std::uint32_t>& workers, const Se
   for (const table::Message& message : job.told[0])
     if (const auto* answer = std::get_if<table::Answer>(&message);
         answer && answer->topic == Topic::kRegroup && answer->clock == generation)
-      return table::decode_roster(answer->body).value();
+      return table::decode<table::RosterBody>(answer->body).value();
   ADD_FAILURE() << "no roster";
   return {};
 }

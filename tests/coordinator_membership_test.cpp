@@ -42,7 +42,7 @@ RosterBody regroup(Job& job, const std::vector<std::pair<std::uint32_t, Clock>>&
   for (const table::Message& message : job.told[ends[0].first])
     if (const auto* answer = std::get_if<table::Answer>(&message);
         answer && answer->topic == Topic::kRegroup)
-      return table::decode_roster(answer->body).value();
+      return table::decode<table::RosterBody>(answer->body).value();
   ADD_FAILURE() << "no roster";
   return {};
 }

@@ -33,7 +33,7 @@ Words take(Job& job, std::uint32_t rank) {
   for (auto& message : std::exchange(job.told[rank], {})) {
     const auto* answer = std::get_if<Answer>(&message);
     if (answer && answer->topic == Topic::kBegin) {
-      const Start start = table::decode_start(answer->body).value();
+      const Start start = table::decode<table::Start>(answer->body).value();
       words.push_back(str("begin ", answer->clock,
                           start.over ? " over" : str(" with ", start.steps, " steps"),
                           !start.over && start.at > 0 ? str(" as ", start.at) : "",
@@ -41,7 +41,8 @@ Words take(Job& job, std::uint32_t rank) {
     } else if (answer && answer->topic == Topic::kJudge) {
       const char* const names[] = {"push", "drop", "another"};
       words.push_back(str("judge ", answer->clock, ": ",
-                          names[static_cast<int>(table::decode_verdict(answer->body).value())]));
+                          names[static_cast<int>(
+                              table::decode<table::VerdictBody>(answer->body).value().verdict)]));
     } else {
       Job one(1);
       one.told[0] = {message};

@@ -24,37 +24,29 @@ RosterBody regrouped(Job& job, const std::vector<SegmentBody>& ends, Clock gener
   }
   for (std::uint32_t rank = 1; rank < ends.size(); ++rank)
     EXPECT_EQ(body_of(job.told[0].back()), body_of(job.told[rank].back()));
-  return table::decode_roster(body_of(job.told[0].back())).value();
+  return table::decode<table::RosterBody>(body_of(job.told[0].back())).value();
 }
 
-void want(Job& job, const std::string& why, const std::string& scheme, Clock from) {
-  std::vector<table::Dispatch> out;
-  job.coordinator.regroup(why, scheme, from, out);
-  for (const table::Dispatch& one : out) job.told[one.rank].push_back(one.message);
+// A worker wants it, for the nth time.
+void want(Job& job, Clock nth = 1) {
+  ASSERT_TRUE(job.ask(0, Topic::kPause, nth, body_of(Want::kRegroup)).ok());
 }
 
 TEST(CoordinatorRegroup, AllStopAndHearOfTheSameGeneration) {
   Job job(std::vector<Job::Process>(2));
-  want(job, "groups were found", "ssp 2", 0);
+  want(job);
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"pause for 4"});
-  want(job, "and others", "ssp 3", 0);  // it is on its way
+  ASSERT_TRUE(job.ask(1, Topic::kPause, 1, body_of(Want::kRegroup)).ok());  // it is on its way
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 7).ok());
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 8).ok());
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"agreed on 4 at 8"});
-  const RosterBody roster = regrouped(job, {{.clock = 8}, {.clock = 8}});
+  const RosterBody roster = regrouped(job, {{.clock = 8, .scheme = "ssp 3"}, {.clock = 8}});
   EXPECT_EQ(roster.generation, 1u);
   EXPECT_EQ(roster.scheme, "ssp 3");
-  EXPECT_EQ(roster.why, "groups were found, and others");
+  EXPECT_EQ(roster.why, "rank 0 (host a) asks for it, rank 1 (host b) asks for it");
   for (const auto& process : roster.processes) EXPECT_EQ(process.clock, 8);
-  want(job, "once more", "", 0);
+  want(job, 2);
   EXPECT_EQ(job.take(1).back(), "pause for 4");
-}
-
-TEST(CoordinatorRegroup, NotBeforeTheClockThatIsWanted) {
-  Job job(std::vector<Job::Process>(2));
-  want(job, "", "", 100);
-  for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 7).ok());
-  EXPECT_EQ(job.take(1).back(), "agreed on 4 at 100");
 }
 
 // A worker that has ended would be in the next generation, and push nothing in it: the others come
@@ -62,14 +54,14 @@ TEST(CoordinatorRegroup, NotBeforeTheClockThatIsWanted) {
 TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
   Job job(std::vector<Job::Process>(3));
   ASSERT_TRUE(job.ask(2, Topic::kDone, 60).ok());
-  want(job, "", "", 0);
+  want(job);
   EXPECT_EQ(job.take(2), Words{});
   for (const std::uint32_t rank : {0u, 1u})
     ASSERT_TRUE(job.ask(rank, Topic::kPaused, 58 + rank).ok());
   EXPECT_EQ(job.take(0).back(), "agreed on 4 at 60");
   // Or while they agree on where to stop.
   Job later(std::vector<Job::Process>(3));
-  want(later, "", "", 0);
+  want(later);
   ASSERT_TRUE(later.ask(0, Topic::kPaused, 58).ok());
   ASSERT_TRUE(later.ask(2, Topic::kPaused, 57).ok());
   ASSERT_TRUE(later.ask(1, Topic::kDone, 60).ok());
@@ -115,13 +107,13 @@ TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
   for (const Clock slowest : {9, 10}) {
     Job job(2, 7, "async");
     for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
-    want(job, "", "async factor=1", 0);
+    want(job);
     for (const std::uint32_t rank : {0u, 1u})
       ASSERT_TRUE(job.ask(rank, Topic::kPaused, 9, std::string(8, '\0')).ok());
     const RosterBody roster =
         regrouped(job, {{.clock = 10, .phase_end = 10, .next_scheme = "bsp"},
                         {.clock = slowest, .phase_end = 10, .next_scheme = "?"}});
-    EXPECT_EQ(roster.scheme, slowest == 10 ? "bsp" : "async factor=1");
+    EXPECT_EQ(roster.scheme, slowest == 10 ? "bsp" : "async");
   }
 }
 
@@ -131,7 +123,7 @@ TEST(CoordinatorRegroup, AgainstOtherWants) {
     for (const bool first : {true, false}) {
       Job job(std::vector<Job::Process>(2));
       ASSERT_TRUE(!first || job.ask(1, Topic::kPause, 5, body_of(other)).ok());
-      want(job, "", "", 0);
+      want(job);
       ASSERT_TRUE(first || job.ask(1, Topic::kPause, 5, body_of(other)).ok());
       for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 6).ok());
       const Want agreed = other == Want::kSnapshot ? Want::kRegroup : other;

@@ -55,8 +55,8 @@ class Sharers {
     if (is_judged) {
       ok(job_.ask(rank, Topic::kJudge, worker.clock,
                   table::encode(table::TaskReport{.steps = 1, .seconds = 1})));
-      counts =
-          table::decode_verdict(body_of(job_.told[rank].back())).value() == table::Verdict::kPush;
+      counts = table::decode<table::VerdictBody>(body_of(job_.told[rank].back())).value().verdict ==
+               table::Verdict::kPush;
       listen();
     }
     ++worker.clock;
@@ -97,7 +97,7 @@ class Sharers {
       if (!answer || answer->topic != Topic::kBegin || state(rank) != State::kAsks ||
           answer->clock != clock(rank))
         continue;
-      const table::Start start = table::decode_start(answer->body).value();
+      const table::Start start = table::decode<table::Start>(answer->body).value();
       workers_[rank].state = start.over ? State::kOver : State::kMay;
       shown_ = start.at;
       if (start.over) ok(job_.ask(rank, Topic::kMeet, generation_ + 1, "\1"));
@@ -118,7 +118,7 @@ class Sharers {
     for (const auto& message : job_.told[0])
       if (const auto* answer = std::get_if<Answer>(&message);
           answer && answer->topic == Topic::kRegroup)
-        roster_ = table::decode_roster(answer->body).value();
+        roster_ = table::decode<table::RosterBody>(answer->body).value();
     ASSERT_EQ(roster_.generation, generation_);
     begin_generation();
     for (const std::uint32_t rank : here()) workers_[rank].state = State::kIdle;

@@ -37,7 +37,7 @@ TEST(CoordinatorJoin, AllGetTheSameRosterWhateverTheOrder) {
       ASSERT_EQ(job.told[rank].size(), 1u);
       const auto& answer = std::get<Answer>(job.told[rank][0]);
       EXPECT_EQ(answer.topic, Topic::kJoin);
-      const table::RosterBody roster = table::decode_roster(answer.body).value();
+      const table::RosterBody roster = table::decode<table::RosterBody>(answer.body).value();
       EXPECT_EQ(roster.seed, 99u);
       std::vector<std::int32_t> numbers;
       for (const auto& process : roster.processes)
@@ -126,7 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"blanks",
                 {.configuration = kNet},
                 {.configuration = kNet + " "},
-                "rank 1 (host b) trains with '' where rank 0 (host a) has no such line"},
+                "rank 1 (host b) has the same net, solver and scheme as rank 0 (host a) but for "
+                "blanks"},
         Refusal{"no_duty",
                 {},
                 {.worker = false, .server = false},
@@ -402,9 +403,10 @@ TEST(CoordinatorLoss, AProcessMayEndTheJobOrNameWhoIsLostToIt) {
 TEST(CoordinatorReport, BodiesGoThereAndBack) {
   const table::ReportBody body{
       .iterations = 20, .compute = 1, .data = 0.5, .rows = 3, .other = 0.25};
-  EXPECT_EQ(table::decode_report(table::encode(body)).value(), body);
-  EXPECT_FALSE(table::decode_report("short").ok());
-  EXPECT_FALSE(table::decode_report(table::encode(table::ReportBody{.iterations = -1})).ok());
+  EXPECT_EQ(table::decode<table::ReportBody>(table::encode(body)).value(), body);
+  EXPECT_FALSE(table::decode<table::ReportBody>("short").ok());
+  EXPECT_FALSE(
+      table::decode<table::ReportBody>(table::encode(table::ReportBody{.iterations = -1})).ok());
 }
 
 TEST(CoordinatorReport, NamesAStragglerAndWhatItSpendsItsTimeOn) {

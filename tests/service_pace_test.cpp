@@ -21,7 +21,7 @@ Result<table::Start> begin(Table& table, Clock clock, Clock until = 0) {
   const Result<std::string> answer =
       table.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = {}, .until = until}));
   if (!answer.ok()) return answer.error();
-  return table::decode_start(answer.value());
+  return table::decode<table::Start>(answer.value());
 }
 
 std::vector<Status> run(const std::string& scheme, const std::function<Status(Table&)>& life) {
@@ -74,7 +74,7 @@ TEST(ServicePace, QuestionsOfOneTaskAreToldApart) {
         const Result<std::string> answer =
             table.ask(Topic::kJudge, clock, encode(TaskReport{.steps = steps, .seconds = 0.001}));
         if (!answer.ok()) return answer.error();
-        EXPECT_EQ(table::decode_verdict(answer.value()).value(),
+        EXPECT_EQ(table::decode<table::VerdictBody>(answer.value()).value().verdict,
                   steps < 4 ? Verdict::kAnother : Verdict::kPush);
         if (steps == 4) break;
       }

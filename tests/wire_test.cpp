@@ -92,11 +92,11 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(std::get<Push>(push).generation, 3u);
   const Message ask = decode(golden_bytes("ask"), Stage::kPeer).value(),
                 answer = decode(golden_bytes("answer"), Stage::kPeer).value();
-  const Result<JoinBody> join = decode_join(std::get<Ask>(ask).body);
+  const Result<JoinBody> join = decode<JoinBody>(std::get<Ask>(ask).body);
   ASSERT_TRUE(join.ok());
   EXPECT_EQ(join.value().address, "10.0.0.3:29600");
   EXPECT_FALSE(join.value().server);
-  const Result<RosterBody> roster = decode_roster(std::get<Answer>(answer).body);
+  const Result<RosterBody> roster = decode<RosterBody>(std::get<Answer>(answer).body);
   ASSERT_TRUE(roster.ok());
   EXPECT_EQ(roster.value().seed, 7u);
   EXPECT_EQ(roster.value().processes.at(1).worker, -1);
@@ -276,13 +276,13 @@ TEST(WireDamage, LengthsAreBoundedBeforeAnythingIsAllocated) {
 TEST(WireDamage, BodiesOfJoins) {
   const std::string join = encode(JoinBody{2, true, true, "h", "a:1", "text"});
   const std::string roster = encode(RosterBody{{{0, 0, 0, "h", "a:1"}, {1, 1, 1, "h", "b:1"}}, 7});
-  ASSERT_TRUE(decode_join(join).ok());
-  ASSERT_TRUE(decode_roster(roster).ok());
+  ASSERT_TRUE(decode<JoinBody>(join).ok());
+  ASSERT_TRUE(decode<RosterBody>(roster).ok());
   for (std::size_t length = 0; length < join.size(); ++length)
-    EXPECT_FALSE(decode_join(std::string_view(join).substr(0, length)).ok());
+    EXPECT_FALSE(decode<JoinBody>(std::string_view(join).substr(0, length)).ok());
   for (std::size_t length = 0; length < roster.size(); ++length)
-    EXPECT_FALSE(decode_roster(std::string_view(roster).substr(0, length)).ok());
-  EXPECT_SAYS("1 bytes more", decode_join(join + "x").error().message);
+    EXPECT_FALSE(decode<RosterBody>(std::string_view(roster).substr(0, length)).ok());
+  EXPECT_SAYS("1 bytes more", decode<JoinBody>(join + "x").error().message);
 }
 
 TEST(WireDamage, BodiesOfEnds) {
@@ -294,14 +294,14 @@ TEST(WireDamage, BodiesOfEnds) {
                         .bandwidths = {1e6},
                         .measures = true};
   const std::string bytes = encode(end);
-  const SegmentBody read = decode_segment(bytes).value();
+  const SegmentBody read = decode<SegmentBody>(bytes).value();
   EXPECT_EQ(read.scheme, "ssp 2");
   EXPECT_EQ(read.weights, end.weights);
   EXPECT_EQ(read.bandwidths, end.bandwidths);
   EXPECT_TRUE(read.measures);
   EXPECT_EQ(encode(read), bytes);
   for (std::size_t length = 0; length < bytes.size(); ++length)
-    EXPECT_FALSE(decode_segment(std::string_view(bytes).substr(0, length)).ok());
+    EXPECT_FALSE(decode<SegmentBody>(std::string_view(bytes).substr(0, length)).ok());
 }
 
 TEST(WireDamage, BodiesOfTasks) {
@@ -309,45 +309,46 @@ TEST(WireDamage, BodiesOfTasks) {
                         .until = 1000};
   const Start start{.steps = 34, .mean_steps = 17.5, .over = true, .reread = true, .at = 12};
   EXPECT_EQ(encode(begin).size(), 36u);
-  EXPECT_EQ(decode_begin(encode(begin)).value(), begin);
-  EXPECT_EQ(decode_begin("").value(), BeginBody());
+  EXPECT_EQ(decode<BeginBody>(encode(begin)).value(), begin);
+  EXPECT_EQ(decode<BeginBody>("").value(), BeginBody());
   EXPECT_EQ(encode(begin.last).size(), 28u);
-  EXPECT_EQ(decode_task(encode(begin.last)).value(), begin.last);
+  EXPECT_EQ(decode<TaskReport>(encode(begin.last)).value(), begin.last);
   EXPECT_EQ(encode(start), std::string("\x22\0\0\0"
                                        "\0\0\0\0\0\x80\x31\x40"
                                        "\1\1"
                                        "\x0c\0\0\0\0\0\0\0",
                                        22));
-  EXPECT_EQ(decode_start(encode(start)).value(), start);
+  EXPECT_EQ(decode<Start>(encode(start)).value(), start);
   EXPECT_EQ(encode(VerdictBody{7, Verdict::kAnother}), std::string("\7\0\0\0\2", 5));
-  EXPECT_EQ(decode_verdict(encode(VerdictBody{7, Verdict::kAnother})).value(), Verdict::kAnother);
+  EXPECT_EQ(decode<VerdictBody>(encode(VerdictBody{7, Verdict::kAnother})).value().verdict,
+            Verdict::kAnother);
   const auto damaged = [](const std::string& whole, const auto& decode) {
     for (std::size_t length = 1; length < whole.size(); ++length)
       EXPECT_FALSE(decode(std::string_view(whole).substr(0, length)).ok()) << length;
     EXPECT_SAYS("1 bytes more", decode(whole + "x").error().message);
   };
-  damaged(encode(begin), decode_begin);
-  damaged(encode(begin.last), decode_task);
-  damaged(encode(start), decode_start);
-  damaged(encode(VerdictBody{7, Verdict::kDrop}), decode_verdict);
-  EXPECT_FALSE(decode_task("").ok());
+  damaged(encode(begin), decode<BeginBody>);
+  damaged(encode(begin.last), decode<TaskReport>);
+  damaged(encode(start), decode<Start>);
+  damaged(encode(VerdictBody{7, Verdict::kDrop}), decode<VerdictBody>);
+  EXPECT_FALSE(decode<TaskReport>("").ok());
   EXPECT_SAYS("an unknown verdict, 3",
-              decode_verdict(std::string("\7\0\0\0\3", 5)).error().message);
+              decode<VerdictBody>(std::string("\7\0\0\0\3", 5)).error().message);
   EXPECT_SAYS("a yes or no of 2",
-              decode_start(std::string(12, '\0') + "\2" + std::string(9, '\0')).error().message);
+              decode<Start>(std::string(12, '\0') + "\2" + std::string(9, '\0')).error().message);
   for (const double bad : {-1.0, HUGE_VAL, std::nan("")}) {
     EXPECT_SAYS("a number that cannot be",
-                decode_task(encode(TaskReport{.seconds = bad})).error().message);
+                decode<TaskReport>(encode(TaskReport{.seconds = bad})).error().message);
     EXPECT_SAYS("a number that cannot be",
-                decode_task(encode(TaskReport{.samples = bad})).error().message);
+                decode<TaskReport>(encode(TaskReport{.samples = bad})).error().message);
     EXPECT_SAYS("a number that cannot be",
-                decode_begin(encode(BeginBody{.last = {.exchange = bad}})).error().message);
+                decode<BeginBody>(encode(BeginBody{.last = {.exchange = bad}})).error().message);
     EXPECT_SAYS("a number that cannot be",
-                decode_start(encode(Start{.mean_steps = bad})).error().message);
+                decode<Start>(encode(Start{.mean_steps = bad})).error().message);
   }
-  EXPECT_SAYS("task -1", decode_start(encode(Start{.at = -1})).error().message);
+  EXPECT_SAYS("task -1", decode<Start>(encode(Start{.at = -1})).error().message);
   EXPECT_SAYS("an end after -1 tasks",
-              decode_begin(encode(BeginBody{.last = {}, .until = -1})).error().message);
+              decode<BeginBody>(encode(BeginBody{.last = {}, .until = -1})).error().message);
 }
 
 // ---- plans ----

@@ -48,11 +48,11 @@ void check_frame(std::string_view frame, table::Stage stage) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  check_body(bytes, table::decode_join);
-  check_body(bytes, table::decode_roster);
-  check_body(bytes, table::decode_task);
-  check_body(bytes, table::decode_start);
-  if (!bytes.empty()) check_body(bytes, table::decode_begin);
+  check_body(bytes, table::decode<table::JoinBody>);
+  check_body(bytes, table::decode<table::RosterBody>);
+  check_body(bytes, table::decode<table::TaskReport>);
+  check_body(bytes, table::decode<table::Start>);
+  if (!bytes.empty()) check_body(bytes, table::decode<table::BeginBody>);
   check_frame(bytes, table::Stage::kPeer);
   if (size < table::kHeaderSize) return 0;
   // The same with the length and the crc that belong to it, which no fuzzer guesses.

@@ -114,11 +114,6 @@ std::vector<std::vector<float>> SimulatedWorkers::rows() const {
   return all;
 }
 
-void SimulatedWorkers::regroup(const std::string& why, const std::string& scheme,
-                               table::Clock from) {
-  state_->job.regroup(why, scheme, from);
-}
-
 std::vector<std::string> SimulatedWorkers::warnings() { return state_->job.take_warnings(); }
 
 void SimulatedWorkers::pass(table::Instant time) { Worker::current->pass(time); }

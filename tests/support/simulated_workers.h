@@ -33,8 +33,6 @@ class SimulatedWorkers {
   std::size_t learning_rows() const;
   // Returns the values of the learning rows, as they are on the servers.
   std::vector<std::vector<float>> rows() const;
-  // Like Coordinator::regroup.
-  void regroup(const std::string& why, const std::string& scheme, table::Clock from);
   // Returns what the coordinator would have logged since the last call.
   std::vector<std::string> warnings();
   // Called by a worker: lets virtual time pass, in which the others act.

@@ -82,7 +82,6 @@ class Shard {
   // The row as it is, whatever the scheme lets workers read, in float32. Nothing if this server has
   // no such row.
   std::optional<RowMessage> look(RowId row) const;
-  std::optional<Version> version_of(RowId row) const;
   bool ready() const;        // planned, and every own row has its weights
   const Plan* plan() const;  // null before it came
   // The worker's clock: the least of its pushes over all rows. For messages to people.
@@ -93,8 +92,6 @@ class Shard {
 
  private:
   Status handle_plan(const PlanMessage& message, Outbox& out);
-  Status handle_total(const NormTotal& total, Outbox& out);
-  bool is_late(Generation said);
   int workers() const;
 
   const SchemeMaker maker_;

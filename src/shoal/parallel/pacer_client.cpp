@@ -14,7 +14,7 @@ Result<Begin> PacerClient::begin(table::Clock clock) {
       table_.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_, .until = until_}));
   if (!answer.ok()) return answer.error();
   if (answer.value().empty()) return Begin::kAgree;
-  Result<table::Start> start = table::decode_start(answer.value());
+  Result<table::Start> start = table::decode<table::Start>(answer.value());
   if (!start.ok()) return start.error();
   start_ = start.value();
   if (start_.over) return Begin::kOver;
@@ -44,7 +44,9 @@ Result<Verdict> PacerClient::judge(table::Clock clock) {
   told_ = report_.steps;
   since_ = table_.now();
   waited_ = waits_.total();
-  return table::decode_verdict(answer.value());
+  const auto body = table::decode<table::VerdictBody>(answer.value());
+  if (!body.ok()) return body.error();
+  return body.value().verdict;
 }
 
 }  // namespace shoal::parallel

@@ -79,7 +79,7 @@ class TableTeam final : public Team {
                                       : table::Meeting::kPause;
     const Result<std::string> answer = table_.ask(Topic::kMeet, rounds_++, encode(why));
     if (!answer.ok()) return answer.error();
-    const Result<Want> want = table::decode_want(answer.value());
+    const Result<Want> want = table::decode<Want>(answer.value());
     if (!want.ok()) return want.error();
     return action_of(want.value());
   }

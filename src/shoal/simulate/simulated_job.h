@@ -55,12 +55,6 @@ class SimulatedJob {
   void ask(int worker, const table::Message& message) {
     to_coordinator_[rank_of_worker_[worker]]->send(0, message);
   }
-  // Like Coordinator::regroup.
-  void regroup(const std::string& why, const std::string& scheme, table::Clock from) {
-    std::vector<table::Dispatch> out;
-    coordinator_.regroup(why, scheme, from, out);
-    dispatch(out);
-  }
   // Creates the rows on the servers. This takes no virtual time, which begins with training.
   void install_plan(const table::Plan& plan, const table::Table::Source& initial);
 

@@ -185,9 +185,9 @@ class Simulation {
     if (plan == nullptr) return 0;
     const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
     if (row == plan->rows.end()) return 0;
-    return job_.shard(row->server)
-        .version_of(static_cast<table::RowId>(row - plan->rows.begin()))
-        .value_or(0);
+    const auto id = static_cast<table::RowId>(row - plan->rows.begin());
+    const auto now = job_.shard(row->server).look(id);
+    return now ? now->version : 0;
   }
 
   // Tests again and again, as long as anything else is to happen.

@@ -13,14 +13,6 @@ Error broken_by(int server, const Words&... words) {
                            ". It runs another version of this program, or another plan.")};
 }
 
-// A push that is sent again may be acknowledged, by the first one's answer, while a link still
-// reads it: its payload has an owner.
-Push with_own_payload(const Push& push) {
-  Push copy = push;
-  copy.payload = owned(push.payload);
-  return copy;
-}
-
 }  // namespace
 
 Client::Client(const ClientOptions& options, const Plan& plan,
@@ -59,9 +51,7 @@ void Client::say(Slot slot, Say what) {
   const Row& row = rows_[row_of(slot)];
   wait.ticket = ++tickets_;
   const std::uint64_t rank = std::uint64_t{row.priority} << 32 | row_of(slot);
-  std::vector<Turn>& queue = queues_[row.server];
-  queue.push_back({options_.order == Order::kPriority ? rank : 0, wait.ticket, slot});
-  std::push_heap(queue.begin(), queue.end());
+  queues_[row.server].emplace(options_.order == Order::kPriority ? rank : 0, wait.ticket, slot);
 }
 
 void Client::be_patient(Slot slot, int times, Instant now) {
@@ -216,19 +206,22 @@ Message Client::message_of(Slot slot) const {
   const Wait& wait = waits_[slot];
   const RowId row = row_of(slot);
   if (wait.say == Say::kGet) return Get{row, wait.clock, part_of(slot), generation_};
-  return wait.asked ? with_own_payload(*pushes_[row]) : *pushes_[row];
+  Push push = *pushes_[row];
+  // one that is sent again may be acknowledged, by the first one's answer, while a link still reads
+  // it
+  if (wait.asked) push.payload = owned(push.payload);
+  return push;
 }
 
 std::optional<Message> Client::next(int server) {
-  std::vector<Turn>& queue = queues_.at(server);
+  auto& queue = queues_.at(server);
   while (!queue.empty()) {
-    std::pop_heap(queue.begin(), queue.end());
-    const Turn turn = queue.back();
-    queue.pop_back();
-    Wait& wait = waits_[turn.slot];
+    const auto [rank, ticket, slot] = queue.top();
+    queue.pop();
+    Wait& wait = waits_[slot];
     // answered before its turn came
-    if (wait.say == Say::kNothing || wait.ticket != turn.ticket) continue;
-    Message message = message_of(turn.slot);
+    if (wait.say == Say::kNothing || wait.ticket != ticket) continue;
+    Message message = message_of(slot);
     wait.say = Say::kNothing;
     wait.asked = true;
     return message;

@@ -8,6 +8,7 @@
 // reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
 #pragma once
 
+#include <queue>
 #include <set>
 #include <tuple>
 
@@ -97,15 +98,8 @@ class Client {
     Instant since{}, again{};  // waits since then; asks again then
   };
 
-  struct Turn {
-    std::uint64_t rank = 0;    // smaller ones first
-    std::uint64_t ticket = 0;  // then these
-    Slot slot = 0;
-    // for a heap
-    bool operator<(const Turn& other) const {
-      return std::tie(rank, ticket) > std::tie(other.rank, other.ticket);
-    }
-  };
+  // Its rank, of which smaller ones come first, its ticket, and the slot whose turn it is.
+  using Turn = std::tuple<std::uint64_t, std::uint64_t, Slot>;
 
   static Slot slot_of(RowId row, Part part) {
     return static_cast<Slot>(row * kParts + static_cast<std::size_t>(part));
@@ -130,10 +124,11 @@ class Client {
   const Generation generation_;
   const std::vector<Row> rows_;
   const std::function<std::span<float>(RowId, Part)> destination_;
-  std::vector<Wait> waits_;                         // by slot
-  std::vector<std::optional<Push>> pushes_;         // by row; those not acknowledged
-  std::vector<Version> versions_;                   // by row: last read
-  std::vector<std::vector<Turn>> queues_;           // by server; heaps
+  std::vector<Wait> waits_;                  // by slot
+  std::vector<std::optional<Push>> pushes_;  // by row; those not acknowledged
+  std::vector<Version> versions_;            // by row: last read
+  // by server
+  std::vector<std::priority_queue<Turn, std::vector<Turn>, std::greater<>>> queues_;
   std::set<std::pair<Instant, Slot>> by_deadline_;  // slots that wait, by Wait::again
   std::uint64_t tickets_ = 0;
   StalenessCounts staleness_;

@@ -39,13 +39,6 @@ class Coordinator : Membership {
   // its loss is nobody's. A Join that cannot be is refused, and nothing else happens.
   Rank enroll() { return members.enroll(); }
   std::uint32_t processes() const { return members.size(); }  // that have a rank
-  // All workers are to go on in another generation, for the reason given (for people), and with
-  // this scheme: words for the workers as the roster numbers them now; "": it stays as it is. Where
-  // a bound holds them together that is after `from` iterations or later. Nothing before all have
-  // joined, or when the job is over. src/shoal/table/coordinator/regrouping.h says how it comes
-  // about; roster() is the new one when it has.
-  void regroup(const std::string& why, const std::string& scheme, Clock from,
-               std::vector<Dispatch>& out);
   // The process is lost, or was silent too long: everybody else is told to end, with a message that
   // names its rank, host, last clock and `why`. Nothing is said twice, and nothing after the job is
   // done.

@@ -41,10 +41,6 @@ std::optional<RowMessage> Shard::look(RowId id) const {
   return RowMessage{
       .row = id, .version = row->version(), .payload = as_payload(row->numbers(Part::kWeights))};
 }
-std::optional<Version> Shard::version_of(RowId id) const {
-  const ShardRow* row = rows_ ? rows_->find(id) : nullptr;
-  return row == nullptr ? std::nullopt : std::optional(row->version());
-}
 void Shard::share_out(ParallelFor parallel_for) { keeps_->parallel_for = std::move(parallel_for); }
 void Shard::count_only() { keeps_->counts_only = true; }
 bool Shard::ready() const { return rows_ && rows_->is_ready(); }
@@ -62,11 +58,18 @@ std::size_t Shard::bytes_held() const {
 }
 
 Status Shard::handle(int worker, const Message& message, Outbox& out) {
-  if (const auto* total = std::get_if<NormTotal>(&message)) return handle_total(*total, out);
   const char* name = name_of(type_of(message));
   const std::optional<Generation> generation = generation_of(message);
   // who said it may have had another number then
-  if (rows_ && generation && is_late(*generation)) return {};
+  if (rows_ && generation && *generation < rows_->plan().generation) {
+    ++keeps_->counters.late;
+    return {};
+  }
+  if (const auto* total = std::get_if<NormTotal>(&message))
+    return rows_ && rows_->plan().clip >= 0
+               ? rows_->total(*total, out)
+               : broken("the coordinator sends the norm of clock ", total->clock,
+                        ", and nothing is to be clipped");
   if (worker < 0 || (rows_ && worker >= workers()))
     return broken("worker ", worker, " sends a ", name, ", and there are ", workers(),
                   " (the first is 0)");
@@ -88,12 +91,6 @@ Status Shard::handle(int worker, const Message& message, Outbox& out) {
   if (const auto* retire = std::get_if<Retire>(&message))
     return rows_->retire(worker, *retire, out);
   return broken("worker ", worker, " sends a ", name, ", which is not for servers");
-}
-
-bool Shard::is_late(Generation said) {
-  const bool late = said < rows_->plan().generation;
-  keeps_->counters.late += late;
-  return late;
 }
 
 Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
@@ -127,14 +124,6 @@ Status Shard::handle_plan(const PlanMessage& message, Outbox& out) {
   rows_ = std::make_unique<ShardRows>(said, std::move(made).value(), message.in_place, *keeps_);
   rows_->begin(out);
   return {};
-}
-
-Status Shard::handle_total(const NormTotal& total, Outbox& out) {
-  if (rows_ && is_late(total.generation)) return {};
-  if (!rows_ || rows_->plan().clip < 0)
-    return broken("the coordinator sends the norm of clock ", total.clock,
-                  ", and nothing is to be clipped");
-  return rows_->total(total, out);
 }
 
 }  // namespace shoal::table

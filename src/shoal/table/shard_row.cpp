@@ -14,14 +14,9 @@ int parts_of(const Row& row, const Plan& plan) {
 // Takes the elements at `gone`, which rise, out of `list`.
 template <class T>
 void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
-  std::size_t kept = 0, next = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (next < gone.size() && gone[next] == i)
-      ++next;
-    else if (kept++ != i)
-      list[kept - 1] = std::move(list[i]);
-  }
-  list.resize(kept);
+  std::erase_if(list, [&](const T& item) {
+    return std::ranges::binary_search(gone, static_cast<std::size_t>(&item - list.data()));
+  });
 }
 
 }  // namespace

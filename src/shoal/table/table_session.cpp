@@ -75,7 +75,7 @@ Result<bool> TableSession::regroup(const SegmentBody& end) {
   if (Status status = settle(); !status.ok()) return status.error();
   const Result<std::string> answer = ask(Topic::kRegroup, roster().generation + 1, encode(end));
   if (!answer.ok()) return answer.error();
-  Result<RosterBody> next = decode_roster(answer.value());
+  Result<RosterBody> next = decode<RosterBody>(answer.value());
   if (!next.ok()) return next.error();
   know(std::move(next).value());
   return true;

@@ -20,17 +20,17 @@ class Agreement {
   // A want that comes while an agreement is open becomes part of it: of two wants the more urgent
   // counts.
   Status want(Rank rank, const Ask& ask) {
-    const Result<Want> want = decode_want(ask.body);
+    const Result<Want> want = decode<Want>(ask.body);
     if (!want.ok() || want.value() == Want::kNothing)
       return members_.broken(rank, " asks for a pause and does not say for what (", ask.body.size(),
                              " bytes)");
     const Wanted wanted{ask.clock, want.value()};
     if (std::exchange(wanted_[rank], wanted) == wanted) return {};
-    this->want(wanted.want, 0);
+    this->want(wanted.want);
     return {};
   }
-  // The coordinator's own: of workers that a bound keeps together the clock is at least `from`.
-  void want(Want want, Clock from) {
+  // The coordinator's own.
+  void want(Want want) {
     if (passes_) {
       if (want != Want::kRegroup) put_off_ = more_urgent(put_off_, want);
       return;
@@ -39,7 +39,6 @@ class Agreement {
     if (open_ && both == Want::kRegroup && (want == Want::kSnapshot || want_ == Want::kSnapshot))
       put_off_ = Want::kSnapshot;
     want_ = both;
-    from_ = std::max(from_, from);
     if (std::exchange(open_, true)) return;
     apart_ = false;
     clocks_.clear();
@@ -77,7 +76,7 @@ class Agreement {
   // itself is not stopped for anything.
   void begin_generation(bool passes) {
     passes_ = passes;
-    if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing), 0);
+    if (put_off_ != Want::kNothing && !passes_) want(std::exchange(put_off_, Want::kNothing));
   }
   // Goes on without workers that are done now.
   void close() {
@@ -87,8 +86,7 @@ class Agreement {
     open_ = false;
     if (active.empty()) return;
     if (apart_) align();
-    Clock agreed =
-        std::max(std::exchange(from_, 0), want_ == Want::kRegroup && !apart_ ? ended_ : 0);
+    Clock agreed = want_ == Want::kRegroup && !apart_ ? ended_ : 0;
     if (agreed_.want != Want::kNothing) agreed = std::max(agreed, agreed_.clock + 1);
     Clock least = kUnbounded;
     for (const Rank rank : active)
@@ -117,9 +115,11 @@ class Agreement {
   Want take() { return std::exchange(to_do_, Want::kNothing); }
   // "agreement on a stop: waiting for rank 2"; "" if there is nothing to agree on.
   std::string waiting_for() const {
+    constexpr const char* kNames[] = {"nothing", "a snapshot", "a stop", "a stop to be continued",
+                                      "the next generation"};
     if (!open_) return {};
-    return members_.waiting_for(str("agreement on ", name_of(want_)), members_.active(),
-                                [this](Rank rank) { return clocks_.contains(rank); });
+    return members_.waiting_for(str("agreement on ", kNames[static_cast<int>(want_)]),
+                                members_.active(), clocks_);
   }
 
  private:
@@ -143,17 +143,6 @@ class Agreement {
     }
   }
 
-  static const char* name_of(Want want) {
-    switch (want) {
-      case Want::kNothing: return "nothing";
-      case Want::kSnapshot: return "a snapshot";
-      case Want::kStop: return "a stop";
-      case Want::kRequeue: return "a stop to be continued";
-      case Want::kRegroup: return "the next generation";
-    }
-    return "nothing";
-  }
-
   Members& members_;
   const SchemeSpec& scheme_;
   std::map<Rank, Wanted> wanted_;  // last, by rank
@@ -161,7 +150,7 @@ class Agreement {
   Want want_ = Want::kNothing;
   Want put_off_ = Want::kNothing;  // until the next generation, and is agreed on in that
   bool passes_ = false;            // this one does
-  Clock from_ = 0, ended_ = 0;
+  Clock ended_ = 0;
   std::map<Rank, Clock> clocks_;  // said in this agreement
   // iterations of the generation, of workers that are apart
   std::map<Rank, Clock> done_;

@@ -4,9 +4,6 @@
 #include "shoal/table/wire/layout.h"
 
 namespace shoal::table {
-template <>
-constexpr wire::Range<Verdict> wire::kRange<Verdict>{"verdict", Verdict::kPush, Verdict::kAnother};
-
 namespace {
 
 // Writers see const bodies, readers others.
@@ -24,6 +21,7 @@ void fields(auto& io, wire::Is<VerdictBody> auto& body) { io(body.steps, body.ve
 void fields(auto& io, wire::Is<ReportBody> auto& body) {
   io(body.iterations, body.compute, body.data, body.rows, body.other);
 }
+void fields(auto& io, wire::Is<Want> auto& want) { io(want); }
 
 // These say which value is wrong; "" if none is.
 std::string wrong_number(std::initializer_list<double> numbers) {
@@ -47,17 +45,12 @@ std::string wrong_with(const ReportBody& report) {
   return wrong_number({report.iterations, report.compute, report.data, report.rows, report.other});
 }
 
-// An error is what is wrong, between these words.
-template <class B>
-Result<B> decoded(const char* before, std::string_view bytes, const char* after = "") {
-  wire::Reader reader(bytes);
-  B body;
-  fields(reader, body);
-  std::string wrong = reader.finish();
-  if (wrong.empty()) wrong = wrong_with(body);
-  if (!wrong.empty()) return broken(before, wrong, after);
-  return body;
-}
+// Before the words that say what is wrong; in the order of Body's alternatives.
+constexpr const char* kKinds[] = {
+    "A Join has ",           "A Roster has ",     "A Segment has ",    "A Leave has ",
+    "a body of a report: ",  "a body of begin: ", "a body of judge: ", "a body of a start: ",
+    "a body of a verdict: ", "a body of a wish: "};
+static_assert(std::size(kKinds) == std::variant_size_v<Body>);
 
 }  // namespace
 
@@ -67,49 +60,23 @@ std::string encode(const Body& body) {
   return std::move(writer.out());
 }
 
-Result<JoinBody> decode_join(std::string_view bytes) {
-  return decoded<JoinBody>("A Join has ", bytes, ".");
-}
-Result<RosterBody> decode_roster(std::string_view bytes) {
-  return decoded<RosterBody>("A Roster has ", bytes, ".");
-}
-Result<SegmentBody> decode_segment(std::string_view bytes) {
-  return decoded<SegmentBody>("A Segment has ", bytes, ".");
-}
-Result<LeaveBody> decode_leave(std::string_view bytes) {
-  return decoded<LeaveBody>("A Leave has ", bytes, ".");
-}
-Result<BeginBody> decode_begin(std::string_view bytes) {
-  return bytes.empty() ? BeginBody() : decoded<BeginBody>("a body of begin: ", bytes);
-}
-Result<TaskReport> decode_task(std::string_view bytes) {
-  return decoded<TaskReport>("a body of judge: ", bytes);
-}
-Result<Start> decode_start(std::string_view bytes) {
-  return decoded<Start>("a body of a start: ", bytes);
-}
-Result<ReportBody> decode_report(std::string_view bytes) {
-  return decoded<ReportBody>("a body of a report: ", bytes);
-}
-Result<Verdict> decode_verdict(std::string_view bytes) {
-  const Result<VerdictBody> body = decoded<VerdictBody>("a body of a verdict: ", bytes);
-  if (!body.ok()) return body.error();
-  return body.value().verdict;
+Status decode_into(Body& body, std::string_view bytes) {
+  if (bytes.empty() && std::holds_alternative<BeginBody>(body)) return {};
+  const std::string wrong = std::visit(
+      [&](auto& one) {
+        wire::Reader reader(bytes);
+        fields(reader, one);
+        const std::string& unread = reader.finish();
+        return unread.empty() ? wrong_with(one) : unread;
+      },
+      body);
+  return wrong.empty() ? Status() : Status(broken(kKinds[body.index()], wrong));
 }
 
 std::string encode(Meeting why) { return std::string(1, static_cast<char>(why)); }
 
 Meeting decode_meeting(std::string_view bytes) {
   return bytes.empty() ? Meeting::kPause : static_cast<Meeting>(bytes[0]);
-}
-
-std::string encode(Want want) { return std::string(1, static_cast<char>(want)); }
-
-Result<Want> decode_want(std::string_view bytes) {
-  const int number = bytes.size() == 1 ? static_cast<unsigned char>(bytes[0]) : -1;
-  if (number < 0 || number > static_cast<int>(Want::kRegroup))
-    return broken("a body of a wish: ", bytes.size(), " bytes that name none");
-  return static_cast<Want>(number);
 }
 
 std::string encode_may_leave(bool may) { return std::string(1, may ? '\1' : '\0'); }

@@ -14,7 +14,6 @@ struct ReportBody {
   double compute = 0, data = 0, rows = 0, other = 0;
   bool operator==(const ReportBody&) const = default;
 };
-Result<ReportBody> decode_report(std::string_view bytes);
 
 // The body of kBegin; no bytes at all are one with nothing in it.
 struct BeginBody {
@@ -31,18 +30,20 @@ struct VerdictBody {
   std::uint32_t steps = 0;
   Verdict verdict = Verdict::kPush;
 };
-// A TaskReport is the body of kJudge; a Start, whose worker is not in it, answers kBegin.
+// A TaskReport is the body of kJudge; a Start, whose worker is not in it, answers kBegin; a Want is
+// the body of kPause, and of the answer to kMeet.
 using Body = std::variant<JoinBody, RosterBody, SegmentBody, LeaveBody, ReportBody, BeginBody,
-                          TaskReport, Start, VerdictBody>;
+                          TaskReport, Start, VerdictBody, Want>;
 std::string encode(const Body& body);
-Result<JoinBody> decode_join(std::string_view bytes);
-Result<RosterBody> decode_roster(std::string_view bytes);
-Result<SegmentBody> decode_segment(std::string_view bytes);
-Result<LeaveBody> decode_leave(std::string_view bytes);
-Result<BeginBody> decode_begin(std::string_view bytes);
-Result<TaskReport> decode_task(std::string_view bytes);
-Result<Start> decode_start(std::string_view bytes);
-Result<Verdict> decode_verdict(std::string_view bytes);
+// Makes of `bytes` a body of the kind that `body` is already. An error says what is wrong with
+// them.
+Status decode_into(Body& body, std::string_view bytes);
+template <class B>
+Result<B> decode(std::string_view bytes) {
+  Body body = B();
+  if (Status status = decode_into(body, bytes); !status.ok()) return status.error();
+  return std::get<B>(std::move(body));
+}
 // The body of kMeet: why a worker comes to a meeting.
 enum class Meeting : std::uint8_t {
   kPause = 0,       // for what was agreed on; it goes on after that
@@ -51,9 +52,6 @@ enum class Meeting : std::uint8_t {
 };
 std::string encode(Meeting why);
 Meeting decode_meeting(std::string_view bytes);  // no body: kPause
-// The body of kPause, and of the answer to kMeet.
-std::string encode(Want want);
-Result<Want> decode_want(std::string_view bytes);
 // The answer to kLeave: whether the process may go.
 std::string encode_may_leave(bool may);
 bool decode_may_leave(std::string_view bytes);

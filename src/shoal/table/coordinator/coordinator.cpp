@@ -37,8 +37,7 @@ Status Coordinator::ask(Rank rank, const Ask& ask) {
   switch (ask.topic) {
     case Topic::kOutputs: return outputs.tell(rank, ask);
     case Topic::kPause:
-      if (ask.body == encode(Want::kRegroup))
-        regrouping.want(members.name(rank) + " asks for it", "");
+      if (ask.body == encode(Want::kRegroup)) regrouping.want(members.name(rank) + " asks for it");
       return agreement.want(rank, ask);
     case Topic::kPaused: {
       const Status status = agreement.paused(rank, ask);
@@ -151,13 +150,6 @@ Status Coordinator::handle(Rank rank, const Message& message, Instant now,
   const Status status = handle(rank, message);
   members.move_messages_to(out);
   return status;
-}
-
-void Coordinator::regroup(const std::string& why, const std::string& scheme, Clock from,
-                          std::vector<Dispatch>& out) {
-  if (!roster() || ended() || finished()) return;
-  want_next(why, scheme, from);
-  members.move_messages_to(out);
 }
 
 void Coordinator::lost(Rank rank, Code code, const std::string& why, std::vector<Dispatch>& out) {

@@ -1,28 +1,15 @@
 #include "shoal/table/coordinator/difference.h"
 
 #include <algorithm>
-#include <vector>
+#include <ranges>
 
 #include "shoal/base/error.h"
+#include "shoal/base/text.h"
 
 namespace shoal::table {
 namespace {
 
 using Lines = std::vector<std::string>;
-
-Lines lines_of(std::string_view text) {
-  Lines lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    const std::size_t first = std::min(line.find_first_not_of(" \t\r"), line.size());
-    line.remove_prefix(first);
-    line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
-    lines.emplace_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
 
 std::string key_of(const std::string& line) { return line.substr(0, line.find_first_of(": {")); }
 
@@ -46,15 +33,14 @@ std::string place_of(const Lines& lines, std::size_t at) {
 }
 
 bool has_later(const Lines& lines, std::size_t from, const std::string& line) {
-  return std::find(lines.begin() + static_cast<std::ptrdiff_t>(std::min(from, lines.size())),
-                   lines.end(), line) != lines.end();
+  return std::ranges::count(lines | std::views::drop(from), line) > 0;
 }
 
 }  // namespace
 
 std::string difference(const std::string& one, std::string_view one_text, const std::string& other,
                        std::string_view other_text, const char* verb) {
-  const Lines a = lines_of(one_text), b = lines_of(other_text);
+  const Lines a = split(one_text, '\n'), b = split(other_text, '\n');
   std::size_t at = 0;
   while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
   const bool in_a = at < a.size(), in_b = at < b.size();

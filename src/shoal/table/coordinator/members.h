@@ -84,10 +84,10 @@ class Members {
     for (const Rank rank : ranks) words.push_back(name(rank));
     return join(words);
   }
-  // "barrier 500: waiting for rank 2", of the `ranks` that `has` does not hold for.
+  // "barrier 500: waiting for rank 2", of the `ranks` that have not `said` anything.
   std::string waiting_for(const std::string& what, std::vector<Rank> ranks,
-                          const std::function<bool(Rank)>& has) const {
-    std::erase_if(ranks, has);
+                          const auto& said) const {
+    std::erase_if(ranks, [&](Rank rank) { return said.contains(rank); });
     return str(what, ": waiting for ", names(ranks));
   }
   // The process breaks the protocol: its name, and `words`.

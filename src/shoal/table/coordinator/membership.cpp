@@ -7,7 +7,7 @@ namespace shoal::table {
 // ---- joining ----
 
 Status Membership::join(Rank rank, const Ask& ask) {
-  Result<JoinBody> body = decode_join(ask.body);
+  Result<JoinBody> body = decode<JoinBody>(ask.body);
   if (!body.ok()) return body.error();
   if (body.value().rank != rank)
     return broken("the process of rank ", rank, " asks to join as rank ", body.value().rank);
@@ -54,7 +54,8 @@ Status Membership::join_again(Rank rank, const Ask& ask) {
       members.say(rank, Directive{.kind = DirectiveKind::kFinished, .text = {}});
     return {};
   }
-  const std::string host = decode_join(ask.body).value().host, before = members[rank].body.host;
+  const std::string host = decode<JoinBody>(ask.body).value().host,
+                    before = members[rank].body.host;
   Error error =
       host == before
           ? broken("a second process says that it is rank ", rank, ", on the same host ", host,
@@ -112,7 +113,7 @@ void Membership::begin() {
 Result<std::string> Membership::next_generation(const Rounds::Round& round) {
   std::map<Rank, SegmentBody> ends;
   for (const auto& [rank, bytes] : round) {
-    Result<SegmentBody> end = decode_segment(bytes);
+    Result<SegmentBody> end = decode<SegmentBody>(bytes);
     if (!end.ok()) return members.broken(rank, " sends ", end.error().message);
     if (const std::string wrong = members[rank].worker == 0 ? regrouping.why_not(end.value()) : "";
         !wrong.empty())
@@ -146,7 +147,7 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
 // ---- leaving ----
 
 Status Membership::leave(Rank rank, const Ask& ask) {
-  Result<LeaveBody> body = decode_leave(ask.body);
+  Result<LeaveBody> body = decode<LeaveBody>(ask.body);
   if (!body.ok()) return members.broken(rank, " sends ", body.error().message);
   Member& member = members[rank];
   // the others hear of it when the next generation begins
@@ -154,7 +155,7 @@ Status Membership::leave(Rank rank, const Ask& ask) {
   if (const std::string why = finished_ ? "" : why_it_stays(rank); !why.empty()) {
     warn(str(members.name(rank), " is told to leave, and ", why,
              ": the whole job stops, to be continued"));
-    agreement.want(Want::kRequeue, 0);
+    agreement.want(Want::kRequeue);
     if (asks) members.say(rank, Answer{Topic::kLeave, ask.clock, encode_may_leave(false)});
     return {};
   }

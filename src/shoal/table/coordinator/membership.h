@@ -34,9 +34,9 @@ class Membership {
   void lose(Rank rank, Code code, const std::string& why);
   // Tells all that have joined, `but` one, that the job ends now.
   void end(Error error, Rank but);
-  // All are to go on in another generation; Coordinator::regroup.
-  void want_next(const std::string& why, const std::string& scheme = "", Clock from = 0) {
-    if (regrouping.want(why, scheme)) agreement.want(Want::kRegroup, from);
+  // All are to go on in another generation.
+  void want_next(const std::string& why) {
+    if (regrouping.want(why)) agreement.want(Want::kRegroup);
   }
 
   // The process has joined a generation, and perhaps left since.

@@ -47,9 +47,8 @@ class Norms {
   }
   std::vector<std::string> waiting_for() const {
     std::vector<std::string> lines;
-    for (const auto& round : open_)
-      lines.push_back(members_.waiting_for(str("norm ", round.first.second), members_.servers(),
-                                           [&](Rank rank) { return round.second.contains(rank); }));
+    for (const auto& [key, parts] : open_)
+      lines.push_back(members_.waiting_for(str("norm ", key.second), members_.servers(), parts));
     return lines;
   }
 

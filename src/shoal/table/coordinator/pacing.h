@@ -45,7 +45,7 @@ class Pacing {
     }
   }
   Status begin(Rank rank, const Ask& ask) {
-    const Result<BeginBody> body = decode_begin(ask.body);
+    const Result<BeginBody> body = decode<BeginBody>(ask.body);
     if (!body.ok()) return members_.broken(rank, " sends ", body.error().message);
     Worker& worker = workers_[rank];
     if (worker.begun && ask.clock == *worker.begun) {
@@ -65,7 +65,7 @@ class Pacing {
     return {};
   }
   Status judge(Rank rank, const Ask& ask) {
-    const Result<TaskReport> report = decode_task(ask.body);
+    const Result<TaskReport> report = decode<TaskReport>(ask.body);
     if (!report.ok()) return members_.broken(rank, " sends ", report.error().message);
     Worker& worker = workers_[rank];
     const std::pair question(ask.clock, report.value().steps);

@@ -1,7 +1,7 @@
 // The next generation of a job: the one way in which who takes part, the scheme or its groups
 // change while a job trains.
 //
-//   1  Somebody wants it: a worker (Want::kRegroup), the coordinator itself (Coordinator::regroup),
+//   1  Somebody wants it: a worker (Want::kRegroup),
 //   a process that joins or leaves; or a phase of
 //      the solver ends, which all workers know by themselves.
 //   2  All workers stop where they agree on: at one clock, or, where no bound holds them together,
@@ -33,11 +33,9 @@ class Regrouping {
     founders_ = workers();
     return roster_;
   }
-  // `why`, for people; `scheme`, in words for the workers as they are numbered now: "": it stays.
-  // False if the next generation is on its way already.
-  bool want(const std::string& why, const std::string& scheme) {
+  // `why`, for people. False if the next generation is on its way already.
+  bool want(const std::string& why) {
     whys_.push_back(why);
-    if (!scheme.empty()) scheme_ = scheme;
     return !std::exchange(wanted_, true);
   }
   // The scheme with which worker 0 plans this generation.
@@ -55,10 +53,9 @@ class Regrouping {
     Clock least = kUnbounded;
     std::map<Rank, Clock> clocks;
     for (const auto& [rank, end] : ends) least = std::min(least, clocks[rank] = end.clock);
-    // A wish is for the scheme that is: a phase that begins has its own, for the workers that the
-    // job began with.
+    // A phase that begins has its own scheme, for the workers that the job began with.
     std::vector<Rank> before = workers();
-    std::string scheme = scheme_.empty() ? roster_.scheme : scheme_;
+    std::string scheme = roster_.scheme;
     const auto said = ends.find(before.at(0));
     const SegmentBody chief = said != ends.end() ? said->second : SegmentBody();
     if (!chief.scheme.empty()) {
@@ -82,7 +79,6 @@ class Regrouping {
     roster_.why = join(whys_);
     wanted_ = false;
     whys_.clear();
-    scheme_.clear();
     return roster_;
   }
   // Returns why the chief's words are wrong; "" if they are not.
@@ -193,7 +189,6 @@ class Regrouping {
   bool wanted_ = false;
   std::vector<std::string> whys_;
   std::vector<Rank> founders_;  // ranks of the first workers, by number
-  std::string scheme_;          // wanted; "": as it is
 };
 
 }  // namespace shoal::table

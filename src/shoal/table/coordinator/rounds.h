@@ -68,9 +68,8 @@ class Rounds {
   // "barrier 500: waiting for rank 2", one line for each open round.
   std::vector<std::string> waiting_for() const {
     std::vector<std::string> lines;
-    for (const auto& round : open_)
-      lines.push_back(members_.waiting_for(name_of(round.first), members_.active(),
-                                           [&](Rank rank) { return round.second.contains(rank); }));
+    for (const auto& [key, round] : open_)
+      lines.push_back(members_.waiting_for(name_of(key), members_.active(), round));
     return lines;
   }
 

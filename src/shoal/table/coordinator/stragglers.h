@@ -18,7 +18,7 @@ class Stragglers {
   // more than twice the median of all for the fifth report in a row; once for each such row. ""
   // otherwise.
   Result<std::string> take(Rank rank, std::string_view body) {
-    const Result<ReportBody> report = decode_report(body);
+    const Result<ReportBody> report = decode<ReportBody>(body);
     if (!report.ok()) return members_.broken(rank, " sends ", report.error().message);
     Worker& worker = workers_[rank];
     if (report.value().iterations == 0) return std::string();

@@ -54,7 +54,7 @@ Status CoordinatorHost::received(Link& link, Message&& message) {
 bool CoordinatorHost::waits_until_reached(Rank rank, Message& message) {
   Ask* const ask = std::get_if<Ask>(&message);
   if (!ask || ask->topic != Topic::kJoin) return false;
-  Result<JoinBody> join = decode_join(ask->body);
+  Result<JoinBody> join = decode<JoinBody>(ask->body);
   if (!join.ok()) return false;  // the coordinator says so
   if (const auto [host, port] = split_address(join.value().address); is_anywhere(host)) {
     join.value().address = join_address(hosts_[rank], port);

@@ -183,7 +183,7 @@ void ServiceOverTcp::hear(Message&& message) {
   if (answer->topic != Topic::kJoin &&
       (answer->topic != Topic::kRegroup || process_.options.worker))
     return coordinator_->pending(message);
-  Result<RosterBody> roster = decode_roster(answer->body);
+  Result<RosterBody> roster = decode<RosterBody>(answer->body);
   if (!roster.ok()) return process_.fail(roster.error());
   process_.know(std::move(roster).value());
 }

@@ -21,7 +21,7 @@ struct Range {
   Enum first, last, also = last;
 };
 template <class Enum>
-constexpr Range<Enum> kRange{};
+constexpr Range<Enum> range_of();  // layout.h
 
 // Numbers and arrays of bytes are as in memory, which is little-endian.
 class Writer {
@@ -42,11 +42,9 @@ class Writer {
     out_ += kept;
   }
   template <class T>
-  void list(const std::vector<T>& items, std::size_t least_bytes, std::size_t limit,
-            const char* field) {
+  void list(const std::vector<T>& items, std::size_t limit, const char* field) {
     CHECK(items.size() <= limit) << items.size() << " " << field << "; at most " << limit
                                  << " can be sent";
-    out_.reserve(out_.size() + 4 + items.size() * least_bytes);
     put(static_cast<std::uint32_t>(items.size()));
     for (const T& item : items) fields(*this, item);
   }
@@ -84,11 +82,14 @@ class Reader {
     bytes(value, limit, field);
   }
   template <class T>
-  void list(std::vector<T>& items, std::size_t least_bytes, std::size_t limit, const char* field) {
+  void list(std::vector<T>& items, std::size_t limit, const char* field) {
     std::uint32_t count = 0;
     get(count);
     if (count > limit) fail(str(count, " ", field, "; at most ", limit, " are allowed"));
-    if (wrong_.empty() && count > left_.size() / least_bytes)
+    Writer least;
+    const T empty{};
+    fields(least, empty);
+    if (wrong_.empty() && count > left_.size() / least.out().size())
       fail(str(count, " ", field, ", which ", left_.size(), " bytes cannot hold"));
     items.clear();
     for (std::uint32_t i = 0; i < count && wrong_.empty(); ++i) fields(*this, items.emplace_back());
@@ -112,7 +113,7 @@ class Reader {
   template <class T>
   void get(T& value) {
     if constexpr (std::is_enum_v<T>) {
-      constexpr const Range<T>& known = kRange<T>;
+      constexpr Range<T> known = range_of<T>();
       EnumBits<T> bits = 0;
       get(bits);
       value = static_cast<T>(bits);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <concepts>
+#include <tuple>
 
 #include "shoal/table/messages.h"
+#include "shoal/table/pacer.h"
 #include "shoal/table/wire/fields.h"
 
 namespace shoal::table::wire {
@@ -12,40 +14,30 @@ namespace shoal::table::wire {
 template <class M, class... T>
 concept Is = (std::same_as<std::remove_const_t<M>, T> || ...);
 
-template <>
-inline constexpr Range<Purpose> kRange<Purpose>{"purpose", Purpose::kRows, Purpose::kCoordination};
-template <>
-inline constexpr Range<Part> kRange<Part>{"part", Part::kWeights, Part::kHistory2};
-template <>
-inline constexpr Range<ContributionKind> kRange<ContributionKind>{
-    "contribution", ContributionKind::kGradient, ContributionKind::kWeights};
-template <>
-inline constexpr Range<Want> kRange<Want>{"want", Want::kNothing, Want::kRegroup};
-template <>
-inline constexpr Range<DirectiveKind> kRange<DirectiveKind>{"kind", DirectiveKind::kAbort,
-                                                            DirectiveKind::kLeft};
-template <>
-inline constexpr Range<Code> kRange<Code>{"code", Code::kInternal, Code::kSnapshot, Code::kRequeue};
-template <>
-inline constexpr Range<Topic> kRange<Topic>{"topic", Topic::kJoin, Topic::kEnroll};
-// The receiver knows which codecs a row has.
-template <>
-inline constexpr Range<CodecId> kRange<CodecId>{"codec", CodecId{0}, CodecId{255}};
-// These two have their numbers from elsewhere, and are on the wire now.
-template <>
-inline constexpr Range<optim::Rule> kRange<optim::Rule>{"rule", optim::Rule::kSgd,
-                                                        optim::Rule::kAdam};
-template <>
-inline constexpr Range<optim::Regularization> kRange<optim::Regularization>{
-    "regularization", optim::Regularization::kL2, optim::Regularization::kL1};
+template <class Enum>
+constexpr Range<Enum> range_of() {
+  return std::get<Range<Enum>>(
+      std::tuple(Range{"purpose", Purpose::kRows, Purpose::kCoordination},
+                 Range{"part", Part::kWeights, Part::kHistory2},
+                 Range{"contribution", ContributionKind::kGradient, ContributionKind::kWeights},
+                 Range{"want", Want::kNothing, Want::kRegroup},
+                 Range{"kind", DirectiveKind::kAbort, DirectiveKind::kLeft},
+                 Range{"code", Code::kInternal, Code::kSnapshot, Code::kRequeue},
+                 Range{"topic", Topic::kJoin, Topic::kEnroll},
+                 Range{"verdict", Verdict::kPush, Verdict::kAnother},
+                 // The receiver knows which codecs a row has.
+                 Range{"codec", CodecId{0}, CodecId{255}},
+                 // These two have their numbers from elsewhere, and are on the wire now.
+                 Range{"rule", optim::Rule::kSgd, optim::Rule::kAdam},
+                 Range{"regularization", optim::Regularization::kL2, optim::Regularization::kL1}));
+}
 static_assert(static_cast<int>(optim::Rule::kAdam) == 5 &&
               static_cast<int>(optim::Regularization::kL1) == 1);
 
 inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20,
                              kMaxProcesses = 1u << 16;
 // of the lists' items
-inline constexpr std::size_t kRowBytes = 21, kRankBytes = 4, kClockBytes = 8, kNumberBytes = 8,
-                             kLeastProcessBytes = 44;
+inline constexpr std::size_t kRowBytes = 21, kRankBytes = 4, kClockBytes = 8;
 inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 
 void fields(auto& io, Is<std::uint32_t, Clock, double> auto& m) { io(m); }
@@ -71,11 +63,11 @@ void fields(auto& io, Is<PlanMessage> auto& m) {
      plan.rule.momentum2, plan.rule.rms_decay, plan.rule.delta, plan.regularization,
      plan.weight_decay, plan.clip, plan.iter_size);
   io.bytes(plan.scheme, kMaxSchemeBytes, "scheme");
-  io.list(plan.rows, kRowBytes, kMaxRows, "rows");
+  io.list(plan.rows, kMaxRows, "rows");
   io(plan.generation);
-  io.list(plan.ranks, kRankBytes, kMaxWorkers, "ranks");
-  io.list(plan.clocks, kClockBytes, kMaxWorkers, "clocks");
-  io.list(plan.server_ranks, kRankBytes, kMaxServers, "ranks of servers");
+  io.list(plan.ranks, kMaxWorkers, "ranks");
+  io.list(plan.clocks, kMaxWorkers, "clocks");
+  io.list(plan.server_ranks, kMaxServers, "ranks of servers");
 }
 void fields(auto& io, Is<Init> auto& m) { io(m.row, m.part, m.generation, m.payload.codec); }
 void fields(auto& io, Is<Ready> auto& m) { io(m.rows, m.generation); }
@@ -113,7 +105,7 @@ void fields(auto& io, Is<RosterBody::Process> auto& m) {
 }
 void fields(auto& io, Is<RosterBody> auto& m) {
   io(m.seed);
-  io.list(m.processes, kLeastProcessBytes, kMaxProcesses, "processes");
+  io.list(m.processes, kMaxProcesses, "processes");
   io(m.generation);
   io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
   io.text(m.why, kMaxReasonBytes, "reason");
@@ -123,8 +115,8 @@ void fields(auto& io, Is<SegmentBody> auto& m) {
   io(m.clock, m.phase_end);
   io.bytes(m.next_scheme, kMaxSchemeBytes, "scheme");
   io.bytes(m.scheme, kMaxSchemeBytes, "scheme");
-  io.list(m.weights, kNumberBytes, kMaxWorkers, "weights");
-  io.list(m.bandwidths, kNumberBytes, kMaxServers, "bandwidths");
+  io.list(m.weights, kMaxWorkers, "weights");
+  io.list(m.bandwidths, kMaxServers, "bandwidths");
   io(m.measures);
 }
 

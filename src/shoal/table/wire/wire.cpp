@@ -220,12 +220,8 @@ Status check_crc(const Header& header, std::uint32_t crc) {
 Frame encode(const Message& message, std::uint64_t request) {
   Writer writer;
   std::string& head = writer.out();
-  put_le(head, kMagic);
-  put_le(head, version_of(type_of(message)));
-  put_le(head, static_cast<std::uint8_t>(type_of(message)));
-  put_le(head, std::uint16_t{0});
-  put_le(head, request);
-  head.resize(kHeaderSize);
+  const MessageType type = type_of(message);
+  writer(kMagic, version_of(type), type, std::uint16_t{0}, request, std::uint64_t{0});
   Frame frame;
   std::visit(
       [&]<class M>(const M& m) {
