@@ -1,4 +1,4 @@
-// The norm of all rows' gradients at a clock, from what each server has of it.
+// Forms the norm of all rows' gradients at a clock from what each server has of it.
 #pragma once
 
 #include <map>

@@ -1,17 +1,17 @@
-// The next generation of a job: the one way in which who takes part, the scheme or its groups
-// change while a job trains.
+// Plans the next generation of a job: the one way in which its members, its scheme or its groups
+// change while it trains.
 //
-//   1  Somebody wants it: a worker (Want::kRegroup),
-//   a process that joins or leaves; or a phase of
-//      the solver ends, which all workers know by themselves.
-//   2  All workers stop where they agree on: at one clock, or, where no bound holds them together,
-//   each at the end of the task it is in. 3  Each has heard of all its pushes, the chief holds what
-//   a snapshot would; each says so (Topic::kRegroup, a SegmentBody). 4  When all have, next() says
-//   who is what from then on, and in whose words the plan is. All get the same; each builds its
-//   solver anew,
-//      over a plan of that generation with the chief's numbers.
+//   1. It is wanted: by a worker (Want::kRegroup), by a process that joins or leaves, or because a
+//      phase of the solver ends, which all workers know by themselves.
+//   2. All workers stop where they agree on: at one clock, or, where no bound holds them together,
+//      each at the end of its task.
+//   3. Each has heard of all its pushes, and the chief holds what a snapshot would. Each says so
+//      (Topic::kRegroup, a SegmentBody).
+//   4. When all have, next() makes the roster of the next generation and says in whose words its
+//      plan is. All get the same; each builds its solver anew, over a plan of that generation with
+//      the chief's numbers.
 //
-// It gathers the changes until then; several wishes become one generation.
+// Wishes that come before that are gathered: several become one generation.
 #pragma once
 
 #include <map>

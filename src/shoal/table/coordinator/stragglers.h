@@ -1,4 +1,5 @@
-// Workers' reports of their times, and who is much slower than the others, and why.
+// Collects the workers' reports of their times, and finds the workers that are much slower than the
+// others, with the reason.
 #pragma once
 
 #include <iomanip>

@@ -19,7 +19,7 @@ FrameReader::Room FrameReader::room() {
   const std::size_t size = std::max(stage_ == Stage::kPeer ? kBuffer : kStrangersBuffer,
                                     part_ == Part::kFields ? header_.field_bytes() : 0);
   if (begin_ == end_) begin_ = end_ = 0;
-  if (end_ == 0 && buffer_.size() > size) buffer_ = {};  // after long fields
+  if (end_ == 0 && buffer_.size() > size) buffer_ = std::vector<char>();  // after long fields
   if (begin_ > 0 && buffer_.size() - end_ < size / 2) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;

@@ -1,5 +1,5 @@
-// Bytes in any pieces to messages. Numbers are read straight to where they belong, small frames
-// many at a time through a buffer.
+// Makes messages of the bytes of a connection, which come in any pieces. Numbers are read straight
+// to where they belong, small frames many at a time through a buffer.
 #pragma once
 
 #include "shoal/table/wire.h"
