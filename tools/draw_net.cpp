@@ -52,7 +52,7 @@ int draw(const std::vector<std::string>& words) {
   set_state_of_flags(FLAGS_phase, *param.mutable_state());
   Context context({});
   const Net net(param, context);
-  const std::string graph = kind == "dot" ? out : out + ".dot";
+  const std::string graph = kind == "dot" ? out : str(out, ".", ::getpid(), ".dot");
   or_throw(write_file(graph, dot_of(net), Code::kUsage));
   if (kind == "dot") return 0;
   const Status drawn = run_dot(kind, graph, out);

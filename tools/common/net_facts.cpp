@@ -19,40 +19,48 @@ std::string words_of(const Shape& shape) {
   return sizes.empty() ? "one number" : join(sizes, " x ");
 }
 
-// "3 x 5" of a field that holds a size for all axes or one each, and its fields by axis.
-template <class Param>
-std::string window_words(const Param& param, std::uint32_t size) {
-  const std::uint32_t h = param.kernel_h() ? param.kernel_h() : size,
-                      w = param.kernel_w() ? param.kernel_w() : size;
-  return str(h, " x ", w);
+// On two axes.
+struct Sizes {
+  std::uint32_t h, w;
+};
+template <class List>
+Sizes sizes_of(const List& list, std::uint32_t h, std::uint32_t w) {
+  if (!list.empty()) return {list[0], list[list.size() > 1 ? 1 : 0]};
+  return {h, w};
+}
+Sizes sizes_of(std::uint32_t both, std::uint32_t h, std::uint32_t w) {
+  return {h > 0 ? h : both, w > 0 ? w : both};
 }
 
-template <class Sizes>
-std::uint32_t first_of(const Sizes& sizes, std::uint32_t otherwise) {
-  return sizes.empty() ? otherwise : sizes[0];
+// "20 of 5 x 5, stride 2, pad 1 x 0"; a stride of 1 and a pad of 0 go without saying.
+std::string window_words(const std::string& what, Sizes kernel, Sizes stride, Sizes pad) {
+  const auto of = [](const char* name, Sizes sizes, std::uint32_t usual) {
+    if (std::max(sizes.h, sizes.w) <= usual) return std::string();
+    return str(", ", name, " ", sizes.h, sizes.h == sizes.w ? "" : str(" x ", sizes.w));
+  };
+  return str(what, kernel.h == 0 ? "all" : str(kernel.h, " x ", kernel.w), of("stride", stride, 1),
+             of("pad", pad, 0));
 }
 
 std::string kernel_words(const LayerParameter& layer) {
-  std::string words;
   if (layer.has_inner_product_param())
     return str(layer.inner_product_param().num_output(), " outputs");
   if (layer.has_convolution_param()) {
     const ConvolutionParameter& conv = layer.convolution_param();
-    words = str(conv.num_output(), " of ", window_words(conv, first_of(conv.kernel_size(), 0)));
-    if (const std::uint32_t stride = first_of(conv.stride(), conv.stride_h()); stride > 1)
-      words += str(", stride ", stride);
-    if (const std::uint32_t pad = first_of(conv.pad(), conv.pad_h()); pad > 0)
-      words += str(", pad ", pad);
-    if (conv.group() > 1) words += str(", group ", conv.group());
+    return window_words(str(conv.num_output(), " of "),
+                        sizes_of(conv.kernel_size(), conv.kernel_h(), conv.kernel_w()),
+                        sizes_of(conv.stride(), conv.stride_h(), conv.stride_w()),
+                        sizes_of(conv.pad(), conv.pad_h(), conv.pad_w())) +
+           (conv.group() > 1 ? str(", group ", conv.group()) : "");
   }
   if (layer.has_pooling_param()) {
     const PoolingParameter& pool = layer.pooling_param();
-    words = PoolingParameter::PoolMethod_Name(pool.pool()) + " of " +
-            (pool.global_pooling() ? "all" : window_words(pool, pool.kernel_size()));
-    if (pool.stride() > 1) words += str(", stride ", pool.stride());
-    if (pool.pad() > 0) words += str(", pad ", pool.pad());
+    return window_words(PoolingParameter::PoolMethod_Name(pool.pool()) + " of ",
+                        sizes_of(pool.kernel_size(), pool.kernel_h(), pool.kernel_w()),
+                        sizes_of(pool.stride(), pool.stride_h(), pool.stride_w()),
+                        sizes_of(pool.pad(), pool.pad_h(), pool.pad_w()));
   }
-  return words;
+  return "";
 }
 
 // The layer that owns what `blob` looks at, if `layer` does not.
@@ -115,8 +123,9 @@ std::vector<LayerFacts> facts_of(const Net& net) {
     facts.kernel = kernel_words(param);
     facts.multiply_adds = layer.multiply_adds();
     for (const auto& blob : layer.params()) {
-      facts.params += blob->shape().count();
-      if (facts.shares_with.empty()) facts.shares_with = other_owner(net, layer, *blob);
+      const std::string owner = other_owner(net, layer, *blob);
+      if (owner.empty()) facts.params += blob->shape().count();
+      if (!owner.empty()) facts.shares_with = owner;
     }
   }
   return all;
@@ -129,10 +138,11 @@ std::string summary_of(const Net& net) {
   for (const LayerFacts& layer : layers) {
     lines.push_back({layer.name, layer.type + (layer.kernel.empty() ? "" : ", " + layer.kernel),
                      join(layer.shapes, "; "),
-                     layer.shares_with.empty() ? grouped(layer.params) : "of " + layer.shares_with,
+                     (layer.shares_with.empty() ? "" : "of " + layer.shares_with + " and ") +
+                         grouped(layer.params),
                      grouped(layer.multiply_adds)});
     products += layer.multiply_adds;
-    if (layer.shares_with.empty()) numbers += layer.params;
+    numbers += layer.params;
   }
   if (!layers.empty() && !net.tops(0).empty() && net.tops(0)[0]->shape().axes() > 0)
     batch = net.tops(0)[0]->shape()[0];
@@ -171,10 +181,8 @@ std::string dot_of(const Net& net) {
     if (!in_place) order.push_back(box);
     lines.push_back(layer.name + ": " + layer.type);
     if (!layer.kernel.empty()) lines.push_back(layer.kernel);
-    if (!layer.shares_with.empty())
-      lines.push_back("params of " + layer.shares_with);
-    else if (layer.params > 0)
-      lines.push_back(grouped(layer.params) + " params");
+    if (!layer.shares_with.empty()) lines.push_back("params of " + layer.shares_with);
+    if (layer.params > 0) lines.push_back(grouped(layer.params) + " params");
     if (in_place) continue;
     for (const std::string& bottom : layer.bottoms)
       edges += "  " + quoted("blob " + bottom) + " -> " + quoted("layer " + box) + ";\n";

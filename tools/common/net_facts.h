@@ -15,14 +15,14 @@ struct LayerFacts {
   std::vector<std::string> bottoms, tops;  // as the prototxt names them
   std::vector<std::string> shapes;         // of the tops: "64 x 20 x 24 x 24"
   std::string kernel;                      // "20 of 5 x 5, stride 2"; "" where there is none
-  std::int64_t params = 0;                 // numbers it learns or keeps
-  std::string shares_with;                 // the layer that owns its params, if another does
+  std::int64_t params = 0;                 // numbers that it owns
+  std::string shares_with;                 // the layer that owns others of its params; "": none
   std::int64_t multiply_adds = 0;          // of a forward pass of the whole batch
 };
 std::vector<LayerFacts> facts_of(const Net& net);
 
 // A table of the layers, and what the net has in all: numbers, multiply-adds for an item of the
-// batch, planned memory. Params with several owners are counted once.
+// batch, planned memory. Params that layers share are counted once.
 std::string summary_of(const Net& net);
 
 // The graph in the language of Graphviz: a box for each layer, with the layers that work in place

@@ -1,4 +1,4 @@
-// Reads workers and servers out of the roster of a job.
+// Finds workers and servers in the roster of a job, which is the coordinator's list of processes.
 #pragma once
 
 #include <cstdint>

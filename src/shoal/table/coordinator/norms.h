@@ -1,4 +1,4 @@
-// Forms the norm of all rows' gradients at a clock from what each server has of it.
+// Computes the norm of the whole gradient at a clock from each server's part of it.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// Plans the next generation of a job: the one way in which its members, its scheme or its groups
-// change while it trains.
+// Moves a job that trains to its next generation: the only way in which its members, its scheme or
+// its groups change.
 //
 //   1. It is wanted: by a worker (Want::kRegroup), by a process that joins or leaves, or because a
 //      phase of the solver ends, which all workers know by themselves.

@@ -1,5 +1,4 @@
-// Collects the workers' reports of their times, and finds the workers that are much slower than the
-// others, with the reason.
+// Finds the workers that are much slower than the others, and why, from the times that all report.
 #pragma once
 
 #include <iomanip>

@@ -1,5 +1,5 @@
-// Makes messages of the bytes of a connection, which come in any pieces. Numbers are read straight
-// to where they belong, small frames many at a time through a buffer.
+// Assembles messages from the bytes of a connection, which come in pieces of any size. Numbers are
+// read straight to where they belong, small frames many at a time through a buffer.
 #pragma once
 
 #include "shoal/table/wire.h"

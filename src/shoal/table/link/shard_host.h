@@ -1,5 +1,5 @@
-// Drives the shard of this process: passes it the messages of workers in other processes, which are
-// peers, and of this process's own, and sends its answers.
+// Runs the shard of this process: hands it the messages of workers, which are in other processes
+// (peers) or in this one, and sends its answers.
 #pragma once
 
 #include "shoal/table/link/coordinator_client.h"
