@@ -7,11 +7,18 @@
 
 namespace shoal::table {
 
+void VirtualTime::at(Instant when, std::function<void()> work) {
+  heap_.push_back({std::max(when, now_), numbers_++, std::move(work)});
+  std::push_heap(heap_.begin(), heap_.end());
+}
+
 bool VirtualTime::step() {
-  if (due_.empty()) return false;
-  const auto first = due_.extract(due_.begin());
-  now_ = first.key();
-  first.mapped()();
+  if (heap_.empty()) return false;
+  std::pop_heap(heap_.begin(), heap_.end());
+  const Event event = std::move(heap_.back());
+  heap_.pop_back();
+  now_ = event.when;
+  event.work();
   return true;
 }
 

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
+#include <tuple>
+#include <vector>
 
 #include "shoal/base/random.h"
 #include "shoal/table/client.h"
@@ -18,17 +21,25 @@ class VirtualTime {
   Instant now() const { return now_; }
   // Of what is to happen at one instant, what was said first happens first. An instant in the past
   // is now.
-  void at(Instant when, std::function<void()> work) {
-    due_.emplace(std::max(when, now_), std::move(work));
-  }
+  void at(Instant when, std::function<void()> work);
   void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
   // Goes on to the next thing and does it; false if there is none.
   bool step();
-  bool is_idle() const { return due_.empty(); }
+  bool is_idle() const { return heap_.empty(); }
 
  private:
-  std::multimap<Instant, std::function<void()>> due_;
+  struct Event {
+    Instant when{};
+    std::uint64_t number = 0;
+    std::function<void()> work;
+    // for a heap
+    bool operator<(const Event& other) const {
+      return std::tie(when, number) > std::tie(other.when, other.number);
+    }
+  };
+  std::vector<Event> heap_;
   Instant now_{};
+  std::uint64_t numbers_ = 0;
 };
 
 // Probabilities, of each frame by itself.
