@@ -78,6 +78,21 @@ TEST(WeedOutWindow, DeathVectors) {
     }
 }
 
+TEST(WeedOutWindow, BeginsAnewWhenAllHaveLeft) {
+  PacerRig rig("weed_out weedout=1", 2);
+  (void)judged(rig, {0, 1});
+  rig.pacer->leave(0, {});
+  rig.pacer->leave(1, {});
+  EXPECT_EQ(next_of(rig), "0, \"next\": 0");
+  rig.pacer->join(0, {});
+  EXPECT_EQ(ring_of(rig), "[0]");
+  EXPECT_EQ(next_of(rig), "1, \"next\": 0");
+  EXPECT_EQ(judged(rig, {0, 0}), "pp");
+  EXPECT_EQ(ring_of(rig), "[0]");
+  rig.pacer->leave(0, {});
+  EXPECT_EQ(next_of(rig), "0, \"next\": 0");
+}
+
 TEST(WeedOutWindow, IsNoSmallerThanTheJobAtItsStart) {
   EXPECT_EQ(next_of(PacerRig("weed_out weedout=1", 4)), "4, \"next\": 0");
   EXPECT_EQ(next_of(PacerRig("weed_out weedout=6", 4)), "6, \"next\": 0");

@@ -190,7 +190,8 @@ TEST(SharedTasks, WhoJoinsBeginsBeforeTheEnd) {
 }
 
 TEST(SharedTasks, AreDoneOnceWhoeverComesAndGoes) {
-  for (const std::string scheme : {"async", "drift_barrier max_advance=2", "weed_out weedout=6"})
+  for (const std::string scheme :
+       {"async", "drift_barrier max_advance=2", "weed_out weedout=1", "weed_out weedout=6"})
     for (std::uint32_t seed = 0; seed < 300 && !testing::Test::HasFailure(); ++seed) {
       SCOPED_TRACE(str(scheme, ", seed ", seed));
       std::mt19937 random(seed);

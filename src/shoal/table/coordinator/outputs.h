@@ -25,9 +25,9 @@ class Outputs {
       return members_.broken(rank, " sends ", ask.body.size(),
                              " bytes of outputs, which are no float64s with a weight first");
     std::vector<double> numbers = bytes_to_numbers(ask.body);
-    if (!(numbers[0] >= 0))
+    if (!(numbers[0] >= 0 && std::isfinite(numbers[0])))
       return members_.broken(rank, " sends outputs with the weight ", numbers[0],
-                             "; it must not be negative");
+                             "; it must be a number, 0 or more");
     next_[rank] = ask.clock + 1;
     const bool closed = !means_.empty() && ask.clock <= means_.rbegin()->first;
     if (closed) return {};  // at the bound, without this one

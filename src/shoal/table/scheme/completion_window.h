@@ -29,8 +29,8 @@ class CompletionWindow final : public Pacer {
       return;
     }
     ring_.insert(ring_.begin() + next_, worker);
-    ++next_;
     ++limit_;
+    next_ = (next_ + 1) % static_cast<std::size_t>(limit_);
   }
   // The oldest in the ring is forgotten, whoever left.
   void leave(int worker, Instant) override {
