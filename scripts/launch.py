@@ -3,7 +3,11 @@
 
   scripts/launch.py --machinefile=FILE -- build/release/tools/train --solver=S.prototxt
   scripts/launch.py --local=4          -- build/release/tools/train --solver=S.prototxt
+  scripts/launch.py -n 12 -s 4 -H HOSTS -- build/release/tools/train --solver=S.prototxt
   scripts/launch.py check --machinefile=FILE -- build/release/tools/train --solver=S.prototxt
+
+-n and -s are dmlc's: so many workers, and so many servers beside them, on the addresses of HOSTS in turn; without -s each worker holds
+params too, without -H all run here. --sync=PATHS copies files and folders from here to the same place on each other host first.
 
 Every process gets --machinefile and --client_id behind the command's own words, and the job's token in its environment. One log a
 process lies in logs/<job>/; the console shows all of them with the prefix [rank@host]. The first process that fails is named with its
@@ -27,7 +31,8 @@ import time
 from pathlib import Path
 
 import launch_check
-from machinefile import UsageError, machinefile_text, read_machinefile
+from launch_sync import paths_of, sync
+from machinefile import MOST_PROCESSES, UsageError, hosts_text, machinefile_text, read_machinefile
 from machines import Hosts, add_ssh_flags, jobs_folder, main_of
 
 PEER_LOST, REQUEUE, KILLED = 6, 75, 128
@@ -232,26 +237,49 @@ def free_ports(count):
             s.close()
 
 
-def processes_of(args):
-    if bool(args.machinefile) == (args.local is not None):
-        raise UsageError('one of --machinefile=FILE and --local=N is needed')
-    if args.local is not None:
-        if args.local < 1:
-            raise UsageError(f'--local={args.local}: at least 1')
-        return read_machinefile(''.join(f'{k} 127.0.0.1 {port}\n' for k, port in enumerate(free_ports(args.local))), '--local')
+def read_text(path, flag):
     try:
-        return read_machinefile(Path(args.machinefile).read_bytes().decode('utf-8', 'surrogateescape'), args.machinefile)
+        return Path(path).read_bytes().decode('utf-8', 'surrogateescape')
     except OSError as error:
-        raise UsageError(f'--machinefile: {error.filename}: {error.strerror}') from None
+        raise UsageError(f'{flag}: {error.filename}: {error.strerror}') from None
+
+
+def local_processes(workers, servers=0):
+    roles = [' role=worker'] * workers + [' role=server'] * servers if servers else [''] * workers
+    lines = (f'{k} 127.0.0.1 {port}{role}\n' for k, (port, role) in enumerate(zip(free_ports(len(roles)), roles)))
+    return read_machinefile(''.join(lines), 'this machine')
+
+
+def processes_of(args):
+    ways = (bool(args.machinefile), args.local is not None, args.num_workers is not None)
+    if sum(ways) != 1:
+        raise UsageError('one of --machinefile=FILE and --local=N is needed, or -n WORKERS [-s SERVERS] [-H HOSTS]')
+    if args.num_workers is None and (args.num_servers is not None or args.hosts):
+        raise UsageError('-s and -H go with -n WORKERS')
+    workers, servers = args.local if args.local is not None else args.num_workers, args.num_servers or 0
+    if args.machinefile:
+        return read_machinefile(read_text(args.machinefile, '--machinefile'), args.machinefile)
+    if workers < 1:
+        raise UsageError(f'{"--local=" if args.local is not None else "-n "}{workers}: at least 1')
+    if servers < 0 or workers + servers > MOST_PROCESSES:
+        raise UsageError(f'-n {workers} -s {servers}: from 0 servers up, and at most {MOST_PROCESSES} processes')
+    if not args.hosts:
+        return local_processes(workers, servers)
+    return read_machinefile(hosts_text(read_text(args.hosts, '-H'), args.hosts, workers, servers), args.hosts)
 
 
 def read_arguments(words):
-    split = words.index('--') if '--' in words else len(words)
+    bare = '--' not in words                                  # dmlc's way: the command begins at the first word that is no flag
+    split = len(words) if bare else words.index('--')
     words, command = words[:split], words[split + 1:]
     checking = words[:1] == ['check']
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument('--machinefile', '--hostfile', metavar='FILE')
     parser.add_argument('--local', type=int, metavar='N', help='N processes on this machine, on free ports')
+    parser.add_argument('-n', '--num_workers', '--num-workers', type=int, metavar='WORKERS', help='so many workers')
+    parser.add_argument('-s', '--num_servers', '--num-servers', type=int, metavar='SERVERS', help='with -n: so many servers beside them')
+    parser.add_argument('-H', '--hosts', metavar='FILE', help='with -n: one address a line, taken in turn; default: this machine')
+    parser.add_argument('--sync', metavar='PATHS', help='copy these (a,b,c) to each other host first; "." is all that is here')
     parser.add_argument('--log_dir', default='logs', help='default: %(default)s')
     parser.add_argument('--job', default='', help='name of the job; default: the time and a random number')
     parser.add_argument('--remote_dir', default='', metavar='FOLDER', help="where the command runs on other hosts; default: this folder's path")
@@ -260,7 +288,10 @@ def read_arguments(words):
     parser.add_argument('--grace', type=int, default=30, metavar='SECONDS', help='between SIGTERM and SIGKILL when the launcher is gone')
     parser.add_argument('--check', action='store_true', help='check first, and start only if nothing is wrong')
     add_ssh_flags(parser)
+    if bare:
+        parser.add_argument('command', nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     args = parser.parse_args(words[1:] if checking else words)
+    command = args.command if bare else command
     if not command:
         raise UsageError('the command to run is missing: ... -- build/release/tools/train --solver=FILE')
     return args, command, checking
@@ -272,8 +303,11 @@ def main():
     hosts = Hosts(args.ssh_port, args.ssh_identity, args.ssh_args, args.force_ssh)
     if not all(map(hosts.is_local, processes)) and not shutil.which('ssh'):
         raise UsageError('the machinefile names other hosts, and there is no ssh here')
+    folder = args.remote_dir or os.getcwd()
+    if args.sync is not None and not checking and not sync(hosts, processes, folder, paths_of(args.sync, args.log_dir), sys.stderr.write):
+        return 1
     if checking or args.check:
-        wrong = launch_check.check(hosts, processes, command, args.remote_dir or os.getcwd())
+        wrong = launch_check.check(hosts, processes, command, folder)
         if checking or wrong:
             return 1 if wrong else 0
     return Job(args, processes, command).run()

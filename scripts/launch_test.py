@@ -17,7 +17,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parent
 LAUNCH, STOP = str(SCRIPTS / 'launch.py'), str(SCRIPTS / 'stop.py')
 sys.path.insert(0, str(SCRIPTS))
-from machinefile import UsageError, machinefile_text, read_machinefile  # noqa: E402
+from machinefile import UsageError, hosts_text, machinefile_text, read_machinefile  # noqa: E402
 
 # Writes its rank, process number and token to a file, and does what the words before the launcher's say.
 TRAINER = r'''#!/bin/sh
@@ -172,6 +172,126 @@ class LocalTest(Case):
             self.assertIn(expected, done.stderr)
 
 
+class DmlcTest(Case):
+    """-n workers, -s servers, -H a file of addresses."""
+
+    def test_workers_then_servers_on_the_addresses_in_turn(self):
+        hosts = self.folder / 'hosts'
+        hosts.write_text('127.0.0.1\nlocalhost\n')
+        code, said = self.end(self.start(command=('end',), options=('-n', '3', '-s', '2', '-H', str(hosts))))
+        self.assertEqual(code, 0, said)
+        self.assertEqual((self.folder / 'machines.4').read_text(), '0 127.0.0.1 29600 role=worker\n1 localhost 29600 role=worker\n'
+                         '2 127.0.0.1 29601 role=worker\n3 localhost 29601 role=server\n4 127.0.0.1 29602 role=server\n')
+
+    def test_without_servers_or_hosts_or_dashes(self):
+        line = [sys.executable, LAUNCH, '-n', '2', f'--log_dir={self.folder}/logs', str(self.trainer), 'end']
+        done = subprocess.run(line, env=self.environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex((self.folder / 'machines.1').read_text(), r'^0 127\.0\.0\.1 \d+\n1 127\.0\.0\.1 \d+\n$')
+
+    def test_lines_of_hosts(self):
+        self.assertEqual(hosts_text('# ours\na:2222\nb user=me\n\n', 'h', 3, 0), 'a ssh_port=2222\nb user=me\na ssh_port=2222\n')
+        for text, words in (('', 'h: names no machine'), ('a\n0 b 29600\n', 'h:2: a line of a hosts file is an address'),
+                            ('a slots=2\n', "h:1: 'slots=' has no meaning with -n and -s"), ('a!\n', "h:1: 'a!' is neither")):
+            with self.subTest(text), self.assertRaises(UsageError) as refused:
+                hosts_text(text, 'h', 1, 1)
+            self.assertIn(words, str(refused.exception))
+
+    def test_what_does_not_go_together_ends_with_two(self):
+        for words, expected in ((['-n', '0'], '-n 0: at least 1'), (['-n', '2', '-s', '-1'], 'from 0 servers up'),
+                                (['--local=2', '-s', '1'], '-s and -H go with -n'), (['-n', '2', '--local=2'], 'one of --machinefile=FILE'),
+                                (['-n', '2', '-H', '/nowhere'], '-H: /nowhere: No such file')):
+            done = subprocess.run([sys.executable, LAUNCH, *words, '--', 'x'], capture_output=True, text=True, env=self.environment)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(expected, done.stderr)
+
+
+# What stands in for ssh, rsync and scp: the other host is this one, which FOLDER/hosts.log is told of.
+FAKE_SSH = r'''#!/bin/sh
+while [ $# -gt 2 ]; do shift; done
+echo "ssh $1" >> FOLDER/hosts.log
+exec sh -c "$2"
+'''
+FAKE_COPY = r'''#!/bin/sh
+echo "${0##*/} $*" >> FOLDER/hosts.log
+case "$*" in *broken:*) echo "no space left" >&2; exit 23;; esac
+while [ "$1" != -- ]; do shift; done; shift
+for target; do :; done; target=${target#*:}
+while [ $# -gt 1 ]; do cp -r PARENTS "$1" "$target" || exit; shift; done
+'''
+
+
+class SyncTest(Case):
+    def setUp(self):
+        super().setUp()
+        self.bin = self.folder / 'bin'
+        self.bin.mkdir()
+        for name in ('sh', 'cat', 'cp', 'cut', 'env', 'mkdir', 'mv', 'rm', 'rmdir', 'sed', 'seq', 'setsid', 'sleep'):
+            (self.bin / name).symlink_to(shutil.which(name))
+        self.fake('ssh', FAKE_SSH)
+        self.fake('scp', FAKE_COPY.replace('PARENTS', ''))
+        self.environment['PATH'] = str(self.bin)
+        for path in ('net.prototxt', 'models/solver.prototxt', 'models/inner/x'):
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / path).write_text(path)
+        self.machinefile = self.folder / 'machines'
+        self.there = self.folder / 'there'
+        self.log = self.folder / 'hosts.log'
+
+    def fake(self, name, text):
+        (self.bin / name).write_text(text.replace('FOLDER', str(self.folder)))
+        (self.bin / name).chmod(0o755)
+
+    def go(self, machines, *words):
+        self.machinefile.write_text(machines)
+        return self.end(self.start(f'--machinefile={self.machinefile}', f'--remote_dir={self.there}', *words, command=('end',), options=()))
+
+    def copies(self, program):
+        return [line for line in self.log.read_text().splitlines() if line.startswith(program + ' ')]
+
+    def test_rsync_takes_paths_to_each_other_host_once(self):
+        self.fake('rsync', FAKE_COPY.replace('PARENTS', '--parents'))
+        code, said = self.go('127.0.0.1\nhosta user=me ssh_port=2222 slots=2\nhostb\n', '--sync=net.prototxt,models')
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len(self.copies('rsync')), 2)
+        copied = next(line for line in self.copies('rsync') if 'hosta' in line)
+        self.assertIn(' -p 2222 -- ', copied)
+        self.assertTrue(copied.endswith(f' -- net.prototxt models me@hosta:{self.there}/'), copied)
+        self.assertIn(f'launch: 2 paths copied to hostb:{self.there} with rsync', said)
+        for path in ('net.prototxt', 'models/solver.prototxt', 'models/inner/x'):
+            self.assertEqual((self.there / path).read_text(), path)
+        self.assertEqual(len(list(self.folder.glob('pid.*'))), 4)
+        self.assertEqual(list(self.folder.rglob('.shoal-sync*')), [])
+
+    def test_scp_where_there_is_no_rsync(self):
+        code, said = self.go('hosta\n', '--sync=net.prototxt,models/solver.prototxt,models/inner')
+        self.assertEqual(code, 0, said)
+        self.assertIn('with scp', said)
+        for path in ('net.prototxt', 'models/solver.prototxt', 'models/inner/x'):
+            self.assertEqual((self.there / path).read_text(), path)
+
+    def test_a_failure_names_host_and_command_and_nothing_starts(self):
+        self.fake('rsync', FAKE_COPY.replace('PARENTS', '--parents'))
+        code, said = self.go('hosta\nbroken\n', '--sync=net.prototxt')
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, r'not copied to broken: rsync ended with code 23: no space left\n    rsync .* broken:')
+        self.assertIn('nothing was started', said)
+        self.assertEqual(list(self.folder.glob('pid.*')), [])
+
+    def test_a_host_with_this_very_folder_is_left_alone(self):
+        self.there = self.folder
+        code, said = self.go('hosta\n', '--sync=.')
+        self.assertEqual(code, 0, said)
+        self.assertIn('hosta has this folder already', said)
+        self.assertEqual(self.copies('scp'), [])
+
+    def test_paths_that_are_not_there_or_not_below_end_with_two(self):
+        for words, expected in (('nothing', 'there is no nothing here'), ('/bin/sh', '/bin/sh is not under'), ('..', '.. is not under'), ('', 'names nothing')):
+            code, said = self.go('hosta\n', f'--sync={words}')
+            self.assertEqual(code, 2, said)
+            self.assertIn(expected, said)
+
+
 class StopTest(Case):
     def leave_behind(self):
         """A job whose launcher and agents were killed with nobody to tell the trainers."""
@@ -278,6 +398,15 @@ class SshTest(Case):
         launcher.kill()
         launcher.communicate()
         wait_until(lambda: not any(map(alive, pids)))
+
+    def test_sync_over_ssh(self):
+        (self.folder / 'models/inner').mkdir(parents=True)
+        (self.folder / 'models/inner/net').write_text('net')
+        code, said = self.end(self.start('--sync=models,trainer', f'--remote_dir={self.folder}/there', command=('end',), options=self.flags))
+        self.assertEqual(code, 0, said)
+        self.assertIn('2 paths copied to 127.0.0.1', said)
+        self.assertEqual((self.folder / 'there/models/inner/net').read_text(), 'net')
+        self.assertTrue(os.access(self.folder / 'there/trainer', os.X_OK))
 
     def test_check_tells_what_is_wrong(self):
         (self.folder / 'net.prototxt').write_text('layer { data_param { source: "digits" } }\n')

@@ -238,6 +238,28 @@ def read_machinefile(text, name):
     return processes
 
 
+def hosts_text(text, name, workers, servers):
+    """A machinefile from a file with one address a line, as dmlc's launchers take it ("host" or "host:ssh_port"): `workers` processes that
+    compute, then `servers` that hold params, on the addresses in turn. Without servers each worker is both."""
+    addresses, errors = [], []
+    for number, line in enumerate(text.removeprefix('\ufeff').split('\n'), 1):
+        words = re.findall('[^ \t]+', line.partition('#')[0].removesuffix('\r'))
+        if not words:
+            continue
+        words[:1] = re.sub(r'^([^:\[\]]+):(\d+)$', r'\1 ssh_port=\2', words[0]).split()
+        checked = Line(words, number)
+        if checked.id is not None:
+            checked.wrong('a line of a hosts file is an address; a file with ids is a --machinefile')
+        checked.errors += [f"'{key}=' has no meaning with -n and -s, which say what runs" for key in ('slots', 'max_slots', 'port', 'role')
+                           if key in checked.keys]
+        errors += [f'{name}:{number}: {error}' for error in checked.errors]
+        addresses.append(' '.join(words))
+    if errors or not addresses:
+        raise UsageError('\n'.join(errors[:MOST_ERRORS]) or f'{name}: names no machine')
+    roles = ([''] * workers if not servers else [' role=worker'] * workers + [' role=server'] * servers)
+    return ''.join(f'{addresses[k % len(addresses)]}{role}\n' for k, role in enumerate(roles))
+
+
 def machinefile_text(processes):
     """One line a process, with its id: what every process of the job reads."""
     lines = []

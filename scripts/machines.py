@@ -26,11 +26,15 @@ class Hosts:
         words = ['sh', '-c', script, 'shoal', *map(str, arguments)]
         if self.is_local(process):
             return words
-        port = process.keys.get('ssh_port') or self.ssh_port
         user = process.keys.get('user')
-        return ['ssh', '-o', 'BatchMode=yes', '-o', f'ConnectTimeout={self.connect_timeout}', '-o', 'ServerAliveInterval=5',
-                '-o', 'ServerAliveCountMax=3', *(['-p', str(port)] if port else []), *(['-i', self.identity] if self.identity else []),
-                *shlex.split(self.ssh_args), f'{user}@{process.host}' if user else process.host, ' '.join(map(shlex.quote, words))]
+        return ['ssh', *self.ssh_options(process, '-p'), f'{user}@{process.host}' if user else process.host, ' '.join(map(shlex.quote, words))]
+
+    def ssh_options(self, process, port_flag):
+        """Those of ssh, or of scp, which calls its port's flag -P."""
+        port = process.keys.get('ssh_port') or self.ssh_port
+        return ['-o', 'BatchMode=yes', '-o', f'ConnectTimeout={self.connect_timeout}', '-o', 'ServerAliveInterval=5',
+                '-o', 'ServerAliveCountMax=3', *([port_flag, str(port)] if port else []),
+                *(['-i', self.identity] if self.identity else []), *shlex.split(self.ssh_args)]
 
     def run(self, process, script, arguments=(), given='', timeout=30):
         """Runs to the end. (code, output, complaints); code None: no answer in time."""
@@ -63,6 +67,8 @@ def main_of(body):
     except UsageError as error:
         print(f'{Path(sys.argv[0]).name}: {error}', file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
 
