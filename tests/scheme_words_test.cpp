@@ -158,7 +158,7 @@ TEST(SchemeWords, GroupsBySpeedHaveAProfileBeforeThem) {
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[0].search, std::nullopt);
   EXPECT_EQ(list[1].search, (GroupSearch{.profile = 30, .smallest = 2}));
-  EXPECT_EQ(list[0].base_lr, 0.5f);
+  EXPECT_EQ(list[0].own, "base_lr: 0.5");
 }
 
 TEST(SchemeWords, SayWhatIsSenselessOfGroupsBySpeed) {
@@ -190,8 +190,11 @@ TEST(SchemeWords, GroupsComeFromFiles) {
   EXPECT_EQ(compat::read_groups("0 2\n1 3\n").value(), "0,2|1,3");
   EXPECT_EQ(compat::read_groups("10.10.10.10 10.10.10.2\n10.10.10.9\n").value(), "2,1|0")
       << "MXNet-G's order of letters: its ids 13, 11 and 9";
-  EXPECT_EQ(compat::read_groups("10.0.0.1 10.0.0.1\n").error().message,
-            "10.0.0.1 is there twice; each worker is in one group");
+  EXPECT_EQ(compat::read_groups("10.0.0.1 10.0.0.2 10.0.0.1\n10.0.0.3\n").value(), "2,3,1|0")
+      << "an address for each of its workers";
+  EXPECT_EQ(compat::read_groups("b b\na b\n").value(), "0,1,2|3") << "the first group counts";
+  EXPECT_EQ(compat::read_groups("1 0 1\n").error().message,
+            "1 is there twice; each worker is in one group");
   EXPECT_EQ(compat::read_groups(" \n\n").error().message, "there is no group in it");
   const std::string path = test::fresh_directory("groups") + "/groups";
   std::ofstream(path) << "0\n1  2\n";

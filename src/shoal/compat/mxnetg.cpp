@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
 #include <sstream>
 
 #include "shoal/base/number.h"
@@ -177,19 +178,22 @@ Result<std::string> read_groups(std::string_view text) {
     return word.find_first_not_of("0123456789") == std::string::npos;
   });
   std::ranges::sort(all);
-  std::string words;
+  std::vector<std::string> texts;
+  std::set<std::string> seen;
   for (const auto& [group, line] : groups) {
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (std::ranges::count(all, group[i]) > 1)
-        return Error{Code::kConfig, str(group[i], " is there twice; each worker is in one group")};
-      const std::ptrdiff_t below = std::ranges::lower_bound(all, group[i]) - all.begin();
-      words += str(i > 0           ? ","
-                   : words.empty() ? ""
-                                   : "|",
-                   numbers ? group[i] : str(std::ssize(all) - 1 - below));
+    std::vector<std::string> workers;
+    for (const std::string& word : group) {
+      const auto same = std::ranges::equal_range(all, word);
+      if (numbers && same.size() > 1)
+        return Error{Code::kConfig, str(word, " is there twice; each worker is in one group")};
+      if (!seen.insert(word).second) continue;
+      if (numbers) workers.push_back(word);
+      for (auto rank = all.end() - same.end(); !numbers && rank < all.end() - same.begin(); ++rank)
+        workers.push_back(str(rank));
     }
+    if (!workers.empty()) texts.push_back(join(workers, ","));
   }
-  return words;
+  return join(texts, "|");
 }
 
 GroupingFiles grouping_files(const std::vector<std::vector<int>>& groups,

@@ -21,7 +21,9 @@ Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string
                                             std::string_view data_sharding, int port);
 
 // "0,2|1,3" of the lines of `groups`, a group a line, cut at blanks: numbers of workers; or
-// addresses, of which the i-th in the order of letters, of n, is worker n - 1 - i.
+// addresses, of which the i-th in the order of letters, of n, is worker n - 1 - i. An address is
+// there once for each of its workers, whose numbers follow each other; all are in the group that
+// names it first, as in MXNet-G.
 Result<std::string> read_groups(std::string_view text);
 
 // The files that MXNet-G's tools, partition_data and groups_file read.
