@@ -7,8 +7,10 @@
 
 #include "shoal/data/image.h"
 #include "shoal/layers/memory_data.h"
+#include "shoal/proto/blob.pb.h"
 #include "shoal/proto/layers.pb.h"
 #include "support/data_rig.h"
+#include "support/solver_rig.h"
 
 namespace shoal::test::data_layers_test {
 namespace {
@@ -311,6 +313,61 @@ TEST(DataMemory, GivesWhatItWasGiven) {
   rig.batches(1);
   EXPECT_EQ(rig.labels(), (std::vector<float>{7, 8}));
   EXPECT_FALSE(memory.load_state("x").ok());
+}
+
+// A picture of 3 x 3 with two channels, whose middle crop of 2 x 2 begins at the corner.
+TEST(DataMemory, TransformsPicturesAndDatums) {
+  const std::string layer =
+      "type: 'MemoryData' top: 'data' top: 'label' memory_data_param { batch_size: 1 channels: 2 "
+      "height: 2 width: 2 } transform_param { crop_size: 2 scale: 0.5 mean_value: 1 }";
+  DataRig rig(layer, 1, TEST);
+  auto& memory = dynamic_cast<MemoryData&>(rig.layer());
+  std::vector<std::uint8_t> planes(18), pixels(18);
+  std::iota(planes.begin(), planes.end(), std::uint8_t{1});
+  for (std::size_t i = 0; i < 18; ++i) pixels[i] = planes[i % 2 * 9 + i / 2];
+  const std::vector<float> wanted = {0, 0.5, 1.5, 2, 4.5, 5, 6, 6.5, 3};
+  const Pixels picture{{2, 3, 3}, true, std::span<const std::uint8_t>(pixels)};
+  ASSERT_OK(memory.set_images(std::span(&picture, 1), std::vector<float>{3}));
+  EXPECT_EQ(rig.batches(1), wanted);
+  Datum datum;
+  datum.set_channels(2), datum.set_height(3), datum.set_width(3), datum.set_label(3);
+  datum.set_data(std::string(planes.begin(), planes.end()));
+  ASSERT_OK(memory.set_datums(std::span(&datum, 1)));
+  EXPECT_EQ(rig.batches(1), wanted);
+  EXPECT_FAILS_WITH("1 pictures for 2 labels",
+                    memory.set_images(std::span(&picture, 1), std::vector<float>{3, 4}));
+  const Pixels flat{{1, 3, 6}, false, std::span<const std::uint8_t>(planes)};
+  EXPECT_FAILS_WITH("item 0: it is 1 x 2 x 2 where memory_data_param says 2 x 2 x 2",
+                    memory.set_images(std::span(&flat, 1), std::vector<float>{3}));
+  datum.set_height(4);
+  EXPECT_FAILS_WITH("layer 'd': item 0: ", memory.set_datums(std::span(&datum, 1)));
+  EXPECT_EQ(rig.batches(1), wanted) << "what was there stays";
+  LogLines lines;
+  ASSERT_OK(memory.set_data(std::vector<float>(8), std::vector<float>{1}));
+  EXPECT_TRUE(lines.has(".*transform_param does not apply to set_data.*"));
+}
+
+// Crops and mirrors are of the item's number, whatever came before.
+TEST(DataMemory, DrawsTheSameCropsAgain) {
+  const std::string layer =
+      "type: 'MemoryData' top: 'data' top: 'label' memory_data_param { batch_size: 20 channels: 1 "
+      "height: 2 width: 2 } transform_param { crop_size: 2 mirror: true }";
+  std::vector<std::uint8_t> bytes(36);
+  std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
+  const std::vector<Pixels> pictures(20, {{1, 6, 6}, false, std::span<const std::uint8_t>(bytes)});
+  const std::vector<float> labels(20);
+  std::vector<std::vector<float>> seen;
+  for (int i = 0; i < 2; ++i) {
+    DataRig rig(layer);
+    auto& memory = dynamic_cast<MemoryData&>(rig.layer());
+    for (int times = 0; times < 2; ++times) {
+      ASSERT_OK(memory.set_images(pictures, labels));
+      seen.push_back(rig.batches(1));
+    }
+  }
+  EXPECT_EQ(seen[0], seen[2]);
+  EXPECT_EQ(seen[1], seen[3]);
+  EXPECT_NE(seen[0], seen[1]);
 }
 
 TEST(DataMemory, Parameters) {

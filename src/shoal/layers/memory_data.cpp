@@ -5,12 +5,13 @@
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
+#include "shoal/proto/blob.pb.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
 
 namespace shoal {
 
-void MemoryData::setup(Context&, Bottoms, Tops tops) {
+void MemoryData::setup(Context& ctx, Bottoms, Tops tops) {
   const MemoryDataParameter& sizes = param().memory_data_param();
   if (sizes.batch_size() == 0 || sizes.channels() == 0 || sizes.height() == 0 || sizes.width() == 0)
     throw config_error(param(),
@@ -18,8 +19,17 @@ void MemoryData::setup(Context&, Bottoms, Tops tops) {
                        "at least 1; it gives ",
                        sizes.batch_size(), ", ", sizes.channels(), ", ", sizes.height(), ", ",
                        sizes.width());
-  if (param().has_transform_param())
-    LOG(WARNING) << layer_place(param()) << ": transform_param does not apply to MemoryData";
+  Result<Transform> transform = Transform::create(param().transform_param(), training());
+  if (!transform.ok())
+    throw config_error(transform.error().code, param(), transform.error().message);
+  transform_ = std::move(transform).value();
+  const Random::State order = ctx.common().fork("data of " + name()).state();
+  random_.emplace(SequenceOptions{.seed = order.seed,
+                                  .stream = order.stream,
+                                  .first = static_cast<std::uint64_t>(ctx.share().index()),
+                                  .step = static_cast<std::uint64_t>(ctx.share().count())});
+  size_ = {static_cast<int>(sizes.channels()), static_cast<int>(sizes.height()),
+           static_cast<int>(sizes.width())};
   try {
     tops[0]->reshape(Shape{sizes.batch_size(), sizes.channels(), sizes.height(), sizes.width()});
   } catch (const ConfigError& error) {
@@ -31,6 +41,13 @@ void MemoryData::setup(Context&, Bottoms, Tops tops) {
 }
 
 Status MemoryData::set_data(std::span<const float> data, std::span<const float> labels) {
+  if (param().has_transform_param())
+    LOG(WARNING) << layer_place(param())
+                 << ": transform_param does not apply to set_data; set_images and set_datums do it";
+  return take({data.begin(), data.end()}, {labels.begin(), labels.end()});
+}
+
+Status MemoryData::take(std::vector<float> data, std::vector<float> labels) {
   const auto items = static_cast<std::int64_t>(labels.size());
   if (items == 0 || static_cast<std::int64_t>(data.size()) != items * item_count_)
     return Error{Code::kData, str("layer '", name(), "': ", data.size(), " numbers for ", items,
@@ -38,10 +55,53 @@ Status MemoryData::set_data(std::span<const float> data, std::span<const float> 
   if (items % batch_size_ != 0)
     return Error{Code::kData, str("layer '", name(), "': ", items,
                                   " items are no multiple of the batch size ", batch_size_)};
-  data_.assign(data.begin(), data.end());
-  labels_.assign(labels.begin(), labels.end());
+  data_ = std::move(data);
+  labels_ = std::move(labels);
   next_ = 0;
   return {};
+}
+
+// Writes a transformed picture.
+Status MemoryData::put(const Pixels& picture, std::size_t item, std::span<float> out) {
+  const Result<ImageSize> size = transform_->output_size(picture.size);
+  const auto wrong = [&](const std::string& what) {
+    return Error{Code::kData, str("layer '", name(), "': item ", item, ": ", what)};
+  };
+  if (!size.ok()) return wrong(size.error().message);
+  if (size.value() != size_)
+    return wrong(
+        str("it is ", to_string(size.value()), " where memory_data_param says ", to_string(size_)));
+  transform_->apply(picture, random_->random(transformed_++), out);
+  return {};
+}
+
+Status MemoryData::set_images(std::span<const Pixels> pictures, std::span<const float> labels) {
+  if (pictures.size() != labels.size())
+    return Error{Code::kData, str("layer '", name(), "': ", pictures.size(), " pictures for ",
+                                  labels.size(), " labels")};
+  const auto count = static_cast<std::size_t>(item_count_);
+  std::vector<float> data(count * pictures.size());
+  for (std::size_t i = 0; i < pictures.size(); ++i)
+    if (Status status = put(pictures[i], i, std::span(data).subspan(i * count, count));
+        !status.ok())
+      return status;
+  return take(std::move(data), {labels.begin(), labels.end()});
+}
+
+Status MemoryData::set_datums(std::span<const Datum> datums) {
+  std::vector<DatumPixels> decoded;
+  std::vector<Pixels> pictures;
+  std::vector<float> labels;
+  for (const Datum& datum : datums) {
+    Result<DatumPixels> pixels = pixels_of(datum, transform_->colour());
+    if (!pixels.ok())
+      return Error{Code::kData, str("layer '", name(), "': item ", decoded.size(), ": ",
+                                    pixels.error().message)};
+    decoded.push_back(std::move(pixels).value());
+    pictures.push_back(decoded.back().pixels);
+    labels.push_back(static_cast<float>(datum.label()));
+  }
+  return set_images(pictures, labels);
 }
 
 void MemoryData::forward(Context& ctx, Bottoms, Tops tops) {
