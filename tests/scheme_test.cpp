@@ -29,6 +29,7 @@ TEST(Schemes, AreMadeOfWords) {
   } cases[] = {
       {"bsp", "bsp", true},
       {"ssp 0", "bsp", true},
+      {"ssp 0 factor=1", "ssp 0 factor=1", true},
       {" ssp  3 ", "ssp 3", false},
       {"ssp staleness=3", "ssp 3", false},
       {"ssp unbounded", "ssp unbounded", false},
@@ -74,9 +75,9 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
       {"ssp stalenes=1",
        "ssp has no 'stalenes'; did you mean 'staleness'?; it has staleness, payload, compensation, "
        "factor, weighting"},
-      {"ssp 0 factor=2",
-       "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else (of "
-       "deltas, local_steps is that)"},
+      {"ssp 0 factor=2 weighting=inverse",
+       "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else but a "
+       "factor (of deltas, local_steps is that)"},
       {"bsp 1", "'1' is not of the form key=value"},
       {"bsp staleness=1",
        "bsp has no 'staleness', how far a worker may be ahead of the slowest: of ssp, and of "

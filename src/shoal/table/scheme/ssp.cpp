@@ -14,14 +14,20 @@ std::unique_ptr<Scheme> make_ssp(Parameters& parameters) {
   const Clock staleness = parameters.clocks("staleness");
   Single single = read_single(parameters, Payloads::kGradientOrDelta);
   single.staleness = staleness;
-  if (staleness == 0 && parameters.spec().words() != "ssp 0")
+  const std::string words = parameters.spec().words();
+  const std::string_view sum = "ssp 0 factor=";
+  const bool sums = words.starts_with(sum) && words.find(' ', sum.size()) == std::string::npos;
+  if (staleness == 0 && words != "ssp 0" && !sums)
     parameters.refuse(
-        "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else (of "
-        "deltas, local_steps is that)");
+        "staleness 0 is bsp, where the updates of all workers are one: it takes nothing else but a "
+        "factor (of deltas, local_steps is that)");
   if (single.task.shared && staleness != kUnbounded)
     parameters.refuse(
         "share_iterations needs workers without a bound: who does more iterations than others is "
         "ahead of them");
+  if (sums)
+    return std::make_unique<InStep>(parameters.spec(), Task{}, PacerMaker{},
+                                    static_cast<float>(single.factor));
   if (staleness == 0) return std::make_unique<InStep>();
   return std::make_unique<OneByOne>(parameters.spec(), single);
 }

@@ -42,6 +42,7 @@ std::optional<Merge> InStep::next_merge(const RowView& row) const {
     if (row.held[i].clock == clock) all.push_back(i);
   std::ranges::sort(all, {}, [&](std::size_t i) { return row.held[i].worker; });
   Merge merge = mean_of(row, all, task_.weighing);
+  if (factor_ > 0) merge.scale = 1 / factor_;
   merge.scale *= task_.global_rate;
   if (contribution() == ContributionKind::kDelta) merge.apply = Apply::kAdd;
   return merge;

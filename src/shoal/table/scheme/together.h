@@ -24,8 +24,10 @@ Merge mean_of(const RowView& row, std::span<const std::size_t> which,
 // the rule, of deltas row += global_rate * the mean.
 class InStep : public Scheme {
  public:
-  explicit InStep(const SchemeSpec& spec = {}, const Task& task = {}, PacerMaker pacer = {})
-      : Scheme(spec, std::move(pacer)), task_(task) {}
+  // `factor`: what the sum of gradients is divided by; 0: by their number, as it is the mean.
+  explicit InStep(const SchemeSpec& spec = {}, const Task& task = {}, PacerMaker pacer = {},
+                  float factor = 0)
+      : Scheme(spec, std::move(pacer)), task_(task), factor_(factor) {}
   Task task() const override { return task_; }
   std::optional<Merge> next_merge(const RowView& row) const override;
   bool readable(const RowView& row, int worker, Clock clock) const override;
@@ -33,6 +35,7 @@ class InStep : public Scheme {
 
  private:
   const Task task_;
+  const float factor_;
 };
 
 // A worker reads what holds all updates of the clocks before its own `clock` - staleness, and all
