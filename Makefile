@@ -55,7 +55,7 @@ SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),add
 
 USE_PRE   = $(if $(PRE),-include $(PRE:.gch=))
 
-all: $(TOOLS)                        ## the library and the tools, in build/release/tools
+all: $(TOOLS) $(BUILD)/tools/caffe_main   ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
 	TOOLS_DIR=$(BUILD)/tools scripts/run_tests.py $(BUILD)/tests/all $(TEST_ARGS)
 soak: $(BUILD)/tests/all             ## a million histories of the table service with faults, on all cores (SEEDS, FIRST)
@@ -83,6 +83,7 @@ bench: all                           ## speed and memory of the models, and what
 install: all                         ## the tools, headers and library, under PREFIX
 	install -d $(PREFIX)/bin $(PREFIX)/lib/pkgconfig $(PREFIX)/include/shoal/proto
 	install $(TOOLS) $(PREFIX)/bin
+	ln -sf caffe $(PREFIX)/bin/caffe_main
 	install -m 644 $(BUILD)/libshoal.a $(PREFIX)/lib
 	cp -r include/shoal $(PREFIX)/include
 	install -m 644 $(PB_CC:.cc=.h) $(PREFIX)/include/shoal/proto
@@ -105,6 +106,8 @@ $(BUILD)/libshoal.a: $(LIB_OBJ) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 # An archive, so that a tool has those flags alone whose file it needs.
 $(BUILD)/tools/common.a: $(TOOL_LIB) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
+# Poseidon's name of it.
+$(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe ; ln -sf caffe $@
 $(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
 $(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB) ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
 build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)

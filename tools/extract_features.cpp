@@ -14,6 +14,7 @@
 #include "common/machine.h"
 #include "common/merge_features.h"
 #include "common/net_flags.h"
+#include "common/poseidon_flags.h"
 #include "common/records.h"
 #include "common/tool.h"
 #include "shoal/base/file.h"
@@ -37,9 +38,10 @@ DEFINE_string(backend, "leveldb", "leveldb, lmdb, datumfile or text");
 DEFINE_string(
     label_blob, "",
     "the blob whose values become the records' labels; default: 'label', if there is one");
-DEFINE_bool(merge, true,
-            "one output a blob, under the name given; --nomerge writes NAME_0_0, a part as of "
-            "client 0, thread 0");
+DEFINE_bool(
+    merge, true,
+    "one output a blob, under the name given; --nomerge writes NAME_<client>_0, a part as of "
+    "Poseidon's clients and threads");
 DEFINE_int32(
     client_id, 0,
     "which of several programs that share the work this one is; it writes NAME_0, NAME_1, ...");
@@ -47,12 +49,13 @@ DEFINE_int32(num_clients, 1, "how many programs share the work");
 DEFINE_string(machinefile, "",
               "the machines that share the work, a client each, as scripts/launch.py names them to "
               "every process it starts");
+DEFINE_string(hostfile, "", "Poseidon's spelling of --machinefile");
+DEFINE_int32(num_table_threads, 0, "Poseidon's; without effect: a client writes one part");
 DEFINE_int32(
     merge_parts, 0,
     "only make each output NAME of the parts NAME_0 ... of this many clients; needs no net");
 DEFINE_bool(poseidon_keys, false, "keys without leading zeros");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
-DEFINE_int32(num_rows_per_table, 1, "accepted and without effect: there are no tables here");
 
 namespace shoal {
 namespace {
@@ -153,8 +156,8 @@ struct Feature {
 };
 
 std::string ending() {
-  if (FLAGS_num_clients > 1) return str("_", FLAGS_client_id);
-  return FLAGS_merge ? "" : "_0_0";
+  if (!FLAGS_merge) return str("_", FLAGS_client_id, "_0");
+  return FLAGS_num_clients > 1 ? str("_", FLAGS_client_id) : "";
 }
 
 std::vector<Feature> open_outputs(const Net& net) {
@@ -257,6 +260,7 @@ bool given(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag)
 
 // Which client this is, where a launcher knows and no flag says it.
 void take_place() {
+  FLAGS_machinefile = one_of("machinefile", FLAGS_machinefile, "hostfile", FLAGS_hostfile);
   if (FLAGS_num_clients > 1 && !given("client_id"))
     throw ConfigError(Code::kUsage, "--num_clients is ", FLAGS_num_clients,
                       ": say with --client_id which of them this is");
@@ -283,10 +287,10 @@ void check_clients() {
                       " clients has only its own records; when all are through, call "
                       "extract_features --merge_parts=",
                       FLAGS_num_clients);
-  if (FLAGS_num_clients > 1 && FLAGS_poseidon_keys)
+  if (FLAGS_num_clients > 1 && FLAGS_poseidon_keys && FLAGS_merge)
     throw ConfigError(Code::kUsage,
                       "--poseidon_keys: keys without leading zeros cannot be merged; leave it out "
-                      "with several clients");
+                      "with several clients, or add --nomerge");
 }
 
 void check_flags() {
@@ -335,6 +339,7 @@ int extract(const std::vector<std::string>& words) {
   if (given("merge_parts")) return merge_all();
   take_place();
   check_flags();
+  report_ignored_flags();
   NetParameter param = read_net(FLAGS_model);
   set_state_of_flags("TEST", *param.mutable_state());
   read_in_order(param);
