@@ -67,6 +67,8 @@ TEST(Machinefile, Good) {
        "role=server\nc role=both",
        "0 a:29600 worker ssh 23 user u iface eth0 group g data x gpu 0 gpu 2 weight 2.5; 1 b:29600 "
        "server; 2 c:29600"},
+      {HostfileFormat::kAuto, "a slots=2 gpus=3,1\nb slots=2 gpus=0",
+       "0 a:29600 gpu 3; 1 a:29601 gpu 1; 2 b:29600 gpu 0; 3 b:29601 gpu 0"},
       {HostfileFormat::kAuto, "1 b 2 role=server\n0 a 1 data=left",
        "0 a:1 data left; 1 b:2 server"},
   };

@@ -97,7 +97,7 @@ Trained train_in_phases(const SolverParameter& param, int workers, const std::st
     WatchedTable table(cluster, inner, result.changes, said, wish.scheme);
     parallel::RunOptions options = options_from(snapshot);
     int phases = 0;
-    options.wrap = [&](Net&, std::unique_ptr<Updater> updater) {
+    options.wrap = [&](Net&, std::unique_ptr<Updater> updater, const SolverParameter&) {
       return ++phases, std::move(updater);
     };
     options.action = [&, asked = false, times = 0]() mutable {
@@ -258,7 +258,7 @@ TEST_F(PhasesTest, TheNetFileIsNotReadAgain) {
     parallel::RunOptions options;
     int phases = 0;
     std::vector<float> end;
-    options.wrap = [&](Net& net, std::unique_ptr<Updater> updater) {
+    options.wrap = [&](Net& net, std::unique_ptr<Updater> updater, const SolverParameter&) {
       if (edits) or_throw(write_file(file, "name: 'another'", Code::kConfig));
       if (++phases == 2) end = all_params(net);
       return updater;

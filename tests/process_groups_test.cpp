@@ -95,6 +95,17 @@ TEST_F(ProcessGroups, AreFoundAndTrainedWithAndReadAgain) {
              "Iteration 22: scheme async ends, grouped groups=0,1|2,3 begins, until iteration 24");
 }
 
+TEST_F(ProcessGroups, SharesMayBeBySpeedOrGiven) {
+  const auto by_speed =
+      train("bb", {90, 30}, "max_iter: 16", {"--share_by=speed", "--share_interval=6"});
+  EXPECT_HAS(by_speed[0].err, " items/s; shares of the data ");
+  EXPECT_HAS(by_speed[0].err, "Batch 16 divided as 4, 12 among workers 2");
+  put_file(folder_ + "/sharding", "0 0.75\n0.75 1\n");
+  const auto given =
+      train("bb", {0, 0}, "max_iter: 4", {"--data_sharding=" + folder_ + "/sharding"});
+  EXPECT_HAS(given[0].err, "Batch 16 divided as 12, 4 among workers 2");
+}
+
 TEST_F(ProcessGroups, CanBeAllThatIsAskedFor) {
   const std::vector<std::string> flags = {"--scheme=grouped", "--group_by=speed",
                                           "--profile_iterations=6", "--min_group_size=2",

@@ -401,10 +401,10 @@ TEST_F(TeamTest, AGlobalBatchIsDividedAndWeighted) {
     or_throw(solver.solve());
   });
   EXPECT_EQ(batches, (std::vector<std::int64_t>{4, 3, 3}));
-  EXPECT_TRUE(
-      lines.has("Batch 10 divided among workers 3 x replicas 1, x iter_size 1 = 10 items an "
-                "update; the mean of all gradients is taken; "
-                "1 threads"));
+  EXPECT_TRUE(lines.has(
+      "Batch 10 divided as 4, 3, 3 among workers 3 x replicas 1, x iter_size 1 = 10 items an "
+      "update; the mean of all gradients is taken; "
+      "1 threads"));
 }
 
 TEST_F(TeamTest, AGlobalBatchSmallerThanTheTeamIsRefused) {

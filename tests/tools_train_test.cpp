@@ -175,6 +175,18 @@ TEST_F(TrainTool, AFullDiskEndsWithNineAndTheOldSnapshotIsWhole) {
   EXPECT_EQ(train(more, {"--snapshot=auto"}).code, 0) << "with room again";
 }
 
+TEST_F(TrainTool, TheStateOfPoseidonsFirstThreadIsTakenForAll) {
+  ASSERT_EQ(train(solver("p", "max_iter: 3")).code, 0);
+  const std::string state = state_path(stem("p", 3));
+  fs::rename(state, state + ".0.0");
+  fs::remove(run_path(stem("p", 3)));
+  const Ran ran = train(solver("p", "max_iter: 5"), {"--snapshot=" + state});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, state + " is not there; taking " + state + ".0.0, which Poseidon's client 0");
+  EXPECT_HAS(ran.err, "Resuming from " + state + ".0.0");
+  EXPECT_HAS(ran.err, "p_iter_5.caffemodel");
+}
+
 TEST_F(TrainTool, AnIncompleteSnapshotIsPassedOverWithAWarning) {
   ASSERT_EQ(train(solver("part", "max_iter: 6 snapshot: 3")).code, 0);
   fs::remove(run_path(stem("part", 6)));
@@ -237,6 +249,17 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
     const Ran two = train(solver("gpus", "max_iter: 2 solver_mode: GPU device_id: '0,1'"));
     EXPECT_EQ(two.code, 2) << two.err;
     EXPECT_HAS(two.err, "device_id: 0,1: one process computes on one GPU here");
+    test::put_file(folder_ + "/machines", "127.0.0.1 gpus=3");
+    const std::string cpu = solver("cpu", "max_iter: 2"),
+                      machines = "--machinefile=" + folder_ + "/machines";
+    const Ran third = train(cpu, {machines});
+    EXPECT_EQ(third.code, 5) << third.err;
+    EXPECT_HAS(third.err, "The machinefile has gpus=3. GPU 3 cannot be used: ");
+    EXPECT_EQ(train(cpu, {machines, "--gpu=-1"}).code, 0);
+    test::put_file(folder_ + "/machines", "127.0.0.1 gpus=0,1");
+    EXPECT_HAS(train(cpu, {machines}).err,
+               "gives this process 2 GPUs, and one process computes on "
+               "one here; with slots=2 on its line");
   }
   const Ran none = test::run_program({tool("train")});
   EXPECT_EQ(none.code, 2);
@@ -245,6 +268,45 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
   const Ran no_data = train(good);
   EXPECT_EQ(no_data.code, 4) << no_data.err;
   EXPECT_HAS(no_data.err, folder_ + "/data");
+}
+
+TEST_F(TrainTool, PhasesMayStandOnTheCommandLine) {
+  const std::string file = solver("hybrid", "max_iter: 9 snapshot: 100");
+  const auto hybrid = [&](const std::string& phases, std::vector<std::string> more = {}) {
+    more.push_back("--v=1");
+    more.push_back("--hybrid");
+    for (const std::string& word : split(phases, ' ')) more.push_back(word);
+    return train(file, more);
+  };
+  const Ran ran = hybrid(
+      "=maxIter 3 =sync == ==maxIter 2 =lr 0.125 =momentum 0.5 =batch 3 "
+      "=movingRate 0.3",
+      {"--train=4"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.err, "scheme {\n  type: \"local_steps\"\n  iterations: 3\n  local_steps: 4\n}");
+  for (const char* words : {"type: \"elastic\"", "moving_rate: 0.3", "iterations: 2",
+                            "base_lr: 0.125", "momentum: 0.5", "batch_size: 3"})
+    EXPECT_HAS(ran.err, words);
+  EXPECT_HAS(ran.err, "hybrid_iter_5.caffemodel") << "once through the list, not to max_iter";
+  EXPECT_HAS(ran.err, "Batch 3 x iter_size 1");
+  EXPECT_HAS(hybrid("=maxIter 2 == =maxIter 1", {"--maxIter=4"}).err, "hybrid_iter_4.caffemodel");
+  EXPECT_HAS(hybrid("=maxIter 2 =test 0").err, "type: \"async\"");
+  const struct {
+    std::string phases, words;
+  } cases[] = {
+      {"=maxIter 2 == == =maxIter 3", "--hybrid: phase 2: it is empty"},
+      {"=maxIter 2 ==", "--hybrid: phase 2: it is empty"},
+      {"=maxIter 2 == =sync", "--hybrid: phase 2: it has no =maxIter"},
+      {"=maxIter 2 =wedout 3", "--hybrid: phase 1: there is no option =wedout"},
+      {"=maxIter 2 =weedout", "--hybrid: phase 1: =weedout has no value"},
+      {"=maxIter 2 3", "--hybrid: phase 1: '3' is no option"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.phases);
+    const Ran refused = hybrid(c.phases);
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_HAS(refused.err, c.words);
+  }
 }
 
 TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
@@ -369,6 +431,12 @@ TEST_F(TrainTool, CaffeIsOneNameForAll) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, "Optimization Done.");
   EXPECT_EQ(test::run_program({tool("caffe"), "brew"}).code, 2);
+  EXPECT_EQ(
+      test::run_program({tool("caffe_main"), "train", "--solver=" + solver("c", "max_iter: 1"),
+                         "--num_table_threads=2", "--table_staleness=0"})
+          .code,
+      0)
+      << "Poseidon's name";
   const Ran query = test::run_program({tool("caffe"), "device_query"});
   EXPECT_EQ(query.code, 0) << query.err;
   EXPECT_TRUE(query.out.starts_with("no GPU: ") || query.out.starts_with("GPU 0: ")) << query.out;
@@ -427,6 +495,17 @@ TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
        "--backend=text", "--num_mini_batches=3", "--gpu", "-1", "--num_rows_per_table=1",
        "--poseidon_keys"});
   ASSERT_EQ(text.code, 0) << text.err;
+  const std::string hosts = folder_ + "/hosts";
+  put_file(hosts, "0 127.0.0.1 29600\n");
+  const Ran poseidon = test::run_program(
+      {tool("extract_features"), "--hostfile=" + hosts, "--client_id=0", "--num_clients=1",
+       "--num_table_threads=1", "--init_thread_access_table=true", "--stats_path=" + folder_,
+       "--num_comm_channels_per_client=1", "--num_rows_per_table=1", "--nomerge", "--poseidon_keys",
+       "--model=" + folder_ + "/net.prototxt", "--weights=" + weights, "--num_mini_batches=2",
+       "--extract_feature_blob_names=ip", "--save_feature_leveldb_names=" + folder_ + "/posed"});
+  EXPECT_EQ(poseidon.code, 0) << poseidon.err;
+  EXPECT_EQ(read_back("leveldb", folder_ + "/posed_0_0").size(), 10u);
+  EXPECT_HAS(poseidon.err, "Taken and without effect");
   std::istringstream lines(get_file(folder_ + "/ip.txt"));
   std::string line;
   int count = 0;

@@ -5,6 +5,7 @@
 
 #include "common/data_flags.h"
 #include "common/device_flags.h"
+#include "common/hybrid_flags.h"
 #include "common/job_flags.h"
 #include "common/machine.h"
 #include "common/poseidon_flags.h"
@@ -67,7 +68,7 @@ Action effect_named(const std::string& name, const char* flag) {
 }
 
 void check_flags(const std::vector<std::string>& words) {
-  if (!words.empty())
+  if (!words.empty() && FLAGS_hybrid.empty())
     throw ConfigError(Code::kUsage, "'", words[0],
                       "' is not a flag; did you mean --solver=", words[0], "?");
   need_flag(FLAGS_solver, "solver");
@@ -78,6 +79,13 @@ void check_flags(const std::vector<std::string>& words) {
   if (!FLAGS_snapshot.empty() && FLAGS_snapshot != "auto" && !FLAGS_weights.empty())
     throw ConfigError(Code::kUsage, "--snapshot=", FLAGS_snapshot, " and --weights=", FLAGS_weights,
                       " exclude each other: a snapshot has weights of its own");
+}
+
+// That the machinefile gives this process.
+std::vector<int> gpus_of(const parallel::Place& place) {
+  return place.machines.empty() || place.role == parallel::Role::kServer
+             ? std::vector<int>()
+             : place.machines[static_cast<std::size_t>(place.rank)].gpus;
 }
 
 int train(const std::vector<std::string>& words) {
@@ -94,6 +102,11 @@ int train(const std::vector<std::string>& words) {
   }
   if (!FLAGS_precision.empty()) param.set_precision(precision_of_flags());
   merge_flags(flags, param);
+  if (!FLAGS_hybrid.empty()) {
+    std::vector<std::string> phases = words;
+    phases.insert(phases.begin(), FLAGS_hybrid);
+    merge_hybrid(phases, flags.scheme, max_iter_is_given(), param);
+  }
   merge_groups(place, param);
   report_ignored_flags();
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
@@ -102,7 +115,7 @@ int train(const std::vector<std::string>& words) {
   const TrainRequest request{.job = std::move(job),
                              .snapshot = FLAGS_snapshot,
                              .net_outputs = FLAGS_net_outputs,
-                             .device = device_of_flags(param),
+                             .device = device_of_flags(param, gpus_of(place)),
                              .threads = FLAGS_threads,
                              .effects = effects,
                              .metrics = FLAGS_metrics,

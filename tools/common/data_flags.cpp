@@ -6,6 +6,7 @@
 
 #include "shoal/proto/layers.pb.h"
 #include "shoal/proto/net.pb.h"
+#include "shoal/solver/recipe.h"
 
 DEFINE_string(train_source, "", "what data layers read in training, instead of the net's source");
 DEFINE_string(test_source, "", "likewise in tests");
@@ -35,10 +36,7 @@ void merge_data_flags(parallel::JobSpec& job) {
   NetParameter& train = *job.solver.mutable_train_net_param();
   if (FLAGS_batch < 0)
     throw ConfigError(Code::kUsage, "--batch is ", FLAGS_batch, "; it must be 1 or more");
-  if (FLAGS_batch > 0)
-    for_each_source("--batch", train, [](auto& data) {
-      data.set_batch_size(static_cast<std::uint32_t>(FLAGS_batch));
-    });
+  if (FLAGS_batch > 0) set_batch_size(train, static_cast<std::uint32_t>(FLAGS_batch));
   if (!FLAGS_train_source.empty())
     for_each_source("--train_source", train,
                     [](auto& data) { data.set_source(FLAGS_train_source); });

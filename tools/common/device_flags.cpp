@@ -11,7 +11,7 @@ DEFINE_string(
     "of products and convolutions on a GPU: FLOAT32 or TF32 (faster, 10 bits of fraction)");
 
 DEFINE_bool(cpu_fallback, false,
-            "compute on the CPU if the solver says solver_mode: GPU and there is none");
+            "compute on the CPU if the solver or the machinefile asks for a GPU and there is none");
 
 namespace shoal {
 namespace {
@@ -32,17 +32,22 @@ const Device* device_of_flags() {
   return FLAGS_gpu.empty() || FLAGS_gpu == "-1" ? nullptr : gpu_named("--gpu=", FLAGS_gpu);
 }
 
-const Device* device_of_flags(const SolverParameter& solver) {
+const Device* device_of_flags(const SolverParameter& solver, const std::vector<int>& gpus) {
   const bool asked = solver.has_solver_mode() && solver.solver_mode() == SolverParameter::GPU;
-  if (!FLAGS_gpu.empty() || !asked) return device_of_flags();
+  if (!FLAGS_gpu.empty() || (gpus.empty() && !asked)) return device_of_flags();
+  if (gpus.size() > 1)
+    throw ConfigError(Code::kUsage, "the machinefile gives this process ", gpus.size(),
+                      " GPUs, and one process computes on one here; with slots=", gpus.size(),
+                      " on its line there is a process for each");
   if (FLAGS_cpu_fallback && ops::gpu_count() == 0) return nullptr;
-  const std::string number =
-      solver.has_device_list() ? solver.device_list() : std::to_string(solver.device_id());
   try {
-    return gpu_named("device_id: ", number);
+    if (!gpus.empty()) return &ops::gpu(gpus[0]);
+    return gpu_named("device_id: ", solver.has_device_list() ? solver.device_list()
+                                                             : std::to_string(solver.device_id()));
   } catch (const DeviceError& error) {
-    throw DeviceError(str("solver_mode is GPU. ", error.what(),
-                          ". --cpu_fallback or --gpu=-1 computes on the CPU"));
+    throw DeviceError(
+        str(gpus.empty() ? "solver_mode is GPU. " : str("The machinefile has gpus=", gpus[0], ". "),
+            error.what(), ". --cpu_fallback or --gpu=-1 computes on the CPU"));
   }
 }
 

@@ -3,12 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <map>
 
 #include "common/addresses.h"
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/base/number.h"
+#include "shoal/data/partition.h"
 #include "shoal/parallel/scheme_words.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -116,7 +119,41 @@ int replicas_of(const JobFlags& flags) {
   return std::max(1, flags.replicas);
 }
 
+namespace {
+
+SolverParameter::ShareBy share_by_named(const char* flag, std::string word) {
+  for (char& letter : word) letter = static_cast<char>(std::toupper(letter));
+  SolverParameter::ShareBy by{};
+  if (!SolverParameter::ShareBy_Parse(word, &by))
+    throw usage("--", flag, "=", word, ": known are EQUAL, WEIGHT and SPEED");
+  return by;
+}
+
+void merge_shares(const JobFlags& flags, SolverParameter& param) {
+  if (!flags.share_by.empty()) param.set_share_by(share_by_named("share_by", flags.share_by));
+  if (!flags.batch_by.empty()) param.set_batch_by(share_by_named("batch_by", flags.batch_by));
+  if (flags.share_interval.empty()) return;
+  const auto interval = number_in<std::int32_t>(flags.share_interval);
+  if (!interval || *interval < 0)
+    throw usage("--share_interval=", flags.share_interval, ": it is a number of iterations, or 0");
+  param.set_share_interval(*interval);
+}
+
+}  // namespace
+
+std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place& place) {
+  if (flags.data_sharding.empty()) return parallel::worker_weights(place.machines);
+  constexpr std::uint64_t kFine = 1'000'000'000;
+  const std::string text = or_throw(read_file(flags.data_sharding, Code::kUsage));
+  const PartBounds bounds = or_throw(bounds_by_sharding(text, flags.data_sharding, kFine));
+  std::vector<double> weights;
+  for (std::size_t i = 1; i < bounds.size(); ++i)
+    weights.push_back(static_cast<double>(bounds[i] - bounds[i - 1]));
+  return weights;
+}
+
 void merge_flags(const JobFlags& flags, SolverParameter& param) {
+  merge_shares(flags, param);
   if (!flags.batch_semantics.empty()) {
     SolverParameter::BatchSemantics value{};
     if (!SolverParameter::BatchSemantics_Parse(flags.batch_semantics, &value))

@@ -17,7 +17,7 @@ struct JobFlags {
                         port_range;
   int client_id = -1, num_clients = -1, port = -1;  // -1: not given
   parallel::SchemeFlags scheme;
-  std::string batch_semantics;
+  std::string batch_semantics, share_by, batch_by, share_interval, data_sharding;
   int replicas = 0, num_table_threads = 0;                                           // 0: not given
   int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;  // seconds
   int io_threads = 1;
@@ -44,6 +44,9 @@ int replicas_of(const JobFlags& flags);
 // Puts what flags say of scheme and batch_semantics into the solver. Refuses flags that contradict
 // each other, by both names.
 void merge_flags(const JobFlags& flags, SolverParameter& param);
+// The weights of the workers' shares of the data: of --data_sharding, or the machinefile's; none if
+// neither says any.
+std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place& place);
 // Gives the solver's grouped schemes that do not say theirs the groups of the machinefile.
 void merge_groups(const parallel::Place& place, SolverParameter& param);
 

@@ -33,6 +33,17 @@ DEFINE_int32(replicas, 0,
 DEFINE_int32(num_table_threads, 0, "Poseidon's spelling of --replicas: one more than those");
 DEFINE_string(batch_semantics, "",
               "PER_WORKER or GLOBAL: whose batch batch_size is; default: the solver's");
+DEFINE_string(share_by, "",
+              "EQUAL, WEIGHT (of the machinefile or --data_sharding) or SPEED (as measured): how "
+              "workers divide a source that all share; in lockstep the batch too");
+DEFINE_string(batch_by, "",
+              "EQUAL, WEIGHT or SPEED: how workers divide a batch of all; default: as --share_by "
+              "under schemes in lockstep, else EQUAL");
+DEFINE_string(share_interval, "",
+              "by SPEED: iterations until speeds are looked at again; 0: once; default: an epoch");
+DEFINE_string(data_sharding, "",
+              "a file with the workers' shares of the data, a line \"begin end\" each, in "
+              "fractions, as MXNet-G has them");
 DEFINE_int32(start_timeout, 300, "seconds within which all processes must have joined");
 DEFINE_int32(connect_timeout, 10, "seconds for an attempt to connect");
 DEFINE_int32(stall_warn, 10, "seconds of silence after which a process is named");
@@ -73,6 +84,10 @@ JobFlags job_flags() {
   flags.replicas = FLAGS_replicas;
   flags.num_table_threads = FLAGS_num_table_threads;
   flags.batch_semantics = FLAGS_batch_semantics;
+  flags.share_by = FLAGS_share_by;
+  flags.batch_by = FLAGS_batch_by;
+  flags.share_interval = FLAGS_share_interval;
+  flags.data_sharding = FLAGS_data_sharding;
   flags.start_timeout = FLAGS_start_timeout;
   flags.connect_timeout = FLAGS_connect_timeout;
   flags.stall_warn = FLAGS_stall_warn;

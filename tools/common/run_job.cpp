@@ -6,6 +6,7 @@
 #include "common/machine.h"
 #include "common/records.h"
 #include "common/table_outputs.h"
+#include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
 #include "shoal/base/text.h"
@@ -29,6 +30,14 @@ namespace {
 
 // The solver state to go on from, or "".
 std::string find_snapshot(const TrainRequest& request) {
+  // Poseidon writes a state for each client and thread, and is told the name without them.
+  const std::string of_first = request.snapshot + ".0.0";
+  if (request.snapshot.ends_with(".solverstate") && !file_exists(request.snapshot) &&
+      file_exists(of_first)) {
+    LOG(WARNING) << request.snapshot << " is not there; taking " << of_first
+                 << ", which Poseidon's client 0, thread 0 wrote, for all workers";
+    return of_first;
+  }
   if (request.snapshot != "auto") return request.snapshot;
   const std::string found = newest_snapshot(request.job.solver.snapshot_prefix());
   if (found.empty())
@@ -166,14 +175,16 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   if (table.worker() == 0) options.snapshot = find_snapshot(request);
   if (flags.emulate_step_ms > 0)
     options.wrap = [&request, seconds = flags.emulate_step_ms / 1e3](
-                       Net& net, std::unique_ptr<Updater> updater) {
-      return make_emulated(std::move(updater), net, request.job.solver.iter_size(), seconds);
+                       Net& net, std::unique_ptr<Updater> updater, const SolverParameter& solver) {
+      const double work = contribution_weight(solver, request.job.name, net.context().share());
+      return make_emulated(std::move(updater), net, solver.iter_size(), work * seconds);
     };
   options.before = [&request](Team& team, const Share& share) {
     compare_parts(records_for(request, share), team);
   };
   options.measure_servers = request.placement == "measured";
   if (request.placement.empty()) options.bandwidths = parallel::server_bandwidths(place.machines);
+  options.weights = worker_weights(flags, place);
   options.epoch = [&request](const Share& share) {
     return epoch_of_job(records_for(request, share), share);
   };

@@ -78,6 +78,18 @@ std::string field_of(const std::string& flag) {
 
 }  // namespace
 
+std::string scheme_field_of(const std::string& flag) {
+#define FLAG(name, what) \
+  if (flag == #name) return field_of(#name);
+  SCHEME_FIELDS(FLAG)
+#undef FLAG
+#define ALIAS(name, flag_name, what) \
+  if (flag == #name) return field_of(#flag_name);
+  SHOAL_SCHEME_ALIASES(ALIAS)
+#undef ALIAS
+  return "";
+}
+
 parallel::SchemeFlags scheme_flags() {
   parallel::SchemeFlags flags;
   flags.scheme = FLAGS_scheme;

@@ -72,4 +72,8 @@ SolverParameter solver_of_flags(SnapshotPrefix prefix) {
   return param;
 }
 
+bool max_iter_is_given() {
+  return !(FLAGS_max_iter.empty() && FLAGS_iterations.empty() && FLAGS_maxIter.empty());
+}
+
 }  // namespace shoal

@@ -9,18 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "shoal/base/error.h"
+#include "shoal/base/part_bounds.h"
 
 namespace shoal {
-
-// Where the parts of `count` records begin, and `count`: part k is the records bounds[k] ..
-// bounds[k + 1] - 1. Every part has at least one; where that cannot be, an Error (kUsage).
-using PartBounds = std::vector<std::uint64_t>;
-
-// Divides in proportion to `weights`, which are finite and above 0 (else kUsage): each part gets
-// the whole of its share, and the records left over go one each to the parts that lost most by
-// that, the first of equals first. Weights of 1 make parts that differ by one at most.
-Result<PartBounds> bounds_by_weights(std::uint64_t count, std::span<const double> weights);
 
 // Divides by the text of a data_sharding file: line k + 1 is "begin end" of part k, in fractions of
 // the set. `name` is the file's. Errors (kUsage) with file and line: no two numbers, an end before

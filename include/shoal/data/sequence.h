@@ -20,6 +20,9 @@ struct SequenceOptions {
   // empty, or a weight for each net: each takes a part of every epoch's order in proportion to its
   // weight, so that all together take each record once an epoch, each at its own speed
   std::vector<double> weights{};
+  // empty, or the batch of each net: all of a batch of all nets is taken before the next, each net
+  // a slice of its own. Excludes weights.
+  std::vector<std::uint64_t> batches{};
 };
 
 // An order of 0 .. count-1 for one epoch.
@@ -33,6 +36,8 @@ class Sequence {
   std::uint64_t step() const { return options_.step; }
   // How many items all nets together take before this one takes its item n.
   std::uint64_t before(std::uint64_t n) const {
+    if (slice_.length > 0)
+      return options_.base + n / slice_.length * slice_.of + slice_.begin + n % slice_.length;
     return options_.base + n * options_.step + options_.first;
   }
   // Where item n stands in the endless row of epochs: after those before it and what rand_skip left
@@ -52,7 +57,8 @@ class Sequence {
   struct Part {
     std::uint64_t begin = 0, length = 0, of = 0;
   };
-  Part part_;  // this net's of a set `of` so many; length 0: in turn
+  Part part_;   // this net's of a set `of` so many; length 0: in turn
+  Part slice_;  // this net's of a batch `of` so many; length 0: in turn
 };
 
 }  // namespace shoal

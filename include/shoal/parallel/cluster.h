@@ -29,7 +29,7 @@ struct Process {
   std::string user, interface, group;
   std::string data;  // suffix of its part of the data; empty: its client id
   std::vector<int> gpus;
-  double weight = 1;     // first guess of its speed, its share of data that is cut up
+  double weight = 1;     // of its share of the data, and of a batch of all, beside others'
   double bandwidth = 0;  // of its link, bytes a second each way; 0: not said
   int line = 0;          // of the machinefile
 };
@@ -53,6 +53,8 @@ std::string address_text(const std::string& host, int port);
 Result<std::string> groups_of(const std::vector<Process>& machines);
 // Of the servers' links, in their order; none unless all are said.
 std::vector<double> server_bandwidths(const std::vector<Process>& machines);
+// The workers' weights, in their order; none if all are equal.
+std::vector<double> worker_weights(const std::vector<Process>& machines);
 
 // The place of a process in its job.
 struct Place {

@@ -50,6 +50,11 @@ double pace_of(const Groups& groups, std::span<const double> speeds);
 bool worth_changing(const Groups& from, const Groups& to, std::span<const double> speeds,
                     double gain = 0.1);
 
+// Whether workers that have these shares of the work should have shares in proportion to their
+// speeds: if all of it is then done `gain` faster, when the last worker is through.
+bool worth_changing(std::span<const double> shares, std::span<const double> speeds,
+                    double gain = 0.1);
+
 // By worker: its part of the data beside the others', which is the speed of the slowest in its
 // group.
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds);

@@ -57,8 +57,12 @@ struct RunOptions {
   bool measure_servers = false;
   // or these, whatever is said of them, of a job in which they stay
   std::optional<table::Servers> servers{};
-  // Puts an updater of its own round each that is made.
-  std::function<std::unique_ptr<Updater>(Net&, std::unique_ptr<Updater>)> wrap;
+  // Of each worker's share of what all share, in the first generation, equal on all workers; empty:
+  // none are given.
+  std::vector<double> weights{};
+  // Puts an updater of its own round each that is made, for a phase in which the solver is this.
+  std::function<std::unique_ptr<Updater>(Net&, std::unique_ptr<Updater>, const SolverParameter&)>
+      wrap;
 };
 
 // Trains as the solver says, in its phases, with the others of the table's job, or alone if there

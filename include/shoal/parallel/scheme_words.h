@@ -27,10 +27,10 @@ struct GroupSearch {
 };
 
 struct Phase {
-  std::int64_t end = 0;                // the iteration of the run at which it ends
-  table::SchemeSpec scheme{};          // of a search without its groups
-  std::optional<float> base_lr{};      // the phase's own; else the solver's
-  std::optional<int> test_interval{};  // likewise
+  std::int64_t end = 0;          // the iteration of the run at which it ends
+  table::SchemeSpec scheme{};    // of a search without its groups
+  std::string own{};             // "base_lr: 0.1": fields that replace the solver's
+  std::uint32_t batch_size = 0;  // of the train net's data layers; 0: the net's
   // the phase before it is the profile, in the scheme kProfile
   std::optional<GroupSearch> search{};
   bool operator==(const Phase&) const = default;
@@ -49,7 +49,8 @@ Phase profile_of(const Phase& phase, std::int64_t end);
 // begin with `name`. Reads groups_file.
 Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name);
 
-// Returns the solver's parameters during the phase.
+// Returns the solver's parameters during the phase. Those of JobSpec have their nets in them, which
+// a phase with a batch_size needs: without throws ConfigError.
 SolverParameter with_phase(SolverParameter param, const Phase& phase);
 
 // One scheme, without its iterations and what else a phase has of its own.

@@ -32,6 +32,11 @@ struct Share {
   bool in_parts = false;  // what is cut up stays so if one client is left
   // of each client's part of a source that all share, beside the others'; empty: all are equal
   std::vector<double> weights{};
+  // The clients begin each iteration together, and read the same number of batches.
+  bool in_step = false;
+  // Items of a batch, by client, each of its replicas' nets; empty: all have as many. With in_step
+  // the clients then read a shared source in slices of one batch of all, whatever the weights.
+  std::vector<std::int64_t> batches{};
   int index() const { return client * replicas + replica; }
   int count() const { return clients * replicas; }
 };

@@ -31,6 +31,15 @@ Sequence::Sequence(const SequenceOptions& options) : options_(options) {
   CHECK(options.first < options.step) << options.first << " of " << options.step;
   CHECK(options.weights.empty() || options.weights.size() == options.step)
       << options.weights.size() << " weights of " << options.step << " nets";
+  if (!options.batches.empty()) {
+    CHECK(options.batches.size() == options.step && options.weights.empty())
+        << options.batches.size() << " batches of " << options.step << " nets";
+    const auto own = options.batches.begin() + static_cast<std::ptrdiff_t>(options.first);
+    slice_ = {
+        .begin = std::accumulate(options.batches.begin(), own, std::uint64_t{0}),
+        .length = *own,
+        .of = std::accumulate(options.batches.begin(), options.batches.end(), std::uint64_t{0})};
+  }
   if (options.rand_skip > 0)
     skip_ = named(options.seed, options.stream, "skip").below(options.rand_skip);
 }

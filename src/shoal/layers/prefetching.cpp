@@ -98,11 +98,24 @@ SequenceOptions PrefetchingLayer::sequence() const {
   sequence.first = static_cast<std::uint64_t>(first);
   sequence.step = static_cast<std::uint64_t>(step);
   sequence.base = base_;
-  if (!in_turn())
+  const auto each = static_cast<std::size_t>(share_.replicas);  // replicas are alike
+  if (by_parts())
     for (const double weight : share_.weights)
-      sequence.weights.insert(sequence.weights.end(), static_cast<std::size_t>(share_.replicas),
-                              weight);
+      sequence.weights.insert(sequence.weights.end(), each, weight);
+  if (by_slices())
+    for (const std::int64_t batch : share_.batches)
+      sequence.batches.insert(sequence.batches.end(), each, static_cast<std::uint64_t>(batch));
   return sequence;
+}
+
+std::uint64_t PrefetchingLayer::used_by_all() const {
+  if (by_parts())
+    return static_cast<std::uint64_t>(std::llround(static_cast<double>(n_) / own_part_of_epoch()));
+  const std::int64_t all =
+      std::accumulate(share_.batches.begin(), share_.batches.end(), std::int64_t{0}) *
+      share_.replicas;
+  return base_ +
+         n_ / static_cast<std::uint64_t>(feed_.batch_size) * static_cast<std::uint64_t>(all);
 }
 
 double PrefetchingLayer::own_part_of_epoch() const {
@@ -202,13 +215,11 @@ void PrefetchingLayer::look_for_order(const Batch& batch) {
 
 std::string PrefetchingLayer::save_state() const {
   std::string state;
-  put_le(state, in_turn() ? n_
-                          : static_cast<std::uint64_t>(
-                                std::llround(static_cast<double>(n_) / own_part_of_epoch())));
+  put_le(state, in_turn() ? n_ : used_by_all());
   put_le(state, order_.seed);
   put_le(state, order_.stream);
-  if ((share_.count() > 1 && in_turn()) || base_ > 0)
-    put_le(state, static_cast<std::uint64_t>(share_.count()));
+  if (!in_turn()) return state;
+  if (share_.count() > 1 || base_ > 0) put_le(state, static_cast<std::uint64_t>(share_.count()));
   if (base_ > 0) put_le(state, base_);
   return state;
 }
@@ -254,7 +265,7 @@ Status PrefetchingLayer::load_states(std::string_view own,
 
 // Where all nets together have used `whole` records of a shared source.
 Status PrefetchingLayer::go_to(std::uint64_t whole, const Random::State& order) {
-  if (in_turn()) return go_to(0, whole, order);
+  if (!by_parts()) return go_to(0, whole, order);
   return go_to(
       static_cast<std::uint64_t>(std::llround(static_cast<double>(whole) * own_part_of_epoch())), 0,
       order);

@@ -2,6 +2,8 @@
 // the net's share of the records; saves position and seed as its state.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -86,9 +88,16 @@ class PrefetchingLayer : public Layer {
   void compare_parts() const;
   void warn_of_parts(const PartsManifest& manifest) const;
   SequenceOptions sequence() const;
-  // nets that share a source take its records in turn
-  bool in_turn() const { return reads_part() || share_.weights.empty(); }
-  double own_part_of_epoch() const;  // otherwise; in (0, 1]
+  // Nets that share a source take its records in turn, in slices of a batch of all, or each a part
+  // of every epoch.
+  bool by_slices() const {
+    return !reads_part() && share_.in_step &&
+           std::ranges::adjacent_find(share_.batches, std::not_equal_to()) != share_.batches.end();
+  }
+  bool by_parts() const { return !reads_part() && !by_slices() && !share_.weights.empty(); }
+  bool in_turn() const { return !by_slices() && !by_parts(); }
+  double own_part_of_epoch() const;   // of by_parts(); in (0, 1]
+  std::uint64_t used_by_all() const;  // records of the source, unless they are taken in turn
   void open_items();
   void start(const Device& device, std::size_t least_bytes);
   void reshape_data(Blob& top, const ImageSize& size) const;  // throws ConfigError

@@ -151,6 +151,16 @@ bool worth_changing(const Groups& from, const Groups& to, std::span<const double
          (to.size() < from.size() && after >= (1 - gain / 2) * before);
 }
 
+bool worth_changing(std::span<const double> shares, std::span<const double> speeds, double gain) {
+  CHECK_EQ(shares.size(), speeds.size());
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0),
+               together = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  double last = 0;
+  for (std::size_t worker = 0; worker < shares.size(); ++worker)
+    last = std::max(last, shares[worker] / all / speeds[worker]);
+  return last * together >= 1 + gain;
+}
+
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds) {
   std::vector<double> weights(speeds.size());
   for (const std::vector<int>& group : groups)

@@ -1,7 +1,10 @@
 #include "shoal/parallel/job_spec.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <utility>
 
+#include "shoal/base/log.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/layers.pb.h"
@@ -61,8 +64,8 @@ std::string configuration_of(const JobSpec& spec) {
     SchemeParameter& scheme = *same.add_scheme();
     scheme.set_type(phase.scheme.words());
     scheme.set_iterations(phase.end - std::exchange(begin, phase.end));
-    if (phase.base_lr) scheme.set_base_lr(*phase.base_lr);
-    if (phase.test_interval) scheme.set_test_interval(*phase.test_interval);
+    CHECK(google::protobuf::TextFormat::MergeFromString(phase.own, &scheme)) << phase.own;
+    if (phase.batch_size > 0) scheme.set_batch_size(phase.batch_size);
     if (!phase.search) continue;
     scheme.set_group_by(SchemeParameter::SPEED);
     scheme.set_profile_iterations(static_cast<std::int32_t>(phase.search->profile));

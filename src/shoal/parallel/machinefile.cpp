@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -279,6 +280,9 @@ class Machinefile {
       for (int slot = 0; slot < line.slots; ++slot) {
         Process process = line.process;
         process.id = static_cast<int>(processes_.size());
+        // a process each where there are as many
+        if (process.gpus.size() == static_cast<std::size_t>(line.slots))
+          process.gpus = {line.process.gpus[static_cast<std::size_t>(slot)]};
         process.port = (given ? line.process.port : kDefaultPort) + slot;
         while (!given && taken.contains({process.host, process.port})) ++process.port;
         if (process.port > kMostPort)
@@ -372,6 +376,14 @@ std::vector<double> server_bandwidths(const std::vector<Process>& machines) {
     bandwidths.push_back(process.bandwidth);
   }
   return bandwidths;
+}
+
+std::vector<double> worker_weights(const std::vector<Process>& machines) {
+  std::vector<double> weights;
+  for (const Process& process : machines)
+    if (process.role != Role::kServer) weights.push_back(process.weight);
+  const bool equal = std::ranges::adjacent_find(weights, std::not_equal_to()) == weights.end();
+  return equal ? std::vector<double>() : weights;
 }
 
 Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name,

@@ -22,8 +22,8 @@ class Alone final : public JobMembership {
       throw ConfigError(Code::kUsage, name_, ": --profile_only: this run has no other workers");
   }
   Result<bool> prepare(std::int64_t, std::int64_t, table::SchemeSpec&) override { return true; }
-  ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec&,
-                      std::int64_t) override {
+  ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec&, std::int64_t,
+                      const Share&) override {
     return local_offer(solver, name_);
   }
   Meter* meter() override { return options_.meter; }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/phases.h"
 #include "shoal/parallel/run.h"
 #include "shoal/solver/exchange.h"
@@ -61,7 +62,7 @@ class JobMembership {
   virtual Result<bool> prepare(std::int64_t iteration, std::int64_t phase_end,
                                table::SchemeSpec& scheme) = 0;
   virtual ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec& scheme,
-                              std::int64_t phase_end) = 0;
+                              std::int64_t phase_end, const Share& share) = 0;
   virtual Meter* meter() = 0;
   // Says in the log where rows are and what the scheme is, if that is new.
   virtual void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) = 0;
@@ -78,9 +79,10 @@ class JobMembership {
   virtual void release() = 0;
 };
 
-// `name`, the prototxt's, stands in front of errors. Both borrow the options.
+// `name`, the prototxt's, stands in front of errors. Both borrow the options. The table's throws
+// ConfigError where the solver or the options divide the data in a way that cannot be.
 std::unique_ptr<JobMembership> make_alone(const RunOptions& options, const std::string& name);
-std::unique_ptr<JobMembership> make_table_membership(const RunOptions& options,
-                                                     const std::string& name, table::Table& table);
+std::unique_ptr<JobMembership> make_table_membership(const RunOptions& options, const JobSpec& spec,
+                                                     table::Table& table);
 
 }  // namespace shoal::parallel

@@ -31,7 +31,7 @@ std::int64_t come_to(const Phase& phase, const std::vector<std::int64_t>& iterat
 
 std::vector<Phase> alone(std::vector<Phase> phases) {
   const auto same = [](const Phase& one, const Phase& next) {
-    return one.base_lr == next.base_lr && one.test_interval == next.test_interval;
+    return one.own == next.own && one.batch_size == next.batch_size;
   };
   for (std::size_t i = 1; i < phases.size();) {
     if (same(phases[i - 1], phases[i]))

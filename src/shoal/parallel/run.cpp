@@ -245,12 +245,14 @@ SolverOptions Run::solver_options() {
   options.threads = options_.threads;
   options.name = name_;
   options.action = [this] { return wanted(); };
+  const bool lockstep = team() && or_throw(scheme_.make())->lockstep();
   options.share = job_.share();
+  options.share.in_step = lockstep;
   options.team = team();
   options.observer = options_.observer;
   options.meter = job_.meter();
   if (options_.epoch) options.epoch = options_.epoch(job_.share());
-  if (team() && !or_throw(scheme_.make())->lockstep())
+  if (team() && !lockstep)
     options.averaging = "each worker's mean gradient is an update of its own";
   options.make_updater = [this](Net& net) { return make_updater_of(net); };
   return options;
@@ -259,17 +261,17 @@ SolverOptions Run::solver_options() {
 std::unique_ptr<Updater> Run::make_updater_of(Net& net) {
   const SolverParameter param = with_phase(param_, phase());
   std::unique_ptr<Updater> updater =
-      make_updater(net, {job_.offer(param, scheme_, end_of_phase())});
+      make_updater(net, {job_.offer(param, scheme_, end_of_phase(), net.context().share())});
   if (net.context().share().replicas > 1)
     updater = make_replicas(param, name_, net, std::move(updater));
-  return options_.wrap ? options_.wrap(net, std::move(updater)) : std::move(updater);
+  return options_.wrap ? options_.wrap(net, std::move(updater), param) : std::move(updater);
 }
 
 }  // namespace
 
 Result<Ending> run(const JobSpec& spec, const RunOptions& options, table::Table* table) {
   const std::unique_ptr<JobMembership> job =
-      table ? make_table_membership(options, spec.name, *table) : make_alone(options, spec.name);
+      table ? make_table_membership(options, spec, *table) : make_alone(options, spec.name);
   return Run(spec, options, *job).run();
 }
 

@@ -9,9 +9,12 @@
 #include <utility>
 
 #include "shoal/base/file.h"
+#include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/compat/mxnetg.h"
+#include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/recipe.h"
 
 namespace shoal::parallel {
 namespace {
@@ -21,9 +24,22 @@ using google::protobuf::Message;
 
 constexpr std::size_t kMostPhases = 100'000;
 // Of a phase, and of what comes before its scheme, not of the scheme.
-constexpr const char* kNotWords[] = {
-    "type",     "iterations",         "base_lr",        "test_interval",   "groups_file",
-    "group_by", "profile_iterations", "min_group_size", "regroup_interval"};
+constexpr const char* kNotWords[] = {"type",
+                                     "iterations",
+                                     "base_lr",
+                                     "test_interval",
+                                     "momentum",
+                                     "weight_decay",
+                                     "iter_size",
+                                     "batch_size",
+                                     "groups_file",
+                                     "group_by",
+                                     "profile_iterations",
+                                     "min_group_size",
+                                     "regroup_interval"};
+// Fields of a phase that the solver has too, by the same names.
+constexpr const char* kOwn[] = {"base_lr", "test_interval", "momentum", "weight_decay",
+                                "iter_size"};
 
 std::string value_of(const Message& message, const FieldDescriptor* field) {
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING)
@@ -165,6 +181,23 @@ Result<table::SchemeSpec> spec_of(const SchemeParameter& scheme, const std::stri
   return spec;
 }
 
+namespace {
+
+std::string own_of(const SchemeParameter& scheme) {
+  SchemeParameter own;
+  for (const char* name : kOwn) {
+    const FieldDescriptor* const field = SchemeParameter::descriptor()->FindFieldByName(name);
+    if (!scheme.GetReflection()->HasField(scheme, field)) continue;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT)
+      own.GetReflection()->SetFloat(&own, field, scheme.GetReflection()->GetFloat(scheme, field));
+    else
+      own.GetReflection()->SetInt32(&own, field, scheme.GetReflection()->GetInt32(scheme, field));
+  }
+  return own.ShortDebugString();
+}
+
+}  // namespace
+
 Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name) {
   std::vector<Phase> list;
   std::int64_t total = param.max_iter(), sum = 0;
@@ -190,8 +223,8 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
     sum += length;
     list.push_back({sum, std::move(spec).value()});
     list.back().search = search_of(scheme, where).value();
-    if (scheme.has_base_lr()) list.back().base_lr = scheme.base_lr();
-    if (scheme.has_test_interval()) list.back().test_interval = scheme.test_interval();
+    list.back().own = own_of(scheme);
+    list.back().batch_size = scheme.batch_size();
   }
   if (!param.has_max_iter()) total = sum;
   if (count == 1) {
@@ -211,8 +244,8 @@ Phase profile_of(const Phase& phase, std::int64_t end) {
 }
 
 SolverParameter with_phase(SolverParameter param, const Phase& phase) {
-  if (phase.base_lr) param.set_base_lr(*phase.base_lr);
-  if (phase.test_interval) param.set_test_interval(*phase.test_interval);
+  CHECK(google::protobuf::TextFormat::MergeFromString(phase.own, &param)) << phase.own;
+  if (phase.batch_size > 0) set_batch_size(*param.mutable_train_net_param(), phase.batch_size);
   return param;
 }
 

@@ -6,11 +6,12 @@
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
+#include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/membership.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/tuning/link_times.h"
-#include "shoal/parallel/tuning/speed_groups.h"
+#include "shoal/parallel/tuning/speed_tuner.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"
@@ -19,13 +20,40 @@
 namespace shoal::parallel {
 namespace {
 
+// By what workers divide the data that they share. Throws ConfigError where fields contradict each
+// other.
+SolverParameter::ShareBy shares_by(const SolverParameter& solver, const std::string& name,
+                                   bool weights_given) {
+  const auto batch = solver.has_batch_by() ? solver.batch_by() : SolverParameter::EQUAL;
+  const auto by = solver.has_share_by()             ? solver.share_by()
+                  : batch != SolverParameter::EQUAL ? batch
+                  : weights_given                   ? SolverParameter::WEIGHT
+                                                    : SolverParameter::EQUAL;
+  if (batch != SolverParameter::EQUAL && batch != by)
+    throw ConfigError(Code::kConfig, name, ": batch_by is ", SolverParameter::ShareBy_Name(batch),
+                      " and share_by ", SolverParameter::ShareBy_Name(by),
+                      "; batches are divided as the data are: leave one out, or give both alike");
+  if (solver.share_interval() < 0)
+    throw ConfigError(Code::kConfig, name, ": share_interval is ", solver.share_interval(),
+                      "; it must be 0 or more");
+  return by;
+}
+
+std::optional<ShareSearch> share_search(const SolverParameter& solver,
+                                        SolverParameter::ShareBy by) {
+  if (by != SolverParameter::SPEED) return std::nullopt;
+  return ShareSearch{solver.has_share_interval() ? std::optional(solver.share_interval())
+                                                 : std::nullopt};
+}
+
 class TableMembership final : public JobMembership {
  public:
-  TableMembership(const RunOptions& options, const std::string& name, table::Table& table)
+  TableMembership(const RunOptions& options, const JobSpec& spec, table::Table& table)
       : options_(options),
-        name_(name),
+        name_(spec.name),
         table_(table),
-        groups_(&table, options.meter, files()),
+        shares_by_(shares_by(spec.solver, spec.name, !options.weights.empty())),
+        tuner_(&table, options.meter, files(), share_search(spec.solver, shares_by_)),
         share_(options.share),
         generation_(table.roster().generation),
         joined_(table.roster().generation > 0) {
@@ -78,17 +106,17 @@ class TableMembership final : public JobMembership {
   }
 
   ExchangeOffer offer(const SolverParameter& solver, const table::SchemeSpec& scheme,
-                      std::int64_t phase_end) override {
+                      std::int64_t phase_end, const Share& share) override {
     return table_offer(solver, table_,
                        {.name = name_,
                         .scheme = scheme.words(),
-                        .weight = contribution_weight(solver, name_, share_),
+                        .weight = contribution_weight(solver, name_, share),
                         .until = phase_end,
                         .generation = generation_,
                         .servers = servers()});
   }
 
-  Meter* meter() override { return &groups_.meter(); }
+  Meter* meter() override { return &tuner_.meter(); }
 
   void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {
     if (std::exchange(links_are_new_, false) && team_->chief())
@@ -108,33 +136,35 @@ class TableMembership final : public JobMembership {
   void begin(const Solver& solver, const Phase& phase, std::int64_t phase_end) override {
     if (!team_->chief()) return;
     const double records = options_.epoch ? static_cast<double>(options_.epoch(share_)) : 0;
-    groups_.begin(phase, share_,
-                  {.records = records,
-                   .items = solver.own_items(),
-                   .iterations = phase_end - solver.iteration()});
+    tuner_.begin(phase, share_,
+                 {.records = records,
+                  .items = solver.own_items(),
+                  .iterations = phase_end - solver.iteration()});
   }
 
   // The chief may want to know how fast links are, or to look at the groups again.
   bool wants_regroup() override {
     const bool measure = measures() && generation_ == 0 && servers_of(table_.roster()) > 1 &&
                          !std::exchange(asked_to_measure_, true);
-    return measure || groups_.due();
+    return measure || tuner_.due();
   }
 
   Result<SegmentStart> next(const SegmentEnd& end) override {
     trained_ = ranks_of(table_.roster());
     const int workers = share_.clients;
-    auto searched = groups_.find({*team_, table_.roster(), end.scheme, end.iteration, end.items},
-                                 end.phase, end.next);
+    auto searched =
+        tuner_.find({*team_, table_.roster(), end.scheme, share_.weights, end.iteration, end.items},
+                    end.phase, end.next);
     if (!searched.ok()) return searched.error();
     SegmentStart start;
     table::SegmentBody body{.clock = end.iteration};
     if (end.next || end.within) body.phase_end = end.phase_end;
     if (end.next && !end.within) body.next_scheme = end.next->scheme.words();
-    if (const auto& found = searched.value()) {
-      start.found = found->scheme;
-      body.scheme = found->scheme.words();
-      body.weights = found->weights;
+    if (shares_by_ != SolverParameter::EQUAL) body.weights = share_.weights;
+    if (const auto& found = searched.value()) body.weights = found->weights;
+    if (searched.value() && searched.value()->scheme) {
+      start.found = searched.value()->scheme;
+      body.scheme = start.found->words();
       start.ending = options_.profile_only ? Ending::kDone : Ending::kContinues;
     }
     if (start.ending == Ending::kDone) return start;
@@ -204,7 +234,20 @@ class TableMembership final : public JobMembership {
     share_.weights.clear();
     for (const auto& process : table_.roster().processes)
       if (process.worker >= 0 && process.weight > 0) share_.weights.push_back(process.weight);
+    if (generation_ == 0 && shares_by_ == SolverParameter::WEIGHT) share_.weights = given_weights();
     team_ = make_table_team(table_, generation_);
+  }
+
+  const std::vector<double>& given_weights() const {
+    const auto workers = static_cast<std::size_t>(share_.clients);
+    if (options_.weights.empty())
+      throw ConfigError(Code::kConfig, name_,
+                        ": shares by WEIGHT, and no worker has a weight: give weight= in the "
+                        "machinefile, or --data_sharding");
+    if (options_.weights.size() != workers)
+      throw ConfigError(Code::kConfig, name_, ": ", options_.weights.size(),
+                        " weights are given for the shares of ", workers, " workers");
+    return options_.weights;
   }
 
   table::Servers servers() const {
@@ -234,7 +277,8 @@ class TableMembership final : public JobMembership {
   const RunOptions& options_;
   const std::string name_;
   table::Table& table_;
-  SpeedGroups groups_;
+  const SolverParameter::ShareBy shares_by_;
+  SpeedTuner tuner_;
   Share share_;
   table::Generation generation_;  // of the plan
   std::unique_ptr<Team> team_;
@@ -246,9 +290,9 @@ class TableMembership final : public JobMembership {
 
 }  // namespace
 
-std::unique_ptr<JobMembership> make_table_membership(const RunOptions& options,
-                                                     const std::string& name, table::Table& table) {
-  return std::make_unique<TableMembership>(options, name, table);
+std::unique_ptr<JobMembership> make_table_membership(const RunOptions& options, const JobSpec& spec,
+                                                     table::Table& table) {
+  return std::make_unique<TableMembership>(options, spec, table);
 }
 
 }  // namespace shoal::parallel

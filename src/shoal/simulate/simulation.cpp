@@ -113,6 +113,18 @@ class Evaluator {
   const parallel::RowMap rows_;
 };
 
+// Workers without numbers compute as long whatever their batches are.
+void check_dry(const SolverParameter& solver, const SimulationOptions& options) {
+  const bool own_batch = std::ranges::any_of(solver.scheme(), [](const SchemeParameter& phase) {
+    return phase.has_batch_size() || phase.has_iter_size();
+  });
+  if (options.dry && (own_batch || solver.share_by() != SolverParameter::EQUAL ||
+                      solver.batch_by() != SolverParameter::EQUAL))
+    throw ConfigError(Code::kUsage, options.name,
+                      ": share_by, batch_by and the batch_size or iter_size of a phase say what "
+                      "is read, and --dry reads nothing");
+}
+
 class Simulation {
  public:
   Simulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options)
@@ -123,6 +135,7 @@ class Simulation {
              {.seed = options.seed, .dry = options.dry, .scheme = spec_.phases[0].scheme.words()}),
         slots_(options.threads),
         test_every_(to_instant(options.test_every)) {
+    check_dry(param, options);
     const WorkerSetup setup{spec_, options_, servers_, job_, slots_, tally_};
     workers_ = options.dry ? make_dry_workers(setup) : make_training_workers(setup);
     if (options.dry) return;

@@ -36,15 +36,28 @@ class TrainingWorker final : public SimulatedWorker {
   }
 
  private:
+  // The items of an iteration of this worker in a phase, over those of all workers' mean in a phase
+  // with the solver's own batch and iter_size.
+  static double work_of(const parallel::JobSpec& spec, const SolverParameter& solver,
+                        const Share& share) {
+    const auto items = [&](const SolverParameter& of) {
+      return static_cast<double>(std::max<std::int64_t>(1, written_batch(of, spec.name))) *
+             of.iter_size();
+    };
+    return contribution_weight(solver, spec.name, share) * items(solver) / items(spec.solver);
+  }
+
   // Lets virtual time pass for each slice of computation.
   class Timed final : public SlicedUpdater {
    public:
-    Timed(TrainingWorker& worker, Net& net, std::unique_ptr<Updater> inner)
-        : SlicedUpdater(std::move(inner), slices_of(worker.setup_.job, worker.number_, net,
-                                                    worker.setup_.spec.solver.iter_size())),
+    Timed(TrainingWorker& worker, Net& net, std::unique_ptr<Updater> inner,
+          const SolverParameter& solver)
+        : SlicedUpdater(std::move(inner),
+                        slices_of(worker.setup_.job, worker.number_, net, solver.iter_size())),
           worker_(worker),
           net_(net),
-          samples_(static_cast<double>(batch_size(net)) * worker.setup_.spec.solver.iter_size()) {}
+          work_(work_of(worker.setup_.spec, solver, net.context().share())),
+          samples_(static_cast<double>(batch_size(net)) * solver.iter_size()) {}
 
    private:
     // Returns an error once the job is over.
@@ -52,7 +65,7 @@ class TrainingWorker final : public SimulatedWorker {
       worker_.table_.enter();
       return worker_.table_.status();
     }
-    void starts_step() override { seconds_ = worker_.draw_seconds(); }
+    void starts_step() override { seconds_ = work_ * worker_.draw_seconds(); }
     Status start_slice(double share) override {
       SimulatedTable& table = worker_.table_;
       table.compute(worker_.compute().done(table.now(), seconds_ * share));
@@ -73,6 +86,7 @@ class TrainingWorker final : public SimulatedWorker {
 
     TrainingWorker& worker_;
     Net& net_;
+    const double work_;     // of an iteration, beside what the cluster says the time of
     const double samples_;  // of an iteration
     double seconds_ = 0;    // the time of this iteration
   };
@@ -87,8 +101,9 @@ class TrainingWorker final : public SimulatedWorker {
       for (const ScoreMetrics& score : *early_) recorder_->record(score);
       early_.reset();
     };
-    options.wrap = [this](Net& net, std::unique_ptr<Updater> updater) -> std::unique_ptr<Updater> {
-      return std::make_unique<Timed>(*this, net, std::move(updater));
+    options.wrap = [this](Net& net, std::unique_ptr<Updater> updater,
+                          const SolverParameter& solver) -> std::unique_ptr<Updater> {
+      return std::make_unique<Timed>(*this, net, std::move(updater), solver);
     };
     const Result<Ending> ending = parallel::run(setup_.spec, options, &table_);
     if (recorder_) recorder_->close();

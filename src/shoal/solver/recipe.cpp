@@ -1,9 +1,12 @@
 #include "shoal/solver/recipe.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "shoal/base/log.h"
+#include "shoal/base/part_bounds.h"
 #include "shoal/base/text.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/net.h"
@@ -100,12 +103,6 @@ void for_each_batch_size(NetParameter& net, F f) {
   }
 }
 
-// Of `whole` items net `index` of `count` has so many: the first ones have one more where it does
-// not come out even.
-std::int64_t part_of_batch(std::int64_t whole, int index, int count) {
-  return whole / count + (index < whole % count ? 1 : 0);
-}
-
 // The train net as it is written, without the solver's state.
 NetParameter train_source(const SolverParameter& param, const std::string& name) {
   const int sources =
@@ -147,8 +144,14 @@ std::vector<NetParameter> test_sources(const SolverParameter& param, const std::
   return nets;
 }
 
-bool divides_batches(const SolverParameter& param, const Share& share) {
+bool is_global(const SolverParameter& param, const Share& share) {
   return param.batch_semantics() == SolverParameter::GLOBAL && share.count() > 1;
+}
+
+// Whether clients have batches by their weights.
+bool by_weights(const SolverParameter& param, const Share& share) {
+  if (share.weights.empty() || share.clients == 1) return false;
+  return param.has_batch_by() ? param.batch_by() != SolverParameter::EQUAL : share.in_step;
 }
 
 }  // namespace
@@ -203,30 +206,69 @@ NetParameter train_net_of(const SolverParameter& param, const std::string& name)
   return net;
 }
 
+namespace {
+
+// Of a layer's batch the part of each client's nets.
+std::vector<std::int64_t> divide_batch(const SolverParameter& param, const std::string& name,
+                                       const Share& share, const std::string& layer,
+                                       std::int64_t written) {
+  const bool global = is_global(param, share);
+  if (global && written < share.count())
+    throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer, "', ",
+                written, ", is less than the ", share.count(), " nets that divide it (",
+                share.clients, " workers x ", share.replicas, " replicas)");
+  if (global && share.replicas > 1 && written % share.count() != 0)
+    throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer, "', ",
+                written, ", is no multiple of the ", share.count(),
+                " nets that divide it; replicas of one process have batches of one size");
+  const std::int64_t whole = global ? written / share.replicas : written * share.clients;
+  std::vector<double> weights(static_cast<std::size_t>(share.clients), 1.0);
+  if (by_weights(param, share) && whole >= 2 * share.clients) {
+    weights = share.weights;
+    const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+    // large enough for an item each
+    for (double& weight : weights) weight = std::max(weight, 2 * all / static_cast<double>(whole));
+  }
+  const PartBounds bounds = or_throw(bounds_by_weights(static_cast<std::uint64_t>(whole), weights));
+  std::vector<std::int64_t> batches;
+  for (std::size_t i = 1; i < bounds.size(); ++i)
+    batches.push_back(static_cast<std::int64_t>(bounds[i] - bounds[i - 1]));
+  return batches;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> batches_of(const SolverParameter& param, const std::string& name,
+                                     const Share& share) {
+  std::vector<std::int64_t> first;
+  if (!is_global(param, share) && !by_weights(param, share)) return first;
+  NetParameter net = filter_net(train_net_of(param, name));
+  for_each_batch_size(net, [&](const LayerParameter& layer, const auto& data) {
+    const auto own = divide_batch(param, name, share, layer.name(), data.batch_size());
+    if (first.empty()) first = own;
+    if (own != first && by_weights(param, share))
+      throw wrong(name, "workers have batches by weight, and the batch_size of layer '",
+                  layer.name(), "', ", data.batch_size(),
+                  ", is another than that of the first layer that has one");
+  });
+  if (first.empty())
+    throw wrong(
+        name,
+        is_global(param, share) ? "batch_semantics is GLOBAL" : "workers have batches by weight",
+        ", and the train net has no layer with a batch_size to divide");
+  return first;
+}
+
 NetParameter train_net_of(const SolverParameter& param, const std::string& name,
                           const Share& share) {
   NetParameter net = train_net_of(param, name);
-  if (!divides_batches(param, share)) return net;
+  if (batches_of(param, name, share).empty()) return net;
   net = filter_net(net);
-  int divided = 0;
   for_each_batch_size(net, [&](const LayerParameter& layer, auto& data) {
-    ++divided;
-    if (data.batch_size() < static_cast<std::int64_t>(share.count()))
-      throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer.name(),
-                  "', ", data.batch_size(), ", is less than the ", share.count(),
-                  " nets that divide it (", share.clients, " workers x ", share.replicas,
-                  " replicas)");
-    if (share.replicas > 1 && data.batch_size() % static_cast<std::uint32_t>(share.count()) != 0)
-      throw wrong(name, "batch_semantics is GLOBAL, and the batch_size of layer '", layer.name(),
-                  "', ", data.batch_size(), ", is no multiple of the ", share.count(),
-                  " nets that divide it; replicas of one process have batches of one size");
+    const auto batches = divide_batch(param, name, share, layer.name(), data.batch_size());
     data.set_batch_size(
-        static_cast<std::uint32_t>(part_of_batch(data.batch_size(), share.index(), share.count())));
+        static_cast<std::uint32_t>(batches[static_cast<std::size_t>(share.client)]));
   });
-  if (divided == 0)
-    throw wrong(
-        name,
-        "batch_semantics is GLOBAL, and the train net has no layer with a batch_size to divide");
   return net;
 }
 
@@ -239,6 +281,17 @@ std::int64_t written_batch(const SolverParameter& param, const std::string& name
   return first.value_or(0);
 }
 
+void set_batch_size(NetParameter& net, std::uint32_t items) {
+  int layers = 0;
+  for_each_batch_size(net, [&](const LayerParameter&, auto& data) {
+    data.set_batch_size(items);
+    ++layers;
+  });
+  if (layers == 0)
+    throw ConfigError(Code::kConfig, "net '", net.name(),
+                      "' has no layer with a batch_size, which is to be ", items);
+}
+
 std::int64_t batch_size(const Net& net) {
   for (int i = 0; i < static_cast<int>(net.layers().size()); ++i)
     if (net.bottoms(i).empty() && !net.tops(i).empty() && net.tops(i)[0]->shape().axes() > 0)
@@ -248,10 +301,11 @@ std::int64_t batch_size(const Net& net) {
 
 float contribution_weight(const SolverParameter& param, const std::string& name,
                           const Share& share) {
-  const std::int64_t whole = divides_batches(param, share) ? written_batch(param, name) : 0;
-  if (whole % share.count() == 0) return 1;
-  return static_cast<float>(part_of_batch(whole, share.index(), share.count()) * share.clients) /
-         static_cast<float>(whole);
+  const std::vector<std::int64_t> batches = batches_of(param, name, share);
+  if (batches.empty()) return 1;
+  const std::int64_t all = std::accumulate(batches.begin(), batches.end(), std::int64_t{0});
+  return static_cast<float>(batches[static_cast<std::size_t>(share.client)] * share.clients) /
+         static_cast<float>(all);
 }
 
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name) {

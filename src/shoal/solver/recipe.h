@@ -37,18 +37,23 @@ void warn_of_idleness(const SolverParameter& param, const std::string& name);
 // The train net and the test nets, with their states merged in. Throws ConfigError unless there is
 // exactly one source of a train net, and test_iter and test_state have a value for every test net.
 NetParameter train_net_of(const SolverParameter& param, const std::string& name);
-// The same for one of several nets that train together: under batch_semantics: GLOBAL each has its
-// part of every batch_size. Throws ConfigError too where a batch is smaller than the number of
-// nets, or is no multiple of it and processes have several nets.
+// The items of a batch of each client's nets: the parts of a GLOBAL batch, or parts in proportion
+// to the clients' weights, as batch_by says; empty: all are as written. Throws ConfigError where a
+// batch is smaller than the number of nets, or is no multiple of it and processes have several.
+std::vector<std::int64_t> batches_of(const SolverParameter& param, const std::string& name,
+                                     const Share& share);
+// The train net of one of several that train together, with its own batch_size.
 NetParameter train_net_of(const SolverParameter& param, const std::string& name,
                           const Share& share);
 // The batch_size of the train net's first layer that has one, as written; 0 if none has.
 std::int64_t written_batch(const SolverParameter& param, const std::string& name);
+// Gives all layers of the net that have a batch_size this one. Throws ConfigError if none has.
+void set_batch_size(NetParameter& net, std::uint32_t items);
 // The items of a batch of the net: the first axis of the first top of its first layer without
 // bottoms.
 std::int64_t batch_size(const Net& net);
-// How much the mean gradient of a client's nets counts beside other clients': 1 unless GLOBAL gives
-// them different batches; then the items of its own batches over the mean of all clients'.
+// How much the mean gradient of a client's nets counts beside other clients': the items of its
+// batches over the mean of all clients', so 1 where all are equal.
 float contribution_weight(const SolverParameter& param, const std::string& name,
                           const Share& share);
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name);

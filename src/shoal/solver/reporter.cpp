@@ -5,6 +5,7 @@
 #include <iomanip>
 
 #include "shoal/base/log.h"
+#include "shoal/base/text.h"
 
 namespace shoal {
 namespace {
@@ -19,6 +20,17 @@ std::string clock_words(double seconds) {
   return std::move(out).str();
 }
 
+// " divided", or " divided as 4, 3, 3", where batches differ.
+std::string divided(const std::vector<std::int64_t>& batches) {
+  constexpr std::size_t kMost = 16;
+  const auto [least, most] = std::ranges::minmax(batches);
+  if (least == most) return " divided";
+  if (batches.size() > kMost) return str(" divided as ", least, " to ", most);
+  std::vector<std::string> words;
+  for (const std::int64_t batch : batches) words.push_back(str(batch));
+  return " divided as " + join(words);
+}
+
 double megabytes(std::size_t bytes) { return std::round(static_cast<double>(bytes) / 1e5) / 10; }
 
 }  // namespace
@@ -30,7 +42,7 @@ void Reporter::report_start() {
   std::ostringstream line;
   if (options_.team || share.count() > 1) {
     line << "Batch "
-         << (core_.whole_batch > 0 ? str(core_.whole_batch, " divided among")
+         << (core_.whole_batch > 0 ? str(core_.whole_batch, divided(share.batches), " among")
                                    : str(batch_size(net_), " x"))
          << " workers " << share.clients << " x replicas " << share.replicas << ", x iter_size "
          << core_.recipe.iter_size << " = " << items << " items an update; ";

@@ -37,6 +37,7 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
       options(std::move(given_options)),
       recipe(read_recipe(param, options.name)),
       team(options.team ? *options.team : alone) {
+  options.share.batches = batches_of(param, options.name, options.share);
   if (team.chief() && (wants_snapshots() || !param.snapshot_best().empty()))
     check_prefix(param, options.name);
   if (!team.chief()) options.observer = nullptr;
@@ -70,10 +71,11 @@ void SolverCore::build_net() {
               << (param.has_net() ? param.net() : param.train_net());
   net = std::make_unique<Net>(train_net_of(param, options.name, options.share),
                               add_context(options.share), NetOptions{.fuse = !param.debug_info()});
-  if (param.batch_semantics() == SolverParameter::GLOBAL && options.share.count() > 1) {
-    whole_batch = written_batch(param, options.name);
-    weight = contribution_weight(param, options.name, options.share);
-  }
+  const std::vector<std::int64_t>& batches = options.share.batches;
+  if (batches.empty()) return;
+  whole_batch =
+      std::accumulate(batches.begin(), batches.end(), std::int64_t{0}) * options.share.replicas;
+  weight = contribution_weight(param, options.name, options.share);
 }
 
 void SolverCore::build_test_nets() {

@@ -1,6 +1,7 @@
 #include "shoal/parallel/tuning/profile.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 #include "shoal/base/file.h"
@@ -102,12 +103,24 @@ Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupS
   return profile;
 }
 
+std::string numbers_text(std::span<const double> numbers) {
+  std::vector<std::string> words;
+  for (const double number : numbers) words.push_back(rounded(number));
+  return join(words);
+}
+
+std::string percent_text(std::span<const double> numbers) {
+  const double all = std::accumulate(numbers.begin(), numbers.end(), 0.0);
+  std::vector<std::string> words;
+  for (const double number : numbers) words.push_back(rounded(100 * number / all) + "%");
+  return join(words);
+}
+
 std::string text_of(const Profile& profile) {
-  std::vector<std::string> speeds;
-  for (const double speed : profile.speeds) speeds.push_back(rounded(speed));
   const std::size_t count = profile.grouping.groups.size();
   return str(
-      "speeds ", join(speeds), " items/s; ", count, count == 1 ? " group" : " groups",
+      "speeds ", numbers_text(profile.speeds), " items/s; ", count,
+      count == 1 ? " group" : " groups",
       count == 1 ? "" : str(" (Calinski-Harabasz index ", rounded(profile.grouping.index), ")"),
       ": ", text_of(profile.grouping.groups));
 }

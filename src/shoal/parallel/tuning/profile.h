@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,10 @@ struct Profile {
 // A round of the whole team: each worker sends its measurements, and all get the same profile. A
 // worker that measured nothing, or left since the generation began, counts as slow as the slowest.
 Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupSearch& search);
+// "40.1, 20.2"
+std::string numbers_text(std::span<const double> numbers);
+// "67%, 33%", of their sum
+std::string percent_text(std::span<const double> numbers);
 // "speeds 40.1, 20.2 items/s; 2 groups (Calinski-Harabasz index 812): 0|1", for the log.
 std::string text_of(const Profile& profile);
 

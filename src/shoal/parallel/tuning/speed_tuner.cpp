@@ -1,4 +1,4 @@
-#include "shoal/parallel/tuning/speed_groups.h"
+#include "shoal/parallel/tuning/speed_tuner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,38 +8,61 @@
 
 namespace shoal::parallel {
 
-void SpeedGroups::begin(const Phase& phase, const Share& share, const Ahead& ahead) {
+void SpeedTuner::begin(const Phase& phase, const Share& share, const Ahead& ahead) {
   look_after_ = kNever;
-  if (!phase.search || phase.search->interval == 0) return;
+  if (!phase.search && (!shares_ || share.clients == 1)) return;
+  const std::optional<std::int64_t> interval =
+      phase.search ? phase.search->interval : shares_->interval;
+  const bool first = !phase.search && std::exchange(looked_at_, share.clients) != share.clients;
+  if (interval == 0 && !first) return;
   const std::vector<double>& weights = share.weights;
   const double part = weights.empty()
                           ? 1.0 / share.clients
                           : weights[0] / std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (phase.search->interval)
-    look_after_ = *phase.search->interval;
-  else if (ahead.records > 0 && ahead.items > 0)
+  if (interval.value_or(0) > 0)
+    look_after_ = *interval;
+  else if (!interval && ahead.records > 0 && ahead.items > 0)
     look_after_ = std::max<std::int64_t>(1, std::llround(ahead.records * part / ahead.items));
+  if (first) look_after_ = std::min(look_after_, ShareSearch::kFirst);
   if (look_after_ >= ahead.iterations) look_after_ = kNever;
 }
 
-bool SpeedGroups::due() {
+bool SpeedTuner::due() {
   if (speedometer_.iterations() < look_after_) return false;
   look_after_ = kNever;
   return true;
 }
 
-Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, const Phase& phase,
-                                                            const Phase* next) {
-  const bool again = phase.search.has_value();
-  const Phase* const of = again ? &phase : next && next->search ? next : nullptr;
-  if (!of) return std::optional<Found>();
+Result<Profile> SpeedTuner::measure(const End& end, const GroupSearch& search) const {
   const bool measured = speedometer_.iterations() > 0;
-  if (!again && measured) exchange_ = speedometer_.seconds() - speedometer_.busy();
   const MeasuredWorker own{.busy = measured ? speedometer_.busy() : 0,
                            .exchange = exchange_,
                            .items = end.items,
                            .iteration = end.iteration};
-  const Result<Profile> profile = make_profile(end.team, own, *of->search);
+  return make_profile(end.team, own, search);
+}
+
+Result<std::optional<SpeedTuner::Found>> SpeedTuner::find_shares(const End& end) const {
+  const Result<Profile> profile = measure(end, {});
+  if (!profile.ok()) return profile.error();
+  const std::vector<double>& speeds = profile.value().speeds;
+  std::vector<double> before = end.weights;
+  if (before.empty()) before.assign(speeds.size(), 1);
+  const bool stays = !worth_changing(before, speeds);
+  LOG(INFO) << "Iteration " << end.iteration << ": speeds " << numbers_text(speeds)
+            << " items/s; shares of the data " << percent_text(stays ? before : speeds)
+            << (stays ? ", as before" : ", before " + percent_text(before));
+  return std::optional(Found{.scheme = {}, .weights = stays ? end.weights : speeds});
+}
+
+Result<std::optional<SpeedTuner::Found>> SpeedTuner::find(const End& end, const Phase& phase,
+                                                          const Phase* next) {
+  const bool again = phase.search.has_value();
+  const Phase* const of = again ? &phase : next && next->search ? next : nullptr;
+  if (!of) return shares_ ? find_shares(end) : std::optional<Found>();
+  if (!again && speedometer_.iterations() > 0)
+    exchange_ = speedometer_.seconds() - speedometer_.busy();
+  const Result<Profile> profile = measure(end, *of->search);
   if (!profile.ok()) return profile.error();
   if (again == (profile.value().least >= phase.end)) return std::optional<Found>();
   const std::vector<double>& speeds = profile.value().speeds;
@@ -55,7 +78,7 @@ Result<std::optional<SpeedGroups::Found>> SpeedGroups::find(const End& end, cons
     if (Status status = write(files_, profile.value(), end.roster); !status.ok())
       return status.error();
   Found found{of->scheme, share_weights(groups, speeds)};
-  found.scheme.groups = std::move(groups);
+  found.scheme->groups = std::move(groups);
   return std::optional(std::move(found));
 }
 

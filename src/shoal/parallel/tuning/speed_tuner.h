@@ -1,5 +1,5 @@
-// Groups by speed in the course of a run: found when their profile ends, and looked at again while
-// they train.
+// Groups of workers, and their shares of the data, by speeds measured in the course of a run: found
+// after the first iterations, and looked at again while the workers train.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,20 @@
 
 namespace shoal::parallel {
 
-class SpeedGroups {
+// How workers get their shares by speed, in phases whose groups are not searched for.
+struct ShareSearch {
+  static constexpr std::int64_t kFirst = 30;  // iterations before the first look, at most
+  // of the chief between two looks; not given: its part of an epoch; 0: one look only
+  std::optional<std::int64_t> interval{};
+};
+
+class SpeedTuner {
  public:
   // `table` and `next` as Speedometer has them. The chief writes `files` when groups are found, or
   // others.
-  SpeedGroups(const table::Table* table, Meter* next, ProfileFiles files)
-      : speedometer_(table, next), files_(std::move(files)) {}
+  SpeedTuner(const table::Table* table, Meter* next, ProfileFiles files,
+             std::optional<ShareSearch> shares)
+      : speedometer_(table, next), files_(std::move(files)), shares_(shares) {}
   Meter& meter() { return speedometer_; }
 
   // A segment of `phase` begins on the chief, which reads this share of the data.
@@ -30,21 +38,23 @@ class SpeedGroups {
     std::int64_t iterations = 0;  // until the phase ends
   };
   void begin(const Phase& phase, const Share& share, const Ahead& ahead);
-  // Groups are to be looked at again: after as many iterations of the segment as the search says,
+  // Speeds are to be looked at again: after as many iterations of the segment as the search says,
   // or the chief's part of an epoch. Said once.
   bool due();
 
   // All workers of the team together, at the end of a segment of `phase`, with `next` after it
-  // (null: nothing): the scheme to go on with, for the workers that there are, and their parts of
-  // the data. Nothing where no groups are searched for, the profile is not over, or the phase is.
+  // (null: nothing): the scheme to go on with, for the workers that there are (nothing: the
+  // phase's), and their shares of the data. Nothing where neither groups nor shares are searched
+  // for, the profile is not over, or the phase is.
   struct Found {
-    table::SchemeSpec scheme;
+    std::optional<table::SchemeSpec> scheme;
     std::vector<double> weights{};
   };
   struct End {
     Team& team;
     const table::RosterBody& roster;
-    const table::SchemeSpec& scheme;  // that ends
+    const table::SchemeSpec& scheme;     // that ends
+    const std::vector<double>& weights;  // the workers' shares of the data; empty: equal
     std::int64_t iteration = 0;
     double items = 0;  // of this worker in an iteration
   };
@@ -53,8 +63,13 @@ class SpeedGroups {
  private:
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
+  Result<Profile> measure(const End& end, const GroupSearch& search) const;
+  Result<std::optional<Found>> find_shares(const End& end) const;
+
   Speedometer speedometer_;
   const ProfileFiles files_;
+  const std::optional<ShareSearch> shares_;
+  int looked_at_ = 0;  // workers of the segment that a look at their shares ended
   std::int64_t look_after_ = kNever;
   // seconds that an iteration waits for rows where nobody waits for other workers
   std::optional<double> exchange_;
