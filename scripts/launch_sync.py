@@ -50,7 +50,7 @@ def copy_commands(hosts, process, folder, paths, program):
     for path in paths:
         by_folder.setdefault(os.path.dirname(path), []).append(path)
     return [['scp', '-q', '-r', '-p', *hosts.ssh_options(process, '-P'), '--', *(f'./{p}' for p in some),
-             f'{target}:{os.path.join(folder, inner)}/'] for inner, some in by_folder.items()]
+             f'{target}:{os.path.join(folder, inner, "")}'] for inner, some in by_folder.items()]
 
 
 def copy_to(hosts, process, folder, paths, marker):

@@ -353,7 +353,7 @@ class SshTest(Case):
             self.port = s.getsockname()[1]
         (self.folder / 'sshd_config').write_text(
             f'Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host\nAuthorizedKeysFile {self.folder}/user.pub\n'
-            f'PasswordAuthentication no\nUsePAM no\nStrictModes no\nPidFile none\nPermitRootLogin yes\nAcceptEnv SHOAL_JOBS\n')
+            f'PasswordAuthentication no\nUsePAM no\nStrictModes no\nSubsystem sftp internal-sftp\nPidFile none\nPermitRootLogin yes\nAcceptEnv SHOAL_JOBS\n')
         if os.geteuid() == 0:
             os.makedirs('/run/sshd', exist_ok=True)
         self.sshd = subprocess.Popen([sshd, '-D', '-e', '-f', str(self.folder / 'sshd_config')], stderr=subprocess.PIPE, text=True)
