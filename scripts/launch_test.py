@@ -34,6 +34,13 @@ esac
 i=0; while [ $i -lt 600 ]; do sleep 0.05; i=$((i + 1)); done
 '''
 
+# Ends with 75 when it is told to, as the trainer does, unless it is stubborn.
+BY_HAND = '''import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN if 'stubborn' in sys.argv else lambda *_: os._exit(75))
+print('ready', flush=True)
+time.sleep(60)
+'''
+
 
 def wait_until(what, seconds=20):
     until = time.monotonic() + seconds
@@ -327,7 +334,43 @@ class StopTest(Case):
         for pid in pids:
             os.killpg(pid, signal.SIGKILL)
 
+    def by_hand(self, *words, name='train', **more):
+        """A process that is called as the trainer is, and not started by any launcher."""
+        process = subprocess.Popen([f'/opt/{name}', '-c', BY_HAND, *words], executable=sys.executable, cwd=self.folder, stdout=subprocess.PIPE,
+                                   env={**self.environment, **more.get('env', {})}, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), 'ready\n')
+        return process
+
+    def test_a_machinefile_finds_what_no_launcher_started(self):
+        machines = self.folder / 'machines'
+        machines.write_text('127.0.0.1 port=39701 slots=3\n')
+        (self.folder / 'copy').write_text('0 127.0.0.1 39701\n1 127.0.0.1 39702\n2 127.0.0.1 39703\n')
+        (self.folder / 'other').write_text('0 127.0.0.1 39801\n')
+        ours = [self.by_hand('--solver=s', '--machinefile=machines', '--client_id=0'),
+                self.by_hand('-hostfile', str(self.folder / 'copy'), '--client_id=1'),
+                self.by_hand('--join=127.0.0.1:39701'),
+                self.by_hand('stubborn', env={'SHOAL_MACHINEFILE': 'machines'})]
+        others = [self.by_hand('--machinefile=other'), self.by_hand('--machinefile=machines', name='editor'), self.by_hand('--solver=s')]
+        looked = self.stop(f'--machinefile={machines}', '--look')
+        self.assertEqual((looked.returncode, looked.stdout.count('running')), (0, 4), looked.stdout + looked.stderr)
+        self.assertIn(f'127.0.0.1: running {ours[0].pid} /opt/train -c', looked.stdout)
+        stopped = self.stop(f'--machinefile={machines}', '--grace=1')
+        self.assertEqual(stopped.returncode, 0, stopped.stderr)
+        for process, end in zip(ours, ('stopped', 'stopped', 'stopped', 'killed')):
+            self.assertIn(f'127.0.0.1: {end} {process.pid}\n', stopped.stdout)
+        self.assertEqual([p.wait(20) for p in ours], [75, 75, 75, -signal.SIGKILL])
+        self.assertEqual([p.poll() for p in others], [None] * 3)
+        self.assertIn('nothing of this job runs', self.stop(f'--machinefile={machines}').stdout)
+
     def test_unknown_jobs_end_with_two(self):
+        for words, expected in ((['--machinefile=/nowhere'], '/nowhere: No such file'), (['--look'], '--look goes with'),
+                                (['--machinefile=m', '--all'], 'without --job and --all')):
+            done = self.stop(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(expected, done.stderr)
         done = self.stop('--job=other')
         self.assertEqual(done.returncode, 2)
         self.assertIn('no job other is known', done.stderr)

@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
-"""Stops the processes of jobs that a launcher left behind: on every host, those that it started and no others.
+"""Stops the processes of jobs: those that a launcher left behind, or those of a machinefile, however they were started.
 
   scripts/stop.py               lists the jobs that were started from this account and not ended
   scripts/stop.py --job=NAME    SIGTERM to its processes (the trainer writes a snapshot), SIGKILL after --grace seconds
   scripts/stop.py --job=NAME --rank=K    the same to one process: a worker leaves the job, which goes on
   scripts/stop.py --all         the same for all of them
+  scripts/stop.py --machinefile=FILE          the same on the machines of FILE, for a job that no launcher here started
+  scripts/stop.py --machinefile=FILE --look   only lists its processes
 
 A process is known by its number and the time of its start, as its launcher wrote them down; one that has the number of another by
-chance is left alone."""
+chance is left alone. With --machinefile it is known by its program (train, extract_features), your account, and its own words or
+variables: a machinefile that is FILE or says the same, or --join or --master with the address of the job's process 0."""
 import argparse
+import concurrent.futures
+import hashlib
 import json
+import os
 import sys
+from pathlib import Path
 
-from machinefile import UsageError, read_machinefile
-from machines import JOB, Hosts, jobs_folder, main_of
+from machinefile import UsageError, address_text, machinefile_text, read_machinefile
+from machines import JOB, Hosts, add_ssh_flags, jobs_folder, main_of
 
 # Given: job, rank, grace, and "look" or "stop". Says what it found in one word.
 SCRIPT = r'''
@@ -29,6 +36,75 @@ kill -s KILL -- "-$pid"
 finish "$@"
 echo killed
 '''
+
+# Given: grace, "look" or "stop", the machinefile's path, its checksums, the address of process 0. A line for each process of that job.
+OF_MACHINEFILE = r'''
+grace=$1 what=$2 path=$3 sums=$4 address=$5
+words() { tr '\0' '\n' < "/proc/$1/cmdline"; }
+started() { cut -d ' ' -f 22 "/proc/$1/stat" 2>/dev/null; }
+alive() { [ "$(started "${1%:*}")" = "${1#*:}" ] && [ "$(cut -d ' ' -f 3 "/proc/${1%:*}/stat")" != Z ]; }
+is_tool() {
+  [ -O "/proc/$1" ] && program=$(readlink "/proc/$1/exe" 2>/dev/null) || return 1
+  program=${program% (deleted)}; called=$(words "$1" | head -n 1)
+  case " train extract_features " in *" ${program##*/} "*|*" ${called##*/} "*) ;; *) return 1;; esac
+}
+of_job() {
+  machines= next=
+  while IFS= read -r word; do
+    [ -z "$next" ] || { machines=$word next=; continue; }
+    case $word in
+      --machinefile|-machinefile|--hostfile|-hostfile) next=1;;
+      --machinefile=*|-machinefile=*|--hostfile=*|-hostfile=*) machines=${word#*=};;
+      --join="$address"|-join="$address"|--master="$address"|-master="$address") return 0;;
+    esac
+  done <<WORDS
+$(tr '\0' '\n' < "/proc/$1/environ" | sed -n 's/^SHOAL_\(MACHINEFILE\|HOSTFILE\)=/--machinefile=/p'; words "$1")
+WORDS
+  case $machines in '') return 1;; /*) file=$machines;; *) file=/proc/$1/cwd/$machines;; esac
+  [ "$file" -ef "$path" ] && return 0
+  sum=$(sha256sum < "$file" | cut -c 1-64) && case " $sums " in *" $sum "*) ;; *) return 1;; esac
+}
+found=
+for d in /proc/[0-9]*; do
+  pid=${d#/proc/}
+  is_tool "$pid" && of_job "$pid" && found="$found $pid:$(started "$pid")"
+done 2>/dev/null
+for p in $found; do
+  if [ "$what" = look ]; then echo "running ${p%:*} $(words "${p%:*}" | tr '\n' ' ')"
+  else kill -s TERM "${p%:*}" 2>/dev/null; fi
+done
+[ "$what" = stop ] || exit 0
+for p in $found; do
+  end=stopped
+  while alive "$p"; do
+    [ "$grace" -gt 0 ] || { kill -s KILL "${p%:*}"; end=killed; break; }
+    sleep 0.2; tick=$((${tick:-0} + 1)); [ $((tick % 5)) -ne 0 ] || grace=$((grace - 1))
+  done 2>/dev/null
+  echo "$end ${p%:*}"
+done
+'''
+
+
+def stop_machines(args):
+    """On all machines at one time, as process 0 takes the others with it: one line a process, and the exit code."""
+    try:
+        text = Path(args.machinefile).read_bytes()
+    except OSError as error:
+        raise UsageError(f'--machinefile: {error.filename}: {error.strerror}') from None
+    processes = read_machinefile(text.decode('utf-8', 'surrogateescape'), args.machinefile)
+    hosts = Hosts(args.ssh_port, args.ssh_identity, args.ssh_args, args.force_ssh)
+    sums = ' '.join(hashlib.sha256(t).hexdigest() for t in (text, machinefile_text(processes).encode('utf-8', 'surrogateescape')))
+    arguments = [args.grace, 'look' if args.look else 'stop', os.path.abspath(args.machinefile), sums,
+                 address_text(processes[0].host, processes[0].port)]
+    machines = list({p.host: p for p in processes}.values())
+    with concurrent.futures.ThreadPoolExecutor(min(64, len(machines))) as pool:
+        answers = pool.map(lambda p: hosts.run(p, OF_MACHINEFILE, arguments, timeout=args.grace + 60), machines)
+        reached = True
+        for machine, (code, said, complaint) in zip(machines, answers):
+            reached = reached and code == 0
+            lines = said.splitlines() if code == 0 else ['not reached: ' + complaint.strip()]
+            print('\n'.join(f'  {machine.host}: {line}' for line in lines or ['nothing of this job runs']))
+    return 0 if reached else 1
 
 
 def visit(record, what, grace, rank=None):
@@ -49,7 +125,16 @@ def main():
     parser.add_argument('--all', action='store_true')
     parser.add_argument('--rank', type=int, metavar='K')
     parser.add_argument('--grace', type=int, default=30, metavar='SECONDS')
+    parser.add_argument('--machinefile', '--hostfile', metavar='FILE')
+    parser.add_argument('--look', action='store_true', help='with --machinefile: stop nothing')
+    add_ssh_flags(parser)
     args = parser.parse_args()
+    if args.machinefile and (args.job or args.all):
+        raise UsageError('--machinefile=FILE finds a job by itself: give it without --job and --all')
+    if args.look and not args.machinefile:
+        raise UsageError('--look goes with --machinefile=FILE; without either, all known jobs are listed')
+    if args.machinefile:
+        return stop_machines(args)
     if args.rank is not None and not args.job:
         raise UsageError(f'--rank={args.rank} is of one job: give --job=NAME too')
     if args.job and not JOB.match(args.job):
