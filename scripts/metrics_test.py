@@ -131,17 +131,18 @@ class SummaryTest(Case):
             (self.folder / folder / f'iter-{number}.txt').write_text(json.dumps({**round_, 'num_iters': number}))
 
     def test_esyncs_folders(self):
-        self.rounds('cloud1/cpu', self.LOCAL, {**self.LOCAL, 'total_time': 17.4, 'accuracy': 0.5})
+        untested = {k: v for k, v in self.LOCAL.items() if k != 'accuracy'}
+        self.rounds('cloud1/cpu', self.LOCAL, untested, {**self.LOCAL, 'total_time': 17.4, 'accuracy': 0.5})
         self.rounds('cloud1/gpu0', self.SYNC)
         self.rounds('cloud3/cpu', self.SYNC, self.SYNC, self.SYNC)
         (self.folder / 'cloud3/cpu/iter-2.txt').unlink()                  # ESync's summary stops at the first gap
         done = self.script('summarize.py', self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout), {
-            'cloud1': {'cpu': {'accuracy_list': [0.123, 0.5], 'num_samples_list': [128, 128], 'self_iters_list': [3, 3], 'elapsed_time_list': [9, 17],
-                               'aggregate_time_list': [2.25, 2.25]},
-                       'gpu0': {'accuracy_list': [0], 'num_samples_list': [64], 'self_iters_list': [1], 'elapsed_time_list': [6], 'aggregate_time_list': [4.0]}},
-            'cloud3': {'cpu': {'accuracy_list': [0], 'num_samples_list': [64], 'self_iters_list': [1], 'elapsed_time_list': [6],
+            'cloud1': {'cpu': {'accuracy_list': [0.123, 0.5], 'num_samples_list': [128] * 3, 'self_iters_list': [3] * 3, 'elapsed_time_list': [9, 9, 17],
+                               'aggregate_time_list': [2.25] * 3},
+                       'gpu0': {'accuracy_list': [], 'num_samples_list': [64], 'self_iters_list': [1], 'elapsed_time_list': [6], 'aggregate_time_list': [4.0]}},
+            'cloud3': {'cpu': {'accuracy_list': [], 'num_samples_list': [64], 'self_iters_list': [1], 'elapsed_time_list': [6],
                                'aggregate_time_list': [4.0]}}})
 
     def test_metrics(self):
@@ -149,9 +150,9 @@ class SummaryTest(Case):
               {**CLOCK, 'clock': 1, 'time': 2.75, 'local_steps': 4, 'samples': 128})
         lines(self.folder / 'job/metrics.1.jsonl', {**CLOCK, 'worker': 1})
         self.assertEqual(summarize.summary_of(self.folder / 'job'), {'job': {
-            'worker0': {'accuracy_list': [0.75, 0], 'num_samples_list': [32, 128], 'self_iters_list': [1, 5], 'elapsed_time_list': [1, 3],
+            'worker0': {'accuracy_list': [0.75], 'num_samples_list': [32, 128], 'self_iters_list': [1, 5], 'elapsed_time_list': [1, 3],
                         'aggregate_time_list': [0.3, 0.3]},
-            'worker1': {'accuracy_list': [0], 'num_samples_list': [32], 'self_iters_list': [1], 'elapsed_time_list': [1], 'aggregate_time_list': [0.3]}}})
+            'worker1': {'accuracy_list': [], 'num_samples_list': [32], 'self_iters_list': [1], 'elapsed_time_list': [1], 'aggregate_time_list': [0.3]}}})
 
     def test_esyncs_logs_can_be_drawn(self):
         self.rounds('cpu', self.LOCAL, self.LOCAL)

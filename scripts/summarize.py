@@ -3,8 +3,9 @@
 
 Reads ESync's logs (folders with iter-1.txt, iter-2.txt ..., up to the first that is missing), as `train --esync_log_dir=DIR` and ESync
 itself write them: the node is the folder above a worker's. Or metrics.*.jsonl, as `train --metrics=DIR` writes them: the node is the
-folder that they lie in. Lists have a number a round: accuracy with 3 decimals (0 where nothing was tested), samples, entries of `time` (local
-steps and one more for the exchange; 1 without local steps), rounded seconds since the start, and seconds of the exchange with others."""
+folder that they lie in. Lists have a number a round: accuracy with 3 decimals (of the rounds that were tested alone), samples, entries of
+`time` (local steps and one more for the exchange; 1 without local steps), rounded seconds since the start, and seconds of the exchange with
+others."""
 import argparse
 import json
 import sys
@@ -14,7 +15,7 @@ from metrics import MetricsError, esync_files, esync_folders, exchange_seconds, 
 
 
 def of_rounds(rounds):
-    return {'accuracy_list': [round(r.get('accuracy') or 0, 3) for r in rounds],
+    return {'accuracy_list': [round(r['accuracy'], 3) for r in rounds if r.get('accuracy') is not None],
             'num_samples_list': [r['num_samples'] for r in rounds],
             'self_iters_list': [len(r['time']) for r in rounds],
             'elapsed_time_list': [round(r['total_time']) for r in rounds],
@@ -25,7 +26,7 @@ def of_clocks(run, worker):
     """A test is of the round that it came after."""
     scores = {line['clock']: value for line, value in run.accuracies()} if worker == min(run.clocks) else {}
     lines = run.clocks[worker]
-    return {'accuracy_list': [round(scores.get(line['clock'] + 1, 0), 3) for line in lines],
+    return {'accuracy_list': [round(scores[line['clock'] + 1], 3) for line in lines if line['clock'] + 1 in scores],
             'num_samples_list': [round(line['samples']) for line in lines],
             'self_iters_list': [line['local_steps'] + 1 if line['local_steps'] > 1 else 1 for line in lines],
             'elapsed_time_list': [round(line['time']) for line in lines],
