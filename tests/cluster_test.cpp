@@ -294,6 +294,20 @@ TEST(FindPlace, Good) {
        with(kDmlc, {{"DMLC_NUM_SERVER", "0"}}),
        "2 of 3 at 10.0.0.1:9091 by DMLC (DMLC_WORKER_ID 2 of DMLC_NUM_WORKER 3 and DMLC_NUM_SERVER "
        "0)"},
+      {"DMLC worker without an id",
+       {},
+       with(kDmlc, {{"DMLC_WORKER_ID", ""}}),
+       "-1 of 5 at 10.0.0.1:9091 worker by DMLC (a worker of DMLC_NUM_WORKER 3 and DMLC_NUM_SERVER "
+       "2)"},
+      {"DMLC server without an id",
+       {},
+       with(kDmlc, {{"DMLC_ROLE", "server"}}),
+       "-1 of 5 at 10.0.0.1:9091 server by DMLC (a server of DMLC_NUM_WORKER 3 and DMLC_NUM_SERVER "
+       "2)"},
+      {"DMLC of one worker",
+       {},
+       with(kDmlc, {{"DMLC_WORKER_ID", ""}, {"DMLC_NUM_WORKER", "1"}, {"DMLC_NUM_SERVER", "0"}}),
+       "0 of 1 at  by DMLC (a worker of DMLC_NUM_WORKER 1 and DMLC_NUM_SERVER 0)"},
       {"Paddle trainer",
        {},
        kPaddle,
@@ -313,6 +327,21 @@ TEST(FindPlace, Good) {
     EXPECT_EQ(place.value().distributed(),
               place.value().processes > 1 || !c.flags.machinefile.empty());
   }
+}
+
+TEST(FindPlace, DmlcSaysMore) {
+  const Variables variables =
+      with(kDmlc, {{"DMLC_INTERFACE", "ib0"}, {"DMLC_NODE_HOST", "10.1.0.2"}, {"PS_VERBOSE", "2"}});
+  const Result<Place> worker = find_place({}, variables);
+  ASSERT_OK(worker);
+  EXPECT_EQ(worker.value().interface, "ib0");
+  EXPECT_EQ(worker.value().advertise, "10.1.0.2");
+  EXPECT_EQ(worker.value().verbosity, 2);
+  EXPECT_FALSE(worker.value().scheduler);
+  const Result<Place> scheduler = find_place({}, with(kDmlc, {{"DMLC_ROLE", "scheduler"}}));
+  ASSERT_OK(scheduler);
+  EXPECT_TRUE(scheduler.value().scheduler);
+  EXPECT_EQ(scheduler.value().master, "10.0.0.1:9091");
 }
 
 TEST(FindPlace, Bad) {
@@ -434,22 +463,19 @@ TEST(FindPlace, Bad) {
        {},
        with(kDmlc, {{"DMLC_PS_ROOT_URI", ""}}),
        "DMLC_PS_ROOT_URI is not set; set it, or unset DMLC_ROLE"},
-      {"DMLC without an id",
+      {"DMLC without an id and a machinefile",
+       {.machinefile = "m", .machinefile_text = text},
+       with(kDmlc, {{"DMLC_WORKER_ID", ""}, {"DMLC_NUM_WORKER", "2"}, {"DMLC_NUM_SERVER", "0"}}),
+       "m says what each process is, and DMLC (a worker of DMLC_NUM_WORKER 2 and DMLC_NUM_SERVER "
+       "0) does not say which of them this one is: give --client_id"},
+      {"a verbosity that is no number",
        {},
-       with(kDmlc, {{"DMLC_WORKER_ID", ""}}),
-       "DMLC started this process, but DMLC_WORKER_ID is not set"},
-      {"DMLC server without an id",
-       {},
-       with(kDmlc, {{"DMLC_ROLE", "server"}}),
-       "DMLC started this process, but DMLC_SERVER_ID is not set"},
+       with(kDmlc, {{"PS_VERBOSE", "x"}}),
+       "PS_VERBOSE is 'x', no number from 0 to 9"},
       {"a worker too many",
        {},
        with(kDmlc, {{"DMLC_WORKER_ID", "3"}}),
        "DMLC_WORKER_ID is '3', no number from 0 to 2"},
-      {"DMLC's scheduler",
-       {},
-       with(kDmlc, {{"DMLC_ROLE", "scheduler"}}),
-       "DMLC_ROLE is scheduler, and no such process is needed: worker 0 coordinates"},
       {"an unknown role of DMLC",
        {},
        with(kDmlc, {{"DMLC_ROLE", "x"}}),

@@ -175,6 +175,16 @@ TEST(CoordinatorJoins, InTheNextGenerationWhereTheSlowestIs) {
   EXPECT_NE(job.coordinator.ended(), nullptr);
 }
 
+// A job whose processes come without ranks begins when those have joined that it handed out.
+TEST(CoordinatorJoins, RanksInTheOrderOfAsking) {
+  table::Coordinator coordinator({.processes = 3, .ranks_by_order = true});
+  EXPECT_EQ(coordinator.enroll(), 1u);
+  EXPECT_EQ(coordinator.enroll(), 2u);
+  EXPECT_EQ(coordinator.missing(), (std::vector<table::Rank>{0, 1, 2}));
+  EXPECT_EQ(coordinator.enroll(), 3u);  // one too many, or one that joins later
+  EXPECT_EQ(coordinator.missing(), (std::vector<table::Rank>{0, 1, 2}));
+}
+
 TEST(CoordinatorJoins, WhoHasNotJoinedYetIsNoLoss) {
   Job job = Job::joined(2);
   const std::uint32_t first = job.coordinator.enroll(), second = job.coordinator.enroll();

@@ -12,6 +12,7 @@
 #include "shoal/base/random.h"
 #include "shoal/table/pacer.h"
 #include "shoal/table/scheme.h"
+#include "support/expect.h"
 
 namespace shoal::test::esync_test {
 namespace {
@@ -199,6 +200,27 @@ TEST(Esync, ScarceEpsilonGivesThirtyTimes) {
 }
 
 // ---- more than the original ----
+
+// A round can be looked at, as at the state server's.
+TEST(Esync, ShowsARound) {
+  for (const char* mode : {"assigned", "pull"}) {
+    SCOPED_TRACE(mode);
+    Rig rig(str("esync epsilon=0.25 mode=", mode), {3, 10});
+    EXPECT_EQ(rig.pacer->take_round(), "");
+    (void)rig.round();
+    const Round second = rig.round();
+    (void)rig.round();
+    // an assigned round is known to have ended when all ask for the next
+    const std::string shown = rig.pacer->take_round();
+    EXPECT_HAS(shown, R"("num_workers": 2)");
+    EXPECT_HAS(shown, R"("epsilon": 0.250000)");
+    EXPECT_HAS(shown, str("\"t\": ", std::string(mode) == "pull" ? 3 : 2, ","));
+    EXPECT_HAS(shown, str("[0, ", second.steps[0], ", 3.000000, "));
+    EXPECT_HAS(shown, "[1, 1, 10.000000, ");
+    EXPECT_HAS(shown, std::string(mode) == "pull" ? "true, 3]" : "true, 2]");
+    EXPECT_EQ(rig.pacer->take_round(), "");
+  }
+}
 
 TEST(Esync, LimitsOfSteps) {
   for (const char* mode : {"assigned", "pull"}) {

@@ -73,6 +73,63 @@ TEST_F(ProcessMembership, WithEachMechanism) {
   }
 }
 
+// The environment of ps-lite's launchers and of ESync's README, where nobody has a number, and the
+// command.
+std::vector<std::string> by_dmlc(const std::string& role, int port,
+                                 const std::vector<std::string>& flags) {
+  std::vector<std::string> words{
+      "/usr/bin/env",        "DMLC_ROLE=" + role,          "DMLC_NUM_WORKER=2",
+      "DMLC_NUM_SERVER=1",   "DMLC_PS_ROOT_URI=127.0.0.1", str("DMLC_PS_ROOT_PORT=", port),
+      "DMLC_INTERFACE=lo",   "DMLC_NODE_HOST=127.0.0.1",   "PS_VERBOSE=1",
+      tools_dir() + "/train"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  return words;
+}
+
+TEST_F(ProcessMembership, DmlcWithoutIds) {
+  const Ran scheduler = run_program(by_dmlc("scheduler", 9091, {}));
+  EXPECT_EQ(scheduler.code, 0) << scheduler.err;
+  EXPECT_HAS(scheduler.err, "no such process is needed here");
+  const std::string path = put_small_solver(
+      folder_, "dmlc", "max_iter: 20 scheme { type: 'esync' epsilon: 0.001 max_steps: 3 }");
+  const std::string rounds = folder_ + "/rounds.json";
+  const int port = free_ports(1)[0];
+  std::vector<Running> all;
+  for (const char* role : {"worker", "server", "worker"})
+    all.push_back(start_program(
+        by_dmlc(role, port, {"--solver=" + path, "--threads=1", "--pace_json=" + rounds})));
+  std::string ranks;
+  for (const Running& one : all) {
+    const Ran ran = wait_for(one);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    for (const char* rank : {"0", "1", "2"})
+      if (ran.err.find(str("Process ", rank, " of 3, as ")) != std::string::npos) ranks += rank;
+  }
+  std::ranges::sort(ranks);
+  EXPECT_EQ(ranks, "012");
+  EXPECT_HAS(get_file(rounds), R"("num_workers": 2)");
+  EXPECT_HAS(get_file(rounds), R"("records": [)");
+  const Ran alone = run_program({tools_dir() + "/train", "--solver=" + path, "--pace_json=x"});
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_HAS(alone.err, "--pace_json=x: there is nothing to write in it, since one process alone");
+}
+
+TEST_F(ProcessMembership, OneTooManyWithoutIdsIsTold) {
+  const std::vector<std::string> flags{"--solver=" + solver("many", ""), "--threads=1"};
+  const int port = free_ports(1)[0];
+  std::vector<Running> all;
+  for (const char* role : {"server", "worker", "worker"})
+    all.push_back(start_program(by_dmlc(role, port, flags)));
+  for (const Running& one : all) ASSERT_TRUE(wait_for_text(one, " of 3, as "));
+  const Ran fourth = run_program(by_dmlc("worker", port, flags));
+  EXPECT_EQ(fourth.code, 6);
+  EXPECT_HAS(fourth.err, "has all its 3 processes: this one is one too many");
+  for (const Running& one : all) {
+    ::kill(one.process, SIGTERM);
+    (void)wait_for(one);
+  }
+}
+
 // Pushes wait for others' there, and nobody may wait for one that has stopped.
 TEST_F(ProcessMembership, SnapshotsWhereSomeWaitForOthers) {
   for (const std::string scheme :

@@ -1,6 +1,7 @@
 // Trains a net, as `caffe train` does, alone or with others.
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/data_flags.h"
@@ -36,6 +37,9 @@ DEFINE_string(metrics, "",
 DEFINE_string(
     esync_log_dir, "",
     "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
+DEFINE_string(pace_json, "",
+              "with esync: process 0 writes what ESync's state server shows to this file, anew "
+              "after each round");
 DEFINE_string(groups_out, "",
               "write the groups that group_by: SPEED found, a group a line, as MXNet-G has them");
 DEFINE_string(
@@ -81,6 +85,17 @@ void check_flags(const std::vector<std::string>& words) {
                       " exclude each other: a snapshot has weights of its own");
 }
 
+// That --pace_json has something to show.
+void check_pace(const parallel::JobSpec& job, const parallel::Place& place) {
+  if (FLAGS_pace_json.empty()) return;
+  const auto decides = [](const auto& phase) { return phase.scheme.words().starts_with("esync"); };
+  if (place.distributed() && std::ranges::any_of(job.phases, decides)) return;
+  throw ConfigError(Code::kUsage, "--pace_json=", FLAGS_pace_json,
+                    ": there is nothing to write in it, since ",
+                    place.distributed() ? "no phase's scheme is esync, which alone decides on steps"
+                                        : "one process alone has no rounds");
+}
+
 // That the machinefile gives this process.
 std::vector<int> gpus_of(const parallel::Place& place) {
   return place.machines.empty() || place.role == parallel::Role::kServer
@@ -89,12 +104,19 @@ std::vector<int> gpus_of(const parallel::Place& place) {
 }
 
 int train(const std::vector<std::string>& words) {
+  const JobFlags flags = job_flags();
+  const parallel::Place place = flags.join.empty() ? find_place(flags) : place_to_join(flags);
+  if (place.scheduler) {
+    LOG(INFO) << "DMLC_ROLE is scheduler: no such process is needed here, and this one ends. The "
+                 "first worker or server that starts on "
+              << place.master << " coordinates the job beside its work.";
+    return 0;
+  }
   check_flags(words);
   const SignalEffects effects{effect_named(FLAGS_sigint_effect, "sigint_effect"),
                               effect_named(FLAGS_sighup_effect, "sighup_effect")};
-  const JobFlags flags = job_flags();
-  const parallel::Place place = flags.join.empty() ? find_place(flags) : place_to_join(flags);
-  say_only_warnings(place.rank != 0);
+  if (FLAGS_v == 0) FLAGS_v = place.verbosity;
+  say_only_warnings(place.rank > 0);
   SolverParameter param = solver_of_flags();
   if (!FLAGS_weights.empty()) {
     param.clear_weights();
@@ -112,6 +134,7 @@ int train(const std::vector<std::string>& words) {
   VLOG(1) << "The solver as it is used:\n" << to_text(param);
   parallel::JobSpec job = parallel::read_job_spec(param, FLAGS_solver);
   merge_data_flags(job);
+  check_pace(job, place);
   const TrainRequest request{.job = std::move(job),
                              .snapshot = FLAGS_snapshot,
                              .net_outputs = FLAGS_net_outputs,
@@ -120,6 +143,7 @@ int train(const std::vector<std::string>& words) {
                              .effects = effects,
                              .metrics = FLAGS_metrics,
                              .esync_log_dir = FLAGS_esync_log_dir,
+                             .pace_json = FLAGS_pace_json,
                              .groups_out = FLAGS_groups_out,
                              .data_sharding_out = FLAGS_data_sharding_out,
                              .profile_only = FLAGS_profile_only,

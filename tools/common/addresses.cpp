@@ -16,28 +16,15 @@
 namespace shoal {
 namespace {
 
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-
-// Of "host:port" with an IPv6 address in brackets, as find_place makes it.
-HostPort split_address(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  HostPort parts{address.substr(0, colon), std::atoi(address.c_str() + colon + 1)};
-  if (parts.host.starts_with('[')) parts.host = parts.host.substr(1, parts.host.size() - 2);
-  return parts;
-}
-
 bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-std::string address_of_interface(const std::string& name) {
+// `given`: what names it, "--interface=".
+std::string address_of_interface(const char* given, const std::string& name) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0)
-    throw ConfigError(Code::kUsage, "--interface=", name,
-                      ": the system does not list its interfaces");
+    throw ConfigError(Code::kUsage, given, name, ": the system does not list its interfaces");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
   std::vector<std::string> known;
   std::string found, found6;
@@ -60,7 +47,7 @@ std::string address_of_interface(const std::string& name) {
   if (!found.empty() || !found6.empty()) return found.empty() ? found6 : found;
   std::ranges::sort(known);
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  throw ConfigError(Code::kUsage, "--interface=", name,
+  throw ConfigError(Code::kUsage, given, name,
                     ": there is no interface of that name with an address",
                     known_words(name, known));
 }
@@ -96,6 +83,13 @@ std::uint16_t free_port(const std::string& range) {
 
 }  // namespace
 
+HostPort split_address(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  HostPort parts{address.substr(0, colon), std::atoi(address.c_str() + colon + 1)};
+  if (parts.host.starts_with('[')) parts.host = parts.host.substr(1, parts.host.size() - 2);
+  return parts;
+}
+
 Listening where_to_listen(const JobFlags& flags, const parallel::Place& place) {
   if (!flags.host.empty() && !flags.interface.empty())
     throw ConfigError(Code::kUsage, "--host=", flags.host, " and --interface=", flags.interface,
@@ -116,11 +110,13 @@ Listening where_to_listen(const JobFlags& flags, const parallel::Place& place) {
   if (!flags.host.empty())
     listening.address = flags.host;
   else if (!interface.empty())
-    listening.address = address_of_interface(interface);
+    listening.address = address_of_interface("--interface=", interface);
   else if (machine)
     listening.address = machine->host;
   else if (place.rank == 0)
     listening.address = master.host;
+  else if (!place.interface.empty())
+    listening.address = address_of_interface("DMLC_INTERFACE=", place.interface);
   else
     listening.address = is_loopback(master.host) ? "127.0.0.1" : "0.0.0.0";
   int port = machine ? machine->port : place.rank == 0 ? master.port : 0;

@@ -13,8 +13,17 @@ struct Listening {
   std::uint16_t port = 0;  // 0: any
 };
 
-// From the flags, else the machinefile's line, else: process 0 at its master address; others beside
-// a master on this machine on 127.0.0.1, or else on all addresses. Throws ConfigError (kUsage): no
+struct HostPort {
+  std::string host;
+  int port = 0;
+};
+
+// Of "host:port" with an IPv6 address in brackets, as find_place makes it.
+HostPort split_address(const std::string& address);
+
+// From the flags, else the machinefile's line, else: process 0 at its master address; others at
+// the interface that the launcher says, beside a master on this machine on 127.0.0.1, or else on
+// all addresses. Throws ConfigError (kUsage): no
 // such interface, no free port in the range, flags that exclude each other.
 Listening where_to_listen(const JobFlags& flags, const parallel::Place& place);
 

@@ -185,7 +185,7 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
   const Listening listening = where_to_listen(flags, place);
   options.bind = listening.address;
   options.port = listening.port;
-  options.advertise = flags.advertise;
+  options.advertise = flags.advertise.empty() ? place.advertise : flags.advertise;
   options.threads = flags.io_threads;
   if (flags.send_order != "priority" && flags.send_order != "arrival")
     throw usage("--send_order=", flags.send_order, ": known are priority and arrival");

@@ -1,8 +1,13 @@
 #include "common/run_job.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
 #include <memory>
+#include <utility>
 
+#include "common/first_here.h"
 #include "common/machine.h"
 #include "common/records.h"
 #include "common/table_outputs.h"
@@ -215,6 +220,36 @@ parallel::Place joined_place(const TrainRequest& request, const JobFlags& flags,
   return place;
 }
 
+// For a process to which its launcher gives no rank: that of process 0 if it is the first on the
+// machine where process 0 is to be, else what process 0 says.
+parallel::Place numbered_place(const JobFlags& flags, parallel::Place place, bool first) {
+  place.rank = first ? 0 : 1;
+  if (first) return place;
+  table::ServiceOptions options = service_options(flags, place);
+  options.ranks_by_order = true;
+  LOG(INFO) << "Asking process 0 at " << place.master << " for a rank, within "
+            << flags.start_timeout << " s; known from " << place.source;
+  place.rank = static_cast<int>(or_throw(table::enroll(options)));
+  if (place.rank >= place.processes)
+    throw ConfigError(Code::kPeer, "the job at ", place.master, " has all its ", place.processes,
+                      " processes: this one is one too many, or some have ids (DMLC_WORKER_ID, "
+                      "DMLC_SERVER_ID) and others, as this one, have not");
+  return place;
+}
+
+// Writes what it is told to a file, whole or not at all, and says once if that fails.
+std::function<void(const std::string&)> writer_of(const std::string& path) {
+  return [path, failed = false](const std::string& text) mutable {
+    const std::string fresh = path + ".new";
+    // without a wait for the disk, which the job would share
+    if (std::ofstream(fresh, std::ios::binary) << text &&
+        std::rename(fresh.c_str(), path.c_str()) == 0)
+      return;
+    if (!std::exchange(failed, true))
+      LOG(WARNING) << "--pace_json: " << why_not_created(path, errno);
+  };
+}
+
 Status serve(table::Service& service) {
   return service.serve([] {
     const Action action = take_signal();
@@ -240,10 +275,15 @@ int train_alone(const TrainRequest& request, const JobFlags& flags) {
   return exit_code(or_throw(run(request, std::move(options), nullptr)));
 }
 
-int train_in_job(const TrainRequest& request, const JobFlags& given, const parallel::Place& at) {
+int train_in_job(const TrainRequest& request, const JobFlags& given, const parallel::Place& found) {
   JobFlags flags = given;
+  const bool by_order = found.rank < 0;
+  std::optional<FirstHere> first;  // as long as the job trains
+  if (by_order) first.emplace(found.master);
+  const parallel::Place at = by_order ? numbered_place(flags, found, first->is_first()) : found;
   TrainRequest own = request;
   table::ServiceOptions options = service_options(flags, at);
+  options.ranks_by_order = by_order;
   const bool joins = !flags.join.empty();
   const parallel::Place place = joins ? joined_place(request, flags, at, options) : at;
   LOG(INFO) << "Process " << place.rank << " of " << place.processes << ", as "
@@ -253,6 +293,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
     options.processes = static_cast<std::uint32_t>(place.processes), options.joins = true;
     if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
   }
+  if (!request.pace_json.empty()) options.on_round = writer_of(request.pace_json);
   options.configuration = parallel::configuration_of(own.job);
   options.scheme = first_scheme(own.job).words();
   options.seed = own.job.solver.random_seed() >= 0

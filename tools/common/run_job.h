@@ -16,8 +16,9 @@ struct TrainRequest {
   const Device* device = nullptr;  // null: the CPU
   int threads = 0;                 // asked for
   SignalEffects effects;
-  std::string metrics;                        // a folder, or ""
-  std::string esync_log_dir;                  // likewise
+  std::string metrics;        // a folder, or ""
+  std::string esync_log_dir;  // likewise
+  std::string pace_json;      // file that process 0 writes rounds of esync to, or ""
   std::string groups_out, data_sharding_out;  // files, or ""
   bool profile_only = false;
   std::string placement;  // "bytes", "measured", or ""

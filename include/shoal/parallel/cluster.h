@@ -58,6 +58,7 @@ std::vector<double> worker_weights(const std::vector<Process>& machines);
 
 // The place of a process in its job.
 struct Place {
+  // rank below 0: process 0 is to say it, and is the first that comes on the machine of `master`
   int rank = 0, processes = 1;
   std::string master;  // "host:port" of process 0
   // where rank and size come from, for the log: "flags --client_id and --num_clients", "torchrun
@@ -65,6 +66,11 @@ struct Place {
   std::string source;
   std::vector<Process> machines;  // of the machinefile, or empty
   Role role = Role::kBoth;        // its own
+  // Said by a launcher too, as in compat/launchers.h.
+  std::string interface {
+  }, advertise{};
+  int verbosity = 0;
+  bool scheduler = false;
   bool distributed() const { return processes > 1 || !machines.empty(); }
 };
 

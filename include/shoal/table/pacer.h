@@ -71,6 +71,11 @@ class Pacer {
   virtual std::vector<Start> take_starts(Instant) { return std::exchange(starts_, {}); }
   // Since the last call.
   virtual std::vector<Remark> take_remarks() { return {}; }
+  // The last round that has ended since the last call, as ESync's state server shows it in JSON, of
+  // a pacer that decides how many steps a task has; "" if none has. By worker: its number, steps,
+  // seconds of the last, the time of its end in seconds since the pacer's first worker came,
+  // whether it is done, and the round, from 1.
+  virtual std::string take_round() { return {}; }
 
  protected:
   std::vector<Start> starts_;

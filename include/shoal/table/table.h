@@ -124,6 +124,9 @@ struct ServiceOptions {
   // a job that goes on, with the rank that enroll() had for it; `processes` is its rank and one
   // then
   bool joins = false;
+  // The job's processes come without ranks: process 0 hands out those from 1 to `processes` in the
+  // order in which the others ask with enroll(), which waits for process 0 for as long as `start`.
+  bool ranks_by_order = false;
   bool worker = true, server = true;
   std::string coordinator;         // "host:port" of process 0; unused there
   std::string bind = "127.0.0.1";  // address to listen on
@@ -137,6 +140,9 @@ struct ServiceOptions {
   std::string scheme;
   int threads = 1;                 // for input and output
   Order order = Order::kPriority;  // of a worker's pushes and of a server's answers
+  // in process 0, on a thread for input and output: told of each round that ends, as in
+  // Pacer::take_round
+  std::function<void(const std::string&)> on_round{};
   // bytes a link hands to the system ahead: the most an urgent row waits for
   std::size_t window = 512 * 1024;
   // bytes a second each way that this process may send and receive; 0: no limit. For trials
@@ -149,7 +155,8 @@ struct ServiceOptions {
 };
 // Empty, or the first thing wrong, in words.
 std::string validate(const ServiceOptions& options);
-// Asks the job's process 0 for a rank, for a process that is to join while the job trains; token,
+// Asks the job's process 0 for a rank, for a process that is to join while the job trains, or one
+// of those it begins with if they come without ranks; token,
 // coordinator and times as in the options. An error says why there is none: nobody there, another
 // token.
 Result<Rank> enroll(const ServiceOptions& options);

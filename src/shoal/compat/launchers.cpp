@@ -128,32 +128,43 @@ std::optional<Launched> numbered_by(const Numbering& names, const Variables& env
   return launched;
 }
 
-// Workers first, then servers. Its scheduler has no like here: worker 0 does that beside its work,
-// and is where the scheduler would be.
+// With ids: workers first, then servers. Its scheduler has no like here: process 0 does that beside
+// its work, and is where the scheduler would be. ps-lite and its launchers give no ids, BytePS
+// does.
 std::optional<Launched> dmlc(const Variables& environment) {
   const Family family("DMLC", environment);
   if (!family.sets({"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER"})) return {};
   family.need(
       {"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"});
-  if (family.text("DMLC_ROLE") == "scheduler")
-    family.fail(
-        "DMLC_ROLE is scheduler, and no such process is needed: worker 0 coordinates, at "
-        "DMLC_PS_ROOT_URI");
-  const bool server = family.serves("DMLC_ROLE", "worker", "server");
-  const std::string id = server ? "DMLC_SERVER_ID" : "DMLC_WORKER_ID";
-  family.need({id});
   const int workers = family.size("DMLC_NUM_WORKER"),
-            servers = family.number("DMLC_NUM_SERVER", 0, kMostProcesses - workers),
-            index = family.number(id, 0, std::max(0, (server ? servers : workers) - 1));
-  return Launched{.source = str("DMLC (", id, ' ', index, " of DMLC_NUM_WORKER ", workers,
-                                " and DMLC_NUM_SERVER ", servers, ")"),
-                  .rank = (server ? workers : 0) + index,
-                  .processes = workers + servers,
-                  .host = family.text("DMLC_PS_ROOT_URI"),
-                  .port = family.port("DMLC_PS_ROOT_PORT"),
-                  .role = server        ? "server"
-                          : servers > 0 ? "worker"
-                                        : "both"};
+            servers = family.number("DMLC_NUM_SERVER", 0, kMostProcesses - workers);
+  Launched launched{.source = {},
+                    .processes = workers + servers,
+                    .host = family.text("DMLC_PS_ROOT_URI"),
+                    .port = family.port("DMLC_PS_ROOT_PORT"),
+                    .role = {},
+                    .interface = family.text("DMLC_INTERFACE"),
+                    .advertise = family.text("DMLC_NODE_HOST")};
+  if (family.sets({"PS_VERBOSE"})) launched.verbosity = family.number("PS_VERBOSE", 0, 9);
+  if (family.text("DMLC_ROLE") == "scheduler") {
+    launched.source = "DMLC (DMLC_ROLE scheduler)";
+    launched.scheduler = true;
+    return launched;
+  }
+  const bool server = family.serves("DMLC_ROLE", "worker", "server");
+  launched.role = server ? "server" : servers > 0 ? "worker" : "both";
+  const std::string id = server ? "DMLC_SERVER_ID" : "DMLC_WORKER_ID";
+  const std::string sizes =
+      str(" of DMLC_NUM_WORKER ", workers, " and DMLC_NUM_SERVER ", servers, ")");
+  if (!family.sets({id})) {
+    launched.rank = launched.processes == 1 ? 0 : kRankByOrder;
+    launched.source = str("DMLC (a ", server ? "server" : "worker", sizes);
+    return launched;
+  }
+  const int index = family.number(id, 0, std::max(0, (server ? servers : workers) - 1));
+  launched.rank = (server ? workers : 0) + index;
+  launched.source = str("DMLC (", id, ' ', index, sizes);
+  return launched;
 }
 
 // Servers first, as it is their addresses that are known, then trainers.

@@ -43,6 +43,13 @@ class Finder {
       place_.rank = launched_->rank;
       place_.processes = launched_->processes;
       place_.source = launched_->source;
+      place_.interface = launched_->interface;
+      place_.advertise = launched_->advertise;
+      place_.verbosity = launched_->verbosity;
+      place_.scheduler = launched_->scheduler;
+      if (place_.rank == compat::kRankByOrder && of_machinefile() > 0)
+        return usage(str(flags_.machinefile, " says what each process is, and ", place_.source,
+                         " does not say which of them this one is: give --client_id"));
       return {};
     }
     place_.processes = of_machinefile() > 0 ? of_machinefile() : flags_.num_clients.value_or(1);
@@ -80,6 +87,7 @@ class Finder {
     if (of_machinefile() > 0 && of_machinefile() != place_.processes)
       return usage(str(flags_.machinefile, " names ", of_machinefile(),
                        " processes, but there are ", place_.processes, " by ", place_.source));
+    if (launched_ && place_.rank == compat::kRankByOrder) return {};
     if (place_.rank < 0 || place_.rank >= place_.processes)
       return usage(str("rank ", place_.rank, " is not from 0 to ", place_.processes - 1,
                        "; it comes from ", place_.source));

@@ -15,6 +15,7 @@ namespace shoal::table {
 struct CoordinatorOptions {
   std::uint32_t processes = 1;  // that are to join
   std::uint64_t seed = 0;       // of the job
+  bool ranks_by_order = false;  // enroll() begins with the ranks of these, from 1
   // as make_scheme reads it; its pacer answers kBegin and kJudge. Empty, or none: every task may
   // start at once, with one step, and counts
   std::string scheme{};
@@ -36,7 +37,8 @@ class Coordinator : Membership {
   Status handle(Rank rank, const Message& message, Instant now, std::vector<Dispatch>& out);
   // The rank for a process that is to join a job that goes on (or is about to begin): it asks to
   // with that. It is answered when the next generation begins, which it brings about; until then
-  // its loss is nobody's. A Join that cannot be is refused, and nothing else happens.
+  // its loss is nobody's. A Join that cannot be is refused, and nothing else happens. With
+  // ranks_by_order, the first are of processes that the job waits for.
   Rank enroll() { return members.enroll(); }
   std::uint32_t processes() const { return members.size(); }  // that have a rank
   // The process is lost, or was silent too long: everybody else is told to end, with a message that
@@ -54,6 +56,8 @@ class Coordinator : Membership {
   // Lines for the log since the last call: stragglers, outputs that were averaged without some
   // worker, and what the pacer says.
   using Membership::take_warnings;
+  // As in Pacer.
+  std::string take_round() { return pacing.take_round(); }
 
  private:
   Status handle(Rank rank, const Message& message);

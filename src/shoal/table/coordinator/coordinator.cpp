@@ -99,6 +99,7 @@ std::optional<Error> Coordinator::stuck() {
 Coordinator::Coordinator(const CoordinatorOptions& options)
     : Membership(options.processes, options.seed), maker_(options.maker) {
   CHECK_GE(options.processes, 1u);
+  if (options.ranks_by_order) members.give_ranks();
   if (options.scheme.empty()) return;
   const auto scheme = maker_(options.scheme);
   CHECK(scheme.ok()) << scheme.error().message;

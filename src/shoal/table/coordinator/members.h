@@ -32,8 +32,14 @@ struct Member {
 class Members {
  public:
   explicit Members(std::uint32_t processes) : founding_(processes), members_(processes) {}
-  // Of one that may join a job that goes on; those of before have the smaller ranks.
-  Rank enroll() { return members_.emplace_back(), size() - 1; }
+  // Those that the job begins with come without ranks, but for process 0.
+  void give_ranks() { next_ = 1; }
+  // The next of those that the job begins with, if they come without. Else of one that may join a
+  // job that goes on; those of before have the smaller ranks.
+  Rank enroll() {
+    if (next_ < founding_) return next_++;
+    return members_.emplace_back(), size() - 1;
+  }
   bool is_founding(std::uint32_t rank) const { return rank < founding_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(members_.size()); }
   Member& operator[](Rank rank) { return members_[rank]; }
@@ -98,6 +104,7 @@ class Members {
 
  private:
   const std::uint32_t founding_;
+  Rank next_ = founding_;  // to be handed out; founding_: none
   std::vector<Member> members_;
   std::vector<Dispatch> said_;
 };

@@ -136,6 +136,8 @@ class Pacing {
     return lines;
   }
 
+  std::string take_round() { return pacer_ ? pacer_->take_round() : ""; }
+
  private:
   struct Worker {
     bool takes_part = false;     // in the pacer

@@ -11,6 +11,7 @@ CoordinatorHost::CoordinatorHost(ProcessState& process, IoThreads& threads,
       own_(std::move(own)),
       coordinator_({.processes = process.options.processes,
                     .seed = process.options.seed,
+                    .ranks_by_order = process.options.ranks_by_order,
                     .scheme = process.options.scheme}),
       peers_(process, strand_, Purpose::kCoordination, *this),
       ranks_(process.options.processes),
@@ -86,6 +87,9 @@ void CoordinatorHost::handle(Rank rank, Message message) {
     tell_too(static_cast<Rank>(directive->clock), rank, out);
   dispatch(out);
   for (const std::string& line : coordinator_.take_warnings()) LOG(WARNING) << line;
+  if (process_.options.on_round)
+    if (const std::string round = coordinator_.take_round(); !round.empty())
+      process_.options.on_round(round);
   if (!status.ok()) return lose(rank, status.error().code, status.error().message);
   MutexLock lock(process_.mutex);
   missing_ = coordinator_.missing();

@@ -1,5 +1,6 @@
-// Asks process 0 for the rank of a process that joins a running job, on a connection of its own.
+// Asks process 0 for the rank of a process that has none, on a connection of its own.
 #include "shoal/base/bytes.h"
+#include "shoal/base/log.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/link/peer.h"
 
@@ -14,10 +15,17 @@ class Enrolling final : public PeerOwner {
         peer_(process, strand_, Purpose::kCoordination, 0, *this) {}
 
   Result<Rank> ask() {
-    strand_.post([this] { peer_.dial(process_.options.coordinator, process_.options.connect); });
+    const table::ServiceOptions& options = process_.options;
+    // process 0 of a job that is about to begin may come later
+    const auto within = options.ranks_by_order ? options.start : options.connect;
+    strand_.post([this, within] { peer_.dial(process_.options.coordinator, within); });
     const Status status =
         process_.wait([this]() REQUIRES(process_.mutex) { return rank_.has_value(); },
-                      [](double) {}, process_.options.connect + process_.options.stall_abort);
+                      [&](double seconds) {
+                        LOG(INFO) << "after " << seconds << " s: no rank yet from process 0 at "
+                                  << options.coordinator;
+                      },
+                      within + options.stall_abort);
     (void)strand_.call([this] { peer_.close(true); });
     if (!status.ok())
       return Error{status.error().code,

@@ -4,7 +4,9 @@
 // another, as in the original. `assigned`: it is told at the start of a round, from the times of
 // the rounds before.
 #include <algorithm>
+#include <cstdio>
 #include <deque>
+#include <optional>
 
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/together.h"
@@ -22,15 +24,58 @@ struct Limits {
 
 double seconds_of(Instant time) { return std::chrono::duration<double>(time).count(); }
 
+// Makes a round's JSON, with the names that ESync's state server has.
+class RoundView {
+ public:
+  struct Record {
+    int worker = 0;
+    std::int64_t steps = 0;
+    double seconds = 0;
+    Instant end{};
+    Clock round = 0;  // from 0
+  };
+
+  explicit RoundView(double epsilon) : epsilon_(epsilon) {}
+  void begin(Instant now) {
+    if (!begin_) begin_ = now;
+  }
+  // All `records` are done with this round, from 0.
+  void end(Clock round, const std::vector<Record>& records) {
+    std::string lines;
+    for (const Record& one : records)
+      lines += str(lines.empty() ? "" : ",", "\n    [", one.worker, ", ", one.steps, ", ",
+                   decimals(one.seconds), ", ", decimals(seconds_of(one.end - *begin_)), ", true, ",
+                   one.round + 1, "]");
+    text_ =
+        str("{\n  \"num_workers\": ", records.size(), ",\n  \"t\": ", round + 1,
+            ",\n  \"epsilon\": ", decimals(epsilon_), ",\n  \"records\": [", lines, "\n  ]\n}\n");
+  }
+  std::string take() { return std::exchange(text_, {}); }
+
+ private:
+  static std::string decimals(double number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6f", number);
+    return text;
+  }
+
+  const double epsilon_;
+  std::optional<Instant> begin_;
+  std::string text_;
+};
+
 // ---- pull ----
 
 // One round is under way at a time: who asks for the next must know that all have handed in this
 // one, or who is still in it would never be told to push.
 class PullPacer final : public Pacer {
  public:
-  explicit PullPacer(const Limits& limits) : limits_(limits) {}
+  explicit PullPacer(const Limits& limits) : limits_(limits), view_(limits.epsilon) {}
 
-  void join(int worker, Instant) override { workers_[worker] = {}; }
+  void join(int worker, Instant now) override {
+    workers_[worker] = {};
+    view_.begin(now);
+  }
   void leave(int worker, Instant) override { workers_.erase(worker); }
 
   void ready(int number, Clock clock, const TaskReport&, Instant now) override {
@@ -46,6 +91,7 @@ class PullPacer final : public Pacer {
 
   Verdict judge(int number, Clock, const TaskReport& report, Instant now) override {
     Worker& worker = workers_.at(number);
+    worker.steps = report.steps;
     worker.seconds = report.seconds;
     worker.end = now;
     if (report.exchange > 0) worker.exchange = report.exchange;
@@ -53,16 +99,29 @@ class PullPacer final : public Pacer {
     const bool full = limits_.most > 0 && report.steps >= limits_.most;
     if (!full && !may_push(number, worker, now)) return Verdict::kAnother;
     worker.done = true;
+    show();
     return Verdict::kPush;
   }
+  std::string take_round() override { return view_.take(); }
 
  private:
   struct Worker {
+    std::int64_t steps = 0;            // in the round
     double seconds = 0, exchange = 0;  // of the latest step, and exchange; 0: not known
     Instant end{};                     // of the latest step, or of the start of the round
     bool done = false;
     Clock round = -1;  // that it has entered
   };
+
+  // Once all have ended it.
+  void show() {
+    std::vector<RoundView::Record> records;
+    for (const auto& [number, worker] : workers_) {
+      if (!worker.done) return;
+      records.push_back({number, worker.steps, worker.seconds, worker.end, worker.round});
+    }
+    view_.end(round_, records);
+  }
 
   bool may_push(int number, const Worker& worker, Instant now) const {
     const auto total = [](const auto& entry) {
@@ -80,6 +139,7 @@ class PullPacer final : public Pacer {
   const Limits limits_;
   Clock round_ = -1;
   std::map<int, Worker> workers_;
+  RoundView view_;
 };
 
 // ---- assigned ----
@@ -137,17 +197,21 @@ int steps_within(double available, double seconds, double epsilon) {
 // have asked.
 class AssigningPacer final : public Pacer {
  public:
-  explicit AssigningPacer(const Limits& limits) : limits_(limits) {}
+  explicit AssigningPacer(const Limits& limits) : limits_(limits), view_(limits.epsilon) {}
 
-  void join(int worker, Instant) override { workers_[worker] = {}; }
+  void join(int worker, Instant now) override {
+    workers_[worker] = {};
+    view_.begin(now);
+  }
   void leave(int worker, Instant) override {
     workers_.erase(worker);
     try_to_begin();
   }
 
-  void ready(int number, Clock clock, const TaskReport& last, Instant) override {
+  void ready(int number, Clock clock, const TaskReport& last, Instant now) override {
     Worker& worker = workers_.at(number);
     worker.waits = true;
+    worker.last = {number, last.steps, last.seconds, now, clock - 1};
     worker.clock = clock;
     if (last.steps > 0 && last.seconds > 0) worker.times.add(last.seconds, last.steps);
     if (last.exchange > 0)
@@ -157,10 +221,12 @@ class AssigningPacer final : public Pacer {
     worker.steps = limits_.least;
     start(number, worker);
   }
+  std::string take_round() override { return view_.take(); }
 
  private:
   struct Worker {
-    Clock clock = -1;  // that it asked to start last; -1: none yet
+    RoundView::Record last;  // task that it has ended; of 0 steps: none
+    Clock clock = -1;        // that it asked to start last; -1: none yet
     bool waits = false;
     std::int64_t steps = 0;  // that it was told last
     StepTimes times;
@@ -174,9 +240,18 @@ class AssigningPacer final : public Pacer {
       somebody = somebody || worker.waits;
     }
     if (!somebody) return;
+    show();
     plan();
     for (auto& [number, worker] : workers_)
       if (worker.waits) start(number, worker);
+  }
+
+  // The round that has ended, of those that were in it.
+  void show() {
+    std::vector<RoundView::Record> records;
+    for (const auto& [number, worker] : workers_)
+      if (worker.last.steps > 0) records.push_back(worker.last);
+    if (!records.empty()) view_.end(round_, records);
   }
 
   // The slowest makes the least number of steps; what it needs for them and to hand them in is
@@ -216,6 +291,7 @@ class AssigningPacer final : public Pacer {
   Clock round_ = -1;
   double mean_steps_ = 1;
   std::map<int, Worker> workers_;
+  RoundView view_;
 };
 
 }  // namespace
