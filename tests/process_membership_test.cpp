@@ -76,11 +76,12 @@ TEST_F(ProcessMembership, WithEachMechanism) {
 // The environment of ps-lite's launchers and of ESync's README, where nobody has a number, and the
 // command.
 std::vector<std::string> by_dmlc(const std::string& role, int port,
-                                 const std::vector<std::string>& flags) {
+                                 const std::vector<std::string>& flags,
+                                 const std::string& root = "127.0.0.1") {
   std::vector<std::string> words{
-      "/usr/bin/env",        "DMLC_ROLE=" + role,          "DMLC_NUM_WORKER=2",
-      "DMLC_NUM_SERVER=1",   "DMLC_PS_ROOT_URI=127.0.0.1", str("DMLC_PS_ROOT_PORT=", port),
-      "DMLC_INTERFACE=lo",   "DMLC_NODE_HOST=127.0.0.1",   "PS_VERBOSE=1",
+      "/usr/bin/env",        "DMLC_ROLE=" + role,        "DMLC_NUM_WORKER=2",
+      "DMLC_NUM_SERVER=1",   "DMLC_PS_ROOT_URI=" + root, str("DMLC_PS_ROOT_PORT=", port),
+      "DMLC_INTERFACE=lo",   "DMLC_NODE_HOST=127.0.0.1", "PS_VERBOSE=1",
       tools_dir() + "/train"};
   words.insert(words.end(), flags.begin(), flags.end());
   return words;
@@ -112,6 +113,15 @@ TEST_F(ProcessMembership, DmlcWithoutIds) {
   const Ran alone = run_program({tools_dir() + "/train", "--solver=" + path, "--pace_json=x"});
   EXPECT_EQ(alone.code, 2);
   EXPECT_HAS(alone.err, "--pace_json=x: there is nothing to write in it, since one process alone");
+}
+
+// An address that is no machine's (RFC 5737).
+TEST_F(ProcessMembership, NobodyToGiveRanksIsTold) {
+  const Ran worker = run_program(by_dmlc(
+      "worker", 9091, {"--solver=" + solver("lonely", ""), "--start_timeout=1"}, "192.0.2.1"));
+  EXPECT_EQ(worker.code, 6) << worker.err;
+  EXPECT_HAS(worker.err, "Asking process 0 at 192.0.2.1:9091 for a rank");
+  EXPECT_HAS(worker.err, "that starts on the machine of 192.0.2.1:9091: has one been started");
 }
 
 TEST_F(ProcessMembership, OneTooManyWithoutIdsIsTold) {

@@ -67,8 +67,7 @@ struct Place {
   std::vector<Process> machines;  // of the machinefile, or empty
   Role role = Role::kBoth;        // its own
   // Said by a launcher too, as in compat/launchers.h.
-  std::string interface {
-  }, advertise{};
+  std::string interface = "", advertise = "";
   int verbosity = 0;
   bool scheduler = false;
   bool distributed() const { return processes > 1 || !machines.empty(); }

@@ -25,8 +25,7 @@ struct Launched {
   std::string role;  // "worker", "server" or "both"; "" where the launcher has no roles
   // DMLC's: a network interface to listen on, and the address where others reach this process; ""
   // if not said
-  std::string interface {
-  }, advertise{};
+  std::string interface = "", advertise = "";
   int verbosity = 0;       // likewise: how much to log, from 0
   bool scheduler = false;  // a process that has nothing to do here
 };

@@ -27,6 +27,11 @@ class Enrolling final : public PeerOwner {
                       },
                       within + options.stall_abort);
     (void)strand_.call([this] { peer_.close(true); });
+    if (!status.ok() && options.ranks_by_order)
+      return Error{status.error().code,
+                   str("no rank came from process 0: ", status.error().message,
+                       " Process 0 is the first worker or server that starts on the machine of ",
+                       options.coordinator, ": has one been started there?")};
     if (!status.ok())
       return Error{status.error().code,
                    str("no job can be joined at ", process_.options.coordinator, ": ",
