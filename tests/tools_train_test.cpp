@@ -12,6 +12,7 @@
 #include <regex>
 
 #include "shoal/base/file.h"
+#include "shoal/base/text.h"
 #include "shoal/data/record.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
