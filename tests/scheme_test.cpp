@@ -84,29 +84,33 @@ TEST(Schemes, WordsThatMakeNoneAreNamed) {
        "grouped between groups; it has no parameters"},
       {"bsp weighting=inverse",
        "bsp has no 'weighting', less weight for a stale update: of schemes whose updates come one "
-       "by one; where those of all workers are one, none is "
-       "stale; it has no parameters"},
+       "by one; where those of all workers are one, none is stale; it has no parameters"},
       {"async moving_rate=0.5",
-       "moving_rate=0.5 is of elastic averaging, where workers send weights"},
+       "async has no 'moving_rate', how hard elastic averaging pulls: of elastic, where "
+       "workers send weights"},
       {"async local_steps=4",
-       "local_steps=4 is of payload=delta, or weights: a gradient is of one step"},
+       "async has no 'local_steps', steps of a worker's own solver between two exchanges: of "
+       "deltas and "
+       "weights; a gradient is of one step; it has payload"},
       {"async payload=deltas", "payload is 'deltas'; did you mean 'delta'? Known: gradient, delta"},
-      {"async payload=delta compensation=1", "compensation=1 is of gradients"},
+      {"async payload=delta compensation=1",
+       "async has no 'compensation', the lambda of delay compensation: of gradients merged one by "
+       "one"},
       {"async payload=delta local_steps=0",
        "local_steps is 0; it must be a whole number, 1 to 1000000"},
       {"async factor=-1", "factor is -1; it must be a number, 0 or more"},
       {"async factor=nan", "factor is nan; it must be a number, 0 or more"},
-      {"async weighting_a=1", "weighting_a=1 is of a weighting, and there is none"},
+      {"async weighting_a=1", "async has no 'weighting_a', how steep a weighting is"},
       {"async weighting=inverse weighting_a=1",
-       "weighting_a=1 is of no use to weighting=inverse, which is 1/Y"},
+       "async has no 'weighting_a', how steep a weighting is; inverse is 1/Y"},
       {"async weighting=cutoff", "async needs weighting_a=..."},
       {"async weighting=exponential weighting_a=0",
        "weighting_a is 0; it must be a number, above 0"},
       {"async weighting=inverse weighting_floor=3 weighting_cap=2",
        "weighting_cap is below weighting_floor"},
       {"async weighting=inverse weighting_on=rate payload=delta",
-       "weighting_on=rate is a choice with gradients alone: in deltas and weights the rate is at "
-       "work already"},
+       "async has no 'weighting_on', whether a weighting is of gradient or rate: in deltas and "
+       "weights the rate is at work already"},
       {"asynch", "there is no 'asynch'; did you mean 'async'?; known: "},
       {"nothing", "there is no 'nothing'; known: "},
       {"", "it has no name; known: async, bsp, "},

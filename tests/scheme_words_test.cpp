@@ -75,12 +75,12 @@ TEST(SchemeWords, SayWhatIsSenselessTogether) {
        "s: scheme 'bsp staleness=2': bsp has no 'staleness', how far a worker may be ahead of the "
        "slowest"},
       {"scheme { type: 'async' moving_rate: 0.5 }",
-       "moving_rate=0.5 is of elastic averaging, where workers send weights"},
+       "async has no 'moving_rate', how hard elastic averaging pulls"},
       {"scheme { weighting { function: INVERSE } }",
        "bsp has no 'weighting', less weight for a stale update: of schemes whose updates come one "
        "by one"},
       {"scheme { type: 'async' local_steps: 4 }",
-       "local_steps=4 is of payload=delta, or weights: a gradient is of one step"},
+       "async has no 'local_steps', steps of a worker's own solver between two exchanges"},
       {"scheme { type: 'elastic' moving_rate: 1.5 }",
        "moving_rate is 1.5; it must be a number, above 0, at most 1"},
       {"scheme { type: 'elastic' moving_rate: 0 }",

@@ -1,8 +1,9 @@
-// Reads numbers.
+// Reads and writes numbers.
 #pragma once
 
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -21,6 +22,12 @@ template <class T>
 std::optional<T> number_in(std::string_view word, T least, T most) {
   const std::optional<T> number = number_in<T>(word);
   return number && *number >= least && *number <= most ? number : std::nullopt;
+}
+// The shortest word that is this number.
+template <class T>
+std::string shortest(T number) {
+  char word[32];
+  return {word, std::to_chars(word, word + sizeof word, number).ptr};
 }
 
 }  // namespace shoal

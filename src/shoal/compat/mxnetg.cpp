@@ -1,7 +1,6 @@
 #include "shoal/compat/mxnetg.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -152,11 +151,6 @@ class Conversion {
   std::vector<ShardRange> shares_;      // by rank
   std::vector<std::string> comments_;
 };
-
-std::string shortest(double number) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, number).ptr};
-}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 #include "shoal/table/scheme/parameters.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "shoal/base/number.h"
 #include "shoal/base/text.h"
 
 namespace shoal::table {
@@ -21,7 +21,8 @@ constexpr struct {
     {"epsilon", "seconds to spare: of esync"},
     {"exchange_order", "when elastic averaging exchanges weights: of elastic"},
     {"factor",
-     "what an update of one worker alone is divided by; where the updates of all are one, their "
+     "what a gradient or delta of one worker alone is divided by; where the updates of all are "
+     "one, their "
      "mean is taken"},
     {"global_momentum", "the momentum of means of deltas: of local_steps and esync"},
     {"global_nesterov", "whether that momentum looks ahead: of local_steps and esync"},
@@ -31,7 +32,7 @@ constexpr struct {
      "steps of a worker's own solver between two exchanges: of deltas and weights; a gradient is "
      "of one step"},
     {"max_advance", "the drift that brings all to a barrier: of drift_barrier"},
-    {"max_version_lag", "how old a contribution may be: of weed_out"},
+    {"max_version_lag", "how old a contribution may be: of weed_out without weedout"},
     {"max_steps", "most steps of a worker in a round: of esync"},
     {"min_steps", "least steps of a worker in a round: of esync"},
     {"mode", "who says how many steps a worker makes: of esync"},
@@ -53,20 +54,14 @@ constexpr struct {
     {"weighting",
      "less weight for a stale update: of schemes whose updates come one by one; where those of all "
      "workers are one, none is stale"},
+    {"weighting_a", "how steep a weighting is; inverse is 1/Y"},
+    {"weighting_cap", "the most Y of a weighting"},
+    {"weighting_definition", "Y of a weighting"},
+    {"weighting_floor", "the least Y of a weighting"},
+    {"weighting_on",
+     "whether a weighting is of gradient or rate: in deltas and weights the rate is at work "
+     "already"},
 };
-
-template <class T>
-std::optional<T> parsed(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::string shortest(auto value) {
-  char text[32];
-  return {text, std::to_chars(text, text + sizeof text, value).ptr};
-}
 
 std::string described(const Range& range) {
   std::string words;
@@ -127,7 +122,7 @@ T Parameters::value_of(const std::string& key, std::optional<T> otherwise, T usu
                        const auto& is_good, const auto& what) {
   const std::optional<std::string> text = take(key, !otherwise);
   if (!text) return otherwise.value_or(usual);
-  const std::optional<T> value = parsed<T>(*text);
+  const std::optional<T> value = number_in<T>(*text);
   if (!value || !is_good(*value))
     refuse(str(key, " is ", *text, "; it must be ", what()));
   else if (value != otherwise)
@@ -172,7 +167,7 @@ void Parameters::groups(const std::string& key) {
   for (std::size_t begin = 0; text && begin <= text->size();) {
     const std::size_t end = std::min(text->find_first_of(",|", begin), text->size());
     const std::string word = text->substr(begin, end - begin);
-    const std::optional<int> worker = parsed<int>(word);
+    const std::optional<int> worker = number_in<int>(word);
     if (!worker || *worker < 0) wrong(str("'", word, "' is no worker"));
     if (std::ranges::count(all, worker.value_or(-1)) > 0)
       wrong(str("worker ", word, " is there twice"));
@@ -197,15 +192,10 @@ std::size_t Parameters::choose(const std::string& key, std::span<const std::stri
   return place;
 }
 
-void Parameters::without(const std::string& key, const std::string& why) {
-  refused_.push_back(key);
-  if (has(key)) refuse(str(key, '=', given_.at(key), ' ', why));
-}
-
 std::string Parameters::wrong() const {
   if (bare_) return str("'", *bare_, "' is not of the form key=value");
   for (const auto& [key, value] : given_) {
-    if (std::ranges::count(known_, key) + std::ranges::count(refused_, key) > 0) continue;
+    if (std::ranges::count(known_, key) > 0) continue;
     std::string is;
     for (const auto& entry : kKeys)
       if (key == entry.key) is = str(", ", entry.is);

@@ -56,8 +56,6 @@ class Parameters {
     }
     return choices[choose(key, known, place)].value;
   }
-  // The key makes no sense here: `why`, which follows the key and its value in the error.
-  void without(const std::string& key, const std::string& why);
   // Whatever else is wrong. The first complaint is the one that is heard.
   void refuse(const std::string& why);
 
@@ -77,8 +75,7 @@ class Parameters {
   std::optional<std::string> bare_;  // the first word, if it has no key
   std::string first_;                // the key it may do without
   std::map<std::string, std::string> given_;
-  std::vector<std::string> known_;    // keys that the scheme has
-  std::vector<std::string> refused_;  // keys that it has, but not here
+  std::vector<std::string> known_;  // keys that the scheme has, with what else is given
   SchemeSpec spec_;
   std::string wrong_;
 };

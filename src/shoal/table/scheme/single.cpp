@@ -72,24 +72,18 @@ Single read_single(Parameters& parameters, Payloads payloads, double compensatio
                           ContributionKind::kGradient);
   const bool weights = payload == ContributionKind::kWeights;
   if (payload == ContributionKind::kGradient) {
-    for (const char* key : {"local_steps", "momentum_policy"})
-      parameters.without(key, "is of payload=delta, or weights: a gradient is of one step");
     single.compensation = parameters.number("compensation", {.least = 0}, compensation);
   } else {
     single.task.steps =
         static_cast<int>(parameters.whole("local_steps", 1, kMostSteps, weights ? 10 : 1));
     single.task.momentum = read_momentum_policy(parameters);
-    parameters.without("compensation", "is of gradients");
   }
   if (weights) {
     single.moving_rate = parameters.number("moving_rate", {.above = 0, .most = 1}, 0);
     single.task.pull_first = parameters.one_of("exchange_order", kOrders, false);
-    parameters.without("factor", "is of gradients and deltas; weights have a moving_rate");
   } else {
     single.factor =
         parameters.number("factor", {.least = 0}, payload == ContributionKind::kDelta ? 1 : 0);
-    for (const char* key : {"moving_rate", "exchange_order"})
-      parameters.without(key, "is of elastic averaging, where workers send weights");
   }
   single.weighting = read_weighting(parameters, Weighting::Function::kNone, payload);
   Task& task = single.task;

@@ -10,15 +10,12 @@ namespace shoal::table {
 std::unique_ptr<Scheme> make_weed_out(Parameters& parameters) {
   constexpr std::int64_t kMost = 1'000'000;
   if (!parameters.has("weedout")) {
-    parameters.without("merge_every", "is of weedout, which drops whole tasks");
     const Version most = parameters.clocks("max_version_lag");
     Single single = read_single(parameters, Payloads::kAny);
     single.most_lag = most;
     return std::make_unique<OneByOne>(parameters.spec(), single);
   }
   const std::int64_t window = parameters.whole("weedout", 1, kMost);
-  parameters.without("max_version_lag",
-                     "is another way to say what is late than weedout; one of them is enough");
   const std::int64_t merge_every = parameters.whole("merge_every", 0, kMost, 0);
   Single single = read_single(parameters, Payloads::kAny);
   // it drops, and a task that it dropped comes as contributions of weight 0

@@ -49,17 +49,10 @@ Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise,
   using Function = Weighting::Function;
   Weighting weighting;
   weighting.function = parameters.one_of("weighting", kFunctions, otherwise);
-  if (weighting.function == Function::kNone) {
-    for (const char* key : {"weighting_definition", "weighting_a", "weighting_floor",
-                            "weighting_cap", "weighting_on"})
-      parameters.without(key, "is of a weighting, and there is none");
-    return weighting;
-  }
+  if (weighting.function == Function::kNone) return weighting;
   weighting.definition =
       parameters.one_of("weighting_definition", kDefinitions, Weighting::Definition::kCounter);
-  if (weighting.function == Function::kInverse)
-    parameters.without("weighting_a", "is of no use to weighting=inverse, which is 1/Y");
-  else
+  if (weighting.function != Function::kInverse)
     weighting.a = parameters.number("weighting_a", weighting.function == Function::kCutoff
                                                        ? Range{.least = 1}
                                                        : Range{.above = 0});
@@ -69,10 +62,6 @@ Weighting read_weighting(Parameters& parameters, Weighting::Function otherwise,
     parameters.refuse("weighting_cap is below weighting_floor");
   if (payload == ContributionKind::kGradient)
     weighting.on = parameters.one_of("weighting_on", kOn, Weighting::On::kGradient);
-  else
-    parameters.without(
-        "weighting_on",
-        "is a choice with gradients alone: in deltas and weights the rate is at work already");
   return weighting;
 }
 
