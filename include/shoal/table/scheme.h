@@ -27,6 +27,10 @@ struct Contribution {
   Version base = 0;  // of the row when its worker last read it
   // relative to other workers': its samples, say. 0: nothing in it (an iteration left out)
   float weight = 1;
+  // as in its Push; schemes do not look at these
+  float rate = 0;
+  Values values{};
+  std::span<float> clear_after{};
 };
 
 // The state of a worker at a row.

@@ -49,10 +49,6 @@ class SimulatedTable final : public table::TableSession {
   void push(std::span<const table::Push> together) override;
   void get(table::RowId row, table::Clock clock, table::Part part) override;
   Status wait(std::span<const table::RowId> rows) override;
-  void tell(table::Topic topic, table::Clock clock, std::string body) override {
-    enter();
-    if (status().ok()) say({.topic = topic, .clock = clock, .body = std::move(body)});
-  }
   std::vector<table::Answer> take_outputs() override {
     enter();
     return answers_.take_outputs();
@@ -98,7 +94,9 @@ class SimulatedTable final : public table::TableSession {
     job_.install_plan(plan, initial);
     return {};
   }
-  void say(table::Ask question) override { job_.ask(worker_, std::move(question)); }
+  void say(table::Ask question) override {
+    if (status().ok()) job_.ask(worker_, std::move(question));
+  }
   Status wait_to_hear(const Heard& done, const char*, const char*) override {
     return wait_until([&] { return done(answers_); }, figures.others);
   }

@@ -11,14 +11,6 @@ int parts_of(const Row& row, const Plan& plan) {
   return row.learns ? 1 + optim::histories(plan.rule.rule) : 1;
 }
 
-// Takes the elements at `gone`, which rise, out of `list`.
-template <class T>
-void take_out(std::vector<T>& list, const std::vector<std::size_t>& gone) {
-  std::erase_if(list, [&](const T& item) {
-    return std::ranges::binary_search(gone, static_cast<std::size_t>(&item - list.data()));
-  });
-}
-
 }  // namespace
 
 ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<float> in_place)
@@ -56,23 +48,24 @@ void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
   WorkerView& view = workers_[worker];
   CHECK(push.clock == view.pushed)
       << "row " << id << ": push of clock " << push.clock << " in the place of " << view.pushed;
-  held_.push_back(
-      {.worker = worker, .clock = push.clock, .base = push.base, .weight = push.weight});
-  pushes_.push_back({std::move(values), push.rate, push.clear_after});
+  held_.push_back({.worker = worker,
+                   .clock = push.clock,
+                   .base = push.base,
+                   .weight = push.weight,
+                   .rate = push.rate,
+                   .values = std::move(values),
+                   .clear_after = push.clear_after});
   ++view.pushed;
   end_at(worker, end);
 }
 
 std::size_t ShardRow::forget(int worker, Clock end) {
-  std::vector<std::size_t> gone;
-  for (std::size_t i = 0; i < held_.size(); ++i)
-    if (held_[i].worker == worker && held_[i].clock >= end) gone.push_back(i);
-  take_out(held_, gone);
-  take_out(pushes_, gone);
+  const std::size_t gone = std::erase_if(
+      held_, [&](const Contribution& one) { return one.worker == worker && one.clock >= end; });
   WorkerView& view = workers_[worker];
   view.pushed = std::max(view.merged, std::min(view.pushed, end));
   end_at(worker, end);
-  return gone.size();
+  return gone;
 }
 
 // ---- merges ----
@@ -81,17 +74,16 @@ std::vector<Term> ShardRow::terms(const Merge& merge,
                                   std::vector<std::vector<float>>& compensated) const {
   std::vector<Term> terms;
   for (std::size_t t = 0; t < merge.take.size(); ++t) {
-    const std::size_t i = merge.take[t];
-    const float* values = pushes_[i].values.data.data();
-    const Values* then =
-        merge.compensation == 0 || reads_.empty() ? nullptr : &reads_[held_[i].worker];
+    const Contribution& one = held_[merge.take[t]];
+    const float* values = one.values.data.data();
+    const Values* then = merge.compensation == 0 || reads_.empty() ? nullptr : &reads_[one.worker];
     if (then != nullptr && !then->data.empty()) {
       compensated.emplace_back(row.length);
       compensate(merge.compensation, row.length, values, parts_[0]->numbers().data(),
                  then->data.data(), compensated.back().data());
       values = compensated.back().data();
     }
-    terms.push_back({values, merge.weights[t], pushes_[i].clear_after.data()});
+    terms.push_back({values, merge.weights[t], one.clear_after.data()});
   }
   return terms;
 }
@@ -102,61 +94,48 @@ double ShardRow::squares(const Merge& merge) const {
   return double{merge.scale} * merge.scale * sum_of_squares(row.length, terms(merge, compensated));
 }
 
-// Where a part is to be changed: in another buffer if somebody still looks at this one, which then
-// is among the replaced.
-Change ShardRow::change(Part part, Spares& spares, Buffers& replaced) {
-  std::shared_ptr<Buffer>& buffer = parts_[static_cast<std::size_t>(part)];
-  const float* from = buffer->numbers().data();
-  if (buffer->is_lent()) replaced.push_back(std::exchange(buffer, spares.take(row.length)));
-  return {from, buffer->numbers().data()};
-}
-
 void ShardRow::apply(const Merge& merge, const Plan& plan, double gradient_scale, Spares& spares,
                      const ParallelFor& parallel_for) {
   CHECK_EQ(merge.take.size(), merge.weights.size());
-  if (!merge.take.empty()) {
-    std::vector<std::vector<float>> compensated;
-    const std::vector<Term> terms = this->terms(merge, compensated);
-    Buffers replaced;  // whose numbers are read below, so that none is a spare yet
-    if (merge.apply == Apply::kRule)
-      step(merge, terms, plan, gradient_scale, spares, replaced, parallel_for);
-    else if (merge.apply == Apply::kAdd)
-      add_to_row(merge.scale, row.length, terms, change(Part::kWeights, spares, replaced));
-    else
-      pull(merge, change(Part::kWeights, spares, replaced));
-    for (auto& buffer : replaced) spares.give(std::move(buffer));
-    ++version_;
+  if (merge.take.empty()) return throw_away(merge);
+  std::vector<std::vector<float>> compensated;
+  const std::vector<Term> terms = this->terms(merge, compensated);
+  Buffers replaced;  // whose numbers are read below, so that none is a spare yet
+  // Each part is changed in another buffer if somebody still looks at this one.
+  std::vector<Change> changes;
+  for (std::size_t part = 0; part < (merge.apply == Apply::kRule ? parts_.size() : 1); ++part) {
+    std::shared_ptr<Buffer>& buffer = parts_[part];
+    const float* from = buffer->numbers().data();
+    if (buffer->is_lent()) replaced.push_back(std::exchange(buffer, spares.take(row.length)));
+    changes.push_back({from, buffer->numbers().data()});
   }
+  const Contribution& first = held_[merge.take[0]];
+  if (merge.apply == Apply::kRule)
+    step_row(optim::make_step(plan.rule,
+                              {.iteration = first.clock,
+                               .rate = first.rate * merge.rate_scale,
+                               .lr_mult = row.lr_mult,
+                               .weight_decay = plan.weight_decay,
+                               .decay_mult = row.decay_mult,
+                               .regularization = plan.regularization,
+                               .gradient_scale = static_cast<float>(gradient_scale * merge.scale)}),
+             row.length, terms, changes[0], std::span(changes).subspan(1), parallel_for);
+  else if (merge.apply == Apply::kAdd)
+    add_to_row(merge.scale, row.length, terms, changes[0]);
+  else
+    pull(merge, changes[0]);
+  for (auto& buffer : replaced) spares.give(std::move(buffer));
+  ++version_;
   throw_away(merge);
-}
-
-void ShardRow::step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan,
-                    double gradient_scale, Spares& spares, Buffers& replaced,
-                    const ParallelFor& parallel_for) {
-  const std::size_t first = merge.take[0];
-  const optim::Step step = optim::make_step(
-      plan.rule, {.iteration = held_[first].clock,
-                  .rate = pushes_[first].rate * merge.rate_scale,
-                  .lr_mult = row.lr_mult,
-                  .weight_decay = plan.weight_decay,
-                  .decay_mult = row.decay_mult,
-                  .regularization = plan.regularization,
-                  .gradient_scale = static_cast<float>(gradient_scale * merge.scale)});
-  const Change weights = change(Part::kWeights, spares, replaced);
-  std::vector<Change> histories;
-  for (std::size_t part = 1; part < parts_.size(); ++part)
-    histories.push_back(change(static_cast<Part>(part), spares, replaced));
-  step_row(step, row.length, terms, weights, histories, parallel_for);
 }
 
 void ShardRow::pull(const Merge& merge, Change weights) {
   CHECK_EQ(merge.take.size(), 1u);
-  const std::size_t i = merge.take[0];
+  const Contribution& theirs = held_[merge.take[0]];
   const auto answer = std::make_shared<Buffer>(row.length);
-  pull_row(merge.scale, row.length, pushes_[i].values.data.data(), weights,
-           answer->numbers().data());
+  pull_row(merge.scale, row.length, theirs.values.data.data(), weights, answer->numbers().data());
   own_.resize(workers_.size());
-  own_[held_[i].worker] = {held_[i].clock + 1, Buffer::lend(answer)};
+  own_[theirs.worker] = {theirs.clock + 1, Buffer::lend(answer)};
 }
 
 void ShardRow::throw_away(const Merge& merge) {
@@ -164,15 +143,16 @@ void ShardRow::throw_away(const Merge& merge) {
   gone.insert(gone.end(), merge.drop.begin(), merge.drop.end());
   std::ranges::sort(gone);
   for (const std::size_t i : merge.take) workers_[held_[i].worker].last = version_;
-  for (const std::size_t i : merge.drop) std::ranges::fill(pushes_[i].clear_after, 0.0f);
+  for (const std::size_t i : merge.drop) std::ranges::fill(held_[i].clear_after, 0.0f);
   for (const std::size_t i : gone) {
     WorkerView& worker = workers_[held_[i].worker];
     CHECK(worker.merged == held_[i].clock) << "row " << id << ": the scheme takes a push of clock "
                                            << held_[i].clock << " before that of " << worker.merged;
     ++worker.merged;
   }
-  take_out(held_, gone);
-  take_out(pushes_, gone);
+  std::erase_if(held_, [&](const Contribution& one) {
+    return std::ranges::binary_search(gone, static_cast<std::size_t>(&one - held_.data()));
+  });
 }
 
 // ---- reads ----

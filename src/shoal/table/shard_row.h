@@ -77,7 +77,7 @@ class ShardRow {
 
   std::size_t bytes() const {
     std::size_t floats = parts_.size() * row.length;
-    for (const Held& held : pushes_) floats += held.values.data.size();
+    for (const Contribution& one : held_) floats += one.values.data.size();
     for (const Own& own : own_) floats += own.values.data.size();
     return floats * sizeof(float) + encoded_.bytes.size();
   }
@@ -100,10 +100,6 @@ class ShardRow {
 
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
   std::vector<Term> terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const;
-  Change change(Part part, Spares& spares, Buffers& replaced);
-  void step(const Merge& merge, const std::vector<Term>& terms, const Plan& plan,
-            double gradient_scale, Spares& spares, Buffers& replaced,
-            const ParallelFor& parallel_for);
   void pull(const Merge& merge, Change weights);
   void throw_away(const Merge& merge);
 
@@ -118,15 +114,8 @@ class ShardRow {
   bool has_[1 + optim::kMaxHistories] = {};
   std::vector<WorkerView> workers_;
   std::vector<Contribution> held_;  // in the order of arrival
-  // The numbers of a contribution of held_.
-  struct Held {
-    Values values;
-    float rate = 0;
-    std::span<float> clear_after;  // as Push::clear_after
-  };
-  std::vector<Held> pushes_;  // of held_
-  std::vector<Clock> waits_;  // by worker
-  std::vector<Own> own_;      // by worker; elastic schemes
+  std::vector<Clock> waits_;        // by worker
+  std::vector<Own> own_;            // by worker; elastic schemes
   // by worker, what it read last; of schemes that keep_reads
   std::vector<Values> reads_;
 };

@@ -206,25 +206,22 @@ bool ShardRows::merge(ShardRow& row) {
   while (!row.pending) {
     std::optional<Merge> merge = scheme_->next_merge(row.view());
     if (!merge) break;
-    if (plan_.clip >= 0)
-      park(row, std::move(*merge));
-    else
-      apply(row, *merge, 1);
     merged = true;
+    if (plan_.clip < 0) {
+      apply(row, *merge, 1);
+      continue;
+    }
+    const std::size_t first = merge->take.empty() ? merge->drop.at(0) : merge->take[0];
+    CHECK(row.view().held[first].clock == norm_clock_)
+        << "row " << row.id << ": scheme '" << scheme_->name() << "' is not lockstep";
+    const double squares = keeps_.counts_only ? 0 : row.squares(*merge);
+    row.pending = {*std::move(merge), squares};
+    ++complete_;
   }
   return merged;
 }
 
-void ShardRows::park(ShardRow& row, Merge merge) {
-  const std::size_t first = merge.take.empty() ? merge.drop.at(0) : merge.take[0];
-  CHECK(row.view().held[first].clock == norm_clock_)
-      << "row " << row.id << ": scheme '" << scheme_->name() << "' is not lockstep";
-  const double squares = keeps_.counts_only ? 0 : row.squares(merge);
-  row.pending = ShardRow::Pending{std::move(merge), squares};
-  ++complete_;
-}
-
-void ShardRows::count(const ShardRow& row, const Merge& merge) {
+void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
   keeps_.counters.merges += !merge.take.empty();
   keeps_.counters.contributions += merge.take.size();
   keeps_.counters.dropped += merge.drop.size();
@@ -238,10 +235,6 @@ void ShardRows::count(const ShardRow& row, const Merge& merge) {
     ++staleness[versions];
   }
   for (const std::size_t i : merge.drop) ++keeps_.counts[held[i].worker].dropped;
-}
-
-void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
-  count(row, merge);
   if (keeps_.counts_only)
     row.count(merge);
   else

@@ -75,8 +75,6 @@ class ShardRows {
   }
   void answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out);
   void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
-  void park(ShardRow& row, Merge merge);
-  void count(const ShardRow& row, const Merge& merge);
   void apply(ShardRow& row, const Merge& merge, double clip);
   void send_norm(Outbox& out) const;
   void send_norm_if_complete(Outbox& out);

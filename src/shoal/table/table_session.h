@@ -14,6 +14,10 @@ class TableSession : public Table {
   Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
   Result<bool> regroup(const SegmentBody& end) override;
   Result<std::string> ask(Topic topic, Clock clock, std::string body) override;
+  void tell(Topic topic, Clock clock, std::string body) override {
+    enter();
+    say({.topic = topic, .clock = clock, .body = std::move(body)});
+  }
   Result<Want> start(Clock clock) override;
   Status finish(Clock clock) override;
 

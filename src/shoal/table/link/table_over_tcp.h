@@ -30,9 +30,6 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void push(std::span<const Push> together) override;
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
-  void tell(Topic topic, Clock clock, std::string body) override {
-    say({.topic = topic, .clock = clock, .body = std::move(body)});
-  }
   std::vector<Answer> take_outputs() override { return coordinator_.take_outputs(); }
   Result<Want> start(Clock clock) override {
     process_.clock = clock;
