@@ -42,10 +42,10 @@ struct Rig {
                    Part part = Part::kWeights) {
     answer.assign(plan.rows[id].length, value);
     return client->take(plan.rows[id].server,
-                        RowMessage{id, clock, version, part, as_payload({answer, nullptr})}, now);
+                        RowMessage{id, clock, version, part, as_payload({answer, nullptr})});
   }
   void need(RowId id, Clock clock) {
-    EXPECT_FALSE(client->take(plan.rows[id].server, NeedPush{id, clock}, now).value());
+    EXPECT_FALSE(client->take(plan.rows[id].server, NeedPush{id, clock}).value());
   }
   float value(RowId row, Part part = Part::kWeights) const {
     return numbers[row][static_cast<std::size_t>(part) * plan.rows[row].length];
@@ -195,7 +195,7 @@ TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
 // An answer that was thrown away because nobody waits comes without numbers.
 TEST(Client, AnAnswerForNobodyNeedsNoNumbers) {
   Rig rig(rows({0}));
-  EXPECT_FALSE(rig.client->take(0, RowMessage{0, 3, 1, Part::kWeights, {}}, rig.now).value());
+  EXPECT_FALSE(rig.client->take(0, RowMessage{0, 3, 1, Part::kWeights, {}}).value());
 }
 
 TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
@@ -205,7 +205,7 @@ TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
   RowMessage row{0, 0, 1, Part::kWeights, {}};
   row.payload.bytes = rig.client->place(row, 4 * sizeof(float));
   std::ranges::fill(rig.numbers[0], 6.f);
-  EXPECT_TRUE(rig.client->take(0, row, rig.now).value());
+  EXPECT_TRUE(rig.client->take(0, row).value());
   EXPECT_EQ(rig.value(0), 6);
 }
 
@@ -385,7 +385,7 @@ TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
       {0, Push{}, "server 0 broke the protocol: a Push to a worker"},
   };
   for (const auto& each : cases) {
-    const Result<bool> taken = rig.client->take(each.server, each.message, rig.now);
+    const Result<bool> taken = rig.client->take(each.server, each.message);
     ASSERT_FALSE(taken.ok()) << each.words;
     EXPECT_EQ(taken.error().code, Code::kPeer);
     EXPECT_NE(taken.error().message.find(each.words), std::string::npos) << taken.error().message;

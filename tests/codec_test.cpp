@@ -78,11 +78,11 @@ class Pair {
     return std::get<Push>(*clients_[worker]->next(0));
   }
   Push again(int worker, Clock clock) {
-    EXPECT_TRUE(clients_[worker]->take(0, NeedPush{0, clock}, Instant{}).ok());
+    EXPECT_TRUE(clients_[worker]->take(0, NeedPush{0, clock}).ok());
     return std::get<Push>(*clients_[worker]->next(0));
   }
   Result<bool> take(int worker, const Message& message) {
-    return clients_[worker]->take(0, message, Instant{});
+    return clients_[worker]->take(0, message);
   }
   std::span<std::byte> place(int worker, RowMessage& row, std::size_t bytes) {
     return clients_[worker]->place(row, bytes);

@@ -152,16 +152,16 @@ TEST(Generations, AClientPassesOverWhatIsLate) {
                     .payload = as_payload({.data = numbers}),
                     .generation = 1};
   EXPECT_TRUE(client.place(answer, sizeof numbers).empty());
-  EXPECT_FALSE(client.take(0, answer, {}).value());
+  EXPECT_FALSE(client.take(0, answer).value());
   answer.row = 77;  // there was such a row once
-  EXPECT_FALSE(client.take(0, answer, {}).value());
-  EXPECT_FALSE(client.take(0, NeedPush{77, 0, 1}, {}).value());
+  EXPECT_FALSE(client.take(0, answer).value());
+  EXPECT_FALSE(client.take(0, NeedPush{77, 0, 1}).value());
   EXPECT_EQ(1u, client.waiting());
   answer.row = 0;
   answer.generation = 3;
-  EXPECT_FALSE(client.take(0, answer, {}).ok());
+  EXPECT_FALSE(client.take(0, answer).ok());
   answer.generation = 2;
-  EXPECT_TRUE(client.take(0, answer, {}).value());
+  EXPECT_TRUE(client.take(0, answer).value());
   EXPECT_EQ(4, number);
   client.push(push_of(0, 0, 1), {});
   EXPECT_EQ(2u, std::get<Push>(*client.next(0)).generation);

@@ -200,10 +200,10 @@ struct Job {
     Reads heard;
     for (const Outgoing& one : std::exchange(rig.out(), {})) {
       const auto& row = std::get<RowMessage>(one.message);
-      ASSERT_EQ(row.clock, done[one.to.id]);
-      rig.base(one.to.id, 0) = row.version;
-      reads[one.to.id] = row.clock;
-      heard[one.to.id] = row.payload.floats()[0];
+      ASSERT_EQ(row.clock, done[one.to]);
+      rig.base(one.to, 0) = row.version;
+      reads[one.to] = row.clock;
+      heard[one.to] = row.payload.floats()[0];
     }
     if (gone >= 0) return;
     ASSERT_EQ(heard.size(), expected.size());
@@ -328,7 +328,7 @@ TEST(SchemeOracle, WhatIsMergedIsWhatWasPushedLessWhatWasDropped) {
       if (rig.shard().counters().dropped == dropped) kept += value;
       for (const Outgoing& one : std::exchange(rig.out(), {})) {
         const auto& row = std::get<RowMessage>(one.message);
-        reads[one.to.id] = row.clock, rig.base(one.to.id, 0) = row.version;
+        reads[one.to] = row.clock, rig.base(one.to, 0) = row.version;
         ASSERT_EQ(row.payload.floats()[0], static_cast<float>(kept)) << words << ", push " << i;
       }
     }

@@ -257,11 +257,11 @@ struct Job {
   void hear() {
     for (const Outgoing& one : std::exchange(rig.out(), {})) {
       const auto& row = std::get<RowMessage>(one.message);
-      rig.base(one.to.id, row.row) = row.version;
+      rig.base(one.to, row.row) = row.version;
       if (row.row != 0) continue;
-      ASSERT_EQ(row.clock, done[one.to.id]) << "worker " << one.to.id;
-      reads[one.to.id] = row.clock;
-      check(one.to.id, row.clock, static_cast<unsigned>(-row.payload.floats()[0]), row.version);
+      ASSERT_EQ(row.clock, done[one.to]) << "worker " << one.to;
+      reads[one.to] = row.clock;
+      check(one.to, row.clock, static_cast<unsigned>(-row.payload.floats()[0]), row.version);
     }
   }
   // The contents of a read at `clock`. The bits are whole as long as all are there: then what a

@@ -296,8 +296,7 @@ TEST(ShardNumbers, TheNormOfAllRowsIsClipped) {
                               .rate = 0.1f,
                               .payload = as_payload({gradients[worker][row], nullptr})});
         for (const Outgoing& one : std::exchange(rig.out(), {})) {
-          ASSERT_EQ(one.to.kind, Address::Kind::kCoordinator)
-              << "a row was answered before the norm of all was known";
+          ASSERT_EQ(one.to, kCoordinator) << "a row was answered before the norm of all was known";
           const auto& norm = std::get<Norm>(one.message);
           EXPECT_EQ(norm.clock, clock);
           EXPECT_EQ(norm.server, plan.rows[row].server);

@@ -109,11 +109,11 @@ TEST(Shard, WhateverIsRepeatedAndReorderedTheBitsAreTheSame) {
       rig.give(worker, message);
       for (const Outgoing& one : std::exchange(rig.out(), {})) {
         const auto* row = std::get_if<RowMessage>(&one.message);
-        if (row == nullptr || row->clock <= reads[one.to.id][row->row]) continue;
-        EXPECT_EQ(row->clock, reads[one.to.id][row->row] + 1);
+        if (row == nullptr || row->clock <= reads[one.to][row->row]) continue;
+        EXPECT_EQ(row->clock, reads[one.to][row->row] + 1);
         EXPECT_EQ(row->version, row->clock);
-        reads[one.to.id][row->row] = row->clock;
-        if (row->clock < kClocks) fly(one.to.id, row->clock, row->row);
+        reads[one.to][row->row] = row->clock;
+        if (row->clock < kClocks) fly(one.to, row->clock, row->row);
       }
     }
     EXPECT_EQ(rig.shard().counters().contributions,

@@ -81,11 +81,11 @@ class ShardRig {
     for (const Outgoing& one : std::exchange(out_, {})) {
       if (!words.empty()) words += ", ";
       if (const auto* row = std::get_if<RowMessage>(&one.message)) {
-        base(one.to.id, row->row) = row->version;
+        base(one.to, row->row) = row->version;
         words += str("row ", row->row, '@', row->clock, '=', row->payload.floats()[0], 'v',
-                     row->version, " to ", one.to.id);
+                     row->version, " to ", one.to);
       } else if (const auto* need = std::get_if<NeedPush>(&one.message)) {
-        words += str("need ", need->row, '@', need->clock, " to ", one.to.id);
+        words += str("need ", need->row, '@', need->clock, " to ", one.to);
       } else if (const auto* norm = std::get_if<Norm>(&one.message)) {
         words += str("norm @", norm->clock, '=', norm->squares);
       } else if (const auto* ready = std::get_if<Ready>(&one.message)) {
@@ -103,7 +103,7 @@ class ShardRig {
     EXPECT_TRUE(shard_->handle(worker, Get{row, clock, part}, out).ok());
     for (const Outgoing& one : out)
       if (const auto* answer = std::get_if<RowMessage>(&one.message);
-          answer && answer->part == part && one.to.id == worker)
+          answer && answer->part == part && one.to == worker)
         return {answer->payload.floats().begin(), answer->payload.floats().end()};
     ADD_FAILURE() << "row " << row << " is not to be read";
     return {};

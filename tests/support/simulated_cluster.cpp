@@ -188,7 +188,7 @@ void SimulatedWorker::received(int server, const Message& message) {
   RowMessage placed = row == nullptr ? RowMessage() : *row;
   const bool is_placed =
       row != nullptr && !client_.place(placed, row->payload.bytes.size()).empty();
-  const Result<bool> taken = client_.take(server, message, now());
+  const Result<bool> taken = client_.take(server, message);
   if (!taken.ok()) return cluster_.history_->say(taken.error().message);
   if (taken.value() != is_placed) cluster_.history_->say("place() and take() do not agree");
   cluster_.link(id_, server).wake(0);
@@ -294,12 +294,10 @@ void Cluster::handle(int server, int worker, const Message& message) {
   const Status handled = shards_[static_cast<std::size_t>(server)]->handle(worker, message, out);
   if (!handled.ok()) history_->say(handled.error().message);
   for (const Outgoing& each : out) {
-    if (each.to.kind == Address::Kind::kWorker)
-      link(each.to.id, server).send(1, each.message);
-    else if (each.to.kind == Address::Kind::kCoordinator)
-      adders_[static_cast<std::size_t>(server)]->send(0, each.message);
+    if (each.to != kCoordinator)
+      link(each.to, server).send(1, each.message);
     else
-      history_->say("a shard that talks to another server");
+      adders_[static_cast<std::size_t>(server)]->send(0, each.message);
   }
   // Weights and histories of its rows, twice where one is being sent, and of each worker at most
   // one push of each.

@@ -19,14 +19,9 @@
 
 namespace shoal::table {
 
-// The receiver of a message.
-struct Address {
-  enum class Kind : std::uint8_t { kWorker, kServer, kCoordinator } kind = Kind::kWorker;
-  int id = 0;  // worker or server
-  bool operator==(const Address&) const = default;
-};
+inline constexpr int kCoordinator = -1;
 struct Outgoing {
-  Address to;
+  int to = 0;  // a worker, or kCoordinator
   Message message;
 };
 using Outbox = std::vector<Outgoing>;

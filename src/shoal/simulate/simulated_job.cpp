@@ -145,15 +145,14 @@ Histogram SimulatedJob::version_staleness() const {
 void SimulatedJob::dispatch(int server, table::Outbox& out) {
   Server& here = servers_[server];
   for (table::Outgoing& one : out) {
-    if (one.to.kind == table::Address::Kind::kCoordinator) {
+    if (one.to == table::kCoordinator) {
       to_coordinator_[here.rank]->send(0, one.message);
       continue;
     }
-    CHECK(one.to.kind == table::Address::Kind::kWorker) << "servers do not talk to each other";
     const auto* row = std::get_if<table::RowMessage>(&one.message);
     const std::uint32_t priority = row ? here.shard->plan()->rows[row->row].priority : 0;
-    here.out[one.to.id].emplace(priority, std::move(one.message));
-    link(one.to.id, server).wake(1);
+    here.out[one.to].emplace(priority, std::move(one.message));
+    link(one.to, server).wake(1);
   }
 }
 

@@ -80,16 +80,15 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
 
 void SimulatedTable::received(int server, const Message& message) {
   if (!client_ || std::holds_alternative<table::Ready>(message)) return;
-  const Instant now = job_.time().now();
   const auto* row = std::get_if<table::RowMessage>(&message);
   Result<bool> taken = false;
   if (row != nullptr && job_.options().dry) {
     table::RowMessage placed = *row;
     placed.payload.bytes = client_->place(placed, row->payload.bytes.size());
     if (placed.payload.bytes.empty()) return;
-    taken = client_->take(server, placed, now);
+    taken = client_->take(server, placed);
   } else {
-    taken = client_->take(server, message, now);
+    taken = client_->take(server, message);
   }
   if (!taken.ok()) return job_.fail(taken.error());
   pump(server);

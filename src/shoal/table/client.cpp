@@ -144,7 +144,7 @@ Status Client::check_row(int server, RowId row, const char* name) const {
   return {};
 }
 
-Result<bool> Client::take(int server, const Message& message, Instant) {
+Result<bool> Client::take(int server, const Message& message) {
   if (const auto* row = std::get_if<RowMessage>(&message)) return handle_row(server, *row);
   if (const auto* need = std::get_if<NeedPush>(&message)) return handle_need(server, *need);
   return broken_by(server, "a ", name_of(type_of(message)), " to a worker");

@@ -55,7 +55,7 @@ class Client {
   // Handles a message of a server. Returns true if a row arrived. The numbers of a Row are copied
   // unless they are in their destination already. An error means that the server broke the
   // protocol.
-  Result<bool> take(int server, const Message& message, Instant now);
+  Result<bool> take(int server, const Message& message);
   // Returns the most urgent message for `server`, if any. To be called when the link can take
   // another; the message counts as sent. A push that is sent again owns its payload: the answer to
   // the first may come, and the worker go on, while a link still reads the second.

@@ -54,7 +54,7 @@ std::string ShardRows::why_not_over() const {
 
 void ShardRows::begin(Outbox& out) {
   if (!is_ready()) return;
-  out.push_back({to_worker(0), Ready{static_cast<std::uint32_t>(own_), plan_.generation}});
+  out.push_back({0, Ready{static_cast<std::uint32_t>(own_), plan_.generation}});
   send_norm_if_complete(out);
 }
 
@@ -137,7 +137,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   const Clock next = row.pushed(worker);
   if (push.clock > next) {
     ++keeps_.counters.early;
-    out.push_back({to_worker(worker), NeedPush{push.row, next, plan_.generation}});
+    out.push_back({worker, NeedPush{push.row, next, plan_.generation}});
     return {};
   }
   if (push.clock < next) {
@@ -185,14 +185,13 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
     const int part = static_cast<int>(get.part),
               kept = row.row.learns ? optim::histories(plan_.rule.rule) : 0;
     if (part > kept) return wrong(" wants history ", part, "; the row keeps ", kept);
-    out.push_back(
-        {to_worker(worker), RowMessage{get.row, get.clock, row.version(), get.part,
-                                       as_payload(row.numbers(get.part)), plan_.generation}});
+    out.push_back({worker, RowMessage{get.row, get.clock, row.version(), get.part,
+                                      as_payload(row.numbers(get.part)), plan_.generation}});
     return {};
   }
   if (get.clock < plan_.start) return wrong(" is from before the start, clock ", plan_.start);
   if (row.row.learns && get.clock > row.pushed(worker))
-    out.push_back({to_worker(worker), NeedPush{get.row, row.pushed(worker), plan_.generation}});
+    out.push_back({worker, NeedPush{get.row, row.pushed(worker), plan_.generation}});
   else
     ask_again(row, worker, get.clock, out);
   return {};
@@ -253,7 +252,7 @@ void ShardRows::answer_reader(ShardRow& row, int worker, std::optional<Clock>& l
         *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
     ++keeps_.counters.staleness[std::min(ahead, kStalenessClasses - 1)];
   }
-  out.push_back({to_worker(worker), std::move(answer)});
+  out.push_back({worker, std::move(answer)});
 }
 
 // ---- a clip of the norm ----
@@ -261,9 +260,8 @@ void ShardRows::answer_reader(ShardRow& row, int worker, std::optional<Clock>& l
 void ShardRows::send_norm(Outbox& out) const {
   double squares = 0;
   for (const ShardRow* row : learning_) squares += row->pending->squares;
-  out.push_back(
-      {{Address::Kind::kCoordinator, 0},
-       Norm{norm_clock_, static_cast<std::uint16_t>(keeps_.server), squares, plan_.generation}});
+  out.push_back({kCoordinator, Norm{norm_clock_, static_cast<std::uint16_t>(keeps_.server), squares,
+                                    plan_.generation}});
 }
 
 // A server without rows that learn is always complete: the coordinator waits for its word too.

@@ -7,8 +7,6 @@
 
 namespace shoal::table {
 
-inline Address to_worker(int worker) { return {Address::Kind::kWorker, worker}; }
-
 // The part of a shard that outlives generations.
 struct ShardKeeps {
   int server = 0;

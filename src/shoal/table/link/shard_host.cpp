@@ -99,11 +99,13 @@ std::uint32_t ShardHost::priority_of(const Message& message) const {
 void ShardHost::dispatch(Outbox& out) {
   std::vector<Message> own;
   for (Outgoing& one : out) {
-    if (one.to.kind == Address::Kind::kCoordinator) coordinator_.send(std::move(one.message));
-    if (one.to.kind != Address::Kind::kWorker) continue;
-    CHECK(static_cast<std::size_t>(one.to.id) < rank_of_.size())
-        << "worker " << one.to.id << " of " << rank_of_.size();
-    const Rank rank = rank_of_[one.to.id];
+    if (one.to == kCoordinator) {
+      coordinator_.send(std::move(one.message));
+      continue;
+    }
+    CHECK(static_cast<std::size_t>(one.to) < rank_of_.size())
+        << "worker " << one.to << " of " << rank_of_.size();
+    const Rank rank = rank_of_[one.to];
     if (rank == process_.options.rank)
       own.push_back(std::move(one.message));
     else

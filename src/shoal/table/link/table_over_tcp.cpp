@@ -269,7 +269,7 @@ Status TableOverTcp::handle(int server, const Message& message) {
     process_.changed.notify_all();
     return {};
   }
-  const Result<bool> taken = client_->take(server, message, now());
+  const Result<bool> taken = client_->take(server, message);
   if (!taken.ok()) return taken.error();
   if (taken.value()) arrived(std::get<RowMessage>(message).row);
   if (std::holds_alternative<NeedPush>(message)) pump(server);
