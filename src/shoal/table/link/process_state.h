@@ -2,6 +2,7 @@
 // in it, and what this process's connections have moved. Every member may be called on any thread.
 #pragma once
 
+#include <deque>
 #include <set>
 
 #include "shoal/base/mutex.h"
@@ -24,7 +25,7 @@ class ProcessState {
   // The first error is the job's. An error after the end of all workers is not counted.
   void fail(Error error) {
     MutexLock lock(mutex);
-    if (error_ || finished_) return;
+    if (over_) return;
     error_ = std::move(error);
     over_ = true;
     changed.notify_all();
@@ -32,8 +33,7 @@ class ProcessState {
   void finish() {
     MutexLock lock(mutex);
     if (error_) return;
-    finished_ = true;
-    over_ = true;
+    finished_ = over_ = true;
     changed.notify_all();
   }
   // This process leaves the job, which is over for it.
@@ -63,17 +63,12 @@ class ProcessState {
   // a roster that is known changes nothing
   void know(RosterBody roster) {
     MutexLock lock(mutex);
-    if (!rosters_.empty() && roster.generation <= rosters_.back()->generation) return;
-    rosters_.push_back(std::make_unique<const RosterBody>(std::move(roster)));
-    known_ = true;
+    if (!rosters_.empty() && roster.generation <= rosters_.back().generation) return;
+    roster_ = &rosters_.emplace_back(std::move(roster));
     changed.notify_all();
   }
   // The last one; null before the first. Each stays as long as this.
-  const RosterBody* roster() const {
-    MutexLock lock(mutex);
-    return rosters_.empty() ? nullptr : rosters_.back().get();
-  }
-  bool known() const { return known_; }
+  const RosterBody* roster() const { return roster_; }
   // "rank 2 (host b, last clock 17)", as far as these are known.
   std::string name_of(Rank rank, Clock clock = -1) const;
 
@@ -90,9 +85,10 @@ class ProcessState {
 
  private:
   std::optional<Error> error_ GUARDED_BY(mutex);
-  std::atomic<bool> finished_{false}, over_{false}, known_{false}, left_{false};
+  std::atomic<bool> finished_{false}, over_{false}, left_{false};
   std::set<Rank> gone_ GUARDED_BY(mutex);
-  std::vector<std::unique_ptr<const RosterBody>> rosters_ GUARDED_BY(mutex);
+  std::deque<RosterBody> rosters_ GUARDED_BY(mutex);
+  std::atomic<const RosterBody*> roster_{nullptr};
 };
 
 template <class Done, class Late>

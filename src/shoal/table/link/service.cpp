@@ -107,7 +107,7 @@ Status ServiceOverTcp::join() {
   };
   // The coordinator, which knows what ranks are missing, is to be the first to say so.
   const milliseconds limit = host_ ? options.start : options.start + options.reconnect;
-  const Status status = process_.wait([this] { return process_.known(); }, late, limit);
+  const Status status = process_.wait([this] { return process_.roster(); }, late, limit);
   if (status.ok() || process_.over()) return status;
   const Error error{Code::kTimeout,
                     str("the job did not start within ",
@@ -145,7 +145,8 @@ Result<LinkOwner*> ServiceOverTcp::admit(const PeerName& peer) {
     return refused("the job has failed: " + status.error().message);
   const bool to_coordinator = peer.purpose == Purpose::kCoordination && host_;
   if (peer.rank == kNoRank && to_coordinator) return host_->enrollment();
-  const bool joins = peer.rank != kNoRank && (host_ ? host_->knows(peer.rank) : process_.known());
+  const bool joins =
+      peer.rank != kNoRank && (host_ ? host_->knows(peer.rank) : process_.roster() != nullptr);
   if (peer.rank >= processes && !joins)
     return refused(str("rank ", peer.rank, " cannot be in this job of ", processes, " processes"));
   if (peer.rank == own)

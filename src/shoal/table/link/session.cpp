@@ -118,7 +118,6 @@ Status Session::open(std::optional<Message> welcome) {
   if (state_ != State::kHandshake) return {};
   owner_ = owner.value();
   state_ = State::kOpen;
-  shaking_hands_ = false;
   set_stage(Stage::kPeer);
   if (welcome) queue_.push_back(std::move(*welcome));
   last_tick_ = now();
@@ -228,7 +227,6 @@ void Session::end(Status status, std::optional<Message> last_words) {
 void Session::part(Message last_words) {
   state_ = State::kParting;
   owner_ = nullptr;
-  shaking_hands_ = false;
   for (Message& message : queue_)
     if (Payload* payload = payload_of(message)) *payload = owned(*payload);
   batch_.own();
@@ -243,7 +241,6 @@ void Session::part(Message last_words) {
 void Session::shut() {
   state_ = State::kClosed;
   owner_ = nullptr;
-  shaking_hands_ = false;
   error_code ignored;
   socket_.close(ignored);
   timer_.cancel();

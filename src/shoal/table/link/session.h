@@ -45,7 +45,7 @@ class Session final : public Link,
 
   // Shakes hands within `deadline`. On the strand.
   void start(std::chrono::milliseconds deadline);
-  bool shaking_hands() const { return shaking_hands_; }  // on any thread
+  bool shaking_hands() const { return state_ == State::kHandshake; }  // on any thread
 
   const PeerName& peer() const override { return peer_; }
   void send(Message message) override;
@@ -122,7 +122,7 @@ class Session final : public Link,
   Opening opening_;
   LinkOwner* owner_ = nullptr;
   PeerName peer_;
-  State state_ = State::kHandshake;
+  std::atomic<State> state_{State::kHandshake};
   bool said_no_ = false;
 
   bool reading_ = false;
@@ -140,7 +140,7 @@ class Session final : public Link,
   Stillness silence_, stuck_;
   bool warned_ = false;
 
-  std::atomic<bool> shaking_hands_{true}, woken_{false};
+  std::atomic<bool> woken_{false};
   std::atomic<Clock> heard_clock_{-1};
   std::optional<Instant> sends_since_, receives_since_;
 };
