@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from machines import main_of
+
 ROOT = Path(__file__).resolve().parent.parent
 # BVLC Caffe 1.0, forward + backward, on two cores of an AMD EPYC (Zen 4): ms on one and two threads (the better mode where it
 # had two), peak MB of `caffe time`; and the matrix product there, GFLOP/s on one and two threads.
@@ -136,4 +138,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    main_of(main)

@@ -22,6 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from machines import main_of
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from launch import free_ports  # noqa: E402
 
@@ -338,4 +340,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    main_of(main)

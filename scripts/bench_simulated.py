@@ -8,6 +8,8 @@ real / simulated.
 """
 import argparse, json, os, pathlib, re, socket, subprocess, tempfile
 
+from machines import main_of
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NET = '''
 layer {{ name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {{ shape {{ dim: 2 dim: 600 }} shape {{ dim: 2 }}
@@ -90,4 +92,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    main_of(main)

@@ -6,7 +6,10 @@
 runs tools/simulate once for each scheme and writes OUT/report.md (a table, which scheme to use when, the exact commands), its pictures, and
 OUT/runs/<scheme> with each run's files. --schemes is a list with commas: names of schemes that there are, or own ones as name=flags:
 
-  --schemes='bsp,async,patient=--scheme=ssp --staleness=8'"""
+  --schemes='bsp,async,patient=--scheme=ssp --staleness=8'
+
+One rate for all favours the schemes that it happens to suit. --rates=0.3,1,3 tries each scheme for a quarter of --seconds with so many times
+the solver's base_lr, and then for all of them with the rate that was best for it; the report says which, and how the order is without."""
 import argparse
 import os
 import re
@@ -17,6 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from machines import UsageError, main_of
 from metrics import MetricsError, mean_of, read_run
 from plot_runs import draw_runs, pyplot, use_python_with_matplotlib
 
@@ -52,6 +56,13 @@ class Trial:
         self.slug = re.sub(r'[^A-Za-z0-9.]+', '_', label).strip('_')
         self.run = self.failure = None
         self.seconds = 0.0
+        self.rate, self.plain = 1.0, None                 # times the solver's base_lr; the trial at that itself, where another was better
+
+    def at(self, rate, base_lr, name):
+        """The same scheme with another rate, in a folder of its own."""
+        trial = Trial(self.label, f"{self.flags} --set='base_lr: {rate * base_lr:.6g}'")
+        trial.slug, trial.rate = f'{self.slug}_{name}', rate
+        return trial
 
 
 def known_schemes(arguments):
@@ -96,6 +107,35 @@ def trials_of(arguments):
         label, equals, flags = word.partition('=')
         trials += [Trial(label, flags)] if equals else usual(word)
     return trials
+
+
+def base_lr_of(path):
+    found = re.search(r'^\s*base_lr\s*:\s*([\d.eE+-]+)', (ROOT / path).read_text(), re.MULTILINE)
+    if not found:
+        raise UsageError(f'--rates: {path} has no base_lr to multiply')
+    return float(found.group(1))
+
+
+def score(trial):
+    """The larger, the better a short trial was: its accuracy, or without one its last loss; last are those that failed."""
+    if not trial.run:
+        return (-1, 0.0)
+    accuracy, losses = trial.run.final_accuracy(), [row['loss'] for row in trial.run.displays if row.get('loss') is not None]
+    return (1, accuracy) if accuracy is not None else (0, -losses[-1] if losses else 0.0)
+
+
+def with_best_rates(arguments, trials, run_all):
+    """Each scheme at the rate that was best for it in a short run, beside itself at the solver's own."""
+    base_lr, rates = base_lr_of(arguments.solver), arguments.rates
+    short = argparse.Namespace(**{**vars(arguments), 'seconds': arguments.seconds / 4})
+    tried = run_all(short, [trial.at(rate, base_lr, f'short_{rate:g}') for trial in trials for rate in rates])
+    best = []
+    for trial in trials:
+        rate = max((one for one in tried if one.label == trial.label), key=lambda one: (*score(one), one.rate == 1)).rate
+        best.append(trial if rate == 1 else trial.at(rate, base_lr, f'{rate:g}'))
+        best[-1].plain = trial
+    run_all(arguments, [trial for one in best for trial in ({one, one.plain} if one is not one.plain else {one})])
+    return best
 
 
 def command_of(arguments, trial):
@@ -225,6 +265,22 @@ def target_of(trials, given):
     return given or (int(980 * max(finals)) / 1000 if finals else None)
 
 
+def rate_lines(trials, target):
+    """Which rate each scheme had, and the order with these rates and with the solver's own."""
+    def order(runs):
+        timed = [(run.time_to(target), label) for label, run in runs if run and run.time_to(target) is not None]
+        return ', '.join(f'{label} ({seconds_words(time)})' for time, label in sorted(timed)) or 'none reached it'
+    lines = ['## Rates', '', 'Each scheme had the rate, of those tried, with which a short run came farthest:', '',
+             '| scheme | times base_lr | final accuracy | at base_lr itself |', '|---|--:|--:|--:|']
+    for trial in trials:
+        finals = [one.run.final_accuracy() if one.run else None for one in (trial, trial.plain)]
+        lines.append(f'| {trial.label} | {trial.rate:g} | ' + ' | '.join('–' if final is None else f'{final:.4f}' for final in finals) + ' |')
+    if target:
+        lines += ['', f'In the order in which they reached {target:.3f}: {order([(t.label, t.run) for t in trials])}.',
+                  f'All at base_lr itself: {order([(t.label, t.plain.run) for t in trials])}.']
+    return [*lines, '']
+
+
 def report(arguments, trials, pictures, seconds):
     good, bad = [t for t in trials if t.run], [t for t in trials if not t.run]
     target = target_of(good, arguments.target)
@@ -237,6 +293,8 @@ def report(arguments, trials, pictures, seconds):
              'Time is virtual. "Sent" is what all workers hand to the network; what one sends another receives. "Compute" and "wait for rows" are shares of',
              'the workers\' time, the mean of all. The staleness of a push counts the versions that others made of a row in the time between reading it and',
              'adding to it what was computed.', '']
+    if arguments.rates:
+        lines += rate_lines(good, target)
     if bad:
         lines += ['Left out:', '', *[f'* {trial.label}: {trial.failure}' for trial in bad], '']
     lines += ['## Pictures', '']
@@ -261,6 +319,7 @@ def arguments_of():
     parser.add_argument('--seconds', type=float, default=0, help='virtual; default: the solver\'s max_iter on every worker')
     parser.add_argument('--test_every', type=float, default=0, help='virtual seconds between tests; default: a sixtieth of --seconds, or as the solver says')
     parser.add_argument('--target', type=float, default=0, help='the accuracy that all are timed to; default: 98 %% of the best')
+    parser.add_argument('--rates', default='', metavar='A,B,...', help="times base_lr; each scheme gets the best of them (needs --seconds)")
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='runs at once; default: one a core')
     parser.add_argument('--more', default='', help='flags for every run')
@@ -271,6 +330,12 @@ def arguments_of():
     for name in ('cluster', 'solver'):
         if not (ROOT / getattr(arguments, name)).exists():
             parser.error(f'--{name}={getattr(arguments, name)}: there is no such file under {ROOT}')
+    try:
+        arguments.rates = [float(rate) for rate in arguments.rates.split(',')] if arguments.rates else []
+    except ValueError:
+        parser.error(f'--rates={arguments.rates}: a list of numbers is wanted, as 0.3,1,3')
+    if arguments.rates and (min(arguments.rates) <= 0 or not arguments.seconds):
+        parser.error('--rates are above 0, and need --seconds, of which the short runs are a quarter')
     arguments.out = os.path.abspath(arguments.out)
     if Path(arguments.out).is_relative_to(ROOT):          # commands are to be read, and run, in the folder of the source
         arguments.out = os.path.relpath(arguments.out, ROOT)
@@ -286,7 +351,9 @@ def main():
     trials = trials_of(arguments)
     print(f'{len(trials)} schemes, {arguments.jobs} at once', flush=True)
     with ThreadPoolExecutor(max(1, arguments.jobs)) as pool:
-        trials = list(pool.map(lambda trial: try_out(arguments, trial), trials))
+        def run_all(how, those):
+            return list(pool.map(lambda trial: try_out(how, trial), those))
+        trials = with_best_rates(arguments, trials, run_all) if arguments.rates else run_all(arguments, trials)
     good = [trial.run for trial in trials if trial.run]
     if not good:
         sys.exit('no scheme ran to its end; ' + '; '.join(f'{trial.label}: {trial.failure}' for trial in trials))
@@ -296,4 +363,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    main_of(main)

@@ -12,13 +12,15 @@ params too, without -H all run here. --sync=PATHS copies files and folders from 
 Every process gets --machinefile and --client_id behind the command's own words, and the job's token in its environment. One log a
 process lies in logs/<job>/; the console shows all of them with the prefix [rank@host]. The first process that fails is named with its
 last words, the rest is stopped, and its exit code is the launcher's. Ctrl-C stops every process of the job and no other: with SIGINT
-(the trainer ends after its iteration), or with --interrupt=snapshot by SIGUSR1 (a snapshot first, exit code 75); a second Ctrl-C kills. A
+(the trainer ends after its iteration), or with --interrupt=snapshot by SIGUSR1 (a snapshot first, exit code 75); a second Ctrl-C kills.
+SIGTERM to the launcher means a snapshot, and ends with 75 if there is one, else with 143. A
 process that ends with 75 by itself has left the job, which goes on: scripts/stop.py --job=NAME --rank=K makes one leave.
 What was left behind, scripts/stop.py stops."""
 import argparse
 import json
 import os
 import queue
+import re
 import secrets
 import shutil
 import signal
@@ -36,6 +38,9 @@ from machinefile import MOST_PROCESSES, UsageError, hosts_text, machinefile_text
 from machines import Hosts, add_ssh_flags, jobs_folder, main_of
 
 PEER_LOST, REQUEUE, KILLED = 6, 75, 128
+# Lines of a trainer's log.
+SNAPSHOT, FINISHED = 'Snapshotting solver state', 'Optimization Done.'
+ENDED = re.compile(r'\brank (\d+)\b[^:]* has ended: ')
 LAST_LINES = 20
 
 # Runs on each machine, given: folder, job, rank, grace in seconds, the command. On its stdin: the job's token, the machinefile up to a
@@ -43,6 +48,7 @@ LAST_LINES = 20
 AGENT = r'''
 cd -- "$1" || exit 125
 folder=${SHOAL_JOBS:-$HOME/.shoal/jobs}/$2; rank=$3; grace=$4; shift 4
+mask=$(umask)
 umask 077
 mkdir -p "$folder" || exit 125
 IFS= read -r SHOAL_JOB_TOKEN || exit 125
@@ -50,6 +56,7 @@ export SHOAL_JOB_TOKEN
 machines=$folder/machinefile.$rank
 while IFS= read -r line && [ "$line" != . ]; do printf '%s\n' "$line"; done > "$machines" || exit 125
 default=$(env --default-signal=INT,QUIT true 2>/dev/null && echo env --default-signal=INT,QUIT)   # sh has them ignored behind an &
+umask "$mask"                                                  # the job's files are as the user's other files
 $default setsid "$@" --machinefile="$machines" --client_id="$rank" < /dev/null &
 pid=$!
 start=$(cut -d ' ' -f 22 "/proc/$pid/stat" 2>/dev/null)
@@ -125,7 +132,7 @@ class Job:
         self.machinefile = machinefile_text(processes)
         self.events, self.console = queue.Queue(), threading.Lock()
         self.ranks, self.interrupts, self.failed = [], 0, []
-        self.kill_at = None
+        self.kill_at = self.timer = self.signal = None
 
     def show(self, line):
         with self.console:
@@ -147,8 +154,9 @@ class Job:
             if rank.code is None:
                 rank.say(name + '\n')
 
-    def on_interrupt(self, *_):
+    def on_interrupt(self, number, _):
         self.interrupts += 1
+        self.signal = self.signal or number
         self.events.put(None)                                 # wakes the loop, where the rest happens
 
     def run(self):
@@ -186,7 +194,8 @@ class Job:
 
     def interrupt(self, count):
         if count == 1:
-            name = 'USR1' if self.args.interrupt == 'snapshot' else 'INT'
+            # SIGTERM is a scheduler's: what was trained is to be kept, as train keeps it when it gets one
+            name = 'USR1' if self.args.interrupt == 'snapshot' or self.signal == signal.SIGTERM else 'INT'
             self.show(f'launch: interrupted; sending SIG{name} to all processes of the job, once more kills them\n')
             self.signal_all(name)
         else:
@@ -197,10 +206,13 @@ class Job:
             return
         self.show(f'launch: {rank.process.name} ended with code {rank.code}; stopping the others\n')
         self.kill_at = time.monotonic() + self.args.settle    # they learn it from each other first, and say more than a killed one could
-        threading.Timer(self.args.settle / 2, self.signal_all, ['INT']).start()
+        self.timer = threading.Timer(self.args.settle / 2, self.signal_all, ['INT'])
+        self.timer.start()
 
     def stop_rest(self):
         """Whatever way run() ends, nothing of the job goes on."""
+        if self.timer:
+            self.timer.cancel()
         self.signal_all('KILL')
         for rank in self.ranks:
             if rank.code is None:
@@ -217,13 +229,28 @@ class Job:
             self.show('launch: stopped after a snapshot; the same command with --snapshot=auto goes on\n')
             return REQUEUE
         if not self.failed:
-            return 0
-        # Who lost a peer is not the one that failed, unless nobody else did.
-        first = next((r for r in self.failed if r.code != PEER_LOST), self.failed[0])
+            return KILLED + self.signal if self.signal in (signal.SIGTERM, signal.SIGHUP) and self.cut_off() else 0
+        first = self.culprit()
         self.show(f'launch: the first to fail was {first.process.name}, with code {first.code}; its last lines ({first.error_log}):\n')
         for line in first.last_words():
             self.show(f'    {line}\n')
+        if any(SNAPSHOT in text for text in self.error_texts()):
+            self.show('launch: snapshots were written; the same command with --snapshot=auto goes on from the newest\n')
         return first.code
+
+    def error_texts(self):
+        return [rank.error_log.read_text(errors='replace') for rank in self.ranks if rank.error_log.exists()]
+
+    def cut_off(self):
+        """Whether the trainer ended before its last iteration; of another command that is not known, and it did."""
+        return not any(FINISHED in text for text in self.error_texts())
+
+    def culprit(self):
+        """The process that failed by itself. One that lost a peer, or heard from the coordinator that another had ended, is not it,
+        unless no other failed."""
+        named = {int(rank) for failed in self.failed for line in failed.last_words() for rank in ENDED.findall(line)}
+        own = [rank for rank in self.failed if rank.process.rank in named]
+        return next(iter(own), next((rank for rank in self.failed if rank.code != PEER_LOST), self.failed[0]))
 
 
 def free_ports(count):

@@ -24,12 +24,14 @@ TRAINER = r'''#!/bin/sh
 echo "rank $* starts" >&2
 rank=${*##*--client_id=}
 cp "$(echo "$*" | sed 's/.*--machinefile=\([^ ]*\).*/\1/')" "OUT/machines.$rank"
-case "$1" in stubborn) trap '' INT TERM;; *) trap 'echo "rank $rank interrupted" >&2; exit 0' INT; trap 'echo "rank $rank saves" >&2; exit 75' USR1 TERM;; esac
+case "$1" in stubborn) trap '' INT TERM;; deaf) trap 'exit 0' USR1;; *) trap 'echo "rank $rank interrupted" >&2; exit 0' INT; trap 'echo "rank $rank saves" >&2; exit 75' USR1 TERM;; esac
 echo "$$ $SHOAL_JOB_TOKEN" > "OUT/new.$rank" && mv "OUT/new.$rank" "OUT/pid.$rank"
 case "$1 $rank" in
   "fail 1") echo "the disk is on fire" >&2; exit 4;;
   "fail "*) while [ ! -e OUT/never ]; do sleep 0.05; done;;
   "end "*) exit 0;;
+  "shoot "*) [ "$rank" = "$2" ] && { echo "$3" >&2; exit 9; }; sleep 0.5; exit 6;;
+  "blame "*) [ "$rank" = "$2" ] && { sleep 0.5; echo "cannot write x" >&2; exit 9; }; echo "rank $2 (host h, last clock 3) has ended: cannot write x" >&2; exit 9;;
 esac
 i=0; while [ $i -lt 600 ]; do sleep 0.05; i=$((i + 1)); done
 '''
@@ -103,6 +105,36 @@ class LocalTest(Case):
         self.assertRegex(said, r'the first to fail was 1@127\.0\.0\.1, with code 4')
         self.assertRegex(said, r'\n    the disk is on fire')
         self.assertFalse(any(map(alive, self.pids(3))))
+
+    def test_a_failure_ends_soon_and_says_what_goes_on(self):
+        began = time.monotonic()
+        code, said = self.end(self.start(command=('shoot', '1', 'Snapshotting solver state to binary proto file x')))
+        self.assertEqual(code, 9, said)
+        self.assertLess(time.monotonic() - began, 4, 'a timer of half of --settle=10 is not waited for')
+        self.assertIn('the same command with --snapshot=auto goes on from the newest', said)
+
+    def test_the_process_that_failed_by_itself_is_named(self):
+        code, said = self.end(self.start(command=('blame', '0')))
+        self.assertEqual(code, 9, said)
+        self.assertRegex(said, r'the first to fail was 0@127\.0\.0\.1, with code 9')
+
+    def test_the_users_umask_is_the_jobs(self):
+        line = [sys.executable, LAUNCH, '--local=1', f'--log_dir={self.folder}/logs', '--', 'sh', '-c', 'umask']
+        for mask in ('0022', '0077', '0002'):
+            said = subprocess.run(['sh', '-c', f'umask {mask}; exec "$@"', 'sh', *line], env=self.environment, stderr=subprocess.PIPE,
+                                  text=True, cwd=self.folder).stderr
+            self.assertIn(f'[0@127.0.0.1] {mask}\n', said)
+
+    def test_sigterm_asks_for_a_snapshot_and_is_no_success(self):
+        for way, code, words in (('wait', 75, 'stopped after a snapshot'), ('deaf', 128 + signal.SIGTERM, 'sending SIGUSR1')):
+            launcher = self.start(command=(way,))
+            self.pids()
+            launcher.send_signal(signal.SIGTERM)
+            ended, said = self.end(launcher)
+            self.assertEqual(ended, code, said)
+            self.assertIn(words, said)
+            for rank in range(2):
+                (self.folder / f'pid.{rank}').unlink()
 
     def test_a_process_that_hears_nothing_is_killed(self):
         launcher = self.start('--settle=1', command=('stubborn',))

@@ -67,10 +67,14 @@ def main_of(body):
     except UsageError as error:
         print(f'{Path(sys.argv[0]).name}: {error}', file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:
+        print(f'{Path(sys.argv[0]).name}: {error.filename}: {error.strerror}' if error.filename else f'{Path(sys.argv[0]).name}: {error}',
+              file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 JOB = re.compile(r'^[\w.-]+$')

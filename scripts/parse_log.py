@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+from machines import main_of
+
 NUMBER = r'([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf))'
 STAMP = re.compile(r'^[IWEF](?:\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d+)?)')
 TRAINED = re.compile(r'Iteration (\d+)( \(.*\))?, loss = ' + NUMBER)
@@ -99,4 +101,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    main_of(main)

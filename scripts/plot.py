@@ -8,6 +8,7 @@ import argparse
 import math
 import sys
 from pathlib import Path
+from machines import main_of
 
 from metrics import MetricsError, read_named
 from parse_log import columns, read_log
@@ -142,4 +143,4 @@ def draw_log(arguments):
 
 
 if __name__ == '__main__':
-    main()
+    main_of(main)

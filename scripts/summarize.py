@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from machines import main_of
 
 from metrics import MetricsError, esync_files, esync_folders, exchange_seconds, metrics_files, read_run
 
@@ -67,4 +68,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    main_of(main)
