@@ -270,6 +270,29 @@ TEST_F(BadFiles, AFullDiskInTheMiddleOfTrainingKeepsTheLastSnapshot) {
   EXPECT_EQ(after, left);
 }
 
+// Of a process that was killed; those of one that lives stay.
+TEST_F(BadFiles, WhatAKilledWriterLeftIsRemoved) {
+  put_file(at("x.tmp.aBc123"), "half");
+  put_file(at("x.tmp.aBc12"), "the user's own");
+  AtomicFile living = or_throw(AtomicFile::create(at("x"), Code::kData));
+  EXPECT_FALSE(file_exists(at("x.tmp.aBc123")));
+  EXPECT_TRUE(file_exists(at("x.tmp.aBc12")));
+  or_throw(living.write("whole"));
+  or_throw(write_file(at("x"), "another's", Code::kData));
+  or_throw(living.commit());
+  EXPECT_EQ(get_file(at("x")), "whole");
+  put_file(at("s_iter_9.caffemodel.tmp.aBc123"), "half");
+  fs::create_directory(at("db.tmp.123456789"));
+  put_file(at("db.tmp.123456789/data.mdb"), "half");
+  remove_leftovers(at("s"));
+  EXPECT_FALSE(file_exists(at("s_iter_9.caffemodel.tmp.aBc123")));
+  fs::rename(at("db.tmp.123456789"), at("digits_test_lmdb.tmp.123456789"));
+  const Ran drawn =
+      run_program({tool("draw_digits"), "--train=1", "--test=1", "--backend=lmdb", at("")});
+  EXPECT_EQ(drawn.code, 0) << drawn.err;
+  EXPECT_FALSE(file_exists(at("digits_test_lmdb.tmp.123456789")));
+}
+
 TEST_F(BadFiles, ADeviceIsWrittenAndALinkStaysOne) {
   fs::create_symlink("/dev/full", at("full"));
   expect_refusal({tool("upgrade_proto"), at("net.prototxt"), at("full")}, 3,

@@ -1,9 +1,14 @@
 // The datumfile's bytes, and everything that can be wrong with them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "shoal/base/bytes.h"
+#include "shoal/data/datumfile.h"
 #include "support/data_files.h"
 
 namespace shoal::test::data_datumfile_test {
@@ -73,6 +78,30 @@ TEST_F(DataDatumFile, CutAnywhereIsNamedWithOffsetAndNumber) {
     const std::string message = error_of(kGolden + kGolden.substr(0, length));
     EXPECT_HAS(message, str("datumfile ", path_, ": record 1 at offset 29 ", what));
   }
+}
+
+// Another process writes over the file. What is read may be old, new or refused.
+TEST_F(DataDatumFile, BytesThatChangeWhileTheyAreReadAreNoEnd) {
+  // longer than what is read to learn its length
+  const Records records(50, {"00000", std::string(200, 'x')});
+  constexpr std::uint64_t kLength = 12 + 5 + 200;
+  ASSERT_OK(write_records("datumfile", path_, records));
+  DatumFile file = or_throw(DatumFile::open(path_));
+  std::atomic<bool> over = false;
+  std::jthread writer([&] {
+    const int fd = ::open(path_.c_str(), O_WRONLY);
+    const std::uint32_t sizes[] = {5, 200'000'000, 17, 0};
+    for (std::size_t i = 0; !over; ++i)
+      EXPECT_EQ(::pwrite(fd, &sizes[i % 4], 4, static_cast<off_t>(kLength * (i / 4 % 50) + 4)), 4);
+    ::close(fd);
+  });
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const auto number = static_cast<std::uint64_t>(i % 50);
+    refused += !file.read(kLength * number, number, false).ok();
+  }
+  over = true;
+  EXPECT_GT(refused, 0);
 }
 
 TEST_F(DataDatumFile, TooLargeRecordSize) {

@@ -12,7 +12,9 @@
 
 namespace shoal {
 
-// Returns the whole file. Errors carry `code`, the path and the system's reason.
+// Returns the whole file, or what comes through a pipe until its writers have gone. Errors carry
+// `code`, the path and the reason: a device or a folder, a pipe that is silent for ten seconds, and
+// the system's.
 Result<std::string> read_file(const std::string& path, Code code = Code::kConfig);
 
 // Puts `bytes` at `path`, or leaves what was there untouched. Errors carry `code`.
@@ -39,6 +41,10 @@ class AtomicFile {
   int fd_;
   Code code_;
 };
+
+// Removes temporary files of paths that begin so, whose writers were killed. create() does so for
+// its own path.
+void remove_leftovers(const std::string& prefix);
 
 // Fails, naming the directory and the reason, unless a file named `path` could be created now.
 Status check_writable(const std::string& path, Code code);

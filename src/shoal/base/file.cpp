@@ -2,10 +2,14 @@
 #include "shoal/base/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -14,6 +18,9 @@ namespace shoal {
 namespace {
 
 constexpr std::size_t kBufferSize = 1 << 20;
+constexpr std::size_t kMostPiped = std::size_t{1} << 28;
+constexpr std::chrono::seconds kPipeSilence{10};
+constexpr int kPipePause = 5;  // milliseconds
 
 std::string directory_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -62,20 +69,70 @@ bool file_exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-Result<std::string> read_file(const std::string& path, Code code) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Error{code, str("cannot open ", path, ": ", why_not_opened(path, errno))};
-  std::string bytes;
-  struct stat info;
-  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
-    bytes.reserve(static_cast<std::size_t>(info.st_size));
+namespace {
+
+// Waits until a pipe has bytes, or all its writers have gone.
+bool wait_for_bytes(int fd, std::chrono::steady_clock::time_point deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  pollfd wanted{.fd = fd, .events = POLLIN, .revents = 0};
+  if (left.count() <= 0) return false;
+  if (::poll(&wanted, 1, static_cast<int>(left.count())) > 0 && (wanted.revents & POLLIN) == 0)
+    ::poll(nullptr, 0, kPipePause);  // no writer is there
+  return true;
+}
+
+// All that comes through a pipe until its writers have gone. An error if nothing comes for long.
+Status read_pipe(int fd, const std::string& path, Code code, std::string& bytes) {
   char block[1 << 16];
-  ssize_t n;
-  while ((n = ::read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
-    if (n > 0) bytes.append(block, static_cast<std::size_t>(n));
-  const int reason = errno;
+  const auto error = [&](const auto&... words) {
+    return Error{code, str("cannot read ", path, ", a pipe: ", words...)};
+  };
+  for (auto deadline = std::chrono::steady_clock::now() + kPipeSilence;;) {
+    const ssize_t n = ::read(fd, block, sizeof block);
+    if (n == 0 && !bytes.empty()) return {};
+    if (n < 0 && errno != EINTR && errno != EAGAIN) return error(system_reason(errno));
+    if (n > 0) {
+      bytes.append(block, static_cast<std::size_t>(n));
+      deadline = std::chrono::steady_clock::now() + kPipeSilence;
+      if (bytes.size() > kMostPiped) return error("more than ", kMostPiped, " bytes came");
+    } else if (!wait_for_bytes(fd, deadline)) {
+      return error("nothing came for ", kPipeSilence.count(), " s");
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, Code code) {
+  struct stat info;
+  const auto not_opened = [&] {
+    return Error{code, str("cannot open ", path, ": ", why_not_opened(path, errno))};
+  };
+  if (::stat(path.c_str(), &info) != 0) return not_opened();
+  const bool pipe = S_ISFIFO(info.st_mode);
+  // a device might have no end
+  if (!pipe && !S_ISREG(info.st_mode))
+    return Error{code, str("cannot read ", path, ": ",
+                           S_ISDIR(info.st_mode) ? system_reason(EISDIR)
+                                                 : std::string("it is no regular file"))};
+  // to open a pipe would wait for its writer for ever
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (pipe ? O_NONBLOCK : 0));
+  if (fd < 0) return not_opened();
+  std::string bytes;
+  Status status;
+  if (pipe) {
+    status = read_pipe(fd, path, code, bytes);
+  } else {
+    bytes.reserve(static_cast<std::size_t>(info.st_size));
+    char block[1 << 16];
+    ssize_t n;
+    while ((n = ::read(fd, block, sizeof block)) > 0 || (n < 0 && errno == EINTR))
+      if (n > 0) bytes.append(block, static_cast<std::size_t>(n));
+    if (n < 0) status = Error{code, str("cannot read ", path, ": ", system_reason(errno))};
+  }
   ::close(fd);
-  if (n < 0) return Error{code, str("cannot read ", path, ": ", system_reason(reason))};
+  if (!status.ok()) return status.error();
   return bytes;
 }
 
@@ -84,6 +141,22 @@ Status write_file(const std::string& path, std::string_view bytes, Code code) {
   if (!file.ok()) return file.error();
   if (Status written = file.value().write(bytes); !written.ok()) return written;
   return file.value().commit();
+}
+
+void remove_leftovers(const std::string& prefix) {
+  const std::string name = std::filesystem::path(prefix).filename().string();
+  const std::string_view ending = ".tmp.XXXXXX";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_of(prefix), ignored)) {
+    const std::string found = entry.path().filename().string();
+    if (!found.starts_with(name) || found.size() < name.size() + ending.size() ||
+        found.compare(found.size() - ending.size(), 5, ".tmp.") != 0)
+      continue;
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
+    ::close(fd);
+  }
 }
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, int fd, Code code)
@@ -111,9 +184,11 @@ Result<AtomicFile> AtomicFile::create(const std::string& given, Code code) {
     if (fd < 0) return Error{code, str("cannot write ", path, ": ", system_reason(errno))};
     return AtomicFile(path, "", fd, code);
   }
+  remove_leftovers(path);
   std::string temporary = path + ".tmp.XXXXXX";
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return Error{code, str("cannot create ", path, ": ", why_not_created(path, errno))};
+  ::flock(fd, LOCK_EX | LOCK_NB);  // says that its writer lives; some file systems know no locks
   const mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(fd, 0666 & ~mask);  // mkstemp's 0600 would hide the result from the user's colleagues

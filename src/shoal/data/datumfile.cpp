@@ -174,7 +174,11 @@ Result<RecordView> DatumFile::read(std::uint64_t offset, std::uint64_t number, b
   if (!whole.ok()) return whole.error();
   Result<std::string_view> record = bytes(offset, whole.value(), ahead);
   if (!record.ok()) return record.error();
-  const std::size_t key_size = get_le<std::uint32_t>(record.value().substr(4));
+  // the bytes that were checked may not be those that are here now
+  const std::uint64_t record_size = get_le<std::uint32_t>(record.value()),
+                      key_size = get_le<std::uint32_t>(record.value().substr(4));
+  if (record_size + 4 != whole.value() || key_size + kFrame > whole.value())
+    return bad(offset, number, "changed while it was read");
   return RecordView{record.value().substr(8, key_size), record.value().substr(kFrame + key_size)};
 }
 

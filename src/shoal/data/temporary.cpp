@@ -2,6 +2,7 @@
 #include "shoal/data/temporary.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "shoal/base/file.h"
 
@@ -24,6 +26,35 @@ std::string without_slash(std::string path) {
 void remove_all_quietly(const std::string& path) {
   std::error_code ignored;
   std::filesystem::remove_all(path, ignored);
+}
+
+// Says that the process that fills a directory lives. Returns a descriptor that holds the lock, or
+// -1: another has it.
+int lock_directory(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
+// Removes what killed processes left of their work on `path`.
+void remove_abandoned(const std::string& path) {
+  const std::filesystem::path whole(path);
+  const std::string begin = whole.filename().string() + ".tmp.";
+  const std::filesystem::path folder = whole.has_parent_path() ? whole.parent_path() : ".";
+  std::error_code ignored;
+  std::vector<std::string> abandoned;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(begin) ||
+        name.find_first_not_of("0123456789", begin.size()) != std::string::npos)
+      continue;
+    const int fd = lock_directory(entry.path().string());
+    if (fd < 0) continue;
+    abandoned.push_back(entry.path().string());
+    ::close(fd);
+  }
+  for (const std::string& each : abandoned) remove_all_quietly(each);
 }
 
 }  // namespace
@@ -41,10 +72,12 @@ TemporaryDirectory::TemporaryDirectory(std::string path, std::string working, Wr
 TemporaryDirectory::TemporaryDirectory(TemporaryDirectory&& other) noexcept
     : path_(std::move(other.path_)),
       working_(std::exchange(other.working_, {})),
+      lock_(std::exchange(other.lock_, -1)),
       mode_(other.mode_) {}
 
 TemporaryDirectory::~TemporaryDirectory() {
   if (!working_.empty()) remove_all_quietly(working_);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 Result<TemporaryDirectory> TemporaryDirectory::create(const std::string& given, WriteMode mode) {
@@ -56,10 +89,12 @@ Result<TemporaryDirectory> TemporaryDirectory::create(const std::string& given, 
   if (mode == WriteMode::kNew && file_exists(path))
     return Error{Code::kData, str(path, " exists already; remove it or choose another name")};
   const std::string working = str(path, ".tmp.", ::getpid());
-  remove_all_quietly(working);  // only a dead process of our own number can have left it
+  remove_abandoned(path);
   if (::mkdir(working.c_str(), 0777) != 0)
     return Error{Code::kData, str("cannot create ", path, ": ", why_not_created(path, errno))};
-  return TemporaryDirectory(path, working, mode);
+  TemporaryDirectory made(path, working, mode);
+  made.lock_ = lock_directory(working);
+  return made;
 }
 
 Status TemporaryDirectory::publish() {

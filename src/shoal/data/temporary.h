@@ -23,6 +23,7 @@ class TemporaryDirectory {
  private:
   TemporaryDirectory(std::string path, std::string working, WriteMode mode);
   std::string path_, working_;
+  int lock_ = -1;  // of working_, while this process fills it
   WriteMode mode_;
 };
 
