@@ -67,6 +67,11 @@ TEST_F(ProcessBadInput, AHostThatCannotBeResolvedIsNamed) {
            str("nowhere.invalid port=", job.port(0), "\n127.0.0.1 port=", job.port(1), "\n"));
   job.flags.push_back("--start_timeout=2");
   job.start(1, path);
+  const Ran without = job.wait(1).ran;
+  EXPECT_EQ(without.code, 2) << without.err;
+  EXPECT_HAS(without.err, "it has no token: any process that reaches a port could join");
+  job.flags.push_back("--insecure");
+  job.start(1, path);
   job.start(0, path);
   const Ran first = job.wait(0).ran, second = job.wait(1).ran;
   EXPECT_EQ(first.code, 6) << first.err;

@@ -449,6 +449,19 @@ TEST_F(SolverTest, TestNetsComeInCaffesOrder) {
   for (const auto& net : s.test_nets()) EXPECT_FALSE(net->training());
 }
 
+TEST_F(SolverTest, DeterministicIsTheSameForAnyNumberOfThreads) {
+  std::vector<std::vector<float>> ends;
+  LogLines log;
+  for (const int threads : {1, 3}) {
+    Solver s(solver("deterministic: true max_iter: 5"), with_name("x", threads));
+    or_throw(s.solve());
+    EXPECT_EQ(s.net().context().threads(), 1);
+    ends.push_back(all_params(s.net()));
+  }
+  EXPECT_EQ(ends[0], ends[1]);
+  EXPECT_TRUE(log.has("deterministic: true computes on one thread, not 3: .*"));
+}
+
 TEST_F(SolverTest, FieldsWithoutEffectAreNamed) {
   LogLines log;
   Solver s(solver("layer_wise_reduce: false device_list: '0,1' deterministic: true"),

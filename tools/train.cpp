@@ -77,6 +77,7 @@ void check_flags(const std::vector<std::string>& words) {
                       "' is not a flag; did you mean --solver=", words[0], "?");
   need_flag(FLAGS_solver, "solver");
   device_of_flags();  // which is there, or this throws
+  threads_to_use(FLAGS_threads);
   if (FLAGS_placement != "" && FLAGS_placement != "bytes" && FLAGS_placement != "measured")
     throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement,
                       ": known are bytes and measured");
@@ -116,7 +117,6 @@ int train(const std::vector<std::string>& words) {
   const SignalEffects effects{effect_named(FLAGS_sigint_effect, "sigint_effect"),
                               effect_named(FLAGS_sighup_effect, "sighup_effect")};
   if (FLAGS_v == 0) FLAGS_v = place.verbosity;
-  say_only_warnings(place.rank > 0);
   SolverParameter param = solver_of_flags();
   if (!FLAGS_weights.empty()) {
     param.clear_weights();

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -50,6 +51,30 @@ std::string address_of_interface(const char* given, const std::string& name) {
   throw ConfigError(Code::kUsage, given, name,
                     ": there is no interface of that name with an address",
                     known_words(name, known));
+}
+
+// The address of this machine from which it reaches another; all of them if the system knows none.
+std::string address_towards(const HostPort& other) {
+  const std::string everywhere = "0.0.0.0";
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;  // connecting one sends nothing
+  if (::getaddrinfo(other.host.c_str(), std::to_string(other.port).c_str(), &hints, &found) != 0)
+    return everywhere;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    const int socket = ::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket < 0) continue;
+    sockaddr_storage own{};
+    socklen_t length = sizeof own;
+    char text[NI_MAXHOST] = {};
+    const bool known = ::connect(socket, entry->ai_addr, entry->ai_addrlen) == 0 &&
+                       ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
+                       ::getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof text,
+                                     nullptr, 0, NI_NUMERICHOST) == 0;
+    ::close(socket);
+    if (known) return text;
+  }
+  return everywhere;
 }
 
 // Whether a listener could have the port now, on any address.
@@ -118,7 +143,7 @@ Listening where_to_listen(const JobFlags& flags, const parallel::Place& place) {
   else if (!place.interface.empty())
     listening.address = address_of_interface("DMLC_INTERFACE=", place.interface);
   else
-    listening.address = is_loopback(master.host) ? "127.0.0.1" : "0.0.0.0";
+    listening.address = is_loopback(master.host) ? "127.0.0.1" : address_towards(master);
   int port = machine ? machine->port : place.rank == 0 ? master.port : 0;
   if (flags.port >= 0) port = flags.port;
   if (!flags.port_range.empty()) port = free_port(flags.port_range);

@@ -195,11 +195,11 @@ table::ServiceOptions service_options(const JobFlags& flags, const parallel::Pla
   options.connect = std::chrono::seconds(flags.connect_timeout);
   options.stall_warn = std::chrono::seconds(flags.stall_warn);
   options.stall_abort = std::chrono::seconds(flags.stall_abort);
-  if (options.token.empty() && !stays_on_this_machine(place, options.bind))
-    LOG(WARNING) << "no job token is given: whoever reaches port "
-                 << (options.port > 0 ? std::to_string(options.port) : "of this process")
-                 << " can join the job. Set the variable SHOAL_JOB_TOKEN, or --token_file, to the "
-                    "same in all its processes (scripts/launch.py does)";
+  if (options.token.empty() && !flags.insecure && !stays_on_this_machine(place, options.bind))
+    throw usage(
+        "this job's processes are on several machines, and it has no token: any process that "
+        "reaches a port could join. Set the variable SHOAL_JOB_TOKEN, or --token_file, to the same "
+        "secret in all (scripts/launch.py does), or give --insecure");
   if (const std::string wrong = table::validate(options); !wrong.empty()) throw usage(wrong);
   return options;
 }

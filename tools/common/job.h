@@ -25,6 +25,7 @@ struct JobFlags {
   double throttle = 0;
   double emulate_step_ms = 0;  // 0: computes as fast as it can
   std::string token_file;
+  bool insecure = false;  // no token is needed
   // of a process that joins a job while it trains
   std::string join, data_part;
 };

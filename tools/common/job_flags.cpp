@@ -1,8 +1,12 @@
 #include "common/job_flags.h"
 
+#include <arpa/inet.h>
 #include <gflags/gflags.h>
 
+#include <algorithm>
+
 #include "common/scheme_flags.h"
+#include "shoal/base/number.h"
 
 DEFINE_string(hostfile, "",
               "the machinefile: the processes of the job, one a line, \"id address port\" or "
@@ -62,12 +66,56 @@ DEFINE_string(join, "",
 DEFINE_string(data_part, "",
               "with --join, where the data is in parts: the suffix of the part to read, "
               "<source>_<suffix>; default: the rank that the job gives");
+DEFINE_bool(insecure, false,
+            "a job of several machines needs no token: any process that reaches a port can join");
 DEFINE_string(token_file, "",
               "a file with the job's token, if the variable SHOAL_JOB_TOKEN does not hold it");
 
 namespace shoal {
+namespace {
+
+template <class T>
+void check_range(const char* flag, T value, T least, T most) {
+  if (!(value >= least && value <= most))
+    throw ConfigError(Code::kUsage, "--", flag, "=", value, " is not from ", least, " to ", most);
+}
+
+void check_ranges() {
+  constexpr int kMostProcesses = 1 << 20, kMostSeconds = 1 << 20, kMostThreads = 256;
+  check_range("client_id", FLAGS_client_id, -1, kMostProcesses);
+  check_range("num_clients", FLAGS_num_clients, -1, kMostProcesses);
+  check_range("port", FLAGS_port, -1, 65535);
+  check_range("replicas", FLAGS_replicas, 0, kMostThreads);
+  check_range("num_table_threads", FLAGS_num_table_threads, 0, kMostThreads + 1);
+  check_range("io_threads", FLAGS_io_threads, 1, kMostThreads);
+  check_range("start_timeout", FLAGS_start_timeout, 1, kMostSeconds);
+  check_range("connect_timeout", FLAGS_connect_timeout, 1, kMostSeconds);
+  check_range("stall_warn", FLAGS_stall_warn, 1, kMostSeconds);
+  check_range("stall_abort", FLAGS_stall_abort, 1, kMostSeconds);
+  check_range("throttle", FLAGS_throttle, 0.0, 1e15);
+  check_range("emulate_step_ms", FLAGS_emulate_step_ms, 0.0, 1e9);
+}
+
+// Throws unless it is a host, with a port or without; an IPv6 address with a port in brackets.
+void check_advertise() {
+  const std::string& given = FLAGS_advertise;
+  if (given.empty() || (given.starts_with('[') && given.find(']') != std::string::npos)) return;
+  const auto colons = std::ranges::count(given, ':');
+  const std::size_t colon = given.rfind(':');
+  if (colons == 0 || (colons == 1 && colon > 0 && number_in(given.substr(colon + 1), 1, 65535)))
+    return;
+  in6_addr address{};
+  if (::inet_pton(AF_INET6, given.c_str(), &address) == 1) return;
+  throw ConfigError(Code::kUsage, "--advertise=", given,
+                    " is neither a host nor host:port (an IPv6 address with a port stands in "
+                    "brackets)");
+}
+
+}  // namespace
 
 JobFlags job_flags() {
+  check_ranges();
+  check_advertise();
   JobFlags flags;
   flags.hostfile = one_of("hostfile", FLAGS_hostfile, "machinefile", FLAGS_machinefile);
   flags.hostfile_format = FLAGS_hostfile_format;
@@ -97,6 +145,7 @@ JobFlags job_flags() {
   flags.throttle = FLAGS_throttle;
   flags.emulate_step_ms = FLAGS_emulate_step_ms;
   flags.token_file = FLAGS_token_file;
+  flags.insecure = FLAGS_insecure;
   flags.join = FLAGS_join;
   flags.data_part = FLAGS_data_part;
   return flags;

@@ -14,9 +14,10 @@
 namespace shoal {
 
 int threads_to_use(int asked) {
-  if (asked < 0)
-    throw ConfigError(Code::kUsage, "--threads is ", asked,
-                      "; it must be 1 or more, or 0 for all cores");
+  constexpr int kMost = 1024;
+  if (asked < 0 || asked > kMost)
+    throw ConfigError(Code::kUsage, "--threads is ", asked, "; it must be from 1 to ", kMost,
+                      ", or 0 for all cores");
   if (asked > 0) return asked;
   if (const char* variable = std::getenv("OMP_NUM_THREADS"))
     if (const int threads = std::atoi(variable); threads > 0) return threads;

@@ -8,7 +8,7 @@ namespace shoal {
 class NetState;
 
 // How many threads kernels may use: `asked`, or if that is 0 what OMP_NUM_THREADS says, or the
-// cores this process may run on. Throws ConfigError (kUsage) for a negative number.
+// cores this process may run on. Throws ConfigError (kUsage) for a number that cannot be.
 int threads_to_use(int asked);
 
 // Kernel threads that wait for each other are to spin for some microseconds and then sleep. On a

@@ -96,7 +96,7 @@ std::uint64_t epoch_of_job(const Records& records, const Share& share) {
 // Cores are divided among the nets that compute at once on this machine, unless --threads says how
 // many each is to have.
 int threads_each(int asked, int nets) {
-  return asked > 0 ? asked : std::max(1, threads_to_use(0) / nets);
+  return asked != 0 ? threads_to_use(asked) : std::max(1, threads_to_use(0) / nets);
 }
 
 table::SchemeSpec first_scheme(const parallel::JobSpec& job) {

@@ -1,6 +1,7 @@
 #include "common/tool.h"
 
 #include <gflags/gflags.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,6 +11,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "common/machine.h"
 #include "shoal/base/error.h"
@@ -130,17 +132,48 @@ void read_environment(const std::vector<std::string>& already_set) {
   }
 }
 
-void print_help(const char* usage) {
-  std::printf("%s\n", usage);
-  const auto flags = own_flags();
-  if (!flags.empty()) std::printf("\nFlags (each also as a variable SHOAL_<FLAG>):\n");
-  for (const auto& flag : flags) {
+// The groups in which --help lists flags, by what defines them; the last holds those of other
+// programs that change nothing.
+constexpr std::pair<const char*, const char*> kGroups[] = {
+    {"", "Flags"},
+    {"solver_flags", "Of the solver"},
+    {"data_flags", "Of the data"},
+    {"net_flags", "Of the net"},
+    {"device_flags", "Of the device"},
+    {"job_flags", "Of a job of several processes"},
+    {"scheme_flags", "Of the scheme (docs/consistency.md)"},
+    {"hybrid_flags", "Of the scheme (docs/consistency.md)"},
+    {"poseidon_flags", "Taken from other programs, without effect here"}};
+
+const char* group_of(const gflags::CommandLineFlagInfo& flag) {
+  const char* title = kGroups[0].second;
+  for (const auto& [file, group] : kGroups)
+    if (flag.filename.find(str('/', file, '.')) != std::string::npos) title = group;
+  return flag.description.find("without effect") == std::string::npos
+             ? title
+             : std::rbegin(kGroups)->second;
+}
+
+void print_flags(const char* group) {
+  bool first = true;
+  for (const auto& flag : own_flags()) {
+    if (std::string_view(group_of(flag)) != group) continue;
+    if (std::exchange(first, false)) std::printf("\n%s:\n", group);
     const std::string value =
         flag.type == "string" ? "\"" + flag.default_value + "\"" : flag.default_value;
     std::printf("  --%s  %s (%s, default %s)\n", flag.name.c_str(), flag.description.c_str(),
                 flag.type.c_str(), value.c_str());
   }
-  std::printf("  --v=N  how much detail the log holds; --help, --version\n");
+}
+
+void print_help(const char* usage) {
+  std::printf("%s\n", usage);
+  std::string_view before;
+  for (const auto& [file, group] : kGroups)
+    if (std::exchange(before, group) != group) print_flags(group);
+  std::printf("\n  --v=N  how much detail the log holds; --help, --version\n");
+  if (!own_flags().empty())
+    std::printf("Each flag may also be given as a variable, SHOAL_<FLAG>.\n");
 }
 
 }  // namespace
@@ -149,6 +182,7 @@ int run_tool(int argc, char** argv, const char* usage,
              int (*body)(const std::vector<std::string>& words)) {
   const std::string name = argc > 0 ? base_name(argv[0]) : "tool";
   let_idle_threads_sleep(argv);
+  ::prctl(PR_SET_NAME, name.c_str());  // in ps and top; the program was started as /proc/self/exe
   // a file that outgrows the process's limit is an error of its write, not the end of the process
   std::signal(SIGXFSZ, SIG_IGN);
   try {
@@ -161,9 +195,12 @@ int run_tool(int argc, char** argv, const char* usage,
     return body(line.words);
   } catch (const ConfigError& error) {
     std::fflush(stdout);
-    std::fprintf(stderr, "%s\n", error.what());
-    if (error.error().code == Code::kUsage)
+    if (error.error().code != Code::kUsage) {
+      LOG(ERROR) << error.what();
+    } else {
+      std::fprintf(stderr, "%s\n", error.what());
       std::fprintf(stderr, "Try '%s --help'.\n", name.c_str());
+    }
     return static_cast<int>(error.error().code);
   } catch (const std::bad_alloc&) {
     std::fflush(stdout);

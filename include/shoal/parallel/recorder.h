@@ -86,6 +86,9 @@ class Recorder final : public Meter, public Observer {
   bool begun_ = false;                 // training, of which the phases are parts
   Instant started_{}, ended_{};        // training; the last clock
   Point begin_, step_, passed_;
+  // the seconds waited for others, when the last iteration ended
+  std::optional<double> rows_before_;
+  double waited_before_ = 0;  // of them between that and the present one
   Counts before_;
   std::string scheme_;  // as it was written down last
   ClockMetrics clock_;  // under way

@@ -11,7 +11,7 @@ using table::Verdict;
 Result<Begin> PacerClient::begin(table::Clock clock) {
   if (!task_.paced || granted_ == clock) return Begin::kBegin;
   const Result<std::string> answer =
-      table_.ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_, .until = until_}));
+      ask(Topic::kBegin, clock, encode(table::BeginBody{.last = report_, .until = until_}));
   if (!answer.ok()) return answer.error();
   if (answer.value().empty()) return Begin::kAgree;
   Result<table::Start> start = table::decode<table::Start>(answer.value());
@@ -20,6 +20,14 @@ Result<Begin> PacerClient::begin(table::Clock clock) {
   if (start_.over) return Begin::kOver;
   granted_ = clock;
   return Begin::kBegin;
+}
+
+// The time until the answer is there counts as waiting, as that for rows does.
+Result<std::string> PacerClient::ask(Topic topic, table::Clock clock, const std::string& body) {
+  const table::Instant start = table_.now();
+  Result<std::string> answer = table_.ask(topic, clock, body);
+  waits_.add(table_.now() - start);
+  return answer;
 }
 
 void PacerClient::task_begins() {
@@ -39,7 +47,7 @@ void PacerClient::step_done(double samples) {
 
 Result<Verdict> PacerClient::judge(table::Clock clock) {
   if (!task_.judged) return Verdict::kPush;
-  const Result<std::string> answer = table_.ask(Topic::kJudge, clock, encode(report_));
+  const Result<std::string> answer = ask(Topic::kJudge, clock, encode(report_));
   if (!answer.ok()) return answer.error();
   told_ = report_.steps;
   since_ = table_.now();

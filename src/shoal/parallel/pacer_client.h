@@ -12,8 +12,7 @@ namespace shoal::parallel {
 class PacerClient {
  public:
   // `until`: of WorkerOptions.
-  PacerClient(table::Table& table, const table::Task& task, const RowWaits& waits,
-              table::Clock until)
+  PacerClient(table::Table& table, const table::Task& task, RowWaits& waits, table::Clock until)
       : table_(table), task_(task), waits_(waits), until_(task.shared ? until : 0) {}
 
   // Returns when the task may begin, which is asked once, or when it is over or something else
@@ -36,9 +35,11 @@ class PacerClient {
   Result<table::Verdict> judge(table::Clock clock);
 
  private:
+  Result<std::string> ask(table::Topic topic, table::Clock clock, const std::string& body);
+
   table::Table& table_;
   const table::Task task_;
-  const RowWaits& waits_;
+  RowWaits& waits_;
   const table::Clock until_;  // where tasks are shared
   table::Start start_{};
   table::Clock granted_ = -1;   // the last task that may begin

@@ -96,6 +96,7 @@ void Recorder::start(std::int64_t iteration) {
   ended_ = now();
   if (!std::exchange(begun_, true)) started_ = ended_;
   before_ = counts();
+  rows_before_.reset();
   shown_ = {};
   shown_at_ = iteration;
 }
@@ -106,12 +107,14 @@ void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, doubl
   switch (mark) {
     case Mark::kBegin:
       clock_ = {.worker = options_.run.worker, .clock = iteration, .local_steps = 0};
-      clock_.other = seconds(here.at - ended_);
+      // a barrier or an assignment may have been waited for since the last iteration
+      waited_before_ = clock_.row_wait = here.rows - rows_before_.value_or(here.rows);
+      clock_.other = std::max(0.0, seconds(here.at - ended_) - clock_.row_wait);
       begin_ = step_ = passed_ = here;
       break;
     case Mark::kStep:
       // for the leave to begin, and for what the first pass needs
-      if (clock_.steps.empty()) clock_.row_wait = seconds(here.at - begin_.at);
+      if (clock_.steps.empty()) clock_.row_wait += seconds(here.at - begin_.at);
       step_ = passed_ = here;
       clock_.steps.push_back({});
       break;
@@ -126,7 +129,10 @@ void Recorder::mark(Mark mark, std::int64_t iteration, double data_waited, doubl
       ++clock_.local_steps;
       break;
     }
-    case Mark::kEnd: end_clock(iteration); break;
+    case Mark::kEnd:
+      end_clock(iteration);
+      rows_before_ = here.rows;
+      break;
   }
 }
 
@@ -141,7 +147,7 @@ void Recorder::end_clock(std::int64_t iteration) {
   }
   // The time that an iteration spent before it was left out.
   const double known = clock_.compute + clock_.data_wait + clock_.update + clock_.row_wait;
-  clock_.other += std::max(0.0, seconds(ended_ - begin_.at) - known);
+  clock_.other += std::max(0.0, seconds(ended_ - begin_.at) + waited_before_ - known);
   count(counts());
   if (writer_) warn("metrics", writer_->add(clock_));
   flush_round(std::nullopt);

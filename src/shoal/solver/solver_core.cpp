@@ -23,6 +23,7 @@ void check_prefix(const SolverParameter& param, const std::string& name) {
   if (param.snapshot_prefix().empty())
     throw ConfigError(Code::kConfig, name,
                       ": snapshots are asked for, but there is no snapshot_prefix");
+  remove_leftovers(param.snapshot_prefix());
   const Status writable = check_writable(latest_path(param.snapshot_prefix()), Code::kSnapshot);
   if (!writable.ok())
     throw ConfigError(Code::kSnapshot, name,
@@ -37,6 +38,11 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
       options(std::move(given_options)),
       recipe(read_recipe(param, options.name)),
       team(options.team ? *options.team : alone) {
+  if (param.deterministic() && !options.device && options.threads > 1) {
+    LOG(INFO) << "deterministic: true computes on one thread, not " << options.threads
+              << ": sums are then the same for any number";
+    options.threads = 1;
+  }
   options.share.batches = batches_of(param, options.name, options.share);
   if (team.chief() && (wants_snapshots() || !param.snapshot_best().empty()))
     check_prefix(param, options.name);
@@ -174,11 +180,10 @@ Status SolverCore::settle_all(bool together) {
 }
 
 Status SolverCore::share_outcome(Status chiefs) {
-  if (!in_team()) return chiefs;
-  const Result<std::string> shared = team.share(chiefs.ok() ? "" : chiefs.error().message);
-  if (!shared.ok()) return shared.error();
-  if (!chiefs.ok() || shared.value().empty()) return chiefs;
-  return Error{Code::kSnapshot, "the chief of the team: " + shared.value()};
+  // a failure ends the job for all, in the chief's name; the others learn it in this round
+  if (!in_team() || !chiefs.ok()) return chiefs;
+  const Result<std::string> shared = team.share("");
+  return shared.ok() ? Status() : Status(shared.error());
 }
 
 }  // namespace shoal

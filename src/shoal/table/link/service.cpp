@@ -102,6 +102,8 @@ Status ServiceOverTcp::join() {
   coordinator_->send(Ask{.topic = Topic::kJoin,
                          .clock = static_cast<Clock>(process_.self.incarnation),
                          .body = encode(body)});
+  if (!host_)
+    LOG(INFO) << "rank " << options.rank << " looks for process 0 at " << options.coordinator;
   const auto late = [this](double seconds) {
     LOG(INFO) << "after " << seconds << " s: " << absent();
   };
