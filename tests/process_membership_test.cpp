@@ -118,7 +118,8 @@ TEST_F(ProcessMembership, DmlcWithoutIds) {
 // An address that is no machine's (RFC 5737).
 TEST_F(ProcessMembership, NobodyToGiveRanksIsTold) {
   const Ran worker = run_program(by_dmlc(
-      "worker", 9091, {"--solver=" + solver("lonely", ""), "--start_timeout=1"}, "192.0.2.1"));
+      "worker", 9091, {"--solver=" + solver("lonely", ""), "--start_timeout=1", "--insecure"},
+      "192.0.2.1"));
   EXPECT_EQ(worker.code, 6) << worker.err;
   EXPECT_HAS(worker.err, "Asking process 0 at 192.0.2.1:9091 for a rank");
   EXPECT_HAS(worker.err, "that starts on the machine of 192.0.2.1:9091: has one been started");
