@@ -244,9 +244,13 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
     EXPECT_TRUE(ended.ran.code == 6 || ended.ran.code == 8)
         << ended.ran.code << ": " << ended.ran.err;
     EXPECT_LT(ended.seconds, kBounded);
-    EXPECT_EQ(newest_snapshot(snapshots(str("stopped", victim.roles, victim.rank))), newest);
+    // The chief may have stopped while it wrote the next one, and have finished it.
+    const std::string last = newest_snapshot(snapshots(str("stopped", victim.roles, victim.rank)));
+    const bool is_chief = victim.rank == victim.roles.find_first_not_of('s');
+    EXPECT_TRUE(last == newest || is_chief) << last;
     EXPECT_EQ(get_file(newest), bytes);
-    EXPECT_EQ(why_damaged(newest.substr(0, newest.rfind('.'))), "");
+    for (const std::string& whole : {last, newest})
+      EXPECT_EQ(why_damaged(whole.substr(0, whole.rfind('.'))), "");
   }
 }
 

@@ -366,6 +366,9 @@ TEST(Simulation, MetricsSayWhatThoseOfARealRunDo) {
   EXPECT_NEAR(12 * 0.01, sum_of(fast, "compute"), 1e-6);
   EXPECT_GT(sum_of(fast, "row_wait"), 0.2);
   EXPECT_HAS(fast, "\"reads\":{\"") << "its server has answered some";
+  const std::string barred = lines_of("type: 'drift_barrier' max_advance: 1", 0);
+  EXPECT_GT(sum_of(barred, "row_wait"), 0.2) << "a barrier is waited for";
+  EXPECT_LT(sum_of(barred, "other"), 0.02) << "and is no test or snapshot";
   EXPECT_EQ(12 * 4, sum_of(slow, "samples"));
   EXPECT_EQ(0, sum_of(fast, "drops"));
   EXPECT_GT(sum_of(lines_of("type: 'sync_backup' backup: 1", 2), "drops"), 0) << "of the slow one";

@@ -11,6 +11,7 @@
 #include "shoal/ops/op.h"
 #include "shoal/proto/layers.pb.h"
 #include "support/layer_rig.h"
+#include "support/solver_rig.h"
 
 namespace shoal::test::window_layers_test {
 namespace {
@@ -31,6 +32,14 @@ std::string refusal(const LayerParameter& param, const std::vector<Shape>& botto
     return error.what();
   }
   return "";
+}
+
+TEST(WindowLayers, SayThatNdIsNotForced) {
+  LogLines log;
+  LayerRig rig(layer("Convolution",
+                     "convolution_param { num_output: 2 kernel_size: 3 force_nd_im2col: true }"),
+               {{1, 2, 5, 5}});
+  EXPECT_TRUE(log.has(".*force_nd_im2col has no effect: .*"));
 }
 
 TEST(WindowLayers, SayWhatIsWrong) {

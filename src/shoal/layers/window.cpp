@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "shoal/base/log.h"
 #include "shoal/layers/filler.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
@@ -88,6 +89,10 @@ void ConvolutionBase::setup(Context& ctx, Bottoms bottoms, Tops) {
   const Shape& bottom = bottoms[0]->shape();
   channel_axis_ = axis_of(bottom, conv.axis(), "axis");
   desc_.axes = read_window(param(), bottom.axes() - channel_axis_ - 1);
+  if (conv.force_nd_im2col())
+    LOG(WARNING) << layer_place(param())
+                 << ": force_nd_im2col has no effect: kernels are chosen by shape; time "
+                    "--explain_ops says which";
   const std::int64_t channels = bottom[channel_axis_], outputs = conv.num_output(),
                      groups = conv.group();
   if (outputs < 1) throw config_error(param(), "num_output must be given, and be 1 or more");
