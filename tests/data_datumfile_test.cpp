@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
+#include <stop_token>
 #include <thread>
 
 #include "shoal/base/bytes.h"
@@ -87,11 +87,10 @@ TEST_F(DataDatumFile, BytesThatChangeWhileTheyAreReadAreNoEnd) {
   constexpr std::uint64_t kLength = 12 + 5 + 200;
   ASSERT_OK(write_records("datumfile", path_, records));
   DatumFile file = or_throw(DatumFile::open(path_));
-  std::atomic<bool> over = false;
-  std::jthread writer([&] {
+  std::jthread writer([&](const std::stop_token& stop) {
     const int fd = ::open(path_.c_str(), O_WRONLY);
     const std::uint32_t sizes[] = {5, 200'000'000, 17, 0};
-    for (std::size_t i = 0; !over; ++i)
+    for (std::size_t i = 0; !stop.stop_requested(); ++i)
       EXPECT_EQ(::pwrite(fd, &sizes[i % 4], 4, static_cast<off_t>(kLength * (i / 4 % 50) + 4)), 4);
     ::close(fd);
   });
@@ -100,7 +99,6 @@ TEST_F(DataDatumFile, BytesThatChangeWhileTheyAreReadAreNoEnd) {
     const auto number = static_cast<std::uint64_t>(i % 50);
     refused += !file.read(kLength * number, number, false).ok();
   }
-  over = true;
   EXPECT_GT(refused, 0);
 }
 
