@@ -247,6 +247,32 @@ TEST_F(PhasesTest, AloneTheRatesOfPhasesCount) {
   EXPECT_NE(plain, end_of(phase("bsp", "base_lr: 0.01 ") + phase("async"), 2));
 }
 
+// Beside the rate; a phase that says what the solver says changes nothing.
+TEST_F(PhasesTest, OwnFieldsOfAPhaseCount) {
+  const auto end_of = [&](const std::string& own) {
+    const Trained run = train_in_phases(param(phase("bsp", own) + phase("bsp")), 2);
+    EXPECT_EQ(run.why, "") << own;
+    return run.end;
+  };
+  const auto plain = end_of("");
+  EXPECT_EQ(plain, end_of("momentum: 0.9 iter_size: 1 batch_size: 8 "));
+  for (const char* own :
+       {"momentum: 0.5 ", "weight_decay: 0.1 ", "iter_size: 2 ", "batch_size: 4 "})
+    EXPECT_NE(plain, end_of(own)) << own;
+}
+
+TEST_F(PhasesTest, APhaseMayHaveNoTests) {
+  LogLines log;
+  SolverParameter made = param("test_iter: 1 test_interval: 2" + phase("bsp") +
+                               phase("async", "test_interval: 0 ") + phase("bsp"));
+  made.set_max_iter(12);
+  const Trained run = train_in_phases(made, 2);
+  ASSERT_EQ("", run.why);
+  EXPECT_TRUE(log.has("Iteration 2, Testing net.*"));
+  EXPECT_FALSE(log.has("Iteration 6, Testing net.*"));
+  EXPECT_TRUE(log.has("Iteration 10, Testing net.*"));
+}
+
 // A run has its nets from the spec: a file that changes while it trains changes nothing.
 TEST_F(PhasesTest, TheNetFileIsNotReadAgain) {
   const std::string file = folder_ + "/net.prototxt";

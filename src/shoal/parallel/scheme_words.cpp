@@ -244,7 +244,14 @@ Phase profile_of(const Phase& phase, std::int64_t end) {
 }
 
 SolverParameter with_phase(SolverParameter param, const Phase& phase) {
-  CHECK(google::protobuf::TextFormat::MergeFromString(phase.own, &param)) << phase.own;
+  SolverParameter own;
+  CHECK(google::protobuf::TextFormat::MergeFromString(phase.own, &own)) << phase.own;
+  param.MergeFrom(own);
+  if (own.has_test_interval() && own.test_interval() == 0) {  // a phase without tests
+    param.clear_test_iter();
+    param.clear_test_net_param();
+    param.clear_test_state();
+  }
   if (phase.batch_size > 0) set_batch_size(*param.mutable_train_net_param(), phase.batch_size);
   return param;
 }
