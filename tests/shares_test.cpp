@@ -125,6 +125,20 @@ TEST(ShareBatches, OfSeveralLayersMustBeOne) {
   }
 }
 
+TEST(ShareBatches, NeedALayerThatHasThem) {
+  SolverParameter param = digits("share_none", 8);
+  *param.mutable_net_param() = parse_net(
+      "layer { name: 'd' type: 'DummyData' top: 'd' dummy_data_param { shape { dim: 2 } } }", "d");
+  try {
+    batches_of(param, "x", share_of({1, 3}));
+    FAIL() << "nothing was thrown";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "x: workers have batches by weight, and the train net has no layer with a batch_size "
+              "to divide; batch_by: EQUAL leaves its batches as they are");
+  }
+}
+
 // ---- the merge ----
 
 TEST(ShareSum, AtNoStalenessAFactorMakesASumOfTheMean) {

@@ -255,7 +255,8 @@ std::vector<std::int64_t> batches_of(const SolverParameter& param, const std::st
     throw wrong(
         name,
         is_global(param, share) ? "batch_semantics is GLOBAL" : "workers have batches by weight",
-        ", and the train net has no layer with a batch_size to divide");
+        ", and the train net has no layer with a batch_size to divide",
+        is_global(param, share) ? "" : "; batch_by: EQUAL leaves its batches as they are");
   return first;
 }
 
