@@ -306,6 +306,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   watch_signals(effects);
   table::Table* table = service->table();
   if (!table) {
+    say_only_warnings(place.rank != 0);
     if (Status status = serve(*service); !status.ok()) throw ConfigError(status.error());
     return service->left() ? static_cast<int>(Code::kRequeue) : 0;
   }
