@@ -36,17 +36,17 @@ FLAGS = {'ssp': [('ssp 2', '--scheme=ssp --staleness=2')],
          'esync': [('esync', '--scheme=esync --epsilon=0.005')]}
 # What a scheme is for, whatever the numbers of one cluster.
 PURPOSES = {
-    'bsp': 'all workers take each step together: the result of one machine with a larger batch, the same every time; for workers of equal speed',
-    'ssp': 'workers may be a few steps apart: for workers that are of equal speed on the whole, but stumble now and then',
-    'async': 'nobody waits for anybody: for workers whose speeds differ for good, where some staleness does no harm',
-    'elastic': 'workers keep weights of their own and are pulled together now and then: for slow networks',
-    'local_steps': 'several steps of their own between exchanges: for slow networks and workers of equal speed',
-    'esync': 'as many steps of their own as fit while the slowest takes one: for workers whose speeds differ very much',
-    'grouped': 'together within a group of equal speed, apart between groups: for a few kinds of machines',
-    'sync_backup': 'the last ones of each step are not waited for: for large clusters in which someone is always late',
-    'drift_barrier': 'nobody runs ahead of the slowest by more than so much: a bound for asynchronous workers',
-    'weed_out': 'gradients that come too late are thrown away: for asynchronous workers with stragglers',
-    'dc_asgd': 'asynchronous, with a correction of what is stale: where plain async learns too badly',
+    'bsp': 'all workers take each step together, the same every time; for workers of equal speed',
+    'ssp': 'workers may be a few steps apart; for workers of equal speed on the whole that stumble now and then',
+    'async': 'nobody waits for anybody; for workers whose speeds differ for good, where some staleness does no harm',
+    'elastic': 'workers keep weights of their own and are pulled together now and then; for slow networks',
+    'local_steps': 'several steps of their own between exchanges; for slow networks and workers of equal speed',
+    'esync': 'as many steps of their own as fit while the slowest takes one; for workers whose speeds differ very much',
+    'grouped': 'together within a group of equal speed, apart between groups; for a few kinds of machines',
+    'sync_backup': 'the last ones of each step are not waited for; for large clusters in which someone is always late',
+    'drift_barrier': 'asynchronous until one has done so many tasks more than another, when all wait and start again together; for workers that drift apart slowly',
+    'weed_out': 'gradients that come too late are thrown away; for asynchronous workers with stragglers',
+    'dc_asgd': 'asynchronous, with a correction of what is stale; where plain async learns too badly',
 }
 
 
@@ -201,36 +201,55 @@ def ratio_words(ratio, more, less):
 
 
 def verdict(trial, base, target, soonest):
-    """One sentence of this scheme on this cluster, from its numbers beside the first one's."""
+    """(one of HEADINGS, words on this scheme on this cluster), from its numbers beside the first one's."""
     run, other = trial.run, base.run
     reached, others = run.time_to(target), other.time_to(target)
     speed = run.throughput() / other.throughput() if other.throughput() else 1
     stale = mean_of(run.staleness('pushes')) or 0
     loss = (other.final_accuracy() or 0) - (run.final_accuracy() or 0)
-    behind = f', but ends {100 * loss:.1f} points below {base.label}' if loss > 0.005 else ''
-    if trial is base:
-        waits = run.mean_shares()['row_wait']
-        return f'the others are measured by it; its workers spend {percent(waits)} of their time waiting' + \
-            (', so there is much to gain' if waits >= 0.25 else ', so there is little to gain')
+    behind = f', but in the end {100 * loss:.1f} points below {base.label}' if loss > 0.005 else ''
     if reached is None:
-        return f'**not here**: it did not reach {target:.3f}, though it went through {speed:.2g} times as many samples a second' + \
-            (f'; its gradients were {stale:.1f} versions old on average' if stale >= 0.5 else '')
+        return 'never', f'{speed:.2g} times the samples a second' + (f'; its gradients were {stale:.1f} versions old on average' if stale >= 0.5 else '')
+    first = soonest.run.time_to(target)
     if others is None:
-        first = soonest.run.time_to(target)
-        use = '**use it here**' if reached <= 1.1 * first else f'better than {base.label}, though {soonest.label} was {reached / first:.2g} times sooner'
-        return f'{use}: it reached {target:.3f}, and {base.label} did not{behind}'
+        return 'use' if reached <= 1.1 * first else 'better', f'after {seconds_words(reached)}{behind}'
     gain = others / reached if reached else 1
     if gain >= 1.1:
-        if loss > 0.005:
-            use = '**use it to come near soon**, and finish with a stricter one'
-        elif reached <= 1.1 * soonest.run.time_to(target):
-            use = '**use it here**'
-        else:
-            use = f'better than {base.label}, though {soonest.label} is better still'
-        return f'{use}: {target:.3f} came {gain:.2g} times sooner than with {base.label}{behind}'
+        return 'near' if loss > 0.005 else 'use' if reached <= 1.1 * first else 'better', f'{gain:.2g} times sooner{behind}'
     if gain <= 0.91:
-        return f'**not here**: {target:.3f} came {1 / gain:.2g} times later than with {base.label}, at {speed:.2g} times its samples a second'
-    return f'no gain here: {target:.3f} came as soon as with {base.label}, at {speed:.2g} times its samples a second'
+        return 'later', f'{1 / gain:.2g} times later, at {speed:.2g} times the samples a second'
+    return 'same', f'{speed:.2g} times the samples a second'
+
+
+# In the order of the report; {} are the target, the first scheme and the soonest one.
+HEADINGS = {'use': 'Use here', 'near': 'Use to come near soon, and finish with a stricter one', 'better': 'Better than {1}, though {2} is better still',
+            'same': 'No gain here: {0} came as soon as with {1}', 'later': 'Not here: {0} came later than with {1}', 'never': 'Not here: {0} was not reached'}
+
+
+def one_by_one(trials, base, target, soonest):
+    """A paragraph for each verdict, so that what schemes have in common is said once."""
+    waits, known = base.run.mean_shares()['row_wait'], {}
+
+    def purpose(trial):
+        family = next((word for word in (trial.label.split()[0], (trial.run.scheme or trial.label).split()[0]) if word in PURPOSES), None)
+        first = known.setdefault(family, trial.label)
+        return '' if family is None else f' ({PURPOSES[family]})' if first == trial.label else f' (as {first})'
+
+    lines = [f'* **{base.label}**{purpose(base)}: its workers spend {percent(waits)} of their time waiting, so there is '
+             f'{"much" if waits >= 0.25 else "little"} to gain.']
+    if soonest:
+        lines[:0] = [f'All are measured by {base.label}, and by when they reached {target:.3f}' +
+                     (f': it did after {seconds_words(base.run.time_to(target))}.' if base.run.time_to(target) is not None else ', which it did not.'), '']
+    found = [(trial, *verdict(trial, base, target, soonest)) for trial in trials if trial is not base]
+    for kind, heading in HEADINGS.items():
+        of_kind = {}
+        for trial, its, words in found:
+            if its == kind:
+                of_kind.setdefault(words, []).append(f'**{trial.label}**{purpose(trial)}')
+        if of_kind:
+            lines += ['', f'**{heading.format(f"{target:.3f}", base.label, soonest.label if soonest else "")}:**', '',
+                      *[f'* {", ".join(names)}: {words}.' for words, names in of_kind.items()]]
+    return lines
 
 
 def advice(trials, target):
@@ -251,12 +270,7 @@ def advice(trials, target):
         lines.append(f'* **Least traffic: {sparing}**, {sent[sparing]:.2f} kB sent for each sample.')
     else:
         lines.append(f'* All send about the same for each sample, {sent[sparing]:.2f} kB.')
-    lines += ['', 'One by one, what each is for, and what it did here:', '']
-    for trial in tested:
-        family = trial.label.split()[0] if trial.label.split()[0] in PURPOSES else (trial.run.scheme or trial.label).split()[0]
-        purpose = PURPOSES.get(family)
-        lines.append(f'* **{trial.label}**' + (f' – {purpose}.' if purpose else '') + f' Here: {verdict(trial, base, target, first)}.')
-    return lines
+    return [*lines, '', *one_by_one(tested, base, target, first)]
 
 
 def target_of(trials, given):

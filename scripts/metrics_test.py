@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -156,6 +157,14 @@ class SummaryTest(Case):
                         'aggregate_time_list': [0.3, 0.3]},
             'worker1': {'accuracy_list': [], 'num_samples_list': [32], 'self_iters_list': [1], 'elapsed_time_list': [1], 'aggregate_time_list': [0.3]}}})
 
+    def test_a_run_in_two_parts_is_one_run(self):
+        lines(self.folder / 'job/metrics.0.jsonl.1', {'kind': 'run', 'scheme': 'bsp'}, CLOCK)
+        second = lines(self.folder / 'job/metrics.0.jsonl', {'kind': 'run', 'scheme': 'ssp 2'}, {'kind': 'phase', 'clock': 1, 'time': 1.0, 'scheme': 'ssp 2'},
+                       {**CLOCK, 'clock': 1, 'time': 2.75})
+        for path in (self.folder / 'job', second):
+            self.assertEqual(summarize.summary_of(path)['job']['worker0']['elapsed_time_list'], [1, 3])
+            self.assertEqual(metrics.read_run(path).schemes(), ['bsp', 'ssp 2'])
+
     def test_esyncs_logs_can_be_drawn(self):
         self.rounds('cpu', self.LOCAL, self.LOCAL)
         run = metrics.read_run(self.folder)
@@ -196,6 +205,11 @@ class WithoutMatplotlibTest(Case):
         self.assertEqual(style.line(first)['color'], style.line(second)['color'])
         self.assertNotEqual(style.line(first)['linestyle'], style.line(second)['linestyle'])
         self.assertNotEqual(style.bar(first)['hatch'], style.bar(second)['hatch'])
+        twelve = [run(label, label) for label in plot_runs.MARKS]
+        style = plot_runs.Style([first, second, other, *twelve])
+        for look in ('color', 'marker'):
+            self.assertEqual(len({style.marked(one, 60)[look] for one in twelve}), len(twelve), look)
+        self.assertEqual(len({style.bar(one)['hatch'] for one in twelve}), len(twelve))
         self.assertEqual(style.line(other), plot_runs.Style([other]).line(other))
         same = run('d', 'ssp 0')
         self.assertEqual(style.line(other), plot_runs.Style([same]).line(same))
@@ -236,11 +250,15 @@ class CompareTest(Case):
         done = self.script('compare_schemes.py', *self.flags, '--seconds=20', '--seed=7')
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         text = (self.folder / 'out/report.md').read_text()
-        for expected in ('Soonest at 0.931: ssp 2**, after 10.0 s', '**bsp** – all workers take each step together',
-                         '**ssp 2** – workers may be a few steps apart', '**use it here**: 0.931 came 2 times sooner than with bsp.',
-                         '**not here**: it did not reach 0.931', '| bsp | 20.0 s | 0.9500 | 20 | 0.00 MB/s | 0.10 kB | 20 % | 80 % | 1.00 | 0 |',
+        for expected in ('Soonest at 0.931: ssp 2**, after 10.0 s', '**bsp** (all workers take each step together',
+                         'All are measured by bsp, and by when they reached 0.931: it did after 20.0 s.',
+                         '**Use here:**\n\n* **ssp 2** (workers may be a few steps apart', 'now and then): 2 times sooner.',
+                         '**Not here: 0.931 was not reached:**\n\n* **async** (nobody', '), **async 1/Y** (as async): 4 times the samples a second',
+                         '| bsp | 20.0 s | 0.9500 | 20 | 0.00 MB/s | 0.10 kB | 20 % | 80 % | 1.00 | 0 |',
                          '* broken: ended with 3: it is broken', '--seed=7', '--staleness=2', '--seconds=20', '![overview](overview.png)'):
             self.assertIn(expected, text)
+        said = [part for line in text.split('## Numbers')[0].splitlines() for part in re.split('[:.;] |, ', line) if len(part) > 40]
+        self.assertEqual(sorted(set(said)), sorted(said), 'nothing is said twice')
         for name in ('overview', 'curves', 'speed', 'shares', 'staleness'):
             size_of(self.folder / f'out/{name}.png')
             self.assertIn(f'({name}.png)', text)
@@ -264,7 +282,7 @@ class CompareTest(Case):
         done = self.script('compare_schemes.py', *self.flags, '--schemes=bsp,mine=--scheme=async --x=1', '--target=0.5', '--jobs=1')
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn('--x=1', (self.folder / 'out/runs/mine/log.txt').read_text())
-        self.assertIn('**use it to come near soon**, and finish with a stricter one: 0.500', (self.folder / 'out/report.md').read_text())
+        self.assertIn('**Use to come near soon, and finish with a stricter one:**', (self.folder / 'out/report.md').read_text())
         done = self.script('compare_schemes.py', *self.flags, '--schemes=broken')
         self.assertEqual(done.returncode, 1)
         self.assertIn('broken: ended with 3: it is broken', done.stderr)

@@ -1,5 +1,6 @@
 """Draws the pictures of runs' metrics (docs/metrics.md) for plot.py, one run or many side by side, with matplotlib."""
 import importlib.util
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -8,11 +9,16 @@ from metrics import PARTS, mean_of
 
 # Colours that stay apart for those who see few of them (Okabe and Ito; the last ones Tol's), fixed by the scheme's first word.
 COLOURS = {'bsp': '#0072B2', 'ssp': '#009E73', 'async': '#D55E00', 'elastic': '#CC79A7', 'local_steps': '#E69F00', 'esync': '#56B4E9',
-           'grouped': '#B0A000', 'backup': '#000000', 'sync_backup': '#000000', 'drift': '#7F7F7F', 'drift_barrier': '#7F7F7F',
-           'weed_out': '#882255', 'dc_asgd': '#44AA99', 'local': '#333333'}
+           'grouped': '#B0A000', 'sync_backup': '#000000', 'drift_barrier': '#7F7F7F', 'weed_out': '#882255', 'dc_asgd': '#332288', 'local': '#333333'}
 LINE_COLOURS = ['#1F61AF', '#D65A18', '#2C914C', '#9640A0', '#BE283C', '#148C96', '#826E1E', '#5A5A5A']   # of a log's curves
-OTHERS = ('#332288', '#117733', '#AA4499', '#999933', '#661100', '#6699CC')
-LINES, HATCHES, MARKS = ('-', '--', ':', '-.'), ('', '///', '...', 'xx'), ('o', 's', '^', 'D')
+OTHERS = ('#117733', '#AA4499', '#999933', '#661100', '#6699CC', '#44AA99')
+LINES = ('-', '--', ':', '-.')
+# A scheme has a mark and a hatch of its own beside its colour, so that twelve can be told apart; others take what is left.
+MARKS = {'bsp': 'o', 'ssp': 's', 'async': '^', 'elastic': 'D', 'local_steps': 'v', 'esync': 'P', 'grouped': 'X', 'sync_backup': '*', 'drift_barrier': '<',
+         'weed_out': '>', 'dc_asgd': 'h'}
+HATCHES = {'bsp': '', 'ssp': '///', 'async': '...', 'elastic': 'xx', 'local_steps': '|||', 'esync': '---', 'grouped': '++', 'sync_backup': '\\\\\\',
+           'drift_barrier': 'oo', 'weed_out': '//', 'dc_asgd': 'OO'}
+OTHER_MARKS, OTHER_HATCHES = ('d', 'p', 'H', '8'), ('\\\\', '||', '--', '..')
 # Paler than the schemes', and told apart by lightness alone.
 PART_COLOURS = {'compute': '#3F4E5C', 'data_wait': '#FFE680', 'row_wait': '#F2A08F', 'update': '#9CC3DE', 'other': '#DDDDDD'}
 PART_NAMES = {'compute': 'compute', 'data_wait': 'wait for data', 'row_wait': 'wait for rows or to start', 'update': 'update or hand over',
@@ -45,28 +51,32 @@ def pyplot():
 
 
 class Style:
-    """What tells a run from the others, the same in every picture: the scheme's colour, and for a second of it another line and hatch."""
+    """What tells a run from the others, the same in every picture: the scheme's colour, mark and hatch, and for a second of it another line."""
 
     def __init__(self, runs):
-        self.of, families, spare = {}, {}, iter(OTHERS * 4)
+        self.of, families = {}, {}
+        spare = zip(OTHERS * 4, itertools.cycle(OTHER_MARKS), itertools.cycle(OTHER_HATCHES))
         for run in runs:
             family = 'bsp' if run.scheme == 'ssp 0' else (run.scheme or run.label).split(' ')[0].lower()   # the same, and drawn so
             if family not in families:
-                families[family] = [COLOURS.get(family) or next(spare), 0]
-            colour, count = families[family]
-            families[family][1] += 1
-            self.of[id(run)] = (colour, count % 4)
+                known = (COLOURS[family], MARKS.get(family, 'o'), HATCHES.get(family, '')) if family in COLOURS else next(spare)
+                families[family] = [*known, 0]
+            *looks, count = families[family]
+            families[family][3] += 1
+            self.of[id(run)] = (*looks, count % 4)
 
     def line(self, run):
-        colour, variant = self.of[id(run)]
-        return {'color': colour, 'linestyle': LINES[variant], 'linewidth': 1.8}
+        colour, _, _, variant = self.of[id(run)]
+        return {'color': colour, 'linestyle': LINES[variant], 'linewidth': 1.6}
 
     def marked(self, run, points):
-        return {**self.line(run), **({'marker': MARKS[self.of[id(run)][1]], 'markersize': 4} if points <= 40 else {})}
+        """About ten marks a line, at other places than its neighbours'."""
+        mark, each = self.of[id(run)][1], max(1, points // 10)
+        return {**self.line(run), 'marker': mark, 'markersize': 5, 'markevery': (list(self.of).index(id(run)) % each, each)}
 
     def bar(self, run):
-        colour, variant = self.of[id(run)]
-        return {'color': colour, 'hatch': HATCHES[variant], 'edgecolor': 'white', 'linewidth': 0}
+        colour, _, hatch, variant = self.of[id(run)]
+        return {'color': colour, 'hatch': hatch + '/' * variant, 'edgecolor': 'white', 'linewidth': 0}
 
 
 def time_unit(runs):
@@ -275,23 +285,32 @@ def staleness(plt, runs, style, title=''):
     panels = [panel for panel in (('pushes', 'versions that others made of a row between a read\nand the merge of what was computed from it'),
                                   ('reads', 'clocks that the reader of a row was\nahead of the slowest worker'))
               if any(run.staleness(panel[0]) for run in runs)]
-    figure, grid = plt.subplots(1, len(panels), figsize=(7 * len(panels), 3.6), sharey=True, squeeze=False)
-    grid = grid[0]
-    for axes, (of, words) in zip(grid, panels):
-        width = 0.84 / len(runs)
-        for number, run in enumerate(runs):
+    # a bar for each run, in which pale is fresh and dark is stale: as many runs as there are rows can be read
+    figure, grid = plt.subplots(1, len(panels), figsize=(1.5 + 5.5 * len(panels), 2.1 + 0.34 * len(runs)), sharey=True, squeeze=False)
+    colours = plt.get_cmap('YlGnBu')
+    shade = [colours(0.06 + 0.94 * i / max(1, len(ranges) - 1)) for i in range(len(ranges))]
+    for axes, (of, words) in zip(grid[0], panels):
+        for place, run in enumerate(runs):
             histogram = run.staleness(of)
-            count = sum(histogram.values())
-            values = [100 * sum(n for value, n in histogram.items() if low <= value <= high) / count if count else 0 for low, high in ranges]
+            count, left = sum(histogram.values()), 0.0
+            for (low, high), name, colour in zip(ranges, names, shade):
+                value = 100 * sum(n for stale, n in histogram.items() if low <= stale <= high) / count if count else 0
+                if value:
+                    axes.barh(place, value, left=left, height=0.8, color=colour, edgecolor='#888888', linewidth=0.4)
+                if value >= 9:
+                    axes.text(left + value / 2, place, name, ha='center', va='center', fontsize=8, color='white' if sum(colour[:3]) < 1.5 else 'black')
+                left += value
             mean = mean_of(histogram)
-            label = f'{run.label}, mean {mean:.2g}' if mean is not None else f'{run.label}: none counted'
-            axes.bar([i - 0.42 + width * (number + 0.5) for i in range(len(ranges))], values, width * 0.95, label=label, **style.bar(run))
-        axes.set_xticks(range(len(ranges)), names)
-        axes.set_xlabel(words)
-        axes.grid(axis='x', visible=False)
-        axes.legend(fontsize=9, title=of, loc='upper left', bbox_to_anchor=(1.0, 1.0))
-    grid[0].set_ylabel('% of them')
-    finish(figure, [], title)
+            axes.text(101, place, f'mean {mean:.2g}' if mean is not None else 'none counted', va='center', fontsize=9)
+        axes.set_xlim(0, 100)
+        axes.set_xlabel(f'% of {of}, by {words}')
+        axes.grid(axis='y', visible=False)
+    grid[0][0].set_yticks(range(len(runs)), [run.label for run in runs])
+    grid[0][0].invert_yaxis()
+    for name, colour in zip(names, shade):
+        grid[0][0].barh([0], [0], color=colour, edgecolor='#888888', linewidth=0.4, label=name)
+    finish(figure, [grid[0][0]], title)
+    figure.subplots_adjust(wspace=0.22, right=0.93)
     return figure
 
 
