@@ -23,7 +23,7 @@ class Run:
     def add(self, line):
         kind = line.get('kind', 'clock')
         if kind == 'run':
-            self.scheme, self.name = line.get('scheme', ''), line.get('name', '')
+            self.scheme, self.name = self.scheme or line.get('scheme', ''), line.get('name', '')   # the second part's is a later one
             self.simulated = bool(line.get('simulated'))
         elif kind == 'phase':
             self.phases.append(line)
@@ -195,10 +195,12 @@ def read_esync(run, folders):
 
 
 def metrics_files(path):
+    """Each worker's metrics.K.jsonl, after its metrics.K.jsonl.1 where there is one (--metrics_limit_mb)."""
     path = Path(path)
     if path.is_file():
-        return [path]
-    return sorted(path.glob('metrics*.jsonl'), key=natural)
+        return [part for part in (Path(f'{path}.1'), path) if part.is_file()]
+    parts = [*path.glob('metrics*.jsonl.1'), *path.glob('metrics*.jsonl')]
+    return sorted(parts, key=lambda part: natural(str(part).removesuffix('.1')))          # a stable sort: part .1 first
 
 
 def read_run(path, label=''):

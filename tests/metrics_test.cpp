@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "shoal/base/file.h"
 #include "shoal/report/esync_log.h"
 #include "support/data_files.h"
 
@@ -110,6 +111,43 @@ TEST(Metrics, ARunThatGoesOnKeepsWhatWasBefore) {
   EXPECT_EQ(lines[4]["time"], 3.25) << "three seconds were before";
   ASSERT_TRUE(MetricsWriter::open(path, {}, 0).ok());
   EXPECT_EQ(lines_in(path).size(), 1u) << "a run from 0 starts anew";
+}
+
+TEST(Metrics, FilesStayWithinTheirLimit) {
+  const std::string path = metrics_path(fresh_directory("metrics_limit"), 0),
+                    earlier = earlier_metrics_path(path);
+  constexpr std::uint64_t kLimit = 8000;
+  {
+    Result<MetricsWriter> writer = MetricsWriter::open(path, {.scheme = "bsp"}, 0, kLimit);
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE(writer.value().add(PhaseMetrics{.clock = 0, .scheme = "async"}).ok());
+    for (std::int64_t clock = 0; clock < 100; ++clock) {
+      ASSERT_TRUE(writer.value().add(sample(clock, static_cast<double>(clock + 1))).ok());
+      ASSERT_LE(get_file(path).size(), kLimit / 2);
+    }
+  }
+  const auto clocks_in = [](const std::string& file, std::vector<std::int64_t> clocks = {}) {
+    for (const json& line : lines_in(file))
+      if (line["kind"] == "clock") clocks.push_back(line["clock"]);
+    return clocks;
+  };
+  EXPECT_GT(get_file(earlier).size(), kLimit / 4);
+  EXPECT_LE(get_file(earlier).size(), kLimit / 2);
+  EXPECT_EQ(lines_in(path)[0]["kind"], "run");
+  EXPECT_EQ(lines_in(path)[0]["scheme"], "async") << "of the phase that the part begins in";
+  const std::vector<std::int64_t> clocks = clocks_in(path, clocks_in(earlier));
+  ASSERT_GT(clocks.size(), 10u);
+  for (std::size_t i = 0; i < clocks.size(); ++i)
+    ASSERT_EQ(clocks[i], static_cast<std::int64_t>(100 - clocks.size() + i)) << "the last ones";
+  const std::int64_t first = clocks_in(earlier)[3];
+  Result<MetricsWriter> writer = MetricsWriter::open(path, {}, first, kLimit);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer.value().add(sample(first, 0.5)).ok());
+  EXPECT_EQ(clocks_in(earlier).back(), first - 1) << "a run that goes on";
+  EXPECT_EQ(clocks_in(path), std::vector<std::int64_t>{first});
+  EXPECT_EQ(lines_in(path)[1]["time"], static_cast<double>(first) + 0.5);
+  ASSERT_TRUE(MetricsWriter::open(path, {}, 0, kLimit).ok());
+  EXPECT_FALSE(file_exists(earlier)) << "a run from 0 starts anew";
 }
 
 TEST(Metrics, AFolderThatCannotBeMadeIsSaid) {

@@ -34,6 +34,9 @@ DEFINE_string(net_outputs, "",
 DEFINE_string(metrics, "",
               "write what each worker did in each iteration to DIR/metrics.<worker>.jsonl, and "
               "displays and tests to the first's");
+DEFINE_int32(metrics_limit_mb, 512,
+             "with --metrics: most that a worker's files may take; at half of it the file becomes "
+             "metrics.<worker>.jsonl.1, in place of the one before; 0: no limit");
 DEFINE_string(
     esync_log_dir, "",
     "write each worker's iterations as ESync does, to DIR/worker<k>/iter-1.txt, iter-2.txt ...");
@@ -78,6 +81,9 @@ void check_flags(const std::vector<std::string>& words) {
   need_flag(FLAGS_solver, "solver");
   device_of_flags();  // which is there, or this throws
   threads_to_use(FLAGS_threads);
+  if (FLAGS_metrics_limit_mb < 0 || FLAGS_metrics_limit_mb > 1 << 20)
+    throw ConfigError(Code::kUsage, "--metrics_limit_mb=", FLAGS_metrics_limit_mb,
+                      " is not from 0 to ", 1 << 20);
   if (FLAGS_placement != "" && FLAGS_placement != "bytes" && FLAGS_placement != "measured")
     throw ConfigError(Code::kUsage, "--placement=", FLAGS_placement,
                       ": known are bytes and measured");
@@ -142,6 +148,7 @@ int train(const std::vector<std::string>& words) {
                              .threads = FLAGS_threads,
                              .effects = effects,
                              .metrics = FLAGS_metrics,
+                             .metrics_limit_mb = FLAGS_metrics_limit_mb,
                              .esync_log_dir = FLAGS_esync_log_dir,
                              .pace_json = FLAGS_pace_json,
                              .groups_out = FLAGS_groups_out,

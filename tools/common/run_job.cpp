@@ -108,6 +108,7 @@ parallel::RecorderOptions recorder_options(const TrainRequest& request, bool alo
   const table::SchemeSpec scheme = first_scheme(request.job);
   parallel::RecorderOptions options;
   options.metrics = request.metrics;
+  options.metrics_limit = static_cast<std::uint64_t>(request.metrics_limit_mb) << 20;
   options.esync_logs = request.esync_log_dir;
   options.run = {.scheme = alone ? "local" : scheme.words(), .worker = worker, .workers = workers};
   if (const auto made = scheme.make(); made.ok() && !alone)
@@ -250,6 +251,17 @@ std::function<void(const std::string&)> writer_of(const std::string& path) {
   };
 }
 
+// The machinefile, as it follows the configuration that the processes of a job compare.
+std::string machines_text(const parallel::Place& place) {
+  if (place.machines.empty()) return {};
+  std::string text = "machinefile:\n";
+  for (const parallel::Process& one : place.machines)
+    text +=
+        str(one.id, ' ', one.host, ' ', one.port, " role=", name_of(one.role), " group=", one.group,
+            " data=", one.data, " weight=", one.weight, " bandwidth=", one.bandwidth, "\n");
+  return text;
+}
+
 Status serve(table::Service& service) {
   return service.serve([] {
     const Action action = take_signal();
@@ -294,7 +306,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
     if (flags.data_part.empty()) flags.data_part = std::to_string(place.rank);
   }
   if (!request.pace_json.empty()) options.on_round = writer_of(request.pace_json);
-  options.configuration = parallel::configuration_of(own.job);
+  options.configuration = parallel::configuration_of(own.job) + machines_text(place);
   options.scheme = first_scheme(own.job).words();
   options.seed = own.job.solver.random_seed() >= 0
                      ? static_cast<std::uint64_t>(own.job.solver.random_seed())

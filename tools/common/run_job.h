@@ -17,6 +17,7 @@ struct TrainRequest {
   int threads = 0;                 // asked for
   SignalEffects effects;
   std::string metrics;        // a folder, or ""
+  int metrics_limit_mb = 0;   // of each worker's; 0: none
   std::string esync_log_dir;  // likewise
   std::string pace_json;      // file that process 0 writes rounds of esync to, or ""
   std::string groups_out, data_sharding_out;  // files, or ""

@@ -27,7 +27,8 @@ namespace shoal::parallel {
 std::vector<std::string> output_columns(const Net& net);
 
 struct RecorderOptions {
-  std::string metrics;  // a folder, or "": none are written
+  std::string metrics;              // a folder, or "": none are written
+  std::uint64_t metrics_limit = 0;  // bytes of each worker's, as in MetricsWriter
   // a folder of the job, in which each worker has its own; or ""
   std::string esync_logs;
   RunMetrics run;

@@ -80,13 +80,17 @@ struct RunMetrics {
 
 // "DIR/metrics.3.jsonl"
 std::string metrics_path(const std::string& directory, int worker);
+// "DIR/metrics.3.jsonl.1": the lines before those of `path`, where a limit divides them.
+std::string earlier_metrics_path(const std::string& path);
 
 class MetricsWriter {
  public:
   // Lines of an earlier run in the file are kept if they are of clocks before `first`, from which
   // this one goes on; so a run from 0 starts anew. Makes the folder. Errors are kUsage.
+  // With a `limit`, in bytes, a file that would pass half of it is renamed to `path`.1, in place of
+  // an earlier one of that name, and a new one begun; 0: none.
   static Result<MetricsWriter> open(const std::string& path, const RunMetrics& run,
-                                    std::int64_t first);
+                                    std::int64_t first, std::uint64_t limit = 0);
   // Each is on the disk's way when it returns: who plots meanwhile sees whole lines. Times are
   // added to those of the lines that were there.
   Status add(const ClockMetrics& clock);
@@ -95,7 +99,10 @@ class MetricsWriter {
 
  private:
   Status write(const std::string& line);
+  Status begin_another();
   std::string path_;
+  RunMetrics run_;                      // with the scheme of the present phase
+  std::uint64_t limit_ = 0, size_ = 0;  // bytes: of both files; of the present one
   std::ofstream file_;
   double seconds_before_ = 0;  // of the lines that were kept
 };

@@ -73,8 +73,8 @@ void Recorder::open(Solver& solver) {
   run.name = solver.net().name();
   run.scheme = scheme_;
   if (!options_.metrics.empty())
-    writer_ = or_throw(
-        MetricsWriter::open(metrics_path(options_.metrics, run.worker), run, solver.iteration()));
+    writer_ = or_throw(MetricsWriter::open(metrics_path(options_.metrics, run.worker), run,
+                                           solver.iteration(), options_.metrics_limit));
   // the lines before may be of another
   if (writer_ && solver.iteration() > 0)
     warn("metrics", writer_->add(PhaseMetrics{solver.iteration(), 0, scheme_}));

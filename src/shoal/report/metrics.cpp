@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -50,6 +51,7 @@ std::string kept_lines(const std::string& text, std::int64_t first, double& seco
 std::string metrics_path(const std::string& directory, int worker) {
   return str(directory, "/metrics.", worker, ".jsonl");
 }
+std::string earlier_metrics_path(const std::string& path) { return path + ".1"; }
 
 std::string line_of(const RunMetrics& run) {
   return JsonObject()
@@ -108,27 +110,50 @@ std::string line_of(const PhaseMetrics& phase) {
 }
 
 Result<MetricsWriter> MetricsWriter::open(const std::string& path, const RunMetrics& run,
-                                          std::int64_t first) {
+                                          std::int64_t first, std::uint64_t limit) {
   std::error_code ignored;  // what is wrong is found when the file is opened
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   MetricsWriter made;
   made.path_ = path;
-  std::string text;
-  if (first > 0 && file_exists(path)) {
-    const Result<std::string> before = read_file(path, Code::kUsage);
-    if (!before.ok()) return before.error();
-    text = kept_lines(before.value(), first, made.seconds_before_);
+  made.run_ = run;
+  made.limit_ = limit;
+  for (const bool earlier : {true, false}) {
+    const std::string part = earlier ? earlier_metrics_path(path) : path;
+    std::string text;
+    if (first > 0 && file_exists(part)) {
+      const Result<std::string> before = read_file(part, Code::kUsage);
+      if (!before.ok()) return before.error();
+      text = kept_lines(before.value(), first, made.seconds_before_);
+    }
+    if (earlier && text.empty()) {
+      std::filesystem::remove(part, ignored);
+      continue;
+    }
+    if (text.empty()) text = line_of(run) + "\n";
+    if (const Status written = write_file(part, text, Code::kUsage); !written.ok())
+      return written.error();
+    made.size_ = text.size();
   }
-  if (text.empty()) text = line_of(run) + "\n";
-  if (const Status written = write_file(path, text, Code::kUsage); !written.ok())
-    return written.error();
   made.file_.open(path, std::ios::binary | std::ios::app);
   if (!made.file_) return Error{Code::kUsage, str(path, ": ", why_not_opened(path, errno))};
   return made;
 }
 
+Status MetricsWriter::begin_another() {
+  file_.close();
+  if (std::rename(path_.c_str(), earlier_metrics_path(path_).c_str()) != 0)
+    return Error{Code::kSnapshot, str("cannot rename ", path_, ": ", system_reason(errno))};
+  file_.open(path_, std::ios::binary | std::ios::app);
+  size_ = 0;
+  return write(line_of(run_));
+}
+
 Status MetricsWriter::write(const std::string& line) {
+  const std::uint64_t bytes = line.size() + 1;
+  if (limit_ > 0 && size_ > 0 && size_ + bytes > limit_ / 2)
+    if (const Status status = begin_another(); !status.ok()) return status;
   file_ << line << '\n' << std::flush;
+  size_ += bytes;
   if (file_) return {};
   return Error{Code::kSnapshot, str("cannot write ", path_, ": ", system_reason(errno))};
 }
@@ -148,7 +173,9 @@ Status MetricsWriter::add(const ScoreMetrics& score) {
 Status MetricsWriter::add(const PhaseMetrics& phase) {
   PhaseMetrics later = phase;
   later.time += seconds_before_;
-  return write(line_of(later));
+  const Status status = write(line_of(later));
+  run_.scheme = phase.scheme;
+  return status;
 }
 
 }  // namespace shoal
