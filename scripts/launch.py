@@ -307,6 +307,7 @@ def read_arguments(words):
     parser.add_argument('-s', '--num_servers', '--num-servers', type=int, metavar='SERVERS', help='with -n: so many servers beside them')
     parser.add_argument('-H', '--hosts', metavar='FILE', help='with -n: one address a line, taken in turn; default: this machine')
     parser.add_argument('--sync', metavar='PATHS', help='copy these (a,b,c) to each other host first; "." is all that is here')
+    parser.add_argument('--sync_timeout', type=float, default=1800, metavar='SECONDS', help='for the copies to a host; default: %(default)s')
     parser.add_argument('--log_dir', default='logs', help='default: %(default)s')
     parser.add_argument('--job', default='', help='name of the job; default: the time and a random number')
     parser.add_argument('--remote_dir', default='', metavar='FOLDER', help="where the command runs on other hosts; default: this folder's path")
@@ -331,7 +332,8 @@ def main():
     if not all(map(hosts.is_local, processes)) and not shutil.which('ssh'):
         raise UsageError('the machinefile names other hosts, and there is no ssh here')
     folder = args.remote_dir or os.getcwd()
-    if args.sync is not None and not checking and not sync(hosts, processes, folder, paths_of(args.sync, args.log_dir), sys.stderr.write):
+    if args.sync is not None and not checking and not sync(hosts, processes, folder, paths_of(args.sync, args.log_dir), args.sync_timeout,
+                                                           sys.stderr.write):
         return 1
     if checking or args.check:
         wrong = launch_check.check(hosts, processes, command, folder)

@@ -6,6 +6,7 @@ import secrets
 import shlex
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 from machinefile import UsageError
@@ -53,8 +54,9 @@ def copy_commands(hosts, process, folder, paths, program):
              f'{target}:{os.path.join(folder, inner, "")}'] for inner, some in by_folder.items()]
 
 
-def copy_to(hosts, process, folder, paths, marker):
-    """What was done, in words."""
+def copy_to(hosts, process, folder, paths, marker, deadline):
+    """What was done, in words. All copies to the host end within `deadline` seconds."""
+    end = time.monotonic() + deadline
     inner = sorted({os.path.dirname(p) for p in paths} - {''})
     code, said, complaint = hosts.run(process, PREPARE, [folder, marker, *inner], timeout=hosts.connect_timeout + 30)
     if code != 0:
@@ -66,7 +68,11 @@ def copy_to(hosts, process, folder, paths, marker):
     program = 'rsync' if there == 'rsync' and shutil.which('rsync') else 'scp'
     for command in copy_commands(hosts, process, folder, paths, program):
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors='replace')
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors='replace',
+                                  timeout=max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise CopyError(f'{process.host}: {program} was not done after {deadline:g} s (--sync_timeout), and was ended: the network, the disk or '
+                            f'the host hangs, or there is much to copy\n    {shlex.join(command)}') from None
         except OSError as error:
             raise CopyError(f'{process.host}: {command[0]}: {error.strerror}; install rsync or scp on this machine') from None
         if done.returncode != 0:
@@ -75,12 +81,14 @@ def copy_to(hosts, process, folder, paths, marker):
     return f'{len(paths)} path{"" if len(paths) == 1 else "s"} copied to {process.host}:{folder} with {program}'
 
 
-def sync(hosts, processes, folder, paths, show):
-    """Each remote host once. True if all of them have the files."""
+def sync(hosts, processes, folder, paths, deadline, show):
+    """Each remote host once, within `deadline` seconds. True if all of them have the files."""
     remote = list({p.host: p for p in processes if not hosts.is_local(p)}.values())
     if not remote:
         show('launch: --sync: all processes run here; nothing to copy\n')
         return True
+    if not deadline > 0:
+        raise UsageError(f'--sync_timeout={deadline:g}: seconds, above 0')
     marker, well = Path(f'.shoal-sync-{secrets.token_hex(8)}'), True
     try:
         marker.touch()
@@ -88,7 +96,7 @@ def sync(hosts, processes, folder, paths, show):
         raise UsageError(f'--sync: cannot write here: {error.strerror}') from None
     try:
         with concurrent.futures.ThreadPoolExecutor(min(16, len(remote))) as pool:
-            for future in [pool.submit(copy_to, hosts, p, folder, paths, marker.name) for p in remote]:
+            for future in [pool.submit(copy_to, hosts, p, folder, paths, marker.name, deadline) for p in remote]:
                 try:
                     show(f'launch: {future.result()}\n')
                 except CopyError as error:
