@@ -219,8 +219,8 @@ class DmlcTest(Case):
         hosts.write_text('127.0.0.1\nlocalhost\n')
         code, said = self.end(self.start(command=('end',), options=('-n', '3', '-s', '2', '-H', str(hosts))))
         self.assertEqual(code, 0, said)
-        self.assertEqual((self.folder / 'machines.4').read_text(), '0 127.0.0.1 29600 role=worker\n1 localhost 29600 role=worker\n'
-                         '2 127.0.0.1 29601 role=worker\n3 localhost 29601 role=server\n4 127.0.0.1 29602 role=server\n')
+        self.assertEqual((self.folder / 'machines.4').read_text(), '0 127.0.0.1 29600 role=worker\n1 localhost 29601 role=worker\n'
+                         '2 127.0.0.1 29602 role=worker\n3 localhost 29603 role=server\n4 127.0.0.1 29604 role=server\n')   # one machine
 
     def test_without_servers_or_hosts_or_dashes(self):
         line = [sys.executable, LAUNCH, '-n', '2', f'--log_dir={self.folder}/logs', str(self.trainer), 'end']
@@ -316,6 +316,15 @@ class SyncTest(Case):
         self.assertRegex(said, r'not copied to broken: rsync ended with code 23: no space left\n    rsync .* broken:')
         self.assertIn('nothing was started', said)
         self.assertEqual(list(self.folder.glob('pid.*')), [])
+
+    def test_a_copy_that_hangs_is_ended(self):
+        self.fake('rsync', '#!/bin/sh\nexec sleep 60\n')
+        began = time.monotonic()
+        code, said = self.go('hosta\n', '--sync=net.prototxt', '--sync_timeout=1')
+        self.assertEqual(code, 1, said)
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertRegex(said, r'not copied to hosta: rsync was not done after 1 s \(--sync_timeout\)')
+        self.assertEqual(self.go('hosta\n', '--sync=net.prototxt', '--sync_timeout=0')[0], 2)
 
     def test_a_host_with_this_very_folder_is_left_alone(self):
         self.there = self.folder

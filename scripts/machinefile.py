@@ -194,17 +194,22 @@ def wrong_ids(lines):
     return errors
 
 
+def one_name(host):
+    """One name for both of this machine's."""
+    return '127.0.0.1' if host == 'localhost' else host
+
+
 def make_processes(lines):
     """Each slot becomes a process on a port of its own; a host that is named again without a port goes on where it was left."""
     processes, taken = [], set()
     for line in sorted(lines, key=lambda x: x.id or 0):
         for slot in range(line.slots):
             port = (line.port or DEFAULT_PORT) + slot
-            while not line.port and (line.host, port) in taken:
+            while not line.port and (one_name(line.host), port) in taken:
                 port += 1
             if port > MOST_PORT:
                 return [], [f'{lines_text([line.number])} needs ports above 65535']
-            taken.add((line.host, port))
+            taken.add((one_name(line.host), port))
             processes.append(Process(len(processes), line.host, port, line.number, line.keys))
             if len(processes) > MOST_PROCESSES:
                 return [], [f'more than {MOST_PROCESSES} processes']
@@ -231,7 +236,7 @@ def read_machinefile(text, name):
         processes, wrong = make_processes(lines)
         errors = [f'{name}: {error}' for error in wrong]
     errors = errors or [f'{name}: {lines_text(numbers)} have the same address {address_text(*address)}'
-                        for address, numbers in by(((p.host, p.port), p.line) for p in processes) if len(numbers) > 1]
+                        for address, numbers in by(((one_name(p.host), p.port), p.line) for p in processes) if len(numbers) > 1]
     if errors:
         more = len(errors) - MOST_ERRORS
         raise UsageError('\n'.join(errors[:MOST_ERRORS]) + (f'\n... and {more} more' if more > 0 else ''))

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 
+#include "support/expect.h"
 #include "support/job.h"
 
 namespace shoal::test::coordinator_test {
@@ -65,6 +67,7 @@ struct Refusal {
   const char* name;
   Process first, second;  // ranks 0 and 1 of 3
   std::string reason;
+  Code code = Code::kConfig;
 };
 
 void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
@@ -75,12 +78,15 @@ TEST_P(CoordinatorRefuses, TheSecondAndEndsTheFirst) {
   Job job(3);
   ASSERT_TRUE(job.join(0, GetParam().first).ok());
   ASSERT_TRUE(job.join(1, GetParam().second).ok());
-  EXPECT_EQ(job.take(1), Words{"refuse 6: " + GetParam().reason});
-  EXPECT_EQ(job.take(0), Words{"abort 6: " + GetParam().reason});
+  const std::string reason = str(static_cast<int>(GetParam().code), ": ", GetParam().reason),
+                    again = str(static_cast<int>(GetParam().code),
+                                ": the job has ended: ", GetParam().reason);
+  EXPECT_EQ(job.take(1), Words{"refuse " + reason});
+  EXPECT_EQ(job.take(0), Words{"abort " + reason});
   ASSERT_NE(job.coordinator.ended(), nullptr);
   // who comes later hears it too
   ASSERT_TRUE(job.join(2, {}).ok());
-  EXPECT_EQ(job.take(2), Words{"refuse 6: the job has ended: " + GetParam().reason});
+  EXPECT_EQ(job.take(2), Words{"refuse " + again});
   EXPECT_EQ(job.take(0), Words{});
   EXPECT_EQ(job.coordinator.roster(), nullptr);
 }
@@ -131,14 +137,35 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"no_duty",
                 {},
                 {.worker = false, .server = false},
-                "rank 1 (host b) is neither worker nor server"},
+                "rank 1 (host b) is neither worker nor server",
+                Code::kPeer},
+        Refusal{"other_machinefile",
+                {.configuration = kNet + "machinefile:\n0 a 1\n1 b 2\n"},
+                {.configuration = kNet + "machinefile:\n0 a 1\n1 b 3\n"},
+                "rank 1 (host b) has a machinefile with '1 b 3' where rank 0 (host a) has '1 b 2'",
+                Code::kUsage},
+        Refusal{"other_net_and_machinefile",
+                {.configuration = kNet + "machinefile:\n0 a 1\n"},
+                {.configuration = edited("0.01", "0.02")},
+                "rank 1 (host b) trains with 'base_lr: 0.02' where rank 0 (host a) has 'base_lr: "
+                "0.01'"},
         Refusal{"same_address",
                 {.address = "127.0.0.1:29600"},
                 {.address = "127.0.0.1:29600"},
                 "rank 1 (host b) and rank 0 (host a) both say that they are reached at "
                 "127.0.0.1:29600; each needs a port of its own and an "
-                "address that others can reach"}),
+                "address that others can reach",
+                Code::kPeer}),
     [](const auto& info) { return info.param.name; });
+
+TEST(CoordinatorJoin, AProcessWithoutAMachinefileIsComparedByItsNetAlone) {
+  Job job(3);
+  ASSERT_TRUE(job.join(0, {.configuration = kNet + "machinefile:\n0 a 1\n"}).ok());
+  ASSERT_TRUE(job.join(1, {.configuration = kNet}).ok());
+  ASSERT_TRUE(job.join(2, {.configuration = kNet + "machinefile:\n0 a 2\n"}).ok());
+  EXPECT_EQ(job.take(1), Words{"abort 2: rank 2 (host c) has a machinefile with '0 a 2' where rank "
+                               "0 (host a) has '0 a 1'"});
+}
 
 TEST(CoordinatorJoin, AJobNeedsServersAndWorkers) {
   const struct {
@@ -222,6 +249,12 @@ TEST(CoordinatorJoin, BrokenProtocol) {
   EXPECT_FALSE(job.ask(0, Topic::kSum, 1, "123").ok());
   EXPECT_FALSE(job.ask(0, Topic::kOutputs, 1).ok());
   EXPECT_FALSE(job.ask(0, Topic::kOutputs, 1, numbers({-1, 2})).ok());
+  for (const double weight :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    const Status refused = job.ask(0, Topic::kOutputs, 1, numbers({weight, 2}));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_HAS(refused.error().message, "sends outputs with the weight ");
+  }
   EXPECT_FALSE(job.ask(0, Topic::kPause, 1).ok());
   EXPECT_FALSE(job.ask(0, Topic::kPause, 1, body_of(Want::kNothing)).ok());
   EXPECT_FALSE(job.ask(0, Topic::kPaused, 1).ok());

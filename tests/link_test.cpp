@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "shoal/base/log.h"
+#include "shoal/base/mutex.h"
 #include "support/links.h"
 #include "support/messages.h"
 
@@ -255,6 +258,58 @@ TEST(LinkConnect, WhoLeavesInTheMiddleMayComeBack) {
   EXPECT_TRUE(worth_another_try(link.error())) << link.error().message;
 }
 
+// Keeps lines of the log, which other threads write.
+class HeardLog final : public google::LogSink {
+ public:
+  HeardLog() { google::AddLogSink(this); }
+  ~HeardLog() override { google::RemoveLogSink(this); }
+  void send(google::LogSeverity, const char*, const char*, int, const std::tm*, const char* text,
+            std::size_t length) override {
+    MutexLock lock(mutex_);
+    lines_.emplace_back(text, length);
+    changed_.notify_all();
+  }
+  bool comes(const std::string& start) {
+    MutexLock lock(mutex_);
+    return changed_.wait_for(mutex_, 10s, [&]() REQUIRES(mutex_) { return found(start) > 0; });
+  }
+  int count(const std::string& start) {
+    MutexLock lock(mutex_);
+    return found(start);
+  }
+
+ private:
+  int found(const std::string& start) REQUIRES(mutex_) {
+    return static_cast<int>(std::ranges::count_if(
+        lines_, [&](const std::string& line) { return line.starts_with(start); }));
+  }
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<std::string> lines_ GUARDED_BY(mutex_);
+};
+
+TEST(LinkListener, OfManyThatAreTurnedAwayTheFirstAreNamedAndTheRestCounted) {
+  Ends ends;
+  LinkOptions options;
+  options.stall_warn = std::chrono::milliseconds(300);
+  const auto listener =
+      Listener::create(ends.far_threads, "127.0.0.1", 0, test::credentials(2), options, nullptr);
+  ASSERT_TRUE(listener.ok());
+  const std::string address = str("127.0.0.1:", listener.value()->port());
+  const auto knock = [&](int times) {
+    Credentials wrong = test::credentials(1);
+    wrong.token = "wrong";
+    for (int i = 0; i < times; ++i) EXPECT_FALSE(ends.try_connect(address, wrong).ok());
+  };
+  HeardLog log;
+  knock(20);
+  EXPECT_TRUE(log.comes("15 more connections were turned away in 0.3 s; the last: a connection "));
+  EXPECT_EQ(log.count("a connection from"), 5);
+  knock(10);
+  EXPECT_TRUE(log.comes("10 more connections were turned away"));
+  EXPECT_EQ(log.count("a connection from"), 5) << "one line a period while they come";
+}
+
 TEST(LinkListener, ATakenPortNamesTheNextFreeOne) {
   Ends ends;
   const auto other = Listener::create(ends.far_threads, "127.0.0.1", ends.listener->port(),
@@ -263,6 +318,7 @@ TEST(LinkListener, ATakenPortNamesTheNextFreeOne) {
   EXPECT_SAYS(str("Cannot listen on 127.0.0.1, port ", ends.listener->port(),
                   ": Address already in use; port "),
               other.error().message);
+  EXPECT_EQ(other.error().code, Code::kUsage) << "another --port mends it";
   EXPECT_SAYS("is free", other.error().message);
   const auto elsewhere =
       Listener::create(ends.far_threads, "192.0.2.1", 0, test::credentials(2), {}, nullptr);

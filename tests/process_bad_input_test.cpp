@@ -52,10 +52,26 @@ TEST_F(ProcessBadInput, AnotherNetOnOneRankIsNamedWithBothValues) {
   job.start(1, solver("other", "", 11));
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const Ran ran = job.wait(rank).ran;
-    EXPECT_EQ(ran.code, 6) << ran.err;
+    EXPECT_EQ(ran.code, 3) << ran.err;
     for (const char* const words :
          {"layer 'ip'", "num_output: 11", "num_output: 10", "rank 0 (host ", "rank 1 (host "})
       EXPECT_HAS(ran.err, words);
+  }
+}
+
+TEST_F(ProcessBadInput, AnotherMachinefileOnOneRankIsNamedWithBothLines) {
+  put_part(0, 12), put_part(1, 12);
+  const std::string path = solver("machines", "");
+  JobProcesses job(folder_, "bb");
+  const std::string own = get_file(job.machinefile()), other = folder_ + "/other_machines";
+  put_file(other, own.substr(0, own.find('\n')) + " weight=2" + own.substr(own.find('\n')));
+  job.start(0, path);
+  job.start(1, path, {"--hostfile=" + other});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const Ran ran = job.wait(rank).ran;
+    EXPECT_EQ(ran.code, 2) << ran.err;
+    EXPECT_HAS(ran.err, "has a machinefile with '0 127.0.0.1 ");
+    EXPECT_HAS(ran.err, "weight=2");
   }
 }
 
@@ -74,7 +90,7 @@ TEST_F(ProcessBadInput, AHostThatCannotBeResolvedIsNamed) {
   job.start(1, path);
   job.start(0, path);
   const Ran first = job.wait(0).ran, second = job.wait(1).ran;
-  EXPECT_EQ(first.code, 6) << first.err;
+  EXPECT_EQ(first.code, 2) << first.err;
   EXPECT_HAS(first.err, "nowhere.invalid");
   EXPECT_EQ(second.code, 8) << second.err;
   EXPECT_HAS(second.err, str("nowhere.invalid:", job.port(0), ": the name cannot be resolved"));
@@ -93,7 +109,7 @@ TEST_F(ProcessBadInput, ATakenPortIsNamedWithTheNextFreeOne) {
   job.start(0, solver("good", ""));
   const Ran ran = job.wait(0).ran;
   ::close(taken);
-  EXPECT_EQ(ran.code, 6) << ran.err;
+  EXPECT_EQ(ran.code, 2) << ran.err;
   EXPECT_HAS(ran.err, str("port ", job.port(0), ": Address already in use; port "));
   EXPECT_HAS(ran.err, " is free");
 }

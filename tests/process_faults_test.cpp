@@ -254,6 +254,28 @@ TEST_F(ProcessFaults, AStoppedProcessIsNamedThenGivenUpAndDoesNoHarmWhenItGoesOn
   }
 }
 
+TEST_F(ProcessFaults, AWorkerThatWaitsForItsOwnServerSaysSoOnceAPeriod) {
+  JobProcesses job(job_folder("own.job"), "bw");
+  for (const char* const flag : {"--stall_warn=1", "--stall_abort=4", kSlowly})
+    job.flags.push_back(flag);
+  job.start_all(solver("own", "max_iter: 100000000", net(5000)));
+  ASSERT_TRUE(job.says(0, "Iteration 15 ("));
+  job.signal(1, SIGSTOP);
+  const Ran ran = job.wait(0).ran;
+  job.signal(1, SIGKILL);
+  EXPECT_EQ(ran.code, 8) << ran.err;
+  EXPECT_HAS(ran.err, " from its own server");
+  EXPECT_EQ(ran.err.find(" from server "), std::string::npos) << ran.err;
+  const auto count = [&](const std::string& words) {
+    int found = 0;
+    for (std::size_t at = 0; (at = ran.err.find(words, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("has not been heard of for"), 1) << "of two connections: " << ran.err;
+  EXPECT_GE(count("has waited for rows for"), 2) << ran.err;
+  EXPECT_LE(count("has waited for rows for"), 4) << ran.err;
+}
+
 // ---- what cannot begin ----
 
 TEST_F(ProcessFaults, WhoNeverStartsIsNamed) {
@@ -262,6 +284,7 @@ TEST_F(ProcessFaults, WhoNeverStartsIsNamed) {
   for (const std::size_t absent : {0u, 1u, 2u}) {
     jobs.push_back(std::make_unique<JobProcesses>(job_folder(str("absent.job", absent)), "bws"));
     jobs.back()->flags.push_back("--start_timeout=2");
+    jobs.back()->flags.push_back("--stall_warn=1");
     for (std::size_t rank = 0; rank < 3; ++rank)
       if (rank != absent) jobs.back()->start(rank, path);
   }
@@ -274,6 +297,10 @@ TEST_F(ProcessFaults, WhoNeverStartsIsNamed) {
       EXPECT_EQ(ended.ran.code, 8) << "rank " << rank << ": " << ended.ran.err;
       EXPECT_HAS(ended.ran.err, absent == 0 ? std::string("no coordinator at 127.0.0.1:")
                                             : str("rank ", absent, " of 3 has not joined"));
+      if (absent == 0) {
+        EXPECT_HAS(ended.ran.err, str("rank ", rank, " looks for process 0 at 127.0.0.1:"));
+        EXPECT_HAS(ended.ran.err, "after 1 s: no coordinator at 127.0.0.1:");
+      }
       EXPECT_LT(ended.seconds, 2 + kBounded);
     }
   }

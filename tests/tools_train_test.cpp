@@ -93,6 +93,8 @@ TEST_F(TrainTool, ATermIsASnapshotAndTheRunGoesOnFromIt) {
     const Running running = test::start_program(
         train_command(solver(prefix, "max_iter: 100000000 display: 1 average_loss: 3")));
     ASSERT_TRUE(wait_for_text(running, "Iteration 5 ("));
+    EXPECT_EQ(get_file(str("/proc/", running.process, "/comm")), "train\n") << "in ps and top";
+    EXPECT_HAS(get_file(str("/proc/", running.process, "/cmdline")), tool("train"));
     ::kill(running.process, signal);
     ASSERT_TRUE(wait_for_end(running, kDeadline));
     EXPECT_EQ(test::wait_for(running).code, 75);
@@ -174,6 +176,15 @@ TEST_F(TrainTool, AFullDiskEndsWithNineAndTheOldSnapshotIsWhole) {
   for (const std::string& name : test::entries(folder_))
     EXPECT_EQ(name.find("iter_6"), std::string::npos) << name;
   EXPECT_EQ(train(more, {"--snapshot=auto"}).code, 0) << "with room again";
+}
+
+TEST_F(TrainTool, AFullDiskUnderNetOutputsEndsWithNineAndAMissingFolderWithTwo) {
+  const std::string file = solver("outputs", "max_iter: 1");
+  ASSERT_EQ(::symlink("/dev/full", (folder_ + "/o.train.csv").c_str()), 0);
+  const Ran full = train(file, {"--net_outputs=" + folder_ + "/o"});
+  EXPECT_EQ(full.code, 9) << full.err;
+  EXPECT_HAS(full.err, "cannot write /dev/full: No space left on device");
+  EXPECT_EQ(train(file, {"--net_outputs=" + folder_ + "/nowhere/o"}).code, 2);
 }
 
 TEST_F(TrainTool, TheStateOfPoseidonsFirstThreadIsTakenForAll) {

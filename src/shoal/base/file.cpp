@@ -197,7 +197,10 @@ Result<AtomicFile> AtomicFile::create(const std::string& given, Code code) {
 
 Status AtomicFile::fail(const char* doing) const {
   const char* comfort = in_place() ? "" : "; what was there before is untouched";
-  return Error{code_, str("cannot ", doing, " ", path_, ": ", system_reason(errno), comfort)};
+  // a full disk is no mistake of the command line
+  const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+  const Code code = full && code_ == Code::kUsage ? Code::kSnapshot : code_;
+  return Error{code, str("cannot ", doing, " ", path_, ": ", system_reason(errno), comfort)};
 }
 
 Status AtomicFile::write(std::string_view bytes) {

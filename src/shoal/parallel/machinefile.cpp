@@ -270,6 +270,11 @@ class Machinefile {
             beyond.empty() ? "" : "; beyond that: " + lines_text(beyond));
   }
 
+  // One name for both of this machine's.
+  static std::string one_name(const std::string& host) {
+    return host == "localhost" ? "127.0.0.1" : host;
+  }
+
   // Each slot becomes a process on a port of its own; a host that is named again without a port
   // goes on where it was left.
   void make_processes() {
@@ -284,10 +289,11 @@ class Machinefile {
         if (process.gpus.size() == static_cast<std::size_t>(line.slots))
           process.gpus = {line.process.gpus[static_cast<std::size_t>(slot)]};
         process.port = (given ? line.process.port : kDefaultPort) + slot;
-        while (!given && taken.contains({process.host, process.port})) ++process.port;
+        const std::string host = one_name(process.host);
+        while (!given && taken.contains({host, process.port})) ++process.port;
         if (process.port > kMostPort)
           return wrong(lines_text({process.line}), " needs ports above 65535");
-        taken.insert({process.host, process.port});
+        taken.insert({host, process.port});
         processes_.push_back(std::move(process));
         if (processes_.size() > static_cast<std::size_t>(kMostProcesses))
           return wrong("more than ", kMostProcesses, " processes");
@@ -299,7 +305,7 @@ class Machinefile {
     std::map<std::pair<std::string, int>, std::vector<int>> lines;
     std::map<std::string, std::vector<int>> hosts;
     for (const Process& process : processes_)
-      lines[{process.host, process.port}].push_back(process.line);
+      lines[{one_name(process.host), process.port}].push_back(process.line);
     for (const Line& line : lines_) hosts[line.process.host].push_back(line.process.line);
     for (const auto& [address, numbers] : lines)
       if (numbers.size() > 1)

@@ -38,6 +38,13 @@ bool has_later(const Lines& lines, std::size_t from, const std::string& line) {
 
 }  // namespace
 
+std::pair<std::string_view, std::string_view> parted(std::string_view configuration) {
+  constexpr std::string_view kMark = "machinefile:\n";
+  const std::size_t at = configuration.find(kMark);
+  if (at == configuration.npos) return {configuration, {}};
+  return {configuration.substr(0, at), configuration.substr(at + kMark.size())};
+}
+
 std::string difference(const std::string& one, std::string_view one_text, const std::string& other,
                        std::string_view other_text, const char* verb) {
   const Lines a = split(one_text, '\n'), b = split(other_text, '\n');

@@ -16,8 +16,8 @@ Status Membership::join(Rank rank, const Ask& ask) {
     return {};
   }
   if (rank < members.size() && members[rank].joined) return join_again(rank, ask);
-  if (const std::string reason = why_not(rank, body.value()); !reason.empty()) {
-    refuse(rank, reason);
+  if (const Status status = may_join(rank, body.value()); !status.ok()) {
+    refuse(rank, status.error());
     return {};
   }
   members[rank].joined = true;
@@ -31,7 +31,7 @@ Status Membership::join(Rank rank, const Ask& ask) {
   if (const std::string reason = why_not_all(); reason.empty())
     begin();
   else
-    refuse(rank, reason);
+    refuse(rank, broken(reason));
   return {};
 }
 
@@ -40,7 +40,7 @@ void Membership::join_late(Rank rank) {
   if (finished_) {
     members[rank].joined = false;
     members[rank].left = true;
-    return refuse(rank, "the job is done: there is nothing left to join");
+    return refuse(rank, broken("the job is done: there is nothing left to join"));
   }
   want_next(members.name(rank) + " joins");
 }
@@ -67,22 +67,26 @@ Status Membership::join_again(Rank rank, const Ask& ask) {
   return error;
 }
 
-// Why this process cannot be part of the job; "" if it can.
-std::string Membership::why_not(Rank rank, const JoinBody& body) const {
+// Whether this process can be part of the job.
+Status Membership::may_join(Rank rank, const JoinBody& body) const {
   const std::string self = str("rank ", rank, body.host.empty() ? "" : " (host " + body.host + ")");
   if (rank >= members.size())
-    return str(self, " is outside the job, which has ranks 0 to ", members.size() - 1,
-               "; is --num_clients the same everywhere?");
-  if (!body.worker && !body.server) return self + " is neither worker nor server";
+    return table::broken(self, " is outside the job, which has ranks 0 to ", members.size() - 1,
+                         "; is --num_clients the same everywhere?");
+  if (!body.worker && !body.server) return table::broken(self, " is neither worker nor server");
+  const auto [own, machines] = parted(body.configuration);
   for (const Rank other : members.here()) {
     const JoinBody& theirs = members[other].body;
-    const std::string& common = roster_ ? configuration_ : theirs.configuration;
-    if (common != body.configuration)
-      return difference(self, body.configuration, members.name(other), common);
+    const auto [common, others] = parted(roster_ ? configuration_ : theirs.configuration);
+    if (common != own)
+      return Error{Code::kConfig, difference(self, own, members.name(other), common)};
+    if (machines != others && !machines.empty() && !others.empty())
+      return Error{Code::kUsage,
+                   difference(self, machines, members.name(other), others, "has a machinefile")};
     if (theirs.server && body.server && !body.address.empty() && theirs.address == body.address)
-      return str(self, " and ", members.name(other), " both say that they are reached at ",
-                 body.address,
-                 "; each needs a port of its own and an address that others can reach");
+      return table::broken(self, " and ", members.name(other),
+                           " both say that they are reached at ", body.address,
+                           "; each needs a port of its own and an address that others can reach");
   }
   return {};
 }

@@ -65,11 +65,11 @@ class Membership {
   Result<std::string> next_generation(const Rounds::Round& round);
   void join_late(Rank rank);
   Status join_again(Rank rank, const Ask& ask);
-  std::string why_not(Rank rank, const JoinBody& body) const;
+  Status may_join(Rank rank, const JoinBody& body) const;
   std::string why_not_all() const;
-  void refuse(Rank rank, const std::string& reason) {
-    members.say(rank, Refuse{Code::kPeer, reason});
-    if (!roster_) end({Code::kPeer, reason}, rank);
+  void refuse(Rank rank, const Error& error) {
+    members.say(rank, Refuse{error.code, error.message});
+    if (!roster_) end(error, rank);
   }
   void begin();
   std::string why_it_stays(Rank rank) const;

@@ -105,7 +105,8 @@ void CoordinatorHost::lose(Rank rank, Code code, const std::string& why) {
 
 void CoordinatorHost::hear_clocks() {
   coordinator_.heard(0, process_.clock);
-  for (const Peer* const peer : peers_.all()) coordinator_.heard(peer->rank(), peer->heard_clock());
+  for (const Peer* const peer : peers_.all())
+    coordinator_.heard(peer->rank(), process_.heard(peer->rank(), peer->heard_clock()));
 }
 
 // A process that one other has lost may still be connected with the coordinator.

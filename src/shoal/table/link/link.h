@@ -119,7 +119,7 @@ class Listener {
   // For a stranger whose handshake is good: the owner of the link to be, or an error to refuse it
   // with. On the link's strand, which is its own.
   using Accept = std::function<Result<LinkOwner*>(const PeerName&)>;
-  // Listens on address:port (0: a free one). Errors (kPeer) name address and port, the reason, and
+  // Listens on address:port (0: a free one). Errors (kUsage) name address and port, the reason, and
   // the next free port if this one is taken.
   static Result<std::unique_ptr<Listener>> create(IoThreads& threads, const std::string& address,
                                                   std::uint16_t port, const Credentials& self,

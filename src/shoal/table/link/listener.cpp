@@ -12,6 +12,8 @@ constexpr std::size_t kMostStrangers = 256;
 // after an accept that failed, as it does when there are no descriptors left
 constexpr milliseconds kPause{100};
 constexpr int kPortsTried = 200;
+// connections turned away that have a line of the log each, before there is one for many
+constexpr int kSaidAtOnce = 5;
 
 error_code listen(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
   error_code error;
@@ -97,8 +99,9 @@ class Listener::Port : public std::enable_shared_from_this<Port> {
         .opened = [self = shared_from_this()](LinkOwner& owner,
                                               auto link) { self->opened(owner, std::move(link)); },
         .failed =
-            [from](const Error& error, bool) {
-              LOG(WARNING) << "a connection from " << from << " was turned away: " << error.message;
+            [self = shared_from_this(), from](const Error& error, bool) {
+              self->turned_away(
+                  str("a connection from ", from, " was turned away: ", error.message));
             }};
     const Strand strand = strand_.sibling();
     const auto session = std::make_shared<Session>(strand, std::move(socket),
@@ -116,6 +119,26 @@ class Listener::Port : public std::enable_shared_from_this<Port> {
     strangers_.push_back(session);
   }
 
+  // Logs the first few, and of more a line each stall_warn.
+  void turned_away(const std::string& line) {
+    MutexLock lock(mutex_);
+    if (turned_away_ == 0)
+      strand_.after(options_.stall_warn, [self = shared_from_this()] { self->sum_up(); });
+    if (turned_away_++ < at_once_)
+      LOG(WARNING) << line;
+    else
+      last_ = line;
+  }
+  void sum_up() {
+    MutexLock lock(mutex_);
+    const int more = std::exchange(turned_away_, 0) - at_once_;
+    at_once_ = more > 0 ? 0 : kSaidAtOnce;
+    if (more > 0)
+      LOG(WARNING) << more << " more connections were turned away in "
+                   << std::chrono::duration<double>(options_.stall_warn).count()
+                   << " s; the last: " << last_;
+  }
+
   const Strand strand_;
   tcp::acceptor acceptor_;
   const std::uint16_t number_ = acceptor_.local_endpoint().port();
@@ -124,6 +147,8 @@ class Listener::Port : public std::enable_shared_from_this<Port> {
   const Accept accept_;
   Mutex mutex_;
   bool closed_ GUARDED_BY(mutex_) = false;
+  int turned_away_ GUARDED_BY(mutex_) = 0, at_once_ GUARDED_BY(mutex_) = kSaidAtOnce;
+  std::string last_ GUARDED_BY(mutex_);
   std::deque<std::weak_ptr<Session>> strangers_;
 };
 
@@ -133,8 +158,8 @@ Result<std::unique_ptr<Listener>> Listener::create(IoThreads& threads, const std
   const Strand strand(threads);
   asio::io_context& io = io_of(strand);
   const auto cannot = [&](const error_code& error, const std::string& more) {
-    return Error{Code::kPeer, str("Cannot listen on ", address, ", port ", port, ": ",
-                                  error.message(), more, ".")};
+    return Error{Code::kUsage, str("Cannot listen on ", address, ", port ", port, ": ",
+                                   error.message(), more, ".")};
   };
   error_code error;
   const auto found =

@@ -89,6 +89,8 @@ Status Peer::hear(const Link* from, Message&& message) {
 }
 
 void Peer::silent(Link& link, milliseconds since) {
+  process_.heard(rank_, link.heard_clock());
+  if (!process_.silence_is_news(rank_)) return;
   const auto seconds = [](milliseconds time) {
     return std::chrono::duration<double>(time).count();
   };

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "shoal/base/sha256.h"
+#include "shoal/table/coordinator/difference.h"
 
 namespace shoal::table {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 Credentials credentials(const ServiceOptions& options) {
   std::random_device device;
   Sha256 configuration;
-  configuration.update(options.configuration);
+  configuration.update(parted(options.configuration).first);
   const std::uint64_t incarnation = static_cast<std::uint64_t>(device()) << 32 | device();
   return {.rank = options.rank,
           .incarnation = incarnation,
@@ -38,7 +39,22 @@ LinkOptions ProcessState::link_options() const {
           .traffic = traffic};
 }
 
-std::string ProcessState::name_of(Rank rank, Clock clock) const {
+Clock ProcessState::heard(Rank rank, Clock clock) {
+  MutexLock lock(mutex);
+  Clock& highest = heard_.try_emplace(rank, clock).first->second;
+  return highest = std::max(highest, clock);
+}
+
+bool ProcessState::silence_is_news(Rank rank) {
+  MutexLock lock(mutex);
+  const auto [last, first] = warned_.try_emplace(rank, now());
+  const bool due = first || now() - last->second >= options.stall_warn;
+  if (due) last->second = now();
+  return due;
+}
+
+std::string ProcessState::name_of(Rank rank, Clock clock) {
+  clock = heard(rank, clock);
   const RosterBody* known = roster();
   std::string inside;
   if (known && rank < known->processes.size())

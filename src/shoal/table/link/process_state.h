@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <set>
 
 #include "shoal/base/mutex.h"
@@ -69,8 +70,12 @@ class ProcessState {
   }
   // The last one; null before the first. Each stays as long as this.
   const RosterBody* roster() const { return roster_; }
-  // "rank 2 (host b, last clock 17)", as far as these are known.
-  std::string name_of(Rank rank, Clock clock = -1) const;
+  // Returns the highest clock that a connection has heard from the rank, of those passed here.
+  Clock heard(Rank rank, Clock clock);
+  // "rank 2 (host b, last clock 17)", as far as these are known, after heard().
+  std::string name_of(Rank rank, Clock clock = -1);
+  // Whether to warn of the rank's silence, which several connections notice: once in stall_warn.
+  bool silence_is_news(Rank rank);
 
   // Guards what done() of wait() reads. A change of that notifies `changed`.
   mutable Mutex mutex;
@@ -87,6 +92,8 @@ class ProcessState {
   std::optional<Error> error_ GUARDED_BY(mutex);
   std::atomic<bool> finished_{false}, over_{false}, left_{false};
   std::set<Rank> gone_ GUARDED_BY(mutex);
+  std::map<Rank, Clock> heard_ GUARDED_BY(mutex);
+  std::map<Rank, Instant> warned_ GUARDED_BY(mutex);
   std::deque<RosterBody> rosters_ GUARDED_BY(mutex);
   std::atomic<const RosterBody*> roster_{nullptr};
 };

@@ -324,8 +324,11 @@ void TableOverTcp::warn(double seconds) {
     slowest = str("; the slowest worker it hears of is ", process_.name_of(rank, clock));
   }
   LOG(WARNING) << "has waited for rows for " << seconds << " s at clock " << process_.clock
-               << ", for longest for row " << overdue->row << " from server " << overdue->server
-               << ", " << process_.name_of(servers_[overdue->server]) << slowest;
+               << ", for longest for row " << overdue->row << " from "
+               << (is_own(overdue->server) ? "its own server"
+                                           : str("server ", overdue->server, ", ",
+                                                 process_.name_of(servers_[overdue->server])))
+               << slowest;
 }
 
 }  // namespace shoal::table
