@@ -26,6 +26,7 @@ PART_NAMES = {'compute': 'compute', 'data_wait': 'wait for data', 'row_wait': 'w
 MEANWHILE = 'sending meanwhile'
 MOST_BARS = 16            # of workers in a panel
 MOST_CLASSES = 12         # of staleness
+MOST_COUNTED = 63         # stands for itself and all above in the metrics
 
 
 def use_python_with_matplotlib(system='/usr/bin/python3'):
@@ -281,7 +282,7 @@ def staleness(plt, runs, style, title=''):
     if not runs:
         return None
     ranges = classes_of(runs)
-    names = [str(low) if low == high else f'{low}–{high}' for low, high in ranges]
+    names = [f'{low} or more' if high >= MOST_COUNTED else str(low) if low == high else f'{low}–{high}' for low, high in ranges]
     panels = [panel for panel in (('pushes', 'versions that others made of a row between a read\nand the merge of what was computed from it'),
                                   ('reads', 'clocks that the reader of a row was\nahead of the slowest worker'))
               if any(run.staleness(panel[0]) for run in runs)]
@@ -301,7 +302,7 @@ def staleness(plt, runs, style, title=''):
                     axes.text(left + value / 2, place, name, ha='center', va='center', fontsize=8, color='white' if sum(colour[:3]) < 1.5 else 'black')
                 left += value
             mean = mean_of(histogram)
-            axes.text(101, place, f'mean {mean:.2g}' if mean is not None else 'none counted', va='center', fontsize=9)
+            axes.text(101, place, f'mean {mean:.2g}{"+" * (MOST_COUNTED in histogram)}' if mean is not None else 'none counted', va='center', fontsize=9)
         axes.set_xlim(0, 100)
         axes.set_xlabel(f'% of {of}, by {words}')
         axes.grid(axis='y', visible=False)

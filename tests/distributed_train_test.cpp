@@ -451,7 +451,7 @@ TEST_F(DistributedTrain, AnotherSolverOnOneRankEndsAllWithTheFieldNamed) {
             test::start_program(
                 member(1, 2, solver("b", plain_net(4), "max_iter: 3 weight_decay: 0.5")))});
   for (const Ran& process : ran) {
-    EXPECT_NE(process.code, 0);
+    EXPECT_EQ(process.code, 3) << process.err;
     EXPECT_HAS(process.err, "weight_decay: 0.5");
   }
 }
@@ -475,9 +475,13 @@ TEST_F(DistributedTrain, ATakenPortIsNamed) {
   const Port taken;
   port_ = taken.number;
   const Ran ran = test::run_program(member(0, 2, solver("good", plain_net(4), "max_iter: 3")));
-  EXPECT_NE(ran.code, 0);
+  EXPECT_EQ(ran.code, 2) << ran.err;
   EXPECT_HAS(ran.err, std::to_string(port_));
   EXPECT_HAS(ran.err, "in use");
+  const Ran range = test::run_program(member(0, 2, solver("good", plain_net(4), "max_iter: 3"),
+                                             {str("--port_range=", port_, "-", port_)}));
+  EXPECT_EQ(range.code, 2) << range.err;
+  EXPECT_HAS(range.err, "none of these ports is free");
 }
 
 TEST_F(DistributedTrain, AJobNeedsAServerAndAWorker) {

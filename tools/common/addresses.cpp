@@ -103,7 +103,7 @@ std::uint16_t free_port(const std::string& range) {
                       ": two ports with a dash are wanted, as in 29600-29699");
   for (int port = first; port <= last; ++port)
     if (is_free(port)) return static_cast<std::uint16_t>(port);
-  throw ConfigError(Code::kPeer, "--port_range=", range, ": none of these ports is free");
+  throw ConfigError(Code::kUsage, "--port_range=", range, ": none of these ports is free");
 }
 
 }  // namespace
