@@ -1,12 +1,31 @@
 #!/usr/bin/env python3
-"""Tests the shell scripts: each can be parsed and run, and says in words which data it lacks."""
+"""Tests the shell scripts: each can be parsed and run, and says in words which data it lacks.
+
+Those of examples/imagenet and of fashion_mnist are run in a copy, with the tools of $BUILD or of build/release."""
+import gzip
 import os
+import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / os.environ.get('BUILD', 'build/release')
+
+NET = '''layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
+  transform_param { crop_size: 227 } data_param { batch_size: 4 backend: LMDB
+  source: "examples/imagenet/ilsvrc12_train_lmdb" } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST }
+  transform_param { crop_size: 227 } data_param { batch_size: 2 backend: LMDB
+  source: "examples/imagenet/ilsvrc12_val_lmdb" } }
+layer { name: "pool" type: "Pooling" bottom: "data" top: "pool"
+  pooling_param { pool: AVE kernel_size: 227 } }
+layer { name: "fc7" type: "InnerProduct" bottom: "pool" top: "fc7"
+  param { lr_mult: 0.001 } inner_product_param { num_output: 2 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc7" bottom: "label" top: "loss" }
+'''
 
 
 def shell_scripts():
@@ -14,11 +33,15 @@ def shell_scripts():
                   for path in (ROOT / folder).rglob('*.sh'))
 
 
-def run(script, *args, **variables):
-    """The exit code of a script of the repository, and all that it said."""
-    done = subprocess.run([ROOT / script, *args], env={**os.environ, **variables}, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
-    return done.returncode, done.stdout
+def write_image(path, width, height, level):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'P6 %d %d 255\n' % (width, height) + bytes([level, 10, 20]) * width * height)
+
+
+def write_idx(path, shape, data):
+    """MNIST's format: two zeros, the type of a byte, the dimensions, the data."""
+    head = struct.pack('>HBB', 0, 8, len(shape)) + struct.pack(f'>{len(shape)}I', *shape)
+    path.write_bytes(gzip.compress(head + data))
 
 
 class EveryScript(unittest.TestCase):
@@ -30,6 +53,117 @@ class EveryScript(unittest.TestCase):
                 self.assertTrue(os.access(path, os.X_OK), 'not executable')
                 parsed = subprocess.run(['bash', '-n', path], capture_output=True, text=True)
                 self.assertEqual((parsed.returncode, parsed.stderr), (0, ''))
+
+
+class Copy(unittest.TestCase):
+    """A test of scripts that write beside themselves, in a copy of the repository's part."""
+
+    def setUp(self):
+        if not (BUILD / 'tools/convert_imageset').exists():
+            self.skipTest(f'no tools in {BUILD}: run make first, or set BUILD')
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        for part in ('examples/imagenet', 'examples/fashion_mnist', 'data/fashion_mnist'):
+            (self.root / part).mkdir(parents=True)
+            for script in (ROOT / part).glob('*.sh'):
+                shutil.copy(script, self.root / part)
+        (self.root / 'models/caffenet').mkdir(parents=True)
+        shutil.copy(ROOT / 'models/caffenet/solver.prototxt', self.root / 'models/caffenet')
+        (self.root / 'models/caffenet/train_val.prototxt').write_text(NET)
+
+    def go(self, script, *args, **variables):
+        """The exit code of a script, and all that it said."""
+        done = subprocess.run([self.root / script, *args], cwd=self.root, timeout=60, text=True,
+                              env={**os.environ, 'BUILD': str(BUILD), **variables},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.returncode, done.stdout
+
+    def refuses(self, words, script, *args, **variables):
+        code, said = self.go(script, *args, **variables)
+        self.assertIn(words, said)
+        self.assertEqual(code, 2, said)
+
+    def succeeds(self, script, *args, **variables):
+        code, said = self.go(script, *args, **variables)
+        self.assertEqual(code, 0, said)
+        return said
+
+
+class ImageNet(Copy):
+    def make_images(self):
+        for name, count in (('train', 8), ('val', 4)):
+            lines = []
+            for i in range(count):
+                path = f'class{i % 2}/{i}.ppm'
+                write_image(self.root / 'images' / name / path, 20 + i, 30, 200 * (i % 2))
+                lines.append(f'{path} {i % 2}\n')
+            (self.root / f'images/{name}.txt').write_text(''.join(lines))
+        # Relative paths are meant from where the script is started.
+        return {'TRAIN_ROOT': 'images/train', 'TRAIN_LIST': 'images/train.txt',
+                'VAL_ROOT': 'images/val', 'VAL_LIST': 'images/val.txt'}
+
+    def test_without_its_data_each_script_names_what_is_missing(self):
+        at = 'examples/imagenet/'
+        self.refuses('no folder data/ilsvrc12/train with the train images: set TRAIN_ROOT',
+                     at + 'create_imagenet.sh')
+        for script in ('make_imagenet_mean', 'train_caffenet', 'resume_training'):
+            self.refuses('ilsvrc12_train_lmdb: run examples/imagenet/create_imagenet.sh first',
+                         at + script + '.sh')
+        self.refuses('ilsvrc12_val_lmdb: run examples/imagenet/create_imagenet.sh first',
+                     at + 'extract_fc7.sh')
+        self.refuses('run make first', at + 'train_caffenet.sh', BUILD='nowhere')
+
+    def test_a_list_and_a_folder_that_do_not_fit_are_refused_before_anything_is_written(self):
+        script, images = 'examples/imagenet/create_imagenet.sh', self.make_images()
+        self.refuses('is VAL_ROOT the folder its paths start from?', script,
+                     **{**images, 'VAL_ROOT': 'images'})
+        self.refuses('no list', script, **{**images, 'VAL_LIST': 'images/none.txt'})
+        (self.root / 'images/none.txt').touch()
+        self.refuses('is empty', script, **{**images, 'VAL_LIST': 'images/none.txt'})
+        (self.root / 'images/none.txt').write_text('class0/0.ppm\n')
+        self.refuses("is not 'path label'", script, **{**images, 'VAL_LIST': 'images/none.txt'})
+        self.refuses('neither train nor val', script, 'test', **images)
+        self.assertFalse((self.root / 'examples/imagenet/ilsvrc12_train_lmdb').exists())
+
+    def test_from_images_to_features(self):
+        at, images = 'examples/imagenet/', self.make_images()
+        self.succeeds(at + 'create_imagenet.sh', **images)
+        self.refuses('is there already', at + 'create_imagenet.sh', 'val', **images)
+        self.assertIn('mean_value channel [2]', self.succeeds(at + 'make_imagenet_mean.sh'))
+        self.assertTrue((self.root / 'data/ilsvrc12/imagenet_mean.binaryproto').exists())
+        self.refuses('run examples/imagenet/train_caffenet.sh first', at + 'resume_training.sh')
+        self.refuses('behind --', at + 'train_caffenet.sh', '--batch=2')
+        few = ['--', '--threads=1', '--set=max_iter: 2 test_iter: 1 base_lr: 0.0001']
+        self.succeeds(at + 'train_caffenet.sh', *few)
+        few[-1] = '--set=max_iter: 3 test_iter: 1 base_lr: 0.0001'
+        self.assertIn('iter_2.solverstate', self.succeeds(at + 'resume_training.sh', *few))
+        self.succeeds(at + 'extract_fc7.sh', BACKEND='text', BATCHES='0')
+        self.assertIn('caffenet_train_iter_3', self.succeeds(at + 'extract_fc7.sh', BACKEND='text'))
+        self.assertEqual(len((self.root / at / 'fc7_text').read_text().splitlines()), 4)
+
+
+class FashionMnist(Copy):
+    def test_files_are_checked_and_missing_ones_named(self):
+        script = 'data/fashion_mnist/get_fashion_mnist.sh'
+        self.refuses('SHOAL_DATA_DIR names the folder', script, SHOAL_DATA_DIR='nowhere')
+        (self.root / 'given/fashion_mnist').mkdir(parents=True)
+        self.refuses('train-images-idx3-ubyte.gz', script, SHOAL_DATA_DIR='given')
+        write_idx(self.root / 'given/fashion_mnist/train-images-idx3-ubyte.gz', [0, 28, 28], b'')
+        self.refuses('has the wrong checksum', script, SHOAL_DATA_DIR='given')
+        self.assertEqual(len(list((self.root / 'data/fashion_mnist').iterdir())), 1)
+
+    def test_databases_are_made_of_the_files_of_a_folder(self):
+        script = 'examples/fashion_mnist/create_fashion_mnist.sh'
+        self.refuses('train-images-idx3-ubyte', script, 'here')
+        (self.root / 'here').mkdir()
+        for part in ('train', 't10k'):
+            write_idx(self.root / f'here/{part}-images-idx3-ubyte.gz', [3, 28, 28], bytes(3 * 784))
+            write_idx(self.root / f'here/{part}-labels-idx1-ubyte.gz', [3], bytes([7, 8, 9]))
+        self.assertEqual(self.succeeds(script, 'here').count('Wrote 3 records'), 2)
+        for part in ('train', 'test'):
+            database = f'examples/fashion_mnist/fashion_mnist_{part}_lmdb/data.mdb'
+            self.assertTrue((self.root / database).exists())
 
 
 if __name__ == '__main__':

@@ -36,7 +36,7 @@ step "style (make check)" make --no-print-directory check
 step "style checker's own test" python3 scripts/check_style.py --self-test
 step "log scripts" python3 scripts/log_test.py
 step "metrics scripts" python3 scripts/metrics_test.py
-step "shell scripts" python3 scripts/examples_test.py
+step "shell scripts" env BUILD="$build" python3 scripts/examples_test.py
 step "installed tree" scripts/install_test.sh "$build"
 
 # The launcher's tests mostly wait, as do those of real processes: all of them run side by side.

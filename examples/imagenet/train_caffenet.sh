@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# CaffeNet on ImageNet by models/caffenet/solver.prototxt: 450000 iterations of 256 images.
+#   train_caffenet.sh [-- FLAGS of train, for example --batch=64 --set='max_iter: 1000']
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+tools=${BUILD:-build/release}/tools
+
+fail() { echo "train_caffenet: $*" >&2; exit 2; }
+if [ $# -gt 0 ]; then
+  [ "$1" = -- ] || fail "flags of train stand behind --: train_caffenet.sh -- $*"
+  shift
+fi
+[ -x "$tools/train" ] || fail "no $tools/train: run make first, or set BUILD to the folder of the build"
+for db in examples/imagenet/ilsvrc12_{train,val}_lmdb; do
+  [ -d "$db" ] || fail "no $db: run examples/imagenet/create_imagenet.sh first"
+done
+"$tools/train" --solver=models/caffenet/solver.prototxt "$@" 2>&1 | tee examples/imagenet/caffenet.log
