@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests the shell scripts: each can be parsed and run, and says in words which data it lacks.
 
-Those of examples/imagenet and of fashion_mnist are run in a copy, with the tools of $BUILD or of build/release."""
+Those of data/ and examples/ are run in a copy, with the tools of $BUILD or of build/release."""
 import gzip
 import os
 import shutil
@@ -64,7 +64,8 @@ class Copy(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
-        for part in ('examples/imagenet', 'examples/fashion_mnist', 'data/fashion_mnist'):
+        for part in ('examples/imagenet', 'examples/fashion_mnist', 'examples/mnist',
+                     'examples/cifar10', 'data/fashion_mnist', 'data/mnist'):
             (self.root / part).mkdir(parents=True)
             for script in (ROOT / part).glob('*.sh'):
                 shutil.copy(script, self.root / part)
@@ -141,6 +142,14 @@ class ImageNet(Copy):
         self.succeeds(at + 'extract_fc7.sh', BACKEND='text', BATCHES='0')
         self.assertIn('caffenet_train_iter_3', self.succeeds(at + 'extract_fc7.sh', BACKEND='text'))
         self.assertEqual(len((self.root / at / 'fc7_text').read_text().splitlines()), 4)
+
+
+class MnistAndCifar(Copy):
+    def test_without_data_or_a_model_each_script_names_what_is_missing(self):
+        for script in ('examples/mnist/create_mnist.sh', 'data/mnist/get_mnist.sh'):
+            self.refuses('SHOAL_DATA_DIR names the folder', script, SHOAL_DATA_DIR='nowhere')
+        self.refuses('run examples/mnist/train_lenet.sh first', 'examples/mnist/test_lenet.sh')
+        self.refuses('run examples/cifar10/train_quick.sh first', 'examples/cifar10/test_quick.sh')
 
 
 class FashionMnist(Copy):

@@ -2,7 +2,7 @@
 # Puts the four MNIST files, unpacked, into data/mnist. Takes them from $SHOAL_DATA_DIR/mnist/*.gz if that variable is set,
 # else downloads them (11 MB). Every file is checked.
 set -euo pipefail
-[ -z "${SHOAL_DATA_DIR:-}" ] || SHOAL_DATA_DIR=$(realpath "$SHOAL_DATA_DIR")
+[ -z "${SHOAL_DATA_DIR:-}" ] || SHOAL_DATA_DIR=$(realpath -m "$SHOAL_DATA_DIR")
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 mirrors=(https://ossci-datasets.s3.amazonaws.com/mnist https://storage.googleapis.com/cvdf-datasets/mnist)
@@ -28,6 +28,10 @@ trap 'rm -f ./*.part' EXIT
 while read -r sum name; do
   if is_right "$sum" "$name"; then continue; fi
   if [ -n "${SHOAL_DATA_DIR:-}" ]; then
+    if [ ! -f "$SHOAL_DATA_DIR/mnist/$name.gz" ]; then
+      echo "mnist: no $SHOAL_DATA_DIR/mnist/$name.gz: SHOAL_DATA_DIR names the folder that holds mnist/*.gz" >&2
+      exit 2
+    fi
     gzip -dc "$SHOAL_DATA_DIR/mnist/$name.gz" > "$name.part"
   else
     download "$name"

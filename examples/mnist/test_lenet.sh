@@ -2,5 +2,7 @@
 # The accuracy of examples/mnist/lenet_iter_10000.caffemodel, or of the model named, on the 10000 test images of MNIST.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+weights=${1:-examples/mnist/lenet_iter_10000.caffemodel}
+[ -f "$weights" ] || { echo "test_lenet: no $weights: run examples/mnist/train_lenet.sh first, or name a model" >&2; exit 2; }
 "${BUILD:-build/release}/tools/test" --model=models/lenet/train_val.prototxt \
-  --weights="${1:-examples/mnist/lenet_iter_10000.caffemodel}" --iterations=100
+  --weights="$weights" --iterations=100
