@@ -38,7 +38,9 @@ Plan golden_plan() {
             .scheme = "ssp 2",
             .rows = {}};
   plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
-  plan.rows = {{65536, 0, 0, true, 1, 1}, {500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}}};
+  plan.rows = {{65536, 0, 0, true, 1, 1},
+               {500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}},
+               {.length = 700, .priority = 3, .server = 1, .learns = false, .writer = 3}};
   plan.generation = 3;
   plan.ranks = {0, 2, 3, 5};
   plan.clocks = {100, 107, 100, 130};
@@ -100,6 +102,11 @@ Plan random_plan(Random& r) {
                          static_cast<std::uint16_t>(r.below(plan.servers)), r.below(2) == 0,
                          r.unit(), r.unit(), static_cast<CodecId>(r.below(256)),
                          static_cast<CodecId>(r.below(256))});
+  for (Row& row : plan.rows)
+    if (!row.learns && r.below(2) == 0) {
+      row.writer = static_cast<std::int32_t>(r.below(plan.workers));
+      row.pull_codec = row.push_codec;
+    }
   plan.generation = r.word();
   if (plan.workers < 100)
     for (std::uint32_t worker = 0; worker < plan.workers; ++worker)
@@ -207,14 +214,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{3, 3, first}},
+      {"challenge", Challenge{4, 4, first}},
       // The proofs were computed by another program.
       {"hello",
-       Hello{3, 3, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("d2bfb8ea47952007bd3b9adbf6b70cf26b967bc01ac1d92356ac2bebc5f9cfe7")}},
+       Hello{4, 4, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("c4e3620936307adcbb764e98bc4cc6c2cc7da74541a88b0c17fc7199f997d7ac")}},
       {"welcome",
-       Welcome{3, 0, 0x99aabbccddeeff00,
-               digest_of("9fa5ac071ad549d0078713039e2e2c7166fd4b1284f2dbc6fabd0a12654dd620")}},
+       Welcome{4, 0, 0x99aabbccddeeff00,
+               digest_of("f876252b959697bbbd4e6ec8c0a6d9449c187254152f955983e54128c8e6b4ad")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},

@@ -77,15 +77,23 @@ enum class ContributionKind : std::uint8_t {
 // The parts of a row: a shard keeps a number of each for every number of the row.
 enum class Part : std::uint8_t { kWeights = 0, kHistory = 1, kHistory2 = 2 };
 
-// A piece of a param: consecutive numbers that are sent, updated and read together, at one version.
+inline constexpr std::int32_t kEveryWorker = -1;
+
+// Consecutive numbers that are sent and read together. A row that every worker pushes is a piece of
+// a param: its server applies updates to it, and it has one version at a time. A row with one
+// writer is a message to all workers, anew at each clock: its server hands on what the writer
+// pushed at clock c to a reader that asks for clock c + 1, once all readers have asked for later
+// ones forgets it, and acknowledges the push with a Row without numbers.
 struct Row {
   std::uint32_t length = 0;  // floats, 1 .. kMaxRowFloats
   // the owner's place in the forward pass: a row with a smaller one is needed, and sent, earlier
   std::uint32_t priority = 0;
   std::uint16_t server = 0;  // which server holds it
-  bool learns = true;        // false: written once and never pushed (a frozen param)
+  // false: written once and never pushed (a frozen param), or pushed by its writer alone
+  bool learns = true;
   float lr_mult = 1, decay_mult = 1;
   CodecId push_codec = CodecId::kFloat32, pull_codec = CodecId::kFloat32;  // pull: of weights
+  std::int32_t writer = kEveryWorker;  // the only worker that pushes it
   bool operator==(const Row&) const = default;
 };
 

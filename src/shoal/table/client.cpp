@@ -66,7 +66,7 @@ void Client::push(Push push, Instant now) {
   CHECK_LT(push.row, rows_.size());
   const Row& row = rows_[push.row];
   const Slot slot = slot_of(push.row, Part::kWeights);
-  CHECK(row.learns) << "row " << push.row << " is frozen";
+  CHECK(row.learns || row.writer == options_.worker) << "row " << push.row << " is frozen";
   CHECK(!waits_[slot].waiting) << "row " << push.row << " is pushed at clock " << push.clock
                                << " before that of clock " << waits_[slot].clock << " arrived";
   const std::size_t count = push.payload.floats().size();
@@ -157,6 +157,11 @@ Result<bool> Client::handle_row(int server, const RowMessage& message) {
                      "; this worker is in generation ", generation_);
   if (const Status known = check_row(server, message.row, "Row"); !known.ok()) return known.error();
   if (!expects(message)) return false;
+  const Slot slot = slot_of(message.row, message.part);
+  if (rows_[message.row].writer == options_.worker) {
+    arrive(slot, message.version);
+    return true;
+  }
   const std::uint32_t length = rows_[message.row].length;
   const Result<Values> decoded = decode_with(codec_of(message), message.payload, length);
   if (!decoded.ok())
@@ -165,7 +170,7 @@ Result<bool> Client::handle_row(int server, const RowMessage& message) {
   const std::span<float> place = destination_(message.row, message.part);
   CHECK_EQ(place.size(), length) << "destination of row " << message.row;
   if (numbers.data() != place.data()) std::copy(numbers.begin(), numbers.end(), place.begin());
-  arrive(slot_of(message.row, message.part), message.version);
+  arrive(slot, message.version);
   return true;
 }
 

@@ -6,11 +6,17 @@
 namespace shoal::table {
 namespace {
 
-std::string validate(const Row& row, std::uint16_t servers) {
+std::string validate(const Row& row, std::uint16_t workers, std::uint16_t servers) {
   if (row.length < 1 || row.length > kMaxRowFloats)
     return str("has ", row.length, " numbers; 1 to ", kMaxRowFloats, " are allowed");
   if (row.server >= servers)
     return str("is on server ", row.server, ", and there are ", servers, " (the first is 0)");
+  if (row.writer < kEveryWorker || row.writer >= workers)
+    return str("is written by worker ", row.writer, ", and there are ", workers,
+               " (the first is 0)");
+  if (row.writer != kEveryWorker && (row.learns || row.push_codec != row.pull_codec))
+    return str("is written by worker ", row.writer, " alone, and ",
+               row.learns ? "learns" : "is read in another codec than it is pushed in");
   if (!std::isfinite(row.lr_mult)) return str("has lr_mult ", row.lr_mult, "; it must be finite");
   if (!std::isfinite(row.decay_mult))
     return str("has decay_mult ", row.decay_mult, "; it must be finite");
@@ -45,7 +51,7 @@ std::string validate(const Plan& plan) {
   if (plan.rows.size() > kMaxRows)
     return str("there are ", plan.rows.size(), " rows; at most ", kMaxRows, " are allowed");
   for (std::size_t i = 0; i < plan.rows.size(); ++i)
-    if (std::string wrong = validate(plan.rows[i], plan.servers); !wrong.empty())
+    if (std::string wrong = validate(plan.rows[i], plan.workers, plan.servers); !wrong.empty())
       return str("row ", i, " ", wrong);
   if (std::string wrong = wrong_ranks(plan.ranks, plan.workers, "workers"); !wrong.empty())
     return wrong;

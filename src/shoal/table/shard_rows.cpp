@@ -24,6 +24,7 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
       plan_(plan),
       scheme_(std::move(scheme)),
       rows_(plan.rows.size()),
+      written_(plan.rows.size()),
       ends_(plan.workers, kUnbounded),
       gone_(plan.workers, false),
       norm_clock_(plan.start) {
@@ -34,6 +35,10 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
   for (RowId id = 0; id < plan.rows.size(); ++id) {
     const Row& row = plan.rows[id];
     if (row.server != keeps.server) continue;
+    if (row.writer != kEveryWorker) {
+      written_[id] = std::make_unique<WrittenRow>(id, plan_);
+      continue;
+    }
     const bool is_shared = updates_in_place && row.pull_codec == CodecId::kFloat32;
     rows_[id] = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec),
                                            is_shared ? in_place(id) : std::span<float>());
@@ -124,9 +129,29 @@ Result<Values> ShardRows::numbers_of(int worker, const Push& push) const {
   return broken(push_named(worker, push), " ", numbers.error().message);
 }
 
+Status ShardRows::check_finite(int worker, const Push& push, const Values& numbers) {
+  if (keeps_.counts_only || push.finite || all_finite(numbers.data)) return {};
+  ++keeps_.counters.refused;
+  return Error{Code::kNonFinite,
+               str(push_named(worker, push),
+                   " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
+}
+
+Status ShardRows::push_written(int worker, const Push& push, Outbox& out) {
+  const int writer = plan_.rows[push.row].writer;
+  if (worker != writer)
+    return broken(push_named(worker, push), " is of a row that worker ", writer, " alone writes");
+  const Result<Values> numbers = numbers_of(worker, push);
+  if (!numbers.ok()) return numbers.error();
+  if (Status status = check_finite(worker, push, numbers.value()); !status.ok()) return status;
+  written(push.row)->push(push, out);
+  return {};
+}
+
 // A push is taken in its turn, once. One that is there already is its worker's question whether it
 // arrived; the answer is the row, if not yet then when it may be read.
 Status ShardRows::push(int worker, const Push& push, Outbox& out) {
+  if (written(push.row)) return push_written(worker, push, out);
   const Result<ShardRow*> found =
       row_of(push.row, str("worker ", worker, "'s push at clock ", push.clock));
   if (!found.ok()) return found.error();
@@ -146,12 +171,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
     if (push.clock + 1 == next) ask_again(row, worker, next, out);
     return {};
   }
-  if (!keeps_.counts_only && !push.finite && !all_finite(numbers.value().data)) {
-    ++keeps_.counters.refused;
-    return Error{Code::kNonFinite,
-                 str(push_named(worker, push),
-                     " holds a NaN or an infinity: its gradients have grown beyond all bounds")};
-  }
+  if (Status status = check_finite(worker, push, numbers.value()); !status.ok()) return status;
   come_back(worker, push.clock);
   row.hold(worker, push, std::move(numbers).value(), ends_[worker]);
   row.wait(worker, next + 1);
@@ -176,6 +196,10 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
   const auto wrong = [&](const auto&... words) {
     return broken("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row, words...);
   };
+  if (WrittenRow* row = written(get.row)) {
+    row->get(worker, get.clock, out);
+    return {};
+  }
   const Result<ShardRow*> found =
       row_of(get.row, str("worker ", worker, "'s read at clock ", get.clock));
   if (!found.ok()) return found.error();
@@ -324,6 +348,8 @@ void ShardRows::leave(int worker, Outbox& out) {
   end = std::min(end, clock_of(worker));
   for (const auto& row : rows_)
     if (row) row->stop_waiting(worker);
+  for (const auto& row : written_)
+    if (row) row->leave(worker);
   complete_ = 0;
   for (ShardRow* row : learning_) {
     row->pending.reset();

@@ -4,6 +4,7 @@
 
 #include "shoal/table/shard.h"
 #include "shoal/table/shard_row.h"
+#include "shoal/table/written_row.h"
 
 namespace shoal::table {
 
@@ -36,6 +37,8 @@ class ShardRows {
     std::size_t bytes = 0;
     for (const auto& row : rows_)
       if (row) bytes += row->bytes();
+    for (const auto& row : written_)
+      if (row) bytes += row->bytes();
     return bytes;
   }
   // "" if all pushes are in the rows, or were dropped; else what keeps the generation from its end.
@@ -53,7 +56,13 @@ class ShardRows {
  private:
   Status check_push(int worker, const ShardRow& row, const Push& push) const;
   Result<Values> numbers_of(int worker, const Push& push) const;
+  Status check_finite(int worker, const Push& push, const Values& numbers);
   Result<ShardRow*> row_of(RowId row, const std::string& what) const;
+  // Null for rows that every worker pushes, and those of other servers.
+  WrittenRow* written(RowId row) const {
+    return row < written_.size() ? written_[row].get() : nullptr;
+  }
+  Status push_written(int worker, const Push& push, Outbox& out);
   // It had stopped, and others did not wait for it.
   void come_back(int worker, Clock clock) {
     Clock& end = ends_[worker];
@@ -80,11 +89,12 @@ class ShardRows {
   ShardKeeps& keeps_;
   const Plan plan_;
   const std::unique_ptr<Scheme> scheme_;
-  std::vector<std::unique_ptr<ShardRow>> rows_;  // of the plan; null where another server's
-  std::vector<ShardRow*> learning_;              // own rows that learn, by id
-  std::size_t own_ = 0, without_weights_ = 0;    // own rows
-  std::vector<Clock> ends_;                      // by worker: no push from there on
-  std::vector<bool> gone_;                       // by worker
+  std::vector<std::unique_ptr<ShardRow>> rows_;       // of the plan; null where another server's
+  std::vector<ShardRow*> learning_;                   // own rows that learn, by id
+  std::vector<std::unique_ptr<WrittenRow>> written_;  // by id; null where all workers push
+  std::size_t own_ = 0, without_weights_ = 0;         // own rows
+  std::vector<Clock> ends_;                           // by worker: no push from there on
+  std::vector<bool> gone_;                            // by worker
   // A clip of the norm: each learning row's merge of norm_clock_ waits until all have theirs, and
   // the coordinator has added up all servers'.
   Clock norm_clock_;

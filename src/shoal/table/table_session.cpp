@@ -15,7 +15,7 @@ std::string describe(const Plan& plan) {
   for (const Row& row : plan.rows) {
     floats += row.length;
     rows += str(row.length, ' ', row.priority, ' ', row.server, ' ', row.learns, ' ', row.lr_mult,
-                ' ', row.decay_mult, '\n');
+                ' ', row.decay_mult, ' ', row.writer, '\n');
   }
   Sha256 hash;
   hash.update(rows);
@@ -137,6 +137,7 @@ std::vector<std::vector<Message>> initial_of(const Plan& plan, const Table::Sour
   std::vector<std::vector<Message>> messages(plan.servers, {PlanMessage{plan}});
   constexpr Part kParts[] = {Part::kHistory, Part::kHistory2};
   for (RowId row = 0; row < plan.rows.size(); ++row) {
+    if (plan.rows[row].writer != kEveryWorker) continue;
     std::vector<Message>& to = messages[plan.rows[row].server];
     const auto add = [&](Part part, std::span<const float> numbers) {
       to.push_back(Init{.row = row,
