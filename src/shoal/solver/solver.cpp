@@ -133,8 +133,9 @@ Error Solver::rescue(Error error) {
 
 // The last lines: the loss that the next iteration would see, and a test if one falls here.
 Status Solver::finish() {
+  // the params that the net is left with hold the last update
+  if (Status status = core_.updater->settle(Settle::kOwn); !status.ok()) return status;
   if (core_.falls_on(core_.param.display())) {
-    if (Status status = core_.updater->settle(Settle::kOwn); !status.ok()) return status;
     pass_ = core_.recipe.iter_size;  // the updater has no part in this pass
     const Result<float> loss = core_.net->forward();
     if (!loss.ok()) return loss.error();
