@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -190,6 +191,31 @@ TEST_F(DistributedTrain, TwoWorkersLearnAsOneMachineWithTwiceTheBatch) {
   EXPECT_HAS(two[0].err, "% wait, rows ");
   EXPECT_HAS(two[0].err, "Optimization Done.");
   EXPECT_EQ(two[1].err.find("Iteration"), std::string::npos) << two[1].err;
+}
+
+// By factors as by the table, and on from a snapshot by the other.
+TEST_F(DistributedTrain, SvbTrainsAsTheTableDoes) {
+  const std::string net = plain_net(4), more = "max_iter: 12 display: 1 snapshot: 6";
+  run(2, solver("table", net, more), {"--net_outputs=" + folder_ + "/table"});
+  const auto ran = run(2, solver("svb", net, more),
+                       {"--svb", "--explain_exchange", "--net_outputs=" + folder_ + "/svb"});
+  EXPECT_HAS(ran[0].err, "Exchange: the gradients of ip travel as factors: ");
+  EXPECT_HAS(ran[0].err, "  factors: as the solver says");
+  run(2, folder_ + "/svb.prototxt",
+      {"--snapshot=" + state("svb", 6), "--net_outputs=" + folder_ + "/on"});
+  run(2, folder_ + "/table.prototxt",
+      {"--snapshot=" + state("table", 6), "--exchange=AUTO,ip=FACTORS",
+       "--net_outputs=" + folder_ + "/svb_on"});
+  const auto wanted = rows_of(folder_ + "/table.train.csv");
+  for (const char* other : {"/svb", "/on", "/svb_on"}) {
+    const auto found = rows_of(folder_ + other + ".train.csv");
+    ASSERT_FALSE(found.empty());
+    for (const auto& row : found) {
+      const auto same = std::ranges::find(wanted, row[0], [](const auto& w) { return w[0]; });
+      ASSERT_NE(same, wanted.end());
+      EXPECT_NEAR(row.back(), same->back(), 2e-5 * (1 + std::abs(same->back()))) << other << row[0];
+    }
+  }
 }
 
 // Each record once, whether the workers divide a test or one makes it for all.
@@ -432,15 +458,14 @@ TEST_F(DistributedTrain, WhatTheCommandLineGetsWrongIsNamed) {
 }
 
 TEST_F(DistributedTrain, PoseidonsTuningFlagsAreTakenAndNamed) {
-  const Ran ran = test::run_program(alone(
-      solver("good", plain_net(4), "max_iter: 1"),
-      {"--svb=true", "--resume_clock=7", "--num_rows_per_table=256",
-       "--init_thread_access_table=true", "--consistency_model=SSPPush", "--table_staleness=0"}));
+  const Ran ran = test::run_program(
+      alone(solver("good", plain_net(4), "max_iter: 1"),
+            {"--resume_clock=7", "--num_rows_per_table=256", "--init_thread_access_table=true",
+             "--consistency_model=SSPPush", "--table_staleness=0"}));
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err,
              "Taken and without effect, since Shoal has nothing that they tune: "
              "--num_rows_per_table, --init_thread_access_table\n");
-  EXPECT_HAS(ran.err, "--svb has no effect: the gradients of InnerProduct layers travel whole");
   EXPECT_HAS(ran.err, "--resume_clock has no effect: nothing is resumed; --snapshot=");
 }
 

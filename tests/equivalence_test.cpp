@@ -7,10 +7,10 @@
 #include <map>
 #include <numeric>
 
-#include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
 #include "support/job_rig.h"
+#include "support/regression.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::equivalence_test {
@@ -206,53 +206,6 @@ TEST_F(Equivalence, TwoRunsHaveTheSameBits) {
 // SGD sees every factor of the gradient, which a clip and rules with a history of squares hide.
 constexpr const char* kPlain = " weight_decay: 0.004 iter_size: 2";
 
-// Softmax regression on all records in order, in double precision: the params after so many
-// iterations from `start`, in a net's order.
-class Regression {
- public:
-  static constexpr std::size_t kClasses = 4, kPixels = 36;
-
-  explicit Regression(const std::string& path) {
-    for (const auto& [key, value] : or_throw(read_all(*or_throw(open_source("DATUMFILE", path))))) {
-      Datum datum;
-      EXPECT_TRUE(datum.ParseFromString(value));
-      labels_.push_back(static_cast<std::size_t>(datum.label()));
-      for (const char pixel : datum.data())
-        pixels_.push_back(kScale * static_cast<unsigned char>(pixel));
-    }
-  }
-
-  Weights train(const Weights& start, int iterations, double rate, double momentum,
-                double decay) const {
-    std::vector<double> w(start.begin(), start.end()), h(w.size());
-    for (int t = 0; t < iterations; ++t) {
-      std::vector<double> g(w.size());
-      for (int b = 0; b < kBatch; ++b)
-        add_gradient(static_cast<std::size_t>(t * kBatch + b) % labels_.size(), w, g);
-      for (std::size_t i = 0; i < w.size(); ++i)
-        w[i] -= h[i] = momentum * h[i] + rate * (g[i] / kBatch + decay * w[i]);
-    }
-    return {w.begin(), w.end()};
-  }
-
- private:
-  void add_gradient(std::size_t record, const std::vector<double>& w,
-                    std::vector<double>& g) const {
-    const double* x = &pixels_[record * kPixels];
-    double p[kClasses], total = 0;
-    for (std::size_t c = 0; c < kClasses; ++c)
-      total += p[c] =
-          std::exp(std::inner_product(x, x + kPixels, &w[c * kPixels], w[kClasses * kPixels + c]));
-    for (std::size_t c = 0; c < kClasses; ++c) {
-      const double d = p[c] / total - (c == labels_[record] ? 1 : 0);
-      for (std::size_t i = 0; i < kPixels; ++i) g[c * kPixels + i] += d * x[i];
-      g[kClasses * kPixels + c] += d;
-    }
-  }
-  std::vector<double> pixels_;
-  std::vector<std::size_t> labels_;
-};
-
 TEST_F(Equivalence, AReferenceInDoublePrecisionSaysTheSameOfAll) {
   const auto make = [](int nets) {
     SolverParameter param =
@@ -267,7 +220,7 @@ TEST_F(Equivalence, AReferenceInDoublePrecisionSaysTheSameOfAll) {
   const std::vector<int> stops = {0, 50};
   const JobResult alone = train(make(1), {.stops = stops});
   ASSERT_TRUE(alone.ok()) << alone.why();
-  const Weights exact = Regression(small_).train(alone.at(0), 50, 0.1, 0.9, 0.01);
+  const Weights exact = Regression(small_, kBatch, kScale).train(alone.at(0), 50, 0.1, 0.9, 0.01);
   EXPECT_LE(distance(alone.at(1), exact), 2e-6);
   for (const int nets : {1, 2, 4, 8}) {
     const JobResult job = train(make(nets), {.workers = nets, .stops = stops});

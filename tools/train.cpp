@@ -52,6 +52,8 @@ DEFINE_string(placement, "",
               "of rows on servers: bytes; measured: by the time they take, from a probe of all "
               "links; default: by time if the machinefile "
               "has bandwidth= of all servers, else bytes");
+DEFINE_bool(explain_exchange, false,
+            "print how each layer's gradients travel between workers, with the bytes of each way");
 DEFINE_bool(profile_only, false, "end when the groups are found and their files written");
 
 namespace shoal {
@@ -154,6 +156,7 @@ int train(const std::vector<std::string>& words) {
                              .groups_out = FLAGS_groups_out,
                              .data_sharding_out = FLAGS_data_sharding_out,
                              .profile_only = FLAGS_profile_only,
+                             .explain_exchange = FLAGS_explain_exchange,
                              .placement = FLAGS_placement};
   return place.distributed() ? train_in_job(request, flags, place) : train_alone(request, flags);
 }

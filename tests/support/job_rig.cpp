@@ -5,6 +5,7 @@
 
 #include "shoal/parallel/replicas.h"
 #include "shoal/parallel/worker.h"
+#include "shoal/proto/config_error.h"
 #include "support/cluster.h"
 #include "support/simulated_workers.h"
 #include "support/solver_rig.h"
@@ -79,7 +80,12 @@ JobResult train(const SolverParameter& param, const JobShape& shape) {
     return result;
   }
   const auto life = [&](int worker, table::Table& table) {
-    Status status = train_one(param, shape, worker, &table, result);
+    Status status;
+    try {
+      status = train_one(param, shape, worker, &table, result);
+    } catch (const ConfigError& error) {
+      status = error.error();
+    }
     if (status.ok() && shape.over_tcp) status = table.finish(shape.stops.back());
     return status;
   };

@@ -11,7 +11,9 @@
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/number.h"
+#include "shoal/base/text.h"
 #include "shoal/data/partition.h"
+#include "shoal/layers/layer.h"
 #include "shoal/parallel/scheme_words.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
@@ -139,6 +141,33 @@ void merge_shares(const JobFlags& flags, SolverParameter& param) {
   param.set_share_interval(*interval);
 }
 
+ExchangeParameter::Way way_named(const JobFlags& flags, std::string word) {
+  for (char& letter : word) letter = static_cast<char>(std::toupper(letter));
+  ExchangeParameter::Way way{};
+  if (!ExchangeParameter::Way_Parse(word, &way))
+    throw usage("--exchange=", flags.exchange, ": ", word, " is none of AUTO, TABLE and FACTORS");
+  return way;
+}
+
+// "AUTO,fc8=TABLE,InnerProduct=FACTORS"
+void merge_exchange(const JobFlags& flags, SolverParameter& param) {
+  if (flags.exchange.empty() && flags.svb)
+    param.mutable_exchange()->set_way(ExchangeParameter::FACTORS);
+  const std::vector<std::string> types = layer_types();
+  for (const std::string& word : split(flags.exchange, ',')) {
+    ExchangeParameter& exchange = *param.mutable_exchange();
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      exchange.set_way(way_named(flags, word));
+      continue;
+    }
+    ExchangeParameter::Override& one = *exchange.add_layer();
+    const std::string layer = word.substr(0, equals);
+    (std::ranges::count(types, layer) > 0 ? one.set_type(layer) : one.set_name(layer));
+    one.set_way(way_named(flags, word.substr(equals + 1)));
+  }
+}
+
 }  // namespace
 
 std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place& place) {
@@ -154,6 +183,7 @@ std::vector<double> worker_weights(const JobFlags& flags, const parallel::Place&
 
 void merge_flags(const JobFlags& flags, SolverParameter& param) {
   merge_shares(flags, param);
+  merge_exchange(flags, param);
   if (!flags.batch_semantics.empty()) {
     SolverParameter::BatchSemantics value{};
     if (!SolverParameter::BatchSemantics_Parse(flags.batch_semantics, &value))

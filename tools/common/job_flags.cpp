@@ -45,6 +45,10 @@ DEFINE_string(batch_by, "",
               "under schemes in lockstep, else EQUAL");
 DEFINE_string(share_interval, "",
               "by SPEED: iterations until speeds are looked at again; 0: once; default: an epoch");
+DEFINE_string(exchange, "",
+              "AUTO, TABLE or FACTORS: how gradients travel between workers; then, for layers by "
+              "name or type, others: \"AUTO,fc8=TABLE\". docs/exchanges.md");
+DEFINE_bool(svb, false, "Poseidon's: the same as --exchange=FACTORS");
 DEFINE_string(data_sharding, "",
               "a file with the workers' shares of the data, a line \"begin end\" each, in "
               "fractions, as MXNet-G has them");
@@ -132,6 +136,8 @@ JobFlags job_flags() {
   flags.replicas = FLAGS_replicas;
   flags.num_table_threads = FLAGS_num_table_threads;
   flags.batch_semantics = FLAGS_batch_semantics;
+  flags.exchange = FLAGS_exchange;
+  flags.svb = FLAGS_svb;
   flags.share_by = FLAGS_share_by;
   flags.batch_by = FLAGS_batch_by;
   flags.share_interval = FLAGS_share_interval;

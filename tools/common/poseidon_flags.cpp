@@ -17,7 +17,7 @@ SHOAL_POSEIDON_FLAGS(SWITCH, WORD)
 namespace shoal {
 namespace {
 
-// Those that were given and say something, as "--svb".
+// Those that were given and say something, as "--row_type".
 std::vector<std::string> ignored_flags() {
 #define NAME(name) #name,
   constexpr const char* kNames[] = {SHOAL_POSEIDON_FLAGS(NAME, NAME)};
@@ -33,7 +33,6 @@ std::vector<std::string> ignored_flags() {
 
 void report_ignored_flags() {
   constexpr std::pair<const char*, const char*> kLost[] = {
-      {"--svb", "the gradients of InnerProduct layers travel whole, not as factors"},
       {"--client_bandwidth_mbps", "nothing limits what a process sends; --throttle does"},
       {"--server_bandwidth_mbps", "nothing limits what a process sends; --throttle does"},
       {"--snapshot_clock", "snapshots are written as the solver's field snapshot says"},

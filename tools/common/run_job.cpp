@@ -152,6 +152,7 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
   options.groups_out = request.groups_out;
   options.data_sharding_out = request.data_sharding_out;
   options.profile_only = request.profile_only;
+  options.explain_exchange = request.explain_exchange;
   if (!request.net_outputs.empty() || !request.metrics.empty() || !request.esync_log_dir.empty())
     options.observer = &recorder;
   options.phase = [&](const std::string& words, std::int64_t iteration) {

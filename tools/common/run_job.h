@@ -22,6 +22,7 @@ struct TrainRequest {
   std::string pace_json;      // file that process 0 writes rounds of esync to, or ""
   std::string groups_out, data_sharding_out;  // files, or ""
   bool profile_only = false;
+  bool explain_exchange = false;
   std::string placement;  // "bytes", "measured", or ""
 };
 

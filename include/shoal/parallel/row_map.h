@@ -22,6 +22,9 @@ struct RowExtras {
   bool stays = false;
   // by layer: whether its params have rows; empty: all have
   std::vector<bool> layers{};
+  // by layer: whether every worker updates its params itself, so that their rows, and their
+  // histories', are read once; empty: none
+  std::vector<bool> replicated{};
 };
 
 class RowMap {

@@ -50,6 +50,7 @@ struct RunOptions {
   // when they are.
   std::string groups_out, data_sharding_out;
   bool profile_only = false;
+  bool explain_exchange = false;  // the log says how each layer's gradients travel, and why
   // Link bandwidth of each server of the first generation in bytes a second, equal on all workers;
   // empty: unknown, and then measured if the chief asks for it. A process that joins later gets it
   // from the roster. Unknown bandwidths count as equal.

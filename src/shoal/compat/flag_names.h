@@ -4,7 +4,6 @@
 // clang-format off
 // Flags of Poseidon's caffe_main that tune what Shoal has not got: SWITCH if bool, else WORD.
 #define SHOAL_POSEIDON_FLAGS(SWITCH, WORD) \
-  SWITCH(svb) \
   WORD(svb_timeout_ms) \
   WORD(num_rows_per_table) \
   SWITCH(init_thread_access_table) \

@@ -1,4 +1,5 @@
 // InnerProduct layer: each output is a weighted sum of all inputs.
+#include "shoal/layers/factored.h"
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/gemm.h"
@@ -10,7 +11,7 @@ namespace {
 //   bottom[0] (M..., K...), M the axes before `axis`, K all from it on
 //   top[0] (M..., N), N = num_output   params: weight (N, K), or (K, N) with transpose; bias (N)
 // Source: Caffe's InnerProductLayer.
-class InnerProduct final : public Layer {
+class InnerProduct final : public Layer, public Factored {
  public:
   using Layer::Layer;
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
@@ -53,13 +54,32 @@ class InnerProduct final : public Layer {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
+    if (sink_) sink_->take(tops[0]->grad, bottoms[0]->data);
     op_->backward(ctx, bottoms[0]->data, params()[0]->data, tops[0]->grad,
-                  propagate[0] ? &bottoms[0]->grad : nullptr,
-                  param_propagates(0) ? &params()[0]->grad : nullptr,
-                  has_bias_ && param_propagates(1) ? &params()[1]->grad : nullptr);
+                  propagate[0] ? &bottoms[0]->grad : nullptr, sink_ ? nullptr : gradient(0),
+                  sink_ ? nullptr : gradient(1));
+  }
+
+  Sizes factor_sizes() const override { return {desc_.rows, desc_.outputs, desc_.inputs}; }
+  void give_factors_to(FactorSink* sink) override { sink_ = sink; }
+  void add_gradients(Context& ctx, const Tensor& top_grad, const Tensor& bottom) override {
+    const std::int64_t rows = top_grad.count() / desc_.outputs;
+    const Tensor &left = desc_.weight_is_kn ? bottom : top_grad,
+                 &right = desc_.weight_is_kn ? top_grad : bottom;
+    if (Tensor* weight = gradient(0))
+      ops::gemm(ctx, ops::Trans::kYes, ops::Trans::kNo, left.count() / rows, right.count() / rows,
+                rows, 1, left, right, 1, *weight);
+    if (Tensor* bias = gradient(1)) ops::add_bias_gradient(ctx, desc_.outputs, 1, top_grad, *bias);
   }
 
  private:
+  // Of a param that learns; else null.
+  Tensor* gradient(int param) const {
+    const bool learns = param < (has_bias_ ? 2 : 1) && param_propagates(param);
+    return learns ? &params()[static_cast<std::size_t>(param)]->grad : nullptr;
+  }
+
+  FactorSink* sink_ = nullptr;
   int axis_ = 1;
   bool has_bias_ = true;
   ops::DenseDesc desc_;

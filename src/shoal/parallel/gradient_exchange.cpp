@@ -1,12 +1,12 @@
-// The exchange of schemes whose tasks are gradients: each leaves as soon as its layer has it, and
-// the servers apply the rule.
+// The exchange of schemes whose tasks are gradients. Each leaves as soon as its layer has it: for
+// the servers, which apply the rule, or as factors for all workers, which do so each.
 #include <functional>
 #include <utility>
 
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
-#include "shoal/parallel/table_exchange.h"
+#include "shoal/parallel/factor_layers.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/table/scheme.h"
@@ -19,9 +19,13 @@ using table::RowId;
 
 class GradientExchange final : public TableExchange {
  public:
-  explicit GradientExchange(const TableSetup& setup)
-      : TableExchange(setup, {.stays = is_alone(setup.table.roster()), .layers = setup.layers}),
+  GradientExchange(const TableSetup& setup, std::unique_ptr<FactorLayers> factors)
+      : TableExchange(setup, {.histories = factors->histories(),
+                              .stays = is_alone(setup.table.roster()),
+                              .layers = setup.layers,
+                              .replicated = factors->layers()}),
         layers_(setup.layers),
+        factors_(std::move(factors)),
         spends_(is_alone(setup.table.roster()) && staging_.in_place() &&
                 !setup.param.snapshot_diff() && !setup.param.debug_info()) {
     table_.share_out(std::bind_front(ops::share_out, net_.context().threads()));
@@ -33,14 +37,17 @@ class GradientExchange final : public TableExchange {
     skipped_ = false;
     spent_ = std::exchange(spending_, false);
     held_.clear();
+    held_factors_.clear();
     histories_.clear();
     fix_histories({});
+    factors_->begin(iteration, rate);
     pacer_.task_begins();
     return {};
   }
 
   Status before_forward(int layer) override {
     if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
+    if (factors_->owns(layer)) return factors_->before_forward(layer, waits_);
     for (const NetParam& param : net_.params())
       if (param.layer == layer && owns(layer) && !(spent_ && param.lr_mult != 0))
         ops::fill(net_.context(), 0, param.blob->grad);
@@ -48,6 +55,12 @@ class GradientExchange final : public TableExchange {
   }
 
   Status after_backward(int layer) override {
+    if (factors_->owns(layer)) {
+      finite_ = finite_ && factors_->is_finite(layer);
+      held_factors_.push_back(layer);
+      if (early_ && finite_) push_held();
+      return {};
+    }
     std::vector<const Tensor*> gradients;
     for (const NetParam& param : net_.params())
       if (param.layer == layer && owns(layer) && param.lr_mult != 0)
@@ -64,7 +77,7 @@ class GradientExchange final : public TableExchange {
 
   Status end_step(bool update, double) override {
     skipped_ = !update;
-    if (skipped_) held_.clear();
+    if (skipped_) held_.clear(), held_factors_.clear();
     if (!task_.judged) push_outcome();
     return {};
   }
@@ -92,26 +105,40 @@ class GradientExchange final : public TableExchange {
 
   std::vector<Tensor*> histories() override {
     if (histories_.empty()) make_histories();
-    return pointers();
+    std::vector<Tensor*> all = pointers();
+    const std::vector<Tensor*> factors = factors_->histories();
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      if (factors[i]) all[i] = factors[i];
+    return all;
   }
 
  private:
   bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+  // Its gradients go to the servers.
+  bool by_rows(int layer) const { return owns(layer) && !factors_->owns(layer); }
 
   Status first_read(const table::Plan&) override {
-    for (const RowId row : all_) get(row, start_);
+    for (const RowId row : all_)
+      if (resumed_ || !map_.is_history(row)) get(row, start_);  // else it is as the chief's: zeros
     return {};
   }
   Status reread() override { return read(next()); }
+  Status receive_all() override {
+    if (Status status = receive(all_); !status.ok()) return status;
+    return factors_->apply_all(waits_);
+  }
+  std::vector<table::Row> more_rows(RowId first) override { return factors_->rows(first); }
   // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
   Status refresh() override { return lockstep_ ? Status() : read(next()); }
-  std::span<float> destination(RowId row) override { return staging_.weights(row); }
+  std::span<float> destination(RowId row) override {
+    return row < all_.size() ? staging_.weights(row) : factors_->destination(row);
+  }
 
   void make_histories() {
     histories_.clear();
     for (int h = 0; h < optim::histories(recipe_.rule.rule); ++h)
       for (const NetParam& param : net_.params())
-        histories_.emplace_back(owns(param.layer) ? param.blob->shape() : Shape{0});
+        histories_.emplace_back(by_rows(param.layer) ? param.blob->shape() : Shape{0});
     fix_histories(pointers());
   }
 
@@ -119,7 +146,7 @@ class GradientExchange final : public TableExchange {
     std::vector<Tensor*> all;
     for (std::size_t i = 0; i < histories_.size(); ++i) {
       const NetParam& param = net_.params()[i % net_.params().size()];
-      all.push_back(owns(param.layer) ? &histories_[i] : nullptr);
+      all.push_back(by_rows(param.layer) ? &histories_[i] : nullptr);
     }
     return all;
   }
@@ -139,6 +166,8 @@ class GradientExchange final : public TableExchange {
     }
     push(pushes_);
     held_.clear();
+    for (const int layer : held_factors_) factors_->send(layer, options_.weight);
+    held_factors_.clear();
   }
 
   // Pushes the rest of the task. Other workers wait for this worker's part, so it says if there is
@@ -150,9 +179,11 @@ class GradientExchange final : public TableExchange {
     for (const RowId row : learning_)
       pushes_.push_back({.row = row, .clock = iteration_, .weight = 0, .rate = rate_});
     for (const table::Push& one : pushes_) push(std::span(&one, 1));
+    factors_->send_nothing();
   }
 
   const Layers layers_;
+  const std::unique_ptr<FactorLayers> factors_;
   // the only server is in this process: it clears gradients as it takes them
   const bool spends_;
   bool finite_ = true;    // this iteration's gradients, so far
@@ -160,6 +191,7 @@ class GradientExchange final : public TableExchange {
   // the server clears this iteration's gradients; it has cleared those of the last
   bool spending_ = false, spent_ = false;
   std::vector<RowId> held_;          // whose gradients are complete and were not pushed
+  std::vector<int> held_factors_;    // layers whose factors are, and were not
   std::vector<table::Push> pushes_;  // of them, while they are pushed
   // of the rule's history h and param i at h * params + i: from a restore until the first
   // iteration, and for a save
@@ -169,7 +201,8 @@ class GradientExchange final : public TableExchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_gradient_exchange(const TableSetup& setup) {
-  return std::make_unique<GradientExchange>(setup);
+  return std::make_unique<GradientExchange>(setup,
+                                            std::make_unique<FactorLayers>(setup, setup.factors));
 }
 
 }  // namespace shoal::parallel

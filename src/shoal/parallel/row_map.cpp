@@ -10,23 +10,30 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
   const auto is_sum = [&](const NetParam& param) {
     return net.layers()[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) == 0;
   };
+  const auto is_replicated = [&](std::size_t p) {
+    return !extra.replicated.empty() && extra.replicated[static_cast<std::size_t>(params[p].layer)];
+  };
   std::size_t total = 0;
   const auto has_rows = [&](std::size_t p) {
     return extra.layers.empty() || extra.layers[static_cast<std::size_t>(params[p].layer)];
   };
   for (std::size_t p = 0; p < params.size(); ++p)
     if (has_rows(p)) total += static_cast<std::size_t>(params[p].blob->data.count());
-  for (const Tensor* history : extra.histories)
-    if (history) total += static_cast<std::size_t>(history->count());
+  for (std::size_t h = 0; h < extra.histories.size(); ++h)
+    if (extra.histories[h] && !is_replicated(h % params.size()))
+      total += static_cast<std::size_t>(extra.histories[h]->count());
   const auto longest =
       static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::longest_row(total));
   for (std::size_t p = 0; p < params.size(); ++p)
     if (has_rows(p))
-      cut(p, nullptr, params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p])), total,
-          servers, longest);
+      cut(p, nullptr,
+          !is_replicated(p) &&
+              (params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p]))),
+          total, servers, longest);
   for (std::size_t h = 0; h < extra.histories.size(); ++h)
     if (extra.histories[h] && params[h % params.size()].lr_mult != 0)
-      cut(h % params.size(), extra.histories[h], true, total, servers, longest);
+      cut(h % params.size(), extra.histories[h], !is_replicated(h % params.size()), total, servers,
+          longest);
   table::place(rows_, servers);
   find_needs();
 }

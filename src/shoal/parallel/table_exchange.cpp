@@ -5,6 +5,7 @@
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
+#include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/net.pb.h"
@@ -53,7 +54,7 @@ Result<Permission> TableExchange::wait_to_begin(std::int64_t iteration) {
 
 Status TableExchange::settle(Settle how) {
   if (Status status = create(); !status.ok()) return status;
-  if (Status status = receive(all_); !status.ok()) return status;
+  if (Status status = receive_all(); !status.ok()) return status;
   return how == Settle::kTeams ? refresh() : Status();
 }
 
@@ -74,6 +75,8 @@ Status TableExchange::create() {
   };
   const auto destination = [this](RowId row, Part part) { return place(row, part); };
   table::Plan plan = plan_of(recipe_, map_.rows(), table_.roster(), start_, clocks_, options_);
+  const std::vector<table::Row> more = more_rows(static_cast<RowId>(plan.rows.size()));
+  plan.rows.insert(plan.rows.end(), more.begin(), more.end());
   if (task_.contribution != table::ContributionKind::kGradient)
     plan.clip = -1;  // each worker clips its own
   if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
@@ -87,7 +90,7 @@ std::span<float> TableExchange::place(RowId row, Part part) {
   const RowMap::Piece at = map_.piece(row);
   const std::size_t h = part == Part::kHistory ? 0 : 1;
   const std::size_t index = h * net_.params().size() + at.param;
-  if (map_.is_history(row) || index >= histories_.size()) return {};
+  if (map_.is_history(row) || index >= histories_.size() || histories_[index].empty()) return {};
   return histories_[index].subspan(at.offset, map_.rows()[row].length);
 }
 
@@ -138,9 +141,15 @@ ExchangeOffer table_offer(const SolverParameter& param, table::Table& table,
     if (!scheme.ok())
       throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
     check_fit(param, options.name, *scheme.value(), workers_of(table.roster()));
+    const table::RosterBody& roster = table.roster();
+    Layers factors = by_factors(net, choose_exchanges(net, param, options.name, *scheme.value(),
+                                                      {workers_of(roster), servers_of(roster),
+                                                       net.context().share().replicas}));
+    for (std::size_t layer = 0; layer < layers.size(); ++layer)
+      factors[layer] = factors[layer] && layers[layer];
     const bool gradients = scheme.value()->contribution() == table::ContributionKind::kGradient;
     return (gradients ? make_gradient_exchange : make_local_steps_exchange)(
-        {param, net, layers, table, options, *scheme.value()});
+        {param, net, layers, table, options, *scheme.value(), factors});
   };
   return {[](const Layer&) { return true; }, make};
 }

@@ -24,6 +24,7 @@ struct TableSetup {
   table::Table& table;
   const WorkerOptions& options;
   const table::Scheme& scheme;
+  const Layers& factors;  // of the layers: whose gradients travel as factors
 };
 
 // For gradients: one a task, and the servers apply the rule.
@@ -54,6 +55,13 @@ class TableExchange : public Exchange {
   virtual Status reread() = 0;
   // After settle(kOwn): takes what other workers added since.
   virtual Status refresh() = 0;
+  // All rows that were asked for have arrived, and the params are what they say.
+  virtual Status receive_all() { return receive(all_); }
+  // The rows of the plan behind those of the map.
+  virtual std::vector<table::Row> more_rows(table::RowId first) {
+    (void)first;
+    return {};
+  }
   // Where the weights of a row are to be written; called by the table's threads.
   virtual std::span<float> destination(table::RowId row) = 0;
 

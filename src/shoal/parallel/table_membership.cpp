@@ -6,6 +6,7 @@
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
+#include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/membership.h"
 #include "shoal/parallel/plan.h"
@@ -50,6 +51,7 @@ class TableMembership final : public JobMembership {
  public:
   TableMembership(const RunOptions& options, const JobSpec& spec, table::Table& table)
       : options_(options),
+        spec_(spec),
         name_(spec.name),
         table_(table),
         shares_by_(shares_by(spec.solver, spec.name, !options.weights.empty())),
@@ -121,10 +123,12 @@ class TableMembership final : public JobMembership {
   void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {
     if (std::exchange(links_are_new_, false) && team_->chief())
       LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
-                << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
+                << (servers().speeds.empty() ? " and are alike: " : ": ")
+                << placement(solver, scheme);
+    if (team_->chief()) report_exchange(solver, scheme);
     if (!is_first) return;
     if (team_->chief()) {
-      LOG(INFO) << "Scheme " << scheme.words() << "; " << placement(solver);
+      LOG(INFO) << "Scheme " << scheme.words() << "; " << placement(solver, scheme);
       const std::string caution = or_throw(scheme.make())->caution(share_.clients);
       if (!caution.empty()) LOG(WARNING) << "Scheme " << scheme.words() << ": " << caution;
     }
@@ -257,11 +261,27 @@ class TableMembership final : public JobMembership {
                                            : options_.bandwidths);
   }
 
+  std::vector<LayerExchange> exchanges(Solver& solver, const table::SchemeSpec& scheme) const {
+    return choose_exchanges(
+        solver.net(), spec_.solver, name_, *or_throw(scheme.make()),
+        {workers_of(table_.roster()), servers_of(table_.roster()), share_.replicas});
+  }
+
+  // Says which layers' gradients travel as factors, in each generation.
+  void report_exchange(Solver& solver, const table::SchemeSpec& scheme) const {
+    const std::vector<LayerExchange> choices = exchanges(solver, scheme);
+    if (options_.explain_exchange) LOG(INFO) << "Exchange:\n" << table_of(solver.net(), choices);
+    if (const std::string words = summary_of(solver.net(), choices); !words.empty())
+      LOG(INFO) << "Exchange: " << words;
+  }
+
   // "7 rows of params on 2 servers, with 40000, 8000 bytes, by the bandwidths of their links:
   // 1e+08, 2e+07 bytes/s".
-  std::string placement(Solver& solver) const {
+  std::string placement(Solver& solver, const table::SchemeSpec& scheme) const {
     const table::Servers on = servers();
-    const RowMap map(solver.net(), on, {.stays = is_alone(table_.roster())});
+    const RowMap map(solver.net(), on,
+                     {.stays = is_alone(table_.roster()),
+                      .replicated = by_factors(solver.net(), exchanges(solver, scheme))});
     std::vector<std::string> bytes, bandwidths;
     for (const std::size_t each : table::bytes_per_server(map.rows(), on.count))
       bytes.push_back(str(each));
@@ -275,6 +295,7 @@ class TableMembership final : public JobMembership {
   }
 
   const RunOptions& options_;
+  const JobSpec& spec_;
   const std::string name_;
   table::Table& table_;
   const SolverParameter::ShareBy shares_by_;

@@ -1,0 +1,279 @@
+#include "shoal/parallel/factor_layers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/base/numbers.h"
+#include "shoal/net/net.h"
+#include "shoal/ops/vector.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/solver.pb.h"
+
+namespace shoal::parallel {
+namespace {
+
+using table::RowId;
+
+Layers only(const Net& net, int layer) {
+  Layers layers(net.layers().size());
+  layers[static_cast<std::size_t>(layer)] = true;
+  return layers;
+}
+
+Factored& factored_of(const Net& net, int layer) {
+  return dynamic_cast<Factored&>(*net.layers()[static_cast<std::size_t>(layer)]);
+}
+
+// Of a message: both factors, and how much they count.
+std::size_t length_of(const Factored::Sizes& sizes) {
+  return static_cast<std::size_t>(sizes.rows * (sizes.outputs + sizes.inputs)) + 1;
+}
+
+}  // namespace
+
+std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster) {
+  const int servers = servers_of(roster);
+  std::vector<std::uint16_t> by_worker;
+  for (const auto& process : roster.processes) {
+    if (process.worker < 0) continue;
+    const int server = process.server >= 0 ? process.server : process.worker % servers;
+    by_worker.push_back(static_cast<std::uint16_t>(server));
+  }
+  return by_worker;
+}
+
+std::vector<RowId> add_message(const Factored::Sizes& sizes, int layer, std::size_t worker,
+                               std::uint16_t server, RowId first, std::vector<table::Row>& rows) {
+  std::vector<RowId> ids;
+  std::size_t left = length_of(sizes);
+  while (left > 0) {
+    const std::size_t numbers = std::min<std::size_t>(left, table::kRowFloats);
+    ids.push_back(first + static_cast<RowId>(rows.size()));
+    rows.push_back({.length = static_cast<std::uint32_t>(numbers),
+                    .priority = static_cast<std::uint32_t>(layer),
+                    .server = server,
+                    .learns = false,
+                    .writer = static_cast<std::int32_t>(worker)});
+    left -= numbers;
+  }
+  return ids;
+}
+
+// ---- a layer ----
+
+FactorLayers::Part::Part(const TableSetup& setup, int of)
+    : layer(of),
+      factored(factored_of(setup.net, of)),
+      sizes(factored.factor_sizes()),
+      passes(setup.param.iter_size()),
+      rule(read_recipe(setup.param, setup.options.name),
+           setup.param.snapshot_diff() || setup.param.debug_info(), setup.net,
+           only(setup.net, of)) {
+  const Share& share = setup.net.context().share();
+  const auto clients = static_cast<std::size_t>(share.clients),
+             client = static_cast<std::size_t>(share.client);
+  rows.assign(clients, sizes.rows * passes);
+  for (std::size_t worker = 0; worker < share.batches.size(); ++worker)
+    rows[worker] = rows[worker] * share.batches[worker] / share.batches[client];
+  received.resize(clients);
+  ids.resize(clients);
+  for (std::size_t worker = 0; worker < clients; ++worker)
+    if (worker != client) received[worker].resize(length(worker));
+  factored.give_factors_to(this);
+}
+
+FactorLayers::Part::~Part() { factored.give_factors_to(nullptr); }
+
+std::size_t FactorLayers::Part::length(std::size_t worker) const {
+  return length_of({rows[worker], sizes.outputs, sizes.inputs});
+}
+
+// The rows of a pass go behind those of the passes before it.
+void FactorLayers::Part::take(const Tensor& gradient, const Tensor& data) {
+  const std::int64_t all = sizes.rows * passes, before = sizes.rows * pass++;
+  const auto at = own->numbers().begin();
+  std::ranges::copy(gradient.host(), at + before * sizes.outputs);
+  std::ranges::copy(data.host(), at + all * sizes.outputs + before * sizes.inputs);
+}
+
+// A server in this process may still lend the last ones to others.
+void FactorLayers::Part::begin(std::size_t worker) {
+  pass = 0;
+  own.reset();
+  const auto free = std::ranges::find_if(
+      pool, [](const Message& one) { return one.use_count() == 1 && !one->is_lent(); });
+  if (free == pool.end())
+    own = pool.emplace_back(std::make_shared<table::Buffer>(length(worker)));
+  else
+    own = *free;
+}
+
+// Adds up in the order of workers, which all of them do: the same bits.
+Status FactorLayers::Part::update(Net& net, const table::Scheme& scheme, const Sent& sent) {
+  const auto& [clock, rate, mine] = sent;
+  const auto message = [&](std::size_t worker) {
+    return std::span<const float>(received[worker].empty() ? mine->numbers() : received[worker]);
+  };
+  std::vector<table::WorkerView> views(rows.size());
+  std::vector<table::Contribution> held;
+  for (std::size_t worker = 0; worker < rows.size(); ++worker) {
+    views[worker] = {.pushed = clock + 1, .merged = clock, .last = clock};
+    held.push_back({.worker = static_cast<int>(worker),
+                    .clock = clock,
+                    .base = clock,
+                    .weight = message(worker).back(),
+                    .rate = rate});
+  }
+  const std::optional<table::Merge> merge = scheme.next_merge({views, held, clock});
+  CHECK(merge) << "scheme '" << scheme.name() << "' does not take all gradients of a clock";
+  if (merge->take.empty()) return {};
+  rule.before_forward(layer);
+  for (std::size_t t = 0; t < merge->take.size(); ++t) {
+    const std::size_t worker = merge->take[t];
+    const auto numbers = message(worker);
+    const auto split = static_cast<std::size_t>(rows[worker] * sizes.outputs);
+    const float scale = merge->weights[t] * merge->scale;
+    top_grad.reshape({rows[worker], sizes.outputs});
+    bottom.reshape({rows[worker], sizes.inputs});
+    std::ranges::transform(numbers.first(split), top_grad.host_out().begin(),
+                           [scale](float number) { return scale * number; });
+    std::ranges::copy(numbers.subspan(split, numbers.size() - split - 1),
+                      bottom.host_out().begin());
+    factored.add_gradients(net.context(), top_grad, bottom);
+  }
+  rule.look(layer);
+  if (!rule.gradients().finite)
+    return Error{
+        Code::kNonFinite,
+        str("the gradient of layer '", net.layers()[static_cast<std::size_t>(layer)]->name(),
+            "' that all workers' factors of clock ", clock,
+            " make holds a NaN or an infinity: its gradients have grown beyond all bounds")};
+  rule.update(clock, rate * merge->rate_scale, 0);
+  return {};
+}
+
+// ---- all of them ----
+
+FactorLayers::FactorLayers(const TableSetup& setup, const Layers& layers)
+    : net_(setup.net),
+      table_(setup.table),
+      layers_(layers),
+      timing_(factor_timing(setup.scheme.spec()).value_or(FactorTiming())),
+      sum_(or_throw(table::make_scheme(timing_.sum))),
+      own_(static_cast<std::size_t>(setup.table.worker())) {
+  for (std::size_t layer = 0; layer < layers.size(); ++layer)
+    if (layers[layer]) parts_.push_back(std::make_unique<Part>(setup, static_cast<int>(layer)));
+}
+
+FactorLayers::Part* FactorLayers::find(int layer) const {
+  const auto found = std::ranges::find(parts_, layer, [](const auto& part) { return part->layer; });
+  return found == parts_.end() ? nullptr : found->get();
+}
+
+std::vector<Tensor*> FactorLayers::histories() {
+  std::vector<Tensor*> all;
+  for (const auto& part : parts_) {
+    const std::vector<Tensor*> own = part->rule.histories();
+    all.resize(own.size());
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i]) all[i] = own[i];
+  }
+  return all;
+}
+
+std::vector<table::Row> FactorLayers::rows(RowId first) {
+  first_ = first;
+  pieces_.clear();
+  std::vector<table::Row> rows;
+  const std::vector<std::uint16_t> servers = servers_by_worker(table_.roster());
+  for (const auto& part : parts_)
+    for (std::size_t worker = 0; worker < part->rows.size(); ++worker) {
+      const Factored::Sizes sizes{part->rows[worker], part->sizes.outputs, part->sizes.inputs};
+      part->ids[worker] = add_message(sizes, part->layer, worker, servers[worker], first, rows);
+      std::size_t offset = 0;
+      for (const RowId row : part->ids[worker]) {
+        pieces_.push_back({part.get(), worker, offset, rows[row - first].length});
+        offset += pieces_.back().length;
+      }
+    }
+  return rows;
+}
+
+std::span<float> FactorLayers::destination(RowId row) const {
+  const Piece& piece = pieces_[row - first_];
+  return std::span(piece.part->received[piece.worker]).subspan(piece.offset, piece.length);
+}
+
+void FactorLayers::begin(table::Clock iteration, float rate) {
+  iteration_ = iteration;
+  rate_ = rate;
+}
+
+Status FactorLayers::before_forward(int layer, RowWaits& waits) {
+  Part& part = *find(layer);
+  if (Status status = apply(part, iteration_ - timing_.staleness, waits); !status.ok())
+    return status;
+  // the server has the last message
+  if (Status status = waits.wait(part.ids[own_]); !status.ok()) return status;
+  part.begin(own_);
+  if (part.sent.empty()) ask(part, iteration_);
+  return {};
+}
+
+void FactorLayers::ask(const Part& part, table::Clock clock) {
+  for (std::size_t worker = 0; worker < part.ids.size(); ++worker)
+    for (const RowId row : part.ids[worker])
+      if (worker != own_) table_.get(row, clock + 1, table::Part::kWeights);
+}
+
+bool FactorLayers::is_finite(int layer) const {
+  const std::span<const float> own = find(layer)->own->numbers();
+  return all_finite(own.first(own.size() - 1));
+}
+
+void FactorLayers::send(int layer, float weight) {
+  Part& part = *find(layer);
+  part.own->numbers().back() = weight;
+  part.sent.push_back({iteration_, rate_, part.own});
+  const table::Values all = table::Buffer::lend(part.own);
+  std::vector<table::Push> pushes;
+  for (const RowId row : part.ids[own_]) {
+    const Piece& piece = pieces_[row - first_];
+    pushes.push_back(
+        {.row = row,
+         .clock = iteration_,
+         .rate = rate_,
+         .payload = table::as_payload({all.data.subspan(piece.offset, piece.length), all.owner}),
+         .finite = true});
+  }
+  table_.push(pushes);
+}
+
+// A message of a clock always has the same size.
+void FactorLayers::send_nothing() {
+  for (const auto& part : parts_) {
+    std::ranges::fill(part->own->numbers(), 0.0f);
+    send(part->layer, 0);
+  }
+}
+
+Status FactorLayers::apply_all(RowWaits& waits) {
+  for (const auto& part : parts_)
+    if (Status status = apply(*part, table::kUnbounded, waits); !status.ok()) return status;
+  return {};
+}
+
+// The others' messages of the oldest clock in part.sent have been asked for.
+Status FactorLayers::apply(Part& part, table::Clock end, RowWaits& waits) {
+  while (!part.sent.empty() && part.sent.front().clock < end) {
+    for (const auto& rows : part.ids)
+      if (Status status = waits.wait(rows); !status.ok()) return status;
+    if (Status status = part.update(net_, *sum_, part.sent.front()); !status.ok()) return status;
+    part.sent.pop_front();
+    if (!part.sent.empty()) ask(part, part.sent.front().clock);
+  }
+  return {};
+}
+
+}  // namespace shoal::parallel
