@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/factor_layers.h"
 #include "shoal/parallel/pacer_client.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/parallel/row_map.h"
@@ -22,6 +24,9 @@ struct DrySlice {
   std::vector<RowId> needs{};  // must have arrived before it, in a task's first step
   std::vector<RowId> sends{};  // are pushed when it begins, in a task's last step
   double share = 0;            // its part of a step's time
+  // By worker, of a layer whose gradients travel as factors: the rows of its message. A slice that
+  // asks for them needs the last ones before.
+  std::vector<std::vector<RowId>> asks{}, tells{};
 };
 
 // The work of every worker in a phase.
@@ -71,11 +76,15 @@ class DryJob {
     const bool gradients = task.contribution == table::ContributionKind::kGradient;
     const bool averages = task.momentum == table::MomentumPolicy::kAverage;
     const auto local = !gradients && averages ? make_local_updater(solver, name, net) : nullptr;
+    const Layers factors = parallel::by_factors(
+        net,
+        parallel::choose_exchanges(net, solver, name, *scheme, {job.workers(), job.servers()}));
     const parallel::RowMap map(
         net, setup_.servers,
         {.running_sums = !gradients,
          .histories = local ? local->state().histories() : std::vector<Tensor*>(),
-         .stays = gradients && parallel::is_alone(job.roster())});
+         .stays = gradients && parallel::is_alone(job.roster()),
+         .replicated = factors});
     const table::Clock start = phases.empty() ? 0 : phases.back().end;
     DryPhase phase{
         .plan = parallel::plan_of(recipe_, map.rows(), job.roster(), start, {},
@@ -89,6 +98,11 @@ class DryJob {
         .learning = map.learning(),
         .rest = {},
         .end = given.end};
+    if (parallel::factor_timing(given.scheme).value_or(parallel::FactorTiming()).staleness > 0 &&
+        std::ranges::count(factors, true) > 0)
+      throw ConfigError(Code::kConfig, name,
+                        ": --dry knows factors under bsp alone, and the scheme is '",
+                        scheme->name(), "'");
     if (!gradients) phase.plan.clip = -1;  // each worker clips its own gradients
     std::iota(phase.all.begin(), phase.all.end(), RowId{0});
     // a layer's rows are pushed as soon as its gradients are complete
@@ -99,7 +113,22 @@ class DryJob {
       (with_layer ? phase.slices[sends[map.rows()[row].priority]].sends : phase.rest)
           .push_back(row);
     }
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      if (factors[i]) add_factors(net, static_cast<int>(i), sends[i], phase);
     return phase;
+  }
+
+  // The layer's messages, asked for before its forward pass and sent after its backward pass.
+  void add_factors(const Net& net, int layer, std::size_t sends, DryPhase& phase) const {
+    const auto before = static_cast<std::size_t>(layer);
+    Factored::Sizes sizes = dynamic_cast<const Factored&>(*net.layers()[before]).factor_sizes();
+    sizes.rows *= recipe_.iter_size;
+    std::vector<std::vector<RowId>> messages;
+    for (const std::uint16_t server : parallel::servers_by_worker(setup_.job.roster()))
+      messages.push_back(
+          parallel::add_message(sizes, layer, messages.size(), server, 0, phase.plan.rows));
+    phase.slices[phase.slices.size() - sends].asks = messages;
+    phase.slices[sends].tells = std::move(messages);
   }
 
   // Returns, by layer, the slice that begins when its gradients are complete.
@@ -209,11 +238,16 @@ class DryWorker final : public SimulatedWorker {
     if (slice_ == phase_->slices.end()) return table_.wake();
     const bool reads = pacer_->steps() == 0 && !task().pull_first;
     const table::Instant since = table_.now();
-    table_.when_arrived(reads ? slice_->needs : std::span<const RowId>(), [this, since] {
+    std::vector<RowId> needs;
+    if (reads) needs = slice_->needs;
+    for (const auto& rows : slice_->asks) needs.insert(needs.end(), rows.begin(), rows.end());
+    table_.when_arrived(needs, [this, since] {
       const table::Instant from = table_.now();
       waits_.add(from - since);
       table_.figures.rows += to_seconds(from - since);
+      ask_for_factors();
       if (pacer_->steps() + 1 == pacer_->wanted()) push(slice_->sends);
+      if (!slice_->tells.empty()) push(slice_->tells[static_cast<std::size_t>(number_)]);
       const double share = slice_++->share;
       if (share <= 0) return run_slices();
       setup_.job.time().at(compute().done(from, seconds_ * share), [this, from] {
@@ -223,6 +257,11 @@ class DryWorker final : public SimulatedWorker {
     });
   }
 
+  void ask_for_factors() {
+    for (std::size_t worker = 0; worker < slice_->asks.size(); ++worker)
+      for (const RowId row : slice_->asks[worker])
+        if (static_cast<int>(worker) != number_) table_.get(row, clock_ + 1, table::Part::kWeights);
+  }
   void wait(std::span<const RowId> rows) { or_throw(waits_.wait(rows)); }
   void get(std::span<const RowId> rows) {
     for (const RowId row : rows) table_.get(row, clock_, table::Part::kWeights);

@@ -82,7 +82,7 @@ void SimulatedTable::received(int server, const Message& message) {
   if (!client_ || std::holds_alternative<table::Ready>(message)) return;
   const auto* row = std::get_if<table::RowMessage>(&message);
   Result<bool> taken = false;
-  if (row != nullptr && job_.options().dry) {
+  if (row != nullptr && job_.options().dry && !row->payload.bytes.empty()) {
     table::RowMessage placed = *row;
     placed.payload.bytes = client_->place(placed, row->payload.bytes.size());
     if (placed.payload.bytes.empty()) return;

@@ -65,6 +65,9 @@ class SimulatedWorker {
   virtual void record(const ScoreMetrics& score) { (void)score; }
   // The values that forward passes change, running means for example, after the last iteration.
   const std::vector<float>& running_sums() const { return running_sums_; }
+  // Of worker 0, where all update some params themselves: all params of its net, one after the
+  // other, as they were in its last iteration, at the end after it.
+  const std::vector<float>& own_params() const { return own_params_; }
 
  protected:
   // Returns when the worker's part of the job is done. An error, thrown or returned, ends the job.
@@ -82,7 +85,7 @@ class SimulatedWorker {
   const int number_;
   SimThread thread_;
   SimulatedTable table_;
-  std::vector<float> running_sums_;
+  std::vector<float> running_sums_, own_params_;
 
  private:
   Random random_;

@@ -60,21 +60,16 @@ class Evaluator {
         rows_(solver_.net(), setup.servers, {.stays = parallel::is_alone(job_.roster())}) {}
 
   std::vector<TestScore> test(const Workers& workers) {
-    if (solver_.test_nets().empty()) return {};
-    for (table::RowId row = 0; row < rows_.rows().size(); ++row) {
-      const auto now = job_.shard(rows_.rows()[row].server).look(row);
-      if (!now) return {};  // the rows do not exist yet
-      std::ranges::copy(now->payload.floats(), rows_.weights(row).begin());
-    }
+    if (solver_.test_nets().empty() || !load(workers)) return {};
     average_sums(workers);
     return or_throw(solver_.test(0));
   }
-  // Returns the values of all rows; none before the rows exist.
-  std::vector<float> weights() const {
+  // Returns the values of all rows of params; none before the rows exist.
+  std::vector<float> weights(const Workers& workers) {
     std::vector<float> all;
+    if (!load(workers)) return all;
     for (table::RowId row = 0; row < rows_.rows().size(); ++row)
-      if (const auto now = job_.shard(rows_.rows()[row].server).look(row))
-        all.insert(all.end(), now->payload.floats().begin(), now->payload.floats().end());
+      all.insert(all.end(), rows_.weights(row).begin(), rows_.weights(row).end());
     return all;
   }
   // Throws ConfigError unless it is an output of the test.
@@ -89,6 +84,27 @@ class Evaluator {
   }
 
  private:
+  // Gives the net the params of the job: the servers' rows, and where each worker updates a param
+  // itself, worker 0's. False: the rows do not exist yet.
+  bool load(const Workers& workers) {
+    const std::vector<float>& own = workers[0]->own_params();
+    std::vector<std::size_t> begins;  // of each param in `own`
+    std::size_t end = 0;
+    for (const NetParam& param : solver_.net().params())
+      begins.push_back(std::exchange(end, end + param.blob->data.host().size()));
+    for (table::RowId row = 0; row < rows_.rows().size(); ++row) {
+      const table::Plan* plan = job_.shard(0).plan();
+      const auto now = plan ? job_.shard(job_.server_of(row)).look(row) : std::nullopt;
+      if (!now) return false;
+      const auto at = rows_.piece(row);
+      std::span<const float> numbers = now->payload.floats();
+      if (rows_.rows()[row].learns && !plan->rows[row].learns && !own.empty())
+        numbers = std::span(own).subspan(begins[at.param] + at.offset, numbers.size());
+      std::ranges::copy(numbers, rows_.weights(row).begin());
+    }
+    return true;
+  }
+
   // Sets the values that forward passes change, such as running means, to the mean of the workers
   // that have done an iteration.
   void average_sums(const Workers& workers) {
@@ -274,7 +290,7 @@ class Simulation {
     for (const auto& worker : workers_) outcome_.workers.push_back(worker->figures());
     outcome_.counters = job_.counters();
     outcome_.version_staleness = job_.version_staleness();
-    if (evaluator_) outcome_.weights = evaluator_->weights();
+    if (evaluator_) outcome_.weights = evaluator_->weights(workers_);
     outcome_.warnings = job_.take_warnings();
   }
 

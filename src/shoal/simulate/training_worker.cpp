@@ -82,6 +82,21 @@ class TrainingWorker final : public SimulatedWorker {
       for_each_running_sum(net_, [&](const Tensor& sum) {
         sums.insert(sums.end(), sum.host().begin(), sum.host().end());
       });
+      keep_own_params();
+    }
+    Status settle(Settle how) override {
+      Status status = SlicedUpdater::settle(how);
+      worker_.table_.enter();
+      if (status.ok()) keep_own_params();
+      return status;
+    }
+    void keep_own_params() {
+      const table::Plan* plan = worker_.setup_.job.shard(0).plan();
+      if (worker_.number_ != 0 || plan == nullptr || plan->rows.back().writer < 0) return;
+      std::vector<float>& own = worker_.own_params_;
+      own.clear();
+      for (const NetParam& param : net_.params())
+        own.insert(own.end(), param.blob->data.host().begin(), param.blob->data.host().end());
     }
 
     TrainingWorker& worker_;

@@ -1,0 +1,305 @@
+// Gradients that travel as factors: the sum, the rows with one writer, the choice by traffic, and
+// training that equals that of the table and of one machine.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "shoal/layers/factored.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/exchange_choice.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/simulate/cluster.h"
+#include "shoal/simulate/simulation.h"
+#include "shoal/table/shard.h"
+#include "support/data_files.h"
+#include "support/job_rig.h"
+#include "support/regression.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test::factors_test {
+namespace {
+
+using parallel::Crowd;
+
+// ---- the sum ----
+
+void set(Tensor& tensor, const Shape& shape, const std::vector<float>& numbers) {
+  tensor.reshape(shape);
+  std::ranges::copy(numbers, tensor.host_out().begin());
+}
+std::vector<float> numbers_of(const Tensor& tensor) {
+  return {tensor.host().begin(), tensor.host().end()};
+}
+
+TEST(Factors, OfTwoWorkersMakeTheSumOfTheirGradients) {
+  for (const bool transpose : {false, true}) {
+    Context context({});
+    Net net(parse_net(str("layer { name: 'x' type: 'Input' top: 'x' input_param { shape { dim: 2 "
+                          "dim: 3 } } } layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: "
+                          "'ip' inner_product_param { num_output: 2 transpose: ",
+                          transpose, " } }"),
+                      "net"),
+            context);
+    Layer& layer = *net.layers()[1];
+    auto& factored = dynamic_cast<Factored&>(layer);
+    Tensor top_grad, bottom;
+    set(top_grad, {2, 2}, {1, 0, 0, 2});
+    set(bottom, {2, 3}, {1, 2, 3, 4, 5, 6});
+    factored.add_gradients(context, top_grad, bottom);
+    set(top_grad, {1, 2}, {1, -1});
+    set(bottom, {1, 3}, {1, 0, 2});
+    factored.add_gradients(context, top_grad, bottom);
+    EXPECT_EQ(transpose ? (std::vector<float>{2, 7, 2, 10, 5, 10})
+                        : (std::vector<float>{2, 2, 5, 7, 10, 10}),
+              numbers_of(layer.params()[0]->grad));
+    EXPECT_EQ((std::vector<float>{2, 1}), numbers_of(layer.params()[1]->grad));
+  }
+}
+
+// ---- the choice ----
+
+TEST(Factors, TrafficIsThatOfPoseidonsTable) {
+  struct Case {
+    std::int64_t outputs, inputs, rows, workers;
+    double factors, table;  // millions of numbers
+    bool fewer;
+  };
+  const Case cases[] = {
+      {4096, 4096, 32, 2, .52, 33.55, true},       {4096, 4096, 32, 8, 3.67, 58.72, true},
+      {4096, 4096, 256, 8, 29.36, 58.72, true},    {4096, 4096, 256, 16, 62.91, 62.91, true},
+      {4096, 4096, 256, 32, 130.02, 65.01, false}, {4096, 25088, 32, 32, 57.90, 398.20, true},
+      {1000, 4096, 128, 8, 9.13, 14.34, true},     {1000, 4096, 128, 16, 19.57, 15.36, false},
+      {1000, 1024, 32, 16, 1.94, 3.84, true},      {1000, 1024, 32, 32, 4.02, 3.97, false}};
+  for (const Case& c : cases) {
+    const Factored::Sizes sizes{c.rows, c.outputs, c.inputs};
+    const Crowd crowd{c.workers, c.workers};
+    EXPECT_NEAR(c.factors, parallel::factor_traffic(sizes, crowd) / 1e6, 0.006);
+    EXPECT_NEAR(c.table, parallel::table_traffic(c.outputs * c.inputs, crowd) / 1e6, 0.006);
+    EXPECT_EQ(c.fewer, parallel::factors_are_fewer(sizes, crowd))
+        << c.outputs << " x " << c.inputs << ", " << c.rows << " rows, " << c.workers;
+  }
+}
+
+// ---- training ----
+
+constexpr int kBatch = 8;              // of all workers together
+constexpr double kScale = 0.00390625;  // of pixels
+
+// Factors of four kinds of inner products; a convolution, a shared and a frozen param travel by
+// the table.
+constexpr const char* kNet = R"(
+  layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
+    convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: 'gaussian' std: 0.3 } } }
+  layer { name: 'frozen' type: 'InnerProduct' bottom: 'conv' top: 'frozen' param { lr_mult: 0 } param { lr_mult: 2 }
+    inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+  layer { name: 'tanh' type: 'TanH' bottom: 'frozen' top: 'tanh' }
+  layer { name: 'shared' type: 'InnerProduct' bottom: 'tanh' top: 'shared' param { name: 'w' } param { name: 'b' }
+    inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+  layer { name: 'again' type: 'InnerProduct' bottom: 'shared' top: 'again' param { name: 'w' } param { name: 'b' }
+    inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+  layer { name: 'turned' type: 'InnerProduct' bottom: 'again' top: 'turned' param { lr_mult: 1 decay_mult: 0.5 } param { lr_mult: 2 }
+    inner_product_param { num_output: 12 transpose: true weight_filler { type: 'xavier' } } }
+  layer { name: 'cut' type: 'Reshape' bottom: 'turned' top: 'cut' reshape_param { shape { dim: 0 dim: 3 dim: 4 } } }
+  layer { name: 'deep' type: 'InnerProduct' bottom: 'cut' top: 'deep'
+    inner_product_param { num_output: 5 axis: 2 weight_filler { type: 'xavier' } } }
+  layer { name: 'still' type: 'InnerProduct' bottom: 'deep' top: 'still' param { lr_mult: 1 } param { lr_mult: 0 }
+    inner_product_param { num_output: 6 weight_filler { type: 'xavier' } } }
+  layer { name: 'ip' type: 'InnerProduct' bottom: 'still' top: 'ip'
+    inner_product_param { num_output: 4 bias_term: false weight_filler { type: 'xavier' } } }
+  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }
+)";
+constexpr const char* kFactors = " exchange { way: FACTORS }";
+
+class FactorTraining : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    records_ = fresh_directory("factors") + "/records";
+    make_digits(records_);
+  }
+  static SolverParameter job(int nets, const std::string& words) {
+    SolverParameter param = parse_solver(
+        "lr_policy: 'inv' gamma: 0.01 power: 0.75 max_iter: 1000 display: 0 random_seed: 3 "
+        "snapshot_after_train: false " +
+            words,
+        "job");
+    *param.mutable_net_param() = parse_net(
+        str("layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: ",
+            kScale, " } data_param { source: '", records_, "' backend: DATUMFILE batch_size: ",
+            kBatch / nets, " shared_file_system: true } }", kNet),
+        "job.prototxt");
+    return param;
+  }
+  static inline std::string records_;
+};
+
+constexpr const char* kRules[] = {
+    "type: 'SGD' base_lr: 0.01 momentum: 0.9",
+    "type: 'Nesterov' base_lr: 0.01 momentum: 0.9",
+    "type: 'AdaGrad' base_lr: 0.01",
+    "type: 'RMSProp' base_lr: 0.001 rms_decay: 0.95",
+    "type: 'AdaDelta' base_lr: 1 momentum: 0.95 delta: 1e-6",
+    "type: 'Adam' base_lr: 0.001 momentum: 0.9 momentum2: 0.999",
+};
+
+TEST_F(FactorTraining, EqualsTheTableAndOneMachineForAllRules) {
+  for (const char* rule : kRules) {
+    const std::string words = str(rule, " weight_decay: 0.004 iter_size: 2");
+    const JobResult alone = train(job(1, words), {.stops = {5}});
+    ASSERT_TRUE(alone.ok()) << alone.why();
+    for (const int workers : {2, 4}) {
+      const JobShape shape{.workers = workers, .servers = workers, .stops = {5}};
+      const JobResult table = train(job(workers, words), shape),
+                      factors = train(job(workers, words + kFactors), shape);
+      ASSERT_TRUE(table.ok() && factors.ok()) << rule << ": " << table.why() << factors.why();
+      EXPECT_NE(table.at(0), factors.at(0)) << "the factors were not used";
+      EXPECT_LE(distance(factors.at(0), table.at(0)), 1e-6) << rule << ", " << workers;
+      EXPECT_LE(distance(factors.at(0), alone.at(0)), 1e-5) << rule << ", " << workers;
+      for (const auto& weights : factors.weights)
+        EXPECT_EQ(factors.weights[0], weights) << rule << ": workers differ";
+    }
+  }
+}
+
+TEST_F(FactorTraining, IsTheSameOverTcpWithFewerServersThanWorkers) {
+  const std::string words = str(kRules[0], kFactors);
+  const JobResult simulated = train(job(4, words), {.workers = 4, .servers = 4, .stops = {20}});
+  for (const int servers : {1, 3, 4}) {
+    const JobResult real =
+        train(job(4, words), {.workers = 4, .servers = servers, .over_tcp = true, .stops = {20}});
+    ASSERT_TRUE(simulated.ok() && real.ok()) << simulated.why() << real.why();
+    for (const auto& weights : real.weights) EXPECT_EQ(simulated.weights[0], weights);
+  }
+}
+
+// All make the same updates, clock by clock, each of gradients as old as the bound allows, however
+// far apart the workers are.
+TEST_F(FactorTraining, UnderABoundOfStalenessIsTheReferenceWithLateGradients) {
+  const auto make = [](int nets) {
+    SolverParameter param =
+        job(nets, str("base_lr: 0.1 momentum: 0.9 weight_decay: 0.01", kFactors));
+    param.set_lr_policy("fixed");
+    NetParameter& net = *param.mutable_net_param();
+    const LayerParameter data = net.layer(0), loss = net.layer(net.layer_size() - 1);
+    net = parse_net(
+        "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { "
+        "num_output: 4 weight_filler { type: 'xavier' } } }",
+        "net");
+    const LayerParameter ip = net.layer(0);
+    net.clear_layer();
+    for (const LayerParameter& layer : {data, ip, loss}) *net.add_layer() = layer;
+    return param;
+  };
+  const JobResult alone = train(make(1), {.stops = {0}});
+  ASSERT_TRUE(alone.ok()) << alone.why();
+  for (const std::size_t staleness : {0, 1, 2, 3})
+    for (const int workers : {2, 4})
+      for (const bool over_tcp : {false, true}) {
+        const std::string scheme = str("ssp ", staleness);
+        const Weights exact =
+            Regression(records_, kBatch, kScale).train(alone.at(0), 50, 0.1, 0.9, 0.01, staleness);
+        const JobResult result = train(make(workers), {.workers = workers,
+                                                       .servers = workers,
+                                                       .over_tcp = over_tcp,
+                                                       .scheme = scheme,
+                                                       .stops = {50}});
+        ASSERT_TRUE(result.ok()) << scheme << ": " << result.why();
+        EXPECT_LE(distance(result.at(0), exact), 2e-6) << scheme << ", " << workers << " workers";
+        for (const auto& weights : result.weights) EXPECT_EQ(result.weights[0], weights) << scheme;
+      }
+}
+
+// A worker whose gradient is not finite sends zeros that count nothing.
+TEST_F(FactorTraining, LeavesOutAWorkerWhoseGradientIsNotFinite) {
+  const std::string words = str(kRules[0], " on_nan: SKIP");
+  const auto poison = [](int worker, Solver& solver) {
+    if (worker != 1) return;
+    solver.net().after_forward([&solver, n = 0](int layer) mutable {
+      if (solver.net().layers()[static_cast<std::size_t>(layer)]->name() == "still" && ++n == 3)
+        solver.net().tops(layer)[0]->data.host_mut()[0] = NAN;
+      return Status();
+    });
+  };
+  const JobShape shape{.workers = 2, .servers = 2, .stops = {6}, .before = poison};
+  const JobResult table = train(job(2, words), shape),
+                  factors = train(job(2, words + kFactors), shape);
+  ASSERT_TRUE(table.ok() && factors.ok()) << table.why() << factors.why();
+  EXPECT_LE(distance(factors.at(0), table.at(0)), 1e-6);
+  EXPECT_EQ(factors.weights[0], factors.weights[1]);
+}
+
+simulate::Outcome simulated(const SolverParameter& param, int workers, const char* bandwidth,
+                            bool dry = false) {
+  const simulate::Cluster cluster = simulate::parse_cluster(
+      str("worker { count: ", workers, " compute { ms: 10 } } card { bandwidth: ", bandwidth, " }"),
+      "cluster");
+  return or_throw(simulate::simulate(param, cluster, {.name = "job", .dry = dry}));
+}
+
+// In the second phase, a generation of its own, all go on with the chief's params and momentum.
+TEST_F(FactorTraining, SimulatedJobEndsWithTheParamsOfTheTableInPhasesToo) {
+  for (const char* phases : {"", " scheme { iterations: 8 } scheme { base_lr: 0.02 }"}) {
+    SolverParameter param = job(2, str(kRules[0], phases));
+    param.set_max_iter(20);
+    const std::vector<float> table = simulated(param, 2, "1e8").weights;
+    param.mutable_exchange()->set_way(ExchangeParameter::FACTORS);
+    const std::vector<float> factors = simulated(param, 2, "1e8").weights;
+    EXPECT_NE(table, factors) << "the factors were not used";
+    EXPECT_LE(distance(factors, table), 1e-6) << phases;
+  }
+}
+
+// 16 rows of 1000 + 3000 numbers against 1000 x 3000. Half of what the formulas say is sent.
+TEST_F(FactorTraining, MoveWhatTheFormulaSaysWithoutNumbersToo) {
+  SolverParameter param = parse_solver(
+      "base_lr: 0.01 lr_policy: 'fixed' max_iter: 1000 display: 0 snapshot_after_train: false",
+      "job");
+  *param.mutable_net_param() = parse_net(
+      "layer { name: 'x' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { shape { dim: 16 "
+      "dim: 3000 } shape { dim: 16 dim: 1000 } } } layer { name: 'ip' type: 'InnerProduct' bottom: "
+      "'x' top: 'ip' inner_product_param { num_output: 1000 bias_term: false } } layer { name: "
+      "'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'y' top: 'loss' }",
+      "job.prototxt");
+  std::map<std::string, simulate::Outcome> outcomes;
+  for (const char* way : {"TABLE", "FACTORS"}) {
+    param.mutable_exchange()->Clear();
+    ExchangeParameter::Way value{};
+    ASSERT_TRUE(ExchangeParameter::Way_Parse(way, &value));
+    param.mutable_exchange()->set_way(value);
+    outcomes[way] = simulated(param, 4, "1e8", true);
+  }
+  const auto sent = [&](const char* way) {
+    return static_cast<double>(outcomes[way].workers[1].traffic.bytes_sent) / 1000;
+  };
+  const Crowd crowd{4, 4};
+  EXPECT_NEAR(1, sent("FACTORS") / (2 * parallel::factor_traffic({16, 1000, 3000}, crowd)), 0.05);
+  EXPECT_NEAR(1, sent("TABLE") / (2 * parallel::table_traffic(3000 * 1000, crowd)), 0.05);
+  EXPECT_GT(outcomes["TABLE"].seconds, 5 * outcomes["FACTORS"].seconds);
+}
+
+TEST_F(FactorTraining, RefusesWhatCannotBe) {
+  struct Case {
+    const char *words, *says;
+    const char* scheme = "bsp";
+  };
+  const Case cases[] = {
+      {"exchange { layer { name: 'conv' way: FACTORS } }",
+       "layer 'conv' cannot send factors: the gradient of a Convolution is no product"},
+      {"exchange { layer { name: 'shared' way: FACTORS } }", "another layer shares its params"},
+      {"exchange { layer { name: 'frozen' way: FACTORS } }", "its weight does not learn"},
+      {"exchange { layer { name: 'nosuch' way: FACTORS } }", "the net has no layer 'nosuch'"},
+      {"exchange { layer { way: FACTORS } }", "either a name or a type"},
+      {"exchange { way: FACTORS } clip_gradients: 1", "clip_gradients needs the norm"},
+      {"exchange { way: FACTORS }", "scheme 'async' has no update that takes all", "async"},
+  };
+  for (const Case& c : cases) {
+    const JobResult result =
+        train(job(2, str(kRules[0], " ", c.words)), {.workers = 2, .scheme = c.scheme});
+    EXPECT_FALSE(result.ok());
+    EXPECT_NE(std::string::npos, result.why().find(c.says)) << result.why();
+  }
+}
+
+}  // namespace
+}  // namespace shoal::test::factors_test
