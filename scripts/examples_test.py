@@ -91,6 +91,52 @@ class Copy(unittest.TestCase):
         return said
 
 
+class Labels(Copy):
+    """The scripts that write MNIST's images with labels of their own."""
+
+    def setUp(self):
+        super().setUp()
+        self.images, self.labels = self.root / 'images', self.root / 'labels'
+        for path, shape, data in ((self.images, (20, 2, 3), bytes(range(120))), (self.labels, (20,), bytes(i % 4 for i in range(20)))):
+            write_idx(path, shape, data)
+            path.write_bytes(gzip.decompress(path.read_bytes()))
+
+    def records(self, script, count):
+        """(pixels, label) of each record that a script wrote."""
+        out = self.root / 'out'
+        subprocess.run([ROOT / script, self.images, self.labels, str(count), out], check=True)
+        data, records = out.read_bytes(), []
+        while data:
+            size, key = struct.unpack_from('<II', data)
+            record, data = data[12 + key:4 + size], data[4 + size:]
+            length = record[7]
+            self.assertEqual(record[:7], bytes((8, record[1], 16, 2, 24, 3, 34)))
+            records.append((record[8:8 + length], record[-1]))
+        return records
+
+    def test_pairs_are_labelled_by_whether_their_digits_are_the_same(self):
+        records = self.records('examples/siamese/pair_mnist.py', 30)
+        self.assertEqual([same for _, same in records], [1, 0] * 15)
+        for pixels, same in records:
+            digits = [pixels[at] // 6 % 4 for at in (0, 6)]
+            self.assertEqual(int(digits[0] == digits[1]), same)
+
+    def test_odd_digits_are_labelled(self):
+        records = self.records('examples/finetuning/odd_mnist.py', 7)
+        self.assertEqual([odd for _, odd in records], [0, 1, 0, 1, 0, 1, 0])
+        self.assertEqual(records[3][0], bytes(range(18, 24)))
+
+    def test_what_is_missing_is_named(self):
+        for script in ('examples/siamese/pair_mnist.py', 'examples/finetuning/odd_mnist.py'):
+            done = subprocess.run([ROOT / script, 'nowhere', self.labels, '3', self.root / 'out'], text=True, stderr=subprocess.PIPE)
+            self.assertEqual((done.returncode, done.stderr), (1, 'nowhere: No such file or directory\n'))
+            done = subprocess.run([ROOT / script, self.labels, self.labels, '3', self.root / 'out'], text=True, stderr=subprocess.PIPE)
+            self.assertIn('this is no IDX file of bytes with 3 dimensions', done.stderr)
+        done = subprocess.run([ROOT / 'examples/finetuning/finetune_odd.sh', 'nowhere'], text=True, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('no nowhere: run examples/mnist/train_lenet.sh', done.stderr)
+
+
 class ImageNet(Copy):
     def make_images(self):
         for name, count in (('train', 8), ('val', 4)):

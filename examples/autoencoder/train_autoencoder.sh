@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Trains the autoencoder of examples/autoencoder on MNIST. Further flags of `train` may follow.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+tools=${BUILD:-build/release}/tools
+
+[ -d examples/mnist/mnist_train_lmdb ] || examples/mnist/create_mnist.sh
+"$tools/train" --solver=examples/autoencoder/solver.prototxt "$@"
