@@ -39,7 +39,7 @@ for exchange in TABLE FACTORS AUTO; do
 done
 if [ -d examples/mnist/mnist_train_lmdb ]; then
   for exchange in TABLE FACTORS AUTO; do
-    run lenet "$exchange" examples/cluster/solver.prototxt --maxIter=300
+    run lenet "$exchange" examples/cluster/solver.prototxt --maxIter=300 --test=300
   done
 else
   echo "LeNet is left out: examples/mnist/create_mnist.sh makes its data"
