@@ -1,5 +1,6 @@
 # Shoal's one-page build. No config file is needed; Makefile.config is honoured (see Makefile.config.example).
 # Sources are found, not listed; a change of flags rebuilds; every variant has a folder of its own under build/.
+.DEFAULT_GOAL := all
 -include Makefile.config
 ifeq ($(origin CXX),default)
 CXX      := g++
@@ -7,9 +8,9 @@ endif
 BUILD    ?= build/release
 PREFIX   ?= /usr/local
 OPT      ?= -O2 -g1
-UNITY    ?= 8
-TEST_OPT ?= -O1
-PCH      ?= 0
+# Lines of source that are compiled together, and how the tests themselves are compiled, after OPT; the library keeps OPT.
+UNITY    ?= 1500
+TEST_OPT ?= -Og
 OPENMP   ?= 1
 FUZZ_SECONDS ?= 60
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
@@ -35,7 +36,8 @@ endif
 find_src  = $(sort $(shell find $(1) -name '*.cpp' $(foreach b,$(OFF),-not -path '*/$(b)/*') 2>/dev/null))
 PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
-# Sources of a folder are compiled UNITY at a time, but those with flags of their own.
+# Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads the headers of all once;
+# those with flags of their own are compiled alone.
 ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
 LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
@@ -43,17 +45,17 @@ TOOL_SRC := $(call find_src,tools)
 TOOLS    := $(patsubst %.cpp,$(BUILD)/%,$(filter-out tools/common/%,$(TOOL_SRC)))
 TOOL_LIB := $(call grouped,$(filter tools/common/%,$(TOOL_SRC)))
 TEST_OBJ := $(call grouped,$(filter-out tests/fuzz/%,$(call find_src,tests)))
-# PCH=1 compiles the headers that most sources read once (ccache needs sloppiness for them).
-PCH_OBJ   = $(if $(filter 1,$(PCH)),$(BUILD)/pch/$(1).h.gch)
-$(LIB_OBJ) $(TOOL_LIB) $(TOOLS:=.o): | $(call PCH_OBJ,src)
-$(filter $(BUILD)/unity/%,$(TEST_OBJ)): | $(call PCH_OBJ,tests)
+# The headers that most sources read, src/precompiled.h and tests/precompiled.h, are compiled once. Who reads them is compiled anew
+# when one of them changes. (ccache needs its sloppiness pch_defines,time_macros for them.)
+$(filter $(BUILD)/unity/%,$(LIB_OBJ)) $(TOOL_LIB) $(TOOLS:=.o): $(BUILD)/pch/src.h.gch
+$(filter $(BUILD)/unity/%,$(TEST_OBJ)): $(BUILD)/pch/tests.h.gch
 TABLE_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src/shoal/base src/shoal/optim src/shoal/table))
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire link link_parts link_faults simulated_link client codec shard scheme scheme_vectors drift_barrier esync \
              coordinator coordinator_rounds coordinator_pace faults service service_fault service_pace) $(addprefix support/,cluster faulty_link history job links messages places simulated_cluster draw_case))
 FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
 SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread)
 
-USE_PRE   = $(if $(PRE),-include $(PRE:.gch=))
+USE_PRE   = $(if $(PRE),-Winvalid-pch -include $(BUILD)/pch/$(PRE).h)
 
 all: $(TOOLS) $(BUILD)/tools/caffe_main   ## the library and the tools, in build/release/tools
 test: all $(BUILD)/tests/all         ## every test
@@ -108,7 +110,7 @@ $(BUILD)/tools/common.a: $(TOOL_LIB) ; @echo '  AR   $@'; rm -f $@; ar rcs $@ $^
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tools/common.a $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ $(LDLIBS) -o $@
 # Poseidon's name of it.
 $(BUILD)/tools/caffe_main: $(BUILD)/tools/caffe ; ln -sf caffe $@
-$(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
+$(BUILD)/tests/all: $(TEST_OBJ) $(BUILD)/libshoal.a ; @mkdir -p $(@D); echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest $(DNN) $(LDLIBS) -o $@
 $(BUILD)/tests/table: $(TABLE_OBJ) $(TABLE_LIB) ; @echo '  LD   $@'; $(CXX) $(CXXFLAGS) $^ -lgtest -lglog -lgflags -lpthread -o $@
 build/fuzz/wire: tests/fuzz/wire_fuzz.cpp $(FUZZ_SRC) $(wildcard include/shoal/table/*.h src/shoal/table/wire/*.h)
 	@mkdir -p $(@D); clang++ --version > /dev/null || { echo 'make fuzz needs clang++ (apt install clang)'; exit 1; }
@@ -121,7 +123,7 @@ $(BUILD)/pch/tests.h.gch: private CXXFLAGS += -I. -Itests $(TEST_OPT)
 $(BUILD)/pch/%.h.gch: %/precompiled.h $(BUILD)/flags | $(PB_CC)
 	@mkdir -p $(@D); echo '  PCH  $<'; echo '#include "$<"' > $(@:.gch=); $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -x c++-header $(@:.gch=) -o $@
 $(BUILD)/gen/%.pb.o: private CXXFLAGS += -Wno-all -Wno-extra $(if $(filter blob,$(*F)),,-Og)   # only records are many
-$(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
+$(BUILD)/gen/%.pb.o: $(BUILD)/gen/%.pb.cc $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/src/shoal/ops/cpu/%.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math   # the same numbers, in vector code
 $(BUILD)/src/shoal/table/update.o: private CXXFLAGS += -O3 $(ARCH) -fno-math-errno -fno-trapping-math
 $(BUILD)/src/shoal/table/update.o $(BUILD)/src/shoal/ops/cpu/update.o: private CXXFLAGS += -ffp-contract=off   # alike in vectors and beside them: no cut changes a bit
@@ -132,8 +134,8 @@ $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1
 $(BUILD)/unity/src/shoal/ops/cuda/%.o $(BUILD)/unity/src/shoal/tensor/cuda/%.o $(BUILD)/unity/tests/cuda/%.o: private CPPFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
 $(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage   # a group's sources are not headers
-$(BUILD)/unity/%.o $(BUILD)/tools/%.o: private PRE = $(call PCH_OBJ,src)
-$(BUILD)/unity/tests/%.o: private PRE = $(call PCH_OBJ,tests)
+$(BUILD)/unity/%.o $(BUILD)/tools/%.o: private PRE = src
+$(BUILD)/unity/tests/%.o: private PRE = tests
 $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
 $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
