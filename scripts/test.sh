@@ -35,6 +35,7 @@ step "build" make -j"$jobs" BUILD="$build" all "$build/tests/all" || finish
 step "style (make check)" make --no-print-directory check
 step "style checker's own test" python3 scripts/check_style.py --self-test
 step "Makefile" python3 scripts/makefile_test.py
+step "test runner" python3 scripts/run_tests_test.py
 step "log scripts" python3 scripts/log_test.py
 step "metrics scripts" python3 scripts/metrics_test.py
 step "shell scripts" env BUILD="$build" python3 scripts/examples_test.py
