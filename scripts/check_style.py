@@ -14,29 +14,10 @@ AIMS = {'file': 400, 'function': 40, 'public header': 200, 'line': 100}   # line
 LIMITS = {'file': 400, 'function': 80, 'public header': 400, 'line': 100}
 # Files that were longer than the limit when it became one. The list shrinks: a file that fits must be taken off it.
 LONG_FILES = {
-    'tests/client_test.cpp',
-    'tests/cluster_test.cpp',
-    'tests/coordinator_rounds_test.cpp',
-    'tests/coordinator_test.cpp',
-    'tests/data_prefetch_test.cpp',
-    'tests/data_tools_test.cpp',
     'tests/distributed_train_test.cpp',
     'tests/local_steps_test.cpp',
-    'tests/net_test.cpp',
-    'tests/partition_test.cpp',
-    'tests/proto_test.cpp',
-    'tests/scheme_oracle_test.cpp',
-    'tests/scheme_vectors_test.cpp',
-    'tests/service_test.cpp',
-    'tests/shard_test.cpp',
-    'tests/share_test.cpp',
     'tests/simulation_test.cpp',
-    'tests/solver_test.cpp',
     'tests/support/layer_cases.cpp',
-    'tests/support/simulated_cluster.cpp',
-    'tests/team_test.cpp',
-    'tests/tools_train_test.cpp',
-    'tests/wire_test.cpp',
 }
 BUDGET = 475_000                                          # characters of code in these modules together
 BUDGET_MODULES = ('table', 'parallel', 'simulate', 'compat')

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs every test of the test program in lanes side by side: one lane a core for the tests that compute, and two more for those
-that mostly wait: tests of real processes, and of services and links over TCP. A lane takes the next suites when it has run its last ones. What the suites printed is shown
-when they have ended; the end is the slowest tests, the skipped ones, why the failed ones failed, and one line: "N passed, N failed,
-N skipped".
+"""Runs every test of the test program in lanes side by side: one lane a core for the tests that compute, and two more for those that
+mostly wait: tests of real processes, and of services and links over TCP. A lane takes the next suites when it has run its last
+ones. What the suites printed is shown when they have ended; the end is the slowest tests, the skipped ones, why the failed ones
+failed, and one line: "N passed, N failed, N skipped".
 usage: run_tests.py PROGRAM [--slowest=N] [the program's other flags]"""
 import os
 import re

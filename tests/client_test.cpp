@@ -1,4 +1,5 @@
-// The client alone, against a server that says what the test tells it to.
+// The client alone, against a server that says what the test tells it to: what it sends, and what
+// it takes.
 #include "shoal/table/client.h"
 
 #include <gtest/gtest.h>
@@ -6,89 +7,24 @@
 #include <string>
 #include <vector>
 
+#include "support/client_rig.h"
+
 namespace shoal::table::client_test {
 namespace {
 
 using namespace std::chrono_literals;
-
-// A client of rows with their numbers; what it says is written down as words: "push 3@7" (row 3,
-// clock 7), "get 3@8", "get 3@8 part 1".
-struct Rig {
-  explicit Rig(std::vector<Row> rows, Order order = Order::kPriority, Clock start = 0) {
-    plan.rows = std::move(rows);
-    plan.start = start;
-    for (const Row& row : plan.rows)
-      plan.servers = std::max<std::uint16_t>(plan.servers, row.server + 1);
-    for (const Row& row : plan.rows) {
-      numbers.push_back(std::vector<float>(row.length * 3, 0.f));
-      gradients.push_back(std::vector<float>(row.length, 1.f));
-    }
-    client.emplace(ClientOptions{.worker = 0, .order = order, .retry = 100ms}, plan,
-                   [this](RowId row, Part part) {
-                     const std::size_t length = plan.rows[row].length;
-                     return std::span<float>(numbers[row])
-                         .subspan(static_cast<std::size_t>(part) * length, length);
-                   });
-  }
-
-  void push(RowId row, Clock clock) {
-    client->push({.row = row, .clock = clock, .payload = as_payload({gradients[row], nullptr})},
-                 now);
-  }
-  void get(RowId row, Clock clock, Part part = Part::kWeights) {
-    client->get(row, clock, part, now);
-  }
-  Result<bool> row(RowId id, Clock clock, float value, Version version = 1,
-                   Part part = Part::kWeights) {
-    answer.assign(plan.rows[id].length, value);
-    return client->take(plan.rows[id].server,
-                        RowMessage{id, clock, version, part, as_payload({answer, nullptr})});
-  }
-  void need(RowId id, Clock clock) {
-    EXPECT_FALSE(client->take(plan.rows[id].server, NeedPush{id, clock}).value());
-  }
-  float value(RowId row, Part part = Part::kWeights) const {
-    return numbers[row][static_cast<std::size_t>(part) * plan.rows[row].length];
-  }
-
-  std::string said(int server = 0) {
-    std::string words;
-    while (const std::optional<Message> message = client->next(server)) {
-      if (!words.empty()) words += ", ";
-      if (const auto* push = std::get_if<Push>(&*message))
-        words += str("push ", push->row, "@", push->clock);
-      else if (const auto* get = std::get_if<Get>(&*message)) {
-        words += str("get ", get->row, "@", get->clock);
-        if (get->part != Part::kWeights) words += str(" part ", static_cast<int>(get->part));
-      } else
-        words += "something else";
-    }
-    return words;
-  }
-
-  Plan plan;
-  std::vector<std::vector<float>> numbers, gradients;
-  std::vector<float> answer;
-  Instant now{};
-  std::optional<Client> client;
-};
-
-std::vector<Row> rows(std::vector<std::uint32_t> priorities) {
-  std::vector<Row> made;
-  for (const std::uint32_t priority : priorities)
-    made.push_back({.length = 4, .priority = priority});
-  return made;
-}
+using test::ClientRig;
+using test::rows;
 
 TEST(Client, SendsTheFrontOfTheNetFirst) {
-  Rig rig(rows({2, 0, 1, 0}));
+  ClientRig rig(rows({2, 0, 1, 0}));
   for (const RowId row : {0u, 2u, 3u, 1u}) rig.push(row, 0);
   EXPECT_EQ(rig.said(), "push 1@0, push 3@0, push 2@0, push 0@0");
   EXPECT_EQ(rig.client->waiting(), 4u);
 }
 
 TEST(Client, AnUrgentRowOvertakesWhatHasNotLeft) {
-  Rig rig(rows({2, 0, 1}));
+  ClientRig rig(rows({2, 0, 1}));
   rig.push(0, 0);
   rig.push(2, 0);
   EXPECT_EQ(std::get<Push>(*rig.client->next(0)).row, 2u);
@@ -97,7 +33,7 @@ TEST(Client, AnUrgentRowOvertakesWhatHasNotLeft) {
 }
 
 TEST(Client, ByArrivalSendsInTheOrderOfTheCalls) {
-  Rig rig(rows({2, 0, 1}), Order::kArrival);
+  ClientRig rig(rows({2, 0, 1}), Order::kArrival);
   rig.push(0, 0);
   rig.get(2, 0);
   rig.push(1, 0);
@@ -107,7 +43,7 @@ TEST(Client, ByArrivalSendsInTheOrderOfTheCalls) {
 TEST(Client, AsksEachServerForItsOwn) {
   std::vector<Row> two = rows({0, 1});
   two[0].server = 1;
-  Rig rig(two);
+  ClientRig rig(two);
   rig.push(0, 0);
   rig.push(1, 0);
   EXPECT_EQ(rig.said(0), "push 1@0");
@@ -115,7 +51,7 @@ TEST(Client, AsksEachServerForItsOwn) {
 }
 
 TEST(Client, ARowIsTheAcknowledgementAndCarriesTheNumbers) {
-  Rig rig(rows({0, 1}));
+  ClientRig rig(rows({0, 1}));
   EXPECT_TRUE(rig.client->arrived(0));
   rig.push(0, 4);
   EXPECT_FALSE(rig.client->arrived(0));
@@ -128,7 +64,7 @@ TEST(Client, ARowIsTheAcknowledgementAndCarriesTheNumbers) {
 }
 
 TEST(Client, SaysTheVersionThatTheWorkerRead) {
-  Rig rig(rows({0}), Order::kPriority, 40);
+  ClientRig rig(rows({0}), Order::kPriority, 40);
   rig.push(0, 40);
   EXPECT_EQ(std::get<Push>(*rig.client->next(0)).base, 40);
   ASSERT_TRUE(rig.row(0, 41, 1, 47).value());
@@ -143,7 +79,7 @@ TEST(Client, SaysTheVersionThatTheWorkerRead) {
 // Others' versions between the read and the answer: 5 and one of its own; 0; none at all, not even
 // its own; nothing pushed.
 TEST(Client, CountsHowOldWhatItPushedWas) {
-  Rig rig(rows({0}), Order::kPriority, 40);
+  ClientRig rig(rows({0}), Order::kPriority, 40);
   Version version = 40;
   for (const auto& [grows, clock] : {std::pair{6, 40}, {1, 41}, {0, 42}, {1000, 43}}) {
     rig.push(0, clock);
@@ -166,7 +102,7 @@ TEST(Client, CountsHowOldWhatItPushedWas) {
 }
 
 TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
-  Rig rig(rows({0, 1}));
+  ClientRig rig(rows({0, 1}));
   rig.push(0, 0);
   RowMessage first{0, 1, 1, Part::kWeights, {}};
   constexpr std::size_t kBytes = 4 * sizeof(float);
@@ -194,12 +130,12 @@ TEST(Client, LateAndRepeatedAnswersAreNotForAnyone) {
 
 // An answer that was thrown away because nobody waits comes without numbers.
 TEST(Client, AnAnswerForNobodyNeedsNoNumbers) {
-  Rig rig(rows({0}));
+  ClientRig rig(rows({0}));
   EXPECT_FALSE(rig.client->take(0, RowMessage{0, 3, 1, Part::kWeights, {}}).value());
 }
 
 TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
-  Rig rig(rows({0}));
+  ClientRig rig(rows({0}));
   rig.get(0, 0);
   rig.said();
   RowMessage row{0, 0, 1, Part::kWeights, {}};
@@ -210,7 +146,7 @@ TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
 }
 
 TEST(Client, PartsAreWaitedForByThemselves) {
-  Rig rig(rows({0}));
+  ClientRig rig(rows({0}));
   rig.get(0, 3);
   rig.get(0, 3, Part::kHistory);
   rig.get(0, 3, Part::kHistory2);
@@ -225,127 +161,10 @@ TEST(Client, PartsAreWaitedForByThemselves) {
   EXPECT_EQ(rig.value(0, Part::kHistory2), 3);
 }
 
-TEST(Client, AsksAgainLessAndLessOften) {
-  Rig rig(rows({0, 1}));
-  rig.push(0, 0);
-  rig.said();
-  std::vector<int> asked;
-  for (int ms = 1; ms <= 7000; ++ms) {
-    rig.now = ms * 1ms;
-    rig.client->on_time(rig.now);
-    const std::string words = rig.said();
-    if (words.empty()) continue;
-    EXPECT_EQ(words, "get 0@1");
-    asked.push_back(ms);
-  }
-  EXPECT_EQ(asked, (std::vector<int>{100, 300, 700, 1500, 3100, 4700, 6300}));
-}
-
-TEST(Client, SaysWhenToBeCalledNext) {
-  Rig rig(rows({0, 1}));
-  EXPECT_EQ(rig.client->on_time(rig.now), Instant::max());
-  rig.push(0, 0);
-  rig.said();
-  rig.now = 30ms;
-  rig.push(1, 0);
-  rig.said();
-  EXPECT_EQ(rig.client->on_time(rig.now), Instant(100ms));
-  rig.now = 100ms;
-  // row 1; row 0 is asked for again at 300
-  EXPECT_EQ(rig.client->on_time(rig.now), Instant(130ms));
-  EXPECT_EQ(rig.said(), "get 0@1");
-  ASSERT_TRUE(rig.row(1, 1, 1).value());
-  EXPECT_EQ(rig.client->on_time(rig.now), Instant(300ms));
-}
-
-TEST(Client, APushWhoseTurnHasNotComeIsNotAskedFor) {
-  Rig rig(rows({0}));
-  rig.push(0, 0);
-  for (int i = 1; i < 50; ++i) rig.client->on_time(rig.now = i * 100ms);
-  EXPECT_EQ(rig.said(), "push 0@0");
-  rig.client->on_time(rig.now += 100ms);
-  EXPECT_EQ(rig.said(), "get 0@1") << "waiting for its turn costs no patience";
-}
-
-TEST(Client, SendsAgainWhatTheServerMisses) {
-  Rig rig(rows({0, 1}));
-  rig.push(0, 5);
-  rig.said();
-  rig.need(0, 4);  // late
-  EXPECT_EQ(rig.said(), "");
-  rig.need(0, 5);
-  rig.need(0, 5);  // repeated
-  EXPECT_EQ(rig.said(), "push 0@5");
-  ASSERT_TRUE(rig.row(0, 6, 1).value());
-  rig.need(0, 5);
-  EXPECT_EQ(rig.said(), "") << "acknowledged";
-  rig.need(1, 5);
-  EXPECT_EQ(rig.said(), "") << "never pushed";
-}
-
-// The answer to the first may come, and the worker write its next gradient, while a link is still
-// reading the second.
-TEST(Client, WhatIsSentAgainIsACopy) {
-  Rig rig(rows({0}));
-  rig.push(0, 0);
-  const Push first = std::get<Push>(*rig.client->next(0));
-  EXPECT_EQ(first.payload.floats().data(), rig.gradients[0].data());
-  rig.need(0, 0);
-  const Push second = std::get<Push>(*rig.client->next(0));
-  EXPECT_NE(second.payload.owner, nullptr);
-  ASSERT_TRUE(rig.row(0, 1, 1).value());
-  rig.gradients[0].assign(4, 77.f);
-  EXPECT_EQ(std::vector<float>(second.payload.floats().begin(), second.payload.floats().end()),
-            std::vector<float>(4, 1.f));
-}
-
-TEST(Client, ANewLinkIsAskedForAllThatWasSent) {
-  std::vector<Row> four = rows({3, 2, 1, 0});
-  four[3].server = 1;
-  Rig rig(four);
-  rig.push(0, 0);
-  rig.push(1, 0);
-  rig.push(3, 0);
-  rig.said(0);
-  rig.said(1);
-  ASSERT_TRUE(rig.row(1, 1, 1).value());
-  rig.push(1, 1);
-  rig.get(2, 0, Part::kHistory);
-  rig.said();
-  rig.push(2, 0);  // has never left
-  rig.client->link_up(0, rig.now);
-  EXPECT_EQ(rig.said(0), "push 2@0, get 2@0 part 1, get 1@2, get 0@1");
-  EXPECT_EQ(rig.said(1), "");
-}
-
-TEST(Client, ANewLinkBringsNewPatience) {
-  Rig rig(rows({0}));
-  rig.push(0, 0);
-  for (int ms = 0; ms <= 1600; ms += 100, rig.said()) rig.client->on_time(rig.now = ms * 1ms);
-  rig.client->link_up(0, rig.now);
-  EXPECT_EQ(rig.said(), "get 0@1");
-  EXPECT_EQ(rig.client->on_time(rig.now), rig.now + 100ms);
-}
-
-// The missing push waits for its turn when its row comes after all: its turn is given to nobody.
-TEST(Client, AnAnswerTakesWhatItAnswersOutOfTheQueue) {
-  for (const Order order : {Order::kPriority, Order::kArrival}) {
-    Rig rig(rows({0, 0}), order);
-    rig.push(0, 0);
-    rig.said();
-    rig.need(0, 0);
-    ASSERT_TRUE(rig.row(0, 1, 1).value());
-    rig.push(1, 0);
-    rig.push(0, 1);
-    EXPECT_EQ(rig.said(), order == Order::kPriority ? "push 0@1, push 1@0" : "push 1@0, push 0@1");
-    EXPECT_EQ(rig.said(), "");
-  }
-}
-
 TEST(Client, NamesTheRowThatIsWaitedForLongest) {
   std::vector<Row> two = rows({0, 0});
   two[1].server = 1;
-  Rig rig(two);
+  ClientRig rig(two);
   EXPECT_FALSE(rig.client->overdue().has_value());
   rig.now = 5ms;
   rig.push(1, 8);
@@ -365,7 +184,7 @@ TEST(Client, NamesTheRowThatIsWaitedForLongest) {
 TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
   std::vector<Row> two = rows({0, 0});
   two[1].server = 1;
-  Rig rig(two);
+  ClientRig rig(two);
   rig.push(0, 0);
   rig.said();
   const std::vector<float> three(3);
@@ -394,7 +213,7 @@ TEST(Client, AServerThatBreaksTheProtocolIsToldHow) {
 }
 
 TEST(ClientDeathTest, AWorkerThatPushesOverItsOwnPushIsStopped) {
-  Rig rig(rows({0}));
+  ClientRig rig(rows({0}));
   rig.push(0, 0);
   EXPECT_DEATH(rig.push(0, 1), "before that of clock 1 arrived");
   EXPECT_DEATH(rig.get(0, 7), "asked for at clock 7 and at 1");

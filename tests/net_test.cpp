@@ -1,3 +1,4 @@
+// A net: what it refuses, its memory, its shared params, its gradients and hooks.
 #include "shoal/net/net.h"
 
 #include <gtest/gtest.h>
@@ -5,22 +6,14 @@
 #include <cmath>
 #include <limits>
 
-#include "shoal/net/graph.h"
-#include "shoal/net/memory_plan.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
+#include "support/expect.h"
 
 namespace shoal::net_test {
 namespace {
 
-std::string message_of(const std::function<void()>& build) {
-  try {
-    build();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using test::message_of;
 
 #define EXPECT_SAYS(build, words) \
   EXPECT_NE(message_of([&] { build; }).find(words), std::string::npos) << message_of([&] { build; })
@@ -87,95 +80,6 @@ const std::string kBranches =
     ip("ip", "flat", "", 5) + "layer { name: 'drop' type: 'Dropout' bottom: 'ip' top: 'ip' }\n" +
     euclid("ip", "t") + "layer { name: 'act' type: 'TanH' bottom: 'ip' top: 'act' }\n" +
     euclid("act", "t", "loss2");
-
-TEST(GraphTest, RulesChooseLayers) {
-  NetState state;
-  state.set_phase(TEST);
-  state.set_level(2);
-  state.add_stage("a");
-  NetStateRule rule;
-  EXPECT_TRUE(rule_matches(rule, state));
-  rule.set_phase(TRAIN);
-  EXPECT_FALSE(rule_matches(rule, state));
-  rule.set_phase(TEST);
-  rule.set_min_level(2);
-  rule.set_max_level(2);
-  rule.add_stage("a");
-  EXPECT_TRUE(rule_matches(rule, state));
-  rule.set_min_level(3);
-  EXPECT_FALSE(rule_matches(rule, state));
-  rule.set_min_level(0);
-  rule.add_stage("b");
-  EXPECT_FALSE(rule_matches(rule, state)) << "all stages must be there";
-  rule.clear_stage();
-  rule.add_not_stage("a");
-  EXPECT_FALSE(rule_matches(rule, state));
-}
-
-TEST(GraphTest, IncludeAndExcludeTogetherAreRefusedWithThePlace) {
-  const NetParameter net =
-      parse("layer { name: 'a' type: 'ReLU' include { phase: TRAIN } exclude { phase: TEST } }");
-  EXPECT_SAYS(filter_net(net),
-              "test.prototxt:1: layer 'a' (ReLU): has both include and exclude rules");
-}
-
-TEST(GraphTest, SplitsHaveCaffesNamesAndCarryTheLossWeight) {
-  const NetParameter net =
-      insert_splits(parse("layer { name: 'd' type: 'Input' top: 'x' }\n"
-                          "layer { name: 'a' type: 'Power' bottom: 'x' top: 'y' loss_weight: 2 }\n"
-                          "layer { name: 'b' type: 'ReLU' bottom: 'y' top: 'z' }\n"));
-  ASSERT_EQ(net.layer_size(), 4);
-  EXPECT_EQ(net.layer(1).loss_weight(0), 0);
-  const LayerParameter& split = net.layer(2);
-  EXPECT_EQ(split.name(), "y_a_0_split");
-  EXPECT_EQ(split.type(), "Split");
-  EXPECT_EQ(split.top(1), "y_a_0_split_1");
-  EXPECT_EQ(split.loss_weight(0), 2);
-  EXPECT_EQ(split.loss_weight(1), 0);
-  EXPECT_EQ(net.layer(3).bottom(0), "y_a_0_split_1");
-}
-
-TEST(GraphTest, AnInPlaceLayerBehindASplitIsNoLongerInPlace) {
-  const NetParameter net =
-      insert_splits(parse("layer { name: 'd' type: 'Input' top: 'x' }\n" + relu("x", "y") +
-                          "layer { name: 'p' type: 'Power' bottom: 'y' top: 'q' }\n" +
-                          "layer { name: 'r' type: 'ReLU' bottom: 'y' top: 'y' }\n" +
-                          "layer { name: 's' type: 'ReLU' bottom: 'y' top: 'w' }\n"));
-  ASSERT_EQ(net.layer_size(), 6);
-  EXPECT_EQ(net.layer(4).bottom(0), "y_relu_y_0_split_1");
-  EXPECT_EQ(net.layer(5).bottom(0), "y") << "the last layer reads the in-place layer's top";
-}
-
-TEST(MemoryPlanTest, BlocksThatLiveTogetherNeverOverlap) {
-  Random random(testing::UnitTest::GetInstance()->random_seed());
-  for (int round = 0; round < 200; ++round) {
-    std::vector<Lifetime> blocks(1 + random.below(40));
-    std::size_t sum = 0;
-    for (Lifetime& block : blocks) {
-      block.bytes = 1 + random.below(5000);
-      block.first = static_cast<int>(random.below(30));
-      block.last = block.first + static_cast<int>(random.below(10));
-      sum += (block.bytes + 63) / 64 * 64;
-    }
-    const MemoryPlan plan = plan_memory(blocks);
-    EXPECT_LE(plan.bytes, sum);
-    for (std::size_t a = 0; a < blocks.size(); ++a) {
-      EXPECT_EQ(plan.offsets[a] % 64, 0u);
-      EXPECT_LE(plan.offsets[a] + blocks[a].bytes, plan.bytes);
-      for (std::size_t b = 0; b < a; ++b) {
-        const bool meet = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
-        const bool overlap = plan.offsets[a] < plan.offsets[b] + blocks[b].bytes &&
-                             plan.offsets[b] < plan.offsets[a] + blocks[a].bytes;
-        EXPECT_FALSE(meet && overlap) << "round " << round << " blocks " << b << " and " << a;
-      }
-    }
-  }
-}
-
-TEST(MemoryPlanTest, AChainNeedsTwoBlocks) {
-  const std::vector<Lifetime> chain{{640, 0, 1}, {640, 1, 2}, {640, 2, 3}, {640, 3, 4}};
-  EXPECT_EQ(plan_memory(chain).bytes, 1280u);
-}
 
 TEST(NetTest, NamesWhatIsWrongWithBlobs) {
   EXPECT_SAYS(TestNet(dummy("images", "2 3") + relu("imags", "y")),

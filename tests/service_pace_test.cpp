@@ -30,11 +30,6 @@ std::vector<Status> run(const std::string& scheme, const std::function<Status(Ta
   return cluster.run([&](std::size_t, Service& service) { return life(*service.table()); });
 }
 
-void expect_all_ok(const std::vector<Status>& results) {
-  for (std::size_t rank = 0; rank < results.size(); ++rank)
-    EXPECT_TRUE(results[rank].ok()) << rank << ": " << results[rank].error().message;
-}
-
 TEST(ServicePace, WorkersMeetAtBarriersAndSomeEndEarlier) {
   std::atomic<int> begun = 0;
   expect_all_ok(run("drift_barrier 1", [&](Table& table) -> Status {

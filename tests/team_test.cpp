@@ -1,167 +1,25 @@
 // A solver in a team: what its members do together, and what each keeps for itself.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-
 #include "shoal/base/file.h"
-#include "shoal/base/log.h"
 #include "shoal/proto/io.h"
-#include "shoal/proto/run.pb.h"
 #include "shoal/solver/recipe.h"
-#include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
-#include "support/data_files.h"
 #include "support/simulated_workers.h"
 #include "support/solver_rig.h"
+#include "support/team_fixture.h"
 
 namespace shoal::team_test {
 namespace {
 
 using test::all_params;
+using test::options_of;
+using test::Rows;
 using test::run_team;
-
-// Lockstep: every member makes the same update of the mean of all gradients. Params and histories
-// start as the chief's.
-class MeanUpdater final : public ForwardingUpdater, public Checkpointed {
- public:
-  MeanUpdater(const SolverParameter& param, Net& net, Team& team, float weight)
-      : ForwardingUpdater(make_local_updater(param, "x", net)),
-        net_(net),
-        team_(team),
-        weight_(weight) {}
-
-  Status begin(std::int64_t iteration, float rate) override {
-    if (Status status = settle(Settle::kOwn); !status.ok()) return status;
-    return inner().begin(iteration, rate);
-  }
-  Result<StepOutcome> end_step(StepEnd how) override {
-    if (how == StepEnd::kSkip) return inner().end_step(how);
-    std::vector<double> sums = {weight_};
-    for (const NetParam& param : net_.params())
-      for (const float number : param.blob->grad.host()) sums.push_back(double{weight_} * number);
-    if (Status status = team_.sum(sums); !status.ok()) return status.error();
-    auto from = sums.begin() + 1;
-    for (const NetParam& param : net_.params())
-      for (float& number : param.blob->grad.host_mut())
-        number = static_cast<float>(*from++ / sums[0]);
-    return inner().end_step(how);
-  }
-  Status settle(Settle how) override {
-    if (how == Settle::kTeams) ++refreshed;
-    if (created_) return {};
-    created_ = true;
-    for (Tensor* history : histories())
-      if (Status status = share(history->host_mut()); !status.ok()) return status;
-    for (const NetParam& param : net_.params())
-      if (Status status = share(param.blob->data.host_mut()); !status.ok()) return status;
-    return {};
-  }
-  Checkpointed& state() override { return *this; }
-  std::optional<double> seconds_waited() const override { return 0; }
-
-  Status prepare_save() override { return {}; }
-  std::vector<Tensor*> histories() override { return inner().state().histories(); }
-  void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override {
-    started_at = iteration;
-  }
-  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
-  void take_own_state(std::shared_ptr<const OwnState>) override {}
-  void put(RunState&) override {}
-  void take(const RunState&, const std::string&) override {}
-
-  int refreshed = 0;
-  std::int64_t started_at = -1;
-
- private:
-  // Makes these numbers the chief's.
-  Status share(std::span<float> numbers) {
-    const Result<std::string> chiefs =
-        team_.share({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
-    if (!chiefs.ok()) return chiefs.error();
-    std::memcpy(numbers.data(), chiefs.value().data(), numbers.size_bytes());
-    return {};
-  }
-
-  Net& net_;
-  Team& team_;
-  float weight_;
-  bool created_ = false;
-};
-
-SolverOptions options_of(const SolverParameter& param, Team& team) {
-  SolverOptions options;
-  options.name = "x";
-  options.team = &team;
-  options.share.client = team.index();
-  options.share.clients = team.size();
-  const float weight = contribution_weight(param, "x", options.share);
-  options.make_updater = [&param, &team, weight](Net& net) {
-    return std::make_unique<MeanUpdater>(param, net, team, weight);
-  };
-  return options;
-}
-
-struct Rows final : Observer {
-  void displayed(const Measured& row) override { shown.push_back(row); }
-  void tested(int net, const Measured& row) override {
-    EXPECT_EQ(net, 0);
-    tests.push_back(row);
-  }
-  std::vector<Measured> shown, tests;
-};
-
-class TeamTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = test::fresh_directory("team");
-    test::make_digits(folder_ + "/data");
-  }
-  // The small net, whose dropout, crops and running means are each member's own.
-  SolverParameter param(const std::string& more = "") {
-    SolverParameter made = test::small_solver(folder_ + "/data", folder_ + "/s", more);
-    test::share_data(*made.mutable_net_param());
-    return made;
-  }
-  // A net without chance, so that a team's batches together are one machine's.
-  SolverParameter plain(int batch, const std::string& more = "", int test_batch = 5) {
-    SolverParameter made = param(more);
-    const std::string data = "transform_param { scale: 0.01 } data_param { source: '" + folder_ +
-                             "/data' backend: DATUMFILE batch_size: ";
-    const std::string net =
-        "name: 'plain' layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: "
-        "TRAIN } " +
-        data + str(batch) +
-        "} } layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: TEST } " +
-        data + str(test_batch) +
-        R"(} } layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
-                              inner_product_param { num_output: 4 weight_filler { type: 'xavier' } } }
-                            layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'accuracy' include { phase: TEST } }
-                            layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' })";
-    *made.mutable_net_param() = parse_net(net, "plain.prototxt");
-    test::share_data(*made.mutable_net_param());
-    return made;
-  }
-  // Params of every member after body(solver, team).
-  std::vector<std::vector<float>> run(int size, const SolverParameter& param,
-                                      const std::function<void(Solver&, Team&)>& body) {
-    std::vector<std::vector<float>> params(static_cast<std::size_t>(size));
-    const auto thrown = run_team(size, [&](Team& team) {
-      Solver solver(param, options_of(param, team));
-      body(solver, team);
-      params[static_cast<std::size_t>(team.index())] = all_params(solver.net());
-    });
-    for (const std::string& error : thrown) EXPECT_EQ(error, "");
-    return params;
-  }
-  std::string state(int iteration) const {
-    return state_path(snapshot_stem(folder_ + "/s", iteration));
-  }
-  std::string folder_;
-};
+using test::TeamTest;
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double apart = 0, all = 0;
@@ -253,110 +111,6 @@ TEST_F(TeamTest, RunningMeansAreOfAllMembersWhenTheyAreLookedAt) {
   for (std::size_t i = 0; i < after[0].size(); ++i)
     EXPECT_NEAR(after[0][i], (double{before[0][i]} + double{before[1][i]}) / 2,
                 1e-6 * std::abs(after[0][i]));
-}
-
-// ---- snapshots ----
-
-TEST_F(TeamTest, TheChiefWritesOneSnapshotForAll) {
-  run(3, param(), [&](Solver& solver, Team&) {
-    or_throw(solver.step(2));
-    ASSERT_OK(solver.snapshot());
-  });
-  EXPECT_EQ(why_damaged(snapshot_stem(folder_ + "/s", 2)), "");
-  const RunState run = read_run_state(run_path(snapshot_stem(folder_ + "/s", 2)));
-  EXPECT_EQ(run.member_size(), 2);
-  EXPECT_EQ(run.net_size(), 1);
-  for (const MemberState& member : run.member()) EXPECT_EQ(member.net_size(), 1);
-  EXPECT_NE(run.net(0).random().stream(), run.member(0).net(0).random().stream());
-}
-
-TEST_F(TeamTest, AResumedTeamGoesOnAsIfItHadNotStopped) {
-  const std::string more =
-      "test_iter: 3 test_interval: 4 snapshot: 4 average_loss: 3 type: 'Adam' base_lr: 0.01 "
-      "display: 1";
-  std::vector<float> smoothed(4);
-  const auto whole = run(2, param(more), [&](Solver& solver, Team& team) {
-    or_throw(solver.step(8));
-    smoothed[static_cast<std::size_t>(team.index())] = solver.smoothed_loss();
-  });
-  for (const char* const folder : {"", "/other"}) {
-    // The members that are not the chief need no files.
-    const auto resumed = run(2, param(more), [&](Solver& solver, Team& team) {
-      solver.restore(team.chief() ? state(4) : str("/nowhere", folder));
-      EXPECT_EQ(solver.iteration(), 4);
-      or_throw(solver.step(4));
-      smoothed[static_cast<std::size_t>(2 + team.index())] = solver.smoothed_loss();
-    });
-    EXPECT_EQ(resumed, whole);
-    EXPECT_EQ(smoothed[0], smoothed[2]);
-    EXPECT_EQ(smoothed[1], smoothed[3]);
-  }
-}
-
-TEST_F(TeamTest, ASnapshotServesATeamOfAnySize) {
-  const std::string more = "test_iter: 3 test_interval: 100 test_initialization: false";
-  const auto before = run(2, param(more), [&](Solver& solver, Team&) {
-    or_throw(solver.step(3));  // 2 x 3 x 8 records
-    ASSERT_OK(solver.snapshot());
-  });
-  for (const int size : {1, 3}) {
-    test::LogLines lines;
-    std::vector<RunState> states(static_cast<std::size_t>(size));
-    const auto after = run(size, param(more), [&](Solver& solver, Team& team) {
-      solver.restore(state(3));
-      EXPECT_EQ(solver.iteration(), 3);
-      if (team.chief()) {
-        EXPECT_EQ(all_params(solver.net()), before[0]);
-      }
-      states[static_cast<std::size_t>(team.index())].add_net()->add_layer()->set_state(
-          solver.net().layers()[0]->save_state());
-      or_throw(solver.step(1));
-    });
-    EXPECT_TRUE(lines.has(str("The snapshot is of 2 workers, and now there are ", size,
-                              ": each goes on in its own part of the data.*")));
-    for (const RunState& own : states)  // 48 records of the team's
-      EXPECT_EQ(static_cast<unsigned char>(own.net(0).layer(0).state()[0]), 48 / size) << size;
-  }
-  Solver alone(param(more), test::with_name("x"));
-  alone.restore(state(3));
-  EXPECT_EQ(all_params(alone.net()), before[0]);
-  or_throw(alone.step(1));
-}
-
-// The chief's error ends the job in its own name, and the other hears it from the coordinator.
-TEST_F(TeamTest, WhatTheChiefCannotWriteEndsAll) {
-  const SolverParameter made = param("snapshot: 1");
-  std::filesystem::create_directories(run_path(snapshot_stem(folder_ + "/s", 1)) + "/full");
-  const auto thrown = run_team(2, [&](Team& team) {
-    Solver solver(made, options_of(made, team));
-    const Result<Ending> ending = solver.step(3);
-    ASSERT_FALSE(ending.ok());
-    EXPECT_EQ(ending.error().code, Code::kSnapshot);
-    EXPECT_EQ(solver.iteration(), 1);
-    throw ConfigError(ending.error());
-  });
-  EXPECT_HAS(thrown[0], "s_iter_1.run");
-  EXPECT_EQ(thrown[1], thrown[0]);
-}
-
-TEST_F(TeamTest, WhatTheChiefCannotReadEndsAll) {
-  const SolverParameter made = param();
-  const auto thrown = run_team(2, [&](Team& team) {
-    Solver solver(made, options_of(made, team));
-    solver.restore(folder_ + "/nothing.solverstate");
-  });
-  EXPECT_HAS(thrown[0], "cannot open " + folder_ + "/nothing.solverstate");
-  EXPECT_EQ(thrown[1], thrown[0]);
-}
-
-TEST_F(TeamTest, TheBestModelIsTheTeams) {
-  run(2, param("test_iter: 4 test_interval: 2 snapshot_best: 'loss min' max_iter: 4 base_lr: 0.2"),
-      [&](Solver& solver, Team&) {
-        or_throw(solver.solve());
-        ASSERT_OK(solver.snapshot());
-      });
-  EXPECT_TRUE(file_exists(best_path(folder_ + "/s")));
-  EXPECT_GT(read_run_state(run_path(snapshot_stem(folder_ + "/s", 4))).best_value(), 0);
 }
 
 // ---- wishes ----

@@ -1,5 +1,7 @@
 #include "support/cluster.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <latch>
 #include <numeric>
@@ -179,6 +181,11 @@ std::vector<Status> run_workers(
     if (!service.table()) return service.serve({});
     return life(static_cast<int>(rank), *service.table());
   });
+}
+
+void expect_all_ok(const std::vector<Status>& results) {
+  for (std::size_t rank = 0; rank < results.size(); ++rank)
+    EXPECT_TRUE(results[rank].ok()) << "rank " << rank << ": " << results[rank].error().message;
 }
 
 }  // namespace shoal::test

@@ -66,4 +66,6 @@ class Cluster {
 std::vector<Status> run_workers(int workers, int servers,
                                 const std::function<Status(int worker, table::Table& table)>& life);
 
+void expect_all_ok(const std::vector<Status>& results);
+
 }  // namespace shoal::test

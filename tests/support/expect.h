@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+
+#include "shoal/base/error.h"
 
 #define EXPECT_HAS(text, part)                                                         \
   EXPECT_PRED2([](const std::string& t_,                                               \
@@ -20,3 +23,17 @@
     ASSERT_FALSE(result_.ok());                \
     EXPECT_HAS(result_.error().message, part); \
   } while (false)
+
+namespace shoal::test {
+
+// The message of the ConfigError that `build` throws.
+inline std::string message_of(const std::function<void()>& build) {
+  try {
+    build();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace shoal::test

@@ -67,6 +67,17 @@ class ShardRig {
     push.kind = kind_;
     give(worker, push);
   }
+  // A gradient at a rate, for row 0, read at the version the worker last saw.
+  void push_at(float rate, int worker, Clock clock, float value) {
+    Push push = push_of(0, clock, value);
+    push.rate = rate;
+    push.base = base(worker, 0);
+    give(worker, push);
+  }
+  // The first number of the row that is first in out().
+  float first_number() const {
+    return std::get<RowMessage>(out_.at(0).message).payload.floats()[0];
+  }
   void leave(int worker) { shard_->leave(worker, out_); }
   Version& base(int worker, RowId row) {
     const std::size_t at = static_cast<std::size_t>(worker) * plan_.rows.size() + row;

@@ -2,60 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "shoal/base/random.h"
-#include "shoal/table/client.h"
 #include "shoal/table/placement.h"
 #include "shoal/table/shard.h"
+#include "support/simulated_worker.h"
 #include "support/twice_codec.h"
 
 namespace shoal::table {
 namespace {
-
-using namespace std::chrono_literals;
-
-constexpr Instant kRetireAgain = 500ms;
-
-class Cluster;
-
-// A worker's loop: reads the rows from the front of the net to its back, computes, pushes from the
-// back to the front.
-class SimulatedWorker {
- public:
-  SimulatedWorker(Cluster& cluster, int id);
-  void read();  // asks for all rows
-  void received(int server, const Message& message);
-  std::optional<Message> next(int server) { return client_.next(server); }
-  void link_up(int server);
-  bool done() const { return done_; }
-  // another has its place; its Retire is still repeated
-  void forget() { forgotten_ = true; }
-
- private:
-  const ClusterCase& job() const;
-  Instant now() const;
-  void forward();
-  void backward(RowId behind);
-  void push(RowId row);
-  void retire();
-  void keep_time();
-  void on_time();
-
-  Cluster& cluster_;
-  const int id_;
-  const Plan plan_;
-  std::vector<std::vector<float>> weights_, gradients_, histories_;
-  Client client_;
-  Random random_;
-  Clock clock_;
-  RowId reading_ = 0;
-  bool computing_ = false, done_ = false, has_read_twice_ = false, forgotten_ = false;
-  Instant alarm_ = Instant::max();  // when on_time() is called next
-};
 
 class Cluster {
  public:
@@ -63,7 +21,6 @@ class Cluster {
   ClusterRun run();
 
  private:
-  friend class SimulatedWorker;
   void connect();
   void create_rows(const std::vector<std::vector<float>>& numbers);
   std::vector<std::vector<float>> end();
@@ -72,6 +29,10 @@ class Cluster {
   void add(const Norm& norm);
   void check_queues();
   bool finished() const;
+  SimulatedWorker::Surroundings surroundings(int worker) {
+    return {job_, time_, history_,
+            [this, worker](int server) -> SimulatedLink& { return link(worker, server); }};
+  }
   SimulatedLink& link(int worker, int server) {
     return *links_[static_cast<std::size_t>(worker) * job_.plan.servers +
                    static_cast<std::size_t>(server)];
@@ -88,144 +49,6 @@ class Cluster {
   std::map<std::pair<Generation, Clock>, std::vector<std::optional<double>>> norms_;
   std::vector<std::size_t> own_bytes_;  // of weights, by server
 };
-
-// Of a payload that the client took.
-Values numbers_of(const Payload& payload) {
-  const Codec& codec = *test::find_test_codec(payload.codec);
-  return codec.decode(payload, payload.bytes.size() / codec.bound(1)).value();
-}
-
-// ---- a worker ----
-
-SimulatedWorker::SimulatedWorker(Cluster& cluster, int id)
-    : cluster_(cluster),
-      id_(id),
-      plan_(job().plan),
-      client_({.worker = id,
-               .order = job().order,
-               .retry = job().retry,
-               .codecs = test::find_test_codec},
-              plan_,
-              [this](RowId row, Part part) {
-                return std::span<float>(part == Part::kWeights ? weights_[row] : histories_[row]);
-              }),
-      random_(job().seed, 1000 + static_cast<std::uint64_t>(id)),
-      clock_(plan_.start_of(id)) {
-  for (const Row& row : plan_.rows) {
-    weights_.emplace_back(row.length);
-    gradients_.emplace_back(row.length);
-    histories_.emplace_back(row.length);
-  }
-}
-
-const ClusterCase& SimulatedWorker::job() const { return cluster_.job_; }
-Instant SimulatedWorker::now() const { return cluster_.time_.now(); }
-
-void SimulatedWorker::read() {
-  reading_ = 0;
-  for (RowId row = 0; row < weights_.size(); ++row) {
-    client_.get(row, clock_, Part::kWeights, now());
-    if (has_read_twice_) client_.get(row, clock_, Part::kHistory, now());
-  }
-  for (int server = 0; server < plan_.servers; ++server) cluster_.link(id_, server).wake(0);
-  keep_time();
-}
-
-void SimulatedWorker::forward() {
-  if (computing_ || done_) return;
-  for (; reading_ < weights_.size() && client_.arrived(reading_); ++reading_)
-    cluster_.history_->read(id_, reading_, clock_, weights_[reading_]);
-  if (reading_ < weights_.size()) return;
-  if (clock_ == job().stops[static_cast<std::size_t>(id_)]) {
-    done_ = true;
-    return job().retires ? retire() : void();
-  }
-  if (!std::exchange(has_read_twice_, true) && job().reads_twice.contains({id_, clock_}))
-    return read();
-  computing_ = true;
-  backward(reading_);
-}
-
-// The gradients of the rows before `behind` are still to come.
-void SimulatedWorker::backward(RowId behind) {
-  const Instant takes(static_cast<std::int64_t>(
-      random_.below(static_cast<std::uint64_t>(job().compute.count()) + 1)));
-  cluster_.time_.after(takes, [this, behind] {
-    push(behind - 1);
-    if (behind > 1) return backward(behind - 1);
-    ++clock_;
-    reading_ = 0;
-    computing_ = has_read_twice_ = false;
-    forward();
-  });
-}
-
-void SimulatedWorker::push(RowId row) {
-  std::vector<float>& gradient = gradients_[row];
-  make_gradient(job().seed, id_, clock_, row, plan_.start, gradient);
-  cluster_.history_->pushed(id_, row, clock_);
-  const bool skips = job().skipped.contains({id_, clock_});
-  client_.push({.row = row,
-                .clock = clock_,
-                .weight = skips ? 0.f : 1.f,
-                .rate = 1,
-                .payload = as_payload({skips ? std::span<float>() : gradient, nullptr})},
-               now());
-  cluster_.link(id_, plan_.rows[row].server).wake(0);
-  keep_time();
-}
-
-void SimulatedWorker::retire() {
-  for (int server = 0; server < plan_.servers; ++server)
-    cluster_.link(id_, server).send(0, Retire{clock_, plan_.generation});
-  cluster_.time_.after(kRetireAgain, [this] { retire(); });
-}
-
-void SimulatedWorker::received(int server, const Message& message) {
-  const auto* row = std::get_if<RowMessage>(&message);
-  if (row != nullptr && row->part == Part::kWeights && row->generation == plan_.generation)
-    cluster_.history_->answered(row->row, row->version, numbers_of(row->payload).data);
-  RowMessage placed = row == nullptr ? RowMessage() : *row;
-  const bool is_placed =
-      row != nullptr && !client_.place(placed, row->payload.bytes.size()).empty();
-  const Result<bool> taken = client_.take(server, message);
-  if (!taken.ok()) return cluster_.history_->say(taken.error().message);
-  if (taken.value() != is_placed) cluster_.history_->say("place() and take() do not agree");
-  cluster_.link(id_, server).wake(0);
-  keep_time();
-  forward();
-}
-
-void SimulatedWorker::link_up(int server) {
-  client_.link_up(server, now());
-  if (done_ && job().retires) cluster_.link(id_, server).send(0, Retire{clock_, plan_.generation});
-  keep_time();
-}
-
-void SimulatedWorker::on_time() {
-  const auto overdue = client_.overdue();
-  if (overdue && now() - overdue->since > job().limit) {
-    cluster_.history_->say(str("I6: worker ", id_, " waits since ",
-                               overdue->since.count() / 1'000'000, " ms for row ", overdue->row,
-                               " at clock ", overdue->clock));
-  }
-  keep_time();
-}
-
-// Lets the client ask again what is silent, and be called when it wants to.
-void SimulatedWorker::keep_time() {
-  const Instant due = client_.on_time(now());
-  for (int server = 0; server < plan_.servers; ++server) cluster_.link(id_, server).wake(0);
-  if (due >= alarm_) return;
-  alarm_ = due;
-  cluster_.time_.at(due, [this, due] {
-    if (due != alarm_ || forgotten_) return;  // an earlier one was set meanwhile
-    alarm_ = Instant::max();
-    on_time();
-  });
-}
-
-// ---- the cluster ----
 
 HistoryRules rules_of(const Segment& one, std::vector<std::vector<float>> base) {
   return {.workers = one.plan.workers,
@@ -244,7 +67,7 @@ Cluster::Cluster(const ClusterCase& one)
   for (int server = 0; server < job_.plan.servers; ++server)
     shards_.push_back(std::make_unique<Shard>(server, make_scheme, test::find_test_codec));
   for (int worker = 0; worker < job_.plan.workers; ++worker)
-    workers_.push_back(std::make_unique<SimulatedWorker>(*this, worker));
+    workers_.push_back(std::make_unique<SimulatedWorker>(surroundings(worker), worker));
   for (const Row& row : job_.plan.rows)
     own_bytes_[row.server] += std::max(test::find_test_codec(row.push_codec)->bound(row.length),
                                        test::find_test_codec(row.pull_codec)->bound(row.length));
@@ -411,7 +234,7 @@ void Cluster::begin_next() {
   former_ = std::exchange(workers_, {});
   create_rows(numbers);
   for (int worker = 0; worker < job_.plan.workers; ++worker)
-    workers_.push_back(std::make_unique<SimulatedWorker>(*this, worker));
+    workers_.push_back(std::make_unique<SimulatedWorker>(surroundings(worker), worker));
   for (const auto& worker : workers_) worker->read();
 }
 

@@ -1,0 +1,257 @@
+// The coordinator, message by message: who may join, and what broken protocol is answered.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "shoal/table/coordinator.h"
+#include "support/expect.h"
+#include "support/job.h"
+
+namespace shoal::test::coordinator_join_test {
+namespace {
+
+using table::Answer;
+using table::Topic;
+using table::Want;
+using Words = std::vector<std::string>;
+using Process = Job::Process;
+
+TEST(CoordinatorJoin, AllGetTheSameRosterWhateverTheOrder) {
+  in_every_order(4, [](const std::vector<std::uint32_t>& order) {
+    Job job(4, 99);
+    const Process kinds[] = {{.worker = false}, {}, {.server = false}, {}};
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(job.coordinator.roster(), nullptr);
+      EXPECT_EQ(job.coordinator.missing().size(), 4 - i);
+      ASSERT_TRUE(job.join(order[i], kinds[order[i]]).ok());
+    }
+    EXPECT_TRUE(job.coordinator.missing().empty());
+    ASSERT_NE(job.coordinator.roster(), nullptr);
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      ASSERT_EQ(job.told[rank].size(), 1u);
+      const auto& answer = std::get<Answer>(job.told[rank][0]);
+      EXPECT_EQ(answer.topic, Topic::kJoin);
+      const table::RosterBody roster = table::decode<table::RosterBody>(answer.body).value();
+      EXPECT_EQ(roster.seed, 99u);
+      std::vector<std::int32_t> numbers;
+      for (const auto& process : roster.processes)
+        numbers.insert(numbers.end(), {process.worker, process.server});
+      EXPECT_EQ(numbers, (std::vector<std::int32_t>{-1, 0, 0, 1, 1, -1, 2, 2}));
+      EXPECT_EQ(roster.processes[2].host, "c");
+      EXPECT_EQ(roster.processes[3].address, "10.0.0.4:29600");
+    }
+  });
+}
+
+TEST(CoordinatorJoin, ARepeatGetsTheAnswerAgain) {
+  Job job(2);
+  ASSERT_TRUE(job.join(1, {}).ok());
+  ASSERT_TRUE(job.join(1, {}).ok());
+  EXPECT_EQ(job.take(1), Words{});
+  ASSERT_TRUE(job.join(0, {}).ok());
+  ASSERT_TRUE(job.join(1, {}).ok());
+  EXPECT_EQ(job.told[0].size(), 1u);
+  ASSERT_EQ(job.told[1].size(), 2u);
+  EXPECT_EQ(body_of(job.told[1][0]), body_of(job.told[1][1]));
+}
+
+struct Refusal {
+  const char* name;
+  Process first, second;  // ranks 0 and 1 of 3
+  std::string reason;
+  Code code = Code::kConfig;
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
+
+class CoordinatorRefuses : public testing::TestWithParam<Refusal> {};
+
+TEST_P(CoordinatorRefuses, TheSecondAndEndsTheFirst) {
+  Job job(3);
+  ASSERT_TRUE(job.join(0, GetParam().first).ok());
+  ASSERT_TRUE(job.join(1, GetParam().second).ok());
+  const std::string reason = str(static_cast<int>(GetParam().code), ": ", GetParam().reason),
+                    again = str(static_cast<int>(GetParam().code),
+                                ": the job has ended: ", GetParam().reason);
+  EXPECT_EQ(job.take(1), Words{"refuse " + reason});
+  EXPECT_EQ(job.take(0), Words{"abort " + reason});
+  ASSERT_NE(job.coordinator.ended(), nullptr);
+  // who comes later hears it too
+  ASSERT_TRUE(job.join(2, {}).ok());
+  EXPECT_EQ(job.take(2), Words{"refuse " + again});
+  EXPECT_EQ(job.take(0), Words{});
+  EXPECT_EQ(job.coordinator.roster(), nullptr);
+}
+
+const std::string kNet =
+    "base_lr: 0.01\nlayer {\n  name: \"conv1\"\n  convolution_param {\n    num_output: 20\n  "
+    "}\n}\nscheme: ssp 0\n";
+std::string edited(const std::string& from, const std::string& to) {
+  std::string text = kNet;
+  return text.replace(text.find(from), from.size(), to);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, CoordinatorRefuses,
+    testing::Values(
+        Refusal{"value",
+                {.configuration = kNet},
+                {.configuration = edited("0.01", "0.02")},
+                "rank 1 (host b) trains with 'base_lr: 0.02' where rank 0 (host a) has 'base_lr: "
+                "0.01'"},
+        Refusal{"in_layer",
+                {.configuration = kNet},
+                {.configuration = edited("20", "50")},
+                "rank 1 (host b) trains with 'num_output: 50' in layer 'conv1' where rank 0 (host "
+                "a) has 'num_output: 20'"},
+        Refusal{
+            "added",
+            {.configuration = kNet},
+            {.configuration = edited("layer {", "momentum: 0.9\nlayer {")},
+            "rank 1 (host b) trains with 'momentum: 0.9' where rank 0 (host a) has no such line"},
+        Refusal{"left_out",
+                {.configuration = kNet},
+                {.configuration = edited("base_lr: 0.01\n", "")},
+                "rank 1 (host b) trains without 'base_lr: 0.01', which rank 0 (host a) has"},
+        Refusal{"shorter",
+                {.configuration = kNet},
+                {.configuration = edited("scheme: ssp 0\n", "")},
+                "rank 1 (host b) trains without 'scheme: ssp 0', which rank 0 (host a) has"},
+        Refusal{"other_field",
+                {.configuration = kNet},
+                {.configuration = edited("scheme: ssp 0", "debug: 1")},
+                "rank 1 (host b) trains with 'debug: 1' where rank 0 (host a) has 'scheme: ssp 0'"},
+        Refusal{"blanks",
+                {.configuration = kNet},
+                {.configuration = kNet + " "},
+                "rank 1 (host b) has the same net, solver and scheme as rank 0 (host a) but for "
+                "blanks"},
+        Refusal{"no_duty",
+                {},
+                {.worker = false, .server = false},
+                "rank 1 (host b) is neither worker nor server",
+                Code::kPeer},
+        Refusal{"other_machinefile",
+                {.configuration = kNet + "machinefile:\n0 a 1\n1 b 2\n"},
+                {.configuration = kNet + "machinefile:\n0 a 1\n1 b 3\n"},
+                "rank 1 (host b) has a machinefile with '1 b 3' where rank 0 (host a) has '1 b 2'",
+                Code::kUsage},
+        Refusal{"other_net_and_machinefile",
+                {.configuration = kNet + "machinefile:\n0 a 1\n"},
+                {.configuration = edited("0.01", "0.02")},
+                "rank 1 (host b) trains with 'base_lr: 0.02' where rank 0 (host a) has 'base_lr: "
+                "0.01'"},
+        Refusal{"same_address",
+                {.address = "127.0.0.1:29600"},
+                {.address = "127.0.0.1:29600"},
+                "rank 1 (host b) and rank 0 (host a) both say that they are reached at "
+                "127.0.0.1:29600; each needs a port of its own and an "
+                "address that others can reach",
+                Code::kPeer}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(CoordinatorJoin, AProcessWithoutAMachinefileIsComparedByItsNetAlone) {
+  Job job(3);
+  ASSERT_TRUE(job.join(0, {.configuration = kNet + "machinefile:\n0 a 1\n"}).ok());
+  ASSERT_TRUE(job.join(1, {.configuration = kNet}).ok());
+  ASSERT_TRUE(job.join(2, {.configuration = kNet + "machinefile:\n0 a 2\n"}).ok());
+  EXPECT_EQ(job.take(1), Words{"abort 2: rank 2 (host c) has a machinefile with '0 a 2' where rank "
+                               "0 (host a) has '0 a 1'"});
+}
+
+TEST(CoordinatorJoin, AJobNeedsServersAndWorkers) {
+  const struct {
+    Process kind;
+    std::string reason;
+  } cases[] = {
+      {{.server = false},
+       "zero servers: all 3 processes have role=worker, and no process holds the weights"},
+      {{.worker = false}, "zero workers: all 3 processes have role=server, and no process trains"}};
+  for (const auto& c : cases) {
+    Job job(3);
+    for (const std::uint32_t rank : {2u, 0u, 1u}) ASSERT_TRUE(job.join(rank, c.kind).ok());
+    EXPECT_EQ(job.take(1), Words{"refuse 6: " + c.reason});
+    EXPECT_EQ(job.take(0), Words{"abort 6: " + c.reason});
+    EXPECT_EQ(job.take(2), Words{"abort 6: " + c.reason});
+    EXPECT_EQ(job.coordinator.roster(), nullptr);
+  }
+}
+
+TEST(CoordinatorJoin, ARankTwiceEndsAJobThatHasNotBegunAndNoOther) {
+  for (const bool begun : {false, true}) {
+    Job job(2);
+    ASSERT_TRUE(job.join(1, {}).ok());
+    ASSERT_TRUE(!begun || job.join(0, {}).ok());
+    (void)job.take(0), (void)job.take(1);
+    const Status status = job.join(1, {.host = "z", .incarnation = 5});
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(
+        status.error().message,
+        "two processes say that they are rank 1, on hosts b and z; each needs its own --client_id");
+    EXPECT_EQ(job.take(1), begun ? Words{} : Words{"abort 6: " + status.error().message});
+    EXPECT_EQ(job.coordinator.ended() == nullptr, begun);
+  }
+}
+
+TEST(CoordinatorJoin, AProcessStartedAgainIsAnother) {
+  Job job = Job::joined(2);
+  const Status status = job.join(1, {.incarnation = 5});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find(
+                "it was started again; a job goes on only with the processes it began with"),
+            std::string::npos);
+  EXPECT_EQ(job.coordinator.ended(), nullptr);
+}
+
+TEST(CoordinatorJoin, ARankOutsideTheJob) {
+  for (const bool begun : {false, true}) {
+    Job job(2);
+    ASSERT_TRUE(job.join(0, {}).ok());
+    ASSERT_TRUE(!begun || job.join(1, {}).ok());
+    (void)job.take(0);
+    ASSERT_TRUE(job.join(2, {.host = "z"}).ok());
+    const std::string reason =
+        "rank 2 (host z) is outside the job, which has ranks 0 to 1; is --num_clients the same "
+        "everywhere?";
+    EXPECT_EQ(job.take(2), Words{"refuse 6: " + reason});
+    EXPECT_EQ(job.take(0), begun ? Words{} : Words{"abort 6: " + reason});
+  }
+}
+
+TEST(CoordinatorJoin, BrokenProtocol) {
+  Job job(2);
+  EXPECT_FALSE(job.ask(0, Topic::kJoin, 1, "no body").ok());
+  EXPECT_FALSE(job.ask(0, Topic::kJoin, 1,
+                       table::encode(table::JoinBody{
+                           .rank = 1, .host = {}, .address = {}, .configuration = {}}))
+                   .ok());
+  EXPECT_EQ(job.ask(0, Topic::kBarrier, 1).error().message,
+            "rank 0 sends Ask before it has joined");
+  EXPECT_EQ(job.ask(17, Topic::kBarrier, 1).error().message,
+            "rank 17 sends Ask before it has joined");
+  ASSERT_TRUE(job.join(0, {}).ok());
+  EXPECT_EQ(job.ask(0, Topic::kBarrier, 1).error().message,
+            "rank 0 (host a) sends Ask before all have joined");
+  ASSERT_TRUE(job.join(1, {.worker = false}).ok());
+  EXPECT_EQ(job.ask(1, Topic::kBarrier, 1).error().message,
+            "rank 1 (host b) is a server alone and asks for barrier, which is for workers");
+  EXPECT_EQ(job.say(1, table::Bye{}).error().message,
+            "rank 1 (host b) sends Bye to the coordinator");
+  EXPECT_FALSE(job.ask(0, static_cast<Topic>(77), 1).ok());
+  EXPECT_FALSE(job.ask(0, Topic::kSum, 1, "123").ok());
+  EXPECT_FALSE(job.ask(0, Topic::kOutputs, 1).ok());
+  EXPECT_FALSE(job.ask(0, Topic::kOutputs, 1, numbers({-1, 2})).ok());
+  for (const double weight :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    const Status refused = job.ask(0, Topic::kOutputs, 1, numbers({weight, 2}));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_HAS(refused.error().message, "sends outputs with the weight ");
+  }
+  EXPECT_FALSE(job.ask(0, Topic::kPause, 1).ok());
+  EXPECT_FALSE(job.ask(0, Topic::kPause, 1, body_of(Want::kNothing)).ok());
+  EXPECT_FALSE(job.ask(0, Topic::kPaused, 1).ok());
+  EXPECT_FALSE(job.ask(0, Topic::kReport, 1, "short").ok());
+}
+
+}  // namespace
+}  // namespace shoal::test::coordinator_join_test

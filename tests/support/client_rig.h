@@ -1,0 +1,87 @@
+// A client whose rows and time are a test's.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shoal/table/client.h"
+
+namespace shoal::table::test {
+
+// A client of rows with their numbers; what it says is written down as words: "push 3@7" (row 3,
+// clock 7), "get 3@8", "get 3@8 part 1".
+struct ClientRig {
+  explicit ClientRig(std::vector<Row> rows, Order order = Order::kPriority, Clock start = 0) {
+    plan.rows = std::move(rows);
+    plan.start = start;
+    for (const Row& row : plan.rows)
+      plan.servers = std::max<std::uint16_t>(plan.servers, row.server + 1);
+    for (const Row& row : plan.rows) {
+      numbers.push_back(std::vector<float>(row.length * 3, 0.f));
+      gradients.push_back(std::vector<float>(row.length, 1.f));
+    }
+    client.emplace(
+        ClientOptions{.worker = 0, .order = order, .retry = std::chrono::milliseconds(100)}, plan,
+        [this](RowId row, Part part) {
+          const std::size_t length = plan.rows[row].length;
+          return std::span<float>(numbers[row])
+              .subspan(static_cast<std::size_t>(part) * length, length);
+        });
+  }
+
+  void push(RowId row, Clock clock) {
+    client->push({.row = row, .clock = clock, .payload = as_payload({gradients[row], nullptr})},
+                 now);
+  }
+  void get(RowId row, Clock clock, Part part = Part::kWeights) {
+    client->get(row, clock, part, now);
+  }
+  Result<bool> row(RowId id, Clock clock, float value, Version version = 1,
+                   Part part = Part::kWeights) {
+    answer.assign(plan.rows[id].length, value);
+    return client->take(plan.rows[id].server,
+                        RowMessage{id, clock, version, part, as_payload({answer, nullptr})});
+  }
+  void need(RowId id, Clock clock) {
+    EXPECT_FALSE(client->take(plan.rows[id].server, NeedPush{id, clock}).value());
+  }
+  float value(RowId row, Part part = Part::kWeights) const {
+    return numbers[row][static_cast<std::size_t>(part) * plan.rows[row].length];
+  }
+
+  std::string said(int server = 0) {
+    std::string words;
+    while (const std::optional<Message> message = client->next(server)) {
+      if (!words.empty()) words += ", ";
+      if (const auto* push = std::get_if<Push>(&*message))
+        words += str("push ", push->row, "@", push->clock);
+      else if (const auto* get = std::get_if<Get>(&*message)) {
+        words += str("get ", get->row, "@", get->clock);
+        if (get->part != Part::kWeights) words += str(" part ", static_cast<int>(get->part));
+      } else
+        words += "something else";
+    }
+    return words;
+  }
+
+  Plan plan;
+  std::vector<std::vector<float>> numbers, gradients;
+  std::vector<float> answer;
+  Instant now{};
+  std::optional<Client> client;
+};
+
+inline std::vector<Row> rows(std::vector<std::uint32_t> priorities) {
+  std::vector<Row> made;
+  for (const std::uint32_t priority : priorities)
+    made.push_back({.length = 4, .priority = priority});
+  return made;
+}
+
+}  // namespace shoal::table::test
