@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <regex>
 #include <sstream>
 
 #include "shoal/base/file.h"
@@ -13,6 +12,7 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
+#include "support/pattern.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::features_test {
@@ -61,9 +61,8 @@ class FeaturesOfClients : public testing::Test {
     ASSERT_OK(write_model(model_, net.to_proto(false)));
   }
   void write_net(const std::string& more) {
-    put_file(
-        folder_ + "/net.prototxt",
-        std::regex_replace(small_net(data_), std::regex("batch_size: 5"), "batch_size: 5 " + more));
+    put_file(folder_ + "/net.prototxt",
+             replaced(small_net(data_), "batch_size: 5", "batch_size: 5 " + more));
   }
   Ran extract(const std::string& out, const std::string& backend, const Words& more = {}) {
     Words words = {tools_dir() + "/extract_features",

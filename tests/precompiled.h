@@ -3,6 +3,4 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "src/precompiled.h"

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "shoal/proto/io.h"
 #include "shoal/proto/run.pb.h"
@@ -11,6 +10,7 @@
 #include "support/data_files.h"
 #include "support/expect.h"
 #include "support/job_processes.h"
+#include "support/pattern.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::process_membership_test {
@@ -186,8 +186,8 @@ TEST_F(ProcessMembership, FromOneToThreeAndBack) {
 TEST_F(ProcessMembership, WhoDoesNotBelongIsRefused) {
   const std::string path = solver("good", ""), other = solver("other", "momentum2: 0.5"),
                     parts = folder_ + "/parts.prototxt";
-  put_file(parts, std::regex_replace(get_file(path), std::regex("shared_file_system: true"),
-                                     "shared_file_system: false"));
+  put_file(parts,
+           replaced(get_file(path), "shared_file_system: true", "shared_file_system: false"));
   JobProcesses job(fresh_directory("process_membership_refused"), "bw");
   put_file(folder_ + "/token", "secret");
   put_file(folder_ + "/wrong", "guess");

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <regex>
 
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
 #include "support/job_processes.h"
+#include "support/pattern.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::process_phases_test {
@@ -60,12 +60,11 @@ TEST_F(ProcessPhases, PhasesOfOneSchemeAreOneRun) {
 // "bsp, async at 5": the first, and each that is said later.
 std::string schemes_in(const std::string& metrics) {
   const std::string text = get_file(metrics);
-  const std::regex scheme(
-      "\"kind\":\"(run|phase)\"(?:,\"clock\":([0-9]+))?[^\n]*\"scheme\":\"([^\"]*)\"");
+  const std::string scheme =
+      "\"kind\":\"(run|phase)\"(?:,\"clock\":([0-9]+))?[^\n]*\"scheme\":\"([^\"]*)\"";
   std::string words;
-  for (std::sregex_iterator found(text.begin(), text.end(), scheme), end; found != end; ++found)
-    words += str(words.empty() ? "" : ", ", (*found)[3].str(),
-                 (*found)[1] == "run" ? "" : " at " + (*found)[2].str());
+  for (const Match& found : matches_in(text, scheme))
+    words += str(words.empty() ? "" : ", ", found[3], found[1] == "run" ? "" : " at " + found[2]);
   return words;
 }
 

@@ -3,10 +3,9 @@
 // they end one after the other. every_scheme_test trains with all schemes.
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "support/data_files.h"
 #include "support/job_processes.h"
+#include "support/pattern.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::process_schemes_test {
@@ -44,10 +43,9 @@ std::string plain_net(const std::string& records) {
 }
 
 std::vector<double> tested_losses(const std::string& log) {
-  const std::regex line("Test net output #0: loss = ([-+.0-9e]+)");
   std::vector<double> losses;
-  for (std::sregex_iterator found(log.begin(), log.end(), line), end; found != end; ++found)
-    losses.push_back(std::stod((*found)[1]));
+  for (const Match& found : matches_in(log, "Test net output #0: loss = ([-+.0-9e]+)"))
+    losses.push_back(std::stod(found[1]));
   return losses;
 }
 
@@ -81,8 +79,8 @@ TEST_P(ProcessSchemes, TrainToTheEnd) {
   // a chief that is fast and shares its iterations may pass by the last one before the end
   ASSERT_GE(losses.size(), 2u) << all[0].err;
   EXPECT_LT(losses.back(), 0.8 * losses.front());
-  EXPECT_TRUE(std::regex_search(all[0].err, std::regex(str("Iteration ", kIterations, ": scheme ",
-                                                           tried.scheme, "[^\n]* ends\n"))))
+  EXPECT_TRUE(has_match(all[0].err,
+                        str("Iteration ", kIterations, ": scheme ", tried.scheme, "[^\n]* ends\n")))
       << all[0].err;
 }
 

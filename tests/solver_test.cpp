@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <regex>
 
 #include "shoal/proto/io.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
+#include "support/pattern.h"
 #include "support/solver_fixture.h"
 #include "support/solver_rig.h"
 
@@ -232,8 +232,7 @@ TEST_F(SolverTest, DataThatEndsTheRunDoesNotTakeWhatWasLearned) {
     records.emplace_back("r" + std::to_string(100 + i),
                          i == 30 ? "no datum" : test::datum(1, 6, 6, std::string(36, 'x'), i % 4));
   or_throw(test::write_records("datumfile", folder_ + "/bad", records));
-  const std::string net =
-      std::regex_replace(test::small_net(folder_ + "/bad"), std::regex(" shuffle: true"), "");
+  const std::string net = test::replaced(test::small_net(folder_ + "/bad"), " shuffle: true", "");
   for (const char* after : {"true", "false"}) {
     SolverParameter param =
         solver(std::string("snapshot_after_train: ") + after, std::string("bad_") + after);

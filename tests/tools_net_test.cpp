@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <regex>
 
 #include "shoal/base/file.h"
 #include "shoal/data/record.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
+#include "support/pattern.h"
 #include "support/solver_rig.h"
 #include "support/train_tool.h"
 
@@ -24,18 +24,17 @@ TEST_F(TrainTool, TestPrintsBatchesAndMeans) {
   const Ran trained =
       train(solver("t", "max_iter: 3 test_iter: 8 test_interval: 3 test_initialization: false"));
   ASSERT_EQ(trained.code, 0) << trained.err;
-  std::smatch in_training;
-  const std::string trained_log = trained.err;
-  ASSERT_TRUE(std::regex_search(trained_log, in_training,
-                                std::regex("Test net output #1: loss = ([0-9.e-]+) ")));
+  const std::vector<test::Match> losses =
+      test::matches_in(trained.err, "Test net output #1: loss = ([0-9.e-]+) ");
+  ASSERT_FALSE(losses.empty()) << trained.err;
+  const std::string& loss = losses[0][1];
   const Ran ran = test::run_program({tool("test"), "--model=" + folder_ + "/net.prototxt",
                                      "--weights=" + model_path(stem("t", 3)), "--iterations=8"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_HAS(ran.err, "Running for 8 iterations.");
   EXPECT_HAS(ran.err, "Batch 7, accuracy = ");
-  EXPECT_HAS(ran.err, "] Loss: " + in_training[1].str() + "\n");
-  EXPECT_HAS(ran.err,
-             "] loss = " + in_training[1].str() + " (* 1 = " + in_training[1].str() + " loss)\n");
+  EXPECT_HAS(ran.err, "] Loss: " + loss + "\n");
+  EXPECT_HAS(ran.err, "] loss = " + loss + " (* 1 = " + loss + " loss)\n");
 }
 
 TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
@@ -48,7 +47,7 @@ TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
         "Average Forward-Backward: [0-9.e-]+ ms\\.", "Total Time: [0-9.e-]+ ms\\.",
         "GEMM 1024: [0-9.e+]+ GFLOP/s \\(threads 1\\)", "Peak memory: [0-9.e+]+ MB",
         "Planned memory: params "})
-    EXPECT_TRUE(std::regex_search(ran.err, std::regex(pattern))) << pattern;
+    EXPECT_TRUE(test::has_match(ran.err, pattern)) << pattern;
   EXPECT_HAS(ran.out, "conv (Convolution): conv by ");
   const Ran forward = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt",
                                          "--iterations=1", "--phase=TEST", "--forward_only"});
@@ -129,8 +128,7 @@ std::vector<Saved> read_back(const std::string& backend, const std::string& path
 TEST_F(TrainTool, FeaturesComeOutOnceARecordInEveryFormat) {
   ASSERT_EQ(train(solver("f", "max_iter: 3")).code, 0);
   put_file(folder_ + "/seven.prototxt",
-           std::regex_replace(test::small_net(folder_ + "/data"), std::regex("batch_size: 5"),
-                              "batch_size: 7"));
+           test::replaced(test::small_net(folder_ + "/data"), "batch_size: 5", "batch_size: 7"));
   const std::string weights = model_path(stem("f", 3));
   std::vector<std::vector<float>> first;
   for (const std::string backend : {"lmdb", "leveldb", "datumfile"}) {

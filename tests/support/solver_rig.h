@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/solver.h"
+#include "support/pattern.h"
 
 namespace shoal::test {
 
@@ -52,9 +52,8 @@ class LogLines final : public google::LogSink {
   }
   // Whether a whole line matches the regular expression.
   bool has(const std::string& pattern) const {
-    return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
-      return std::regex_match(line, std::regex(pattern));
-    });
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const std::string& line) { return is_match(line, pattern); });
   }
   std::vector<std::string> lines;
 };

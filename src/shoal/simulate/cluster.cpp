@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
+#include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "shoal/base/file.h"
 #include "shoal/base/text.h"
@@ -116,13 +117,16 @@ class Reader {
   std::vector<Compute::Layer> read_layers(const std::string& path) const {
     std::vector<Compute::Layer> layers;
     std::istringstream in(or_throw(read_file(path)));
-    const std::regex pattern("([^ \\]]*)\t(forward|backward): (\\S+)");
     for (std::string line; std::getline(in, line);) {
-      std::smatch parts;
-      if (!std::regex_search(line, parts, pattern)) continue;
-      if (layers.empty() || layers.back().name != parts[1]) layers.push_back({parts[1]});
-      (parts[2] == "forward" ? layers.back().forward : layers.back().backward) =
-          std::strtod(parts[3].str().c_str(), nullptr) / 1e3;
+      for (const auto& [words, time] : {std::pair("\tforward: ", &Compute::Layer::forward),
+                                        std::pair("\tbackward: ", &Compute::Layer::backward)}) {
+        const std::size_t at = line.find(words);
+        if (at == std::string::npos) continue;
+        const std::size_t begin = line.find_last_of(" ]", at) + 1;  // 0 if there is none
+        const std::string layer = line.substr(begin, at - begin);
+        if (layers.empty() || layers.back().name != layer) layers.push_back({layer});
+        layers.back().*time = std::strtod(line.c_str() + at + std::strlen(words), nullptr) / 1e3;
+      }
     }
     if (layers.empty())
       throw ConfigError(Code::kConfig, path,
