@@ -65,6 +65,7 @@ TEST(Wire, GoldenBytesBothWays) {
     SCOPED_TRACE(name);
     const std::string golden = golden_bytes(name);
     EXPECT_EQ(whole(encode(message, request++)), golden);
+    EXPECT_EQ(frame_bytes(message), golden.size());
     const Result<Message> read = decode(golden, Stage::kPeer);
     ASSERT_TRUE(read.ok()) << read.error().message;
     EXPECT_EQ(read.value().index(), message.index());

@@ -43,6 +43,7 @@ struct Frame {
   std::size_t bytes() const { return head.size() + payload.bytes.size(); }
 };
 Frame encode(const Message& message, std::uint64_t request);
+std::size_t frame_bytes(const Message& message);  // of the frame that encode() makes of it
 
 // The stage of a connection, which decides what it may send: before its Hello was answered, and
 // after.

@@ -69,15 +69,15 @@ void SimulatedJob::connect() {
     for (int server = 0; server < servers(); ++server) {
       SimulatedEnd client{
           .received = [this, worker,
-                       server](const Message& m) { tables_[worker]->received(server, m); },
+                       server](Message&& m) { tables_[worker]->received(server, std::move(m)); },
           .next = [this, worker, server]() { return tables_[worker]->next(server); }};
-      SimulatedEnd shard{
-          .received = [this, worker, server](const Message& m) { arrived(server, worker, m); },
-          .next = [this, worker, server]() -> std::optional<Message> {
-            auto& waiting = servers_[server].out[worker];
-            if (waiting.empty()) return std::nullopt;
-            return std::move(waiting.extract(waiting.begin()).mapped());
-          }};
+      SimulatedEnd shard{.received = [this, worker, server](
+                                         Message&& m) { arrived(server, worker, std::move(m)); },
+                         .next = [this, worker, server]() -> std::optional<Message> {
+                           auto& waiting = servers_[server].out[worker];
+                           if (waiting.empty()) return std::nullopt;
+                           return std::move(waiting.extract(waiting.begin()).mapped());
+                         }};
       links_.push_back(std::make_unique<SimulatedLink>(
           time_, between(rank_of_worker_[worker], servers_[server].rank),
           Random(options_.seed, ++stream), std::move(client), std::move(shard)));
@@ -104,7 +104,7 @@ void SimulatedJob::install_plan(const table::Plan& plan, const table::Table::Sou
 }
 
 // A server handles one message after the other, and a push takes time.
-void SimulatedJob::arrived(int server, int worker, const Message& message) {
+void SimulatedJob::arrived(int server, int worker, Message&& message) {
   Server& here = servers_[server];
   const auto* push = std::get_if<table::Push>(&message);
   const double each = cluster_.processes[here.rank].seconds_per_byte;
@@ -112,7 +112,8 @@ void SimulatedJob::arrived(int server, int worker, const Message& message) {
       push ? to_instant(each * static_cast<double>(push->payload.bytes.size())) : Instant{};
   here.busy = std::max(here.busy, time_.now()) + takes;
   if (here.busy == time_.now()) return handle(server, worker, message);
-  time_.at(here.busy, [this, server, worker, message] { handle(server, worker, message); });
+  time_.at(here.busy,
+           [this, server, worker, said = std::move(message)] { handle(server, worker, said); });
 }
 
 void SimulatedJob::handle(int server, int worker, const Message& message) {
@@ -146,7 +147,7 @@ void SimulatedJob::dispatch(int server, table::Outbox& out) {
   Server& here = servers_[server];
   for (table::Outgoing& one : out) {
     if (one.to == table::kCoordinator) {
-      to_coordinator_[here.rank]->send(0, one.message);
+      to_coordinator_[here.rank]->send(0, std::move(one.message));
       continue;
     }
     const auto* row = std::get_if<table::RowMessage>(&one.message);
@@ -179,6 +180,7 @@ void SimulatedJob::fail(const Error& error) {
     const MutexLock lock(mutex_);
     if (!status_.ok()) return;
     status_ = error;
+    failed_ = true;
   }
   for (SimulatedTable* const table : tables_) table->wake();
 }

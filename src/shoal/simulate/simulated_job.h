@@ -2,6 +2,7 @@
 // of workers' threads only the one that acts may use it (sim_thread.h).
 #pragma once
 
+#include <atomic>
 #include <map>
 
 #include "shoal/base/mutex.h"
@@ -49,11 +50,11 @@ class SimulatedJob {
   void attach(int worker, SimulatedTable& table) { tables_[worker] = &table; }
   // Says that a worker's next() has a message for the server.
   void wake(int worker, int server) { link(worker, server).wake(0); }
-  void send(int worker, int server, const table::Message& message) {
-    link(worker, server).send(0, message);
+  void send(int worker, int server, table::Message message) {
+    link(worker, server).send(0, std::move(message));
   }
-  void ask(int worker, const table::Message& message) {
-    to_coordinator_[rank_of_worker_[worker]]->send(0, message);
+  void ask(int worker, table::Message message) {
+    to_coordinator_[rank_of_worker_[worker]]->send(0, std::move(message));
   }
   // Creates the rows on the servers. This takes no virtual time, which begins with training.
   void install_plan(const table::Plan& plan, const table::Table::Source& initial);
@@ -71,6 +72,7 @@ class SimulatedJob {
   void fail(const Error& error);
   // The error that has ended the job, if one has. Any thread.
   Status status() const {
+    if (!failed_) return {};
     const MutexLock lock(mutex_);
     return status_;
   }
@@ -94,7 +96,7 @@ class SimulatedJob {
   table::SimulatedLink& link(int worker, int server) {
     return *links_[worker * servers_.size() + server];
   }
-  void arrived(int server, int worker, const table::Message& message);
+  void arrived(int server, int worker, table::Message&& message);
   void handle(int server, int worker, const table::Message& message);
   void dispatch(int server, table::Outbox& out);
   void coordinate(std::uint32_t rank, const table::Message& message);
@@ -116,6 +118,7 @@ class SimulatedJob {
   std::vector<std::unique_ptr<table::SimulatedLink>> to_coordinator_;  // by rank
   mutable Mutex mutex_;
   Status status_ GUARDED_BY(mutex_);
+  std::atomic<bool> failed_ = false;  // status_ is an error
 };
 
 }  // namespace shoal::simulate

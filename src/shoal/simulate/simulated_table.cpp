@@ -78,18 +78,14 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
   return wait_until([this] { return awaited_.empty(); }, figures.rows);
 }
 
-void SimulatedTable::received(int server, const Message& message) {
+void SimulatedTable::received(int server, Message&& message) {
   if (!client_ || std::holds_alternative<table::Ready>(message)) return;
-  const auto* row = std::get_if<table::RowMessage>(&message);
-  Result<bool> taken = false;
+  auto* const row = std::get_if<table::RowMessage>(&message);
   if (row != nullptr && job_.options().dry && !row->payload.bytes.empty()) {
-    table::RowMessage placed = *row;
-    placed.payload.bytes = client_->place(placed, row->payload.bytes.size());
-    if (placed.payload.bytes.empty()) return;
-    taken = client_->take(server, placed);
-  } else {
-    taken = client_->take(server, message);
+    row->payload.bytes = client_->place(*row, row->payload.bytes.size());
+    if (row->payload.bytes.empty()) return;
   }
+  const Result<bool> taken = client_->take(server, message);
   if (!taken.ok()) return job_.fail(taken.error());
   pump(server);
   if (row == nullptr || !taken.value() || !client_->arrived(row->row)) return;

@@ -74,7 +74,7 @@ class SimulatedTable final : public table::TableSession {
   }
 
   // ---- the job's side ----
-  void received(int server, const table::Message& message);
+  void received(int server, table::Message&& message);
   std::optional<table::Message> next(int server) {
     return client_ ? client_->next(server) : std::nullopt;
   }

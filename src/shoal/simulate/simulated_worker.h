@@ -15,6 +15,7 @@ struct Tally {
   std::int64_t iterations = 0;
   double losses = 0;         // the sum of the losses since the last point
   std::int64_t counted = 0;  // how many losses that are
+  std::size_t ended = 0;     // workers
 };
 
 // The objects that all workers of a job share.
@@ -51,6 +52,7 @@ class SimulatedWorker {
       table_.enter();
       if (!outcome.ok()) table_.abort(outcome.error());
       table_.figures.seconds = to_seconds(table_.now());
+      ++setup_.tally.ended;
     });
   }
   // Lets the worker go on until it computes, waits or ends.

@@ -203,11 +203,7 @@ class Simulation {
     }
   }
 
-  // Called after every event, so it does not ask again a worker that has ended.
-  bool all_ended() {
-    while (ended_ < workers_.size() && workers_[ended_]->ended()) ++ended_;
-    return ended_ == workers_.size();
-  }
+  bool all_ended() const { return tally_.ended == workers_.size(); }
 
   std::int64_t updates() {
     const table::Plan* plan = job_.shard(0).plan();
@@ -302,9 +298,8 @@ class Simulation {
   ComputeSlots slots_;
   Tally tally_;
   Workers workers_;
-  Instant test_every_;     // 0: never
-  std::size_t ended_ = 0;  // workers before this one have ended
-  Outcome outcome_;        // with an ending once the run has ended
+  Instant test_every_;  // 0: never
+  Outcome outcome_;     // with an ending once the run has ended
 };
 
 }  // namespace

@@ -8,17 +8,26 @@
 namespace shoal::table {
 
 void VirtualTime::at(Instant when, std::function<void()> work) {
-  heap_.push_back({std::max(when, now_), numbers_++, std::move(work)});
+  if (free_.empty()) {
+    free_.push_back(works_.size());
+    works_.emplace_back();
+  }
+  const std::size_t place = free_.back();
+  free_.pop_back();
+  works_[place] = std::move(work);
+  heap_.push_back({std::max(when, now_), numbers_++, place});
   std::push_heap(heap_.begin(), heap_.end());
 }
 
 bool VirtualTime::step() {
   if (heap_.empty()) return false;
   std::pop_heap(heap_.begin(), heap_.end());
-  const Event event = std::move(heap_.back());
+  const Event event = heap_.back();
   heap_.pop_back();
   now_ = event.when;
-  event.work();
+  const std::function<void()> work = std::exchange(works_[event.work], nullptr);
+  free_.push_back(event.work);
+  work();
   return true;
 }
 
@@ -26,32 +35,26 @@ SimulatedLink::SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& opti
                              SimulatedEnd first, SimulatedEnd second)
     : time_(time), options_(options), random_(random), ends_{std::move(first), std::move(second)} {}
 
-// Of the types that carry numbers, the fields before them are always as long.
-std::size_t SimulatedLink::size_of(const Message& message, Direction& direction) {
-  const Payload* const payload = payload_of(message);
-  if (payload == nullptr || payload->bytes.empty()) return encode(message, 1).bytes();
-  std::size_t& head = direction.heads[type_of(message)];
-  if (head == 0) head = encode(message, 1).head.size();
-  return head + payload->bytes.size();
-}
-
-SimulatedLink::Sealed SimulatedLink::seal(const Message& message, Direction& direction) {
-  if (options_.as_messages)
-    return std::make_shared<const Letter>(
-        Letter{.bytes = {}, .message = message, .size = size_of(message, direction)});
-  const Frame frame = encode(message, ++direction.requests);
+SimulatedLink::Letter SimulatedLink::seal(Message message, std::size_t from) {
+  Letter letter{.bytes = {}, .message = {}, .from = from};
+  if (options_.as_messages) {
+    letter.size = frame_bytes(message);
+    letter.message = std::move(message);
+    return letter;
+  }
+  Frame frame = encode(message, ++directions_[from].requests);
   const std::span<const std::byte> bytes = frame.payload.bytes;
-  return std::make_shared<const Letter>(Letter{
-      .bytes = frame.head + std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
-      .message = {},
-      .size = frame.bytes()});
+  letter.size = frame.bytes();
+  letter.bytes = std::move(frame.head);
+  letter.bytes.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return letter;
 }
 
-void SimulatedLink::send(std::size_t from, const Message& message) {
+void SimulatedLink::send(std::size_t from, Message message) {
   if (!up_) return;
   Direction& direction = directions_[from];
-  direction.queue.push_back(seal(message, direction));
-  direction.queued += direction.queue.back()->size;
+  direction.queue.push_back(seal(std::move(message), from));
+  direction.queued += direction.queue.back().size;
   direction.counters.most_waiting =
       std::max(direction.counters.most_waiting, direction.queued + direction.on_the_way);
   pump(from);
@@ -60,27 +63,30 @@ void SimulatedLink::send(std::size_t from, const Message& message) {
 void SimulatedLink::pump(std::size_t from) {
   Direction& direction = directions_[from];
   while (up_ && !direction.busy && direction.on_the_way < options_.window) {
-    Sealed letter;
     if (!direction.queue.empty()) {
-      letter = std::move(direction.queue.front());
-      direction.queue.pop_front();
-      direction.queued -= letter->size;
-    } else if (const auto& next = ends_[from].next) {
-      if (const std::optional<Message> said = next()) letter = seal(*said, direction);
+      direction.queued -= direction.queue.front().size;
+      travelling_.splice(travelling_.end(), direction.queue, direction.queue.begin());
+    } else {
+      std::optional<Message> said = ends_[from].next ? ends_[from].next() : std::nullopt;
+      if (!said) return;
+      travelling_.push_back(seal(*std::move(said), from));
     }
-    if (letter == nullptr || !leave(from, letter)) return;
+    if (!leave(std::prev(travelling_.end()))) return;
   }
 }
 
-bool SimulatedLink::leave(std::size_t from, const Sealed& letter) {
+bool SimulatedLink::leave(Letters::iterator letter) {
+  const std::size_t from = letter->from, bytes = letter->size;
   Direction& direction = directions_[from];
-  const std::size_t bytes = letter->size;
+  letter->connection = connection_;
+  letter->counts = bytes;
   ++direction.counters.frames;
   direction.counters.bytes += bytes;
   direction.on_the_way += bytes;
   direction.counters.most_waiting =
       std::max(direction.counters.most_waiting, direction.queued + direction.on_the_way);
   if (happens(options_.faults.reset)) {
+    travelling_.erase(letter);
     cut();
     return false;
   }
@@ -89,22 +95,23 @@ bool SimulatedLink::leave(std::size_t from, const Sealed& letter) {
   const Instant through =
       std::max(own.pass(time_.now(), bytes), port ? port->pass(time_.now(), bytes) : time_.now());
   if (through == time_.now()) {
-    travel(from, letter);
+    travel(letter);
     return true;
   }
   direction.busy = true;
-  time_.at(through, [this, from, letter, connection = connection_] {
-    if (connection != connection_) return;
+  time_.at(through, [this, letter] {
+    if (forget(letter)) return;
+    const std::size_t from = letter->from;
     directions_[from].busy = false;
-    travel(from, letter);
+    travel(letter);
     pump(from);
   });
   return true;
 }
 
-void SimulatedLink::travel(std::size_t from, const Sealed& letter) {
+void SimulatedLink::travel(Letters::iterator letter) {
   const SimulatedFaults& faults = options_.faults;
-  Direction& direction = directions_[from];
+  Direction& direction = directions_[letter->from];
   Instant when = time_.now() + options_.latency + up_to(options_.jitter);
   if (happens(faults.reorder)) {
     when += up_to(faults.late);
@@ -112,43 +119,55 @@ void SimulatedLink::travel(std::size_t from, const Sealed& letter) {
     if (happens(faults.delay)) when += up_to(faults.late);
     when = direction.last = std::max(when, direction.last);
   }
-  const bool lost = happens(faults.lose);
-  if (lost) ++direction.counters.lost;
-  deliver(from, lost ? nullptr : letter, when, letter->size);
-  if (happens(faults.repeat)) deliver(from, letter, when + up_to(faults.late), 0);
+  const bool is_lost = happens(faults.lose);
+  if (is_lost) ++direction.counters.lost;
+  deliver(letter, when);
+  if (happens(faults.repeat)) {
+    const auto again = travelling_.insert(travelling_.end(), *letter);
+    again->counts = 0;
+    deliver(again, when + up_to(faults.late));
+  }
+  letter->is_lost = is_lost;
 }
 
-// `bytes`: that are not on their way any more from then on. The last of them is at the other end's
-// port at `when`.
-void SimulatedLink::deliver(std::size_t from, const Sealed& letter, Instant when,
-                            std::size_t bytes) {
-  time_.at(when, [this, from, letter, bytes, connection = connection_] {
-    if (connection != connection_) return;
-    SimulatedPort* const port = options_.in[1 - from];
-    const Instant through = port == nullptr ? time_.now() : port->take_last(time_.now(), bytes);
-    if (through == time_.now()) return arrive(from, letter, bytes);
-    time_.at(through, [this, from, letter, bytes, connection] {
-      if (connection == connection_) arrive(from, letter, bytes);
+// The last of the letter's bytes is at the other end's port at `when`.
+void SimulatedLink::deliver(Letters::iterator letter, Instant when) {
+  time_.at(when, [this, letter] {
+    if (forget(letter)) return;
+    SimulatedPort* const port = options_.in[1 - letter->from];
+    const Instant through =
+        port == nullptr ? time_.now() : port->take_last(time_.now(), letter->counts);
+    if (through == time_.now()) return arrive(letter);
+    time_.at(through, [this, letter] {
+      if (!forget(letter)) arrive(letter);
     });
   });
 }
 
-void SimulatedLink::arrive(std::size_t from, const Sealed& letter, std::size_t bytes) {
-  directions_[from].on_the_way -= bytes;
-  if (letter != nullptr) receive(1 - from, *letter);
+void SimulatedLink::arrive(Letters::iterator letter) {
+  const std::size_t from = letter->from;
+  directions_[from].on_the_way -= letter->counts;
+  if (!letter->is_lost) receive(1 - from, *letter);
+  travelling_.erase(letter);
   pump(from);
 }
 
-void SimulatedLink::receive(std::size_t to, const Letter& letter) {
-  if (letter.message) return ends_[to].received(*letter.message);
-  std::string bytes = letter.bytes;
+bool SimulatedLink::forget(Letters::iterator letter) {
+  const bool is_earlier = letter->connection != connection_;
+  if (is_earlier) travelling_.erase(letter);
+  return is_earlier;
+}
+
+void SimulatedLink::receive(std::size_t to, Letter& letter) {
+  if (letter.message) return ends_[to].received(*std::move(letter.message));
+  std::string& bytes = letter.bytes;
   const bool is_damaged = happens(options_.faults.damage);
   if (is_damaged) bytes[random_.below(bytes.size())] ^= static_cast<char>(1 << random_.below(8));
-  const Result<Message> message = decode(bytes, Stage::kPeer);
+  Result<Message> message = decode(bytes, Stage::kPeer);
   CHECK(message.ok() != is_damaged)
       << (message.ok() ? "damage was not seen" : message.error().message);
   if (message.ok())
-    ends_[to].received(message.value());
+    ends_[to].received(std::move(message).value());
   else
     cut();
 }

@@ -4,9 +4,8 @@
 // is driven by messages and instants, run on it as they do on links.
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <map>
+#include <list>
 #include <tuple>
 #include <vector>
 
@@ -31,13 +30,15 @@ class VirtualTime {
   struct Event {
     Instant when{};
     std::uint64_t number = 0;
-    std::function<void()> work;
+    std::size_t work = 0;  // its place in works_
     // for a heap
     bool operator<(const Event& other) const {
       return std::tie(when, number) > std::tie(other.when, other.number);
     }
   };
   std::vector<Event> heap_;
+  std::vector<std::function<void()>> works_;
+  std::vector<std::size_t> free_;  // places in works_
   Instant now_{};
   std::uint64_t numbers_ = 0;
 };
@@ -98,7 +99,7 @@ struct SimulatedLinkOptions {
 // The owner's functions at one end of a link.
 struct SimulatedEnd {
   // as decoded: its payload has an owner, unless sent as messages
-  std::function<void(const Message&)> received;
+  std::function<void(Message&&)> received;
   std::function<std::optional<Message>()> next = {};  // as LinkOwner::next; may be empty
   // the connection was lost and is back; may be empty
   std::function<void()> up = {};
@@ -114,7 +115,7 @@ class SimulatedLink {
   SimulatedLink(const SimulatedLink&) = delete;
 
   // before anything that next() would give, in order; lost while the link is down
-  void send(std::size_t from, const Message& message);
+  void send(std::size_t from, Message message);
   void wake(std::size_t from) { pump(from); }  // next() has something to say
   // breaks the connection now, as a reset does
   void cut();
@@ -131,31 +132,36 @@ class SimulatedLink {
   struct Letter {
     std::string bytes;  // the frame; or
     std::optional<Message> message;
-    std::size_t size = 0;  // of the frame
+    std::size_t size = 0;    // of the frame
+    std::size_t from = 0;    // the end that sent it
+    std::size_t counts = 0;  // bytes that are not on their way any more once it arrives
+    std::uint64_t connection = 0;
+    bool is_lost = false;  // nothing arrives
   };
-  using Sealed = std::shared_ptr<const Letter>;
+  // Letters that do not move: events hold places in them.
+  using Letters = std::list<Letter>;
   struct Direction {
-    std::deque<Sealed> queue;
+    Letters queue;
     std::size_t queued = 0, on_the_way = 0;  // bytes
     std::uint64_t requests = 0;
     bool busy = false;  // a frame is leaving
     // arrival of the last frame that keeps the order
     Instant last{};
-    // bytes of frames before the numbers, of types that have numbers
-    std::map<MessageType, std::size_t> heads;
     Counters counters;
   };
 
-  Sealed seal(const Message& message, Direction& direction);
-  std::size_t size_of(const Message& message, Direction& direction);
+  Letter seal(Message message, std::size_t from);
   void pump(std::size_t from);
-  void receive(std::size_t to, const Letter& letter);
-  bool leave(std::size_t from, const Sealed& letter);  // false if it broke the connection
-  void travel(std::size_t from, const Sealed& letter);
-  void deliver(std::size_t from, const Sealed& letter, Instant when, std::size_t bytes);
-  void arrive(std::size_t from, const Sealed& letter, std::size_t bytes);
+  void receive(std::size_t to, Letter& letter);
+  bool leave(Letters::iterator letter);  // false if it broke the connection
+  void travel(Letters::iterator letter);
+  void deliver(Letters::iterator letter, Instant when);
+  void arrive(Letters::iterator letter);
+  // Forgets a letter of an earlier connection; false if it is of this one.
+  bool forget(Letters::iterator letter);
   bool happens(double probability) { return probability > 0 && random_.unit() < probability; }
   Instant up_to(Instant most) {
+    if (most.count() == 0) return {};
     return Instant(static_cast<std::int64_t>(static_cast<double>(most.count()) * random_.unit()));
   }
 
@@ -164,6 +170,7 @@ class SimulatedLink {
   Random random_;
   const std::array<SimulatedEnd, 2> ends_;
   std::array<Direction, 2> directions_;
+  Letters travelling_;  // that have begun to leave
   bool up_ = true;
   // counts; frames of an earlier one do not arrive
   std::uint64_t connection_ = 0;

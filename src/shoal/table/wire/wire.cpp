@@ -245,6 +245,13 @@ Frame encode(const Message& message, std::uint64_t request) {
   return frame;
 }
 
+std::size_t frame_bytes(const Message& message) {
+  const TypeEntry& entry = kTypes[message.index()];
+  if (entry.least != entry.most) return encode(message, 0).bytes();
+  const Payload* const payload = payload_of(message);
+  return kHeaderSize + entry.least + (payload == nullptr ? 0 : payload->bytes.size());
+}
+
 Result<Message> decode_fields(const Header& header, std::string_view bytes) {
   if (const TypeEntry* entry = entry_of(header.type))
     return read(*entry, header, bytes, std::make_index_sequence<std::size(kTypes)>());
