@@ -56,10 +56,9 @@ void Client::say(Slot slot, Say what) {
 
 void Client::be_patient(Slot slot, int times, Instant now) {
   Wait& wait = waits_[slot];
-  by_deadline_.erase({wait.again, slot});
   wait.patience = std::min(times, kPatience);
   wait.again = now + options_.retry * (1 << wait.patience);
-  by_deadline_.emplace(wait.again, slot);
+  deadlines_[wait.patience].emplace_back(wait.again, slot);
 }
 
 void Client::push(Push push, Instant now) {
@@ -178,7 +177,6 @@ void Client::arrive(Slot slot, Version version) {
   Wait& wait = waits_[slot];
   wait.waiting = false;
   wait.say = Say::kNothing;
-  by_deadline_.erase({wait.again, slot});
   if (part_of(slot) != Part::kWeights) return;
   versions_[row_of(slot)] = version;
   std::optional<Push>& push = pushes_[row_of(slot)];
@@ -235,31 +233,38 @@ std::optional<Message> Client::next(int server) {
 }
 
 void Client::link_up(int server, Instant now) {
-  for (const auto& [again, slot] : std::set(by_deadline_)) {
-    if (rows_[row_of(slot)].server != server) continue;
+  for (Slot slot = 0; slot < waits_.size(); ++slot) {
+    if (!waits_[slot].waiting || rows_[row_of(slot)].server != server) continue;
     if (waits_[slot].asked && waits_[slot].say == Say::kNothing) say(slot, Say::kGet);
     be_patient(slot, 0, now);
   }
 }
 
 Instant Client::on_time(Instant now) {
-  while (!by_deadline_.empty() && by_deadline_.begin()->first <= now) {
-    const Slot slot = by_deadline_.begin()->second;
-    const Wait& wait = waits_[slot];
-    const bool silent = wait.say == Say::kNothing;  // if not, its turn has not come yet
-    if (silent) say(slot, Say::kGet);
-    be_patient(slot, wait.patience + (silent ? 1 : 0), now);
+  Instant next = Instant::max();
+  for (auto& deadlines : deadlines_) {
+    while (!deadlines.empty()) {
+      const auto [again, slot] = deadlines.front();
+      const Wait& wait = waits_[slot];
+      const bool waits = wait.waiting && wait.again == again;
+      if (waits && again > now) break;
+      deadlines.pop_front();
+      if (!waits) continue;
+      const bool silent = wait.say == Say::kNothing;  // if not, its turn has not come yet
+      if (silent) say(slot, Say::kGet);
+      be_patient(slot, wait.patience + (silent ? 1 : 0), now);
+    }
+    if (!deadlines.empty()) next = std::min(next, deadlines.front().first);
   }
-  return by_deadline_.empty() ? Instant::max() : by_deadline_.begin()->first;
+  return next;
 }
 
 std::optional<Client::Overdue> Client::overdue() const {
-  if (by_deadline_.empty()) return std::nullopt;
-  const auto since = [this](const auto& entry) { return waits_[entry.second].since; };
-  const Slot slot = std::ranges::min_element(by_deadline_, {}, since)->second;
-  const RowId row = row_of(slot);
-  const Wait& wait = waits_[slot];
-  return Overdue{row, rows_[row].server, wait.clock, wait.since};
+  const auto since = [](const Wait& wait) { return wait.waiting ? wait.since : Instant::max(); };
+  const auto wait = std::ranges::min_element(waits_, {}, since);
+  if (wait == waits_.end() || !wait->waiting) return std::nullopt;
+  const RowId row = row_of(static_cast<Slot>(wait - waits_.begin()));
+  return Overdue{row, rows_[row].server, wait->clock, wait->since};
 }
 
 }  // namespace shoal::table

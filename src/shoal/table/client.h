@@ -8,8 +8,9 @@
 // reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
 #pragma once
 
+#include <algorithm>
+#include <list>
 #include <queue>
-#include <set>
 #include <tuple>
 
 #include "shoal/table/codec.h"
@@ -43,7 +44,10 @@ class Client {
   void get(RowId row, Clock clock, Part part, Instant now);
   // All answers asked for so far have come.
   bool arrived(RowId row) const;
-  std::size_t waiting() const { return by_deadline_.size(); }  // rows that have not arrived
+  // rows that have not arrived
+  std::size_t waiting() const {
+    return static_cast<std::size_t>(std::ranges::count(waits_, true, &Wait::waiting));
+  }
 
   // ---- the network's side ----
   // Returns where the `bytes` bytes of this answer's payload are to be written before take() is
@@ -129,7 +133,9 @@ class Client {
   std::vector<Version> versions_;            // by row: last read
   // by server
   std::vector<std::priority_queue<Turn, std::vector<Turn>, std::greater<>>> queues_;
-  std::set<std::pair<Instant, Slot>> by_deadline_;  // slots that wait, by Wait::again
+  // By patience: slots that wait, by Wait::again, and those that do not any more, or until another
+  // time.
+  std::array<std::list<std::pair<Instant, Slot>>, kPatience + 1> deadlines_;
   std::uint64_t tickets_ = 0;
   StalenessCounts staleness_;
 };
