@@ -48,12 +48,12 @@ class Tried final : public table::Scheme {
   bool lockstep() const override { return in_step_; }
   bool readable(const RowView& row, int worker, Clock clock) const override {
     return row.workers[static_cast<std::size_t>(worker)].merged >= clock &&
-           (!in_step_ || slowest(row) >= clock);
+           (!in_step_ || row.slowest >= clock);
   }
   std::optional<Merge> next_merge(const RowView& row) const override {
     if (row.held.empty()) return std::nullopt;
     const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
-    if (in_step_ && slowest(row) <= clock) return std::nullopt;
+    if (in_step_ && row.slowest <= clock) return std::nullopt;
     Merge merge;
     float sum = 0;
     for (std::size_t i = 0; i < (in_step_ ? row.held.size() : 1); ++i) {

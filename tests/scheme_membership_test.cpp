@@ -3,9 +3,13 @@
 // drift_barrier_test, completion_window_test and esync_test.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "shoal/base/random.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::scheme_membership_test {
@@ -107,6 +111,66 @@ TEST(SchemeMembership, EachSchemesRules) {
       if (step.what == Step::What::kLeaves) rig.leave(step.worker);
       EXPECT_EQ(rig.said(), step.said);
     }
+  }
+}
+
+// Decides as another scheme, and compares what the shard says of a row with the row's workers and
+// pushes.
+class Checked final : public Scheme {
+ public:
+  explicit Checked(std::unique_ptr<Scheme> scheme)
+      : Scheme(scheme->spec()), scheme_(std::move(scheme)) {}
+  std::optional<Merge> next_merge(const RowView& row) const override {
+    check(row);
+    return scheme_->next_merge(row);
+  }
+  bool readable(const RowView& row, int worker, Clock clock) const override {
+    check(row);
+    return scheme_->readable(row, worker, clock);
+  }
+  bool lockstep() const override { return scheme_->lockstep(); }
+
+ private:
+  static void check(const RowView& row) {
+    Clock slowest = kUnbounded;
+    for (const WorkerView& worker : row.workers)
+      if (worker.counts) slowest = std::min(slowest, worker.pushed);
+    EXPECT_EQ(row.slowest, slowest);
+    if (row.held.empty()) return;
+    EXPECT_EQ(row.oldest, std::ranges::min_element(row.held, {}, &Contribution::clock)->clock);
+  }
+
+  const std::unique_ptr<Scheme> scheme_;
+};
+
+// Workers push when they like, retire, come back, and are lost one after the other.
+TEST(SchemeView, TheSlowestWorkerAndTheOldestPushAreKnownWhateverHappens) {
+  const SchemeMaker maker = [](std::string_view words) -> Result<std::unique_ptr<Scheme>> {
+    return std::unique_ptr<Scheme>(std::make_unique<Checked>(make_scheme(words).value()));
+  };
+  for (const char* words :
+       {"bsp", "ssp 1", "async", "grouped groups=0,2|1,3", "sync_backup backup=1"}) {
+    SCOPED_TRACE(words);
+    Plan plan = plan_of(words, 4);
+    plan.clocks = {0, 2, 1, 0};
+    ShardRig rig(plan, 0, 0, maker);
+    std::vector<Clock> next = plan.clocks;
+    std::vector<bool> retired(4);
+    Random random(7);
+    for (int left = 4; left > 1; rig.leave(--left)) {
+      for (int i = 0; i < 100; ++i) {
+        const auto worker = random.below(static_cast<std::uint64_t>(left));
+        if (!retired[worker] && random.below(8) == 0) {
+          rig.give(static_cast<int>(worker), Retire{next[worker]});
+          retired[worker] = true;
+        } else {
+          rig.push(static_cast<int>(worker), next[worker]++, 1);
+          retired[worker] = false;
+        }
+        rig.said();
+      }
+    }
+    EXPECT_GT(rig.shard().counters().merges, 50u);
   }
 }
 

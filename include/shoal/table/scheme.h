@@ -47,6 +47,8 @@ struct RowView {
   std::span<const WorkerView> workers;  // by worker
   std::span<const Contribution> held;   // in order of arrival
   Version version = 0;
+  Clock slowest = kUnbounded;  // the least `pushed` of the workers that count; kUnbounded: none do
+  Clock oldest = 0;            // the least clock held, if anything is
 };
 
 // How the numbers of a merge change the row.
@@ -174,9 +176,6 @@ class Scheme {
   const SchemeSpec spec_;
   const PacerMaker pacer_;
 };
-
-// The smallest `pushed` of the workers that count; kUnbounded if none does.
-Clock slowest(const RowView& row);
 
 // A scheme's name, then "key=value" words: "bsp", "ssp staleness=2", which may be said as "ssp 2",
 // "async payload=delta local_steps=5". docs/consistency.md has them all; bsp is ssp 0 and async is

@@ -125,7 +125,8 @@ Status FactorLayers::Part::update(Net& net, const table::Scheme& scheme, const S
                     .weight = message(worker).back(),
                     .rate = rate});
   }
-  const std::optional<table::Merge> merge = scheme.next_merge({views, held, clock});
+  const std::optional<table::Merge> merge =
+      scheme.next_merge({views, held, clock, clock + 1, clock});
   CHECK(merge) << "scheme '" << scheme.name() << "' does not take all gradients of a clock";
   if (merge->take.empty()) return {};
   rule.before_forward(layer);

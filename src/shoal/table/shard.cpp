@@ -42,7 +42,9 @@ std::optional<RowMessage> Shard::look(RowId id) const {
       .row = id, .version = row->version(), .payload = as_payload(row->numbers(Part::kWeights))};
 }
 void Shard::share_out(ParallelFor parallel_for) { keeps_->parallel_for = std::move(parallel_for); }
-void Shard::count_only() { keeps_->counts_only = true; }
+void Shard::count_only() {
+  keeps_->counts_only = std::make_unique_for_overwrite<float[]>(kMaxRowFloats);
+}
 bool Shard::ready() const { return rows_ && rows_->is_ready(); }
 const Plan* Shard::plan() const { return rows_ ? &rows_->plan() : nullptr; }
 Clock Shard::clock_of(int worker) const { return rows_ ? rows_->clock_of(worker) : 0; }

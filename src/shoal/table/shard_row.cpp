@@ -24,6 +24,7 @@ ShardRow::ShardRow(RowId id, const Plan& plan, const Codec& answers, std::span<f
       waits_(plan.workers, kNobody) {
   for (std::size_t worker = 0; worker < plan.clocks.size(); ++worker)
     workers_[worker].pushed = workers_[worker].merged = plan.clocks[worker];
+  find_slowest();
   CHECK(in_place.empty() || in_place.size() == row.length)
       << "row " << id << " of " << row.length << " numbers is kept in place, in "
       << in_place.size();
@@ -45,9 +46,8 @@ void ShardRow::set(Part part, std::span<const float> numbers) {
 // ---- membership and pushes ----
 
 void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
-  WorkerView& view = workers_[worker];
-  CHECK(push.clock == view.pushed)
-      << "row " << id << ": push of clock " << push.clock << " in the place of " << view.pushed;
+  CHECK(push.clock == pushed(worker))
+      << "row " << id << ": push of clock " << push.clock << " in the place of " << pushed(worker);
   held_.push_back({.worker = worker,
                    .clock = push.clock,
                    .base = push.base,
@@ -55,17 +55,39 @@ void ShardRow::hold(int worker, const Push& push, Values values, Clock end) {
                    .rate = push.rate,
                    .values = std::move(values),
                    .clear_after = push.clear_after});
-  ++view.pushed;
-  end_at(worker, end);
+  oldest_ = std::min(oldest_, push.clock);
+  move(worker, push.clock + 1, end);
 }
 
 std::size_t ShardRow::forget(int worker, Clock end) {
   const std::size_t gone = std::erase_if(
       held_, [&](const Contribution& one) { return one.worker == worker && one.clock >= end; });
-  WorkerView& view = workers_[worker];
-  view.pushed = std::max(view.merged, std::min(view.pushed, end));
-  end_at(worker, end);
+  const WorkerView& view = workers_[worker];
+  move(worker, std::max(view.merged, std::min(view.pushed, end)), end);
+  find_oldest();
   return gone;
+}
+
+void ShardRow::move(int worker, Clock pushed, Clock end) {
+  WorkerView& view = workers_[worker];
+  slow_ -= view.counts && view.pushed == slowest_;
+  view.pushed = pushed;
+  view.counts = pushed < end;
+  slow_ += view.counts && pushed == slowest_;
+  if (slow_ == 0 || (view.counts && pushed < slowest_)) find_slowest();
+}
+
+void ShardRow::find_slowest() {
+  slowest_ = kUnbounded;
+  for (const WorkerView& view : workers_)
+    if (view.counts) slowest_ = std::min(slowest_, view.pushed);
+  slow_ = static_cast<int>(std::ranges::count_if(
+      workers_, [&](const WorkerView& view) { return view.counts && view.pushed == slowest_; }));
+}
+
+void ShardRow::find_oldest() {
+  oldest_ = kUnbounded;
+  for (const Contribution& one : held_) oldest_ = std::min(oldest_, one.clock);
 }
 
 // ---- merges ----
@@ -153,6 +175,7 @@ void ShardRow::throw_away(const Merge& merge) {
   std::erase_if(held_, [&](const Contribution& one) {
     return std::ranges::binary_search(gone, static_cast<std::size_t>(&one - held_.data()));
   });
+  find_oldest();
 }
 
 // ---- reads ----

@@ -33,15 +33,12 @@ class ShardRow {
   bool was_changed() const { return version_ != start_; }
 
   // ---- membership and pushes ----
-  RowView view() const { return {workers_, held_, version_}; }
+  RowView view() const { return {workers_, held_, version_, slowest_, oldest_}; }
   Clock pushed(int worker) const { return workers_[worker].pushed; }
   // Keeps the push of clock pushed(worker), whose numbers are `values`. The worker counts until its
   // push of clock end - 1 is here.
   void hold(int worker, const Push& push, Values values, Clock end);
-  void end_at(int worker, Clock end) {
-    WorkerView& view = workers_[worker];
-    view.counts = view.pushed < end;
-  }
+  void end_at(int worker, Clock end) { move(worker, workers_[worker].pushed, end); }
   // Forgets what the worker pushed from `end` on, as far as it is not merged. Returns how many
   // pushes that were.
   std::size_t forget(int worker, Clock end);
@@ -97,6 +94,10 @@ class ShardRow {
     Values values;
   };
   Payload encoded();
+  // The worker's next push is of clock `pushed`; it counts until that is `end`.
+  void move(int worker, Clock pushed, Clock end);
+  void find_slowest();
+  void find_oldest();
 
   using Buffers = std::vector<std::shared_ptr<Buffer>>;
   std::vector<Term> terms(const Merge& merge, std::vector<std::vector<float>>& compensated) const;
@@ -114,8 +115,11 @@ class ShardRow {
   bool has_[1 + optim::kMaxHistories] = {};
   std::vector<WorkerView> workers_;
   std::vector<Contribution> held_;  // in the order of arrival
-  std::vector<Clock> waits_;        // by worker
-  std::vector<Own> own_;            // by worker; elastic schemes
+  // as in RowView; and how many workers are the slowest
+  Clock slowest_ = kUnbounded, oldest_ = kUnbounded;
+  int slow_ = 0;
+  std::vector<Clock> waits_;  // by worker
+  std::vector<Own> own_;      // by worker; elastic schemes
   // by worker, what it read last; of schemes that keep_reads
   std::vector<Values> reads_;
 };

@@ -40,8 +40,10 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
       continue;
     }
     const bool is_shared = updates_in_place && row.pull_codec == CodecId::kFloat32;
-    rows_[id] = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec),
-                                           is_shared ? in_place(id) : std::span<float>());
+    std::span<float> kept;
+    if (is_shared) kept = in_place(id);
+    if (keeps.counts_only) kept = {keeps.counts_only.get(), row.length};
+    rows_[id] = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec), kept);
     ++own_;
     if (row.learns) learning_.push_back(rows_[id].get());
   }
@@ -63,11 +65,12 @@ void ShardRows::begin(Outbox& out) {
   send_norm_if_complete(out);
 }
 
-Result<ShardRow*> ShardRows::row_of(RowId row, const std::string& what) const {
+Result<ShardRow*> ShardRows::row_of(RowId row, const auto&... what) const {
   if (row >= rows_.size())
-    return broken(what, " is of row ", row, "; the plan has ", rows_.size(), " (the first is 0)");
+    return broken(what..., " is of row ", row, "; the plan has ", rows_.size(),
+                  " (the first is 0)");
   if (!rows_[row])
-    return broken(what, " is of row ", row, ", which server ", plan_.rows[row].server,
+    return broken(what..., " is of row ", row, ", which server ", plan_.rows[row].server,
                   " holds; this is server ", keeps_.server);
   return rows_[row].get();
 }
@@ -153,7 +156,7 @@ Status ShardRows::push_written(int worker, const Push& push, Outbox& out) {
 Status ShardRows::push(int worker, const Push& push, Outbox& out) {
   if (written(push.row)) return push_written(worker, push, out);
   const Result<ShardRow*> found =
-      row_of(push.row, str("worker ", worker, "'s push at clock ", push.clock));
+      row_of(push.row, "worker ", worker, "'s push at clock ", push.clock);
   if (!found.ok()) return found.error();
   ShardRow& row = *found.value();
   if (Status status = check_push(worker, row, push); !status.ok()) return status;
@@ -186,8 +189,7 @@ Status ShardRows::push(int worker, const Push& push, Outbox& out) {
 // may be lost.
 void ShardRows::ask_again(ShardRow& row, int worker, Clock clock, Outbox& out) {
   const bool is_new = row.wait(worker, clock);
-  std::optional<Clock> least;
-  answer_reader(row, worker, least, out);
+  answer_reader(row, worker, out);
   keeps_.counters.parked += is_new && row.is_waiting(worker);
   if (norm_sent_ && row.is_waiting(worker)) send_norm(out);
 }
@@ -201,7 +203,7 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
     return {};
   }
   const Result<ShardRow*> found =
-      row_of(get.row, str("worker ", worker, "'s read at clock ", get.clock));
+      row_of(get.row, "worker ", worker, "'s read at clock ", get.clock);
   if (!found.ok()) return found.error();
   ShardRow& row = *found.value();
   if (!is_ready()) return wrong(" comes before worker 0 sent all weights");
@@ -264,17 +266,14 @@ void ShardRows::apply(ShardRow& row, const Merge& merge, double clip) {
     row.apply(merge, plan_, clip / plan_.iter_size, keeps_.spares, keeps_.parallel_for);
 }
 
-// If it waits, and may read. `least`: the slowest worker's clock, which answers do not change, if
-// it is known.
-void ShardRows::answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out) {
+// If it waits, and may read.
+void ShardRows::answer_reader(ShardRow& row, int worker, Outbox& out) {
   if (!row.is_waiting(worker) || !row.can_read(*scheme_, worker)) return;
   RowMessage answer = row.answer(*scheme_, worker);
   answer.generation = plan_.generation;
   if (row.row.learns) {
-    if (!least) least = slowest(row.view());
-    const std::size_t ahead =
-        *least < answer.clock ? static_cast<std::size_t>(answer.clock - *least) : 0;
-    ++keeps_.counters.staleness[std::min(ahead, kStalenessClasses - 1)];
+    const Clock ahead = std::max<Clock>(0, answer.clock - row.view().slowest);
+    ++keeps_.counters.staleness[std::min(static_cast<std::size_t>(ahead), kStalenessClasses - 1)];
   }
   out.push_back({worker, std::move(answer)});
 }

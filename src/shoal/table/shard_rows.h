@@ -12,7 +12,8 @@ namespace shoal::table {
 struct ShardKeeps {
   int server = 0;
   CodecFinder codecs;
-  bool counts_only = false;
+  // Merges are only counted: the memory of all rows, in which no number counts.
+  std::unique_ptr<float[]> counts_only{};
   ParallelFor parallel_for{};
   Spares spares{};
   ShardCounters counters{};
@@ -57,7 +58,8 @@ class ShardRows {
   Status check_push(int worker, const ShardRow& row, const Push& push) const;
   Result<Values> numbers_of(int worker, const Push& push) const;
   Status check_finite(int worker, const Push& push, const Values& numbers);
-  Result<ShardRow*> row_of(RowId row, const std::string& what) const;
+  // `what` has words for an error.
+  Result<ShardRow*> row_of(RowId row, const auto&... what) const;
   // Null for rows that every worker pushes, and those of other servers.
   WrittenRow* written(RowId row) const {
     return row < written_.size() ? written_[row].get() : nullptr;
@@ -77,10 +79,9 @@ class ShardRows {
   }
   bool merge(ShardRow& row);
   void answer_readers(ShardRow& row, Outbox& out) {
-    std::optional<Clock> least;
-    for (int worker = 0; worker < plan_.workers; ++worker) answer_reader(row, worker, least, out);
+    for (int worker = 0; worker < plan_.workers; ++worker) answer_reader(row, worker, out);
   }
-  void answer_reader(ShardRow& row, int worker, std::optional<Clock>& least, Outbox& out);
+  void answer_reader(ShardRow& row, int worker, Outbox& out);
   void ask_again(ShardRow& row, int worker, Clock clock, Outbox& out);
   void apply(ShardRow& row, const Merge& merge, double clip);
   void send_norm(Outbox& out) const;

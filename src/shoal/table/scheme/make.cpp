@@ -64,11 +64,4 @@ std::vector<std::string> scheme_names() {
   return names;
 }
 
-Clock slowest(const RowView& row) {
-  Clock least = kUnbounded;
-  for (const WorkerView& worker : row.workers)
-    if (worker.counts) least = std::min(least, worker.pushed);
-  return least;
-}
-
 }  // namespace shoal::table

@@ -10,13 +10,6 @@ namespace {
 
 constexpr double kMostMomentum = 0.9999;  // 1 never ends
 
-// slowest(row) >= clock, which ends where it is not.
-bool all_pushed(const RowView& row, Clock clock) {
-  return std::ranges::none_of(row.workers, [&](const WorkerView& worker) {
-    return worker.counts && worker.pushed < clock;
-  });
-}
-
 }  // namespace
 
 Merge mean_of(const RowView& row, std::span<const std::size_t> which, Weighing weighing) {
@@ -34,12 +27,10 @@ Merge mean_of(const RowView& row, std::span<const std::size_t> which, Weighing w
 }
 
 std::optional<Merge> InStep::next_merge(const RowView& row) const {
-  if (row.held.empty()) return std::nullopt;
-  const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
-  if (!all_pushed(row, clock + 1)) return std::nullopt;
+  if (row.held.empty() || row.slowest <= row.oldest) return std::nullopt;
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < row.held.size(); ++i)
-    if (row.held[i].clock == clock) all.push_back(i);
+    if (row.held[i].clock == row.oldest) all.push_back(i);
   std::ranges::sort(all, {}, [&](std::size_t i) { return row.held[i].worker; });
   Merge merge = mean_of(row, all, task_.weighing);
   if (factor_ > 0) merge.scale = 1 / factor_;
@@ -70,7 +61,7 @@ bool InStep::readable(const RowView& row, int worker, Clock clock) const {
 
 bool is_readable(const RowView& row, int worker, Clock clock, Clock staleness) {
   return row.workers[worker].merged >= clock &&
-         (staleness == kUnbounded || all_pushed(row, clock - staleness));
+         (staleness == kUnbounded || row.slowest >= clock - staleness);
 }
 
 }  // namespace shoal::table
