@@ -14,7 +14,6 @@ AIMS = {'file': 400, 'function': 40, 'public header': 200, 'line': 100}   # line
 LIMITS = {'file': 400, 'function': 80, 'public header': 400, 'line': 100}
 # Files that were longer than the limit when it became one. The list shrinks: a file that fits must be taken off it.
 LONG_FILES = {
-    'tests/local_steps_test.cpp',
     'tests/support/layer_cases.cpp',
 }
 BUDGET = 475_000                                          # characters of code in these modules together

@@ -1,151 +1,39 @@
-// Tasks of local steps: deltas and elastic averaging against the same sums done here, what the
-// pacer says, and jobs whose workers keep to no common clock.
+// Tasks of several steps: what a job of one number learns by them, step by step by hand, and what
+// cannot be had together.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <functional>
 
 #include "shoal/net/net.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/io.h"
-#include "shoal/table/coordinator.h"
 #include "support/data_files.h"
-#include "support/job_processes.h"
 #include "support/job_rig.h"
-#include "support/overheard.h"
+#include "support/local_steps_rig.h"
 #include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::local_steps_test {
 namespace {
 
-using table::Apply;
+using local_steps::aim;
+using local_steps::deltas;
+using local_steps::Hand;
+using local_steps::kDecay;
+using local_steps::kFirst;
+using local_steps::kRate;
+using local_steps::one_number;
+using local_steps::target_of;
+using local_steps::Told;
+using local_steps::tried;
 using table::Clock;
-using table::Contribution;
 using table::ContributionKind;
-using table::Merge;
 using table::MomentumPolicy;
-using table::RowView;
 using table::Start;
 using table::Task;
 using table::TaskReport;
 using table::Verdict;
-
-// ---- schemes of the test ----
-
-// In step: the mean of a clock, as the workers weigh it. Not in step: each contribution when it
-// comes, of weights an elastic pull.
-class Tried final : public table::Scheme {
- public:
-  Tried(Task task, bool in_step, float scale, table::PacerMaker pacer)
-      : Scheme({.name = "tried"}, std::move(pacer)),
-        task_(task),
-        in_step_(in_step),
-        scale_(scale) {}
-  Task task() const override { return task_; }
-  bool lockstep() const override { return in_step_; }
-  bool readable(const RowView& row, int worker, Clock clock) const override {
-    return row.workers[static_cast<std::size_t>(worker)].merged >= clock &&
-           (!in_step_ || row.slowest >= clock);
-  }
-  std::optional<Merge> next_merge(const RowView& row) const override {
-    if (row.held.empty()) return std::nullopt;
-    const Clock clock = std::ranges::min(row.held, {}, &Contribution::clock).clock;
-    if (in_step_ && row.slowest <= clock) return std::nullopt;
-    Merge merge;
-    float sum = 0;
-    for (std::size_t i = 0; i < (in_step_ ? row.held.size() : 1); ++i) {
-      if (in_step_ && row.held[i].clock != clock) continue;
-      const bool empty = row.held[i].weight == 0;
-      (empty ? merge.drop : merge.take).push_back(i);
-      if (!empty)
-        merge.weights.push_back(in_step_ ? row.held[i].weight : 1), sum += merge.weights.back();
-    }
-    merge.scale = in_step_ && sum > 0 ? scale_ / sum : scale_;
-    merge.apply = task_.contribution == ContributionKind::kGradient ? Apply::kRule
-                  : task_.contribution == ContributionKind::kDelta  ? Apply::kAdd
-                                                                    : Apply::kElastic;
-    return merge;
-  }
-
- private:
-  const Task task_;
-  const bool in_step_;
-  const float scale_;
-};
-
-table::SchemeMaker tried(Task task, bool in_step = true, float scale = 1,
-                         table::PacerMaker pacer = nullptr) {
-  return [=](std::string_view) -> Result<std::unique_ptr<table::Scheme>> {
-    return std::unique_ptr<table::Scheme>(std::make_unique<Tried>(task, in_step, scale, pacer));
-  };
-}
-
-Task deltas(int steps, MomentumPolicy momentum = MomentumPolicy::kKeep) {
-  return {.contribution = ContributionKind::kDelta, .steps = steps, .momentum = momentum};
-}
-
-// A pacer whose answers come from the test, and which keeps what it is told.
-class Told : public table::Pacer {
- public:
-  void join(int, table::Instant) override {}
-  void leave(int, table::Instant) override {}
-  void ready(int worker, Clock clock, const TaskReport&, table::Instant) override {
-    waiting.push_back({worker, clock});
-  }
-  Verdict judge(int, Clock, const TaskReport&, table::Instant) override { return Verdict::kPush; }
-  std::vector<Start> take_starts(table::Instant) override {
-    std::vector<Start> starts;
-    for (const auto& [worker, clock] : std::exchange(waiting, {}))
-      starts.push_back(of(worker, clock));
-    return starts;
-  }
-  virtual Start of(int worker, Clock) { return {.worker = worker}; }
-  std::vector<std::pair<int, Clock>> waiting;
-};
-
-// ---- one number: loss (w - target)^2 / 2, so that a gradient is w - target ----
-
-constexpr double kRate = 0.1, kMomentum = 0.9, kDecay = 0.01, kFirst = 0.5;
-
-SolverParameter one_number(const std::string& more = "") {
-  SolverParameter param =
-      parse_solver(str("base_lr: ", kRate, " momentum: ", kMomentum, " weight_decay: ", kDecay,
-                       " lr_policy: 'fixed' random_seed: 3 display: 0 ", more),
-                   "job");
-  if (!param.has_max_iter()) param.set_max_iter(100);
-  if (!param.has_snapshot_after_train()) param.set_snapshot_after_train(false);
-  *param.mutable_net_param() = parse_net(
-      str("layer { name: 'data' type: 'DummyData' top: 'x' top: 'target' dummy_data_param { shape "
-          "{ dim: 1 dim: 1 } shape { dim: 1 dim: 1 }"
-          " data_filler { value: 1 } data_filler { value: 1 } } }"
-          "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'w' inner_product_param { "
-          "num_output: 1 bias_term: false weight_filler { value: ",
-          kFirst,
-          " } } }"
-          "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'w' bottom: 'target' top: 'loss' }"),
-      "job.prototxt");
-  return param;
-}
-
-double target_of(int worker) { return 1 + 2 * worker; }
-void aim(int worker, SolverParameter& param) {
-  NetParameter& net =
-      param.has_net_param() ? *param.mutable_net_param() : *param.mutable_train_net_param();
-  net.mutable_layer(0)->mutable_dummy_data_param()->mutable_data_filler(1)->set_value(
-      static_cast<float>(target_of(worker)));
-}
-
-// The solver of one worker, by hand.
-struct Hand {
-  double w = kFirst, h = 0;
-  void step(double target) {
-    h = kMomentum * h + kRate * (w - target + kDecay * w);
-    w -= h;
-  }
-};
 
 constexpr MomentumPolicy kPolicies[] = {MomentumPolicy::kKeep, MomentumPolicy::kReset,
                                         MomentumPolicy::kAverage};
@@ -439,182 +327,6 @@ TEST(LocalSteps, AreAsManyAsThePacerSaysAndBeginWhenItSays) {
 }
 
 // ---- no common clock ----
-
-struct Worker {
-  std::unique_ptr<Team> team;
-  std::unique_ptr<Solver> solver;
-};
-
-Worker make_worker(SolverParameter param, int index, int workers, table::Table& table,
-                   const table::SchemeMaker& maker, std::function<Action()> action = nullptr) {
-  aim(index, param);
-  Worker worker{parallel::make_table_team(table), nullptr};
-  SolverOptions options = with_name("job");
-  options.team = worker.team.get();
-  options.share = {.client = index, .clients = workers, .replica = 0, .replicas = 1};
-  options.action = std::move(action);
-  options.make_updater = [&](Net& net) {
-    return make_updater(
-        net,
-        {parallel::table_offer(param, table, {.name = "job", .scheme = "tried", .maker = maker})});
-  };
-  worker.solver = std::make_unique<Solver>(param, options);
-  return worker;
-}
-
-SolverParameter tested(const std::string& more) {
-  SolverParameter param =
-      one_number("test_iter: 3 test_interval: 2 test_initialization: false " + more);
-  NetParameter test = param.net_param();
-  param.clear_net_param();
-  *param.mutable_train_net_param() = test;
-  *param.add_test_net_param() = test;
-  return param;
-}
-
-TEST(LocalSteps, ApartTheChiefTestsAlone) {
-  for (const ContributionKind kind :
-       {ContributionKind::kDelta, ContributionKind::kWeights, ContributionKind::kGradient}) {
-    const table::SchemeMaker maker = tried(
-        {.contribution = kind, .steps = kind == ContributionKind::kGradient ? 1 : 2}, false, 0.5F);
-    SimulatedWorkers cluster(2, 1, maker);
-    Gate gate;
-    const SolverParameter param = tested("max_iter: 6");
-    const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
-      const Worker worker = make_worker(param, index, 2, table, maker);
-      if (index == 0) {
-        const Result<Ending> first = worker.solver->step(5);  // with two tests
-        gate.reach(1);
-        if (!first.ok()) return first.error();
-      } else if (const Result<Ending> first = worker.solver->step(1); !first.ok()) {
-        return first.error();
-      } else if (!gate.wait(1)) {
-        return Error{Code::kTimeout, "the chief waits for others"};
-      }
-      const Result<Ending> ending = worker.solver->solve();
-      if (!ending.ok()) return ending.error();
-      return table.finish(worker.solver->iteration());
-    });
-    for (const Status& outcome : outcomes) EXPECT_TRUE(outcome.ok()) << outcome.error().message;
-  }
-}
-
-// Worker 0 is five times as fast, and one of them wants a stop when it has done its 50 tasks, or
-// the other its 10. The other is in its 50th or 10th task then, or just behind it, and ends that
-// one alone.
-TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
-  constexpr int kTasks[] = {50, 10};
-  for (const int stopped : {0, 1}) {
-    const table::SchemeMaker maker = tried(deltas(2), false, 0.5F);
-    SimulatedWorkers cluster(2, 1, maker);
-    Gate came[2], said;
-    std::int64_t at[2] = {-1, -1};
-    const SolverParameter param = one_number("max_iter: 100000");
-    const auto outcomes = cluster.run([&](int index, table::Table& inner) -> Status {
-      Overheard table(inner, said);
-      const int other = 1 - index, last = kTasks[index];
-      int boundaries = 0;
-      const auto action = [&] {  // asked before each task
-        const int n = boundaries++;
-        came[index].reach(n + 1);
-        // in step, five to one
-        if (n < last && !came[other].wait(n * kTasks[other] / last)) return Action::kRequeue;
-        // the other wants to begin the task after its last
-        if (n == last && !came[other].wait(kTasks[other] + 1)) return Action::kRequeue;
-        if (n == last && index == stopped) return Action::kStop;
-        if (n > last && !said.wait(1)) return Action::kRequeue;
-        return Action::kNone;
-      };
-      const Worker worker = make_worker(param, index, 2, table, maker, action);
-      const Result<Ending> ending = worker.solver->solve();
-      if (!ending.ok()) return ending.error();
-      EXPECT_EQ(Ending::kStopped, ending.value());
-      at[index] = worker.solver->iteration();
-      return table.finish(at[index]);
-    });
-    for (const Status& outcome : outcomes) EXPECT_TRUE(outcome.ok()) << outcome.error().message;
-    const int other = 1 - stopped;
-    EXPECT_EQ(kTasks[stopped], at[stopped]);
-    EXPECT_GE(at[other], kTasks[other]);
-    EXPECT_LE(at[other], kTasks[other] + 1)
-        << "it ends the task that it is in, and begins no other";
-  }
-}
-
-TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
-  const std::string prefix = fresh_directory("local_apart") + "/snapshot";
-  const SolverParameter param = tested(
-      "max_iter: 12 snapshot: 4 snapshot_after_train: true snapshot_prefix: '" + prefix + "'");
-  for (const ContributionKind kind : {ContributionKind::kDelta, ContributionKind::kWeights}) {
-    const table::SchemeMaker maker = tried({.contribution = kind, .steps = 2}, false, 0.5F);
-    for (const std::string& from : {std::string(), prefix + "_iter_8.solverstate"}) {
-      SimulatedWorkers cluster(3, 2, maker);
-      const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
-        const Worker worker = make_worker(param, index, 3, table, maker);
-        if (!from.empty()) worker.solver->restore(from);
-        const bool known = from.empty() || index == 0;  // others go on where they were
-        EXPECT_TRUE(!known || worker.solver->iteration() == (from.empty() ? 0 : 8));
-        const Result<Ending> ending = worker.solver->solve();
-        if (!ending.ok()) return ending.error();
-        EXPECT_EQ(12, worker.solver->iteration());
-        return table.finish(12);
-      });
-      for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-      for (const int iteration : {4, 8, 12})
-        EXPECT_TRUE(std::filesystem::exists(str(prefix, "_iter_", iteration, ".caffemodel")))
-            << iteration;
-    }
-  }
-}
-
-// One that the pacer holds back comes when others stop: worker 1 may start its second task only
-// when worker 0 wants its fiftieth.
-class Holding final : public Told {
- public:
-  std::vector<Start> take_starts(table::Instant) override {
-    std::vector<Start> starts;
-    for (const auto& [worker, clock] : waiting) {
-      if (worker == 0) first = clock;
-      if (worker == 1 && clock >= 1 && first < 50) continue;
-      starts.push_back({.worker = worker});
-    }
-    std::erase_if(waiting, [&](const auto& one) {
-      return std::ranges::any_of(starts,
-                                 [&](const Start& start) { return start.worker == one.first; });
-    });
-    return starts;
-  }
-  Clock first = 0;
-};
-
-TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
-  const std::string prefix = fresh_directory("local_held") + "/snapshot";
-  const table::SchemeMaker maker =
-      tried({.contribution = ContributionKind::kDelta, .steps = 1, .paced = true}, false, 0.5F,
-            [] { return std::make_unique<Holding>(); });
-  for (const int max : {20, 60}) {
-    SimulatedWorkers cluster(2, 1, maker);
-    const SolverParameter param =
-        one_number(str("max_iter: ", max, " snapshot: 10 snapshot_prefix: '", prefix, max, "'"));
-    std::int64_t at[2] = {-1, -1};
-    const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
-      int boundaries = 0;
-      const Worker worker = make_worker(param, index, 2, table, maker, [&] {
-        return index == 0 && max == 20 && boundaries++ == 15 ? Action::kStop : Action::kNone;
-      });
-      const Result<Ending> ending = worker.solver->solve();
-      if (!ending.ok()) return ending.error();
-      at[index] = worker.solver->iteration();
-      return table.finish(at[index]);
-    });
-    for (const Status& outcome : outcomes) ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-    EXPECT_TRUE(std::filesystem::exists(str(prefix, max, "_iter_10.caffemodel")));
-    if (max == 20)
-      EXPECT_LE(at[1], 1);  // 0: the other was there before it had begun
-    else
-      EXPECT_EQ(at[1], 60);
-  }
-}
 
 // ---- what cannot be had together ----
 
