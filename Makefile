@@ -1,6 +1,7 @@
 # Shoal's one-page build. No config file is needed; Makefile.config is honoured (see Makefile.config.example).
 # Sources are found, not listed; a change of flags rebuilds; every variant has a folder of its own under build/.
 .DEFAULT_GOAL := all
+.SUFFIXES:                           # make's own rules would compile what waits for a generated header
 -include Makefile.config
 ifeq ($(origin CXX),default)
 CXX      := g++

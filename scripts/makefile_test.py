@@ -79,6 +79,10 @@ class Make(Tree):
         self.assertIn(('CXX', 'tools/caffe.cpp'), made)
         self.assertIn(('CXX', 'src/shoal/base/group_0'), made)
 
+    def test_an_object_alone_is_compiled_by_the_rules_of_the_makefile(self):
+        self.write('src/shoal/proto/some.proto', 'syntax = "proto2"; package shoal; message Some {}')
+        self.assertIn(('CXX', 'tests/group_0'), self.make('build/release/unity/tests/group_0.o'))
+
     def test_a_changed_test_compiles_its_group_alone(self):
         self.make('build/release/tests/all')
         self.change('tests/middle_test.cpp', 'return', 'return 4 +')
