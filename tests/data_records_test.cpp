@@ -37,6 +37,7 @@ TEST_P(SourceConformance, GivesBackWhatWasPutInOrder) {
   ASSERT_OK(source->seek(0));
   EXPECT_EQ(or_throw(read_all(*source)), records);
   EXPECT_EQ(looks_like(path_), backend());
+  EXPECT_EQ(or_throw(read_all(*or_throw(open_source("ANY", path_)))), records);
 }
 
 TEST_P(SourceConformance, SeeksModuloTheCount) {
@@ -236,6 +237,14 @@ TEST_P(SourceConformance, DamagedAnywhere) {
 
 INSTANTIATE_TEST_SUITE_P(Data, SourceConformance, testing::ValuesIn(record_backends()),
                          [](const auto& info) { return info.param; });
+
+TEST(SourceOpen, AnyRefusesWhatIsNoneInWords) {
+  const std::string folder = fresh_directory("any");
+  EXPECT_HAS(trouble("ANY", folder), folder + " is neither an LMDB nor a LevelDB");
+  EXPECT_HAS(trouble("any", folder + "/none"), "No such file");
+  put_file(folder + "/text", "no records here, but enough bytes for a size and a key");
+  EXPECT_HAS(trouble("ANY", folder + "/text"), folder + "/text");
+}
 
 TEST(SourceOpen, UnknownBackendNamesTheKnown) {
   Result<std::unique_ptr<RecordSource>> source = open_source("sqlite", "x");

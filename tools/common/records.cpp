@@ -89,10 +89,11 @@ std::optional<std::uint64_t> records_of(const NetParameter& net, Counting effort
   const NetParameter own = filter_net(net);
   for (const LayerParameter& layer : own.layer()) {
     const DataParameter& data = layer.data_param();
-    if (layer.type() == "Data" && effort == Counting::kCheap &&
-        data.backend() != DataParameter::LMDB)
-      return std::nullopt;
-    if (layer.type() == "Data") return count_at(data, path_alone(data.source()));
+    const std::string path = path_alone(data.source());
+    const bool lmdb = data.backend() == DataParameter::LMDB ||
+                      (data.backend() == DataParameter::ANY && looks_like(path) == "lmdb");
+    if (layer.type() == "Data" && effort == Counting::kCheap && !lmdb) return std::nullopt;
+    if (layer.type() == "Data") return count_at(data, path);
     if (layer.type() == "ImageData")
       return count_at(layer.image_data_param(), path_alone(layer.image_data_param().source()));
   }

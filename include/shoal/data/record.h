@@ -46,9 +46,9 @@ class RecordSource {
   virtual Status prepare_random_access() = 0;
 };
 
-// Opens `path`. `backend` is a name of record_backends() in any case: "lmdb" or "LMDB". An unknown
-// name, a missing, empty, cut, or corrupt file, no records, and a file of another kind (said which)
-// are errors.
+// Opens `path`. `backend` is a name of record_backends() in any case: "lmdb" or "LMDB"; or "any" or
+// "ANY" for what `path` looks like. An unknown name, a missing, empty, cut, or corrupt file, no
+// records, and a file of another kind (said which) are errors.
 Result<std::unique_ptr<RecordSource>> open_source(std::string_view backend,
                                                   const std::string& path);
 

@@ -46,7 +46,12 @@ bool is_directory(const std::string& path) {
 
 Result<std::unique_ptr<RecordSource>> open_source(std::string_view backend,
                                                   const std::string& path) {
-  Result<const Backend*> found = find(backend);
+  const bool any = backend == "ANY" || backend == "any";
+  const std::string kind = any ? looks_like(path) : "";
+  if (any && kind.empty() && is_directory(path))
+    return Error{Code::kData, path + " is neither an LMDB nor a LevelDB"};
+  // what is no datumfile either is refused with that back end's words
+  Result<const Backend*> found = find(!any ? backend : kind.empty() ? "datumfile" : kind);
   if (!found.ok()) return found.error();
   return found.value()->open(path);
 }

@@ -25,7 +25,8 @@ class Data final : public PrefetchingLayer {
     Feed feed;
     feed.source = data.source();
     feed.shared = data.shared_file_system();
-    if (data.backend() == DataParameter::LEVELDB)
+    if (data.backend() == DataParameter::LEVELDB ||
+        (data.backend() == DataParameter::ANY && looks_like(data.source()) == "leveldb"))
       feed.why_not_shared =
           "a LevelDB is made for one process at a time, and opening it the ordinary way rewrites "
           "files of it that others "
