@@ -108,14 +108,18 @@ def field(text, name):
 def files_of(hosts, process, folder, command):
     """The prototxts that the command names and those they name, and the sources of data with whether they are shared."""
     prototxts = [m.group(1) for word in command[1:] if (m := re.match(r'--?(?:solver|model)=(.+)', word))]
-    sources = []
+    sources, named, all_shared = [], {'train_source': '', 'test_source': ''}, False
     for path in prototxts:
         code, text, _ = hosts.run(process, CAT, [folder, path])
         if code == 0:
             prototxts += [net for key in ('net', 'train_net', 'test_net') for net in field(text, key) if net not in prototxts]
             shared = bool(re.search(r'^[^#\n]*\bshared_file_system\s*:\s*true', text, re.MULTILINE))
-            sources += [(source, shared) for source in field(text, 'source')]
-    return prototxts, sources
+            all_shared = all_shared or shared       # a solver's field is its nets' too
+            sources += field(text, 'source')
+            named.update({key: each for key in named for each in field(text, key)})
+    named.update({m.group(1): m.group(2) for word in command[1:] if (m := re.match('--?(train_source|test_source)=(.+)', word))})
+    # what the nets say is not read if the solver or a flag says it for both
+    return prototxts, [(source, all_shared) for source in [*filter(None, named.values()), *([] if all(named.values()) else sources)]]
 
 
 def compare_files(hosts, report, processes, folder_of, command):

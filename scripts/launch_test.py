@@ -506,6 +506,13 @@ class SshTest(Case):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn('all well on 2 processes', done.stdout)
         self.assertIn('2/2 open', done.stdout)
+        (self.folder / 'solver.prototxt').write_text('net: "net.prototxt"\ntrain_source: "other"\ntest_source: "more"\n')
+        done = subprocess.run(line, env=self.environment, capture_output=True, text=True, timeout=90, cwd=self.folder)
+        self.assertIn('wrong: 1@127.0.0.1: other_1, more_1 missing', done.stdout)
+        (self.folder / 'solver.prototxt').write_text('net: "net.prototxt"\ntrain_source: "other"\nshared_file_system: true\n')
+        done = subprocess.run([*line, '--train_source=net.prototxt', '--test_source=trainer'], env=self.environment, capture_output=True, text=True,
+                              timeout=90, cwd=self.folder)
+        self.assertIn('all well on 2 processes', done.stdout)
 
     def test_a_host_that_refuses_is_named(self):
         (self.folder / 'user').write_text((self.folder / 'host').read_text())

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -124,6 +125,24 @@ TEST(ModelsTest, EverySolverIsReadAndNamesANetThatIsThere) {
       EXPECT_EQ(solver.solver_mode(), SolverParameter::CPU);
     }
   EXPECT_GE(solvers, 17);
+}
+
+// Another source of data is no reason for another net: a solver may name it.
+TEST(ModelsTest, NoNetIsThereTwice) {
+  std::map<std::string, std::string> seen;  // nets without their data, and where they are
+  for (const char* folder : {"models", "examples"})
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(test::repository_root() / folder)) {
+      if (!entry.path().filename().string().ends_with("train_val.prototxt")) continue;
+      NetParameter net = read_net(entry.path().string());
+      clear_origins(net);
+      std::string layers;
+      for (const LayerParameter& layer : net.layer())
+        if (layer.bottom_size() > 0) layers += layer.SerializeAsString();
+      const auto [twin, is_new] = seen.emplace(layers, entry.path().string());
+      EXPECT_TRUE(is_new) << entry.path() << " is " << twin->second << " with other data";
+    }
+  EXPECT_GE(seen.size(), 14u);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/snapshot.h"
 #include "support/data_files.h"
+#include "support/pattern.h"
 #include "support/solver_rig.h"
 #include "support/train_tool.h"
 
@@ -308,6 +309,47 @@ TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
     EXPECT_EQ(refused.code, c.code) << refused.err;
     EXPECT_HAS(refused.err, c.words);
   }
+}
+
+TEST_F(TrainTool, ASolverMayNameTheSourcesOfItsNet) {
+  const std::string end = "max_iter: 3 display: 1 test_iter: 8 test_interval: 3";
+  const auto numbers = [](const std::string& log) {
+    std::string found;
+    for (const test::Match& match : test::matches_in(log, "(?:, loss = |Test net output ).*"))
+      found += match[0] + "\n";
+    return found;
+  };
+  const Ran plain = train(solver("plain", end));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_HAS(numbers(plain.err), "accuracy");
+
+  // the net says LMDB, and its source is nowhere
+  const std::string data = folder_ + "/data";
+  std::string net = test::small_net("/no/such/data");
+  for (std::size_t at; (at = net.find("DATUMFILE")) != std::string::npos;)
+    net.replace(at, 9, "LMDB");
+  put_file(folder_ + "/net.prototxt", net);
+  const std::string train_source = " train_source: '" + data + "'";
+  const std::string file = solver("named", end + train_source + " test_source: '" + data + "'");
+  const Ran named = train(file);
+  EXPECT_EQ(named.code, 0) << named.err;
+  EXPECT_EQ(numbers(named.err), numbers(plain.err));
+  const Ran half = train(solver("half", end + train_source));
+  EXPECT_EQ(half.code, 4) << half.err;
+  EXPECT_HAS(half.err, "/no/such/data");
+  EXPECT_HAS(train(file, {"--train_source=/other/train"}).err, "/other/train");
+  EXPECT_HAS(train(file, {"--test_source=/other/test"}).err, "/other/test");
+
+  const Ran test = test::run_program({tool("test"), "--model=" + folder_ + "/net.prototxt",
+                                      "--weights=" + model_path(stem("named", 3)), "--iterations=8",
+                                      "--source=" + data});
+  EXPECT_EQ(test.code, 0) << test.err;
+  EXPECT_HAS(test.err, "Batch 7, accuracy = ");
+
+  put_file(folder_ + "/net.prototxt", "layer { name: 'x' type: 'Input' top: 'x' }");
+  const Ran none = train(file);
+  EXPECT_EQ(none.code, 3) << none.err;
+  EXPECT_HAS(none.err, "train_source is given, but net '' has no Data and no ImageData layer");
 }
 
 TEST_F(TrainTool, WeightsStartARunAndStagesChooseLayers) {

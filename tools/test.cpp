@@ -10,9 +10,11 @@
 #include "shoal/net/net.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
+#include "shoal/solver/recipe.h"
 
 DEFINE_string(model, "", "the net, a prototxt");
 DEFINE_string(weights, "", "a list with commas of models");
+DEFINE_string(source, "", "what data layers read, instead of the net's source");
 DEFINE_int32(iterations, 50, "how many batches");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 
@@ -20,7 +22,7 @@ namespace shoal {
 namespace {
 
 constexpr const char* kUsage =
-    "test --model=FILE --weights=FILE [--iterations=N] [--threads=N] [--gpu=0]\n\n"
+    "test --model=FILE --weights=FILE [--source=DATA] [--iterations=N] [--threads=N] [--gpu=0]\n\n"
     "Runs N batches through a net in phase TEST and prints the mean of each of its outputs.";
 
 struct Score {
@@ -60,6 +62,9 @@ int test(const std::vector<std::string>& words) {
     throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
   NetParameter param = read_net(FLAGS_model);
   set_state_of_flags("TEST", *param.mutable_state());
+  if (!FLAGS_source.empty() && set_data_source(param, FLAGS_source) == 0)
+    throw ConfigError(Code::kUsage, "--source: net '", param.name(),
+                      "' has no Data and no ImageData layer");
   Context context(context_of_flags(threads_to_use(FLAGS_threads)));
   Net net(param, context);
   for (const std::string& file : split(FLAGS_weights, ','))

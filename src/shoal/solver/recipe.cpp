@@ -103,8 +103,32 @@ void for_each_batch_size(NetParameter& net, F f) {
   }
 }
 
-// The train net as it is written, without the solver's state.
-NetParameter train_source(const SolverParameter& param, const std::string& name) {
+// Calls f(data_param) for each layer that reads a source which the solver may name.
+template <class F>
+int for_each_source(NetParameter& net, F f) {
+  int layers = 0;
+  for (LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.type() == "Data") f(*layer.mutable_data_param());
+    if (layer.type() == "ImageData") f(*layer.mutable_image_data_param());
+    layers += layer.type() == "Data" || layer.type() == "ImageData";
+  }
+  return layers;
+}
+
+// Merges `field`, train_source or test_source, and shared_file_system into a net. A layer of
+// another phase may be among those that are changed; it is left out when the net is built.
+void merge_sources(NetParameter& net, const char* field, const std::string& source,
+                   const SolverParameter& param, const std::string& name) {
+  if (!source.empty() && set_data_source(net, source) == 0)
+    throw wrong(name, field, " is given, but net '", net.name(),
+                "' has no Data and no ImageData layer");
+  if (!param.has_shared_file_system()) return;
+  for_each_source(net,
+                  [&](auto& data) { data.set_shared_file_system(param.shared_file_system()); });
+}
+
+// The train net as it is written, without the solver's state but with its sources.
+NetParameter written_train_net(const SolverParameter& param, const std::string& name) {
   const int sources =
       param.has_net() + param.has_net_param() + param.has_train_net() + param.has_train_net_param();
   if (sources != 1)
@@ -119,11 +143,12 @@ NetParameter train_source(const SolverParameter& param, const std::string& name)
   else
     net = param.has_train_net() ? read_named_net("train_net", param.train_net(), name)
                                 : read_named_net("net", param.net(), name);
+  merge_sources(net, "train_source", param.train_source(), param, name);
   return net;
 }
 
 // The test nets likewise, one for each test_iter.
-std::vector<NetParameter> test_sources(const SolverParameter& param, const std::string& name) {
+std::vector<NetParameter> written_test_nets(const SolverParameter& param, const std::string& name) {
   const int named = param.test_net_param_size() + param.test_net_size();
   const bool generic = param.has_net() || param.has_net_param();
   const int total = param.test_iter_size();
@@ -141,6 +166,8 @@ std::vector<NetParameter> test_sources(const SolverParameter& param, const std::
   if (static_cast<int>(nets.size()) < total)
     nets.resize(static_cast<std::size_t>(total),
                 param.has_net_param() ? param.net_param() : read_net(param.net()));
+  for (NetParameter& net : nets)
+    merge_sources(net, "test_source", param.test_source(), param, name);
   return nets;
 }
 
@@ -201,7 +228,7 @@ void warn_of_idleness(const SolverParameter& param, const std::string& name) {
 }
 
 NetParameter train_net_of(const SolverParameter& param, const std::string& name) {
-  NetParameter net = train_source(param, name);
+  NetParameter net = written_train_net(param, name);
   set_state(net, TRAIN, &param.train_state());
   return net;
 }
@@ -282,6 +309,12 @@ std::int64_t written_batch(const SolverParameter& param, const std::string& name
   return first.value_or(0);
 }
 
+int set_data_source(NetParameter& net, const std::string& source) {
+  for (LayerParameter& layer : *net.mutable_layer())
+    if (layer.type() == "Data") layer.mutable_data_param()->set_backend(DataParameter::ANY);
+  return for_each_source(net, [&](auto& data) { data.set_source(source); });
+}
+
 void set_batch_size(NetParameter& net, std::uint32_t items) {
   int layers = 0;
   for_each_batch_size(net, [&](const LayerParameter&, auto& data) {
@@ -310,7 +343,7 @@ float contribution_weight(const SolverParameter& param, const std::string& name,
 }
 
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name) {
-  std::vector<NetParameter> nets = test_sources(param, name);
+  std::vector<NetParameter> nets = written_test_nets(param, name);
   for (std::size_t i = 0; i < nets.size(); ++i)
     set_state(nets[i], TEST,
               param.test_state_size() > 0 ? &param.test_state(static_cast<int>(i)) : nullptr);
@@ -319,14 +352,16 @@ std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::
 
 SolverParameter with_nets(const SolverParameter& param, const std::string& name) {
   SolverParameter with = param;
-  NetParameter train = train_source(param, name);
-  std::vector<NetParameter> tests = test_sources(param, name);
+  NetParameter train = written_train_net(param, name);
+  std::vector<NetParameter> tests = written_test_nets(param, name);
   if (param.has_net() || param.has_train_net())
     LOG(INFO) << "Creating training net from net file: "
               << (param.has_net() ? param.net() : param.train_net());
-  for (const auto clear : {&SolverParameter::clear_net, &SolverParameter::clear_net_param,
-                           &SolverParameter::clear_train_net, &SolverParameter::clear_test_net,
-                           &SolverParameter::clear_test_net_param})
+  for (const auto clear :
+       {&SolverParameter::clear_net, &SolverParameter::clear_net_param,
+        &SolverParameter::clear_train_net, &SolverParameter::clear_test_net,
+        &SolverParameter::clear_test_net_param, &SolverParameter::clear_train_source,
+        &SolverParameter::clear_test_source, &SolverParameter::clear_shared_file_system})
     (with.*clear)();
   *with.mutable_train_net_param() = std::move(train);
   for (NetParameter& test : tests) *with.add_test_net_param() = std::move(test);

@@ -34,8 +34,9 @@ Precision precision_of(SolverParameter::Precision precision);
 // and the like.
 void warn_of_idleness(const SolverParameter& param, const std::string& name);
 
-// The train net and the test nets, with their states merged in. Throws ConfigError unless there is
-// exactly one source of a train net, and test_iter and test_state have a value for every test net.
+// The train net and the test nets, with their states and the solver's sources of data merged in.
+// Throws ConfigError unless there is exactly one source of a train net, and test_iter and
+// test_state have a value for every test net.
 NetParameter train_net_of(const SolverParameter& param, const std::string& name);
 // The items of a batch of each client's nets: the parts of a GLOBAL batch, or parts in proportion
 // to the clients' weights, as batch_by says; empty: all are as written. Throws ConfigError where a
@@ -49,6 +50,9 @@ NetParameter train_net_of(const SolverParameter& param, const std::string& name,
 std::int64_t written_batch(const SolverParameter& param, const std::string& name);
 // Gives all layers of the net that have a batch_size this one. Throws ConfigError if none has.
 void set_batch_size(NetParameter& net, std::uint32_t items);
+// Lets the Data and ImageData layers of the net read `source`, where a Data layer finds out what it
+// is. Returns how many layers these are.
+int set_data_source(NetParameter& net, const std::string& source);
 // The items of a batch of the net: the first axis of the first top of its first layer without
 // bottoms.
 std::int64_t batch_size(const Net& net);
@@ -58,8 +62,8 @@ float contribution_weight(const SolverParameter& param, const std::string& name,
                           const Share& share);
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name);
 
-// The solver with its nets in it, as train_net_param and test_net_param, in place of the files'
-// names. Throws ConfigError.
+// The solver with its nets in it, as train_net_param and test_net_param with their sources of data,
+// in place of the files' names. Throws ConfigError.
 SolverParameter with_nets(const SolverParameter& param, const std::string& name);
 
 }  // namespace shoal
