@@ -45,7 +45,7 @@ LeNet reads $accuracy of the 2000 test digits rightly, after $seconds seconds of
 
 What to try next:
   make                                  the other tools, then
-  $tools/test --model=examples/quickstart/train_val.prototxt --weights=$out/lenet_iter_2000.caffemodel --iterations=20
+  $tools/test --model=models/lenet/train_val.prototxt --source=$out/digits_test_datumfile --weights=$out/lenet_iter_2000.caffemodel --iterations=20
   examples/mnist/train_lenet.sh         real digits, 99 % (downloads MNIST, or set SHOAL_DATA_DIR)
   examples/cifar10/train_quick.sh       small colour images, 10 classes
   examples/cluster/run.sh               the same by four processes, with three degrees of patience; docs/cluster.md is about machines
