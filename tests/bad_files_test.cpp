@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -234,6 +235,42 @@ TEST_F(BadFiles, AFullDiskLeavesNothing) {
     SCOPED_TRACE(c.command[0] + " " + c.command[1]);
     expect_refusal(c.command, c.code, {"cannot write ", folder_}, c.limit);
   }
+}
+
+// A disk that is full once training is under way, as each row is short.
+TEST_F(BadFiles, AFullDiskUnderOutputsAndMetricsEndsWithNineOnceTheNetIsTrained) {
+  const std::string disk = at("disk");
+  fs::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "a small disk cannot be mounted here";
+  const auto command = [&](const std::string& flag, const std::string& iterations) {
+    put_file(at("solver.prototxt"), "net: '" + at("net.prototxt") +
+                                        "' base_lr: 0.05 lr_policy: 'fixed' random_seed: 3 "
+                                        "display: 1 snapshot_prefix: '" +
+                                        at("s") + "' max_iter: " + iterations);
+    return Words{tool("train"), "--solver=" + at("solver.prototxt"), "--threads=1",
+                 "--" + flag + "=" + disk + "/" + flag};
+  };
+  const auto clear = [&] {
+    for (const std::string& name : entries(disk)) fs::remove_all(disk + "/" + name);
+  };
+  for (const std::string flag : {"net_outputs", "metrics"}) {
+    SCOPED_TRACE(flag);
+    const Ran ran = run_program(command(flag, "3000"));
+    EXPECT_EQ(ran.code, 9) << ran.err.substr(0, 2000);
+    const std::string words = "--" + flag + ": cannot write " + disk + "/" + flag;
+    const std::size_t warned = ran.err.find(words), ended = ran.err.rfind(words);
+    EXPECT_NE(warned, ended) << "said at once, and at the end";
+    EXPECT_HAS(ran.err.substr(ended), "No space left on device; training went on without, and");
+    EXPECT_TRUE(file_exists(at("s_iter_3000.caffemodel")));
+    clear();
+    const Running running = start_program(command(flag, "100000000"));
+    EXPECT_TRUE(wait_for_text(running, "training goes on without"));
+    ::kill(running.process, SIGTERM);
+    EXPECT_EQ(wait_for(running).code, 75) << "the snapshot is good";
+    clear();
+  }
+  ::umount(disk.c_str());
 }
 
 // The same with a disk that is really full.

@@ -139,8 +139,9 @@ int name_of_worker(const table::Table& table) {
           ->rank);
 }
 
-// The requests of the flags to a run, beside its training.
-Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, table::Table* table) {
+// The requests of the flags to a run, beside its training. Returns its exit code: kSnapshot if all
+// went well but the writing of tables and measures, and the error if training failed.
+Result<int> run(const TrainRequest& request, parallel::RunOptions options, table::Table* table) {
   const int worker = table ? name_of_worker(*table) : 0,
             workers = table ? parallel::workers_of(table->roster()) : 1;
   TableOutputs outputs(request.net_outputs);
@@ -164,10 +165,16 @@ Result<Ending> run(const TrainRequest& request, parallel::RunOptions options, ta
     if (worker == 0 && !request.net_outputs.empty()) outputs.open(solver);
     recorder.open(solver);
   };
-  Result<Ending> ending = parallel::run(request.job, options, table);
-  outputs.close();
-  recorder.close();
-  return ending;
+  const Result<Ending> ending = parallel::run(request.job, options, table);
+  const Status tables = outputs.close(), measures = recorder.close();
+  if (!ending.ok()) return ending.error();
+  const int code = exit_code(ending.value());
+  if (code != 0 || (tables.ok() && measures.ok())) return code;
+  for (const Status& status : {tables, measures})
+    if (!status.ok())
+      LOG(ERROR) << status.error().message
+                 << "; training went on without, and these files lack what came after";
+  return static_cast<int>(Code::kSnapshot);
 }
 
 parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& flags,
@@ -285,7 +292,7 @@ int train_alone(const TrainRequest& request, const JobFlags& flags) {
   options.opened = [&](Solver& solver) {
     report_epoch(request.job.solver, request.job.name, solver);
   };
-  return exit_code(or_throw(run(request, std::move(options), nullptr)));
+  return or_throw(run(request, std::move(options), nullptr));
 }
 
 int train_in_job(const TrainRequest& request, const JobFlags& given, const parallel::Place& found) {
@@ -326,7 +333,7 @@ int train_in_job(const TrainRequest& request, const JobFlags& given, const paral
   say_only_warnings(table->worker() != 0);
   own.job.solver.set_random_seed(static_cast<std::int64_t>(service->roster().seed));
   try {
-    return exit_code(or_throw(run(own, job_options(own, flags, place, *table), table)));
+    return or_throw(run(own, job_options(own, flags, place, *table), table));
   } catch (const ConfigError& error) {
     table->abort(error.error());
     throw;

@@ -13,22 +13,23 @@ void TableOutputs::open(Solver& solver) {
 
 void TableOutputs::tested(int net, const Measured& row) {
   add(static_cast<std::size_t>(net) + 1, row);
-  if (outputs_ && !failed_) warn(outputs_->gather());
+  if (outputs_ && failure_.ok()) note(outputs_->gather());
 }
 
-void TableOutputs::close() {
-  if (outputs_ && !failed_) warn(outputs_->gather());
+Status TableOutputs::close() {
+  if (outputs_ && failure_.ok()) note(outputs_->gather());
+  return failure_;
 }
 
 void TableOutputs::add(std::size_t net, const Measured& row) {
-  if (outputs_ && !failed_)
-    warn(outputs_->add(net, {row.iteration, row.seconds, row.loss, row.outputs}));
+  if (outputs_ && failure_.ok())
+    note(outputs_->add(net, {row.iteration, row.seconds, row.loss, row.outputs}));
 }
 
-void TableOutputs::warn(const Status& status) {
+void TableOutputs::note(const Status& status) {
   if (status.ok()) return;
-  failed_ = true;
-  LOG(WARNING) << "--net_outputs: " << status.error().message << "; training goes on without";
+  failure_ = Error{status.error().code, "--net_outputs: " + status.error().message};
+  LOG(WARNING) << failure_.error().message << "; training goes on without";
 }
 
 }  // namespace shoal

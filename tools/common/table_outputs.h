@@ -19,15 +19,15 @@ class TableOutputs final : public Observer {
   void open(Solver& solver);
   void displayed(const Measured& row) override { add(0, row); }
   void tested(int net, const Measured& row) override;
-  // Writes <prefix>.netoutputs a last time.
-  void close();
+  // Writes <prefix>.netoutputs a last time. Returns the first error since open(), kSnapshot.
+  Status close();
 
  private:
   void add(std::size_t net, const Measured& row);
-  void warn(const Status& status);
+  void note(const Status& status);
   std::string prefix_;
   std::optional<NetOutputs> outputs_;
-  bool failed_ = false;  // a file could not be written: said once, and training goes on without
+  Status failure_;  // the first: said once, and training goes on without
 };
 
 }  // namespace shoal

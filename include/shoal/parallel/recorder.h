@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/base/error.h"
 #include "shoal/report/esync_log.h"
 #include "shoal/report/metrics.h"
 #include "shoal/solver/meter.h"
@@ -44,7 +45,8 @@ class Recorder final : public Meter, public Observer {
   // Of the solver, before its first iteration. Throws ConfigError (kUsage) if a file cannot be
   // written.
   void open(Solver& solver);
-  void close();  // what is left is written
+  // Writes what is left. Returns the first error since open(), kSnapshot.
+  Status close();
   // A display or a test that is another's, once open.
   void record(const ScoreMetrics& score);
   // From this iteration on the scheme is this one. Before open(): of the run's first.
@@ -74,7 +76,7 @@ class Recorder final : public Meter, public Observer {
   void count(const Counts& now);
   void flush_round(const std::optional<Evaluation>& evaluation);
   void log_shares(std::int64_t iteration);
-  void warn(const char* flag, const Status& status);
+  void note(const char* flag, const Status& status);
 
   const RecorderOptions options_;
   const table::Table* const table_;
@@ -95,8 +97,7 @@ class Recorder final : public Meter, public Observer {
   ClockMetrics clock_;  // under way
   ClockMetrics shown_;  // sums since the last line of the log
   std::int64_t shown_at_ = 0;
-  // a file could not be written: said once, and training goes on without
-  bool failed_ = false;
+  Status failure_;  // the first: said once, and training goes on without
 };
 
 }  // namespace shoal::parallel

@@ -77,7 +77,7 @@ void Recorder::open(Solver& solver) {
                                            solver.iteration(), options_.metrics_limit));
   // the lines before may be of another
   if (writer_ && solver.iteration() > 0)
-    warn("metrics", writer_->add(PhaseMetrics{solver.iteration(), 0, scheme_}));
+    note("metrics", writer_->add(PhaseMetrics{solver.iteration(), 0, scheme_}));
   if (!options_.esync_logs.empty())
     esync_ = or_throw(EsyncLog::open(str(options_.esync_logs, "/worker", run.worker),
                                      options_.local_steps, solver.iteration()));
@@ -85,10 +85,13 @@ void Recorder::open(Solver& solver) {
 
 void Recorder::phase(const std::string& scheme, std::int64_t iteration) {
   if (std::exchange(scheme_, scheme) == scheme || !writer_) return;
-  warn("metrics", writer_->add(PhaseMetrics{iteration, since_start(now()), scheme}));
+  note("metrics", writer_->add(PhaseMetrics{iteration, since_start(now()), scheme}));
 }
 
-void Recorder::close() { flush_round(std::nullopt); }
+Status Recorder::close() {
+  flush_round(std::nullopt);
+  return failure_;
+}
 
 // ---- the clock ----
 
@@ -149,7 +152,7 @@ void Recorder::end_clock(std::int64_t iteration) {
   const double known = clock_.compute + clock_.data_wait + clock_.update + clock_.row_wait;
   clock_.other += std::max(0.0, seconds(ended_ - begin_.at) + waited_before_ - known);
   count(counts());
-  if (writer_) warn("metrics", writer_->add(clock_));
+  if (writer_) note("metrics", writer_->add(clock_));
   flush_round(std::nullopt);
   if (esync_) round_ = clock_;
   log_shares(iteration);
@@ -170,12 +173,12 @@ void Recorder::count(const Counts& now) {
 // ---- what is written ----
 
 void Recorder::flush_round(const std::optional<Evaluation>& evaluation) {
-  if (esync_ && round_) warn("esync_log_dir", esync_->add(*round_, evaluation));
+  if (esync_ && round_) note("esync_log_dir", esync_->add(*round_, evaluation));
   round_.reset();
 }
 
 void Recorder::record(const ScoreMetrics& score) {
-  if (writer_) warn("metrics", writer_->add(score));
+  if (writer_) note("metrics", writer_->add(score));
 }
 
 void Recorder::displayed(const Measured& row) {
@@ -235,10 +238,10 @@ void Recorder::log_shares(std::int64_t iteration) {
   shown_at_ = iteration + 1;
 }
 
-void Recorder::warn(const char* flag, const Status& status) {
-  if (status.ok() || failed_) return;
-  failed_ = true;
-  LOG(WARNING) << "--" << flag << ": " << status.error().message << "; training goes on without";
+void Recorder::note(const char* flag, const Status& status) {
+  if (status.ok() || !failure_.ok()) return;
+  failure_ = Error{status.error().code, str("--", flag, ": ", status.error().message)};
+  LOG(WARNING) << failure_.error().message << "; training goes on without";
   writer_.reset();
   esync_.reset();
 }

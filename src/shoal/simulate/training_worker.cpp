@@ -121,8 +121,8 @@ class TrainingWorker final : public SimulatedWorker {
       return std::make_unique<Timed>(*this, net, std::move(updater), solver);
     };
     const Result<Ending> ending = parallel::run(setup_.spec, options, &table_);
-    if (recorder_) recorder_->close();
-    return ending.ok() ? Status() : Status(ending.error());
+    const Status written = recorder_ ? recorder_->close() : Status();
+    return ending.ok() ? written : Status(ending.error());
   }
 
   std::optional<parallel::Recorder> recorder_;
