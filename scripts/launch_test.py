@@ -216,11 +216,11 @@ class DmlcTest(Case):
 
     def test_workers_then_servers_on_the_addresses_in_turn(self):
         hosts = self.folder / 'hosts'
-        hosts.write_text('127.0.0.1\nlocalhost\n')
+        hosts.write_text('127.0.0.1\nlocalhost\n[::1]\n')
         code, said = self.end(self.start(command=('end',), options=('-n', '3', '-s', '2', '-H', str(hosts))))
         self.assertEqual(code, 0, said)
         self.assertEqual((self.folder / 'machines.4').read_text(), '0 127.0.0.1 29600 role=worker\n1 localhost 29601 role=worker\n'
-                         '2 127.0.0.1 29602 role=worker\n3 localhost 29603 role=server\n4 127.0.0.1 29604 role=server\n')   # one machine
+                         '2 [::1] 29602 role=worker\n3 127.0.0.1 29603 role=server\n4 localhost 29604 role=server\n')   # one machine
 
     def test_without_servers_or_hosts_or_dashes(self):
         line = [sys.executable, LAUNCH, '-n', '2', f'--log_dir={self.folder}/logs', str(self.trainer), 'end']

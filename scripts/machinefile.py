@@ -195,8 +195,8 @@ def wrong_ids(lines):
 
 
 def one_name(host):
-    """One name for both of this machine's."""
-    return '127.0.0.1' if host == 'localhost' else host
+    """One name for those by which this machine calls itself."""
+    return '127.0.0.1' if host in ('localhost', '::1') else host
 
 
 def make_processes(lines):

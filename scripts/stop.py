@@ -19,7 +19,7 @@ import os
 import sys
 from pathlib import Path
 
-from machinefile import UsageError, address_text, machinefile_text, read_machinefile
+from machinefile import UsageError, address_text, machinefile_text, one_name, read_machinefile
 from machines import JOB, Hosts, add_ssh_flags, jobs_folder, main_of
 
 # Given: job, rank, grace, and "look" or "stop". Says what it found in one word.
@@ -96,7 +96,7 @@ def stop_machines(args):
     sums = ' '.join(hashlib.sha256(t).hexdigest() for t in (text, machinefile_text(processes).encode('utf-8', 'surrogateescape')))
     arguments = [args.grace, 'look' if args.look else 'stop', os.path.abspath(args.machinefile), sums,
                  address_text(processes[0].host, processes[0].port)]
-    machines = list({p.host: p for p in processes}.values())
+    machines = list({one_name(p.host): p for p in processes}.values())
     with concurrent.futures.ThreadPoolExecutor(min(64, len(machines))) as pool:
         answers = pool.map(lambda p: hosts.run(p, OF_MACHINEFILE, arguments, timeout=args.grace + 60), machines)
         reached = True

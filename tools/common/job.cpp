@@ -105,8 +105,9 @@ parallel::Place place_to_join(const JobFlags& flags) {
 
 int processes_here(const parallel::Place& place) {
   if (place.machines.empty()) return 1;
-  const std::string& own = place.machines[static_cast<std::size_t>(place.rank)].host;
-  return static_cast<int>(std::ranges::count(place.machines, own, &parallel::Process::host));
+  const auto machine = [](const parallel::Process& one) { return parallel::machine_of(one.host); };
+  const std::string own = machine(place.machines[static_cast<std::size_t>(place.rank)]);
+  return static_cast<int>(std::ranges::count(place.machines, own, machine));
 }
 
 int replicas_of(const JobFlags& flags) {

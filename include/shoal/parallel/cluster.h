@@ -44,6 +44,9 @@ std::optional<HostfileFormat> hostfile_format_named(std::string_view name);
 Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name,
                                                HostfileFormat format = HostfileFormat::kAuto);
 
+// The host, with one name for those by which this machine calls itself: localhost, 127.0.0.1, ::1.
+std::string machine_of(const std::string& host);
+
 inline constexpr int kDefaultPort = 29600;
 // "a:29600", "[::1]:29600".
 std::string address_text(const std::string& host, int port);

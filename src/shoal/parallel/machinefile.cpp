@@ -270,11 +270,6 @@ class Machinefile {
             beyond.empty() ? "" : "; beyond that: " + lines_text(beyond));
   }
 
-  // One name for both of this machine's.
-  static std::string one_name(const std::string& host) {
-    return host == "localhost" ? "127.0.0.1" : host;
-  }
-
   // Each slot becomes a process on a port of its own; a host that is named again without a port
   // goes on where it was left.
   void make_processes() {
@@ -289,7 +284,7 @@ class Machinefile {
         if (process.gpus.size() == static_cast<std::size_t>(line.slots))
           process.gpus = {line.process.gpus[static_cast<std::size_t>(slot)]};
         process.port = (given ? line.process.port : kDefaultPort) + slot;
-        const std::string host = one_name(process.host);
+        const std::string host = machine_of(process.host);
         while (!given && taken.contains({host, process.port})) ++process.port;
         if (process.port > kMostPort)
           return wrong(lines_text({process.line}), " needs ports above 65535");
@@ -305,7 +300,7 @@ class Machinefile {
     std::map<std::pair<std::string, int>, std::vector<int>> lines;
     std::map<std::string, std::vector<int>> hosts;
     for (const Process& process : processes_)
-      lines[{one_name(process.host), process.port}].push_back(process.line);
+      lines[{machine_of(process.host), process.port}].push_back(process.line);
     for (const Line& line : lines_) hosts[line.process.host].push_back(line.process.line);
     for (const auto& [address, numbers] : lines)
       if (numbers.size() > 1)
@@ -390,6 +385,10 @@ std::vector<double> worker_weights(const std::vector<Process>& machines) {
     if (process.role != Role::kServer) weights.push_back(process.weight);
   const bool equal = std::ranges::adjacent_find(weights, std::not_equal_to()) == weights.end();
   return equal ? std::vector<double>() : weights;
+}
+
+std::string machine_of(const std::string& host) {
+  return host == "localhost" || host == "::1" ? "127.0.0.1" : host;
 }
 
 Result<std::vector<Process>> parse_machinefile(std::string_view text, const std::string& name,
