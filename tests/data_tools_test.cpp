@@ -174,6 +174,31 @@ TEST_F(DataTools, ComputeImageMeanOfWhatHasNone) {
   EXPECT_EQ(run({"compute_image_mean"}).code, 2);
 }
 
+TEST_F(DataTools, ComputeImageMeanDoesNotWaitForPipes) {
+  const std::string pipe = directory_ + "/pipe", set = directory_ + "/set";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_directory(directory_ + "/db");
+  ASSERT_EQ(::mkfifo((directory_ + "/db/data.mdb").c_str(), 0600), 0);
+  for (const std::string backend : {"lmdb", "leveldb", "datumfile", "any"}) {
+    SCOPED_TRACE(backend);
+    const Ran ran = run({"compute_image_mean", pipe, directory_ + "/mean", backend});
+    EXPECT_EQ(ran.code, 4);
+    EXPECT_HAS(ran.err, pipe);
+  }
+  const Ran in_folder = run({"compute_image_mean", directory_ + "/db", directory_ + "/mean"});
+  EXPECT_EQ(in_folder.code, 4);
+  EXPECT_HAS(in_folder.err, "data.mdb is no regular file");
+
+  ASSERT_OK(write_records("datumfile", set, {{"a", datum(1, 1, 1, "x", 0)}}));
+  const std::vector<std::string> words{"compute_image_mean", set, pipe, "datumfile"};
+  const Ran unread = run(words);
+  EXPECT_EQ(unread.code, 4);
+  EXPECT_HAS(unread.err, "cannot write " + pipe + ", a pipe: nothing read from it for 10 s");
+  const Running writing = start_program(command(words));
+  EXPECT_NE(get_file(pipe), "") << "the whole mean, and no end before it";
+  EXPECT_EQ(wait_for(writing).code, 0);
+}
+
 TEST_F(DataTools, ConvertFormatCopiesRecordsAsTheyAre) {
   ASSERT_OK(write_records("datumfile", directory_ + "/a", small_records(1234)));
   ASSERT_EQ(run({"convert_format", "datumfile", directory_ + "/a", "lmdb", directory_ + "/b"}).code,

@@ -159,6 +159,29 @@ void remove_leftovers(const std::string& prefix) {
   }
 }
 
+namespace {
+
+// Opens a device, or a pipe once it has a reader: to wait for that in open() would block signals,
+// which the tools take between two steps, for ever.
+Result<int> open_in_place(const std::string& path, bool pipe, Code code) {
+  const auto deadline = std::chrono::steady_clock::now() + kPipeSilence;
+  for (;;) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0) {
+      ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+      return fd;
+    }
+    if (!pipe || errno != ENXIO)
+      return Error{code, str("cannot write ", path, ": ", system_reason(errno))};
+    if (std::chrono::steady_clock::now() > deadline)
+      return Error{code, str("cannot write ", path, ", a pipe: nothing read from it for ",
+                             kPipeSilence.count(), " s")};
+    ::poll(nullptr, 0, kPipePause);
+  }
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(std::string path, std::string temporary, int fd, Code code)
     : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd), code_(code) {}
 
@@ -179,10 +202,9 @@ Result<AtomicFile> AtomicFile::create(const std::string& given, Code code) {
   const std::string path = behind_links(given);
   struct stat info;
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    const int fd =
-        S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return Error{code, str("cannot write ", path, ": ", system_reason(errno))};
-    return AtomicFile(path, "", fd, code);
+    const Result<int> fd = open_in_place(path, S_ISFIFO(info.st_mode), code);
+    if (!fd.ok()) return fd.error();
+    return AtomicFile(path, "", fd.value(), code);
   }
   remove_leftovers(path);
   std::string temporary = path + ".tmp.XXXXXX";
@@ -236,6 +258,12 @@ Status AtomicFile::commit() {
 }
 
 Status check_writable(const std::string& path, Code code) {
+  struct stat info;
+  // the reader of a pipe would take the end of a trial for the end of the file
+  if (::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode))
+    return ::access(path.c_str(), W_OK) == 0
+               ? Status()
+               : Error{code, str("cannot write ", path, ": ", system_reason(errno))};
   Result<AtomicFile> probe = AtomicFile::create(path, code);
   if (!probe.ok()) return probe.error();
   return {};

@@ -44,7 +44,8 @@ DatumFile::~DatumFile() {
 }
 
 Result<DatumFile> DatumFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: to open a pipe would wait for its writer for ever
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return Error{Code::kData,
                  str("cannot open datumfile ", path, ": ", why_not_opened(path, errno))};

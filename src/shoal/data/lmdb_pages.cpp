@@ -101,7 +101,8 @@ Result<std::string> LmdbPages::meta(std::uint64_t offset, const char* which) con
 }
 
 Result<LmdbPages> LmdbPages::open(const std::string& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: to open a pipe would wait for its writer for ever
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info;
   if (fd < 0 || ::fstat(fd, &info) != 0) {
     const int reason = errno;
@@ -109,6 +110,7 @@ Result<LmdbPages> LmdbPages::open(const std::string& file) {
     return Error{Code::kData, str("cannot open ", file, ": ", system_reason(reason))};
   }
   LmdbPages pages(file, fd, static_cast<std::uint64_t>(info.st_size));
+  if (!S_ISREG(info.st_mode)) return Error{Code::kData, file + " is no regular file"};
   if (pages.size_ == 0) return Error{Code::kData, str(file, " is empty (0 bytes)")};
   const Result<std::string> first = pages.meta(0, "first");
   if (!first.ok()) return first.error();
