@@ -311,6 +311,20 @@ TEST_F(TrainTool, FlagsCountInsteadOfTheFiles) {
   }
 }
 
+TEST_F(TrainTool, ATestOfNoBatchesIsNone) {
+  const Ran none = train(solver("none", "max_iter: 2 test_iter: 0 test_interval: 1"));
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_HAS(none.err, "none.prototxt: test_iter is 0: test net #0 is left out");
+  EXPECT_EQ(none.err.find("Test net output"), std::string::npos);
+  const Ran second = train(solver("second",
+                                  "max_iter: 2 test_iter: 0 test_iter: 8 test_interval: 1 "
+                                  "test_state { stage: 'a' } test_state { stage: 'b' }"),
+                           {"--v=1"});
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_HAS(second.err, "Test net output #0: accuracy");
+  EXPECT_EQ(train(solver("off", "max_iter: 2 test_iter: 0")).code, 0) << "no test_interval either";
+}
+
 TEST_F(TrainTool, ASolverMayNameTheSourcesOfItsNet) {
   const std::string end = "max_iter: 3 display: 1 test_iter: 8 test_interval: 3";
   const auto numbers = [](const std::string& log) {

@@ -158,7 +158,8 @@ std::vector<NetParameter> written_test_nets(const SolverParameter& param, const 
   if (param.test_state_size() > 0 && param.test_state_size() != total)
     throw wrong(name, "test_state has ", param.test_state_size(), " values for ", total,
                 " test nets; give one for each or none");
-  if (total > 0 && param.test_interval() == 0)
+  const auto tests = [](int batches) { return batches != 0; };
+  if (std::ranges::any_of(param.test_iter(), tests) && param.test_interval() == 0)
     throw wrong(name, "test_iter is given, but test_interval is not: when to test?");
   std::vector<NetParameter> nets(param.test_net_param().begin(), param.test_net_param().end());
   for (const std::string& file : param.test_net())
@@ -350,6 +351,23 @@ std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::
   return nets;
 }
 
+namespace {
+
+// Leaves out the test nets of which no batch is to be tested, with their test_iter and test_state.
+void drop_idle_tests(SolverParameter& param, std::vector<NetParameter>& nets,
+                     const std::string& name) {
+  const bool states = param.test_state_size() > 0;
+  for (int i = param.test_iter_size() - 1; i >= 0; --i) {
+    if (param.test_iter(i) != 0) continue;
+    LOG(INFO) << name << ": test_iter is 0: test net #" << i << " is left out";
+    nets.erase(nets.begin() + i);
+    param.mutable_test_iter()->erase(param.mutable_test_iter()->begin() + i);
+    if (states) param.mutable_test_state()->erase(param.mutable_test_state()->begin() + i);
+  }
+}
+
+}  // namespace
+
 SolverParameter with_nets(const SolverParameter& param, const std::string& name) {
   SolverParameter with = param;
   NetParameter train = written_train_net(param, name);
@@ -363,6 +381,7 @@ SolverParameter with_nets(const SolverParameter& param, const std::string& name)
         &SolverParameter::clear_test_net_param, &SolverParameter::clear_train_source,
         &SolverParameter::clear_test_source, &SolverParameter::clear_shared_file_system})
     (with.*clear)();
+  drop_idle_tests(with, tests, name);
   *with.mutable_train_net_param() = std::move(train);
   for (NetParameter& test : tests) *with.add_test_net_param() = std::move(test);
   return with;

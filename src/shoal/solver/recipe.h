@@ -63,7 +63,7 @@ float contribution_weight(const SolverParameter& param, const std::string& name,
 std::vector<NetParameter> test_nets_of(const SolverParameter& param, const std::string& name);
 
 // The solver with its nets in it, as train_net_param and test_net_param with their sources of data,
-// in place of the files' names. Throws ConfigError.
+// in place of the files' names. Test nets whose test_iter is 0 are left out. Throws ConfigError.
 SolverParameter with_nets(const SolverParameter& param, const std::string& name);
 
 }  // namespace shoal
