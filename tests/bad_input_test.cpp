@@ -101,6 +101,9 @@ INSTANTIATE_TEST_SUITE_P(
               "unknown layer type 'InnerProdukt'; did you mean 'InnerProduct'? Known: AbsVal, "),
         layer("TypeOfCaffeNotBuilt", "WindowData", "",
               "the layer type 'WindowData' of BVLC Caffe is not built yet; known: AbsVal, "),
+        layer("TypeOfAFork", "ReLU6", "",
+              "BVLC Caffe has no layer type 'ReLU6'; it belongs to forks; Clip with clip_param { "
+              "min: 0 max: 6 } computes the same"),
         layer("NoType", "", "", "no type is given; known: AbsVal, "),
         layer("OneBottomTooMany", "ReLU", "bottom: 'in'",
               "has 2 bottoms; a ReLU layer takes exactly 1"),

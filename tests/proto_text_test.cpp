@@ -6,6 +6,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "support/expect.h"
 
 namespace shoal::proto_text_test {
 namespace {
@@ -83,6 +84,20 @@ TEST(ProtoText, FieldsOfOtherFamiliesAreNamedAsTheirs) {
   EXPECT_EQ(net_error("layer { ceil_mode: true }"),
             "n.prototxt:1:9: LayerParameter has no field 'ceil_mode'; it belongs to OpenCV and "
             "forks (pooling_param only)");
+}
+
+TEST(ProtoText, SegNetsAndPspNetsFieldsAreNamedAsTheirs) {
+  EXPECT_EQ(net_error("layer { bn_param { bn_mode: INFERENCE } }"),
+            "n.prototxt:1:9: LayerParameter has no field 'bn_param'; it belongs to SegNet's and "
+            "PSPNet's forks; BatchNorm and Scale are BVLC's layers for it");
+  EXPECT_EQ(net_error("layer { loss_param: { class_weighting: 0.2 } }"),
+            "n.prototxt:1:23: LossParameter has no field 'class_weighting'; it belongs to SegNet's "
+            "fork; InfogainLoss is BVLC's layer that weighs classes");
+  EXPECT_EQ(net_error("layer { convolution_param { hole: 2 } }"),
+            "n.prototxt:1:29: ConvolutionParameter has no field 'hole'; it belongs to DeepLab's "
+            "fork; dilation is BVLC's name for it");
+  for (const char* field : {"interp_param", "upsample_param", "dense_image_data_param"})
+    EXPECT_HAS(net_error(std::string("layer { ") + field + " {} }"), "it belongs to ");
 }
 
 TEST(ProtoText, AnUnknownValueIsAnsweredWithTheKnownOnes) {

@@ -33,6 +33,38 @@ constexpr LayerEntry kLayers[] = {
 constexpr std::string_view kOnlyInCaffe[] = {"Filter",   "HDF5Data", "HDF5Output", "LSTM",
                                              "LSTMUnit", "Python",   "RNN",        "WindowData"};
 
+struct ForkLayer {
+  std::string_view type, family;
+};
+
+// Layers that well-known nets have and BVLC Caffe has not, so that the error can say whose they are
+// and what computes the same.
+constexpr ForkLayer kForkLayers[] = {
+    {"AnnotatedData", "the SSD fork"},
+    {"Axpy",
+     "SENet's fork; Reshape of its first bottom to two axes, Scale with axis: 0 and Eltwise "
+     "compute the same"},
+    {"BN", "SegNet's and PSPNet's forks; BatchNorm, then Scale, compute the same"},
+    {"ConvolutionDepthwise",
+     "forks; Convolution whose group is the number of channels computes the same"},
+    {"DenseImageData", "SegNet's fork"},
+    {"DepthwiseConvolution",
+     "forks; Convolution whose group is the number of channels computes the same"},
+    {"DetectionOutput", "the SSD fork"},
+    {"ImageSegData", "DeepLab's and PSPNet's forks"},
+    {"Interp",
+     "DeepLab's and PSPNet's forks; Deconvolution with a bilinear filler is BVLC's layer"},
+    {"MultiBoxLoss", "the SSD fork"},
+    {"Normalize", "the SSD fork"},
+    {"Permute", "the SSD fork"},
+    {"PriorBox", "the SSD fork"},
+    {"ROIPooling", "the Fast R-CNN fork"},
+    {"ReLU6", "forks; Clip with clip_param { min: 0 max: 6 } computes the same"},
+    {"ShuffleChannel", "ShuffleNet's fork"},
+    {"SmoothL1Loss", "the Fast R-CNN fork"},
+    {"Upsample", "SegNet's fork"},
+};
+
 }  // namespace
 
 Layer::Layer(const LayerParameter& param) : param_(std::make_unique<LayerParameter>(param)) {}
@@ -101,6 +133,10 @@ std::unique_ptr<Layer> make_layer(const LayerParameter& param) {
   if (std::ranges::find(kOnlyInCaffe, param.type()) != std::end(kOnlyInCaffe))
     throw config_error(param, "the layer type '", param.type(),
                        "' of BVLC Caffe is not built yet; known: ", join(types));
+  for (const ForkLayer& fork : kForkLayers)
+    if (param.type() == fork.type)
+      throw config_error(param, "BVLC Caffe has no layer type '", param.type(), "'; it belongs to ",
+                         fork.family);
   throw config_error(param, "unknown layer type '", param.type(), "'",
                      known_words(param.type(), types));
 }
