@@ -316,6 +316,7 @@ TEST_F(TrainTool, ATestOfNoBatchesIsNone) {
   EXPECT_EQ(none.code, 0) << none.err;
   EXPECT_HAS(none.err, "none.prototxt: test_iter is 0: test net #0 is left out");
   EXPECT_EQ(none.err.find("Test net output"), std::string::npos);
+  EXPECT_EQ(none.err.find("test_iter is not"), std::string::npos) << "one line about it";
   const Ran second = train(solver("second",
                                   "max_iter: 2 test_iter: 0 test_iter: 8 test_interval: 1 "
                                   "test_state { stage: 'a' } test_state { stage: 'b' }"),

@@ -363,6 +363,7 @@ void drop_idle_tests(SolverParameter& param, std::vector<NetParameter>& nets,
     nets.erase(nets.begin() + i);
     param.mutable_test_iter()->erase(param.mutable_test_iter()->begin() + i);
     if (states) param.mutable_test_state()->erase(param.mutable_test_state()->begin() + i);
+    if (param.test_iter_size() == 0) param.clear_test_interval();
   }
 }
 
