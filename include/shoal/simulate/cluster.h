@@ -3,6 +3,7 @@
 #pragma once
 
 #include "shoal/base/random.h"
+#include "shoal/base/timer.h"
 #include "shoal/table/pacer.h"
 #include "shoal/table/placement.h"
 
@@ -14,7 +15,6 @@ namespace shoal::simulate {
 
 using table::Instant;
 
-double to_seconds(Instant time);
 Instant to_instant(double seconds);
 
 // How long a worker computes.

@@ -139,7 +139,6 @@ class Reader {
 
 }  // namespace
 
-double to_seconds(Instant time) { return std::chrono::duration<double>(time).count(); }
 Instant to_instant(double seconds) {
   return Instant(static_cast<std::int64_t>(seconds * 1e9 + 0.5));
 }

@@ -1,4 +1,5 @@
 
+#include "shoal/table/link/process_state.h"
 #include "shoal/table/link/session.h"
 
 namespace shoal::table {
@@ -27,16 +28,14 @@ class Dial : public std::enable_shared_from_this<Dial> {
         timer_(io_of(strand)) {}
 
   void start() {
-    const std::size_t colon = address_.rfind(':');
-    if (colon == std::string::npos || colon == 0 || colon + 1 == address_.size())
+    const auto [host, port] = split_address(address_);
+    if (host.empty() || port.empty())
       return finish(Error{Code::kConfig, str("The address \"", address_, "\" is not host:port.")});
-    std::string host = address_.substr(0, colon);
-    if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     timer_.expires_after(within_);
     timer_.async_wait(on(strand_, [self = shared_from_this()](error_code error) {
       if (!error) self->late();
     }));
-    resolver_.async_resolve(host, address_.substr(colon + 1), tcp::resolver::numeric_service,
+    resolver_.async_resolve(host, port, tcp::resolver::numeric_service,
                             on(strand_, [self = shared_from_this()](
                                             error_code error, tcp::resolver::results_type found) {
                               self->resolved(error, found);
@@ -68,7 +67,7 @@ class Dial : public std::enable_shared_from_this<Dial> {
   }
 
   void late() {
-    fail(Code::kTimeout, str("no answer within ", std::chrono::duration<double>(within_).count(),
+    fail(Code::kTimeout, str("no answer within ", to_seconds(within_),
                              " s; is the machine up, and is a firewall in the way?"));
     error_code ignored;
     resolver_.cancel();

@@ -70,12 +70,17 @@ Result<bool> FrameReader::read_header() {
   return true;
 }
 
+std::string_view FrameReader::use(std::size_t most) {
+  const std::string_view used = waiting().substr(0, most);
+  crc_ = crc32c(used, crc_);
+  begin_ += used.size();
+  return used;
+}
+
 Result<bool> FrameReader::read_fields() {
   const std::size_t size = header_.field_bytes();
   if (waiting().size() < size) return false;
-  const std::string_view bytes = waiting().substr(0, size);
-  crc_ = crc32c(bytes, crc_);
-  begin_ += size;
+  const std::string_view bytes = use(size);
   // Fields without numbers behind them are not looked at before their checksum was; those with
   // numbers say where they go.
   left_ = header_.length - size;
@@ -92,23 +97,16 @@ Result<bool> FrameReader::read_fields() {
   Payload* const payload = payload_of(message_);
   if (payload && payload->bytes.empty()) payload->bytes = place.first(size_of_payload);
   // Takes what is in the buffer already; the rest is read straight to its place.
-  const std::string_view here = waiting().substr(0, size_of_payload);
+  const std::string_view here = use(size_of_payload);
   direct_ = {reinterpret_cast<char*>(place.data()), size_of_payload};
   std::copy(here.begin(), here.end(), direct_.begin());
   direct_ = direct_.subspan(here.size());
-  crc_ = crc32c(here, crc_);
-  begin_ += here.size();
   left_ -= here.size();
   return true;
 }
 
 Result<bool> FrameReader::read_numbers() {
-  if (direct_.empty() && left_ > 0) {  // nobody wants them
-    const std::string_view here = waiting().substr(0, left_);
-    crc_ = crc32c(here, crc_);
-    begin_ += here.size();
-    left_ -= here.size();
-  }
+  if (direct_.empty()) left_ -= use(left_).size();  // nobody wants them
   if (left_ > 0) return false;
   if (header_.payload_bytes() > 0)
     if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();

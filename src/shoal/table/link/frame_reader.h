@@ -32,7 +32,8 @@ class FrameReader {
  private:
   enum class Part { kHeader, kFields, kNumbers };
   std::string_view waiting() const { return {buffer_.data() + begin_, end_ - begin_}; }
-  Result<bool> step();  // false: more bytes are needed
+  std::string_view use(std::size_t most);  // of what waits
+  Result<bool> step();                     // false: more bytes are needed
   Result<bool> read_header();
   Result<bool> read_fields();
   Result<bool> read_numbers();

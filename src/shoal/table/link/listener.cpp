@@ -135,8 +135,7 @@ class Listener::Port : public std::enable_shared_from_this<Port> {
     at_once_ = more > 0 ? 0 : kSaidAtOnce;
     if (more > 0)
       LOG(WARNING) << more << " more connections were turned away in "
-                   << std::chrono::duration<double>(options_.stall_warn).count()
-                   << " s; the last: " << last_;
+                   << to_seconds(options_.stall_warn) << " s; the last: " << last_;
   }
 
   const Strand strand_;

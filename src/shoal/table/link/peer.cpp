@@ -91,13 +91,10 @@ Status Peer::hear(const Link* from, Message&& message) {
 void Peer::silent(Link& link, milliseconds since) {
   process_.heard(rank_, link.heard_clock());
   if (!process_.silence_is_news(rank_)) return;
-  const auto seconds = [](milliseconds time) {
-    return std::chrono::duration<double>(time).count();
-  };
   LOG(WARNING) << process_.name_of(rank_, link.heard_clock()) << " has not been heard of for "
-               << seconds(since) << " s on its connection for "
+               << to_seconds(since) << " s on its connection for "
                << (purpose_ == Purpose::kRows ? "rows" : "coordination") << "; after "
-               << seconds(process_.options.stall_abort) << " s it is given up";
+               << to_seconds(process_.options.stall_abort) << " s it is given up";
 }
 
 // ---- after a link ----

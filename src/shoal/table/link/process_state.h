@@ -120,7 +120,7 @@ Status ProcessState::wait(Done done, Late late, std::chrono::milliseconds deadli
     }
     if (waited() >= deadline) return Error{Code::kTimeout, ""};
     if (waited() < next_late) continue;
-    late(std::chrono::duration<double>(waited()).count());
+    late(to_seconds(waited()));
     next_late += options.stall_warn;
   }
 }

@@ -111,9 +111,8 @@ Status ServiceOverTcp::join() {
   const milliseconds limit = host_ ? options.start : options.start + options.reconnect;
   const Status status = process_.wait([this] { return process_.roster(); }, late, limit);
   if (status.ok() || process_.over()) return status;
-  const Error error{Code::kTimeout,
-                    str("the job did not start within ",
-                        std::chrono::duration<double>(options.start).count(), " s: ", absent())};
+  const Error error{Code::kTimeout, str("the job did not start within ", to_seconds(options.start),
+                                        " s: ", absent())};
   coordinator_->abort(error);
   return error;
 }

@@ -12,8 +12,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLinger{2000};       // for the other end to read the last words
 constexpr std::size_t kAtOnce = 64 * 1024;  // bytes: copying them to the system holds nobody up
 
-double seconds(milliseconds time) { return std::chrono::duration<double>(time).count(); }
-
 // How often a link looks at what is due.
 milliseconds period(const LinkOptions& options) {
   return std::max(milliseconds(1),
@@ -182,11 +180,12 @@ void Session::tick() {
   if (write_error_) return end(lost(write_error_));
   if (silence >= options_.stall_abort)
     return end(
-        Error{Code::kTimeout, str("Nothing was heard for ", seconds(silence),
+        Error{Code::kTimeout, str("Nothing was heard for ", to_seconds(silence),
                                   " s: its process is stopped or its machine or network hangs.")});
   if (stuck >= options_.stall_abort)
-    return end(Error{Code::kTimeout, str("Nothing of what was sent was taken for ", seconds(stuck),
-                                         " s: its process is stopped or hangs.")});
+    return end(
+        Error{Code::kTimeout, str("Nothing of what was sent was taken for ", to_seconds(stuck),
+                                  " s: its process is stopped or hangs.")});
   if (silence < options_.stall_warn)
     warned_ = false;
   else if (!std::exchange(warned_, true))

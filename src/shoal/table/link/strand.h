@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 
+#include "shoal/base/timer.h"
+
 namespace shoal::table {
 
 // The only maker of input and output threads. Joins them when destroyed; what is

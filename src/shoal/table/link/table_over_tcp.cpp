@@ -232,8 +232,7 @@ void TableOverTcp::pump(int server) {
   if (!is_own(server)) return peers_[servers_[server]].wake();
   std::vector<Message> messages;
   while (std::optional<Message> message = client_->next(server)) {
-    if (const Payload* payload = payload_of(*message))
-      process_.traffic->local_bytes += payload->bytes.size();
+    count_local(*message);
     messages.push_back(std::move(*message));
   }
   if (messages.empty()) return;
@@ -253,8 +252,7 @@ void TableOverTcp::send(int server, const Message& message) {
 void TableOverTcp::deliver(std::vector<Message> messages) {
   strand_.run([this, messages = std::move(messages)]() mutable {
     for (Message& message : messages) {
-      if (const Payload* payload = payload_of(message))
-        process_.traffic->local_bytes += payload->bytes.size();
+      count_local(message);
       if (const Status status = handle(number_of(process_.options.rank), message); !status.ok())
         process_.fail(status.error());
     }

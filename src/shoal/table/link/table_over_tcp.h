@@ -80,6 +80,10 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void dial_servers();
   Status handle(int server, const Message& message);
   void drain();
+  void count_local(const Message& message) {
+    if (const Payload* payload = payload_of(message))
+      process_.traffic->local_bytes += payload->bytes.size();
+  }
   void pump(int server);
   void send(int server, const Message& message);
   void tick();

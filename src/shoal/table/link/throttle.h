@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "shoal/base/mutex.h"
+#include "shoal/base/timer.h"
 
 namespace shoal::table {
 
@@ -19,8 +20,7 @@ class Throttle {
   // waits for what the others moved.
   std::size_t most() const {
     constexpr double kLeast = 1024, kMost = 32 * 1024;
-    return static_cast<std::size_t>(
-        std::clamp(rate_ * std::chrono::duration<double>(kLongestBurst).count(), kLeast, kMost));
+    return static_cast<std::size_t>(std::clamp(rate_ * to_seconds(kLongestBurst), kLeast, kMost));
   }
   // Zero: bytes may be moved now.
   Time wait(Time now) const {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <optional>
 
+#include "shoal/base/timer.h"
 #include "shoal/table/scheme/make.h"
 #include "shoal/table/scheme/together.h"
 
@@ -21,8 +22,6 @@ struct Limits {
   double epsilon = 0.5;
   std::int64_t least = 1, most = 0;  // local steps; most 0: no limit
 };
-
-double seconds_of(Instant time) { return std::chrono::duration<double>(time).count(); }
 
 // Makes a round's JSON, with the names that ESync's state server has.
 class RoundView {
@@ -44,7 +43,7 @@ class RoundView {
     std::string lines;
     for (const Record& one : records)
       lines += str(lines.empty() ? "" : ",", "\n    [", one.worker, ", ", one.steps, ", ",
-                   decimals(one.seconds), ", ", decimals(seconds_of(one.end - *begin_)), ", true, ",
+                   decimals(one.seconds), ", ", decimals(to_seconds(one.end - *begin_)), ", true, ",
                    one.round + 1, "]");
     text_ =
         str("{\n  \"num_workers\": ", records.size(), ",\n  \"t\": ", round + 1,
@@ -132,7 +131,7 @@ class PullPacer final : public Pacer {
     if (slowest_number == number || slowest.done) return slowest.round == round_;
     if (slowest.round != round_) return false;
     const double rest =
-        seconds_of(slowest.end) + slowest.seconds + slowest.exchange - seconds_of(now);
+        to_seconds(slowest.end) + slowest.seconds + slowest.exchange - to_seconds(now);
     return worker.seconds + worker.exchange + limits_.epsilon > rest;
   }
 
