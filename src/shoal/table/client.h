@@ -44,10 +44,6 @@ class Client {
   void get(RowId row, Clock clock, Part part, Instant now);
   // All answers asked for so far have come.
   bool arrived(RowId row) const;
-  // rows that have not arrived
-  std::size_t waiting() const {
-    return static_cast<std::size_t>(std::ranges::count(waits_, true, &Wait::waiting));
-  }
 
   // ---- the network's side ----
   // Returns where the `bytes` bytes of this answer's payload are to be written before take() is
