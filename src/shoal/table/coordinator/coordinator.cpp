@@ -21,7 +21,7 @@ Status Coordinator::check(Rank rank, const Ask& ask) {
 Status Coordinator::ask(Rank rank, const Ask& ask) {
   const Member& member = members[rank];
   if (ask.topic == Topic::kLeave) return leave(rank, ask);
-  if (member.worker < 0)
+  if (!member.works())
     return members.broken(rank, " is a server alone and asks for ", name_of(ask.topic),
                           ", which is for workers");
   if (ask.topic == Topic::kDone) return done(rank, ask);

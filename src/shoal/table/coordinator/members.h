@@ -26,7 +26,10 @@ struct Member {
   Clock clock = -1;                       // last heard of
   double weight = 0;                      // as in the roster
   std::optional<double> bandwidth;        // of its server, once something was said of it
-  bool active() const { return worker >= 0 && !done; }
+  bool works() const { return worker >= 0; }
+  bool serves() const { return server >= 0; }
+  bool active() const { return works() && !done; }
+  bool here() const { return joined && !left; }
 };
 
 class Members {
@@ -52,15 +55,10 @@ class Members {
       if (test(members_[rank])) ranks.push_back(rank);
     return ranks;
   }
-  std::vector<Rank> active() const {
-    return which([](const Member& member) { return member.active(); });
-  }
-  std::vector<Rank> here() const {
-    return which([](const Member& member) { return member.joined && !member.left; });
-  }
-  std::vector<Rank> servers() const {
-    return which([](const Member& member) { return member.server >= 0; });
-  }
+  std::vector<Rank> active() const { return which(&Member::active); }
+  std::vector<Rank> here() const { return which(&Member::here); }
+  std::vector<Rank> workers() const { return which(&Member::works); }
+  std::vector<Rank> servers() const { return which(&Member::serves); }
   void heard(Rank rank, Clock clock) {
     if (rank < size()) members_[rank].clock = std::max(members_[rank].clock, clock);
   }

@@ -50,7 +50,7 @@ void Membership::join_late(Rank rank) {
 Status Membership::join_again(Rank rank, const Ask& ask) {
   if (members[rank].incarnation == ask.clock) {
     if (in_roster(rank)) members.say(rank, roster_answer(rank));
-    if (finished_ && members[rank].server >= 0)
+    if (finished_ && members[rank].serves())
       members.say(rank, Directive{.kind = DirectiveKind::kFinished, .text = {}});
     return {};
   }
@@ -125,7 +125,7 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
     ends[rank] = std::move(end).value();
   }
   const std::vector<Rank> new_ones = members.which([&](const Member& member) {
-    return member.joined && !member.left && !in_roster(static_cast<Rank>(&member - &members[0]));
+    return member.here() && !in_roster(static_cast<Rank>(&member - &members[0]));
   });
   const std::vector<Rank> leaving =
       members.which([](const Member& member) { return member.leaving && !member.left; });
@@ -138,12 +138,12 @@ Result<std::string> Membership::next_generation(const Rounds::Round& round) {
   for (const Rank rank : new_ones) {
     members[rank].body.configuration.clear();
     members.say(rank, roster_answer(rank));
-    if (members[rank].worker < 0) continue;
+    if (!members[rank].works()) continue;
     outputs.admit(rank, roster_->processes[rank].clock);
     agreement.admit(rank, roster_->processes[rank].clock);
   }
   for (const Rank server : members.servers())
-    if (members[server].worker < 0 && std::ranges::count(new_ones, server) == 0)
+    if (!members[server].works() && std::ranges::count(new_ones, server) == 0)
       members.say(server, Answer{Topic::kRegroup, static_cast<Clock>(roster_->generation), body});
   return body;
 }
@@ -155,7 +155,7 @@ Status Membership::leave(Rank rank, const Ask& ask) {
   if (!body.ok()) return members.broken(rank, " sends ", body.error().message);
   Member& member = members[rank];
   // the others hear of it when the next generation begins
-  const bool asks = body.value().at_end || member.worker < 0;
+  const bool asks = body.value().at_end || !member.works();
   if (const std::string why = finished_ ? "" : why_it_stays(rank); !why.empty()) {
     warn(str(members.name(rank), " is told to leave, and ", why,
              ": the whole job stops, to be continued"));
@@ -175,7 +175,7 @@ Status Membership::leave(Rank rank, const Ask& ask) {
     pacing.stop_asking(rank, true);
     rounds.stand_in(rank, std::move(body.value().state));
     take_out(rank);
-    if (member.server < 0) let_go(rank);
+    if (!member.serves()) let_go(rank);
   }
   if (is_new) want_next(members.name(rank) + " leaves");
   return {};
@@ -186,9 +186,9 @@ std::string Membership::why_it_stays(Rank rank) const {
   if (rank == 0) return "it coordinates the job";
   if (members[rank].worker == 0) return "it is the chief, which writes the job's snapshots";
   const auto others = members.which([&](const Member& member) {
-    return member.server >= 0 && !member.leaving && &member != &members[rank];
+    return member.serves() && !member.leaving && &member != &members[rank];
   });
-  if (members[rank].server >= 0 && others.empty()) return "no other server would hold the params";
+  if (members[rank].serves() && others.empty()) return "no other server would hold the params";
   return "";
 }
 
@@ -232,7 +232,7 @@ void Membership::take_out(Rank rank) {
 void Membership::finish() {
   finished_ = true;
   for (Rank rank = 0; rank < members.size(); ++rank)
-    if (members[rank].joined && !members[rank].left && !in_roster(rank)) join_late(rank);
+    if (members[rank].here() && !in_roster(rank)) join_late(rank);
   for (const Rank rank : members.which([](const Member& member) {
          return member.asks_to_leave && member.done && !member.left;
        }))

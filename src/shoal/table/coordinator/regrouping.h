@@ -30,7 +30,7 @@ class Regrouping {
     roster_.seed = seed;
     number();
     list({}, 0);
-    founders_ = workers();
+    founders_ = members_.workers();
     return roster_;
   }
   // `why`, for people. False if the next generation is on its way already.
@@ -54,7 +54,7 @@ class Regrouping {
     std::map<Rank, Clock> clocks;
     for (const auto& [rank, end] : ends) least = std::min(least, clocks[rank] = end.clock);
     // A phase that begins has its own scheme, for the workers that the job began with.
-    std::vector<Rank> before = workers();
+    std::vector<Rank> before = members_.workers();
     std::string scheme = roster_.scheme;
     const auto said = ends.find(before.at(0));
     const SegmentBody chief = said != ends.end() ? said->second : SegmentBody();
@@ -72,7 +72,7 @@ class Regrouping {
       members_[rank].left = members_[rank].left || members_[rank].leaving;
     number();
     weigh_new();
-    plans(for_workers(scheme, before, workers(), seconds));
+    plans(for_workers(scheme, before, members_.workers(), seconds));
     roster_.measures = chief.measures && knows_not_all();
     list(clocks, least);
     ++roster_.generation;
@@ -92,7 +92,8 @@ class Regrouping {
     for (const auto* numbers : {&chief.weights, &chief.bandwidths})
       if (const auto found = std::ranges::find_if(*numbers, wrong); found != numbers->end())
         return str("a weight or bandwidth of ", *found);
-    if (std::string words = count(chief.weights, workers().size(), "workers"); !words.empty())
+    if (std::string words = count(chief.weights, members_.workers().size(), "workers");
+        !words.empty())
       return words;
     return count(chief.bandwidths, members_.servers().size(), "servers");
   }
@@ -100,7 +101,7 @@ class Regrouping {
 
  private:
   void take(const SegmentBody& chief) {
-    const std::vector<Rank> ranks = workers(), servers = members_.servers();
+    const std::vector<Rank> ranks = members_.workers(), servers = members_.servers();
     for (std::size_t w = 0; w < ranks.size(); ++w)
       members_[ranks[w]].weight = chief.weights.empty() ? 0 : chief.weights[w];
     for (std::size_t s = 0; s < servers.size() && !chief.bandwidths.empty(); ++s)
@@ -109,9 +110,9 @@ class Regrouping {
   // A new worker has the mean part.
   void weigh_new() {
     std::vector<double> weights;
-    for (const Rank rank : workers()) weights.push_back(members_[rank].weight);
+    for (const Rank rank : members_.workers()) weights.push_back(members_[rank].weight);
     const double mean = mean_of_known(weights);
-    for (const Rank rank : workers())
+    for (const Rank rank : members_.workers())
       if (members_[rank].weight == 0) members_[rank].weight = mean;
   }
   // As good a guess as any of one that nobody has measured.
@@ -132,9 +133,8 @@ class Regrouping {
     std::int32_t workers = 0, servers = 0;
     for (Rank rank = 0; rank < members_.size(); ++rank) {
       Member& member = members_[rank];
-      const bool here = member.joined && !member.left;
-      member.worker = here && member.body.worker ? workers++ : -1;
-      member.server = here && member.body.server ? servers++ : -1;
+      member.worker = member.here() && member.body.worker ? workers++ : -1;
+      member.server = member.here() && member.body.server ? servers++ : -1;
     }
   }
   void list(const std::map<Rank, Clock>& clocks, Clock least) {
@@ -149,14 +149,10 @@ class Regrouping {
                  .server = member.server,
                  .host = member.body.host,
                  .address = member.body.address};
-      if (member.worker >= 0) process.clock = least, process.weight = member.weight;
+      if (member.works()) process.clock = least, process.weight = member.weight;
       if (clock != clocks.end()) process.clock = clock->second;
-      if (member.server >= 0) process.bandwidth = member.bandwidth.value_or(usual);
+      if (member.serves()) process.bandwidth = member.bandwidth.value_or(usual);
     }
-  }
-  // ranks, by number
-  std::vector<Rank> workers() const {
-    return members_.which([](const Member& member) { return member.worker >= 0; });
   }
 
   // The scheme for the workers as they are numbered now.

@@ -142,8 +142,7 @@ class Rounds {
   }
   std::string gathered(const Round& round) const {
     std::string bytes;
-    for (const Rank rank :
-         members_.which([](const Member& member) { return member.worker >= 0; })) {
+    for (const Rank rank : members_.workers()) {
       const auto body = round.find(rank), stands_in = stand_ins_.find(rank);
       std::string_view part;
       if (body != round.end())

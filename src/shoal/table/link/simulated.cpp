@@ -79,7 +79,6 @@ bool SimulatedLink::leave(Letters::iterator letter) {
   const std::size_t from = letter->from, bytes = letter->size;
   Direction& direction = directions_[from];
   letter->connection = connection_;
-  letter->counts = bytes;
   ++direction.counters.frames;
   direction.counters.bytes += bytes;
   direction.on_the_way += bytes;
@@ -124,7 +123,7 @@ void SimulatedLink::travel(Letters::iterator letter) {
   deliver(letter, when);
   if (happens(faults.repeat)) {
     const auto again = travelling_.insert(travelling_.end(), *letter);
-    again->counts = 0;
+    again->size = 0;
     deliver(again, when + up_to(faults.late));
   }
   letter->is_lost = is_lost;
@@ -136,7 +135,7 @@ void SimulatedLink::deliver(Letters::iterator letter, Instant when) {
     if (forget(letter)) return;
     SimulatedPort* const port = options_.in[1 - letter->from];
     const Instant through =
-        port == nullptr ? time_.now() : port->take_last(time_.now(), letter->counts);
+        port == nullptr ? time_.now() : port->take_last(time_.now(), letter->size);
     if (through == time_.now()) return arrive(letter);
     time_.at(through, [this, letter] {
       if (!forget(letter)) arrive(letter);
@@ -146,7 +145,7 @@ void SimulatedLink::deliver(Letters::iterator letter, Instant when) {
 
 void SimulatedLink::arrive(Letters::iterator letter) {
   const std::size_t from = letter->from;
-  directions_[from].on_the_way -= letter->counts;
+  directions_[from].on_the_way -= letter->size;
   if (!letter->is_lost) receive(1 - from, *letter);
   travelling_.erase(letter);
   pump(from);

@@ -132,9 +132,8 @@ class SimulatedLink {
   struct Letter {
     std::string bytes;  // the frame; or
     std::optional<Message> message;
-    std::size_t size = 0;    // of the frame
-    std::size_t from = 0;    // the end that sent it
-    std::size_t counts = 0;  // bytes that are not on their way any more once it arrives
+    std::size_t size = 0;  // of the frame; 0 of one that arrives again
+    std::size_t from = 0;  // the end that sent it
     std::uint64_t connection = 0;
     bool is_lost = false;  // nothing arrives
   };
