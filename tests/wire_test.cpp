@@ -89,6 +89,7 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(1),
             (Row{500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}}));
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(2).writer, 3);
+  EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(2).reader, 2);
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.ranks.at(3), 5u);
   EXPECT_EQ(std::get<Push>(push).generation, 3u);
   const Message ask = decode(golden_bytes("ask"), Stage::kPeer).value(),
@@ -224,7 +225,7 @@ TEST(WireDamage, EachIsNamed) {
                              std::string(20, 'r')));
   EXPECT_SAYS("another byte order", why_not(with(get, 0, "LOHS")));
   EXPECT_SAYS("41 42 43 44", why_not(with(get, 0, "ABCD")));
-  EXPECT_SAYS("version 1 of the protocol, and this process speaks 4",
+  EXPECT_SAYS("version 1 of the protocol, and this process speaks 5",
               why_not(with(get, 4, "\x01")));
   EXPECT_SAYS("unknown type 99", why_not(with(get, 5, "\x63")));
   EXPECT_SAYS("A Get came before", why_not(get, Stage::kStranger));
@@ -237,14 +238,14 @@ TEST(WireDamage, EachIsNamed) {
               why_not(with(nothing, 45, std::string_view("\0\0\x80\x3f", 4))));
   EXPECT_SAYS("the weight 0", why_not(with(push, 45, std::string_view("\0\0\0\0", 4))));
   EXPECT_SAYS("a weight of nan", why_not(with(push, 45, std::string_view("\0\0\xc0\x7f", 4))));
-  EXPECT_SAYS("a yes or no of 2", why_not(with(plan, plan.size() - 112, "\x02")));
+  EXPECT_SAYS("a yes or no of 2", why_not(with(plan, plan.size() - 120, "\x02")));
   EXPECT_SAYS("row 1 is on server 5, and there are 2",
-              why_not(with(plan, plan.size() - 114, "\x05")));
-  EXPECT_SAYS("which 147 bytes cannot hold", why_not(with(plan, plan.size() - 151, "\x06")));
-  EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 148, "\x03")));
-  EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 157, "\x01")));
+              why_not(with(plan, plan.size() - 122, "\x05")));
+  EXPECT_SAYS("which 159 bytes cannot hold", why_not(with(plan, plan.size() - 163, "\x06")));
+  EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 160, "\x03")));
+  EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 169, "\x01")));
   EXPECT_SAYS("versions that end before they begin",
-              why_not(with(hello, 24, "\x05"), Stage::kStranger));
+              why_not(with(hello, 24, "\x06"), Stage::kStranger));
 }
 
 // decode_header sees nothing but the header: what it lets through bounds what is allocated.
@@ -266,7 +267,7 @@ TEST(WireDamage, LengthsAreBoundedBeforeAnythingIsAllocated) {
     ++passed;
     ASSERT_LE(peer.value().payload_bytes(), kMaxPayloadBytes);
     ASSERT_LE(peer.value().length,
-              (peer.value().type == MessageType::kPlan ? 27u << 20 : 16u << 20) + 1000);
+              (peer.value().type == MessageType::kPlan ? 31u << 20 : 16u << 20) + 1000);
   }
   EXPECT_GT(passed, 10'000u);
   std::string ping = golden_bytes("ping");

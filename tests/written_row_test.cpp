@@ -17,7 +17,9 @@ Plan plan_of() {
   Plan plan;
   plan.workers = kWorkers;
   plan.scheme = "bsp";
-  plan.rows = {{.length = 1}, {.length = 2, .learns = false, .writer = kWriter}};
+  plan.rows = {{.length = 1},
+               {.length = 2, .learns = false, .writer = kWriter},
+               {.length = 2, .learns = false, .writer = kWriter, .reader = 2}};
   return plan;
 }
 
@@ -103,6 +105,25 @@ TEST_F(WrittenRow, RefusesOtherWritersWrongSizesAndWhatIsNotFinite) {
   told(kWriter, Push{.row = 1, .payload = owned(as_payload({{nan, 1}}))});
   EXPECT_FALSE(status_.ok());
   EXPECT_EQ(0u, kept());
+}
+
+TEST_F(WrittenRow, ForOneReaderIsKeptUntilThatOneAsksForALaterClock) {
+  const float numbers[] = {3, 7};
+  const auto pushed = [&](Clock clock) {
+    return told(kWriter, Push{.row = 2, .clock = clock, .payload = owned(as_payload({numbers}))});
+  };
+  const auto read = [&](int worker, Clock clock) {
+    return told(worker, Get{.row = 2, .clock = clock});
+  };
+  EXPECT_TRUE(read(2, 1).empty());
+  const Outbox out = pushed(0);
+  ASSERT_EQ(2u, out.size()) << "the reader's, and the acknowledgement";
+  EXPECT_EQ(2, out[0].to);
+  EXPECT_EQ(1u, kept());
+  read(2, 2);
+  EXPECT_EQ(0u, kept());
+  EXPECT_TRUE(read(0, 1).empty());
+  EXPECT_HAS(status_.error().message, "of row 2, which worker 2 alone reads");
 }
 
 // Readers up to three clocks behind each other, each message twice at times: every reader gets each

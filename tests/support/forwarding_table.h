@@ -32,6 +32,7 @@ class ForwardingTable : public table::Table {
     inner_.get(row, clock, part);
   }
   Status wait(std::span<const table::RowId> rows) override { return inner_.wait(rows); }
+  bool has(std::span<const table::RowId> rows) override { return inner_.has(rows); }
   Result<std::string> ask(table::Topic topic, table::Clock clock, std::string body) override {
     return inner_.ask(topic, clock, std::move(body));
   }

@@ -38,9 +38,10 @@ Plan golden_plan() {
             .scheme = "ssp 2",
             .rows = {}};
   plan.rule = {optim::Rule::kAdam, 0.9f, 0.999f, 0.99f, 1e-8f};
-  plan.rows = {{65536, 0, 0, true, 1, 1},
-               {500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}},
-               {.length = 700, .priority = 3, .server = 1, .learns = false, .writer = 3}};
+  plan.rows = {
+      {65536, 0, 0, true, 1, 1},
+      {500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}},
+      {.length = 700, .priority = 3, .server = 1, .learns = false, .writer = 3, .reader = 2}};
   plan.generation = 3;
   plan.ranks = {0, 2, 3, 5};
   plan.clocks = {100, 107, 100, 130};
@@ -106,6 +107,8 @@ Plan random_plan(Random& r) {
     if (!row.learns && r.below(2) == 0) {
       row.writer = static_cast<std::int32_t>(r.below(plan.workers));
       row.pull_codec = row.push_codec;
+      const auto reader = static_cast<std::int32_t>(r.below(plan.workers));
+      if (reader != row.writer && r.below(2) == 0) row.reader = reader;
     }
   plan.generation = r.word();
   if (plan.workers < 100)
@@ -214,14 +217,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{4, 4, first}},
+      {"challenge", Challenge{5, 5, first}},
       // The proofs were computed by another program.
       {"hello",
-       Hello{4, 4, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("c4e3620936307adcbb764e98bc4cc6c2cc7da74541a88b0c17fc7199f997d7ac")}},
+       Hello{5, 5, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("7ac8bca835a32386d5a86c8fb27aaf5fca4f203d67116540d2cad73b8affb214")}},
       {"welcome",
-       Welcome{4, 0, 0x99aabbccddeeff00,
-               digest_of("f876252b959697bbbd4e6ec8c0a6d9449c187254152f955983e54128c8e6b4ad")}},
+       Welcome{5, 0, 0x99aabbccddeeff00,
+               digest_of("3294b63a3a9e49bd86065fd8f2955a678d4bbe14ace319683187364173c52f6b")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},

@@ -45,11 +45,11 @@ enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
 // ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {
-  std::uint16_t lowest = 4, highest = 4;
+  std::uint16_t lowest = 5, highest = 5;
   Nonce nonce{};
 };
 struct Hello {
-  std::uint16_t lowest = 4, highest = 4;  // versions of the protocol it speaks
+  std::uint16_t lowest = 5, highest = 5;  // versions of the protocol it speaks
   Purpose purpose = Purpose::kRows;
   Rank rank = 0;  // of the connecting process
   // A number drawn at its start: a process that was started again has another.
@@ -60,7 +60,7 @@ struct Hello {
   Digest proof{};
 };
 struct Welcome {
-  std::uint16_t version = 4;
+  std::uint16_t version = 5;
   Rank rank = 0;  // of the accepting process
   std::uint64_t incarnation = 0;
   // the same over "welcome", the challenge's fields, the hello's nonce and the fields above

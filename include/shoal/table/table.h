@@ -84,6 +84,8 @@ class Table {
   virtual void get(RowId row, Clock clock, Part part) = 0;
   // Returns when these rows have arrived.
   virtual Status wait(std::span<const RowId> rows) = 0;
+  // Whether they have, without waiting.
+  virtual bool has(std::span<const RowId> rows) = 0;
 
   // A question to the coordinator, or a round with all workers: what Topic says of it. `clock` must
   // differ from round to round of a topic.

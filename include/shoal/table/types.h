@@ -81,9 +81,9 @@ inline constexpr std::int32_t kEveryWorker = -1;
 
 // Consecutive numbers that are sent and read together. A row that every worker pushes is a piece of
 // a param: its server applies updates to it, and it has one version at a time. A row with one
-// writer is a message to all workers, anew at each clock: its server hands on what the writer
-// pushed at clock c to a reader that asks for clock c + 1, once all readers have asked for later
-// ones forgets it, and acknowledges the push with a Row without numbers.
+// writer is a message to all other workers, or to one of them, anew at each clock: its server hands
+// on what the writer pushed at clock c to a reader that asks for clock c + 1, once all readers have
+// asked for later ones forgets it, and acknowledges the push with a Row without numbers.
 struct Row {
   std::uint32_t length = 0;  // floats, 1 .. kMaxRowFloats
   // the owner's place in the forward pass: a row with a smaller one is needed, and sent, earlier
@@ -94,6 +94,7 @@ struct Row {
   float lr_mult = 1, decay_mult = 1;
   CodecId push_codec = CodecId::kFloat32, pull_codec = CodecId::kFloat32;  // pull: of weights
   std::int32_t writer = kEveryWorker;  // the only worker that pushes it
+  std::int32_t reader = kEveryWorker;  // of a row with one writer: the only worker that reads it
   bool operator==(const Row&) const = default;
 };
 

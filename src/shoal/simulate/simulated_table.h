@@ -49,6 +49,11 @@ class SimulatedTable final : public table::TableSession {
   void push(std::span<const table::Push> together) override;
   void get(table::RowId row, table::Clock clock, table::Part part) override;
   Status wait(std::span<const table::RowId> rows) override;
+  bool has(std::span<const table::RowId> rows) override {
+    enter();
+    return !client_ ||
+           std::ranges::all_of(rows, [this](table::RowId row) { return client_->arrived(row); });
+  }
   std::vector<table::Answer> take_outputs() override {
     enter();
     return answers_.take_outputs();

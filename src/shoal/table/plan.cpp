@@ -17,6 +17,11 @@ std::string validate(const Row& row, std::uint16_t workers, std::uint16_t server
   if (row.writer != kEveryWorker && (row.learns || row.push_codec != row.pull_codec))
     return str("is written by worker ", row.writer, " alone, and ",
                row.learns ? "learns" : "is read in another codec than it is pushed in");
+  if (row.reader < kEveryWorker || row.reader >= workers)
+    return str("is read by worker ", row.reader, ", and there are ", workers, " (the first is 0)");
+  if (row.reader != kEveryWorker && (row.writer == kEveryWorker || row.writer == row.reader))
+    return str("is read by worker ", row.reader, " alone, and ",
+               row.writer == kEveryWorker ? "all workers write it" : "it writes it too");
   if (!std::isfinite(row.lr_mult)) return str("has lr_mult ", row.lr_mult, "; it must be finite");
   if (!std::isfinite(row.decay_mult))
     return str("has decay_mult ", row.decay_mult, "; it must be finite");

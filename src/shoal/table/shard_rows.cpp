@@ -199,8 +199,8 @@ Status ShardRows::get(int worker, const Get& get, Outbox& out) {
     return broken("worker ", worker, "'s read at clock ", get.clock, " of row ", get.row, words...);
   };
   if (WrittenRow* row = written(get.row)) {
-    row->get(worker, get.clock, out);
-    return {};
+    if (row->get(worker, get.clock, out)) return {};
+    return wrong(", which worker ", plan_.rows[get.row].reader, " alone reads");
   }
   const Result<ShardRow*> found =
       row_of(get.row, "worker ", worker, "'s read at clock ", get.clock);

@@ -15,7 +15,7 @@ std::string describe(const Plan& plan) {
   for (const Row& row : plan.rows) {
     floats += row.length;
     rows += str(row.length, ' ', row.priority, ' ', row.server, ' ', row.learns, ' ', row.lr_mult,
-                ' ', row.decay_mult, ' ', row.writer, '\n');
+                ' ', row.decay_mult, ' ', row.writer, ' ', row.reader, '\n');
   }
   Sha256 hash;
   hash.update(rows);

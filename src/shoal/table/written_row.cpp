@@ -8,43 +8,61 @@ WrittenRow::WrittenRow(RowId id, const Plan& plan)
     : id_(id),
       writer_(plan.rows[id].writer),
       generation_(plan.generation),
-      next_(plan.start_of(writer_)),
-      reads_(plan.workers, plan.start),
-      waits_(plan.workers) {
-  reads_[static_cast<std::size_t>(writer_)] = kUnbounded;
+      next_(plan.start_of(writer_)) {
+  const int only = plan.rows[id].reader;
+  for (int worker = 0; worker < plan.workers; ++worker)
+    if (worker != writer_ && (only == kEveryWorker || only == worker))
+      readers_.push_back({.worker = worker, .clock = plan.start});
 }
 
 void WrittenRow::push(const Push& push, Outbox& out) {
   if (push.clock == next_) {
     const Payload& kept = kept_[++next_] = owned(push.payload);
-    for (std::size_t reader = 0; reader < reads_.size(); ++reader) {
-      if (!waits_[reader] || reads_[reader] != next_) continue;
-      waits_[reader] = false;
-      out.push_back({static_cast<int>(reader), answer(next_, kept)});
+    for (Reader& reader : readers_) {
+      if (!reader.waits || reader.clock != next_) continue;
+      reader.waits = false;
+      out.push_back({reader.worker, answer(next_, kept)});
     }
   }
-  get(writer_, push.clock + 1, out);
+  acknowledge(push.clock + 1, out);
 }
 
-void WrittenRow::get(int worker, Clock clock, Outbox& out) {
+bool WrittenRow::get(int worker, Clock clock, Outbox& out) {
   if (worker == writer_) {
-    if (clock > next_)
-      out.push_back({worker, NeedPush{id_, next_, generation_}});
-    else if (clock == next_)  // else the writer has pushed again since: it knows
-      out.push_back({worker, answer(clock, {})});
-    return;
+    acknowledge(clock, out);
+    return true;
   }
-  const auto reader = static_cast<std::size_t>(worker);
-  if (clock < reads_[reader]) return;  // a late message: the worker has read further
-  read(worker, clock);
+  Reader* const reader = find(worker);
+  if (reader == nullptr) return false;
+  if (clock < reader->clock) return true;  // a late message: the worker has read further
+  read(*reader, clock);
   const auto kept = kept_.find(clock);
-  waits_[reader] = kept == kept_.end();
-  if (!waits_[reader]) out.push_back({worker, answer(clock, kept->second)});
+  reader->waits = kept == kept_.end();
+  if (!reader->waits) out.push_back({worker, answer(clock, kept->second)});
+  return true;
 }
 
-void WrittenRow::read(int worker, Clock clock) {
-  reads_[static_cast<std::size_t>(worker)] = clock;
-  kept_.erase(kept_.begin(), kept_.lower_bound(std::ranges::min(reads_)));
+// Answers the writer's question whether its push of clock - 1 arrived.
+void WrittenRow::acknowledge(Clock clock, Outbox& out) const {
+  if (clock > next_)
+    out.push_back({writer_, NeedPush{id_, next_, generation_}});
+  else if (clock == next_)  // else the writer has pushed again since: it knows
+    out.push_back({writer_, answer(clock, {})});
+}
+
+void WrittenRow::leave(int worker) {
+  if (Reader* const reader = find(worker)) read(*reader, kUnbounded);
+}
+
+WrittenRow::Reader* WrittenRow::find(int worker) {
+  const auto found = std::ranges::find(readers_, worker, &Reader::worker);
+  return found == readers_.end() ? nullptr : &*found;
+}
+
+void WrittenRow::read(Reader& reader, Clock clock) {
+  reader.clock = clock;
+  const Clock least = std::ranges::min(readers_, {}, &Reader::clock).clock;
+  kept_.erase(kept_.begin(), kept_.lower_bound(least));
 }
 
 std::size_t WrittenRow::bytes() const {

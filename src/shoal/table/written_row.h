@@ -1,5 +1,5 @@
 // A row with one writer, in its shard: keeps what the writer pushed, clock by clock, until all
-// other workers have read it. Nothing is summed.
+// readers have read it: the other workers, or the one that the row names. Nothing is summed.
 #pragma once
 
 #include <map>
@@ -14,13 +14,22 @@ class WrittenRow {
 
   // The writer's push; its numbers were checked.
   void push(const Push& push, Outbox& out);
-  // A read, of the writer too: its question whether the push of clock - 1 arrived.
-  void get(int worker, Clock clock, Outbox& out);
+  // A read, of the writer too: its question whether the push of clock - 1 arrived. False: the row
+  // is not for this worker.
+  bool get(int worker, Clock clock, Outbox& out);
   // The worker reads no more.
-  void leave(int worker) { read(worker, kUnbounded); }
+  void leave(int worker);
   std::size_t bytes() const;
 
  private:
+  // A worker that reads the row: the clock that it reads or has asked for last, and whether it
+  // waits for that.
+  struct Reader {
+    int worker = 0;
+    Clock clock = 0;
+    bool waits = false;
+  };
+
   RowMessage answer(Clock clock, const Payload& payload) const {
     return {.row = id_,
             .clock = clock,
@@ -28,16 +37,16 @@ class WrittenRow {
             .payload = payload,
             .generation = generation_};
   }
-  void read(int worker, Clock clock);
+  void acknowledge(Clock clock, Outbox& out) const;
+  Reader* find(int worker);
+  void read(Reader& reader, Clock clock);
 
   const RowId id_;
   const int writer_;
   const Generation generation_;
   Clock next_;                     // of the writer's next push
   std::map<Clock, Payload> kept_;  // by the clock that reads it
-  // by worker: the clock that it reads or has asked for last, and whether it waits for that
-  std::vector<Clock> reads_;
-  std::vector<bool> waits_;
+  std::vector<Reader> readers_;
 };
 
 }  // namespace shoal::table

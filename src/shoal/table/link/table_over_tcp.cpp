@@ -179,6 +179,12 @@ bool TableOverTcp::add(std::size_t count, const Make& request) {
   return first && count > 0;
 }
 
+bool TableOverTcp::has(std::span<const RowId> rows) {
+  MutexLock lock(process_.mutex);
+  return std::ranges::none_of(
+      rows, [this](RowId row) REQUIRES(process_.mutex) { return pending_[row].is_asked; });
+}
+
 Status TableOverTcp::wait(std::span<const RowId> rows) {
   {
     MutexLock lock(process_.mutex);

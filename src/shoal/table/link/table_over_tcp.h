@@ -30,6 +30,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   void push(std::span<const Push> together) override;
   void get(RowId row, Clock clock, Part part) override;
   Status wait(std::span<const RowId> rows) override;
+  bool has(std::span<const RowId> rows) override;
   std::vector<Answer> take_outputs() override { return coordinator_.take_outputs(); }
   Result<Want> start(Clock clock) override {
     process_.clock = clock;

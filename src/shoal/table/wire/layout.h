@@ -37,7 +37,7 @@ static_assert(static_cast<int>(optim::Rule::kAdam) == 5 &&
 inline constexpr std::size_t kMaxHostBytes = 1024, kMaxConfigurationBytes = 8u << 20,
                              kMaxProcesses = 1u << 16;
 // of the lists' items
-inline constexpr std::size_t kRowBytes = 25, kRankBytes = 4, kClockBytes = 8;
+inline constexpr std::size_t kRowBytes = 29, kRankBytes = 4, kClockBytes = 8;
 inline constexpr std::size_t kMaxWorkers = 0xffff, kMaxServers = 0xffff;
 
 void fields(auto& io, Is<std::uint32_t, Clock, double> auto& m) { io(m); }
@@ -56,7 +56,7 @@ void fields(auto&, Is<Bye> auto&) {}
 
 void fields(auto& io, Is<Row> auto& m) {
   io(m.length, m.priority, m.server, m.learns, m.lr_mult, m.decay_mult, m.push_codec, m.pull_codec,
-     m.writer);
+     m.writer, m.reader);
 }
 void fields(auto& io, Is<PlanMessage> auto& m) {
   auto& plan = m.plan;
