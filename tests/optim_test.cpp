@@ -245,6 +245,14 @@ TEST(Optim, PolyIsZeroFromItsEndOn) {
   EXPECT_EQ(optim::rate_at(options, 11, 0), 0);
 }
 
+TEST(Optim, ARateThatIsScaledRisesEvenlyInItsWarmUp) {
+  const optim::RateScaling scaling{.factor = 5, .warmup = 4};
+  for (const auto& [iteration, rate] :
+       std::vector<std::pair<int, float>>{{0, 2}, {1, 3}, {2, 4}, {3, 5}, {4, 5}, {100, 5}})
+    EXPECT_FLOAT_EQ(rate, optim::scaled(1, scaling, iteration)) << iteration;
+  EXPECT_EQ(0.25f, optim::scaled(0.25f, {}, 0));
+}
+
 TEST(Optim, PoliciesThatMakeNoSenseAreNamed) {
   EXPECT_EQ(optim::validate({.policy = Policy::kStep, .base = 1, .gamma = 0.1f}),
             "stepsize is 0; lr_policy \"step\" needs one of 1 or more");

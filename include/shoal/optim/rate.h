@@ -39,4 +39,12 @@ std::int64_t steps_taken(const RateOptions& options, std::int64_t iteration, std
 // The rate at `iteration`, after `steps` steps.
 float rate_at(const RateOptions& options, std::int64_t iteration, std::int64_t steps);
 
+// How the rate grows with the batch. Source: Goyal et al., "Accurate, large minibatch SGD" (2017),
+// for the warm-up; FireCaffe (Iandola et al., CVPR 2016).
+struct RateScaling {
+  double factor = 1;        // of the rate, after the warm-up
+  std::int64_t warmup = 0;  // iterations in which the factor rises evenly from 1
+};
+float scaled(float rate, const RateScaling& scaling, std::int64_t iteration);
+
 }  // namespace shoal::optim

@@ -84,4 +84,11 @@ float rate_at(const RateOptions& o, std::int64_t iteration, std::int64_t steps) 
   return o.base;
 }
 
+float scaled(float rate, const RateScaling& scaling, std::int64_t iteration) {
+  const double part = iteration < scaling.warmup
+                          ? static_cast<double>(iteration + 1) / static_cast<double>(scaling.warmup)
+                          : 1;
+  return static_cast<float>(rate * (1 + (scaling.factor - 1) * part));
+}
+
 }  // namespace shoal::optim

@@ -107,6 +107,8 @@ Result<Ending> Solver::solve_until(std::int64_t end) {
   if (last.value())
     if (Status status = snapshot(); !status.ok()) return status.error();
   if (ending.value() != Ending::kDone) {
+    // other workers may wait for this one's part in a sum
+    if (Status status = core_.updater->settle(Settle::kOwn); !status.ok()) return status.error();
     LOG(INFO) << "Optimization stopped early.";
     if (Status status = parts_->reporter.end_observing(); !status.ok()) return status.error();
     return ending;
@@ -171,7 +173,8 @@ Status Solver::iterate() {
   if (core_.recipe.rate.policy == optim::Policy::kMultistep && steps != core_.steps)
     LOG(INFO) << "MultiStep Status: Iteration " << core_.iteration << ", step = " << steps;
   core_.steps = steps;
-  core_.rate = optim::rate_at(core_.recipe.rate, at, core_.steps);
+  core_.rate =
+      optim::scaled(optim::rate_at(core_.recipe.rate, at, core_.steps), core_.rate_scaling, at);
   parts_->reporter.mark(Meter::Mark::kBegin);
   if (Status status = core_.updater->begin(core_.iteration, core_.rate); !status.ok())
     return status;

@@ -60,6 +60,12 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
                                  : make_local_updater(param, options.name, *net);
   policy = updater->policy();
   build_test_nets();
+  // workers that are not in step update each with its own items
+  const bool together = options.share.clients == 1 || options.share.in_step;
+  const std::int64_t written = written_batch(param, options.name);
+  rate_scaling =
+      scaling_of(param, options.name, together ? items_per_update() : std::llround(own_items()),
+                 written > 0 ? written : batch_size(*net));
   started_at = Clock::now();
 }
 

@@ -66,6 +66,7 @@ class SolverCore {
   std::int64_t started_iteration = 0, shown_iteration = 0;  // shown: in the last display
   std::int64_t steps = 0;                                   // of the rate
   float rate = 0;
+  optim::RateScaling rate_scaling;
   std::deque<float> recent_losses;  // at most average_loss
   std::optional<double> best;       // the score of the best test so far
   std::optional<Ending> ending;     // asked for while the loop ran
