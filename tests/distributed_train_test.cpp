@@ -77,8 +77,8 @@ TEST_F(DistributedTrain, SvbTrainsAsTheTableDoes) {
   run(2, solver("table", net, more), {"--net_outputs=" + folder_ + "/table"});
   const auto ran = run(2, solver("svb", net, more),
                        {"--svb", "--explain_exchange", "--net_outputs=" + folder_ + "/svb"});
-  EXPECT_HAS(ran[0].err, "Exchange: the gradients of ip travel as factors: ");
-  EXPECT_HAS(ran[0].err, "  factors: as the solver says");
+  EXPECT_HAS(ran[0].err, "Exchange: the gradients of all layers travel by FACTORS: ");
+  EXPECT_HAS(ran[0].err, "  FACTORS: as the solver says");
   run(2, folder_ + "/svb.prototxt",
       {"--snapshot=" + state("svb", 6), "--net_outputs=" + folder_ + "/on"});
   run(2, folder_ + "/table.prototxt",
@@ -93,6 +93,28 @@ TEST_F(DistributedTrain, SvbTrainsAsTheTableDoes) {
       ASSERT_NE(same, wanted.end());
       EXPECT_NEAR(row.back(), same->back(), 2e-5 * (1 + std::abs(same->back()))) << other << row[0];
     }
+  }
+}
+
+TEST_F(DistributedTrain, EachExchangeTrainsAsTheTableDoes) {
+  const std::string net = plain_net(4), more = "max_iter: 12 display: 1 snapshot: 6";
+  run(2, solver("by_table", net, more), {"--net_outputs=" + folder_ + "/by_table"});
+  const auto wanted = rows_of(folder_ + "/by_table.train.csv");
+  for (const char* way : {"TREE", "RING", "HALVING_DOUBLING", "AUTO"}) {
+    SCOPED_TRACE(way);
+    const auto ran = run(2, solver(way, net, more),
+                         {str("--exchange=", way), "--net_outputs=" + folder_ + "/" + way});
+    EXPECT_EQ(ran[0].err.find("Exchange: an iteration took") != std::string::npos,
+              std::string(way) == "AUTO")
+        << "beside what was predicted, where rates were measured";
+    run(2, folder_ + "/by_table.prototxt",
+        {"--snapshot=" + state(way, 6), "--net_outputs=" + folder_ + "/on"});
+    for (const std::string& other : {folder_ + "/" + way, folder_ + "/on"})
+      for (const auto& row : rows_of(other + ".train.csv")) {
+        const auto same = std::ranges::find(wanted, row[0], [](const auto& w) { return w[0]; });
+        ASSERT_NE(same, wanted.end());
+        EXPECT_NEAR(row.back(), same->back(), 2e-5 * (1 + std::abs(same->back()))) << row[0];
+      }
   }
 }
 

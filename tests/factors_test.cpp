@@ -8,20 +8,16 @@
 #include "shoal/layers/factored.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/exchange_choice.h"
-#include "shoal/proto/io.h"
-#include "shoal/proto/net.pb.h"
-#include "shoal/simulate/cluster.h"
-#include "shoal/simulate/simulation.h"
 #include "shoal/table/shard.h"
-#include "support/data_files.h"
-#include "support/job_rig.h"
+#include "support/exchange_job.h"
 #include "support/regression.h"
-#include "support/solver_rig.h"
 
 namespace shoal::test::factors_test {
 namespace {
 
+using parallel::cost_of;
 using parallel::Crowd;
+using parallel::Way;
 
 // ---- the sum ----
 
@@ -75,8 +71,9 @@ TEST(Factors, TrafficIsThatOfPoseidonsTable) {
   for (const Case& c : cases) {
     const Factored::Sizes sizes{c.rows, c.outputs, c.inputs};
     const Crowd crowd{c.workers, c.workers};
-    EXPECT_NEAR(c.factors, parallel::factor_traffic(sizes, crowd) / 1e6, 0.006);
-    EXPECT_NEAR(c.table, parallel::table_traffic(c.outputs * c.inputs, crowd) / 1e6, 0.006);
+    const parallel::LayerSize layer{c.outputs * c.inputs, sizes};
+    EXPECT_NEAR(c.factors, cost_of(Way::kFactors, layer, crowd, {}).numbers / 1e6, 0.006);
+    EXPECT_NEAR(c.table, cost_of(Way::kTable, layer, crowd, {}).numbers / 1e6, 0.006);
     EXPECT_EQ(c.fewer, parallel::factors_are_fewer(sizes, crowd))
         << c.outputs << " x " << c.inputs << ", " << c.rows << " rows, " << c.workers;
   }
@@ -84,64 +81,8 @@ TEST(Factors, TrafficIsThatOfPoseidonsTable) {
 
 // ---- training ----
 
-constexpr int kBatch = 8;              // of all workers together
-constexpr double kScale = 0.00390625;  // of pixels
-
-// Factors of four kinds of inner products; a convolution, a shared and a frozen param travel by
-// the table.
-constexpr const char* kNet = R"(
-  layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
-    convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: 'gaussian' std: 0.3 } } }
-  layer { name: 'frozen' type: 'InnerProduct' bottom: 'conv' top: 'frozen' param { lr_mult: 0 } param { lr_mult: 2 }
-    inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
-  layer { name: 'tanh' type: 'TanH' bottom: 'frozen' top: 'tanh' }
-  layer { name: 'shared' type: 'InnerProduct' bottom: 'tanh' top: 'shared' param { name: 'w' } param { name: 'b' }
-    inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
-  layer { name: 'again' type: 'InnerProduct' bottom: 'shared' top: 'again' param { name: 'w' } param { name: 'b' }
-    inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
-  layer { name: 'turned' type: 'InnerProduct' bottom: 'again' top: 'turned' param { lr_mult: 1 decay_mult: 0.5 } param { lr_mult: 2 }
-    inner_product_param { num_output: 12 transpose: true weight_filler { type: 'xavier' } } }
-  layer { name: 'cut' type: 'Reshape' bottom: 'turned' top: 'cut' reshape_param { shape { dim: 0 dim: 3 dim: 4 } } }
-  layer { name: 'deep' type: 'InnerProduct' bottom: 'cut' top: 'deep'
-    inner_product_param { num_output: 5 axis: 2 weight_filler { type: 'xavier' } } }
-  layer { name: 'still' type: 'InnerProduct' bottom: 'deep' top: 'still' param { lr_mult: 1 } param { lr_mult: 0 }
-    inner_product_param { num_output: 6 weight_filler { type: 'xavier' } } }
-  layer { name: 'ip' type: 'InnerProduct' bottom: 'still' top: 'ip'
-    inner_product_param { num_output: 4 bias_term: false weight_filler { type: 'xavier' } } }
-  layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }
-)";
 constexpr const char* kFactors = " exchange { way: FACTORS }";
-
-class FactorTraining : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    records_ = fresh_directory("factors") + "/records";
-    make_digits(records_);
-  }
-  static SolverParameter job(int nets, const std::string& words) {
-    SolverParameter param = parse_solver(
-        "lr_policy: 'inv' gamma: 0.01 power: 0.75 max_iter: 1000 display: 0 random_seed: 3 "
-        "snapshot_after_train: false " +
-            words,
-        "job");
-    *param.mutable_net_param() = parse_net(
-        str("layer { name: 'data' type: 'Data' top: 'data' top: 'label' transform_param { scale: ",
-            kScale, " } data_param { source: '", records_, "' backend: DATUMFILE batch_size: ",
-            kBatch / nets, " shared_file_system: true } }", kNet),
-        "job.prototxt");
-    return param;
-  }
-  static inline std::string records_;
-};
-
-constexpr const char* kRules[] = {
-    "type: 'SGD' base_lr: 0.01 momentum: 0.9",
-    "type: 'Nesterov' base_lr: 0.01 momentum: 0.9",
-    "type: 'AdaGrad' base_lr: 0.01",
-    "type: 'RMSProp' base_lr: 0.001 rms_decay: 0.95",
-    "type: 'AdaDelta' base_lr: 1 momentum: 0.95 delta: 1e-6",
-    "type: 'Adam' base_lr: 0.001 momentum: 0.9 momentum2: 0.999",
-};
+using FactorTraining = ExchangeJob;
 
 TEST_F(FactorTraining, EqualsTheTableAndOneMachineForAllRules) {
   for (const char* rule : kRules) {
@@ -229,14 +170,6 @@ TEST_F(FactorTraining, LeavesOutAWorkerWhoseGradientIsNotFinite) {
   EXPECT_EQ(factors.weights[0], factors.weights[1]);
 }
 
-simulate::Outcome simulated(const SolverParameter& param, int workers, const char* bandwidth,
-                            bool dry = false) {
-  const simulate::Cluster cluster = simulate::parse_cluster(
-      str("worker { count: ", workers, " compute { ms: 10 } } card { bandwidth: ", bandwidth, " }"),
-      "cluster");
-  return or_throw(simulate::simulate(param, cluster, {.name = "job", .dry = dry}));
-}
-
 // In the second phase, a generation of its own, all go on with the chief's params and momentum.
 TEST_F(FactorTraining, SimulatedJobEndsWithTheParamsOfTheTableInPhasesToo) {
   for (const char* phases : {"", " scheme { iterations: 8 } scheme { base_lr: 0.02 }"}) {
@@ -248,34 +181,6 @@ TEST_F(FactorTraining, SimulatedJobEndsWithTheParamsOfTheTableInPhasesToo) {
     EXPECT_NE(table, factors) << "the factors were not used";
     EXPECT_LE(distance(factors, table), 1e-6) << phases;
   }
-}
-
-// 16 rows of 1000 + 3000 numbers against 1000 x 3000. Half of what the formulas say is sent.
-TEST_F(FactorTraining, MoveWhatTheFormulaSaysWithoutNumbersToo) {
-  SolverParameter param = parse_solver(
-      "base_lr: 0.01 lr_policy: 'fixed' max_iter: 1000 display: 0 snapshot_after_train: false",
-      "job");
-  *param.mutable_net_param() = parse_net(
-      "layer { name: 'x' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { shape { dim: 16 "
-      "dim: 3000 } shape { dim: 16 dim: 1000 } } } layer { name: 'ip' type: 'InnerProduct' bottom: "
-      "'x' top: 'ip' inner_product_param { num_output: 1000 bias_term: false } } layer { name: "
-      "'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'y' top: 'loss' }",
-      "job.prototxt");
-  std::map<std::string, simulate::Outcome> outcomes;
-  for (const char* way : {"TABLE", "FACTORS"}) {
-    param.mutable_exchange()->Clear();
-    ExchangeParameter::Way value{};
-    ASSERT_TRUE(ExchangeParameter::Way_Parse(way, &value));
-    param.mutable_exchange()->set_way(value);
-    outcomes[way] = simulated(param, 4, "1e8", true);
-  }
-  const auto sent = [&](const char* way) {
-    return static_cast<double>(outcomes[way].workers[1].traffic.bytes_sent) / 1000;
-  };
-  const Crowd crowd{4, 4};
-  EXPECT_NEAR(1, sent("FACTORS") / (2 * parallel::factor_traffic({16, 1000, 3000}, crowd)), 0.05);
-  EXPECT_NEAR(1, sent("TABLE") / (2 * parallel::table_traffic(3000 * 1000, crowd)), 0.05);
-  EXPECT_GT(outcomes["TABLE"].seconds, 5 * outcomes["FACTORS"].seconds);
 }
 
 TEST_F(FactorTraining, RefusesWhatCannotBe) {

@@ -89,5 +89,27 @@ INSTANTIATE_TEST_SUITE_P(All, ProcessSchemes, testing::Range(std::size_t{0}, sch
                            return str(scheme_cases()[info.param].scheme, '_', info.param);
                          });
 
+// Workers that are stopped early have done their part of all sums, for which the others may wait.
+TEST(ProcessExchanges, StopEarlyAndTogether) {
+  if (tools_dir().empty()) GTEST_SKIP() << "TOOLS_DIR does not say where the tools are";
+  const std::string folder = fresh_directory("process_exchanges");
+  make_digits(folder + "/records");
+  put_file(folder + "/net", plain_net(folder + "/records"));
+  put_file(folder + "/solver",
+           str("net: '", folder,
+               "/net' base_lr: 0.05 lr_policy: 'fixed' random_seed: 3 max_iter: "
+               "1000000 display: 10 snapshot_after_train: false"));
+  for (const char* way : {"TREE", "RING", "HALVING_DOUBLING"}) {
+    JobProcesses job(folder, "bbb");
+    job.start_all(folder + "/solver", {str("--exchange=", way)});
+    EXPECT_TRUE(job.says(0, "Iteration 20"));
+    job.signal(0, SIGINT);
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      const Ran ran = job.wait(rank).ran;
+      EXPECT_EQ(0, ran.code) << way << ", rank " << rank << ": " << ran.err;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shoal::test::process_schemes_test

@@ -154,8 +154,9 @@ double iteration_of(const SolverParameter& param, const simulate::SimulationOpti
   return (seconds(3) - seconds(1)) / 2;  // without the start
 }
 
-// Prints simulated times beside FireCaffe's cost model: the time of a synchronisation after all
-// gradients are complete, for p workers, W bytes and B bytes a second.
+// Prints simulated times of an iteration by each exchange beside FireCaffe's cost model: the time
+// of a synchronisation after all gradients are complete, for p workers, W bytes and B bytes a
+// second.
 void print_scaling(const SolverParameter& param, const simulate::SimulationOptions& options,
                    const simulate::Cluster& cluster) {
   const double bandwidth = cluster.processes[0].bandwidth;
@@ -171,24 +172,37 @@ void print_scaling(const SolverParameter& param, const simulate::SimulationOptio
     bytes += 4 * static_cast<double>(each.blob->data.count());
   const double unit = bytes / bandwidth;
   std::printf(
-      "%.4g bytes of params, %.4g bytes/s, %.4g s of computing. Seconds of an iteration; formulas: "
-      "computing, then\n"
-      "one server p W/B, sharded 2 W/B (p-1)/p, tree 2 W/B log2(p), ring 2 W/B (p-1)/p; simulated: "
-      "with what overlaps.\n\n",
+      "%.4g bytes of params, %.4g bytes/s, %.4g s of computing. Seconds of an iteration, "
+      "simulated, "
+      "with what overlaps; and by formula:\n"
+      "computing, then one server p W/B, sharded and ring 2 W/B (p-1)/p, tree 2 W/B log2(p).\n\n",
       bytes, bandwidth, compute);
-  std::printf(
-      "| workers | one server, simulated | formula | sharded, simulated | formula | tree, formula "
-      "| ring, formula |\n|---|---|---|---|---|---|---|\n");
+  constexpr ExchangeParameter::Way kWays[] = {ExchangeParameter::TABLE, ExchangeParameter::FACTORS,
+                                              ExchangeParameter::TREE, ExchangeParameter::RING,
+                                              ExchangeParameter::HALVING_DOUBLING};
+  std::string head = "| workers | one server | formula", line = "|---|---|---";
+  for (const ExchangeParameter::Way way : kWays) {
+    head += " | " + ExchangeParameter::Way_Name(way);
+    line += "|---";
+    const bool has_formula = way == ExchangeParameter::TABLE || way == ExchangeParameter::TREE;
+    if (has_formula) head += " | formula", line += "|---";
+  }
+  std::printf("%s |\n%s|\n", head.c_str(), line.c_str());
   for (const std::string& word : split(FLAGS_scaling, ',')) {
     const int p = std::atoi(word.c_str());
     if (p < 1)
       throw ConfigError(Code::kUsage, "--scaling=", FLAGS_scaling, ": '", word,
                         "' is no number of workers");
-    const double sharded = 2 * unit * (p - 1) / p;
-    std::printf("| %d | %.4g | %.4g | %.4g | %.4g | %.4g | %.4g |\n", p,
-                iteration_of(param, options, cluster, p, false), compute + unit * p,
-                iteration_of(param, options, cluster, p, true), compute + sharded,
-                compute + 2 * unit * std::log2(p), compute + sharded);
+    std::printf("| %d | %.4g | %.4g", p, iteration_of(param, options, cluster, p, false),
+                compute + unit * p);
+    for (const ExchangeParameter::Way way : kWays) {
+      SolverParameter by_way = param;
+      by_way.mutable_exchange()->set_way(way);
+      std::printf(" | %.4g", iteration_of(by_way, options, cluster, p, true));
+      if (way == ExchangeParameter::TABLE) std::printf(" | %.4g", compute + 2 * unit * (p - 1) / p);
+      if (way == ExchangeParameter::TREE) std::printf(" | %.4g", compute + 2 * unit * std::log2(p));
+    }
+    std::printf(" |\n");
     std::fflush(stdout);
   }
 }

@@ -53,7 +53,8 @@ DEFINE_string(placement, "",
               "links; default: by time if the machinefile "
               "has bandwidth= of all servers, else bytes");
 DEFINE_bool(explain_exchange, false,
-            "print how each layer's gradients travel between workers, with the bytes of each way");
+            "print how each layer's gradients travel between workers, with the bytes and the time "
+            "of each way");
 DEFINE_bool(profile_only, false, "end when the groups are found and their files written");
 
 namespace shoal {

@@ -14,24 +14,6 @@ using namespace std::chrono_literals;
 // Each fault is there in every other job, at most so often.
 double some(Random& random, double most) { return random.below(2) == 0 ? 0 : random.unit() * most; }
 
-SimulatedLinkOptions draw_network(Random& random) {
-  SimulatedLinkOptions network;
-  network.latency = std::chrono::microseconds(10 + random.below(2000));
-  network.jitter = std::chrono::microseconds(random.below(3000));
-  const double bandwidths[] = {0, 0, 1e5, 1e6};
-  network.bandwidth = bandwidths[random.below(4)];
-  network.window = 64 + random.below(2000);
-  network.faults.lose = some(random, 0.2);
-  network.faults.repeat = some(random, 0.3);
-  network.faults.reorder = some(random, 0.3);
-  network.faults.delay = some(random, 0.2);
-  network.faults.damage = some(random, 0.03);
-  network.faults.reset = some(random, 0.05);
-  network.faults.late = std::chrono::milliseconds(1 + random.below(300));
-  network.faults.down = std::chrono::milliseconds(1 + random.below(200));
-  return network;
-}
-
 void draw_scheme(Random& random, Segment& one) {
   struct Choice {
     const char* words;
@@ -119,6 +101,24 @@ void draw_next(Random& random, ClusterCase& one) {
 }
 
 }  // namespace
+
+SimulatedLinkOptions draw_network(Random& random) {
+  SimulatedLinkOptions network;
+  network.latency = std::chrono::microseconds(10 + random.below(2000));
+  network.jitter = std::chrono::microseconds(random.below(3000));
+  const double bandwidths[] = {0, 0, 1e5, 1e6};
+  network.bandwidth = bandwidths[random.below(4)];
+  network.window = 64 + random.below(2000);
+  network.faults.lose = some(random, 0.2);
+  network.faults.repeat = some(random, 0.3);
+  network.faults.reorder = some(random, 0.3);
+  network.faults.delay = some(random, 0.2);
+  network.faults.damage = some(random, 0.03);
+  network.faults.reset = some(random, 0.05);
+  network.faults.late = std::chrono::milliseconds(1 + random.below(300));
+  network.faults.down = std::chrono::milliseconds(1 + random.below(200));
+  return network;
+}
 
 ClusterCase draw_case(std::uint64_t seed) {
   Random random(seed, 0);

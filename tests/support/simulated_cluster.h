@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "shoal/base/random.h"
 #include "shoal/table/link/simulated.h"
 #include "shoal/table/types.h"
 #include "support/history.h"
@@ -42,6 +43,7 @@ struct ClusterCase : Segment {
   Instant limit = std::chrono::seconds(120);  // the longest wait for a row (I6)
 };
 
+SimulatedLinkOptions draw_network(Random& random);
 ClusterCase draw_case(std::uint64_t seed);
 // Returns the same job on a network without faults.
 ClusterCase without_faults(ClusterCase one);

@@ -146,7 +146,8 @@ ExchangeParameter::Way way_named(const JobFlags& flags, std::string word) {
   for (char& letter : word) letter = static_cast<char>(std::toupper(letter));
   ExchangeParameter::Way way{};
   if (!ExchangeParameter::Way_Parse(word, &way))
-    throw usage("--exchange=", flags.exchange, ": ", word, " is none of AUTO, TABLE and FACTORS");
+    throw usage("--exchange=", flags.exchange, ": ", word,
+                " is none of AUTO, TABLE, FACTORS, TREE, RING and HALVING_DOUBLING");
   return way;
 }
 

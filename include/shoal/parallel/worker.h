@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "shoal/parallel/rates.h"
 #include "shoal/parallel/roster.h"
 #include "shoal/solver/exchange.h"
 #include "shoal/solver/team.h"
@@ -30,6 +31,7 @@ struct WorkerOptions {
   table::Generation generation = 0;  // of the plan: how many plans this table has had before
   table::SchemeMaker maker = table::make_scheme;
   std::optional<table::Servers> servers{};  // as many as the roster's; nothing: all are alike
+  Rates rates{};  // from which the ways of exchange are chosen; the same on every worker
 };
 
 // Layers go by rows of a table, of as many workers and servers as its roster names. The rows exist,

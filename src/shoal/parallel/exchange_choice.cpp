@@ -15,7 +15,7 @@
 namespace shoal::parallel {
 namespace {
 
-using Way = ExchangeParameter::Way;
+using Wanted = ExchangeParameter::Way;
 
 bool is_shared(const Net& net, int layer) {
   const auto& own = net.layers()[static_cast<std::size_t>(layer)]->params();
@@ -26,13 +26,17 @@ bool is_shared(const Net& net, int layer) {
   return false;
 }
 
-// Why no layer's gradients can travel as factors; "" if they can.
-std::string why_none(const SolverParameter& solver, const std::string& name,
+// Why no layer can go by a way; "" if layers can.
+std::string why_none(Way way, const SolverParameter& solver, const std::string& name,
                      const table::Scheme& scheme, const Crowd& crowd) {
-  if (!factor_timing(scheme.spec()))
+  if (way == Way::kTable) return "";
+  const auto timing = factor_timing(scheme.spec());
+  if (!timing)
     return str("scheme '", scheme.name(),
                "' has no update that takes all workers' gradients of a clock; bsp, and ssp with a "
                "staleness and a factor alone, have");
+  if (is_collective(way) && timing->staleness > 0)
+    return str("scheme '", scheme.name(), "' lets workers be apart, and they sum in step");
   if (crowd.replicas > 1) return "a process has several replicas";
   if (read_recipe(solver, name).clip >= 0)
     return "clip_gradients needs the norm of all gradients at the servers";
@@ -40,17 +44,18 @@ std::string why_none(const SolverParameter& solver, const std::string& name,
 }
 
 // The same of one layer.
-std::string why_not(const Net& net, int layer) {
+std::string why_not(Way way, const Net& net, int layer) {
   const Layer& of = *net.layers()[static_cast<std::size_t>(layer)];
-  if (dynamic_cast<const Factored*>(&of) == nullptr)
+  if (way == Way::kTable) return "";
+  if (way == Way::kFactors && dynamic_cast<const Factored*>(&of) == nullptr)
     return str("the gradient of a ", of.type(), " is no product of two factors");
-  if (!of.param_propagates(0)) return "its weight does not learn (lr_mult: 0)";
-  if (is_shared(net, layer)) return "another layer shares its params";
-  return "";
+  if (way == Way::kFactors && !of.param_propagates(0))
+    return "its weight does not learn (lr_mult: 0)";
+  return is_shared(net, layer) ? "another layer shares its params" : "";
 }
 
-Way wanted(const ExchangeParameter& parameter, const Layer& layer, bool& by_name) {
-  Way way = parameter.way();
+Wanted wanted(const ExchangeParameter& parameter, const Layer& layer, bool& by_name) {
+  Wanted way = parameter.way();
   by_name = false;
   for (const ExchangeParameter::Override& one : parameter.layer()) {
     const bool is_named = !one.name().empty() && one.name() == layer.name();
@@ -93,107 +98,215 @@ std::optional<FactorTiming> factor_timing(const table::SchemeSpec& scheme) {
   return timing;
 }
 
-double table_traffic(std::int64_t params, const Crowd& crowd) {
-  return 2.0 * static_cast<double>(params) *
-         static_cast<double>(crowd.workers + crowd.servers - 2) /
-         static_cast<double>(crowd.servers);
+namespace {
+
+std::optional<Way> way_of(Wanted wanted) {
+  for (const Way way : kWays)
+    if (ExchangeParameter::Way_Name(wanted) == name_of(way)) return way;
+  return std::nullopt;  // AUTO
 }
 
-double factor_traffic(const Factored::Sizes& sizes, const Crowd& crowd) {
-  return 2.0 * static_cast<double>(sizes.rows * (crowd.workers - 1)) *
-         static_cast<double>(sizes.outputs + sizes.inputs);
+LayerSize size_of(const Net& net, int layer, int iter_size) {
+  LayerSize size;
+  for (const NetParam& param : net.params())
+    if (param.layer == layer && param.lr_mult != 0) size.params += param.blob->data.count();
+  if (const auto* of =
+          dynamic_cast<const Factored*>(net.layers()[static_cast<std::size_t>(layer)].get())) {
+    size.factors = of->factor_sizes();
+    size.factors->rows *= iter_size;
+  }
+  return size;
 }
 
-bool factors_are_fewer(const Factored::Sizes& sizes, const Crowd& crowd) {
-  return sizes.rows * (crowd.workers - 1) * (sizes.outputs + sizes.inputs) * crowd.servers <=
-         sizes.outputs * sizes.inputs * (crowd.workers + crowd.servers - 2);
+// Fills in the way that AUTO takes, and why.
+void choose(LayerExchange& choice, const Crowd& crowd, const Rates& rates) {
+  constexpr double kClearly = 0.99;
+  const auto& factors = choice.costs[static_cast<std::size_t>(Way::kFactors)];
+  choice.way = Way::kTable;
+  if (rates.bandwidth <= 0) {
+    const bool fewer = factors && factors_are_fewer(*choice.size.factors, crowd);
+    choice.way = fewer ? Way::kFactors : Way::kTable;
+    choice.why = fewer ? "fewer numbers" : factors ? "more numbers as factors" : "";
+    return;
+  }
+  choice.why = "least time";
+  for (const Way way : kWays) {
+    const auto& cost = choice.costs[static_cast<std::size_t>(way)];
+    const double limit = choice.cost().seconds() * (choice.way == Way::kTable ? kClearly : 1);
+    if (cost && cost->seconds() < limit) choice.way = way;
+  }
 }
+
+}  // namespace
 
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
                                             const std::string& name, const table::Scheme& scheme,
-                                            const Crowd& crowd) {
+                                            const Crowd& crowd, const Rates& rates) {
   const ExchangeParameter& parameter = solver.exchange();
   check_names(net, parameter, name);
   const bool asked = solver.has_exchange() && crowd.workers > 1;
-  const std::string none = asked ? why_none(solver, name, scheme, crowd) : "";
   std::vector<LayerExchange> choices;
-  for (std::size_t i = 0; i < net.layers().size(); ++i) {
-    const Layer& layer = *net.layers()[i];
-    LayerExchange choice{.layer = static_cast<int>(i), .why = "as the solver says"};
-    std::int64_t params = 0;
-    for (const NetParam& param : net.params())
-      if (param.layer == choice.layer && param.lr_mult != 0) params += param.blob->data.count();
-    if (params == 0) continue;
-    choice.table = table_traffic(params, crowd);
+  for (int i = 0; i < static_cast<int>(net.layers().size()); ++i) {
+    const Layer& layer = *net.layers()[static_cast<std::size_t>(i)];
+    LayerExchange choice{.layer = i, .size = size_of(net, i, solver.iter_size()), .why = ""};
+    if (choice.size.params == 0) continue;
     bool by_name = false;
-    const Way way = asked ? wanted(parameter, layer, by_name) : ExchangeParameter::TABLE;
-    const std::string reason = none.empty() ? why_not(net, choice.layer) : none;
-    if (const auto* factored = dynamic_cast<const Factored*>(&layer); factored && reason.empty()) {
-      Factored::Sizes sizes = factored->factor_sizes();
-      sizes.rows *= solver.iter_size();
-      choice.factors = factor_traffic(sizes, crowd);
-      choice.by_factors = way == ExchangeParameter::FACTORS ||
-                          (way == ExchangeParameter::AUTO && factors_are_fewer(sizes, crowd));
-      if (way == ExchangeParameter::AUTO)
-        choice.why = choice.by_factors ? "fewer numbers" : "more numbers as factors";
-    } else if (way == ExchangeParameter::FACTORS && (by_name || !none.empty())) {
-      throw ConfigError(Code::kConfig, name, ": exchange: layer '", layer.name(),
-                        "' cannot send factors: ", reason);
-    } else if (way != ExchangeParameter::TABLE) {
-      choice.why = reason;
+    const Wanted want = asked ? wanted(parameter, layer, by_name) : ExchangeParameter::TABLE;
+    const std::optional<Way> said = way_of(want);
+    std::string why_no_other;  // than the way that is said, or than the table
+    for (const Way way : kWays) {
+      const std::string none = asked ? why_none(way, solver, name, scheme, crowd) : "";
+      const std::string reason = none.empty() ? why_not(way, net, i) : none;
+      if (reason.empty())
+        choice.costs[static_cast<std::size_t>(way)] = cost_of(way, choice.size, crowd, rates);
+      else if (way == said.value_or(Way::kFactors))
+        why_no_other = reason;
+      // of a whole net, the layers that cannot go so go by the table
+      if (way == said && !reason.empty() && (by_name || !none.empty()))
+        throw ConfigError(Code::kConfig, name, ": exchange: layer '", layer.name(), "' cannot ",
+                          way == Way::kFactors ? "send factors" : str("go by ", name_of(way)), ": ",
+                          reason);
+    }
+    if (said) {
+      choice.way = why_no_other.empty() ? *said : Way::kTable;
+      choice.why = why_no_other.empty() ? "as the solver says" : why_no_other;
+    } else {
+      choose(choice, crowd, rates);
+      if (choice.why.empty()) choice.why = why_no_other;
     }
     choices.push_back(std::move(choice));
   }
   return choices;
 }
 
-Layers by_factors(const Net& net, const std::vector<LayerExchange>& choices) {
-  Layers layers(net.layers().size());
+Rates rates_of(const SolverParameter& solver, const Rates& others) {
+  const ExchangeParameter& said = solver.exchange();
+  Rates rates = others;
+  if (said.has_bandwidth()) rates.bandwidth = said.bandwidth();
+  if (said.has_latency_ms()) rates.latency = said.latency_ms() / 1e3;
+  if (said.has_multiply_adds()) rates.multiply_adds = said.multiply_adds();
+  return rates;
+}
+
+bool needs_rates(const SolverParameter& solver) {
+  const ExchangeParameter& said = solver.exchange();
+  const auto is_auto = [](const auto& one) { return one.way() == ExchangeParameter::AUTO; };
+  return solver.has_exchange() && (is_auto(said) || std::ranges::any_of(said.layer(), is_auto)) &&
+         !(said.has_bandwidth() && said.has_latency_ms() && said.has_multiply_adds());
+}
+
+std::vector<std::size_t> learning_of(const Net& net, int layer) {
+  std::vector<std::size_t> params;
+  for (std::size_t p = 0; p < net.params().size(); ++p)
+    if (net.params()[p].layer == layer && net.params()[p].lr_mult != 0) params.push_back(p);
+  return params;
+}
+
+std::vector<Bucket> buckets_of(const Net& net, const std::vector<Way>& ways, std::size_t enough) {
+  std::vector<Bucket> buckets;
+  for (int layer = static_cast<int>(ways.size()); layer-- > 0;) {
+    const Way way = ways[static_cast<std::size_t>(layer)];
+    if (!is_collective(way)) continue;
+    const bool joins = !buckets.empty() && buckets.back().way == way &&
+                       buckets.back().count * sizeof(float) < enough;
+    if (!joins) buckets.push_back({.way = way, .layers = {}, .count = 1});
+    buckets.back().layers.push_back(layer);
+    for (const std::size_t p : learning_of(net, layer))
+      buckets.back().count += static_cast<std::size_t>(net.params()[p].blob->data.count());
+  }
+  return buckets;
+}
+
+std::vector<Way> ways_of(const Net& net, const std::vector<LayerExchange>& choices) {
+  std::vector<Way> ways(net.layers().size(), Way::kTable);
   for (const LayerExchange& choice : choices)
-    layers[static_cast<std::size_t>(choice.layer)] = choice.by_factors;
+    ways[static_cast<std::size_t>(choice.layer)] = choice.way;
+  return ways;
+}
+
+Layers replicated_by(const std::vector<Way>& ways) {
+  Layers layers;
+  for (const Way way : ways) layers.push_back(way != Way::kTable);
   return layers;
 }
 
 namespace {
 
 double megabytes(double numbers) { return numbers * sizeof(float) / 1e6; }
+std::string_view name_of_layer(const Net& net, const LayerExchange& choice) {
+  return net.layers()[static_cast<std::size_t>(choice.layer)]->name();
+}
 
 }  // namespace
 
+// "the gradients of fc6, fc7 travel by FACTORS: 3.4 MB an iteration to and from a process, where
+// the table alone takes 234"
 std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices) {
-  std::vector<std::string> names;
+  std::vector<std::string> ways;
+  for (const Way way : kWays) {
+    std::vector<std::string> names;
+    for (const LayerExchange& choice : choices)
+      if (choice.way == way) names.emplace_back(name_of_layer(net, choice));
+    if (way != Way::kTable && !names.empty())
+      ways.push_back(str(names.size() == choices.size() ? "all layers" : join(names), " travel by ",
+                         name_of(way)));
+  }
+  if (ways.empty()) return "";
   double all = 0, table = 0;
   for (const LayerExchange& choice : choices) {
-    table += choice.table;
-    all += choice.by_factors ? choice.factors : choice.table;
-    if (choice.by_factors)
-      names.push_back(net.layers()[static_cast<std::size_t>(choice.layer)]->name());
+    table += choice.costs[0]->numbers;
+    all += choice.cost().numbers;
   }
-  if (names.empty()) return "";
   std::ostringstream out;
-  out << std::setprecision(4) << "the gradients of " << join(names)
-      << " travel as factors: " << megabytes(all)
-      << " MB an iteration to and from a process, where the table alone takes " << megabytes(table);
+  out << std::setprecision(4) << "the gradients of " << join(ways, "; those of ") << ": "
+      << megabytes(all) << " MB an iteration to and from a process, where the table alone takes "
+      << megabytes(table);
   return out.str();
 }
 
-std::string table_of(const Net& net, const std::vector<LayerExchange>& choices) {
+std::string table_of(const Net& net, const std::vector<LayerExchange>& choices,
+                     const Rates& rates) {
+  const bool timed = rates.bandwidth > 0;
   std::ostringstream out;
-  out << std::left << std::setw(24) << "layer" << std::right << std::setw(12) << "table MB"
-      << std::setw(12) << "factors MB"
-      << "  travels by\n"
-      << std::fixed << std::setprecision(3);
+  out << std::setprecision(3) << "MB that a process sends and receives in an iteration";
+  if (timed)
+    out << " / ms, of links with " << rates.bandwidth / 1e6 << " MB/s and " << rates.latency * 1e3
+        << " ms, and processors with " << rates.multiply_adds / 1e9
+        << " G multiply-adds a second:\n";
+  else
+    out << "; the links' rates are unknown:\n";
+  out << std::left << std::setw(22) << "layer" << std::right;
+  for (const Way way : kWays) out << std::setw(20) << name_of(way);
+  out << "  travels by\n";
   for (const LayerExchange& choice : choices) {
-    out << std::left << std::setw(24)
-        << net.layers()[static_cast<std::size_t>(choice.layer)]->name() << std::right
-        << std::setw(12) << megabytes(choice.table) << std::setw(12);
-    if (choice.factors > 0)
-      out << megabytes(choice.factors);
-    else
-      out << "-";
-    out << (choice.by_factors ? "  factors: " : "  table: ") << choice.why << "\n";
+    out << std::left << std::setw(22) << name_of_layer(net, choice) << std::right;
+    for (const auto& cost : choice.costs) {
+      std::ostringstream cell;
+      cell << std::fixed << std::setprecision(3);
+      if (!cost) cell << "-";
+      if (cost) cell << megabytes(cost->numbers);
+      if (cost && timed) cell << " /" << std::setw(9) << cost->seconds() * 1e3;
+      out << std::setw(20) << cell.str();
+    }
+    out << "  " << name_of(choice.way) << ": " << choice.why << "\n";
   }
   return out.str();
+}
+
+Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const Crowd& crowd,
+                     const Rates& rates, int iter_size) {
+  Forecast forecast{.slices = slices_of(net, estimated_shares(net), iter_size, true), .legs = {}};
+  for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice)
+    if (!is_collective(choice->way))
+      forecast.legs.push_back({.layers = {choice->layer}, .cost = choice->cost()});
+  for (const Bucket& bucket : buckets_of(net, ways_of(net, choices), bucket_bytes(rates)))
+    forecast.legs.push_back(
+        {.layers = bucket.layers,
+         .cost = cost_of(bucket.way, {.params = static_cast<std::int64_t>(bucket.count)}, crowd,
+                         rates)});
+  std::ranges::sort(forecast.legs, std::ranges::greater(),
+                    [](const Leg& leg) { return leg.layers.back(); });
+  return forecast;
 }
 
 }  // namespace shoal::parallel

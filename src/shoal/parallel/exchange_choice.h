@@ -1,11 +1,12 @@
 // Chooses, for each layer of a net, the way in which its gradients travel between workers. Pure.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "shoal/layers/factored.h"
+#include "shoal/parallel/exchange_cost.h"
 #include "shoal/solver/exchange.h"
 #include "shoal/table/scheme.h"
 
@@ -20,36 +21,50 @@ struct FactorTiming {
 // Nothing for a scheme that has no update which takes all gradients of a clock.
 std::optional<FactorTiming> factor_timing(const table::SchemeSpec& scheme);
 
-struct Crowd {
-  std::int64_t workers = 1, servers = 1;
-  int replicas = 1;  // nets of a worker
-};
-// The numbers that a process with a worker and a server sends and receives for one layer in an
-// iteration. Source: Poseidon's HybComm (Zhang et al., ATC 2017).
-double table_traffic(std::int64_t params, const Crowd& crowd);
-// sizes.rows: of all passes of an iteration.
-double factor_traffic(const Factored::Sizes& sizes, const Crowd& crowd);
-// Whether factors are no more than a weight (outputs, inputs) of the table's, biases apart. A tie
-// goes to factors.
-bool factors_are_fewer(const Factored::Sizes& sizes, const Crowd& crowd);
-
 // How the gradients of one layer with params that learn travel.
 struct LayerExchange {
   int layer = 0;
-  bool by_factors = false;
-  double table = 0, factors = 0;  // numbers an iteration; factors: 0 where there are none
-  std::string why;                // "fewer numbers than the table's"
+  Way way = Way::kTable;
+  LayerSize size{};
+  std::array<std::optional<Cost>, kWays.size()> costs{};  // by way; none where it cannot go so
+  std::string why;                                        // "fewer numbers"
+  const Cost& cost() const { return *costs[static_cast<std::size_t>(way)]; }
 };
 
-// For the layers with params that learn, in their order. Throws ConfigError where the solver asks
-// for what cannot be; `name`, the prototxt's, stands in front.
+// For the layers with params that learn, in their order. AUTO is the way that takes the fewest
+// seconds, another than the table only if it takes a hundredth less; or, if the bandwidth is
+// unknown, factors where they are fewer numbers than the table's. Throws ConfigError where the
+// solver asks for what cannot be; `name`, the prototxt's, stands in front.
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
                                             const std::string& name, const table::Scheme& scheme,
-                                            const Crowd& crowd);
-// By layer of the net: whether its gradients travel as factors.
-Layers by_factors(const Net& net, const std::vector<LayerExchange>& choices);
+                                            const Crowd& crowd, const Rates& rates = {});
+// The rates that the solver says; others where it does not.
+Rates rates_of(const SolverParameter& solver, const Rates& others = {});
+// AUTO is asked for somewhere, and a rate that it depends on is not said.
+bool needs_rates(const SolverParameter& solver);
+
+// By layer of the net: its way; and whether each worker updates its params itself.
+std::vector<Way> ways_of(const Net& net, const std::vector<LayerExchange>& choices);
+Layers replicated_by(const std::vector<Way>& ways);
+
+// Layers whose gradients are one vector. The last number of the vector is how much the worker
+// counts; its gradients are multiplied by that.
+struct Bucket {
+  Way way = Way::kTree;
+  std::vector<int> layers;  // highest first, as backward completes them
+  std::size_t count = 0;    // numbers, the last one included
+};
+// Neighbours in the order of backward with the same collective way go together until their bytes
+// are `enough`, so that a bucket's transfers are worth their latency. ways: by layer of the net.
+std::vector<Bucket> buckets_of(const Net& net, const std::vector<Way>& ways, std::size_t enough);
+
+// The params of a layer that learn: indices into net.params().
+std::vector<std::size_t> learning_of(const Net& net, int layer);
+
 // One line for the log, "" where all travel by the table; and a table with a line a layer.
 std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices);
-std::string table_of(const Net& net, const std::vector<LayerExchange>& choices);
+std::string table_of(const Net& net, const std::vector<LayerExchange>& choices, const Rates& rates);
+Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const Crowd& crowd,
+                     const Rates& rates, int iter_size);
 
 }  // namespace shoal::parallel

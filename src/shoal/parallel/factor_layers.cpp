@@ -32,17 +32,6 @@ std::size_t length_of(const Factored::Sizes& sizes) {
 
 }  // namespace
 
-std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster) {
-  const int servers = servers_of(roster);
-  std::vector<std::uint16_t> by_worker;
-  for (const auto& process : roster.processes) {
-    if (process.worker < 0) continue;
-    const int server = process.server >= 0 ? process.server : process.worker % servers;
-    by_worker.push_back(static_cast<std::uint16_t>(server));
-  }
-  return by_worker;
-}
-
 std::vector<RowId> add_message(const Factored::Sizes& sizes, int layer, std::size_t worker,
                                std::uint16_t server, RowId first, std::vector<table::Row>& rows) {
   std::vector<RowId> ids;
@@ -67,9 +56,7 @@ FactorLayers::Part::Part(const TableSetup& setup, int of)
       factored(factored_of(setup.net, of)),
       sizes(factored.factor_sizes()),
       passes(setup.param.iter_size()),
-      rule(read_recipe(setup.param, setup.options.name),
-           setup.param.snapshot_diff() || setup.param.debug_info(), setup.net,
-           only(setup.net, of)) {
+      rule(rule_of(setup, only(setup.net, of))) {
   const Share& share = setup.net.context().share();
   const auto clients = static_cast<std::size_t>(share.clients),
              client = static_cast<std::size_t>(share.client);
@@ -115,26 +102,17 @@ Status FactorLayers::Part::update(Net& net, const table::Scheme& scheme, const S
   const auto message = [&](std::size_t worker) {
     return std::span<const float>(received[worker].empty() ? mine->numbers() : received[worker]);
   };
-  std::vector<table::WorkerView> views(rows.size());
-  std::vector<table::Contribution> held;
-  for (std::size_t worker = 0; worker < rows.size(); ++worker) {
-    views[worker] = {.pushed = clock + 1, .merged = clock, .last = clock};
-    held.push_back({.worker = static_cast<int>(worker),
-                    .clock = clock,
-                    .base = clock,
-                    .weight = message(worker).back(),
-                    .rate = rate});
-  }
-  const std::optional<table::Merge> merge =
-      scheme.next_merge({views, held, clock, clock + 1, clock});
-  CHECK(merge) << "scheme '" << scheme.name() << "' does not take all gradients of a clock";
-  if (merge->take.empty()) return {};
+  std::vector<float> weights;
+  for (std::size_t worker = 0; worker < rows.size(); ++worker)
+    weights.push_back(message(worker).back());
+  const table::Merge merge = merge_of(scheme, clock, rate, weights);
+  if (merge.take.empty()) return {};
   rule.before_forward(layer);
-  for (std::size_t t = 0; t < merge->take.size(); ++t) {
-    const std::size_t worker = merge->take[t];
+  for (std::size_t t = 0; t < merge.take.size(); ++t) {
+    const std::size_t worker = merge.take[t];
     const auto numbers = message(worker);
     const auto split = static_cast<std::size_t>(rows[worker] * sizes.outputs);
-    const float scale = merge->weights[t] * merge->scale;
+    const float scale = merge.weights[t] * merge.scale;
     top_grad.reshape({rows[worker], sizes.outputs});
     bottom.reshape({rows[worker], sizes.inputs});
     std::ranges::transform(numbers.first(split), top_grad.host_out().begin(),
@@ -150,16 +128,16 @@ Status FactorLayers::Part::update(Net& net, const table::Scheme& scheme, const S
         str("the gradient of layer '", net.layers()[static_cast<std::size_t>(layer)]->name(),
             "' that all workers' factors of clock ", clock,
             " make holds a NaN or an infinity: its gradients have grown beyond all bounds")};
-  rule.update(clock, rate * merge->rate_scale, 0);
+  rule.update(clock, rate * merge.rate_scale, 0);
   return {};
 }
 
 // ---- all of them ----
 
 FactorLayers::FactorLayers(const TableSetup& setup, const Layers& layers)
-    : net_(setup.net),
+    : ReplicatedLayers(layers),
+      net_(setup.net),
       table_(setup.table),
-      layers_(layers),
       timing_(factor_timing(setup.scheme.spec()).value_or(FactorTiming())),
       sum_(or_throw(table::make_scheme(timing_.sum))),
       own_(static_cast<std::size_t>(setup.table.worker())) {
@@ -206,19 +184,14 @@ std::span<float> FactorLayers::destination(RowId row) const {
   return std::span(piece.part->received[piece.worker]).subspan(piece.offset, piece.length);
 }
 
-void FactorLayers::begin(table::Clock iteration, float rate) {
-  iteration_ = iteration;
-  rate_ = rate;
-}
-
 Status FactorLayers::before_forward(int layer, RowWaits& waits) {
   Part& part = *find(layer);
-  if (Status status = apply(part, iteration_ - timing_.staleness, waits); !status.ok())
+  if (Status status = apply(part, iteration() - timing_.staleness, waits); !status.ok())
     return status;
   // the server has the last message
   if (Status status = waits.wait(part.ids[own_]); !status.ok()) return status;
   part.begin(own_);
-  if (part.sent.empty()) ask(part, iteration_);
+  if (part.sent.empty()) ask(part, iteration());
   return {};
 }
 
@@ -236,15 +209,15 @@ bool FactorLayers::is_finite(int layer) const {
 void FactorLayers::send(int layer, float weight) {
   Part& part = *find(layer);
   part.own->numbers().back() = weight;
-  part.sent.push_back({iteration_, rate_, part.own});
+  part.sent.push_back({iteration(), rate(), part.own});
   const table::Values all = table::Buffer::lend(part.own);
   std::vector<table::Push> pushes;
   for (const RowId row : part.ids[own_]) {
     const Piece& piece = pieces_[row - first_];
     pushes.push_back(
         {.row = row,
-         .clock = iteration_,
-         .rate = rate_,
+         .clock = iteration(),
+         .rate = rate(),
          .payload = table::as_payload({all.data.subspan(piece.offset, piece.length), all.owner}),
          .finite = true});
   }

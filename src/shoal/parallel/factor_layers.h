@@ -10,16 +10,11 @@
 
 #include "shoal/layers/factored.h"
 #include "shoal/parallel/exchange_choice.h"
-#include "shoal/parallel/row_waits.h"
-#include "shoal/parallel/table_exchange.h"
-#include "shoal/solver/local_rule.h"
+#include "shoal/parallel/replicated_layers.h"
 #include "shoal/table/buffer.h"
 
 namespace shoal::parallel {
 
-// The server in each worker's process, for what that worker writes; a worker without one is given
-// another's.
-std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster);
 // Appends the rows of one worker's message for a layer to `rows`, of which the first is number
 // `first`, and returns theirs. sizes.rows: of all its passes.
 std::vector<table::RowId> add_message(const Factored::Sizes& sizes, int layer, std::size_t worker,
@@ -29,34 +24,20 @@ std::vector<table::RowId> add_message(const Factored::Sizes& sizes, int layer, s
 // The factors of a worker for one layer and clock are one message: top_grad (rows, outputs), bottom
 // (rows, inputs), and how much the worker counts, 0 if its iteration has no update. The message is
 // cut into rows of the table that this worker alone writes, on the server in its process, or on
-// another server if it has none. All calls on the solver's thread, destination apart.
-class FactorLayers {
+// another server if it has none.
+class FactorLayers final : public ReplicatedLayers {
  public:
   // For a setup whose scheme takes the gradients of a clock together.
   FactorLayers(const TableSetup& setup, const Layers& layers);
 
-  bool owns(int layer) const { return find(layer) != nullptr; }
-  const Layers& layers() const { return layers_; }
-  // Of every param of the net, as Checkpointed says; null where the layer is another's.
-  std::vector<Tensor*> histories();
-
-  // The rows of all workers' messages, of which the first gets this number.
-  std::vector<table::Row> rows(table::RowId first);
-  // For a row of another worker's message.
-  std::span<float> destination(table::RowId row) const;
-
-  // An iteration begins.
-  void begin(table::Clock iteration, float rate);
-  // Before the layer's first forward pass of the iteration: the updates that the scheme demands of
-  // it, then asks for what the others send next.
-  Status before_forward(int layer, RowWaits& waits);
-  // After the layer's backward pass: false if a factor is not finite.
-  bool is_finite(int layer) const;
-  // Sends the layer's factors; or, for all layers, zeros that count nothing.
-  void send(int layer, float weight);
-  void send_nothing();
-  // Waits for the factors of all iterations so far and applies their updates.
-  Status apply_all(RowWaits& waits);
+  std::vector<Tensor*> histories() override;
+  std::vector<table::Row> rows(table::RowId first) override;
+  std::span<float> destination(table::RowId row) const override;
+  Status before_forward(int layer, RowWaits& waits) override;
+  bool is_finite(int layer) const override;
+  void send(int layer, float weight) override;
+  void send_nothing() override;
+  Status apply_all(RowWaits& waits) override;
 
  private:
   using Message = std::shared_ptr<table::Buffer>;
@@ -97,7 +78,6 @@ class FactorLayers {
 
   Net& net_;
   table::Table& table_;
-  const Layers layers_;
   const FactorTiming timing_;
   const std::unique_ptr<table::Scheme> sum_;  // how the gradients of a clock become one update
   const std::size_t own_;                     // this worker
@@ -109,8 +89,6 @@ class FactorLayers {
   };
   std::vector<Piece> pieces_;
   table::RowId first_ = 0;
-  table::Clock iteration_ = -1;
-  float rate_ = 0;
 };
 
 }  // namespace shoal::parallel

@@ -1,11 +1,12 @@
 // The exchange of schemes whose tasks are gradients. Each leaves as soon as its layer has it: for
-// the servers, which apply the rule, or as factors for all workers, which do so each.
+// the servers, which apply the rule, or for the other workers, each of which does so.
 #include <functional>
 #include <utility>
 
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
+#include "shoal/parallel/collective_layers.h"
 #include "shoal/parallel/factor_layers.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
@@ -17,15 +18,39 @@ namespace {
 using table::Part;
 using table::RowId;
 
+// The layers that each worker updates itself, by what carries their gradients.
+using Replicated = std::vector<std::unique_ptr<ReplicatedLayers>>;
+
+Replicated replicated_of(const TableSetup& setup) {
+  Layers factors;
+  for (const Way way : setup.ways) factors.push_back(way == Way::kFactors);
+  Replicated all;
+  all.push_back(std::make_unique<FactorLayers>(setup, factors));
+  all.push_back(
+      std::make_unique<CollectiveLayers>(setup, setup.ways, bucket_bytes(setup.options.rates)));
+  return all;
+}
+
+std::vector<Tensor*> histories_of(const Replicated& replicated) {
+  std::vector<Tensor*> all;
+  for (const auto& one : replicated) {
+    const std::vector<Tensor*> own = one->histories();
+    all.resize(std::max(all.size(), own.size()));
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i]) all[i] = own[i];
+  }
+  return all;
+}
+
 class GradientExchange final : public TableExchange {
  public:
-  GradientExchange(const TableSetup& setup, std::unique_ptr<FactorLayers> factors)
-      : TableExchange(setup, {.histories = factors->histories(),
+  GradientExchange(const TableSetup& setup, Replicated replicated)
+      : TableExchange(setup, {.histories = histories_of(replicated),
                               .stays = is_alone(setup.table.roster()),
                               .layers = setup.layers,
-                              .replicated = factors->layers()}),
+                              .replicated = replicated_by(setup.ways)}),
         layers_(setup.layers),
-        factors_(std::move(factors)),
+        replicated_(std::move(replicated)),
         spends_(is_alone(setup.table.roster()) && staging_.in_place() &&
                 !setup.param.snapshot_diff() && !setup.param.debug_info()) {
     table_.share_out(std::bind_front(ops::share_out, net_.context().threads()));
@@ -37,17 +62,18 @@ class GradientExchange final : public TableExchange {
     skipped_ = false;
     spent_ = std::exchange(spending_, false);
     held_.clear();
-    held_factors_.clear();
+    held_layers_.clear();
     histories_.clear();
     fix_histories({});
-    factors_->begin(iteration, rate);
+    for (const auto& one : replicated_) one->begin(iteration, rate);
     pacer_.task_begins();
     return {};
   }
 
   Status before_forward(int layer) override {
+    progress();
     if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
-    if (factors_->owns(layer)) return factors_->before_forward(layer, waits_);
+    if (ReplicatedLayers* const own = replicated(layer)) return own->before_forward(layer, waits_);
     for (const NetParam& param : net_.params())
       if (param.layer == layer && owns(layer) && !(spent_ && param.lr_mult != 0))
         ops::fill(net_.context(), 0, param.blob->grad);
@@ -55,9 +81,10 @@ class GradientExchange final : public TableExchange {
   }
 
   Status after_backward(int layer) override {
-    if (factors_->owns(layer)) {
-      finite_ = finite_ && factors_->is_finite(layer);
-      held_factors_.push_back(layer);
+    progress();
+    if (const ReplicatedLayers* const own = replicated(layer)) {
+      finite_ = finite_ && own->is_finite(layer);
+      held_layers_.push_back(layer);
       if (early_ && finite_) push_held();
       return {};
     }
@@ -77,7 +104,7 @@ class GradientExchange final : public TableExchange {
 
   Status end_step(bool update, double) override {
     skipped_ = !update;
-    if (skipped_) held_.clear(), held_factors_.clear();
+    if (skipped_) held_.clear(), held_layers_.clear();
     if (!task_.judged) push_outcome();
     return {};
   }
@@ -106,16 +133,24 @@ class GradientExchange final : public TableExchange {
   std::vector<Tensor*> histories() override {
     if (histories_.empty()) make_histories();
     std::vector<Tensor*> all = pointers();
-    const std::vector<Tensor*> factors = factors_->histories();
-    for (std::size_t i = 0; i < factors.size(); ++i)
-      if (factors[i]) all[i] = factors[i];
+    const std::vector<Tensor*> own = histories_of(replicated_);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i]) all[i] = own[i];
     return all;
   }
 
  private:
   bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
-  // Its gradients go to the servers.
-  bool by_rows(int layer) const { return owns(layer) && !factors_->owns(layer); }
+  // Null: its gradients go to the servers.
+  ReplicatedLayers* replicated(int layer) const {
+    const auto found =
+        std::ranges::find_if(replicated_, [layer](const auto& one) { return one->owns(layer); });
+    return found == replicated_.end() ? nullptr : found->get();
+  }
+  bool by_rows(int layer) const { return owns(layer) && !replicated(layer); }
+  void progress() {
+    for (const auto& one : replicated_) one->progress();
+  }
 
   Status first_read(const table::Plan&) override {
     for (const RowId row : all_)
@@ -125,13 +160,26 @@ class GradientExchange final : public TableExchange {
   Status reread() override { return read(next()); }
   Status receive_all() override {
     if (Status status = receive(all_); !status.ok()) return status;
-    return factors_->apply_all(waits_);
+    for (const auto& one : replicated_)
+      if (Status status = one->apply_all(waits_); !status.ok()) return status;
+    return {};
   }
-  std::vector<table::Row> more_rows(RowId first) override { return factors_->rows(first); }
+  std::vector<table::Row> more_rows(RowId first) override {
+    std::vector<table::Row> rows;
+    firsts_.clear();
+    for (const auto& one : replicated_) {
+      firsts_.push_back(first + static_cast<RowId>(rows.size()));
+      const std::vector<table::Row> own = one->rows(firsts_.back());
+      rows.insert(rows.end(), own.begin(), own.end());
+    }
+    return rows;
+  }
   // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
   Status refresh() override { return lockstep_ ? Status() : read(next()); }
   std::span<float> destination(RowId row) override {
-    return row < all_.size() ? staging_.weights(row) : factors_->destination(row);
+    if (row < all_.size()) return staging_.weights(row);
+    const auto after = std::ranges::upper_bound(firsts_, row);
+    return replicated_[static_cast<std::size_t>(after - firsts_.begin()) - 1]->destination(row);
   }
 
   void make_histories() {
@@ -166,8 +214,8 @@ class GradientExchange final : public TableExchange {
     }
     push(pushes_);
     held_.clear();
-    for (const int layer : held_factors_) factors_->send(layer, options_.weight);
-    held_factors_.clear();
+    for (const int layer : held_layers_) replicated(layer)->send(layer, options_.weight);
+    held_layers_.clear();
   }
 
   // Pushes the rest of the task. Other workers wait for this worker's part, so it says if there is
@@ -179,11 +227,12 @@ class GradientExchange final : public TableExchange {
     for (const RowId row : learning_)
       pushes_.push_back({.row = row, .clock = iteration_, .weight = 0, .rate = rate_});
     for (const table::Push& one : pushes_) push(std::span(&one, 1));
-    factors_->send_nothing();
+    for (const auto& one : replicated_) one->send_nothing();
   }
 
   const Layers layers_;
-  const std::unique_ptr<FactorLayers> factors_;
+  const Replicated replicated_;
+  std::vector<RowId> firsts_;  // of their rows, in their order
   // the only server is in this process: it clears gradients as it takes them
   const bool spends_;
   bool finite_ = true;    // this iteration's gradients, so far
@@ -191,7 +240,7 @@ class GradientExchange final : public TableExchange {
   // the server clears this iteration's gradients; it has cleared those of the last
   bool spending_ = false, spent_ = false;
   std::vector<RowId> held_;          // whose gradients are complete and were not pushed
-  std::vector<int> held_factors_;    // layers whose factors are, and were not
+  std::vector<int> held_layers_;     // that other workers get, likewise
   std::vector<table::Push> pushes_;  // of them, while they are pushed
   // of the rule's history h and param i at h * params + i: from a restore until the first
   // iteration, and for a save
@@ -201,8 +250,7 @@ class GradientExchange final : public TableExchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_gradient_exchange(const TableSetup& setup) {
-  return std::make_unique<GradientExchange>(setup,
-                                            std::make_unique<FactorLayers>(setup, setup.factors));
+  return std::make_unique<GradientExchange>(setup, replicated_of(setup));
 }
 
 }  // namespace shoal::parallel

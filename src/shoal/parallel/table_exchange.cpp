@@ -142,14 +142,15 @@ ExchangeOffer table_offer(const SolverParameter& param, table::Table& table,
       throw ConfigError(scheme.error().code, options.name, ": ", scheme.error().message);
     check_fit(param, options.name, *scheme.value(), workers_of(table.roster()));
     const table::RosterBody& roster = table.roster();
-    Layers factors = by_factors(net, choose_exchanges(net, param, options.name, *scheme.value(),
-                                                      {workers_of(roster), servers_of(roster),
-                                                       net.context().share().replicas}));
+    std::vector<Way> ways = ways_of(net, choose_exchanges(net, param, options.name, *scheme.value(),
+                                                          {workers_of(roster), servers_of(roster),
+                                                           net.context().share().replicas},
+                                                          options.rates));
     for (std::size_t layer = 0; layer < layers.size(); ++layer)
-      factors[layer] = factors[layer] && layers[layer];
+      if (!layers[layer]) ways[layer] = Way::kTable;
     const bool gradients = scheme.value()->contribution() == table::ContributionKind::kGradient;
     return (gradients ? make_gradient_exchange : make_local_steps_exchange)(
-        {param, net, layers, table, options, *scheme.value(), factors});
+        {param, net, layers, table, options, *scheme.value(), ways});
   };
   return {[](const Layer&) { return true; }, make};
 }

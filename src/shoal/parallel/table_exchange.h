@@ -11,6 +11,7 @@
 #include "shoal/parallel/param_staging.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/row_waits.h"
+#include "shoal/parallel/way.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/solver/recipe.h"
 
@@ -24,7 +25,7 @@ struct TableSetup {
   table::Table& table;
   const WorkerOptions& options;
   const table::Scheme& scheme;
-  const Layers& factors;  // of the layers: whose gradients travel as factors
+  const std::vector<Way>& ways;  // by layer of the net
 };
 
 // For gradients: one a task, and the servers apply the rule.

@@ -104,6 +104,12 @@ class TableMembership final : public JobMembership {
       scheme = scheme_said().value_or(scheme);
       links_are_new_ = true;
     }
+    rates_ = rates_of(spec_.solver);
+    if (!needs_rates(spec_.solver) || share_.clients < 2) return true;
+    const Result<Rates> measured =
+        measure_rates(table_, *team_, {.device = options_.device, .threads = options_.threads});
+    if (!measured.ok()) return failed(measured.error());
+    rates_ = rates_of(spec_.solver, measured.value());
     return true;
   }
 
@@ -115,20 +121,23 @@ class TableMembership final : public JobMembership {
                         .weight = contribution_weight(solver, name_, share),
                         .until = phase_end,
                         .generation = generation_,
-                        .servers = servers()});
+                        .servers = servers(),
+                        .rates = rates_});
   }
 
   Meter* meter() override { return &tuner_.meter(); }
 
   void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {
+    choices_ = choose_exchanges(solver.net(), spec_.solver, name_, *or_throw(scheme.make()),
+                                crowd(), rates_);
     if (std::exchange(links_are_new_, false) && team_->chief())
       LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
-                << (servers().speeds.empty() ? " and are alike: " : ": ")
-                << placement(solver, scheme);
-    if (team_->chief()) report_exchange(solver, scheme);
+                << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
+    if (team_->chief()) report_exchange(solver);
+    forecast_ = forecast_of(solver.net(), choices_, crowd(), rates_, spec_.solver.iter_size());
     if (!is_first) return;
     if (team_->chief()) {
-      LOG(INFO) << "Scheme " << scheme.words() << "; " << placement(solver, scheme);
+      LOG(INFO) << "Scheme " << scheme.words() << "; " << placement(solver);
       const std::string caution = or_throw(scheme.make())->caution(share_.clients);
       if (!caution.empty()) LOG(WARNING) << "Scheme " << scheme.words() << ": " << caution;
     }
@@ -200,6 +209,7 @@ class TableMembership final : public JobMembership {
     LOG(INFO) << "Traffic: " << each(all.bytes_sent) << " bytes sent and "
               << each(all.bytes_received) << " received an iteration, " << each(all.local_bytes)
               << " within this process";
+    if (team_->chief()) compare_forecast();
     return {};
   }
   void abort(const Error& error) override { table_.abort(error); }
@@ -261,27 +271,34 @@ class TableMembership final : public JobMembership {
                                            : options_.bandwidths);
   }
 
-  std::vector<LayerExchange> exchanges(Solver& solver, const table::SchemeSpec& scheme) const {
-    return choose_exchanges(
-        solver.net(), spec_.solver, name_, *or_throw(scheme.make()),
-        {workers_of(table_.roster()), servers_of(table_.roster()), share_.replicas});
+  Crowd crowd() const {
+    return {workers_of(table_.roster()), servers_of(table_.roster()), share_.replicas};
   }
 
-  // Says which layers' gradients travel as factors, in each generation.
-  void report_exchange(Solver& solver, const table::SchemeSpec& scheme) const {
-    const std::vector<LayerExchange> choices = exchanges(solver, scheme);
-    if (options_.explain_exchange) LOG(INFO) << "Exchange:\n" << table_of(solver.net(), choices);
-    if (const std::string words = summary_of(solver.net(), choices); !words.empty())
+  // Says by which ways the gradients of layers travel, in each generation.
+  void report_exchange(Solver& solver) const {
+    if (options_.explain_exchange)
+      LOG(INFO) << "Exchange: " << table_of(solver.net(), choices_, rates_);
+    if (const std::string words = summary_of(solver.net(), choices_); !words.empty())
       LOG(INFO) << "Exchange: " << words;
+  }
+
+  // Says what was predicted beside what was measured, of the last segment.
+  void compare_forecast() const {
+    const Speedometer& measured = tuner_.speedometer();
+    if (rates_.bandwidth <= 0 || !forecast_ || measured.iterations() == 0) return;
+    LOG(INFO) << "Exchange: an iteration took " << measured.seconds() * 1e3 << " ms, of which "
+              << measured.busy() * 1e3 << " ms were this worker's own; predicted for that: "
+              << forecast_->seconds_of_busy(measured.busy()) * 1e3 << " ms";
   }
 
   // "7 rows of params on 2 servers, with 40000, 8000 bytes, by the bandwidths of their links:
   // 1e+08, 2e+07 bytes/s".
-  std::string placement(Solver& solver, const table::SchemeSpec& scheme) const {
+  std::string placement(Solver& solver) const {
     const table::Servers on = servers();
     const RowMap map(solver.net(), on,
                      {.stays = is_alone(table_.roster()),
-                      .replicated = by_factors(solver.net(), exchanges(solver, scheme))});
+                      .replicated = replicated_by(ways_of(solver.net(), choices_))});
     std::vector<std::string> bytes, bandwidths;
     for (const std::size_t each : table::bytes_per_server(map.rows(), on.count))
       bytes.push_back(str(each));
@@ -307,6 +324,9 @@ class TableMembership final : public JobMembership {
   bool joined_;                         // a job that was training, and has not begun itself
   bool links_are_new_ = false;          // the links were measured since the last segment
   bool asked_to_measure_ = false;
+  Rates rates_;                         // of this generation
+  std::vector<LayerExchange> choices_;  // of this segment
+  std::optional<Forecast> forecast_;    // likewise
 };
 
 }  // namespace

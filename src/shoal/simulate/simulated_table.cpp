@@ -89,6 +89,7 @@ void SimulatedTable::received(int server, Message&& message) {
   if (!taken.ok()) return job_.fail(taken.error());
   pump(server);
   if (row == nullptr || !taken.value() || !client_->arrived(row->row)) return;
+  if (arrived_) arrived_(row->row);
   if (awaited_.erase(row->row) > 0 && awaited_.empty()) std::exchange(then_, nullptr)();
 }
 

@@ -35,6 +35,8 @@ class SimulatedTable final : public table::TableSession {
   Status wait_until(const std::function<bool()>& done, double& account);
   // Calls `then` when these rows have arrived: at once if they have already.
   void when_arrived(std::span<const table::RowId> rows, std::function<void()> then);
+  // From here on `arrived` is called for each row that arrives, before what waits for it goes on.
+  void on_arrival(std::function<void(table::RowId)> arrived) { arrived_ = std::move(arrived); }
   // Tells all servers that this worker pushes nothing more.
   void retire(const table::Retire& retire) override {
     if (!client_) return;  // no server has heard of this worker
@@ -117,7 +119,8 @@ class SimulatedTable final : public table::TableSession {
   SimThread& thread_;
   std::unique_ptr<table::Client> client_;
   std::set<table::RowId> awaited_;
-  std::function<void()> then_;             // when they have arrived
+  std::function<void()> then_;  // when they have arrived
+  std::function<void(table::RowId)> arrived_;
   Instant alarm_ = Instant::max();         // when the client is called next
   std::deque<table::RosterBody> rosters_;  // by generation
   table::PendingAnswers answers_;

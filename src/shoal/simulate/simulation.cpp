@@ -7,6 +7,7 @@
 #include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/data/parts.h"
+#include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/row_map.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/net.pb.h"
@@ -141,11 +142,30 @@ void check_dry(const SolverParameter& solver, const SimulationOptions& options) 
                       "is read, and --dry reads nothing");
 }
 
+// Where ways of exchange are chosen by rates, those that the solver does not say are the cluster's:
+// its slowest link, its longest latency, and products that take no time.
+SolverParameter with_rates(SolverParameter solver, const Cluster& cluster) {
+  if (!parallel::needs_rates(solver)) return solver;
+  parallel::Rates rates;
+  for (const Process& process : cluster.processes) {
+    if (process.bandwidth > 0)
+      rates.bandwidth =
+          rates.bandwidth > 0 ? std::min(rates.bandwidth, process.bandwidth) : process.bandwidth;
+    rates.latency = std::max(rates.latency, to_seconds(process.latency));
+  }
+  rates = parallel::rates_of(solver, rates);
+  ExchangeParameter& exchange = *solver.mutable_exchange();
+  exchange.set_bandwidth(rates.bandwidth);
+  exchange.set_latency_ms(rates.latency * 1e3);
+  exchange.set_multiply_adds(rates.multiply_adds);
+  return solver;
+}
+
 class Simulation {
  public:
   Simulation(const SolverParameter& param, const Cluster& cluster, const SimulationOptions& options)
       : options_(options),
-        spec_(spec_of(param, options.name)),
+        spec_(spec_of(with_rates(param, cluster), options.name)),
         servers_(options.by_time ? cluster.known_servers() : table::Servers(cluster.servers())),
         job_(cluster,
              {.seed = options.seed, .dry = options.dry, .scheme = spec_.phases[0].scheme.words()}),
@@ -209,7 +229,7 @@ class Simulation {
     const table::Plan* plan = job_.shard(0).plan();
     if (plan == nullptr) return 0;
     const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
-    if (row == plan->rows.end()) return 0;
+    if (row == plan->rows.end()) return tally_.iterations / job_.workers();  // workers update all
     const auto id = static_cast<table::RowId>(row - plan->rows.begin());
     const auto now = job_.shard(row->server).look(id);
     return now ? now->version : 0;

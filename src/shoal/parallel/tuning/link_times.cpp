@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <limits>
 
+#include "shoal/ops/gemm.h"
+#include "shoal/ops/vector.h"
 #include "shoal/parallel/plan.h"
 #include "shoal/table/coordinator.h"
 
@@ -140,6 +144,74 @@ Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
   }
   released.settled = true;
   return fastest;
+}
+
+namespace {
+
+// Seconds of a call.
+Result<double> time_of(const table::Table& table, const std::function<Status()>& call) {
+  const table::Instant start = table.now();
+  if (Status status = call(); !status.ok()) return status.error();
+  return std::chrono::duration<double>(table.now() - start).count();
+}
+
+double measure_multiply_adds(const table::Table& table, const Context::Options& options) {
+  constexpr std::int64_t kSide = 512;
+  constexpr int kProducts = 4;
+  Context context(options);
+  Tensor a({kSide, kSide}), b({kSide, kSide}), c({kSide, kSide});
+  for (Tensor* const one : {&a, &b}) ops::fill(context, 1, *one);
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kProducts; ++i) {
+    const auto seconds = time_of(table, [&]() -> Status {
+      ops::gemm(context, ops::Trans::kNo, ops::Trans::kYes, kSide, kSide, kSide, 1, a, b, 0, c);
+      (void)c.host();  // a device is through
+      return {};
+    });
+    least = std::min(least, seconds.value());
+  }
+  return std::pow(static_cast<double>(kSide), 3) / std::max(1e-9, least);
+}
+
+// Seconds of the shortest of a few calls of all workers together.
+Result<double> least_of(const table::Table& table, Team& team, int calls,
+                        const std::function<Status()>& call) {
+  double nothing[] = {0}, least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < calls; ++i) {
+    if (Status status = team.sum(nothing); !status.ok()) return status.error();
+    const Result<double> seconds = time_of(table, call);
+    if (!seconds.ok()) return seconds;
+    least = std::min(least, seconds.value());
+  }
+  return least;
+}
+
+}  // namespace
+
+Result<Rates> measure_rates(const table::Table& table, Team& team,
+                            const Context::Options& computes) {
+  constexpr std::size_t kMost = 12u << 20, kEach = 4u << 20;  // bytes: of all, and of a worker
+  constexpr int kQuestions = 8, kGathers = 3;
+  const std::size_t each = std::min(kEach, kMost / static_cast<std::size_t>(team.size()));
+  double nothing[] = {0};
+  const Result<double> question =
+      least_of(table, team, kQuestions, [&] { return team.sum(nothing); });
+  if (!question.ok()) return question.error();
+  const Result<double> gather = least_of(table, team, kGathers, [&]() -> Status {
+    const auto all = team.gather(team.chief() ? "" : std::string(each, '\0'));
+    return all.ok() ? Status() : Status(all.error());
+  });
+  if (!gather.ok()) return gather.error();
+  // each number is of one worker
+  double said[3] = {};
+  if (team.chief()) {
+    said[0] = static_cast<double>(each * static_cast<std::size_t>(team.size() - 1)) /
+              std::max(1e-9, gather.value());
+    said[1] = measure_multiply_adds(table, computes);
+  }
+  if (team.index() == 1) said[2] = question.value() / 2;
+  if (Status status = team.sum(said); !status.ok()) return status.error();
+  return Rates{.bandwidth = said[0], .latency = said[2], .multiply_adds = said[1]};
 }
 
 std::vector<double> bandwidths_of(const table::RosterBody& roster) {

@@ -1,5 +1,5 @@
-// Measures links by reading rows: how long an exchange takes a worker, and how fast the servers
-// are.
+// Measures links: how long an exchange takes a worker, how fast the servers are, and the rates
+// from which the seconds of exchanges are predicted.
 #pragma once
 
 #include <span>
@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "shoal/base/error.h"
+#include "shoal/parallel/rates.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/solver/team.h"
 #include "shoal/table/table.h"
+#include "shoal/tensor/context.h"
 
 namespace shoal::parallel {
 
@@ -37,5 +39,12 @@ Result<double> measure_exchange(table::Table& table, const table::Plan& plan);
 // roster; 2 MiB from each server to each who measures.
 Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
                                             const std::string& scheme);
+
+// The rates of this job, the same on every worker: the link of the chief's process while all others
+// send to it, half of the time of a question and its answer between worker 1 and the chief's
+// process, and the chief's products of matrices with so many threads of its device. All workers
+// take part; a few MiB from each.
+Result<Rates> measure_rates(const table::Table& table, Team& team,
+                            const Context::Options& computes);
 
 }  // namespace shoal::parallel

@@ -29,6 +29,7 @@ class SpeedTuner {
              std::optional<ShareSearch> shares)
       : speedometer_(table, next), files_(std::move(files)), shares_(shares) {}
   Meter& meter() { return speedometer_; }
+  const Speedometer& speedometer() const { return speedometer_; }
 
   // A segment of `phase` begins on the chief, which reads this share of the data.
   struct Ahead {

@@ -1,0 +1,64 @@
+// The sum of a vector over all workers, by the steps of a collective. A transfer is a row of the
+// table that its sender alone writes and its receiver alone reads.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shoal/parallel/collective.h"
+#include "shoal/parallel/row_waits.h"
+#include "shoal/table/buffer.h"
+#include "shoal/table/table.h"
+
+namespace shoal::parallel {
+
+// The rows of all transfers, in the order of strips and transfers. servers: by worker, the server
+// for what it writes.
+std::vector<table::Row> rows_of(Way way, std::size_t count, std::uint32_t priority,
+                                std::span<const std::uint16_t> servers);
+
+// One worker's part. All calls on one thread, destination apart.
+class Allreduce {
+ public:
+  // The rows are numbers `first` and up of the table's plan, as rows_of has them.
+  Allreduce(table::Table& table, Way way, int workers, std::size_t count, table::RowId first);
+  Allreduce(const Allreduce&) = delete;
+
+  std::span<float> numbers() { return numbers_; }
+  // Of a row that another worker writes for this one.
+  std::span<float> destination(table::RowId row);
+
+  // Asks for what others send at this clock, once they have what this worker sent last.
+  Status expect(table::Clock clock, RowWaits& waits);
+  // numbers() is this worker's summand: sends it as far as that goes without waiting. From here
+  // until is_done() numbers() belongs to the sum.
+  void start();
+  // Carries out the steps whose numbers have arrived.
+  void progress();
+  // numbers() is the sum.
+  bool is_done() const { return done_.is_done(); }
+  // The row that the first unfinished part of the sum waits for.
+  table::RowId awaited() const { return row_of(done_.awaited()); }
+
+ private:
+  table::RowId row_of(const Step& step) const {
+    return first_ + static_cast<table::RowId>(step.transfer);
+  }
+  void send(const Step& step);
+  void take(const Step& step);
+
+  table::Table& table_;
+  const table::RowId first_;
+  const std::vector<Strip> strips_;
+  StepsDone done_{strips_};
+  std::vector<table::RowId> sends_, receives_;  // rows
+  std::vector<const Step*> by_row_;             // from first_ on; null: between other workers
+  std::vector<float> numbers_, received_;
+  // by Step::index: where in received_ what it adds is written; what it sent last
+  std::vector<std::size_t> places_;
+  std::vector<std::shared_ptr<table::Buffer>> sent_;
+  table::Clock clock_ = 0;
+};
+
+}  // namespace shoal::parallel

@@ -1,0 +1,166 @@
+#include "shoal/parallel/collective.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "shoal/base/log.h"
+#include "shoal/table/placement.h"
+
+namespace shoal::parallel {
+namespace {
+
+// Collects transfers.
+class Schedule {
+ public:
+  void add(int round, int from, int to, std::size_t first, std::size_t end, bool adds) {
+    if (first < end)
+      transfers_.push_back({.round = round,
+                            .from = from,
+                            .to = to,
+                            .first = first,
+                            .count = end - first,
+                            .adds = adds});
+  }
+  std::vector<Transfer> in_order() && {
+    std::ranges::stable_sort(transfers_, {}, &Transfer::round);
+    return std::move(transfers_);
+  }
+
+ private:
+  std::vector<Transfer> transfers_;
+};
+
+// The level of a worker in the tree; worker 0's is 0.
+int level_of(int worker) { return std::bit_width(static_cast<unsigned>(worker) + 1) - 1; }
+
+std::vector<Transfer> tree(int workers, std::size_t count) {
+  const int deepest = level_of(workers - 1);
+  Schedule schedule;
+  for (int worker = 1; worker < workers; ++worker) {
+    const int parent = (worker - 1) / 2, level = level_of(worker);
+    schedule.add(deepest - level, worker, parent, 0, count, true);
+    schedule.add(deepest + level - 1, parent, worker, 0, count, false);
+  }
+  return std::move(schedule).in_order();
+}
+
+// Part p is complete at worker p - 1, after it came past all others.
+std::vector<Transfer> ring(int workers, std::size_t count) {
+  const auto all = static_cast<std::size_t>(workers);
+  const auto begin = [&](std::size_t part) { return count * part / all; };
+  Schedule schedule;
+  for (int round = 0; round < 2 * (workers - 1); ++round)
+    for (int worker = 0; worker < workers; ++worker) {
+      const auto part = static_cast<std::size_t>((worker - round + 2 * workers) % workers);
+      schedule.add(round, worker, (worker + 1) % workers, begin(part), begin(part + 1),
+                   round < workers - 1);
+    }
+  return std::move(schedule).in_order();
+}
+
+struct Range {
+  std::size_t first = 0, end = 0;
+};
+
+// The part that a worker keeps when its halves were exchanged over all distances down to `least`.
+Range kept_by(int worker, int distance, int least, Range part) {
+  for (; distance >= least; distance /= 2) {
+    const std::size_t middle = part.first + (part.end - part.first) / 2;
+    ((worker & distance) != 0 ? part.first : part.end) = middle;
+  }
+  return part;
+}
+
+std::vector<Transfer> halving_doubling(int workers, std::size_t count) {
+  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(workers)));
+  const int rounds = std::bit_width(static_cast<unsigned>(core)) - 1;
+  const int last = 2 * rounds + 1;
+  Schedule schedule;
+  for (int worker = core; worker < workers; ++worker) {
+    schedule.add(0, worker, worker - core, 0, count, true);
+    schedule.add(last, worker - core, worker, 0, count, false);
+  }
+  for (int worker = 0; worker < core; ++worker)
+    for (int round = 0; round < rounds; ++round) {
+      const int distance = core >> (round + 1), partner = worker ^ distance;
+      const Range given = kept_by(partner, core / 2, distance, {0, count}),
+                  own = kept_by(worker, core / 2, distance, {0, count});
+      schedule.add(1 + round, worker, partner, given.first, given.end, true);
+      schedule.add(last - 1 - round, worker, partner, own.first, own.end, false);
+    }
+  return std::move(schedule).in_order();
+}
+
+}  // namespace
+
+std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
+  CHECK(is_collective(way) && workers > 0) << name_of(way) << " of " << workers << " workers";
+  if (workers == 1) return {};
+  if (way == Way::kTree) return tree(workers, count);
+  return way == Way::kRing ? ring(workers, count) : halving_doubling(workers, count);
+}
+
+// A transfer has at least kRowFloats numbers, so that it is no more than frames, and at most
+// kLongest, so that an urgent row need not wait for long. Between them there are about kStrips
+// strips: the first sum is on its way back while the last one is made.
+std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count) {
+  constexpr std::size_t kLongest = 4 * table::kRowFloats, kStrips = 16;
+  const auto parts = static_cast<std::size_t>(way == Way::kRing ? workers : 1);
+  const std::size_t length =
+      parts * std::clamp<std::size_t>(count / (kStrips * parts), table::kRowFloats, kLongest);
+  std::vector<std::size_t> begins;
+  for (std::size_t at = 0; at < count; at += length) begins.push_back(at);
+  begins.push_back(count);
+  return begins;
+}
+
+std::vector<std::vector<Strip>> steps_of(Way way, int workers, std::size_t count) {
+  const std::vector<std::size_t> begins = strips_of(way, workers, count);
+  std::vector<std::vector<Strip>> by_worker(static_cast<std::size_t>(workers),
+                                            std::vector<Strip>(begins.size() - 1));
+  std::vector<std::size_t> steps(by_worker.size());
+  std::size_t transfer = 0;
+  for (std::size_t strip = 0; strip + 1 < begins.size(); ++strip) {
+    const std::vector<Transfer> all = transfers_of(way, workers, begins[strip + 1] - begins[strip]);
+    const auto add = [&](const Transfer& one, std::size_t number, bool sends) {
+      const auto worker = static_cast<std::size_t>(sends ? one.from : one.to);
+      by_worker[worker][strip].push_back({.transfer = transfer + number,
+                                          .index = steps[worker]++,
+                                          .sends = sends,
+                                          .adds = one.adds,
+                                          .first = begins[strip] + one.first,
+                                          .count = one.count});
+    };
+    for (std::size_t first = 0, end = 0; first < all.size(); first = end) {
+      while (end < all.size() && all[end].round == all[first].round) ++end;
+      for (const bool sends : {true, false})
+        for (std::size_t i = first; i < end; ++i) add(all[i], i, sends);
+    }
+    transfer += all.size();
+  }
+  return by_worker;
+}
+
+void StepsDone::restart() {
+  std::ranges::fill(next_, 0);
+  unfinished_ = strips_.size();
+}
+
+void StepsDone::advance(const std::function<bool(const Step&)>& act) {
+  if (is_done()) return;
+  unfinished_ = 0;
+  for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
+    std::size_t& next = next_[strip];
+    while (next < strips_[strip].size() && act(strips_[strip][next])) ++next;
+    unfinished_ += next < strips_[strip].size();
+  }
+}
+
+const Step& StepsDone::awaited() const {
+  CHECK(!is_done()) << "no step is left";
+  std::size_t strip = 0;
+  while (next_[strip] == strips_[strip].size()) ++strip;
+  return strips_[strip][next_[strip]];
+}
+
+}  // namespace shoal::parallel

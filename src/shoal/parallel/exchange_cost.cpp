@@ -1,0 +1,139 @@
+#include "shoal/parallel/exchange_cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "shoal/base/log.h"
+#include "shoal/parallel/collective.h"
+
+namespace shoal::parallel {
+namespace {
+
+constexpr double kNumberBytes = sizeof(float);
+
+double table_numbers(std::int64_t params, const Crowd& crowd) {
+  return 2.0 * static_cast<double>(params) *
+         static_cast<double>(crowd.workers + crowd.servers - 2) /
+         static_cast<double>(crowd.servers);
+}
+
+double factor_numbers(const Factored::Sizes& sizes, const Crowd& crowd) {
+  return 2.0 * static_cast<double>(sizes.rows * (crowd.workers - 1)) *
+         static_cast<double>(sizes.outputs + sizes.inputs);
+}
+
+// Half of what is sent and received goes each way, and the ways do not wait for each other.
+void take_both_ways(Cost& cost, int messages, const Rates& rates) {
+  if (rates.bandwidth <= 0) return;
+  cost.link = cost.numbers / 2 * kNumberBytes / rates.bandwidth;
+  cost.latency = messages * rates.latency;
+}
+
+Cost collective_cost(Way way, std::int64_t params, const Crowd& crowd, const Rates& rates) {
+  const int workers = static_cast<int>(crowd.workers);
+  const Load load = load_of(way, workers);
+  const auto all = static_cast<double>(params);
+  Cost cost{.numbers = 2 * load.busiest * all};
+  if (rates.bandwidth <= 0) return cost;
+  // the first strip goes all the way; behind it the busiest worker's link is never idle
+  const double strip =
+      static_cast<double>(strips_of(way, workers, static_cast<std::size_t>(params)).at(1));
+  cost.link =
+      (load.in_turn * strip + load.busiest * (all - strip)) * kNumberBytes / rates.bandwidth;
+  cost.latency = load.rounds * rates.latency;
+  return cost;
+}
+
+Load tree_load(int workers) {
+  const int levels = std::bit_width(static_cast<unsigned>(workers)) - 1;
+  // a parent of two that is not the root has them, or itself and a parent, on the same link
+  const double up = workers == 2 ? 1 : 2;
+  return {
+      .busiest = workers >= 5 ? 3.0 : up,
+      .in_turn = 2 * up * (levels - 1) + 2.0 * (std::has_single_bit(unsigned(workers)) ? 1 : up),
+      .rounds = 2 * levels};
+}
+
+}  // namespace
+
+// Checked against the schedules themselves in the tests.
+Load load_of(Way way, int workers) {
+  if (workers < 2) return {};
+  const double all = workers;
+  if (way == Way::kTree) return tree_load(workers);
+  if (way == Way::kRing)
+    return {.busiest = 2 * (all - 1) / all,
+            .in_turn = 2 * (all - 1) / all,
+            .rounds = 2 * (workers - 1)};
+  CHECK(way == Way::kHalvingDoubling) << name_of(way) << " is no collective";
+  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(workers)));
+  const int levels = static_cast<int>(std::bit_width(static_cast<unsigned>(core))) - 1;
+  const double halves = 2.0 * (core - 1) / core;
+  const bool folds = workers > core;
+  return {.busiest = halves + (folds ? 1 : 0),
+          .in_turn = halves + (folds ? 2 : 0),
+          .rounds = 2 * levels + (folds ? 2 : 0)};
+}
+
+Cost cost_of(Way way, const LayerSize& size, const Crowd& crowd, const Rates& rates) {
+  if (crowd.workers < 2) return {};
+  if (is_collective(way)) return collective_cost(way, size.params, crowd, rates);
+  Cost cost;
+  if (way == Way::kTable) {
+    cost.numbers = table_numbers(size.params, crowd);
+    take_both_ways(cost, 2, rates);
+    return cost;
+  }
+  CHECK(size.factors) << "a layer without factors";
+  cost.numbers = factor_numbers(*size.factors, crowd);
+  take_both_ways(cost, 1, rates);
+  const auto& [rows, outputs, inputs] = *size.factors;
+  if (rates.bandwidth > 0 && rates.multiply_adds > 0)
+    cost.product = static_cast<double>(crowd.workers - 1) * static_cast<double>(rows * outputs) *
+                   static_cast<double>(inputs) / rates.multiply_adds;
+  return cost;
+}
+
+bool factors_are_fewer(const Factored::Sizes& sizes, const Crowd& crowd) {
+  return sizes.rows * (crowd.workers - 1) * (sizes.outputs + sizes.inputs) * crowd.servers <=
+         sizes.outputs * sizes.inputs * (crowd.workers + crowd.servers - 2);
+}
+
+std::size_t bucket_bytes(const Rates& rates) {
+  constexpr double kUsual = 1 << 20, kMessages = 16;
+  if (rates.bandwidth <= 0 || rates.latency <= 0) return static_cast<std::size_t>(kUsual);
+  return static_cast<std::size_t>(
+      std::clamp(kMessages * rates.latency * rates.bandwidth, kUsual / 16, 4 * kUsual));
+}
+
+double Forecast::seconds_of_busy(double busy) const {
+  double products = 0;
+  for (const Leg& leg : legs) products += leg.cost.product;
+  return seconds(std::max(0.0, busy - products));
+}
+
+double Forecast::seconds(double compute) const {
+  const std::size_t layers = slices.forward.size();
+  // after the start of the backward passes; then after their end, where the next forward pass
+  // begins
+  std::vector<double> complete(layers), ready(layers), product(layers);
+  double passed = 0;
+  for (std::size_t layer = layers; layer-- > 0;) {
+    complete[layer] = passed;  // its gradients are there where its slice begins
+    passed += slices.backward[layer] * compute;
+  }
+  double link = 0;
+  for (const Leg& leg : legs) {
+    link = std::max(link, complete[static_cast<std::size_t>(leg.layers.back())]) + leg.cost.link;
+    for (const int layer : leg.layers)
+      ready[static_cast<std::size_t>(layer)] = link + leg.cost.latency - passed;
+    product[static_cast<std::size_t>(leg.layers.back())] += leg.cost.product;
+  }
+  double now = slices.begin * compute;
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    now = std::max(now, ready[layer]) + product[layer] + slices.forward[layer] * compute;
+  return now + passed;
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,72 @@
+// Predicts what it costs to take a layer's gradients to all workers by each way, and what a whole
+// iteration takes. Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "shoal/layers/factored.h"
+#include "shoal/parallel/rates.h"
+#include "shoal/parallel/way.h"
+#include "shoal/solver/compute_slices.h"
+
+namespace shoal::parallel {
+
+struct Crowd {
+  std::int64_t workers = 1, servers = 1;
+  int replicas = 1;  // nets of a worker
+};
+
+struct LayerSize {
+  std::int64_t params = 0;                   // numbers that learn
+  std::optional<Factored::Sizes> factors{};  // rows: of all passes of an iteration
+};
+
+// Of one exchange in an iteration, for the process that has most to do; processes have a worker,
+// and as many of them as there are servers a server.
+struct Cost {
+  double numbers = 0;  // that it sends and receives
+  // Seconds: of its link, of messages that wait for each other, and of the larger product. All 0 if
+  // the bandwidth is unknown.
+  double link = 0, latency = 0, product = 0;
+  double seconds() const { return link + latency + product; }
+};
+// Sources: Poseidon's HybComm (Zhang et al., ATC 2017) for the table and factors; for collectives
+// the schedules of collective.h. FACTORS needs the size's factors.
+Cost cost_of(Way way, const LayerSize& size, const Crowd& crowd, const Rates& rates);
+// Whether factors are no more numbers than a weight (outputs, inputs) of the table's, biases apart.
+// A tie goes to factors.
+bool factors_are_fewer(const Factored::Sizes& sizes, const Crowd& crowd);
+
+// The work of a collective for each number of a long vector, and its messages that wait for each
+// other.
+struct Load {
+  double busiest = 0;  // the most that one worker sends, or receives
+  double in_turn = 0;  // the sum over rounds of the most that one worker sends, or receives, in it
+  int rounds = 0;
+};
+Load load_of(Way way, int workers);
+
+// The bytes of a bucket of small layers: so many that the link takes as long for them as for some
+// messages; 1 MiB if the rates are unknown.
+std::size_t bucket_bytes(const Rates& rates);
+
+// An exchange of an iteration: of one layer, or of a bucket of them.
+struct Leg {
+  std::vector<int> layers;  // highest first
+  Cost cost;
+};
+// The time of an iteration. A leg begins when the backward pass of its last layer is over; legs
+// take turns on the link, in that order, and each of their layers' forward passes waits for them.
+// Source: wait-free backpropagation (Zhang et al., ATC 2017).
+struct Forecast {
+  ComputeSlices slices;
+  std::vector<Leg> legs;  // in the order in which backward passes are over
+  // Of an iteration whose passes alone take `compute` seconds.
+  double seconds(double compute) const;
+  // Of one that does not wait for others for so long; products of factors are part of that.
+  double seconds_of_busy(double busy) const;
+};
+
+}  // namespace shoal::parallel

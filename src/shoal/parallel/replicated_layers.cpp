@@ -1,0 +1,43 @@
+#include "shoal/parallel/replicated_layers.h"
+
+#include "shoal/base/log.h"
+#include "shoal/parallel/roster.h"
+#include "shoal/proto/solver.pb.h"
+
+namespace shoal::parallel {
+
+std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster) {
+  const int servers = servers_of(roster);
+  std::vector<std::uint16_t> by_worker;
+  for (const auto& process : roster.processes) {
+    if (process.worker < 0) continue;
+    const int server = process.server >= 0 ? process.server : process.worker % servers;
+    by_worker.push_back(static_cast<std::uint16_t>(server));
+  }
+  return by_worker;
+}
+
+table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rate,
+                      std::span<const float> weights) {
+  std::vector<table::WorkerView> views(weights.size());
+  std::vector<table::Contribution> held;
+  for (std::size_t worker = 0; worker < weights.size(); ++worker) {
+    views[worker] = {.pushed = clock + 1, .merged = clock, .last = clock};
+    held.push_back({.worker = static_cast<int>(worker),
+                    .clock = clock,
+                    .base = clock,
+                    .weight = weights[worker],
+                    .rate = rate});
+  }
+  const std::optional<table::Merge> merge =
+      scheme.next_merge({views, held, clock, clock + 1, clock});
+  CHECK(merge) << "scheme '" << scheme.name() << "' does not take all gradients of a clock";
+  return *merge;
+}
+
+LocalRule rule_of(const TableSetup& setup, const Layers& layers) {
+  return {read_recipe(setup.param, setup.options.name),
+          setup.param.snapshot_diff() || setup.param.debug_info(), setup.net, layers};
+}
+
+}  // namespace shoal::parallel

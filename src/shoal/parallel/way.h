@@ -1,0 +1,28 @@
+// The ways in which a layer's gradients become all workers' new params.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace shoal::parallel {
+
+enum class Way : std::uint8_t {
+  kTable,            // rows of the table's servers, which apply the rule
+  kFactors,          // each worker's factors, to every other worker
+  kTree,             // sums along a binary tree to worker 0, and back
+  kRing,             // sums of parts, each once around all workers, and once more
+  kHalvingDoubling,  // sums of halves with partners ever nearer, and back
+};
+inline constexpr std::array kWays{Way::kTable, Way::kFactors, Way::kTree, Way::kRing,
+                                  Way::kHalvingDoubling};
+inline constexpr std::array kCollectives{Way::kTree, Way::kRing, Way::kHalvingDoubling};
+
+// As a solver spells it.
+constexpr const char* name_of(Way way) {
+  constexpr const char* kNames[] = {"TABLE", "FACTORS", "TREE", "RING", "HALVING_DOUBLING"};
+  return kNames[static_cast<std::size_t>(way)];
+}
+// Workers sum the gradients among themselves.
+constexpr bool is_collective(Way way) { return way >= Way::kTree; }
+
+}  // namespace shoal::parallel

@@ -1,0 +1,79 @@
+// The work of workers without numbers: what each computes, waits for and sends, slice by slice,
+// derived once from the net and the schemes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "shoal/parallel/collective.h"
+#include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/row_map.h"
+#include "shoal/simulate/simulated_worker.h"
+#include "shoal/solver/recipe.h"
+
+namespace shoal::simulate {
+
+// A sum over all workers, whose transfers are rows from `first` on.
+struct DrySum {
+  table::RowId first = 0;
+  // By worker: its steps, and the rows that it writes and reads.
+  std::vector<std::vector<parallel::Strip>> strips;
+  std::vector<std::vector<table::RowId>> writes, reads;
+};
+
+// A slice of computation between two actions on the table.
+struct DrySlice {
+  std::vector<table::RowId> needs{};  // must have arrived before it, in a task's first step
+  std::vector<table::RowId> sends{};  // are pushed when it begins, in a task's last step
+  double share = 0;                   // its part of a step's time
+  // By worker, of a layer whose gradients travel as factors: the rows of its message. A slice that
+  // asks for them needs the last ones before.
+  std::vector<std::vector<table::RowId>> asks{}, tells{};
+  // Of layers whose gradients the workers sum: indices of the sums that must be over before the
+  // slice, and are then expected anew; and of those that begin with it.
+  std::vector<std::size_t> expects{}, starts{};
+};
+
+// The work of every worker in a phase.
+struct DryPhase {
+  table::Plan plan;
+  table::Task task;
+  bool bounded = true;
+  std::vector<DrySlice> slices;  // of a step
+  std::vector<table::RowId> all, learning;
+  std::vector<table::RowId> rest;  // the learning rows that no slice sends
+  std::vector<DrySum> sums;
+  table::Clock end = 0;  // the clock after its last task
+};
+
+// The same for every worker of the job. Throws ConfigError for what workers without numbers cannot
+// do.
+class DryJob {
+ public:
+  explicit DryJob(const WorkerSetup& setup);
+
+  std::vector<DryPhase> phases;
+  bool asks = false;   // workers ask the coordinator, in some phase
+  double samples = 0;  // of an iteration
+  // Returns what stands for the values of a row, which needs no copy.
+  std::span<float> row(const DryPhase& phase, table::RowId row) const {
+    return std::span(*numbers_).first(phase.plan.rows[row].length);
+  }
+  table::Values values(const DryPhase& phase, table::RowId row) const {
+    return {this->row(phase, row), numbers_};
+  }
+
+ private:
+  DryPhase phase_of(Net& net, const parallel::Phase& given) const;
+  std::vector<std::size_t> add_slices(const Net& net, const parallel::RowMap& map,
+                                      DryPhase& phase) const;
+  void add_factors(const Net& net, int layer, std::size_t sends, DryPhase& phase) const;
+  void add_sum(const parallel::Bucket& bucket, const std::vector<std::size_t>& sends,
+               DryPhase& phase) const;
+
+  const WorkerSetup setup_;
+  const Recipe recipe_;
+  std::shared_ptr<std::vector<float>> numbers_;  // of the longest row
+};
+
+}  // namespace shoal::simulate
