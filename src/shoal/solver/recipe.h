@@ -28,10 +28,6 @@ struct Recipe {
 // of its words.
 Recipe read_recipe(const SolverParameter& param, const std::string& name);
 
-// For updates of so many items; `written`: of a batch as the net is written. Throws ConfigError.
-optim::RateScaling scaling_of(const SolverParameter& param, const std::string& name,
-                              std::int64_t items, std::int64_t written);
-
 Precision precision_of(SolverParameter::Precision precision);
 
 // Says in the log what Caffe's schema lets pass and hardly anybody means: no max_iter, no base_lr,

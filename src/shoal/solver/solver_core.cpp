@@ -6,6 +6,7 @@
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/proto/io.h"
+#include "shoal/solver/batch_scaling.h"
 #include "shoal/solver/net_params.h"
 #include "shoal/solver/snapshot.h"
 
