@@ -10,9 +10,9 @@
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
+#include "support/job.h"
 #include "support/local_steps_rig.h"
 #include "support/overheard.h"
-#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::apart_steps_test {
@@ -64,7 +64,7 @@ TEST(LocalSteps, ApartTheChiefTestsAlone) {
        {ContributionKind::kDelta, ContributionKind::kWeights, ContributionKind::kGradient}) {
     const table::SchemeMaker maker = tried(
         {.contribution = kind, .steps = kind == ContributionKind::kGradient ? 1 : 2}, false, 0.5F);
-    SimulatedWorkers cluster(2, 1, maker);
+    Job cluster(2, 1, maker);
     Gate gate;
     const SolverParameter param = tested("max_iter: 6");
     const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
@@ -93,7 +93,7 @@ TEST(LocalSteps, ApartAStopIsEverybodysAtOnce) {
   constexpr int kTasks[] = {50, 10};
   for (const int stopped : {0, 1}) {
     const table::SchemeMaker maker = tried(deltas(2), false, 0.5F);
-    SimulatedWorkers cluster(2, 1, maker);
+    Job cluster(2, 1, maker);
     Gate came[2], said;
     std::int64_t at[2] = {-1, -1};
     const SolverParameter param = one_number("max_iter: 100000");
@@ -135,7 +135,7 @@ TEST(LocalSteps, ApartTheChiefsIntervalSavesAndAllGoOnFromThere) {
   for (const ContributionKind kind : {ContributionKind::kDelta, ContributionKind::kWeights}) {
     const table::SchemeMaker maker = tried({.contribution = kind, .steps = 2}, false, 0.5F);
     for (const std::string& from : {std::string(), prefix + "_iter_8.solverstate"}) {
-      SimulatedWorkers cluster(3, 2, maker);
+      Job cluster(3, 2, maker);
       const auto outcomes = cluster.run([&](int index, table::Table& table) -> Status {
         const Worker worker = make_worker(param, index, 3, table, maker);
         if (!from.empty()) worker.solver->restore(from);
@@ -180,7 +180,7 @@ TEST(LocalSteps, ApartWhoIsHeldBackComesToAStop) {
       tried({.contribution = ContributionKind::kDelta, .steps = 1, .paced = true}, false, 0.5F,
             [] { return std::make_unique<Holding>(); });
   for (const int max : {20, 60}) {
-    SimulatedWorkers cluster(2, 1, maker);
+    Job cluster(2, 1, maker);
     const SolverParameter param =
         one_number(str("max_iter: ", max, " snapshot: 10 snapshot_prefix: '", prefix, max, "'"));
     std::int64_t at[2] = {-1, -1};

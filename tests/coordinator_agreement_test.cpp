@@ -7,7 +7,7 @@
 
 #include "shoal/base/random.h"
 #include "shoal/table/coordinator.h"
-#include "support/job.h"
+#include "support/coordinator_rig.h"
 
 namespace shoal::test::coordinator_agreement_test {
 namespace {
@@ -19,12 +19,12 @@ using table::DirectiveKind;
 using table::Topic;
 using table::Want;
 using Words = std::vector<std::string>;
-using Process = Job::Process;
+using Process = CoordinatorRig::Process;
 
 TEST(CoordinatorAgreement, TheLargestClockAndTheMostUrgentWant) {
   in_every_order(3, [](const std::vector<std::uint32_t>& order) {
     for (const Want second : {Want::kNothing, Want::kSnapshot, Want::kStop, Want::kRequeue}) {
-      Job job = Job::joined(3);
+      CoordinatorRig job = CoordinatorRig::joined(3);
       ASSERT_TRUE(job.ask(1, Topic::kPause, 5, body_of(Want::kStop)).ok());
       for (std::uint32_t rank = 0; rank < 3; ++rank)
         EXPECT_EQ(job.take(rank), Words{"pause for 2"});
@@ -48,7 +48,7 @@ TEST(CoordinatorAgreement, TheLargestClockAndTheMostUrgentWant) {
 }
 
 TEST(CoordinatorAgreement, ClocksOfAgreementsRise) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(job.ask(0, Topic::kPause, i, body_of(Want::kSnapshot)).ok());
     for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.ask(rank, Topic::kPaused, 4).ok());
@@ -57,7 +57,7 @@ TEST(CoordinatorAgreement, ClocksOfAgreementsRise) {
 }
 
 TEST(CoordinatorAgreement, GoesOnWithoutWhoIsDone) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   ASSERT_TRUE(job.ask(0, Topic::kPause, 3, body_of(Want::kStop)).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 3).ok());
   ASSERT_TRUE(job.ask(1, Topic::kDone, 9).ok());
@@ -179,7 +179,7 @@ class Automata {
   }
 
   Random random_;
-  Job job_ = Job::joined(3);
+  CoordinatorRig job_ = CoordinatorRig::joined(3);
   std::vector<Worker> workers_;
   int wishes_ = 4;
   std::string wrong_;

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "shoal/table/coordinator.h"
+#include "support/coordinator_rig.h"
 #include "support/expect.h"
-#include "support/job.h"
 
 namespace shoal::test::coordinator_generation_test {
 namespace {
@@ -17,11 +17,11 @@ using table::RosterBody;
 using table::SegmentBody;
 using table::Topic;
 using Words = std::vector<std::string>;
-using Process = Job::Process;
+using Process = CoordinatorRig::Process;
 
 // The chief, rank 0, says this at the end of a generation, and the others nothing but their clocks.
-RosterBody regroup(Job& job, const std::vector<std::uint32_t>& workers, const SegmentBody& chief,
-                   Clock generation = 1) {
+RosterBody regroup(CoordinatorRig& job, const std::vector<std::uint32_t>& workers,
+                   const SegmentBody& chief, Clock generation = 1) {
   for (const std::uint32_t rank : workers)
     EXPECT_TRUE(job.ask(rank, Topic::kRegroup, generation,
                         table::encode(rank == 0 ? chief : SegmentBody{.clock = chief.clock}))
@@ -46,13 +46,13 @@ std::vector<double> bandwidths_of(const RosterBody& roster) {
   return bandwidths;
 }
 
-void paused(Job& job, const std::vector<std::uint32_t>& ranks, Clock clock) {
+void paused(CoordinatorRig& job, const std::vector<std::uint32_t>& ranks, Clock clock) {
   for (const std::uint32_t rank : ranks) ASSERT_TRUE(job.ask(rank, Topic::kPaused, clock).ok());
 }
 
 // A worker that stays keeps its part, and a new one has the mean.
 TEST(CoordinatorGenerations, PartsOfTheDataAreTheWorkersOwn) {
-  Job job = Job::joined(3);
+  CoordinatorRig job = CoordinatorRig::joined(3);
   const std::uint32_t joining = job.coordinator.enroll();
   job.told.resize(8);
   ASSERT_TRUE(job.ask(1, Topic::kLeave, 5, table::encode(table::LeaveBody{})).ok());
@@ -69,7 +69,7 @@ TEST(CoordinatorGenerations, PartsOfTheDataAreTheWorkersOwn) {
 // A statement about a link holds until the next one. One of which nothing was said is as
 // the others, on the average.
 TEST(CoordinatorGenerations, LinksAreTheServersOwn) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   EXPECT_EQ(bandwidths_of(regroup(job, {0, 1}, {.clock = 5, .bandwidths = {1e6, 3e6}})),
             (std::vector<double>{1e6, 3e6}));
   const std::uint32_t joining = job.coordinator.enroll();
@@ -85,7 +85,7 @@ TEST(CoordinatorGenerations, LinksAreTheServersOwn) {
 // link nobody knows. It is not stopped for anything: what is wanted meanwhile comes after it, and
 // who wants to join has joined then.
 TEST(CoordinatorGenerations, UnknownLinksAreMeasured) {
-  Job job(std::vector<Process>{
+  CoordinatorRig job(std::vector<Process>{
       {.server = false}, {.worker = false}, {.worker = false}, {.server = false}});
   const std::vector<std::uint32_t> workers{0, 3};
   EXPECT_TRUE(regroup(job, workers, {.clock = 5, .measures = true}).measures);
@@ -108,9 +108,9 @@ TEST(CoordinatorGenerations, UnknownLinksAreMeasured) {
 }
 
 TEST(CoordinatorGenerations, NothingIsMeasuredOfOneServerNorTwice) {
-  Job one(std::vector<Process>{{}, {.server = false}});
+  CoordinatorRig one(std::vector<Process>{{}, {.server = false}});
   EXPECT_FALSE(regroup(one, {0, 1}, {.clock = 5, .measures = true}).measures);
-  Job two = Job::joined(2);
+  CoordinatorRig two = CoordinatorRig::joined(2);
   EXPECT_TRUE(regroup(two, {0, 1}, {.clock = 5, .measures = true}).measures);
   EXPECT_FALSE(
       regroup(two, {0, 1}, {.clock = 5, .bandwidths = {0, 1e6}, .measures = true}, 2).measures)
@@ -120,7 +120,7 @@ TEST(CoordinatorGenerations, NothingIsMeasuredOfOneServerNorTwice) {
 // Groups that were found are of the workers that there are; those of the solver, of the workers
 // that the job began with.
 TEST(CoordinatorGenerations, TheChiefsSchemeComesBeforeAPhases) {
-  Job job(3, 7, "async");
+  CoordinatorRig job(3, 7, "async");
   for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(1, Topic::kLeave, 5, table::encode(table::LeaveBody{})).ok());
   paused(job, {0, 1, 2}, 5);
@@ -144,7 +144,7 @@ TEST(CoordinatorGenerations, WhatCannotBeEndsTheJob) {
        "sends a weight or bandwidth of nan"},
   };
   for (const auto& [end, why] : cases) {
-    Job job = Job::joined(2);
+    CoordinatorRig job = CoordinatorRig::joined(2);
     for (const std::uint32_t rank : {0u, 1u})
       ASSERT_TRUE(
           job.ask(rank, Topic::kRegroup, 1, table::encode(rank == 0 ? end : SegmentBody())).ok());

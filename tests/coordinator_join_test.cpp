@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "shoal/table/coordinator.h"
+#include "support/coordinator_rig.h"
 #include "support/expect.h"
-#include "support/job.h"
 
 namespace shoal::test::coordinator_join_test {
 namespace {
@@ -14,11 +14,11 @@ using table::Answer;
 using table::Topic;
 using table::Want;
 using Words = std::vector<std::string>;
-using Process = Job::Process;
+using Process = CoordinatorRig::Process;
 
 TEST(CoordinatorJoin, AllGetTheSameRosterWhateverTheOrder) {
   in_every_order(4, [](const std::vector<std::uint32_t>& order) {
-    Job job(4, 99);
+    CoordinatorRig job(4, 99);
     const Process kinds[] = {{.worker = false}, {}, {.server = false}, {}};
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(job.coordinator.roster(), nullptr);
@@ -44,7 +44,7 @@ TEST(CoordinatorJoin, AllGetTheSameRosterWhateverTheOrder) {
 }
 
 TEST(CoordinatorJoin, ARepeatGetsTheAnswerAgain) {
-  Job job(2);
+  CoordinatorRig job(2);
   ASSERT_TRUE(job.join(1, {}).ok());
   ASSERT_TRUE(job.join(1, {}).ok());
   EXPECT_EQ(job.take(1), Words{});
@@ -67,7 +67,7 @@ void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; 
 class CoordinatorRefuses : public testing::TestWithParam<Refusal> {};
 
 TEST_P(CoordinatorRefuses, TheSecondAndEndsTheFirst) {
-  Job job(3);
+  CoordinatorRig job(3);
   ASSERT_TRUE(job.join(0, GetParam().first).ok());
   ASSERT_TRUE(job.join(1, GetParam().second).ok());
   const std::string reason = str(static_cast<int>(GetParam().code), ": ", GetParam().reason),
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(CoordinatorJoin, AProcessWithoutAMachinefileIsComparedByItsNetAlone) {
-  Job job(3);
+  CoordinatorRig job(3);
   ASSERT_TRUE(job.join(0, {.configuration = kNet + "machinefile:\n0 a 1\n"}).ok());
   ASSERT_TRUE(job.join(1, {.configuration = kNet}).ok());
   ASSERT_TRUE(job.join(2, {.configuration = kNet + "machinefile:\n0 a 2\n"}).ok());
@@ -168,7 +168,7 @@ TEST(CoordinatorJoin, AJobNeedsServersAndWorkers) {
        "zero servers: all 3 processes have role=worker, and no process holds the weights"},
       {{.worker = false}, "zero workers: all 3 processes have role=server, and no process trains"}};
   for (const auto& c : cases) {
-    Job job(3);
+    CoordinatorRig job(3);
     for (const std::uint32_t rank : {2u, 0u, 1u}) ASSERT_TRUE(job.join(rank, c.kind).ok());
     EXPECT_EQ(job.take(1), Words{"refuse 6: " + c.reason});
     EXPECT_EQ(job.take(0), Words{"abort 6: " + c.reason});
@@ -179,7 +179,7 @@ TEST(CoordinatorJoin, AJobNeedsServersAndWorkers) {
 
 TEST(CoordinatorJoin, ARankTwiceEndsAJobThatHasNotBegunAndNoOther) {
   for (const bool begun : {false, true}) {
-    Job job(2);
+    CoordinatorRig job(2);
     ASSERT_TRUE(job.join(1, {}).ok());
     ASSERT_TRUE(!begun || job.join(0, {}).ok());
     (void)job.take(0), (void)job.take(1);
@@ -194,7 +194,7 @@ TEST(CoordinatorJoin, ARankTwiceEndsAJobThatHasNotBegunAndNoOther) {
 }
 
 TEST(CoordinatorJoin, AProcessStartedAgainIsAnother) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   const Status status = job.join(1, {.incarnation = 5});
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find(
@@ -205,7 +205,7 @@ TEST(CoordinatorJoin, AProcessStartedAgainIsAnother) {
 
 TEST(CoordinatorJoin, ARankOutsideTheJob) {
   for (const bool begun : {false, true}) {
-    Job job(2);
+    CoordinatorRig job(2);
     ASSERT_TRUE(job.join(0, {}).ok());
     ASSERT_TRUE(!begun || job.join(1, {}).ok());
     (void)job.take(0);
@@ -219,7 +219,7 @@ TEST(CoordinatorJoin, ARankOutsideTheJob) {
 }
 
 TEST(CoordinatorJoin, BrokenProtocol) {
-  Job job(2);
+  CoordinatorRig job(2);
   EXPECT_FALSE(job.ask(0, Topic::kJoin, 1, "no body").ok());
   EXPECT_FALSE(job.ask(0, Topic::kJoin, 1,
                        table::encode(table::JoinBody{

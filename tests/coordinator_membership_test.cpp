@@ -6,8 +6,8 @@
 #include "shoal/base/bytes.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/scheme.h"
+#include "support/coordinator_rig.h"
 #include "support/expect.h"
-#include "support/job.h"
 
 namespace shoal::test::coordinator_membership_test {
 namespace {
@@ -19,21 +19,21 @@ using table::SegmentBody;
 using table::Topic;
 using table::Want;
 using Words = std::vector<std::string>;
-using Process = Job::Process;
+using Process = CoordinatorRig::Process;
 
 const std::string kApart(8, '\0');
 
-Status leave(Job& job, std::uint32_t rank, Clock clock, bool at_end,
+Status leave(CoordinatorRig& job, std::uint32_t rank, Clock clock, bool at_end,
              const std::string& state = "") {
   return job.ask(rank, Topic::kLeave, clock, table::encode(LeaveBody{at_end, state}));
 }
 
-void forget(Job& job) {
+void forget(CoordinatorRig& job) {
   for (auto& messages : job.told) messages.clear();
 }
 
 // These say that they are at their ends; the roster that the first of them hears.
-RosterBody regroup(Job& job, const std::vector<std::pair<std::uint32_t, Clock>>& ends,
+RosterBody regroup(CoordinatorRig& job, const std::vector<std::pair<std::uint32_t, Clock>>& ends,
                    Clock generation = 1) {
   for (const auto& [rank, clock] : ends)
     EXPECT_TRUE(
@@ -58,7 +58,7 @@ std::string numbers_of(const RosterBody& roster) {
 
 // A bound keeps the workers together: all stop at one clock, and who leaves takes part in that.
 TEST(CoordinatorLeave, AtTheClockWhereAllStop) {
-  Job job = Job::joined(3);
+  CoordinatorRig job = CoordinatorRig::joined(3);
   ASSERT_TRUE(leave(job, 1, 5, false).ok());
   // said at each iteration until it comes about
   ASSERT_TRUE(leave(job, 1, 6, false).ok());
@@ -81,7 +81,7 @@ TEST(CoordinatorLeave, AtTheClockWhereAllStop) {
 
 // Workers apart: who leaves waits for nobody. What it says stands for it until the next generation.
 TEST(CoordinatorLeave, AtTheEndOfItsOwnTask) {
-  Job job(std::vector<Process>{{}, {}, {.server = false}});
+  CoordinatorRig job(std::vector<Process>{{}, {}, {.server = false}});
   ASSERT_TRUE(leave(job, 2, 5, true, "its state").ok());
   EXPECT_EQ(job.take(2), Words{"answer 17 at 5"});
   EXPECT_EQ(job.take(0), (Words{"left 2", "pause for 4"}));
@@ -100,7 +100,7 @@ TEST(CoordinatorLeave, AtTheEndOfItsOwnTask) {
 
 // Its rows are there until the next generation has them elsewhere.
 TEST(CoordinatorLeave, AServerStaysUntilItsRowsHaveMoved) {
-  Job job = Job::joined(3);
+  CoordinatorRig job = CoordinatorRig::joined(3);
   ASSERT_TRUE(leave(job, 1, 5, true).ok());
   EXPECT_EQ(job.take(1), Words{});
   for (const std::uint32_t rank : {0u, 2u})
@@ -110,7 +110,7 @@ TEST(CoordinatorLeave, AServerStaysUntilItsRowsHaveMoved) {
   EXPECT_EQ(job.take(1), Words{"answer 17 at 5"});
   EXPECT_EQ(job.take(2).front(), "left 1");
   // A server alone, in the next.
-  Job other(std::vector<Process>{{}, {.worker = false}, {}});
+  CoordinatorRig other(std::vector<Process>{{}, {.worker = false}, {}});
   ASSERT_TRUE(leave(other, 1, 0, false).ok());
   for (const std::uint32_t rank : {0u, 2u}) ASSERT_TRUE(other.ask(rank, Topic::kPaused, 7).ok());
   EXPECT_EQ(numbers_of(regroup(other, {{0, 7}, {2, 7}})), "0/0 -/- 1/1");
@@ -130,7 +130,7 @@ TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
   };
   for (const auto& [processes, rank, why] : cases)
     for (const bool at_end : {true, false}) {
-      Job job(processes);
+      CoordinatorRig job(processes);
       const bool asks = at_end || !processes[rank].worker;
       ASSERT_TRUE(leave(job, rank, 5, at_end).ok());
       const Words told = job.take(rank);
@@ -143,7 +143,7 @@ TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
       EXPECT_HAS(job.coordinator.take_warnings().at(0), why);
     }
   // Two of two servers: the second stays.
-  Job job(std::vector<Process>{{.server = false}, {.worker = false}, {.worker = false}});
+  CoordinatorRig job(std::vector<Process>{{.server = false}, {.worker = false}, {.worker = false}});
   ASSERT_TRUE(leave(job, 1, 0, false).ok());
   ASSERT_TRUE(leave(job, 2, 0, false).ok());
   EXPECT_HAS(job.coordinator.take_warnings().at(0), "rank 2 (host c) is told to leave");
@@ -152,7 +152,7 @@ TEST(CoordinatorLeave, WhoCannotBeSparedStopsTheJob) {
 // ---- who joins ----
 
 TEST(CoordinatorJoins, InTheNextGenerationWhereTheSlowestIs) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   const std::uint32_t rank = job.coordinator.enroll();
   EXPECT_EQ(rank, 2u);
   EXPECT_EQ(job.coordinator.waiting_for(), "");  // nobody waits for it
@@ -186,7 +186,7 @@ TEST(CoordinatorJoins, RanksInTheOrderOfAsking) {
 }
 
 TEST(CoordinatorJoins, WhoHasNotJoinedYetIsNoLoss) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   const std::uint32_t first = job.coordinator.enroll(), second = job.coordinator.enroll();
   job.told.resize(8);
   job.lose(first, Code::kPeer, "gone");
@@ -205,7 +205,7 @@ TEST(CoordinatorJoins, WhoHasNotJoinedYetIsNoLoss) {
 }
 
 TEST(CoordinatorJoins, RefusesWhatDoesNotFit) {
-  Job job(std::vector<Process>{{.configuration = "base_lr: 0.1\n"}});
+  CoordinatorRig job(std::vector<Process>{{.configuration = "base_lr: 0.1\n"}});
   const std::uint32_t rank = job.coordinator.enroll();
   ASSERT_TRUE(job.join(rank, {.configuration = "base_lr: 0.2\n"}).ok());
   const Words told = job.take(rank);
@@ -220,7 +220,7 @@ TEST(CoordinatorJoins, RefusesWhatDoesNotFit) {
 }
 
 TEST(CoordinatorJoins, AJobThatEndsFirstSaysSo) {
-  Job job = Job::joined(1);
+  CoordinatorRig job = CoordinatorRig::joined(1);
   const std::uint32_t rank = job.coordinator.enroll();
   ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(0, Topic::kDone, 9).ok());
@@ -230,7 +230,7 @@ TEST(CoordinatorJoins, AJobThatEndsFirstSaysSo) {
 
 // One goes, another comes: one generation. Numbers are given anew, ranks never.
 TEST(CoordinatorJoins, AndLeavesAtOnce) {
-  Job job = Job::joined(3);
+  CoordinatorRig job = CoordinatorRig::joined(3);
   const std::uint32_t rank = job.coordinator.enroll();
   job.told.resize(8);
   ASSERT_TRUE(leave(job, 1, 5, false).ok());
@@ -244,7 +244,7 @@ TEST(CoordinatorJoins, AndLeavesAtOnce) {
 
 // An agreement for a later clock includes the new process.
 TEST(CoordinatorJoins, HearsWhatWasAgreedOn) {
-  Job job = Job::joined(1);
+  CoordinatorRig job = CoordinatorRig::joined(1);
   const std::uint32_t rank = job.coordinator.enroll();
   ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 5).ok());
@@ -285,7 +285,7 @@ TEST(SchemesForOtherWorkers, SayWhatTheyAre) {
 // that fits its speed.
 TEST(SchemesForOtherWorkers, ALaterPhaseHasWhoJoinedWhereItsSpeedIs) {
   for (const double seconds : {1.0, 9.0}) {
-    Job job(2, 7, "async");
+    CoordinatorRig job(2, 7, "async");
     for (std::uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
     const std::uint32_t rank = job.coordinator.enroll();
     ASSERT_TRUE(job.join(rank, {.server = false}).ok());
@@ -309,7 +309,7 @@ TEST(SchemesForOtherWorkers, ALaterPhaseHasWhoJoinedWhereItsSpeedIs) {
 
 // A pacer goes on: what it knows of those that stay it still knows.
 TEST(SchemesForOtherWorkers, APacerOutlivesTheGeneration) {
-  Job job(3, 7, "drift_barrier 3");
+  CoordinatorRig job(3, 7, "drift_barrier 3");
   for (std::uint32_t rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(0, Topic::kScheme, 0, "drift_barrier 3").ok());
   for (Clock clock = 0; clock < 3; ++clock) ASSERT_TRUE(job.ask(0, Topic::kBegin, clock).ok());

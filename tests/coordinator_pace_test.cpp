@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/job.h"
+#include "support/coordinator_rig.h"
 
 namespace shoal::test::coordinator_pace_test {
 namespace {
@@ -18,17 +18,17 @@ using table::Topic;
 using table::Verdict;
 using Words = std::vector<std::string>;
 
-Status begin(Job& job, std::uint32_t rank, Clock clock, Clock until = 0) {
+Status begin(CoordinatorRig& job, std::uint32_t rank, Clock clock, Clock until = 0) {
   return job.ask(rank, Topic::kBegin, clock, table::encode(BeginBody{.last = {}, .until = until}));
 }
-Status judge(Job& job, std::uint32_t rank, Clock clock, std::uint32_t steps) {
+Status judge(CoordinatorRig& job, std::uint32_t rank, Clock clock, std::uint32_t steps) {
   return job.ask(rank, Topic::kJudge, clock,
                  table::encode(TaskReport{.steps = steps, .seconds = 1}));
 }
 
 // Returns what the process was told since the last call: "begin 5 with 1 steps", "begin 5 with 1
 // steps as 3" of shared tasks, "begin 5 over", "judge 5: push" ...
-Words take(Job& job, std::uint32_t rank) {
+Words take(CoordinatorRig& job, std::uint32_t rank) {
   Words words;
   for (auto& message : std::exchange(job.told[rank], {})) {
     const auto* answer = std::get_if<Answer>(&message);
@@ -44,7 +44,7 @@ Words take(Job& job, std::uint32_t rank) {
                           names[static_cast<int>(
                               table::decode<table::VerdictBody>(answer->body).value().verdict)]));
     } else {
-      Job one(1);
+      CoordinatorRig one(1);
       one.told[0] = {message};
       words.push_back(one.take(0).at(0));
     }
@@ -56,7 +56,7 @@ Words take(Job& job, std::uint32_t rank) {
 
 TEST(CoordinatorPace, WithoutAPacerEveryTaskStartsAndCounts) {
   for (const std::string scheme : {"", "async"}) {
-    Job job(2, 7, scheme);
+    CoordinatorRig job(2, 7, scheme);
     for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
     (void)job.take(0);
     for (Clock clock = 5; clock < 8; ++clock) {
@@ -72,7 +72,7 @@ TEST(CoordinatorPace, WithoutAPacerEveryTaskStartsAndCounts) {
 }
 
 TEST(CoordinatorPace, ARepeatGetsTheAnswerAgainAndAnOldOneNothing) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   for (Clock clock = 0; clock < 2; ++clock) {
     ASSERT_TRUE(begin(job, 0, clock).ok());
     for (const std::uint32_t steps : {1u, 2u}) ASSERT_TRUE(judge(job, 0, clock, steps).ok());
@@ -89,9 +89,9 @@ TEST(CoordinatorPace, ARepeatGetsTheAnswerAgainAndAnOldOneNothing) {
 
 // ---- with a pacer: a drift barrier, where they wait, and ESync's judge ----
 
-struct Paced : Job {
+struct Paced : CoordinatorRig {
   explicit Paced(const std::string& scheme, std::uint32_t processes = 3)
-      : Job(processes, 7, scheme) {
+      : CoordinatorRig(processes, 7, scheme) {
     for (std::uint32_t rank = 0; rank < processes; ++rank) (void)join(rank, {}).ok();
     for (auto& messages : told) messages.clear();
   }
@@ -252,7 +252,7 @@ TEST(CoordinatorPace, AnotherPhaseHasAnotherPacer) {
 // ---- the tasks of the job ----
 
 TEST(CoordinatorPace, TheTasksOfTheJobAreDoneByWhoeverIsFast) {
-  Job job = Job::joined(3);
+  CoordinatorRig job = CoordinatorRig::joined(3);
   const Clock first = 10, until = 14;  // 3 workers, 4 tasks each
   for (const std::uint32_t rank : {1u, 2u, 0u}) {
     EXPECT_EQ(take(job, 1), Words{}) << "nobody knows yet how many there are";
@@ -277,7 +277,7 @@ TEST(CoordinatorPace, TheTasksOfTheJobAreDoneByWhoeverIsFast) {
 }
 
 TEST(CoordinatorPace, AWorkerThatIsDoneLeavesItsTasksToOthers) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   for (const std::uint32_t rank : {1u, 0u}) ASSERT_TRUE(begin(job, rank, 0, 3).ok());
   ASSERT_TRUE(job.ask(1, Topic::kDone, 1).ok());
   for (Clock clock = 1; clock < 5; ++clock) ASSERT_TRUE(begin(job, 0, clock, 3).ok());
@@ -292,7 +292,7 @@ TEST(CoordinatorPace, AWorkerThatIsDoneLeavesItsTasksToOthers) {
 // left.
 TEST(CoordinatorPace, TasksThatWorkersHadDoneAreNotDoneAgain) {
   for (const std::uint32_t first : {0u, 1u}) {
-    Job job = Job::joined(2);
+    CoordinatorRig job = CoordinatorRig::joined(2);
     const Clock done[] = {2, 5};
     ASSERT_TRUE(begin(job, first, done[first], 4).ok());
     EXPECT_EQ(take(job, first), Words{});
@@ -306,7 +306,7 @@ TEST(CoordinatorPace, TasksThatWorkersHadDoneAreNotDoneAgain) {
 
 // A worker that waits for the word of one that leaves instead is not kept waiting.
 TEST(CoordinatorPace, WhoLeavesBeforeItsFirstTaskSharesNone) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   ASSERT_TRUE(begin(job, 0, 0, 2).ok());
   ASSERT_TRUE(job.ask(1, Topic::kDone, 0).ok());
   EXPECT_EQ(take(job, 0), Words{"begin 0 with 1 steps"});
@@ -315,7 +315,7 @@ TEST(CoordinatorPace, WhoLeavesBeforeItsFirstTaskSharesNone) {
 }
 
 TEST(CoordinatorPace, ADroppedTaskIsDoneAgain) {
-  Job job(2, 7, "weed_out weedout=2 share_iterations=true");
+  CoordinatorRig job(2, 7, "weed_out weedout=2 share_iterations=true");
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
   job.told[0].clear(), job.told[1].clear();
   std::int64_t begun = 0;
@@ -339,7 +339,7 @@ TEST(CoordinatorPace, ADroppedTaskIsDoneAgain) {
 
 // Clocks may begin anew with a phase, and its tasks are others.
 TEST(CoordinatorPace, APhaseHasTasksOfItsOwn) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   ASSERT_TRUE(begin(job, 1, 0, 2).ok());
   for (Clock clock = 0; clock < 4; ++clock) ASSERT_TRUE(begin(job, 0, clock, 2).ok());
   EXPECT_EQ(take(job, 0).back(), "begin 3 over");
@@ -354,7 +354,7 @@ TEST(CoordinatorPace, APhaseHasTasksOfItsOwn) {
 // ---- broken protocol ----
 
 TEST(CoordinatorPace, BrokenProtocol) {
-  Job job({{}, {.worker = false}});
+  CoordinatorRig job({{}, {.worker = false}});
   EXPECT_EQ(begin(job, 1, 0).error().message,
             "rank 1 (host b) is a server alone and asks for begin, which is for workers");
   EXPECT_EQ(job.ask(0, Topic::kBegin, 0, "x").error().message,

@@ -3,7 +3,7 @@
 
 #include "shoal/base/bytes.h"
 #include "shoal/table/coordinator.h"
-#include "support/job.h"
+#include "support/coordinator_rig.h"
 
 namespace shoal::test::coordinator_regroup_test {
 namespace {
@@ -16,7 +16,8 @@ using table::Want;
 using Words = std::vector<std::string>;
 
 // All say that they are at their ends, and hear the roster.
-RosterBody regrouped(Job& job, const std::vector<SegmentBody>& ends, Clock generation = 1) {
+RosterBody regrouped(CoordinatorRig& job, const std::vector<SegmentBody>& ends,
+                     Clock generation = 1) {
   for (auto& messages : job.told) messages.clear();
   for (std::uint32_t rank = 0; rank < ends.size(); ++rank) {
     for (const auto& messages : job.told) EXPECT_TRUE(messages.empty()) << "before rank " << rank;
@@ -28,12 +29,12 @@ RosterBody regrouped(Job& job, const std::vector<SegmentBody>& ends, Clock gener
 }
 
 // A worker wants it, for the nth time.
-void want(Job& job, Clock nth = 1) {
+void want(CoordinatorRig& job, Clock nth = 1) {
   ASSERT_TRUE(job.ask(0, Topic::kPause, nth, body_of(Want::kRegroup)).ok());
 }
 
 TEST(CoordinatorRegroup, AllStopAndHearOfTheSameGeneration) {
-  Job job(std::vector<Job::Process>(2));
+  CoordinatorRig job(std::vector<CoordinatorRig::Process>(2));
   want(job);
   for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(job.take(rank), Words{"pause for 4"});
   ASSERT_TRUE(job.ask(1, Topic::kPause, 1, body_of(Want::kRegroup)).ok());  // it is on its way
@@ -52,7 +53,7 @@ TEST(CoordinatorRegroup, AllStopAndHearOfTheSameGeneration) {
 // A worker that has ended would be in the next generation, and push nothing in it: the others come
 // to the end, too, and there is no next generation.
 TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
-  Job job(std::vector<Job::Process>(3));
+  CoordinatorRig job(std::vector<CoordinatorRig::Process>(3));
   ASSERT_TRUE(job.ask(2, Topic::kDone, 60).ok());
   want(job);
   EXPECT_EQ(job.take(2), Words{});
@@ -60,7 +61,7 @@ TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
     ASSERT_TRUE(job.ask(rank, Topic::kPaused, 58 + rank).ok());
   EXPECT_EQ(job.take(0).back(), "agreed on 4 at 60");
   // Or while they agree on where to stop.
-  Job later(std::vector<Job::Process>(3));
+  CoordinatorRig later(std::vector<CoordinatorRig::Process>(3));
   want(later);
   ASSERT_TRUE(later.ask(0, Topic::kPaused, 58).ok());
   ASSERT_TRUE(later.ask(2, Topic::kPaused, 57).ok());
@@ -70,7 +71,7 @@ TEST(CoordinatorRegroup, NotBeforeTheEndThatSomebodyHasComeTo) {
 
 // Workers that no bound keeps together stop each at its own clock, and go on from there.
 TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
-  Job job(std::vector<Job::Process>(2));
+  CoordinatorRig job(std::vector<CoordinatorRig::Process>(2));
   ASSERT_TRUE(job.ask(1, Topic::kPause, 5, body_of(Want::kRegroup)).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 70, std::string(8, '\0')).ok());
   ASSERT_TRUE(job.ask(1, Topic::kPaused, 5, std::string(8, '\0')).ok());
@@ -86,7 +87,7 @@ TEST(CoordinatorRegroup, ApartEachKeepsItsClock) {
 }
 
 TEST(CoordinatorRegroup, ApartThoseInStepStopAfterAsManyIterations) {
-  Job job(3, 7, "grouped groups=0,1|2");
+  CoordinatorRig job(3, 7, "grouped groups=0,1|2");
   for (const std::uint32_t rank : {0u, 1u, 2u}) ASSERT_TRUE(job.join(rank, {}).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPause, 4, body_of(Want::kSnapshot)).ok());
   const auto paused = [&](std::uint32_t rank, Clock clock, Clock done) {
@@ -105,7 +106,7 @@ TEST(CoordinatorRegroup, ApartThoseInStepStopAfterAsManyIterations) {
 // this one is void then.
 TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
   for (const Clock slowest : {9, 10}) {
-    Job job(2, 7, "async");
+    CoordinatorRig job(2, 7, "async");
     for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(job.join(rank, {}).ok());
     want(job);
     for (const std::uint32_t rank : {0u, 1u})
@@ -121,7 +122,7 @@ TEST(CoordinatorRegroup, APhaseThatEndsBringsItsOwnScheme) {
 TEST(CoordinatorRegroup, AgainstOtherWants) {
   for (const Want other : {Want::kSnapshot, Want::kStop, Want::kRequeue})
     for (const bool first : {true, false}) {
-      Job job(std::vector<Job::Process>(2));
+      CoordinatorRig job(std::vector<CoordinatorRig::Process>(2));
       ASSERT_TRUE(!first || job.ask(1, Topic::kPause, 5, body_of(other)).ok());
       want(job);
       ASSERT_TRUE(first || job.ask(1, Topic::kPause, 5, body_of(other)).ok());
@@ -137,7 +138,7 @@ TEST(CoordinatorRegroup, AgainstOtherWants) {
 // While it is not agreed on where all pause nobody goes on from the end of a phase, where that may
 // be.
 TEST(CoordinatorRegroup, WaitsForAnAgreement) {
-  Job job(std::vector<Job::Process>(2));
+  CoordinatorRig job(std::vector<CoordinatorRig::Process>(2));
   ASSERT_TRUE(job.ask(0, Topic::kPause, 5, body_of(Want::kSnapshot)).ok());
   ASSERT_TRUE(job.ask(0, Topic::kPaused, 5).ok());
   for (const std::uint32_t rank : {0u, 1u})
@@ -148,7 +149,7 @@ TEST(CoordinatorRegroup, WaitsForAnAgreement) {
 }
 
 TEST(CoordinatorRegroup, DamageEndsTheJob) {
-  Job job(std::vector<Job::Process>(1));
+  CoordinatorRig job(std::vector<CoordinatorRig::Process>(1));
   ASSERT_TRUE(job.ask(0, Topic::kRegroup, 1, "?").ok());
   EXPECT_NE(job.take(0).at(0).find("rank 0 (host a) sends"), std::string::npos);
 }

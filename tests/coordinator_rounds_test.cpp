@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "shoal/base/bytes.h"
-#include "support/job.h"
+#include "support/coordinator_rig.h"
 
 namespace shoal::test::coordinator_rounds_test {
 namespace {
@@ -13,11 +13,11 @@ using table::Clock;
 using table::Topic;
 using table::Want;
 using Words = std::vector<std::string>;
-using Process = Job::Process;
+using Process = CoordinatorRig::Process;
 
 TEST(CoordinatorRounds, BarrierInEveryOrder) {
   in_every_order(3, [](const std::vector<std::uint32_t>& order) {
-    Job job = Job::joined(3);
+    CoordinatorRig job = CoordinatorRig::joined(3);
     for (Clock clock = 500; clock < 503; ++clock) {
       for (std::size_t i = 0; i < 3; ++i) {
         for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(job.take(rank), Words{});
@@ -34,7 +34,7 @@ TEST(CoordinatorRounds, SumsHaveTheSameBitsInEveryOrder) {
   const std::vector<double> parts[] = {{1e16, 0.1}, {1, 0.2}, {-1e16, 0.3}};
   const std::vector<double> expected = {(1e16 + 1.0) + -1e16, (0.1 + 0.2) + 0.3};
   in_every_order(3, [&](const std::vector<std::uint32_t>& order) {
-    Job job = Job::joined(3);
+    CoordinatorRig job = CoordinatorRig::joined(3);
     for (const std::uint32_t rank : order)
       ASSERT_TRUE(job.ask(rank, Topic::kSum, 4, numbers(parts[rank])).ok());
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
@@ -46,7 +46,7 @@ TEST(CoordinatorRounds, SumsHaveTheSameBitsInEveryOrder) {
 
 TEST(CoordinatorRounds, SumsOfOtherLengthsEndTheJob) {
   in_every_order(3, [](const std::vector<std::uint32_t>& order) {
-    Job job = Job::joined(3);
+    CoordinatorRig job = CoordinatorRig::joined(3);
     for (const std::uint32_t rank : order)
       (void)job.ask(rank, Topic::kSum, 4, numbers(std::vector<double>(rank == 2 ? 3 : 4))).ok();
     for (std::uint32_t rank = 0; rank < 3; ++rank)
@@ -58,7 +58,7 @@ TEST(CoordinatorRounds, SumsOfOtherLengthsEndTheJob) {
 TEST(CoordinatorRounds, GatherInEveryOrder) {
   const std::string parts[] = {"zero", "", std::string("\0\1", 2)};
   in_every_order(3, [&](const std::vector<std::uint32_t>& order) {
-    Job job = Job::joined(3);
+    CoordinatorRig job = CoordinatorRig::joined(3);
     for (const std::uint32_t rank : order)
       ASSERT_TRUE(job.ask(rank, Topic::kGather, 1, parts[rank]).ok());
     std::string expected;
@@ -74,7 +74,7 @@ TEST(CoordinatorRounds, GatherInEveryOrder) {
 
 TEST(CoordinatorRounds, ShareInEveryOrder) {
   in_every_order(3, [](const std::vector<std::uint32_t>& order) {
-    Job job = Job::joined(3);
+    CoordinatorRig job = CoordinatorRig::joined(3);
     for (const std::uint32_t rank : order)
       ASSERT_TRUE(job.ask(rank, Topic::kShare, 1, rank == 0 ? "the chief's" : "").ok());
     for (std::uint32_t rank = 0; rank < 3; ++rank)
@@ -83,7 +83,7 @@ TEST(CoordinatorRounds, ShareInEveryOrder) {
 }
 
 TEST(CoordinatorRounds, WorkerZeroNeedNotHaveRankZero) {
-  Job job({{.worker = false}, {}, {}});
+  CoordinatorRig job({{.worker = false}, {}, {}});
   ASSERT_TRUE(job.ask(2, Topic::kShare, 1).ok());
   ASSERT_TRUE(job.ask(1, Topic::kShare, 1, "of rank 1").ok());
   EXPECT_EQ(job.take(0), Words{});
@@ -91,7 +91,7 @@ TEST(CoordinatorRounds, WorkerZeroNeedNotHaveRankZero) {
 }
 
 TEST(CoordinatorRounds, ARepeatGetsTheAnswerAgainAndAnOldOneNothing) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   for (const Clock clock : {1, 2})
     for (const std::uint32_t rank : {0u, 1u})
       ASSERT_TRUE(job.ask(rank, Topic::kSum, clock, numbers({double(rank + clock)})).ok());
@@ -105,7 +105,7 @@ TEST(CoordinatorRounds, ARepeatGetsTheAnswerAgainAndAnOldOneNothing) {
 }
 
 TEST(CoordinatorRounds, OneAtATime) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   ASSERT_TRUE(job.ask(1, Topic::kSum, 1).ok());
   EXPECT_EQ(job.ask(1, Topic::kBarrier, 2).error().message,
             "rank 1 (host b) asks for barrier 2 while it waits in sum 1; a worker waits in one "
@@ -124,7 +124,7 @@ TEST(CoordinatorRounds, RoundsThatNobodyCanFinishEndTheJob) {
                {Topic::kGather, 6, "gather 6"}};
   for (const auto& c : cases) {
     in_every_order(3, [&](const std::vector<std::uint32_t>& order) {
-      Job job = Job::joined(3);
+      CoordinatorRig job = CoordinatorRig::joined(3);
       for (std::size_t i = 0; i < 3; ++i) {
         EXPECT_EQ(job.coordinator.ended(), nullptr);
         (void)job.ask(order[i], order[i] == 1 ? c.one : Topic::kBarrier, order[i] == 1 ? c.at : 5)
@@ -142,7 +142,7 @@ TEST(CoordinatorRounds, RoundsThatNobodyCanFinishEndTheJob) {
 }
 
 TEST(CoordinatorRounds, WhoIsDoneIsNotWaitedFor) {
-  Job job = Job::joined(3);
+  CoordinatorRig job = CoordinatorRig::joined(3);
   for (const std::uint32_t rank : {1u, 2u})
     ASSERT_TRUE(
         job.ask(rank, Topic::kGather, 9, std::string(1, static_cast<char>('0' + rank))).ok());
@@ -157,7 +157,7 @@ TEST(CoordinatorRounds, WhoIsDoneIsNotWaitedFor) {
 }
 
 TEST(CoordinatorRounds, GatherKeepsThePlaceOfAWorkerThatIsDone) {
-  Job job = Job::joined(3);
+  CoordinatorRig job = CoordinatorRig::joined(3);
   ASSERT_TRUE(job.ask(1, Topic::kDone, 100).ok());
   ASSERT_TRUE(job.ask(0, Topic::kGather, 1, "a").ok());
   ASSERT_TRUE(job.ask(2, Topic::kGather, 1, "c").ok());
@@ -166,7 +166,7 @@ TEST(CoordinatorRounds, GatherKeepsThePlaceOfAWorkerThatIsDone) {
 
 TEST(CoordinatorRounds, DoneInEveryOrder) {
   in_every_order(3, [](const std::vector<std::uint32_t>& order) {
-    Job job({{}, {.server = false}, {}, {.worker = false}});
+    CoordinatorRig job({{}, {.server = false}, {}, {.worker = false}});
     for (const std::uint32_t rank : order) {
       EXPECT_FALSE(job.coordinator.finished());
       for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(job.take(i), Words{});
@@ -188,10 +188,10 @@ TEST(CoordinatorRounds, DoneInEveryOrder) {
 }
 
 TEST(CoordinatorRounds, WaitingForSaysWhoAndSinceWhichClock) {
-  Job job(3);
+  CoordinatorRig job(3);
   ASSERT_TRUE(job.join(1, {}).ok());
   EXPECT_EQ(job.coordinator.waiting_for(), "start: waiting for rank 0, rank 2");
-  Job begun = Job::joined(3);
+  CoordinatorRig begun = CoordinatorRig::joined(3);
   EXPECT_EQ(begun.coordinator.waiting_for(), "");
   ASSERT_TRUE(begun.ask(0, Topic::kBarrier, 500).ok());
   begun.coordinator.heard(2, 498);
@@ -209,7 +209,7 @@ TEST(CoordinatorRounds, WaitingForSaysWhoAndSinceWhichClock) {
             "barrier 500: waiting for rank 1 (host b, last clock 500), rank 2 (host c, last clock "
             "498); norm 7: waiting for rank 2 (host c, last clock 498); "
             "agreement on a stop: waiting for rank 2 (host c, last clock 498)");
-  Job ending = Job::joined(2);
+  CoordinatorRig ending = CoordinatorRig::joined(2);
   ASSERT_TRUE(ending.ask(1, Topic::kDone, 5).ok());
   EXPECT_EQ(ending.coordinator.waiting_for(), "end: waiting for rank 0 (host a)");
 }

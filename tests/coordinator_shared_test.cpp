@@ -6,7 +6,7 @@
 #include <random>
 
 #include "shoal/table/coordinator.h"
-#include "support/job.h"
+#include "support/coordinator_rig.h"
 
 namespace shoal::test::coordinator_shared_test {
 namespace {
@@ -128,7 +128,7 @@ class Sharers {
     for (auto& messages : job_.told) messages.clear();
   }
 
-  Job job_;
+  CoordinatorRig job_;
   const std::string scheme_;
   std::vector<Worker> workers_;  // by rank
   table::RosterBody roster_;

@@ -5,8 +5,8 @@
 
 #include <functional>
 
+#include "support/coordinator_rig.h"
 #include "support/expect.h"
-#include "support/job.h"
 
 namespace shoal::test::coordinator_test {
 namespace {
@@ -16,14 +16,14 @@ using table::Directive;
 using table::Topic;
 using table::Want;
 using Words = std::vector<std::string>;
-using Process = Job::Process;
+using Process = CoordinatorRig::Process;
 
 // ---- outputs ----
 
 TEST(CoordinatorOutputs, WeightedMeansInEveryOrderToWorkerZeroAlone) {
   const std::vector<double> parts[] = {{2, 1, 0.5}, {1, 4, 0.25}, {1, 2, 1}};
   in_every_order(3, [&](const std::vector<std::uint32_t>& order) {
-    Job job = Job::joined(3);
+    CoordinatorRig job = CoordinatorRig::joined(3);
     for (const Clock clock : {0, 3})
       for (const std::uint32_t rank : order) {
         ASSERT_TRUE(job.ask(rank, Topic::kOutputs, clock, numbers(parts[rank])).ok());
@@ -38,7 +38,7 @@ TEST(CoordinatorOutputs, WeightedMeansInEveryOrderToWorkerZeroAlone) {
 }
 
 TEST(CoordinatorOutputs, AFastWorkerLeavesRoundsOpenAndADoneOneIsNotWaitedFor) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   for (Clock clock = 0; clock < 10; ++clock)
     ASSERT_TRUE(job.ask(1, Topic::kOutputs, clock, numbers({1, double(clock)})).ok());
   for (Clock clock = 0; clock < 4; ++clock)
@@ -51,7 +51,7 @@ TEST(CoordinatorOutputs, AFastWorkerLeavesRoundsOpenAndADoneOneIsNotWaitedFor) {
 }
 
 TEST(CoordinatorOutputs, OpenRoundsAreBounded) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   for (Clock clock = 0; clock < 5000; ++clock)
     ASSERT_TRUE(job.ask(0, Topic::kOutputs, clock, numbers({1, double(clock)})).ok());
   EXPECT_EQ(job.told[0].size(), 5000u - 4096u);
@@ -71,7 +71,7 @@ TEST(CoordinatorOutputs, OpenRoundsAreBounded) {
 }
 
 TEST(CoordinatorOutputs, NoWeightAtAllIsNoDivisionByZeroAndOtherCountsAreAnError) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   ASSERT_TRUE(job.ask(0, Topic::kOutputs, 1, numbers({0, 5})).ok());
   ASSERT_TRUE(job.ask(1, Topic::kOutputs, 1, numbers({0, 7})).ok());
   EXPECT_EQ(numbers_of(body_of(job.told[0].at(0))), std::vector<double>{0});
@@ -86,7 +86,7 @@ TEST(CoordinatorOutputs, NoWeightAtAllIsNoDivisionByZeroAndOtherCountsAreAnError
 TEST(CoordinatorNorm, SumsInTheOrderOfServersAndSaysItAgain) {
   const double parts[] = {1e16, 1, -1e16};
   in_every_order(3, [&](const std::vector<std::uint32_t>& order) {
-    Job job = Job::joined(3);
+    CoordinatorRig job = CoordinatorRig::joined(3);
     for (Clock clock = 0; clock < 40; ++clock) {
       for (const std::uint32_t rank : order) {
         ASSERT_TRUE(
@@ -106,7 +106,7 @@ TEST(CoordinatorNorm, SumsInTheOrderOfServersAndSaysItAgain) {
 }
 
 TEST(CoordinatorNorm, BrokenProtocol) {
-  Job job({{}, {.server = false}, {}});
+  CoordinatorRig job({{}, {.server = false}, {}});
   EXPECT_FALSE(job.say(1, table::Norm{0, 0, 1}).ok());
   EXPECT_FALSE(job.say(2, table::Norm{0, 0, 1}).ok());
   for (Clock clock = 0; clock < 8; ++clock) ASSERT_TRUE(job.say(2, table::Norm{clock, 1, 1}).ok());
@@ -117,32 +117,33 @@ TEST(CoordinatorNorm, BrokenProtocol) {
 // ---- loss ----
 
 TEST(CoordinatorLoss, AtEveryStageEndsAllOthersOnce) {
-  const std::pair<const char*, std::function<void(Job&)>> stages[] = {
-      {"idle", [](Job&) {}},
-      {"barrier", [](Job& job) { (void)job.ask(0, Topic::kBarrier, 1).ok(); }},
-      {"barrier of the lost", [](Job& job) { (void)job.ask(1, Topic::kBarrier, 1).ok(); }},
+  const std::pair<const char*, std::function<void(CoordinatorRig&)>> stages[] = {
+      {"idle", [](CoordinatorRig&) {}},
+      {"barrier", [](CoordinatorRig& job) { (void)job.ask(0, Topic::kBarrier, 1).ok(); }},
+      {"barrier of the lost",
+       [](CoordinatorRig& job) { (void)job.ask(1, Topic::kBarrier, 1).ok(); }},
       {"agreement",
-       [](Job& job) { (void)job.ask(0, Topic::kPause, 1, body_of(Want::kStop)).ok(); }},
+       [](CoordinatorRig& job) { (void)job.ask(0, Topic::kPause, 1, body_of(Want::kStop)).ok(); }},
       {"agreed",
-       [](Job& job) {
+       [](CoordinatorRig& job) {
          (void)job.ask(0, Topic::kPause, 1, body_of(Want::kStop)).ok();
          for (const std::uint32_t rank : {0u, 1u, 2u}) (void)job.ask(rank, Topic::kPaused, 1).ok();
        }},
       {"norm",
-       [](Job& job) {
+       [](CoordinatorRig& job) {
          (void)job.say(0, table::Norm{0, 0, 1}).ok();
        }},
       {"outputs",
-       [](Job& job) {
+       [](CoordinatorRig& job) {
          (void)job.ask(0, Topic::kOutputs, 1, numbers({1, 1})).ok();
        }},
-      {"the lost is done", [](Job& job) { (void)job.ask(1, Topic::kDone, 1).ok(); }},
-      {"all others are done", [](Job& job) {
+      {"the lost is done", [](CoordinatorRig& job) { (void)job.ask(1, Topic::kDone, 1).ok(); }},
+      {"all others are done", [](CoordinatorRig& job) {
          (void)job.ask(0, Topic::kDone, 1).ok(), (void)job.ask(2, Topic::kDone, 1).ok();
        }}};
   for (const auto& [name, reach] : stages) {
     SCOPED_TRACE(name);
-    Job job = Job::joined(3);
+    CoordinatorRig job = CoordinatorRig::joined(3);
     reach(job);
     job.coordinator.heard(1, 41);
     for (std::uint32_t rank = 0; rank < 3; ++rank) (void)job.take(rank);
@@ -163,7 +164,7 @@ TEST(CoordinatorLoss, AtEveryStageEndsAllOthersOnce) {
 }
 
 TEST(CoordinatorLoss, BeforeAllHaveJoined) {
-  Job job(4);
+  CoordinatorRig job(4);
   ASSERT_TRUE(job.join(0, {}).ok());
   ASSERT_TRUE(job.join(2, {}).ok());
   job.lose(3, Code::kTimeout, "did not join within 300 s");
@@ -175,13 +176,13 @@ TEST(CoordinatorLoss, BeforeAllHaveJoined) {
 }
 
 TEST(CoordinatorLoss, AProcessMayEndTheJobOrNameWhoIsLostToIt) {
-  Job ends = Job::joined(3);
+  CoordinatorRig ends = CoordinatorRig::joined(3);
   ASSERT_TRUE(
       ends.say(1, Directive{.clock = 1, .code = Code::kNonFinite, .text = "loss is nan"}).ok());
   EXPECT_EQ(ends.take(0), Words{"abort 7: rank 1 (host b) has ended: loss is nan"});
   EXPECT_EQ(ends.take(2), Words{"abort 7: rank 1 (host b) has ended: loss is nan"});
   EXPECT_EQ(ends.take(1), Words{});
-  Job names = Job::joined(3);
+  CoordinatorRig names = CoordinatorRig::joined(3);
   ASSERT_TRUE(
       names.say(1, Directive{.clock = 2, .code = Code::kPeer, .text = "reset by peer"}).ok());
   EXPECT_EQ(names.take(0), Words{"abort 6: lost rank 2 (host c): reset by peer"});
@@ -200,7 +201,7 @@ TEST(CoordinatorReport, BodiesGoThereAndBack) {
 }
 
 TEST(CoordinatorReport, NamesAStragglerAndWhatItSpendsItsTimeOn) {
-  Job job = Job::joined(3);
+  CoordinatorRig job = CoordinatorRig::joined(3);
   const auto report = [&](std::uint32_t rank, double data) {
     const table::ReportBody body{
         .iterations = 10, .compute = 1, .data = data, .rows = 50 / (1 + data), .other = 0};
@@ -221,7 +222,7 @@ TEST(CoordinatorReport, NamesAStragglerAndWhatItSpendsItsTimeOn) {
 }
 
 TEST(CoordinatorReport, WaitingForOthersIsNoFault) {
-  Job job = Job::joined(2);
+  CoordinatorRig job = CoordinatorRig::joined(2);
   for (int i = 0; i < 20; ++i)
     for (const std::uint32_t rank : {0u, 1u})
       ASSERT_TRUE(job.ask(rank, Topic::kReport, i,

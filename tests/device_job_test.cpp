@@ -2,9 +2,9 @@
 // which end in the bits of the CPU.
 #include <gtest/gtest.h>
 
-#include "support/cluster.h"
-#include "support/device_job.h"
+#include "support/device_training.h"
 #include "support/guarded_device.h"
+#include "support/job.h"
 
 namespace shoal::test::device_job_test {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
-#include "support/job_rig.h"
+#include "support/job.h"
 #include "support/regression.h"
 #include "support/solver_rig.h"
 

@@ -11,7 +11,7 @@
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::exchange_test {
@@ -48,7 +48,7 @@ ExchangeOffer silent_offer(const SolverParameter& param, const std::string& laye
 // Trains to max_iter with 'high' by an exchange that sends nothing and the rest by a table's rows.
 std::vector<std::vector<float>> train_mixed(const SolverParameter& param, int workers,
                                             std::vector<std::vector<float>>* rows = nullptr) {
-  SimulatedWorkers cluster(workers);
+  Job cluster(workers);
   std::vector<std::vector<float>> params(static_cast<std::size_t>(workers));
   const auto outcomes = cluster.run([&](int worker, table::Table& table) -> Status {
     const std::unique_ptr<Team> team = parallel::make_table_team(table);

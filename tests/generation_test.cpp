@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "shoal/table/client.h"
+#include "support/coordinator_rig.h"
 #include "support/expect.h"
-#include "support/job.h"
 #include "support/shard_rig.h"
 
 namespace shoal::table::generation_test {
@@ -168,7 +168,7 @@ TEST(Generations, AClientPassesOverWhatIsLate) {
 }
 
 TEST(Generations, NormsOfOneClockAreOfTheirGeneration) {
-  shoal::test::Job job = shoal::test::Job::joined(2);
+  shoal::test::CoordinatorRig job = shoal::test::CoordinatorRig::joined(2);
   ASSERT_TRUE(job.say(0, Norm{5, 0, 1, 0}).ok());
   ASSERT_TRUE(job.say(0, Norm{5, 0, 10, 1}).ok());
   ASSERT_TRUE(job.say(1, Norm{5, 1, 20, 1}).ok());

@@ -11,8 +11,7 @@
 #include "shoal/table/scheme/together.h"
 #include "support/data_files.h"
 #include "support/forwarding_table.h"
-#include "support/job_rig.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::global_momentum_test {
@@ -269,7 +268,7 @@ class Listening final : public ForwardingTable {
 
 // The second task of worker 0 of two.
 std::string second_task(const std::string& scheme, const std::string& more = "") {
-  SimulatedWorkers cluster(2, 1);
+  Job cluster(2, 1);
   std::string said;
   const SolverParameter param = layered(more);
   const auto outcomes = cluster.run([&](int index, table::Table& inner) -> Status {

@@ -18,7 +18,7 @@
 #include "support/data_files.h"
 #include "support/expect.h"
 #include "support/forwarding_table.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::groups_by_speed_test {
@@ -86,7 +86,7 @@ class GroupsBySpeed : public testing::Test {
   Trained train(const std::string& more, int workers, const StepTime& step_time,
                 const parallel::RunOptions& given = {}) const {
     Trained result;
-    SimulatedWorkers cluster(workers, 2);
+    Job cluster(workers, 2);
     const auto outcomes = cluster.run([&](int, table::Table& inner) -> Status {
       PacedTable table(inner, step_time, result.plans);
       parallel::RunOptions options = given;

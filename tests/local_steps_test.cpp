@@ -9,9 +9,8 @@
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
-#include "support/job_rig.h"
+#include "support/job.h"
 #include "support/local_steps_rig.h"
-#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::local_steps_test {
@@ -331,7 +330,7 @@ TEST(LocalSteps, AreAsManyAsThePacerSaysAndBeginWhenItSays) {
 // ---- what cannot be had together ----
 
 std::string why_refused(const SolverParameter& param, const table::SchemeMaker& maker) {
-  SimulatedWorkers cluster(1, 1, maker);
+  Job cluster(1, 1, maker);
   std::string why;
   (void)cluster.run([&](int, table::Table& table) -> Status {
     SolverOptions options = with_name("job");

@@ -16,9 +16,8 @@
 #include "shoal/table/scheme.h"
 #include "support/data_files.h"
 #include "support/expect.h"
-#include "support/job_rig.h"
+#include "support/job.h"
 #include "support/overheard.h"
-#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::phases_test {
@@ -38,8 +37,8 @@ struct Change {
 class WatchedTable final : public Overheard {
  public:
   // `scheme`: of the second generation, if it is not the next phase's.
-  WatchedTable(SimulatedWorkers& cluster, table::Table& inner, std::vector<Change>& changes,
-               Gate& said, const std::string& scheme)
+  WatchedTable(Job& cluster, table::Table& inner, std::vector<Change>& changes, Gate& said,
+               const std::string& scheme)
       : Overheard(inner, said), cluster_(cluster), changes_(changes), scheme_(scheme) {}
   Result<bool> regroup(const table::SegmentBody& end) override {
     table::SegmentBody said = end;
@@ -60,7 +59,7 @@ class WatchedTable final : public Overheard {
   }
 
  private:
-  SimulatedWorkers& cluster_;
+  Job& cluster_;
   std::vector<Change>& changes_;
   const std::string scheme_;
 };
@@ -92,7 +91,7 @@ Trained train_in_phases(const SolverParameter& param, int workers, const std::st
                         const Wish& wish = {}) {
   Trained result;
   Gate said;
-  SimulatedWorkers cluster(workers, 2);
+  Job cluster(workers, 2);
   const auto outcomes = cluster.run([&](int worker, table::Table& inner) -> Status {
     WatchedTable table(cluster, inner, result.changes, said, wish.scheme);
     parallel::RunOptions options = options_from(snapshot);
@@ -290,7 +289,7 @@ TEST_F(PhasesTest, TheNetFileIsNotReadAgain) {
       return updater;
     };
     const parallel::JobSpec spec = parallel::read_job_spec(solver, "x");
-    SimulatedWorkers cluster(1);
+    Job cluster(1);
     const auto outcomes = cluster.run([&](int, table::Table& table) -> Status {
       const Result<Ending> ending = parallel::run(spec, options, &table);
       return ending.ok() ? Status() : Status(ending.error());
@@ -307,7 +306,7 @@ TEST_F(PhasesTest, TheNetFileIsNotReadAgain) {
 TEST_F(PhasesTest, WhatWouldBeWrongLaterIsRefusedAtTheStart) {
   const auto why = [&](const std::string& more) {
     std::string refused;
-    (void)SimulatedWorkers(1).run([&](int, table::Table& table) -> Status {
+    (void)Job(1).run([&](int, table::Table& table) -> Status {
       try {
         (void)parallel::run(parallel::read_job_spec(param(more), "x"), options_from(""), &table);
       } catch (const ConfigError& error) {

@@ -6,7 +6,7 @@
 #include "shoal/base/file.h"
 #include "support/data_files.h"
 #include "support/expect.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 
 namespace shoal::parallel::profile_test {
 namespace {

@@ -12,7 +12,7 @@
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
-#include "support/job_rig.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::replicas_test {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "shoal/base/timer.h"
-#include "support/cluster.h"
 #include "support/expect.h"
+#include "support/job.h"
 
 namespace shoal::test::service_fault_test {
 namespace {
@@ -59,7 +59,7 @@ Status die(const Death& death, Service& service) {
 
 TEST_P(ServiceDeath, EndsAllOthersWithItsName) {
   const Death& death = GetParam();
-  Cluster cluster(death.roles);
+  JobOverTcp cluster(death.roles);
   std::atomic<std::int64_t> died = 0, last = 0;
   const auto time = [] {
     return std::chrono::duration_cast<milliseconds>(
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ServiceFault, AServerThatDiesInTrainingIsNamed) {
   // The server's service goes while it serves: abruptly, since nobody said that the job is over.
-  Cluster cluster("bws");
+  JobOverTcp cluster("bws");
   Training training{.iterations = 1'000'000};
   std::atomic<bool> go = false;
   training.at = [&](Table&, Clock clock, Want) { go = go || clock == 5; };
@@ -122,7 +122,7 @@ TEST(ServiceFault, AServerThatDiesInTrainingIsNamed) {
 }
 
 TEST(ServiceFault, AProcessThatDiesBeforeAllHaveJoinedIsNamed) {
-  Cluster cluster("bbbb", true);
+  JobOverTcp cluster("bbbb", true);
   // it leaves by itself, in words
   cluster.options[1].start = milliseconds(400);
   // and rank 3 never starts
@@ -142,7 +142,7 @@ Training drawn() {
 }
 
 RowValues undisturbed(const std::string& roles) {
-  Cluster cluster(roles);
+  JobOverTcp cluster(roles);
   const auto results = cluster.train_all(drawn());
   for (const Status& result : results) EXPECT_TRUE(result.ok()) << result.error().message;
   return cluster.weights[roles.find_first_not_of('s')];
@@ -157,7 +157,7 @@ TEST_P(ServiceCut, ComesBackWithTheSameBits) {
   std::cout << "seed " << seed << "\n";
   std::mt19937 draw(seed);
   for (int round = 0; round < 6; ++round) {
-    Cluster cluster(roles, true);
+    JobOverTcp cluster(roles, true);
     for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
       const std::uint64_t after = draw() % (round % 4 < 2 ? 1'000'000 : 3'000);
       if (round % 2 == 0) cluster.proxy(rank).cut_after(after);
@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(Roles, ServiceCut, testing::Values("bb", "sww", "bbb"))
 
 TEST(ServiceFault, SlowConnectionsChangeNothing) {
   const RowValues expected = undisturbed("bb");
-  Cluster cluster("bb", true);
+  JobOverTcp cluster("bb", true);
   for (std::size_t rank = 0; rank < 2; ++rank) cluster.proxy(rank).delay(milliseconds(3));
   for (const Status& result : cluster.train_all(drawn()))
     EXPECT_TRUE(result.ok()) << result.error().message;
@@ -192,7 +192,7 @@ TEST(ServiceFault, SlowConnectionsChangeNothing) {
 
 TEST(ServiceFault, AConnectionThatStaysBrokenIsALoss) {
   for (const std::size_t victim : {0u, 1u}) {
-    Cluster cluster("bb", true);
+    JobOverTcp cluster("bb", true);
     Training training{.iterations = 1'000'000};
     training.at = [&](Table& table, Clock clock, Want) {
       if (table.worker() == 0 && clock == 5) cluster.proxy(victim).shut();
@@ -212,7 +212,7 @@ TEST(ServiceFault, AConnectionThatStaysBrokenIsALoss) {
 // So long that nobody is silent for want of a core. Both at once, as each only waits.
 TEST(ServiceFault, ASilentPeerIsGivenUp) {
   const auto silence = [](std::size_t victim) {
-    Cluster cluster("bb", true);
+    JobOverTcp cluster("bb", true);
     for (auto& options : cluster.options) {
       options.stall_warn = milliseconds(2000);
       options.stall_abort = milliseconds(4000);
@@ -239,7 +239,7 @@ TEST(ServiceFault, ASilentPeerIsGivenUp) {
 }
 
 TEST(ServiceFault, ASlowWorkerIsNotASilentOne) {
-  Cluster cluster("bb");
+  JobOverTcp cluster("bb");
   for (auto& options : cluster.options) {
     options.stall_warn = milliseconds(100);
     options.stall_abort = milliseconds(300);
@@ -257,12 +257,12 @@ TEST(ServiceFault, ASlowWorkerIsNotASilentOne) {
 TEST(ServiceFault, AServiceMayGoAtAnyMoment) {
   // While others come, before anybody came, and with pushes on their way.
   for (int round = 0; round < 5; ++round) {
-    Cluster cluster("bbb");
+    JobOverTcp cluster("bbb");
     for (auto& options : cluster.options) options.start = milliseconds(round * 20 + 1);
     (void)cluster.start();
     cluster.services.clear();
   }
-  Cluster cluster("bb");
+  JobOverTcp cluster("bb");
   for (const Status& result : cluster.start()) ASSERT_TRUE(result.ok()) << result.error().message;
   std::vector<float> numbers(4096);
   std::vector<std::jthread> threads;

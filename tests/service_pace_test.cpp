@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "shoal/table/coordinator.h"
-#include "support/cluster.h"
+#include "support/job.h"
 
 namespace shoal::test::service_pace_test {
 namespace {
@@ -25,7 +25,7 @@ Result<table::Start> begin(Table& table, Clock clock, Clock until = 0) {
 }
 
 std::vector<Status> run(const std::string& scheme, const std::function<Status(Table&)>& life) {
-  Cluster cluster("bbw");
+  JobOverTcp cluster("bbw");
   for (auto& options : cluster.options) options.scheme = scheme;
   return cluster.run([&](std::size_t, Service& service) { return life(*service.table()); });
 }

@@ -4,8 +4,8 @@
 
 #include <future>
 
-#include "support/cluster.h"
 #include "support/expect.h"
+#include "support/job.h"
 
 namespace shoal::test::service_start_test {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using table::Service;
 
 TEST(Service, StartsInAnyOrder) {
-  Cluster cluster("bb", true);
+  JobOverTcp cluster("bb", true);
   auto second = std::async(std::launch::async, [&] { return Service::create(cluster.options[1]); });
   ASSERT_TRUE(cluster.proxy(0).wait_for_connections(3));  // it has tried in vain
   auto first = Service::create(cluster.options[0]);
@@ -22,7 +22,7 @@ TEST(Service, StartsInAnyOrder) {
 }
 
 TEST(Service, RefusesAnotherToken) {
-  Cluster cluster("bb");
+  JobOverTcp cluster("bb");
   cluster.options[0].start = std::chrono::seconds(2);
   cluster.options[1].token = "guess";
   const std::vector<Status> results = cluster.start();
@@ -33,7 +33,7 @@ TEST(Service, RefusesAnotherToken) {
 }
 
 TEST(Service, RefusesAnotherConfigurationWithBothSidesWords) {
-  Cluster cluster("bb");
+  JobOverTcp cluster("bb");
   cluster.options[1].configuration = "net: \"lenet\"\nbase_lr: 0.02\n";
   const std::vector<Status> results = cluster.start();
   for (const Status& result : results) {
@@ -44,14 +44,14 @@ TEST(Service, RefusesAnotherConfigurationWithBothSidesWords) {
 }
 
 TEST(Service, RefusesASecondProcessWithARank) {
-  Cluster cluster("bb");
+  JobOverTcp cluster("bb");
   ASSERT_EQ(cluster.start()[1].ok(), true);
   const auto third = Service::create(cluster.options[1]);
   EXPECT_FAILS_WITH("rank 1 is in the job already", third);
 }
 
 TEST(Service, NamesWhoIsMissing) {
-  Cluster cluster("bbbb");
+  JobOverTcp cluster("bbbb");
   cluster.options.resize(2);  // ranks 2 and 3 never start
   cluster.options[0].start = std::chrono::milliseconds(700);
   const std::vector<Status> results = cluster.start();
@@ -62,7 +62,7 @@ TEST(Service, NamesWhoIsMissing) {
 }
 
 TEST(Service, NamesTheCoordinatorThatIsMissing) {
-  Cluster cluster("bb");
+  JobOverTcp cluster("bb");
   cluster.options[1].start = std::chrono::milliseconds(300);
   const auto alone = Service::create(cluster.options[1]);
   EXPECT_FAILS_WITH(cluster.options[1].coordinator, alone);
@@ -71,7 +71,7 @@ TEST(Service, NamesTheCoordinatorThatIsMissing) {
 }
 
 TEST(Service, NamesAPortThatIsTaken) {
-  Cluster cluster("b");
+  JobOverTcp cluster("b");
   const auto first = Service::create(cluster.options[0]);
   ASSERT_OK(first);
   EXPECT_FAILS_WITH(str("127.0.0.1, port ", cluster.options[0].port),
@@ -79,7 +79,7 @@ TEST(Service, NamesAPortThatIsTaken) {
 }
 
 TEST(Service, RefusesAnotherPlan) {
-  Cluster cluster("bbs");
+  JobOverTcp cluster("bbs");
   const std::vector<Status> results =
       cluster.run([&](std::size_t rank, Service& service) -> Status {
         if (!service.table()) return service.serve({});
@@ -103,7 +103,7 @@ TEST(Service, SaysWhatIsWrongWithItsOptions) {
       {"above 0", [](auto& o) { o.stall_abort = {}; }},
   };
   for (const auto& [words, spoil] : cases) {
-    Cluster cluster("bb");
+    JobOverTcp cluster("bb");
     spoil(cluster.options[1]);
     EXPECT_HAS(validate(cluster.options[1]), words);
     const auto made = Service::create(cluster.options[1]);

@@ -13,8 +13,8 @@
 #include "shoal/base/bytes.h"
 #include "shoal/base/mutex.h"
 #include "shoal/base/timer.h"
-#include "support/cluster.h"
 #include "support/expect.h"
+#include "support/job.h"
 
 namespace shoal::test::service_test {
 namespace {
@@ -38,7 +38,7 @@ struct Shape {
 };
 
 // Whole numbers: every update of every worker is in every worker's weights, once.
-void train_and_count(Cluster& cluster, const Training& training, int workers) {
+void train_and_count(JobOverTcp& cluster, const Training& training, int workers) {
   expect_all_ok(cluster.train_all(training));
   for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
     if (!cluster.options[rank].worker) continue;
@@ -59,7 +59,7 @@ void train_and_count(Cluster& cluster, const Training& training, int workers) {
 class ServiceCounts : public testing::TestWithParam<Shape> {};
 
 TEST_P(ServiceCounts, EveryPushOnce) {
-  Cluster cluster(GetParam().roles);
+  JobOverTcp cluster(GetParam().roles);
   train_and_count(cluster, {.scheme = GetParam().scheme}, workers_in(GetParam().roles));
 }
 
@@ -76,7 +76,7 @@ TEST(Service, TheSamePushesGiveTheSameBits) {
   Training training{.rule = {.momentum = 0.9f}, .rate = 0.01f, .whole = false};
   std::vector<RowValues> runs;
   for (int run = 0; run < 2; ++run) {
-    Cluster cluster("bbb");
+    JobOverTcp cluster("bbb");
     cluster.options[1].threads = 3;
     expect_all_ok(cluster.train_all(training));
     runs.push_back(cluster.weights[run]);
@@ -116,7 +116,7 @@ TEST(Service, ARowArrivesWithAllPartsThatWereAskedFor) {
 }
 
 TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
-  Cluster cluster("b");
+  JobOverTcp cluster("b");
   const std::size_t length = 50'000;
   const auto life = [&](std::size_t, Service& service) -> Status {
     Table& table = *service.table();
@@ -163,7 +163,7 @@ TEST(Service, AloneInAJobAPushIsDoneWhenItReturns) {
 
 TEST(Service, ClipsTheNormOverAllServers) {
   Training training{.iterations = 1, .lengths = {3, 4, 5}, .clip = 2};
-  Cluster cluster("bb");
+  JobOverTcp cluster("bb");
   expect_all_ok(cluster.train_all(training));
   double squares = 0;
   std::vector<float> mean;
@@ -186,7 +186,7 @@ TEST(Service, CountsBytesPerIteration) {
     Training training{.iterations = iterations, .lengths = std::vector<std::uint32_t>(6, 50'000)};
     std::vector<table::Traffic> traffic(roles.size());
     training.at = [](Table&, Clock, Want) {};
-    Cluster cluster(roles);
+    JobOverTcp cluster(roles);
     expect_all_ok(cluster.run([&](std::size_t rank, Service& service) -> Status {
       const Result<RowValues> result = train(*service.table(), training);
       traffic[rank] = service.table()->traffic();
@@ -217,7 +217,7 @@ TEST(Service, CountsBytesPerIteration) {
 // All connections of a process share its rate: one that has nothing to read or to send takes
 // nothing of it.
 TEST(Service, GoesOnAtALowRate) {
-  Cluster cluster("bbw");
+  JobOverTcp cluster("bbw");
   for (auto& options : cluster.options) options.throttle = 100e3;
   train_and_count(cluster, {.iterations = 10, .lengths = {1, 700, 33, 256}}, 3);
 }
@@ -231,7 +231,7 @@ std::string number(double value) {
 }
 
 TEST(Service, AnswersWhatWorkersAsk) {
-  Cluster cluster("bsw");
+  JobOverTcp cluster("bsw");
   std::mutex mutex;
   std::set<std::string> sums, shares, gathers;
   std::vector<table::Answer> outputs;
@@ -280,7 +280,7 @@ TEST(Service, AllPause) {
       std::lock_guard lock(mutex);
       if (want != Want::kNothing) paused[table.worker()].emplace_back(clock, want);
     };
-    Cluster cluster("bbw");
+    JobOverTcp cluster("bbw");
     expect_all_ok(cluster.train_all(training));
     for (const auto& [worker, each] : paused) {
       ASSERT_EQ(each.size(), 2u) << scheme << ", worker " << worker;
@@ -297,7 +297,7 @@ TEST(Service, AllPause) {
 TEST(Service, AnAbortReachesAllWithItsReason) {
   for (const std::size_t who : {0u, 1u}) {
     Training training{.iterations = 1000};
-    Cluster cluster("bbs");
+    JobOverTcp cluster("bbs");
     training.at = [&](Table& table, Clock clock, Want) {
       if (table.worker() == static_cast<int>(who) && clock == 5)
         table.abort({Code::kNonFinite, "the loss is nan"});
@@ -313,7 +313,7 @@ TEST(Service, AnAbortReachesAllWithItsReason) {
 
 // When the worker has met, and says that it has the numbers.
 TEST(Service, AServerThatIsToldToLeaveLeavesAtTheNextGeneration) {
-  Cluster cluster("bs");
+  JobOverTcp cluster("bs");
   std::atomic<bool> leave = false, left = false;
   Training training{.iterations = 100'000};
   training.at = [&](Table& table, Clock clock, Want want) {

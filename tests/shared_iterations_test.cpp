@@ -13,8 +13,8 @@
 #include "shoal/solver/snapshot.h"
 #include "shoal/table/scheme.h"
 #include "support/data_files.h"
+#include "support/job.h"
 #include "support/overheard.h"
-#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::shared_iterations_test {
@@ -57,7 +57,7 @@ class SharedIterations : public testing::Test {
   Outcome run(const SolverParameter& param, int workers, const Wish& action,
               const std::string& snapshot = "") {
     Gate said;
-    SimulatedWorkers cluster(workers, 2);
+    Job cluster(workers, 2);
     Outcome outcome;
     outcome.began.resize(static_cast<std::size_t>(workers)),
         outcome.marks.resize(outcome.began.size());

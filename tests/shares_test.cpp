@@ -18,7 +18,7 @@
 #include "shoal/table/scheme.h"
 #include "support/data_files.h"
 #include "support/expect.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::shares_test {
@@ -168,7 +168,7 @@ struct Trained {
 Trained train(const SolverParameter& param, int workers, const std::vector<double>& weights) {
   Trained trained;
   trained.batches.resize(static_cast<std::size_t>(workers));
-  SimulatedWorkers cluster(workers, 2);
+  Job cluster(workers, 2);
   const auto outcomes = cluster.run([&](int worker, table::Table& table) -> Status {
     parallel::RunOptions options;
     options.weights = weights;

@@ -11,10 +11,9 @@
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/simulate/simulation.h"
-#include "support/cluster.h"
 #include "support/data_files.h"
+#include "support/job.h"
 #include "support/job_processes.h"
-#include "support/job_rig.h"
 #include "support/simulation_rig.h"
 #include "support/solver_rig.h"
 

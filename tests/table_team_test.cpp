@@ -5,14 +5,14 @@
 
 #include "shoal/parallel/worker.h"
 #include "support/data_files.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 
 namespace shoal::test::table_team_test {
 namespace {
 
 // Runs body(worker, team) for each of `workers`, and fails if one of them does.
 void together(int workers, const std::function<void(int worker, Team& team)>& body) {
-  SimulatedWorkers cluster(workers);
+  Job cluster(workers);
   const auto outcomes = cluster.run([&](int worker, table::Table& table) -> Status {
     const std::unique_ptr<Team> team = parallel::make_table_team(table);
     EXPECT_EQ(worker, team->index());
@@ -74,7 +74,7 @@ TEST(TableTeam, ReportsAreAveragedByWeight) {
 }
 
 TEST(TableTeam, TheSlowOneIsNamedWithWhatItSpendsItsTimeOn) {
-  SimulatedWorkers cluster(3);
+  Job cluster(3);
   const auto outcomes = cluster.run([](int worker, table::Table& table) -> Status {
     const std::unique_ptr<Team> team = parallel::make_table_team(table);
     for (std::int64_t iteration = 100; iteration <= 600; iteration += 100) {

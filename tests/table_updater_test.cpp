@@ -10,8 +10,7 @@
 #include "shoal/proto/blob.pb.h"
 #include "shoal/proto/io.h"
 #include "support/data_files.h"
-#include "support/job_rig.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test::table_updater_test {
@@ -52,7 +51,7 @@ std::string infinite_record() {
 }
 
 std::string why_refused(const SolverParameter& param, const std::string& scheme) {
-  SimulatedWorkers cluster(1);
+  Job cluster(1);
   std::string why;
   (void)cluster.run([&](int, table::Table& table) -> Status {
     SolverOptions options = with_name("job");

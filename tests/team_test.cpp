@@ -8,7 +8,7 @@
 #include "shoal/proto/io.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/solver/solver.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 #include "support/team_fixture.h"
 

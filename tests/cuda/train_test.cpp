@@ -7,8 +7,8 @@
 #include "shoal/proto/io.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/tensor/cuda/device.h"
-#include "support/cluster.h"
-#include "support/device_job.h"
+#include "support/device_training.h"
+#include "support/job.h"
 #include "support/layer_rig.h"
 
 namespace shoal::test::cuda_train_test {

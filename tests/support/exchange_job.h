@@ -9,7 +9,7 @@
 #include "shoal/simulate/cluster.h"
 #include "shoal/simulate/simulation.h"
 #include "support/data_files.h"
-#include "support/job_rig.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "support/forwarding_table.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 
 namespace shoal::test {
 
@@ -18,7 +18,7 @@ class Overheard : public ForwardingTable {
   void tell(table::Topic topic, table::Clock clock, std::string body) override {
     ForwardingTable::tell(topic, clock, std::move(body));
     if (topic != table::Topic::kPause) return;
-    SimulatedWorkers::pass(std::chrono::microseconds(1));  // the others hear of it
+    Job::pass(std::chrono::microseconds(1));  // the others hear of it
     said_.reach(1);
   }
 

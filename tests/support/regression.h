@@ -12,7 +12,7 @@
 
 #include "shoal/proto/blob.pb.h"
 #include "support/data_files.h"
-#include "support/job_rig.h"
+#include "support/job.h"
 
 namespace shoal::test {
 

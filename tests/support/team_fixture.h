@@ -17,7 +17,7 @@
 #include "shoal/solver/snapshot.h"
 #include "shoal/solver/solver.h"
 #include "support/data_files.h"
-#include "support/simulated_workers.h"
+#include "support/job.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test {

@@ -1,4 +1,4 @@
-#include "support/job_rig.h"
+#include "support/job.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,6 @@
 #include "shoal/parallel/replicas.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/config_error.h"
-#include "support/cluster.h"
-#include "support/simulated_workers.h"
 #include "support/solver_rig.h"
 
 namespace shoal::test {
@@ -89,9 +87,8 @@ JobResult train(const SolverParameter& param, const JobShape& shape) {
     if (status.ok() && shape.over_tcp) status = table.finish(shape.stops.back());
     return status;
   };
-  result.outcomes = shape.over_tcp
-                        ? run_workers(shape.workers, shape.servers, life)
-                        : SimulatedWorkers(shape.workers, shape.servers, shape.maker).run(life);
+  result.outcomes = shape.over_tcp ? run_workers(shape.workers, shape.servers, life)
+                                   : Job(shape.workers, shape.servers, shape.maker).run(life);
   return result;
 }
 

@@ -1,4 +1,4 @@
-#include "support/device_job.h"
+#include "support/device_training.h"
 
 #include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/run.h"

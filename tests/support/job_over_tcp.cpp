@@ -1,4 +1,4 @@
-#include "support/cluster.h"
+#include "support/job.h"
 
 #include <gtest/gtest.h>
 
@@ -107,7 +107,7 @@ Result<RowValues> train(Table& table, const Training& training) {
   return weights;
 }
 
-Cluster::Cluster(const std::string& roles, bool through_proxies) {
+JobOverTcp::JobOverTcp(const std::string& roles, bool through_proxies) {
   const std::size_t count = roles.size();
   services.resize(count);
   weights.resize(count);
@@ -134,9 +134,9 @@ Cluster::Cluster(const std::string& roles, bool through_proxies) {
   }
 }
 
-Cluster::~Cluster() = default;
+JobOverTcp::~JobOverTcp() = default;
 
-std::vector<Status> Cluster::start() {
+std::vector<Status> JobOverTcp::start() {
   std::vector<Status> results(size());
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < size(); ++rank)
@@ -150,7 +150,7 @@ std::vector<Status> Cluster::start() {
   return threads.clear(), results;
 }
 
-std::vector<Status> Cluster::run(const Life& life) {
+std::vector<Status> JobOverTcp::run(const Life& life) {
   std::vector<Status> results = start();
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < size(); ++rank)
@@ -162,7 +162,7 @@ std::vector<Status> Cluster::run(const Life& life) {
   return threads.clear(), results;
 }
 
-std::vector<Status> Cluster::train_all(const Training& training) {
+std::vector<Status> JobOverTcp::train_all(const Training& training) {
   return run([&](std::size_t rank, table::Service& service) -> Status {
     if (!service.table()) return service.serve({});
     Result<RowValues> result = train(*service.table(), training);
@@ -177,7 +177,7 @@ std::vector<Status> run_workers(
   std::string roles;
   for (int rank = 0; rank < std::max(workers, servers); ++rank)
     roles += rank >= workers ? 's' : rank >= servers ? 'w' : 'b';
-  return Cluster(roles).run([&](std::size_t rank, table::Service& service) -> Status {
+  return JobOverTcp(roles).run([&](std::size_t rank, table::Service& service) -> Status {
     if (!service.table()) return service.serve({});
     return life(static_cast<int>(rank), *service.table());
   });
