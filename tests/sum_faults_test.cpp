@@ -128,7 +128,7 @@ class Sums {
       done.advance([this](const Step& step) { return act(step); });
       for (int server = 0; server < sums.one_.workers; ++server) sums.link(number, server).wake(0);
       keep_time();
-      if (!done.is_done() || client.waiting() > 0) return;
+      if (!done.is_done() || client.overdue().has_value()) return;
       check();
       if (++clock < sums.one_.clocks) begin();
     }
