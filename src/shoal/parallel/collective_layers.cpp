@@ -40,7 +40,7 @@ CollectiveLayers::CollectiveLayers(const TableSetup& setup, const std::vector<Wa
     : ReplicatedLayers(collective_of(ways)),
       net_(setup.net),
       table_(setup.table),
-      scheme_(or_throw(setup.scheme.spec().make())) {
+      scheme_(or_throw(setup.options.maker(setup.options.scheme))) {
   for (Bucket& bucket : buckets_of(net_, ways, enough))
     parts_.push_back(std::make_unique<Part>(setup, std::move(bucket)));
 }
