@@ -100,14 +100,13 @@ std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
   return way == Way::kRing ? ring(workers, count) : halving_doubling(workers, count);
 }
 
-// A transfer has at least kRowFloats numbers, so that it is no more than frames, and at most
-// kLongest, so that an urgent row need not wait for long. Between them there are about kStrips
-// strips: the first sum is on its way back while the last one is made.
+// Transfers are as long as rows of the table: two of them fill the window of a link, so that none
+// waits for the one before it to arrive. The largest of halves is half of a strip.
 std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count) {
-  constexpr std::size_t kLongest = 4 * table::kRowFloats, kStrips = 16;
-  const auto parts = static_cast<std::size_t>(way == Way::kRing ? workers : 1);
-  const std::size_t length =
-      parts * std::clamp<std::size_t>(count / (kStrips * parts), table::kRowFloats, kLongest);
+  const std::size_t parts = way == Way::kRing              ? static_cast<std::size_t>(workers)
+                            : way == Way::kHalvingDoubling ? 2
+                                                           : 1;
+  const std::size_t length = parts * table::kRowFloats;
   std::vector<std::size_t> begins;
   for (std::size_t at = 0; at < count; at += length) begins.push_back(at);
   begins.push_back(count);
