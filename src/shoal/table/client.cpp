@@ -38,7 +38,9 @@ void Client::start(Slot slot, Clock clock, Say what, Instant now) {
   wait.waiting = true;
   wait.asked = false;
   wait.since = now;
-  be_patient(slot, 0, now);
+  // what another worker is still to write comes late, and is not lost
+  const bool is_others = rows_[row_of(slot)].writer != kEveryWorker && what == Say::kGet;
+  be_patient(slot, is_others ? kPatience : 0, now);
   say(slot, what);
 }
 
