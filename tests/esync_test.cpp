@@ -209,7 +209,7 @@ TEST(Esync, ShowsARound) {
     EXPECT_EQ(rig.pacer->take_round(), "");
     (void)rig.round();
     const Round second = rig.round();
-    (void)rig.round();
+    const Round third = rig.round();
     // an assigned round is known to have ended when all ask for the next
     const std::string shown = rig.pacer->take_round();
     EXPECT_HAS(shown, R"("num_workers": 2)");
@@ -219,6 +219,15 @@ TEST(Esync, ShowsARound) {
     EXPECT_HAS(shown, "[1, 1, 10.000000, ");
     EXPECT_HAS(shown, std::string(mode) == "pull" ? "true, 3]" : "true, 2]");
     EXPECT_EQ(rig.pacer->take_round(), "");
+    if (std::string(mode) == "pull") continue;
+    // or when all have left, after which none asks
+    rig.pacer->leave(0, std::chrono::seconds(100));
+    EXPECT_EQ(rig.pacer->take_round(), "");
+    rig.pacer->leave(1, std::chrono::seconds(101));
+    const std::string last = rig.pacer->take_round();
+    EXPECT_HAS(last, "\"t\": 3,");
+    EXPECT_HAS(last, str("[0, ", third.steps[0], ", 3.000000, "));
+    EXPECT_HAS(last, "[1, 1, 10.000000, ");
   }
 }
 

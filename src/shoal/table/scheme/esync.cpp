@@ -202,8 +202,13 @@ class AssigningPacer final : public Pacer {
     workers_[worker] = {};
     view_.begin(now);
   }
-  void leave(int worker, Instant) override {
-    workers_.erase(worker);
+  // The end of its last task is not reported: that took as long a step as the ones before.
+  void leave(int number, Instant now) override {
+    const Worker& worker = workers_.at(number);
+    if (worker.clock >= 0 && !worker.waits)
+      left_.push_back({number, worker.steps, worker.times.smoothed(), now, worker.clock});
+    workers_.erase(number);
+    if (workers_.empty() && !left_.empty()) return view_.end(round_, left_);
     try_to_begin();
   }
 
@@ -247,6 +252,7 @@ class AssigningPacer final : public Pacer {
 
   // The round that has ended, of those that were in it.
   void show() {
+    left_.clear();
     std::vector<RoundView::Record> records;
     for (const auto& [number, worker] : workers_)
       if (worker.last.steps > 0) records.push_back(worker.last);
@@ -290,6 +296,7 @@ class AssigningPacer final : public Pacer {
   Clock round_ = -1;
   double mean_steps_ = 1;
   std::map<int, Worker> workers_;
+  std::vector<RoundView::Record> left_;  // of workers that left in this round
   RoundView view_;
 };
 
