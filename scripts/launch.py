@@ -50,10 +50,11 @@ cd -- "$1" || exit 125
 folder=${SHOAL_JOBS:-$HOME/.shoal/jobs}/$2; rank=$3; grace=$4; shift 4
 mask=$(umask)
 umask 077
-mkdir -p "$folder" || exit 125
+machines=$folder/machinefile.$rank
+# A process of the job that ends already may remove the folder before there is a file in it.
+for try in 1 2 3 4 5; do mkdir -p "$folder" && (: > "$machines") 2> /dev/null && break; done
 IFS= read -r SHOAL_JOB_TOKEN || exit 125
 export SHOAL_JOB_TOKEN
-machines=$folder/machinefile.$rank
 while IFS= read -r line && [ "$line" != . ]; do printf '%s\n' "$line"; done > "$machines" || exit 125
 default=$(env --default-signal=INT,QUIT true 2>/dev/null && echo env --default-signal=INT,QUIT)   # sh has them ignored behind an &
 umask "$mask"                                                  # the job's files are as the user's other files

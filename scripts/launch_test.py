@@ -99,6 +99,17 @@ class LocalTest(Case):
         self.assertNotIn('the-token', said)
         self.assertEqual(list((self.folder / 'jobs').glob('*')), [])
 
+    def test_a_folder_that_an_ended_process_removes_is_made_again(self):
+        wrapper = self.folder / 'bin' / 'mkdir'   # the folder is gone once between this and its first file
+        wrapper.parent.mkdir()
+        real, once = shutil.which('mkdir'), self.folder / 'once'
+        wrapper.write_text(f'#!/bin/sh\n{real} "$@"\n[ -e {once} ] || {{ : > {once}; rmdir "$2"; }}\n')
+        wrapper.chmod(0o755)
+        self.environment['PATH'] = f'{wrapper.parent}:{os.environ["PATH"]}'
+        code, said = self.end(self.start(command=('end',), options=('--local=1',)))
+        self.assertEqual(code, 0, said)
+        self.assertTrue(once.exists())
+
     def test_the_first_failure_is_named_with_its_last_words_and_returned(self):
         code, said = self.end(self.start('--settle=4', command=('fail',), options=('--local=3',)))
         self.assertEqual(code, 4, said)
