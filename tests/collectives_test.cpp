@@ -122,6 +122,22 @@ TEST(Collectives, LoadsAreThoseOfTheirSchedules) {
     }
 }
 
+// A plan of many workers and a large vector stays small enough, and no transfer is longer than a
+// row.
+TEST(Collectives, MakeNoMoreRowsThanAPlanBears) {
+  constexpr std::size_t kLarge = 240'000'000;
+  for (const Way way : kCollectives)
+    for (const int workers : {2, 16, 100, 128}) {
+      const std::vector<std::size_t> begins = parallel::strips_of(way, workers, kLarge);
+      EXPECT_EQ(0u, begins.front());
+      EXPECT_EQ(kLarge, begins.back());
+      const auto transfers = parallel::transfers_of(way, workers, begins[1]);
+      EXPECT_LE((begins.size() - 1) * transfers.size(), table::kMaxRows / 2)
+          << name_of(way) << " of " << workers;
+      for (const parallel::Transfer& one : transfers) ASSERT_LE(one.count, table::kMaxRowFloats);
+    }
+}
+
 // In units of the vector over the bandwidth: of a ring and of halving and doubling 2 (p - 1) / p.
 TEST(Collectives, TakeTheTimeOfTheFormulas) {
   const LayerSize size{.params = 1 << 20};

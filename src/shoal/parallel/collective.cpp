@@ -101,14 +101,20 @@ std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
 }
 
 // Transfers are as long as rows of the table: two of them fill the window of a link, so that none
-// waits for the one before it to arrive. The largest of halves is half of a strip.
+// waits for the one before it to arrive. The largest of halves is half of a strip. Strips are
+// longer where the rows would be more than a plan bears well.
 std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count) {
-  const std::size_t parts = way == Way::kRing              ? static_cast<std::size_t>(workers)
-                            : way == Way::kHalvingDoubling ? 2
-                                                           : 1;
-  const std::size_t length = parts * table::kRowFloats;
+  constexpr std::size_t kMostRows = 1u << 17;
+  const auto all = static_cast<std::size_t>(workers);
+  const std::size_t parts = way == Way::kRing ? all : 1;
+  const std::size_t transfers = way == Way::kTree   ? 2 * all
+                                : way == Way::kRing ? 2 * all * all
+                                                    : 2 * all * std::bit_width(all);
+  std::size_t length = (way == Way::kHalvingDoubling ? 2 : 1) * table::kRowFloats;
+  while (length < table::kMaxRowFloats && count / (length * parts) * transfers > kMostRows)
+    length *= 2;
   std::vector<std::size_t> begins;
-  for (std::size_t at = 0; at < count; at += length) begins.push_back(at);
+  for (std::size_t at = 0; at < count; at += length * parts) begins.push_back(at);
   begins.push_back(count);
   return begins;
 }
