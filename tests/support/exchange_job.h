@@ -2,6 +2,9 @@
 // four kinds, a shared and a frozen param.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <string>
 
 #include "shoal/proto/io.h"
@@ -58,8 +61,30 @@ class ExchangeJob : public testing::Test {
         "job.prototxt");
     return param;
   }
+  // The words of a solver that two workers refuse, and why.
+  struct Refusal {
+    const char *words, *says;
+    const char* scheme = "bsp";
+  };
+  static void expect(const Refusal& one) {
+    const JobResult result =
+        train(job(2, str("type: 'SGD' base_lr: 0.01 momentum: 0.9 ", one.words)),
+              {.workers = 2, .scheme = one.scheme});
+    EXPECT_FALSE(result.ok());
+    EXPECT_NE(std::string::npos, result.why().find(one.says)) << result.why();
+  }
   static inline std::string records_;
 };
+
+// Before the first iteration: worker 1's third pass has a gradient that is not finite.
+inline void poison_a_pass(int worker, Solver& solver) {
+  if (worker != 1) return;
+  solver.net().after_forward([&solver, n = 0](int layer) mutable {
+    if (solver.net().layers()[static_cast<std::size_t>(layer)]->name() == "still" && ++n == 3)
+      solver.net().tops(layer)[0]->data.host_mut()[0] = NAN;
+    return Status();
+  });
+}
 
 inline constexpr const char* kRules[] = {
     "type: 'SGD' base_lr: 0.01 momentum: 0.9",

@@ -55,12 +55,7 @@ CollectiveLayers::Part& CollectiveLayers::part_of(int layer) const {
 
 std::vector<Tensor*> CollectiveLayers::histories() {
   std::vector<Tensor*> all;
-  for (const auto& part : parts_) {
-    const std::vector<Tensor*> own = part->rule.histories();
-    all.resize(own.size());
-    for (std::size_t i = 0; i < own.size(); ++i)
-      if (own[i]) all[i] = own[i];
-  }
+  for (const auto& part : parts_) add_histories(part->rule.histories(), all);
   return all;
 }
 

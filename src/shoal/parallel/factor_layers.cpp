@@ -152,12 +152,7 @@ FactorLayers::Part* FactorLayers::find(int layer) const {
 
 std::vector<Tensor*> FactorLayers::histories() {
   std::vector<Tensor*> all;
-  for (const auto& part : parts_) {
-    const std::vector<Tensor*> own = part->rule.histories();
-    all.resize(own.size());
-    for (std::size_t i = 0; i < own.size(); ++i)
-      if (own[i]) all[i] = own[i];
-  }
+  for (const auto& part : parts_) add_histories(part->rule.histories(), all);
   return all;
 }
 

@@ -33,12 +33,7 @@ Replicated replicated_of(const TableSetup& setup) {
 
 std::vector<Tensor*> histories_of(const Replicated& replicated) {
   std::vector<Tensor*> all;
-  for (const auto& one : replicated) {
-    const std::vector<Tensor*> own = one->histories();
-    all.resize(std::max(all.size(), own.size()));
-    for (std::size_t i = 0; i < own.size(); ++i)
-      if (own[i]) all[i] = own[i];
-  }
+  for (const auto& one : replicated) add_histories(one->histories(), all);
   return all;
 }
 
@@ -133,9 +128,7 @@ class GradientExchange final : public TableExchange {
   std::vector<Tensor*> histories() override {
     if (histories_.empty()) make_histories();
     std::vector<Tensor*> all = pointers();
-    const std::vector<Tensor*> own = histories_of(replicated_);
-    for (std::size_t i = 0; i < own.size(); ++i)
-      if (own[i]) all[i] = own[i];
+    add_histories(histories_of(replicated_), all);
     return all;
   }
 

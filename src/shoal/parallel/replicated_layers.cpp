@@ -1,5 +1,7 @@
 #include "shoal/parallel/replicated_layers.h"
 
+#include <algorithm>
+
 #include "shoal/base/log.h"
 #include "shoal/parallel/roster.h"
 #include "shoal/proto/solver.pb.h"
@@ -33,6 +35,12 @@ table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rat
       scheme.next_merge({views, held, clock, clock + 1, clock});
   CHECK(merge) << "scheme '" << scheme.name() << "' does not take all gradients of a clock";
   return *merge;
+}
+
+void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all) {
+  all.resize(std::max(all.size(), some.size()));
+  for (std::size_t i = 0; i < some.size(); ++i)
+    if (some[i]) all[i] = some[i];
 }
 
 LocalRule rule_of(const TableSetup& setup, const Layers& layers) {

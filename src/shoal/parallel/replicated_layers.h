@@ -20,6 +20,9 @@ std::vector<std::uint16_t> servers_by_worker(const table::RosterBody& roster);
 table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rate,
                       std::span<const float> weights);
 
+// Puts `some` histories, null for params of other layers, among `all`.
+void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all);
+
 // A rule for some layers alone, as the setup's solver has it.
 LocalRule rule_of(const TableSetup& setup, const Layers& layers);
 
