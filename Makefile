@@ -84,6 +84,7 @@ bench: all                           ## speed and memory of the models, and what
 	$(BUILD)/tools/bench_cluster
 	scripts/bench_cluster.py $(BUILD)
 	scripts/bench_simulated.py $(BUILD)
+	scripts/bench_allreduce.py $(BUILD)
 install: all                         ## the tools, headers and library, under PREFIX
 	install -d $(PREFIX)/bin $(PREFIX)/lib/pkgconfig $(PREFIX)/include/shoal/proto
 	install $(TOOLS) $(PREFIX)/bin
