@@ -355,9 +355,6 @@ TEST_F(CollectiveTraining, RatesGrowWithTheBatch) {
 
 TEST_F(CollectiveTraining, RefusesWhatCannotBe) {
   const Refusal cases[] = {
-      {"exchange { layer { name: 'shared' way: RING } }",
-       "layer 'shared' cannot go by RING: another layer shares its params"},
-      {"exchange { way: TREE } clip_gradients: 1", "clip_gradients needs the norm"},
       {"exchange { layer { name: 'conv' way: TREE } }", "has no update that takes all", "async"},
       {"exchange { layer { name: 'conv' way: TREE } }", "lets workers be apart", "ssp 1"},
   };

@@ -151,15 +151,76 @@ TEST_F(FactorTraining, UnderABoundOfStalenessIsTheReferenceWithLateGradients) {
       }
 }
 
+// Every worker knows the norm of all gradients; those of layers without factors are summed too.
+TEST_F(FactorTraining, ClipsByTheNormOfAllLayersBySummingWaysAlone) {
+  for (const char* rule : {kRules[0], kRules[5]}) {
+    const std::string plain = str(rule, " weight_decay: 0.004 iter_size: 2"),
+                      words = plain + " clip_gradients: 0.5";
+    const JobResult alone = train(job(1, words), {.stops = {5}}),
+                    unclipped = train(job(1, plain), {.stops = {5}});
+    EXPECT_GT(distance(alone.at(0), unclipped.at(0)), 1e-4) << "nothing was clipped";
+    for (const int workers : {2, 4}) {
+      const JobShape shape{.workers = workers, .servers = 2, .stops = {5}};
+      const JobResult table = train(job(workers, words), shape);
+      for (const Way way : {Way::kFactors, Way::kTree, Way::kRing, Way::kHalvingDoubling}) {
+        SCOPED_TRACE(str(rule, ", ", workers, " workers, ", name_of(way)));
+        const JobResult sums =
+            train(job(workers, str(words, " exchange { way: ", name_of(way), " }")), shape);
+        ASSERT_TRUE(table.ok() && sums.ok()) << table.why() << sums.why();
+        EXPECT_LE(distance(sums.at(0), table.at(0)), 1e-6);
+        EXPECT_LE(distance(sums.at(0), alone.at(0)), 1e-5);
+        for (const auto& weights : sums.weights) EXPECT_EQ(sums.weights[0], weights);
+      }
+    }
+  }
+}
+
+// A worker's gradient is the mean of its replicas', whatever carries it.
+TEST_F(FactorTraining, TakesTheFactorsAndGradientsOfAllReplicas) {
+  const std::string words = str(kRules[0], " weight_decay: 0.004 iter_size: 2");
+  const JobResult alone = train(job(1, words), {.stops = {10}});
+  for (const char* clip : {"", " clip_gradients: 0.5"})
+    for (const Way way : {Way::kFactors, Way::kTree, Way::kRing, Way::kHalvingDoubling}) {
+      SCOPED_TRACE(str(name_of(way), clip));
+      const JobShape shape{
+          .workers = 2, .servers = 2, .replicas = 2, .over_tcp = true, .stops = {10}};
+      const JobResult table = train(job(4, words + clip), shape),
+                      sums = train(
+                          job(4, str(words, clip, " exchange { way: ", name_of(way), " }")), shape);
+      ASSERT_TRUE(table.ok() && sums.ok()) << table.why() << sums.why();
+      EXPECT_LE(distance(sums.at(0), table.at(0)), 1e-6);
+      if (*clip == 0) {
+        EXPECT_LE(distance(sums.at(0), alone.at(0)), 1e-5);
+      }
+      EXPECT_EQ(sums.weights[0], sums.weights[1]);
+    }
+}
+
 // A worker whose gradient is not finite sends zeros that count nothing.
 TEST_F(FactorTraining, LeavesOutAWorkerWhoseGradientIsNotFinite) {
-  const std::string words = str(kRules[0], " on_nan: SKIP");
-  const JobShape shape{.workers = 2, .servers = 2, .stops = {6}, .before = poison_a_pass};
-  const JobResult table = train(job(2, words), shape),
-                  factors = train(job(2, words + kFactors), shape);
-  ASSERT_TRUE(table.ok() && factors.ok()) << table.why() << factors.why();
-  EXPECT_LE(distance(factors.at(0), table.at(0)), 1e-6);
-  EXPECT_EQ(factors.weights[0], factors.weights[1]);
+  for (const char* clip : {"", " clip_gradients: 0.5"}) {
+    const std::string words = str(kRules[0], " on_nan: SKIP", clip);
+    const JobShape shape{.workers = 2, .servers = 2, .stops = {6}, .before = poison_a_pass};
+    const JobResult table = train(job(2, words), shape),
+                    factors = train(job(2, words + kFactors), shape);
+    ASSERT_TRUE(table.ok() && factors.ok()) << table.why() << factors.why();
+    EXPECT_LE(distance(factors.at(0), table.at(0)), 1e-6);
+    EXPECT_EQ(factors.weights[0], factors.weights[1]);
+  }
+}
+
+// AUTO takes one place for the norm of all: the table for both layers, or neither.
+TEST_F(FactorTraining, AutoLetsNoLayerGoByTheTableAloneWhereGradientsAreClipped) {
+  const SolverParameter param = job(2, str(kRules[0], " clip_gradients: 0.5 exchange { }"));
+  Context context({});
+  Net net(param.net_param(), context);
+  for (const std::int64_t servers : {1, 2, 4}) {
+    const auto choices = parallel::choose_exchanges(
+        net, param, "job", *or_throw(table::make_scheme("bsp")), {4, servers}, {});
+    for (const auto& one : choices)
+      EXPECT_EQ(choices[0].way == Way::kTable, one.way == Way::kTable)
+          << servers << " servers, layer " << one.layer << ": " << one.why;
+  }
 }
 
 // In the second phase, a generation of its own, all go on with the chief's params and momentum.
@@ -183,7 +244,8 @@ TEST_F(FactorTraining, RefusesWhatCannotBe) {
       {"exchange { layer { name: 'frozen' way: FACTORS } }", "its weight does not learn"},
       {"exchange { layer { name: 'nosuch' way: FACTORS } }", "the net has no layer 'nosuch'"},
       {"exchange { layer { way: FACTORS } }", "either a name or a type"},
-      {"exchange { way: FACTORS } clip_gradients: 1", "clip_gradients needs the norm"},
+      {"exchange { layer { name: 'ip' way: FACTORS } way: TABLE } clip_gradients: 1",
+       "layer 'conv' goes by TABLE and 'ip' does not, and clip_gradients takes the norm of all"},
       {"exchange { way: FACTORS }", "scheme 'async' has no update that takes all", "async"},
   };
   for (const Refusal& one : cases) expect(one);

@@ -8,12 +8,13 @@
 
 namespace shoal {
 
-// Takes the factors of each backward pass.
+// Takes the factors of each backward pass of a layer and of the same layer in other nets.
 class FactorSink {
  public:
   virtual ~FactorSink() = default;
-  // top_grad (rows, outputs), bottom (rows, inputs); good until this returns.
-  virtual void take(const Tensor& top_grad, const Tensor& bottom) = 0;
+  // On the thread of the net whose replica number it is. top_grad (rows, outputs), bottom (rows,
+  // inputs); good until this returns.
+  virtual void take(int replica, const Tensor& top_grad, const Tensor& bottom) = 0;
 };
 
 // The weight's gradient is top_grad^T bottom, the bias's the sum of the rows of top_grad.
@@ -27,6 +28,7 @@ class Factored {
   // From now on backward hands its factors to the sink, and adds nothing to the params' gradients.
   // Null: it adds to them again.
   virtual void give_factors_to(FactorSink* sink) = 0;
+  virtual FactorSink* factors_go_to() const = 0;
   // Adds to the params' gradients what backward would for these factors, of any number of rows.
   virtual void add_gradients(Context& ctx, const Tensor& top_grad, const Tensor& bottom) = 0;
 };

@@ -54,7 +54,7 @@ class InnerProduct final : public Layer, public Factored {
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
-    if (sink_) sink_->take(tops[0]->grad, bottoms[0]->data);
+    if (sink_) sink_->take(ctx.share().replica, tops[0]->grad, bottoms[0]->data);
     op_->backward(ctx, bottoms[0]->data, params()[0]->data, tops[0]->grad,
                   propagate[0] ? &bottoms[0]->grad : nullptr, sink_ ? nullptr : gradient(0),
                   sink_ ? nullptr : gradient(1));
@@ -62,6 +62,7 @@ class InnerProduct final : public Layer, public Factored {
 
   Sizes factor_sizes() const override { return {desc_.rows, desc_.outputs, desc_.inputs}; }
   void give_factors_to(FactorSink* sink) override { sink_ = sink; }
+  FactorSink* factors_go_to() const override { return sink_; }
   void add_gradients(Context& ctx, const Tensor& top_grad, const Tensor& bottom) override {
     const std::int64_t rows = top_grad.count() / desc_.outputs;
     const Tensor &left = desc_.weight_is_kn ? bottom : top_grad,

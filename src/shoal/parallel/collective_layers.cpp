@@ -1,6 +1,8 @@
 #include "shoal/parallel/collective_layers.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
@@ -84,7 +86,8 @@ std::span<float> CollectiveLayers::destination(RowId row) const {
 
 Status CollectiveLayers::before_forward(int layer, RowWaits& waits) {
   Part& part = part_of(layer);
-  if (Status status = apply(part, waits); !status.ok()) return status;
+  if (Status status = gather(part, waits); !status.ok()) return status;
+  update(part, 0);
   part.rule.before_forward(layer);
   if (part.expected == iteration()) return {};
   part.expected = iteration();
@@ -135,7 +138,7 @@ void CollectiveLayers::progress() {
 }
 
 // While this worker waits it carries on all sums, since others wait for its part of them.
-Status CollectiveLayers::apply(Part& part, RowWaits& waits) {
+Status CollectiveLayers::gather(Part& part, RowWaits& waits) {
   if (!part.is_under_way) return {};
   progress();
   while (!part.sum->is_done()) {
@@ -144,10 +147,10 @@ Status CollectiveLayers::apply(Part& part, RowWaits& waits) {
     progress();
   }
   part.is_under_way = false;
-  return update(part);
+  return take(part);
 }
 
-Status CollectiveLayers::update(Part& part) {
+Status CollectiveLayers::take(Part& part) {
   const std::span<const float> sum = part.sum->numbers();
   const float weight = sum.back();
   const table::Merge merge = merge_of(*scheme_, part.expected, part.rate, {&weight, 1});
@@ -164,20 +167,39 @@ Status CollectiveLayers::update(Part& part) {
                            [&merge](float number) { return merge.scale * number; });
   }
   for (const int layer : part.bucket.layers) part.rule.look(layer);
-  if (!part.rule.gradients().finite)
+  part.rate *= merge.rate_scale;
+  part.is_due = true;
+  if (const Gradients all = part.rule.gradients(); !all.finite || !std::isfinite(all.squares))
     return Error{Code::kNonFinite,
                  str("the sum of all workers' gradients of clock ", part.expected, " for layer '",
                      net_.layers()[static_cast<std::size_t>(part.bucket.layers.back())]->name(),
                      "' or one that travels with it holds a NaN or an infinity: its gradients have "
                      "grown beyond all bounds")};
-  part.rule.update(part.expected, part.rate * merge.rate_scale, 0);
   return {};
 }
 
+void CollectiveLayers::update(Part& part, double squares) {
+  if (std::exchange(part.is_due, false)) part.rule.update(part.expected, part.rate, squares);
+}
+
 Status CollectiveLayers::apply_all(RowWaits& waits) {
-  for (const auto& part : parts_)
-    if (Status status = apply(*part, waits); !status.ok()) return status;
+  const Result<double> squares = gather_all(waits);
+  if (!squares.ok()) return squares.error();
+  update_all(0);
   return {};
+}
+
+Result<double> CollectiveLayers::gather_all(RowWaits& waits) {
+  double squares = 0;
+  for (const auto& part : parts_) {
+    if (Status status = gather(*part, waits); !status.ok()) return status.error();
+    squares += part->rule.gradients().squares;
+  }
+  return squares;
+}
+
+void CollectiveLayers::update_all(double squares) {
+  for (const auto& part : parts_) update(*part, squares);
 }
 
 }  // namespace shoal::parallel

@@ -26,6 +26,8 @@ class CollectiveLayers final : public ReplicatedLayers {
   void send_nothing() override;
   void progress() override;
   Status apply_all(RowWaits& waits) override;
+  Result<double> gather_all(RowWaits& waits) override;
+  void update_all(double squares) override;
 
  private:
   // A bucket, its sum and its params.
@@ -39,15 +41,17 @@ class CollectiveLayers final : public ReplicatedLayers {
     table::RowId first = 0, end = 0;
     std::size_t complete = 0;    // layers of this iteration whose gradients are in the vector
     table::Clock expected = -1;  // the clock that was asked for
-    bool is_under_way = false;   // the sum of that clock has begun, and its update is still to do
-    float rate = 0;
+    bool is_under_way = false;   // the sum of that clock has begun, and is not the gradient yet
+    bool is_due = false;         // it is, and the update is still to do
+    float rate = 0;              // of that update
   };
 
   Part& part_of(int layer) const;
   void start(Part& part);
-  // Waits for the sum and applies its update.
-  Status apply(Part& part, RowWaits& waits);
-  Status update(Part& part);
+  // Waits for the sum and makes it the gradient; then the update.
+  Status gather(Part& part, RowWaits& waits);
+  Status take(Part& part);
+  void update(Part& part, double squares);
 
   Net& net_;
   table::Table& table_;

@@ -27,8 +27,7 @@ bool is_shared(const Net& net, int layer) {
 }
 
 // Why no layer can go by a way; "" if layers can.
-std::string why_none(Way way, const SolverParameter& solver, const std::string& name,
-                     const table::Scheme& scheme, const Crowd& crowd) {
+std::string why_none(Way way, const table::Scheme& scheme) {
   if (way == Way::kTable) return "";
   const auto timing = factor_timing(scheme.spec());
   if (!timing)
@@ -37,20 +36,16 @@ std::string why_none(Way way, const SolverParameter& solver, const std::string& 
                "staleness and a factor alone, have");
   if (is_collective(way) && timing->staleness > 0)
     return str("scheme '", scheme.name(), "' lets workers be apart, and they sum in step");
-  if (crowd.replicas > 1) return "a process has several replicas";
-  if (read_recipe(solver, name).clip >= 0)
-    return "clip_gradients needs the norm of all gradients at the servers";
   return "";
 }
 
 // The same of one layer.
 std::string why_not(Way way, const Net& net, int layer) {
   const Layer& of = *net.layers()[static_cast<std::size_t>(layer)];
-  if (way == Way::kTable) return "";
-  if (way == Way::kFactors && dynamic_cast<const Factored*>(&of) == nullptr)
+  if (way != Way::kFactors) return "";
+  if (dynamic_cast<const Factored*>(&of) == nullptr)
     return str("the gradient of a ", of.type(), " is no product of two factors");
-  if (way == Way::kFactors && !of.param_propagates(0))
-    return "its weight does not learn (lr_mult: 0)";
+  if (!of.param_propagates(0)) return "its weight does not learn (lr_mult: 0)";
   return is_shared(net, layer) ? "another layer shares its params" : "";
 }
 
@@ -106,21 +101,72 @@ std::optional<Way> way_of(Wanted wanted) {
   return std::nullopt;  // AUTO
 }
 
-LayerSize size_of(const Net& net, int layer, int iter_size) {
+LayerSize size_of(const Net& net, int layer, int passes) {
   LayerSize size;
   for (const NetParam& param : net.params())
     if (param.layer == layer && param.lr_mult != 0) size.params += param.blob->data.count();
   if (const auto* of =
           dynamic_cast<const Factored*>(net.layers()[static_cast<std::size_t>(layer)].get())) {
     size.factors = of->factor_sizes();
-    size.factors->rows *= iter_size;
+    size.factors->rows *= passes;
   }
   return size;
 }
 
+double measure(const Cost& cost, const Rates& rates) {
+  return rates.bandwidth > 0 ? cost.seconds() : cost.numbers;
+}
+double measure(const std::vector<LayerExchange>& choices, const Rates& rates) {
+  double sum = 0;
+  for (const LayerExchange& choice : choices) sum += measure(choice.cost(), rates);
+  return sum;
+}
+
+constexpr double kClearly = 0.99;
+
+// Another way than the table, by which every layer can go.
+Way cheapest_sum(const LayerExchange& choice, const Rates& rates) {
+  std::optional<Way> best;
+  for (const Way way : kWays) {
+    const auto& cost = choice.costs[static_cast<std::size_t>(way)];
+    if (way == Way::kTable || !cost) continue;
+    if (!best ||
+        measure(*cost, rates) < measure(*choice.costs[static_cast<std::size_t>(*best)], rates))
+      best = way;
+  }
+  return best.value_or(Way::kTable);
+}
+
+// The norm for a clip is known at the servers or in every worker: all layers go by the table, or
+// none does. `said`: the ways that the solver says, by choice.
+void keep_together(std::vector<LayerExchange>& choices, const std::vector<std::optional<Way>>& said,
+                   const Net& net, const std::string& name, const Rates& rates) {
+  const auto layer_of = [&](bool table) {
+    for (std::size_t i = 0; i < choices.size(); ++i)
+      if (said[i] == choices[i].way && (choices[i].way == Way::kTable) == table)
+        return net.layers()[static_cast<std::size_t>(choices[i].layer)]->name();
+    return std::string();
+  };
+  const std::string fixed = layer_of(true), summed = layer_of(false);
+  std::vector<LayerExchange> table = choices, sums = choices;
+  for (LayerExchange& choice : table) choice.way = Way::kTable;
+  for (LayerExchange& choice : sums)
+    if (choice.way == Way::kTable) choice.way = cheapest_sum(choice, rates);
+  const bool by_table = summed.empty() && (!fixed.empty() || measure(sums, rates) >=
+                                                                 kClearly * measure(table, rates));
+  if (!fixed.empty() && !summed.empty())
+    throw ConfigError(Code::kConfig, name, ": exchange: layer '", fixed, "' goes by TABLE and '",
+                      summed,
+                      "' does not, and clip_gradients takes the norm of all gradients in "
+                      "one place: let all layers go by TABLE, or none");
+  const std::vector<LayerExchange> before = std::exchange(choices, by_table ? table : sums);
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    if (choices[i].way != before[i].way)
+      choices[i].why = "with clip_gradients all layers go by the table, or none";
+}
+
 // Fills in the way that AUTO takes, and why.
 void choose(LayerExchange& choice, const Crowd& crowd, const Rates& rates) {
-  constexpr double kClearly = 0.99;
   const auto& factors = choice.costs[static_cast<std::size_t>(Way::kFactors)];
   choice.way = Way::kTable;
   if (rates.bandwidth <= 0) {
@@ -146,16 +192,18 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
   check_names(net, parameter, name);
   const bool asked = solver.has_exchange() && crowd.workers > 1;
   std::vector<LayerExchange> choices;
+  std::vector<std::optional<Way>> all_said;
   for (int i = 0; i < static_cast<int>(net.layers().size()); ++i) {
     const Layer& layer = *net.layers()[static_cast<std::size_t>(i)];
-    LayerExchange choice{.layer = i, .size = size_of(net, i, solver.iter_size()), .why = ""};
+    LayerExchange choice{
+        .layer = i, .size = size_of(net, i, solver.iter_size() * crowd.replicas), .why = ""};
     if (choice.size.params == 0) continue;
     bool by_name = false;
     const Wanted want = asked ? wanted(parameter, layer, by_name) : ExchangeParameter::TABLE;
     const std::optional<Way> said = way_of(want);
     std::string why_no_other;  // than the way that is said, or than the table
     for (const Way way : kWays) {
-      const std::string none = asked ? why_none(way, solver, name, scheme, crowd) : "";
+      const std::string none = asked ? why_none(way, scheme) : "";
       const std::string reason = none.empty() ? why_not(way, net, i) : none;
       if (reason.empty())
         choice.costs[static_cast<std::size_t>(way)] = cost_of(way, choice.size, crowd, rates);
@@ -175,7 +223,11 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
       if (choice.why.empty()) choice.why = why_no_other;
     }
     choices.push_back(std::move(choice));
+    all_said.push_back(said);
   }
+  const auto by_table = [](const LayerExchange& choice) { return choice.way == Way::kTable; };
+  if (read_recipe(solver, name).clip >= 0 && !std::ranges::all_of(choices, by_table))
+    keep_together(choices, all_said, net, name, rates);
   return choices;
 }
 

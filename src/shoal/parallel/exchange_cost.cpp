@@ -89,9 +89,11 @@ Cost cost_of(Way way, const LayerSize& size, const Crowd& crowd, const Rates& ra
   cost.numbers = factor_numbers(*size.factors, crowd);
   take_both_ways(cost, 1, rates);
   const auto& [rows, outputs, inputs] = *size.factors;
+  // each replica would multiply its own rows, beside the others
+  const double more = static_cast<double>(crowd.workers) - 1.0 / crowd.replicas;
   if (rates.bandwidth > 0 && rates.multiply_adds > 0)
-    cost.product = static_cast<double>(crowd.workers - 1) * static_cast<double>(rows * outputs) *
-                   static_cast<double>(inputs) / rates.multiply_adds;
+    cost.product = more * static_cast<double>(rows * outputs) * static_cast<double>(inputs) /
+                   rates.multiply_adds;
   return cost;
 }
 

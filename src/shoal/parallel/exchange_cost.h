@@ -19,8 +19,9 @@ struct Crowd {
 };
 
 struct LayerSize {
-  std::int64_t params = 0;                   // numbers that learn
-  std::optional<Factored::Sizes> factors{};  // rows: of all passes of an iteration
+  std::int64_t params = 0;  // numbers that learn
+  // rows: of all passes of a worker's replicas in an iteration
+  std::optional<Factored::Sizes> factors{};
 };
 
 // Of one exchange in an iteration, for the process that has most to do; processes have a worker,

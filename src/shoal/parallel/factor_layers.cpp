@@ -1,6 +1,7 @@
 #include "shoal/parallel/factor_layers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "shoal/base/log.h"
@@ -56,11 +57,12 @@ FactorLayers::Part::Part(const TableSetup& setup, int of)
       factored(factored_of(setup.net, of)),
       sizes(factored.factor_sizes()),
       passes(setup.param.iter_size()),
+      replicas(setup.net.context().share().replicas),
       rule(rule_of(setup, only(setup.net, of))) {
   const Share& share = setup.net.context().share();
   const auto clients = static_cast<std::size_t>(share.clients),
              client = static_cast<std::size_t>(share.client);
-  rows.assign(clients, sizes.rows * passes);
+  rows.assign(clients, sizes.rows * passes * replicas);
   for (std::size_t worker = 0; worker < share.batches.size(); ++worker)
     rows[worker] = rows[worker] * share.batches[worker] / share.batches[client];
   received.resize(clients);
@@ -76,17 +78,22 @@ std::size_t FactorLayers::Part::length(std::size_t worker) const {
   return length_of({rows[worker], sizes.outputs, sizes.inputs});
 }
 
-// The rows of a pass go behind those of the passes before it.
-void FactorLayers::Part::take(const Tensor& gradient, const Tensor& data) {
-  const std::int64_t all = sizes.rows * passes, before = sizes.rows * pass++;
+// The rows of a pass go behind those of the passes before it, and of the replicas before it. The
+// gradient is the mean of the replicas'.
+void FactorLayers::Part::take(int replica, const Tensor& gradient, const Tensor& data) {
+  const std::int64_t all = sizes.rows * passes * replicas,
+                     before = sizes.rows *
+                              (replica * passes + pass[static_cast<std::size_t>(replica)]++);
   const auto at = own->numbers().begin();
-  std::ranges::copy(gradient.host(), at + before * sizes.outputs);
+  std::ranges::transform(
+      gradient.host(), at + before * sizes.outputs,
+      [share = 1 / static_cast<float>(replicas)](float number) { return share * number; });
   std::ranges::copy(data.host(), at + all * sizes.outputs + before * sizes.inputs);
 }
 
 // A server in this process may still lend the last ones to others.
 void FactorLayers::Part::begin(std::size_t worker) {
-  pass = 0;
+  pass.assign(static_cast<std::size_t>(replicas), 0);
   own.reset();
   const auto free = std::ranges::find_if(
       pool, [](const Message& one) { return one.use_count() == 1 && !one->is_lent(); });
@@ -97,10 +104,10 @@ void FactorLayers::Part::begin(std::size_t worker) {
 }
 
 // Adds up in the order of workers, which all of them do: the same bits.
-Status FactorLayers::Part::update(Net& net, const table::Scheme& scheme, const Sent& sent) {
-  const auto& [clock, rate, mine] = sent;
-  const auto message = [&](std::size_t worker) {
-    return std::span<const float>(received[worker].empty() ? mine->numbers() : received[worker]);
+Status FactorLayers::Part::sum(Net& net, const table::Scheme& scheme) {
+  auto& [clock, rate, mine] = sent.front();
+  const auto message = [&, own_numbers = mine->numbers()](std::size_t worker) {
+    return std::span<const float>(received[worker].empty() ? own_numbers : received[worker]);
   };
   std::vector<float> weights;
   for (std::size_t worker = 0; worker < rows.size(); ++worker)
@@ -122,14 +129,20 @@ Status FactorLayers::Part::update(Net& net, const table::Scheme& scheme, const S
     factored.add_gradients(net.context(), top_grad, bottom);
   }
   rule.look(layer);
-  if (!rule.gradients().finite)
+  rate *= merge.rate_scale;
+  is_due = true;
+  if (const Gradients all = rule.gradients(); !all.finite || !std::isfinite(all.squares))
     return Error{
         Code::kNonFinite,
         str("the gradient of layer '", net.layers()[static_cast<std::size_t>(layer)]->name(),
             "' that all workers' factors of clock ", clock,
             " make holds a NaN or an infinity: its gradients have grown beyond all bounds")};
-  rule.update(clock, rate * merge.rate_scale, 0);
   return {};
+}
+
+void FactorLayers::Part::update(double squares) {
+  if (std::exchange(is_due, false)) rule.update(sent.front().clock, sent.front().rate, squares);
+  sent.pop_front();
 }
 
 // ---- all of them ----
@@ -233,13 +246,32 @@ Status FactorLayers::apply_all(RowWaits& waits) {
   return {};
 }
 
+Result<double> FactorLayers::gather_all(RowWaits& waits) {
+  double squares = 0;
+  for (const auto& part : parts_) {
+    if (part->sent.empty()) continue;
+    if (Status status = gather(*part, waits); !status.ok()) return status.error();
+    squares += part->rule.gradients().squares;
+  }
+  return squares;
+}
+
+void FactorLayers::update_all(double squares) {
+  for (const auto& part : parts_)
+    if (!part->sent.empty()) part->update(squares);
+}
+
 // The others' messages of the oldest clock in part.sent have been asked for.
+Status FactorLayers::gather(Part& part, RowWaits& waits) {
+  for (const auto& rows : part.ids)
+    if (Status status = waits.wait(rows); !status.ok()) return status;
+  return part.sum(net_, *sum_);
+}
+
 Status FactorLayers::apply(Part& part, table::Clock end, RowWaits& waits) {
   while (!part.sent.empty() && part.sent.front().clock < end) {
-    for (const auto& rows : part.ids)
-      if (Status status = waits.wait(rows); !status.ok()) return status;
-    if (Status status = part.update(net_, *sum_, part.sent.front()); !status.ok()) return status;
-    part.sent.pop_front();
+    if (Status status = gather(part, waits); !status.ok()) return status;
+    part.update(0);
     if (!part.sent.empty()) ask(part, part.sent.front().clock);
   }
   return {};

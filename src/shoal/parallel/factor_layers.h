@@ -38,6 +38,8 @@ class FactorLayers final : public ReplicatedLayers {
   void send(int layer, float weight) override;
   void send_nothing() override;
   Status apply_all(RowWaits& waits) override;
+  Result<double> gather_all(RowWaits& waits) override;
+  void update_all(double squares) override;
 
  private:
   using Message = std::shared_ptr<table::Buffer>;
@@ -52,27 +54,31 @@ class FactorLayers final : public ReplicatedLayers {
     Part(const TableSetup& setup, int layer);
     ~Part() override;
     void begin(std::size_t worker);
-    void take(const Tensor& top_grad, const Tensor& bottom) override;
-    Status update(Net& net, const table::Scheme& scheme, const Sent& sent);
+    void take(int replica, const Tensor& top_grad, const Tensor& bottom) override;
+    // Of the oldest in `sent`: makes the gradient, then the update.
+    Status sum(Net& net, const table::Scheme& scheme);
+    void update(double squares);
     std::size_t length(std::size_t worker) const;  // of its message
 
     const int layer;
     Factored& factored;
     const Factored::Sizes sizes;
-    const int passes;
+    const int passes, replicas;
     LocalRule rule;
-    std::vector<std::int64_t> rows;              // by worker, of all passes
+    std::vector<std::int64_t> rows;              // by worker, of all passes and replicas
     std::vector<std::vector<table::RowId>> ids;  // by worker: the table's rows of its message
     std::vector<std::vector<float>> received;    // by worker; none of this one
     std::vector<Message> pool;                   // for own messages
     Message own;                                 // of this iteration
-    int pass = 0;
+    std::vector<int> pass;                       // by replica, of this iteration
     Tensor top_grad, bottom;
     std::deque<Sent> sent;  // whose updates are still to do, the oldest first
+    bool is_due = false;    // the oldest one's gradient is there
   };
 
   Part* find(int layer) const;
   void ask(const Part& part, table::Clock clock);
+  Status gather(Part& part, RowWaits& waits);
   // The updates of the clocks before `end`.
   Status apply(Part& part, table::Clock end, RowWaits& waits);
 

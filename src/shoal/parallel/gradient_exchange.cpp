@@ -67,6 +67,8 @@ class GradientExchange final : public TableExchange {
 
   Status before_forward(int layer) override {
     progress();
+    if (recipe_.clip >= 0)
+      if (Status status = update_replicated(); !status.ok()) return status;
     if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
     if (ReplicatedLayers* const own = replicated(layer)) return own->before_forward(layer, waits_);
     for (const NetParam& param : net_.params())
@@ -94,7 +96,7 @@ class GradientExchange final : public TableExchange {
     return {};
   }
 
-  // The servers clip, by the norm of all workers' gradients together.
+  // The servers clip, by the norm of all workers' gradients together; or every worker does.
   Gradients gradients() override { return {.finite = finite_}; }
 
   Status end_step(bool update, double) override {
@@ -153,8 +155,22 @@ class GradientExchange final : public TableExchange {
   Status reread() override { return read(next()); }
   Status receive_all() override {
     if (Status status = receive(all_); !status.ok()) return status;
-    for (const auto& one : replicated_)
-      if (Status status = one->apply_all(waits_); !status.ok()) return status;
+    return update_replicated();
+  }
+  // A clip takes the sums of all layers first, whose norm every worker then knows.
+  Status update_replicated() {
+    double squares = 0;
+    for (const auto& one : replicated_) {
+      if (recipe_.clip < 0) {
+        if (Status status = one->apply_all(waits_); !status.ok()) return status;
+        continue;
+      }
+      const Result<double> part = one->gather_all(waits_);
+      if (!part.ok()) return part.error();
+      squares += part.value();
+    }
+    if (recipe_.clip >= 0)
+      for (const auto& one : replicated_) one->update_all(squares);
     return {};
   }
   std::vector<table::Row> more_rows(RowId first) override {

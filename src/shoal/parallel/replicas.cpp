@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shoal/base/log.h"
+#include "shoal/layers/factored.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/replica_barrier.h"
@@ -26,6 +27,12 @@ Context::Options options_of(Context& first, int replica) {
           .seed = first.common().state().seed,
           .share = share,
           .precision = first.precision()};
+}
+
+// Null: the layer adds to its params' gradients.
+FactorSink* sink_of(const Layer& layer) {
+  const auto* factored = dynamic_cast<const Factored*>(&layer);
+  return factored ? factored->factors_go_to() : nullptr;
 }
 
 struct Replica {
@@ -84,6 +91,8 @@ class Replicas final : public ForwardingUpdater {
 
   Status after_backward(int layer) override {
     if (Status status = barrier_.wait_backward(layer); !status.ok()) return status;
+    if (sink_of(*first_.layers()[static_cast<std::size_t>(layer)]))
+      return inner().after_backward(layer);
     for (std::size_t p = 0; p < first_.params().size(); ++p) {
       const NetParam& param = first_.params()[p];
       if (param.layer != layer || param.lr_mult == 0) continue;
@@ -148,6 +157,9 @@ class Replicas final : public ForwardingUpdater {
   }
 
   void connect(Replica& replica) {
+    for (std::size_t layer = 0; layer < first_.layers().size(); ++layer)
+      if (FactorSink* const sink = sink_of(*first_.layers()[layer]))
+        dynamic_cast<Factored&>(*replica.net.layers()[layer]).give_factors_to(sink);
     replica.net.before_forward([this, &replica](int layer) {
       return replica.pass == 0 ? barrier_.wait_params(layer) : Status();
     });

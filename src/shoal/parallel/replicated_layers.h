@@ -63,6 +63,11 @@ class ReplicatedLayers {
   virtual void progress() {}
   // Waits for the sums of all iterations so far and applies their updates.
   virtual Status apply_all(RowWaits& waits) = 0;
+  // The two halves of that where the gradients of one iteration are clipped. Returns the sum of the
+  // squares of these layers' gradients, the same bits on all workers; then takes that of all
+  // layers.
+  virtual Result<double> gather_all(RowWaits& waits) = 0;
+  virtual void update_all(double squares) = 0;
 
  protected:
   table::Clock iteration() const { return iteration_; }

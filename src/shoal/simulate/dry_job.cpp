@@ -69,7 +69,7 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
                       ": --dry knows factors under bsp alone, and the scheme "
                       "is '",
                       scheme->name(), "'");
-  if (!gradients) phase.plan.clip = -1;  // each worker clips its own gradients
+  if (!gradients || phase.learning.empty()) phase.plan.clip = -1;  // workers clip
   std::iota(phase.all.begin(), phase.all.end(), RowId{0});
   // a layer's rows are pushed as soon as its gradients are complete
   const bool early = !task.judged && (gradients || (recipe_.clip < 0 && !task.pull_first));
