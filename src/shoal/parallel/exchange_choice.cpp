@@ -29,11 +29,16 @@ bool is_shared(const Net& net, int layer) {
 // Why no layer can go by a way; "" if layers can.
 std::string why_none(Way way, const table::Scheme& scheme) {
   if (way == Way::kTable) return "";
+  if (is_collective(way) && scheme.spec().name == "local_steps")
+    return scheme.task().momentum == table::MomentumPolicy::kAverage
+               ? "momentum_policy AVERAGE takes the histories along, and they go by the table"
+               : "";
   const auto timing = factor_timing(scheme.spec());
   if (!timing)
     return str("scheme '", scheme.name(),
                "' has no update that takes all workers' gradients of a clock; bsp, and ssp with a "
-               "staleness and a factor alone, have");
+               "staleness and a factor alone, have, and local_steps has one of all deltas for the "
+               "ways that sum");
   if (is_collective(way) && timing->staleness > 0)
     return str("scheme '", scheme.name(), "' lets workers be apart, and they sum in step");
   return "";
@@ -226,7 +231,9 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
     all_said.push_back(said);
   }
   const auto by_table = [](const LayerExchange& choice) { return choice.way == Way::kTable; };
-  if (read_recipe(solver, name).clip >= 0 && !std::ranges::all_of(choices, by_table))
+  const bool clips = scheme.contribution() == table::ContributionKind::kGradient &&
+                     read_recipe(solver, name).clip >= 0;  // else each worker its own
+  if (clips && !std::ranges::all_of(choices, by_table))
     keep_together(choices, all_said, net, name, rates);
   return choices;
 }
@@ -279,6 +286,12 @@ std::vector<Way> ways_of(const Net& net, const std::vector<LayerExchange>& choic
 Layers replicated_by(const std::vector<Way>& ways) {
   Layers layers;
   for (const Way way : ways) layers.push_back(way != Way::kTable);
+  return layers;
+}
+
+Layers collective_by(const std::vector<Way>& ways) {
+  Layers layers;
+  for (const Way way : ways) layers.push_back(is_collective(way));
   return layers;
 }
 
@@ -346,8 +359,8 @@ std::string table_of(const Net& net, const std::vector<LayerExchange>& choices,
 }
 
 Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const Crowd& crowd,
-                     const Rates& rates, int iter_size) {
-  Forecast forecast{.slices = slices_of(net, estimated_shares(net), iter_size, true), .legs = {}};
+                     const Rates& rates, int passes) {
+  Forecast forecast{.slices = slices_of(net, estimated_shares(net), passes, true), .legs = {}};
   for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice)
     if (!is_collective(choice->way))
       forecast.legs.push_back({.layers = {choice->layer}, .cost = choice->cost()});

@@ -43,9 +43,10 @@ Rates rates_of(const SolverParameter& solver, const Rates& others = {});
 // AUTO is asked for somewhere, and a rate that it depends on is not said.
 bool needs_rates(const SolverParameter& solver);
 
-// By layer of the net: its way; and whether each worker updates its params itself.
+// By layer of the net: its way; whether each worker updates its params itself, by a collective.
 std::vector<Way> ways_of(const Net& net, const std::vector<LayerExchange>& choices);
 Layers replicated_by(const std::vector<Way>& ways);
+Layers collective_by(const std::vector<Way>& ways);
 
 // Layers whose gradients are one vector. The last number of the vector is how much the worker
 // counts; its gradients are multiplied by that.
@@ -64,7 +65,8 @@ std::vector<std::size_t> learning_of(const Net& net, int layer);
 // One line for the log, "" where all travel by the table; and a table with a line a layer.
 std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices);
 std::string table_of(const Net& net, const std::vector<LayerExchange>& choices, const Rates& rates);
+// passes: of an iteration, or of all steps of a task.
 Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const Crowd& crowd,
-                     const Rates& rates, int iter_size);
+                     const Rates& rates, int passes);
 
 }  // namespace shoal::parallel

@@ -54,27 +54,33 @@ void GlobalMomentum::follow(RowId row) {
 void GlobalMomentum::put(RunState& run) {
   for (const RowId row : rows_) {
     follow(row);
-    const std::size_t param = map_.piece(row).param;
-    while (run.global_momentum_size() <= static_cast<int>(param)) run.add_global_momentum();
-    run.mutable_global_momentum(static_cast<int>(param))
-        ->mutable_value()
-        ->Add(v_[row].begin(), v_[row].end());
+    add_global_momentum(run, map_.piece(row).param, v_[row]);
   }
 }
 
 void GlobalMomentum::take(const RunState& run, const std::string& file) {
   if (run.global_momentum_size() == 0) return;
   for (const RowId row : rows_) {
-    const auto [param, offset] = map_.piece(row);
-    const bool known = static_cast<int>(param) < run.global_momentum_size();
-    const auto* numbers = known ? &run.global_momentum(static_cast<int>(param)).value() : nullptr;
-    if (!numbers || offset + v_[row].size() > static_cast<std::size_t>(numbers->size()))
-      throw ConfigError(Code::kConfig, file, ": its global momentum is of another net: param ",
-                        param, " has ", numbers ? numbers->size() : 0, " numbers there");
-    std::copy_n(numbers->begin() + static_cast<std::ptrdiff_t>(offset), v_[row].size(),
-                v_[row].begin());
+    read_global_momentum(run, file, map_.piece(row).param, map_.piece(row).offset, v_[row]);
     ended_[row] = false;
   }
+}
+
+void add_global_momentum(RunState& run, std::size_t param, std::span<const float> v) {
+  if (v.empty()) return;
+  while (run.global_momentum_size() <= static_cast<int>(param)) run.add_global_momentum();
+  run.mutable_global_momentum(static_cast<int>(param))->mutable_value()->Add(v.begin(), v.end());
+}
+
+void read_global_momentum(const RunState& run, const std::string& file, std::size_t param,
+                          std::size_t offset, std::span<float> v) {
+  if (v.empty() || run.global_momentum_size() == 0) return;
+  const bool known = static_cast<int>(param) < run.global_momentum_size();
+  const auto* numbers = known ? &run.global_momentum(static_cast<int>(param)).value() : nullptr;
+  if (!numbers || offset + v.size() > static_cast<std::size_t>(numbers->size()))
+    throw ConfigError(Code::kConfig, file, ": its global momentum is of another net: param ", param,
+                      " has ", numbers ? numbers->size() : 0, " numbers there");
+  std::copy_n(numbers->begin() + static_cast<std::ptrdiff_t>(offset), v.size(), v.begin());
 }
 
 }  // namespace shoal::parallel

@@ -19,6 +19,12 @@ class RunState;
 
 namespace shoal::parallel {
 
+// Adds numbers to the momentum of a param in a snapshot; reads those from `offset` on, or nothing
+// where the snapshot has none at all. Throws ConfigError for one of another net.
+void add_global_momentum(RunState& run, std::size_t param, std::span<const float> v);
+void read_global_momentum(const RunState& run, const std::string& file, std::size_t param,
+                          std::size_t offset, std::span<float> v);
+
 class GlobalMomentum {
  public:
   GlobalMomentum(const table::Task& task, const RowMap& map);

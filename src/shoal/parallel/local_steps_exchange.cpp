@@ -6,6 +6,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
+#include "shoal/parallel/delta_sums.h"
 #include "shoal/parallel/global_momentum.h"
 #include "shoal/parallel/table_exchange.h"
 #include "shoal/parallel/tuning/link_times.h"
@@ -30,11 +31,20 @@ struct OwnSteps final : OwnState {
   std::int64_t updates = 0;
 };
 
+// The histories of layers that go by a collective are read once, from a chief that was restored.
 RowExtras extras_of(const TableSetup& setup, LocalRule& rule) {
-  const bool is_averaged = setup.scheme.task().momentum == MomentumPolicy::kAverage;
+  const Layers sums = collective_by(setup.ways);
+  std::vector<Tensor*> histories = rule.histories();
+  for (std::size_t i = 0; i < histories.size(); ++i) {
+    const NetParam& param = setup.net.params()[i % setup.net.params().size()];
+    if (setup.scheme.task().momentum != MomentumPolicy::kAverage &&
+        !sums[static_cast<std::size_t>(param.layer)])
+      histories[i] = nullptr;
+  }
   return {.running_sums = true,
-          .histories = is_averaged ? rule.histories() : std::vector<Tensor*>(),
-          .layers = setup.layers};
+          .histories = std::move(histories),
+          .layers = setup.layers,
+          .replicated = sums};
 }
 
 class LocalStepsExchange final : public TableExchange {
@@ -46,7 +56,8 @@ class LocalStepsExchange final : public TableExchange {
         sent_(all_.size()),
         replies_(all_.size()),
         has_left_(all_.size()),
-        momentum_(task_, map_) {
+        momentum_(task_, map_),
+        deltas_(setup) {
     fix_histories(local_->histories());
     for (const RowId row : learning_) {
       sent_[row].resize(map_.rows()[row].length);
@@ -70,9 +81,11 @@ class LocalStepsExchange final : public TableExchange {
   }
 
   Status before_forward(int layer) override {
+    deltas_.progress();
     local_->before_forward(layer);
     if (pacer_.steps() > 0 || task_.pull_first) return {};
     if (Status status = receive(map_.needed_by(layer)); !status.ok()) return status;
+    if (deltas_.owns(layer)) return deltas_.begin(layer, iteration_, waits_);
     if (takes_weights()) return {};
     for (const RowId row : map_.owned_by(layer)) {
       if (!map_.rows()[row].learns) continue;
@@ -86,12 +99,15 @@ class LocalStepsExchange final : public TableExchange {
   // The rows that forward passes change leave at the end, since other replicas may still change
   // them.
   Status after_backward(int layer) override {
+    deltas_.progress();
     local_->look(layer);
     const bool is_last = early_ && pacer_.steps() + 1 == pacer_.wanted();
     if (!is_last || !local_->update_layer(layer, own_updates_, rate_)) return {};
+    if (deltas_.owns(layer)) deltas_.send(layer, weight_of(updates_ + 1));
     std::vector<RowId> rows;
     for (const RowId row : map_.owned_by(layer))
-      if (map_.is_param(row) || map_.is_history(row)) rows.push_back(row);
+      if (map_.rows()[row].learns && (map_.is_param(row) || map_.is_history(row)))
+        rows.push_back(row);
     push_rows(rows, weight_of(updates_ + 1));
     return {};
   }
@@ -123,8 +139,14 @@ class LocalStepsExchange final : public TableExchange {
 
   Status prepare_save() override { return {}; }
   std::vector<Tensor*> histories() override { return local_->histories(); }
-  void put(RunState& run) override { momentum_.put(run); }
-  void take(const RunState& run, const std::string& file) override { momentum_.take(run, file); }
+  void put(RunState& run) override {
+    momentum_.put(run);
+    deltas_.put(run);
+  }
+  void take(const RunState& run, const std::string& file) override {
+    momentum_.take(run, file);
+    deltas_.take(run, file);
+  }
 
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
     TableExchange::start_at(iteration, all);
@@ -180,7 +202,7 @@ class LocalStepsExchange final : public TableExchange {
       pacer_.exchange_takes(seconds.value());
     }
     for (const RowId row : all_) {
-      get(row, start_);
+      if (map_.rows()[row].learns || !map_.is_history(row) || resumed_) get(row, start_);
       if (!resumed_ || !map_.is_param(row)) continue;
       // all go on with the chief's
       table_.get(row, start_, Part::kHistory);
@@ -188,6 +210,12 @@ class LocalStepsExchange final : public TableExchange {
     }
     return {};
   }
+
+  Status receive_all() override {
+    if (Status status = receive(all_); !status.ok()) return status;
+    return deltas_.apply_all(waits_);
+  }
+  std::vector<table::Row> more_rows(RowId first) override { return deltas_.rows(first); }
 
   Status reread() override { return takes_weights() ? Status() : read(next()); }
 
@@ -202,6 +230,7 @@ class LocalStepsExchange final : public TableExchange {
   }
 
   std::span<float> destination(RowId row) override {
+    if (row >= all_.size()) return deltas_.destination(row);
     return to_replies_ && map_.rows()[row].learns ? std::span<float>(replies_[row])
                                                   : staging_.weights(row);
   }
@@ -225,6 +254,7 @@ class LocalStepsExchange final : public TableExchange {
   void hand_in(Verdict verdict) {
     const float weight = verdict == Verdict::kDrop ? 0 : weight_of(updates_);
     push_rows(learning_, weight);
+    deltas_.send_rest(weight);
     end_exchange(weight == 0);
   }
 
@@ -306,6 +336,7 @@ class LocalStepsExchange final : public TableExchange {
   std::vector<std::vector<float>> replies_;
   std::vector<bool> has_left_;  // by row: pushed in this task
   GlobalMomentum momentum_;
+  DeltaSums deltas_;
   bool to_replies_ = false;  // what arrives is a reply
   // the params are the team's, and this worker's own are in sent_
   bool away_ = false;

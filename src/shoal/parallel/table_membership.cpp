@@ -128,13 +128,14 @@ class TableMembership final : public JobMembership {
   Meter* meter() override { return &tuner_.meter(); }
 
   void report(Solver& solver, const table::SchemeSpec& scheme, bool is_first) override {
-    choices_ = choose_exchanges(solver.net(), spec_.solver, name_, *or_throw(scheme.make()),
-                                crowd(), rates_);
+    const auto made = or_throw(scheme.make());
+    choices_ = choose_exchanges(solver.net(), spec_.solver, name_, *made, crowd(), rates_);
     if (std::exchange(links_are_new_, false) && team_->chief())
       LOG(INFO) << "Iteration " << solver.iteration() << ": the servers' links were measured"
                 << (servers().speeds.empty() ? " and are alike: " : ": ") << placement(solver);
     if (team_->chief()) report_exchange(solver);
-    forecast_ = forecast_of(solver.net(), choices_, crowd(), rates_, spec_.solver.iter_size());
+    forecast_ = forecast_of(solver.net(), choices_, crowd(), rates_,
+                            spec_.solver.iter_size() * std::max(1, made->task().steps));
     if (!is_first) return;
     if (team_->chief()) {
       LOG(INFO) << "Scheme " << scheme.words() << "; " << placement(solver);

@@ -97,12 +97,12 @@ class DryWorker final : public SimulatedWorker {
     if (slice_ == phase_->slices.end()) return table_.wake();
     const bool reads = pacer_->steps() == 0 && !task().pull_first;
     const table::Instant since = table_.now();
-    std::vector<RowId> needs = of_sums(slice_->expects, &DrySum::reads);
+    std::vector<RowId> needs = of_sums(expected(), &DrySum::reads);
     if (reads) needs.insert(needs.end(), slice_->needs.begin(), slice_->needs.end());
     for (const auto& rows : slice_->asks) needs.insert(needs.end(), rows.begin(), rows.end());
     // what a sum still writes leaves when the last that it reads arrives
     table_.when_arrived(needs, [this, since] {
-      table_.when_arrived(of_sums(slice_->expects, &DrySum::writes),
+      table_.when_arrived(of_sums(expected(), &DrySum::writes),
                           [this, since] { begin_slice(since); });
     });
   }
@@ -113,11 +113,12 @@ class DryWorker final : public SimulatedWorker {
     waits_.add(from - since);
     table_.figures.rows += to_seconds(from - since);
     ask_for_factors();
-    for (const RowId row : of_sums(slice_->expects, &DrySum::reads))
+    for (const RowId row : of_sums(expected(), &DrySum::reads))
       table_.get(row, clock_ + 1, table::Part::kWeights);
-    if (pacer_->steps() + 1 == pacer_->wanted()) push(slice_->sends);
+    const bool is_last = pacer_->steps() + 1 == pacer_->wanted();
+    if (is_last) push(slice_->sends);
     if (!slice_->tells.empty()) push(slice_->tells[own()]);
-    for (const std::size_t sum : slice_->starts) {
+    for (const std::size_t sum : is_last ? slice_->starts : std::vector<std::size_t>()) {
       sums_[sum].clock = clock_;
       sums_[sum].done.restart();
       go_on(sum);
@@ -137,6 +138,10 @@ class DryWorker final : public SimulatedWorker {
   }
 
   // ---- sums over all workers ----
+  // Those that the slice waits for, in the first step of a task.
+  std::vector<std::size_t> expected() const {
+    return pacer_->steps() == 0 ? slice_->expects : std::vector<std::size_t>();
+  }
   void begin_sums() {
     sums_.clear();
     for (const DrySum& sum : phase_->sums)

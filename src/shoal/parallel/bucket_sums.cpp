@@ -1,0 +1,116 @@
+#include "shoal/parallel/bucket_sums.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/net/net.h"
+#include "shoal/parallel/replicated_layers.h"
+
+namespace shoal::parallel {
+
+using table::RowId;
+
+BucketSums::BucketSums(Net& net, table::Table& table, const std::vector<Way>& ways,
+                       std::size_t enough)
+    : net_(net), table_(table) {
+  for (Bucket& bucket : buckets_of(net, ways, enough)) {
+    Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket)});
+    for (const int layer : part.bucket.layers) {
+      const std::vector<std::size_t> own = learning_of(net, layer);
+      part.params.insert(part.params.end(), own.begin(), own.end());
+    }
+  }
+}
+
+std::size_t BucketSums::part_of(int layer) const {
+  const auto found = std::ranges::find_if(parts_, [layer](const Part& part) {
+    return std::ranges::find(part.bucket.layers, layer) != part.bucket.layers.end();
+  });
+  CHECK(found != parts_.end()) << "layer " << layer << " is in no bucket";
+  return static_cast<std::size_t>(found - parts_.begin());
+}
+
+std::vector<table::Row> BucketSums::rows(RowId first) {
+  const std::vector<std::uint16_t> servers = servers_by_worker(table_.roster());
+  std::vector<table::Row> all;
+  for (Part& part : parts_) {
+    const std::vector<table::Row> own =
+        rows_of(part.bucket.way, part.bucket.count,
+                static_cast<std::uint32_t>(part.bucket.layers.back()), servers);
+    part.first = first + static_cast<RowId>(all.size());
+    part.end = part.first + static_cast<RowId>(own.size());
+    part.sum = std::make_unique<Allreduce>(
+        table_, part.bucket.way, static_cast<int>(servers.size()), part.bucket.count, part.first);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+std::span<float> BucketSums::destination(RowId row) const {
+  const auto part = std::ranges::find_if(
+      parts_, [row](const Part& one) { return one.first <= row && row < one.end; });
+  return part->sum->destination(row);
+}
+
+Status BucketSums::expect(std::size_t part, table::Clock clock, RowWaits& waits) {
+  parts_[part].complete = 0;
+  return parts_[part].sum->expect(clock, waits);
+}
+
+// Calls write for all params, with their parts of the vector.
+void BucketSums::each(Part& part, const Write& write) {
+  std::size_t at = 0;
+  for (const std::size_t p : part.params) {
+    const auto count = static_cast<std::size_t>(net_.params()[p].blob->data.count());
+    write(p, part.sum->numbers().subspan(at, count));
+    at += count;
+  }
+}
+
+void BucketSums::send(int layer, float count, const Write& write) {
+  Part& part = parts_[part_of(layer)];
+  each(part, [&](std::size_t p, std::span<float> numbers) {
+    if (net_.params()[p].layer == layer) write(p, numbers);
+  });
+  if (++part.complete == part.bucket.layers.size()) start(part, count);
+}
+
+void BucketSums::send_nothing() {
+  for (Part& part : parts_) {
+    std::ranges::fill(part.sum->numbers(), 0.0f);
+    start(part, 0);
+  }
+}
+
+void BucketSums::start(Part& part, float count) {
+  part.sum->numbers().back() = count;
+  part.is_under_way = true;
+  part.sum->start();
+}
+
+void BucketSums::progress() {
+  for (const Part& part : parts_)
+    if (part.is_under_way) part.sum->progress();
+}
+
+// While this worker waits it carries on all sums, since others wait for its part of them.
+Result<bool> BucketSums::finish(std::size_t of, RowWaits& waits) {
+  Part& part = parts_[of];
+  if (!std::exchange(part.is_under_way, false)) return false;
+  part.sum->progress();
+  while (!part.sum->is_done()) {
+    const RowId row = part.sum->awaited();
+    if (Status status = waits.wait({&row, 1}); !status.ok()) return status.error();
+    part.sum->progress();
+    progress();
+  }
+  return true;
+}
+
+float BucketSums::read(std::size_t part, const Read& read) {
+  each(parts_[part], read);
+  return parts_[part].sum->numbers().back();
+}
+
+}  // namespace shoal::parallel

@@ -1,0 +1,63 @@
+// The sums over all workers of what they have for each layer that goes by a collective: gradients,
+// or what local steps added. Neighbouring layers travel together in a bucket's vector.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "shoal/parallel/allreduce.h"
+#include "shoal/parallel/exchange_choice.h"
+
+namespace shoal::parallel {
+
+// All calls on the solver's thread, destination apart.
+class BucketSums {
+ public:
+  // ways: by layer of the net. enough: bytes of a bucket, as buckets_of has them.
+  BucketSums(Net& net, table::Table& table, const std::vector<Way>& ways, std::size_t enough);
+
+  std::size_t size() const { return parts_.size(); }
+  const Bucket& bucket(std::size_t part) const { return parts_[part].bucket; }
+  std::size_t part_of(int layer) const;
+
+  // As ReplicatedLayers has them.
+  std::vector<table::Row> rows(table::RowId first);
+  std::span<float> destination(table::RowId row) const;
+
+  // Once an iteration, before the first forward pass of the bucket: asks for what others send.
+  Status expect(std::size_t part, table::Clock clock, RowWaits& waits);
+  // Calls write(param, numbers) for each param of the layer that learns: an index into
+  // net.params(), and where its numbers go. When all layers of the bucket are there, starts their
+  // sum; `count` goes with it, behind the other numbers.
+  using Write = std::function<void(std::size_t param, std::span<float> numbers)>;
+  void send(int layer, float count, const Write& write);
+  // The same of all layers: zeros, which count 0.
+  void send_nothing();
+  // Carries on all sums without waiting.
+  void progress();
+  // Returns when the sum that was started is there; false: none was since the last call.
+  Result<bool> finish(std::size_t part, RowWaits& waits);
+  // Then: calls read(param, sum) for each param, and returns the sum of all counts.
+  using Read = std::function<void(std::size_t param, std::span<const float> sum)>;
+  float read(std::size_t part, const Read& read);
+
+ private:
+  struct Part {
+    Bucket bucket;
+    std::vector<std::size_t> params{};  // in the order of the vector
+    std::unique_ptr<Allreduce> sum{};   // once there are rows
+    table::RowId first = 0, end = 0;
+    std::size_t complete = 0;   // layers of this iteration whose numbers are in the vector
+    bool is_under_way = false;  // the sum has begun, and was not finished
+  };
+  void each(Part& part, const Write& write);
+  void start(Part& part, float count);
+
+  Net& net_;
+  table::Table& table_;
+  std::vector<Part> parts_;  // in the order of backward
+};
+
+}  // namespace shoal::parallel

@@ -1,0 +1,91 @@
+#include "shoal/parallel/delta_sums.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shoal/net/net.h"
+#include "shoal/parallel/global_momentum.h"
+#include "shoal/proto/config_error.h"
+#include "shoal/proto/run.pb.h"
+
+namespace shoal::parallel {
+
+DeltaSums::DeltaSums(const TableSetup& setup)
+    : layers_(collective_by(setup.ways)),
+      task_(setup.scheme.task()),
+      net_(setup.net),
+      sums_(setup.net, setup.table, setup.ways, bucket_bytes(setup.options.rates)),
+      tasks_(sums_.size(), -1),
+      is_unsent_(layers_.size()),
+      from_(net_.params().size()),
+      v_(from_.size()) {
+  for (std::size_t p = 0; p < from_.size(); ++p) {
+    const NetParam& param = net_.params()[p];
+    if (!owns(param.layer) || param.lr_mult == 0) continue;
+    from_[p].resize(static_cast<std::size_t>(param.blob->data.count()));
+    if (task_.global_momentum > 0) v_[p].resize(from_[p].size());
+  }
+}
+
+Status DeltaSums::begin(int layer, table::Clock task, RowWaits& waits) {
+  const std::size_t part = sums_.part_of(layer);
+  if (Status status = apply(part, waits); !status.ok()) return status;
+  for (const std::size_t p : learning_of(net_, layer))
+    std::ranges::copy(net_.params()[p].blob->data.host(), from_[p].begin());
+  is_unsent_[static_cast<std::size_t>(layer)] = true;
+  if (std::exchange(tasks_[part], task) == task) return {};
+  return sums_.expect(part, task, waits);
+}
+
+void DeltaSums::send(int layer, float weight) {
+  is_unsent_[static_cast<std::size_t>(layer)] = false;
+  const float count = task_.weighing == table::Weighing::kSteps && weight > 0 ? 1 : weight;
+  sums_.send(layer, count, [&](std::size_t p, std::span<float> numbers) {
+    std::ranges::transform(net_.params()[p].blob->data.host(), from_[p], numbers.begin(),
+                           [weight](float now, float from) { return weight * (now - from); });
+  });
+}
+
+void DeltaSums::send_rest(float weight) {
+  for (int layer = static_cast<int>(layers_.size()); layer-- > 0;)
+    if (is_unsent_[static_cast<std::size_t>(layer)]) send(layer, weight);
+}
+
+Status DeltaSums::apply_all(RowWaits& waits) {
+  for (std::size_t part = 0; part < sums_.size(); ++part)
+    if (Status status = apply(part, waits); !status.ok()) return status;
+  return {};
+}
+
+// If no worker has learned anything the params are what all began with.
+Status DeltaSums::apply(std::size_t part, RowWaits& waits) {
+  const Result<bool> finished = sums_.finish(part, waits);
+  if (!finished.ok()) return finished.error();
+  if (!finished.value()) return {};
+  const float count = sums_.read(part, [](std::size_t, std::span<const float>) {});
+  if (count > 0)
+    sums_.read(part, [&](std::size_t p, std::span<const float> sum) { move(p, sum, 1 / count); });
+  return {};
+}
+
+void DeltaSums::move(std::size_t param, std::span<const float> sum, float scale) {
+  const float b = task_.global_momentum, rate = task_.global_rate;
+  const std::vector<float>& from = from_[param];
+  std::vector<float>& v = v_[param];
+  const std::span<float> now = net_.params()[param].blob->data.host_out();
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const float mean = scale * sum[i];
+    if (!v.empty()) v[i] = b * v[i] + mean;
+    now[i] = from[i] + rate * (v.empty() ? mean : task_.global_nesterov ? b * v[i] + mean : v[i]);
+  }
+}
+
+void DeltaSums::put(RunState& run) const {
+  for (std::size_t p = 0; p < v_.size(); ++p) add_global_momentum(run, p, v_[p]);
+}
+
+void DeltaSums::take(const RunState& run, const std::string& file) {
+  for (std::size_t p = 0; p < v_.size(); ++p) read_global_momentum(run, file, p, 0, v_[p]);
+}
+
+}  // namespace shoal::parallel
