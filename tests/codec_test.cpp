@@ -57,7 +57,7 @@ class Pair {
  public:
   explicit Pair(std::string scheme, CodecId codec = kTwice)
       : plan_(plan_of(std::move(scheme), 2, {3})) {
-    plan_.rows[0].push_codec = plan_.rows[0].pull_codec = codec;
+    plan_.rows.edit()[0].push_codec = plan_.rows.edit()[0].pull_codec = codec;
     give(0, PlanMessage{plan_});
     const std::vector<float> ten(3, 10.f);
     give(0, Init{0, Part::kWeights, as_payload({ten})});
@@ -172,7 +172,7 @@ TEST(Codec, APlanWithAnUnknownCodecIsRefused) {
   Shard shard(0);
   Outbox out;
   Plan plan = plan_of("bsp", 1);
-  plan.rows[0].pull_codec = CodecId{7};
+  plan.rows.edit()[0].pull_codec = CodecId{7};
   EXPECT_EQ(shard.handle(0, PlanMessage{plan}, out).error().message,
             "worker 0's plan: row 0 is in codec 7, which this build does not have");
 }

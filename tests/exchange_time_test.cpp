@@ -61,7 +61,7 @@ table::Plan plan_of(std::size_t rows) {
   plan.generation = 4;
   plan.clocks = {5, 7, 6};
   for (std::size_t row = 0; row < rows; ++row)
-    plan.rows.push_back(
+    plan.rows.edit().push_back(
         {.length = table::kRowFloats, .server = static_cast<std::uint16_t>(row % 2)});
   return plan;
 }

@@ -80,7 +80,7 @@ TEST(Generations, AServerHasTheNumberOfThePlan) {
   ShardRig rig(plan_of("bsp", 1), 10);
   Plan next = next_of(rig, "bsp", 1, 1);
   next.servers = 2;
-  next.rows[0].server = 1;
+  next.rows.edit()[0].server = 1;
   rig.shard().renumber(1);
   rig.give(0, PlanMessage{next});
   rig.give(0, init_of(8, 1));

@@ -232,7 +232,7 @@ struct Job {
 
   static Plan plan(const std::string& words) {
     Plan plan = plan_of(words, kWorkers, {1, 5});
-    plan.rows[1].lr_mult = 0.01f;
+    plan.rows.edit()[1].lr_mult = 0.01f;
     return plan;
   }
   // Weights 1, 1, 2: their sum is 4, and a division by it exact. Alone, a contribution moves the

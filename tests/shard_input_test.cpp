@@ -17,7 +17,7 @@ TEST(Shard, BadInputIsNamed) {
   Plan plan = plan_of("bsp", 2, {2, 2, 2});
   plan.servers = 2;
   plan.start = 5;
-  plan.rows[1].server = 1;
+  plan.rows.edit()[1].server = 1;
   ShardRig rig(plan, 1);
   const auto push = [](auto change) {
     Push push = push_of(0, 5, 1, 2);
@@ -96,7 +96,7 @@ TEST(Shard, BadPlansAreNamed) {
   } cases[] = {
       {plan_with([](Plan& p) { p.workers = 0; }),
        "worker 0's plan: there are 0 workers; at least one is needed"},
-      {plan_with([](Plan& p) { p.rows[0].server = 1; }),
+      {plan_with([](Plan& p) { p.rows.edit()[0].server = 1; }),
        "worker 0's plan: row 0 is on server 1, and there are 1 (the first is 0)"},
       {plan_with([](Plan& p) { p.scheme = "ssp -1"; }),
        "worker 0's plan: scheme 'ssp -1': staleness is -1; it must be a whole number of clocks, 0 "

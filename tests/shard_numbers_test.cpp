@@ -52,7 +52,7 @@ TEST(ShardNumbers, OneWorkersRowsAreTheLocalSolversToTheBit) {
         plan.regularization = kind;
         plan.weight_decay = 0.05f;
         plan.iter_size = 3;
-        for (Row& row : plan.rows) row.lr_mult = 2, row.decay_mult = 0.5f;
+        for (Row& row : plan.rows.edit()) row.lr_mult = 2, row.decay_mult = 0.5f;
         Random random(11, 3);
         Tensor w(Shape{kCount}), g(Shape{kCount}), h(Shape{kCount}), h2(Shape{kCount});
         Tensor* histories[] = {&h, &h2};
@@ -273,7 +273,7 @@ TEST(ShardNumbers, TheNormOfAllRowsIsClipped) {
   plan.servers = 2;
   plan.iter_size = 2;
   plan.clip = 5;
-  plan.rows[1].server = plan.rows[3].server = 1;
+  plan.rows.edit()[1].server = plan.rows.edit()[3].server = 1;
   ShardRig rigs[] = {ShardRig(plan, 1, 0), ShardRig(plan, 1, 1)};
   Random random(17, 0);
   std::vector<std::vector<double>> w;

@@ -140,7 +140,7 @@ TEST(Shard, LeftOutIterationsMoveNothing) {
 
 TEST(Shard, FrozenRowsAreReadAtOnceAndNotPushed) {
   Plan plan = plan_of("bsp", 2, {1, 1});
-  plan.rows[1].learns = false;
+  plan.rows.edit()[1].learns = false;
   ShardRig rig(plan, 3);
   rig.give(1, Get{1, 5});
   EXPECT_EQ(rig.said(), "row 1@5=3v0 to 1");

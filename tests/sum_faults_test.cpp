@@ -45,9 +45,11 @@ Plan plan_of(const SumCase& one) {
   std::vector<std::uint16_t> servers;
   for (int worker = 0; worker < one.workers; ++worker) {
     servers.push_back(static_cast<std::uint16_t>(worker));
-    plan.rows.push_back({.length = 2, .server = servers.back(), .learns = false, .writer = worker});
+    plan.rows.edit().push_back(
+        {.length = 2, .server = servers.back(), .learns = false, .writer = worker});
   }
-  for (const Row& row : parallel::rows_of(one.way, one.count, 1, servers)) plan.rows.push_back(row);
+  for (const Row& row : parallel::rows_of(one.way, one.count, 1, servers))
+    plan.rows.edit().push_back(row);
   return plan;
 }
 

@@ -86,10 +86,10 @@ TEST(Wire, GoldenBytesMeanWhatWasSaid) {
   EXPECT_EQ(std::get<Push>(push).base, 39);
   EXPECT_EQ(std::get<Push>(push).payload.floats()[1], -0.25f);
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.rule.rule, optim::Rule::kAdam);
-  EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(1),
+  EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows[1],
             (Row{500, 3, 1, false, 2, 0, CodecId{1}, CodecId{2}}));
-  EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(2).writer, 3);
-  EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows.at(2).reader, 2);
+  EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows[2].writer, 3);
+  EXPECT_EQ(std::get<PlanMessage>(plan).plan.rows[2].reader, 2);
   EXPECT_EQ(std::get<PlanMessage>(plan).plan.ranks.at(3), 5u);
   EXPECT_EQ(std::get<Push>(push).generation, 3u);
   const Message ask = decode(golden_bytes("ask"), Stage::kPeer).value(),

@@ -100,8 +100,8 @@ table::Plan plan_of(const Layers& layers, int workers) {
                    .rows = {}};
   for (std::uint32_t layer = 0; layer < layers.size(); ++layer)
     for (const std::uint32_t length : layers[layer])
-      plan.rows.push_back({.length = length, .priority = layer});
-  table::place(plan.rows, FLAGS_servers);
+      plan.rows.edit().push_back({.length = length, .priority = layer});
+  table::place(plan.rows.edit(), FLAGS_servers);
   return plan;
 }
 

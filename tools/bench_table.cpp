@@ -108,9 +108,9 @@ table::Plan plan_of(const table::RosterBody& roster) {
   }
   const std::size_t rows = std::max<std::size_t>(1, bytes_of_rows() / row_bytes());
   for (std::size_t row = 0; row < rows; ++row)
-    plan.rows.push_back({.length = static_cast<std::uint32_t>(FLAGS_row_floats),
-                         .priority = static_cast<std::uint32_t>(row)});
-  table::place(plan.rows, plan.servers);
+    plan.rows.edit().push_back({.length = static_cast<std::uint32_t>(FLAGS_row_floats),
+                                .priority = static_cast<std::uint32_t>(row)});
+  table::place(plan.rows.edit(), plan.servers);
   return plan;
 }
 

@@ -72,7 +72,7 @@ void draw_begins(Random& random, Segment& one) {
 // Half of the cases send some rows in another codec than float32.
 void draw_codecs(Random random, Segment& one) {
   if (random.below(2) == 0) return;
-  for (Row& row : one.plan.rows) {
+  for (Row& row : one.plan.rows.edit()) {
     if (random.below(2) == 0) row.push_codec = test::kTwice;
     if (random.below(2) == 0) row.pull_codec = test::kTwice;
   }
@@ -87,7 +87,7 @@ void draw_next(Random& random, ClusterCase& one) {
   next.plan.servers = one.plan.servers;
   next.plan.generation = one.plan.generation + 1;
   next.plan.start = *std::ranges::max_element(one.stops);
-  for (Row& row : one.plan.rows)
+  for (Row& row : one.plan.rows.edit())
     row.length = std::max(one.plan.workers, next.plan.workers) + kFractions;
   next.plan.rows = one.plan.rows;
   if (!one.exact && next.exact) next.exact = false;
@@ -128,12 +128,12 @@ ClusterCase draw_case(std::uint64_t seed) {
   one.plan.workers = static_cast<std::uint16_t>(1 + random.below(4));
   one.plan.servers = static_cast<std::uint16_t>(1 + random.below(3));
   one.plan.start = random.below(3) == 0 ? static_cast<Clock>(random.below(1000)) : 0;
-  one.plan.rows.resize(one.plan.servers + random.below(4));
+  one.plan.rows.edit().resize(one.plan.servers + random.below(4));
   for (RowId row = 0; row < one.plan.rows.size(); ++row) {
-    one.plan.rows[row].length = one.plan.workers + kFractions;
-    one.plan.rows[row].priority = row;
+    one.plan.rows.edit()[row].length = one.plan.workers + kFractions;
+    one.plan.rows.edit()[row].priority = row;
   }
-  place(one.plan.rows, one.plan.servers);
+  place(one.plan.rows.edit(), one.plan.servers);
   draw_codecs(Random(seed, 4), one);
   draw_stops(random, one);
   draw_clocks(random, one);

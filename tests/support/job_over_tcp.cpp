@@ -31,9 +31,10 @@ table::Plan plan_of(const Training& training, const table::RosterBody& roster) {
     plan.servers = static_cast<std::uint16_t>(plan.servers + (process.server >= 0));
   }
   for (const std::uint32_t length : training.lengths)
-    plan.rows.push_back({.length = length,
-                         .priority = static_cast<std::uint32_t>(plan.rows.size()),
-                         .server = static_cast<std::uint16_t>(plan.rows.size() % plan.servers)});
+    plan.rows.edit().push_back(
+        {.length = length,
+         .priority = static_cast<std::uint32_t>(plan.rows.size()),
+         .server = static_cast<std::uint16_t>(plan.rows.size() % plan.servers)});
   return plan;
 }
 

@@ -99,11 +99,11 @@ Plan random_plan(Random& r) {
   plan.rule.momentum = r.unit();
   // a few of them longer than 64 KiB
   for (std::size_t n = 1 + r.below(r.below(8) == 0 ? 5000 : 9); n > 0; --n)
-    plan.rows.push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(),
-                         static_cast<std::uint16_t>(r.below(plan.servers)), r.below(2) == 0,
-                         r.unit(), r.unit(), static_cast<CodecId>(r.below(256)),
-                         static_cast<CodecId>(r.below(256))});
-  for (Row& row : plan.rows)
+    plan.rows.edit().push_back({static_cast<std::uint32_t>(1 + r.below(kMaxRowFloats)), r.word(),
+                                static_cast<std::uint16_t>(r.below(plan.servers)), r.below(2) == 0,
+                                r.unit(), r.unit(), static_cast<CodecId>(r.below(256)),
+                                static_cast<CodecId>(r.below(256))});
+  for (Row& row : plan.rows.edit())
     if (!row.learns && r.below(2) == 0) {
       row.writer = static_cast<std::int32_t>(r.below(plan.workers));
       row.pull_codec = row.push_codec;

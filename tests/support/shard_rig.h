@@ -20,7 +20,7 @@ inline Plan plan_of(std::string scheme, std::uint16_t workers,
   Plan plan;
   plan.workers = workers;
   plan.scheme = std::move(scheme);
-  for (const std::uint32_t length : rows) plan.rows.push_back({.length = length});
+  for (const std::uint32_t length : rows) plan.rows.edit().push_back({.length = length});
   return plan;
 }
 

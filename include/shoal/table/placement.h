@@ -49,9 +49,10 @@ struct Servers {
 std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers,
                                    std::uint32_t longest = kRowFloats);
 
-// Gives every row a server, balanced by bytes, or by time where it is known what they take: the
-// largest row first, to the server that is through the earliest with it and all it has (a tie: the
-// lowest id). A server may get none.
+// Gives every row a server, balanced by bytes, or by time where it is known what they take: first
+// the rows that learn, since the others are read once, and of these the largest first, to the
+// server that is through the earliest with it and all it has (a tie: the lowest id). A server may
+// get none.
 void place(std::span<Row> rows, const Servers& servers);
 
 // Bytes of weights on each server.

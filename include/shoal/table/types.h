@@ -1,11 +1,13 @@
 // The values that the table service is about: rows, clocks, versions, payloads and plans.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "shoal/optim/rule.h"
 
@@ -98,6 +100,36 @@ struct Row {
   bool operator==(const Row&) const = default;
 };
 
+// The rows of a plan. Copies share them until one is changed, since a plan has up to a million, and
+// each client and server keeps it.
+class Rows {
+ public:
+  Rows() = default;
+  Rows(std::vector<Row> rows) : rows_(std::make_shared<std::vector<Row>>(std::move(rows))) {}
+  Rows(std::initializer_list<Row> rows) : Rows(std::vector<Row>(rows)) {}
+
+  std::span<const Row> all() const {
+    return rows_ ? std::span<const Row>(*rows_) : std::span<const Row>();
+  }
+  operator std::span<const Row>() const { return all(); }
+  std::size_t size() const { return all().size(); }
+  bool empty() const { return all().empty(); }
+  const Row& operator[](std::size_t row) const { return all()[row]; }
+  auto begin() const { return all().begin(); }
+  auto end() const { return all().end(); }
+  bool operator==(const Rows& other) const {
+    return rows_ == other.rows_ || std::ranges::equal(all(), other.all());
+  }
+  // The rows to change, which this plan alone has from here on. Good until it is copied.
+  std::vector<Row>& edit() {
+    if (!rows_ || rows_.use_count() > 1) rows_ = std::make_shared<std::vector<Row>>(begin(), end());
+    return *rows_;
+  }
+
+ private:
+  std::shared_ptr<std::vector<Row>> rows_;
+};
+
 // The plan that all workers and servers must agree on before the first push. The same on every
 // worker: it is computed from the net, the solver and the number of servers, and its digest is
 // compared. A job may have several, one after the other, each of the next generation: with another
@@ -114,7 +146,7 @@ struct Plan {
   float clip = -1;
   std::uint32_t iter_size = 1;   // passes whose gradients a push sums
   std::string scheme = "ssp 0";  // as make_scheme reads it
-  std::vector<Row> rows;
+  Rows rows;
   Generation generation = 0;
   // of the workers' processes, by worker; none: as in the job's first roster
   std::vector<Rank> ranks{};

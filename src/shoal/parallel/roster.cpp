@@ -56,7 +56,7 @@ table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
   plan.server_ranks = each(roster, &Member::server, &Member::rank);
   plan.clocks = clocks;
   if (!clocks.empty()) plan.start = std::ranges::min(clocks);
-  plan.rows.assign(rows.begin(), rows.end());
+  plan.rows = std::vector<table::Row>(rows.begin(), rows.end());
   return plan;
 }
 

@@ -18,7 +18,8 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
     return extra.layers.empty() || extra.layers[static_cast<std::size_t>(params[p].layer)];
   };
   for (std::size_t p = 0; p < params.size(); ++p)
-    if (has_rows(p)) total += static_cast<std::size_t>(params[p].blob->data.count());
+    if (has_rows(p) && !is_replicated(p))
+      total += static_cast<std::size_t>(params[p].blob->data.count());
   for (std::size_t h = 0; h < extra.histories.size(); ++h)
     if (extra.histories[h] && !is_replicated(h % params.size()))
       total += static_cast<std::size_t>(extra.histories[h]->count());
@@ -38,12 +39,13 @@ RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
   find_needs();
 }
 
+// A row that does not learn is read once: it need not weigh on all servers alike.
 void RowMap::cut(std::size_t p, Tensor* history, bool learns, std::size_t total,
                  const table::Servers& servers, std::uint32_t longest) {
   const NetParam& param = net_.params()[p];
   const auto count = static_cast<std::size_t>(param.blob->data.count());
   std::size_t offset = 0;
-  for (const std::uint32_t length : table::cut_for(count, total, servers, longest)) {
+  for (const std::uint32_t length : table::cut_for(count, total, learns ? servers : 1, longest)) {
     owned_[static_cast<std::size_t>(param.layer)].push_back(
         static_cast<table::RowId>(rows_.size()));
     rows_.push_back({.length = length,

@@ -76,7 +76,7 @@ Status TableExchange::create() {
   const auto destination = [this](RowId row, Part part) { return place(row, part); };
   table::Plan plan = plan_of(recipe_, map_.rows(), table_.roster(), start_, clocks_, options_);
   const std::vector<table::Row> more = more_rows(static_cast<RowId>(plan.rows.size()));
-  plan.rows.insert(plan.rows.end(), more.begin(), more.end());
+  std::ranges::copy(more, std::back_inserter(plan.rows.edit()));
   if (task_.contribution != table::ContributionKind::kGradient || learning_.empty())
     plan.clip = -1;  // each worker clips its own, or the same sums
   if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;

@@ -114,7 +114,7 @@ void DryJob::add_factors(const Net& net, int layer, std::size_t sends, DryPhase&
   std::vector<std::vector<RowId>> messages;
   for (const std::uint16_t server : parallel::servers_by_worker(setup_.job.roster()))
     messages.push_back(
-        parallel::add_message(sizes, layer, messages.size(), server, 0, phase.plan.rows));
+        parallel::add_message(sizes, layer, messages.size(), server, 0, phase.plan.rows.edit()));
   phase.slices[phase.slices.size() - sends].asks = messages;
   phase.slices[sends].tells = std::move(messages);
 }
@@ -136,7 +136,7 @@ void DryJob::add_sum(const parallel::Bucket& bucket, const std::vector<std::size
     sum.writes[static_cast<std::size_t>(rows[i].writer)].push_back(row);
     sum.reads[static_cast<std::size_t>(rows[i].reader)].push_back(row);
   }
-  phase.plan.rows.insert(phase.plan.rows.end(), rows.begin(), rows.end());
+  std::ranges::copy(rows, std::back_inserter(phase.plan.rows.edit()));
   phase.slices[phase.slices.size() - sends[lowest]].expects.push_back(phase.sums.size());
   phase.slices[sends[lowest]].starts.push_back(phase.sums.size());
   phase.sums.push_back(std::move(sum));

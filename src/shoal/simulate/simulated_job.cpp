@@ -18,6 +18,8 @@ void add(std::span<const std::uint64_t> counts, std::span<std::uint64_t> sums) {
   for (std::size_t i = 0; i < counts.size(); ++i) sums[i] += counts[i];
 }
 
+constexpr std::uint64_t kFirstStream = (std::uint64_t{1} << 32) + 1;  // workers use smaller ones
+
 }  // namespace
 
 void SimulatedJob::join() {
@@ -63,33 +65,36 @@ SimulatedLinkOptions SimulatedJob::between(std::uint32_t first, std::uint32_t se
   return link;
 }
 
+SimulatedLink& SimulatedJob::link(int worker, int server) {
+  const std::size_t number = worker * servers_.size() + server;
+  if (links_[number]) return *links_[number];
+  SimulatedEnd client{
+      .received = [this, worker,
+                   server](Message&& m) { tables_[worker]->received(server, std::move(m)); },
+      .next = [this, worker, server]() { return tables_[worker]->next(server); }};
+  SimulatedEnd shard{
+      .received = [this, worker, server](Message&& m) { arrived(server, worker, std::move(m)); },
+      .next = [this, worker, server]() -> std::optional<Message> {
+        auto& waiting = servers_[server].out[worker];
+        if (waiting.empty()) return std::nullopt;
+        return std::move(waiting.extract(waiting.begin()).mapped());
+      }};
+  links_[number] = std::make_unique<SimulatedLink>(
+      time_, between(rank_of_worker_[worker], servers_[server].rank),
+      Random(options_.seed, kFirstStream + number), std::move(client), std::move(shard));
+  return *links_[number];
+}
+
 void SimulatedJob::connect() {
-  std::uint64_t stream = std::uint64_t{1} << 32;  // workers use smaller numbers
-  for (int worker = 0; worker < workers(); ++worker) {
-    for (int server = 0; server < servers(); ++server) {
-      SimulatedEnd client{
-          .received = [this, worker,
-                       server](Message&& m) { tables_[worker]->received(server, std::move(m)); },
-          .next = [this, worker, server]() { return tables_[worker]->next(server); }};
-      SimulatedEnd shard{.received = [this, worker, server](
-                                         Message&& m) { arrived(server, worker, std::move(m)); },
-                         .next = [this, worker, server]() -> std::optional<Message> {
-                           auto& waiting = servers_[server].out[worker];
-                           if (waiting.empty()) return std::nullopt;
-                           return std::move(waiting.extract(waiting.begin()).mapped());
-                         }};
-      links_.push_back(std::make_unique<SimulatedLink>(
-          time_, between(rank_of_worker_[worker], servers_[server].rank),
-          Random(options_.seed, ++stream), std::move(client), std::move(shard)));
-    }
-  }
+  links_.resize(rank_of_worker_.size() * servers_.size());
   for (std::uint32_t rank = 0; rank < cluster_.processes.size(); ++rank) {
     SimulatedLinkOptions line = between(rank, 0);
     if (cluster_.coordinator_latency && rank != 0) line.latency = *cluster_.coordinator_latency;
     SimulatedEnd process{.received = [this, rank](const Message& m) { hear(rank, m); }};
     SimulatedEnd coordinator{.received = [this, rank](const Message& m) { coordinate(rank, m); }};
     to_coordinator_.push_back(std::make_unique<SimulatedLink>(
-        time_, line, Random(options_.seed, ++stream), std::move(process), std::move(coordinator)));
+        time_, line, Random(options_.seed, kFirstStream + links_.size() + rank), std::move(process),
+        std::move(coordinator)));
   }
 }
 
@@ -211,6 +216,7 @@ table::Traffic SimulatedJob::traffic(int worker) const {
     all.frames_received += in.frames;
   };
   for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (!links_[i]) continue;
     const bool sends = rank_of_worker_[i / servers_.size()] == rank;
     const bool serves = servers_[i % servers_.size()].rank == rank;
     if (sends && serves)

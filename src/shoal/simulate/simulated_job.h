@@ -93,9 +93,8 @@ class SimulatedJob {
   void join();
   void connect();
   table::SimulatedLinkOptions between(std::uint32_t first, std::uint32_t second);
-  table::SimulatedLink& link(int worker, int server) {
-    return *links_[worker * servers_.size() + server];
-  }
+  // Made when it is first used: most pairs of a tree never are.
+  table::SimulatedLink& link(int worker, int server);
   void arrived(int server, int worker, table::Message&& message);
   void handle(int server, int worker, const table::Message& message);
   void dispatch(int server, table::Outbox& out);
@@ -113,7 +112,7 @@ class SimulatedJob {
   std::vector<SimulatedTable*> tables_;  // by worker
   std::vector<Server> servers_;
   std::vector<Ports> ports_;  // by rank
-  // from each worker to each server, worker by worker
+  // from each worker to each server, worker by worker; null: not used yet
   std::vector<std::unique_ptr<table::SimulatedLink>> links_;
   std::vector<std::unique_ptr<table::SimulatedLink>> to_coordinator_;  // by rank
   mutable Mutex mutex_;

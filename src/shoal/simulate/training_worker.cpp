@@ -92,7 +92,7 @@ class TrainingWorker final : public SimulatedWorker {
     }
     void keep_own_params() {
       const table::Plan* plan = worker_.setup_.job.shard(0).plan();
-      if (worker_.number_ != 0 || plan == nullptr || plan->rows.back().writer < 0) return;
+      if (worker_.number_ != 0 || plan == nullptr || plan->rows.all().back().writer < 0) return;
       std::vector<float>& own = worker_.own_params_;
       own.clear();
       for (const NetParam& param : net_.params())

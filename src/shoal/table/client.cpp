@@ -20,10 +20,15 @@ Client::Client(const ClientOptions& options, const Plan& plan,
     : options_(options),
       generation_(plan.generation),
       rows_(plan.rows),
+      own_(rows_,
+           [worker = options.worker](const Row& row) {
+             return row.writer == kEveryWorker || row.writer == worker ||
+                    row.reader == kEveryWorker || row.reader == worker;
+           }),
       destination_(std::move(destination)),
-      waits_(plan.rows.size() * kParts),
-      pushes_(plan.rows.size()),
-      versions_(plan.rows.size(), plan.start),
+      waits_(own_.size() * kParts),
+      pushes_(own_.size()),
+      versions_(own_.size(), plan.start),
       queues_(plan.servers) {
   CHECK_GT(options.retry.count(), 0);
   const std::string unknown = unknown_codec(plan, options.codecs);
@@ -64,7 +69,7 @@ void Client::be_patient(Slot slot, int times, Instant now) {
 }
 
 void Client::push(Push push, Instant now) {
-  CHECK_LT(push.row, rows_.size());
+  CHECK(is_own(push.row)) << "row " << push.row;
   const Row& row = rows_[push.row];
   const Slot slot = slot_of(push.row, Part::kWeights);
   CHECK(row.learns || row.writer == options_.worker) << "row " << push.row << " is frozen";
@@ -74,15 +79,16 @@ void Client::push(Push push, Instant now) {
   CHECK(count == row.length || (push.weight == 0 && count == 0))
       << count << " numbers for row " << push.row << ", which has " << row.length;
   encode(push);
-  push.base = versions_[push.row];
+  const std::size_t number = own_.find(push.row);
+  push.base = versions_[number];
   push.generation = generation_;
   const Clock next = push.clock + 1;
-  pushes_[push.row] = std::move(push);
+  pushes_[number] = std::move(push);
   start(slot, next, Say::kPush, now);
 }
 
 void Client::get(RowId row, Clock clock, Part part, Instant now) {
-  CHECK_LT(row, rows_.size());
+  CHECK(is_own(row)) << "row " << row;
   const Slot slot = slot_of(row, part);
   const Wait& wait = waits_[slot];
   CHECK(!wait.waiting || wait.clock == clock)
@@ -105,6 +111,7 @@ void Client::encode(Push& push) const {
 }
 
 bool Client::arrived(RowId row) const {
+  if (!is_own(row)) return true;
   const Slot first = slot_of(row, Part::kWeights);
   return std::none_of(&waits_[first], &waits_[first] + kParts,
                       [](const Wait& wait) { return wait.waiting; });
@@ -115,7 +122,7 @@ bool Client::arrived(RowId row) const {
 // An answer to what was asked, and not answered yet. Answers of earlier clocks, and second ones,
 // are not.
 bool Client::expects(const RowMessage& row) const {
-  if (row.generation != generation_ || row.row >= rows_.size() ||
+  if (row.generation != generation_ || !is_own(row.row) ||
       static_cast<std::size_t>(row.part) >= kParts)
     return false;
   const Wait& wait = waits_[slot_of(row.row, row.part)];
@@ -142,6 +149,8 @@ Status Client::check_row(int server, RowId row, const char* name) const {
     return broken_by(server, name, " of row ", row, "; there are ", rows_.size());
   if (rows_[row].server != server)
     return broken_by(server, name, " of row ", row, ", which is server ", rows_[row].server, "'s");
+  if (!is_own(row))
+    return broken_by(server, name, " of row ", row, ", which is not for worker ", options_.worker);
   return {};
 }
 
@@ -180,8 +189,8 @@ void Client::arrive(Slot slot, Version version) {
   wait.waiting = false;
   wait.say = Say::kNothing;
   if (part_of(slot) != Part::kWeights) return;
-  versions_[row_of(slot)] = version;
-  std::optional<Push>& push = pushes_[row_of(slot)];
+  versions_[slot / kParts] = version;
+  std::optional<Push>& push = pushes_[slot / kParts];
   if (push) count(*push, version);
   push.reset();
 }
@@ -202,7 +211,7 @@ Result<bool> Client::handle_need(int server, const NeedPush& message) {
   if (message.generation < generation_) return false;
   if (const Status known = check_row(server, message.row, "NeedPush"); !known.ok())
     return known.error();
-  const std::optional<Push>& push = pushes_[message.row];
+  const std::optional<Push>& push = pushes_[own_.find(message.row)];
   if (push && push->clock == message.clock) say(slot_of(message.row, Part::kWeights), Say::kPush);
   return false;
 }
@@ -211,7 +220,7 @@ Message Client::message_of(Slot slot) const {
   const Wait& wait = waits_[slot];
   const RowId row = row_of(slot);
   if (wait.say == Say::kGet) return Get{row, wait.clock, part_of(slot), generation_};
-  Push push = *pushes_[row];
+  Push push = *pushes_[slot / kParts];
   // one that is sent again may be acknowledged, by the first one's answer, while a link still reads
   // it
   if (wait.asked) push.payload = owned(push.payload);

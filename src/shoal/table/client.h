@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "shoal/table/codec.h"
+#include "shoal/table/own_rows.h"
 #include "shoal/table/table.h"
 
 namespace shoal::table {
@@ -80,7 +81,7 @@ class Client {
   std::optional<Overdue> overdue() const;
 
  private:
-  // a part of a row: what is waited for, queued and timed; row * kParts + part
+  // a part of a row: what is waited for, queued and timed; the row's number in own_ * kParts + part
   using Slot = std::uint32_t;
   static constexpr std::size_t kParts = 3;
   static constexpr int kPatience = 4;  // how often the time until the next question doubles
@@ -101,10 +102,12 @@ class Client {
   // Its rank, of which smaller ones come first, its ticket, and the slot whose turn it is.
   using Turn = std::tuple<std::uint64_t, std::uint64_t, Slot>;
 
-  static Slot slot_of(RowId row, Part part) {
-    return static_cast<Slot>(row * kParts + static_cast<std::size_t>(part));
+  // Of an own row.
+  Slot slot_of(RowId row, Part part) const {
+    return static_cast<Slot>(own_.find(row) * kParts + static_cast<std::size_t>(part));
   }
-  static RowId row_of(Slot slot) { return slot / kParts; }
+  bool is_own(RowId row) const { return own_.find(row) != OwnRows::kNone; }
+  RowId row_of(Slot slot) const { return own_[slot / kParts]; }
   static Part part_of(Slot slot) { return static_cast<Part>(slot % kParts); }
 
   void start(Slot slot, Clock clock, Say what, Instant now);
@@ -122,11 +125,12 @@ class Client {
 
   const ClientOptions options_;
   const Generation generation_;
-  const std::vector<Row> rows_;
+  const Rows rows_;
+  const OwnRows own_;  // that this worker writes or reads
   const std::function<std::span<float>(RowId, Part)> destination_;
   std::vector<Wait> waits_;                  // by slot
-  std::vector<std::optional<Push>> pushes_;  // by row; those not acknowledged
-  std::vector<Version> versions_;            // by row: last read
+  std::vector<std::optional<Push>> pushes_;  // by own row; those not acknowledged
+  std::vector<Version> versions_;            // by own row: last read
   // by server
   std::vector<std::priority_queue<Turn, std::vector<Turn>, std::greater<>>> queues_;
   // By patience: slots that wait, by Wait::again, and those that do not any more, or until another

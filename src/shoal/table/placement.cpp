@@ -54,10 +54,11 @@ void place(std::span<Row> rows, const Servers& servers) {
   std::vector<std::size_t> order(rows.size());
   std::vector<double> load(servers.count);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater{},
-                           [&](std::size_t i) { return rows[i].length; });
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) {
+    return std::pair(rows[i].learns, rows[i].length);
+  });
   double all = 0;
-  for (const Row& row : rows) all += row.length;
+  for (const Row& row : rows) all += row.learns ? row.length : 0;
   for (const std::size_t i : order) {
     // of what costs nothing, nobody has more than others
     const auto end = [&](std::size_t server) {

@@ -23,8 +23,9 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
     : keeps_(keeps),
       plan_(plan),
       scheme_(std::move(scheme)),
-      rows_(plan.rows.size()),
-      written_(plan.rows.size()),
+      own_(plan.rows, [&keeps](const Row& row) { return row.server == keeps.server; }),
+      rows_(own_.size()),
+      written_(own_.size()),
       ends_(plan.workers, kUnbounded),
       gone_(plan.workers, false),
       norm_clock_(plan.start) {
@@ -32,22 +33,22 @@ ShardRows::ShardRows(const Plan& plan, std::unique_ptr<Scheme> scheme, const InP
   const bool updates_in_place = in_place && plan.workers == 1 &&
                                 scheme_->contribution() == ContributionKind::kGradient &&
                                 !scheme_->keeps_reads();
-  for (RowId id = 0; id < plan.rows.size(); ++id) {
+  for (std::size_t number = 0; number < own_.size(); ++number) {
+    const RowId id = own_[number];
     const Row& row = plan.rows[id];
-    if (row.server != keeps.server) continue;
     if (row.writer != kEveryWorker) {
-      written_[id] = std::make_unique<WrittenRow>(id, plan_);
+      written_[number] = std::make_unique<WrittenRow>(id, plan_);
       continue;
     }
     const bool is_shared = updates_in_place && row.pull_codec == CodecId::kFloat32;
     std::span<float> kept;
     if (is_shared) kept = in_place(id);
     if (keeps.counts_only) kept = {keeps.counts_only.get(), row.length};
-    rows_[id] = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec), kept);
-    ++own_;
-    if (row.learns) learning_.push_back(rows_[id].get());
+    rows_[number] = std::make_unique<ShardRow>(id, plan_, *keeps.codecs(row.pull_codec), kept);
+    ++shared_;
+    if (row.learns) learning_.push_back(rows_[number].get());
   }
-  without_weights_ = own_;
+  without_weights_ = shared_;
 }
 
 std::string ShardRows::why_not_over() const {
@@ -61,18 +62,17 @@ std::string ShardRows::why_not_over() const {
 
 void ShardRows::begin(Outbox& out) {
   if (!is_ready()) return;
-  out.push_back({0, Ready{static_cast<std::uint32_t>(own_), plan_.generation}});
+  out.push_back({0, Ready{static_cast<std::uint32_t>(shared_), plan_.generation}});
   send_norm_if_complete(out);
 }
 
 Result<ShardRow*> ShardRows::row_of(RowId row, const auto&... what) const {
-  if (row >= rows_.size())
-    return broken(what..., " is of row ", row, "; the plan has ", rows_.size(),
+  if (row >= plan_.rows.size())
+    return broken(what..., " is of row ", row, "; the plan has ", plan_.rows.size(),
                   " (the first is 0)");
-  if (!rows_[row])
-    return broken(what..., " is of row ", row, ", which server ", plan_.rows[row].server,
-                  " holds; this is server ", keeps_.server);
-  return rows_[row].get();
+  if (ShardRow* const found = at(rows_, row)) return found;
+  return broken(what..., " is of row ", row, ", which server ", plan_.rows[row].server,
+                " holds; this is server ", keeps_.server);
 }
 
 Status ShardRows::init(const Init& init, Outbox& out) {

@@ -2,6 +2,7 @@
 // that end or are lost.
 #pragma once
 
+#include "shoal/table/own_rows.h"
 #include "shoal/table/shard.h"
 #include "shoal/table/shard_row.h"
 #include "shoal/table/written_row.h"
@@ -28,7 +29,7 @@ class ShardRows {
   const Plan& plan() const { return plan_; }
   bool is_ready() const { return without_weights_ == 0; }
   bool is_gone(int worker) const { return gone_[worker]; }
-  const ShardRow* find(RowId row) const { return row < rows_.size() ? rows_[row].get() : nullptr; }
+  const ShardRow* find(RowId row) const { return at(rows_, row); }
   Clock clock_of(int worker) const {
     Clock least = learning_.empty() ? plan_.start : kUnbounded;
     for (const ShardRow* row : learning_) least = std::min(least, row->pushed(worker));
@@ -60,10 +61,13 @@ class ShardRows {
   Status check_finite(int worker, const Push& push, const Values& numbers);
   // `what` has words for an error.
   Result<ShardRow*> row_of(RowId row, const auto&... what) const;
-  // Null for rows that every worker pushes, and those of other servers.
-  WrittenRow* written(RowId row) const {
-    return row < written_.size() ? written_[row].get() : nullptr;
+  // Null for rows of other servers, and those that are in the other list.
+  template <class T>
+  T* at(const std::vector<std::unique_ptr<T>>& rows, RowId row) const {
+    const std::size_t number = own_.find(row);
+    return number == OwnRows::kNone ? nullptr : rows[number].get();
   }
+  WrittenRow* written(RowId row) const { return at(written_, row); }
   Status push_written(int worker, const Push& push, Outbox& out);
   // It had stopped, and others did not wait for it.
   void come_back(int worker, Clock clock) {
@@ -90,10 +94,11 @@ class ShardRows {
   ShardKeeps& keeps_;
   const Plan plan_;
   const std::unique_ptr<Scheme> scheme_;
-  std::vector<std::unique_ptr<ShardRow>> rows_;       // of the plan; null where another server's
+  const OwnRows own_;                                 // of this server
+  std::vector<std::unique_ptr<ShardRow>> rows_;       // by own row; null where one worker pushes
   std::vector<ShardRow*> learning_;                   // own rows that learn, by id
-  std::vector<std::unique_ptr<WrittenRow>> written_;  // by id; null where all workers push
-  std::size_t own_ = 0, without_weights_ = 0;         // own rows
+  std::vector<std::unique_ptr<WrittenRow>> written_;  // by own row; null where all workers push
+  std::size_t shared_ = 0, without_weights_ = 0;      // rows that all workers push
   std::vector<Clock> ends_;                           // by worker: no push from there on
   std::vector<bool> gone_;                            // by worker
   // A clip of the norm: each learning row's merge of norm_clock_ waits until all have theirs, and

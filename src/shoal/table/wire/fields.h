@@ -41,12 +41,12 @@ class Writer {
     put(static_cast<std::uint32_t>(kept.size()));
     out_ += kept;
   }
-  template <class T>
-  void list(const std::vector<T>& items, std::size_t limit, const char* field) {
+  template <class Items>
+  void list(const Items& items, std::size_t limit, const char* field) {
     CHECK(items.size() <= limit) << items.size() << " " << field << "; at most " << limit
                                  << " can be sent";
     put(static_cast<std::uint32_t>(items.size()));
-    for (const T& item : items) fields(*this, item);
+    for (const auto& item : items) fields(*this, item);
   }
   std::string& out() { return out_; }
 
@@ -94,6 +94,7 @@ class Reader {
     items.clear();
     for (std::uint32_t i = 0; i < count && wrong_.empty(); ++i) fields(*this, items.emplace_back());
   }
+  void list(Rows& rows, std::size_t limit, const char* field) { list(rows.edit(), limit, field); }
 
   // Empty, or what was wrong; bytes left over are.
   const std::string& finish() {
