@@ -92,8 +92,8 @@ TEST(LinkRefuses, OtherVersions) {
   Ends ends;
   PlainSocket newer(ends.listener->port());
   newer.hear(kHeaderSize + 20);
-  newer.say(whole(Hello{.lowest = 6, .highest = 7}));
-  EXPECT_SAYS("speaks versions 6 to 7 of the protocol, the other only 5",
+  newer.say(whole(Hello{.lowest = 7, .highest = 8}));
+  EXPECT_SAYS("speaks versions 7 to 8 of the protocol, the other only 6",
               reason_in(newer.hear_all()));
   PlainSocket newest(ends.listener->port());
   newest.hear(kHeaderSize + 20);
@@ -102,13 +102,13 @@ TEST(LinkRefuses, OtherVersions) {
   PlainListener listener;
   std::thread answers([&] {
     PlainSocket socket = listener.accept();
-    socket.say(whole(Challenge{6, 7, {}}));
-    EXPECT_SAYS("versions 6 to 7", reason_in(socket.hear_all()));
+    socket.say(whole(Challenge{7, 8, {}}));
+    EXPECT_SAYS("versions 7 to 8", reason_in(socket.hear_all()));
   });
   const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
   answers.join();
   ASSERT_FALSE(link.ok());
-  EXPECT_SAYS("versions 6 to 7", link.error().message);
+  EXPECT_SAYS("versions 7 to 8", link.error().message);
   EXPECT_FALSE(worth_another_try(link.error()));
 }
 

@@ -118,6 +118,9 @@ TEST(Strand, WhatWaitsWhenThreadsStopIsThrownAway) {
 // ---- frames in pieces ----
 
 struct Reader : FrameReader {
+  Result<std::span<const std::byte>> borrow(const Lent&) override {
+    return Error{Code::kPeer, "no memory"};
+  }
   std::span<std::byte> place(Message&, std::size_t bytes) override {
     memory.push_back(std::vector<std::byte>(bytes));
     return deaf ? std::span<std::byte>() : memory.back();

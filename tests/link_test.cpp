@@ -29,8 +29,8 @@ std::string whole(const Frame& frame) {
 }
 std::string whole(const Message& message) { return whole(encode(message, 0)); }
 
-// after the handshake's types, Ping and Bye
-constexpr std::size_t kTypes = std::variant_size_v<Message>, kFirstBusiness = 6;
+// after the handshake's types, and those that links keep to themselves
+constexpr std::size_t kTypes = std::variant_size_v<Message>, kFirstBusiness = 8;
 
 // ---- two ends ----
 

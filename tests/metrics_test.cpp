@@ -30,6 +30,7 @@ ClockMetrics sample(std::int64_t clock, double time) {
           .receive = 0.375,
           .bytes_sent = 1ull << 40,
           .bytes_received = 7,
+          .shared_bytes = 5,
           .samples = 64,
           .local_steps = 3,
           .drops = 1,
@@ -51,7 +52,7 @@ TEST(Metrics, AClockIsOneLineWithAllItsNumbers) {
       json::parse(line),
       json::parse(
           R"({"kind":"clock","worker":2,"clock":9,"time":12.5,"compute":0.5,"data_wait":0.125,"row_wait":0.25,
-      "update":0.0625,"other":1,"send":0.75,"receive":0.375,"bytes_sent":1099511627776,"bytes_received":7,"samples":64,"local_steps":3,"drops":1,
+      "update":0.0625,"other":1,"send":0.75,"receive":0.375,"bytes_sent":1099511627776,"bytes_received":7,"shared_bytes":5,"samples":64,"local_steps":3,"drops":1,
       "staleness":{"reads":{"0":5,"2":2},"pushes":{"1":4}}})"));
 }
 

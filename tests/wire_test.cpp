@@ -72,6 +72,9 @@ TEST(Wire, GoldenBytesBothWays) {
     EXPECT_EQ(whole(encode(read.value(), request - 1)), golden);
     types.insert(message.index());
   }
+  const std::string lent = golden_bytes("row_lent");
+  const Message row = decode(golden_bytes("row"), Stage::kPeer).value();
+  EXPECT_EQ(whole(encode(row, request++, Lent{0x123456780, 12345})), lent);
   EXPECT_EQ(types.size(), kTypes) << "a type without golden bytes";
   const auto folder = shoal::test::repository_root() / "tests/golden/wire";
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}),
@@ -225,7 +228,7 @@ TEST(WireDamage, EachIsNamed) {
                              std::string(20, 'r')));
   EXPECT_SAYS("another byte order", why_not(with(get, 0, "LOHS")));
   EXPECT_SAYS("41 42 43 44", why_not(with(get, 0, "ABCD")));
-  EXPECT_SAYS("version 1 of the protocol, and this process speaks 5",
+  EXPECT_SAYS("version 1 of the protocol, and this process speaks 6",
               why_not(with(get, 4, "\x01")));
   EXPECT_SAYS("unknown type 99", why_not(with(get, 5, "\x63")));
   EXPECT_SAYS("A Get came before", why_not(get, Stage::kStranger));
@@ -245,7 +248,7 @@ TEST(WireDamage, EachIsNamed) {
   EXPECT_SAYS("at most 1048576 are allowed", why_not(with(plan, plan.size() - 160, "\x03")));
   EXPECT_SAYS("a scheme of 16777221 bytes", why_not(with(plan, plan.size() - 169, "\x01")));
   EXPECT_SAYS("versions that end before they begin",
-              why_not(with(hello, 24, "\x06"), Stage::kStranger));
+              why_not(with(hello, 24, "\x07"), Stage::kStranger));
 }
 
 // decode_header sees nothing but the header: what it lets through bounds what is allocated.

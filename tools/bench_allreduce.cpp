@@ -21,6 +21,7 @@ DEFINE_int32(warm_up, 2, "sums before them");
 DEFINE_string(way, "ring", "tree, ring or halving_doubling");
 DEFINE_int32(threads, 1, "for input and output, in each process");
 DEFINE_int64(window, 512 * 1024, "bytes that a link hands to the system ahead");
+DEFINE_string(local_transport, "AUTO", "AUTO: through memory where that can be had; or TCP");
 DEFINE_int32(rank, -1, "of a process; set by this program itself");
 DEFINE_int32(port, 0, "of process 0; set by this program itself");
 
@@ -54,6 +55,8 @@ table::ServiceOptions service_options() {
   options.host = "here";
   options.token = "bench";
   options.threads = FLAGS_threads;
+  options.local_transport =
+      FLAGS_local_transport == "TCP" ? table::LocalTransport::kTcp : table::LocalTransport::kAuto;
   options.window = static_cast<std::size_t>(FLAGS_window);
   return options;
 }
@@ -118,7 +121,8 @@ int bench(const std::vector<std::string>&) {
         str("--rank=", rank), str("--port=", port), str("--processes=", FLAGS_processes),
         str("--kib=", FLAGS_kib), str("--repeats=", FLAGS_repeats),
         str("--warm_up=", FLAGS_warm_up), str("--way=", FLAGS_way),
-        str("--threads=", FLAGS_threads), str("--window=", FLAGS_window)}));
+        str("--threads=", FLAGS_threads), str("--local_transport=", FLAGS_local_transport),
+        str("--window=", FLAGS_window)}));
   std::vector<double> seconds(static_cast<std::size_t>(FLAGS_repeats));
   for (const auto& child : children)
     for (double& slowest : seconds) slowest = std::max(slowest, child->number());

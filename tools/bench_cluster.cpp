@@ -249,6 +249,7 @@ table::ServiceOptions service_options(int rank, int processes, int port) {
   options.port = static_cast<std::uint16_t>(rank == 0 ? port : 0);
   options.host = "here";
   options.token = "bench";
+  options.local_transport = table::LocalTransport::kTcp;  // as between machines
   options.throttle = FLAGS_throttle;
   options.order = FLAGS_send_order == "arrival" ? table::Order::kArrival : table::Order::kPriority;
   options.threads = options.server ? FLAGS_threads : 1;

@@ -25,6 +25,7 @@ DEFINE_int32(row_floats, shoal::table::kRowFloats, "numbers in a row");
 DEFINE_int32(echoes, 5000, "rows of 4 KiB sent one by one, for the latency");
 DEFINE_int32(threads, 1, "for input and output, in each process");
 DEFINE_int64(window, 512 * 1024, "bytes that a link hands to the system ahead");
+DEFINE_string(local_transport, "TCP", "TCP, as the bare program does; or AUTO");
 DEFINE_bool(rows, false, "measures lengths of rows");
 DEFINE_string(
     part, "",
@@ -96,6 +97,8 @@ table::ServiceOptions service_options() {
   options.host = "here";
   options.token = "bench";
   options.threads = FLAGS_threads;
+  options.local_transport =
+      FLAGS_local_transport == "TCP" ? table::LocalTransport::kTcp : table::LocalTransport::kAuto;
   options.window = static_cast<std::size_t>(FLAGS_window);
   return options;
 }
@@ -174,7 +177,8 @@ std::unique_ptr<Child> start(std::vector<std::string> flags) {
                                     {"row_floats", str(FLAGS_row_floats)},
                                     {"echoes", str(FLAGS_echoes)},
                                     {"threads", str(FLAGS_threads)},
-                                    {"window", str(FLAGS_window)}})
+                                    {"window", str(FLAGS_window)},
+                                    {"local_transport", FLAGS_local_transport}})
     flags.push_back(str("--", name, "=", value));
   return std::make_unique<Child>(std::move(flags));
 }

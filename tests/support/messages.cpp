@@ -148,6 +148,11 @@ struct Draw {
   }
   Message operator()(Ping) { return Ping{random_clock(random)}; }
   Message operator()(Bye) { return Bye{}; }
+  Message operator()(Offer m) {
+    m.name = random_text(random, kMaxNameBytes), m.bytes = random.word64(), fill(random, m.key);
+    return m;
+  }
+  Message operator()(Taken) { return Taken{random.word64()}; }
   Message operator()(PlanMessage) { return PlanMessage{random_plan(random)}; }
   Message operator()(Init) {
     return Init{random.word(), random_part(random), random_payload(random, floats), random.word()};
@@ -217,14 +222,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{5, 5, first}},
+      {"challenge", Challenge{6, 6, first}},
       // The proofs were computed by another program.
       {"hello",
-       Hello{5, 5, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("7ac8bca835a32386d5a86c8fb27aaf5fca4f203d67116540d2cad73b8affb214")}},
+       Hello{6, 6, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("10eb0d3a5ae46c51280a4d5087bb657b757e52ec134a43519f149b511632670b")}},
       {"welcome",
-       Welcome{5, 0, 0x99aabbccddeeff00,
-               digest_of("3294b63a3a9e49bd86065fd8f2955a678d4bbe14ace319683187364173c52f6b")}},
+       Welcome{6, 0, 0x99aabbccddeeff00,
+               digest_of("fb04220c857175a8ed8b5c7f2c9cc552ecc0e9a486c2e10ba749e8a35b86b557")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},
@@ -253,6 +258,8 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
                                           true})}},
       {"directive",
        Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},
+      {"offer", Offer{"shoal-00112233", first, 1ull << 32}},
+      {"taken", Taken{300}},
   };
 }
 

@@ -23,6 +23,7 @@ struct JobFlags {
   int start_timeout = 300, connect_timeout = 10, stall_warn = 10, stall_abort = 60;  // seconds
   int io_threads = 1;
   std::string send_order = "priority";
+  std::string local_transport = "AUTO";
   double throttle = 0;
   double emulate_step_ms = 0;  // 0: computes as fast as it can
   std::string token_file;

@@ -60,6 +60,9 @@ DEFINE_int32(stall_abort, 60, "seconds of silence after which the job ends");
 DEFINE_int32(io_threads, 1, "threads for what is sent and received");
 DEFINE_string(send_order, "priority",
               "priority: what the next forward pass needs first is sent first; or arrival");
+DEFINE_string(local_transport, "AUTO",
+              "AUTO: rows go through memory to and from processes of the same machine, if that can "
+              "be had; or TCP");
 DEFINE_double(throttle, 0,
               "for trials: bytes a second that this process may send, and receive; 0: no limit");
 DEFINE_double(emulate_step_ms, 0,
@@ -149,6 +152,7 @@ JobFlags job_flags() {
   flags.stall_abort = FLAGS_stall_abort;
   flags.io_threads = FLAGS_io_threads;
   flags.send_order = FLAGS_send_order;
+  flags.local_transport = FLAGS_local_transport;
   flags.throttle = FLAGS_throttle;
   flags.emulate_step_ms = FLAGS_emulate_step_ms;
   flags.token_file = FLAGS_token_file;

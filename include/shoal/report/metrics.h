@@ -42,6 +42,8 @@ struct ClockMetrics {
   double receive = 0;  // in which rows were on their way in, likewise
   // on the wire, of the worker's whole process, its server's part included
   std::uint64_t bytes_sent = 0, bytes_received = 0;
+  // of those sent, through memory to processes of this machine
+  std::uint64_t shared_bytes = 0;
   double samples = 0;
   std::uint64_t local_steps = 1;  // steps of the worker's solver
   std::uint64_t drops = 0;        // rows pushed and thrown away

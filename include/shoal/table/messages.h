@@ -15,6 +15,8 @@ enum class MessageType : std::uint8_t {
   kRefuse = 4,
   kPing = 5,
   kBye = 6,
+  kOffer = 7,
+  kTaken = 8,
   kPlan = 16,
   kInit = 17,
   kReady = 18,
@@ -45,11 +47,11 @@ enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
 // ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {
-  std::uint16_t lowest = 5, highest = 5;
+  std::uint16_t lowest = 6, highest = 6;
   Nonce nonce{};
 };
 struct Hello {
-  std::uint16_t lowest = 5, highest = 5;  // versions of the protocol it speaks
+  std::uint16_t lowest = 6, highest = 6;  // versions of the protocol it speaks
   Purpose purpose = Purpose::kRows;
   Rank rank = 0;  // of the connecting process
   // A number drawn at its start: a process that was started again has another.
@@ -60,7 +62,7 @@ struct Hello {
   Digest proof{};
 };
 struct Welcome {
-  std::uint16_t version = 5;
+  std::uint16_t version = 6;
   Rank rank = 0;  // of the accepting process
   std::uint64_t incarnation = 0;
   // the same over "welcome", the challenge's fields, the hello's nonce and the fields above
@@ -78,6 +80,21 @@ struct Ping {
 };
 // Ends a connection in order: the peer is not lost.
 struct Bye {};
+
+// ---- memory that a link's sender lends its receiver on the same machine ----
+// The memory is at the abstract unix address `name`, for a process that says `key` and knows the
+// job's token. Each end of a link may offer one, once.
+struct Offer {
+  std::string name;
+  Nonce key{};
+  std::uint64_t bytes = 0;
+};
+inline constexpr std::size_t kMaxNameBytes = 100;
+// So many payloads of the offered memory were taken since the link began, in their order; their
+// bytes are the sender's again. The first, of none, says that the memory is there.
+struct Taken {
+  std::uint64_t payloads = 0;
+};
 
 // ---- rows ----
 // Messages about rows belong to a generation; one that arrives in a later generation is ignored.
@@ -268,9 +285,9 @@ struct Directive {
   std::string text;
 };
 
-using Message =
-    std::variant<Challenge, Hello, Welcome, Refuse, Ping, Bye, PlanMessage, Init, Ready, Push, Get,
-                 RowMessage, NeedPush, Retire, Norm, NormTotal, Ask, Answer, Directive>;
+using Message = std::variant<Challenge, Hello, Welcome, Refuse, Ping, Bye, Offer, Taken,
+                             PlanMessage, Init, Ready, Push, Get, RowMessage, NeedPush, Retire,
+                             Norm, NormTotal, Ask, Answer, Directive>;
 MessageType type_of(const Message& message);
 const char* name_of(MessageType type);  // "Push"
 

@@ -7,12 +7,14 @@
 
 namespace shoal::table {
 
-// Bytes and frames since the start, as counted where they are handed to or taken from the system;
-// in-process traffic apart.
+// Bytes and frames since the start, as counted where they are handed to or taken from the system
+// or a process of this machine; in-process traffic apart.
 struct Traffic {
   std::uint64_t bytes_sent = 0, bytes_received = 0, frames_sent = 0, frames_received = 0;
   // rows that went to or came from a server in this process, which no wire saw
   std::uint64_t local_bytes = 0;
+  // of those sent, how many went through memory to processes of this machine
+  std::uint64_t shared_bytes = 0;
   // in which the system could not take all there was to send, or a frame had come in part; sums
   // over connections
   std::chrono::nanoseconds sending{}, receiving{};
@@ -70,6 +72,12 @@ class Table {
     return false;
   }
 
+  // Memory for numbers that are pushed: from there they reach processes of this machine with one
+  // copy less, if that can be.
+  virtual std::shared_ptr<float[]> memory(std::size_t floats) {
+    return std::make_shared_for_overwrite<float[]>(floats);
+  }
+
   // The job's error, if it has failed, without waiting.
   virtual Status status() const = 0;
 
@@ -117,6 +125,10 @@ class Table {
   virtual StalenessCounts staleness() const { return {}; }
 };
 
+// How rows go to and come from processes of the same machine: through memory if that can be had, or
+// as to others.
+enum class LocalTransport { kAuto, kTcp };
+
 // The order of sending. kArrival (FIFO) exists for comparison.
 enum class Order { kPriority, kArrival };
 
@@ -147,6 +159,8 @@ struct ServiceOptions {
   std::function<void(const std::string&)> on_round{};
   // bytes a link hands to the system ahead: the most an urgent row waits for
   std::size_t window = 512 * 1024;
+  // under a throttle: kTcp
+  LocalTransport local_transport = LocalTransport::kAuto;
   // bytes a second each way that this process may send and receive; 0: no limit. For trials
   double throttle = 0;
   std::chrono::milliseconds start{300'000};   // all must have joined

@@ -6,14 +6,18 @@
 // of the type would make an Answer of an Ask.)
 //   0 u32 magic   4 u8 version   5 u8 type   6 u16 bytes of fields   8 u64 request   16 u32 bytes
 //   after the header   20 u32 crc32c
+// The payload may lie in memory that the sender lends the receiver (Offer): then the type has bit
+// 7, and in the payload's place is where it lies.
 #pragma once
+
+#include <optional>
 
 #include "shoal/table/messages.h"
 
 namespace shoal::table {
 
 inline constexpr std::uint32_t kMagic = 0x4c4f4853;  // "SHOL"
-inline constexpr std::uint8_t kProtocolVersion = 5;
+inline constexpr std::uint8_t kProtocolVersion = 6;
 // of all that a stranger may send, in every version
 inline constexpr std::uint8_t kFirstVersion = 1;
 // Read from the header of a frame.
@@ -23,6 +27,7 @@ inline constexpr std::size_t kHeaderSize = 24;
 struct Header {
   std::uint8_t version = kProtocolVersion;
   MessageType type = MessageType::kPing;
+  bool lent = false;  // the payload is in the sender's memory
   // bytes; 0xffff for messages without a payload whose fields are longer than that: then all is
   // fields
   std::uint16_t fields = 0;
@@ -35,6 +40,13 @@ struct Header {
   std::size_t payload_bytes() const { return length - field_bytes(); }
 };
 
+// Where a payload lies in the memory that its sender has offered.
+struct Lent {
+  std::uint64_t offset = 0;
+  std::uint32_t bytes = 0;
+};
+inline constexpr std::size_t kLentBytes = 12;
+
 // A frame ready to be gathered: header and fields in one string, the payload where it is. It must
 // not change until it was sent, for its checksum is made here.
 struct Frame {
@@ -42,7 +54,9 @@ struct Frame {
   Payload payload;
   std::size_t bytes() const { return head.size() + payload.bytes.size(); }
 };
-Frame encode(const Message& message, std::uint64_t request);
+// `lent`: where the message's payload lies, which then is not in the frame.
+Frame encode(const Message& message, std::uint64_t request, const std::optional<Lent>& lent = {});
+Lent decode_lent(std::string_view bytes);         // kLentBytes
 std::size_t frame_bytes(const Message& message);  // of the frame that encode() makes of it
 
 // The stage of a connection, which decides what it may send: before its Hello was answered, and

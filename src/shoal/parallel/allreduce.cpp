@@ -78,7 +78,8 @@ void Allreduce::progress() {
 // The numbers are copied: links may still read them, for a connection that broke, when they change.
 void Allreduce::send(const Step& step) {
   std::shared_ptr<table::Buffer>& buffer = sent_[step.index];
-  if (!buffer || buffer->is_lent()) buffer = std::make_shared<table::Buffer>(step.count);
+  if (!buffer || buffer->is_lent())
+    buffer = std::make_shared<table::Buffer>(table_.memory(step.count), step.count);
   std::ranges::copy(std::span(numbers_).subspan(step.first, step.count), buffer->numbers().begin());
   table_.push({.row = row_of(step),
                .clock = clock_,

@@ -162,6 +162,7 @@ void Recorder::count(const Counts& now) {
   const table::Traffic& traffic = now.traffic;
   clock_.bytes_sent = traffic.bytes_sent - before_.traffic.bytes_sent;
   clock_.bytes_received = traffic.bytes_received - before_.traffic.bytes_received;
+  clock_.shared_bytes = traffic.shared_bytes - before_.traffic.shared_bytes;
   clock_.pushes = difference(now.staleness.pushes, before_.staleness.pushes);
   clock_.reads = difference(now.staleness.reads, before_.staleness.reads);
   clock_.drops = now.staleness.drops - before_.staleness.drops;

@@ -208,7 +208,8 @@ class TableMembership final : public JobMembership {
              static_cast<double>(std::max<std::int64_t>(1, iterations));
     };
     LOG(INFO) << "Traffic: " << each(all.bytes_sent) << " bytes sent and "
-              << each(all.bytes_received) << " received an iteration, " << each(all.local_bytes)
+              << each(all.bytes_received) << " received an iteration, " << each(all.shared_bytes)
+              << " of those sent through shared memory, " << each(all.local_bytes)
               << " within this process";
     if (team_->chief()) compare_forecast();
     return {};

@@ -81,6 +81,7 @@ std::string line_of(const ClockMetrics& c) {
       .number("receive", c.receive)
       .whole("bytes_sent", static_cast<std::int64_t>(c.bytes_sent))
       .whole("bytes_received", static_cast<std::int64_t>(c.bytes_received))
+      .whole("shared_bytes", static_cast<std::int64_t>(c.shared_bytes))
       .number("samples", c.samples)
       .whole("local_steps", static_cast<std::int64_t>(c.local_steps))
       .whole("drops", static_cast<std::int64_t>(c.drops))

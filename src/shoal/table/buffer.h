@@ -11,12 +11,14 @@ namespace shoal::table {
 
 class Buffer {
  public:
-  explicit Buffer(std::size_t length) : own_(length), numbers_(own_) {}
+  explicit Buffer(std::size_t length) : Buffer(std::make_shared<float[]>(length), length) {}
+  Buffer(std::shared_ptr<float[]> numbers, std::size_t length)
+      : own_(std::move(numbers)), numbers_(own_.get(), length) {}
   // Elsewhere: they outlive it.
   explicit Buffer(std::span<float> numbers) : numbers_(numbers) {}
   Buffer(const Buffer&) = delete;
   std::span<float> numbers() { return numbers_; }
-  bool is_elsewhere() const { return own_.empty(); }
+  bool is_elsewhere() const { return own_ == nullptr; }
   // Whether somebody may still look: if not, all have looked before this returns.
   bool is_lent() const { return loans_.load(std::memory_order_acquire) != 0; }
 
@@ -31,7 +33,7 @@ class Buffer {
   }
 
  private:
-  std::vector<float> own_;
+  const std::shared_ptr<float[]> own_;
   const std::span<float> numbers_;
   std::atomic<int> loans_ = 0;
 };

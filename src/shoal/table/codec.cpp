@@ -1,6 +1,7 @@
 #include "shoal/table/codec.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "shoal/table/broken.h"
 
@@ -49,7 +50,8 @@ std::string unknown_codec(const Plan& plan, CodecFinder find) {
 Payload owned(const Payload& payload) {
   if (payload.owner || payload.bytes.empty()) return payload;
   Payload copy{.codec = payload.codec};
-  std::ranges::copy(payload.bytes, allocate(copy, payload.bytes.size()).begin());
+  const std::size_t bytes = payload.bytes.size();
+  std::memcpy(allocate(copy, bytes).data(), payload.bytes.data(), bytes);
   return copy;
 }
 

@@ -78,7 +78,7 @@ std::string_view FrameReader::use(std::size_t most) {
 }
 
 Result<bool> FrameReader::read_fields() {
-  const std::size_t size = header_.field_bytes();
+  const std::size_t size = header_.lent ? header_.length : header_.field_bytes();
   if (waiting().size() < size) return false;
   const std::string_view bytes = use(size);
   // Fields without numbers behind them are not looked at before their checksum was; those with
@@ -86,10 +86,11 @@ Result<bool> FrameReader::read_fields() {
   left_ = header_.length - size;
   if (left_ == 0)
     if (Status crc = check_crc(header_, crc_); !crc.ok()) return crc.error();
-  Result<Message> message = decode_fields(header_, bytes);
+  Result<Message> message = decode_fields(header_, bytes.substr(0, header_.field_bytes()));
   if (!message.ok()) return message.error();
   message_ = std::move(message).value();
   part_ = Part::kNumbers;
+  if (header_.lent) return read_lent(bytes.substr(header_.field_bytes()));
   if (left_ == 0) return true;
   const std::size_t size_of_payload = header_.payload_bytes();
   const std::span<std::byte> place = this->place(message_, size_of_payload);
@@ -102,6 +103,18 @@ Result<bool> FrameReader::read_fields() {
   std::copy(here.begin(), here.end(), direct_.begin());
   direct_ = direct_.subspan(here.size());
   left_ -= here.size();
+  return true;
+}
+
+Result<bool> FrameReader::read_lent(std::string_view where) {
+  const Result<std::span<const std::byte>> lent = borrow(decode_lent(where));
+  if (!lent.ok()) return lent.error();
+  const std::span<const std::byte> bytes = lent.value();
+  const std::span<std::byte> place = this->place(message_, bytes.size());
+  if (place.size() < bytes.size()) return true;
+  std::memcpy(place.data(), bytes.data(), bytes.size());
+  Payload* const payload = payload_of(message_);
+  if (payload->bytes.empty()) payload->bytes = place.first(bytes.size());
   return true;
 }
 

@@ -25,6 +25,9 @@ class FrameReader {
  protected:
   // As in LinkOwner.
   virtual std::span<std::byte> place(Message& message, std::size_t bytes) = 0;
+  // The bytes of a payload that lies in memory, good until the next call. Errors as those of
+  // took().
+  virtual Result<std::span<const std::byte>> borrow(const Lent& lent) = 0;
   // A whole frame whose checksum is right. It may change the stage. After an error nothing more is
   // read.
   virtual Status frame(Message&& message) = 0;
@@ -36,6 +39,7 @@ class FrameReader {
   Result<bool> step();                     // false: more bytes are needed
   Result<bool> read_header();
   Result<bool> read_fields();
+  Result<bool> read_lent(std::string_view where);
   Result<bool> read_numbers();
 
   Stage stage_ = Stage::kStranger;

@@ -28,7 +28,7 @@ struct PeerName {
 // Traffic as any thread adds to it.
 struct TrafficCounters {
   std::atomic<std::uint64_t> bytes_sent{0}, bytes_received{0}, frames_sent{0}, frames_received{0},
-      local_bytes{0};
+      local_bytes{0}, shared_bytes{0};
   std::atomic<std::int64_t> sending{0}, receiving{0};  // nanoseconds
   Traffic sum() const {
     return {bytes_sent,
@@ -36,10 +36,13 @@ struct TrafficCounters {
             frames_sent,
             frames_received,
             local_bytes,
+            shared_bytes,
             std::chrono::nanoseconds(sending),
             std::chrono::nanoseconds(receiving)};
   }
 };
+
+class Handover;
 
 struct LinkOptions {
   std::size_t window = 512 * 1024;  // bytes handed to the system ahead
@@ -48,6 +51,9 @@ struct LinkOptions {
   std::chrono::milliseconds heartbeat{1000}, stall_warn{10'000}, stall_abort{60'000},
       connect{10'000};
   const std::atomic<Clock>* clock = nullptr;  // said in heartbeats; may be null
+  // Long payloads go through memory to and from processes of this machine; null: over TCP, as all
+  // does under a throttle.
+  std::shared_ptr<Handover> handover{};
   // of all links with copies of these options
   std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
 };

@@ -36,6 +36,7 @@ LinkOptions ProcessState::link_options() const {
           .stall_abort = options.stall_abort,
           .connect = options.connect,
           .clock = &clock,
+          .handover = handover,
           .traffic = traffic};
 }
 

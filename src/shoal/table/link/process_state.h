@@ -20,7 +20,8 @@ class ProcessState {
   const ServiceOptions options;
   const Credentials self;
   LinkOptions link_options() const;
-  std::atomic<Clock> clock{-1};  // of this process's worker, for heartbeats
+  std::atomic<Clock> clock{-1};        // of this process's worker, for heartbeats
+  std::shared_ptr<Handover> handover;  // set before there are links; null: all goes over TCP
   const std::shared_ptr<TrafficCounters> traffic = std::make_shared<TrafficCounters>();
 
   // The first error is the job's. An error after the end of all workers is not counted.

@@ -1,6 +1,7 @@
 // Service over TCP: what runs in one process of a job, from its listener to its last message.
 
 #include "shoal/base/log.h"
+#include "shoal/table/link/handover.h"
 #include "shoal/table/link/table_over_tcp.h"
 
 namespace shoal::table {
@@ -43,6 +44,13 @@ class ServiceOverTcp final : public Service {
 
 ServiceOverTcp::ServiceOverTcp(const ServiceOptions& options)
     : process_(options), threads_(options.threads) {
+  if (options.local_transport == LocalTransport::kAuto && options.throttle == 0) {
+    Result<std::shared_ptr<Handover>> handover = Handover::create(threads_, options.token);
+    if (handover.ok())
+      process_.handover = std::move(handover).value();
+    else
+      LOG(INFO) << handover.error().message << "; rows go over TCP";
+  }
   if (options.rank == 0)
     host_ = std::make_unique<CoordinatorHost>(
         process_, threads_, [this](Message message) { coordinator_->deliver(std::move(message)); });

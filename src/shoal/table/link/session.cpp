@@ -43,6 +43,7 @@ Session::Session(const Strand& strand, tcp::socket socket, Handshake handshake,
       options_(options),
       throttles_(throttles_of(strand, options.throttle)),
       socket_(std::move(socket)),
+      memory_(options.handover, options.traffic, 4 * options.window),
       timer_(io_of(strand)),
       handshake_(std::move(handshake)),
       opening_(std::move(opening)) {}
@@ -118,6 +119,7 @@ Status Session::open(std::optional<Message> welcome) {
   state_ = State::kOpen;
   set_stage(Stage::kPeer);
   if (welcome) queue_.push_back(std::move(*welcome));
+  offer_memory();
   last_tick_ = now();
   arm(period(options_), &Session::tick);
   // The last who holds the handle closes the link.
@@ -130,12 +132,6 @@ Status Session::open(std::optional<Message> welcome) {
 }
 
 // ---- what was heard ----
-
-std::span<std::byte> Session::place(Message& message, std::size_t bytes) {
-  if (state_ != State::kOpen) return {};
-  const std::span<std::byte> place = owner_->place(*this, message, bytes);
-  return state_ == State::kOpen ? place : std::span<std::byte>();
-}
 
 Status Session::frame(Message&& message) {
   ++options_.traffic->frames_received;
@@ -152,6 +148,10 @@ Status Session::hear(Message&& message) {
     end({});
   else if (const Refuse* refuse = std::get_if<Refuse>(&message))
     end(Error{refuse->code, refuse->reason});
+  else if (const Offer* offer = std::get_if<Offer>(&message))
+    fetch_memory(*offer);
+  else if (const Taken* taken = std::get_if<Taken>(&message))
+    return take_back(*taken);
   else if (message.index() <= Message(Welcome{}).index())
     return broken("A ", name_of(type_of(message)), " came after the handshake.");
   else {
@@ -161,21 +161,36 @@ Status Session::hear(Message&& message) {
   return {};
 }
 
-// ---- time ----
+// ---- memory ----
 
-void Session::arm(milliseconds delay, void (Session::*then)()) {
-  timer_.expires_after(delay);
-  timer_.async_wait(on(strand_, [self = shared_from_this(), then](error_code error) {
-    if (!error && self->state_ != State::kClosed) ((*self).*then)();
-  }));
+// Both ends of a connection within a machine have one address.
+void Session::offer_memory() {
+  error_code error;
+  if (throttles_ || peer_.purpose != Purpose::kRows ||
+      socket_.local_endpoint(error).address() != socket_.remote_endpoint(error).address())
+    return;
+  if (options_.handover) queue_.push_back(options_.handover->offer());
 }
+
+void Session::fetch_memory(const Offer& offer) {
+  if (!options_.handover || throttles_) return;
+  options_.handover->fetch(strand_, offer,
+                           [weak = weak_from_this()](Result<BorrowedMemory> memory) {
+                             const auto self = weak.lock();
+                             if (!self || self->state_ != State::kOpen) return;
+                             self->memory_.use(std::move(memory), self->peer_.rank);
+                             self->write();
+                           });
+}
+
+// ---- time ----
 
 void Session::tick() {
   if (state_ != State::kOpen) return;
   const auto passed = std::chrono::duration_cast<milliseconds>(now() - last_tick_);
   last_tick_ += passed;
   const milliseconds counted = std::min(passed, 2 * period(options_));
-  if (!writing_) stuck_.moved();
+  if (!writing_ && !memory_.waits()) stuck_.moved();
   const milliseconds silence = silence_.tick(counted), stuck = stuck_.tick(counted);
   if (write_error_) return end(lost(write_error_));
   if (silence >= options_.stall_abort)
@@ -301,25 +316,28 @@ void Session::has_read(error_code error, std::size_t bytes) {
   if (!is_alive()) return;
   if (!status.ok()) return fail(status.error());
   pause();
+  if (memory_.owes()) write();
   read();
 }
 
 void Session::write() {
   while (!writing_ && state_ != State::kClosed && !write_error_) {
     writing_ = true;  // whatever the owner calls from next()
-    const bool all = batch_.empty() && fill_batch();
+    if (batch_.empty()) fill_batch();
     writing_ = false;
     if (state_ == State::kClosed) return;
     if (batch_.empty()) break;
-    if (!all || !write_at_once()) return hand_over();
+    if (!write_at_once()) return hand_over();
   }
   error_code ignored;
   if (state_ == State::kParting && !writing_ && batch_.empty())
     socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-// Whether it took all that there is.
-bool Session::fill_batch() {
+// The batch ends with a frame whose numbers lie in memory, so that the other end takes them while
+// the next are copied.
+void Session::fill_batch() {
+  if (const std::optional<Message> taken = memory_.taken()) add(*taken);
   const std::size_t limit = std::max<std::size_t>(1, options_.window / 2);
   while (batch_.has_room(limit) && !queue_.empty()) {
     Message message = std::move(queue_.front());
@@ -328,15 +346,13 @@ bool Session::fill_batch() {
       ping->clock = options_.clock ? options_.clock->load() : -1;
       ping_waits_ = false;
     }
-    batch_.add(encode(message, request_++));
+    if (add(message)) return;
   }
-  while (batch_.has_room(limit)) {
+  while (batch_.has_room(limit) && memory_.has_room()) {
     std::optional<Message> message;
     if (state_ == State::kOpen) message = owner_->next(*this);
-    if (!message || state_ != State::kOpen) return true;
-    batch_.add(encode(*message, request_++));
+    if (!message || state_ != State::kOpen || add(*message)) return;
   }
-  return false;
 }
 
 // A little is written without a turn of the threads' queue, if the system takes it. False if it
@@ -379,12 +395,6 @@ void Session::wrote(error_code error, std::size_t bytes) {
   if (state_ == State::kParting) return shut();
   // the reader may yet find the reason, in a Refuse; else the next tick ends it
   write_error_ = error;
-}
-
-void Session::later(std::chrono::nanoseconds delay, void (Session::*then)()) {
-  strand_.after(delay, [self = shared_from_this(), then] {
-    if (self->state_ != State::kClosed) ((*self).*then)();
-  });
 }
 
 }  // namespace shoal::table

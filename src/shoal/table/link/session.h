@@ -7,6 +7,7 @@
 #include "shoal/table/link/batch.h"
 #include "shoal/table/link/frame_reader.h"
 #include "shoal/table/link/handshake.h"
+#include "shoal/table/link/link_memory.h"
 
 namespace shoal::table {
 
@@ -58,12 +59,27 @@ class Session final : public Link,
   enum class State { kHandshake, kOpen, kParting, kClosed };
 
   // FrameReader
-  std::span<std::byte> place(Message& message, std::size_t bytes) override;
+  std::span<std::byte> place(Message& message, std::size_t bytes) override {
+    if (state_ != State::kOpen) return {};
+    const std::span<std::byte> place = owner_->place(*this, message, bytes);
+    return state_ == State::kOpen ? place : std::span<std::byte>();
+  }
+  Result<std::span<const std::byte>> borrow(const Lent& lent) override {
+    return memory_.borrow(lent);
+  }
   Status frame(Message&& message) override;
 
   Status shake(const Message& message);
   Status open(std::optional<Message> welcome);
   Status hear(Message&& message);
+  void offer_memory();
+  void fetch_memory(const Offer& offer);
+  Status take_back(const Taken& taken) {
+    stuck_.moved();
+    const Status status = memory_.take_back(taken);
+    if (status.ok()) write();
+    return status;
+  }
 
   void read() {
     if (!is_alive()) return;
@@ -88,7 +104,13 @@ class Session final : public Link,
     if (std::exchange(received_, false) && state_ == State::kOpen) owner_->paused(*this);
   }
   void write();
-  bool fill_batch();
+  void fill_batch();
+  // Whether its numbers lie in memory.
+  bool add(const Message& message) {
+    const std::optional<Lent> lent = state_ == State::kOpen ? memory_.lend(message) : std::nullopt;
+    batch_.add(encode(message, request_++, lent));
+    return lent.has_value();
+  }
   bool write_at_once();
   std::span<const asio::const_buffer> gather(std::size_t limit) {
     return std::span<const asio::const_buffer>(buffers_).first(batch_.pieces(buffers_, limit));
@@ -96,8 +118,17 @@ class Session final : public Link,
   void hand_over();
   void wrote(error_code error, std::size_t bytes);
   void tick();
-  void arm(std::chrono::milliseconds delay, void (Session::*then)());
-  void later(std::chrono::nanoseconds delay, void (Session::*then)());
+  void arm(std::chrono::milliseconds delay, void (Session::*then)()) {
+    timer_.expires_after(delay);
+    timer_.async_wait(on(strand_, [self = shared_from_this(), then](error_code error) {
+      if (!error && self->state_ != State::kClosed) ((*self).*then)();
+    }));
+  }
+  void later(std::chrono::nanoseconds delay, void (Session::*then)()) {
+    strand_.after(delay, [self = shared_from_this(), then] {
+      if (self->state_ != State::kClosed) ((*self).*then)();
+    });
+  }
   void late() {
     end(Error{Code::kTimeout, str("The handshake was not done in time: the other end is stopped, "
                                   "overloaded, or no Shoal process.")});
@@ -117,6 +148,7 @@ class Session final : public Link,
   const LinkOptions options_;
   const std::shared_ptr<Throttles> throttles_;
   tcp::socket socket_;
+  LinkMemory memory_;
   asio::steady_timer timer_;
   Handshake handshake_;
   Opening opening_;

@@ -1,6 +1,7 @@
 #include "shoal/table/link/table_over_tcp.h"
 
 #include "shoal/base/log.h"
+#include "shoal/table/link/handover.h"
 
 namespace shoal::table {
 namespace {
@@ -197,6 +198,16 @@ Status TableOverTcp::wait(std::span<const RowId> rows) {
   return process_.wait(
       [this]() REQUIRES(process_.mutex) { return missing_ == 0; },
       [this](double seconds) { strand_.post([this, seconds] { warn(seconds); }); });
+}
+
+// Links need some of it for other payloads.
+std::shared_ptr<float[]> TableOverTcp::memory(std::size_t floats) {
+  constexpr std::size_t kForLinks = 1u << 30;
+  std::shared_ptr<std::byte[]> piece;
+  if (process_.handover)
+    piece = process_.handover->memory().allocate(floats * sizeof(float), kForLinks);
+  if (!piece) return Table::memory(floats);
+  return {piece, reinterpret_cast<float*>(piece.get())};
 }
 
 void TableOverTcp::release() {

@@ -25,6 +25,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
   Result<bool> regroup(const SegmentBody& end) override;
   Result<bool> leave(Clock clock, std::string state) override;
+  std::shared_ptr<float[]> memory(std::size_t floats) override;
   Status status() const override { return process_.status(); }
   void share_out(ParallelFor parallel_for) override { parallel_for_ = std::move(parallel_for); }
   void push(std::span<const Push> together) override;

@@ -24,7 +24,8 @@ struct TypeEntry {
   bool first = false;       // may be said by a stranger
 };
 // without what they hold any number of
-constexpr std::size_t kPlanBytes = 66, kAskBytes = 14, kDirectiveBytes = 15;
+constexpr std::size_t kOfferBytes = 28, kPlanBytes = 66, kAskBytes = 14, kDirectiveBytes = 15;
+constexpr int kLentBit = 0x80;  // of a header's type
 // In the order of Message's alternatives.
 constexpr TypeEntry kTypes[] = {
     {MessageType::kChallenge, "Challenge", 20, 20, false, true},
@@ -33,6 +34,8 @@ constexpr TypeEntry kTypes[] = {
     {MessageType::kRefuse, "Refuse", 5, 5 + kMaxReasonBytes, false, true},
     {MessageType::kPing, "Ping", 8, 8},
     {MessageType::kBye, "Bye", 0, 0},
+    {MessageType::kOffer, "Offer", kOfferBytes, kOfferBytes + kMaxNameBytes},
+    {MessageType::kTaken, "Taken", 8, 8},
     {MessageType::kPlan, "Plan", kPlanBytes,
      kPlanBytes + kMaxSchemeBytes + kRowBytes* kMaxRows + (kRankBytes + kClockBytes) * kMaxWorkers +
          kRankBytes* kMaxServers},
@@ -81,6 +84,10 @@ std::string stranger_named(std::string_view bytes) {
 }
 
 std::string wrong_length(const TypeEntry& entry, const Header& header) {
+  if (header.lent && !entry.payload) return "said to have numbers in memory; it carries none";
+  if (header.lent && header.length != entry.most + kLentBytes)
+    return str(header.length, " bytes long; ", entry.most + kLentBytes,
+               " are needed where the numbers are in memory");
   const std::size_t most = entry.most + (entry.payload ? kMaxPayloadBytes : 0);
   if (header.length > most)
     return str(header.length, " bytes long; at most ", most, " are allowed");
@@ -180,7 +187,8 @@ Result<Header> decode_header(std::span<const char, kHeaderSize> span, Stage stag
   const std::string_view bytes(span.data(), span.size());
   if (Status magic = check_magic(bytes); !magic.ok()) return magic.error();
   const Header header{.version = get_le<std::uint8_t>(bytes.substr(4)),
-                      .type = static_cast<MessageType>(bytes[5]),
+                      .type = static_cast<MessageType>(bytes[5] & ~kLentBit),
+                      .lent = (bytes[5] & kLentBit) != 0,
                       .fields = get_le<std::uint16_t>(bytes.substr(6)),
                       .request = get_le<std::uint64_t>(bytes.substr(8)),
                       .length = get_le<std::uint32_t>(bytes.substr(16)),
@@ -217,32 +225,41 @@ Status check_crc(const Header& header, std::uint32_t crc) {
 
 // ---- messages ----
 
-Frame encode(const Message& message, std::uint64_t request) {
+Frame encode(const Message& message, std::uint64_t request, const std::optional<Lent>& lent) {
   Writer writer;
   std::string& head = writer.out();
   const MessageType type = type_of(message);
-  writer(kMagic, version_of(type), type, std::uint16_t{0}, request, std::uint64_t{0});
+  const int bits = static_cast<int>(type) | (lent ? kLentBit : 0);
+  writer(kMagic, version_of(type), static_cast<std::uint8_t>(bits), std::uint16_t{0}, request,
+         std::uint64_t{0});
   Frame frame;
   std::visit(
       [&]<class M>(const M& m) {
         fields(writer, m);
-        if constexpr (requires { m.payload; }) frame.payload = m.payload;
+        if constexpr (requires { m.payload; })
+          if (!lent) frame.payload = m.payload;
       },
       message);
   const std::span<const std::byte> bytes = frame.payload.bytes;
   CHECK(bytes.size() <= kMaxPayloadBytes) << "a payload of " << bytes.size() << " bytes; at most "
                                           << kMaxPayloadBytes << " can be sent";
   if (const Push* push = std::get_if<Push>(&message))
-    CHECK((push->weight == 0) == bytes.empty()) << "a push of weight " << push->weight;
+    CHECK((push->weight == 0) == push->payload.bytes.empty())
+        << "a push of weight " << push->weight;
   const std::size_t field_bytes = head.size() - kHeaderSize;
+  if (lent) writer(lent->offset, lent->bytes);
   put_at(head, 6, static_cast<std::uint16_t>(std::min<std::size_t>(field_bytes, 0xffff)));
-  put_at(head, 16, static_cast<std::uint32_t>(field_bytes + bytes.size()));
+  put_at(head, 16, static_cast<std::uint32_t>(head.size() - kHeaderSize + bytes.size()));
   std::uint32_t crc = crc_of_header(std::span<const char, kHeaderSize>(head.data(), kHeaderSize));
   crc = crc32c(std::string_view(head).substr(kHeaderSize), crc);
   crc = crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, crc);
   put_at(head, 20, crc);
   frame.head = std::move(head);
   return frame;
+}
+
+Lent decode_lent(std::string_view bytes) {
+  return {.offset = get_le<std::uint64_t>(bytes), .bytes = get_le<std::uint32_t>(bytes.substr(8))};
 }
 
 std::size_t frame_bytes(const Message& message) {
@@ -270,6 +287,9 @@ Result<Message> decode(std::string_view frame, Stage stage) {
                   " bytes after its header, which says ", header.value().length, ".");
   if (Status crc = check_crc(header.value(), crc32c(rest, crc_of_header(first))); !crc.ok())
     return crc.error();
+  if (header.value().lent)
+    return broken("A ", name_of(header.value().type),
+                  " has its numbers in the memory of a machine, and came without it.");
   Result<Message> message =
       decode_fields(header.value(), rest.substr(0, header.value().field_bytes()));
   if (!message.ok()) return message;

@@ -1,0 +1,77 @@
+#include "shoal/table/link/link_memory.h"
+
+#include <cstring>
+
+#include "shoal/base/log.h"
+#include "shoal/table/broken.h"
+
+namespace shoal::table {
+namespace {
+
+// bytes; shorter payloads go with their frames
+constexpr std::size_t kWorthIt = 16 * 1024;
+
+}  // namespace
+
+LinkMemory::~LinkMemory() {
+  for (Payload& payload : lent_) handover_->memory().abandon(std::move(payload.owner));
+}
+
+void LinkMemory::use(Result<BorrowedMemory> memory, Rank rank) {
+  if (!memory.ok()) {
+    LOG(INFO) << "rank " << rank << " offers its memory, which cannot be had ("
+              << memory.error().message << "): its rows come over TCP";
+    return;
+  }
+  borrows_.emplace(std::move(memory).value());
+  owes_ = true;
+  handover_->note(rank);
+}
+
+std::optional<Lent> LinkMemory::lend(const Message& message) {
+  const Payload* const given = may_lend_ ? payload_of(message) : nullptr;
+  if (given == nullptr || given->bytes.size() < kWorthIt) return std::nullopt;
+  SharedMemory& memory = handover_->memory();
+  Payload payload = *given;
+  if (!payload.owner || !memory.find(payload.bytes)) {
+    const std::shared_ptr<std::byte[]> copy = memory.allocate(payload.bytes.size());
+    if (!copy) return std::nullopt;
+    std::memcpy(copy.get(), payload.bytes.data(), payload.bytes.size());
+    payload.bytes = {copy.get(), payload.bytes.size()};
+    payload.owner = copy;
+  }
+  const Lent lent{*memory.find(payload.bytes), static_cast<std::uint32_t>(payload.bytes.size())};
+  traffic_->bytes_sent += lent.bytes;
+  traffic_->shared_bytes += lent.bytes;
+  bytes_ += lent.bytes;
+  lent_.push_back(std::move(payload));
+  return lent;
+}
+
+Status LinkMemory::take_back(const Taken& taken) {
+  may_lend_ = handover_ != nullptr;
+  if (taken.payloads < returned_ || taken.payloads - returned_ > lent_.size())
+    return broken("A Taken says that ", taken.payloads, " payloads were taken from memory; ",
+                  returned_ + lent_.size(), " were lent.");
+  for (; returned_ < taken.payloads; ++returned_) {
+    bytes_ -= lent_.front().bytes.size();
+    lent_.pop_front();
+  }
+  return {};
+}
+
+Result<std::span<const std::byte>> LinkMemory::borrow(const Lent& lent) {
+  if (!borrows_)
+    return broken("A frame says that its numbers lie in memory, which was not offered.");
+  ++taken_;
+  owes_ = true;
+  traffic_->bytes_received += lent.bytes;
+  return borrows_->look(lent);
+}
+
+std::optional<Message> LinkMemory::taken() {
+  if (!std::exchange(owes_, false)) return std::nullopt;
+  return Taken{taken_};
+}
+
+}  // namespace shoal::table

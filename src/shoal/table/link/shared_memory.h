@@ -1,0 +1,93 @@
+// Memory that a process lends others of its machine: long payloads lie there, and frames say where.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "shoal/base/mutex.h"
+#include "shoal/table/wire.h"
+
+namespace shoal::table {
+
+// An open file, closed with this.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  int number() const { return number_; }  // -1: none
+
+ private:
+  int number_;
+};
+
+// Bytes of a file as they are mapped; unmapped with this.
+class Mapping {
+ public:
+  Mapping() = default;
+  // Errors are kPeer.
+  static Result<Mapping> create(int file, std::size_t bytes, bool writes);
+  Mapping(Mapping&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping();
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit Mapping(std::span<std::byte> bytes) : bytes_(bytes) {}
+  std::span<std::byte> bytes_;
+};
+
+// The sender's end, one of a process: pieces of a file without a name. Functions may be called on
+// any thread.
+class SharedMemory : public std::enable_shared_from_this<SharedMemory> {
+ public:
+  // A file whose length nobody can change; only what was in use at one time takes memory. Errors
+  // are kPeer.
+  static Result<std::shared_ptr<SharedMemory>> create(std::size_t bytes);
+  const Descriptor& file() const { return file_; }
+  std::size_t size() const { return mapping_.bytes().size(); }
+
+  // A piece that is free again when nothing holds it; null if there is no room but `reserve` bytes.
+  std::shared_ptr<std::byte[]> allocate(std::size_t bytes, std::size_t reserve = 0);
+  // Where it is in the file, if it is there.
+  std::optional<std::size_t> find(std::span<const std::byte> bytes) const;
+  // These are never free again: a process may still read them, and nothing will say when it has.
+  void abandon(std::shared_ptr<const void> piece);
+  // No process reads any more: what was abandoned is free.
+  void reclaim();
+
+  SharedMemory(Descriptor file, Mapping mapping);
+
+ private:
+  void release(std::size_t begin, std::size_t end);
+
+  const Descriptor file_;
+  const Mapping mapping_;
+  Mutex mutex_;
+  std::map<std::size_t, std::size_t> free_ GUARDED_BY(mutex_);  // ends of what is free, by begin
+  std::size_t left_ GUARDED_BY(mutex_);                         // bytes
+  std::vector<std::shared_ptr<const void>> abandoned_ GUARDED_BY(mutex_);
+};
+
+// The receiver's end.
+class BorrowedMemory {
+ public:
+  // Errors (kPeer) if it is not so long, or could become shorter.
+  static Result<BorrowedMemory> create(const Descriptor& file, std::size_t bytes);
+  // Errors (kPeer) if it is not all in there.
+  Result<std::span<const std::byte>> look(const Lent& lent) const;
+
+ private:
+  explicit BorrowedMemory(Mapping mapping) : mapping_(std::move(mapping)) {}
+  Mapping mapping_;
+};
+
+}  // namespace shoal::table
