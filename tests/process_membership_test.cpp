@@ -31,20 +31,21 @@ class ProcessMembership : public testing::Test {
   std::string folder_;
 };
 
-// One scheme for each mechanism: rows alone, groups, tasks from one pool, and local steps that ask
-// a pacer. scheme_membership_test, drift_barrier_test, completion_window_test, esync_test and
+// One scheme for each mechanism: rows alone, sums and factors among workers, groups, tasks from one
+// pool, and local steps that ask a pacer. scheme_membership_test, drift_barrier_test, completion_window_test, esync_test and
 // coordinator_shared_test have every scheme's rule.
 TEST_F(ProcessMembership, WithEachMechanism) {
   const std::vector<std::string> schemes = {
-      "type: 'bsp'",
-      "type: 'grouped' groups: '0,2|1'",
-      "type: 'async' share_iterations: true",
-      "type: 'esync' epsilon: 0.001 max_steps: 3",
+      "scheme { type: 'bsp' }",
+      "scheme { type: 'bsp' } exchange { way: TREE layer { type: 'InnerProduct' way: FACTORS } }",
+      "scheme { type: 'grouped' groups: '0,2|1' }",
+      "scheme { type: 'async' share_iterations: true }",
+      "scheme { type: 'esync' epsilon: 0.001 max_steps: 3 }",
   };
   int number = 0;
   for (const std::string& scheme : schemes) {
     SCOPED_TRACE(scheme);
-    const std::string path = solver(str("scheme", number), "scheme { " + scheme + " }");
+    const std::string path = solver(str("scheme", number), scheme);
     JobProcesses job(fresh_directory(str("process_membership_job", number++)), "bbw");
     job.flags.push_back("--emulate_step_ms=4");
     job.start_all(path);
