@@ -32,8 +32,8 @@ class ProcessMembership : public testing::Test {
 };
 
 // One scheme for each mechanism: rows alone, sums and factors among workers, groups, tasks from one
-// pool, and local steps that ask a pacer. scheme_membership_test, drift_barrier_test, completion_window_test, esync_test and
-// coordinator_shared_test have every scheme's rule.
+// pool, and local steps that ask a pacer. scheme_membership_test, drift_barrier_test,
+// completion_window_test, esync_test and coordinator_shared_test have every scheme's rule.
 TEST_F(ProcessMembership, WithEachMechanism) {
   const std::vector<std::string> schemes = {
       "scheme { type: 'bsp' }",

@@ -45,7 +45,7 @@ class Network {
   void set_link(int k, bool up) { run({"-n", hub(), "link", "set", port(k), up ? "up" : "down"}); }
   // From now on all that machine k sends is lost; it still hears. False: this kernel cannot do it.
   bool silence(int k) { return set_rate(k, {"rate", "8bit", "burst", "1b", "limit", "1b"}); }
-  // What machine k sends leaves at this rate. False: this kernel cannot do it.
+  // Lets what machine k sends leave at this rate. False: this kernel cannot do it.
   bool limit(int k, const std::string& rate) {
     return set_rate(k, {"rate", rate, "burst", "64k", "latency", "50ms"});
   }
