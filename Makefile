@@ -24,11 +24,19 @@ CUDA_ARCHS ?= 90
 archs     = $(if $(filter all,$(CUDA_ARCHS)),75 80 86 89 90 100 120,$(CUDA_ARCHS))
 NVCCFLAGS += -std=c++20 -O2 -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter --extended-lambda --expt-relaxed-constexpr -Iinclude -Isrc \
              $(foreach a,$(archs),-gencode arch=compute_$(a),code=sm_$(a)) -gencode arch=compute_$(lastword $(archs)),code=compute_$(lastword $(archs))
+# Sums by MPI: MPI=1 or 0; otherwise 1 where mpicxx knows an mpi.h.
+MPI_SAYS := $(shell mpicxx --showme 2>/dev/null || mpicxx -show 2>/dev/null)
+MPI_CFLAGS ?= $(patsubst -I%,-isystem %,$(filter -I%,$(MPI_SAYS)))
+MPI_LIBS ?= $(filter-out -lmpi_cxx -lmpicxx,$(filter -L% -l%,$(MPI_SAYS)))
+MPI      ?= $(if $(wildcard $(addsuffix /mpi.h,$(filter-out -isystem,$(MPI_CFLAGS)))),1,0)
 CXXFLAGS += $(OPT) -std=c++20 -Wall -Wextra -Werror -Iinclude -Isrc -Itools -I$(BUILD)/gen $(if $(filter 1,$(OPENMP)),-fopenmp)
 OPENCV   ?= $(or $(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I opencv4 2>/dev/null)),-isystem /usr/include/opencv4)
 DNN      ?= $(if $(wildcard $(addsuffix /opencv2/dnn.hpp,$(filter-out -isystem,$(OPENCV)))),-lopencv_dnn)   # only tests compare with it
 LDLIBS   += -lopencv_imgcodecs -lopencv_imgproc -lopencv_core -lprotobuf -lglog -lgflags -llmdb -lleveldb -lopenblas -lz -lpthread
 
+ifeq ($(MPI),1)
+LDLIBS   += -Wl,--as-needed $(MPI_LIBS) -Wl,--no-as-needed
+endif
 OFF      := $(if $(filter 1,$(CUDA)),,cuda)
 ifeq ($(CUDA),1)
 LDLIBS   += -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -Wl,-rpath,$(CUDA_HOME)/lib64   # there cuBLAS and cuDNN are looked for
@@ -39,7 +47,7 @@ PROTOS   := $(sort $(wildcard src/shoal/proto/*.proto))
 PB_CC    := $(PROTOS:src/%.proto=$(BUILD)/gen/%.pb.cc)
 # Sources of a folder are compiled together, about UNITY lines at a time, so that the compiler reads the headers of all once;
 # those with flags of their own are compiled alone.
-ALONE    := src/shoal/ops/gpu.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
+ALONE    := src/shoal/ops/gpu.cpp src/shoal/parallel/mpi_sum.cpp src/shoal/ops/cpu/%.cpp src/shoal/table/update.cpp src/shoal/data/transform.cpp src/shoal/data/image.cpp tests/opencv_test.cpp tools/common/%_flags.cpp
 grouped   = $(patsubst %.cpp,$(BUILD)/%.o,$(filter $(ALONE),$(1))) $(patsubst %.cpp,%.o,$(shell scripts/unity.sh $(BUILD)/unity $(UNITY) $(filter-out $(ALONE),$(1))))
 LIB_OBJ  := $(call grouped,$(call find_src,src)) $(PB_CC:.cc=.o) $(CU_OBJ)
 TOOL_SRC := $(call find_src,tools)
@@ -134,6 +142,7 @@ $(BUILD)/src/shoal/ops/cuda/update.o: private NVCCFLAGS += --fmad=false   # the 
 $(BUILD)/src/shoal/data/transform.o: private CXXFLAGS += -O3 $(ARCH)
 $(BUILD)/src/shoal/data/image.o $(BUILD)/tests/opencv_test.o: private CPPFLAGS += $(OPENCV)
 $(if $(CU_OBJ),$(BUILD)/src/shoal/ops/gpu.o): private CPPFLAGS += -DSHOAL_CUDA=1 -isystem $(CUDA_HOME)/include
+$(if $(filter 1,$(MPI)),$(BUILD)/src/shoal/parallel/mpi_sum.o): private CPPFLAGS += -DSHOAL_MPI=1 -DOMPI_SKIP_MPICXX $(MPI_CFLAGS)
 $(BUILD)/unity/src/shoal/ops/cuda/%.o $(BUILD)/unity/src/shoal/tensor/cuda/%.o $(BUILD)/unity/tests/cuda/%.o: private CPPFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/%.o: private CXXFLAGS += -Itests $(TEST_FLAGS)
 $(BUILD)/unity/%.o: private CXXFLAGS += -I. -Wno-subobject-linkage   # a group's sources are not headers
@@ -143,6 +152,7 @@ $(BUILD)/unity/tests/%.o: private CXXFLAGS += -Itests $(TEST_OPT) $(TEST_FLAGS)
 $(BUILD)/unity/%.o: $(BUILD)/unity/%.cpp $(BUILD)/flags | $(PB_CC) ; @echo '  CXX  $*'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/%.o: %.cpp $(BUILD)/flags | $(PB_CC) ; @mkdir -p $(@D); echo '  CXX  $<'; $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(USE_PRE) -MMD -MP -c $< -o $@
 $(BUILD)/src/shoal/ops/gpu.o: $(BUILD)/cuda_flags
+$(BUILD)/src/shoal/parallel/mpi_sum.o: $(BUILD)/mpi_flags
 $(BUILD)/%.o: %.cu $(BUILD)/cuda_flags ; @mkdir -p $(@D); echo '  NVCC $<'; $(NVCC) $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 # A file that holds these words, written only when they change.
 define keep_words
@@ -150,6 +160,7 @@ $(BUILD)/$(1): FORCE
 	@mkdir -p $$(@D); echo '$(2)' | cmp -s - $$@ || echo '$(2)' > $$@
 endef
 $(eval $(call keep_words,flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(ARCH) $(OPENCV)))
+$(eval $(call keep_words,mpi_flags,$(MPI) $(MPI_CFLAGS)))
 $(eval $(call keep_words,cuda_flags,$(CUDA) $(if $(CU_OBJ),$(NVCC) $(NVCCFLAGS))))
 FORCE:
 .PHONY: all test soak check asan tsan tsan_table fuzz bench install bundle clean help FORCE

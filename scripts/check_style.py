@@ -31,9 +31,10 @@ VENDORS = [
     (r'(lmdb\.h|leveldb/)', ('src/shoal/data/',)),
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
     (r'(dnnl|oneapi/)', ('src/shoal/ops/onednn/',)),
+    (r'mpi\.h', ('src/shoal/parallel/mpi_sum.cpp',)),
     (r'(cuda|cublas|cudnn)', ('src/shoal/ops/cuda/', 'src/shoal/tensor/cuda/')),
 ]
-FEATURE_TESTS = ('src/shoal/ops/gpu.cpp',)
+FEATURE_TESTS = ('src/shoal/ops/gpu.cpp', 'src/shoal/parallel/mpi_sum.cpp')
 SIGNAL_HANDLERS = 'tools/common/signals.cpp'              # they are given a signal's number and nothing else: data of their own
 OP_VENDOR = re.compile(r'shoal/ops/(cpu|onednn|cuda)/')
 
@@ -53,7 +54,7 @@ CALLS = [
 ]
 # Words no name is made of; the glossary in docs/design.md has one for each idea.
 NAMES = {'node', 'customer', 'app', 'bg', 'comm', 'mgr', 'util', 'utils'}
-NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages',)          # reads LMDB's own nodes
+NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages', 'src/shoal/parallel/mpi_sum')   # LMDB's own nodes; MPI's own names
 # Written in pieces, so that this file does not contain them.
 UNFINISHED = re.compile(r'\b(%s)\b' % '|'.join(('TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK')))
 # A comment's sentence names its subject.

@@ -9,6 +9,7 @@ packages=(
   liblmdb-dev libleveldb-dev libopenblas-dev
   libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev
   libopencv-dnn-dev   # for the tests alone: OpenCV's Caffe importer reads our models
+  libopenmpi-dev openmpi-bin   # sums by MPI, and mpirun for their tests
   libboost-dev        # Asio, headers alone
   libgtest-dev nlohmann-json3-dev
   clang-format-14   # make check

@@ -18,7 +18,7 @@ using parallel::Cost;
 using parallel::cost_of;
 using parallel::Crowd;
 using parallel::kCollectives;
-using parallel::kWays;
+using parallel::kPredictedWays;
 using parallel::LayerSize;
 using parallel::name_of;
 using parallel::Rates;
@@ -233,7 +233,7 @@ TEST(ExchangeCost, IsWhatASimulatedJobWithoutNumbersMovesAndTakes) {
   const LayerSize size{.params = 3000 * 1000, .factors = Factored::Sizes{16, 1000, 3000}};
   const Rates rates{.bandwidth = 1e8, .latency = 5e-5, .multiply_adds = 0};
   constexpr int kShort = 10, kLong = 60;
-  for (const Way way : kWays) {
+  for (const Way way : kPredictedWays) {
     SolverParameter solver =
         two_layers(str("exchange { layer { name: 'ip' way: ", name_of(way), " } way: TABLE }"));
     const auto run = [&](int iterations) {

@@ -77,8 +77,7 @@ void sum_once(table::Table& table, Allreduce& sum, RowWaits& waits, Clock clock)
   or_throw(sum.expect(clock, waits));
   sum.start();
   while (!sum.is_done()) {
-    const RowId row = sum.awaited();
-    or_throw(waits.wait({&row, 1}));
+    or_throw(sum.wait(waits));
     sum.progress();
   }
 }

@@ -75,6 +75,11 @@ void Allreduce::progress() {
   });
 }
 
+Status Allreduce::wait(RowWaits& waits) {
+  const RowId row = row_of(done_.awaited());
+  return waits.wait({&row, 1});
+}
+
 // The numbers are copied: links may still read them, for a connection that broke, when they change.
 void Allreduce::send(const Step& step) {
   std::shared_ptr<table::Buffer>& buffer = sent_[step.index];

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "shoal/parallel/collective.h"
-#include "shoal/parallel/row_waits.h"
+#include "shoal/parallel/vector_sum.h"
 #include "shoal/table/buffer.h"
-#include "shoal/table/table.h"
 
 namespace shoal::parallel {
 
@@ -18,28 +17,22 @@ namespace shoal::parallel {
 std::vector<table::Row> rows_of(Way way, std::size_t count, std::uint32_t priority,
                                 std::span<const std::uint16_t> servers);
 
-// One worker's part. All calls on one thread, destination apart.
-class Allreduce {
+class Allreduce final : public VectorSum {
  public:
   // The rows are numbers `first` and up of the table's plan, as rows_of has them.
   Allreduce(table::Table& table, Way way, int workers, std::size_t count, table::RowId first);
   Allreduce(const Allreduce&) = delete;
 
-  std::span<float> numbers() { return numbers_; }
-  // Of a row that another worker writes for this one.
-  std::span<float> destination(table::RowId row);
-
+  std::span<float> numbers() override { return numbers_; }
+  std::span<float> destination(table::RowId row) override;
   // Asks for what others send at this clock, once they have what this worker sent last.
-  Status expect(table::Clock clock, RowWaits& waits);
-  // numbers() is this worker's summand: sends it as far as that goes without waiting. From here
-  // until is_done() numbers() belongs to the sum.
-  void start();
+  Status expect(table::Clock clock, RowWaits& waits) override;
+  void start() override;
   // Carries out the steps whose numbers have arrived.
-  void progress();
-  // numbers() is the sum.
-  bool is_done() const { return done_.is_done(); }
-  // The row that the first unfinished part of the sum waits for.
-  table::RowId awaited() const { return row_of(done_.awaited()); }
+  void progress() override;
+  bool is_done() const override { return done_.is_done(); }
+  // For the row that the first unfinished part of the sum needs.
+  Status wait(RowWaits& waits) override;
 
  private:
   table::RowId row_of(const Step& step) const {

@@ -5,19 +5,22 @@
 
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
+#include "shoal/parallel/allreduce.h"
+#include "shoal/parallel/mpi_sum.h"
 #include "shoal/parallel/replicated_layers.h"
 
 namespace shoal::parallel {
 
 using table::RowId;
 
-BucketSums::BucketSums(Net& net, table::Table& table, const std::vector<Way>& ways,
-                       std::size_t enough)
-    : net_(net), table_(table) {
-  for (Bucket& bucket : buckets_of(net, ways, enough)) {
+BucketSums::BucketSums(const TableSetup& setup, std::size_t enough)
+    : net_(setup.net), table_(setup.table) {
+  if (std::ranges::count(setup.ways, Way::kMpi) > 0)
+    begin_mpi(setup.table.roster(), setup.options.name);
+  for (Bucket& bucket : buckets_of(net_, setup.ways, enough)) {
     Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket)});
     for (const int layer : part.bucket.layers) {
-      const std::vector<std::size_t> own = learning_of(net, layer);
+      const std::vector<std::size_t> own = learning_of(net_, layer);
       part.params.insert(part.params.end(), own.begin(), own.end());
     }
   }
@@ -35,13 +38,17 @@ std::vector<table::Row> BucketSums::rows(RowId first) {
   const std::vector<std::uint16_t> servers = servers_by_worker(table_.roster());
   std::vector<table::Row> all;
   for (Part& part : parts_) {
-    const std::vector<table::Row> own =
-        rows_of(part.bucket.way, part.bucket.count,
-                static_cast<std::uint32_t>(part.bucket.layers.back()), servers);
-    part.first = first + static_cast<RowId>(all.size());
-    part.end = part.first + static_cast<RowId>(own.size());
-    part.sum = std::make_unique<Allreduce>(
-        table_, part.bucket.way, static_cast<int>(servers.size()), part.bucket.count, part.first);
+    const Bucket& bucket = part.bucket;
+    part.first = part.end = first + static_cast<RowId>(all.size());
+    if (bucket.way == Way::kMpi) {
+      part.sum = make_mpi_sum(table_, bucket.count);
+      continue;
+    }
+    const std::vector<table::Row> own = rows_of(
+        bucket.way, bucket.count, static_cast<std::uint32_t>(bucket.layers.back()), servers);
+    part.end += static_cast<RowId>(own.size());
+    part.sum = std::make_unique<Allreduce>(table_, bucket.way, static_cast<int>(servers.size()),
+                                           bucket.count, part.first);
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;
@@ -100,8 +107,7 @@ Result<bool> BucketSums::finish(std::size_t of, RowWaits& waits) {
   if (!std::exchange(part.is_under_way, false)) return false;
   part.sum->progress();
   while (!part.sum->is_done()) {
-    const RowId row = part.sum->awaited();
-    if (Status status = waits.wait({&row, 1}); !status.ok()) return status.error();
+    if (Status status = part.sum->wait(waits); !status.ok()) return status.error();
     part.sum->progress();
     progress();
   }

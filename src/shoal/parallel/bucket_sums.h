@@ -7,16 +7,18 @@
 #include <span>
 #include <vector>
 
-#include "shoal/parallel/allreduce.h"
 #include "shoal/parallel/exchange_choice.h"
+#include "shoal/parallel/table_exchange.h"
+#include "shoal/parallel/vector_sum.h"
 
 namespace shoal::parallel {
 
 // All calls on the solver's thread, destination apart.
 class BucketSums {
  public:
-  // ways: by layer of the net. enough: bytes of a bucket, as buckets_of has them.
-  BucketSums(Net& net, table::Table& table, const std::vector<Way>& ways, std::size_t enough);
+  // For the ways of a setup. enough: bytes of a bucket, as buckets_of has them. Throws ConfigError
+  // as begin_mpi does.
+  BucketSums(const TableSetup& setup, std::size_t enough);
 
   std::size_t size() const { return parts_.size(); }
   const Bucket& bucket(std::size_t part) const { return parts_[part].bucket; }
@@ -47,7 +49,7 @@ class BucketSums {
   struct Part {
     Bucket bucket;
     std::vector<std::size_t> params{};  // in the order of the vector
-    std::unique_ptr<Allreduce> sum{};   // once there are rows
+    std::unique_ptr<VectorSum> sum{};   // once there are rows
     table::RowId first = 0, end = 0;
     std::size_t complete = 0;   // layers of this iteration whose numbers are in the vector
     bool is_under_way = false;  // the sum has begun, and was not finished

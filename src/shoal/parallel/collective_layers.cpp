@@ -21,12 +21,11 @@ Layers layers_of(const Net& net, const Bucket& bucket) {
 
 }  // namespace
 
-CollectiveLayers::CollectiveLayers(const TableSetup& setup, const std::vector<Way>& ways,
-                                   std::size_t enough)
-    : ReplicatedLayers(collective_by(ways)),
+CollectiveLayers::CollectiveLayers(const TableSetup& setup, std::size_t enough)
+    : ReplicatedLayers(collective_by(setup.ways)),
       net_(setup.net),
       scheme_(or_throw(setup.options.maker(setup.options.scheme))),
-      sums_(setup.net, setup.table, ways, enough) {
+      sums_(setup, enough) {
   for (std::size_t part = 0; part < sums_.size(); ++part)
     parts_.emplace_back(setup, layers_of(net_, sums_.bucket(part)));
 }

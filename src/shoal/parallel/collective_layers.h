@@ -15,7 +15,7 @@ namespace shoal::parallel {
 class CollectiveLayers final : public ReplicatedLayers {
  public:
   // For a setup whose scheme takes the gradients of a clock together, before the next iteration.
-  CollectiveLayers(const TableSetup& setup, const std::vector<Way>& ways, std::size_t enough);
+  CollectiveLayers(const TableSetup& setup, std::size_t enough);
 
   std::vector<Tensor*> histories() override;
   std::vector<table::Row> rows(table::RowId first) override { return sums_.rows(first); }

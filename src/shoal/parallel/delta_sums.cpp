@@ -14,7 +14,7 @@ DeltaSums::DeltaSums(const TableSetup& setup)
     : layers_(collective_by(setup.ways)),
       task_(setup.scheme.task()),
       net_(setup.net),
-      sums_(setup.net, setup.table, setup.ways, bucket_bytes(setup.options.rates)),
+      sums_(setup, bucket_bytes(setup.options.rates)),
       tasks_(sums_.size(), -1),
       is_unsent_(layers_.size()),
       from_(net_.params().size()),

@@ -7,6 +7,7 @@
 #include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
+#include "shoal/parallel/mpi_sum.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
@@ -29,6 +30,7 @@ bool is_shared(const Net& net, int layer) {
 // Why no layer can go by a way; "" if layers can.
 std::string why_none(Way way, const table::Scheme& scheme) {
   if (way == Way::kTable) return "";
+  if (way == Way::kMpi && !why_no_mpi().empty()) return why_no_mpi();
   if (is_collective(way) && scheme.spec().name == "local_steps")
     return scheme.task().momentum == table::MomentumPolicy::kAverage
                ? "momentum_policy AVERAGE takes the histories along, and they go by the table"
@@ -132,7 +134,7 @@ constexpr double kClearly = 0.99;
 // Another way than the table, by which every layer can go.
 Way cheapest_sum(const LayerExchange& choice, const Rates& rates) {
   std::optional<Way> best;
-  for (const Way way : kWays) {
+  for (const Way way : kPredictedWays) {
     const auto& cost = choice.costs[static_cast<std::size_t>(way)];
     if (way == Way::kTable || !cost) continue;
     if (!best ||
@@ -181,7 +183,7 @@ void choose(LayerExchange& choice, const Crowd& crowd, const Rates& rates) {
     return;
   }
   choice.why = "least time";
-  for (const Way way : kWays) {
+  for (const Way way : kPredictedWays) {
     const auto& cost = choice.costs[static_cast<std::size_t>(way)];
     const double limit = choice.cost().seconds() * (choice.way == Way::kTable ? kClearly : 1);
     if (cost && cost->seconds() < limit) choice.way = way;
@@ -341,11 +343,12 @@ std::string table_of(const Net& net, const std::vector<LayerExchange>& choices,
   else
     out << "; the links' rates are unknown:\n";
   out << std::left << std::setw(22) << "layer" << std::right;
-  for (const Way way : kWays) out << std::setw(20) << name_of(way);
+  for (const Way way : kPredictedWays) out << std::setw(20) << name_of(way);
   out << "  travels by\n";
   for (const LayerExchange& choice : choices) {
     out << std::left << std::setw(22) << name_of_layer(net, choice) << std::right;
-    for (const auto& cost : choice.costs) {
+    for (const Way way : kPredictedWays) {
+      const auto& cost = choice.costs[static_cast<std::size_t>(way)];
       std::ostringstream cell;
       cell << std::fixed << std::setprecision(3);
       if (!cost) cell << "-";

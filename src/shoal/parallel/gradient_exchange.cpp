@@ -26,8 +26,7 @@ Replicated replicated_of(const TableSetup& setup) {
   for (const Way way : setup.ways) factors.push_back(way == Way::kFactors);
   Replicated all;
   all.push_back(std::make_unique<FactorLayers>(setup, factors));
-  all.push_back(
-      std::make_unique<CollectiveLayers>(setup, setup.ways, bucket_bytes(setup.options.rates)));
+  all.push_back(std::make_unique<CollectiveLayers>(setup, bucket_bytes(setup.options.rates)));
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include "shoal/base/log.h"
 #include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/membership.h"
+#include "shoal/parallel/mpi_sum.h"
 #include "shoal/parallel/replicas.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"
@@ -272,7 +273,9 @@ std::unique_ptr<Updater> Run::make_updater_of(Net& net) {
 Result<Ending> run(const JobSpec& spec, const RunOptions& options, table::Table* table) {
   const std::unique_ptr<JobMembership> job =
       table ? make_table_membership(options, spec, *table) : make_alone(options, spec.name);
-  return Run(spec, options, *job).run();
+  const Result<Ending> ending = Run(spec, options, *job).run();
+  if (ending.ok() && ending.value() != Ending::kLeft) end_mpi();
+  return ending;
 }
 
 }  // namespace shoal::parallel

@@ -1,0 +1,27 @@
+// Sums of vectors by MPI, for fabrics that TCP does not serve. The table stays what members, tests
+// and snapshots go by.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "shoal/parallel/vector_sum.h"
+
+namespace shoal::parallel {
+
+// Why this build cannot sum by MPI; "" if it can.
+std::string why_no_mpi();
+
+// Before the first sum of a generation, on the thread that will make them: starts MPI if that was
+// not done. MPI's ranks are fixed. Throws ConfigError unless the roster's processes are workers and
+// as many as MPI's; `name` stands in front.
+void begin_mpi(const table::RosterBody& roster, const std::string& name);
+// The same sums in the same order on all workers: a sum's ranks find each other when it expects for
+// the first time. Each number is summed at one rank and then copied.
+std::unique_ptr<VectorSum> make_mpi_sum(table::Table& table, std::size_t count);
+// All sums of this process are over, and the others' will be: without it mpirun takes the process
+// for failed. Waits for all ranks.
+void end_mpi();
+
+}  // namespace shoal::parallel
