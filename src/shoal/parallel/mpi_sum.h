@@ -18,7 +18,8 @@ std::string why_no_mpi();
 // as many as MPI's; `name` stands in front.
 void begin_mpi(const table::RosterBody& roster, const std::string& name);
 // The same sums in the same order on all workers: a sum's ranks find each other when it expects for
-// the first time. Each number is summed at one rank and then copied.
+// the first time, and try whether MPI's sum in one call gives all the same bits. If it does not,
+// each number is summed at one rank and then copied.
 std::unique_ptr<VectorSum> make_mpi_sum(table::Table& table, std::size_t count);
 // All sums of this process are over, and the others' will be: without it mpirun takes the process
 // for failed. Waits for all ranks.
