@@ -2,7 +2,7 @@
 # Trains an fc-heavy net, and LeNet on MNIST if its data are there, by each exchange: processes of this machine whose links are held to 1 Gbit/s.
 # Prints a table: the median seconds of an iteration, the bytes that process 0 sends in one, and the loss or accuracy at the end; behind AUTO's
 # lines what it predicted. About four minutes.
-# usage: exchanges.sh [PROCESSES], default 2. THROTTLE=... (bytes a second) and BUILD=... change the rate and the build folder.
+# usage: exchanges.sh [PROCESSES], default 2. THROTTLE=... (bytes a second), EXCHANGES=... and BUILD=... change the rate, the list and the build folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 processes=${1:-2}
@@ -30,11 +30,15 @@ seconds = statistics.median(b['time'] - a['time'] for a, b in zip(clocks[2:], cl
 sent = statistics.mean(line['bytes_sent'] for line in clocks[3:])
 accuracy = re.findall(r'Test net output.*accuracy = ([0-9.e-]+)', open(log).read())
 end = f'accuracy {accuracy[-1]}' if accuracy else 'loss %.6g' % [line['loss'] for line in lines if line['kind'] == 'display'][-1]
+forecast = re.findall(r'an iteration took ([0-9.]+) ms.*predicted for that: ([0-9.]+) ms', open(log).read())
+if forecast:
+    took, predicted = map(float, forecast[-1])
+    end += f'; took {took:.1f} ms on average, {predicted:.1f} ms were predicted ({100 * (predicted / took - 1):+.0f} %)'
 print(f'{name:10} {exchange:16} {seconds:11.4f} {sent:12.0f}   {end}')
 END
 }
 
-exchanges='TABLE FACTORS TREE RING HALVING_DOUBLING AUTO'
+exchanges=${EXCHANGES:-TABLE FACTORS TREE RING HALVING_DOUBLING AUTO}
 printf '%-10s %-16s %11s %12s   %s\n' net exchange s/iteration 'bytes sent' 'at the end'
 for exchange in $exchanges; do
   run fc_heavy "$exchange" examples/cluster/fc_heavy_solver.prototxt
