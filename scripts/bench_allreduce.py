@@ -77,6 +77,7 @@ def main():
     parser.add_argument('--processes', default='2,4')
     parser.add_argument('--kib', default='64,262144')
     parser.add_argument('--ways', default='ring,halving_doubling,tree')
+    parser.add_argument('--transports', default='AUTO,TCP', help='AUTO: through memory')
     parser.add_argument('--rounds', type=int, default=3, help='turns of everything')
     parser.add_argument('--repeats', type=int, default=5, help='sums of a turn, more of short vectors')
     options = parser.parse_args()
@@ -87,7 +88,9 @@ def main():
     else:
         print(f'gloo: left out, {options.python} has no torch')
     for way in options.ways.split(','):
-        ways[way] = lambda *what, way=way: shoal(build, [f'--way={way}'], *what)
+        for transport in options.transports.split(','):
+            flags = [f'--way={way}', f'--local_transport={transport}']
+            ways[f'{way} {transport}'] = lambda *what, flags=flags: shoal(build, flags, *what)
     for kib in map(int, options.kib.split(',')):
         for processes in map(int, options.processes.split(',')):
             measure(options, ways, processes, kib)

@@ -64,6 +64,22 @@ Vectors summed(Way way, Vectors vectors, std::uint64_t seed) {
   return vectors;
 }
 
+// A worker does not add again to numbers that it has sent to be added, so that they may be sent
+// from where they are: only a sum that they are in takes their place.
+TEST(CollectiveSteps, WhatWasSentChangesOnlyWhenTheSumHasIt) {
+  for (const Way way : kCollectives)
+    for (int workers = 2; workers <= 9; ++workers)
+      for (const auto& strips : parallel::steps_of(way, workers, 300'000))
+        for (const parallel::Strip& strip : strips)
+          for (std::size_t sent = 0; sent < strip.size(); ++sent)
+            for (std::size_t later = sent + 1; strip[sent].sends && later < strip.size(); ++later) {
+              const Step &a = strip[sent], &b = strip[later];
+              const bool overlap = a.first < b.first + b.count && b.first < a.first + a.count;
+              ASSERT_FALSE(overlap && !b.sends && (b.adds || !a.adds))
+                  << name_of(way) << " of " << workers;
+            }
+}
+
 TEST(Collectives, LeaveTheSumOfAllWithEveryWorker) {
   for (const Way way : kCollectives)
     for (std::size_t workers = 1; workers <= 9; ++workers)

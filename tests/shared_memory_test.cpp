@@ -340,7 +340,7 @@ TEST_F(SharedLinks, RowsArriveThroughMemoryAndWithTheirFrames) {
   exchange(ends, 60);
   const Traffic all = ends.options.traffic->sum();
   EXPECT_GE(all.shared_bytes, 30u * 400'000);
-  EXPECT_EQ(all.bytes_sent, all.bytes_received);
+  EXPECT_LT(all.bytes_sent - all.bytes_received, 1000u) << "the last Taken or Ping is on its way";
 }
 
 TEST_F(SharedLinks, AnotherMachineGetsThemOverTcp) {

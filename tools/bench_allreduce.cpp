@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@
 DEFINE_int32(processes, 2, "of the job, each a worker and a server");
 DEFINE_int64(kib, 256 * 1024, "KiB of the vector");
 DEFINE_int32(repeats, 9, "sums that are measured, one after the other");
-DEFINE_int32(warm_up, 2, "sums before them");
+DEFINE_int32(warm_up, 4, "sums before them");
 DEFINE_string(way, "ring", "tree, ring or halving_doubling");
 DEFINE_int32(threads, 1, "for input and output, in each process");
 DEFINE_int64(window, 512 * 1024, "bytes that a link hands to the system ahead");
@@ -72,9 +73,12 @@ table::Plan plan_of(Way way) {
           .rows = parallel::rows_of(way, count(), 0, servers)};
 }
 
-void sum_once(table::Table& table, Allreduce& sum, RowWaits& waits, Clock clock) {
+// With a summand of these numbers, or of those that are left from before.
+void sum_once(table::Table& table, Allreduce& sum, RowWaits& waits, Clock clock,
+              std::optional<float> number = {}) {
   or_throw(table.start(clock));
   or_throw(sum.expect(clock, waits));
+  if (number) std::ranges::fill(sum.numbers(), *number);
   sum.start();
   while (!sum.is_done()) {
     or_throw(sum.wait(waits));
@@ -90,13 +94,11 @@ void work(table::Table& table) {
       plan_of(way), [](RowId, table::Part) { return std::span<const float>(); },
       [&](RowId row, table::Part) { return sum.destination(row); }));
   RowWaits waits(table);
-  std::ranges::fill(sum.numbers(), static_cast<float>(table.worker() + 1));
   Clock clock = 0;
-  sum_once(table, sum, waits, clock++);
+  sum_once(table, sum, waits, clock++, static_cast<float>(table.worker() + 1));
   const float wanted = static_cast<float>(FLAGS_processes * (FLAGS_processes + 1) / 2);
   CHECK(std::ranges::count(sum.numbers(), wanted) == static_cast<std::ptrdiff_t>(count()));
-  std::ranges::fill(sum.numbers(), 0.0f);
-  for (int i = 0; i < FLAGS_warm_up; ++i) sum_once(table, sum, waits, clock++);
+  for (int i = 0; i < FLAGS_warm_up; ++i) sum_once(table, sum, waits, clock++, 0.0f);
   for (int i = 0; i < FLAGS_repeats; ++i) {
     const double begin = seconds_now();
     sum_once(table, sum, waits, clock++);

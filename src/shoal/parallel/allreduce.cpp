@@ -28,17 +28,28 @@ Allreduce::Allreduce(table::Table& table, Way way, int workers, std::size_t coun
     : table_(table),
       first_(first),
       strips_(steps_of(way, workers, count).at(static_cast<std::size_t>(table.worker()))),
-      numbers_(count) {
+      count_(count) {
   for (const Strip& strip : strips_)
     for (const Step& step : strip) {
       (step.sends ? sends_ : receives_).push_back(row_of(step));
       by_row_.resize(std::max(by_row_.size(), step.transfer + 1));
       by_row_[step.transfer] = &step;
-      places_.resize(std::max(places_.size(), step.index + 1));
-      places_[step.index] = received_.size();
-      if (!step.sends && step.adds) received_.resize(received_.size() + step.count);
+      received_.resize(std::max(received_.size(), step.index + 1));
+      if (!step.sends && step.adds) longest_ = std::max(longest_, step.count);
     }
-  sent_.resize(places_.size());
+  renew();
+}
+
+// Links may still read the last clock's numbers, for a worker that is late.
+void Allreduce::renew() {
+  const auto found = std::ranges::find_if(used_, [](const auto& one) { return !one->is_lent(); });
+  if (found != used_.end()) {
+    numbers_ = *found;
+    return;
+  }
+  numbers_ = std::make_shared<table::Buffer>(table_.memory(count_), count_);
+  std::ranges::fill(numbers_->numbers(), 0.0f);
+  used_.push_back(numbers_);
 }
 
 // Numbers that are added must not meet the summand before their turn. Those that take its place
@@ -46,13 +57,21 @@ Allreduce::Allreduce(table::Table& table, Way way, int workers, std::size_t coun
 std::span<float> Allreduce::destination(RowId row) {
   const Step* const step = by_row_[row - first_];
   CHECK(step != nullptr && !step->sends) << "row " << row << " is not for this worker";
-  return std::span(step->adds ? received_ : numbers_)
-      .subspan(step->adds ? places_[step->index] : step->first, step->count);
+  if (!step->adds) return numbers().subspan(step->first, step->count);
+  std::unique_ptr<float[]>& memory = received_[step->index];
+  if (!memory) {
+    MutexLock lock(mutex_);
+    if (free_.empty()) free_.push_back(std::make_unique_for_overwrite<float[]>(longest_));
+    memory = std::move(free_.back());
+    free_.pop_back();
+  }
+  return {memory.get(), step->count};
 }
 
 Status Allreduce::expect(table::Clock clock, RowWaits& waits) {
   if (Status status = waits.wait(sends_); !status.ok()) return status;
   clock_ = clock;
+  renew();
   for (const RowId row : receives_) table_.get(row, clock + 1, table::Part::kWeights);
   return {};
 }
@@ -80,24 +99,25 @@ Status Allreduce::wait(RowWaits& waits) {
   return waits.wait({&row, 1});
 }
 
-// The numbers are copied: links may still read them, for a connection that broke, when they change.
+// Sent from where they are. They change again when a sum that they are in takes their place, so
+// that the reader has them, or at another clock, which has other memory if they are still lent.
 void Allreduce::send(const Step& step) {
-  std::shared_ptr<table::Buffer>& buffer = sent_[step.index];
-  if (!buffer || buffer->is_lent())
-    buffer = std::make_shared<table::Buffer>(table_.memory(step.count), step.count);
-  std::ranges::copy(std::span(numbers_).subspan(step.first, step.count), buffer->numbers().begin());
+  table::Values numbers = table::Buffer::lend(numbers_);
+  numbers.data = numbers.data.subspan(step.first, step.count);
   table_.push({.row = row_of(step),
                .clock = clock_,
                .rate = 1,
-               .payload = table::as_payload(table::Buffer::lend(buffer)),
+               .payload = table::as_payload(numbers),
                .finite = true});
 }
 
 void Allreduce::take(const Step& step) {
   if (!step.adds) return;  // it is in its place
-  float* const sum = numbers_.data() + step.first;
-  const float* const other = received_.data() + places_[step.index];
+  float* const sum = numbers().data() + step.first;
+  const float* const other = received_[step.index].get();
   for (std::size_t i = 0; i < step.count; ++i) sum[i] += other[i];
+  MutexLock lock(mutex_);
+  free_.push_back(std::move(received_[step.index]));
 }
 
 }  // namespace shoal::parallel

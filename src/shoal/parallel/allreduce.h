@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "shoal/base/mutex.h"
 #include "shoal/parallel/collective.h"
 #include "shoal/parallel/vector_sum.h"
 #include "shoal/table/buffer.h"
@@ -23,9 +24,10 @@ class Allreduce final : public VectorSum {
   Allreduce(table::Table& table, Way way, int workers, std::size_t count, table::RowId first);
   Allreduce(const Allreduce&) = delete;
 
-  std::span<float> numbers() override { return numbers_; }
+  std::span<float> numbers() override { return numbers_->numbers(); }
   std::span<float> destination(table::RowId row) override;
-  // Asks for what others send at this clock, once they have what this worker sent last.
+  // Asks for what others send at this clock, once they have what this worker sent last. Before the
+  // summand is written.
   Status expect(table::Clock clock, RowWaits& waits) override;
   void start() override;
   // Carries out the steps whose numbers have arrived.
@@ -38,6 +40,7 @@ class Allreduce final : public VectorSum {
   table::RowId row_of(const Step& step) const {
     return first_ + static_cast<table::RowId>(step.transfer);
   }
+  void renew();
   void send(const Step& step);
   void take(const Step& step);
 
@@ -47,11 +50,17 @@ class Allreduce final : public VectorSum {
   StepsDone done_{strips_};
   std::vector<table::RowId> sends_, receives_;  // rows
   std::vector<const Step*> by_row_;             // from first_ on; null: between other workers
-  std::vector<float> numbers_, received_;
-  // by Step::index: where in received_ what it adds is written; what it sent last
-  std::vector<std::size_t> places_;
-  std::vector<std::shared_ptr<table::Buffer>> sent_;
+  const std::size_t count_;
+  // The vector of this clock, from which others are sent their parts, and those of earlier ones.
+  std::shared_ptr<table::Buffer> numbers_;
+  std::vector<std::shared_ptr<table::Buffer>> used_;
+  // by Step::index: what came and is to be added
+  std::vector<std::unique_ptr<float[]>> received_;
+  std::size_t longest_ = 0;  // of what is added
   table::Clock clock_ = 0;
+  Mutex mutex_;
+  // memory for what comes, used again while it is in a cache
+  std::vector<std::unique_ptr<float[]>> free_ GUARDED_BY(mutex_);
 };
 
 }  // namespace shoal::parallel

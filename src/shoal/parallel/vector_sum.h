@@ -12,6 +12,7 @@ namespace shoal::parallel {
 class VectorSum {
  public:
   virtual ~VectorSum() = default;
+  // Good between expect() of one clock and of the next.
   virtual std::span<float> numbers() = 0;
   // Where the numbers of a row that another worker writes for this one go.
   virtual std::span<float> destination(table::RowId row) = 0;
