@@ -32,7 +32,7 @@ VENDORS = [
     (r'(boost/)?(asio|beast)', ('src/shoal/table/link/', 'tools/common/bare_asio', 'src/shoal/report/http')),
     (r'(dnnl|oneapi/)', ('src/shoal/ops/onednn/',)),
     (r'mpi\.h', ('src/shoal/parallel/mpi_sum.cpp',)),
-    (r'(cuda|cublas|cudnn)', ('src/shoal/ops/cuda/', 'src/shoal/tensor/cuda/')),
+    (r'(cuda|cublas|cudnn|nccl)', ('src/shoal/ops/cuda/', 'src/shoal/tensor/cuda/')),
 ]
 FEATURE_TESTS = ('src/shoal/ops/gpu.cpp', 'src/shoal/parallel/mpi_sum.cpp')
 SIGNAL_HANDLERS = 'tools/common/signals.cpp'              # they are given a signal's number and nothing else: data of their own
@@ -54,7 +54,8 @@ CALLS = [
 ]
 # Words no name is made of; the glossary in docs/design.md has one for each idea.
 NAMES = {'node', 'customer', 'app', 'bg', 'comm', 'mgr', 'util', 'utils'}
-NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages', 'src/shoal/parallel/mpi_sum')   # LMDB's own nodes; MPI's own names
+# LMDB's own nodes; MPI's and NCCL's own names.
+NAMES_OF_OTHERS = ('src/shoal/data/lmdb_pages', 'src/shoal/parallel/mpi_sum', 'src/shoal/ops/cuda/nccl_sums', 'tests/cuda/fake_nccl')
 # Written in pieces, so that this file does not contain them.
 UNFINISHED = re.compile(r'\b(%s)\b' % '|'.join(('TO' 'DO', 'FIX' 'ME', 'XX' 'X', 'HA' 'CK')))
 # A comment's sentence names its subject.

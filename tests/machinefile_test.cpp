@@ -64,6 +64,8 @@ TEST(Machinefile, Good) {
        "server; 2 c:29600"},
       {HostfileFormat::kAuto, "a slots=2 gpus=3,1\nb slots=2 gpus=0",
        "0 a:29600 gpu 3; 1 a:29601 gpu 1; 2 b:29600 gpu 0; 3 b:29601 gpu 0"},
+      {HostfileFormat::kAuto, "a slots=2 gpus=0,1,2,3",
+       "0 a:29600 gpu 0 gpu 1; 1 a:29601 gpu 2 gpu 3"},
       {HostfileFormat::kAuto, "1 b 2 role=server\n0 a 1 data=left",
        "0 a:1 data left; 1 b:2 server"},
   };
@@ -115,6 +117,7 @@ TEST(Machinefile, Bad) {
       {any, "a role=worker role=server", "m:1: role is there twice"},
       {any, "a port=0", "m:1: port=0 is not from 1 to 65535"},
       {any, "a port=65535 slots=2", "m: line 1 needs ports above 65535"},
+      {any, "a slots=2 gpus=0,1,2", "m: line 1: 3 gpus, 2 slots"},
       {any, "a slots=0", "m:1: slots=0 is not from 1 to 65535"},
       {any, "a slots=-1", "m:1: slots=-1 is not from 1 to 65535"},
       {any, "a slots=4 max_slots=2", "m:1: slots=4 is more than max_slots=2"},
@@ -183,7 +186,7 @@ TEST(Machinefile, GroupsAndBandwidthsAreOfWorkersAndOfServers) {
   EXPECT_EQ(parallel::groups_of(machines("a\nb\n")).value(), "");
   EXPECT_EQ(parallel::groups_of(machines("a group=x\nb\nc group=x\nd\n")).error().message,
             "the machinefile has groups, and none for the workers of lines 2 and 4; give group= to "
-            "all workers, or to none");
+            "all, or to none");
   EXPECT_EQ(
       parallel::server_bandwidths(machines("a bandwidth=1e8\nb role=worker\nc bandwidth=2.5e6\n")),
       (std::vector<double>{1e8, 2.5e6}));

@@ -218,8 +218,8 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
     EXPECT_HAS(train(gpu, {"--cpu_fallback"}).err, "solver_mode is GPU, and there is none");
     EXPECT_EQ(train(gpu, {"--gpu=-1"}).code, 0);
     const Ran two = train(solver("gpus", "max_iter: 2 solver_mode: GPU device_id: '0,1'"));
-    EXPECT_EQ(two.code, 2) << two.err;
-    EXPECT_HAS(two.err, "device_id: 0,1: one process computes on one GPU here");
+    EXPECT_EQ(two.code, 5) << two.err;
+    EXPECT_HAS(two.err, "solver_mode is GPU. GPU 0 cannot be used: ");
     test::put_file(folder_ + "/machines", "127.0.0.1 gpus=3");
     const std::string cpu = solver("cpu", "max_iter: 2"),
                       machines = "--machinefile=" + folder_ + "/machines";
@@ -228,9 +228,13 @@ TEST_F(TrainTool, MistakesHaveTheirExitCodesAndWords) {
     EXPECT_HAS(third.err, "The machinefile has gpus=3. GPU 3 cannot be used: ");
     EXPECT_EQ(train(cpu, {machines, "--gpu=-1"}).code, 0);
     test::put_file(folder_ + "/machines", "127.0.0.1 gpus=0,1");
-    EXPECT_HAS(train(cpu, {machines}).err,
-               "gives this process 2 GPUs, and one process computes on "
-               "one here; with slots=2 on its line");
+    EXPECT_HAS(train(cpu, {machines}).err, "The machinefile has gpus=0,1. GPU 0 cannot be used: ");
+    EXPECT_HAS(train(cpu, {"--gpu=all"}).err, "GPU 0 cannot be used: ");
+    const Ran twice = train(cpu, {"--gpu=1,1"}), word = train(cpu, {"--gpu=0,x"});
+    EXPECT_EQ(twice.code, 2) << twice.err;
+    EXPECT_HAS(twice.err, "--gpu=1,1: GPU 1 is there twice, and each replica needs one");
+    EXPECT_EQ(word.code, 2) << word.err;
+    EXPECT_HAS(word.err, "--gpu=0,x: 'x' is not the number of a GPU");
   }
   const Ran none = test::run_program({tool("train")});
   EXPECT_EQ(none.code, 2);

@@ -236,6 +236,7 @@ int time_net(const std::vector<std::string>& words) {
   LOG(INFO) << "Planned memory: params " << static_cast<double>(memory.params) / 1e6
             << " MB, blobs " << static_cast<double>(memory.blobs) / 1e6 << " MB ("
             << static_cast<double>(memory.blobs_unshared) / 1e6 << " MB without sharing)";
+  log_gpus({&context.device()});
   // before the matrices of the next line
   LOG(INFO) << "Peak memory: " << peak_memory() << " MB";
   LOG(INFO) << "GEMM 1024: " << gemm_speed(context) << " GFLOP/s (threads " << threads << ")";

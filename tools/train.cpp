@@ -82,7 +82,7 @@ void check_flags(const std::vector<std::string>& words) {
     throw ConfigError(Code::kUsage, "'", words[0],
                       "' is not a flag; did you mean --solver=", words[0], "?");
   need_flag(FLAGS_solver, "solver");
-  device_of_flags();  // which is there, or this throws
+  devices_of_flags({}, {});  // which are there, or this throws
   threads_to_use(FLAGS_threads);
   if (FLAGS_metrics_limit_mb < 0 || FLAGS_metrics_limit_mb > 1 << 20)
     throw ConfigError(Code::kUsage, "--metrics_limit_mb=", FLAGS_metrics_limit_mb,
@@ -147,7 +147,7 @@ int train(const std::vector<std::string>& words) {
   const TrainRequest request{.job = std::move(job),
                              .snapshot = FLAGS_snapshot,
                              .net_outputs = FLAGS_net_outputs,
-                             .device = device_of_flags(param, gpus_of(place)),
+                             .devices = devices_of_flags(param, gpus_of(place)),
                              .threads = FLAGS_threads,
                              .effects = effects,
                              .metrics = FLAGS_metrics,

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "cuda/fake_cuda.h"
 #include "cuda/fake_libraries.h"
 
@@ -19,19 +22,21 @@ namespace {
 // A column-major matrix, or one of several, and what is taken of it.
 struct Matrix {
   cublasOperation_t op;
-  const float* data;
+  const void* data;
+  cudaDataType type;
   std::int64_t rows, columns;  // as stored
   std::int64_t stride, next;
 
   // Of the matrix as it takes part, (i, j).
   float at(std::int64_t which, std::int64_t i, std::int64_t j) const {
-    return data[which * next + (op == CUBLAS_OP_N ? i + j * stride : j + i * stride)];
+    return load_number(data, type,
+                       which * next + (op == CUBLAS_OP_N ? i + j * stride : j + i * stride));
   }
   bool is_in_memory(std::int64_t count) const {
     const std::int64_t all = (count - 1) * next + (columns - 1) * stride + rows;
     return stride >= std::max<std::int64_t>(1, rows) &&
            (rows == 0 || columns == 0 ||
-            in_fake_memory(data, static_cast<std::size_t>(all) * sizeof(float)));
+            in_fake_memory(data, static_cast<std::size_t>(all) * size_of(type)));
   }
 };
 
@@ -48,9 +53,11 @@ cublasStatus_t multiply_all(cublasHandle_t handle, std::int64_t count, std::int6
   if (library_fails()) return CUBLAS_STATUS_EXECUTION_FAILED;
   if (!a.is_in_memory(count) || !b.is_in_memory(count) || !c.is_in_memory(count))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (type != CUBLAS_COMPUTE_32F && type != CUBLAS_COMPUTE_32F_FAST_TF32)
+  const bool known =
+      type == CUBLAS_COMPUTE_32F || (type == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F);
+  if (!known || size_of(a.type) == 0 || a.type != b.type || c.type != CUDA_R_32F)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  float* const out = const_cast<float*>(c.data);
+  float* const out = static_cast<float*>(const_cast<void*>(c.data));
   const auto round = [type](float x) { return type == CUBLAS_COMPUTE_32F ? x : round_to_tf32(x); };
   fake_cuda().run_on_host(handle->stream, [=] {
     for (std::int64_t which = 0; which < count; ++which)
@@ -68,18 +75,18 @@ cublasStatus_t multiply_all(cublasHandle_t handle, std::int64_t count, std::int6
 
 cublasStatus_t multiply_batch(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
                               std::int64_t m, std::int64_t n, std::int64_t k, const void* alpha,
-                              const void* a, cudaDataType, std::int64_t a_stride,
-                              long long int a_next, const void* b, cudaDataType,
+                              const void* a, cudaDataType a_type, std::int64_t a_stride,
+                              long long int a_next, const void* b, cudaDataType b_type,
                               std::int64_t b_stride, long long int b_next, const void* beta,
-                              void* c, cudaDataType, std::int64_t c_stride, long long int c_next,
-                              std::int64_t count, cublasComputeType_t type, cublasGemmAlgo_t) {
+                              void* c, cudaDataType c_type, std::int64_t c_stride,
+                              long long int c_next, std::int64_t count, cublasComputeType_t type,
+                              cublasGemmAlgo_t) {
   const bool a_as_is = op_a == CUBLAS_OP_N, b_as_is = op_b == CUBLAS_OP_N;
-  return multiply_all(
-      handle, count, m, n, k, *static_cast<const float*>(alpha),
-      {op_a, static_cast<const float*>(a), a_as_is ? m : k, a_as_is ? k : m, a_stride, a_next},
-      {op_b, static_cast<const float*>(b), b_as_is ? k : n, b_as_is ? n : k, b_stride, b_next},
-      *static_cast<const float*>(beta),
-      {CUBLAS_OP_N, static_cast<const float*>(c), m, n, c_stride, c_next}, type);
+  return multiply_all(handle, count, m, n, k, *static_cast<const float*>(alpha),
+                      {op_a, a, a_type, a_as_is ? m : k, a_as_is ? k : m, a_stride, a_next},
+                      {op_b, b, b_type, b_as_is ? k : n, b_as_is ? n : k, b_stride, b_next},
+                      *static_cast<const float*>(beta),
+                      {CUBLAS_OP_N, c, c_type, m, n, c_stride, c_next}, type);
 }
 
 cublasStatus_t multiply_one(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
@@ -98,6 +105,23 @@ int computations_left = 0;  // until one fails; 0: none does
 
 void fail_library(int n) { computations_left = n; }
 bool library_fails() { return computations_left > 0 && --computations_left == 0; }
+
+std::size_t size_of(cudaDataType type) {
+  return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 0;
+}
+float load_number(const void* data, cudaDataType type, std::int64_t i) {
+  if (type == CUDA_R_16BF) return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+  if (type == CUDA_R_16F) return __half2float(static_cast<const __half*>(data)[i]);
+  return static_cast<const float*>(data)[i];
+}
+void store_number(float x, void* data, cudaDataType type, std::int64_t i) {
+  if (type == CUDA_R_16BF)
+    static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(x);
+  else if (type == CUDA_R_16F)
+    static_cast<__half*>(data)[i] = __float2half_rn(x);
+  else
+    static_cast<float*>(data)[i] = x;
+}
 
 float round_to_tf32(float x) {
   std::uint32_t bits;

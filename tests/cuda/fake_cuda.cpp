@@ -1,5 +1,7 @@
 #include "cuda/fake_cuda.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -15,20 +17,32 @@
 
 // CUDA's own header leaves it opaque.
 struct CUstream_st {
-  std::deque<std::function<void()>> queue;
+  int device = 0;
+  std::deque<std::function<void()>> queue{};
   shoal::Random random{7};
+};
+struct CUevent_st {
+  int device = 0;
+  cudaStream_t stream = nullptr;  // of the last record; null: none
+  std::uint64_t recorded = 0, reached = 0;
 };
 
 namespace shoal::test {
 namespace {
+
+thread_local int current_device = 0;
 
 constexpr std::size_t kTotal = std::size_t{16} << 30;
 
 struct Fakes {
   std::recursive_mutex mutex;  // of all that follows and of every stream
   std::set<cudaStream_t> streams;
-  std::map<const std::byte*, std::size_t> blocks;  // of the GPUs' memory: address, bytes
-  int allocations_left = 0, copies_left = 0;       // until one fails; 0: none does
+  struct Block {
+    std::size_t bytes;
+    int device;
+  };
+  std::map<const std::byte*, Block> blocks;   // of the GPUs' memory, by address
+  int allocations_left = 0, copies_left = 0;  // until one fails; 0: none does
   cudaError_t sticky = cudaSuccess, last = cudaSuccess;
 };
 Fakes& fakes() {
@@ -59,6 +73,7 @@ void run(CUstream_st& stream, std::size_t count) {
 
 void queue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(fakes().mutex);
+  EXPECT_EQ(stream->device, current_device) << "work of another GPU than the thread's";
   stream->queue.push_back(std::move(work));
   if (stream->random.uniform(0, 1) < 0.25)
     run(*stream, stream->random.below(stream->queue.size() + 1));
@@ -73,7 +88,8 @@ cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
   if (counts_down(fakes().allocations_left)) return report(cudaErrorMemoryAllocation);
   const cudaError_t result = allocate(data, bytes);
   const std::lock_guard lock(fakes().mutex);
-  if (result == cudaSuccess) fakes().blocks[static_cast<const std::byte*>(*data)] = bytes;
+  if (result == cudaSuccess)
+    fakes().blocks[static_cast<const std::byte*>(*data)] = {bytes, current_device};
   return result;
 }
 
@@ -97,14 +113,63 @@ cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemc
   return cudaSuccess;
 }
 
+cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
+  const std::lock_guard lock(fakes().mutex);
+  if (event->device != stream->device) return report(cudaErrorInvalidResourceHandle);
+  event->stream = stream;
+  queue(stream, [event, n = ++event->recorded] { event->reached = n; });
+  return report(cudaSuccess);
+}
+
+cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  const std::lock_guard lock(fakes().mutex);
+  queue(stream, [event, of = event->stream, n = event->recorded] {
+    if (event->reached < n) run_until(of, [=] { return event->reached >= n; });
+  });
+  return report(cudaSuccess);
+}
+
+cudaError_t create_event(cudaEvent_t* event, unsigned int flags) {
+  if (flags != cudaEventDisableTiming) return report(cudaErrorInvalidValue);
+  *event = std::make_unique<CUevent_st>(CUevent_st{current_device}).release();
+  return report(cudaSuccess);
+}
+
+// As on a GPU: what was queued with it goes on.
+cudaError_t destroy_event(cudaEvent_t event) {
+  const std::lock_guard lock(fakes().mutex);
+  for (CUstream_st* stream : fakes().streams) run(*stream, stream->queue.size());
+  const std::unique_ptr<CUevent_st> owned(event);
+  return cudaSuccess;
+}
+
+cudaError_t query_event(cudaEvent_t event) {
+  const std::lock_guard lock(fakes().mutex);
+  return event->reached < event->recorded ? cudaErrorNotReady : report(cudaSuccess);
+}
+
 }  // namespace
+
+void run_until(cudaStream_t stream, const std::function<bool()>& reached) {
+  const std::lock_guard lock(fakes().mutex);
+  while (!reached() && !stream->queue.empty()) run(*stream, 1);
+}
+
+void queue_together(const std::vector<std::pair<cudaStream_t, std::function<void()>>>& work) {
+  const std::lock_guard lock(fakes().mutex);
+  for (const auto& [stream, one] : work) stream->queue.push_back(one);
+}
+
+int fake_device_of(cudaStream_t stream) { return stream->device; }
 
 const cuda::Runtime& fake_cuda() {
   static const cuda::Runtime table = {
-      .GetDeviceCount = [](int* count) { return *count = 2, report(cudaSuccess); },
+      .GetDeviceCount = [](int* count) { return *count = kFakeGpus, report(cudaSuccess); },
       .SetDevice =
           [](int device) {
-            return report(device == 0 || device == 1 ? cudaSuccess : cudaErrorInvalidDevice);
+            if (device < 0 || device >= kFakeGpus) return report(cudaErrorInvalidDevice);
+            current_device = device;
+            return report(cudaSuccess);
           },
       .GetDeviceProperties =
           [](cudaDeviceProp* properties, int) {
@@ -132,7 +197,7 @@ const cuda::Runtime& fake_cuda() {
       .StreamCreate =
           [](cudaStream_t* stream) {
             const std::lock_guard lock(fakes().mutex);
-            *stream = std::make_unique<CUstream_st>().release();
+            *stream = std::make_unique<CUstream_st>(CUstream_st{current_device}).release();
             fakes().streams.insert(*stream);
             return report(cudaSuccess);
           },
@@ -149,6 +214,11 @@ const cuda::Runtime& fake_cuda() {
             run(*stream, stream->queue.size());
             return report(cudaSuccess);
           },
+      .StreamWaitEvent = wait_event,
+      .EventCreateWithFlags = create_event,
+      .EventDestroy = destroy_event,
+      .EventRecord = record,
+      .EventQuery = query_event,
       .GetLastError =
           [] {
             const std::lock_guard lock(fakes().mutex);
@@ -157,23 +227,25 @@ const cuda::Runtime& fake_cuda() {
       .run_on_host = queue,
       .blas = &fake_blas(),
       .dnn = &fake_dnn(),
+      .nccl = &fake_nccl(),
   };
   return table;
 }
 
 const Device& fake_gpu(int ordinal) {
-  static const cuda::CudaDevice devices[] = {{0, ops::cuda::backend(), fake_cuda()},
-                                             {1, ops::cuda::backend(), fake_cuda()}};
+  static const cuda::CudaDevice devices[kFakeGpus] = {{0, ops::cuda::backend(), fake_cuda()},
+                                                      {1, ops::cuda::backend(), fake_cuda()},
+                                                      {2, ops::cuda::backend(), fake_cuda()}};
   return devices[ordinal];
 }
 
-bool in_fake_memory(const void* data, std::size_t bytes) {
+bool in_fake_memory(const void* data, std::size_t bytes, int device) {
   const std::lock_guard lock(fakes().mutex);
   const std::byte* const first = static_cast<const std::byte*>(data);
   const auto behind = fakes().blocks.upper_bound(first);
   if (behind == fakes().blocks.begin()) return false;
-  const auto& [block, size] = *std::prev(behind);
-  return first + bytes <= block + size;
+  const auto& [block, of] = *std::prev(behind);
+  return first + bytes <= block + of.bytes && (device < 0 || device == of.device);
 }
 
 void fail_allocation(int n) { fakes().allocations_left = n; }

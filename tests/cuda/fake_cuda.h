@@ -3,19 +3,28 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "shoal/tensor/cuda/runtime.h"
 #include "shoal/tensor/device.h"
 
 namespace shoal::test {
 
-// The runtime of a machine with two GPUs, 0 and 1. Its memory is the host's. What is queued on a
+inline constexpr int kFakeGpus = 3;
+// The runtime of a machine with so many GPUs. Its memory is the host's. What is queued on a
 // stream runs when the stream is synchronised, or some of it earlier, drawn at random.
 const cuda::Runtime& fake_cuda();
 // A CudaDevice on it.
 const Device& fake_gpu(int ordinal = 0);
-// Whether these bytes lie in one block of the GPUs' memory.
-bool in_fake_memory(const void* data, std::size_t bytes);
+// Whether these bytes lie in one block of the memory of this GPU, or of any.
+bool in_fake_memory(const void* data, std::size_t bytes, int device = -1);
+// For the other fakes: runs what is queued until `reached` or the end; the stream's GPU.
+void run_until(cudaStream_t stream, const std::function<bool()>& reached);
+int fake_device_of(cudaStream_t stream);
+// Queues work on several streams before any of it runs.
+void queue_together(const std::vector<std::pair<cudaStream_t, std::function<void()>>>& work);
 
 // From now on the n-th allocation (1: the next) fails for want of memory, or the n-th copy fails
 // for ever, as after a fault of the GPU; 0: none. Until reset_fakes().

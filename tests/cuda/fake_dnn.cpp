@@ -18,10 +18,12 @@ struct cudnnContext {
 struct cudnnTensorStruct {
   std::vector<int> sizes;
   bool channels_last = false;
+  cudaDataType type = CUDA_R_32F;
 };
 struct cudnnFilterStruct {
   std::vector<int> sizes;
   bool channels_last = false;
+  cudaDataType type = CUDA_R_32F;
 };
 struct cudnnConvolutionStruct {
   std::vector<int> pad, stride, dilation;
@@ -48,8 +50,16 @@ cudnnStatus_t destroy(D* descriptor) {
 std::int64_t count_of(const std::vector<int>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies{});
 }
-bool is_there(const std::vector<int>& sizes, const void* data) {
-  return in_fake_memory(data, static_cast<std::size_t>(count_of(sizes)) * sizeof(float));
+template <class Described>
+bool is_there(const Described& what, const void* data) {
+  return in_fake_memory(data, static_cast<std::size_t>(count_of(what.sizes)) * size_of(what.type));
+}
+// Types that are computed with; others: false.
+bool set_type(cudnnDataType_t type, cudaDataType& to) {
+  to = type == CUDNN_DATA_BFLOAT16 ? CUDA_R_16BF
+       : type == CUDNN_DATA_HALF   ? CUDA_R_16F
+                                   : CUDA_R_32F;
+  return type == CUDNN_DATA_FLOAT || to != CUDA_R_32F;
 }
 
 // Whether the numbers are in this order; some are in both.
@@ -69,7 +79,8 @@ ops::ConvDesc describe(const cudnnTensorStruct& x, const cudnnFilterStruct& w,
                      .groups = window.groups,
                      .axes = {}};
   const bool last = x.channels_last || y.channels_last || w.channels_last;
-  bool fits = is_in_order(x, last) && is_in_order(w, last) && is_in_order(y, last) &&
+  bool fits = x.type == w.type && x.type == y.type && is_in_order(x, last) &&
+              is_in_order(w, last) && is_in_order(y, last) &&
               x.sizes.size() == window.pad.size() + 2 && w.sizes.size() == x.sizes.size() &&
               y.sizes.size() == x.sizes.size() && y.sizes[0] == x.sizes[0] &&
               y.sizes[1] == w.sizes[0] && w.sizes[1] * window.groups == x.sizes[1];
@@ -125,7 +136,7 @@ Tensor load(const Described& what, const void* data, cudnnMathType_t math = CUDN
   Tensor tensor(Shape{count_of(what.sizes)});
   float* const out = tensor.out();
   for (std::int64_t i = 0; i < tensor.count(); ++i) {
-    const float x = static_cast<const float*>(data)[place_of(what, i)];
+    const float x = load_number(data, what.type, place_of(what, i));
     out[i] = math == CUDNN_TENSOR_OP_MATH ? round_to_tf32(x) : x;
   }
   return tensor;
@@ -133,7 +144,7 @@ Tensor load(const Described& what, const void* data, cudnnMathType_t math = CUDN
 template <class Described>
 void store(const Described& what, const Tensor& tensor, void* data) {
   for (std::int64_t i = 0; i < tensor.count(); ++i)
-    static_cast<float*>(data)[place_of(what, i)] = tensor.in()[i];
+    store_number(tensor.in()[i], data, what.type, place_of(what, i));
 }
 
 // Checks a pass and queues compute(kernel of the CPU, its context), between two of which the
@@ -166,7 +177,7 @@ cudnnStatus_t forward(cudnnHandle_t handle, const void* alpha, const cudnnTensor
   EXPECT_EQ(*static_cast<const float*>(beta), 0);
   return queue(
       handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
-      is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
+      is_there(*x, x_data) && is_there(*w, w_data) && is_there(*y, y_data),
       [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
         Tensor out = load(y, y_data);
         conv.forward(ctx, load(x, x_data, math), load(w, w_data, math), nullptr, out);
@@ -184,7 +195,7 @@ cudnnStatus_t backward_data(cudnnHandle_t handle, const void* alpha,
   EXPECT_EQ(*static_cast<const float*>(beta), 0);
   return queue(
       handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
-      is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
+      is_there(*x, x_data) && is_there(*w, w_data) && is_there(*y, y_data),
       [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
         Tensor out = load(x, x_data);
         conv.backward(ctx, out, load(w, w_data, math), load(y, y_data, math), &out, nullptr,
@@ -199,13 +210,14 @@ cudnnStatus_t backward_filter(cudnnHandle_t handle, const void* alpha,
                               const Window window, cudnnConvolutionBwdFilterAlgo_t algorithm,
                               void* workspace, std::size_t bytes, const void* beta,
                               const cudnnFilterDescriptor_t w, void* w_data) {
+  const bool adds = *static_cast<const float*>(beta) == 1;
   EXPECT_EQ(*static_cast<const float*>(alpha), 1);
-  EXPECT_EQ(*static_cast<const float*>(beta), 1);
+  EXPECT_EQ(adds, w->type == CUDA_R_32F) << "sums of gradients are not for 16 bits";
   return queue(
       handle, describe(*x, *w, *window, *y), window->math, algorithm, workspace, bytes,
-      is_there(x->sizes, x_data) && is_there(w->sizes, w_data) && is_there(y->sizes, y_data),
+      is_there(*x, x_data) && is_there(*w, w_data) && is_there(*y, y_data),
       [=, x = *x, w = *w, y = *y, math = window->math](ops::ConvKernel& conv, Context& ctx) {
-        Tensor out = load(w, w_data);
+        Tensor out = adds ? load(w, w_data) : Tensor(Shape{count_of(w.sizes)});
         conv.backward(ctx, load(x, x_data, math), out, load(y, y_data, math), nullptr, &out,
                       nullptr);
         store(w, out, w_data);
@@ -216,17 +228,17 @@ cudnnStatus_t backward_filter(cudnnHandle_t handle, const void* alpha,
 template <class Compute>
 cudnnStatus_t queue_softmax(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algorithm,
                             cudnnSoftmaxMode_t mode, const void* alpha, const void* beta,
-                            const std::vector<int>& sizes, std::initializer_list<const void*> data,
+                            const cudnnTensorStruct& x, std::initializer_list<const void*> data,
                             Compute compute) {
   EXPECT_EQ(*static_cast<const float*>(alpha), 1);
   EXPECT_EQ(*static_cast<const float*>(beta), 0);
   if (handle->stream == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
   if (library_fails()) return CUDNN_STATUS_EXECUTION_FAILED;
   if (algorithm != CUDNN_SOFTMAX_ACCURATE || mode != CUDNN_SOFTMAX_MODE_CHANNEL ||
-      sizes.size() != 4 ||
-      !std::ranges::all_of(data, [&](const void* at) { return is_there(sizes, at); }))
+      x.sizes.size() != 4 || x.type != CUDA_R_32F ||
+      !std::ranges::all_of(data, [&](const void* at) { return is_there(x, at); }))
     return CUDNN_STATUS_BAD_PARAM;
-  fake_cuda().run_on_host(handle->stream, [=] {
+  fake_cuda().run_on_host(handle->stream, [=, sizes = x.sizes] {
     Context ctx({});
     const ops::SoftmaxDesc desc{sizes[0], sizes[1], std::int64_t{sizes[2]} * sizes[3]};
     compute(*ops::cpu::kSoftmax.make(desc, ctx), ctx);
@@ -239,7 +251,7 @@ cudnnStatus_t softmax(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t algorithm,
                       const void* x_data, const void* beta, const cudnnTensorDescriptor_t y,
                       void* y_data) {
   EXPECT_EQ(x->sizes, y->sizes);
-  return queue_softmax(handle, algorithm, mode, alpha, beta, x->sizes, {x_data, y_data},
+  return queue_softmax(handle, algorithm, mode, alpha, beta, *x, {x_data, y_data},
                        [=, x = *x](ops::SoftmaxKernel& kernel, Context& ctx) {
                          Tensor out = load(x, y_data);
                          kernel.forward(ctx, load(x, x_data), out);
@@ -254,7 +266,7 @@ cudnnStatus_t softmax_backward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t alg
                                const void* beta, const cudnnTensorDescriptor_t dx, void* dx_data) {
   EXPECT_EQ(y->sizes, dy->sizes);
   EXPECT_EQ(y->sizes, dx->sizes);
-  return queue_softmax(handle, algorithm, mode, alpha, beta, y->sizes, {y_data, dy_data, dx_data},
+  return queue_softmax(handle, algorithm, mode, alpha, beta, *y, {y_data, dy_data, dx_data},
                        [=, y = *y](ops::SoftmaxKernel& kernel, Context& ctx) {
                          Tensor out = load(y, dx_data);
                          kernel.backward(ctx, load(y, y_data), load(y, dy_data), out);
@@ -264,7 +276,7 @@ cudnnStatus_t softmax_backward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t alg
 
 cudnnStatus_t set_tensor(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, int axes,
                          const int sizes[], const int strides[]) {
-  if (type != CUDNN_DATA_FLOAT || axes < 4 || axes > 8) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (!set_type(type, tensor->type) || axes < 4 || axes > 8) return CUDNN_STATUS_NOT_SUPPORTED;
   tensor->sizes.assign(sizes, sizes + axes);
   if (std::ranges::any_of(tensor->sizes, [](int size) { return size < 1; }))
     return CUDNN_STATUS_BAD_PARAM;
@@ -284,7 +296,7 @@ cudnnStatus_t set_tensor(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, i
 
 cudnnStatus_t set_filter(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                          cudnnTensorFormat_t format, int axes, const int sizes[]) {
-  if (type != CUDNN_DATA_FLOAT || axes < 4) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (!set_type(type, filter->type) || axes < 4) return CUDNN_STATUS_NOT_SUPPORTED;
   filter->channels_last = format == CUDNN_TENSOR_NHWC;
   filter->sizes.assign(sizes, sizes + axes);
   return CUDNN_STATUS_SUCCESS;

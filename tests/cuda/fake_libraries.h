@@ -1,9 +1,10 @@
-// cuBLAS and cuDNN without a GPU: they check how they are called, and queue on the stream of their
-// handle what they compute.
+// cuBLAS, cuDNN and NCCL without a GPU: they check how they are called, and queue on the stream of
+// their handle what they compute.
 #pragma once
 
 #include "shoal/ops/cuda/blas.h"
 #include "shoal/ops/cuda/dnn.h"
+#include "shoal/ops/cuda/nccl_sums.h"
 
 namespace shoal::test {
 
@@ -11,6 +12,7 @@ namespace shoal::test {
 // where the library would not notice.
 const ops::cuda::Blas& fake_blas();
 const ops::cuda::Dnn& fake_dnn();
+const ops::cuda::Nccl& fake_nccl();
 
 // From now on the n-th computation (1: the next) of either library fails for want of memory or by
 // an internal error; 0: none. Thread-compatible.
@@ -20,5 +22,9 @@ bool library_fails();
 
 // The number as TF32 keeps it: 10 bits of mantissa.
 float round_to_tf32(float x);
+// Number i of an array of float32, bfloat16 or float16 numbers, and its bytes; others: 0 bytes.
+std::size_t size_of(cudaDataType type);
+float load_number(const void* data, cudaDataType type, std::int64_t i);
+void store_number(float x, void* data, cudaDataType type, std::int64_t i);
 
 }  // namespace shoal::test

@@ -4,28 +4,16 @@
 
 #include "cuda/devices.h"
 #include "cuda/fake_cuda.h"
-#include "shoal/proto/io.h"
-#include "shoal/proto/net.pb.h"
 #include "shoal/tensor/cuda/device.h"
 #include "support/device_training.h"
 #include "support/job.h"
 #include "support/layer_rig.h"
+#include "support/solver_rig.h"
 
 namespace shoal::test::cuda_train_test {
 namespace {
 
 void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.error().message; }
-
-// All params of a snapshot's model.
-Numbers params_of(const SolverParameter& param, int iteration) {
-  const NetParameter net =
-      read_weights(param.snapshot_prefix() + "_iter_" + std::to_string(iteration) + ".caffemodel");
-  Numbers all;
-  for (const LayerParameter& layer : net.layer())
-    for (const BlobProto& blob : layer.blobs())
-      all.insert(all.end(), blob.data().begin(), blob.data().end());
-  return all;
-}
 
 class CudaTraining : public testing::TestWithParam<const Device*> {
  protected:
@@ -40,10 +28,10 @@ TEST(CudaDevices, SayWhatTheyAre) {
 TEST_P(CudaTraining, EndsWhereTheCpuDoes) {
   const SolverParameter param = device_solver("cuda_alone", "max_iter: 12 snapshot: 6");
   expect_ok(train_on(nullptr, param));
-  const Numbers half = params_of(param, 6), whole = params_of(param, 12);
+  const Numbers half = model_of(param, 6), whole = model_of(param, 12);
   expect_ok(train_on(device(), param));
-  EXPECT_LE(relative_error(params_of(param, 6), half), 1e-4);
-  EXPECT_LE(relative_error(params_of(param, 12), whole), 1e-3);
+  EXPECT_LE(relative_error(model_of(param, 6), half), 1e-4);
+  EXPECT_LE(relative_error(model_of(param, 12), whole), 1e-3);
 }
 
 TEST_P(CudaTraining, HasTheSameBitsInEveryRunAndAfterARestore) {
@@ -60,7 +48,7 @@ TEST_P(CudaTraining, HasTheSameBitsInEveryRunAndAfterARestore) {
 TEST_P(CudaTraining, GoesOnFromTheCpuAndBack) {
   const SolverParameter param = device_solver("cuda_turns", "max_iter: 18 snapshot: 6");
   expect_ok(train_on(nullptr, param));
-  const Numbers want = params_of(param, 18);
+  const Numbers want = model_of(param, 18);
   SolverParameter first = param, second = param;
   first.set_max_iter(6);
   second.set_max_iter(12);
@@ -68,7 +56,7 @@ TEST_P(CudaTraining, GoesOnFromTheCpuAndBack) {
   expect_ok(train_on(nullptr, first));
   expect_ok(train_on(device(), second, nullptr, state + "6.solverstate"));
   expect_ok(train_on(nullptr, param, nullptr, state + "12.solverstate"));
-  EXPECT_LE(relative_error(params_of(param, 18), want), 1e-3);
+  EXPECT_LE(relative_error(model_of(param, 18), want), 1e-3);
 }
 
 TEST_P(CudaTraining, WorksInAJobBesideACpu) {
@@ -81,7 +69,7 @@ TEST_P(CudaTraining, WorksInAJobBesideACpu) {
         return train_on(worker == 1 ? second : nullptr, param, &table);
       };
       for (const Status& status : run_workers(2, 2, life)) expect_ok(status);
-      return params_of(param, 12);
+      return model_of(param, 12);
     };
     const Numbers want = job(nullptr);
     EXPECT_LE(relative_error(job(device()), want), 1e-3);
@@ -91,10 +79,55 @@ TEST_P(CudaTraining, WorksInAJobBesideACpu) {
 TEST_P(CudaTraining, OfChannelsLastEndsNearTheCpu) {
   SolverParameter param = device_solver("cuda_tf32", "max_iter: 6 snapshot: 6");
   expect_ok(train_on(nullptr, param));
-  const Numbers want = params_of(param, 6);
+  const Numbers want = model_of(param, 6);
   param.set_precision(SolverParameter::TF32);
   expect_ok(train_on(device(), param));
-  EXPECT_LE(relative_error(params_of(param, 6), want), 2e-2);
+  EXPECT_LE(relative_error(model_of(param, 6), want), 2e-2);
+}
+
+TEST_P(CudaTraining, OfShortFloatsEndsNearTheCpu) {
+  SolverParameter param = device_solver("cuda_short", "max_iter: 6 snapshot: 6");
+  expect_ok(train_on(nullptr, param));
+  const Numbers want = model_of(param, 6);
+  for (const auto precision : {SolverParameter::BFLOAT16, SolverParameter::FLOAT16}) {
+    param.set_precision(precision);
+    expect_ok(train_on(device(), param));
+    const double error = relative_error(model_of(param, 6), want);
+    EXPECT_LE(error, precision == SolverParameter::BFLOAT16 ? 0.2 : 2e-2);
+    EXPECT_GT(error, 1e-5);
+  }
+}
+
+// Gradients that a scale makes infinite are forgotten, the scale falls until they are not, and a
+// restored run goes on with it.
+TEST_P(CudaTraining, AScaleThatIsTooLargeFalls) {
+  const SolverParameter param = device_solver(
+      "cuda_scale", "max_iter: 24 snapshot: 12 precision: FLOAT16 global_grad_scale: 16777216");
+  const LogLines log;
+  expect_ok(train_on(device(), param));
+  EXPECT_TRUE(
+      log.has("A gradient is not finite: this step is skipped, and gradients are scaled by "
+              "8.*"));
+  const std::string whole = saved(param, 24);
+  const std::string state = param.snapshot_prefix() + "_iter_12.solverstate";
+  expect_ok(train_on(device(), param, nullptr, state));
+  EXPECT_EQ(saved(param, 24), whole);
+  SolverParameter fixed = param;
+  fixed.set_global_grad_scale_adaptive(false);
+  EXPECT_EQ(Code::kNonFinite, train_on(device(), fixed).error().code);
+}
+
+// As a gradient is divided by what it was multiplied with, a power of two changes no bit.
+TEST_P(CudaTraining, AScaleChangesNothingElse) {
+  SolverParameter param =
+      device_solver("cuda_scales", "max_iter: 6 snapshot: 6 precision: FLOAT16");
+  const auto learned = [&](float scale) {
+    param.set_global_grad_scale(scale);
+    expect_ok(train_on(device(), param));
+    return model_of(param, 6);
+  };
+  const Numbers want = learned(1024);
+  EXPECT_LE(relative_error(learned(256), want), 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, CudaTraining, testing::ValuesIn(cuda_devices()), cuda_device_name);

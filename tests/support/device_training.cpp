@@ -47,6 +47,16 @@ std::string saved(const SolverParameter& param, int iteration) {
   return get_file(files + ".caffemodel") + get_file(files + ".solverstate");
 }
 
+Numbers model_of(const SolverParameter& param, int iteration) {
+  const NetParameter net =
+      read_weights(param.snapshot_prefix() + "_iter_" + std::to_string(iteration) + ".caffemodel");
+  Numbers all;
+  for (const LayerParameter& layer : net.layer())
+    for (const BlobProto& blob : layer.blobs())
+      all.insert(all.end(), blob.data().begin(), blob.data().end());
+  return all;
+}
+
 Status train_on(const Device* device, const SolverParameter& param, table::Table* table,
                 const std::string& snapshot) {
   parallel::RunOptions options;

@@ -8,6 +8,7 @@
 #include "shoal/proto/solver.pb.h"
 #include "shoal/table/table.h"
 #include "shoal/tensor/device.h"
+#include "support/layer_rig.h"
 
 namespace shoal::test {
 
@@ -15,6 +16,8 @@ namespace shoal::test {
 SolverParameter device_solver(const std::string& folder, const std::string& more);
 // The bytes of the params and histories in the snapshot of an iteration.
 std::string saved(const SolverParameter& param, int iteration);
+// All params of the snapshot's model.
+Numbers model_of(const SolverParameter& param, int iteration);
 // Trains to the end, from a snapshot if one is named; device null: on the CPU; table null: alone.
 Status train_on(const Device* device, const SolverParameter& param, table::Table* table = nullptr,
                 const std::string& snapshot = "");

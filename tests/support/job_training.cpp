@@ -31,7 +31,7 @@ Status train_one(SolverParameter param, const JobShape& shape, int worker, table
                                     param, *table,
                                     {.name = "job", .scheme = shape.scheme, .maker = shape.maker})})
             : make_local_updater(param, "job", net);
-    if (shape.replicas > 1) made = parallel::make_replicas(param, "job", net, std::move(made));
+    if (shape.replicas > 1) made = parallel::make_replicas(param, "job", net, {}, std::move(made));
     updater = made.get();
     return made;
   };

@@ -1,14 +1,20 @@
 #include "common/device_flags.h"
 
+#include <algorithm>
+
 #include "shoal/base/number.h"
+#include "shoal/base/text.h"
 #include "shoal/ops/gpu.h"
 #include "shoal/solver/recipe.h"
 
-DEFINE_string(gpu, "",
-              "compute on this GPU of the machine, counted from 0; empty or -1: on the CPU");
+DEFINE_string(
+    gpu, "",
+    "compute on this GPU of the machine, counted from 0; train: 0,1 or all for a replica on each; "
+    "empty or -1: on the CPU");
 DEFINE_string(
     precision, "",
-    "of products and convolutions on a GPU: FLOAT32 or TF32 (faster, 10 bits of fraction)");
+    "of products and convolutions on a GPU: FLOAT32, TF32 (faster, 10 bits of fraction), BFLOAT16 "
+    "or FLOAT16 (inputs of 16 bits)");
 
 DEFINE_bool(cpu_fallback, false,
             "compute on the CPU if the solver or the machinefile asks for a GPU and there is none");
@@ -16,38 +22,57 @@ DEFINE_bool(cpu_fallback, false,
 namespace shoal {
 namespace {
 
-// `field` is where it is named: "--gpu=".
-const Device* gpu_named(const char* field, const std::string& words) {
-  const std::optional<int> number = number_in<int>(words, 0, 1 << 16);
-  if (!number)
-    throw ConfigError(Code::kUsage, field, words,
-                      ": one process computes on one GPU here; name it by its number, such as "
-                      "--gpu=0, and start a process for each other one");
-  return &ops::gpu(*number);
+// `field` is where they are named: "--gpu=".
+Devices gpus_named(const char* field, const std::string& words) {
+  Devices gpus;
+  if (words == "all") {
+    for (int gpu = 0; gpu < std::max(1, ops::gpu_count()); ++gpu) gpus.push_back(&ops::gpu(gpu));
+    return gpus;
+  }
+  std::vector<int> numbers;
+  for (const std::string& word : split(words, ',')) {
+    const std::optional<int> number = number_in<int>(word, 0, 1 << 16);
+    if (!number)
+      throw ConfigError(Code::kUsage, field, words, ": '", word,
+                        "' is not the number of a GPU: name one, such as 0, several, such as 0,1, "
+                        "or all");
+    if (std::ranges::find(numbers, *number) != numbers.end())
+      throw ConfigError(Code::kUsage, field, words, ": GPU ", word,
+                        " is there twice, and each replica needs one of its own");
+    numbers.push_back(*number);
+  }
+  for (const int number : numbers) gpus.push_back(&ops::gpu(number));
+  return gpus;
+}
+
+Devices devices_of_flags() {
+  return FLAGS_gpu.empty() || FLAGS_gpu == "-1" ? Devices() : gpus_named("--gpu=", FLAGS_gpu);
 }
 
 }  // namespace
 
 const Device* device_of_flags() {
-  return FLAGS_gpu.empty() || FLAGS_gpu == "-1" ? nullptr : gpu_named("--gpu=", FLAGS_gpu);
+  const Devices devices = devices_of_flags();
+  if (devices.size() > 1)
+    throw ConfigError(Code::kUsage, "--gpu=", FLAGS_gpu,
+                      ": this tool computes on one GPU; train takes several");
+  return devices.empty() ? nullptr : devices[0];
 }
 
-const Device* device_of_flags(const SolverParameter& solver, const std::vector<int>& gpus) {
+Devices devices_of_flags(const SolverParameter& solver, const std::vector<int>& gpus) {
   const bool asked = solver.has_solver_mode() && solver.solver_mode() == SolverParameter::GPU;
-  if (!FLAGS_gpu.empty() || (gpus.empty() && !asked)) return device_of_flags();
-  if (gpus.size() > 1)
-    throw ConfigError(Code::kUsage, "the machinefile gives this process ", gpus.size(),
-                      " GPUs, and one process computes on one here; with slots=", gpus.size(),
-                      " on its line there is a process for each");
-  if (FLAGS_cpu_fallback && ops::gpu_count() == 0) return nullptr;
+  if (!FLAGS_gpu.empty() || (gpus.empty() && !asked)) return devices_of_flags();
+  if (FLAGS_cpu_fallback && ops::gpu_count() == 0) return {};
+  std::vector<std::string> words;
+  for (const int gpu : gpus) words.push_back(std::to_string(gpu));
   try {
-    if (!gpus.empty()) return &ops::gpu(gpus[0]);
-    return gpu_named("device_id: ", solver.has_device_list() ? solver.device_list()
-                                                             : std::to_string(solver.device_id()));
+    if (!gpus.empty()) return gpus_named("gpus=", join(words, ","));
+    return gpus_named("device_id: ", solver.has_device_list() ? solver.device_list()
+                                                              : std::to_string(solver.device_id()));
   } catch (const DeviceError& error) {
-    throw DeviceError(
-        str(gpus.empty() ? "solver_mode is GPU. " : str("The machinefile has gpus=", gpus[0], ". "),
-            error.what(), ". --cpu_fallback or --gpu=-1 computes on the CPU"));
+    throw DeviceError(str(gpus.empty() ? "solver_mode is GPU. "
+                                       : str("The machinefile has gpus=", join(words, ","), ". "),
+                          error.what(), ". --cpu_fallback or --gpu=-1 computes on the CPU"));
   }
 }
 
@@ -61,7 +86,7 @@ SolverParameter::Precision precision_of_flags() {
   SolverParameter::Precision precision = SolverParameter::FLOAT32;
   if (!FLAGS_precision.empty() && !SolverParameter::Precision_Parse(FLAGS_precision, &precision))
     throw ConfigError(Code::kUsage, "--precision=", FLAGS_precision,
-                      ": known are FLOAT32 and TF32");
+                      ": known are FLOAT32, TF32, BFLOAT16 and FLOAT16");
   return precision;
 }
 

@@ -3,6 +3,8 @@
 
 #include <gflags/gflags.h>
 
+#include <vector>
+
 #include "shoal/proto/solver.pb.h"
 #include "shoal/tensor/context.h"
 
@@ -11,13 +13,16 @@ DECLARE_string(precision);
 
 namespace shoal {
 
+using Devices = std::vector<const Device*>;
+
 // The GPU that --gpu names; null, the CPU, without the flag and for -1. Throws DeviceError if it is
 // not there, and ConfigError (kUsage) if --gpu is not the number of one GPU.
 const Device* device_of_flags();
-// The same; without the flag, the GPU that the machinefile gives this process (`gpus`; empty:
-// none), or what the solver asks for: with solver_mode: GPU the GPU device_id. With --cpu_fallback
-// that is the CPU on a machine that has none.
-const Device* device_of_flags(const SolverParameter& solver, const std::vector<int>& gpus);
+// The GPUs that --gpu names (empty: the CPU), one a replica; without the flag, those that the
+// machinefile gives this process (`gpus`; empty: none), or what the solver asks for: with
+// solver_mode: GPU those of device_id. With --cpu_fallback that is the CPU on a machine that has
+// none. Throws as above, and if one is named twice.
+Devices devices_of_flags(const SolverParameter& solver, const std::vector<int>& gpus);
 
 // For a tool without a solver: the device and the precision of the flags.
 Context::Options context_of_flags(int threads);

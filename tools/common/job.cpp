@@ -110,7 +110,7 @@ int processes_here(const parallel::Place& place) {
   return static_cast<int>(std::ranges::count(place.machines, own, machine));
 }
 
-int replicas_of(const JobFlags& flags) {
+int replicas_of(const JobFlags& flags, std::size_t gpus) {
   if (flags.replicas < 0 || flags.num_table_threads < 0 || flags.num_table_threads == 1)
     throw usage("--replicas=", flags.replicas, ", --num_table_threads=", flags.num_table_threads,
                 ": there is at least 1 replica, and Poseidon counts one thread more than those");
@@ -118,8 +118,11 @@ int replicas_of(const JobFlags& flags) {
       flags.num_table_threads != flags.replicas + 1)
     throw usage("--replicas=", flags.replicas, " and --num_table_threads=", flags.num_table_threads,
                 " exclude each other: Poseidon's count is one more than that of replicas");
-  if (flags.num_table_threads > 0) return flags.num_table_threads - 1;
-  return std::max(1, flags.replicas);
+  const int asked = flags.num_table_threads > 0 ? flags.num_table_threads - 1 : flags.replicas;
+  if (gpus > 0 && asked > 0 && static_cast<std::size_t>(asked) != gpus)
+    throw usage("--replicas=", asked, " on ", gpus,
+                " GPUs: on GPUs there is a replica for each, and the flag is not needed");
+  return gpus > 0 ? static_cast<int>(gpus) : std::max(1, asked);
 }
 
 namespace {

@@ -8,7 +8,9 @@
 #include <cstdlib>
 
 #include "shoal/base/error.h"
+#include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/ops/gpu.h"
 #include "shoal/proto/layers.pb.h"
 
 namespace shoal {
@@ -54,6 +56,12 @@ double peak_memory() {
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
+}
+
+void log_gpus(const std::vector<const Device*>& devices) {
+  for (int gpu = 0; gpu < ops::gpu_count(); ++gpu)
+    if (std::ranges::find(devices, &ops::gpu(gpu)) != devices.end())
+      LOG(INFO) << "GPU " << gpu << ": " << ops::describe_gpu(gpu);
 }
 
 }  // namespace shoal

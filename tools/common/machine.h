@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace shoal {
 
+class Device;
 class NetState;
 
 // How many threads kernels may use: `asked`, or if that is 0 what OMP_NUM_THREADS says, or the
@@ -27,5 +29,8 @@ void need_flag(const std::string& value, const char* flag);
 
 // The most memory this process has had, in MB of 10^6 bytes.
 double peak_memory();
+
+// A line of the log on each of them that is a GPU: which it is, and how much of its memory is free.
+void log_gpus(const std::vector<const Device*>& devices);
 
 }  // namespace shoal

@@ -147,7 +147,10 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
   TableOutputs outputs(request.net_outputs);
   parallel::Recorder recorder(recorder_options(request, !table, worker, workers), table,
                               request.net_outputs.empty() ? nullptr : &outputs);
-  options.device = request.device;
+  if (!request.devices.empty()) {
+    options.device = request.devices[0];
+    options.others.assign(request.devices.begin() + 1, request.devices.end());
+  }
   options.action = take_signal;
   options.meter = &recorder;
   options.groups_out = request.groups_out;
@@ -164,6 +167,7 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
     if (opened) opened(solver);
     if (worker == 0 && !request.net_outputs.empty()) outputs.open(solver);
     recorder.open(solver);
+    log_gpus(request.devices);
   };
   const Result<Ending> ending = parallel::run(request.job, options, table);
   const Status tables = outputs.close(), measures = recorder.close();
@@ -180,7 +184,7 @@ Result<int> run(const TrainRequest& request, parallel::RunOptions options, table
 parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& flags,
                                  const parallel::Place& place, const table::Table& table) {
   parallel::RunOptions options;
-  options.share.replicas = replicas_of(flags);
+  options.share.replicas = replicas_of(flags, request.devices.size());
   options.share.suffix = flags.data_part;
   if (!place.machines.empty())
     options.share.suffix = place.machines[static_cast<std::size_t>(place.rank)].data;
@@ -286,7 +290,7 @@ void say_only_warnings(bool only) {
 int train_alone(const TrainRequest& request, const JobFlags& flags) {
   watch_signals(request.effects);
   parallel::RunOptions options;
-  options.share.replicas = replicas_of(flags);
+  options.share.replicas = replicas_of(flags, request.devices.size());
   options.threads = threads_each(request.threads, options.share.replicas);
   options.snapshot = find_snapshot(request);
   options.opened = [&](Solver& solver) {

@@ -11,10 +11,10 @@ namespace shoal {
 
 struct TrainRequest {
   parallel::JobSpec job;
-  std::string snapshot;            // to go on from: a .solverstate, "auto", or ""
-  std::string net_outputs;         // a prefix, or ""
-  const Device* device = nullptr;  // null: the CPU
-  int threads = 0;                 // asked for
+  std::string snapshot;                  // to go on from: a .solverstate, "auto", or ""
+  std::string net_outputs;               // a prefix, or ""
+  std::vector<const Device*> devices{};  // of its replicas; empty: the CPU
+  int threads = 0;                       // asked for
   SignalEffects effects;
   std::string metrics;        // a folder, or ""
   int metrics_limit_mb = 0;   // of each worker's; 0: none

@@ -108,6 +108,11 @@ class Layer {
     const std::size_t at = static_cast<std::size_t>(top);
     return at < loss_weights_.size() ? loss_weights_[at] : 0;
   }
+  // From now on the gradients of losses, and so all others, are `scale` times as large; the losses
+  // stay. For gradients that would be too small for a type of few bits.
+  void scale_gradients(float scale) { gradient_scale_ = scale; }
+  float gradient_scale() const { return gradient_scale_; }
+  float loss_gradient(int top) const { return gradient_scale_ * loss_weight(top); }
   // Loss layers get their first top made for them if the prototxt names none.
   virtual bool makes_missing_top() const { return false; }
   // A top with the name of the same bottom is allowed: forward and backward work when both are one
@@ -185,6 +190,7 @@ class Layer {
   std::vector<std::unique_ptr<Blob>> params_;
   std::vector<bool> param_propagates_, missing_gradients_;
   std::vector<float> loss_weights_;
+  float gradient_scale_ = 1;
 };
 
 // Makes the layer that param.type() names. Throws ConfigError with the nearest known type and the

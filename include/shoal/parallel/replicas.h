@@ -1,5 +1,5 @@
-// Several nets of one process that train as one: they look at the same params, each reads its own
-// part of the data, on a thread of its own.
+// Several nets of one process that train as one: they have the same params, each reads its own part
+// of the data, on a thread and a device of its own. On the CPU they share the params' memory.
 //
 // In each iteration their gradients are summed in the order of replicas and divided by their
 // number, layer by layer, as soon as the slowest has finished the layer's backward; what follows,
@@ -11,20 +11,24 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "shoal/solver/updater.h"
 
 namespace shoal {
+class Device;
 class SolverParameter;
 }  // namespace shoal
 
 namespace shoal::parallel {
 
 // Around `inner`, which updates `first`, the solver's train net: that is replica 0 of
-// first.context().share().replicas. The others are built here, with as many kernel threads and the
-// same seed. Their states are in the solver's snapshots. An error of any of them ends the iteration
-// with it. Throws ConfigError as the solver does.
+// first.context().share().replicas. The others are built here, each on its device (empty: all on
+// the first's), with as many kernel threads and the same seed. Their states are in the solver's
+// snapshots. An error of any of them ends the iteration with it. Throws ConfigError as the solver
+// does.
 std::unique_ptr<Updater> make_replicas(const SolverParameter& param, const std::string& name,
-                                       Net& first, std::unique_ptr<Updater> inner);
+                                       Net& first, const std::vector<const Device*>& devices,
+                                       std::unique_ptr<Updater> inner);
 
 }  // namespace shoal::parallel

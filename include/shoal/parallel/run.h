@@ -31,7 +31,9 @@ struct RunOptions {
   // a .solverstate to go on from, or ""; of a job the chief's counts
   std::string snapshot;
   const Device* device = nullptr;  // as in SolverOptions
-  int threads = 1;                 // that kernels may use
+  // of the replicas but the first; empty: as `device`
+  std::vector<const Device*> others{};
+  int threads = 1;  // that kernels may use
   // replicas, and the name of this process's part of the data; whose it is the table says
   Share share{};
   std::function<Action()> action;  // as in SolverOptions

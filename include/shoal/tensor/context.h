@@ -43,7 +43,7 @@ struct Share {
 
 // How products of matrices and convolutions round what they multiply; sums are float32. The CPU
 // computes in float32 whatever is asked.
-enum class Precision { kFloat32, kTf32 };
+enum class Precision { kFloat32, kTf32, kBfloat16, kFloat16 };
 
 class Context {
  public:
@@ -53,6 +53,7 @@ class Context {
     std::uint64_t seed = 1;          // the same for all nets that train together
     Share share{};
     Precision precision = Precision::kFloat32;
+    bool deterministic = false;  // no kernel is chosen by a measured time
   };
   explicit Context(const Options& options);
   Context(const Context&) = delete;
@@ -62,6 +63,7 @@ class Context {
   const std::shared_ptr<Stream>& stream() const { return stream_; }
   int threads() const { return options_.threads; }
   Precision precision() const { return options_.precision; }
+  bool deterministic() const { return options_.deterministic; }
   const Share& share() const { return options_.share; }
   // this net's own: no other's of the job draws the same
   Random& random() { return random_; }

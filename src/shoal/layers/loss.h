@@ -21,10 +21,10 @@ class LossLayer : public Layer {
   void reshape(Context&, Bottoms, Tops tops) override { tops[0]->reshape(Shape()); }
 
  protected:
-  // Returns the gradient of the net's loss with respect to top[0]: the loss weight, or, if the net
-  // gives it none, what the layer that reads the top left there.
+  // Returns the gradient of the net's loss with respect to top[0]: the loss weight as it is scaled,
+  // or, if the net gives it none, what the layer that reads the top left there.
   double upstream(Tops tops) const {
-    const float weight = loss_weight(0);
+    const float weight = loss_gradient(0);
     return weight != 0 ? weight : tops[0]->grad.host()[0];
   }
 };

@@ -155,12 +155,12 @@ Result<float> Net::forward() {
   return sum_losses();
 }
 
-// Fills the tops' gradients that no layer writes: the loss weight, or zeros.
+// Fills the tops' gradients that no layer writes: the loss weight as it is scaled, or zeros.
 void Net::prepare_gradients(int i) {
   Wiring& wires = wiring_[static_cast<std::size_t>(i)];
   const Layer& layer = *layers_[static_cast<std::size_t>(i)];
   for (std::size_t t = 0; t < wires.tops.size(); ++t) {
-    const float weight = layer.loss_weight(static_cast<int>(t));
+    const float weight = layer.loss_gradient(static_cast<int>(t));
     if (weight != 0 || (wires.missing[t] && !layer.skips_missing_gradients()))
       ops::fill(context_, weight, wires.tops[t]->grad);
   }

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "shoal/ops/broadcast.h"
+#include "shoal/ops/device_sums.h"
 #include "shoal/ops/eltwise.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/loss.h"
@@ -37,6 +38,7 @@ struct Backend {
   std::span<const LrnImpl* const> lrn;
   std::span<const BatchNormImpl* const> batch_norm;
   std::span<const SoftmaxImpl* const> softmax;
+  decltype(&make_device_sums) device_sums = nullptr;  // null: it has none
 };
 
 // Of this build's own devices.

@@ -280,9 +280,11 @@ class Machinefile {
       for (int slot = 0; slot < line.slots; ++slot) {
         Process process = line.process;
         process.id = static_cast<int>(processes_.size());
-        // a process each where there are as many
-        if (process.gpus.size() == static_cast<std::size_t>(line.slots))
-          process.gpus = {line.process.gpus[static_cast<std::size_t>(slot)]};
+        const int gpus = static_cast<int>(process.gpus.size()), each = gpus / line.slots;
+        if (gpus > 1 && gpus % line.slots != 0)
+          return wrong(lines_text({process.line}), ": ", gpus, " gpus, ", line.slots, " slots");
+        if (const auto first = line.process.gpus.begin() + slot * each; gpus > 1)
+          process.gpus.assign(first, first + each);
         process.port = (given ? line.process.port : kDefaultPort) + slot;
         const std::string host = machine_of(process.host);
         while (!given && taken.contains({host, process.port})) ++process.port;
@@ -363,9 +365,8 @@ Result<std::string> groups_of(const std::vector<Process>& machines) {
     ++worker;
   }
   if (!names.empty() && !without.empty())
-    return Error{Code::kUsage,
-                 str("the machinefile has groups, and none for the workers of ",
-                     lines_text(without), "; give group= to all workers, or to none")};
+    return Error{Code::kUsage, str("the machinefile has groups, and none for the workers of ",
+                                   lines_text(without), "; give group= to all, or to none")};
   return join(workers, "|");
 }
 

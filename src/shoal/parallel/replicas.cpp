@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/replica_barrier.h"
+#include "shoal/parallel/replica_numbers.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/net_params.h"
@@ -19,14 +21,15 @@
 namespace shoal::parallel {
 namespace {
 
-Context::Options options_of(Context& first, int replica) {
+Context::Options options_of(Context& first, int replica, const Device* device) {
   Share share = first.share();
   share.replica = replica;
-  return {.device = &first.device(),
+  return {.device = device,
           .threads = first.threads(),
           .seed = first.common().state().seed,
           .share = share,
-          .precision = first.precision()};
+          .precision = first.precision(),
+          .deterministic = first.deterministic()};
 }
 
 // Null: the layer adds to its params' gradients.
@@ -39,8 +42,6 @@ struct Replica {
   Replica(const NetParameter& param, const Context::Options& options)
       : index(options.share.replica), context(options), net(param, context) {}
 
-  Tensor& param(std::size_t layer, std::size_t i) { return net.layers()[layer]->params()[i]->data; }
-
   const int index;
   Context context;
   Net net;
@@ -51,18 +52,22 @@ struct Replica {
 class Replicas final : public ForwardingUpdater {
  public:
   Replicas(const SolverParameter& param, const std::string& name, Net& first,
-           std::unique_ptr<Updater> inner)
+           const std::vector<const Device*>& devices, std::unique_ptr<Updater> inner)
       : ForwardingUpdater(std::move(inner)),
         first_(first),
         passes_(read_recipe(param, name).iter_size),
         barrier_(first.context().share().replicas, static_cast<int>(first.layers().size())) {
+    std::vector<Net*> nets{&first};
     for (int r = 1; r < first.context().share().replicas; ++r) {
-      const Context::Options options = options_of(first.context(), r);
+      const Context::Options options = options_of(
+          first.context(), r,
+          devices.empty() ? &first.context().device() : devices[static_cast<std::size_t>(r) - 1]);
       others_.push_back(
           std::make_unique<Replica>(train_net_of(param, name, options.share), options));
-      share_params(others_.back()->net);
+      nets.push_back(&others_.back()->net);
       connect(*others_.back());
     }
+    numbers_ = make_replica_numbers(nets);
     for (const auto& other : others_)
       threads_.emplace_back([this, &replica = *other] {
         while (barrier_.wait_begin(replica.index))
@@ -75,32 +80,21 @@ class Replicas final : public ForwardingUpdater {
   Status begin(std::int64_t iteration, float rate) override {
     if (Status status = barrier_.give_up(); !status.ok()) return status;
     if (Status status = inner().begin(iteration, rate); !status.ok()) return status;
-    return barrier_.begin();
+    return begin_step();
   }
 
   Status before_forward(int layer) override {
     if (Status status = inner().before_forward(layer); !status.ok()) return status;
-    const auto of = static_cast<std::size_t>(layer);
-    for (std::size_t i = 0; i < first_.layers()[of]->params().size(); ++i)
-      if (is_running_sum(first_, of, i))
-        for (const auto& other : others_)
-          ops::copy(first_.context(), param(of, i), other->param(of, i));
+    numbers_->send(layer);
     barrier_.params_ready(layer);
     return {};
   }
 
   Status after_backward(int layer) override {
     if (Status status = barrier_.wait_backward(layer); !status.ok()) return status;
-    if (sink_of(*first_.layers()[static_cast<std::size_t>(layer)]))
-      return inner().after_backward(layer);
-    for (std::size_t p = 0; p < first_.params().size(); ++p) {
-      const NetParam& param = first_.params()[p];
-      if (param.layer != layer || param.lr_mult == 0) continue;
-      for (const auto& other : others_)
-        ops::axpy(first_.context(), 1, other->net.params()[p].blob->grad, param.blob->grad);
-      ops::scale(first_.context(), share(), param.blob->grad);
-    }
-    return inner().after_backward(layer);
+    if (sums(first_, layer)) numbers_->sum(layer);
+    summing_.push_back(layer);
+    return finish_sums([this](int summed) { return numbers_->summed(summed); });
   }
 
   float mean_loss(float own) override {
@@ -111,12 +105,13 @@ class Replicas final : public ForwardingUpdater {
   Result<bool> another_step() override {
     Result<bool> another = inner().another_step();
     if (!another.ok() || !another.value()) return another;
-    if (Status status = barrier_.begin(); !status.ok()) return status.error();
+    if (Status status = begin_step(); !status.ok()) return status.error();
     return another;
   }
 
   Result<StepOutcome> end_step(StepEnd how) override {
     if (Status status = barrier_.wait_finished(); !status.ok()) return status.error();
+    if (Status status = finish_sums([](int) { return true; }); !status.ok()) return status.error();
     const bool finite =
         std::ranges::all_of(others_, [](const auto& other) { return std::isfinite(other->loss); });
     Result<StepOutcome> outcome = StepOutcome::kRefused;
@@ -142,18 +137,36 @@ class Replicas final : public ForwardingUpdater {
 
  private:
   float share() const { return 1 / static_cast<float>(others_.size() + 1); }
-  Tensor& param(std::size_t layer, std::size_t i) {
-    return first_.layers()[layer]->params()[i]->data;
+  // Whether the layer's gradients are to be summed: its factors are not among them.
+  static bool sums(const Net& net, int layer) {
+    return !sink_of(*net.layers()[static_cast<std::size_t>(layer)]);
   }
 
-  // All but running sums, which each pass of a net changes.
-  void share_params(Net& net) {
-    CHECK(net.params().size() == first_.params().size())
-        << net.params().size() << " params in a replica of a net with " << first_.params().size();
-    for (std::size_t layer = 0; layer < net.layers().size(); ++layer)
-      for (std::size_t i = 0; i < net.layers()[layer]->params().size(); ++i)
-        if (!is_running_sum(net, layer, i))
-          net.layers()[layer]->params()[i]->data.share(param(layer, i));
+  Status begin_step() {
+    summing_.clear();
+    for (const auto& other : others_)
+      for (std::size_t layer = 0; layer < first_.layers().size(); ++layer)
+        other->net.layers()[layer]->scale_gradients(first_.layers()[layer]->gradient_scale());
+    numbers_->begin();
+    return barrier_.begin();
+  }
+
+  // Hands on the layers whose sums have been made, in order, until `done(layer)` says no.
+  template <class Done>
+  Status finish_sums(Done done) {
+    while (!summing_.empty()) {
+      const int layer = summing_.front();
+      if (sums(first_, layer)) {
+        if (!done(layer)) break;
+        numbers_->finish(layer);
+        for (const NetParam& param : first_.params())
+          if (param.layer == layer && param.lr_mult != 0)
+            ops::scale(first_.context(), share(), param.blob->grad);
+      }
+      summing_.pop_front();
+      if (Status status = inner().after_backward(layer); !status.ok()) return status;
+    }
+    return {};
   }
 
   void connect(Replica& replica) {
@@ -161,16 +174,28 @@ class Replicas final : public ForwardingUpdater {
       if (FactorSink* const sink = sink_of(*first_.layers()[layer]))
         dynamic_cast<Factored&>(*replica.net.layers()[layer]).give_factors_to(sink);
     replica.net.before_forward([this, &replica](int layer) {
-      return replica.pass == 0 ? barrier_.wait_params(layer) : Status();
+      if (replica.pass > 0) return Status();
+      if (Status status = barrier_.wait_params(layer); !status.ok()) return status;
+      numbers_->take(replica.index, layer);
+      return Status();
     });
     replica.net.after_backward([this, &replica](int layer) {
-      if (replica.pass == passes_ - 1) barrier_.finished_backward(replica.index, layer);
+      if (replica.pass < passes_ - 1) return Status();
+      if (sums(replica.net, layer)) numbers_->offer(replica.index, layer);
+      barrier_.finished_backward(replica.index, layer);
       return Status();
     });
   }
 
   // On the replica's own thread.
   Status iterate(Replica& replica) {
+    try {
+      return pass(replica);
+    } catch (const DeviceError& error) {
+      return error.error();
+    }
+  }
+  Status pass(Replica& replica) {
     replica.net.clear_gradients();
     replica.loss = 0;
     for (replica.pass = 0; replica.pass < passes_; ++replica.pass) {
@@ -183,10 +208,9 @@ class Replicas final : public ForwardingUpdater {
   }
 
   void average_running_sums() {
-    for_each_running_sum(first_, [this](Tensor& sum, std::size_t layer, std::size_t i) {
-      for (const auto& other : others_) ops::axpy(first_.context(), 1, other->param(layer, i), sum);
-      ops::scale(first_.context(), share(), sum);
-    });
+    numbers_->sum_running();
+    for_each_running_sum(first_,
+                         [this](Tensor& sum) { ops::scale(first_.context(), share(), sum); });
   }
 
   // The solver looks for the cause in its own net alone.
@@ -203,6 +227,8 @@ class Replicas final : public ForwardingUpdater {
   const int passes_;
   ReplicaBarrier barrier_;
   std::vector<std::unique_ptr<Replica>> others_;  // 1, 2, ...
+  std::unique_ptr<ReplicaNumbers> numbers_;
+  std::deque<int> summing_;  // layers that inner() is to hear of
   bool told_ = false;
   std::vector<std::jthread> threads_;  // of others_; joined first
 };
@@ -210,8 +236,9 @@ class Replicas final : public ForwardingUpdater {
 }  // namespace
 
 std::unique_ptr<Updater> make_replicas(const SolverParameter& param, const std::string& name,
-                                       Net& first, std::unique_ptr<Updater> inner) {
-  return std::make_unique<Replicas>(param, name, first, std::move(inner));
+                                       Net& first, const std::vector<const Device*>& devices,
+                                       std::unique_ptr<Updater> inner) {
+  return std::make_unique<Replicas>(param, name, first, devices, std::move(inner));
 }
 
 }  // namespace shoal::parallel

@@ -5,12 +5,14 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
+#include "shoal/layers/factored.h"
 #include "shoal/parallel/job_spec.h"
 #include "shoal/parallel/membership.h"
 #include "shoal/parallel/mpi_sum.h"
 #include "shoal/parallel/replicas.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/loss_scaling.h"
 #include "shoal/solver/recipe.h"
 #include "shoal/solver/snapshot.h"
 
@@ -259,12 +261,25 @@ SolverOptions Run::solver_options() {
   return options;
 }
 
+bool hands_over_factors(const std::unique_ptr<Layer>& layer) {
+  const auto* factored = dynamic_cast<const Factored*>(layer.get());
+  return factored && factored->factors_go_to();
+}
+
 std::unique_ptr<Updater> Run::make_updater_of(Net& net) {
   const SolverParameter param = with_phase(param_, phase());
   std::unique_ptr<Updater> updater =
       make_updater(net, {job_.offer(param, scheme_, end_of_phase(), net.context().share())});
+  if (param.precision() == SolverParameter::FLOAT16 && !net.context().device().is_host()) {
+    // which would leave with the scale
+    if (std::ranges::any_of(net.layers(), hands_over_factors))
+      throw ConfigError(Code::kConfig, name_,
+                        ": precision: FLOAT16 cannot send factors, since gradients are scaled: "
+                        "choose another way in exchange, or BFLOAT16");
+    updater = make_loss_scaling(param, net, std::move(updater));
+  }
   if (net.context().share().replicas > 1)
-    updater = make_replicas(param, name_, net, std::move(updater));
+    updater = make_replicas(param, name_, net, options_.others, std::move(updater));
   return options_.wrap ? options_.wrap(net, std::move(updater), param) : std::move(updater);
 }
 

@@ -65,12 +65,11 @@ void check_counts(const SolverParameter& param, const std::string& name) {
   for (const auto& count : counts)
     if (count.value < count.least)
       throw wrong(name, count.field, " is ", count.value, "; it must be ", count.least, " or more");
+  if (!(param.global_grad_scale() > 0) || std::isinf(param.global_grad_scale()))
+    throw wrong(name, "global_grad_scale is ", param.global_grad_scale(),
+                "; it must be a number above 0");
   for (const int batches : param.test_iter())
     if (batches < 1) throw wrong(name, "test_iter is ", batches, "; it must be 1 or more");
-  if (param.deterministic() && param.precision() != SolverParameter::FLOAT32)
-    throw wrong(name,
-                "deterministic: true needs precision: FLOAT32. With TF32 the algorithm that "
-                "was fastest at the start is taken, which may be another in the next run");
 }
 
 // A net from a file that a field of the solver names.
@@ -185,7 +184,13 @@ bool by_weights(const SolverParameter& param, const Share& share) {
 }  // namespace
 
 Precision precision_of(SolverParameter::Precision precision) {
-  return precision == SolverParameter::TF32 ? Precision::kTf32 : Precision::kFloat32;
+  switch (precision) {
+    case SolverParameter::FLOAT32: return Precision::kFloat32;
+    case SolverParameter::TF32: return Precision::kTf32;
+    case SolverParameter::BFLOAT16: return Precision::kBfloat16;
+    case SolverParameter::FLOAT16: return Precision::kFloat16;
+  }
+  return Precision::kFloat32;
 }
 
 Recipe read_recipe(const SolverParameter& param, const std::string& name) {

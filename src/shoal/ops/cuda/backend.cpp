@@ -1,6 +1,7 @@
 // The functions and kernels that a CUDA device brings to ops.
 #include "shoal/ops/cuda/elementary.h"
 #include "shoal/ops/cuda/impls.h"
+#include "shoal/ops/cuda/nccl_sums.h"
 
 namespace shoal::ops::cuda {
 namespace {
@@ -17,8 +18,10 @@ constexpr const PoolImpl* kPoolImpls[] = {&kPool};
 constexpr const LrnImpl* kLrnImpls[] = {&kLrn};
 constexpr const BatchNormImpl* kBatchNormImpls[] = {&kBatchNorm};
 constexpr const SoftmaxImpl* kSoftmaxImpls[] = {&kSoftmaxCudnn, &kSoftmax};
-constexpr Backend kBackend = {&kElementary, kDenseImpls, kConvImpls,      kIm2colImpls,
-                              kPoolImpls,   kLrnImpls,   kBatchNormImpls, kSoftmaxImpls};
+constexpr Backend kBackend = {
+    &kElementary, kDenseImpls,     kConvImpls,    kIm2colImpls,    kPoolImpls,
+    kLrnImpls,    kBatchNormImpls, kSoftmaxImpls, &make_nccl_sums,
+};
 
 }  // namespace
 

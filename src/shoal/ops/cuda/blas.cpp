@@ -51,11 +51,17 @@ void BlasStream::check(cublasStatus_t status, const char* what) const {
   throw DeviceError(str(what, " on GPU ", ordinal_, ": cuBLAS says ", blas_.GetStatusName(status)));
 }
 
-const BlasStream& blas_of(Context& ctx) {
+// Memory that is freed stays until the work queued before has been done.
+void* BlasStream::room(Context& ctx, std::size_t bytes) {
+  if (!room_ || room_->bytes() < bytes) room_ = ctx.device().allocate(bytes);
+  return room_->data();
+}
+
+BlasStream& blas_of(Context& ctx) {
   shoal::cuda::CudaStream& stream = shoal::cuda::stream_of(ctx);
   stream.handle();
   if (!stream.blas) stream.blas = std::make_shared<BlasStream>(ctx);
-  return *static_cast<const BlasStream*>(stream.blas.get());
+  return *static_cast<BlasStream*>(stream.blas.get());
 }
 
 }  // namespace shoal::ops::cuda

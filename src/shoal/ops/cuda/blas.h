@@ -32,6 +32,8 @@ class BlasStream {
 
   const Blas& functions() const { return blas_; }
   cublasHandle_t handle() const { return handle_; }
+  // At least so many bytes of the device's memory, good until the next call.
+  void* room(Context& ctx, std::size_t bytes);
   // Throws DeviceError, which says what was being done and what cuBLAS calls the error, unless
   // `status` is success.
   void check(cublasStatus_t status, const char* what) const;
@@ -39,11 +41,11 @@ class BlasStream {
  private:
   const Blas& blas_;
   const int ordinal_;  // of the GPU
-  std::shared_ptr<Memory> workspace_;
+  std::shared_ptr<Memory> workspace_, room_;
   cublasHandle_t handle_ = nullptr;
 };
 
 // Of the context's stream; made at the first call. Makes the stream's GPU the thread's.
-const BlasStream& blas_of(Context& ctx);
+BlasStream& blas_of(Context& ctx);
 
 }  // namespace shoal::ops::cuda

@@ -32,7 +32,11 @@ constexpr const char* kNames[] = {"forward", "backward to the data", "backward t
 // The numbers of a description and a context on which the choice depends.
 using Key = std::vector<std::int64_t>;
 Key key_of(const ConvDesc& desc, const Context& ctx) {
-  Key key{static_cast<std::int64_t>(ctx.precision()), desc.images, desc.channels, desc.outputs,
+  Key key{static_cast<std::int64_t>(ctx.precision()),
+          ctx.deterministic(),
+          desc.images,
+          desc.channels,
+          desc.outputs,
           desc.groups};
   for (const WindowAxis& a : desc.axes)
     key.insert(key.end(), {a.in, a.out, a.kernel, a.stride, a.pad, a.dilation});
@@ -99,12 +103,12 @@ double measure(Stream& stream, const Operands& operands, const DnnConv& conv, cu
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count() / kRuns;
 }
 
-// Whether there is a GPU to measure on, with room for the operands twice: the net's own are to
-// come.
+// Whether times may count, and there is a GPU to measure on, with room for the operands twice: the
+// net's own are to come.
 bool can_measure(const ConvDesc& desc, const Context& ctx, std::size_t workspace) {
   const shoal::cuda::Runtime& runtime =
       static_cast<const shoal::cuda::CudaDevice&>(ctx.device()).runtime();
-  if (runtime.run_on_host != nullptr) return false;
+  if (ctx.deterministic() || runtime.run_on_host != nullptr) return false;
   std::size_t available = 0, total = 0;
   shoal::cuda::check(runtime.MemGetInfo(&available, &total), "asking for free memory");
   return available / 2 > Operands::bytes(desc, workspace);
@@ -133,7 +137,7 @@ const ConvAlgorithm& fastest(const ConvDesc& desc, const Context& ctx, const Dnn
 // The algorithms for tensors in one order; `ms` gets the time of the three passes, if measured.
 ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx, bool channels_last, double& ms) {
   const Dnn& dnn = dnn_functions(ctx);
-  const DnnConv conv(dnn, desc, channels_last);
+  const DnnConv conv(dnn, desc, channels_last, ctx.precision());
   const cudnnHandle_t handle = dnn_of(ctx);
   VLOG(1) << describe(desc) << (channels_last ? ", channels last" : "");
   const std::size_t most = most_workspace(ctx);
@@ -141,16 +145,15 @@ ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx, bool channels_la
   chosen.channels_last = channels_last;
   for (const ConvPass pass : kConvPasses) {
     const auto index = static_cast<std::size_t>(pass);
-    const std::vector<ConvAlgorithm> algorithms =
-        conv.algorithms(handle, pass, ctx.precision(), most);
+    const std::vector<ConvAlgorithm> algorithms = conv.algorithms(handle, pass, most);
     if (algorithms.empty()) {
       chosen.why = str("it has no algorithm ", kNames[index],
                        " with the same bits in every run in ", most >> 20, " MiB of workspace");
       return chosen;
     }
-    chosen.of[index] = ctx.precision() == Precision::kTf32
-                           ? fastest(desc, ctx, conv, pass, algorithms, ms)
-                           : algorithms.front();
+    chosen.of[index] = ctx.precision() == Precision::kFloat32
+                           ? algorithms.front()
+                           : fastest(desc, ctx, conv, pass, algorithms, ms);
     VLOG(1) << "  " << kNames[index] << " by algorithm " << chosen.of[index].number << ", "
             << chosen.of[index].workspace << " bytes of workspace";
   }
@@ -165,7 +168,7 @@ ConvAlgorithms choose(const ConvDesc& desc, const Context& ctx) {
   if (ctx.precision() == Precision::kFloat32 || desc.axes.size() != 2)
     return choose(desc, ctx, false, plain_ms);
   const ConvAlgorithms last = choose(desc, ctx, true, last_ms);
-  if (last.why.empty() && last_ms == 0) return last;  // not measured
+  if (last.why.empty() && last_ms == 0) return last;  // not measured: what cuDNN prefers
   const ConvAlgorithms plain = choose(desc, ctx, false, plain_ms);
   const bool turns = !last.why.empty() || (plain.why.empty() && plain_ms < kWorthTurning * last_ms);
   return turns ? plain : last;

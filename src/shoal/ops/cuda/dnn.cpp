@@ -69,7 +69,8 @@ void check(const Dnn& dnn, cudnnStatus_t status, const char* what) {
       str(what, ": cuDNN says ", dnn.GetErrorString(status), *detail == '\0' ? "" : ", ", detail));
 }
 
-TensorDescriptor::TensorDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last)
+TensorDescriptor::TensorDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last,
+                                   cudnnDataType_t type)
     : Descriptor(dnn, dnn.CreateTensorDescriptor, dnn.DestroyTensorDescriptor) {
   std::vector<int> strides(sizes.size(), 1);
   for (std::size_t i = sizes.size(); i-- > 1;) strides[i - 1] = strides[i] * sizes[i];
@@ -79,18 +80,19 @@ TensorDescriptor::TensorDescriptor(const Dnn& dnn, std::span<const int> sizes, b
     for (std::size_t i = sizes.size() - 1; i-- > 2;) strides[i] = strides[i + 1] * sizes[i + 1];
   }
   check(dnn,
-        dnn.SetTensorNdDescriptor(*this, CUDNN_DATA_FLOAT, static_cast<int>(sizes.size()),
-                                  sizes.data(), strides.data()),
+        dnn.SetTensorNdDescriptor(*this, type, static_cast<int>(sizes.size()), sizes.data(),
+                                  strides.data()),
         "describing a tensor");
 }
 
-FilterDescriptor::FilterDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last)
+FilterDescriptor::FilterDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last,
+                                   cudnnDataType_t type)
     : Descriptor(dnn, dnn.CreateFilterDescriptor, dnn.DestroyFilterDescriptor) {
-  check(dnn,
-        dnn.SetFilterNdDescriptor(*this, CUDNN_DATA_FLOAT,
-                                  channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
-                                  static_cast<int>(sizes.size()), sizes.data()),
-        "describing weights");
+  check(
+      dnn,
+      dnn.SetFilterNdDescriptor(*this, type, channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
+                                static_cast<int>(sizes.size()), sizes.data()),
+      "describing weights");
 }
 
 }  // namespace shoal::ops::cuda

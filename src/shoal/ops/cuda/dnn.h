@@ -56,15 +56,17 @@ class Descriptor {
   D value_ = nullptr;
 };
 
-// Of float32 numbers of 4 axes or more: images, channels and places, in that order or with the
+// Of numbers of 4 axes or more: images, channels and places, in that order or with the
 // channels last.
 class TensorDescriptor : public Descriptor<cudnnTensorDescriptor_t> {
  public:
-  TensorDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last = false);
+  TensorDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last = false,
+                   cudnnDataType_t type = CUDNN_DATA_FLOAT);
 };
 class FilterDescriptor : public Descriptor<cudnnFilterDescriptor_t> {
  public:
-  FilterDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last = false);
+  FilterDescriptor(const Dnn& dnn, std::span<const int> sizes, bool channels_last = false,
+                   cudnnDataType_t type = CUDNN_DATA_FLOAT);
 };
 
 }  // namespace shoal::ops::cuda

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shoal/ops/cuda/short_floats.h"
+
 namespace shoal::ops::cuda {
 namespace {
 
@@ -29,10 +31,16 @@ std::vector<int> sizes(std::int64_t first, std::int64_t second, const ConvDesc& 
   return all;
 }
 
-// In float32 a GPU may not round to TF32, and in no precision to float16.
+// In float32 a GPU may not round to TF32, and nowhere float32 to float16.
 bool rounds_well(cudnnMathType_t math, Precision precision) {
   return math != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION &&
-         (precision == Precision::kTf32 || math != CUDNN_TENSOR_OP_MATH);
+         (precision != Precision::kFloat32 || math != CUDNN_TENSOR_OP_MATH);
+}
+
+cudnnDataType_t type_of(Precision precision) {
+  return precision == Precision::kBfloat16  ? CUDNN_DATA_BFLOAT16
+         : precision == Precision::kFloat16 ? CUDNN_DATA_HALF
+                                            : CUDNN_DATA_FLOAT;
 }
 
 // Whether an algorithm turns the numbers into another domain, where float32 keeps fewer digits: the
@@ -61,14 +69,14 @@ std::vector<ConvAlgorithm> fitting(const Dnn& dnn, cudnnConvolutionDescriptor_t 
   constexpr int kEntries = 16;  // more than any pass has, in each way to round
   Entry entries[kEntries];
   int count = 0;
-  const bool exact = precision == Precision::kFloat32;
+  const bool exact = precision == Precision::kFloat32, transforming = precision == Precision::kTf32;
   check(dnn, dnn.SetConvolutionMathType(window, exact ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
         "choosing how a convolution rounds");
   std::vector<ConvAlgorithm> algorithms;
   if (list(kEntries, &count, entries) != CUDNN_STATUS_SUCCESS) return algorithms;
   for (const Entry& entry : std::span(entries, static_cast<std::size_t>(count))) {
     if (entry.status != CUDNN_STATUS_SUCCESS || entry.determinism != CUDNN_DETERMINISTIC ||
-        !rounds_well(entry.mathType, precision) || (exact && transforms(entry.algo)))
+        !rounds_well(entry.mathType, precision) || (!transforming && transforms(entry.algo)))
       continue;
     ConvAlgorithm algorithm{entry.algo, exact ? CUDNN_FMA_MATH : entry.mathType, 0};
     check(dnn, dnn.SetConvolutionMathType(window, algorithm.math),
@@ -95,12 +103,15 @@ Why no_dnn_conv(const ConvDesc& desc) {
   return kYes;
 }
 
-DnnConv::DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last)
+DnnConv::DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last, Precision precision)
     : dnn_(dnn),
-      x_(dnn, sizes(desc.images, desc.channels, desc, &WindowAxis::in), channels_last),
-      y_(dnn, sizes(desc.images, desc.outputs, desc, &WindowAxis::out), channels_last),
+      precision_(precision),
+      x_(dnn, sizes(desc.images, desc.channels, desc, &WindowAxis::in), channels_last,
+         type_of(precision)),
+      y_(dnn, sizes(desc.images, desc.outputs, desc, &WindowAxis::out), channels_last,
+         type_of(precision)),
       w_(dnn, sizes(desc.outputs, desc.channels / desc.groups, desc, &WindowAxis::kernel),
-         channels_last),
+         channels_last, type_of(precision)),
       window_(dnn, dnn.CreateConvolutionDescriptor, dnn.DestroyConvolutionDescriptor) {
   const std::vector<int> pad = each_axis(desc, &WindowAxis::pad),
                          stride = each_axis(desc, &WindowAxis::stride),
@@ -115,11 +126,11 @@ DnnConv::DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last)
 }
 
 std::vector<ConvAlgorithm> DnnConv::algorithms(cudnnHandle_t handle, ConvPass pass,
-                                               Precision precision, std::size_t most) const {
+                                               std::size_t most) const {
   switch (pass) {
     case ConvPass::kForward:
       return fitting<cudnnConvolutionFwdAlgoPerf_t>(
-          dnn_, window_, precision, most,
+          dnn_, window_, precision_, most,
           [&](auto... out) {
             return dnn_.GetConvolutionForwardAlgorithm_v7(handle, x_, w_, window_, y_, out...);
           },
@@ -128,7 +139,7 @@ std::vector<ConvAlgorithm> DnnConv::algorithms(cudnnHandle_t handle, ConvPass pa
           });
     case ConvPass::kData:
       return fitting<cudnnConvolutionBwdDataAlgoPerf_t>(
-          dnn_, window_, precision, most,
+          dnn_, window_, precision_, most,
           [&](auto... out) {
             return dnn_.GetConvolutionBackwardDataAlgorithm_v7(handle, w_, y_, window_, x_, out...);
           },
@@ -139,7 +150,7 @@ std::vector<ConvAlgorithm> DnnConv::algorithms(cudnnHandle_t handle, ConvPass pa
     case ConvPass::kFilter: break;
   }
   return fitting<cudnnConvolutionBwdFilterAlgoPerf_t>(
-      dnn_, window_, precision, most,
+      dnn_, window_, precision_, most,
       [&](auto... out) {
         return dnn_.GetConvolutionBackwardFilterAlgorithm_v7(handle, x_, y_, window_, w_, out...);
       },
@@ -175,7 +186,7 @@ cudnnStatus_t DnnConv::backward_filter(cudnnHandle_t handle, const ConvAlgorithm
   return dnn_.ConvolutionBackwardFilter(
       handle, &kOne, x_, x, y_, dy, window_,
       static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm.number), workspace,
-      algorithm.workspace, &kOne, w_, dw);
+      algorithm.workspace, takes_short(precision_) ? &kZero : &kOne, w_, dw);
 }
 
 }  // namespace shoal::ops::cuda

@@ -22,13 +22,13 @@ struct ConvAlgorithm {
 class DnnConv {
  public:
   // no_dnn_conv has nothing against the description. channels_last: x, w, y and their gradients are
-  // in that order, of two axes.
-  DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last);
+  // in that order, of two axes. They are of the precision's type.
+  DnnConv(const Dnn& dnn, const ConvDesc& desc, bool channels_last, Precision precision);
 
-  // The algorithms that give the same bits in every run, round as `precision` says and take no more
-  // than `most` bytes of workspace, in cuDNN's order: the first is the one that it expects to be
-  // the fastest, which depends on the description, the GPU and the library alone.
-  std::vector<ConvAlgorithm> algorithms(cudnnHandle_t handle, ConvPass pass, Precision precision,
+  // The algorithms that give the same bits in every run, round as the precision says and take no
+  // more than `most` bytes of workspace, in cuDNN's order: the first is the one that it expects to
+  // be the fastest, which depends on the description, the GPU and the library alone.
+  std::vector<ConvAlgorithm> algorithms(cudnnHandle_t handle, ConvPass pass,
                                         std::size_t most) const;
 
   // Overwrites y.
@@ -37,12 +37,13 @@ class DnnConv {
   // Overwrites dx.
   cudnnStatus_t backward_data(cudnnHandle_t handle, const ConvAlgorithm& algorithm, const void* w,
                               const void* dy, void* workspace, void* dx) const;
-  // Adds to dw.
+  // Adds to dw, or overwrites it if it is of 16 bits.
   cudnnStatus_t backward_filter(cudnnHandle_t handle, const ConvAlgorithm& algorithm, const void* x,
                                 const void* dy, void* workspace, void* dw) const;
 
  private:
   const Dnn& dnn_;
+  const Precision precision_;
   TensorDescriptor x_, y_;
   FilterDescriptor w_;
   Descriptor<cudnnConvolutionDescriptor_t> window_;

@@ -7,6 +7,7 @@
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/ops/cuda/multiply.h"
 #include "shoal/ops/cuda/numbers.h"
+#include "shoal/ops/cuda/short_floats.h"
 
 namespace shoal::ops::cuda {
 namespace {
@@ -20,6 +21,24 @@ cublasComputeType_t compute_type(Precision precision) {
   return precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
+struct Numbers {
+  const float* data;
+  std::int64_t count;
+};
+struct Inputs {
+  const void *a, *b;
+};
+// As the precision wants them: where they are, or shortened.
+Inputs inputs(Context& ctx, BlasStream& blas, Numbers a, Numbers b) {
+  if (!takes_short(ctx.precision())) return {a.data, b.data};
+  auto* const left =
+      static_cast<std::byte*>(blas.room(ctx, short_bytes(a.count) + short_bytes(b.count)));
+  std::byte* const right = left + short_bytes(a.count);
+  shorten(ctx, a.count, a.data, left);
+  shorten(ctx, b.count, b.data, right);
+  return {left, right};
+}
+
 }  // namespace
 
 // cuBLAS's matrices are column-major: what is a to us is a's transpose to it, and c's transpose is
@@ -28,17 +47,19 @@ void multiply(Context& ctx, std::int64_t count, Trans trans_a, Trans trans_b, st
               std::int64_t n, std::int64_t k, float alpha, const float* a, const float* b,
               float beta, float* c) {
   if (count == 0 || m == 0 || n == 0) return;
-  const BlasStream& blas = blas_of(ctx);
+  BlasStream& blas = blas_of(ctx);
   const std::int64_t a_row = std::max<std::int64_t>(1, trans_a == Trans::kYes ? m : k),
                      b_row = std::max<std::int64_t>(1, trans_b == Trans::kYes ? k : n);
   const cublasOperation_t op_a = operation(trans_a), op_b = operation(trans_b);
   const cublasComputeType_t type = compute_type(ctx.precision());
-  blas.check(count == 1 ? blas.functions().GemmEx_64(blas.handle(), op_b, op_a, n, m, k, &alpha, b,
-                                                     CUDA_R_32F, b_row, a, CUDA_R_32F, a_row, &beta,
+  const auto [left, right] = inputs(ctx, blas, {a, count * m * k}, {b, count * k * n});
+  const cudaDataType input = input_type(ctx.precision());
+  blas.check(count == 1 ? blas.functions().GemmEx_64(blas.handle(), op_b, op_a, n, m, k, &alpha,
+                                                     right, input, b_row, left, input, a_row, &beta,
                                                      c, CUDA_R_32F, n, type, CUBLAS_GEMM_DEFAULT)
                         : blas.functions().GemmStridedBatchedEx_64(
-                              blas.handle(), op_b, op_a, n, m, k, &alpha, b, CUDA_R_32F, b_row,
-                              k * n, a, CUDA_R_32F, a_row, m * k, &beta, c, CUDA_R_32F, n, m * n,
+                              blas.handle(), op_b, op_a, n, m, k, &alpha, right, input, b_row,
+                              k * n, left, input, a_row, m * k, &beta, c, CUDA_R_32F, n, m * n,
                               count, type, CUBLAS_GEMM_DEFAULT),
              "multiplying matrices");
 }

@@ -17,10 +17,23 @@ const Runtime& runtime() {
       .StreamCreate = &cudaStreamCreate,
       .StreamDestroy = &cudaStreamDestroy,
       .StreamSynchronize = &cudaStreamSynchronize,
+      .StreamWaitEvent =
+          [](cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+            return cudaStreamWaitEvent(stream, event, flags);
+          },
+      .EventCreateWithFlags =
+          [](cudaEvent_t* event, unsigned int flags) {
+            return cudaEventCreateWithFlags(event, flags);
+          },
+      .EventDestroy = &cudaEventDestroy,
+      .EventRecord = [](cudaEvent_t event,
+                        cudaStream_t stream) { return cudaEventRecord(event, stream); },
+      .EventQuery = &cudaEventQuery,
       .GetLastError = &cudaGetLastError,
       .run_on_host = nullptr,
       .blas = nullptr,
       .dnn = nullptr,
+      .nccl = nullptr,
   };
   return table;
 }

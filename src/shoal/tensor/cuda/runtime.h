@@ -13,6 +13,7 @@
 namespace shoal::ops::cuda {
 struct Blas;
 struct Dnn;
+struct Nccl;
 }  // namespace shoal::ops::cuda
 
 namespace shoal::cuda {
@@ -33,13 +34,20 @@ struct Runtime {
   cudaError_t (*StreamCreate)(cudaStream_t* stream);
   cudaError_t (*StreamDestroy)(cudaStream_t stream);
   cudaError_t (*StreamSynchronize)(cudaStream_t stream);
+  cudaError_t (*StreamWaitEvent)(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+  cudaError_t (*EventCreateWithFlags)(cudaEvent_t* event, unsigned int flags);
+  cudaError_t (*EventDestroy)(cudaEvent_t event);
+  cudaError_t (*EventRecord)(cudaEvent_t event, cudaStream_t stream);
+  cudaError_t (*EventQuery)(cudaEvent_t event);
   cudaError_t (*GetLastError)();
   // Null: kernels are launched on the GPU. Otherwise a kernel is this work, a loop on the host,
   // which is queued on the stream.
   void (*run_on_host)(cudaStream_t stream, std::function<void()> work);
-  // The functions of cuBLAS and cuDNN; null: those of the installed libraries, loaded at first use.
+  // The functions of cuBLAS, cuDNN and NCCL; null: those of the installed libraries, loaded at
+  // first use.
   const ops::cuda::Blas* blas;
   const ops::cuda::Dnn* dnn;
+  const ops::cuda::Nccl* nccl;
 };
 
 // The CUDA runtime itself.

@@ -1,0 +1,191 @@
+#include "shoal/ops/cuda/nccl_sums.h"
+
+#include <deque>
+#include <set>
+
+#include "shoal/base/error.h"
+#include "shoal/base/log.h"
+#include "shoal/ops/cuda/numbers.h"
+#include "shoal/tensor/cuda/stream.h"
+
+namespace shoal::ops::cuda {
+namespace {
+
+using shoal::cuda::CudaStream;
+using shoal::cuda::Runtime;
+
+void check(const Nccl& nccl, ncclResult_t result, const char* what) {
+  if (result != ncclSuccess)
+    throw DeviceError(str(what, ": NCCL says ", nccl.GetErrorString(result)));
+}
+
+// A place in a stream's order, for which other streams can wait.
+class Event {
+ public:
+  Event(const Runtime& runtime, const CudaStream& stream) : runtime_(runtime) {
+    stream.handle();  // its GPU becomes the thread's
+    shoal::cuda::check(runtime_.EventCreateWithFlags(&event_, cudaEventDisableTiming),
+                       "making an event of GPU ", stream.ordinal());
+  }
+  ~Event() { runtime_.EventDestroy(event_); }
+  Event(const Event&) = delete;
+
+  // Of `stream`, which is of the GPU that the event was made for.
+  void record(const CudaStream& stream) {
+    shoal::cuda::check(runtime_.EventRecord(event_, stream.handle()), "noting a place on GPU ",
+                       stream.ordinal());
+  }
+  // `stream` goes on when the place has been reached.
+  void hold(const CudaStream& stream) {
+    shoal::cuda::check(runtime_.StreamWaitEvent(stream.handle(), event_, 0),
+                       "ordering work of GPU ", stream.ordinal());
+  }
+  bool reached() const {
+    const cudaError_t result = runtime_.EventQuery(event_);
+    if (result != cudaErrorNotReady) shoal::cuda::check(result, "asking how far a GPU has come");
+    return result == cudaSuccess;
+  }
+
+ private:
+  const Runtime& runtime_;
+  cudaEvent_t event_ = nullptr;
+};
+
+// One GPU, and its part of the slots.
+struct Member {
+  Member(Context& of, int slots)
+      : context(of), stream(shoal::cuda::stream_of(of)), own(stream.runtime(), stream.ordinal()) {
+    for (int slot = 0; slot < slots; ++slot) {
+      offered.emplace_back(stream.runtime(), stream);
+      done.emplace_back(stream.runtime(), stream);
+    }
+    numbers.resize(static_cast<std::size_t>(slots));
+  }
+  Context& context;
+  CudaStream& stream;                        // on which it computes
+  CudaStream own;                            // on which it sums and copies
+  std::deque<Event> offered, done;           // by slot
+  std::vector<std::vector<float*>> numbers;  // by slot
+};
+
+class NcclSums final : public DeviceSums {
+ public:
+  NcclSums(std::span<Context* const> contexts, int slots, const Nccl& nccl)
+      : nccl_(nccl), uses_(static_cast<std::size_t>(slots)), counts_(uses_.size()) {
+    std::vector<int> ordinals;
+    for (Context* context : contexts) {
+      members_.emplace_back(*context, slots);
+      ordinals.push_back(members_.back().stream.ordinal());
+    }
+    comms_.resize(ordinals.size());
+    check(nccl_,
+          nccl_.CommInitAll(comms_.data(), static_cast<int>(ordinals.size()), ordinals.data()),
+          "connecting GPUs");
+  }
+  ~NcclSums() override {
+    try {
+      for (Member& member : members_) member.own.synchronize();
+    } catch (const DeviceError&) {  // which a failed GPU has told before
+    }
+    for (const ncclComm_t comm : comms_) nccl_.CommDestroy(comm);
+  }
+
+  void offer(int context, int slot, Use use, std::span<Tensor* const> tensors) override {
+    Member& member = members_[static_cast<std::size_t>(context)];
+    const auto at = static_cast<std::size_t>(slot);
+    member.numbers[at].clear();
+    for (Tensor* tensor : tensors)
+      member.numbers[at].push_back(numbers(member.context, context == 0, use, *tensor));
+    if (context == 0) {
+      uses_[at] = use;
+      counts_[at].clear();
+      for (const Tensor* tensor : tensors)
+        counts_[at].push_back(static_cast<std::size_t>(tensor->count()));
+    }
+    member.offered[at].record(member.stream);
+  }
+
+  void start(int slot) override {
+    const auto at = static_cast<std::size_t>(slot);
+    for (Member& member : members_) member.offered[at].hold(member.own);
+    check(nccl_, nccl_.GroupStart(), "beginning a sum of GPUs");
+    for (std::size_t i = 0; i < counts_[at].size(); ++i)
+      for (std::size_t m = 0; m < members_.size(); ++m) queue(m, at, i);
+    check(nccl_, nccl_.GroupEnd(), "starting a sum of GPUs");
+    for (Member& member : members_) member.done[at].record(member.own);
+  }
+
+  bool done(int slot) override {
+    return members_[0].done[static_cast<std::size_t>(slot)].reached();
+  }
+
+  void take(int context, int slot) override {
+    Member& member = members_[static_cast<std::size_t>(context)];
+    member.done[static_cast<std::size_t>(slot)].hold(member.stream);
+  }
+
+ private:
+  static float* numbers(Context& ctx, bool first, Use use, Tensor& tensor) {
+    if (use == Use::kSum && first) return mut(ctx, tensor);
+    if (use == Use::kCopy && !first) return write(ctx, tensor);
+    return const_cast<float*>(read(ctx, tensor));  // which NCCL's one type of pointer asks for
+  }
+
+  void queue(std::size_t m, std::size_t slot, std::size_t i) {
+    Member& member = members_[m];
+    float* const own = member.numbers[slot][i];
+    const std::size_t count = counts_[slot][i];
+    const cudaStream_t stream = member.own.handle();
+    check(nccl_,
+          uses_[slot] == Use::kSum
+              ? nccl_.Reduce(own, own, count, ncclFloat32, ncclSum, 0, comms_[m], stream)
+              : nccl_.Broadcast(own, own, count, ncclFloat32, 0, comms_[m], stream),
+          "summing on GPUs");
+  }
+
+  const Nccl& nccl_;
+  std::vector<Use> uses_;                         // by slot
+  std::vector<std::vector<std::size_t>> counts_;  // by slot, of its tensors
+  std::deque<Member> members_;
+  std::vector<ncclComm_t> comms_;
+};
+
+const NcclLibrary& installed_nccl() {
+  static const NcclLibrary library = load_nccl();
+  return library;
+}
+
+}  // namespace
+
+NcclLibrary load_nccl(const std::vector<std::string>& files) {
+  NcclLibrary nccl;
+  Library library(files);
+#define FN(name) library.find("nccl" #name, nccl.functions.name);
+#include "shoal/ops/cuda/nccl.def"
+#undef FN
+  if (!library.why().empty())
+    nccl.why = str("NCCL cannot be loaded: ", library.why(), "; install NCCL ", NCCL_MAJOR,
+                   ", or name its folder in LD_LIBRARY_PATH");
+  return nccl;
+}
+
+std::unique_ptr<DeviceSums> make_nccl_sums(std::span<Context* const> contexts, int slots,
+                                           Why& why) {
+  std::set<const Device*> devices;
+  for (Context* context : contexts) {
+    if (context->device().backend() != contexts[0]->device().backend())
+      why = str(context->device().name(), " is no GPU");
+    if (!devices.insert(&context->device()).second)
+      why = str(context->device().name(), " is there twice");
+  }
+  if (!why.empty()) return nullptr;
+  const Nccl* nccl = shoal::cuda::stream_of(*contexts[0]).runtime().nccl;
+  if (nccl == nullptr) {
+    why = installed_nccl().why;
+    nccl = &installed_nccl().functions;
+  }
+  if (!why.empty()) return nullptr;
+  return std::make_unique<NcclSums>(contexts, slots, *nccl);
+}
+
+}  // namespace shoal::ops::cuda

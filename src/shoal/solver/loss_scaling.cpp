@@ -1,0 +1,91 @@
+#include "shoal/solver/loss_scaling.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shoal/base/log.h"
+#include "shoal/net/net.h"
+#include "shoal/ops/vector.h"
+#include "shoal/proto/run.pb.h"
+#include "shoal/proto/solver.pb.h"
+
+namespace shoal {
+namespace {
+
+constexpr std::int64_t kPatience = 1000;  // steps before a larger scale is tried
+constexpr float kLargest = 1 << 24;
+
+class LossScaling final : public ForwardingUpdater, private Checkpointed {
+ public:
+  LossScaling(const SolverParameter& param, Net& net, std::unique_ptr<Updater> inner)
+      : ForwardingUpdater(std::move(inner)),
+        net_(net),
+        adaptive_(param.global_grad_scale_adaptive()) {
+    set_scale(param.global_grad_scale());
+  }
+
+  Status after_backward(int layer) override {
+    for (const NetParam& param : net_.params())
+      if (param.layer == layer && param.lr_mult != 0)
+        ops::scale(net_.context(), 1 / scale_, param.blob->grad);
+    return inner().after_backward(layer);
+  }
+
+  Result<StepOutcome> end_step(StepEnd how) override {
+    Result<StepOutcome> outcome = inner().end_step(how);
+    if (!outcome.ok() || how != StepEnd::kUpdate || !adaptive_) return outcome;
+    if (outcome.value() == StepOutcome::kApplied) {
+      if (++steps_ >= kPatience) set_scale(std::min(2 * scale_, kLargest));
+      return outcome;
+    }
+    if (scale_ <= 1) return outcome;
+    set_scale(std::max(1.0f, scale_ / 2));
+    LOG(INFO) << "A gradient is not finite: this step is skipped, and gradients are scaled by "
+              << scale_ << " from now on";
+    return inner().end_step(StepEnd::kSkip);
+  }
+
+  Checkpointed& state() override { return *this; }
+
+ private:
+  void set_scale(float scale) {
+    scale_ = scale;
+    steps_ = 0;
+    for (const auto& layer : net_.layers()) layer->scale_gradients(scale);
+  }
+
+  Status prepare_save() override { return inner().state().prepare_save(); }
+  std::vector<Tensor*> histories() override { return inner().state().histories(); }
+  void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override {
+    inner().state().start_at(iteration, all);
+  }
+  std::shared_ptr<const OwnState> own_state() override { return inner().state().own_state(); }
+  void take_own_state(std::shared_ptr<const OwnState> own) override {
+    inner().state().take_own_state(std::move(own));
+  }
+  void put(RunState& run) override {
+    inner().state().put(run);
+    run.set_loss_scale(scale_);
+    run.set_steps_at_scale(steps_);
+  }
+  void take(const RunState& run, const std::string& file) override {
+    inner().state().take(run, file);
+    if (!run.has_loss_scale()) return;
+    set_scale(run.loss_scale());
+    steps_ = run.steps_at_scale();
+  }
+
+  Net& net_;
+  const bool adaptive_;
+  float scale_ = 1;
+  std::int64_t steps_ = 0;  // since the scale changed
+};
+
+}  // namespace
+
+std::unique_ptr<Updater> make_loss_scaling(const SolverParameter& param, Net& net,
+                                           std::unique_ptr<Updater> inner) {
+  return std::make_unique<LossScaling>(param, net, std::move(inner));
+}
+
+}  // namespace shoal

@@ -1,0 +1,20 @@
+// Loss scaling: gradients are larger while a net computes them, so that they do not vanish in a
+// type of 16 bits.
+#pragma once
+
+#include <memory>
+
+#include "shoal/solver/updater.h"
+
+namespace shoal {
+
+class SolverParameter;
+
+// Around `inner`, which updates `net` and sees its gradients as they are. The scale begins with
+// global_grad_scale. Unless global_grad_scale_adaptive is false, a gradient that is not finite
+// halves the scale, down to 1, and the step is skipped; 1000 steps without one double it. A
+// snapshot holds the scale. Source: Micikevicius et al., Mixed Precision Training, ICLR 2018.
+std::unique_ptr<Updater> make_loss_scaling(const SolverParameter& param, Net& net,
+                                           std::unique_ptr<Updater> inner);
+
+}  // namespace shoal

@@ -1,0 +1,220 @@
+// Tests of several GPUs in one process: a replica on each, whose gradients NCCL or the host sums.
+#include <gtest/gtest.h>
+
+#include "cuda/devices.h"
+#include "cuda/fake_cuda.h"
+#include "cuda/fake_libraries.h"
+#include "shoal/ops/device_sums.h"
+#include "shoal/parallel/job_spec.h"
+#include "shoal/parallel/replicas.h"
+#include "shoal/parallel/run.h"
+#include "support/device_training.h"
+#include "support/job.h"
+#include "support/layer_rig.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test::cuda_replicas_test {
+namespace {
+
+using Devices = std::vector<const Device*>;
+
+Devices fake_gpus(int count) {
+  Devices gpus;
+  for (int gpu = 0; gpu < count; ++gpu) gpus.push_back(&fake_gpu(gpu));
+  return gpus;
+}
+// NCCL refuses them, so that sums go through the host.
+Devices same_gpu(int count) { return Devices(static_cast<std::size_t>(count), &fake_gpu()); }
+
+TEST(DeviceSums, SumIntoTheFirstAndCopyFromIt) {
+  std::vector<std::unique_ptr<Context>> made;
+  std::vector<Context*> contexts;
+  for (const Device* gpu : fake_gpus(3)) {
+    made.push_back(std::make_unique<Context>(Context::Options{.device = gpu}));
+    contexts.push_back(made.back().get());
+  }
+  ops::Why why;
+  const auto sums = ops::make_device_sums(contexts, 2, why);
+  ASSERT_TRUE(sums) << why;
+  std::vector<Tensor> x;
+  for (float value : {1.f, 10.f, 100.f}) {
+    Tensor& own = x.emplace_back(Shape{4});
+    own.host_out()[3] = value;
+    // queued late: a sum that does not wait for it would see what was there before
+    ops::axpy(*contexts[x.size() - 1], 1, own, own);
+  }
+  for (int r = 0; r < 3; ++r) {
+    Tensor* const own[] = {&x[static_cast<std::size_t>(r)]};
+    sums->offer(r, 0, ops::DeviceSums::Use::kSum, own);
+  }
+  sums->start(0);
+  sums->take(0, 0);
+  EXPECT_EQ(222, x[0].host()[3]);
+  EXPECT_TRUE(sums->done(0));
+  for (int r = 0; r < 3; ++r) {
+    Tensor* const own[] = {&x[static_cast<std::size_t>(r)]};
+    sums->offer(r, 1, ops::DeviceSums::Use::kCopy, own);
+  }
+  sums->start(1);
+  for (int r = 0; r < 3; ++r) {
+    sums->take(r, 1);
+    EXPECT_EQ(222, x[static_cast<std::size_t>(r)].host()[3]) << r;
+  }
+}
+
+TEST(DeviceSums, SayWhyTheyCannotBeMade) {
+  Context one({.device = &fake_gpu()}), same({.device = &fake_gpu()}), cpu({});
+  const auto why = [](std::vector<Context*> contexts) {
+    ops::Why words;
+    EXPECT_FALSE(ops::make_device_sums(contexts, 1, words));
+    return words;
+  };
+  EXPECT_EQ("cuda:0 is there twice", why({&one, &same}));
+  EXPECT_EQ("cpu is no GPU", why({&one, &cpu}));
+  EXPECT_EQ("cpu has no way of its own to sum with other devices", why({&cpu, &one}));
+  EXPECT_HAS(ops::cuda::load_nccl({"no_such_library.so"}).why, "NCCL cannot be loaded: no_such");
+}
+
+// All functions in nccl.def are in it.
+TEST(DeviceSums, KnowTheInstalledNccl) {
+  const ops::cuda::NcclLibrary library = ops::cuda::load_nccl();
+  if (library.why.find("cannot open") != std::string::npos) GTEST_SKIP() << library.why;
+  EXPECT_EQ("", library.why);
+}
+
+Status train_on_all(const Devices& devices, const SolverParameter& param,
+                    table::Table* table = nullptr, const std::string& snapshot = "") {
+  parallel::RunOptions options;
+  options.device = devices[0];
+  options.others.assign(devices.begin() + 1, devices.end());
+  options.share.replicas = static_cast<int>(devices.size());
+  options.snapshot = snapshot;
+  const Result<Ending> ending =
+      parallel::run(parallel::read_job_spec(param, "device"), options, table);
+  return ending.ok() ? Status() : Status(ending.error());
+}
+
+// Without batch normalization, whose means are of one replica's batch.
+SolverParameter plain_solver(const std::string& folder, int batch) {
+  SolverParameter param = device_solver(folder, "max_iter: 6 snapshot: 6");
+  for (LayerParameter& layer : *param.mutable_net_param()->mutable_layer()) {
+    if (layer.type() == "BatchNorm") layer.set_type("Power");
+    if (layer.type() == "Data") layer.mutable_data_param()->set_batch_size(batch);
+  }
+  return param;
+}
+
+TEST(CudaReplicas, LearnWhatOneDeviceLearnsFromTheWholeBatch) {
+  for (const Device* one : {static_cast<const Device*>(nullptr), &fake_gpu()}) {
+    const SolverParameter whole = plain_solver("cuda_whole", 12);
+    ASSERT_OK(train_on(one, whole));
+    const Numbers want = model_of(whole, 6);
+    for (const Devices& devices : {fake_gpus(2), fake_gpus(3), same_gpu(2), same_gpu(3)}) {
+      const SolverParameter part =
+          plain_solver("cuda_parts", 12 / static_cast<int>(devices.size()));
+      ASSERT_OK(train_on_all(devices, part));
+      EXPECT_LE(relative_error(model_of(part, 6), want), 1e-5);
+    }
+  }
+}
+
+TEST(CudaReplicas, HaveTheSameBitsInEveryRunAndAfterARestore) {
+  for (const Devices& devices : {fake_gpus(3), same_gpu(2)}) {
+    const SolverParameter param = device_solver("cuda_replicas", "max_iter: 12 snapshot: 6");
+    ASSERT_OK(train_on_all(devices, param));
+    const std::string half = saved(param, 6), whole = saved(param, 12);
+    ASSERT_OK(train_on_all(devices, param));
+    EXPECT_EQ(saved(param, 6), half);
+    EXPECT_EQ(saved(param, 12), whole);
+    ASSERT_OK(
+        train_on_all(devices, param, nullptr, param.snapshot_prefix() + "_iter_6.solverstate"));
+    EXPECT_EQ(saved(param, 12), whole);
+  }
+}
+
+// Running means and what is learned, as replicas on the CPU have them.
+TEST(CudaReplicas, EndWhereThoseOnTheCpuDo) {
+  const SolverParameter param =
+      device_solver("cuda_replicas_cpu", "max_iter: 6 snapshot: 6 iter_size: 2");
+  ASSERT_OK(train_on_all({&cpu_device(), &cpu_device()}, param));
+  const Numbers want = model_of(param, 6);
+  for (const Devices& devices : {fake_gpus(2), same_gpu(2)}) {
+    ASSERT_OK(train_on_all(devices, param));
+    EXPECT_LE(relative_error(model_of(param, 6), want), 1e-4);
+  }
+}
+
+TEST(CudaReplicas, WorkInAJob) {
+  for (const char* scheme : {"bsp", "local_steps"}) {
+    SCOPED_TRACE(scheme);
+    const SolverParameter param =
+        device_solver("cuda_replicas_job",
+                      std::string("max_iter: 6 snapshot: 6 scheme { type: '") + scheme + "' }");
+    const auto job = [&](const Devices& devices) {
+      const auto life = [&](int, table::Table& table) {
+        return train_on_all(devices, param, &table);
+      };
+      for (const Status& status : run_workers(2, 2, life)) EXPECT_TRUE(status.ok());
+      return model_of(param, 6);
+    };
+    const Numbers want = job({&cpu_device(), &cpu_device()});
+    EXPECT_LE(relative_error(job(fake_gpus(2)), want), 1e-3);
+  }
+}
+
+TEST(CudaReplicas, HaveTheFirstsParamsToTheBit) {
+  const SolverParameter param = device_solver("cuda_replicas_equal", "max_iter: 6");
+  for (const Devices& devices : {fake_gpus(3), same_gpu(3)}) {
+    SolverOptions options;
+    options.device = devices[0];
+    options.share.replicas = 3;
+    Updater* updater = nullptr;
+    options.make_updater = [&](Net& net) {
+      auto made = parallel::make_replicas(param, "test", net, {devices.begin() + 1, devices.end()},
+                                          make_local_updater(param, "test", net));
+      updater = made.get();
+      return made;
+    };
+    Solver solver(param, options);
+    ASSERT_TRUE(solver.step(2).ok());
+    const auto before = all_params(solver.net());
+    ASSERT_TRUE(solver.step(1).ok());
+    ASSERT_OK(updater->settle(Settle::kOwn));
+    ASSERT_EQ(2u, updater->replicas().size());
+    // of those whose running sums moved on, what a rule updates
+    for (Net* replica : updater->replicas()) {
+      std::size_t at = 0;
+      for (const NetParam& one : replica->params()) {
+        for (const float x : one.blob->data.host()) {
+          if (one.lr_mult != 0) {
+            ASSERT_EQ(before[at], x) << at;
+          }
+          ++at;
+        }
+      }
+    }
+  }
+}
+
+// A library's failure, or the GPU's, ends the run with its words: no replica waits for ever.
+TEST(CudaReplicas, FailuresEndTheRun) {
+  const SolverParameter param = device_solver("cuda_replicas_failure", "max_iter: 3");
+  int failures = 0;
+  for (int n = 1; n < 200; n += 23) {
+    fail_library(n);
+    Status ended;
+    try {
+      ended = train_on_all(fake_gpus(2), param);
+    } catch (const ConfigError& error) {
+      ended = error.error();
+    }
+    fail_library(0);
+    if (ended.ok()) break;
+    ++failures;
+    EXPECT_EQ(ended.error().code, Code::kDevice) << ended.error().message;
+  }
+  EXPECT_GT(failures, 2);
+}
+
+}  // namespace
+}  // namespace shoal::test::cuda_replicas_test
