@@ -6,6 +6,7 @@
 #include "shoal/base/hmac.h"
 #include "shoal/base/log.h"
 #include "shoal/base/random.h"
+#include "shoal/base/text.h"
 #include "shoal/table/broken.h"
 #include "shoal/table/link/asio.h"
 #include "shoal/table/link/handshake.h"
