@@ -538,6 +538,8 @@ class MachinefileTest(unittest.TestCase):
         for text, expected in (('0 a 1\n1 b 2\n', '0 a 1\n1 b 2\n'), ('1 b 2\n0 a 1 # x\n\n', '0 a 1\n1 b 2\n'),
                                ('a slots=2\nb\na\n', '0 a 29600\n1 a 29601\n2 b 29600\n3 a 29602\n'),
                                ('\ufeffa port=7 slots=2 role=server\r\n', '0 a 7 role=server\n1 a 8 role=server\n'),
+                               ('a slots=2 gpus=3,1\nb slots=2 gpus=0\n',
+                                '0 a 29600 gpus=3\n1 a 29601 gpus=1\n2 b 29600 gpus=0\n3 b 29601 gpus=0\n'),
                                ('[::1] port=5\n', '0 [::1] 5\n')):
             self.assertEqual(machinefile_text(read_machinefile(text, 'm')), expected)
 

@@ -200,9 +200,14 @@ def one_name(host):
 
 
 def make_processes(lines):
-    """Each slot becomes a process on a port of its own; a host that is named again without a port goes on where it was left."""
+    """Each slot becomes a process on a port of its own; a host that is named again without a port goes on where it was left. Several GPUs are
+    divided among the slots."""
     processes, taken = [], set()
     for line in sorted(lines, key=lambda x: x.id or 0):
+        gpus = [gpu for gpu in line.keys.get('gpus', '').split(',') if gpu]
+        if len(gpus) > 1 and len(gpus) % line.slots:
+            return [], [f'{lines_text([line.number])}: {len(gpus)} gpus, {line.slots} slots']
+        each = len(gpus) // line.slots
         for slot in range(line.slots):
             port = (line.port or DEFAULT_PORT) + slot
             while not line.port and (one_name(line.host), port) in taken:
@@ -210,7 +215,8 @@ def make_processes(lines):
             if port > MOST_PORT:
                 return [], [f'{lines_text([line.number])} needs ports above 65535']
             taken.add((one_name(line.host), port))
-            processes.append(Process(len(processes), line.host, port, line.number, line.keys))
+            own = {'gpus': ','.join(gpus[slot * each:(slot + 1) * each])} if len(gpus) > 1 else {}
+            processes.append(Process(len(processes), line.host, port, line.number, {**line.keys, **own}))
             if len(processes) > MOST_PROCESSES:
                 return [], [f'more than {MOST_PROCESSES} processes']
     return processes, []
