@@ -33,39 +33,37 @@ bool is_this_user(local::socket& socket) {
 
 local::endpoint at(const std::string& name) { return local::endpoint('\0' + name); }
 
-union Control {
-  cmsghdr header;
-  std::array<char, CMSG_SPACE(sizeof(int))> room;
+// A message of these bytes, with room for the number of a file.
+struct Packet {
+  explicit Packet(Digest& bytes) : piece{bytes.data(), bytes.size()} {
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = sizeof control;
+  }
+  Packet(const Packet&) = delete;
+
+  iovec piece;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
 };
 
 bool send_file(int socket, const Digest& proof, int file) {
   Digest bytes = proof;
-  iovec piece{bytes.data(), bytes.size()};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = &control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  Packet packet(bytes);
+  cmsghdr* const head = CMSG_FIRSTHDR(&packet.message);
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
   head->cmsg_len = CMSG_LEN(sizeof file);
   std::memcpy(CMSG_DATA(head), &file, sizeof file);
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  return ::sendmsg(socket, &packet.message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
 Result<Descriptor> receive_file(int socket, const Digest& proof) {
   Digest bytes{};
-  iovec piece{bytes.data(), bytes.size()};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = &control;
-  message.msg_controllen = sizeof control;
-  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  const cmsghdr* const head = got < 0 ? nullptr : CMSG_FIRSTHDR(&message);
+  Packet packet(bytes);
+  const ssize_t got = ::recvmsg(socket, &packet.message, MSG_CMSG_CLOEXEC);
+  const cmsghdr* const head = got < 0 ? nullptr : CMSG_FIRSTHDR(&packet.message);
   Descriptor file;
   if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int))) {
     int number = -1;
