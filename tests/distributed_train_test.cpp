@@ -100,13 +100,16 @@ TEST_F(DistributedTrain, EachExchangeTrainsAsTheTableDoes) {
   const std::string net = plain_net(4), more = "max_iter: 12 display: 1 snapshot: 6";
   run(2, solver("by_table", net, more), {"--net_outputs=" + folder_ + "/by_table"});
   const auto wanted = rows_of(folder_ + "/by_table.train.csv");
-  for (const char* way : {"TREE", "RING", "HALVING_DOUBLING", "AUTO"}) {
+  for (const char* way : {"FACTORS", "TREE", "RING", "HALVING_DOUBLING", "AUTO"}) {
     SCOPED_TRACE(way);
     const auto ran = run(2, solver(way, net, more),
                          {str("--exchange=", way), "--net_outputs=" + folder_ + "/" + way});
     EXPECT_EQ(ran[0].err.find("Exchange: an iteration took") != std::string::npos,
               std::string(way) == "AUTO")
         << "beside what was predicted, where rates were measured";
+    if (std::string(way) == "FACTORS") {
+      EXPECT_HAS(ran[0].err, "factors of 1 layer take up to ");
+    }
     run(2, folder_ + "/by_table.prototxt",
         {"--snapshot=" + state(way, 6), "--net_outputs=" + folder_ + "/on"});
     for (const std::string& other : {folder_ + "/" + way, folder_ + "/on"})

@@ -169,7 +169,22 @@ std::vector<Tensor*> FactorLayers::histories() {
   return all;
 }
 
+// Of each layer one message of each other worker, and the at most 2 S + 2 own ones that others
+// have still to read.
+std::size_t FactorLayers::most_memory() const {
+  const auto own = static_cast<std::size_t>(2 * timing_.staleness + 2);
+  std::size_t numbers = 0;
+  for (const auto& part : parts_)
+    for (std::size_t worker = 0; worker < part->rows.size(); ++worker)
+      numbers += part->length(worker) * (worker == own_ ? own : 1);
+  return numbers * sizeof(float);
+}
+
 std::vector<table::Row> FactorLayers::rows(RowId first) {
+  if (!parts_.empty())
+    LOG(INFO) << "factors of " << parts_.size() << (parts_.size() == 1 ? " layer" : " layers")
+              << " take up to " << static_cast<double>(most_memory()) / 1e6
+              << " MB of memory in this process";
   first_ = first;
   pieces_.clear();
   std::vector<table::Row> rows;

@@ -77,6 +77,7 @@ class FactorLayers final : public ReplicatedLayers {
   };
 
   Part* find(int layer) const;
+  std::size_t most_memory() const;  // bytes of messages
   void ask(const Part& part, table::Clock clock);
   Status gather(Part& part, RowWaits& waits);
   // The updates of the clocks before `end`.
