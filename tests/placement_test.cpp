@@ -79,6 +79,23 @@ TEST(Placement, EveryModelIsBalancedWithinFivePercent) {
   }
 }
 
+// A worker sends and reads every row in each iteration.
+TEST(Placement, ManyServersDoNotCutANetIntoManyRows) {
+  const std::vector<std::size_t> params = params_of("googlenet");
+  const std::size_t total = std::accumulate(params.begin(), params.end(), std::size_t{0});
+  for (const int servers : {64, 256, 1000}) {
+    SCOPED_TRACE(servers);
+    const std::vector<Row> rows = rows_of(params, servers);
+    EXPECT_LE(rows.size(), 4096 + 2 * params.size());
+    const auto all = static_cast<double>(total);
+    // the link of a process with a worker and a server carries the server's rows for all others
+    // and its own on other servers
+    const auto most =
+        static_cast<double>(std::ranges::max(bytes_per_server(rows, servers)) / sizeof(float));
+    EXPECT_LE(most * (servers - 1) + (all - most), 1.15 * 2 * all * (servers - 1) / servers);
+  }
+}
+
 TEST(Placement, RowsAreNearlyEqualAndNoLongerThanAllowed) {
   EXPECT_EQ(cut_for(10, 1'000'000, 1, 4), (std::vector<std::uint32_t>{3, 3, 4}));
   EXPECT_EQ(cut_for(kRowFloats, kRowFloats, 1), (std::vector<std::uint32_t>{kRowFloats}));

@@ -6,10 +6,16 @@
 namespace shoal::table {
 namespace {
 
-// floats; nothing is cut into shorter rows for the sake of balance
-constexpr std::size_t kShortest = 64;
 // of a server's share: what is smaller does not matter for the balance
 constexpr std::size_t kPartsOfNet = 20;
+
+// The length in floats below which nothing is cut for the sake of balance: a worker sends and reads
+// every row in each iteration, so that a net has some thousands of them at most, however many
+// servers there are. Rows of a sixteenth of the longest cost their link little more than long ones.
+std::size_t shortest_row(std::size_t total) {
+  constexpr std::size_t kShortest = 64, kRows = 4096;
+  return std::clamp(total / kRows, kShortest, std::size_t{kRowFloats} / 16);
+}
 
 std::vector<std::uint32_t> cut_into(std::size_t count, std::size_t pieces) {
   std::vector<std::uint32_t> lengths;
@@ -36,18 +42,19 @@ std::uint32_t longest_row(std::size_t total) {
 }
 
 // Of servers that are alike: a param above 5 % of a server's share is cut into as many pieces as
-// there are servers, or a multiple of that: it weighs on all alike. Of the others, each adds to the
-// difference between two servers no more than its own size, as it goes to the one with the least.
-// Of unequal ones: no piece is above those 5 %.
+// there are servers, or a multiple of that: it weighs on all alike. Where these would be too short,
+// and of unequal servers: no piece is above those 5 %, or above the shortest. Each piece that goes
+// to the server with the least adds to the difference between two servers no more than its own
+// size.
 std::vector<std::uint32_t> cut_for(std::size_t count, std::size_t total, const Servers& servers,
                                    std::uint32_t longest) {
   const std::size_t among = static_cast<std::size_t>(servers.count);
-  const std::size_t pieces = divided(count, longest);
-  if (count * among * kPartsOfNet <= total || count < among * kShortest)
-    return cut_into(count, pieces);
-  if (servers.speeds.empty()) return cut_into(count, divided(pieces, among) * among);
-  return cut_into(
-      count, std::max(pieces, divided(count, std::max(kShortest, total / (among * kPartsOfNet)))));
+  const std::size_t pieces = divided(count, longest), shortest = shortest_row(total);
+  if (count * among * kPartsOfNet <= total) return cut_into(count, pieces);
+  if (servers.speeds.empty() && count >= among * shortest)
+    return cut_into(count, divided(pieces, among) * among);
+  const std::size_t small = std::max(shortest, total / (among * kPartsOfNet));
+  return cut_into(count, std::max(pieces, divided(count, small)));
 }
 
 void place(std::span<Row> rows, const Servers& servers) {
