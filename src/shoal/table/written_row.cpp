@@ -1,6 +1,7 @@
 #include "shoal/table/written_row.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace shoal::table {
 
@@ -8,11 +9,13 @@ WrittenRow::WrittenRow(RowId id, const Plan& plan)
     : id_(id),
       writer_(plan.rows[id].writer),
       generation_(plan.generation),
-      next_(plan.start_of(writer_)) {
+      next_(plan.start_of(writer_)),
+      least_(plan.start) {
   const int only = plan.rows[id].reader;
   for (int worker = 0; worker < plan.workers; ++worker)
     if (worker != writer_ && (only == kEveryWorker || only == worker))
       readers_.push_back({.worker = worker, .clock = plan.start});
+  slow_ = readers_.size();
 }
 
 void WrittenRow::push(const Push& push, Outbox& out) {
@@ -55,14 +58,17 @@ void WrittenRow::leave(int worker) {
 }
 
 WrittenRow::Reader* WrittenRow::find(int worker) {
-  const auto found = std::ranges::find(readers_, worker, &Reader::worker);
-  return found == readers_.end() ? nullptr : &*found;
+  const auto found = std::ranges::lower_bound(readers_, worker, {}, &Reader::worker);
+  return found == readers_.end() || found->worker != worker ? nullptr : &*found;
 }
 
+// All readers are looked through only when the last of those at the least clock reads further.
 void WrittenRow::read(Reader& reader, Clock clock) {
-  reader.clock = clock;
-  const Clock least = std::ranges::min(readers_, {}, &Reader::clock).clock;
-  kept_.erase(kept_.begin(), kept_.lower_bound(least));
+  const bool is_slow = reader.clock == least_;
+  if (clock == std::exchange(reader.clock, clock) || !is_slow || --slow_ > 0) return;
+  least_ = std::ranges::min(readers_, {}, &Reader::clock).clock;
+  slow_ = static_cast<std::size_t>(std::ranges::count(readers_, least_, &Reader::clock));
+  kept_.erase(kept_.begin(), kept_.lower_bound(least_));
 }
 
 std::size_t WrittenRow::bytes() const {

@@ -46,7 +46,9 @@ class WrittenRow {
   const Generation generation_;
   Clock next_;                     // of the writer's next push
   std::map<Clock, Payload> kept_;  // by the clock that reads it
-  std::vector<Reader> readers_;
+  std::vector<Reader> readers_;    // by worker
+  Clock least_;                    // of all readers
+  std::size_t slow_ = 0;           // readers at it
 };
 
 }  // namespace shoal::table
