@@ -60,6 +60,36 @@ TEST(VirtualTime, GoesFromEventToEventInOrder) {
   EXPECT_EQ(time.now(), Instant(20ms));
 }
 
+// Of one instant in the order in which they were said, however far ahead that was.
+TEST(VirtualTime, DoesWhatASortedListOfEventsDoes) {
+  VirtualTime time;
+  Random random(17);
+  std::vector<std::pair<Instant, int>> said, done;
+  const std::function<void()> say = [&] {
+    for (std::uint64_t more = random.below(4); more > 0 && said.size() < 20'000; --more) {
+      const auto bits = static_cast<unsigned>(random.below(30));
+      const Instant when =
+          time.now() + Instant(static_cast<std::int64_t>(random.below(1u << bits) & ~3u));
+      said.emplace_back(when, static_cast<int>(said.size()));
+      time.at(when, [&, event = said.back()] {
+        EXPECT_EQ(event.first, time.now());
+        done.push_back(event);
+        say();
+      });
+    }
+  };
+  while (said.size() < 20'000) {
+    say();
+    for (std::uint64_t steps = random.below(1000); steps > 0 && time.step(); --steps) {
+    }
+  }
+  while (time.step()) {
+  }
+  EXPECT_TRUE(time.is_idle());
+  std::ranges::stable_sort(said, {}, &std::pair<Instant, int>::first);
+  EXPECT_EQ(said, done);
+}
+
 TEST(SimulatedLink, BytesTakeTimeAndLatencyDoesNotAddUp) {
   Rig rig({.latency = 100us, .bandwidth = kPing * 1e4});  // a ping in 100 us
   for (Clock clock = 1; clock <= 3; ++clock) rig.link.send(0, Ping{clock});

@@ -28,9 +28,8 @@ void SimulatedJob::join() {
     if (process.worker) rank_of_worker_.push_back(rank);
     if (process.server) {
       const int number = servers();
-      servers_.push_back({.shard = std::make_unique<table::Shard>(number, options_.maker),
-                          .rank = rank,
-                          .out = {}});
+      servers_.push_back(
+          {.shard = std::make_unique<table::Shard>(number, options_.maker), .rank = rank});
       if (options_.dry) servers_.back().shard->count_only();
     }
     ports_.push_back({{.bandwidth = process.bandwidth}, {.bandwidth = process.bandwidth}});
@@ -43,7 +42,6 @@ void SimulatedJob::join() {
   }
   CHECK(coordinator_.roster() != nullptr) << "all processes have joined";
   tables_.resize(workers());
-  for (Server& server : servers_) server.out.resize(workers());
 }
 
 // Messages within a process take no time.
@@ -66,7 +64,7 @@ SimulatedLinkOptions SimulatedJob::between(std::uint32_t first, std::uint32_t se
 }
 
 SimulatedLink& SimulatedJob::link(int worker, int server) {
-  const std::size_t number = worker * servers_.size() + server;
+  const std::size_t number = link_number(worker, server);
   if (links_[number]) return *links_[number];
   SimulatedEnd client{
       .received = [this, worker,
@@ -74,11 +72,7 @@ SimulatedLink& SimulatedJob::link(int worker, int server) {
       .next = [this, worker, server]() { return tables_[worker]->next(server); }};
   SimulatedEnd shard{
       .received = [this, worker, server](Message&& m) { arrived(server, worker, std::move(m)); },
-      .next = [this, worker, server]() -> std::optional<Message> {
-        auto& waiting = servers_[server].out[worker];
-        if (waiting.empty()) return std::nullopt;
-        return std::move(waiting.extract(waiting.begin()).mapped());
-      }};
+      .next = [this, number]() { return out_.pop(number); }};
   links_[number] = std::make_unique<SimulatedLink>(
       time_, between(rank_of_worker_[worker], servers_[server].rank),
       Random(options_.seed, kFirstStream + number), std::move(client), std::move(shard));
@@ -87,6 +81,7 @@ SimulatedLink& SimulatedJob::link(int worker, int server) {
 
 void SimulatedJob::connect() {
   links_.resize(rank_of_worker_.size() * servers_.size());
+  out_ = MessageQueues(links_.size());
   for (std::uint32_t rank = 0; rank < cluster_.processes.size(); ++rank) {
     SimulatedLinkOptions line = between(rank, 0);
     if (cluster_.coordinator_latency && rank != 0) line.latency = *cluster_.coordinator_latency;
@@ -157,7 +152,7 @@ void SimulatedJob::dispatch(int server, table::Outbox& out) {
     }
     const auto* row = std::get_if<table::RowMessage>(&one.message);
     const std::uint32_t priority = row ? here.shard->plan()->rows[row->row].priority : 0;
-    here.out[one.to].emplace(priority, std::move(one.message));
+    out_.push(link_number(one.to, server), priority, std::move(one.message));
     link(one.to, server).wake(1);
   }
 }
@@ -207,6 +202,7 @@ table::ShardCounters SimulatedJob::counters() const {
 
 table::Traffic SimulatedJob::traffic(int worker) const {
   const std::uint32_t rank = rank_of_worker_[worker];
+  const int own_server = roster().processes[rank].server;
   table::Traffic all;
   const auto add = [&](const SimulatedLink& link, int own) {
     const SimulatedLink::Counters &out = link.counters(own), &in = link.counters(1 - own);
@@ -215,14 +211,17 @@ table::Traffic SimulatedJob::traffic(int worker) const {
     all.bytes_received += in.bytes;
     all.frames_received += in.frames;
   };
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!links_[i]) continue;
-    const bool sends = rank_of_worker_[i / servers_.size()] == rank;
-    const bool serves = servers_[i % servers_.size()].rank == rank;
-    if (sends && serves)
-      all.local_bytes += links_[i]->counters(0).bytes + links_[i]->counters(1).bytes;
-    else if (sends || serves)
-      add(*links_[i], sends ? 0 : 1);
+  const auto used = [&](int client, int server) {
+    return links_[link_number(client, server)].get();
+  };
+  for (int server = 0; server < servers(); ++server)
+    if (const SimulatedLink* link = used(worker, server); link && server != own_server)
+      add(*link, 0);
+  for (int client = 0; client < workers() && own_server >= 0; ++client) {
+    const SimulatedLink* const link = used(client, own_server);
+    if (link && client != worker) add(*link, 1);
+    if (link && client == worker)
+      all.local_bytes += link->counters(0).bytes + link->counters(1).bytes;
   }
   for (std::uint32_t other = 1; other < to_coordinator_.size(); ++other)
     if (other == rank || rank == 0) add(*to_coordinator_[other], rank == 0 ? 1 : 0);

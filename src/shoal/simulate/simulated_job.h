@@ -3,11 +3,11 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 
 #include "shoal/base/mutex.h"
 #include "shoal/report/metrics.h"
 #include "shoal/simulate/cluster.h"
+#include "shoal/simulate/message_queues.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/link/simulated.h"
 #include "shoal/table/shard.h"
@@ -83,8 +83,6 @@ class SimulatedJob {
     std::unique_ptr<table::Shard> shard;
     std::uint32_t rank = 0;
     Instant busy{};  // when the server has handled everything that has arrived
-    // messages that wait to be sent, by worker; each by its priority
-    std::vector<std::multimap<std::uint32_t, table::Message>> out;
   };
   struct Ports {
     table::SimulatedPort out, in;
@@ -93,6 +91,9 @@ class SimulatedJob {
   void join();
   void connect();
   table::SimulatedLinkOptions between(std::uint32_t first, std::uint32_t second);
+  std::size_t link_number(int worker, int server) const {
+    return worker * servers_.size() + server;
+  }
   // Made when it is first used: most pairs of a tree never are.
   table::SimulatedLink& link(int worker, int server);
   void arrived(int server, int worker, table::Message&& message);
@@ -112,6 +113,7 @@ class SimulatedJob {
   std::vector<SimulatedTable*> tables_;  // by worker
   std::vector<Server> servers_;
   std::vector<Ports> ports_;  // by rank
+  MessageQueues out_{0};      // of servers; as links_
   // from each worker to each server, worker by worker; null: not used yet
   std::vector<std::unique_ptr<table::SimulatedLink>> links_;
   std::vector<std::unique_ptr<table::SimulatedLink>> to_coordinator_;  // by rank

@@ -43,7 +43,8 @@ void SimulatedTable::open(const table::Plan& plan, const Destination& destinatio
   answers_.begin(first(), paced(), bounded());
   client_ =
       std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
-  awaited_.clear();
+  awaited_.assign(plan.rows.size(), false);
+  missing_ = 0;
 }
 
 void SimulatedTable::push(std::span<const table::Push> together) {
@@ -65,8 +66,11 @@ void SimulatedTable::get(RowId row, Clock clock, table::Part part) {
 
 void SimulatedTable::when_arrived(std::span<const RowId> rows, std::function<void()> then) {
   for (const RowId row : rows)
-    if (!client_->arrived(row)) awaited_.insert(row);
-  if (awaited_.empty()) return then();
+    if (!awaited_[row] && !client_->arrived(row)) {
+      awaited_[row] = true;
+      ++missing_;
+    }
+  if (missing_ == 0) return then();
   then_ = std::move(then);
 }
 
@@ -75,7 +79,7 @@ Status SimulatedTable::wait(std::span<const RowId> rows) {
   enter();
   if (Status status = this->status(); !status.ok()) return status;
   when_arrived(rows, [this] { wake(); });
-  return wait_until([this] { return awaited_.empty(); }, figures.rows);
+  return wait_until([this] { return missing_ == 0; }, figures.rows);
 }
 
 void SimulatedTable::received(int server, Message&& message) {
@@ -90,7 +94,9 @@ void SimulatedTable::received(int server, Message&& message) {
   pump(server);
   if (row == nullptr || !taken.value() || !client_->arrived(row->row)) return;
   if (arrived_) arrived_(row->row);
-  if (awaited_.erase(row->row) > 0 && awaited_.empty()) std::exchange(then_, nullptr)();
+  if (!awaited_[row->row]) return;
+  awaited_[row->row] = false;
+  if (--missing_ == 0) std::exchange(then_, nullptr)();
 }
 
 void SimulatedTable::keep_time() {
@@ -102,7 +108,8 @@ void SimulatedTable::keep_time() {
     alarm_ = Instant::max();
     if (!client_) return;
     keep_time();
-    for (int server = 0; server < job_.servers(); ++server) job_.wake(worker_, server);
+    for (int server = 0; server < job_.servers(); ++server)
+      if (client_->has_turns(server)) job_.wake(worker_, server);
   });
 }
 

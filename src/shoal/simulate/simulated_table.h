@@ -2,7 +2,6 @@
 #pragma once
 
 #include <deque>
-#include <set>
 
 #include "shoal/simulate/sim_thread.h"
 #include "shoal/simulate/simulated_job.h"
@@ -118,7 +117,8 @@ class SimulatedTable final : public table::TableSession {
   const int worker_;
   SimThread& thread_;
   std::unique_ptr<table::Client> client_;
-  std::set<table::RowId> awaited_;
+  std::vector<bool> awaited_;   // by row
+  std::size_t missing_ = 0;     // rows that are awaited
   std::function<void()> then_;  // when they have arrived
   std::function<void(table::RowId)> arrived_;
   Instant alarm_ = Instant::max();         // when the client is called next

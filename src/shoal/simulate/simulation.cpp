@@ -8,7 +8,6 @@
 #include "shoal/base/text.h"
 #include "shoal/data/parts.h"
 #include "shoal/parallel/exchange_choice.h"
-#include "shoal/parallel/row_map.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
@@ -57,20 +56,19 @@ class Evaluator {
   Evaluator(const SolverParameter& param, const WorkerSetup& setup)
       : job_(setup.job),
         solver_(without_snapshots(param),
-                {.threads = setup.options.threads, .name = setup.options.name}),
-        rows_(solver_.net(), setup.servers, {.stays = parallel::is_alone(job_.roster())}) {}
+                {.threads = setup.options.threads, .name = setup.options.name}) {}
 
   std::vector<TestScore> test(const Workers& workers) {
     if (solver_.test_nets().empty() || !load(workers)) return {};
     average_sums(workers);
     return or_throw(solver_.test(0));
   }
-  // Returns the values of all rows of params; none before the rows exist.
+  // Returns the values of all params; none before the rows exist.
   std::vector<float> weights(const Workers& workers) {
     std::vector<float> all;
     if (!load(workers)) return all;
-    for (table::RowId row = 0; row < rows_.rows().size(); ++row)
-      all.insert(all.end(), rows_.weights(row).begin(), rows_.weights(row).end());
+    for (const NetParam& param : solver_.net().params())
+      std::ranges::copy(param.blob->data.host(), std::back_inserter(all));
     return all;
   }
   // Throws ConfigError unless it is an output of the test.
@@ -88,20 +86,22 @@ class Evaluator {
   // Gives the net the params of the job: the servers' rows, and where each worker updates a param
   // itself, worker 0's. False: the rows do not exist yet.
   bool load(const Workers& workers) {
+    const table::Plan* const plan = job_.shard(0).plan();
     const std::vector<float>& own = workers[0]->own_params();
-    std::vector<std::size_t> begins;  // of each param in `own`
-    std::size_t end = 0;
-    for (const NetParam& param : solver_.net().params())
-      begins.push_back(std::exchange(end, end + param.blob->data.host().size()));
-    for (table::RowId row = 0; row < rows_.rows().size(); ++row) {
-      const table::Plan* plan = job_.shard(0).plan();
-      const auto now = plan ? job_.shard(job_.server_of(row)).look(row) : std::nullopt;
-      if (!now) return false;
-      const auto at = rows_.piece(row);
-      std::span<const float> numbers = now->payload.floats();
-      if (rows_.rows()[row].learns && !plan->rows[row].learns && !own.empty())
-        numbers = std::span(own).subspan(begins[at.param] + at.offset, numbers.size());
-      std::ranges::copy(numbers, rows_.weights(row).begin());
+    table::RowId row = 0;   // a plan's first rows are those of the params, one after the other
+    std::size_t begin = 0;  // of the param in `own`
+    for (const NetParam& param : solver_.net().params()) {
+      const std::span<float> all = param.blob->data.host_mut();
+      for (std::size_t at = 0; at < all.size(); ++row) {
+        const auto now = plan ? job_.shard(job_.server_of(row)).look(row) : std::nullopt;
+        if (!now) return false;
+        std::span<const float> numbers = now->payload.floats();
+        if (param.lr_mult != 0 && !plan->rows[row].learns && !own.empty())
+          numbers = std::span(own).subspan(begin + at, numbers.size());
+        std::ranges::copy(numbers, all.begin() + static_cast<std::ptrdiff_t>(at));
+        at += numbers.size();
+      }
+      begin += all.size();
     }
     return true;
   }
@@ -127,7 +127,6 @@ class Evaluator {
 
   SimulatedJob& job_;
   Solver solver_;
-  const parallel::RowMap rows_;
 };
 
 // Workers without numbers compute as long whatever their batches are.

@@ -9,7 +9,7 @@
 #pragma once
 
 #include <algorithm>
-#include <list>
+#include <deque>
 #include <queue>
 #include <tuple>
 
@@ -61,6 +61,8 @@ class Client {
   // another; the message counts as sent. A push that is sent again owns its payload: the answer to
   // the first may come, and the worker go on, while a link still reads the second.
   std::optional<Message> next(int server);
+  // False: next() has nothing for this server.
+  bool has_turns(int server) const { return !queues_.at(server).empty(); }
   // The link to `server` was lost and is up again: asks anew for all that was sent and not
   // acknowledged.
   void link_up(int server, Instant now);
@@ -135,7 +137,7 @@ class Client {
   std::vector<std::priority_queue<Turn, std::vector<Turn>, std::greater<>>> queues_;
   // By patience: slots that wait, by Wait::again, and those that do not any more, or until another
   // time.
-  std::array<std::list<std::pair<Instant, Slot>>, kPatience + 1> deadlines_;
+  std::array<std::deque<std::pair<Instant, Slot>>, kPatience + 1> deadlines_;
   std::uint64_t tickets_ = 0;
   StalenessCounts staleness_;
 };

@@ -7,30 +7,6 @@
 
 namespace shoal::table {
 
-void VirtualTime::at(Instant when, std::function<void()> work) {
-  if (free_.empty()) {
-    free_.push_back(works_.size());
-    works_.emplace_back();
-  }
-  const std::size_t place = free_.back();
-  free_.pop_back();
-  works_[place] = std::move(work);
-  heap_.push_back({std::max(when, now_), numbers_++, place});
-  std::push_heap(heap_.begin(), heap_.end());
-}
-
-bool VirtualTime::step() {
-  if (heap_.empty()) return false;
-  std::pop_heap(heap_.begin(), heap_.end());
-  const Event event = heap_.back();
-  heap_.pop_back();
-  now_ = event.when;
-  const std::function<void()> work = std::exchange(works_[event.work], nullptr);
-  free_.push_back(event.work);
-  work();
-  return true;
-}
-
 SimulatedLink::SimulatedLink(VirtualTime& time, const SimulatedLinkOptions& options, Random random,
                              SimulatedEnd first, SimulatedEnd second)
     : time_(time), options_(options), random_(random), ends_{std::move(first), std::move(second)} {}

@@ -6,42 +6,13 @@
 
 #include <functional>
 #include <list>
-#include <tuple>
 #include <vector>
 
 #include "shoal/base/random.h"
 #include "shoal/table/client.h"
+#include "shoal/table/link/virtual_time.h"
 
 namespace shoal::table {
-
-// The clock, and what is to happen when.
-class VirtualTime {
- public:
-  Instant now() const { return now_; }
-  // Of what is to happen at one instant, what was said first happens first. An instant in the past
-  // is now.
-  void at(Instant when, std::function<void()> work);
-  void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
-  // Goes on to the next thing and does it; false if there is none.
-  bool step();
-  bool is_idle() const { return heap_.empty(); }
-
- private:
-  struct Event {
-    Instant when{};
-    std::uint64_t number = 0;
-    std::size_t work = 0;  // its place in works_
-    // for a heap
-    bool operator<(const Event& other) const {
-      return std::tie(when, number) > std::tie(other.when, other.number);
-    }
-  };
-  std::vector<Event> heap_;
-  std::vector<std::function<void()>> works_;
-  std::vector<std::size_t> free_;  // places in works_
-  Instant now_{};
-  std::uint64_t numbers_ = 0;
-};
 
 // Probabilities, of each frame by itself.
 struct SimulatedFaults {
