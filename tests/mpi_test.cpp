@@ -17,6 +17,7 @@
 namespace shoal::test::mpi_test {
 namespace {
 
+constexpr const char* kFails = "SHOAL_JOB_FAILS";    // set: so does the job of a rank's table
 constexpr const char* kFolder = "SHOAL_SUMS_GO_TO";  // set: this program is a rank under mpirun
 constexpr std::size_t kCounts[] = {1, 7, 1000, 300'001};
 constexpr int kClocks = 3;
@@ -35,14 +36,20 @@ std::string why_skipped() {
 
 // ---- a rank ----
 
-// The table of a job that lives, of which a sum asks no more than this.
+// A sum asks no more than this of its table. The job lives, unless `status` is an error.
 class Alive final : public table::Table {
  public:
-  explicit Alive(int worker) : worker_(worker) {}
+  Alive(int worker, int workers, Status status = {}) : worker_(worker), status_(std::move(status)) {
+    for (int r = 0; r < workers; ++r) {
+      auto& process = roster_.processes.emplace_back();
+      process.rank = static_cast<table::Rank>(r);
+      process.worker = process.server = r;
+    }
+  }
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return roster_; }
   Status create(const table::Plan&, const Source&, const Destination&) override { return {}; }
-  Status status() const override { return {}; }
+  Status status() const override { return status_; }
   void push(std::span<const table::Push>) override {}
   void get(table::RowId, table::Clock, table::Part) override {}
   Status wait(std::span<const table::RowId>) override { return {}; }
@@ -57,7 +64,8 @@ class Alive final : public table::Table {
 
  private:
   const int worker_;
-  const table::RosterBody roster_;
+  const Status status_;
+  table::RosterBody roster_;
 };
 
 float summand(int worker, int clock, std::size_t i) {
@@ -66,14 +74,8 @@ float summand(int worker, int clock, std::size_t i) {
 
 // Several sums at a time, which each rank carries on in an order of its own.
 void sum_as_rank(int rank, int ranks, const std::string& folder) {
-  table::RosterBody roster;
-  for (int r = 0; r < ranks; ++r) {
-    auto& process = roster.processes.emplace_back();
-    process.rank = static_cast<table::Rank>(r);
-    process.worker = process.server = r;
-  }
-  parallel::begin_mpi(roster, "test");
-  Alive table(rank);
+  Alive table(rank, ranks);
+  parallel::begin_mpi(table, "test");
   parallel::RowWaits waits(table);
   std::ofstream file(str(folder, "/", rank), std::ios::binary);
   std::vector<std::unique_ptr<parallel::VectorSum>> sums;
@@ -131,6 +133,19 @@ TEST(Mpi, RanksHaveTheSameBitsInEveryRun) {
     EXPECT_EQ(at, first.size());
     EXPECT_LE(worst, 1e-5);
   }
+}
+
+// Two ranks were started, and one of them never begins MPI.
+TEST(Mpi, WaitForAnotherRankEndsWhenTheJobFails) {
+  if (std::getenv(kFails) != nullptr)
+    return parallel::begin_mpi(Alive(0, 2, Error{Code::kPeer, "worker 1 was lost"}), "test");
+  if (const std::string why = why_skipped(); !why.empty()) GTEST_SKIP() << why;
+  const Ran ran = run_program(mpirun(
+      1,
+      {"-x", str(kFails, "=1"), std::filesystem::read_symlink("/proc/self/exe"),
+       "--gtest_filter=Mpi.WaitForAnotherRankEndsWhenTheJobFails", ":", "-n", "1", "sleep", "60"}));
+  EXPECT_EQ(static_cast<int>(Code::kPeer), ran.code);
+  EXPECT_HAS(ran.err, "MPI_Init waited for all ranks: worker 1 was lost");
 }
 
 // ---- jobs ----

@@ -78,7 +78,7 @@ class Table {
     return std::make_shared_for_overwrite<float[]>(floats);
   }
 
-  // The job's error, if it has failed, without waiting.
+  // The job's error, if it has failed, without waiting. On any thread.
   virtual Status status() const = 0;
 
   // How this worker's thread shares work out that it does for a server in its process; if not said

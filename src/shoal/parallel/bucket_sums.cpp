@@ -15,8 +15,7 @@ using table::RowId;
 
 BucketSums::BucketSums(const TableSetup& setup, std::size_t enough)
     : net_(setup.net), table_(setup.table) {
-  if (std::ranges::count(setup.ways, Way::kMpi) > 0)
-    begin_mpi(setup.table.roster(), setup.options.name);
+  if (std::ranges::count(setup.ways, Way::kMpi) > 0) begin_mpi(setup.table, setup.options.name);
   for (Bucket& bucket : buckets_of(net_, setup.ways, enough)) {
     Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket)});
     for (const int layer : part.bucket.layers) {

@@ -3,6 +3,7 @@
 
 #include "shoal/base/bytes.h"
 #include "shoal/base/log.h"
+#include "shoal/base/mutex.h"
 #include "shoal/proto/config_error.h"
 
 #if SHOAL_MPI
@@ -11,6 +12,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <functional>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -44,6 +47,41 @@ int size_of_world() {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   return size;
 }
+
+// Ends the process if it still exists when the job has failed, or after half an hour: MPI_Init and
+// MPI_Finalize wait for all ranks, have no deadline, and no other call ends them.
+class Deadline {
+ public:
+  explicit Deadline(const char* call, std::function<Status()> job = {})
+      : call_(call), job_(std::move(job)), thread_([this] { watch(); }) {}
+  ~Deadline() {
+    const MutexLock lock(mutex_);
+    is_over_ = true;
+    over_.notify_one();
+  }
+  Deadline(const Deadline&) = delete;
+
+ private:
+  void watch() {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const MutexLock lock(mutex_);
+    while (!over_.wait_for(mutex_, std::chrono::milliseconds(100), [this] { return is_over_; })) {
+      Status status = job_ ? job_() : Status();
+      if (status.ok() && std::chrono::steady_clock::now() > end)
+        status = Error{Code::kTimeout, str("for ", kPatience.count(), " minutes")};
+      if (status.ok()) continue;
+      LOG(ERROR) << call_ << " waited for all ranks: " << status.error().message;
+      std::_Exit(static_cast<int>(status.error().code));
+    }
+  }
+
+  const char* const call_;
+  const std::function<Status()> job_;
+  Mutex mutex_;
+  Condition over_;
+  bool is_over_ GUARDED_BY(mutex_) = false;
+  std::jthread thread_;
+};
 
 class MpiSum final : public VectorSum {
  public:
@@ -188,10 +226,11 @@ class MpiSum final : public VectorSum {
 
 std::string why_no_mpi() { return ""; }
 
-void begin_mpi(const table::RosterBody& roster, const std::string& name) {
+void begin_mpi(const table::Table& table, const std::string& name) {
   const auto refuse = [&](const auto&... words) {
     throw ConfigError(Code::kConfig, name, ": exchange MPI: ", words...);
   };
+  const table::RosterBody& roster = table.roster();
   const int workers = workers_of(roster);
   // a process that does not begin MPI would keep the others in MPI_Init
   for (const auto& process : roster.processes)
@@ -199,6 +238,7 @@ void begin_mpi(const table::RosterBody& roster, const std::string& name) {
       refuse("process ", process.rank, " is a server alone; all must be workers");
   if (!is_begun()) {
     int threads = 0;
+    const Deadline deadline("MPI_Init", [&table] { return table.status(); });
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &threads);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     std::string version(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
@@ -219,7 +259,9 @@ std::unique_ptr<VectorSum> make_mpi_sum(table::Table& table, std::size_t count) 
 }
 
 void end_mpi() {
-  if (is_begun()) MPI_Finalize();
+  if (!is_begun()) return;
+  const Deadline deadline("MPI_Finalize");
+  MPI_Finalize();
 }
 
 }  // namespace shoal::parallel
@@ -231,7 +273,7 @@ namespace shoal::parallel {
 std::string why_no_mpi() {
   return "this build has no MPI: install Open MPI (libopenmpi-dev) and build with make MPI=1";
 }
-void begin_mpi(const table::RosterBody&, const std::string&) { CHECK(false) << why_no_mpi(); }
+void begin_mpi(const table::Table&, const std::string&) { CHECK(false) << why_no_mpi(); }
 std::unique_ptr<VectorSum> make_mpi_sum(table::Table&, std::size_t) {
   CHECK(false) << why_no_mpi();
   return nullptr;
