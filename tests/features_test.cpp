@@ -2,6 +2,8 @@
 // skipped by name without it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
@@ -130,9 +132,10 @@ TEST_F(FeaturesOfClients, MergedTheyAreWhatOneClientWouldHaveWritten) {
       EXPECT_EQ(got[i].key, want[i].key);
       EXPECT_EQ(got[i].label, static_cast<int>(i % 4));
       ASSERT_EQ(got[i].values.size(), want[i].values.size());
-      // other batches
+      // other batches, whose products some processors round otherwise
+      const auto largest = std::ranges::max(want[i].values, {}, [](float v) { return std::abs(v); });
       for (std::size_t v = 0; v < got[i].values.size(); ++v)
-        EXPECT_NEAR(got[i].values[v], want[i].values[v], 1e-6);
+        EXPECT_NEAR(got[i].values[v], want[i].values[v], 1e-6 * std::abs(largest));
     }
     for (const std::string& name : entries(folder_))
       if (name.starts_with("out") || name.starts_with("data_"))
