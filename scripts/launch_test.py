@@ -3,6 +3,7 @@
 are thrown away (skipped where there is no sshd, or it may not be run)."""
 import ast
 import os
+import random
 import re
 import shutil
 import signal
@@ -429,6 +430,17 @@ class StopTest(Case):
         self.assertIn('no job other is known', done.stderr)
 
 
+def free_ports(count):
+    """Ports below those that the system gives to connections, which other tests open meanwhile."""
+    found = []
+    while len(found) < count:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as s:
+            if port not in found and s.connect_ex(('127.0.0.1', port)) != 0:
+                found.append(port)
+    return found
+
+
 def parent(pid):
     try:
         return int(Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[1])
@@ -462,7 +474,7 @@ class SshTest(Case):
         else:
             self.skipTest('sshd does not run here')
         self.machinefile = self.folder / 'machines'
-        self.machinefile.write_text('0 127.0.0.1 39601\n1 127.0.0.1 39602\n')
+        self.machinefile.write_text('0 127.0.0.1 {}\n1 127.0.0.1 {}\n'.format(*free_ports(2)))
         self.flags = (f'--machinefile={self.machinefile}', '--force_ssh', f'--ssh_port={self.port}', f'--ssh_identity={self.folder}/user',
                       f'--ssh_args=-o UserKnownHostsFile={self.folder}/known -o StrictHostKeyChecking=accept-new -o SendEnv=SHOAL_JOBS')
 
