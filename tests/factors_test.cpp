@@ -103,6 +103,19 @@ TEST_F(FactorTraining, EqualsTheTableAndOneMachineForAllRules) {
   }
 }
 
+// A product holds the rows of all four workers, of two, or of one.
+TEST_F(FactorTraining, EqualsTheTableHoweverManyProductsTheRowsTake) {
+  for (const int passes : {60, 90, 260}) {
+    const std::string words = str(kRules[0], " iter_size: ", passes);
+    const JobShape shape{.workers = 4, .servers = 4, .stops = {2}};
+    const JobResult table = train(job(4, words), shape),
+                    factors = train(job(4, words + kFactors), shape);
+    ASSERT_TRUE(table.ok() && factors.ok()) << table.why() << factors.why();
+    EXPECT_LE(distance(factors.at(0), table.at(0)), 1e-6) << passes << " passes";
+    for (const auto& weights : factors.weights) EXPECT_EQ(factors.weights[0], weights);
+  }
+}
+
 TEST_F(FactorTraining, IsTheSameOverTcpWithFewerServersThanWorkers) {
   const std::string words = str(kRules[0], kFactors);
   const JobResult simulated = train(job(4, words), {.workers = 4, .servers = 4, .stops = {20}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "shoal/base/log.h"
@@ -30,6 +31,10 @@ Factored& factored_of(const Net& net, int layer) {
 std::size_t length_of(const Factored::Sizes& sizes) {
   return static_cast<std::size_t>(sizes.rows * (sizes.outputs + sizes.inputs)) + 1;
 }
+
+// Of workers whose factors are multiplied together: each product reads and writes the whole
+// gradient, so there should be few, and its rows are copied, so they should not be too many.
+constexpr std::int64_t kRowsTogether = 512;
 
 }  // namespace
 
@@ -103,8 +108,9 @@ void FactorLayers::Part::begin(std::size_t worker) {
     own = *free;
 }
 
-// Adds up in the order of workers, which all of them do: the same bits.
-Status FactorLayers::Part::sum(Net& net, const table::Scheme& scheme) {
+// The workers' rows stand in their order in one product, or in a few, in all workers: the same
+// bits.
+Status FactorLayers::Part::sum(Net& net, const table::Scheme& scheme, Factors& together) {
   auto& [clock, rate, mine] = sent.front();
   const auto message = [&, own_numbers = mine->numbers()](std::size_t worker) {
     return std::span<const float>(received[worker].empty() ? own_numbers : received[worker]);
@@ -115,18 +121,25 @@ Status FactorLayers::Part::sum(Net& net, const table::Scheme& scheme) {
   const table::Merge merge = merge_of(scheme, clock, rate, weights);
   if (merge.take.empty()) return {};
   rule.before_forward(layer);
-  for (std::size_t t = 0; t < merge.take.size(); ++t) {
-    const std::size_t worker = merge.take[t];
-    const auto numbers = message(worker);
-    const auto split = static_cast<std::size_t>(rows[worker] * sizes.outputs);
-    const float scale = merge.weights[t] * merge.scale;
-    top_grad.reshape({rows[worker], sizes.outputs});
-    bottom.reshape({rows[worker], sizes.inputs});
-    std::ranges::transform(numbers.first(split), top_grad.host_out().begin(),
-                           [scale](float number) { return scale * number; });
-    std::ranges::copy(numbers.subspan(split, numbers.size() - split - 1),
-                      bottom.host_out().begin());
-    factored.add_gradients(net.context(), top_grad, bottom);
+  for (std::size_t t = 0; t < merge.take.size();) {
+    std::size_t end = t;
+    std::int64_t count = 0;
+    do count += rows[merge.take[end++]];
+    while (end < merge.take.size() && count + rows[merge.take[end]] <= kRowsTogether);
+    together.top_grad.reshape({count, sizes.outputs});
+    together.bottom.reshape({count, sizes.inputs});
+    auto gradient = together.top_grad.host_out().begin(), data = together.bottom.host_out().begin();
+    for (; t < end; ++t) {
+      const auto numbers = message(merge.take[t]);
+      const auto split = static_cast<std::size_t>(rows[merge.take[t]] * sizes.outputs);
+      gradient = std::ranges::transform(numbers.first(split), gradient,
+                                        [scale = merge.weights[t] * merge.scale](float number) {
+                                          return scale * number;
+                                        })
+                     .out;
+      data = std::ranges::copy(numbers.subspan(split, numbers.size() - split - 1), data).out;
+    }
+    factored.add_gradients(net.context(), together.top_grad, together.bottom);
   }
   rule.look(layer);
   rate *= merge.rate_scale;
@@ -170,14 +183,19 @@ std::vector<Tensor*> FactorLayers::histories() {
 }
 
 // Of each layer one message of each other worker, and the at most 2 S + 2 own ones that others
-// have still to read.
+// have still to read; and what the largest layer multiplies together.
 std::size_t FactorLayers::most_memory() const {
   const auto own = static_cast<std::size_t>(2 * timing_.staleness + 2);
   std::size_t numbers = 0;
-  for (const auto& part : parts_)
+  std::int64_t most = 0;
+  for (const auto& part : parts_) {
+    const std::int64_t rows = std::reduce(part->rows.begin(), part->rows.end());
+    most = std::max(most, std::min(rows, std::max(kRowsTogether, std::ranges::max(part->rows))) *
+                              (part->sizes.outputs + part->sizes.inputs));
     for (std::size_t worker = 0; worker < part->rows.size(); ++worker)
       numbers += part->length(worker) * (worker == own_ ? own : 1);
-  return numbers * sizeof(float);
+  }
+  return (numbers + static_cast<std::size_t>(most)) * sizeof(float);
 }
 
 std::vector<table::Row> FactorLayers::rows(RowId first) {
@@ -209,7 +227,7 @@ std::span<float> FactorLayers::destination(RowId row) const {
 
 Status FactorLayers::before_forward(int layer, RowWaits& waits) {
   Part& part = *find(layer);
-  if (Status status = apply(part, iteration() - timing_.staleness, waits); !status.ok())
+  if (Status status = apply_before(part, iteration() - timing_.staleness, waits); !status.ok())
     return status;
   // the server has the last message
   if (Status status = waits.wait(part.ids[own_]); !status.ok()) return status;
@@ -280,7 +298,19 @@ void FactorLayers::update_all(double squares) {
 Status FactorLayers::gather(Part& part, RowWaits& waits) {
   for (const auto& rows : part.ids)
     if (Status status = waits.wait(rows); !status.ok()) return status;
-  return part.sum(net_, *sum_);
+  return part.sum(net_, *sum_, together_);
+}
+
+bool FactorLayers::is_complete(const Part& part) const {
+  return std::ranges::all_of(part.ids, [this](const auto& rows) { return table_.has(rows); });
+}
+
+Status FactorLayers::apply_before(Part& part, table::Clock end, RowWaits& waits) {
+  if (!is_complete(part))
+    for (const auto& other : parts_)
+      if (is_complete(*other))
+        if (Status status = apply(*other, end, waits); !status.ok()) return status;
+  return apply(part, end, waits);
 }
 
 Status FactorLayers::apply(Part& part, table::Clock end, RowWaits& waits) {

@@ -49,14 +49,18 @@ class FactorLayers final : public ReplicatedLayers {
     float rate = 0;
     Message own{};
   };
+  struct Factors {
+    Tensor top_grad, bottom;  // (rows, outputs), (rows, inputs)
+  };
   // One of the layers.
   struct Part final : public FactorSink {
     Part(const TableSetup& setup, int layer);
     ~Part() override;
     void begin(std::size_t worker);
     void take(int replica, const Tensor& top_grad, const Tensor& bottom) override;
-    // Of the oldest in `sent`: makes the gradient, then the update.
-    Status sum(Net& net, const table::Scheme& scheme);
+    // Of the oldest in `sent`: makes the gradient, then the update. `together`: for rows of
+    // several workers.
+    Status sum(Net& net, const table::Scheme& scheme, Factors& together);
     void update(double squares);
     std::size_t length(std::size_t worker) const;  // of its message
 
@@ -71,9 +75,8 @@ class FactorLayers final : public ReplicatedLayers {
     std::vector<Message> pool;                   // for own messages
     Message own;                                 // of this iteration
     std::vector<int> pass;                       // by replica, of this iteration
-    Tensor top_grad, bottom;
-    std::deque<Sent> sent;  // whose updates are still to do, the oldest first
-    bool is_due = false;    // the oldest one's gradient is there
+    std::deque<Sent> sent;                       // whose updates are still to do, the oldest first
+    bool is_due = false;                         // the oldest one's gradient is there
   };
 
   Part* find(int layer) const;
@@ -82,6 +85,10 @@ class FactorLayers final : public ReplicatedLayers {
   Status gather(Part& part, RowWaits& waits);
   // The updates of the clocks before `end`.
   Status apply(Part& part, table::Clock end, RowWaits& waits);
+  // The same at the start of a forward pass, of other layers too if this one would wait: those
+  // whose messages are all there.
+  Status apply_before(Part& part, table::Clock end, RowWaits& waits);
+  bool is_complete(const Part& part) const;
 
   Net& net_;
   table::Table& table_;
@@ -89,6 +96,7 @@ class FactorLayers final : public ReplicatedLayers {
   const std::unique_ptr<table::Scheme> sum_;  // how the gradients of a clock become one update
   const std::size_t own_;                     // this worker
   std::vector<std::unique_ptr<Part>> parts_;
+  Factors together_;
   // by row of the table, from first_ on: its place in a worker's message
   struct Piece {
     Part* part = nullptr;
