@@ -196,6 +196,7 @@ struct Orders {
   int staleness = 0, actions_of_step = 1;
   Clock clocks = 0;
   Delivery delivery = Delivery::kAtOnce;
+  bool beside = false;  // after each action all workers begin what their work threads can do
   std::vector<Weight> expected{};
   int tried = 0;
 
@@ -247,6 +248,8 @@ struct Orders {
         expect(worker.weight(), static_cast<std::size_t>(clock), order);
       }
       if (action % actions_of_step == actions_of_step - 1) worker.send(clock);
+      for (const auto& one : workers)
+        if (beside) one->exchange.progress();
     }
     for (const auto& worker : workers) {
       const Status applied = worker->exchange.apply_all(worker->waits);
@@ -270,17 +273,20 @@ struct Case {
   int staleness, actions_of_step;
   Clock clocks;
   Delivery delivery;
+  bool beside;
   int least;  // orders
 };
 
 // With four clocks a bound of two keeps the first worker from its last step.
 TEST(FactorOrders, AllLeadToTheParamsOfTheRecomputation) {
   for (const Case& one :
-       {Case{0, 1, 4, Delivery::kAtOnce, 1296}, Case{1, 1, 4, Delivery::kAtOnce, 5000},
-        Case{2, 1, 4, Delivery::kAtOnce, 15000}, Case{0, 1, 4, Delivery::kWhenAwaited, 1296},
-        Case{1, 1, 4, Delivery::kWhenAwaited, 5000}, Case{0, 2, 2, Delivery::kAtOnce, 5000},
-        Case{1, 2, 2, Delivery::kAtOnce, 30000}}) {
-    Orders orders{one.staleness, one.actions_of_step, one.clocks, one.delivery};
+       {Case{0, 1, 4, Delivery::kAtOnce, true, 1296}, Case{1, 1, 4, Delivery::kAtOnce, true, 5000},
+        Case{2, 1, 4, Delivery::kAtOnce, false, 15000},
+        Case{0, 1, 4, Delivery::kWhenAwaited, false, 1296},
+        Case{1, 1, 4, Delivery::kWhenAwaited, false, 5000},
+        Case{0, 2, 2, Delivery::kAtOnce, true, 5000},
+        Case{1, 2, 2, Delivery::kAtOnce, false, 30000}}) {
+    Orders orders{one.staleness, one.actions_of_step, one.clocks, one.delivery, one.beside};
     orders.try_all();
     EXPECT_GE(orders.tried, one.least) << one.staleness << ' ' << one.actions_of_step;
   }

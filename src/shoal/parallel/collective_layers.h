@@ -32,7 +32,8 @@ class CollectiveLayers final : public ReplicatedLayers {
  private:
   // The params of a bucket.
   struct Part {
-    Part(const TableSetup& setup, const Layers& layers) : rule(rule_of(setup, layers)) {}
+    Part(const TableSetup& setup, const Layers& layers)
+        : rule(rule_of(setup, layers, setup.net.context())) {}
 
     LocalRule rule;
     table::Clock clock = -1;  // of the gradient that was asked for last

@@ -36,6 +36,15 @@ std::size_t length_of(const Factored::Sizes& sizes) {
 // gradient, so there should be few, and its rows are copied, so they should not be too many.
 constexpr std::int64_t kRowsTogether = 512;
 
+// For computing beside the net's own thread; null where a device has one stream for all, or
+// gradients are to be looked at when the passes are over.
+std::unique_ptr<Context> context_beside(const TableSetup& setup) {
+  const Context& context = setup.net.context();
+  if (!context.device().is_host() || setup.param.snapshot_diff() || setup.param.debug_info())
+    return nullptr;
+  return std::make_unique<Context>(Context::Options{.threads = context.threads()});
+}
+
 }  // namespace
 
 std::vector<RowId> add_message(const Factored::Sizes& sizes, int layer, std::size_t worker,
@@ -59,11 +68,14 @@ std::vector<RowId> add_message(const Factored::Sizes& sizes, int layer, std::siz
 
 FactorLayers::Part::Part(const TableSetup& setup, int of)
     : layer(of),
+      name(setup.net.layers()[static_cast<std::size_t>(of)]->name()),
       factored(factored_of(setup.net, of)),
       sizes(factored.factor_sizes()),
       passes(setup.param.iter_size()),
       replicas(setup.net.context().share().replicas),
-      rule(rule_of(setup, only(setup.net, of))) {
+      own_context(context_beside(setup)),
+      context(own_context ? *own_context : setup.net.context()),
+      rule(rule_of(setup, only(setup.net, of), context)) {
   const Share& share = setup.net.context().share();
   const auto clients = static_cast<std::size_t>(share.clients),
              client = static_cast<std::size_t>(share.client);
@@ -110,7 +122,7 @@ void FactorLayers::Part::begin(std::size_t worker) {
 
 // The workers' rows stand in their order in one product, or in a few, in all workers: the same
 // bits.
-Status FactorLayers::Part::sum(Net& net, const table::Scheme& scheme, Factors& together) {
+Status FactorLayers::Part::sum(const table::Scheme& scheme) {
   auto& [clock, rate, mine] = sent.front();
   const auto message = [&, own_numbers = mine->numbers()](std::size_t worker) {
     return std::span<const float>(received[worker].empty() ? own_numbers : received[worker]);
@@ -126,9 +138,9 @@ Status FactorLayers::Part::sum(Net& net, const table::Scheme& scheme, Factors& t
     std::int64_t count = 0;
     do count += rows[merge.take[end++]];
     while (end < merge.take.size() && count + rows[merge.take[end]] <= kRowsTogether);
-    together.top_grad.reshape({count, sizes.outputs});
-    together.bottom.reshape({count, sizes.inputs});
-    auto gradient = together.top_grad.host_out().begin(), data = together.bottom.host_out().begin();
+    top_grad.reshape({count, sizes.outputs});
+    bottom.reshape({count, sizes.inputs});
+    auto gradient = top_grad.host_out().begin(), data = bottom.host_out().begin();
     for (; t < end; ++t) {
       const auto numbers = message(merge.take[t]);
       const auto split = static_cast<std::size_t>(rows[merge.take[t]] * sizes.outputs);
@@ -139,7 +151,7 @@ Status FactorLayers::Part::sum(Net& net, const table::Scheme& scheme, Factors& t
                      .out;
       data = std::ranges::copy(numbers.subspan(split, numbers.size() - split - 1), data).out;
     }
-    factored.add_gradients(net.context(), together.top_grad, together.bottom);
+    factored.add_gradients(context, top_grad, bottom);
   }
   rule.look(layer);
   rate *= merge.rate_scale;
@@ -147,28 +159,27 @@ Status FactorLayers::Part::sum(Net& net, const table::Scheme& scheme, Factors& t
   if (const Gradients all = rule.gradients(); !all.finite || !std::isfinite(all.squares))
     return Error{
         Code::kNonFinite,
-        str("the gradient of layer '", net.layers()[static_cast<std::size_t>(layer)]->name(),
-            "' that all workers' factors of clock ", clock,
+        str("the gradient of layer '", name, "' that all workers' factors of clock ", clock,
             " make holds a NaN or an infinity: its gradients have grown beyond all bounds")};
   return {};
 }
 
 void FactorLayers::Part::update(double squares) {
   if (std::exchange(is_due, false)) rule.update(sent.front().clock, sent.front().rate, squares);
-  sent.pop_front();
 }
 
 // ---- all of them ----
 
 FactorLayers::FactorLayers(const TableSetup& setup, const Layers& layers)
     : ReplicatedLayers(layers),
-      net_(setup.net),
       table_(setup.table),
       timing_(factor_timing(setup.scheme.spec()).value_or(FactorTiming())),
       sum_(or_throw(table::make_scheme(timing_.sum))),
-      own_(static_cast<std::size_t>(setup.table.worker())) {
+      own_(static_cast<std::size_t>(setup.table.worker())),
+      clips_(setup.param.clip_gradients() >= 0) {
   for (std::size_t layer = 0; layer < layers.size(); ++layer)
     if (layers[layer]) parts_.push_back(std::make_unique<Part>(setup, static_cast<int>(layer)));
+  if (!parts_.empty() && parts_.front()->own_context) beside_ = std::make_unique<WorkThread>();
 }
 
 FactorLayers::Part* FactorLayers::find(int layer) const {
@@ -183,19 +194,18 @@ std::vector<Tensor*> FactorLayers::histories() {
 }
 
 // Of each layer one message of each other worker, and the at most 2 S + 2 own ones that others
-// have still to read; and what the largest layer multiplies together.
+// have still to read; and the rows that are multiplied together.
 std::size_t FactorLayers::most_memory() const {
   const auto own = static_cast<std::size_t>(2 * timing_.staleness + 2);
   std::size_t numbers = 0;
-  std::int64_t most = 0;
   for (const auto& part : parts_) {
-    const std::int64_t rows = std::reduce(part->rows.begin(), part->rows.end());
-    most = std::max(most, std::min(rows, std::max(kRowsTogether, std::ranges::max(part->rows))) *
-                              (part->sizes.outputs + part->sizes.inputs));
+    const std::int64_t together = std::min(std::reduce(part->rows.begin(), part->rows.end()),
+                                           std::max(kRowsTogether, std::ranges::max(part->rows)));
+    numbers += static_cast<std::size_t>(together * (part->sizes.outputs + part->sizes.inputs));
     for (std::size_t worker = 0; worker < part->rows.size(); ++worker)
       numbers += part->length(worker) * (worker == own_ ? own : 1);
   }
-  return (numbers + static_cast<std::size_t>(most)) * sizeof(float);
+  return numbers * sizeof(float);
 }
 
 std::vector<table::Row> FactorLayers::rows(RowId first) {
@@ -227,7 +237,7 @@ std::span<float> FactorLayers::destination(RowId row) const {
 
 Status FactorLayers::before_forward(int layer, RowWaits& waits) {
   Part& part = *find(layer);
-  if (Status status = apply_before(part, iteration() - timing_.staleness, waits); !status.ok())
+  if (Status status = apply(part, iteration() - timing_.staleness, waits); !status.ok())
     return status;
   // the server has the last message
   if (Status status = waits.wait(part.ids[own_]); !status.ok()) return status;
@@ -290,33 +300,51 @@ Result<double> FactorLayers::gather_all(RowWaits& waits) {
 }
 
 void FactorLayers::update_all(double squares) {
-  for (const auto& part : parts_)
-    if (!part->sent.empty()) part->update(squares);
+  for (const auto& part : parts_) {
+    if (part->sent.empty()) continue;
+    part->update(squares);
+    part->sent.pop_front();
+  }
 }
 
 // The others' messages of the oldest clock in part.sent have been asked for.
 Status FactorLayers::gather(Part& part, RowWaits& waits) {
+  if (part.under_way.valid()) return part.under_way.get();
   for (const auto& rows : part.ids)
     if (Status status = waits.wait(rows); !status.ok()) return status;
-  return part.sum(net_, *sum_, together_);
+  return part.sum(*sum_);
 }
 
-bool FactorLayers::is_complete(const Part& part) const {
-  return std::ranges::all_of(part.ids, [this](const auto& rows) { return table_.has(rows); });
+bool FactorLayers::may_begin(const Part& part) const {
+  return !part.sent.empty() &&
+         part.sent.front().clock <= part.sent.back().clock - timing_.staleness &&
+         std::ranges::all_of(part.ids, [this](const auto& rows) { return table_.has(rows); });
 }
 
-Status FactorLayers::apply_before(Part& part, table::Clock end, RowWaits& waits) {
-  if (!is_complete(part))
-    for (const auto& other : parts_)
-      if (is_complete(*other))
-        if (Status status = apply(*other, end, waits); !status.ok()) return status;
-  return apply(part, end, waits);
+// A layer sends its message of an iteration when its backward pass is over: nothing reads its
+// params then until the next forward pass. One at a time, the lowest first, which is needed first:
+// the solver's thread itself makes the others when it comes to them.
+void FactorLayers::progress() {
+  const auto is_busy = [](const auto& part) {
+    return part->under_way.valid() &&
+           part->under_way.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  };
+  if (!beside_ || std::ranges::any_of(parts_, is_busy)) return;
+  const auto next = std::ranges::find_if(
+      parts_, [this](const auto& part) { return !part->under_way.valid() && may_begin(*part); });
+  if (next == parts_.end()) return;
+  (*next)->under_way = beside_->give([this, &part = **next] {
+    Status status = part.sum(*sum_);
+    if (status.ok() && !clips_) part.update(0);
+    return status;
+  });
 }
 
 Status FactorLayers::apply(Part& part, table::Clock end, RowWaits& waits) {
   while (!part.sent.empty() && part.sent.front().clock < end) {
     if (Status status = gather(part, waits); !status.ok()) return status;
     part.update(0);
+    part.sent.pop_front();
     if (!part.sent.empty()) ask(part, part.sent.front().clock);
   }
   return {};

@@ -4,13 +4,16 @@
 #pragma once
 
 #include <deque>
+#include <future>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "shoal/layers/factored.h"
 #include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/replicated_layers.h"
+#include "shoal/parallel/work_thread.h"
 #include "shoal/table/buffer.h"
 
 namespace shoal::parallel {
@@ -34,6 +37,7 @@ class FactorLayers final : public ReplicatedLayers {
   std::vector<table::Row> rows(table::RowId first) override;
   std::span<float> destination(table::RowId row) const override;
   Status before_forward(int layer, RowWaits& waits) override;
+  void progress() override;
   bool is_finite(int layer) const override;
   void send(int layer, float weight) override;
   void send_nothing() override;
@@ -49,25 +53,24 @@ class FactorLayers final : public ReplicatedLayers {
     float rate = 0;
     Message own{};
   };
-  struct Factors {
-    Tensor top_grad, bottom;  // (rows, outputs), (rows, inputs)
-  };
   // One of the layers.
   struct Part final : public FactorSink {
     Part(const TableSetup& setup, int layer);
     ~Part() override;
     void begin(std::size_t worker);
     void take(int replica, const Tensor& top_grad, const Tensor& bottom) override;
-    // Of the oldest in `sent`: makes the gradient, then the update. `together`: for rows of
-    // several workers.
-    Status sum(Net& net, const table::Scheme& scheme, Factors& together);
+    // Of the oldest in `sent`: makes the gradient; then the update, unless that has been made.
+    Status sum(const table::Scheme& scheme);
     void update(double squares);
     std::size_t length(std::size_t worker) const;  // of its message
 
     const int layer;
+    const std::string name;
     Factored& factored;
     const Factored::Sizes sizes;
     const int passes, replicas;
+    const std::unique_ptr<Context> own_context;  // of a host
+    Context& context;
     LocalRule rule;
     std::vector<std::int64_t> rows;              // by worker, of all passes and replicas
     std::vector<std::vector<table::RowId>> ids;  // by worker: the table's rows of its message
@@ -75,28 +78,30 @@ class FactorLayers final : public ReplicatedLayers {
     std::vector<Message> pool;                   // for own messages
     Message own;                                 // of this iteration
     std::vector<int> pass;                       // by replica, of this iteration
+    Tensor top_grad, bottom;                     // (rows, outputs), (rows, inputs) of some workers
     std::deque<Sent> sent;                       // whose updates are still to do, the oldest first
     bool is_due = false;                         // the oldest one's gradient is there
+    // That of the oldest one, and its update unless gradients are clipped, while the work thread
+    // has to do with them. Else not valid.
+    std::future<Status> under_way;
   };
 
   Part* find(int layer) const;
   std::size_t most_memory() const;  // bytes of messages
   void ask(const Part& part, table::Clock clock);
+  // Whether the update of the oldest in part.sent may be made, and all that it takes is there.
+  bool may_begin(const Part& part) const;
+  // Waits for the gradient of the oldest in part.sent.
   Status gather(Part& part, RowWaits& waits);
   // The updates of the clocks before `end`.
   Status apply(Part& part, table::Clock end, RowWaits& waits);
-  // The same at the start of a forward pass, of other layers too if this one would wait: those
-  // whose messages are all there.
-  Status apply_before(Part& part, table::Clock end, RowWaits& waits);
-  bool is_complete(const Part& part) const;
 
-  Net& net_;
   table::Table& table_;
   const FactorTiming timing_;
   const std::unique_ptr<table::Scheme> sum_;  // how the gradients of a clock become one update
   const std::size_t own_;                     // this worker
+  const bool clips_;
   std::vector<std::unique_ptr<Part>> parts_;
-  Factors together_;
   // by row of the table, from first_ on: its place in a worker's message
   struct Piece {
     Part* part = nullptr;
@@ -104,6 +109,7 @@ class FactorLayers final : public ReplicatedLayers {
   };
   std::vector<Piece> pieces_;
   table::RowId first_ = 0;
+  std::unique_ptr<WorkThread> beside_;  // null: nothing is to be done beside the solver's thread
 };
 
 }  // namespace shoal::parallel

@@ -350,7 +350,8 @@ class LocalStepsExchange final : public TableExchange {
 std::unique_ptr<Exchange> make_local_steps_exchange(const TableSetup& setup) {
   return std::make_unique<LocalStepsExchange>(
       setup, std::make_unique<LocalRule>(read_recipe(setup.param, setup.options.name),
-                                         setup.param.snapshot_diff(), setup.net, setup.layers));
+                                         setup.param.snapshot_diff(), setup.net,
+                                         setup.net.context(), setup.layers));
 }
 
 }  // namespace shoal::parallel

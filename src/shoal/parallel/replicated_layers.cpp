@@ -43,9 +43,9 @@ void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all) 
     if (some[i]) all[i] = some[i];
 }
 
-LocalRule rule_of(const TableSetup& setup, const Layers& layers) {
+LocalRule rule_of(const TableSetup& setup, const Layers& layers, Context& context) {
   return {read_recipe(setup.param, setup.options.name),
-          setup.param.snapshot_diff() || setup.param.debug_info(), setup.net, layers};
+          setup.param.snapshot_diff() || setup.param.debug_info(), setup.net, context, layers};
 }
 
 }  // namespace shoal::parallel

@@ -23,8 +23,8 @@ table::Merge merge_of(const table::Scheme& scheme, table::Clock clock, float rat
 // Puts `some` histories, null for params of other layers, among `all`.
 void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all);
 
-// A rule for some layers alone, as the setup's solver has it.
-LocalRule rule_of(const TableSetup& setup, const Layers& layers);
+// A rule for some layers alone, as the setup's solver has it; it computes with this context.
+LocalRule rule_of(const TableSetup& setup, const Layers& layers, Context& context);
 
 // The messages of a worker for these layers are rows of the table that it alone writes. All calls
 // on the solver's thread, destination apart; those with a layer for own layers only.

@@ -9,8 +9,13 @@
 
 namespace shoal {
 
-LocalRule::LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Layers layers)
-    : recipe_(recipe), keep_gradients_(keep_gradients), net_(net), layers_(std::move(layers)) {
+LocalRule::LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Context& context,
+                     Layers layers)
+    : recipe_(recipe),
+      keep_gradients_(keep_gradients),
+      net_(net),
+      context_(context),
+      layers_(std::move(layers)) {
   for (int h = 0; h < optim::histories(recipe.rule.rule); ++h) {
     histories_.emplace_back();
     for (const NetParam& param : net.params())
@@ -28,7 +33,7 @@ bool LocalRule::learns(const NetParam& param) const {
 void LocalRule::before_forward(int layer) {
   if (!keep_gradients_ || !layers_[static_cast<std::size_t>(layer)]) return;
   for (const NetParam& param : net_.params())
-    if (param.layer == layer) ops::fill(net_.context(), 0, param.blob->grad);
+    if (param.layer == layer) ops::fill(context_, 0, param.blob->grad);
 }
 
 void LocalRule::look(int layer) {
@@ -39,9 +44,9 @@ void LocalRule::look(int layer) {
 // Looks at all of them at once, since each look waits for the device.
 Gradients LocalRule::gradients() {
   if (recipe_.clip >= 0)
-    looked_at_.squares += ops::sum_of_squares(net_.context(), fresh_);
+    looked_at_.squares += ops::sum_of_squares(context_, fresh_);
   else
-    looked_at_.finite = looked_at_.finite && ops::all_finite(net_.context(), fresh_);
+    looked_at_.finite = looked_at_.finite && ops::all_finite(context_, fresh_);
   fresh_.clear();
   return looked_at_;
 }
@@ -72,8 +77,7 @@ bool LocalRule::update_layer(int layer, std::int64_t iteration, float rate) {
 
 void LocalRule::skip() {
   for (const NetParam& param : net_.params())
-    if (layers_[static_cast<std::size_t>(param.layer)])
-      ops::fill(net_.context(), 0, param.blob->grad);
+    if (layers_[static_cast<std::size_t>(param.layer)]) ops::fill(context_, 0, param.blob->grad);
   forget();
 }
 
@@ -110,8 +114,7 @@ ops::ParamUpdate LocalRule::update_of(std::size_t i, std::int64_t iteration, flo
 }
 
 void LocalRule::run(std::span<const ops::ParamUpdate> updates) {
-  ops::update(net_.context(), updates,
-              keep_gradients_ ? ops::Gradient::kKeep : ops::Gradient::kClear);
+  ops::update(context_, updates, keep_gradients_ ? ops::Gradient::kKeep : ops::Gradient::kClear);
 }
 
 void LocalRule::forget() {
@@ -126,7 +129,7 @@ namespace {
 class LocalExchange final : public Exchange {
  public:
   LocalExchange(const Recipe& recipe, bool keep_gradients, Net& net, const Layers& layers)
-      : rule_(recipe, keep_gradients, net, layers) {}
+      : rule_(recipe, keep_gradients, net, net.context(), layers) {}
 
   const TeamPolicy& policy() const override { return policy_; }
   Result<Permission> wait_to_begin(std::int64_t iteration) override {

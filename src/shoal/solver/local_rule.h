@@ -18,8 +18,9 @@ struct NetParam;
 // over each. For one step: before_forward and look of every layer, then update or skip.
 class LocalRule {
  public:
-  // keep_gradients: they stay as they are after an update, until the next forward pass.
-  LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Layers layers);
+  // keep_gradients: they stay as they are after an update, until the next forward pass. `context`:
+  // what it computes with, on one thread at a time; of the net's device.
+  LocalRule(const Recipe& recipe, bool keep_gradients, Net& net, Context& context, Layers layers);
 
   void before_forward(int layer);
   void look(int layer);  // its gradients are complete
@@ -44,6 +45,7 @@ class LocalRule {
   const Recipe recipe_;
   const bool keep_gradients_;
   Net& net_;
+  Context& context_;
   const Layers layers_;
   std::vector<std::vector<Tensor>> histories_;  // of the rule's history h and param i
   // this step's gradients: those not looked at yet, and what is known of the others
