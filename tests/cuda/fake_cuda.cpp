@@ -44,6 +44,7 @@ struct Fakes {
   std::map<const std::byte*, Block> blocks;   // of the GPUs' memory, by address
   int allocations_left = 0, copies_left = 0;  // until one fails; 0: none does
   cudaError_t sticky = cudaSuccess, last = cudaSuccess;
+  FakeCalls calls;
 };
 Fakes& fakes() {
   static Fakes all;
@@ -88,6 +89,7 @@ cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
   if (counts_down(fakes().allocations_left)) return report(cudaErrorMemoryAllocation);
   const cudaError_t result = allocate(data, bytes);
   const std::lock_guard lock(fakes().mutex);
+  ++fakes().calls.allocations;
   if (result == cudaSuccess)
     fakes().blocks[static_cast<const std::byte*>(*data)] = {bytes, current_device};
   return result;
@@ -96,6 +98,7 @@ cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
 // As on a GPU: the default stream waits for what was queued on the others.
 cudaError_t free_async(void* data, cudaStream_t) {
   const std::lock_guard lock(fakes().mutex);
+  ++fakes().calls.frees;
   for (CUstream_st* stream : fakes().streams) run(*stream, stream->queue.size());
   fakes().blocks.erase(static_cast<const std::byte*>(data));
   std::free(data);
@@ -110,7 +113,16 @@ cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemc
   }
   if (const cudaError_t result = report(cudaSuccess); result != cudaSuccess) return result;
   queue(stream, [=] { std::memcpy(to, from, bytes); });
+  const std::lock_guard lock(fakes().mutex);
+  ++fakes().calls.copies;
   return cudaSuccess;
+}
+
+// A kernel, or what a library does.
+void launch(cudaStream_t stream, std::function<void()> work) {
+  queue(stream, std::move(work));
+  const std::lock_guard lock(fakes().mutex);
+  ++fakes().calls.launches;
 }
 
 cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
@@ -211,6 +223,7 @@ const cuda::Runtime& fake_cuda() {
       .StreamSynchronize =
           [](cudaStream_t stream) {
             const std::lock_guard lock(fakes().mutex);
+            ++fakes().calls.waits;
             run(*stream, stream->queue.size());
             return report(cudaSuccess);
           },
@@ -224,7 +237,7 @@ const cuda::Runtime& fake_cuda() {
             const std::lock_guard lock(fakes().mutex);
             return std::exchange(fakes().last, fakes().sticky);
           },
-      .run_on_host = queue,
+      .run_on_host = launch,
       .blas = &fake_blas(),
       .dnn = &fake_dnn(),
       .nccl = &fake_nccl(),
@@ -246,6 +259,16 @@ bool in_fake_memory(const void* data, std::size_t bytes, int device) {
   if (behind == fakes().blocks.begin()) return false;
   const auto& [block, of] = *std::prev(behind);
   return first + bytes <= block + of.bytes && (device < 0 || device == of.device);
+}
+
+FakeCalls FakeCalls::operator-(const FakeCalls& other) const {
+  return {allocations - other.allocations, frees - other.frees, waits - other.waits,
+          copies - other.copies, launches - other.launches};
+}
+
+FakeCalls fake_calls() {
+  const std::lock_guard lock(fakes().mutex);
+  return fakes().calls;
 }
 
 void fail_allocation(int n) { fakes().allocations_left = n; }

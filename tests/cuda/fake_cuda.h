@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -25,6 +26,16 @@ void run_until(cudaStream_t stream, const std::function<bool()>& reached);
 int fake_device_of(cudaStream_t stream);
 // Queues work on several streams before any of it runs.
 void queue_together(const std::vector<std::pair<cudaStream_t, std::function<void()>>>& work);
+
+// How often a program called these functions of the fake GPUs so far.
+struct FakeCalls {
+  std::int64_t allocations = 0, frees = 0;
+  std::int64_t waits = 0;     // for a stream
+  std::int64_t copies = 0;    // between host and GPU
+  std::int64_t launches = 0;  // of kernels, and of the libraries' functions
+  FakeCalls operator-(const FakeCalls& other) const;
+};
+FakeCalls fake_calls();
 
 // From now on the n-th allocation (1: the next) fails for want of memory, or the n-th copy fails
 // for ever, as after a fault of the GPU; 0: none. Until reset_fakes().
