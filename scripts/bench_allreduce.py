@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from launch import free_ports
+from launch import reserve_ports
 from machines import main_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +34,7 @@ def slowest(outputs):
 
 
 def gloo(python, processes, kib, repeats):
-    port = free_ports(1)[0]
+    port = reserve_ports(1)[0]
     running = [subprocess.Popen([python, '-c', GLOO, *map(str, (rank, processes, port, kib, repeats, 3))], stdout=subprocess.PIPE, text=True)
                for rank in range(processes)]
     outputs = [process.communicate(timeout=300)[0] for process in running]

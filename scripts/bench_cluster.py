@@ -25,7 +25,7 @@ from typing import NamedTuple
 from machines import main_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from launch import free_ports  # noqa: E402
+from launch import reserve_ports  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 GIGABIT = 125e6           # bytes a second
@@ -182,7 +182,7 @@ class Bench:
     def train(self, name, iterations, processes, threads, *flags, together=True, wire=None):
         machines = self.folder / 'machines'
         hosts = wire.HOSTS if wire else ['127.0.0.1'] * processes
-        machines.write_text(''.join(f'{k} {host} {port}\n' for k, (host, port) in enumerate(zip(hosts, free_ports(processes)))))
+        machines.write_text(''.join(f'{k} {host} {port}\n' for k, (host, port) in enumerate(zip(hosts, reserve_ports(processes)))))
         command = [f'{self.build}/tools/train', f'--solver={self.solver(name, iterations)}', '--stage=dummy', f'--threads={threads}']
         logs = [open(self.folder / f'log.{k}', 'w') for k in range(processes)]
         started = []
@@ -213,7 +213,7 @@ class Bench:
         with Wire(rate) as wire:
             if not (self.by_kernel and wire):
                 return 1000 * size / rate
-            port, = free_ports(1)
+            port, = reserve_ports(1)
             both = [subprocess.Popen(wire.starter(k) + [sys.executable, '-c', MOVE, role, wire.HOSTS[0], str(port), str(round(count * size))], stdout=subprocess.PIPE, text=True)
                     for k, role in enumerate(('listen', 'call'))]
             said = [process.communicate()[0] for process in both]

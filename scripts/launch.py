@@ -254,15 +254,18 @@ class Job:
         return next(iter(own), next((rank for rank in self.failed if rank.code != PEER_LOST), self.failed[0]))
 
 
-def free_ports(count):
+RESERVED = []  # sockets
+
+
+def reserve_ports(count):
+    """Ports that no other program gets until this one ends: sockets that do not listen are bound to them. They do not keep a
+    process from listening there, as long as its socket has SO_REUSEADDR, as train's have."""
     sockets = [socket.socket() for _ in range(count)]
-    try:
-        for s in sockets:
-            s.bind(('127.0.0.1', 0))
-        return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
+    for s in sockets:
+        s.bind(('127.0.0.1', 0))
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    RESERVED.extend(sockets)
+    return [s.getsockname()[1] for s in sockets]
 
 
 def read_text(path, flag):
@@ -274,7 +277,7 @@ def read_text(path, flag):
 
 def local_processes(workers, servers=0):
     roles = [' role=worker'] * workers + [' role=server'] * servers if servers else [''] * workers
-    lines = (f'{k} 127.0.0.1 {port}{role}\n' for k, (port, role) in enumerate(zip(free_ports(len(roles)), roles)))
+    lines = (f'{k} 127.0.0.1 {port}{role}\n' for k, (port, role) in enumerate(zip(reserve_ports(len(roles)), roles)))
     return read_machinefile(''.join(lines), 'this machine')
 
 

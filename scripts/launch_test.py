@@ -3,7 +3,6 @@
 are thrown away (skipped where there is no sshd, or it may not be run)."""
 import ast
 import os
-import random
 import re
 import shutil
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parent
 LAUNCH, STOP = str(SCRIPTS / 'launch.py'), str(SCRIPTS / 'stop.py')
 sys.path.insert(0, str(SCRIPTS))
+from launch import reserve_ports  # noqa: E402
 from machinefile import UsageError, hosts_text, machinefile_text, read_machinefile  # noqa: E402
 
 # Writes its rank, process number and token to a file, and does what the words before the launcher's say.
@@ -430,17 +430,6 @@ class StopTest(Case):
         self.assertIn('no job other is known', done.stderr)
 
 
-def free_ports(count):
-    """Ports below those that the system gives to connections, which other tests open meanwhile."""
-    found = []
-    while len(found) < count:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as s:
-            if port not in found and s.connect_ex(('127.0.0.1', port)) != 0:
-                found.append(port)
-    return found
-
-
 def parent(pid):
     try:
         return int(Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[1])
@@ -474,7 +463,7 @@ class SshTest(Case):
         else:
             self.skipTest('sshd does not run here')
         self.machinefile = self.folder / 'machines'
-        self.machinefile.write_text('0 127.0.0.1 {}\n1 127.0.0.1 {}\n'.format(*free_ports(2)))
+        self.machinefile.write_text('0 127.0.0.1 {}\n1 127.0.0.1 {}\n'.format(*reserve_ports(2)))
         self.flags = (f'--machinefile={self.machinefile}', '--force_ssh', f'--ssh_port={self.port}', f'--ssh_identity={self.folder}/user',
                       f'--ssh_args=-o UserKnownHostsFile={self.folder}/known -o StrictHostKeyChecking=accept-new -o SendEnv=SHOAL_JOBS')
 

@@ -104,6 +104,8 @@ TEST_F(ProcessBadInput, ATakenPortIsNamedWithTheNextFreeOne) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<std::uint16_t>(job.port(0)));
+  const int yes = 1;  // since the job has reserved the port
+  ASSERT_EQ(::setsockopt(taken, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), 0);
   ASSERT_EQ(::bind(taken, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(taken, 1), 0);
   job.start(0, solver("good", ""));

@@ -95,11 +95,11 @@ TEST_F(ProcessMembership, DmlcWithoutIds) {
   const std::string path = put_small_solver(
       folder_, "dmlc", "max_iter: 20 scheme { type: 'esync' epsilon: 0.001 max_steps: 3 }");
   const std::string rounds = folder_ + "/rounds.json";
-  const int port = free_ports(1)[0];
+  const ReservedPorts ports;
   std::vector<Running> all;
   for (const char* role : {"worker", "server", "worker"})
     all.push_back(start_program(
-        by_dmlc(role, port, {"--solver=" + path, "--threads=1", "--pace_json=" + rounds})));
+        by_dmlc(role, ports[0], {"--solver=" + path, "--threads=1", "--pace_json=" + rounds})));
   std::string ranks;
   for (const Running& one : all) {
     const Ran ran = wait_for(one);
@@ -128,12 +128,12 @@ TEST_F(ProcessMembership, NobodyToGiveRanksIsTold) {
 
 TEST_F(ProcessMembership, OneTooManyWithoutIdsIsTold) {
   const std::vector<std::string> flags{"--solver=" + solver("many", ""), "--threads=1"};
-  const int port = free_ports(1)[0];
+  const ReservedPorts ports;
   std::vector<Running> all;
   for (const char* role : {"server", "worker", "worker"})
-    all.push_back(start_program(by_dmlc(role, port, flags)));
+    all.push_back(start_program(by_dmlc(role, ports[0], flags)));
   for (const Running& one : all) ASSERT_TRUE(wait_for_text(one, " of 3, as "));
-  const Ran fourth = run_program(by_dmlc("worker", port, flags));
+  const Ran fourth = run_program(by_dmlc("worker", ports[0], flags));
   EXPECT_EQ(fourth.code, 6);
   EXPECT_HAS(fourth.err, "has all its 3 processes: this one is one too many");
   for (const Running& one : all) {

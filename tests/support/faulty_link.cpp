@@ -17,13 +17,13 @@
 #include <list>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "shoal/base/log.h"
+#include "support/ports.h"
 
 namespace shoal::test {
 namespace {
@@ -44,20 +44,9 @@ int listen_on(std::uint16_t port) {
   const int yes = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   const sockaddr_in address = here(port);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      listen(fd, 64) == 0)
-    return fd;
-  close(fd);
-  return -1;
-}
-
-// Listens on a port that is free, and says which.
-int listen_anywhere(std::uint16_t& port) {
-  std::random_device draw;
-  for (;;) {
-    port = static_cast<std::uint16_t>(10'000 + draw() % 20'000);
-    if (const int fd = listen_on(port); fd >= 0) return fd;
-  }
+  PCHECK(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  PCHECK(listen(fd, 64) == 0);
+  return fd;
 }
 
 // Bytes on their way from one socket to another.
@@ -85,14 +74,9 @@ void reset(int fd) {
 
 }  // namespace
 
-std::uint16_t free_port() {
-  std::uint16_t port = 0;
-  close(listen_anywhere(port));
-  return port;
-}
-
 struct FaultyLink::State {
-  std::uint16_t port = 0, target = 0;
+  ReservedPorts ports;
+  std::uint16_t target = 0;
   int listener = -1;
   std::array<int, 2> wake{};
   std::atomic<std::uint64_t> bytes{0};
@@ -246,7 +230,7 @@ void FaultyLink::State::run() {
 
 FaultyLink::FaultyLink(std::uint16_t target) : state_(std::make_unique<State>()) {
   state_->target = target;
-  state_->listener = listen_anywhere(state_->port);
+  state_->listener = listen_on(port());
   PCHECK(pipe2(state_->wake.data(), O_CLOEXEC | O_NONBLOCK) == 0);
   state_->thread = std::thread([this] { state_->run(); });
 }
@@ -271,7 +255,7 @@ FaultyLink::~FaultyLink() {
     (void)!write(state_->wake[1], "x", 1); \
   } while (false)
 
-std::uint16_t FaultyLink::port() const { return state_->port; }
+std::uint16_t FaultyLink::port() const { return state_->ports[0]; }
 void FaultyLink::cut() { WISH(state_->cut = true); }
 void FaultyLink::shut() { WISH(state_->cut = state_->shut = true); }
 void FaultyLink::hold() { WISH(state_->held = true); }

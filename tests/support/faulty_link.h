@@ -8,9 +8,6 @@
 
 namespace shoal::test {
 
-// A port that nobody listens on, outside the range that the system hands out by itself.
-std::uint16_t free_port();
-
 class FaultyLink {
  public:
   // Listens on a port of its own on 127.0.0.1; connections are forwarded to `target` there.

@@ -12,6 +12,7 @@
 #include "shoal/table/shard.h"
 #include "shoal/table/table.h"
 #include "support/faulty_link.h"
+#include "support/ports.h"
 
 namespace shoal {
 class Solver;
@@ -118,6 +119,7 @@ class JobOverTcp {
   std::vector<RowValues> weights;  // of train_all, by rank
 
  private:
+  const ReservedPorts ports_;
   std::vector<std::unique_ptr<FaultyLink>> proxies_;
 };
 

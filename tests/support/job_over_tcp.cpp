@@ -108,7 +108,7 @@ Result<RowValues> train(Table& table, const Training& training) {
   return weights;
 }
 
-JobOverTcp::JobOverTcp(const std::string& roles, bool through_proxies) {
+JobOverTcp::JobOverTcp(const std::string& roles, bool through_proxies) : ports_(roles.size()) {
   const std::size_t count = roles.size();
   services.resize(count);
   weights.resize(count);
@@ -118,7 +118,7 @@ JobOverTcp::JobOverTcp(const std::string& roles, bool through_proxies) {
     one.processes = static_cast<std::uint32_t>(count);
     one.worker = roles[rank] != 's';
     one.server = roles[rank] != 'w';
-    one.port = rank == 0 || through_proxies ? free_port() : std::uint16_t{0};
+    one.port = rank == 0 || through_proxies ? ports_[rank] : std::uint16_t{0};
     one.host = std::string("host-") + static_cast<char>('a' + rank);
     one.token = "secret";
     one.configuration = "net: \"lenet\"\nbase_lr: 0.01\n";

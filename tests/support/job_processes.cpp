@@ -1,36 +1,13 @@
 #include "support/job_processes.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <random>
 
 #include "shoal/base/text.h"
 
 namespace shoal::test {
-
-std::vector<int> free_ports(std::size_t count) {
-  constexpr int kFirst = 10'000, kPorts = 20'000, kTries = 1000;
-  std::random_device draw;
-  std::vector<int> ports;
-  std::vector<int> sockets;  // held until all are found, so that they differ
-  for (int i = 0; i < kTries && ports.size() < count; ++i) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    const int port = kFirst + static_cast<int>(draw() % kPorts);
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    sockets.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (::bind(sockets.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
-      ports.push_back(port);
-  }
-  for (const int socket : sockets) ::close(socket);
-  EXPECT_EQ(ports.size(), count);
-  return ports;
-}
 
 JobProcesses::JobProcesses(const std::string& folder, const std::string& roles)
     : JobProcesses(folder, roles, std::vector<std::string>(roles.size(), "127.0.0.1"),
@@ -41,7 +18,7 @@ JobProcesses::JobProcesses(const std::string& folder, const std::string& roles,
                            std::vector<std::vector<std::string>> starters)
     : folder_(folder),
       roles_(roles),
-      ports_(free_ports(roles.size())),
+      ports_(roles.size()),
       starters_(std::move(starters)),
       processes_(roles.size()),
       since_(std::chrono::steady_clock::now()) {

@@ -7,12 +7,9 @@
 #include <vector>
 
 #include "support/data_files.h"
+#include "support/ports.h"
 
 namespace shoal::test {
-
-// Returns `count` ports of this machine that were free a moment ago, outside of the range that
-// outgoing connections use.
-std::vector<int> free_ports(std::size_t count);
 
 class JobProcesses {
  public:
@@ -54,7 +51,7 @@ class JobProcesses {
 
  private:
   const std::string folder_, roles_;
-  const std::vector<int> ports_;
+  const ReservedPorts ports_;
   std::vector<std::vector<std::string>> starters_;
   std::vector<Running> processes_;
   std::chrono::steady_clock::time_point since_;
