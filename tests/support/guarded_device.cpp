@@ -90,6 +90,10 @@ class GuardedStream final : public Stream {
     if (random_.uniform(0, 1) < 0.25) run(random_.below(queue_.size() + 1));
   }
   void finish() { run(queue_.size()); }
+  template <class Reached>
+  void run_until(Reached reached) {
+    while (!reached() && !queue_.empty()) run(1);
+  }
 
   Context kernels;  // what the CPU's kernels are given
 
@@ -98,7 +102,7 @@ class GuardedStream final : public Stream {
     if (synchronizes_) run(queue_.size());
   }
   void run(std::size_t count) {
-    for (; count > 0; --count) {
+    for (; count > 0 && !queue_.empty(); --count) {
       const std::function<void()> work = std::move(queue_.front());
       queue_.pop_front();
       guard_->enter();
@@ -110,6 +114,29 @@ class GuardedStream final : public Stream {
   std::deque<std::function<void()>> queue_;
   Random random_;
   bool synchronizes_;
+};
+
+class GuardedEvent final : public Event {
+ public:
+  void record(Stream& stream) override {
+    place_->stream = static_cast<GuardedStream*>(&stream);
+    place_->stream->queue([place = place_, n = ++place_->noted] { place->reached = n; });
+  }
+  void hold(Stream& stream) override {
+    static_cast<GuardedStream&>(stream).queue(
+        [place = place_, of = place_->stream, n = place_->noted] { run_until(*place, of, n); });
+  }
+  void wait() override { run_until(*place_, place_->stream, place_->noted); }
+
+ private:
+  struct Place {
+    GuardedStream* stream = nullptr;  // of the last record
+    std::uint64_t noted = 0, reached = 0;
+  };
+  static void run_until(const Place& place, GuardedStream* stream, std::uint64_t n) {
+    if (place.reached < n) stream->run_until([&] { return place.reached >= n; });
+  }
+  std::shared_ptr<Place> place_ = std::make_shared<Place>();
 };
 
 GuardedStream& stream_of(Context& ctx) { return static_cast<GuardedStream&>(*ctx.stream()); }
@@ -275,6 +302,9 @@ std::shared_ptr<Memory> GuardedDevice::allocate(std::size_t bytes) const {
 }
 std::shared_ptr<Stream> GuardedDevice::make_stream() const {
   return std::make_shared<GuardedStream>(guard_, seed_, threads_, synchronizes_);
+}
+std::unique_ptr<Event> GuardedDevice::make_event() const {
+  return std::make_unique<GuardedEvent>();
 }
 const ops::Backend* GuardedDevice::backend() const { return &kBackend; }
 std::int64_t GuardedDevice::done() const { return guard_->done; }

@@ -71,6 +71,19 @@ class Stream {
   std::uint64_t waits_ = 0;
 };
 
+// A place in the order of a stream's work, for which other streams of its device and the host can
+// wait. One thread at a time.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // Notes the place to which the stream's queue reaches now.
+  virtual void record(Stream& stream) = 0;
+  // Makes all that is queued on `stream` from now on come after the place that was noted last.
+  virtual void hold(Stream& stream) = 0;
+  // Returns when the place that was noted last has been reached; at once if none was.
+  virtual void wait() = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -80,6 +93,8 @@ class Device {
   // Throws std::bad_alloc.
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes) const = 0;
   virtual std::shared_ptr<Stream> make_stream() const = 0;
+  // For its streams. Those of a device that does not override this work at once.
+  virtual std::unique_ptr<Event> make_event() const;
   // Memory of the host from which its streams copy fastest. Any thread.
   virtual std::shared_ptr<Memory> allocate_on_host(std::size_t bytes) const {
     return host_memory(bytes);

@@ -6,65 +6,34 @@
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/ops/cuda/numbers.h"
+#include "shoal/tensor/cuda/event.h"
 #include "shoal/tensor/cuda/stream.h"
 
 namespace shoal::ops::cuda {
 namespace {
 
+using shoal::cuda::CudaEvent;
 using shoal::cuda::CudaStream;
-using shoal::cuda::Runtime;
 
 void check(const Nccl& nccl, ncclResult_t result, const char* what) {
   if (result != ncclSuccess)
     throw DeviceError(str(what, ": NCCL says ", nccl.GetErrorString(result)));
 }
 
-// A place in a stream's order, for which other streams can wait.
-class Event {
- public:
-  Event(const Runtime& runtime, const CudaStream& stream) : runtime_(runtime) {
-    stream.handle();  // its GPU becomes the thread's
-    shoal::cuda::check(runtime_.EventCreateWithFlags(&event_, cudaEventDisableTiming),
-                       "making an event of GPU ", stream.ordinal());
-  }
-  ~Event() { runtime_.EventDestroy(event_); }
-  Event(const Event&) = delete;
-
-  // Of `stream`, which is of the GPU that the event was made for.
-  void record(const CudaStream& stream) {
-    shoal::cuda::check(runtime_.EventRecord(event_, stream.handle()), "noting a place on GPU ",
-                       stream.ordinal());
-  }
-  // `stream` goes on when the place has been reached.
-  void hold(const CudaStream& stream) {
-    shoal::cuda::check(runtime_.StreamWaitEvent(stream.handle(), event_, 0),
-                       "ordering work of GPU ", stream.ordinal());
-  }
-  bool reached() const {
-    const cudaError_t result = runtime_.EventQuery(event_);
-    if (result != cudaErrorNotReady) shoal::cuda::check(result, "asking how far a GPU has come");
-    return result == cudaSuccess;
-  }
-
- private:
-  const Runtime& runtime_;
-  cudaEvent_t event_ = nullptr;
-};
-
 // One GPU, and its part of the slots.
 struct Member {
   Member(Context& of, int slots)
       : context(of), stream(shoal::cuda::stream_of(of)), own(stream.runtime(), stream.ordinal()) {
     for (int slot = 0; slot < slots; ++slot) {
-      offered.emplace_back(stream.runtime(), stream);
-      done.emplace_back(stream.runtime(), stream);
+      offered.emplace_back(stream.runtime(), stream.ordinal());
+      done.emplace_back(stream.runtime(), stream.ordinal());
     }
     numbers.resize(static_cast<std::size_t>(slots));
   }
   Context& context;
   CudaStream& stream;                        // on which it computes
   CudaStream own;                            // on which it sums and copies
-  std::deque<Event> offered, done;           // by slot
+  std::deque<CudaEvent> offered, done;       // by slot
   std::vector<std::vector<float*>> numbers;  // by slot
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "shoal/base/error.h"
+#include "shoal/tensor/cuda/event.h"
 #include "shoal/tensor/cuda/stream.h"
 
 namespace shoal::cuda {
@@ -89,6 +90,10 @@ std::shared_ptr<Memory> CudaDevice::allocate_on_host(std::size_t bytes) const {
 
 std::shared_ptr<Stream> CudaDevice::make_stream() const {
   return std::make_shared<CudaStream>(runtime_, ordinal_);
+}
+
+std::unique_ptr<Event> CudaDevice::make_event() const {
+  return std::make_unique<CudaEvent>(runtime_, ordinal_);
 }
 
 }  // namespace shoal::cuda

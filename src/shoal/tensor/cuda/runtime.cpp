@@ -29,6 +29,7 @@ const Runtime& runtime() {
       .EventRecord = [](cudaEvent_t event,
                         cudaStream_t stream) { return cudaEventRecord(event, stream); },
       .EventQuery = &cudaEventQuery,
+      .EventSynchronize = &cudaEventSynchronize,
       .GetLastError = &cudaGetLastError,
       .run_on_host = nullptr,
       .blas = nullptr,

@@ -39,6 +39,7 @@ struct Runtime {
   cudaError_t (*EventDestroy)(cudaEvent_t event);
   cudaError_t (*EventRecord)(cudaEvent_t event, cudaStream_t stream);
   cudaError_t (*EventQuery)(cudaEvent_t event);
+  cudaError_t (*EventSynchronize)(cudaEvent_t event);
   cudaError_t (*GetLastError)();
   // Null: kernels are launched on the GPU. Otherwise a kernel is this work, a loop on the host,
   // which is queued on the stream.
