@@ -49,6 +49,7 @@ TEST_F(TrainTool, TimePrintsEveryLayerAndAMatrixProduct) {
         "Planned memory: params "})
     EXPECT_TRUE(test::has_match(ran.err, pattern)) << pattern;
   EXPECT_HAS(ran.out, "conv (Convolution): conv by ");
+  EXPECT_HAS(ran.out, "data (Data): transform by host\n    not device: its memory is the host's");
   const Ran forward = test::run_program({tool("time"), "--model=" + folder_ + "/net.prototxt",
                                          "--iterations=1", "--phase=TEST", "--forward_only"});
   EXPECT_EQ(forward.code, 0);

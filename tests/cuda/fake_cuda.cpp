@@ -105,7 +105,7 @@ cudaError_t free_async(void* data, cudaStream_t) {
   return report(cudaSuccess);
 }
 
-cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                          cudaStream_t stream) {
   if (counts_down(fakes().copies_left)) {
     const std::lock_guard lock(fakes().mutex);
@@ -115,6 +115,7 @@ cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemc
   queue(stream, [=] { std::memcpy(to, from, bytes); });
   const std::lock_guard lock(fakes().mutex);
   ++fakes().calls.copies;
+  if (kind == cudaMemcpyHostToDevice) fakes().calls.uploaded += static_cast<std::int64_t>(bytes);
   return cudaSuccess;
 }
 
@@ -138,6 +139,13 @@ cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned int) {
   queue(stream, [event, of = event->stream, n = event->recorded] {
     if (event->reached < n) run_until(of, [=] { return event->reached >= n; });
   });
+  return report(cudaSuccess);
+}
+
+cudaError_t wait_for_event(cudaEvent_t event) {
+  const std::lock_guard lock(fakes().mutex);
+  if (event->reached < event->recorded)
+    run_until(event->stream, [=, n = event->recorded] { return event->reached >= n; });
   return report(cudaSuccess);
 }
 
@@ -232,6 +240,7 @@ const cuda::Runtime& fake_cuda() {
       .EventDestroy = destroy_event,
       .EventRecord = record,
       .EventQuery = query_event,
+      .EventSynchronize = wait_for_event,
       .GetLastError =
           [] {
             const std::lock_guard lock(fakes().mutex);
@@ -262,8 +271,8 @@ bool in_fake_memory(const void* data, std::size_t bytes, int device) {
 }
 
 FakeCalls FakeCalls::operator-(const FakeCalls& other) const {
-  return {allocations - other.allocations, frees - other.frees, waits - other.waits,
-          copies - other.copies, launches - other.launches};
+  return {allocations - other.allocations, frees - other.frees,       waits - other.waits,
+          copies - other.copies,           uploaded - other.uploaded, launches - other.launches};
 }
 
 FakeCalls fake_calls() {

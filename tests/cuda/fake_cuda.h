@@ -32,6 +32,7 @@ struct FakeCalls {
   std::int64_t allocations = 0, frees = 0;
   std::int64_t waits = 0;     // for a stream
   std::int64_t copies = 0;    // between host and GPU
+  std::int64_t uploaded = 0;  // bytes, from host to GPU
   std::int64_t launches = 0;  // of kernels, and of the libraries' functions
   FakeCalls operator-(const FakeCalls& other) const;
 };

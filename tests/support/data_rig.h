@@ -18,8 +18,8 @@ namespace shoal::test {
 class DataRig {
  public:
   explicit DataRig(const std::string& prototxt, std::uint64_t seed = 1, Phase phase = TRAIN,
-                   const Share& share = {})
-      : context_({.seed = seed, .share = share}) {
+                   const Share& share = {}, const Device* device = nullptr)
+      : context_({.device = device, .seed = seed, .share = share}) {
     LayerParameter param = parse_layer("layer { name: 'd' " + prototxt + " }");
     param.set_phase(phase);
     layer_ = make_layer(param);
@@ -53,6 +53,8 @@ class DataRig {
   }
   const Shape& shape(int top) const { return blobs_[top].data.shape(); }
   Layer& layer() { return *layer_; }
+  Context& context() { return context_; }
+  Blob& blob(int top) { return blobs_[top]; }
 
  private:
   Context context_;

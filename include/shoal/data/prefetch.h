@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Item {
 struct ItemKind {
   ImageSize size;        // of what make writes
   bool picture = false;  // JPEG or the like, not plain pixels
+  bool bytes = false;    // each pixel is a byte
 };
 
 // The records that a data layer reads. read is called on one thread at a time, make on several at
@@ -44,6 +46,9 @@ class ItemSource {
   // Writes the sample's size (resize), numbers and label. An error is a bad record, and its words
   // follow "the record K of S ".
   virtual Status make(const Item& item, Sample& sample) const = 0;
+  // Writes the numbers that make would have written of a sample in bytes, if it wanted none. Is
+  // asked only if make writes bytes.
+  virtual void make_numbers(const Sample& in_bytes, std::span<float> numbers) const;
 };
 
 enum class OnBadRecord {
@@ -59,8 +64,10 @@ struct PrefetchOptions {
   // that decode and transform, >= 1, beside the one that reads
   int threads = 1;
   OnBadRecord on_bad = OnBadRecord::kStop;
-  std::uint64_t start = 0;      // the n of the first item
-  std::size_t least_bytes = 0;  // the memory of each batch's numbers is as large at least
+  PixelForm form = PixelForm::kNumbers;  // of records of bytes; a batch with others is of numbers
+  int held = 1;                          // batches that are the caller's at a time, >= 1
+  std::uint64_t start = 0;               // the n of the first item
+  std::size_t least_bytes = 0;           // the memory of each batch's numbers is as large at least
   // for a batch that does not come; a tenth of it gives a warning
   std::chrono::milliseconds deadline{600'000};
 };
@@ -75,10 +82,12 @@ class Prefetch {
   ~Prefetch();
   Prefetch(const Prefetch&) = delete;
 
-  // Returns the next batch, which is the caller's to read and to write until the next call. Its
-  // numbers' memory is at least as large as that of every batch before. After an error (which names
-  // the record and the file) every call returns it again.
+  // Returns the next batch, which is the caller's to read and to write until it has called next()
+  // `held` more times. Its numbers' memory is at least as large as that of every batch before.
+  // After an error (which names the record and the file) every call returns it again.
   Result<const Batch*> next();
+  // Whether next() would return without waiting.
+  bool ready() const;
   // Seconds that next() has waited, all calls together.
   double seconds_waited() const;
 

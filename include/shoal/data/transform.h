@@ -10,6 +10,8 @@
 
 #include "shoal/base/error.h"
 #include "shoal/data/image.h"
+#include "shoal/tensor/byte_images.h"
+#include "shoal/tensor/tensor.h"
 
 namespace shoal {
 
@@ -22,6 +24,7 @@ struct Pixels {
   bool side_by_side = false;
   // size.count() of them
   std::variant<std::span<const std::uint8_t>, std::span<const float>> values;
+  bool in_bytes() const { return values.index() == 0; }
 };
 Pixels pixels_of(const Image& image);
 
@@ -56,9 +59,25 @@ class Transform {
   void apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& random,
              std::span<float> out) const;
 
+  // The same in two steps, of which the second may be a device's (ops/images.h). Returns where
+  // apply would crop, and whether it would mirror.
+  ImageCrop crop(const Pixels& pixels, const std::array<std::uint32_t, 4>& random) const;
+  // Copies the crop's output_size(pixels.size) bytes as they lie. CHECKs that the pixels are bytes.
+  void cut(const Pixels& pixels, const ImageCrop& crop, std::span<std::uint8_t> out) const;
+  // Writes what apply writes, from the bytes that cut has copied, `size` of them.
+  void apply(std::span<const std::uint8_t> cut, const ImageSize& size, const ImageCrop& crop,
+             std::span<float> out) const;
+  float scale() const { return scale_; }
+  // Returns what is subtracted: one number, one a channel, or those of the mean file (C, H, W).
+  Tensor mean() const;
+
  private:
   Transform() = default;
-  Status load_mean(const std::string& path);
+  void write(const Pixels& pixels, int top, int left, const ImageCrop& crop, const ImageSize& size,
+             std::span<float> out) const;
+  const float* mean_row(int channel, int row) const {  // of the mean file
+    return mean_.data() + (std::ptrdiff_t{channel} * mean_size_.height + row) * mean_size_.width;
+  }
   float scale_ = 1;
   bool mirror_ = false, training_ = false;
   int crop_ = 0;

@@ -47,6 +47,14 @@ class Storage {
   // layout name) is in `memory` from `offset` on, where required() bytes must be; what was in the
   // storage is lost.
   void bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout = nullptr);
+  // From now on two copies of the same numbers are in memory of the host and of a device, plain,
+  // each from an offset on; what was in the storage is lost.
+  void bind_copies(std::shared_ptr<Memory> host, std::size_t host_offset,
+                   std::shared_ptr<Memory> home, std::size_t home_offset);
+  // Forgets memory that was bound, and what is in it; the next use allocates.
+  void unbind();
+  // Returns when no device reads the copy on the host any more.
+  void finish_upload();
   // Grows with each write through mut and out, so that what was derived from the numbers (packed
   // weights) can be kept until then.
   std::uint64_t version() const { return version_; }
@@ -77,7 +85,6 @@ class Storage {
   void fetch_from_home();
   bool reorder_at_home(const LayoutPtr& layout, const Shape& shape);
   void send_home(const Shape& shape);
-  void wait_for_upload();
 
   Copy host_{nullptr, 0, false, true}, away_;
   Copy spare_;                      // at home too: what away_ is converted into, by turns

@@ -23,8 +23,17 @@ Status apply(const Transform& transform, const Pixels& pixels,
              const std::array<std::uint32_t, 4>& random, Sample& sample) {
   Result<ImageSize> size = transform.output_size(pixels.size);
   if (!size.ok()) return size.error();
-  transform.apply(pixels, random, sample.resize(size.value()));
+  if (!sample.wants_bytes() || !pixels.in_bytes()) {
+    transform.apply(pixels, random, sample.resize(size.value()));
+    return {};
+  }
+  const ImageCrop crop = transform.crop(pixels, random);
+  transform.cut(pixels, crop, sample.resize(size.value(), crop));
   return {};
+}
+
+void apply(const Transform& transform, const Sample& in_bytes, std::span<float> numbers) {
+  transform.apply(in_bytes.bytes(), in_bytes.size(), in_bytes.crop(), numbers);
 }
 
 class RecordItems final : public ItemSource {
@@ -40,6 +49,9 @@ class RecordItems final : public ItemSource {
   Status read(Item& item) override;
   Result<ItemKind> kind(const Item& item) const override;
   Status make(const Item& item, Sample& sample) const override;
+  void make_numbers(const Sample& in_bytes, std::span<float> numbers) const override {
+    apply(transform_, in_bytes, numbers);
+  }
 
  private:
   static constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
@@ -101,7 +113,7 @@ Result<ItemKind> RecordItems::kind(const Item& item) const {
                  << ": force_color and force_gray work on encoded records only; these are not";
   Result<ImageSize> size = transform_.output_size(pixels.value().pixels.size);
   if (!size.ok()) return size.error();
-  return ItemKind{size.value(), datum.encoded()};
+  return ItemKind{size.value(), datum.encoded(), pixels.value().pixels.in_bytes()};
 }
 
 Status RecordItems::make(const Item& item, Sample& sample) const {
@@ -134,13 +146,16 @@ class ImageItems final : public ItemSource {
     if (!image.ok()) return image.error();
     Result<ImageSize> size = transform_.output_size(image.value().size);
     if (!size.ok()) return size.error();
-    return ItemKind{size.value(), true};
+    return ItemKind{size.value(), true, true};
   }
   Status make(const Item& item, Sample& sample) const override {
     Result<Image> image = load(item);
     if (!image.ok()) return image.error();
     sample.label = static_cast<float>(images_[item.index].label);
     return apply(transform_, pixels_of(image.value()), sequence_.random(item.n), sample);
+  }
+  void make_numbers(const Sample& in_bytes, std::span<float> numbers) const override {
+    apply(transform_, in_bytes, numbers);
   }
 
  private:
@@ -158,6 +173,10 @@ class ImageItems final : public ItemSource {
 };
 
 }  // namespace
+
+void ItemSource::make_numbers(const Sample&, std::span<float>) const {
+  CHECK(false) << path() << " makes no bytes";
+}
 
 Result<std::unique_ptr<ItemSource>> record_items(std::unique_ptr<RecordSource> source,
                                                  const SequenceOptions& sequence,

@@ -35,20 +35,21 @@ Error misfit(const ImageSize& size, const ImageSize& wanted) {
 
 }  // namespace
 
-// A ring of `depth` + 1 batches: one is the caller's. A slot goes kFree -> kFilling (reader) ->
-// kMaking (pool) -> kReady -> kTaken -> kFree. Slots are used in turn, so the reader, the pool and
-// the caller each need only a counter.
+// A ring of `depth` + `held` batches: the last ones are the caller's. A slot goes kFree -> kFilling
+// (reader) -> kMaking (pool) -> kReady -> kTaken -> kFree. Slots are used in turn, so the reader,
+// the pool and the caller each need only a counter.
 class Prefetch::Machinery {
  public:
   Machinery(ItemSource& source, const PrefetchOptions& options);
   ~Machinery();
   Result<const Batch*> next();
+  bool ready();
   double seconds_waited() const { return std::chrono::duration<double>(waited_).count(); }
 
  private:
   struct Slot {
-    Slot(std::size_t records, const Device& device)
-        : batch(records, device), items(records), bad(records) {}
+    Slot(std::size_t records, const PrefetchOptions& options)
+        : batch(records, *options.device, options.form), items(records), bad(records) {}
     Batch batch;
     std::vector<Item> items;
     // one an item; written by the thread that makes the item
@@ -74,6 +75,7 @@ class Prefetch::Machinery {
   void fit_all(Slot& slot);
   void log_bad(const Error& error);
   void finish(Slot& slot);
+  void make_alike(Batch& batch) const;
   void close(Batch& batch);
   Slot& slot(std::uint64_t batch) { return slots_[batch % slots_.size()]; }
 
@@ -90,7 +92,7 @@ class Prefetch::Machinery {
   std::uint64_t published_ GUARDED_BY(mutex_) = 0;  // batches handed to the pool
   // the first batch with items not yet given to a thread
   std::uint64_t making_ GUARDED_BY(mutex_) = 0;
-  // batches the caller has asked for; the last of them is still in its hands
+  // batches the caller has asked for; the last `held` of them are still in its hands
   std::uint64_t consumed_ GUARDED_BY(mutex_) = 0;
   std::size_t largest_ GUARDED_BY(mutex_);  // bytes of the largest batch that was given out
   bool stop_ GUARDED_BY(mutex_) = false;
@@ -99,10 +101,11 @@ class Prefetch::Machinery {
 
 Prefetch::Machinery::Machinery(ItemSource& source, const PrefetchOptions& options)
     : source_(source), options_(options), n_(options.start), largest_(options.least_bytes) {
-  CHECK(options.batch_size >= 1 && options.depth >= 1 && options.threads >= 1)
-      << options.batch_size << ' ' << options.depth << ' ' << options.threads;
-  for (int i = 0; i <= options.depth; ++i)
-    slots_.emplace_back(static_cast<std::size_t>(options.batch_size), *options.device);
+  CHECK(options.batch_size >= 1 && options.depth >= 1 && options.threads >= 1 && options.held >= 1)
+      << options.batch_size << ' ' << options.depth << ' ' << options.threads << ' '
+      << options.held;
+  for (int i = 0; i < options.depth + options.held; ++i)
+    slots_.emplace_back(static_cast<std::size_t>(options.batch_size), options);
   threads_.emplace_back([this] { read_batches(); });
   for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { make_items(); });
 }
@@ -306,7 +309,20 @@ Status Prefetch::Machinery::repair(Slot& slot) {
   return repaired;
 }
 
+// A record of numbers among records of bytes makes all of them numbers.
+void Prefetch::Machinery::make_alike(Batch& batch) const {
+  if (std::ranges::all_of(batch.samples, &Sample::in_bytes)) return;
+  std::vector<float> numbers;
+  for (Sample& sample : batch.samples) {
+    if (!sample.in_bytes()) continue;
+    numbers.resize(static_cast<std::size_t>(sample.size().count()));
+    source_.make_numbers(sample, numbers);
+    std::ranges::copy(numbers, sample.resize(sample.size()).begin());
+  }
+}
+
 void Prefetch::Machinery::close(Batch& batch) {
+  make_alike(batch);
   std::size_t least = 0;
   {
     MutexLock lock(mutex_);
@@ -314,7 +330,12 @@ void Prefetch::Machinery::close(Batch& batch) {
   }
   batch.close(least);
   MutexLock lock(mutex_);
-  largest_ = std::max(largest_, batch.numbers()->bytes());
+  largest_ = std::max(largest_, batch.in_bytes() ? batch.number_bytes() : batch.numbers()->bytes());
+}
+
+bool Prefetch::Machinery::ready() {
+  MutexLock lock(mutex_);
+  return failed_ || (published_ > consumed_ && this->slot(consumed_).ready);
 }
 
 Result<const Batch*> Prefetch::Machinery::next() {
@@ -325,7 +346,7 @@ Result<const Batch*> Prefetch::Machinery::next() {
   {
     MutexLock lock(mutex_);
     slot = &this->slot(consumed_);
-    ++consumed_;  // gives the batch before this one back
+    ++consumed_;  // gives the batch of `held` calls ago back
   }
   slot_free_.notify_one();
   for (int tenth = 0; tenth < 10 && !came; ++tenth) {
@@ -357,6 +378,7 @@ Prefetch::Prefetch(ItemSource& source, const PrefetchOptions& options)
     : machinery_(std::make_unique<Machinery>(source, options)) {}
 Prefetch::~Prefetch() = default;
 Result<const Batch*> Prefetch::next() { return machinery_->next(); }
+bool Prefetch::ready() const { return machinery_->ready(); }
 double Prefetch::seconds_waited() const { return machinery_->seconds_waited(); }
 
 int default_decode_threads(bool decodes_pictures) {

@@ -161,17 +161,65 @@ Result<ImageSize> Transform::output_size(const ImageSize& input) const {
   return ImageSize{input.channels, crop_, crop_};
 }
 
-void Transform::apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& random,
-                      std::span<float> out) const {
+ImageCrop Transform::crop(const Pixels& pixels, const std::array<std::uint32_t, 4>& random) const {
+  const int spare_rows = crop_ ? pixels.size.height - crop_ : 0,
+            spare_columns = crop_ ? pixels.size.width - crop_ : 0;
+  ImageCrop crop;
+  crop.top = training_ ? below(random[0], spare_rows + 1) : spare_rows / 2;
+  crop.left = training_ ? below(random[1], spare_columns + 1) : spare_columns / 2;
+  crop.mirrored = mirror_ && (random[2] >> 31) != 0 ? 1 : 0;
+  crop.side_by_side = pixels.side_by_side ? 1 : 0;
+  return crop;
+}
+
+void Transform::cut(const Pixels& pixels, const ImageCrop& crop,
+                    std::span<std::uint8_t> out) const {
+  CHECK(pixels.in_bytes());
   const ImageSize& size = pixels.size;
   const int height = crop_ ? crop_ : size.height, width = crop_ ? crop_ : size.width;
   CHECK(static_cast<std::int64_t>(out.size()) == std::int64_t{size.channels} * height * width)
       << out.size() << " for " << to_string(size);
-  const int top =
-      training_ ? below(random[0], size.height - height + 1) : (size.height - height) / 2;
-  const int left = training_ ? below(random[1], size.width - width + 1) : (size.width - width) / 2;
-  const bool mirrored = mirror_ && (random[2] >> 31) != 0;
-  const std::ptrdiff_t plane = std::ptrdiff_t{size.height} * size.width;
+  // of pixels that lie side by side a row of all channels is one piece
+  const int planes = pixels.side_by_side ? 1 : size.channels,
+            together = pixels.side_by_side ? size.channels : 1;
+  const auto row = static_cast<std::size_t>(width) * static_cast<std::size_t>(together);
+  const std::uint8_t* const from = std::get<0>(pixels.values).data();
+  std::uint8_t* to = out.data();
+  for (std::ptrdiff_t plane = 0; plane < planes; ++plane)
+    for (int y = 0; y < height; ++y, to += row)
+      std::copy_n(from + ((plane * size.height + crop.top + y) * size.width + crop.left) * together,
+                  row, to);
+}
+
+void Transform::apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& random,
+                      std::span<float> out) const {
+  const ImageCrop place = crop(pixels, random);
+  ImageSize size = pixels.size;
+  if (crop_) size.height = size.width = crop_;
+  write(pixels, place.top, place.left, place, size, out);
+}
+
+void Transform::apply(std::span<const std::uint8_t> cut, const ImageSize& size,
+                      const ImageCrop& crop, std::span<float> out) const {
+  write({size, crop.side_by_side != 0, cut}, 0, 0, crop, size, out);
+}
+
+Tensor Transform::mean() const {
+  const std::vector<float> none(1);
+  const std::vector<float>& values =
+      !mean_.empty() ? mean_ : (mean_values_.empty() ? none : mean_values_);
+  Tensor tensor(mean_.empty() ? Shape{static_cast<std::int64_t>(values.size())}
+                              : Shape{mean_size_.channels, mean_size_.height, mean_size_.width});
+  std::ranges::copy(values, tensor.host_out().begin());
+  return tensor;
+}
+
+// `top` and `left`: where the crop, of this size, lies in `pixels`; `crop`: in the whole image.
+void Transform::write(const Pixels& pixels, int top, int left, const ImageCrop& crop,
+                      const ImageSize& size, std::span<float> out) const {
+  CHECK(static_cast<std::int64_t>(out.size()) == size.count())
+      << out.size() << " for " << to_string(size);
+  const std::ptrdiff_t plane = std::ptrdiff_t{pixels.size.height} * pixels.size.width;
   const std::ptrdiff_t step = pixels.side_by_side ? size.channels : 1,
                        channel_step = pixels.side_by_side ? 1 : plane;
   std::visit(
@@ -182,15 +230,16 @@ void Transform::apply(const Pixels& pixels, const std::array<std::uint32_t, 4>& 
               mean_values_.empty()
                   ? 0.0f
                   : mean_values_[mean_values_.size() == 1 ? 0 : static_cast<std::size_t>(c)];
-          for (int y = 0; y < height; ++y, to += width) {
-            const std::ptrdiff_t at = std::ptrdiff_t{top + y} * size.width + left;
+          for (int y = 0; y < size.height; ++y, to += size.width) {
+            const std::ptrdiff_t at = std::ptrdiff_t{top + y} * pixels.size.width + left;
             using Value = std::remove_const_t<typename decltype(values)::element_type>;
-            const Row<Value> row{values.data() + c * channel_step + at * step, step, width, to};
+            const Row<Value> row{values.data() + c * channel_step + at * step, step, size.width,
+                                 to};
             if (mean_.empty())
               write_row(row, value, scale_);
             else
-              write_row(row, mean_.data() + c * plane + at, scale_);
-            if (mirrored) std::reverse(to, to + width);
+              write_row(row, mean_row(c, crop.top + y) + crop.left, scale_);
+            if (crop.mirrored) std::reverse(to, to + size.width);
           }
         }
       },

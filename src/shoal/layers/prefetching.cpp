@@ -9,6 +9,7 @@
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/data/parts.h"
+#include "shoal/ops/images.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/layers.pb.h"
 #include "shoal/proto/parts.pb.h"
@@ -127,6 +128,8 @@ void PrefetchingLayer::open_items() {
   Result<Transform> transform = Transform::create(transformation(), training());
   if (!transform.ok())
     throw config_error(transform.error().code, param(), transform.error().message);
+  scale_ = transform.value().scale();
+  mean_ = transform.value().mean();
   items_ =
       open(reads_part() ? own_part() : whole_source(), sequence(), std::move(transform).value());
 }
@@ -145,9 +148,22 @@ void PrefetchingLayer::setup(Context& ctx, Bottoms, Tops tops) {
   open_items();
   const Result<ItemKind> kind = probe(*items_, n_, feed_.on_bad);
   if (!kind.ok()) throw config_error(kind.error().code, param(), kind.error().message);
+  choose_form(ctx, kind.value());
   if (feed_.threads == 0) feed_.threads = default_decode_threads(kind.value().picture);
   reshape_data(*tops[0], kind.value().size);
   if (tops.size() > 1) tops[1]->reshape(Shape{feed_.batch_size});
+}
+
+// The first record speaks for all: a batch with a record that is no bytes goes as numbers.
+void PrefetchingLayer::choose_form(const Context& ctx, const ItemKind& kind) {
+  ops::Why why;
+  if (ctx.device().is_host())
+    why = "its memory is the host's, where the threads that decode a record transform it at once";
+  else if (!kind.bytes)
+    why = "the first record holds floats, not bytes";
+  form_ = why.empty() ? PixelForm::kBytes : PixelForm::kNumbers;
+  transform_ = {"transform", why.empty() ? "device" : "host", {}, {}};
+  if (!why.empty()) transform_.refused.push_back({"device", why});
 }
 
 void PrefetchingLayer::reshape_data(Blob& top, const ImageSize& size) const {
@@ -165,38 +181,51 @@ void PrefetchingLayer::start(const Device& device, std::size_t least_bytes) {
   options.depth = static_cast<int>(feed_.depth);
   options.threads = feed_.threads;
   options.on_bad = feed_.on_bad;
+  options.form = form_;
   options.start = n_;
   options.least_bytes = least_bytes;
-  prefetch_ = std::make_unique<Prefetch>(*items_, options);
+  batches_ = std::make_unique<BatchCopies>(*items_, options);
 }
 
 bool PrefetchingLayer::follow_input(Context& ctx, Tops tops) {
-  if (!prefetch_) start(ctx.device(), tops[0]->data.storage()->required());
+  if (!batches_) start(ctx.device(), tops[0]->data.storage()->required());
   // A device may still be reading the batch that goes back now.
-  if (batch_ != nullptr)
-    for (Blob* top : tops) top->data.host_out();
-  Result<const Batch*> batch = prefetch_->next();
-  batch_ = batch.ok() ? batch.value() : nullptr;
-  if (!batch.ok()) {
-    ctx.fail(batch.error());
+  for (Blob* top : tops) top->data.storage()->finish_upload();
+  Result<BatchCopies::Taken> taken = batches_->next(*ctx.stream());
+  taken_ = taken.ok() ? taken.value() : BatchCopies::Taken();
+  if (!taken.ok()) {
+    ctx.fail(taken.error());
     return false;
   }
   const Shape before = tops[0]->shape();
   try {
-    reshape_data(*tops[0], batch_->size());
+    reshape_data(*tops[0], taken_.batch->size());
   } catch (const ConfigError& error) {
     ctx.fail(error.error());
   }
   return tops[0]->shape() != before;
 }
 
-void PrefetchingLayer::forward(Context&, Bottoms, Tops tops) {
-  CHECK(batch_ != nullptr) << "layer '" << name() << "' was run without follow_input";
-  n_ = batch_->end;
-  show(batch_->numbers(), tops[0]->data);
-  if (tops.size() < 2) return;
-  show(batch_->labels(), tops[1]->data);
-  if (training() && !feed_.shuffle && labels_seen_ < kLabelsChecked) look_for_order(*batch_);
+void PrefetchingLayer::forward(Context& ctx, Bottoms, Tops tops) {
+  CHECK(taken_.batch != nullptr) << "layer '" << name() << "' was run without follow_input";
+  n_ = taken_.batch->end;
+  taken_.block ? transform(ctx, tops) : show_numbers(tops);
+  if (tops.size() > 1 && training() && !feed_.shuffle && labels_seen_ < kLabelsChecked)
+    look_for_order(*taken_.batch);
+}
+
+void PrefetchingLayer::show_numbers(Tops tops) {
+  show(taken_.batch->numbers(), tops[0]->data);
+  if (tops.size() > 1) show(taken_.batch->labels(), tops[1]->data);
+}
+
+void PrefetchingLayer::transform(Context& ctx, Tops tops) {
+  const ByteImages images = taken_.batch->images();
+  tops[0]->data.storage()->unbind();  // from a batch of numbers before
+  ops::transform_images(ctx, images, taken_.block, mean_, scale_, tops[0]->data);
+  if (tops.size() > 1)
+    tops[1]->data.storage()->bind_copies(taken_.batch->block(), images.labels_at(), taken_.block,
+                                         images.labels_at());
 }
 
 // Sets that were written class by class train badly, and the loss does not say why.
@@ -273,8 +302,8 @@ Status PrefetchingLayer::go_to(std::uint64_t whole, const Random::State& order) 
 
 Status PrefetchingLayer::go_to(std::uint64_t n, std::uint64_t base, const Random::State& order) {
   waited_before_ = seconds_waited();
-  prefetch_.reset();
-  batch_ = nullptr;
+  batches_.reset();
+  taken_ = {};
   n_ = n;
   if (order == order_ && base == base_) return {};
   order_ = order;
@@ -288,8 +317,9 @@ Status PrefetchingLayer::go_to(std::uint64_t n, std::uint64_t base, const Random
 }
 
 std::string PrefetchingLayer::record_name(std::int64_t item) const {
-  if (!batch_ || item < 0 || item >= static_cast<std::int64_t>(batch_->samples.size())) return {};
-  return str(batch_->samples[static_cast<std::size_t>(item)].name, " of ", items_->path());
+  const Batch* const batch = taken_.batch;
+  if (!batch || item < 0 || item >= static_cast<std::int64_t>(batch->samples.size())) return {};
+  return str(batch->samples[static_cast<std::size_t>(item)].name, " of ", items_->path());
 }
 
 }  // namespace shoal

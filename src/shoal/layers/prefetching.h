@@ -7,10 +7,11 @@
 #include <memory>
 #include <string>
 
-#include "shoal/data/prefetch.h"
+#include "shoal/data/batch_copies.h"
 #include "shoal/data/sequence.h"
 #include "shoal/data/transform.h"
 #include "shoal/layers/layer.h"
+#include "shoal/ops/op.h"
 
 namespace shoal {
 
@@ -18,9 +19,11 @@ class PartsManifest;
 
 // top[0] (N, C, H, W), the batch's size after crop   top[1], if there is one: labels (N)
 // All records of a batch have one size; the next batch may have another. follow_input takes the
-// batch; forward lets the tops look at its bytes, which are theirs until the next batch is taken,
-// also to be written in place. The threads start with the first. A record that cannot be used ends
-// the pass by ctx.fail, unless on_bad_record says otherwise.
+// batch; forward lets the tops look at its memory, which is theirs until the next batch is taken,
+// also to be written in place. On a device with memory of its own, pixels that are bytes are copied
+// there as bytes, ahead of their use, and top[0] is computed there (ops/images.h). The threads
+// start with the first. A record that cannot be used ends the pass by ctx.fail, unless
+// on_bad_record says otherwise.
 //
 // With several clients each client reads its own part, <source>_<client> (or the suffix that its
 // Share names), and its replicas take the part's records in turn. With shared_file_system all read
@@ -50,8 +53,10 @@ class PrefetchingLayer : public Layer {
   Status load_states(std::string_view own, const std::vector<std::string_view>& all) final;
   std::string record_name(std::int64_t item) const final;
   double seconds_waited() const final {
-    return waited_before_ + (prefetch_ ? prefetch_->seconds_waited() : 0);
+    return waited_before_ + (batches_ ? batches_->seconds_waited() : 0);
   }
+  // "transform", by the device or on the host.
+  std::vector<ops::Choice> choices() const final { return {transform_}; }
 
  protected:
   struct Feed {
@@ -99,7 +104,10 @@ class PrefetchingLayer : public Layer {
   double own_part_of_epoch() const;   // of by_parts(); in (0, 1]
   std::uint64_t used_by_all() const;  // records of the source, unless they are taken in turn
   void open_items();
+  void choose_form(const Context& ctx, const ItemKind& kind);
   void start(const Device& device, std::size_t least_bytes);
+  void show_numbers(Tops tops);
+  void transform(Context& ctx, Tops tops);
   void reshape_data(Blob& top, const ImageSize& size) const;  // throws ConfigError
   void look_for_order(const Batch& batch);
   Feed feed_;
@@ -107,12 +115,16 @@ class PrefetchingLayer : public Layer {
   // names the stream of the order and the crops, the same for all nets of the job
   Random::State order_;
   std::unique_ptr<ItemSource> items_;
-  std::unique_ptr<Prefetch> prefetch_;  // after what it reads; empty until the first batch
-  const Batch* batch_ = nullptr;        // the last one
-  std::uint64_t n_ = 0;                 // of the first record that no forward has used
-  std::uint64_t base_ = 0;              // as in Sequence
-  double waited_before_ = 0;            // in prefetches of before load_state
-  std::uint64_t labels_seen_ = 0;       // of the first kLabelsChecked
+  std::unique_ptr<BatchCopies> batches_;  // after what it reads; empty until the first batch
+  BatchCopies::Taken taken_;              // the last one
+  PixelForm form_ = PixelForm::kNumbers;
+  ops::Choice transform_;
+  Tensor mean_;  // for kBytes, as is scale_
+  float scale_ = 1;
+  std::uint64_t n_ = 0;            // of the first record that no forward has used
+  std::uint64_t base_ = 0;         // as in Sequence
+  double waited_before_ = 0;       // in prefetches of before load_state
+  std::uint64_t labels_seen_ = 0;  // of the first kLabelsChecked
   float first_label_ = 0, last_label_ = 0;
   bool rising_ = true;
 };

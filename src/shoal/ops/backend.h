@@ -8,6 +8,7 @@
 #include "shoal/ops/device_sums.h"
 #include "shoal/ops/eltwise.h"
 #include "shoal/ops/gemm.h"
+#include "shoal/ops/images.h"
 #include "shoal/ops/loss.h"
 #include "shoal/ops/normalize.h"
 #include "shoal/ops/pointwise.h"

@@ -3,6 +3,7 @@
 #include "shoal/ops/broadcast.h"
 #include "shoal/ops/eltwise.h"
 #include "shoal/ops/gemm.h"
+#include "shoal/ops/images.h"
 #include "shoal/ops/loss.h"
 #include "shoal/ops/pointwise.h"
 #include "shoal/ops/reduce.h"
@@ -53,6 +54,10 @@ void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
 }
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
   return elementary(ctx).paste(ctx, x, y, to);
+}
+void transform_images(Context& ctx, const ByteImages& images, const std::shared_ptr<Memory>& block,
+                      const Tensor& mean, float scale, Tensor& y) {
+  return elementary(ctx).transform_images(ctx, images, block, mean, scale, y);
 }
 void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& factor,
                      const Tensor* shift, Tensor& y) {

@@ -12,7 +12,7 @@ namespace shoal {
 // A device that has failed says so to the next that uses it.
 Storage::~Storage() {
   try {
-    wait_for_upload();
+    finish_upload();
   } catch (const DeviceError&) {
   }
 }
@@ -20,7 +20,7 @@ Storage::~Storage() {
 void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const LayoutPtr& layout) {
   CHECK(memory && offset + required_ <= memory->bytes())
       << required_ << " bytes at " << offset << " of the plan";
-  wait_for_upload();
+  finish_upload();
   const Home home{memory->device(), layout};
   const bool on_host = home.is_host();
   Copy &bound = on_host ? host_ : away_, &other = on_host ? away_ : host_;
@@ -29,6 +29,24 @@ void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const Lay
   if (other.planned) other = {};  // by an earlier plan, whose memory is others' now
   other.current = false;
   if (!on_host) home_ = home;
+}
+
+void Storage::bind_copies(std::shared_ptr<Memory> host, std::size_t host_offset,
+                          std::shared_ptr<Memory> home, std::size_t home_offset) {
+  CHECK(host_offset + required_ <= host->bytes() && home_offset + required_ <= home->bytes())
+      << required_ << " bytes at " << host_offset << " and " << home_offset;
+  finish_upload();
+  home_ = {home->device(), nullptr};
+  host_ = {std::move(host), host_offset, true, true};
+  away_ = {std::move(home), home_offset, true, true};
+  spare_ = {};
+  ++version_;
+}
+
+void Storage::unbind() {
+  finish_upload();
+  if (host_.planned) host_ = {};
+  if (away_.planned) away_ = {};
 }
 
 std::byte* Storage::bytes_of(Copy& copy, std::size_t bytes, const Device& device) const {
@@ -40,7 +58,7 @@ std::byte* Storage::bytes_of(Copy& copy, std::size_t bytes, const Device& device
   return copy.memory->data() + copy.offset;
 }
 
-void Storage::wait_for_upload() {
+void Storage::finish_upload() {
   if (uploading_ && *uploading_ == stream_->waits()) stream_->synchronize();
   uploading_.reset();
 }
@@ -111,7 +129,7 @@ std::byte* Storage::host(Access access) {
   if (!host_.current && access != Access::kWrite) fetch_from_home();
   std::byte* const bytes = bytes_of(host_, required_, cpu_device());
   if (access == Access::kRead) return bytes;
-  wait_for_upload();
+  finish_upload();
   ++version_;
   host_.current = true;
   away_.current = false;
