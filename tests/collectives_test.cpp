@@ -230,20 +230,6 @@ TEST(ExchangeCost, AutoTakesTheLeastTime) {
   EXPECT_EQ("fewer numbers", chosen(solver, {4, 4}, {}).at(1).why);
 }
 
-TEST(ExchangeCost, AnIterationWaitsForWhatItsBackwardPassesDoNotHide) {
-  const ComputeSlices slices{0, {0.1, 0.2}, {0.3, 0.4}, {true, true}};
-  const auto seconds = [&](double upper, double lower) {
-    return parallel::Forecast{slices, {{{1}, {.link = upper}}, {{0}, {.link = lower}}}}.seconds(10);
-  };
-  EXPECT_DOUBLE_EQ(10, seconds(0, 0));
-  EXPECT_DOUBLE_EQ(10, seconds(4, 3)) << "over with the backward passes";
-  EXPECT_DOUBLE_EQ(12, seconds(4, 5)) << "the lower layer is needed first";
-  EXPECT_DOUBLE_EQ(12, seconds(9, 0)) << "and takes its turn behind the upper one";
-  EXPECT_DOUBLE_EQ(11, (parallel::Forecast{slices, {{{1, 0}, {.product = 1}}}}.seconds(10)));
-  EXPECT_DOUBLE_EQ(10,
-                   (parallel::Forecast{slices, {{{1, 0}, {.product = 1}}}}.seconds_of_busy(10)));
-}
-
 // Half of what the formulas say is sent. The first numbers' way to the workers does not count.
 TEST(ExchangeCost, IsWhatASimulatedJobWithoutNumbersMovesAndTakes) {
   const LayerSize size{.params = 3000 * 1000, .factors = Factored::Sizes{16, 1000, 3000}};

@@ -290,6 +290,8 @@ using Message = std::variant<Challenge, Hello, Welcome, Refuse, Ping, Bye, Offer
                              Norm, NormTotal, Ask, Answer, Directive>;
 MessageType type_of(const Message& message);
 const char* name_of(MessageType type);  // "Push"
+// Of what a server says to a worker under this plan. All but rows leave before these.
+Urgency urgency_of(const Message& message, const Plan& plan);
 
 // Body of a kJoin.
 struct JoinBody {

@@ -100,6 +100,15 @@ struct Row {
   bool operator==(const Row&) const = default;
 };
 
+// Which of the rows that wait for a link leaves first: the one with the smallest. A worker needs
+// all rows of a clock before any of a later one, and of a clock's those that its forward pass needs
+// first.
+struct Urgency {
+  Clock clock = -1;  // of the numbers that the row's reader waits for
+  std::uint32_t priority = 0;
+  auto operator<=>(const Urgency&) const = default;
+};
+
 // The rows of a plan. Copies share them until one is changed, since a plan has up to a million, and
 // each client and server keeps it.
 class Rows {

@@ -233,11 +233,15 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
     all_said.push_back(said);
   }
   const auto by_table = [](const LayerExchange& choice) { return choice.way == Way::kTable; };
-  const bool clips = scheme.contribution() == table::ContributionKind::kGradient &&
-                     read_recipe(solver, name).clip >= 0;  // else each worker its own
-  if (clips && !std::ranges::all_of(choices, by_table))
+  if (clips_all(solver, name, scheme) && !std::ranges::all_of(choices, by_table))
     keep_together(choices, all_said, net, name, rates);
   return choices;
+}
+
+bool clips_all(const SolverParameter& solver, const std::string& name,
+               const table::Scheme& scheme) {
+  return scheme.contribution() == table::ContributionKind::kGradient &&
+         read_recipe(solver, name).clip >= 0;
 }
 
 Rates rates_of(const SolverParameter& solver, const Rates& others) {
@@ -362,11 +366,15 @@ std::string table_of(const Net& net, const std::vector<LayerExchange>& choices,
 }
 
 Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const Crowd& crowd,
-                     const Rates& rates, int passes) {
-  Forecast forecast{.slices = slices_of(net, estimated_shares(net), passes, true), .legs = {}};
+                     const Rates& rates, int passes, bool clips) {
+  Forecast forecast{
+      .slices = slices_of(net, estimated_shares(net), passes, true), .legs = {}, .clips = clips};
   for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice)
     if (!is_collective(choice->way))
-      forecast.legs.push_back({.layers = {choice->layer}, .cost = choice->cost()});
+      forecast.legs.push_back(
+          {.layers = {choice->layer},
+           .cost = choice->cost(),
+           .answers = choice->way == Way::kTable ? choice->cost().link / 2 : 0});
   for (const Bucket& bucket : buckets_of(net, ways_of(net, choices), bucket_bytes(rates)))
     forecast.legs.push_back(
         {.layers = bucket.layers,

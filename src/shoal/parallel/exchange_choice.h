@@ -65,8 +65,11 @@ std::vector<std::size_t> learning_of(const Net& net, int layer);
 // One line for the log, "" where all travel by the table; and a table with a line a layer.
 std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices);
 std::string table_of(const Net& net, const std::vector<LayerExchange>& choices, const Rates& rates);
-// passes: of an iteration, or of all steps of a task.
+// passes: of an iteration, or of all steps of a task. clips: as clips_all() says.
 Forecast forecast_of(const Net& net, const std::vector<LayerExchange>& choices, const Crowd& crowd,
-                     const Rates& rates, int passes);
+                     const Rates& rates, int passes, bool clips = false);
+// The solver limits the norm of all workers' gradients together; otherwise, under schemes of
+// deltas, each worker that of its own.
+bool clips_all(const SolverParameter& solver, const std::string& name, const table::Scheme& scheme);
 
 }  // namespace shoal::parallel

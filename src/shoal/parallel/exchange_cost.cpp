@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
+#include <limits>
 
 #include "shoal/base/log.h"
 #include "shoal/parallel/collective.h"
@@ -111,6 +111,49 @@ std::size_t bucket_bytes(const Rates& rates) {
       std::clamp(kMessages * rates.latency * rates.bandwidth, kUsual / 16, 4 * kUsual));
 }
 
+namespace {
+
+// Legs that take turns on a link, each of which comes before all that began earlier.
+class LinkTurns {
+ public:
+  explicit LinkTurns(std::size_t legs) : over_(legs) {}
+
+  // The leg needs the link for so long from `when` on, which is no earlier than that of the last.
+  void begin(std::size_t leg, double when, double takes) {
+    run_until(when);
+    now_ = std::max(now_, when);
+    begun_.push_back({leg, takes});
+  }
+  // When the last is over.
+  double finish() {
+    run_until(std::numeric_limits<double>::infinity());
+    return now_;
+  }
+  double over(std::size_t leg) const { return over_[leg]; }
+
+ private:
+  struct Begun {
+    std::size_t leg = 0;
+    double left = 0;
+  };
+  void run_until(double when) {
+    while (!begun_.empty() && now_ + begun_.back().left <= when) {
+      now_ += begun_.back().left;
+      over_[begun_.back().leg] = now_;
+      begun_.pop_back();
+    }
+    if (begun_.empty() || now_ >= when) return;
+    begun_.back().left -= when - now_;
+    now_ = when;
+  }
+
+  std::vector<Begun> begun_;
+  std::vector<double> over_;  // by leg
+  double now_ = 0;
+};
+
+}  // namespace
+
 double Forecast::seconds_of_busy(double busy) const {
   double products = 0;
   for (const Leg& leg : legs) products += leg.cost.product;
@@ -127,11 +170,22 @@ double Forecast::seconds(double compute) const {
     complete[layer] = passed;  // its gradients are there where its slice begins
     passed += slices.backward[layer] * compute;
   }
-  double link = 0;
-  for (const Leg& leg : legs) {
-    link = std::max(link, complete[static_cast<std::size_t>(leg.layers.back())]) + leg.cost.link;
+  LinkTurns turns(legs.size());
+  double norm = 0;  // is known then, if it is limited
+  for (std::size_t i = 0; i < legs.size(); ++i) {
+    const Leg& leg = legs[i];
+    turns.begin(i, complete[static_cast<std::size_t>(leg.layers.back())],
+                leg.cost.link - (clips ? leg.answers : 0));
+    norm = std::max(norm, leg.cost.latency);
+  }
+  norm += turns.finish();
+  for (std::size_t i = 0; clips && i < legs.size(); ++i) turns.begin(i, norm, legs[i].answers);
+  if (clips) turns.finish();
+  for (std::size_t i = 0; i < legs.size(); ++i) {
+    const Leg& leg = legs[i];
+    const double latency = clips && leg.answers == 0 ? 0 : leg.cost.latency;  // else in the norm's
     for (const int layer : leg.layers)
-      ready[static_cast<std::size_t>(layer)] = link + leg.cost.latency - passed;
+      ready[static_cast<std::size_t>(layer)] = turns.over(i) + latency - passed;
     product[static_cast<std::size_t>(leg.layers.back())] += leg.cost.product;
   }
   double now = slices.begin * compute;

@@ -57,13 +57,21 @@ std::size_t bucket_bytes(const Rates& rates);
 struct Leg {
   std::vector<int> layers;  // highest first
   Cost cost;
+  // Of the seconds on the link: those of answers, which under a clip wait for the norm of all
+  // gradients.
+  double answers = 0;
 };
-// The time of an iteration. A leg begins when the backward pass of its last layer is over; legs
-// take turns on the link, in that order, and each of their layers' forward passes waits for them.
-// Source: wait-free backpropagation (Zhang et al., ATC 2017).
+// The time of an iteration. A leg begins when the backward pass of its last layer is over. The link
+// carries one leg at a time: of those that have begun the one whose last layer comes first in a
+// forward pass, as rows' priorities have it. Each layer's next forward pass waits for its leg.
+// Source: wait-free backpropagation (Zhang et al., ATC 2017), with the priorities of P3 (Jayarajan
+// et al., MLSys 2019).
 struct Forecast {
   ComputeSlices slices;
   std::vector<Leg> legs;  // in the order in which backward passes are over
+  // The norm of all gradients is limited: no layer is updated before all legs are over, or before
+  // all gradients are at their servers.
+  bool clips = false;
   // Of an iteration whose passes alone take `compute` seconds.
   double seconds(double compute) const;
   // Of one that does not wait for others for so long; products of factors are part of that.

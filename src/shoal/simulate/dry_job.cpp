@@ -83,6 +83,8 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
   for (const parallel::Bucket& bucket :
        parallel::buckets_of(net, ways, parallel::bucket_bytes(rates)))
     add_sum(bucket, sends, phase);
+  phase.slices.front().needs_sums =
+      phase.learning.empty() && parallel::clips_all(solver, name, *scheme);
   return phase;
 }
 

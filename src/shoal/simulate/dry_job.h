@@ -32,6 +32,7 @@ struct DrySlice {
   // Of layers whose gradients the workers sum: indices of the sums that must be over before the
   // slice, and are then expected anew; and of those that begin with it.
   std::vector<std::size_t> expects{}, starts{};
+  bool needs_sums = false;  // all sums and factors must have arrived before it: for a clip
 };
 
 // The work of every worker in a phase.

@@ -100,11 +100,20 @@ class DryWorker final : public SimulatedWorker {
     std::vector<RowId> needs = of_sums(expected(), &DrySum::reads);
     if (reads) needs.insert(needs.end(), slice_->needs.begin(), slice_->needs.end());
     for (const auto& rows : slice_->asks) needs.insert(needs.end(), rows.begin(), rows.end());
+    if (reads && slice_->needs_sums) add_all_sums(needs);
     // what a sum still writes leaves when the last that it reads arrives
     table_.when_arrived(needs, [this, since] {
       table_.when_arrived(of_sums(expected(), &DrySum::writes),
                           [this, since] { begin_slice(since); });
     });
+  }
+
+  // The rows of all sums and factors.
+  void add_all_sums(std::vector<RowId>& rows) const {
+    for (const DrySum& sum : phase_->sums)
+      rows.insert(rows.end(), sum.reads[own()].begin(), sum.reads[own()].end());
+    for (const DrySlice& slice : phase_->slices)
+      for (const auto& some : slice.asks) rows.insert(rows.end(), some.begin(), some.end());
   }
 
   // All that the slice needs has arrived, for which the worker has waited since then.

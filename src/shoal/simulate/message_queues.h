@@ -1,4 +1,4 @@
-// Queues of messages by priority, which share memory: a job has as many as it has pairs of workers
+// Queues of messages by urgency, which share memory: a job has as many as it has pairs of workers
 // and servers, and most of them are empty at any time.
 #pragma once
 
@@ -16,7 +16,7 @@ class MessageQueues {
  public:
   explicit MessageQueues(std::size_t count) : queues_(count) {}
 
-  void push(std::size_t queue, std::uint32_t priority, table::Message&& message) {
+  void push(std::size_t queue, table::Urgency urgency, table::Message&& message) {
     if (free_.empty()) {
       free_.push_back(messages_.size());
       messages_.emplace_back();
@@ -24,9 +24,9 @@ class MessageQueues {
     const std::size_t place = free_.back();
     free_.pop_back();
     messages_[place] = std::move(message);
-    queues_[queue].push({priority, numbers_++, place});
+    queues_[queue].push({urgency, numbers_++, place});
   }
-  // The message with the smallest priority of a queue, of those the first that came; nothing if the
+  // The most urgent message of a queue, of those the first that came; nothing if the
   // queue is empty.
   std::optional<table::Message> pop(std::size_t queue) {
     if (queues_[queue].empty()) return std::nullopt;
@@ -38,12 +38,10 @@ class MessageQueues {
 
  private:
   struct Turn {
-    std::uint32_t priority = 0;
+    table::Urgency urgency{};
     std::uint64_t number = 0;  // counts all messages
     std::size_t place = 0;     // in messages_
-    bool operator>(const Turn& other) const {
-      return std::pair(priority, number) > std::pair(other.priority, other.number);
-    }
+    auto operator<=>(const Turn&) const = default;
   };
   std::vector<std::priority_queue<Turn, std::vector<Turn>, std::greater<>>> queues_;
   std::vector<table::Message> messages_;

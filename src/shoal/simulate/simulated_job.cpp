@@ -150,9 +150,8 @@ void SimulatedJob::dispatch(int server, table::Outbox& out) {
       to_coordinator_[here.rank]->send(0, std::move(one.message));
       continue;
     }
-    const auto* row = std::get_if<table::RowMessage>(&one.message);
-    const std::uint32_t priority = row ? here.shard->plan()->rows[row->row].priority : 0;
-    out_.push(link_number(one.to, server), priority, std::move(one.message));
+    out_.push(link_number(one.to, server), urgency_of(one.message, *here.shard->plan()),
+              std::move(one.message));
     link(one.to, server).wake(1);
   }
 }

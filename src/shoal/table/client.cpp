@@ -57,8 +57,12 @@ void Client::say(Slot slot, Say what) {
   if (is_in_line) return;
   const Row& row = rows_[row_of(slot)];
   wait.ticket = ++tickets_;
-  const std::uint64_t rank = std::uint64_t{row.priority} << 32 | row_of(slot);
-  queues_[row.server].emplace(options_.order == Order::kPriority ? rank : 0, wait.ticket, slot);
+  Turn turn{.ticket = wait.ticket, .slot = slot};
+  if (options_.order == Order::kPriority) {
+    turn.urgency = {wait.clock, row.priority};
+    turn.row = row_of(slot);
+  }
+  queues_[row.server].push(turn);
 }
 
 void Client::be_patient(Slot slot, int times, Instant now) {
@@ -230,7 +234,7 @@ Message Client::message_of(Slot slot) const {
 std::optional<Message> Client::next(int server) {
   auto& queue = queues_.at(server);
   while (!queue.empty()) {
-    const auto [rank, ticket, slot] = queue.top();
+    const auto [urgency, row, ticket, slot] = queue.top();
     queue.pop();
     Wait& wait = waits_[slot];
     // answered before its turn came

@@ -5,13 +5,12 @@
 //
 // The client asks again (Get) for what a link may have lost, and sends a push again where the
 // server says NeedPush. It ignores messages of earlier generations than its plan's. Pushes and
-// reads leave in the order of Row::priority, smallest first, whatever the order of the calls.
+// reads leave in the order of Urgency, whatever the order of the calls.
 #pragma once
 
 #include <algorithm>
 #include <deque>
 #include <queue>
-#include <tuple>
 
 #include "shoal/table/codec.h"
 #include "shoal/table/own_rows.h"
@@ -101,8 +100,14 @@ class Client {
     Instant since{}, again{};  // waits since then; asks again then
   };
 
-  // Its rank, of which smaller ones come first, its ticket, and the slot whose turn it is.
-  using Turn = std::tuple<std::uint64_t, std::uint64_t, Slot>;
+  // A slot in line: the most urgent one first, of those the row with the smallest id.
+  struct Turn {
+    Urgency urgency{};
+    RowId row = 0;
+    std::uint64_t ticket = 0;
+    Slot slot = 0;
+    auto operator<=>(const Turn&) const = default;
+  };
 
   // Of an own row.
   Slot slot_of(RowId row, Part part) const {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "shoal/base/error.h"
-#include "shoal/table/types.h"
+#include "shoal/table/messages.h"
 
 namespace shoal::table {
 namespace {
@@ -68,6 +68,12 @@ std::string validate(const Plan& plan) {
     return str("the start is clock ", plan.start, ", and the least clock of a worker ",
                std::ranges::min(plan.clocks));
   return "";
+}
+
+Urgency urgency_of(const Message& message, const Plan& plan) {
+  const auto* row = std::get_if<RowMessage>(&message);
+  if (row == nullptr || row->row >= plan.rows.size()) return {};
+  return {row->clock, plan.rows[row->row].priority};
 }
 
 }  // namespace shoal::table

@@ -49,11 +49,11 @@ class Peer final : public LinkOwner {
   void send(Message message) {
     if (const std::shared_ptr<Link> link = this->link()) link->send(std::move(message));
   }
-  // Leaves when the link has room after wake(), the smallest priority first. Forgotten when the
-  // link breaks: the other side asks again.
-  void queue(std::uint32_t priority, Message message) {
+  // Leaves when the link has room after wake(), the most urgent first. Forgotten when the link
+  // breaks: the other side asks again.
+  void queue(Urgency urgency, Message message) {
     MutexLock lock(mutex_);
-    if (link_) queues_[priority].push_back(std::move(message));
+    if (link_) queues_[urgency].push_back(std::move(message));
   }
   // Arrives once and in order though links break, over connections for coordination. On the home
   // strand, as idle().
@@ -120,7 +120,7 @@ class Peer final : public LinkOwner {
 
   mutable Mutex mutex_;
   std::shared_ptr<Link> link_ GUARDED_BY(mutex_);
-  std::map<std::uint32_t, std::deque<Message>> queues_ GUARDED_BY(mutex_);  // by priority
+  std::map<Urgency, std::deque<Message>> queues_ GUARDED_BY(mutex_);
   Clock heard_ GUARDED_BY(mutex_) = -1;
 };
 

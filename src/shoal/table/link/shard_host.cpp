@@ -89,11 +89,9 @@ void ShardHost::take_number(const Plan& plan) {
     shard_->renumber(static_cast<int>(own - plan.server_ranks.begin()));
 }
 
-std::uint32_t ShardHost::priority_of(const Message& message) const {
-  if (process_.options.order == Order::kArrival) return 0;
-  const Plan* plan = shard_->plan();
-  const auto* row = std::get_if<RowMessage>(&message);
-  return plan && row && row->row < plan->rows.size() ? plan->rows[row->row].priority : 0;
+Urgency ShardHost::urgency_of(const Message& message) const {
+  const bool in_order = process_.options.order == Order::kArrival || !shard_->plan();
+  return in_order ? Urgency() : table::urgency_of(message, *shard_->plan());
 }
 
 void ShardHost::dispatch(Outbox& out) {

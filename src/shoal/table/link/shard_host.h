@@ -62,10 +62,10 @@ class ShardHost final : public PeerOwner {
   void take_number(const Plan& plan);
   void dispatch(Outbox& out);
   void feed(Peer& peer, Message message) {
-    peer.queue(priority_of(message), std::move(message));
+    peer.queue(urgency_of(message), std::move(message));
     if (fed_.empty() || fed_.back() != &peer) fed_.push_back(&peer);
   }
-  std::uint32_t priority_of(const Message& message) const;
+  Urgency urgency_of(const Message& message) const;
 
   ProcessState& process_;
   CoordinatorClient& coordinator_;
