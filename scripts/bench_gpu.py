@@ -372,7 +372,7 @@ def time_command(folder):
     for place in (folder, folder.parent):
         if (place / 'run').is_file() and os.access(place / 'run', os.X_OK):
             return [str(place / 'run'), 'time']
-    places = [place / 'time' for place in (folder, folder / 'tools', folder / 'bin') if (place / 'time').is_file()]
+    places = [place / 'time' for place in (folder, folder / 'tools') if (place / 'time').is_file()]
     return [str(places[0] if places else folder / 'time')]
 
 

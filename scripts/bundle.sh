@@ -10,23 +10,24 @@ folder=${2:-$build/bundle}
 programs=("$build"/tests/all)
 while IFS= read -r program; do programs+=("$program"); done < <(find "$build/tools" -maxdepth 1 -type f -executable | sort)
 rm -rf "$folder"
-mkdir -p "$folder/bin" "$folder/lib"
+mkdir -p "$folder/tools" "$folder/lib"
 for program in "${programs[@]}"; do
-  strip -o "$folder/bin/$(basename "$program")" "$program"
+  strip -o "$folder/tools/$(basename "$program")" "$program"
 done
-mv "$folder/bin/all" "$folder/bin/shoal_tests"
+mv "$folder/tools/all" "$folder/tools/shoal_tests"
+ln -s caffe "$folder/tools/caffe_main"
 
 # The C library's own parts belong to the machine; libcuda does too, and cuBLAS and cuDNN are looked for there when a GPU is used.
-ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+ldd "$folder"/tools/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
   grep -v -E '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*)\.so' |
   while IFS= read -r library; do cp -L "$library" "$folder/lib/"; done
 cat > "$folder/run" <<'END'
 #!/bin/sh
-# Runs one of bin/ with the libraries of lib/: run train --solver=..., or run shoal_tests --gtest_filter=...
+# Runs one of tools/ with the libraries of lib/: run train --solver=..., or run shoal_tests --gtest_filter=...
 here=$(cd "$(dirname "$0")" && pwd)
 program=$1
 shift
-LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TOOLS_DIR="${TOOLS_DIR:-$here/bin}" exec "$here/bin/$program" "$@"
+LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" TOOLS_DIR="${TOOLS_DIR:-$here/tools}" exec "$here/tools/$program" "$@"
 END
 chmod +x "$folder/run"
-echo "$folder: $(find "$folder/bin" -type f | wc -l) programs, $(find "$folder/lib" -type f | wc -l) libraries, $(du -sh "$folder" | cut -f1)"
+echo "$folder: $(find "$folder/tools" -type f | wc -l) programs, $(find "$folder/lib" -type f | wc -l) libraries, $(du -sh "$folder" | cut -f1)"
