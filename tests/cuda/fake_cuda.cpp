@@ -4,23 +4,17 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 
 #include "cuda/fake_libraries.h"
-#include "shoal/base/random.h"
+#include "cuda/fake_stream.h"
 #include "shoal/ops/cuda/impls.h"
 #include "shoal/tensor/cuda/device.h"
 
 // CUDA's own header leaves it opaque.
-struct CUstream_st {
-  int device = 0;
-  std::deque<std::function<void()>> queue{};
-  shoal::Random random{7};
-};
 struct CUevent_st {
   int device = 0;
   cudaStream_t stream = nullptr;  // of the last record; null: none
@@ -51,13 +45,6 @@ Fakes& fakes() {
   return all;
 }
 
-cudaError_t report(cudaError_t result) {
-  const std::lock_guard lock(fakes().mutex);
-  if (fakes().sticky != cudaSuccess) result = fakes().sticky;
-  if (result != cudaSuccess) fakes().last = result;
-  return result;
-}
-
 // Whether this call is the one that fails.
 bool counts_down(int& left) {
   const std::lock_guard lock(fakes().mutex);
@@ -72,20 +59,13 @@ void run(CUstream_st& stream, std::size_t count) {
   }
 }
 
-void queue(cudaStream_t stream, std::function<void()> work) {
-  const std::lock_guard lock(fakes().mutex);
-  EXPECT_EQ(stream->device, current_device) << "work of another GPU than the thread's";
-  stream->queue.push_back(std::move(work));
-  if (stream->random.uniform(0, 1) < 0.25)
-    run(*stream, stream->random.below(stream->queue.size() + 1));
-}
-
 cudaError_t allocate(void** data, std::size_t bytes) {
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return report(*data ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
+  if (const cudaError_t error = breaks_by_default(); error != cudaSuccess) return error;
   if (counts_down(fakes().allocations_left)) return report(cudaErrorMemoryAllocation);
   const cudaError_t result = allocate(data, bytes);
   const std::lock_guard lock(fakes().mutex);
@@ -98,6 +78,7 @@ cudaError_t malloc_async(void** data, std::size_t bytes, cudaStream_t) {
 // As on a GPU: the default stream waits for what was queued on the others.
 cudaError_t free_async(void* data, cudaStream_t) {
   const std::lock_guard lock(fakes().mutex);
+  EXPECT_EQ(breaks_by_default(), cudaSuccess) << "memory freed while a stream is captured";
   ++fakes().calls.frees;
   for (CUstream_st* stream : fakes().streams) run(*stream, stream->queue.size());
   fakes().blocks.erase(static_cast<const std::byte*>(data));
@@ -119,16 +100,25 @@ cudaError_t memcpy_async(void* to, const void* from, std::size_t bytes, cudaMemc
   return cudaSuccess;
 }
 
+cudaError_t synchronize(cudaStream_t stream) {
+  const std::lock_guard lock(fakes().mutex);
+  if (stream->captured) return breaks(stream, cudaErrorStreamCaptureUnsupported);
+  ++fakes().calls.waits;
+  run(*stream, stream->queue.size());
+  return report(cudaSuccess);
+}
+
 // A kernel, or what a library does.
 void launch(cudaStream_t stream, std::function<void()> work) {
-  queue(stream, std::move(work));
   const std::lock_guard lock(fakes().mutex);
-  ++fakes().calls.launches;
+  if (!stream->captured) ++fakes().calls.launches;
+  queue(stream, std::move(work));
 }
 
 cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(fakes().mutex);
   if (event->device != stream->device) return report(cudaErrorInvalidResourceHandle);
+  if (stream->captured) return breaks(stream, cudaErrorStreamCaptureUnsupported);
   event->stream = stream;
   queue(stream, [event, n = ++event->recorded] { event->reached = n; });
   return report(cudaSuccess);
@@ -136,6 +126,7 @@ cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned int) {
   const std::lock_guard lock(fakes().mutex);
+  if (stream->captured) return breaks(stream, cudaErrorStreamCaptureIsolation);
   queue(stream, [event, of = event->stream, n = event->recorded] {
     if (event->reached < n) run_until(of, [=] { return event->reached >= n; });
   });
@@ -144,6 +135,7 @@ cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned int) {
 
 cudaError_t wait_for_event(cudaEvent_t event) {
   const std::lock_guard lock(fakes().mutex);
+  if (const cudaError_t error = breaks_by_waiting(); error != cudaSuccess) return error;
   if (event->reached < event->recorded)
     run_until(event->stream, [=, n = event->recorded] { return event->reached >= n; });
   return report(cudaSuccess);
@@ -165,10 +157,32 @@ cudaError_t destroy_event(cudaEvent_t event) {
 
 cudaError_t query_event(cudaEvent_t event) {
   const std::lock_guard lock(fakes().mutex);
+  if (const cudaError_t error = breaks_by_waiting(); error != cudaSuccess) return error;
   return event->reached < event->recorded ? cudaErrorNotReady : report(cudaSuccess);
 }
 
 }  // namespace
+
+std::recursive_mutex& fake_mutex() { return fakes().mutex; }
+const std::set<cudaStream_t>& fake_streams() { return fakes().streams; }
+FakeCalls& counted() { return fakes().calls; }
+int current_gpu() { return current_device; }
+
+cudaError_t report(cudaError_t result) {
+  const std::lock_guard lock(fakes().mutex);
+  if (fakes().sticky != cudaSuccess) result = fakes().sticky;
+  if (result != cudaSuccess) fakes().last = result;
+  return result;
+}
+
+void queue(cudaStream_t stream, std::function<void()> work) {
+  const std::lock_guard lock(fakes().mutex);
+  EXPECT_EQ(stream->device, current_device) << "work of another GPU than the thread's";
+  if (stream->captured) return stream->captured->work.push_back(std::move(work));
+  stream->queue.push_back(std::move(work));
+  if (stream->random.uniform(0, 1) < 0.25)
+    run(*stream, stream->random.below(stream->queue.size() + 1));
+}
 
 void run_until(cudaStream_t stream, const std::function<bool()>& reached) {
   const std::lock_guard lock(fakes().mutex);
@@ -204,13 +218,17 @@ const cuda::Runtime& fake_cuda() {
           },
       .MallocAsync = malloc_async,
       .FreeAsync = free_async,
-      .HostAlloc = [](void** data, std::size_t bytes,
-                      unsigned int) { return allocate(data, bytes); },
+      .HostAlloc =
+          [](void** data, std::size_t bytes, unsigned int) {
+            const cudaError_t error = breaks_by_waiting();
+            return error == cudaSuccess ? allocate(data, bytes) : error;
+          },
       .FreeHost = [](void* data) { return std::free(data), cudaSuccess; },
       .MemcpyAsync = memcpy_async,
       // of the default stream alone, on memory that no stream uses yet
       .MemsetAsync =
           [](void* data, int value, std::size_t bytes, cudaStream_t) {
+            if (const cudaError_t error = breaks_by_default(); error != cudaSuccess) return error;
             std::memset(data, value, bytes);
             return report(cudaSuccess);
           },
@@ -228,19 +246,19 @@ const cuda::Runtime& fake_cuda() {
             const std::unique_ptr<CUstream_st> owned(stream);
             return cudaSuccess;
           },
-      .StreamSynchronize =
-          [](cudaStream_t stream) {
-            const std::lock_guard lock(fakes().mutex);
-            ++fakes().calls.waits;
-            run(*stream, stream->queue.size());
-            return report(cudaSuccess);
-          },
+      .StreamSynchronize = synchronize,
       .StreamWaitEvent = wait_event,
       .EventCreateWithFlags = create_event,
       .EventDestroy = destroy_event,
       .EventRecord = record,
       .EventQuery = query_event,
       .EventSynchronize = wait_for_event,
+      .StreamBeginCapture = begin_fake_capture,
+      .StreamEndCapture = end_fake_capture,
+      .GraphInstantiate = instantiate_fake,
+      .GraphLaunch = launch_fake_graph,
+      .GraphDestroy = destroy_fake_graph,
+      .GraphExecDestroy = destroy_launchable,
       .GetLastError =
           [] {
             const std::lock_guard lock(fakes().mutex);
@@ -271,8 +289,14 @@ bool in_fake_memory(const void* data, std::size_t bytes, int device) {
 }
 
 FakeCalls FakeCalls::operator-(const FakeCalls& other) const {
-  return {allocations - other.allocations, frees - other.frees,       waits - other.waits,
-          copies - other.copies,           uploaded - other.uploaded, launches - other.launches};
+  return {allocations - other.allocations,
+          frees - other.frees,
+          waits - other.waits,
+          copies - other.copies,
+          uploaded - other.uploaded,
+          launches - other.launches,
+          recordings - other.recordings,
+          graph_launches - other.graph_launches};
 }
 
 FakeCalls fake_calls() {
@@ -286,6 +310,7 @@ void reset_fakes() {
   const std::lock_guard lock(fakes().mutex);
   fakes().allocations_left = fakes().copies_left = 0;
   fakes().sticky = fakes().last = cudaSuccess;
+  refuse_graphs(GraphCall::kNone);
 }
 
 }  // namespace shoal::test

@@ -33,7 +33,8 @@ struct FakeCalls {
   std::int64_t waits = 0;     // for a stream
   std::int64_t copies = 0;    // between host and GPU
   std::int64_t uploaded = 0;  // bytes, from host to GPU
-  std::int64_t launches = 0;  // of kernels, and of the libraries' functions
+  std::int64_t launches = 0;  // of kernels, and of the libraries' functions, without those recorded
+  std::int64_t recordings = 0, graph_launches = 0;
   FakeCalls operator-(const FakeCalls& other) const;
 };
 FakeCalls fake_calls();
@@ -42,6 +43,11 @@ FakeCalls fake_calls();
 // for ever, as after a fault of the GPU; 0: none. Until reset_fakes().
 void fail_allocation(int n);
 void fail_copy(int n);
+// From now on these functions of graphs fail, or none does.
+enum class GraphCall { kNone, kBegin, kEnd, kInstantiate, kLaunch };
+void refuse_graphs(GraphCall call);
+// Graphs that were made and not destroyed.
+std::int64_t live_graphs();
 void reset_fakes();
 
 }  // namespace shoal::test

@@ -54,6 +54,7 @@ class Context {
     Share share{};
     Precision precision = Precision::kFloat32;
     bool deterministic = false;  // no kernel is chosen by a measured time
+    bool recordings = true;      // of the net's work, where the device can
   };
   explicit Context(const Options& options);
   Context(const Context&) = delete;
@@ -64,6 +65,7 @@ class Context {
   int threads() const { return options_.threads; }
   Precision precision() const { return options_.precision; }
   bool deterministic() const { return options_.deterministic; }
+  bool recordings() const { return options_.recordings; }
   const Share& share() const { return options_.share; }
   // this net's own: no other's of the job draws the same
   Random& random() { return random_; }
@@ -71,6 +73,10 @@ class Context {
   // At least `count` floats of the device's memory, not cleared, good until the next call. Kernels
   // divide it among their threads.
   std::span<float> scratch(std::int64_t count);
+
+  // From now on each use of a tensor on the device is added to `uses`; null: none is.
+  void note_uses(std::vector<TensorUse>* uses) { uses_ = uses; }
+  std::vector<TensorUse>* uses() const { return uses_; }
 
   // Notes the first failure of a pass; forward and backward never throw. The net looks after each
   // layer and stops.
@@ -86,6 +92,7 @@ class Context {
   std::shared_ptr<Stream> stream_;
   std::shared_ptr<Memory> scratch_;
   std::optional<Failure> failure_;
+  std::vector<TensorUse>* uses_ = nullptr;
 };
 
 }  // namespace shoal

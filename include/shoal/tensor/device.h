@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -47,6 +48,13 @@ struct Conversions {
   bool operator==(const Conversions&) const = default;
 };
 
+// Work of a stream that was kept, to be queued again and again. The stream outlives it.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;  // queues the work on its stream
+};
+
 // An ordered queue of a device's work: what is queued first is done first. A Context has one. One
 // thread at a time.
 class Stream {
@@ -58,17 +66,32 @@ class Stream {
   virtual void download(std::byte* host, const std::byte* device, std::size_t bytes) = 0;
   // Returns when all that was queued has been done.
   void synchronize() {
+    not_recording("it waits for the device");
     wait();
     ++waits_;
   }
   // How often it was synchronized: what was queued at an earlier count has been done.
   std::uint64_t waits() const { return waits_; }
 
+  // Whether it can record.
+  virtual bool records() const { return false; }
+  // Calls `queue`, whose work on this stream is kept and not done. Throws DeviceError, and keeps
+  // nothing, if the device refuses or if `queue` waits, copies from or to the host, converts a
+  // tensor or takes memory of the device.
+  std::unique_ptr<Recording> record(const std::function<void()>& queue);
+  // Throws DeviceError, which says why, while it records.
+  void not_recording(const char* why) const;
+
   Conversions conversions;  // so far, of tensors used on this stream
+  // How often memory that its kernels share (scratch) was replaced by larger; what was recorded
+  // before uses the old.
+  std::uint64_t replacements = 0;
 
  private:
   virtual void wait() = 0;
+  virtual std::unique_ptr<Recording> keep(const std::function<void()>& queue);
   std::uint64_t waits_ = 0;
+  bool recording_ = false;
 };
 
 // A place in the order of a stream's work, for which other streams of its device and the host can

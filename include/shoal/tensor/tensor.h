@@ -95,6 +95,18 @@ class Storage {
   std::optional<std::uint64_t> uploading_;
   std::size_t required_ = 0;
   std::uint64_t version_ = 0;
+  LayoutPtr spare_layout_;  // of spare_
+};
+
+// A use of a tensor's numbers by work on a device.
+struct TensorUse {
+  std::shared_ptr<Storage> storage;
+  Home home;
+  Shape shape;
+  Storage::Access access = Storage::Access::kRead;
+  LayoutPtr before;            // in which the numbers were
+  std::byte* bytes = nullptr;  // that the work was given
+  bool converted = false;      // they were uploaded or reordered for it
 };
 
 // Numbers with a shape. Layers and solvers hand whole tensors to ops. Code of the host (data,
@@ -139,7 +151,7 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
 
  private:
-  Home home_on(Context& ctx, const LayoutPtr& layout) const;
+  std::byte* use(Context& ctx, const LayoutPtr& layout, Storage::Access access) const;
   Shape shape_{0};
   std::shared_ptr<Storage> storage_;
 };

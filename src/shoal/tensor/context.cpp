@@ -28,6 +28,7 @@ std::span<float> Context::scratch(std::int64_t count) {
   if (!scratch_ || bytes > scratch_->bytes()) {
     stream_->synchronize();  // kernels may still use the old memory
     scratch_ = device_->allocate(bytes);
+    ++stream_->replacements;
   }
   return {reinterpret_cast<float*>(scratch_->data()), scratch_->bytes() / sizeof(float)};
 }

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "shoal/base/error.h"
+
 namespace shoal {
 namespace {
 
@@ -52,6 +54,23 @@ class Cpu final : public Device {
 };
 
 }  // namespace
+
+std::unique_ptr<Recording> Stream::record(const std::function<void()>& queue) {
+  struct Flag {
+    bool& on;
+    explicit Flag(bool& flag) : on(flag) { on = true; }
+    ~Flag() { on = false; }
+  } flag(recording_);
+  return keep(queue);
+}
+
+void Stream::not_recording(const char* why) const {
+  if (recording_) throw DeviceError(why);
+}
+
+std::unique_ptr<Recording> Stream::keep(const std::function<void()>&) {
+  throw DeviceError("this device records nothing");
+}
 
 std::unique_ptr<Event> Device::make_event() const { return std::make_unique<HostEvent>(); }
 

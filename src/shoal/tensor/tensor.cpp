@@ -8,6 +8,11 @@
 #include "shoal/tensor/context.h"
 
 namespace shoal {
+namespace {
+
+constexpr const char* kConverted = "a tensor is converted";
+
+}  // namespace
 
 // A device that has failed says so to the next that uses it.
 Storage::~Storage() {
@@ -27,6 +32,7 @@ void Storage::bind(std::shared_ptr<Memory> memory, std::size_t offset, const Lay
   bound = {std::move(memory), offset, true, on_host};
   if (!on_host) spare_ = {};
   if (other.planned) other = {};  // by an earlier plan, whose memory is others' now
+  if (spare_.planned) spare_ = {};
   other.current = false;
   if (!on_host) home_ = home;
 }
@@ -47,6 +53,7 @@ void Storage::unbind() {
   finish_upload();
   if (host_.planned) host_ = {};
   if (away_.planned) away_ = {};
+  if (spare_.planned) spare_ = {};
 }
 
 std::byte* Storage::bytes_of(Copy& copy, std::size_t bytes, const Device& device) const {
@@ -65,6 +72,7 @@ void Storage::finish_upload() {
 
 void Storage::fetch_from_home() {
   std::byte* const to = bytes_of(host_, required_, cpu_device());
+  if (away_.current && stream_) stream_->not_recording(kConverted);
   host_.current = true;
   if (!away_.current) return;
   const bool elsewhere = home_.device != nullptr;
@@ -87,6 +95,7 @@ void Storage::fetch_from_home() {
 // and nothing is done: a layout cannot do that.
 bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
   if (home_.device == nullptr || (home_.layout && layout)) return false;
+  stream_->not_recording(kConverted);
   const std::byte* const from = away_.memory->data() + away_.offset;
   const std::size_t bytes = layout ? layout->bytes(shape) : required_;
   std::byte* const to = bytes_of(spare_, bytes, *home_.device);
@@ -96,7 +105,7 @@ bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
   ++stream_->conversions.reorders;
   std::swap(away_, spare_);
   away_.current = true;
-  home_.layout = layout;
+  spare_layout_ = std::exchange(home_.layout, layout);
   home_shape_ = shape;
   return true;
 }
@@ -104,6 +113,7 @@ bool Storage::reorder_at_home(const LayoutPtr& layout, const Shape& shape) {
 void Storage::send_home(const Shape& shape) {
   const std::size_t bytes = home_.layout ? home_.layout->bytes(shape) : required_;
   std::byte* const to = bytes_of(away_, bytes, home_.device ? *home_.device : cpu_device());
+  if (host_.current && stream_) stream_->not_recording(kConverted);
   away_.current = true;
   home_shape_ = shape;
   if (!host_.current) return;  // new: nothing to keep
@@ -146,6 +156,11 @@ std::byte* Storage::at(const Home& home, const Shape& shape, const std::shared_p
   const bool reshaped = home.layout && away_.current && shape != home_shape_;
   if (!(home == home_) || reshaped) {
     if (access != Access::kWrite && !host_.current) fetch_from_home();
+    // each layout stays in its copy, so that every pass finds the same memory
+    if (spare_.memory && home.device == home_.device && same_layout(home.layout, spare_layout_)) {
+      std::swap(away_, spare_);
+      spare_layout_ = home_.layout;
+    }
     const bool has_room =
         !away_.planned || (home.layout ? home.layout->bytes(shape) : 0) <= required_;
     if (home.device != home_.device) spare_ = {};
@@ -194,17 +209,24 @@ std::span<float> Tensor::host_out() {
           static_cast<std::size_t>(count())};
 }
 
-Home Tensor::home_on(Context& ctx, const LayoutPtr& layout) const {
-  return {ctx.device().is_host() ? nullptr : &ctx.device(), layout};
+std::byte* Tensor::use(Context& ctx, const LayoutPtr& layout, Storage::Access access) const {
+  const Home home{ctx.device().is_host() ? nullptr : &ctx.device(), layout};
+  if (ctx.uses() == nullptr) return storage_->at(home, shape_, ctx.stream(), access);
+  const LayoutPtr before = storage_->layout();
+  const Conversions conversions = ctx.stream()->conversions;
+  std::byte* const bytes = storage_->at(home, shape_, ctx.stream(), access);
+  const bool converted = !(ctx.stream()->conversions == conversions);
+  ctx.uses()->push_back({storage_, home, shape_, access, before, bytes, converted});
+  return bytes;
 }
 const std::byte* Tensor::read(Context& ctx, const LayoutPtr& layout) const {
-  return storage_->at(home_on(ctx, layout), shape_, ctx.stream(), Storage::Access::kRead);
+  return use(ctx, layout, Storage::Access::kRead);
 }
 std::byte* Tensor::mut(Context& ctx, const LayoutPtr& layout) {
-  return storage_->at(home_on(ctx, layout), shape_, ctx.stream(), Storage::Access::kMut);
+  return use(ctx, layout, Storage::Access::kMut);
 }
 std::byte* Tensor::write(Context& ctx, const LayoutPtr& layout) {
-  return storage_->at(home_on(ctx, layout), shape_, ctx.stream(), Storage::Access::kWrite);
+  return use(ctx, layout, Storage::Access::kWrite);
 }
 
 }  // namespace shoal

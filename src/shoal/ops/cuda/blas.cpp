@@ -53,7 +53,10 @@ void BlasStream::check(cublasStatus_t status, const char* what) const {
 
 // Memory that is freed stays until the work queued before has been done.
 void* BlasStream::room(Context& ctx, std::size_t bytes) {
-  if (!room_ || room_->bytes() < bytes) room_ = ctx.device().allocate(bytes);
+  if (!room_ || room_->bytes() < bytes) {
+    room_ = ctx.device().allocate(bytes);
+    ++ctx.stream()->replacements;
+  }
   return room_->data();
 }
 

@@ -6,6 +6,7 @@
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/ops/cuda/numbers.h"
+#include "shoal/tensor/cuda/device.h"
 #include "shoal/tensor/cuda/event.h"
 #include "shoal/tensor/cuda/stream.h"
 
@@ -23,7 +24,10 @@ void check(const Nccl& nccl, ncclResult_t result, const char* what) {
 // One GPU, and its part of the slots.
 struct Member {
   Member(Context& of, int slots)
-      : context(of), stream(shoal::cuda::stream_of(of)), own(stream.runtime(), stream.ordinal()) {
+      : context(of),
+        stream(shoal::cuda::stream_of(of)),
+        own(stream.runtime(), stream.ordinal(),
+            static_cast<const shoal::cuda::CudaDevice&>(of.device()).default_stream()) {
     for (int slot = 0; slot < slots; ++slot) {
       offered.emplace_back(stream.runtime(), stream.ordinal());
       done.emplace_back(stream.runtime(), stream.ordinal());

@@ -16,29 +16,34 @@ namespace {
 class CudaMemory final : public Memory {
  public:
   CudaMemory(const CudaDevice& device, int ordinal, std::size_t bytes)
-      : Memory(&device, bytes), runtime_(device.runtime()), ordinal_(ordinal) {
-    check(runtime_.SetDevice(ordinal_), "choosing GPU ", ordinal_);
-    const std::size_t size = std::max<std::size_t>(bytes, 1);
-    void* data = nullptr;
-    if (const cudaError_t result = runtime_.MallocAsync(&data, size, nullptr);
-        result != cudaSuccess) {
-      runtime_.GetLastError();  // forgotten, so that other work goes on
-      std::size_t available = 0, total = 0;
-      runtime_.MemGetInfo(&available, &total);
-      check(result, "allocating ", bytes, " bytes on GPU ", ordinal_, ", where ", available, " of ",
-            total, " bytes are free (a smaller batch needs less)");
-    }
-    data_ = static_cast<std::byte*>(data);
-    check(runtime_.MemsetAsync(data, 0, size, nullptr), "clearing ", bytes, " bytes on GPU ",
-          ordinal_);
+      : Memory(&device, bytes), device_(device), ordinal_(ordinal) {
+    device_.default_stream().use([this] { take(); });
   }
   ~CudaMemory() override {
-    runtime_.SetDevice(ordinal_);
-    runtime_.FreeAsync(data_, nullptr);
+    device_.runtime().SetDevice(ordinal_);
+    device_.default_stream().free(data_);
   }
 
  private:
-  const Runtime& runtime_;
+  void take() {
+    const Runtime& runtime = device_.runtime();
+    check(runtime.SetDevice(ordinal_), "choosing GPU ", ordinal_);
+    const std::size_t size = std::max<std::size_t>(bytes(), 1);
+    void* data = nullptr;
+    if (const cudaError_t result = runtime.MallocAsync(&data, size, nullptr);
+        result != cudaSuccess) {
+      runtime.GetLastError();  // forgotten, so that other work goes on
+      std::size_t available = 0, total = 0;
+      runtime.MemGetInfo(&available, &total);
+      check(result, "allocating ", bytes(), " bytes on GPU ", ordinal_, ", where ", available,
+            " of ", total, " bytes are free (a smaller batch needs less)");
+    }
+    data_ = static_cast<std::byte*>(data);
+    check(runtime.MemsetAsync(data, 0, size, nullptr), "clearing ", bytes(), " bytes on GPU ",
+          ordinal_);
+  }
+
+  const CudaDevice& device_;
   const int ordinal_;
 };
 
@@ -59,7 +64,7 @@ class PinnedMemory final : public Memory {
 }  // namespace
 
 CudaDevice::CudaDevice(int ordinal, const ops::Backend& backend, const Runtime& runtime)
-    : ordinal_(ordinal), backend_(backend), runtime_(runtime) {}
+    : ordinal_(ordinal), backend_(backend), runtime_(runtime), default_stream_(runtime) {}
 
 std::string CudaDevice::name() const { return str("cuda:", ordinal_); }
 
@@ -89,7 +94,7 @@ std::shared_ptr<Memory> CudaDevice::allocate_on_host(std::size_t bytes) const {
 }
 
 std::shared_ptr<Stream> CudaDevice::make_stream() const {
-  return std::make_shared<CudaStream>(runtime_, ordinal_);
+  return std::make_shared<CudaStream>(runtime_, ordinal_, default_stream_);
 }
 
 std::unique_ptr<Event> CudaDevice::make_event() const {

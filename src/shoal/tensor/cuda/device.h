@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shoal/base/mutex.h"
+#include "shoal/tensor/cuda/default_stream.h"
 #include "shoal/tensor/cuda/runtime.h"
 #include "shoal/tensor/device.h"
 
@@ -34,12 +35,14 @@ class CudaDevice final : public Device {
   std::shared_ptr<Memory> allocate_on_host(std::size_t bytes) const override;
   const ops::Backend* backend() const override { return &backend_; }
   const Runtime& runtime() const { return runtime_; }
+  DefaultStream& default_stream() const { return default_stream_; }
   LibraryFindings& findings() const { return findings_; }
 
  private:
   const int ordinal_;
   const ops::Backend& backend_;
   const Runtime& runtime_;
+  mutable DefaultStream default_stream_;
   mutable LibraryFindings findings_;
 };
 

@@ -30,6 +30,15 @@ const Runtime& runtime() {
                         cudaStream_t stream) { return cudaEventRecord(event, stream); },
       .EventQuery = &cudaEventQuery,
       .EventSynchronize = &cudaEventSynchronize,
+      .StreamBeginCapture = &cudaStreamBeginCapture,
+      .StreamEndCapture = &cudaStreamEndCapture,
+      .GraphInstantiate =
+          [](cudaGraphExec_t* launchable, cudaGraph_t graph, unsigned long long flags) {
+            return cudaGraphInstantiate(launchable, graph, flags);
+          },
+      .GraphLaunch = &cudaGraphLaunch,
+      .GraphDestroy = &cudaGraphDestroy,
+      .GraphExecDestroy = &cudaGraphExecDestroy,
       .GetLastError = &cudaGetLastError,
       .run_on_host = nullptr,
       .blas = nullptr,

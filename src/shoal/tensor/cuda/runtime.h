@@ -40,6 +40,13 @@ struct Runtime {
   cudaError_t (*EventRecord)(cudaEvent_t event, cudaStream_t stream);
   cudaError_t (*EventQuery)(cudaEvent_t event);
   cudaError_t (*EventSynchronize)(cudaEvent_t event);
+  cudaError_t (*StreamBeginCapture)(cudaStream_t stream, cudaStreamCaptureMode mode);
+  cudaError_t (*StreamEndCapture)(cudaStream_t stream, cudaGraph_t* graph);
+  cudaError_t (*GraphInstantiate)(cudaGraphExec_t* launchable, cudaGraph_t graph,
+                                  unsigned long long flags);
+  cudaError_t (*GraphLaunch)(cudaGraphExec_t launchable, cudaStream_t stream);
+  cudaError_t (*GraphDestroy)(cudaGraph_t graph);
+  cudaError_t (*GraphExecDestroy)(cudaGraphExec_t launchable);
   cudaError_t (*GetLastError)();
   // Null: kernels are launched on the GPU. Otherwise a kernel is this work, a loop on the host,
   // which is queued on the stream.

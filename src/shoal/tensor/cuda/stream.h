@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shoal/tensor/context.h"
+#include "shoal/tensor/cuda/default_stream.h"
 #include "shoal/tensor/cuda/runtime.h"
 #include "shoal/tensor/device.h"
 
@@ -13,12 +14,13 @@ namespace shoal::cuda {
 // Every function throws DeviceError if CUDA reports an error, also one of work queued earlier.
 class CudaStream final : public Stream {
  public:
-  CudaStream(const Runtime& runtime, int ordinal);
+  CudaStream(const Runtime& runtime, int ordinal, DefaultStream& default_stream);
   // Waits for what was queued; errors are dropped.
   ~CudaStream() override;
 
   void upload(std::byte* device, const std::byte* host, std::size_t bytes) override;
   void download(std::byte* host, const std::byte* device, std::size_t bytes) override;
+  bool records() const override { return true; }
 
   const Runtime& runtime() const { return runtime_; }
   int ordinal() const { return ordinal_; }
@@ -33,9 +35,11 @@ class CudaStream final : public Stream {
 
  private:
   void wait() override;
+  std::unique_ptr<Recording> keep(const std::function<void()>& queue) override;
 
   const Runtime& runtime_;
   const int ordinal_;
+  DefaultStream& default_stream_;
   cudaStream_t handle_ = nullptr;
 };
 
