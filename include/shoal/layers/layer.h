@@ -124,6 +124,14 @@ class Layer {
     bool bottom_data = true, top_data = true;
   };
   virtual Reads reads() const { return {}; }
+  // Passes that can be queued again without calling them (net/recorded_pass.h): what they do, all
+  // on the device, depends on shapes and on tensors there, and on nothing that differs from pass to
+  // pass: random numbers, numbers that the host reads or writes, a state of the layer. Each case of
+  // a layer is tested.
+  struct Replays {
+    bool forward = true, backward = true;
+  };
+  virtual Replays replays() const { return {}; }
   // The tops' data outlive a pass: inputs that a caller fills, constants filled once.
   virtual bool keeps_tops() const { return false; }
   // forward lets the tops' data look at memory of the layer's own (Storage::bind); the net plans

@@ -20,6 +20,7 @@ class MemoryData final : public Layer {
   Arity arity() const override {
     return {.min_bottoms = 0, .max_bottoms = 0, .min_tops = 2, .max_tops = 2};
   }
+  Replays replays() const override { return {.forward = false}; }
   void setup(Context&, Bottoms, Tops tops) override;
   void reshape(Context&, Bottoms, Tops) override {}
   // Fails by ctx.fail before the first set_data.

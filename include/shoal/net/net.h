@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "shoal/base/error.h"
@@ -42,6 +43,13 @@ struct NetMemory {
   std::size_t params = 0;          // data and gradients
   std::size_t blobs = 0;           // what the data and gradients between layers take with sharing
   std::size_t blobs_unshared = 0;  // and would take without it
+};
+
+// The part of a pass whose work on the device is recorded (design.md, "Devices, tensors, ops").
+struct RecordedWork {
+  int stretches = 0, layers = 0;
+  // layers that are called in each pass, and why; empty until recordings begin
+  std::vector<std::pair<std::string, std::string>> others{};
 };
 
 class Net {
@@ -90,10 +98,22 @@ class Net {
   // are complete. May block. An error ends the pass. At most one of each; the caller outlives the
   // net or sets nullptr.
   using Hook = std::function<Status(int layer)>;
-  void before_forward(Hook hook) { before_forward_ = std::move(hook); }
+  // kGathered: calls of several neighbouring layers may come together, before the first or after
+  // the last of them. Only so can their work be recorded.
+  enum class Calls { kEach, kGathered };
+  void before_forward(Hook hook, Calls calls = Calls::kEach) {
+    before_forward_ = std::move(hook);
+    gathers_before_forward_ = calls == Calls::kGathered;
+  }
   void after_forward(Hook hook) { after_forward_ = std::move(hook); }
-  void after_backward(Hook hook) { after_backward_ = std::move(hook); }
+  void after_backward(Hook hook, Calls calls = Calls::kEach) {
+    after_backward_ = std::move(hook);
+    gathers_after_backward_ = calls == Calls::kGathered;
+  }
   void before_backward(Hook hook) { before_backward_ = std::move(hook); }
+
+  RecordedWork recorded_forward() const;
+  RecordedWork recorded_backward() const;
 
   // Copies params by layer name from a net read from `file`; layers that only one side has are
   // skipped with a log line. Throws ConfigError where counts or shapes differ, naming both shapes
@@ -115,6 +135,7 @@ class Net {
 
  private:
   friend class NetBuilder;
+  struct Passes;
   // How a layer stands in the net.
   struct Wiring {
     std::vector<Blob*> bottoms, tops;
@@ -125,7 +146,6 @@ class Net {
     const Layer* fused_into = nullptr;
   };
   Status follow_inputs();
-  Status run_layer(int layer);
   float sum_losses() const;
   Status failure_of(int layer);
   // A sentence with the user's names for blobs, 'label', where it has those of inserted splits,
@@ -148,6 +168,9 @@ class Net {
   NetMemory memory_;
   Random::State pass_start_;  // random state when the last forward began
   Hook before_forward_, after_forward_, before_backward_, after_backward_;
+  bool gathers_before_forward_ = false, gathers_after_backward_ = false;
+  bool may_record_ = false;  // the last forward pass, and so its backward
+  std::unique_ptr<Passes> passes_;
 };
 
 }  // namespace shoal

@@ -22,6 +22,7 @@ class Accuracy final : public Layer {
   Arity arity() const override { return {.min_bottoms = 2, .max_bottoms = 2, .max_tops = 2}; }
   Propagates propagates(int) const override { return Propagates::kRefuses; }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  Replays replays() const override { return {.forward = false}; }  // the host counts
 
   void reshape(Context&, Bottoms bottoms, Tops tops) override {
     const AccuracyParameter& accuracy = param().accuracy_param();

@@ -22,6 +22,7 @@ class ArgMax final : public Layer {
   using Layer::Layer;
   Propagates propagates(int) const override { return Propagates::kRefuses; }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  Replays replays() const override { return {.forward = false}; }  // the host sorts
 
   void reshape(Context&, Bottoms bottoms, Tops tops) override {
     const Shape& shape = bottoms[0]->shape();

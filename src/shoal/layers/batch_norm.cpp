@@ -25,6 +25,8 @@ class BatchNorm final : public Layer {
   Reads reads() const override {
     return {.bottom_data = !global_ && !in_place_, .top_data = false};
   }
+  // The host reads how much the running sums hold.
+  Replays replays() const override { return {.forward = !global_}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 
   void setup(Context&, Bottoms bottoms, Tops tops) override {

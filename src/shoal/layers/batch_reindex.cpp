@@ -21,6 +21,7 @@ class BatchReindex final : public Layer {
     return bottom == 0 ? Propagates::kYes : Propagates::kRefuses;
   }
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  Replays replays() const override { return {.forward = false}; }  // check_rows looks on the host
 
   void reshape(Context&, Bottoms bottom, Tops top) override {
     const Shape &items = bottom[0]->shape(), &index = bottom[1]->shape();

@@ -21,6 +21,10 @@ class ContrastiveLoss final : public LossLayer {
     return bottom < 2 ? Propagates::kYes : Propagates::kRefuses;
   }
 
+  Replays replays() const override {
+    return {.forward = true, .backward = LossLayer::replays().backward};
+  }
+
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     LossLayer::reshape(ctx, bottoms, tops);
     const Shape &a = bottoms[0]->shape(), &b = bottoms[1]->shape(), &similar = bottoms[2]->shape();

@@ -21,6 +21,7 @@ class Dropout final : public Layer {
   }
   bool can_be_in_place() const override { return true; }
   Reads reads() const override { return {.bottom_data = false, .top_data = false}; }
+  Replays replays() const override { return {!training(), !training()}; }
 
   void reshape(Context&, Bottoms bottoms, Tops tops) override {
     if (tops[0] != bottoms[0]) tops[0]->reshape(bottoms[0]->shape());

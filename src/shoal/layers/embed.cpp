@@ -19,6 +19,7 @@ class Embed final : public Layer {
   using Layer::Layer;
   Propagates propagates(int) const override { return Propagates::kRefuses; }
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  Replays replays() const override { return {.forward = false}; }  // check_rows looks on the host
 
   void setup(Context& ctx, Bottoms, Tops) override {
     const EmbedParameter& embed = param().embed_param();

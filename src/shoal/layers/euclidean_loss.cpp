@@ -15,6 +15,10 @@ class EuclideanLoss final : public LossLayer {
   using LossLayer::LossLayer;
   Propagates propagates(int) const override { return Propagates::kYes; }
 
+  Replays replays() const override {
+    return {.forward = true, .backward = LossLayer::replays().backward};
+  }
+
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     LossLayer::reshape(ctx, bottoms, tops);
     const Shape &a = bottoms[0]->shape(), &b = bottoms[1]->shape();

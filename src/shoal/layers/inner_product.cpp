@@ -15,6 +15,7 @@ class InnerProduct final : public Layer, public Factored {
  public:
   using Layer::Layer;
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  Replays replays() const override { return {.backward = sink_ == nullptr}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 
   std::int64_t multiply_adds() const override { return desc_.rows * desc_.inputs * desc_.outputs; }

@@ -18,6 +18,8 @@ class LossLayer : public Layer {
     return bottom == 0 ? Propagates::kYes : Propagates::kRefuses;
   }
   Reads reads() const override { return {.bottom_data = true, .top_data = false}; }
+  // forward looks at the labels on the host, and upstream() at a gradient if there is no weight.
+  Replays replays() const override { return {.forward = false, .backward = loss_gradient(0) != 0}; }
   void reshape(Context&, Bottoms, Tops tops) override { tops[0]->reshape(Shape()); }
 
  protected:

@@ -25,6 +25,7 @@ class Pooling final : public Layer {
   Reads reads() const override {
     return {.bottom_data = method_ != Method::kAverage && !training(), .top_data = false};
   }
+  Replays replays() const override { return {.forward = method_ != Method::kSampled}; }
   std::vector<ops::Choice> choices() const override { return op_.choices(); }
 
   void setup(Context&, Bottoms bottoms, Tops tops) override {

@@ -35,6 +35,7 @@ class PrefetchingLayer : public Layer {
   void setup(Context& ctx, Bottoms, Tops tops) final;
   void reshape(Context&, Bottoms, Tops) final {}
   bool brings_memory() const final { return true; }
+  Replays replays() const final { return {.forward = false}; }
   bool follow_input(Context& ctx, Tops tops) final;
   void forward(Context& ctx, Bottoms, Tops tops) final;
   void backward(Context&, Tops, const std::vector<bool>&, Bottoms) final {}

@@ -19,6 +19,12 @@ class SigmoidCrossEntropyLoss final : public LossLayer {
         mode_(normalization_of(layer.loss_param(), LossParameter::BATCH_SIZE)),
         ignore_(ignored_label(layer.loss_param())) {}
 
+  // The normalizer follows the batch where only some of its targets count.
+  Replays replays() const override {
+    const bool fixed = mode_ != LossParameter::VALID || !ignore_;
+    return {.forward = false, .backward = fixed && LossLayer::replays().backward};
+  }
+
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
     LossLayer::reshape(ctx, bottoms, tops);
     const Shape &x = bottoms[0]->shape(), &targets = bottoms[1]->shape();

@@ -9,6 +9,16 @@ namespace shoal {
 SoftmaxLossLayer::SoftmaxLossLayer(const LayerParameter& layer, int axis)
     : LossLayer(layer), axis_(axis) {}
 
+LossParameter::NormalizationMode SoftmaxLossLayer::mode() const {
+  return normalization_of(param().loss_param(), LossParameter::VALID);
+}
+
+// The normalizer follows the batch where only some of its labels count.
+Layer::Replays SoftmaxLossLayer::replays() const {
+  const bool fixed = mode() != LossParameter::VALID || !desc_.ignore;
+  return {.forward = false, .backward = fixed && LossLayer::replays().backward};
+}
+
 void SoftmaxLossLayer::reshape(Context& ctx, Bottoms bottoms, Tops tops) {
   LossLayer::reshape(ctx, bottoms, tops);
   const Shape& shape = bottoms[0]->shape();
@@ -25,8 +35,7 @@ void SoftmaxLossLayer::forward(Context& ctx, Bottoms bottoms, Tops tops) {
   const std::optional<std::int64_t> counted = count_labels(ctx, desc_, *bottoms[0], *bottoms[1]);
   if (!counted) return;
   softmax_->forward(ctx, bottoms[0]->data, probs(tops));
-  normalizer_ = loss_normalizer(normalization_of(param().loss_param(), LossParameter::VALID),
-                                desc_.items(), *counted, desc_.outer);
+  normalizer_ = loss_normalizer(mode(), desc_.items(), *counted, desc_.outer);
   put_loss(ctx, probs(tops), bottoms, normalizer_, tops[0]->data);
 }
 

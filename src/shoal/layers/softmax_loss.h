@@ -23,6 +23,7 @@ class SoftmaxLossLayer : public LossLayer {
   SoftmaxLossLayer(const LayerParameter& layer, int axis);
   Arity arity() const override { return {.min_bottoms = 2, .max_bottoms = 2, .max_tops = 2}; }
   Reads reads() const override { return {.bottom_data = true, .top_data = two_tops_}; }
+  Replays replays() const override;
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override;
   void forward(Context& ctx, Bottoms bottoms, Tops tops) final;
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate, Bottoms bottoms) final;
@@ -39,6 +40,7 @@ class SoftmaxLossLayer : public LossLayer {
   virtual void gradient(Context& ctx, const Tensor& probs, Bottoms bottoms, float scale,
                         Tensor& dscores) = 0;
   Tensor& probs(Tops tops) { return two_tops_ ? tops[1]->data : probs_; }
+  LossParameter::NormalizationMode mode() const;
 
   int axis_;
   bool two_tops_ = false;

@@ -25,6 +25,9 @@ class Spp final : public Layer {
     return {.bottom_data = method() != ops::PoolDesc::Method::kAverage && !training(),
             .top_data = false};
   }
+  Replays replays() const override {
+    return {.forward = method() != ops::PoolDesc::Method::kSampled};
+  }
   std::vector<ops::Choice> choices() const override { return levels_[0].pool.choices(); }
 
   void setup(Context&, Bottoms, Tops) override {

@@ -9,6 +9,7 @@
 #include "shoal/net/build.h"
 #include "shoal/net/graph.h"
 #include "shoal/net/memory_plan.h"
+#include "shoal/net/passes.h"
 #include "shoal/ops/op.h"
 #include "shoal/ops/vector.h"
 #include "shoal/proto/config_error.h"
@@ -32,6 +33,7 @@ Net::Net(const NetParameter& param, Context& context, const NetOptions& options)
     if (blob(name) == nullptr)
       throw ConfigError(Code::kConfig, "net '", this->name(), "' has no blob '", name, "'");
   plan_blobs();
+  passes_ = std::make_unique<Passes>(*this);
 }
 
 Net::~Net() = default;
@@ -96,14 +98,6 @@ std::string Net::with_own_names(std::string sentence) const {
   return sentence;
 }
 
-Status Net::run_layer(int i) {
-  Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-  if (!wires.fused_into)
-    layers_[static_cast<std::size_t>(i)]->forward(context_, wires.bottoms, wires.tops);
-  if (context_.failed()) return failure_of(i);
-  return after_forward_ ? after_forward_(i) : Status();
-}
-
 // Reads the losses once, after the pass: a read waits for the device.
 float Net::sum_losses() const {
   float loss = 0;
@@ -147,11 +141,12 @@ Status Net::follow_inputs() {
 Result<float> Net::forward() {
   if (Status status = follow_inputs(); !status.ok()) return status.error();
   pass_start_ = context_.random().state();
-  for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
-    if (before_forward_)
-      if (Status status = before_forward_(i); !status.ok()) return status.error();
-    if (Status status = run_layer(i); !status.ok()) return status.error();
-  }
+  may_record_ = !after_forward_ && (!before_forward_ || gathers_before_forward_);
+  const bool was_recorded = passes_->forward.is_recorded();
+  const Status status = passes_->forward.run(may_record_);
+  // what forward left for backward may be in another order now
+  if (was_recorded && !passes_->forward.is_recorded()) passes_->backward.forget();
+  if (!status.ok()) return status.error();
   return sum_losses();
 }
 
@@ -167,21 +162,12 @@ void Net::prepare_gradients(int i) {
 }
 
 Status Net::backward() {
-  for (int i = static_cast<int>(layers_.size()) - 1; i >= 0; --i) {
-    if (wiring_[static_cast<std::size_t>(i)].needs_backward) {
-      if (before_backward_)
-        if (Status status = before_backward_(i); !status.ok()) return status;
-      prepare_gradients(i);
-      Wiring& wires = wiring_[static_cast<std::size_t>(i)];
-      layers_[static_cast<std::size_t>(i)]->backward(context_, wires.tops, wires.propagate,
-                                                     wires.bottoms);
-      if (context_.failed()) return failure_of(i);
-    }
-    if (after_backward_)
-      if (Status status = after_backward_(i); !status.ok()) return status;
-  }
-  return {};
+  const bool gathers = !before_backward_ && (!after_backward_ || gathers_after_backward_);
+  return passes_->backward.run(may_record_ && gathers);
 }
+
+RecordedWork Net::recorded_forward() const { return passes_->forward.summary(); }
+RecordedWork Net::recorded_backward() const { return passes_->backward.summary(); }
 
 void Net::clear_gradients() {
   for (const NetParam& param : net_params_) ops::fill(context_, 0, param.blob->grad);
@@ -191,6 +177,8 @@ void Net::reshape() {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     reshape_layer(*layers_[i], context_, wiring_[i].bottoms, wiring_[i].tops);
   plan_blobs();
+  passes_->forward.forget();
+  passes_->backward.forget();
 }
 
 void Net::keep_blobs(const std::function<void(const Blob&)>& keep) const {
@@ -296,6 +284,7 @@ std::string Net::find_non_finite() {
                  param.index, " is not finite");
   const Random::State now = context_.random().state();
   context_.random() = Random(pass_start_);
+  may_record_ = false;  // backward follows what the layers do here
   std::string found;
   for (std::size_t i = 0; i < layers_.size() && found.empty(); ++i) {
     if (!wiring_[i].bottoms.empty() && !wiring_[i].fused_into)

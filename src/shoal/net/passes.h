@@ -1,0 +1,57 @@
+// The two passes of a net, as they are recorded.
+#pragma once
+
+#include "shoal/net/recorded_pass.h"
+
+namespace shoal {
+
+struct Net::Passes {
+  explicit Passes(Net& net) : forward_steps(net), backward_steps(net) {}
+
+  class Steps : public Pass {
+   public:
+    explicit Steps(Net& net) : net_(net) {}
+    int steps() const final { return static_cast<int>(net_.layers_.size()); }
+    Context& context() { return net_.context_; }
+    std::string name(int step) const final { return net_.layers_[at(step)]->name(); }
+    void stamp(int step, std::vector<std::uintptr_t>& to) const final;
+
+   protected:
+    virtual std::size_t at(int step) const = 0;  // the layer's index
+    Net& net_;
+  };
+
+  class Forward final : public Steps {
+   public:
+    using Steps::Steps;
+    bool replays(int step) const override { return net_.layers_[at(step)]->replays().forward; }
+    Status begin(int step) override;
+    Status work(int step) override;
+    Status end(int step) override;
+
+   private:
+    std::size_t at(int step) const override { return static_cast<std::size_t>(step); }
+  };
+
+  // The last layer is the first step.
+  class Backward final : public Steps {
+   public:
+    using Steps::Steps;
+    bool replays(int step) const override { return net_.layers_[at(step)]->replays().backward; }
+    Status begin(int step) override;
+    Status work(int step) override;
+    Status end(int step) override;
+
+   private:
+    std::size_t at(int step) const override {
+      return net_.layers_.size() - 1 - static_cast<std::size_t>(step);
+    }
+  };
+
+  Forward forward_steps;
+  Backward backward_steps;
+  RecordedPass forward{forward_steps, forward_steps.context()};
+  RecordedPass backward{backward_steps, backward_steps.context()};
+};
+
+}  // namespace shoal
