@@ -29,8 +29,8 @@ DEFINE_bool(forward_only, false, "no backward passes");
 DEFINE_bool(summary, false, "print the layers' shapes, params and multiply-adds, and time nothing");
 DEFINE_bool(
     explain_ops, false,
-    "also print which implementation serves each layer, why the others do not, and how often "
-    "tensors are converted between homes and layouts");
+    "also print which implementation serves each layer, why the others do not, how often "
+    "tensors are converted between homes and layouts, and on a GPU which layers are recorded");
 
 namespace shoal {
 namespace {
@@ -110,6 +110,13 @@ void explain_conversions(const Conversions& before, const Conversions& after) {
   std::printf("conversions of tensors a pass: %g uploads, %g downloads, %g reorders\n",
               mean(before.uploads, after.uploads), mean(before.downloads, after.downloads),
               mean(before.reorders, after.reorders));
+  std::fflush(stdout);
+}
+
+void explain_recordings(const char* pass, const RecordedWork& work) {
+  std::printf("%s: %d recordings of %d layers\n", pass, work.stretches, work.layers);
+  for (const auto& [layer, why] : work.others)
+    std::printf("    not %s: %s\n", layer.c_str(), why.c_str());
   std::fflush(stdout);
 }
 
@@ -230,6 +237,8 @@ int time_net(const std::vector<std::string>& words) {
     watch.stop();
     passes = {};
     total = run_passes(net, passes);
+    if (FLAGS_explain_ops) explain_recordings("forward", net.recorded_forward());
+    if (FLAGS_explain_ops) explain_recordings("backward", net.recorded_backward());
   }
   print_totals(passes, total);
   const NetMemory memory = net.memory();

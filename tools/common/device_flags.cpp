@@ -15,6 +15,9 @@ DEFINE_string(
     precision, "",
     "of products and convolutions on a GPU: FLOAT32, TF32 (faster, 10 bits of fraction), BFLOAT16 "
     "or FLOAT16 (inputs of 16 bits)");
+DEFINE_bool(recordings, true,
+            "record the work of layers on a GPU and queue it again; false: call all layers in each "
+            "pass");
 
 DEFINE_bool(cpu_fallback, false,
             "compute on the CPU if the solver or the machinefile asks for a GPU and there is none");
@@ -79,7 +82,8 @@ Devices devices_of_flags(const SolverParameter& solver, const std::vector<int>& 
 Context::Options context_of_flags(int threads) {
   return {.device = device_of_flags(),
           .threads = threads,
-          .precision = precision_of(precision_of_flags())};
+          .precision = precision_of(precision_of_flags()),
+          .recordings = FLAGS_recordings};
 }
 
 SolverParameter::Precision precision_of_flags() {

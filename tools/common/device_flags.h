@@ -10,6 +10,7 @@
 
 DECLARE_string(gpu);
 DECLARE_string(precision);
+DECLARE_bool(recordings);
 
 namespace shoal {
 

@@ -100,6 +100,9 @@ class Updater {
   // Returns when the layer's params are those that this step is to use.
   virtual Status before_forward(int layer) = 0;
   virtual Status after_backward(int layer) = 0;
+  // False: these two neither wait nor send, so that those of several neighbouring layers may come
+  // together, before the first or after the last of them. Constant.
+  virtual bool acts_by_layer() const { return true; }
   virtual Result<StepOutcome> end_step(StepEnd how) = 0;
   // Whether another local step belongs to the same iteration.
   virtual Result<bool> another_step() = 0;
@@ -138,6 +141,7 @@ class ForwardingUpdater : public Updater {
 
  protected:
   Updater& inner() { return *inner_; }
+  const Updater& inner() const { return *inner_; }
 
  private:
   const std::unique_ptr<Updater> inner_;

@@ -50,6 +50,10 @@ class ExchangeUpdater final : public Updater, public Checkpointed {
     return each([&](Exchange& exchange) { return exchange.after_backward(layer); });
   }
 
+  bool acts_by_layer() const override {
+    return std::ranges::any_of(exchanges_, [](const auto& one) { return one->acts_by_layer(); });
+  }
+
   Result<StepOutcome> end_step(StepEnd how) override {
     Gradients all;
     for (const auto& exchange : exchanges_) {

@@ -148,6 +148,7 @@ class LocalExchange final : public Exchange {
     rule_.look(layer);
     return {};
   }
+  bool acts_by_layer() const override { return false; }
   Gradients gradients() override { return rule_.gradients(); }
   Status end_step(bool update, double squares) override {
     if (update)

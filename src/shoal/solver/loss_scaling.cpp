@@ -31,6 +31,8 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
     return inner().after_backward(layer);
   }
 
+  bool acts_by_layer() const override { return inner().acts_by_layer(); }
+
   Result<StepOutcome> end_step(StepEnd how) override {
     Result<StepOutcome> outcome = inner().end_step(how);
     if (!outcome.ok() || how != StepEnd::kUpdate || !adaptive_) return outcome;

@@ -46,16 +46,20 @@ Solver::~Solver() = default;
 
 // The net has one hook of each kind: the updater's calls and debug_info's lines share them.
 void Solver::connect_hooks() {
-  core_.net->before_forward(
-      [this](int layer) { return pass_ == 0 ? core_.updater->before_forward(layer) : Status(); });
   const bool debug = core_.param.debug_info() || core_.net->definition().debug_info();
+  const Net::Calls calls =
+      debug || core_.updater->acts_by_layer() ? Net::Calls::kEach : Net::Calls::kGathered;
+  core_.net->before_forward(
+      [this](int layer) { return pass_ == 0 ? core_.updater->before_forward(layer) : Status(); },
+      calls);
   if (debug)
     core_.net->after_forward(
         [this](int layer) { return log_forward(*core_.net, layer), Status(); });
-  core_.net->after_backward([this, debug](int layer) {
+  const auto after_backward = [this, debug](int layer) {
     if (debug) log_backward(*core_.net, layer);
     return pass_ == core_.recipe.iter_size - 1 ? core_.updater->after_backward(layer) : Status();
-  });
+  };
+  core_.net->after_backward(after_backward, calls);
 }
 
 void Solver::copy_weights(const std::string& model_file) { core_.copy_weights(model_file); }

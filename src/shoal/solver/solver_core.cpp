@@ -73,9 +73,9 @@ SolverCore::SolverCore(const SolverParameter& given, SolverOptions given_options
 double SolverCore::seconds() const { return seconds_before + seconds_since(started_at); }
 
 Context& SolverCore::add_context(const Share& share) {
-  contexts.push_back(std::make_unique<Context>(
-      Context::Options{options.device, options.threads, seed_, share,
-                       precision_of(param.precision()), param.deterministic()}));
+  contexts.push_back(std::make_unique<Context>(Context::Options{
+      options.device, options.threads, seed_, share, precision_of(param.precision()),
+      param.deterministic(), param.recordings()}));
   return *contexts.back();
 }
 

@@ -1,0 +1,282 @@
+// Tests of recorded passes: training with recordings beside training without, to the bit, and what
+// an iteration launches.
+#include <gtest/gtest.h>
+
+#include "cuda/fake_cuda.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
+#include "shoal/solver/solver.h"
+#include "support/device_training.h"
+#include "support/job.h"
+#include "support/solver_rig.h"
+
+namespace shoal::test::cuda_recording_test {
+namespace {
+
+constexpr const char* kLeNet = R"(
+layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
+        convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: 'xavier' } } }
+layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool'
+        pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: 'norm' type: 'LRN' bottom: 'pool' top: 'norm' lrn_param { local_size: 3 } }
+layer { name: 'ip1' type: 'InnerProduct' bottom: 'norm' top: 'ip1'
+        inner_product_param { num_output: 12 weight_filler { type: 'xavier' } } }
+layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' }
+layer { name: 'drop' type: 'Dropout' bottom: 'ip1' top: 'ip1' }
+layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2'
+        inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }
+layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip2' bottom: 'label' top: 'accuracy'
+        include { phase: TEST } }
+)";
+
+constexpr const char* kResidual = R"(
+layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'
+        convolution_param { num_output: 4 kernel_size: 3 pad: 1 weight_filler { type: 'xavier' } } }
+layer { name: 'bn1' type: 'BatchNorm' bottom: 'conv1' top: 'bn1' }
+layer { name: 'scale1' type: 'Scale' bottom: 'bn1' top: 'bn1' scale_param { bias_term: true } }
+layer { name: 'relu1' type: 'ReLU' bottom: 'bn1' top: 'bn1' }
+layer { name: 'conv2' type: 'Convolution' bottom: 'bn1' top: 'conv2'
+        convolution_param { num_output: 4 kernel_size: 3 pad: 1 weight_filler { type: 'xavier' } } }
+layer { name: 'bn2' type: 'BatchNorm' bottom: 'conv2' top: 'conv2' }
+layer { name: 'sum' type: 'Eltwise' bottom: 'bn1' bottom: 'conv2' top: 'sum' }
+layer { name: 'both' type: 'Concat' bottom: 'sum' bottom: 'conv1' top: 'both' }
+layer { name: 'pool' type: 'Pooling' bottom: 'both' top: 'pool'
+        pooling_param { pool: AVE global_pooling: true } }
+layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip'
+        inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }
+)";
+
+// Two layers of one weight.
+constexpr const char* kShared = R"(
+layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'
+        inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+layer { name: 'one' type: 'InnerProduct' bottom: 'ip' top: 'one' param { name: 'w' } param { name: 'b' }
+        inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+layer { name: 'tanh' type: 'TanH' bottom: 'one' top: 'one' }
+layer { name: 'two' type: 'InnerProduct' bottom: 'one' top: 'two' param { name: 'w' } param { name: 'b' }
+        inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'two' bottom: 'label' top: 'loss' }
+)";
+
+SolverParameter solver_of(const char* layers, const std::string& more) {
+  SolverParameter param = device_solver("cuda_recording", "max_iter: 12");
+  SolverParameter added = parse_solver(more, "more");
+  added.clear_snapshot_prefix();
+  param.MergeFrom(added);
+  NetParameter& net = *param.mutable_net_param();
+  const LayerParameter data = net.layer(0);
+  const NetParameter rest = parse_net(layers, "recording.prototxt");
+  net.clear_layer();
+  *net.add_layer() = data;
+  net.MergeFrom(rest);
+  return param;
+}
+
+struct Trained {
+  Numbers params;
+  FakeCalls calls;
+  RecordedWork forward, backward;
+};
+
+// `meanwhile` comes before each iteration.
+using Meanwhile = std::function<void(Solver&, int iteration)>;
+Trained train(SolverParameter param, bool recordings, const Meanwhile& meanwhile = {}) {
+  param.set_recordings(recordings);
+  Solver solver(param, {.device = &fake_gpu()});
+  const FakeCalls before = fake_calls();
+  for (int i = 0; i < param.max_iter(); ++i) {
+    if (meanwhile) meanwhile(solver, i);
+    or_throw(solver.step(1));
+  }
+  return {all_params(solver.net()), fake_calls() - before, solver.net().recorded_forward(),
+          solver.net().recorded_backward()};
+}
+
+void expect_same_bits(const SolverParameter& param, const Meanwhile& meanwhile = {},
+                      std::int64_t graphs = 8) {
+  const Trained want = train(param, false, meanwhile), got = train(param, true, meanwhile);
+  EXPECT_EQ(want.calls.recordings, 0);
+  EXPECT_GT(got.calls.graph_launches, graphs);
+  EXPECT_LT(got.calls.launches, want.calls.launches);
+  EXPECT_EQ(got.params, want.params);
+}
+
+class CudaRecording : public testing::TestWithParam<const char*> {
+ protected:
+  ~CudaRecording() override {
+    reset_fakes();
+    EXPECT_EQ(live_graphs(), 0);
+  }
+};
+
+TEST_P(CudaRecording, ChangesNoBitOfALeNet) { expect_same_bits(solver_of(kLeNet, GetParam())); }
+TEST_P(CudaRecording, ChangesNoBitOfAResidualNet) {
+  expect_same_bits(solver_of(kResidual, GetParam()));
+}
+TEST_P(CudaRecording, ChangesNoBitWhereLayersShareParams) {
+  expect_same_bits(solver_of(kShared, GetParam()));
+}
+
+// Tests come between iterations 0 and 12, and of the two nets on params of one.
+INSTANTIATE_TEST_SUITE_P(Solvers, CudaRecording,
+                         testing::Values("test_interval: 3", "test_interval: 100 iter_size: 2",
+                                         "solver_type: ADAM snapshot_diff: true",
+                                         "precision: TF32 on_nan: SKIP", "precision: FLOAT16",
+                                         "precision: FLOAT16 global_grad_scale: 16777216",
+                                         "deterministic: true precision: BFLOAT16"));
+
+class CudaRecordings : public testing::Test {
+ protected:
+  CudaRecordings() : log_(std::make_unique<LogLines>()) {}
+  ~CudaRecordings() override {
+    reset_fakes();
+    EXPECT_EQ(live_graphs(), 0);
+  }
+  std::unique_ptr<LogLines> log_;
+};
+
+// The host looks at activations and gradients, changes params, and takes the running sums back.
+TEST_F(CudaRecordings, SeeWhatTheHostChanges) {
+  const auto meddle = [](Solver& solver, int iteration) {
+    Net& net = solver.net();
+    if (iteration % 3 == 1) net.params()[0].blob->data.host_mut()[2] += 0.25f;
+    if (iteration % 3 == 2)
+      for (const std::string& name : net.blob_names())
+        if (net.blob(name)->data.count() > 0) (void)net.blob(name)->data.host();
+    if (iteration == 7)
+      for (const NetParam& param : net.params())
+        std::ranges::fill(param.blob->data.host_out(), 0.125f);
+  };
+  for (const char* layers : {kLeNet, kResidual}) {
+    expect_same_bits(solver_of(layers, ""), meddle);
+    // weights that the host changed are no more in the kernels' order
+    expect_same_bits(solver_of(layers, "precision: TF32"), meddle, 0);
+  }
+}
+
+TEST_F(CudaRecordings, SeeMemoryThatIsReplaced) {
+  expect_same_bits(
+      solver_of(kResidual, ""),
+      [](Solver& solver, int iteration) {
+        if (iteration == 6) solver.net().context().scratch(1 << 22);
+      },
+      4);
+}
+
+TEST_F(CudaRecordings, EndWhereARestoredRunWithoutThemDoes) {
+  SolverParameter param = solver_of(kLeNet, "snapshot: 6");
+  const auto run = [&](bool recordings, const std::string& snapshot) {
+    param.set_recordings(recordings);
+    const Status ended = train_on(&fake_gpu(), param, nullptr, snapshot);
+    EXPECT_TRUE(ended.ok()) << ended.error().message;
+    return saved(param, 12);
+  };
+  const std::string state = param.snapshot_prefix() + "_iter_6.solverstate";
+  const std::string want = run(false, "");
+  EXPECT_EQ(run(true, ""), want);
+  EXPECT_EQ(run(true, state), want);
+  EXPECT_EQ(run(false, state), want);
+}
+
+// Counts launches of an iteration, once training is under way.
+TEST_F(CudaRecordings, TakeFewerLaunches) {
+  struct Case {
+    const char *layers, *more;
+    std::int64_t without, launches, graphs;
+  };
+  for (const Case& c : {Case{kLeNet, "", 33, 16, 2}, Case{kResidual, "", 62, 8, 2},
+                        Case{kLeNet, "precision: TF32", 36, 19, 4},
+                        Case{kResidual, "precision: FLOAT16", 92, 31, 4}}) {
+    FakeCalls before;
+    FakeCalls of[2];
+    for (const bool recordings : {false, true})
+      train(solver_of(c.layers, std::string("test_interval: 100 ") + c.more), recordings,
+            [&](Solver&, int i) {
+              if (i == 10) before = fake_calls();
+              if (i == 11) of[recordings] = fake_calls() - before;
+            });
+    EXPECT_EQ(of[0].launches, c.without);
+    EXPECT_EQ(of[1].launches, c.launches);
+    EXPECT_EQ(of[1].graph_launches, c.graphs);
+    EXPECT_EQ(of[1].recordings, 0);
+    EXPECT_EQ(of[1].waits, of[0].waits);
+    EXPECT_EQ(of[1].allocations, 0);
+  }
+}
+
+TEST_F(CudaRecordings, SayWhichLayersAreCalled) {
+  const Trained trained = train(solver_of(kLeNet, "test_interval: 100"), true);
+  const auto words = [](const RecordedWork& work) {
+    std::string all = str(work.stretches, " of ", work.layers);
+    for (const auto& [layer, why] : work.others) all += str("; ", layer, ": ", why);
+    return all;
+  };
+  EXPECT_EQ(words(trained.forward),
+            "1 of 5; "
+            "data: its work depends on more than numbers on the device; "
+            "drop: its work depends on more than numbers on the device; "
+            "ip2: alone it is no faster; "
+            "loss: its work depends on more than numbers on the device");
+  EXPECT_EQ(words(trained.backward),
+            "1 of 6; "
+            "loss: it uses other memory in each pass; "
+            "ip2: alone it is no faster; "
+            "drop: its work depends on more than numbers on the device");
+}
+
+TEST_F(CudaRecordings, ThatAreRefusedLeaveTrainingAsItWas) {
+  const SolverParameter param = solver_of(kLeNet, "test_interval: 100");
+  const Trained want = train(param, false);
+  const std::int64_t stretches = train(param, true).calls.recordings;
+  for (const GraphCall call : {GraphCall::kBegin, GraphCall::kEnd, GraphCall::kInstantiate}) {
+    refuse_graphs(call);
+    const Trained got = train(param, true);
+    reset_fakes();
+    EXPECT_EQ(got.calls.recordings, 0);
+    EXPECT_EQ(got.calls.launches, want.calls.launches);
+    EXPECT_EQ(got.params, want.params);
+    EXPECT_EQ(got.forward.stretches, 0);
+  }
+  EXPECT_TRUE(
+      log_->has("the work of layer 'conv' and .* cannot be recorded.*cudaErrorNotSupported.*"));
+  EXPECT_EQ(std::ranges::count_if(
+                log_->lines,
+                [](const std::string& line) { return is_match(line, ".*cannot be recorded.*"); }),
+            3 * stretches)
+      << "each is tried once";
+}
+
+TEST_F(CudaRecordings, ThatCannotBeLaunchedEndTheRun) {
+  const SolverParameter param = solver_of(kLeNet, "");
+  refuse_graphs(GraphCall::kLaunch);
+  try {
+    train(param, true);
+    FAIL();
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.error().code, Code::kDevice);
+    EXPECT_TRUE(is_match(error.what(), "launching a graph on GPU 0.*cudaErrorLaunchFailure.*"));
+  }
+}
+
+// A hook that must see each layer, or an updater that sends while layers compute.
+TEST_F(CudaRecordings, AreLeftOutWhereLayersAreSeenOneByOne) {
+  const SolverParameter param = solver_of(kLeNet, "test_interval: 100");
+  const Trained hooked = train(param, true, [](Solver& solver, int) {
+    solver.net().after_forward([](int) { return Status(); });
+  });
+  EXPECT_EQ(hooked.calls.recordings, 0);
+  SolverParameter debug = param;
+  debug.set_debug_info(true);
+  EXPECT_EQ(train(debug, true).calls.recordings, 0);
+  const FakeCalls before = fake_calls();
+  SolverParameter job = device_solver("cuda_recording_job", "max_iter: 6");
+  job.set_test_interval(100);
+  const auto life = [&](int, table::Table& table) { return train_on(&fake_gpu(), job, &table); };
+  for (const Status& status : run_workers(1, 1, life)) EXPECT_TRUE(status.ok());
+  EXPECT_EQ((fake_calls() - before).recordings, 0);
+}
+
+}  // namespace
+}  // namespace shoal::test::cuda_recording_test
