@@ -83,7 +83,7 @@ struct Trained {
 // `meanwhile` comes before each iteration.
 using Meanwhile = std::function<void(Solver&, int iteration)>;
 Trained train(SolverParameter param, bool recordings, const Meanwhile& meanwhile = {}) {
-  param.set_recordings(recordings);
+  param.set_cuda_graphs(recordings);
   Solver solver(param, {.device = &fake_gpu()});
   const FakeCalls before = fake_calls();
   for (int i = 0; i < param.max_iter(); ++i) {
@@ -168,7 +168,7 @@ TEST_F(CudaRecordings, SeeMemoryThatIsReplaced) {
 TEST_F(CudaRecordings, EndWhereARestoredRunWithoutThemDoes) {
   SolverParameter param = solver_of(kLeNet, "snapshot: 6");
   const auto run = [&](bool recordings, const std::string& snapshot) {
-    param.set_recordings(recordings);
+    param.set_cuda_graphs(recordings);
     const Status ended = train_on(&fake_gpu(), param, nullptr, snapshot);
     EXPECT_TRUE(ended.ok()) << ended.error().message;
     return saved(param, 12);
@@ -271,7 +271,7 @@ TEST_F(CudaRecordings, AreLeftOutWhereLayersAreSeenOneByOne) {
   debug.set_debug_info(true);
   EXPECT_EQ(train(debug, true).calls.recordings, 0);
   const FakeCalls before = fake_calls();
-  SolverParameter job = device_solver("cuda_recording_job", "max_iter: 6");
+  SolverParameter job = device_solver("cuda_recording_job", "max_iter: 6 cuda_graphs: true");
   job.set_test_interval(100);
   const auto life = [&](int, table::Table& table) { return train_on(&fake_gpu(), job, &table); };
   for (const Status& status : run_workers(1, 1, life)) EXPECT_TRUE(status.ok());

@@ -15,9 +15,9 @@ DEFINE_string(
     precision, "",
     "of products and convolutions on a GPU: FLOAT32, TF32 (faster, 10 bits of fraction), BFLOAT16 "
     "or FLOAT16 (inputs of 16 bits)");
-DEFINE_bool(recordings, true,
-            "record the work of layers on a GPU and queue it again; false: call all layers in each "
-            "pass");
+DEFINE_bool(cuda_graphs, false,
+            "record the work of layers on a GPU as CUDA graphs and queue it again, instead of "
+            "calling all layers in each pass");
 
 DEFINE_bool(cpu_fallback, false,
             "compute on the CPU if the solver or the machinefile asks for a GPU and there is none");
@@ -83,7 +83,7 @@ Context::Options context_of_flags(int threads) {
   return {.device = device_of_flags(),
           .threads = threads,
           .precision = precision_of(precision_of_flags()),
-          .recordings = FLAGS_recordings};
+          .recordings = FLAGS_cuda_graphs};
 }
 
 SolverParameter::Precision precision_of_flags() {

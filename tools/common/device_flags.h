@@ -10,7 +10,7 @@
 
 DECLARE_string(gpu);
 DECLARE_string(precision);
-DECLARE_bool(recordings);
+DECLARE_bool(cuda_graphs);
 
 namespace shoal {
 

@@ -54,7 +54,7 @@ class Context {
     Share share{};
     Precision precision = Precision::kFloat32;
     bool deterministic = false;  // no kernel is chosen by a measured time
-    bool recordings = true;      // of the net's work, where the device can
+    bool recordings = false;     // of the net's work, where the device can
   };
   explicit Context(const Options& options);
   Context(const Context&) = delete;

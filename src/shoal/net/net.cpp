@@ -141,7 +141,8 @@ Status Net::follow_inputs() {
 Result<float> Net::forward() {
   if (Status status = follow_inputs(); !status.ok()) return status.error();
   pass_start_ = context_.random().state();
-  may_record_ = !after_forward_ && (!before_forward_ || gathers_before_forward_);
+  may_record_ =
+      context_.recordings() && !after_forward_ && (!before_forward_ || gathers_before_forward_);
   const bool was_recorded = passes_->forward.is_recorded();
   const Status status = passes_->forward.run(may_record_);
   // what forward left for backward may be in another order now

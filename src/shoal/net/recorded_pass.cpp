@@ -59,7 +59,7 @@ bool converts_own(const std::vector<TensorUse>& uses) {
 RecordedPass::~RecordedPass() = default;
 
 Status RecordedPass::run(bool may_record) {
-  may_record = may_record && context_.recordings() && context_.stream()->records();
+  may_record = may_record && context_.stream()->records();
   if (may_record && !divided_ && noted_ >= wait_) divide();
   const bool notes = may_record && !divided_;
   notes_.resize(static_cast<std::size_t>(pass_.steps()));

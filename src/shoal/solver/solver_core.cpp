@@ -75,7 +75,7 @@ double SolverCore::seconds() const { return seconds_before + seconds_since(start
 Context& SolverCore::add_context(const Share& share) {
   contexts.push_back(std::make_unique<Context>(Context::Options{
       options.device, options.threads, seed_, share, precision_of(param.precision()),
-      param.deterministic(), param.recordings()}));
+      param.deterministic(), param.cuda_graphs()}));
   return *contexts.back();
 }
 
