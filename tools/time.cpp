@@ -14,6 +14,7 @@
 #include "common/tool.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
+#include "shoal/net/layer_times.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/op.h"
@@ -44,47 +45,6 @@ constexpr const char* kUsage =
 
 using Clock = std::chrono::steady_clock;
 double ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
-
-struct LayerTime {
-  double forward = 0, backward = 0;  // milliseconds, summed over the passes
-};
-
-// Hooks that sum the time of each layer.
-class Stopwatch {
- public:
-  explicit Stopwatch(Net& net) : net_(net), layers_(net.layers().size()) {
-    const auto start = [this](int) { return begin_ = now(), Status(); };
-    net.before_forward(start);
-    net.before_backward(start);
-    net.after_forward([this](int i) {
-      return layers_[static_cast<std::size_t>(i)].forward += ms(now() - begin_), Status();
-    });
-    net.after_backward([this, &net](int i) {  // is called for layers without a backward too
-      if (net.needs_backward(i))
-        layers_[static_cast<std::size_t>(i)].backward += ms(now() - begin_);
-      return Status();
-    });
-  }
-  // Takes the hooks away.
-  void stop() {
-    net_.before_forward({});
-    net_.before_backward({});
-    net_.after_forward({});
-    net_.after_backward({});
-  }
-  void clear() { std::fill(layers_.begin(), layers_.end(), LayerTime{}); }
-  const std::vector<LayerTime>& layers() const { return layers_; }
-
- private:
-  // When the device has done what was queued.
-  Clock::time_point now() {
-    net_.context().stream()->synchronize();
-    return Clock::now();
-  }
-  Net& net_;
-  std::vector<LayerTime> layers_;
-  Clock::time_point begin_;
-};
 
 void explain_ops(const Net& net) {
   for (std::size_t i = 0; i < net.layers().size(); ++i) {
@@ -155,28 +115,29 @@ void run_pass(Net& net, Passes& passes) {
 }
 
 // Returns the milliseconds of all passes.
-double run_passes(Net& net, Passes& passes) {
+double run_passes(Net& net, Passes& passes, LayerTimes* times) {
   const auto start = Clock::now();
   for (int i = 0; i < FLAGS_iterations; ++i) {
     run_pass(net, passes);
+    if (times != nullptr) times->add();
     LOG(INFO) << "Iteration: " << i + 1 << " forward-backward time: " << passes.each.back()
               << " ms.";
   }
   return ms(Clock::now() - start);
 }
 
-void print_layers(const Net& net, const Stopwatch& watch) {
+void print_layers(const Net& net, const LayerTimes& times) {
   std::size_t width = 10;
   for (const auto& layer : net.layers()) width = std::max(width, layer->name().size());
   LOG(INFO) << "Average time per layer: ";
   for (std::size_t i = 0; i < net.layers().size(); ++i) {
     const std::string& name = net.layers()[i]->name();
-    const LayerTime& time = watch.layers()[i];
+    const LayerTimes::Seconds& time = times.layers()[i];
     LOG(INFO) << std::setw(static_cast<int>(width)) << name
-              << "\tforward: " << time.forward / FLAGS_iterations << " ms.";
+              << "\tforward: " << 1e3 * time.forward / FLAGS_iterations << " ms.";
     if (!FLAGS_forward_only)
       LOG(INFO) << std::setw(static_cast<int>(width)) << name
-                << "\tbackward: " << time.backward / FLAGS_iterations << " ms.";
+                << "\tbackward: " << 1e3 * time.backward / FLAGS_iterations << " ms.";
   }
   std::map<int, std::int64_t> params;
   for (const NetParam& param : net.params()) params[param.layer] += param.blob->shape().count();
@@ -221,22 +182,23 @@ int time_net(const std::vector<std::string>& words) {
   }
   if (FLAGS_explain_ops) explain_ops(net);
 
-  Stopwatch watch(net);
+  LayerTimes times(net);
   Passes passes;
   LOG(INFO) << "Performing Forward";
   run_pass(net, passes);
-  watch.clear();
+  times.add();
+  times.clear();
   passes = {};
   LOG(INFO) << "*** Benchmark begins ***";
   LOG(INFO) << "Testing for " << FLAGS_iterations << " iterations.";
   const Conversions before = context.stream()->conversions;
-  double total = run_passes(net, passes);
+  double total = run_passes(net, passes, &times);
   if (FLAGS_explain_ops) explain_conversions(before, context.stream()->conversions);
-  print_layers(net, watch);
-  if (!context.device().is_host()) {  // each layer was waited for: once more without
-    watch.stop();
+  print_layers(net, times);
+  if (!context.device().is_host()) {  // once more without the events, so that graphs are recorded
+    times.stop();
     passes = {};
-    total = run_passes(net, passes);
+    total = run_passes(net, passes, nullptr);
     if (FLAGS_explain_ops) explain_recordings("forward", net.recorded_forward());
     if (FLAGS_explain_ops) explain_recordings("backward", net.recorded_backward());
   }

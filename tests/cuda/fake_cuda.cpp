@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -18,7 +19,9 @@
 struct CUevent_st {
   int device = 0;
   cudaStream_t stream = nullptr;  // of the last record; null: none
+  bool timed = false;
   std::uint64_t recorded = 0, reached = 0;
+  std::chrono::steady_clock::time_point when{};  // it was reached
 };
 
 namespace shoal::test {
@@ -120,7 +123,10 @@ cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
   if (event->device != stream->device) return report(cudaErrorInvalidResourceHandle);
   if (stream->captured) return breaks(stream, cudaErrorStreamCaptureUnsupported);
   event->stream = stream;
-  queue(stream, [event, n = ++event->recorded] { event->reached = n; });
+  queue(stream, [event, n = ++event->recorded] {
+    event->reached = n;
+    event->when = std::chrono::steady_clock::now();
+  });
   return report(cudaSuccess);
 }
 
@@ -142,8 +148,11 @@ cudaError_t wait_for_event(cudaEvent_t event) {
 }
 
 cudaError_t create_event(cudaEvent_t* event, unsigned int flags) {
-  if (flags != cudaEventDisableTiming) return report(cudaErrorInvalidValue);
-  *event = std::make_unique<CUevent_st>(CUevent_st{current_device}).release();
+  if (flags != cudaEventDisableTiming && flags != cudaEventDefault)
+    return report(cudaErrorInvalidValue);
+  *event = std::make_unique<CUevent_st>(
+               CUevent_st{.device = current_device, .timed = flags == cudaEventDefault})
+               .release();
   return report(cudaSuccess);
 }
 
@@ -153,6 +162,15 @@ cudaError_t destroy_event(cudaEvent_t event) {
   for (CUstream_st* stream : fakes().streams) run(*stream, stream->queue.size());
   const std::unique_ptr<CUevent_st> owned(event);
   return cudaSuccess;
+}
+
+cudaError_t elapsed(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  const std::lock_guard lock(fakes().mutex);
+  if (!start->timed || !end->timed || start->recorded == 0 || end->recorded == 0)
+    return report(cudaErrorInvalidResourceHandle);
+  if (start->reached < start->recorded || end->reached < end->recorded) return cudaErrorNotReady;
+  *ms = std::chrono::duration<float, std::milli>(end->when - start->when).count();
+  return report(cudaSuccess);
 }
 
 cudaError_t query_event(cudaEvent_t event) {
@@ -253,6 +271,7 @@ const cuda::Runtime& fake_cuda() {
       .EventRecord = record,
       .EventQuery = query_event,
       .EventSynchronize = wait_for_event,
+      .EventElapsedTime = elapsed,
       .StreamBeginCapture = begin_fake_capture,
       .StreamEndCapture = end_fake_capture,
       .GraphInstantiate = instantiate_fake,

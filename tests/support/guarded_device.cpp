@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -120,18 +121,27 @@ class GuardedEvent final : public Event {
  public:
   void record(Stream& stream) override {
     place_->stream = static_cast<GuardedStream*>(&stream);
-    place_->stream->queue([place = place_, n = ++place_->noted] { place->reached = n; });
+    place_->stream->queue([place = place_, n = ++place_->noted] {
+      place->reached = n;
+      place->when = std::chrono::steady_clock::now();
+    });
   }
   void hold(Stream& stream) override {
     static_cast<GuardedStream&>(stream).queue(
         [place = place_, of = place_->stream, n = place_->noted] { run_until(*place, of, n); });
   }
   void wait() override { run_until(*place_, place_->stream, place_->noted); }
+  double seconds_since(Event& earlier) override {
+    wait(), earlier.wait();
+    const auto& other = static_cast<GuardedEvent&>(earlier);
+    return std::chrono::duration<double>(place_->when - other.place_->when).count();
+  }
 
  private:
   struct Place {
     GuardedStream* stream = nullptr;  // of the last record
     std::uint64_t noted = 0, reached = 0;
+    std::chrono::steady_clock::time_point when{};
   };
   static void run_until(const Place& place, GuardedStream* stream, std::uint64_t n) {
     if (place.reached < n) stream->run_until([&] { return place.reached >= n; });
@@ -303,7 +313,7 @@ std::shared_ptr<Memory> GuardedDevice::allocate(std::size_t bytes) const {
 std::shared_ptr<Stream> GuardedDevice::make_stream() const {
   return std::make_shared<GuardedStream>(guard_, seed_, threads_, synchronizes_);
 }
-std::unique_ptr<Event> GuardedDevice::make_event() const {
+std::unique_ptr<Event> GuardedDevice::make_event(bool) const {
   return std::make_unique<GuardedEvent>();
 }
 const ops::Backend* GuardedDevice::backend() const { return &kBackend; }

@@ -25,7 +25,7 @@ class GuardedDevice final : public Device {
   bool is_host() const override { return false; }
   std::shared_ptr<Memory> allocate(std::size_t bytes) const override;
   std::shared_ptr<Stream> make_stream() const override;
-  std::unique_ptr<Event> make_event() const override;
+  std::unique_ptr<Event> make_event(bool timed) const override;
   const ops::Backend* backend() const override;
 
   // How many ops and copies have run, of all streams.

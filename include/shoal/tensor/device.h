@@ -105,6 +105,9 @@ class Event {
   virtual void hold(Stream& stream) = 0;
   // Returns when the place that was noted last has been reached; at once if none was.
   virtual void wait() = 0;
+  // Returns the seconds from the place that `earlier` noted last to this one's, by the device's
+  // clock, when both have been reached. Of timed events.
+  virtual double seconds_since(Event& earlier) = 0;
 };
 
 class Device {
@@ -117,7 +120,7 @@ class Device {
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes) const = 0;
   virtual std::shared_ptr<Stream> make_stream() const = 0;
   // For its streams. Those of a device that does not override this work at once.
-  virtual std::unique_ptr<Event> make_event() const;
+  virtual std::unique_ptr<Event> make_event(bool timed) const;
   // Memory of the host from which its streams copy fastest. Any thread.
   virtual std::shared_ptr<Memory> allocate_on_host(std::size_t bytes) const {
     return host_memory(bytes);

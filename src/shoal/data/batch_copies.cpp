@@ -17,8 +17,8 @@ BatchCopies::BatchCopies(ItemSource& source, const PrefetchOptions& options)
     : form_(options.form), device_(*options.device), prefetch_(source, holding(options)) {
   if (form_ == PixelForm::kNumbers) return;
   for (Place& place : places_) {
-    place.copied = device_.make_event();
-    place.used = device_.make_event();
+    place.copied = device_.make_event(/*timed=*/false);
+    place.used = device_.make_event(/*timed=*/false);
   }
   stream_ = device_.make_stream();
 }

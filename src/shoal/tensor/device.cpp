@@ -1,5 +1,6 @@
 #include "shoal/tensor/device.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -40,9 +41,15 @@ class HostStream final : public Stream {
 // Every place has been reached when it is noted.
 class HostEvent final : public Event {
  public:
-  void record(Stream&) override {}
+  void record(Stream&) override { noted_ = std::chrono::steady_clock::now(); }
   void hold(Stream&) override {}
   void wait() override {}
+  double seconds_since(Event& earlier) override {
+    return std::chrono::duration<double>(noted_ - static_cast<HostEvent&>(earlier).noted_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point noted_{};
 };
 
 class Cpu final : public Device {
@@ -72,7 +79,7 @@ std::unique_ptr<Recording> Stream::keep(const std::function<void()>&) {
   throw DeviceError("this device records nothing");
 }
 
-std::unique_ptr<Event> Device::make_event() const { return std::make_unique<HostEvent>(); }
+std::unique_ptr<Event> Device::make_event(bool) const { return std::make_unique<HostEvent>(); }
 
 std::shared_ptr<Memory> host_memory(std::size_t bytes) {
   return std::make_shared<HostMemory>(bytes);

@@ -97,8 +97,8 @@ std::shared_ptr<Stream> CudaDevice::make_stream() const {
   return std::make_shared<CudaStream>(runtime_, ordinal_, default_stream_);
 }
 
-std::unique_ptr<Event> CudaDevice::make_event() const {
-  return std::make_unique<CudaEvent>(runtime_, ordinal_);
+std::unique_ptr<Event> CudaDevice::make_event(bool timed) const {
+  return std::make_unique<CudaEvent>(runtime_, ordinal_, timed);
 }
 
 }  // namespace shoal::cuda

@@ -30,7 +30,7 @@ class CudaDevice final : public Device {
   // Throws DeviceError, which says how much memory is free, if there is not enough.
   std::shared_ptr<Memory> allocate(std::size_t bytes) const override;
   std::shared_ptr<Stream> make_stream() const override;
-  std::unique_ptr<Event> make_event() const override;
+  std::unique_ptr<Event> make_event(bool timed) const override;
   // Pinned, if that is possible, so that copies run beside kernels.
   std::shared_ptr<Memory> allocate_on_host(std::size_t bytes) const override;
   const ops::Backend* backend() const override { return &backend_; }

@@ -4,10 +4,11 @@
 
 namespace shoal::cuda {
 
-CudaEvent::CudaEvent(const Runtime& runtime, int ordinal) : runtime_(runtime), ordinal_(ordinal) {
+CudaEvent::CudaEvent(const Runtime& runtime, int ordinal, bool timed)
+    : runtime_(runtime), ordinal_(ordinal) {
   check(runtime_.SetDevice(ordinal_), "choosing GPU ", ordinal_);
-  check(runtime_.EventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event of GPU ",
-        ordinal_);
+  check(runtime_.EventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
+        "making an event of GPU ", ordinal_);
 }
 
 CudaEvent::~CudaEvent() { runtime_.EventDestroy(event_); }
@@ -24,6 +25,15 @@ void CudaEvent::hold(Stream& stream) {
 
 void CudaEvent::wait() {
   check(runtime_.EventSynchronize(event_), "the work queued on GPU ", ordinal_);
+}
+
+double CudaEvent::seconds_since(Event& earlier) {
+  wait();
+  earlier.wait();
+  float ms = 0;
+  check(runtime_.EventElapsedTime(&ms, static_cast<CudaEvent&>(earlier).event_, event_),
+        "measuring a time on GPU ", ordinal_);
+  return ms / 1e3;
 }
 
 bool CudaEvent::reached() const {

@@ -9,7 +9,7 @@ namespace shoal::cuda {
 // Every function throws DeviceError if CUDA reports an error, also one of work queued earlier.
 class CudaEvent final : public Event {
  public:
-  CudaEvent(const Runtime& runtime, int ordinal);
+  CudaEvent(const Runtime& runtime, int ordinal, bool timed = false);
   ~CudaEvent() override;
   CudaEvent(const CudaEvent&) = delete;
 
@@ -17,6 +17,7 @@ class CudaEvent final : public Event {
   void record(Stream& stream) override;
   void hold(Stream& stream) override;
   void wait() override;
+  double seconds_since(Event& earlier) override;
   // As wait(), but does not wait: whether it would return.
   bool reached() const;
 

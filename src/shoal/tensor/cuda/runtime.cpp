@@ -30,6 +30,8 @@ const Runtime& runtime() {
                         cudaStream_t stream) { return cudaEventRecord(event, stream); },
       .EventQuery = &cudaEventQuery,
       .EventSynchronize = &cudaEventSynchronize,
+      .EventElapsedTime = [](float* ms, cudaEvent_t start,
+                             cudaEvent_t end) { return cudaEventElapsedTime(ms, start, end); },
       .StreamBeginCapture = &cudaStreamBeginCapture,
       .StreamEndCapture = &cudaStreamEndCapture,
       .GraphInstantiate =

@@ -40,6 +40,7 @@ struct Runtime {
   cudaError_t (*EventRecord)(cudaEvent_t event, cudaStream_t stream);
   cudaError_t (*EventQuery)(cudaEvent_t event);
   cudaError_t (*EventSynchronize)(cudaEvent_t event);
+  cudaError_t (*EventElapsedTime)(float* ms, cudaEvent_t start, cudaEvent_t end);
   cudaError_t (*StreamBeginCapture)(cudaStream_t stream, cudaStreamCaptureMode mode);
   cudaError_t (*StreamEndCapture)(cudaStream_t stream, cudaGraph_t* graph);
   cudaError_t (*GraphInstantiate)(cudaGraphExec_t* launchable, cudaGraph_t graph,
