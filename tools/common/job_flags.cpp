@@ -59,8 +59,10 @@ DEFINE_int32(connect_timeout, 10, "seconds for an attempt to connect");
 DEFINE_int32(stall_warn, 10, "seconds of silence after which a process is named");
 DEFINE_int32(stall_abort, 60, "seconds of silence after which the job ends");
 DEFINE_int32(io_threads, 1, "threads for what is sent and received");
-DEFINE_string(send_order, "priority",
-              "priority: what the next forward pass needs first is sent first; or arrival");
+DEFINE_string(
+    send_order, "priority",
+    "priority: earlier clocks are sent first, and of a clock what the next forward pass needs "
+    "first; or arrival");
 DEFINE_string(local_transport, "AUTO",
               "AUTO: rows go through memory to and from processes of the same machine, if that can "
               "be had; or TCP");
