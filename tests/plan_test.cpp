@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "shoal/base/random.h"
+#include "shoal/table/messages.h"
 #include "shoal/table/own_rows.h"
 #include "support/expect.h"
 
@@ -102,6 +103,19 @@ TEST(OwnRows, AreNumberedInTheirOrder) {
     EXPECT_EQ(own.size(), number);
     EXPECT_EQ(own.find(static_cast<RowId>(rows.size())), OwnRows::kNone);
   }
+}
+
+// A server's answers leave as their clocks have it, and within a clock as the plan's priorities.
+TEST(Urgency, IsTheClocksFirst) {
+  Plan plan;
+  plan.rows = Rows({Row{.length = 1, .priority = 5}, Row{.length = 1, .priority = 2}});
+  const auto of = [&](RowId row, Clock clock) {
+    return urgency_of(RowMessage{.row = row, .clock = clock}, plan);
+  };
+  EXPECT_LT(of(0, 3), of(1, 4));
+  EXPECT_LT(of(1, 3), of(0, 3));
+  EXPECT_EQ(of(1, 3), of(1, 3));
+  EXPECT_LT(urgency_of(NeedPush{.row = 1, .clock = 9}, plan), of(1, 0)) << "all else comes before";
 }
 
 }  // namespace
