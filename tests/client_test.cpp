@@ -145,6 +145,32 @@ TEST(Client, TakesNumbersThatAreInTheirPlaceAlready) {
   EXPECT_EQ(rig.value(0), 6);
 }
 
+// Numbers with an owner stay where they are; others are copied, and found in their place.
+TEST(Client, KeepsNumbersWhereTheyCame) {
+  ClientRig rig(rows({0}));
+  RowMessage row{0, 0, 1, Part::kWeights, {}};
+  EXPECT_FALSE(rig.client->keeps(row));
+  Values values;
+  rig.values = &values;
+  EXPECT_FALSE(rig.client->keeps(row)) << "not asked for";
+  rig.get(0, 0);
+  rig.said();
+  EXPECT_TRUE(rig.client->keeps(row));
+  const auto numbers = std::make_shared<const std::vector<float>>(4, 6.f);
+  row.payload = as_payload({*numbers, numbers});
+  EXPECT_TRUE(rig.client->take(0, row).value());
+  EXPECT_EQ(values.data.data(), numbers->data());
+  EXPECT_EQ(numbers.use_count(), 3);
+  EXPECT_EQ(rig.value(0), 0);
+  EXPECT_FALSE(rig.client->keeps(row)) << "it has come";
+  rig.get(0, 1);
+  rig.said();
+  EXPECT_TRUE(rig.row(0, 1, 7).value());
+  EXPECT_EQ(values.data.data(), rig.numbers[0].data());
+  EXPECT_EQ(rig.value(0), 7);
+  EXPECT_EQ(numbers.use_count(), 2) << "row.payload holds it";
+}
+
 TEST(Client, PartsAreWaitedForByThemselves) {
   ClientRig rig(rows({0}));
   rig.get(0, 3);

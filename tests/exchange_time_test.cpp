@@ -19,7 +19,7 @@ class OneLink final : public table::Table {
 
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return roster_; }
-  Status create(const table::Plan&, const Source&, const Destination&) override { return {}; }
+  Status create(const table::Plan&, const Source&, const Destinations&) override { return {}; }
   Status status() const override { return {}; }
   void push(std::span<const table::Push>) override {}
   void get(RowId row, Clock clock, table::Part part) override {

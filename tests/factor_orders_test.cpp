@@ -58,8 +58,9 @@ class Rows {
       const auto& [worker, row] = question.first;
       const auto found = sent_.find({row, question.second});
       if (found == sent_.end()) return false;
-      std::ranges::copy(found->second,
-                        layers_[static_cast<std::size_t>(worker)]->destination(row).begin());
+      std::ranges::copy(
+          found->second,
+          layers_[static_cast<std::size_t>(worker)]->destination(row).numbers.begin());
       return true;
     });
   }
@@ -94,7 +95,7 @@ class RowsTable final : public table::Table {
   }
   bool has(std::span<const RowId> rows) override { return rows_.arrive(worker_, rows); }
 
-  Status create(const table::Plan&, const Source&, const Destination&) override { return {}; }
+  Status create(const table::Plan&, const Source&, const Destinations&) override { return {}; }
   Status status() const override { return {}; }
   Result<std::string> ask(table::Topic, Clock, std::string) override { return std::string(); }
   void tell(table::Topic, Clock, std::string) override {}

@@ -39,7 +39,7 @@ class PacedTable final : public ForwardingTable {
   PacedTable(table::Table& inner, StepTime step_time, Plans& plans)
       : ForwardingTable(inner), step_time_(std::move(step_time)), plans_(plans) {}
   Status create(const table::Plan& plan, const Source& initial,
-                const Destination& destination) override {
+                const Destinations& destinations) override {
     learning_ = static_cast<double>(std::ranges::count_if(plan.rows, &table::Row::learns));
     if (worker() == 0) {
       plans_.schemes.push_back(plan.scheme), plans_.starts.push_back(plan.start);
@@ -48,7 +48,7 @@ class PacedTable final : public ForwardingTable {
         if (process.worker >= 0) plans_.weights.back().push_back(process.weight);
     }
     ++plan_;
-    return ForwardingTable::create(plan, initial, destination);
+    return ForwardingTable::create(plan, initial, destinations);
   }
   void push(std::span<const table::Push> together) override {
     now_ += std::chrono::nanoseconds(std::llround(

@@ -92,8 +92,8 @@ TEST(LinkRefuses, OtherVersions) {
   Ends ends;
   PlainSocket newer(ends.listener->port());
   newer.hear(kHeaderSize + 20);
-  newer.say(whole(Hello{.lowest = 7, .highest = 8}));
-  EXPECT_SAYS("speaks versions 7 to 8 of the protocol, the other only 6",
+  newer.say(whole(Hello{.lowest = 8, .highest = 9}));
+  EXPECT_SAYS("speaks versions 8 to 9 of the protocol, the other only 7",
               reason_in(newer.hear_all()));
   PlainSocket newest(ends.listener->port());
   newest.hear(kHeaderSize + 20);
@@ -102,13 +102,13 @@ TEST(LinkRefuses, OtherVersions) {
   PlainListener listener;
   std::thread answers([&] {
     PlainSocket socket = listener.accept();
-    socket.say(whole(Challenge{7, 8, {}}));
-    EXPECT_SAYS("versions 7 to 8", reason_in(socket.hear_all()));
+    socket.say(whole(Challenge{8, 9, {}}));
+    EXPECT_SAYS("versions 8 to 9", reason_in(socket.hear_all()));
   });
   const auto link = ends.try_connect(str("127.0.0.1:", listener.port), test::credentials(1));
   answers.join();
   ASSERT_FALSE(link.ok());
-  EXPECT_SAYS("versions 7 to 8", link.error().message);
+  EXPECT_SAYS("versions 8 to 9", link.error().message);
   EXPECT_FALSE(worth_another_try(link.error()));
 }
 

@@ -48,7 +48,7 @@ class Alive final : public table::Table {
   }
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return roster_; }
-  Status create(const table::Plan&, const Source&, const Destination&) override { return {}; }
+  Status create(const table::Plan&, const Source&, const Destinations&) override { return {}; }
   Status status() const override { return status_; }
   void push(std::span<const table::Push>) override {}
   void get(table::RowId, table::Clock, table::Part) override {}

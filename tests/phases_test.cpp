@@ -46,7 +46,7 @@ class WatchedTable final : public Overheard {
     return Overheard::regroup(said);
   }
   Status create(const table::Plan& plan, const Source& initial,
-                const Destination& destination) override {
+                const Destinations& destinations) override {
     const bool looks = plan.generation > 0 && worker() == 0;
     if (looks) changes_.push_back({cluster_.rows(), {}, plan.scheme, plan.start});
     if (looks)
@@ -55,7 +55,7 @@ class WatchedTable final : public Overheard {
         const auto numbers = initial(row, table::Part::kWeights);
         changes_.back().after.emplace_back(numbers.begin(), numbers.end());
       }
-    return Overheard::create(plan, initial, destination);
+    return Overheard::create(plan, initial, destinations);
   }
 
  private:

@@ -30,8 +30,9 @@ struct ClientRig {
         ClientOptions{.worker = 0, .order = order, .retry = std::chrono::milliseconds(100)}, plan,
         [this](RowId row, Part part) {
           const std::size_t length = plan.rows[row].length;
-          return std::span<float>(numbers[row])
-              .subspan(static_cast<std::size_t>(part) * length, length);
+          return Destination(std::span<float>(numbers[row])
+                                 .subspan(static_cast<std::size_t>(part) * length, length),
+                             values);
         });
   }
 
@@ -72,6 +73,7 @@ struct ClientRig {
 
   Plan plan;
   std::vector<std::vector<float>> numbers, gradients;
+  Values* values = nullptr;  // of destinations
   std::vector<float> answer;
   Instant now{};
   std::optional<Client> client;

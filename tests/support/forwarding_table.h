@@ -16,8 +16,8 @@ class ForwardingTable : public table::Table {
   int worker() const override { return inner_.worker(); }
   const table::RosterBody& roster() const override { return inner_.roster(); }
   Status create(const table::Plan& plan, const Source& initial,
-                const Destination& destination) override {
-    return inner_.create(plan, initial, destination);
+                const Destinations& destinations) override {
+    return inner_.create(plan, initial, destinations);
   }
   Result<bool> regroup(const table::SegmentBody& end) override { return inner_.regroup(end); }
   Result<bool> leave(table::Clock clock, std::string state) override {

@@ -24,6 +24,7 @@ namespace shoal::table::test {
 class Ear : public LinkOwner {
  public:
   std::span<std::byte> place(Link& link, Message& message, std::size_t bytes) override;
+  bool keeps(Link&, const Message&) override { return keeping; }
   Status received(Link& link, Message&& message) override;
   std::optional<Message> next(Link& link) override;
   void silent(Link& link, std::chrono::milliseconds since) override;
@@ -38,6 +39,7 @@ class Ear : public LinkOwner {
   std::function<std::optional<Message>()> source;      // of next(); on the strand
   std::function<Status(Link&, const Message&)> judge;  // of received(); on the strand
   bool deaf = false;                                   // no place for numbers
+  bool keeping = false;                                // payloads, where they lie
 
   // until something happened that makes it true; the lock is held
   bool wait(const std::function<bool()>& done);

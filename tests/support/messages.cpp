@@ -152,7 +152,7 @@ struct Draw {
     m.name = random_text(random, kMaxNameBytes), m.bytes = random.word64(), fill(random, m.key);
     return m;
   }
-  Message operator()(Taken) { return Taken{random.word64()}; }
+  Message operator()(Taken) { return Taken{random.word64(), random.word64()}; }
   Message operator()(PlanMessage) { return PlanMessage{random_plan(random)}; }
   Message operator()(Init) {
     return Init{random.word(), random_part(random), random_payload(random, floats), random.word()};
@@ -222,14 +222,14 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
   const Digest configuration = counting<Digest>(64);
   const float minus_infinity = -std::numeric_limits<float>::infinity();
   return {
-      {"challenge", Challenge{6, 6, first}},
+      {"challenge", Challenge{7, 7, first}},
       // The proofs were computed by another program.
       {"hello",
-       Hello{6, 6, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
-             digest_of("10eb0d3a5ae46c51280a4d5087bb657b757e52ec134a43519f149b511632670b")}},
+       Hello{7, 7, Purpose::kRows, 3, 0x1122334455667788, configuration, second,
+             digest_of("87357238736332e3df5c63a575be523c675e058c1ba09423cf78cfd5f7ea7f6c")}},
       {"welcome",
-       Welcome{6, 0, 0x99aabbccddeeff00,
-               digest_of("fb04220c857175a8ed8b5c7f2c9cc552ecc0e9a486c2e10ba749e8a35b86b557")}},
+       Welcome{7, 0, 0x99aabbccddeeff00,
+               digest_of("0eb19a62168cda7cbf78d59b1480524b6eeef939e5b8c6aa44b86cec3377334e")}},
       {"refuse", Refuse{Code::kConfig, "The token is another one."}},
       {"ping", Ping{-1}},
       {"bye", Bye{}},
@@ -259,7 +259,7 @@ std::vector<std::pair<std::string, Message>> golden_messages() {
       {"directive",
        Directive{DirectiveKind::kAgreed, 500, Want::kSnapshot, Code::kPeer, "a snapshot"}},
       {"offer", Offer{"shoal-00112233", first, 1ull << 32}},
-      {"taken", Taken{300}},
+      {"taken", Taken{300, 299}},
   };
 }
 

@@ -47,11 +47,11 @@ enum class Purpose : std::uint8_t { kRows = 1, kCoordination = 2 };
 
 // ---- the first messages of a connection; the accepting process speaks first ----
 struct Challenge {
-  std::uint16_t lowest = 6, highest = 6;
+  std::uint16_t lowest = 7, highest = 7;
   Nonce nonce{};
 };
 struct Hello {
-  std::uint16_t lowest = 6, highest = 6;  // versions of the protocol it speaks
+  std::uint16_t lowest = 7, highest = 7;  // versions of the protocol it speaks
   Purpose purpose = Purpose::kRows;
   Rank rank = 0;  // of the connecting process
   // A number drawn at its start: a process that was started again has another.
@@ -62,7 +62,7 @@ struct Hello {
   Digest proof{};
 };
 struct Welcome {
-  std::uint16_t version = 6;
+  std::uint16_t version = 7;
   Rank rank = 0;  // of the accepting process
   std::uint64_t incarnation = 0;
   // the same over "welcome", the challenge's fields, the hello's nonce and the fields above
@@ -90,10 +90,12 @@ struct Offer {
   std::uint64_t bytes = 0;
 };
 inline constexpr std::size_t kMaxNameBytes = 100;
-// So many payloads of the offered memory were taken since the link began, in their order; their
-// bytes are the sender's again. The first, of none, says that the memory is there.
+// So many payloads of the offered memory were taken since the link began, in their order. The first
+// `done` of them are looked at no more: their bytes are the sender's again. The first Taken, of
+// none, says that the memory is there.
 struct Taken {
-  std::uint64_t payloads = 0;
+  std::uint64_t payloads = 0, done = 0;
+  auto operator<=>(const Taken&) const = default;
 };
 
 // ---- rows ----

@@ -44,16 +44,16 @@ class Table {
 
   // Agrees on the plan with all and waits until the rows exist. The chief's `initial(row, part)`
   // gives their numbers (histories: as many parts as the rule has, or empty spans for zeros);
-  // others' is not called. `destination` as in Client. Again, with a plan of the next generation,
+  // others' is not called. `destinations` as in Client. Again, with a plan of the next generation,
   // when each worker is at the end of its part of the last one: it waits until what this worker
   // asked for has arrived, then for the others; then the rows are the new plan's, with the chief's
   // numbers. Nothing of before is lost, or counted again: what of the last generation is still on
   // its way is passed over. A simulation does the same with Plan::generation and the fence of Shard
   // and Client.
   using Source = std::function<std::span<const float>(RowId, Part)>;
-  using Destination = std::function<std::span<float>(RowId, Part)>;
+  using Destinations = std::function<Destination(RowId, Part)>;
   virtual Status create(const Plan& plan, const Source& initial,
-                        const Destination& destination) = 0;
+                        const Destinations& destinations) = 0;
 
   // Between two plans: this worker is at the end of its part of a generation, and has heard of all
   // that it pushed. Waits until all are. From then on worker() and roster() are those of the next

@@ -61,6 +61,16 @@ inline std::span<std::byte> allocate(Payload& payload, std::size_t bytes) {
   return {memory.get(), bytes};
 }
 
+// Where a worker reads a row: row.length floats that no other code looks at until the row has
+// arrived.
+struct Destination {
+  Destination(std::span<float> numbers, Values* values = nullptr)
+      : numbers(numbers), values(values) {}
+  std::span<float> numbers;
+  // If given: becomes the numbers, which may lie elsewhere than above then: where they came.
+  Values* values;
+};
+
 // The memory where a worker reads a row: row.length floats.
 using InPlace = std::function<std::span<float>(RowId)>;
 

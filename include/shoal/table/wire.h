@@ -17,7 +17,7 @@
 namespace shoal::table {
 
 inline constexpr std::uint32_t kMagic = 0x4c4f4853;  // "SHOL"
-inline constexpr std::uint8_t kProtocolVersion = 6;
+inline constexpr std::uint8_t kProtocolVersion = 7;
 // of all that a stranger may send, in every version
 inline constexpr std::uint8_t kFirstVersion = 1;
 // Read from the header of a frame.

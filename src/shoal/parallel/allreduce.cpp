@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shoal/base/log.h"
+#include "shoal/table/update.h"
 
 namespace shoal::parallel {
 
@@ -54,18 +55,18 @@ void Allreduce::renew() {
 
 // Numbers that are added must not meet the summand before their turn. Those that take its place
 // may: this worker has sent all that it adds to them before, for it is in the sum that arrives.
-std::span<float> Allreduce::destination(RowId row) {
+table::Destination Allreduce::destination(RowId row) {
   const Step* const step = by_row_[row - first_];
   CHECK(step != nullptr && !step->sends) << "row " << row << " is not for this worker";
   if (!step->adds) return numbers().subspan(step->first, step->count);
-  std::unique_ptr<float[]>& memory = received_[step->index];
+  auto& [values, memory] = received_[step->index];
   if (!memory) {
     MutexLock lock(mutex_);
     if (free_.empty()) free_.push_back(std::make_unique_for_overwrite<float[]>(longest_));
     memory = std::move(free_.back());
     free_.pop_back();
   }
-  return {memory.get(), step->count};
+  return {{memory.get(), step->count}, &values};
 }
 
 Status Allreduce::expect(table::Clock clock, RowWaits& waits) {
@@ -111,13 +112,18 @@ void Allreduce::send(const Step& step) {
                .finite = true});
 }
 
+// Transfers that add to the same numbers are added together when all are there: the numbers are
+// read and written once.
 void Allreduce::take(const Step& step) {
-  if (!step.adds) return;  // it is in its place
+  if (!step.adds || step.more) return;  // others are in their place
+  const auto received = std::span(received_).subspan(step.index - step.together, step.together + 1);
+  std::vector<table::Term> terms;
+  for (const Received& one : received) terms.push_back({.values = one.values.data.data()});
   float* const sum = numbers().data() + step.first;
-  const float* const other = received_[step.index].get();
-  for (std::size_t i = 0; i < step.count; ++i) sum[i] += other[i];
+  table::add_to_row(1, step.count, terms, {sum, sum});
+  for (Received& one : received) one.values = {};
   MutexLock lock(mutex_);
-  free_.push_back(std::move(received_[step.index]));
+  for (Received& one : received) free_.push_back(std::move(one.memory));
 }
 
 }  // namespace shoal::parallel

@@ -25,7 +25,7 @@ class Allreduce final : public VectorSum {
   Allreduce(const Allreduce&) = delete;
 
   std::span<float> numbers() override { return numbers_->numbers(); }
-  std::span<float> destination(table::RowId row) override;
+  table::Destination destination(table::RowId row) override;
   // Asks for what others send at this clock, once they have what this worker sent last. Before the
   // summand is written.
   Status expect(table::Clock clock, RowWaits& waits) override;
@@ -54,9 +54,13 @@ class Allreduce final : public VectorSum {
   // The vector of this clock, from which others are sent their parts, and those of earlier ones.
   std::shared_ptr<table::Buffer> numbers_;
   std::vector<std::shared_ptr<table::Buffer>> used_;
-  // by Step::index: what came and is to be added
-  std::vector<std::unique_ptr<float[]>> received_;
-  std::size_t longest_ = 0;  // of what is added
+  // Numbers that are to be added, and memory for them if they cannot stay where they came.
+  struct Received {
+    table::Values values;
+    std::unique_ptr<float[]> memory;
+  };
+  std::vector<Received> received_;  // by Step::index
+  std::size_t longest_ = 0;         // of what is added
   table::Clock clock_ = 0;
   Mutex mutex_;
   // memory for what comes, used again while it is in a cache

@@ -53,7 +53,7 @@ std::vector<table::Row> BucketSums::rows(RowId first) {
   return all;
 }
 
-std::span<float> BucketSums::destination(RowId row) const {
+table::Destination BucketSums::destination(RowId row) const {
   const auto part = std::ranges::find_if(
       parts_, [row](const Part& one) { return one.first <= row && row < one.end; });
   return part->sum->destination(row);

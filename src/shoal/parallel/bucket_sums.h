@@ -26,7 +26,7 @@ class BucketSums {
 
   // As ReplicatedLayers has them.
   std::vector<table::Row> rows(table::RowId first);
-  std::span<float> destination(table::RowId row) const;
+  table::Destination destination(table::RowId row) const;
 
   // Once an iteration, before the first forward pass of the bucket: asks for what others send.
   Status expect(std::size_t part, table::Clock clock, RowWaits& waits);

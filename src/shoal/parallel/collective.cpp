@@ -119,6 +119,20 @@ std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count) {
   return begins;
 }
 
+namespace {
+
+void find_together(Strip& strip) {
+  for (std::size_t i = 1; i < strip.size(); ++i) {
+    Step &before = strip[i - 1], &step = strip[i];
+    if (!step.adds || !before.adds || step.sends || before.sends || step.first != before.first)
+      continue;
+    step.together = before.together + 1;
+    before.more = true;
+  }
+}
+
+}  // namespace
+
 std::vector<std::vector<Strip>> steps_of(Way way, int workers, std::size_t count) {
   const std::vector<std::size_t> begins = strips_of(way, workers, count);
   std::vector<std::vector<Strip>> by_worker(static_cast<std::size_t>(workers),
@@ -143,6 +157,7 @@ std::vector<std::vector<Strip>> steps_of(Way way, int workers, std::size_t count
     }
     transfer += all.size();
   }
+  for (std::vector<Strip>& strips : by_worker) std::ranges::for_each(strips, find_together);
   return by_worker;
 }
 

@@ -40,6 +40,10 @@ struct Step {
   std::size_t index = 0;     // counts the worker's steps
   bool sends = false, adds = false;
   std::size_t first = 0, count = 0;  // of the whole vector
+  // Of a step that adds what it receives: how many such steps just before it add to the same
+  // numbers, and whether the next one does.
+  std::size_t together = 0;
+  bool more = false;
 };
 using Strip = std::vector<Step>;
 // By worker: the steps of each strip, in the order in which the worker carries them out.

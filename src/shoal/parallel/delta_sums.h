@@ -25,7 +25,7 @@ class DeltaSums {
 
   bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
   std::vector<table::Row> rows(table::RowId first) { return sums_.rows(first); }
-  std::span<float> destination(table::RowId row) const { return sums_.destination(row); }
+  table::Destination destination(table::RowId row) const { return sums_.destination(row); }
 
   // Before a layer's first forward pass in a task: its params are those that all begin with.
   Status begin(int layer, table::Clock task, RowWaits& waits);

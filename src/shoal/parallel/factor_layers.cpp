@@ -230,7 +230,7 @@ std::vector<table::Row> FactorLayers::rows(RowId first) {
   return rows;
 }
 
-std::span<float> FactorLayers::destination(RowId row) const {
+table::Destination FactorLayers::destination(RowId row) const {
   const Piece& piece = pieces_[row - first_];
   return std::span(piece.part->received[piece.worker]).subspan(piece.offset, piece.length);
 }

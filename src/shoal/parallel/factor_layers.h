@@ -35,7 +35,7 @@ class FactorLayers final : public ReplicatedLayers {
 
   std::vector<Tensor*> histories() override;
   std::vector<table::Row> rows(table::RowId first) override;
-  std::span<float> destination(table::RowId row) const override;
+  table::Destination destination(table::RowId row) const override;
   Status before_forward(int layer, RowWaits& waits) override;
   void progress() override;
   bool is_finite(int layer) const override;

@@ -184,7 +184,7 @@ class GradientExchange final : public TableExchange {
   }
   // Under a scheme that is not lockstep the rows that arrived may lack what others pushed since.
   Status refresh() override { return lockstep_ ? Status() : read(next()); }
-  std::span<float> destination(RowId row) override {
+  table::Destination destination(RowId row) override {
     if (row < all_.size()) return staging_.weights(row);
     const auto after = std::ranges::upper_bound(firsts_, row);
     return replicated_[static_cast<std::size_t>(after - firsts_.begin()) - 1]->destination(row);

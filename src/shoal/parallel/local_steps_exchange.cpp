@@ -229,7 +229,7 @@ class LocalStepsExchange final : public TableExchange {
     return read(dropped_ ? next() : std::max(start_, next() - 1));
   }
 
-  std::span<float> destination(RowId row) override {
+  table::Destination destination(RowId row) override {
     if (row >= all_.size()) return deltas_.destination(row);
     return to_replies_ && map_.rows()[row].learns ? std::span<float>(replies_[row])
                                                   : staging_.weights(row);

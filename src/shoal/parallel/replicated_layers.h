@@ -44,7 +44,7 @@ class ReplicatedLayers {
   virtual std::vector<table::Row> rows(table::RowId first) = 0;
   // Where the numbers of one of them are to be written, if another worker writes it; called by the
   // table's threads.
-  virtual std::span<float> destination(table::RowId row) const = 0;
+  virtual table::Destination destination(table::RowId row) const = 0;
 
   // An iteration begins.
   void begin(table::Clock iteration, float rate) {

@@ -71,26 +71,27 @@ Status TableExchange::create() {
   staging_.fix();
   const auto initial = [this](RowId row, Part part) {
     return part != Part::kWeights && !resumed_ ? std::span<const float>()
-                                               : std::span<const float>(place(row, part));
+                                               : std::span<const float>(place(row, part).numbers);
   };
-  const auto destination = [this](RowId row, Part part) { return place(row, part); };
+  const auto destinations = [this](RowId row, Part part) { return place(row, part); };
   table::Plan plan = plan_of(recipe_, map_.rows(), table_.roster(), start_, clocks_, options_);
   const std::vector<table::Row> more = more_rows(static_cast<RowId>(plan.rows.size()));
   std::ranges::copy(more, std::back_inserter(plan.rows.edit()));
   if (task_.contribution != table::ContributionKind::kGradient || learning_.empty())
     plan.clip = -1;  // each worker clips its own, or the same sums
-  if (Status status = table_.create(plan, initial, destination); !status.ok()) return status;
+  if (Status status = table_.create(plan, initial, destinations); !status.ok()) return status;
   created_ = true;
   return first_read(plan);
 }
 
 // Nothing for histories that nothing was restored into, nor asked for.
-std::span<float> TableExchange::place(RowId row, Part part) {
+table::Destination TableExchange::place(RowId row, Part part) {
   if (part == Part::kWeights) return destination(row);
   const RowMap::Piece at = map_.piece(row);
   const std::size_t h = part == Part::kHistory ? 0 : 1;
   const std::size_t index = h * net_.params().size() + at.param;
-  if (map_.is_history(row) || index >= histories_.size() || histories_[index].empty()) return {};
+  if (map_.is_history(row) || index >= histories_.size() || histories_[index].empty())
+    return std::span<float>();
   return histories_[index].subspan(at.offset, map_.rows()[row].length);
 }
 

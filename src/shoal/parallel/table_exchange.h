@@ -64,7 +64,7 @@ class TableExchange : public Exchange {
     return {};
   }
   // Where the weights of a row are to be written; called by the table's threads.
-  virtual std::span<float> destination(table::RowId row) = 0;
+  virtual table::Destination destination(table::RowId row) = 0;
 
   // Creates the rows when this is first called.
   Status create();
@@ -106,7 +106,7 @@ class TableExchange : public Exchange {
   float rate_ = 0;
 
  private:
-  std::span<float> place(table::RowId row, table::Part part);
+  table::Destination place(table::RowId row, table::Part part);
 
   std::vector<table::Clock> clocks_;  // of each worker's start, where there is no common one
   std::vector<std::span<float>> histories_;

@@ -15,7 +15,7 @@ class VectorSum {
   // Good between expect() of one clock and of the next.
   virtual std::span<float> numbers() = 0;
   // Where the numbers of a row that another worker writes for this one go.
-  virtual std::span<float> destination(table::RowId row) = 0;
+  virtual table::Destination destination(table::RowId row) = 0;
   // Prepares for the sum of this clock, which every worker starts once.
   virtual Status expect(table::Clock clock, RowWaits& waits) = 0;
   // numbers() is this worker's summand. From here until is_done() it belongs to the sum.

@@ -27,22 +27,22 @@ Status SimulatedTable::wait_until(const std::function<bool()>& done, double& acc
 }
 
 Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
-                              const Destination& destination) {
+                              const Destinations& destinations) {
   enter();
   if (!job_.options().dry || plan.generation > 0)
-    return TableSession::create(plan, initial, destination);
+    return TableSession::create(plan, initial, destinations);
   // without numbers the first rows exist before there are workers
   if (worker_ == 0) job_.install_plan(plan, initial);
   if (Status status = this->status(); !status.ok()) return status;
   if (Status status = begin(plan); !status.ok()) return status;
-  open_rows(plan, destination);
+  open_rows(plan, destinations);
   return {};
 }
 
-void SimulatedTable::open(const table::Plan& plan, const Destination& destination) {
+void SimulatedTable::open(const table::Plan& plan, const Destinations& destinations) {
   answers_.begin(first(), paced(), bounded());
   client_ =
-      std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destination);
+      std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destinations);
   awaited_.assign(plan.rows.size(), false);
   missing_ = 0;
 }

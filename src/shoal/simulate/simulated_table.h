@@ -45,7 +45,7 @@ class SimulatedTable final : public table::TableSession {
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return rosters_.back(); }
   Status create(const table::Plan& plan, const Source& initial,
-                const Destination& destination) override;
+                const Destinations& destinations) override;
   Status status() const override { return job_.status(); }
   void push(std::span<const table::Push> together) override;
   void get(table::RowId row, table::Clock clock, table::Part part) override;
@@ -95,8 +95,8 @@ class SimulatedTable final : public table::TableSession {
   }
 
  private:
-  void open(const table::Plan& plan, const Destination& destination) override;
-  Status install(const table::Plan& plan, const Source& initial, const Destination&) override {
+  void open(const table::Plan& plan, const Destinations& destinations) override;
+  Status install(const table::Plan& plan, const Source& initial, const Destinations&) override {
     job_.install_plan(plan, initial);
     return {};
   }

@@ -16,7 +16,7 @@ Error broken_by(int server, const Words&... words) {
 }  // namespace
 
 Client::Client(const ClientOptions& options, const Plan& plan,
-               std::function<std::span<float>(RowId, Part)> destination)
+               std::function<Destination(RowId, Part)> destinations)
     : options_(options),
       generation_(plan.generation),
       rows_(plan.rows),
@@ -25,7 +25,7 @@ Client::Client(const ClientOptions& options, const Plan& plan,
              return row.writer == kEveryWorker || row.writer == worker ||
                     row.reader == kEveryWorker || row.reader == worker;
            }),
-      destination_(std::move(destination)),
+      destinations_(std::move(destinations)),
       waits_(own_.size() * kParts),
       pushes_(own_.size()),
       versions_(own_.size(), plan.start),
@@ -141,11 +141,16 @@ std::span<std::byte> Client::place(RowMessage& row, std::size_t bytes) const {
   if (!expects(row)) return {};
   const Codec& codec = codec_of(row);
   if (codec.id() == CodecId::kFloat32) {
-    const auto place = std::as_writable_bytes(destination_(row.row, row.part));
+    const auto place = std::as_writable_bytes(destinations_(row.row, row.part).numbers);
     return place.size() == bytes ? place : std::span<std::byte>();
   }
   if (bytes > codec.bound(rows_[row.row].length)) return {};
   return allocate(row.payload, bytes);
+}
+
+bool Client::keeps(const RowMessage& row) const {
+  return expects(row) && codec_of(row).id() == CodecId::kFloat32 &&
+         destinations_(row.row, row.part).values != nullptr;
 }
 
 Status Client::check_row(int server, RowId row, const char* name) const {
@@ -181,9 +186,11 @@ Result<bool> Client::handle_row(int server, const RowMessage& message) {
   if (!decoded.ok())
     return broken_by(server, "Row of row ", message.row, " ", decoded.error().message);
   const std::span<const float> numbers = decoded.value().data;
-  const std::span<float> place = destination_(message.row, message.part);
-  CHECK_EQ(place.size(), length) << "destination of row " << message.row;
-  if (numbers.data() != place.data()) std::copy(numbers.begin(), numbers.end(), place.begin());
+  const Destination to = destinations_(message.row, message.part);
+  CHECK_EQ(to.numbers.size(), length) << "destination of row " << message.row;
+  const bool keeps = to.values != nullptr && decoded.value().owner != nullptr;
+  if (!keeps && numbers.data() != to.numbers.data()) std::ranges::copy(numbers, to.numbers.begin());
+  if (to.values != nullptr) *to.values = keeps ? decoded.value() : Values{.data = to.numbers};
   arrive(slot, message.version);
   return true;
 }

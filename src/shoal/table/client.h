@@ -28,10 +28,9 @@ struct ClientOptions {
 
 class Client {
  public:
-  // `destination(row, part)` returns the memory for the numbers of an answer: row.length floats
-  // that no other code looks at until the row has arrived.
+  // `destinations(row, part)` says where the numbers of an answer go.
   Client(const ClientOptions& options, const Plan& plan,
-         std::function<std::span<float>(RowId, Part)> destination);
+         std::function<Destination(RowId, Part)> destinations);
   Client(const Client&) = delete;
 
   // ---- the worker's side ----
@@ -52,6 +51,9 @@ class Client {
   // bytes. Only the answer to what was sent last of this row and part is waited for, until it has
   // come once.
   std::span<std::byte> place(RowMessage& row, std::size_t bytes) const;
+  // Whether the answer is waited for, and its payload may stay where it is as long as its owner is
+  // held: then place() need not be called.
+  bool keeps(const RowMessage& row) const;
   // Handles a message of a server. Returns true if a row arrived. The numbers of a Row are copied
   // unless they are in their destination already. An error means that the server broke the
   // protocol.
@@ -134,7 +136,7 @@ class Client {
   const Generation generation_;
   const Rows rows_;
   const OwnRows own_;  // that this worker writes or reads
-  const std::function<std::span<float>(RowId, Part)> destination_;
+  const std::function<Destination(RowId, Part)> destinations_;
   std::vector<Wait> waits_;                  // by slot
   std::vector<std::optional<Push>> pushes_;  // by own row; those not acknowledged
   std::vector<Version> versions_;            // by own row: last read

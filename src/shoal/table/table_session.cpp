@@ -50,7 +50,7 @@ Status TableSession::begin(const Plan& plan) {
 }
 
 Status TableSession::create(const Plan& plan, const Source& initial,
-                            const Destination& destination) {
+                            const Destinations& destinations) {
   if (Status status = begin(plan); !status.ok()) return status;
   if (Status status = settle(); !status.ok()) return status;
   const bool is_chief = worker() == 0;
@@ -60,11 +60,11 @@ Status TableSession::create(const Plan& plan, const Source& initial,
   if (compares_ && chiefs.value() != mine)
     return wrong_plan(
         difference(str("worker ", worker()), mine, "worker 0", chiefs.value(), "plans"));
-  open_rows(plan, destination);
+  open_rows(plan, destinations);
   if (is_chief) {
     // before the last round: so before any worker asks for a task
     tell(Topic::kScheme, plan.generation, plan.scheme);
-    if (Status status = install(plan, initial, destination); !status.ok()) return status;
+    if (Status status = install(plan, initial, destinations); !status.ok()) return status;
   }
   const auto exist = ask(Topic::kBarrier, rows_exist(plan.generation), "");
   return exist.ok() ? Status() : Status(exist.error());

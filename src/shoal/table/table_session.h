@@ -11,7 +11,7 @@ namespace shoal::table {
 
 class TableSession : public Table {
  public:
-  Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
+  Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
   Result<bool> regroup(const SegmentBody& end) override;
   Result<std::string> ask(Topic topic, Clock clock, std::string body) override;
   void tell(Topic topic, Clock clock, std::string body) override {
@@ -29,10 +29,10 @@ class TableSession : public Table {
   // Before anything else in each call.
   virtual void enter() {}
   // Begins with the plan: from here on rows of it may come.
-  virtual void open(const Plan& plan, const Destination& destination) = 0;
+  virtual void open(const Plan& plan, const Destinations& destinations) = 0;
   // Gives the servers the plan and the first numbers, and waits until they have them.
   virtual Status install(const Plan& plan, const Source& initial,
-                         const Destination& destination) = 0;
+                         const Destinations& destinations) = 0;
   // Tells all servers.
   virtual void retire(const Retire& retire) = 0;
   virtual void say(Ask question) = 0;  // to the coordinator
@@ -46,9 +46,9 @@ class TableSession : public Table {
   // Begins the generation of this plan where nothing has to be done or agreed on. An error is the
   // plan's.
   Status begin(const Plan& plan);
-  void open_rows(const Plan& plan, const Destination& destination) {
+  void open_rows(const Plan& plan, const Destinations& destinations) {
     rows_ = plan.rows.size();
-    open(plan, destination);
+    open(plan, destinations);
   }
   // Waits until all rows that were asked for have arrived.
   Status settle();

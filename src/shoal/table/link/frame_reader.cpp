@@ -110,10 +110,15 @@ Result<bool> FrameReader::read_lent(std::string_view where) {
   const Result<std::span<const std::byte>> lent = borrow(decode_lent(where));
   if (!lent.ok()) return lent.error();
   const std::span<const std::byte> bytes = lent.value();
+  Payload* const payload = payload_of(message_);
+  if (std::shared_ptr<const void> owner = keep(message_)) {
+    payload->bytes = bytes;
+    payload->owner = std::move(owner);
+    return true;
+  }
   const std::span<std::byte> place = this->place(message_, bytes.size());
   if (place.size() < bytes.size()) return true;
   std::memcpy(place.data(), bytes.data(), bytes.size());
-  Payload* const payload = payload_of(message_);
   if (payload->bytes.empty()) payload->bytes = place.first(bytes.size());
   return true;
 }

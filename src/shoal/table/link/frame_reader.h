@@ -28,6 +28,9 @@ class FrameReader {
   // The bytes of a payload that lies in memory, good until the next call. Errors as those of
   // took().
   virtual Result<std::span<const std::byte>> borrow(const Lent& lent) = 0;
+  // The owner of what was borrowed last, if that may become the message's payload where it lies;
+  // null: place() says where it is copied to.
+  virtual std::shared_ptr<const void> keep(const Message&) { return nullptr; }
   // A whole frame whose checksum is right. It may change the stage. After an error nothing more is
   // read.
   virtual Status frame(Message&& message) = 0;

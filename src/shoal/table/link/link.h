@@ -72,6 +72,9 @@ class LinkOwner {
   // and thrown away. The owner may set the bytes and owner of the message's payload
   // itself; otherwise the payload will be this span when received() comes.
   virtual std::span<std::byte> place(Link&, Message&, std::size_t) { return {}; }
+  // Whether the message's payload, which the peer lends in memory of its own, may stay there until
+  // its owner is gone. If not, place() is called.
+  virtual bool keeps(Link&, const Message&) { return false; }
   // A whole frame whose checksum is right. An error closes the link, after a Refuse that carries it
   // to the peer.
   virtual Status received(Link& link, Message&& message) = 0;

@@ -17,14 +17,29 @@ LinkMemory::~LinkMemory() {
   for (Payload& payload : lent_) handover_->memory().abandon(std::move(payload.owner));
 }
 
-void LinkMemory::use(Result<BorrowedMemory> memory, Rank rank) {
+std::shared_ptr<const void> KeptPayloads::keep(const std::shared_ptr<KeptPayloads>& kept,
+                                               std::uint64_t number) {
+  MutexLock lock(kept->mutex_);
+  kept->numbers_.insert(number);
+  return {kept->memory_.get(), [kept, number](const void*) { kept->give_back(number); }};
+}
+
+void KeptPayloads::give_back(std::uint64_t number) {
+  {
+    MutexLock lock(mutex_);
+    numbers_.erase(number);
+  }
+  wake_();
+}
+
+void LinkMemory::use(Result<BorrowedMemory> memory, Rank rank, std::function<void()> wake) {
   if (!memory.ok()) {
     LOG(INFO) << "rank " << rank << " offers its memory, which cannot be had ("
               << memory.error().message << "): its rows come over TCP";
     return;
   }
-  borrows_.emplace(std::move(memory).value());
-  owes_ = true;
+  borrows_ = std::make_shared<const BorrowedMemory>(std::move(memory).value());
+  kept_ = std::make_shared<KeptPayloads>(borrows_, std::move(wake));
   handover_->note(rank);
 }
 
@@ -50,28 +65,30 @@ std::optional<Lent> LinkMemory::lend(const Message& message) {
 
 Status LinkMemory::take_back(const Taken& taken) {
   may_lend_ = handover_ != nullptr;
-  if (taken.payloads < returned_ || taken.payloads - returned_ > lent_.size())
-    return broken("A Taken says that ", taken.payloads, " payloads were taken from memory; ",
-                  returned_ + lent_.size(), " were lent.");
-  for (; returned_ < taken.payloads; ++returned_) {
-    bytes_ -= lent_.front().bytes.size();
-    lent_.pop_front();
-  }
+  const std::uint64_t lent = returned_ + lent_.size();
+  if (taken.payloads < taken_ || taken.payloads > lent)
+    return broken("A Taken says that ", taken.payloads, " payloads were taken from memory, after ",
+                  taken_, "; ", lent, " were lent.");
+  if (taken.done < returned_ || taken.done > taken.payloads)
+    return broken("A Taken says that ", taken.done, " payloads are needed no more, after ",
+                  returned_, "; ", taken.payloads, " were taken.");
+  for (; taken_ < taken.payloads; ++taken_) bytes_ -= lent_[taken_ - returned_].bytes.size();
+  for (; returned_ < taken.done; ++returned_) lent_.pop_front();
   return {};
 }
 
 Result<std::span<const std::byte>> LinkMemory::borrow(const Lent& lent) {
   if (!borrows_)
     return broken("A frame says that its numbers lie in memory, which was not offered.");
-  ++taken_;
-  owes_ = true;
+  ++borrowed_;
   traffic_->bytes_received += lent.bytes;
   return borrows_->look(lent);
 }
 
 std::optional<Message> LinkMemory::taken() {
-  if (!std::exchange(owes_, false)) return std::nullopt;
-  return Taken{taken_};
+  if (!owes()) return std::nullopt;
+  said_ = state();
+  return *said_;
 }
 
 }  // namespace shoal::table

@@ -3,16 +3,44 @@
 #pragma once
 
 #include <deque>
+#include <set>
 
 #include "shoal/table/link/handover.h"
 #include "shoal/table/link/link.h"
 
 namespace shoal::table {
 
+// Payloads that lie in the other end's memory, and are still looked at there. On any thread.
+class KeptPayloads {
+ public:
+  // `wake` is called when one of them is looked at no more.
+  KeptPayloads(std::shared_ptr<const BorrowedMemory> memory, std::function<void()> wake)
+      : memory_(std::move(memory)), wake_(std::move(wake)) {}
+  KeptPayloads(const KeptPayloads&) = delete;
+
+  // An owner of payload `number`.
+  static std::shared_ptr<const void> keep(const std::shared_ptr<KeptPayloads>& kept,
+                                          std::uint64_t number);
+  // The lowest number of them, or `none`.
+  std::uint64_t first(std::uint64_t none) const {
+    MutexLock lock(mutex_);
+    return numbers_.empty() ? none : *numbers_.begin();
+  }
+
+ private:
+  void give_back(std::uint64_t number);
+
+  const std::shared_ptr<const BorrowedMemory> memory_;  // lasts as long as they do
+  const std::function<void()> wake_;
+  mutable Mutex mutex_;
+  std::set<std::uint64_t> numbers_ GUARDED_BY(mutex_);
+};
+
 // On the link's strand.
 class LinkMemory {
  public:
-  // `most` bytes may be lent at a time, and a payload more. `handover` may be null.
+  // `most` bytes that the other end has not come to may be lent, and a payload more. `handover` may
+  // be null.
   LinkMemory(std::shared_ptr<Handover> handover, std::shared_ptr<TrafficCounters> traffic,
              std::size_t most)
       : handover_(std::move(handover)), traffic_(std::move(traffic)), most_(most) {}
@@ -20,34 +48,42 @@ class LinkMemory {
   LinkMemory(const LinkMemory&) = delete;
 
   // The memory that the rank at the other end offered: from here on borrow() finds it. An error: it
-  // cannot be had, which the log then says.
-  void use(Result<BorrowedMemory> memory, Rank rank);
+  // cannot be had, which the log then says. `wake` is called, on any thread, when taken() has more
+  // to say.
+  void use(Result<BorrowedMemory> memory, Rank rank, std::function<void()> wake);
 
   // Where the message's payload lies in this end's memory; it is copied there if it does not, that
   // is worth it and there is room. Nothing before the other end has the memory.
   std::optional<Lent> lend(const Message& message);
   // Whether payloads are on their way to which the other end has not come yet.
-  bool waits() const { return !lent_.empty(); }
+  bool waits() const { return taken_ < returned_ + lent_.size(); }
   bool has_room() const { return bytes_ < most_; }
   // An error: the other end breaks the protocol.
   Status take_back(const Taken& taken);
 
+  // Good until the next call, or with keep() longer.
   Result<std::span<const std::byte>> borrow(const Lent& lent);
-  // Returns what to say of what was borrowed since the last call, and is needed no more.
+  // The payload that was borrowed last stays as it is until the owner that is returned is gone.
+  std::shared_ptr<const void> keep() { return KeptPayloads::keep(kept_, borrowed_ - 1); }
+  // Returns what to say of what was borrowed, or is needed no more, since the last call.
   std::optional<Message> taken();
-  bool owes() const { return owes_; }  // that
+  bool owes() const { return kept_ && state() != said_; }  // that
 
  private:
+  Taken state() const { return {borrowed_, kept_->first(borrowed_)}; }
+
   const std::shared_ptr<Handover> handover_;
   const std::shared_ptr<TrafficCounters> traffic_;
   const std::size_t most_;
-  bool may_lend_ = false;       // the other end has the memory
-  std::deque<Payload> lent_;    // that it has not taken, oldest first
-  std::size_t bytes_ = 0;       // of these
-  std::uint64_t returned_ = 0;  // payloads
-  std::optional<BorrowedMemory> borrows_;
-  std::uint64_t taken_ = 0;
-  bool owes_ = false;  // a Taken
+  bool may_lend_ = false;  // the other end has the memory
+  // payloads that it may still look at, oldest first
+  std::deque<Payload> lent_;
+  std::uint64_t taken_ = 0, returned_ = 0;  // payloads, as Taken counts them
+  std::size_t bytes_ = 0;                   // of those lent and not taken
+  std::shared_ptr<const BorrowedMemory> borrows_;
+  std::shared_ptr<KeptPayloads> kept_;
+  std::uint64_t borrowed_ = 0;  // payloads
+  std::optional<Taken> said_;
 };
 
 }  // namespace shoal::table

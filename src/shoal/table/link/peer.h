@@ -12,13 +12,14 @@ namespace shoal::table {
 
 class Peer;
 
-// The calls that a peer makes of its owner: place() and next() on the link's strand, the rest on
-// the peer's home strand. For a dialled peer these are the same.
+// The calls that a peer makes of its owner: place(), keeps() and next() on the link's strand, the
+// rest on the peer's home strand. For a dialled peer these are the same.
 class PeerOwner {
  public:
   virtual ~PeerOwner() = default;
   // As in LinkOwner.
   virtual std::span<std::byte> place(Peer&, Message&, std::size_t) { return {}; }
+  virtual bool keeps(Peer&, const Message&) { return false; }
   // As in LinkOwner; asked when nothing that was queued is left.
   virtual std::optional<Message> next(Peer&) { return std::nullopt; }
   // An error: the peer is lost with it. A dialled one is told it in a Refuse.
@@ -79,6 +80,7 @@ class Peer final : public LinkOwner {
   std::span<std::byte> place(Link&, Message& message, std::size_t bytes) override {
     return owner_.place(*this, message, bytes);
   }
+  bool keeps(Link&, const Message& message) override { return owner_.keeps(*this, message); }
   Status received(Link& link, Message&& message) override;
   void paused(Link&) override {
     home_.run([this] { owner_.paused(); });

@@ -1,8 +1,8 @@
 #include "shoal/table/link/session.h"
 
-#include "shoal/table/broken.h"
-
 #include <netinet/tcp.h>
+
+#include "shoal/table/broken.h"
 
 namespace shoal::table {
 namespace {
@@ -43,7 +43,7 @@ Session::Session(const Strand& strand, tcp::socket socket, Handshake handshake,
       options_(options),
       throttles_(throttles_of(strand, options.throttle)),
       socket_(std::move(socket)),
-      memory_(options.handover, options.traffic, 4 * options.window),
+      memory_(options.handover, options.traffic, 8 * options.window),
       timer_(io_of(strand)),
       handshake_(std::move(handshake)),
       opening_(std::move(opening)) {}
@@ -174,11 +174,14 @@ void Session::offer_memory() {
 
 void Session::fetch_memory(const Offer& offer) {
   if (!options_.handover || throttles_) return;
+  const auto wake = [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->wake();
+  };
   options_.handover->fetch(strand_, offer,
-                           [weak = weak_from_this()](Result<BorrowedMemory> memory) {
+                           [weak = weak_from_this(), wake](Result<BorrowedMemory> memory) {
                              const auto self = weak.lock();
                              if (!self || self->state_ != State::kOpen) return;
-                             self->memory_.use(std::move(memory), self->peer_.rank);
+                             self->memory_.use(std::move(memory), self->peer_.rank, wake);
                              self->write();
                            });
 }
@@ -236,8 +239,7 @@ void Session::end(Status status, std::optional<Message> last_words) {
     opening.failed(status.error(), said_no_);
 }
 
-// The owner may do with its numbers what it likes from here on: operations under way end, and go on
-// with copies.
+// The owner may change its numbers from here on: operations under way end, and go on with copies.
 void Session::part(Message last_words) {
   state_ = State::kParting;
   owner_ = nullptr;
@@ -334,8 +336,7 @@ void Session::write() {
     socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-// The batch ends with a frame whose numbers lie in memory, so that the other end takes them while
-// the next are copied.
+// The batch ends with a frame whose numbers lie in memory: the other end takes them meanwhile.
 void Session::fill_batch() {
   if (const std::optional<Message> taken = memory_.taken()) add(*taken);
   const std::size_t limit = std::max<std::size_t>(1, options_.window / 2);
@@ -355,8 +356,7 @@ void Session::fill_batch() {
   }
 }
 
-// A little is written without a turn of the threads' queue, if the system takes it. False if it
-// must be handed over.
+// Writes a little without a turn of the threads' queue. False: it must be handed over.
 bool Session::write_at_once() {
   if (throttles_ || batch_.unsent() > kAtOnce) return false;
   error_code error;

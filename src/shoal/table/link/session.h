@@ -67,6 +67,10 @@ class Session final : public Link,
   Result<std::span<const std::byte>> borrow(const Lent& lent) override {
     return memory_.borrow(lent);
   }
+  std::shared_ptr<const void> keep(const Message& message) override {
+    if (state_ != State::kOpen || !owner_->keeps(*this, message)) return nullptr;
+    return state_ == State::kOpen ? memory_.keep() : nullptr;
+  }
   Status frame(Message&& message) override;
 
   Status shake(const Message& message);

@@ -63,18 +63,18 @@ void TableOverTcp::dial_servers() {
 }
 
 Status TableOverTcp::create(const Plan& plan, const Source& initial,
-                            const Destination& destination) {
+                            const Destinations& destinations) {
   Status status;
   if (plan.servers != servers_.size())
     status = Error{Code::kConfig, str("the plan is for ", plan.servers,
                                       " servers, and the job has ", servers_.size())};
   else
-    status = TableSession::create(plan, initial, destination);
+    status = TableSession::create(plan, initial, destinations);
   if (!status.ok() && status.error().code == Code::kConfig) abort(status.error());
   return status;
 }
 
-void TableOverTcp::open(const Plan& plan, const Destination& destination) {
+void TableOverTcp::open(const Plan& plan, const Destinations& destinations) {
   {
     MutexLock lock(process_.mutex);
     ready_.clear();
@@ -82,23 +82,23 @@ void TableOverTcp::open(const Plan& plan, const Destination& destination) {
   }
   coordinator_.begin(first(), paced(), bounded());
   alone_ = plan.workers == 1;
-  strand_.post([this, plan, destination]() mutable {
+  strand_.post([this, plan, destinations]() mutable {
     plan_ = std::move(plan);
     retired_.reset();
     client_ = std::make_unique<Client>(
-        ClientOptions{.worker = worker_, .order = process_.options.order}, plan_, destination);
+        ClientOptions{.worker = worker_, .order = process_.options.order}, plan_, destinations);
     if (!std::exchange(ticks_, true)) tick();
   });
 }
 
 Status TableOverTcp::install(const Plan& plan, const Source& initial,
-                             const Destination& destination) {
-  strand_.post([this, first = initial_of(plan, initial), destination]() mutable {
+                             const Destinations& destinations) {
+  strand_.post([this, first = initial_of(plan, initial), destinations]() mutable {
     initial_ = std::move(first);
     for (int server = 0; server < static_cast<int>(initial_.size()); ++server) {
       if (is_own(server))
-        std::get<PlanMessage>(initial_[server][0]).in_place = [destination](RowId row) {
-          return destination(row, Part::kWeights);
+        std::get<PlanMessage>(initial_[server][0]).in_place = [destinations](RowId row) {
+          return destinations(row, Part::kWeights).numbers;
         };
       for (const Message& message : initial_[server]) send(server, message);
     }

@@ -22,7 +22,7 @@ class TableOverTcp final : public TableSession, public PeerOwner {
 
   int worker() const override { return worker_; }
   const RosterBody& roster() const override { return *process_.roster(); }
-  Status create(const Plan& plan, const Source& initial, const Destination& destination) override;
+  Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
   Result<bool> regroup(const SegmentBody& end) override;
   Result<bool> leave(Clock clock, std::string state) override;
   std::shared_ptr<float[]> memory(std::size_t floats) override;
@@ -64,6 +64,10 @@ class TableOverTcp final : public TableSession, public PeerOwner {
     RowMessage* const row = std::get_if<RowMessage>(&message);
     return client_ && row ? client_->place(*row, bytes) : std::span<std::byte>();
   }
+  bool keeps(Peer&, const Message& message) override {
+    const RowMessage* const row = std::get_if<RowMessage>(&message);
+    return client_ && row && client_->keeps(*row);
+  }
   Status received(Peer& peer, Message&& message) override {
     return handle(number_of(peer.rank()), message);
   }
@@ -96,8 +100,9 @@ class TableOverTcp final : public TableSession, public PeerOwner {
   bool add(std::size_t count, const Make& request);
   template <class Done>
   Status wait_until(Done done, const char* late);
-  void open(const Plan& plan, const Destination& destination) override;
-  Status install(const Plan& plan, const Source& initial, const Destination& destination) override;
+  void open(const Plan& plan, const Destinations& destinations) override;
+  Status install(const Plan& plan, const Source& initial,
+                 const Destinations& destinations) override;
   void retire(const Retire& retire) override;
   void say(Ask question) override { coordinator_.send(std::move(question)); }
   Status wait_to_hear(const Heard& done, const char* whom, const char* why) override {

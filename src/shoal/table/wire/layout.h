@@ -57,7 +57,7 @@ void fields(auto& io, Is<Offer> auto& m) {
   io(m.key, m.bytes);
   io.bytes(m.name, kMaxNameBytes, "name");
 }
-void fields(auto& io, Is<Taken> auto& m) { io(m.payloads); }
+void fields(auto& io, Is<Taken> auto& m) { io(m.payloads, m.done); }
 
 void fields(auto& io, Is<Row> auto& m) {
   io(m.length, m.priority, m.server, m.learns, m.lr_mult, m.decay_mult, m.push_codec, m.pull_codec,

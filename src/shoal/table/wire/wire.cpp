@@ -35,7 +35,7 @@ constexpr TypeEntry kTypes[] = {
     {MessageType::kPing, "Ping", 8, 8},
     {MessageType::kBye, "Bye", 0, 0},
     {MessageType::kOffer, "Offer", kOfferBytes, kOfferBytes + kMaxNameBytes},
-    {MessageType::kTaken, "Taken", 8, 8},
+    {MessageType::kTaken, "Taken", 16, 16},
     {MessageType::kPlan, "Plan", kPlanBytes,
      kPlanBytes + kMaxSchemeBytes + kRowBytes* kMaxRows + (kRankBytes + kClockBytes) * kMaxWorkers +
          kRankBytes* kMaxServers},
