@@ -76,7 +76,7 @@ def main():
     parser.add_argument('--python', default=sys.executable, help='one with torch')
     parser.add_argument('--processes', default='2,4')
     parser.add_argument('--kib', default='64,262144')
-    parser.add_argument('--ways', default='ring,halving_doubling,tree')
+    parser.add_argument('--ways', default='ring,direct,halving_doubling,tree')
     parser.add_argument('--transports', default='AUTO,TCP', help='AUTO: through memory')
     parser.add_argument('--rounds', type=int, default=3, help='turns of everything')
     parser.add_argument('--repeats', type=int, default=5, help='sums of a turn, more of short vectors')

@@ -80,6 +80,24 @@ TEST(CollectiveSteps, WhatWasSentChangesOnlyWhenTheSumHasIt) {
             }
 }
 
+TEST(CollectiveSteps, SayWhichAddToTheSameNumbersOneAfterTheOther) {
+  for (const Way way : kCollectives)
+    for (const auto& strips : parallel::steps_of(way, 4, 300'000))
+      for (const parallel::Strip& strip : strips)
+        for (std::size_t i = 0; i < strip.size(); ++i) {
+          const Step& step = strip[i];
+          const bool goes_on = i > 0 && strip[i - 1].more;
+          EXPECT_EQ(step.together, goes_on ? strip[i - 1].together + 1 : 0);
+          if (step.more) {
+            EXPECT_TRUE(step.adds && !step.sends && strip.at(i + 1).adds && !strip[i + 1].sends);
+            EXPECT_TRUE(step.first == strip[i + 1].first && step.count == strip[i + 1].count);
+          }
+          if (way == Way::kDirect && step.adds && !step.sends) {
+            EXPECT_EQ(step.more, step.together < 2) << "all others' parts";
+          }
+        }
+}
+
 TEST(Collectives, LeaveTheSumOfAllWithEveryWorker) {
   for (const Way way : kCollectives)
     for (std::size_t workers = 1; workers <= 9; ++workers)
@@ -154,7 +172,8 @@ TEST(Collectives, MakeNoMoreRowsThanAPlanBears) {
     }
 }
 
-// In units of the vector over the bandwidth: of a ring and of halving and doubling 2 (p - 1) / p.
+// In units of the vector over the bandwidth: of a ring, halving and doubling and direct sums
+// 2 (p - 1) / p.
 TEST(Collectives, TakeTheTimeOfTheFormulas) {
   const LayerSize size{.params = 1 << 20};
   const Rates rates{.bandwidth = 4.0 * (1 << 20), .latency = 1, .multiply_adds = 0};
@@ -163,12 +182,15 @@ TEST(Collectives, TakeTheTimeOfTheFormulas) {
     const Crowd crowd{workers, workers};
     const Cost around = cost_of(Way::kRing, size, crowd, rates),
                halves = cost_of(Way::kHalvingDoubling, size, crowd, rates),
+               direct = cost_of(Way::kDirect, size, crowd, rates),
                table = cost_of(Way::kTable, size, crowd, rates);
     EXPECT_NEAR(ring, around.link, 1e-9);
     EXPECT_NEAR(ring, halves.link, 1e-9);
+    EXPECT_NEAR(ring, direct.link, 1e-9);
     EXPECT_NEAR(ring, table.link, 1e-9) << "as many servers as workers";
     EXPECT_EQ(2 * (workers - 1), around.latency);
     EXPECT_EQ(2 * std::log2(workers), halves.latency);
+    EXPECT_EQ(2, direct.latency);
     EXPECT_NEAR(workers, cost_of(Way::kTable, size, {workers, 1}, rates).link + 1, 1e-9);
     // of a whole vector at once the tree would take 2 log2 p; here its strips follow each other
     EXPECT_LE(cost_of(Way::kTree, size, crowd, rates).link, 2 * std::log2(workers) + 1e-9);
@@ -226,6 +248,12 @@ TEST(ExchangeCost, AutoTakesTheLeastTime) {
   EXPECT_EQ(Way::kTable, chosen(solver, {4, 4}, slow_processor).at(1).way);
   const Way with_one_server = chosen(solver, {16, 1}, slow_processor).at(1).way;
   EXPECT_TRUE(parallel::is_collective(with_one_server)) << name_of(with_one_server);
+  // among 65 workers a strip of a direct sum would have 8,320 rows
+  for (const int workers : {64, 65}) {
+    const SolverParameter clipped = two_layers("clip_gradients: 1 exchange { way: FACTORS }");
+    const Rates rates{.bandwidth = 1e8, .latency = 5e-5, .multiply_adds = 0};
+    EXPECT_EQ(workers == 64, chosen(clipped, {workers, 1}, rates).at(0).way == Way::kDirect);
+  }
   // without rates: HybComm's numbers
   EXPECT_EQ("fewer numbers", chosen(solver, {4, 4}, {}).at(1).why);
 }

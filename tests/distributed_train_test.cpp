@@ -100,7 +100,7 @@ TEST_F(DistributedTrain, EachExchangeTrainsAsTheTableDoes) {
   const std::string net = plain_net(4), more = "max_iter: 12 display: 1 snapshot: 6";
   run(2, solver("by_table", net, more), {"--net_outputs=" + folder_ + "/by_table"});
   const auto wanted = rows_of(folder_ + "/by_table.train.csv");
-  for (const char* way : {"FACTORS", "TREE", "RING", "HALVING_DOUBLING", "AUTO"}) {
+  for (const char* way : {"FACTORS", "TREE", "RING", "HALVING_DOUBLING", "DIRECT", "AUTO"}) {
     SCOPED_TRACE(way);
     const auto ran = run(2, solver(way, net, more),
                          {str("--exchange=", way), "--net_outputs=" + folder_ + "/" + way});

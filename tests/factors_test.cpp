@@ -19,6 +19,9 @@ using parallel::cost_of;
 using parallel::Crowd;
 using parallel::Way;
 
+constexpr std::array kAmongWorkers{Way::kFactors, Way::kTree, Way::kRing, Way::kHalvingDoubling,
+                                   Way::kDirect};
+
 // ---- the sum ----
 
 void set(Tensor& tensor, const Shape& shape, const std::vector<float>& numbers) {
@@ -175,7 +178,7 @@ TEST_F(FactorTraining, ClipsByTheNormOfAllLayersBySummingWaysAlone) {
     for (const int workers : {2, 4}) {
       const JobShape shape{.workers = workers, .servers = 2, .stops = {5}};
       const JobResult table = train(job(workers, words), shape);
-      for (const Way way : {Way::kFactors, Way::kTree, Way::kRing, Way::kHalvingDoubling}) {
+      for (const Way way : kAmongWorkers) {
         SCOPED_TRACE(str(rule, ", ", workers, " workers, ", name_of(way)));
         const JobResult sums =
             train(job(workers, str(words, " exchange { way: ", name_of(way), " }")), shape);
@@ -193,7 +196,7 @@ TEST_F(FactorTraining, TakesTheFactorsAndGradientsOfAllReplicas) {
   const std::string words = str(kRules[0], " weight_decay: 0.004 iter_size: 2");
   const JobResult alone = train(job(1, words), {.stops = {10}});
   for (const char* clip : {"", " clip_gradients: 0.5"})
-    for (const Way way : {Way::kFactors, Way::kTree, Way::kRing, Way::kHalvingDoubling}) {
+    for (const Way way : kAmongWorkers) {
       SCOPED_TRACE(str(name_of(way), clip));
       const JobShape shape{
           .workers = 2, .servers = 2, .replicas = 2, .over_tcp = true, .stops = {10}};

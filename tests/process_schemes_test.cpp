@@ -99,7 +99,7 @@ TEST(ProcessExchanges, StopEarlyAndTogether) {
            str("net: '", folder,
                "/net' base_lr: 0.05 lr_policy: 'fixed' random_seed: 3 max_iter: "
                "1000000 display: 10 snapshot_after_train: false"));
-  for (const char* way : {"TREE", "RING", "HALVING_DOUBLING"}) {
+  for (const char* way : {"TREE", "RING", "HALVING_DOUBLING", "DIRECT"}) {
     JobProcesses job(folder, "bbb");
     job.start_all(folder + "/solver", {str("--exchange=", way)});
     EXPECT_TRUE(job.says(0, "Iteration 20"));

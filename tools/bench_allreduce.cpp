@@ -19,7 +19,7 @@ DEFINE_int32(processes, 2, "of the job, each a worker and a server");
 DEFINE_int64(kib, 256 * 1024, "KiB of the vector");
 DEFINE_int32(repeats, 9, "sums that are measured, one after the other");
 DEFINE_int32(warm_up, 4, "sums before them");
-DEFINE_string(way, "ring", "tree, ring or halving_doubling");
+DEFINE_string(way, "ring", "tree, ring, halving_doubling or direct");
 DEFINE_int32(threads, 1, "for input and output, in each process");
 DEFINE_int64(window, 512 * 1024, "bytes that a link hands to the system ahead");
 DEFINE_string(local_transport, "AUTO", "AUTO: through memory where that can be had; or TCP");
@@ -42,7 +42,8 @@ Way way_of(const std::string& name) {
     std::ranges::transform(known, known.begin(), [](char c) { return std::tolower(c); });
     if (known == name) return way;
   }
-  throw ConfigError(Code::kUsage, str("--way=", name, " is not tree, ring or halving_doubling"));
+  throw ConfigError(Code::kUsage,
+                    str("--way=", name, " is not tree, ring, halving_doubling or direct"));
 }
 
 std::size_t count() { return static_cast<std::size_t>(FLAGS_kib) * 1024 / sizeof(float); }

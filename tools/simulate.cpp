@@ -177,9 +177,9 @@ void print_scaling(const SolverParameter& param, const simulate::SimulationOptio
       "with what overlaps; and by formula:\n"
       "computing, then one server p W/B, sharded and ring 2 W/B (p-1)/p, tree 2 W/B log2(p).\n\n",
       bytes, bandwidth, compute);
-  constexpr ExchangeParameter::Way kWays[] = {ExchangeParameter::TABLE, ExchangeParameter::FACTORS,
-                                              ExchangeParameter::TREE, ExchangeParameter::RING,
-                                              ExchangeParameter::HALVING_DOUBLING};
+  constexpr ExchangeParameter::Way kWays[] = {
+      ExchangeParameter::TABLE, ExchangeParameter::FACTORS,          ExchangeParameter::TREE,
+      ExchangeParameter::RING,  ExchangeParameter::HALVING_DOUBLING, ExchangeParameter::DIRECT};
   std::string head = "| workers | one server | formula", line = "|---|---|---";
   for (const ExchangeParameter::Way way : kWays) {
     head += " | " + ExchangeParameter::Way_Name(way);

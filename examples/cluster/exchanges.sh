@@ -38,7 +38,7 @@ print(f'{name:10} {exchange:16} {seconds:11.4f} {sent:12.0f}   {end}')
 END
 }
 
-exchanges=${EXCHANGES:-TABLE FACTORS TREE RING HALVING_DOUBLING AUTO}
+exchanges=${EXCHANGES:-TABLE FACTORS TREE RING HALVING_DOUBLING DIRECT AUTO}
 printf '%-10s %-16s %11s %12s   %s\n' net exchange s/iteration 'bytes sent' 'at the end'
 for exchange in $exchanges; do
   run fc_heavy "$exchange" examples/cluster/fc_heavy_solver.prototxt

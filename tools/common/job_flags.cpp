@@ -45,11 +45,11 @@ DEFINE_string(batch_by, "",
               "under schemes in lockstep, else EQUAL");
 DEFINE_string(share_interval, "",
               "by SPEED: iterations until speeds are looked at again; 0: once; default: an epoch");
-DEFINE_string(
-    exchange, "",
-    "AUTO, TABLE, FACTORS, TREE, RING, HALVING_DOUBLING or MPI: how gradients travel between "
-    "workers; then, for layers by name or type, others: \"AUTO,fc8=TABLE\". "
-    "docs/exchanges.md");
+DEFINE_string(exchange, "",
+              "AUTO, TABLE, FACTORS, TREE, RING, HALVING_DOUBLING, DIRECT or MPI: how gradients "
+              "travel between "
+              "workers; then, for layers by name or type, others: \"AUTO,fc8=TABLE\". "
+              "docs/exchanges.md");
 DEFINE_bool(svb, false, "Poseidon's: the same as --exchange=FACTORS");
 DEFINE_string(data_sharding, "",
               "a file with the workers' shares of the data, a line \"begin end\" each, in "

@@ -91,13 +91,29 @@ std::vector<Transfer> halving_doubling(int workers, std::size_t count) {
   return std::move(schedule).in_order();
 }
 
+// Part p is summed at worker p. Workers begin with their neighbours, so that no worker is sent
+// everything at the same time.
+std::vector<Transfer> direct(int workers, std::size_t count) {
+  const auto all = static_cast<std::size_t>(workers);
+  const auto begin = [&](int part) { return count * static_cast<std::size_t>(part) / all; };
+  Schedule schedule;
+  for (int distance = 1; distance < workers; ++distance)
+    for (int worker = 0; worker < workers; ++worker) {
+      const int other = (worker + distance) % workers;
+      schedule.add(0, worker, other, begin(other), begin(other + 1), true);
+      schedule.add(1, worker, other, begin(worker), begin(worker + 1), false);
+    }
+  return std::move(schedule).in_order();
+}
+
 }  // namespace
 
 std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
   CHECK(is_collective(way) && workers > 0) << name_of(way) << " of " << workers << " workers";
   if (workers == 1) return {};
   if (way == Way::kTree) return tree(workers, count);
-  return way == Way::kRing ? ring(workers, count) : halving_doubling(workers, count);
+  if (way == Way::kRing) return ring(workers, count);
+  return way == Way::kDirect ? direct(workers, count) : halving_doubling(workers, count);
 }
 
 // Transfers are as long as rows of the table: two of them fill the window of a link, so that none
@@ -106,10 +122,12 @@ std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
 std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count) {
   constexpr std::size_t kMostRows = 1u << 17;
   const auto all = static_cast<std::size_t>(workers);
-  const std::size_t parts = way == Way::kRing ? all : 1;
-  const std::size_t transfers = way == Way::kTree   ? 2 * all
-                                : way == Way::kRing ? 2 * all * all
-                                                    : 2 * all * std::bit_width(all);
+  const bool has_parts = way == Way::kRing || way == Way::kDirect;
+  const std::size_t parts = has_parts ? all : 1;
+  const std::size_t transfers = 2 * all *
+                                (has_parts           ? all
+                                 : way == Way::kTree ? 1
+                                                     : std::bit_width(all));
   std::size_t length = (way == Way::kHalvingDoubling ? 2 : 1) * table::kRowFloats;
   while (length < table::kMaxRowFloats && count / (length * parts) * transfers > kMostRows)
     length *= 2;

@@ -1,5 +1,5 @@
-// The layers whose gradients the workers sum among themselves, by a tree, a ring or halving and
-// doubling: each then applies the same update to its own copy of the params.
+// The layers whose gradients the workers sum among themselves, by a collective: each then applies
+// the same update to its own copy of the params.
 #pragma once
 
 #include <deque>
@@ -19,7 +19,7 @@ class CollectiveLayers final : public ReplicatedLayers {
 
   std::vector<Tensor*> histories() override;
   std::vector<table::Row> rows(table::RowId first) override { return sums_.rows(first); }
-  std::span<float> destination(table::RowId row) const override { return sums_.destination(row); }
+  table::Destination destination(table::RowId row) const override { return sums_.destination(row); }
   Status before_forward(int layer, RowWaits& waits) override;
   bool is_finite(int layer) const override;
   void send(int layer, float weight) override;

@@ -190,6 +190,13 @@ void choose(LayerExchange& choice, const Crowd& crowd, const Rates& rates) {
   }
 }
 
+// Of a vector that is cut into a part for each worker: a strip has 2 P (P - 1) rows, of which every
+// process keeps a note. AUTO takes no such way with many workers.
+bool has_many_rows(Way way, const Crowd& crowd) {
+  constexpr std::int64_t kMostWorkers = 64;
+  return (way == Way::kRing || way == Way::kDirect) && crowd.workers > kMostWorkers;
+}
+
 }  // namespace
 
 std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParameter& solver,
@@ -212,9 +219,9 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
     for (const Way way : kWays) {
       const std::string none = asked ? why_none(way, scheme) : "";
       const std::string reason = none.empty() ? why_not(way, net, i) : none;
-      if (reason.empty())
+      if (reason.empty() && (way == said || !has_many_rows(way, crowd)))
         choice.costs[static_cast<std::size_t>(way)] = cost_of(way, choice.size, crowd, rates);
-      else if (way == said.value_or(Way::kFactors))
+      else if (!reason.empty() && way == said.value_or(Way::kFactors))
         why_no_other = reason;
       // of a whole net, the layers that cannot go so go by the table
       if (way == said && !reason.empty() && (by_name || !none.empty()))

@@ -64,10 +64,10 @@ Load load_of(Way way, int workers) {
   if (workers < 2) return {};
   const double all = workers;
   if (way == Way::kTree) return tree_load(workers);
-  if (way == Way::kRing)
+  if (way == Way::kRing || way == Way::kDirect)
     return {.busiest = 2 * (all - 1) / all,
             .in_turn = 2 * (all - 1) / all,
-            .rounds = 2 * (workers - 1)};
+            .rounds = way == Way::kDirect ? 2 : 2 * (workers - 1)};
   CHECK(way == Way::kHalvingDoubling) << name_of(way) << " is no collective";
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(workers)));
   const int levels = static_cast<int>(std::bit_width(static_cast<unsigned>(core))) - 1;

@@ -12,19 +12,22 @@ enum class Way : std::uint8_t {
   kTree,             // sums along a binary tree to worker 0, and back
   kRing,             // sums of parts, each once around all workers, and once more
   kHalvingDoubling,  // sums of halves with partners ever nearer, and back
+  kDirect,           // sums of parts, each at one worker, which sends it to all
   kMpi,              // sums by MPI, as its library likes
 };
-inline constexpr std::array kWays{Way::kTable, Way::kFactors,         Way::kTree,
-                                  Way::kRing,  Way::kHalvingDoubling, Way::kMpi};
+inline constexpr std::array kWays{Way::kTable,           Way::kFactors, Way::kTree, Way::kRing,
+                                  Way::kHalvingDoubling, Way::kDirect,  Way::kMpi};
 // Those whose time is predicted; AUTO is one of them.
-inline constexpr std::array kPredictedWays{Way::kTable, Way::kFactors, Way::kTree, Way::kRing,
-                                           Way::kHalvingDoubling};
+inline constexpr std::array kPredictedWays{Way::kTable, Way::kFactors,         Way::kTree,
+                                           Way::kRing,  Way::kHalvingDoubling, Way::kDirect};
 // Those whose transfers are this program's.
-inline constexpr std::array kCollectives{Way::kTree, Way::kRing, Way::kHalvingDoubling};
+inline constexpr std::array kCollectives{Way::kTree, Way::kRing, Way::kHalvingDoubling,
+                                         Way::kDirect};
 
 // As a solver spells it.
 constexpr const char* name_of(Way way) {
-  constexpr const char* kNames[] = {"TABLE", "FACTORS", "TREE", "RING", "HALVING_DOUBLING", "MPI"};
+  constexpr const char* kNames[] = {"TABLE",  "FACTORS", "TREE", "RING", "HALVING_DOUBLING",
+                                    "DIRECT", "MPI"};
   return kNames[static_cast<std::size_t>(way)];
 }
 // Workers sum the gradients among themselves.
