@@ -106,6 +106,17 @@ std::vector<Transfer> direct(int workers, std::size_t count) {
   return std::move(schedule).in_order();
 }
 
+// Fills in Step::together and Step::more.
+void find_together(Strip& strip) {
+  for (std::size_t i = 1; i < strip.size(); ++i) {
+    Step &before = strip[i - 1], &step = strip[i];
+    if (!step.adds || !before.adds || step.sends || before.sends || step.first != before.first)
+      continue;
+    step.together = before.together + 1;
+    before.more = true;
+  }
+}
+
 }  // namespace
 
 std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
@@ -136,20 +147,6 @@ std::vector<std::size_t> strips_of(Way way, int workers, std::size_t count) {
   begins.push_back(count);
   return begins;
 }
-
-namespace {
-
-void find_together(Strip& strip) {
-  for (std::size_t i = 1; i < strip.size(); ++i) {
-    Step &before = strip[i - 1], &step = strip[i];
-    if (!step.adds || !before.adds || step.sends || before.sends || step.first != before.first)
-      continue;
-    step.together = before.together + 1;
-    before.more = true;
-  }
-}
-
-}  // namespace
 
 std::vector<std::vector<Strip>> steps_of(Way way, int workers, std::size_t count) {
   const std::vector<std::size_t> begins = strips_of(way, workers, count);
