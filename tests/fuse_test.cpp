@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "shoal/net/graph.h"
 #include "shoal/net/net.h"
@@ -46,6 +47,32 @@ std::vector<Fusion> fusions(const std::string& layers) {
 
 TEST(FuseTest, FindsAReluThatWorksInPlaceOnAConvolution) {
   EXPECT_EQ(fusions(conv() + relu()), (std::vector<Fusion>{{.maker = 1, .follower = 2}}));
+}
+
+// Batch normalization with what follows it in place; its own top is `top`.
+std::string norm(const std::string& top = "c", const std::string& more = "") {
+  return "layer { name: 'n' type: 'BatchNorm' bottom: 'c' top: '" + top +
+         "' batch_norm_param { moving_average_fraction: 0.5 " + more + " } }\n";
+}
+std::string scale(const std::string& blob = "c", const std::string& more = "bias_term: true") {
+  return "layer { name: 's' type: 'Scale' bottom: '" + blob + "' top: '" + blob +
+         "' scale_param { filler { type: 'uniform' min: -1 max: 2 } bias_filler { type: 'uniform' "
+         "min: -1 } " +
+         more + " } }\n";
+}
+std::string relu_in(const std::string& blob, const std::string& slope = "0") {
+  return "layer { name: 'r' type: 'ReLU' bottom: '" + blob + "' top: '" + blob +
+         "' relu_param { negative_slope: " + slope + " } }\n";
+}
+
+TEST(FuseTest, FindsWhatFollowsBatchNormalization) {
+  const std::vector<Fusion> both = {{.maker = 2, .follower = 3}, {.maker = 2, .follower = 4}};
+  EXPECT_EQ(fusions(conv() + norm() + scale() + relu()), both);
+  EXPECT_EQ(fusions(conv() + norm("n") + scale("n") + relu_in("n")), both);
+  EXPECT_EQ(fusions(conv() + norm() + relu()), (std::vector<Fusion>{both[0]}));
+  EXPECT_TRUE(fusions(conv() + norm() +
+                      "layer { name: 'd' type: 'Dropout' bottom: 'c' top: 'c' }\n" + scale())
+                  .empty());
 }
 
 TEST(FuseTest, LeavesABlobThatTheUserNamed) { EXPECT_TRUE(fusions(conv() + relu("r")).empty()); }
@@ -126,6 +153,95 @@ INSTANTIATE_TEST_SUITE_P(
                               "false",
                               "0"}),
     [](const testing::TestParamInfo<FusedCase>& info) { return info.param.name; });
+
+struct NormCase {
+  const char *name, *shape, *top, *norm, *scale, *slope;
+  const char* fused;  // the names of layers whose work batch normalization does
+};
+
+class FusedBatchNorm : public testing::TestWithParam<NormCase> {};
+
+// Forward to the bit; gradients but for the rounding of sums.
+TEST_P(FusedBatchNorm, IsWhatTheLayersAreApart) {
+  const NormCase& c = GetParam();
+  // no bias: its gradient would be 0 but for rounding
+  const std::string conv_of = conv("num_output: 12 kernel_size: 1 bias_term: false");
+  const std::string text = data(c.shape) + conv_of + norm(c.top, c.norm) +
+                           (*c.scale != 0 ? scale(c.top, c.scale) : "") +
+                           (*c.slope != 0 ? relu_in(c.top, c.slope) : "") + loss(c.top);
+  for (const int threads : {1, 2})
+    for (const Phase phase : {TRAIN, TEST}) {
+      TestNet fused(text, phase, {}, threads), apart(text, phase, {.fuse = false}, threads);
+      std::string names;
+      for (const auto& layer : fused.net.layers())
+        if (const Layer* into = fused_into(fused.net, layer->name())) {
+          names += layer->name();
+          EXPECT_EQ(into->name(), "n");
+        }
+      EXPECT_EQ(names, c.fused);
+      for (int pass = 0; pass < 2; ++pass) {
+        EXPECT_EQ(fused.net.forward().value(), apart.net.forward().value());
+        EXPECT_EQ(numbers(fused.net.blob(c.top)->data), numbers(apart.net.blob(c.top)->data));
+        if (phase == TEST) continue;
+        ASSERT_TRUE(fused.net.backward().ok() && apart.net.backward().ok());
+      }
+      for (std::size_t i = 0; i < fused.net.params().size(); ++i) {
+        const Blob &got = *fused.net.params()[i].blob, &want = *apart.net.params()[i].blob;
+        EXPECT_EQ(numbers(got.data), numbers(want.data)) << "param " << i;
+        const std::vector<float> ours = numbers(got.grad), theirs = numbers(want.grad);
+        float most = 0;
+        for (const float x : theirs) most = std::max(most, std::fabs(x));
+        for (std::size_t k = 0; k < ours.size(); ++k)
+          ASSERT_NEAR(ours[k], theirs[k], 1e-5f * most) << "gradient of param " << i;
+      }
+      EXPECT_EQ(fused.net.find_non_finite(), "");
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, FusedBatchNorm,
+    testing::Values(
+        NormCase{"in_place", "dim: 3 dim: 4 dim: 9 dim: 7", "c", "", "bias_term: true", "0", "sr"},
+        NormCase{"leaky", "dim: 3 dim: 4 dim: 9 dim: 7", "c", "", "bias_term: true", "0.1", "sr"},
+        NormCase{"own_top", "dim: 3 dim: 4 dim: 60 dim: 50", "n", "", "bias_term: true", "0", "sr"},
+        NormCase{"no_bias", "dim: 3 dim: 4 dim: 5 dim: 5", "c", "", "bias_term: false", "0.5",
+                 "sr"},
+        NormCase{"no_scale", "dim: 3 dim: 4 dim: 5 dim: 5", "c", "", "", "0", "r"},
+        NormCase{"running", "dim: 3 dim: 4 dim: 5 dim: 5", "c", "use_global_stats: true",
+                 "bias_term: true", "0", "sr"},
+        NormCase{"running_own_top", "dim: 3 dim: 4 dim: 5 dim: 5", "n", "use_global_stats: true",
+                 "bias_term: true", "", "s"},
+        NormCase{"other_axes", "dim: 3 dim: 4 dim: 5 dim: 5", "c", "", "axis: 2 num_axes: 1", "0",
+                 ""}),
+    [](const testing::TestParamInfo<NormCase>& info) { return info.param.name; });
+
+// An exchange brings a layer's params before its turn, and takes its gradients behind it.
+TEST(FuseTest, ParamsOfAScaleAreUsedAtItsTurn) {
+  const std::string text =
+      data("dim: 3 dim: 4 dim: 5 dim: 5") + conv() + norm() + scale() + relu() + loss();
+  std::vector<float> losses, gradients[2];
+  for (const bool fuse : {true, false}) {
+    TestNet t(text, TRAIN, {.fuse = fuse}, 1);
+    const auto found =
+        std::ranges::find(t.net.layers(), "s", [](const auto& l) { return l->name(); });
+    const int turn = static_cast<int>(found - t.net.layers().begin());
+    Blob &factor = *(*found)->params()[0], &bias = *(*found)->params()[1];
+    t.net.before_forward([&](int layer) {
+      if (layer == turn) std::ranges::fill(factor.data.host_mut(), 3.0f);
+      return Status();
+    });
+    t.net.after_backward([&](int layer) {
+      if (layer == turn) gradients[fuse] = numbers(bias.grad);
+      return Status();
+    });
+    losses.push_back(t.net.forward().value());
+    ASSERT_TRUE(t.net.backward().ok());
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  ASSERT_FALSE(gradients[0].empty());
+  for (std::size_t i = 0; i < gradients[0].size(); ++i)
+    EXPECT_FLOAT_EQ(gradients[0][i], gradients[1][i]);
+}
 
 TEST(FuseTest, ANegativeSlopeStaysALayerOfItsOwn) {
   TestNet t(data("dim: 2 dim: 3 dim: 9 dim: 9") + conv() + relu("c", "-0.5") + loss(), TRAIN, {},

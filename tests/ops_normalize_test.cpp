@@ -1,4 +1,4 @@
-// Pooling, LRN, batch normalization and softmax against naive loops in double, as in ops_test.cpp,
+// LRN, batch normalization and softmax against naive loops in double, as in ops_test.cpp,
 // and corners by hand.
 #include <gtest/gtest.h>
 
@@ -9,155 +9,10 @@
 
 #include "shoal/ops/normalize.h"
 #include "shoal/ops/softmax.h"
-#include "shoal/ops/window.h"
 #include "support/ops.h"
 
 namespace shoal::ops::ops_normalize_test {
 namespace {
-
-// The slope of loss(x) = sum of forward(x) * dy at x, by central differences.
-Numbers slope(const std::function<Numbers(const Numbers&)>& forward, Numbers x, const Numbers& dy) {
-  constexpr double kStep = 1e-4;
-  Numbers result(x.size());
-  const auto loss = [&] {
-    const Numbers y = forward(x);
-    double total = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) total += y[i] * dy[i];
-    return total;
-  };
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const double middle = x[i];
-    x[i] = middle + kStep;
-    const double above = loss();
-    x[i] = middle - kStep;
-    result[i] = (above - loss()) / (2 * kStep);
-    x[i] = middle;
-  }
-  return result;
-}
-constexpr std::int64_t kLoose = 25;  // times the tolerance, squared: for slopes by differences
-
-std::int64_t size_of(const Numbers& numbers) { return static_cast<std::int64_t>(numbers.size()); }
-
-// Numbers as floats hold them, so that float and double agree about which is larger.
-Numbers rounded(Numbers numbers) {
-  for (double& x : numbers) x = static_cast<float>(x);
-  return numbers;
-}
-
-// ---- pooling ----
-
-struct Pooled {
-  Numbers y, index, dx;
-};
-
-Pooled pool_naively(const PoolDesc& d, const Numbers& x, const Numbers& dy) {
-  const std::int64_t in = d.height.in * d.width.in, out = d.height.out * d.width.out;
-  Pooled want{zeros(d.planes * out), Numbers(static_cast<std::size_t>(d.planes * out), -1.0),
-              zeros(d.planes * in)};
-  for (std::int64_t p = 0; p < d.planes; ++p)
-    for (std::int64_t o = 0; o < out; ++o) {
-      const std::int64_t top = o / d.width.out * d.height.stride - d.height.pad,
-                         left = o % d.width.out * d.width.stride - d.width.pad;
-      std::vector<std::int64_t> seen;
-      double area = 0;
-      for (std::int64_t h = top; h < top + d.height.kernel; ++h)
-        for (std::int64_t w = left; w < left + d.width.kernel; ++w) {
-          if (h < d.height.in + d.height.pad && w < d.width.in + d.width.pad) ++area;
-          if (h >= 0 && w >= 0 && h < d.height.in && w < d.width.in)
-            seen.push_back(h * d.width.in + w);
-        }
-      if (seen.empty()) continue;
-      double& y = want.y[p * out + o];
-      if (d.method == PoolDesc::Method::kAverage) {
-        for (const std::int64_t at : seen)
-          y += x[p * in + at] / area, want.dx[p * in + at] += dy[p * out + o] / area;
-        continue;
-      }
-      std::int64_t best = seen[0];
-      for (const std::int64_t at : seen)
-        if (x[p * in + at] > x[p * in + best]) best = at;
-      y = x[p * in + best];
-      want.index[p * out + o] = static_cast<double>(best);
-      want.dx[p * in + best] += dy[p * out + o];
-    }
-  return want;
-}
-
-// Rounds up, and drops a last window that starts in the padding.
-WindowAxis pool_axis(std::int64_t in, std::int64_t kernel, std::int64_t stride,
-                     std::int64_t pad = 0) {
-  WindowAxis a{in, (in + 2 * pad - kernel + stride - 1) / stride + 1, kernel, stride, pad};
-  if (pad > 0 && (a.out - 1) * stride >= in + pad) --a.out;
-  return a;
-}
-
-TEST(Pool, IsTheLargestOrTheMeanOfEachWindow) {
-  const std::pair<WindowAxis, WindowAxis> shapes[] = {
-      {pool_axis(1, 1, 1), pool_axis(1, 1, 1)},
-      {pool_axis(8, 2, 2), pool_axis(6, 2, 2)},
-      {pool_axis(32, 3, 2), pool_axis(31, 3, 2)},
-      {pool_axis(7, 3, 1, 1), pool_axis(9, 3, 1, 1)},
-      {pool_axis(7, 3, 2, 1), pool_axis(8, 3, 2, 1)},
-      {pool_axis(7, 7, 1), pool_axis(5, 5, 1)},
-      // the last sees nothing
-      {pool_axis(5, 5, 3, 4), pool_axis(6, 4, 3, 3)},
-      {pool_axis(10, 2, 3), pool_axis(13, 2, 5)},
-      {pool_axis(9, 4, 3), pool_axis(4, 1, 2)},
-      {pool_axis(110, 3, 2), pool_axis(151, 3, 2)},
-  };
-  for (const auto& [height, width] : shapes)
-    for (const PoolDesc::Method method : {PoolDesc::Method::kMax, PoolDesc::Method::kAverage})
-      for (const bool keeps : {false, true}) {
-        const PoolDesc desc{method, 5, height, width, keeps};
-        SCOPED_TRACE(str(height.in, "x", width.in, " kernel ", height.kernel, "x", width.kernel,
-                         " method ", static_cast<int>(method), " keeps ", keeps));
-        Numbers x = rounded(draw(5 * height.in * width.in, 1));
-        for (double& number : x) number = std::round(number * 8) / 8;  // with ties
-        const Numbers dy = draw(5 * height.out * width.out, 2);
-        const Pooled want = pool_naively(desc, x, dy);
-        each_kernel<PoolDesc, PoolKernel>(
-            cpu_backend().pool, desc, [&](PoolKernel& kernel, Context& context) {
-              Guarded gx(x), gdy(dy), y = Guarded::poisoned(size_of(want.y)),
-                                      dx = Guarded::poisoned(size_of(x));
-              Guarded index = Guarded::poisoned(size_of(want.y)),
-                      poison = Guarded::poisoned(size_of(x));
-              const bool max = method == PoolDesc::Method::kMax;
-              if (max) {
-                kernel.forward(context, *gx, *y, index.get(), {});
-                index.expect(want.index, "index");
-                y.expect(want.y, "y with an index");
-              }
-              kernel.forward(context, *gx, *y, nullptr, {});
-              y.expect(want.y, "y");
-              kernel.backward(context, max && !keeps ? *gx : *poison, *gdy, *dx);
-              dx.expect(want.dx, "dx", 9);
-            });
-      }
-}
-
-TEST(Pool, AnAverageDividesByTheWindowClippedToThePaddedPlane) {
-  // One row 1 2 3, kernel 2, stride 2, pad 1: windows (pad 1) (2 3) and (pad, beyond) which is
-  // dropped. Both of area 2.
-  const PoolDesc desc{PoolDesc::Method::kAverage, 1, {}, pool_axis(3, 2, 2, 1), false};
-  ASSERT_EQ(desc.width.out, 2);
-  each_kernel<PoolDesc, PoolKernel>(cpu_backend().pool, desc,
-                                    [&](PoolKernel& kernel, Context& context) {
-                                      Guarded x({1, 2, 3}), y = Guarded::poisoned(2);
-                                      kernel.forward(context, *x, *y, nullptr, {});
-                                      y.expect({0.5, 2.5}, "y");
-                                    });
-  // Four numbers, kernel 3, stride 2, rounded up: the second window holds 2 numbers and divides by
-  // 2, not by 3.
-  const PoolDesc clipped{PoolDesc::Method::kAverage, 1, {}, pool_axis(4, 3, 2), false};
-  ASSERT_EQ(clipped.width.out, 2);
-  each_kernel<PoolDesc, PoolKernel>(cpu_backend().pool, clipped,
-                                    [&](PoolKernel& kernel, Context& context) {
-                                      Guarded x({1, 2, 3, 5}), y = Guarded::poisoned(2);
-                                      kernel.forward(context, *x, *y, nullptr, {});
-                                      y.expect({2, 4}, "y");
-                                    });
-}
 
 // ---- LRN ----
 
@@ -272,19 +127,77 @@ TEST(BatchNorm, IsTheFormulaAndItsSlope) {
                                   variance = Guarded::poisoned(desc.channels);
           Guarded gy = Guarded::poisoned(size_of(x)), gdx = Guarded::poisoned(size_of(x)),
                   from_y = Guarded::poisoned(size_of(x));
-          kernel.forward_batch(context, *gx, *mean, *variance, *gy);
+          kernel.forward_batch(context, *gx, *mean, *variance, {}, {}, *gy);
           mean.expect(batch.mean, "mean"), variance.expect(batch.variance, "variance", 9),
               gy.expect(y, "y", 9);
-          kernel.backward_batch(context, *gx, false, *mean, *variance, *gdy, *gdx);
+          kernel.backward_batch(context, {&*gx, false}, *mean, *variance, *gdy, {}, &*gdx);
           gdx.expect(dx, "dx", kLoose);
-          kernel.backward_batch(context, *gy, true, *mean, *variance, *gdy, *from_y);
+          kernel.backward_batch(context, {&*gy, true}, *mean, *variance, *gdy, {}, &*from_y);
           from_y.expect(dx, "dx from y", kLoose);
           Guarded global_mean(global.mean), global_variance(global.variance), in_place(x),
               dy_in_place(dy);
-          kernel.forward_global(context, *in_place, *global_mean, *global_variance, *in_place);
+          kernel.forward_global(context, *in_place, *global_mean, *global_variance, {}, *in_place);
           in_place.expect(global_y, "global y in place", 9);
-          kernel.backward_global(context, *global_variance, *dy_in_place, *dy_in_place);
+          kernel.backward_global(context, {}, *global_mean, *global_variance, *dy_in_place, {},
+                                 &*dy_in_place);
           dy_in_place.expect(global_dx, "global dx in place");
+        });
+  }
+}
+
+// The same with a factor, a shift and a ReLU behind it.
+TEST(BatchNorm, DoesWhatFollowsItToo) {
+  for (const BatchNormDesc& desc :
+       {BatchNormDesc{4, 3, 20, 1e-5f}, {7, 5, 1, 1e-3f}, {1, 1, 2100, 1e-5f}}) {
+    SCOPED_TRACE(str("N ", desc.images, " C ", desc.channels, " S ", desc.inner));
+    const Numbers x = rounded(draw(desc.images * desc.channels * desc.inner, 1, 2, 4)),
+                  dy = draw(size_of(x), 2), factor = rounded(draw(desc.channels, 3)),
+                  shift = rounded(draw(desc.channels, 4));
+    const Moments batch = moments(desc, x);
+    const Numbers n = normalized(desc, x, batch);
+    Numbers y = n, g_factor = zeros(desc.channels), g_shift = g_factor, scaled = dy;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t c =
+          i / static_cast<std::size_t>(desc.inner) % static_cast<std::size_t>(desc.channels);
+      y[i] = factor[c] * n[i] + shift[c];
+      y[i] = y[i] > 0 ? y[i] : 0.25 * y[i];
+      g_factor[c] += dy[i] * n[i];
+      g_shift[c] += dy[i];
+      scaled[i] = dy[i] * factor[c];
+    }
+    const Numbers dx = slope([&](const Numbers&v) { return normalized(desc, v, moments(desc, v)); },
+                             x, scaled),
+                  global_dx = normalized(desc, scaled, {zeros(desc.channels), batch.variance});
+    each_kernel<BatchNormDesc, BatchNormKernel>(
+        cpu_backend().batch_norm, desc, [&](BatchNormKernel& kernel, Context& context) {
+          Guarded gx(x), gdy(dy), gfactor(factor), gshift(shift);
+          Guarded mean = Guarded::poisoned(desc.channels),
+                  variance = Guarded::poisoned(desc.channels), kept = Guarded::poisoned(size_of(x)),
+                  gdx = Guarded::poisoned(size_of(x));
+          const AfterNorm after{&*gfactor, &*gshift, 0.25f, &*kept};
+          Guarded sum_of_means(batch.mean), sum_of_variances(batch.variance), weight({2});
+          const RunningSums running{&*sum_of_means, &*sum_of_variances, &*weight, 0.5f};
+          kernel.forward_batch(context, *gx, *mean, *variance, running, after, *gx);
+          Numbers means = batch.mean, variances = batch.variance;
+          const auto m = static_cast<double>(desc.images * desc.inner);
+          for (double& mean : means) mean *= 1.5;
+          for (double& variance : variances) variance *= 0.5 + m / (m - 1);
+          sum_of_means.expect(means, "running means", 9);
+          sum_of_variances.expect(variances, "running variances", 9), weight.expect({2}, "weight");
+          gx.expect(y, "y in place", 9), kept.expect(n, "n", 9);
+          for (const bool global : {false, true}) {
+            Guarded sums(g_factor), shifts = Guarded::poisoned(desc.channels);
+            const AfterNormBackward backward{&*gfactor, {&*sums, true}, {&*shifts, false}};
+            const auto call =
+                global ? &BatchNormKernel::backward_global : &BatchNormKernel::backward_batch;
+            (kernel.*call)(context, {&*kept, true}, *mean, *variance, *gdy, backward, &*gdx);
+            gdx.expect(global ? global_dx : dx, "dx", kLoose);
+            (kernel.*call)(context, {&*kept, true}, *mean, *variance, *gdy, backward, nullptr);
+            Numbers thrice = g_factor;
+            for (double& sum : thrice) sum *= 3;
+            sums.expect(thrice, "g_factor, added twice", kLoose);
+            shifts.expect(g_shift, "g_shift", kLoose);
+          }
         });
   }
 }
@@ -297,7 +210,7 @@ TEST(BatchNorm, AFarMeanDoesNotDrownTheVariance) {
       cpu_backend().batch_norm, desc, [&](BatchNormKernel& kernel, Context& context) {
         Guarded gx(x), mean = Guarded::poisoned(1), variance = Guarded::poisoned(1),
                        y = Guarded::poisoned(4000);
-        kernel.forward_batch(context, *gx, *mean, *variance, *y);
+        kernel.forward_batch(context, *gx, *mean, *variance, {}, {}, *y);
         variance.expect(want.variance, "variance", 25);
       });
 }

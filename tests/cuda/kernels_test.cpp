@@ -113,28 +113,56 @@ TEST_P(CudaKernels, BatchNormIsTheCpus) {
     expect_same({
         {"forward_batch",
          {positive(x), blank(c), blank(c), blank(x)},
-         [=](Context& ctx, Ts& t) { kernel(ctx)->forward_batch(ctx, t[0], t[1], t[2], t[3]); },
+         [=](Context& ctx, Ts& t) {
+           kernel(ctx)->forward_batch(ctx, t[0], t[1], t[2], {}, {}, t[3]);
+         },
          2 * kRounding},
         {"in place",
          {positive(x), blank(c), blank(c)},
-         [=](Context& ctx, Ts& t) { kernel(ctx)->forward_batch(ctx, t[0], t[1], t[2], t[0]); },
+         [=](Context& ctx, Ts& t) {
+           kernel(ctx)->forward_batch(ctx, t[0], t[1], t[2], {}, {}, t[0]);
+         },
          2 * kRounding},
+        {"in place, with what follows",
+         {positive(x), blank(c), blank(c), drawn(c), drawn(c), blank(x), drawn(c), drawn(c),
+          drawn(Shape{1})},
+         [=](Context& ctx, Ts& t) {
+           kernel(ctx)->forward_batch(ctx, t[0], t[1], t[2], {&t[6], &t[7], &t[8], 0.9f},
+                                      {&t[3], &t[4], 0.5f, &t[5]}, t[0]);
+         },
+         4 * kRounding},
         {"forward_global",
          {drawn(x), drawn(c), positive(c), blank(x)},
-         [=](Context& ctx, Ts& t) { kernel(ctx)->forward_global(ctx, t[0], t[1], t[2], t[3]); },
+         [=](Context& ctx, Ts& t) { kernel(ctx)->forward_global(ctx, t[0], t[1], t[2], {}, t[3]); },
+         kRounding},
+        {"forward_global, with what follows",
+         {drawn(x), drawn(c), positive(c), drawn(c), blank(x), blank(x)},
+         [=](Context& ctx, Ts& t) {
+           kernel(ctx)->forward_global(ctx, t[0], t[1], t[2], {&t[3], nullptr, 0.0f, &t[4]}, t[5]);
+         },
          kRounding},
         {"backward_batch",
          {drawn(x), drawn(c), positive(c), drawn(x), blank(x)},
          [=](Context& ctx, Ts& t) {
-           kernel(ctx)->backward_batch(ctx, t[0], false, t[1], t[2], t[3], t[4]);
-           kernel(ctx)->backward_batch(ctx, t[0], true, t[1], t[2], t[3], t[3]);
+           kernel(ctx)->backward_batch(ctx, {&t[0], false}, t[1], t[2], t[3], {}, &t[4]);
+           kernel(ctx)->backward_batch(ctx, {&t[0], true}, t[1], t[2], t[3], {}, &t[3]);
          },
          kRounding},
-        {"backward_global",
-         {positive(c), drawn(x), blank(x)},
+        {"backward_batch, with what follows",
+         {drawn(x), drawn(c), positive(c), drawn(x), blank(x), drawn(c), drawn(c), blank(c)},
          [=](Context& ctx, Ts& t) {
-           kernel(ctx)->backward_global(ctx, t[0], t[1], t[2]);
-           kernel(ctx)->backward_global(ctx, t[0], t[1], t[1]);
+           kernel(ctx)->backward_batch(ctx, {&t[0], false}, t[1], t[2], t[3],
+                                       {&t[5], {&t[6], true}, {&t[7], false}}, &t[4]);
+           kernel(ctx)->backward_batch(ctx, {&t[0], true}, t[1], t[2], t[3],
+                                       {&t[5], {&t[6], true}, {}}, nullptr);
+         },
+         4 * kRounding},
+        {"backward_global",
+         {drawn(c), positive(c), drawn(x), blank(x), drawn(x), drawn(c), drawn(c), blank(c)},
+         [=](Context& ctx, Ts& t) {
+           kernel(ctx)->backward_global(ctx, {}, t[0], t[1], t[2], {}, &t[3]);
+           kernel(ctx)->backward_global(ctx, {&t[4], true}, t[0], t[1], t[2],
+                                        {&t[5], {&t[6], true}, {&t[7], false}}, &t[2]);
          },
          kRounding},
     });
@@ -188,19 +216,20 @@ TEST_P(CudaKernels, NormalizationsKeepChannelsLast) {
                   },
                   kRounding}});
   const ops::BatchNormDesc desc{2, 11, 35, 1e-3f};
-  expect_same({{"batch normalization",
-                {positive(x), blank(c), blank(c), blank(x), drawn(x), blank(x), blank(x)},
-                [=](Context& ctx, Ts& t) {
-                  const auto kernel = plain(&ops::Backend::batch_norm, desc, ctx);
-                  last(ctx, t[0]);
-                  last(ctx, t[4]);
-                  kernel->forward_batch(ctx, t[0], t[1], t[2], t[3]);
-                  kernel->backward_batch(ctx, t[0], false, t[1], t[2], t[4], t[5]);
-                  kernel->backward_global(ctx, t[2], t[4], t[6]);
-                  kernel->forward_global(ctx, t[0], t[1], t[2], t[0]);
-                  for (const int i : {0, 3, 5, 6}) expect_last(ctx, t[static_cast<std::size_t>(i)]);
-                },
-                4 * kRounding}});
+  expect_same(
+      {{"batch normalization",
+        {positive(x), blank(c), blank(c), blank(x), drawn(x), blank(x), blank(x), blank(x)},
+        [=](Context& ctx, Ts& t) {
+          const auto kernel = plain(&ops::Backend::batch_norm, desc, ctx);
+          last(ctx, t[0]);
+          last(ctx, t[4]);
+          kernel->forward_batch(ctx, t[0], t[1], t[2], {}, {nullptr, nullptr, {}, &t[7]}, t[3]);
+          kernel->backward_batch(ctx, {&t[0], false}, t[1], t[2], t[4], {}, &t[5]);
+          kernel->backward_global(ctx, {}, t[1], t[2], t[4], {}, &t[6]);
+          kernel->forward_global(ctx, t[0], t[1], t[2], {}, t[0]);
+          for (const int i : {0, 3, 5, 6, 7}) expect_last(ctx, t[static_cast<std::size_t>(i)]);
+        },
+        4 * kRounding}});
   const ops::BroadcastDims dims{2, 11, 35};
   expect_same(
       {{"scale",

@@ -186,9 +186,9 @@ TEST_F(CudaRecordings, TakeFewerLaunches) {
     const char *layers, *more;
     std::int64_t without, launches, graphs;
   };
-  for (const Case& c : {Case{kLeNet, "", 33, 16, 2}, Case{kResidual, "", 62, 8, 2},
+  for (const Case& c : {Case{kLeNet, "", 33, 16, 2}, Case{kResidual, "", 42, 8, 2},
                         Case{kLeNet, "precision: TF32", 36, 19, 4},
-                        Case{kResidual, "precision: FLOAT16", 92, 31, 4}}) {
+                        Case{kResidual, "precision: FLOAT16", 71, 30, 4}}) {
     FakeCalls before;
     FakeCalls of[2];
     for (const bool recordings : {false, true})

@@ -250,20 +250,20 @@ struct BatchNorm : GuardedKernel<ops::BatchNormKernel> {
   using Kernel = ops::BatchNormKernel;
   using GuardedKernel::GuardedKernel;
   void forward_batch(Context& ctx, const Tensor& x, Tensor& mean, Tensor& variance,
-                     Tensor& y) override {
-    queue(ctx, &Kernel::forward_batch, x, mean, variance, y);
+                     ops::RunningSums running, ops::AfterNorm after, Tensor& y) override {
+    queue(ctx, &Kernel::forward_batch, x, mean, variance, running, after, y);
   }
   void forward_global(Context& ctx, const Tensor& x, const Tensor& mean, const Tensor& variance,
-                      Tensor& y) override {
-    queue(ctx, &Kernel::forward_global, x, mean, variance, y);
+                      ops::AfterNorm after, Tensor& y) override {
+    queue(ctx, &Kernel::forward_global, x, mean, variance, after, y);
   }
-  void backward_batch(Context& ctx, const Tensor& x, bool x_is_normalized, const Tensor& mean,
-                      const Tensor& variance, const Tensor& dy, Tensor& dx) override {
-    queue(ctx, &Kernel::backward_batch, x, x_is_normalized, mean, variance, dy, dx);
+  void backward_batch(Context& ctx, ops::NormInput x, const Tensor& mean, const Tensor& variance,
+                      const Tensor& dy, ops::AfterNormBackward after, Tensor* dx) override {
+    queue(ctx, &Kernel::backward_batch, x, mean, variance, dy, after, dx);
   }
-  void backward_global(Context& ctx, const Tensor& variance, const Tensor& dy,
-                       Tensor& dx) override {
-    queue(ctx, &Kernel::backward_global, variance, dy, dx);
+  void backward_global(Context& ctx, ops::NormInput x, const Tensor& mean, const Tensor& variance,
+                       const Tensor& dy, ops::AfterNormBackward after, Tensor* dx) override {
+    queue(ctx, &Kernel::backward_global, x, mean, variance, dy, after, dx);
   }
 };
 

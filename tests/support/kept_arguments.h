@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -103,6 +104,41 @@ struct KeptSum {
   KeptPointer<Tensor> kept;
   bool add;
 };
+struct KeptRunningSums {
+  KeptRunningSums(Context& ctx, const ops::RunningSums& running)
+      : mean(ctx, running.mean),
+        variance(ctx, running.variance),
+        weight(ctx, running.weight),
+        fraction(running.fraction) {}
+  ops::RunningSums get() { return {mean.get(), variance.get(), weight.get(), fraction}; }
+  KeptPointer<Tensor> mean, variance, weight;
+  float fraction;
+};
+struct KeptAfterNorm {
+  KeptAfterNorm(Context& ctx, const ops::AfterNorm& after)
+      : factor(ctx, after.factor),
+        shift(ctx, after.shift),
+        normalized(ctx, after.normalized),
+        slope(after.slope) {}
+  ops::AfterNorm get() { return {factor.get(), shift.get(), slope, normalized.get()}; }
+  KeptPointer<const Tensor> factor, shift;
+  KeptPointer<Tensor> normalized;
+  std::optional<float> slope;
+};
+struct KeptAfterNormBackward {
+  KeptAfterNormBackward(Context& ctx, const ops::AfterNormBackward& after)
+      : factor(ctx, after.factor), g_factor(ctx, after.g_factor), g_shift(ctx, after.g_shift) {}
+  ops::AfterNormBackward get() { return {factor.get(), g_factor.get(), g_shift.get()}; }
+  KeptPointer<const Tensor> factor;
+  KeptSum g_factor, g_shift;
+};
+struct KeptNormInput {
+  KeptNormInput(Context& ctx, ops::NormInput x)
+      : tensor(ctx, x.tensor), is_normalized(x.is_normalized) {}
+  ops::NormInput get() { return {tensor.get(), is_normalized}; }
+  KeptPointer<const Tensor> tensor;
+  bool is_normalized;
+};
 
 template <class A>
 struct KeeperOf {
@@ -147,6 +183,22 @@ struct KeeperOf<std::span<const ops::ParamUpdate>> {
 template <>
 struct KeeperOf<ops::SumInto> {
   using type = KeptSum;
+};
+template <>
+struct KeeperOf<ops::RunningSums> {
+  using type = KeptRunningSums;
+};
+template <>
+struct KeeperOf<ops::AfterNorm> {
+  using type = KeptAfterNorm;
+};
+template <>
+struct KeeperOf<ops::AfterNormBackward> {
+  using type = KeptAfterNormBackward;
+};
+template <>
+struct KeeperOf<ops::NormInput> {
+  using type = KeptNormInput;
 };
 
 }  // namespace shoal::test

@@ -31,6 +31,40 @@ inline Numbers draw(std::int64_t count, std::uint64_t stream, float low = -1, fl
 }
 inline Numbers zeros(std::int64_t count) { return Numbers(static_cast<std::size_t>(count)); }
 
+// The slope of loss(x) = sum of forward(x) * dy at x, by central differences.
+inline Numbers slope(const std::function<Numbers(const Numbers&)>& forward, Numbers x,
+                     const Numbers& dy) {
+  constexpr double kStep = 1e-4;
+  Numbers result(x.size());
+  const auto loss = [&] {
+    const Numbers y = forward(x);
+    double total = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) total += y[i] * dy[i];
+    return total;
+  };
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double middle = x[i];
+    x[i] = middle + kStep;
+    const double above = loss();
+    x[i] = middle - kStep;
+    result[i] = (above - loss()) / (2 * kStep);
+    x[i] = middle;
+  }
+  return result;
+}
+inline constexpr std::int64_t kLoose =
+    25;  // times the tolerance, squared: for slopes by differences
+
+inline std::int64_t size_of(const Numbers& numbers) {
+  return static_cast<std::int64_t>(numbers.size());
+}
+
+// Numbers as floats hold them, so that float and double agree about which is larger.
+inline Numbers rounded(Numbers numbers) {
+  for (double& x : numbers) x = static_cast<float>(x);
+  return numbers;
+}
+
 // A tensor with sentinels before and after its bytes.
 class Guarded {
  public:

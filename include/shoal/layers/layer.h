@@ -72,12 +72,20 @@ class Layer {
   // Overwrites each top.data. Never throws: what can go wrong at run time is noted by ctx.fail and
   // ends the pass.
   virtual void forward(Context&, Bottoms, Tops) = 0;
-  // Asks the layer to do the forward pass of `next` too, from now on: the layer that works in place
-  // on this one's only top and is that blob's only taker. True: it will. `next` still does its own
-  // backward pass, before this layer's. Called once, after reshape.
-  virtual bool take_over(Context&, const LayerParameter& next) {
+  // The passes of a layer behind it that a layer does. With kBoth the net calls the layer when it
+  // is the other's turn, not its own: the other's params have then their numbers of this pass, and
+  // its gradients leave when they are complete.
+  enum class TakesOver {
+    kNothing,
+    kForward,  // its forward pass does the other's, too; the other does its own backward pass
+    kBoth,     // both its passes do the other's, too
+  };
+  // Asks the layer to work for `next` from now on, a layer that works in place on this one's only
+  // top and is that blob's only taker, or is that behind layers whose work this one took over.
+  // `next` lives as long as this layer. Called after reshape.
+  virtual TakesOver take_over(Context&, const Layer& next) {
     (void)next;
-    return false;
+    return TakesOver::kNothing;
   }
   // From top.grad, overwrites bottom[i].grad where propagate[i], leaves it alone elsewhere, and
   // *adds* to the params' grads (of those with param_propagates). top.data and bottom.data are as

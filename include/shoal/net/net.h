@@ -68,8 +68,8 @@ class Net {
   Bottoms bottoms(int layer) const;
   Tops tops(int layer) const;
   bool needs_backward(int layer) const;
-  // The layer whose forward pass does this one's too (a convolution with the ReLU behind it); null:
-  // none. The backward pass is always the layer's own.
+  // The layer whose forward pass does this one's too (a convolution with the ReLU behind it), or
+  // both of whose passes do (batch normalization with the Scale behind it); null: none.
   const Layer* fused_into(int layer) const;
   // By name; null if there is none. Of a name that in-place layers use again, the last. Blobs made
   // by inserted splits have names of their own.
@@ -144,7 +144,11 @@ class Net {
     std::vector<bool> missing;
     bool needs_backward = false;
     const Layer* fused_into = nullptr;
+    // The layers whose passes are called when it is this one's turn: itself, one that took its work
+    // over (Layer::TakesOver::kBoth), or none (-1).
+    int forward = -1, backward = -1;
   };
+  void forward_at(int layer);  // what Wiring::forward says
   Status follow_inputs();
   float sum_losses() const;
   Status failure_of(int layer);

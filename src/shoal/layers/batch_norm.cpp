@@ -1,6 +1,8 @@
 // BatchNorm layer: normalizes each channel by a mean and a variance.
 #include <algorithm>
+#include <optional>
 
+#include "shoal/base/log.h"
 #include "shoal/layers/selected_kernel.h"
 #include "shoal/ops/backend.h"
 #include "shoal/ops/normalize.h"
@@ -17,6 +19,9 @@ namespace {
 // Each forward with batch statistics: factor = factor f + 1, sum = sum f + the batch's value, the
 // variance's times m / (m - 1) with m = N S; f is moving_average_fraction. The params
 // are not learned: their gradients are left alone. Source: Caffe's BatchNormLayer.
+//
+// Does the work of the Scale behind it, and of the ReLU behind that, in the same passes over
+// memory.
 class BatchNorm final : public Layer {
  public:
   using Layer::Layer;
@@ -43,7 +48,6 @@ class BatchNorm final : public Layer {
     add_constant_param(Shape{1}, 0);
     mean_.reshape(Shape{channels_});
     variance_.reshape(Shape{channels_});
-    one_.reshape(Shape{1});
   }
 
   void reshape(Context& ctx, Bottoms bottoms, Tops tops) override {
@@ -61,34 +65,53 @@ class BatchNorm final : public Layer {
                ctx, engine_of(param()));
   }
 
+  TakesOver take_over(Context&, const Layer& next) override {
+    const ScaleParameter& scale = next.param().scale_param();
+    const float slope = next.param().relu_param().negative_slope();
+    if (next.param().type() == "Scale" && scale_ == nullptr && !slope_ && scale.axis() == 1 &&
+        scale.num_axes() == 1 && next.params()[0]->shape() == Shape{channels_}) {
+      scale_ = &next;
+      return TakesOver::kBoth;
+    }
+    if (next.param().type() == "ReLU" && !slope_ && slope >= 0) {
+      slope_ = slope;
+      return TakesOver::kForward;
+    }
+    return TakesOver::kNothing;
+  }
+
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {
+    const ops::AfterNorm after{.factor = scale_param(0),
+                               .shift = scale_param(1),
+                               .slope = slope_,
+                               .normalized = keeps() ? &kept_ : nullptr};
+    if (keeps()) kept_.reshape(tops[0]->shape());
     if (global_) {
       const float factor = params()[2]->data.host()[0];
       read_running(ctx, factor == 0 ? 0 : 1 / factor, params()[0]->data, mean_);
       read_running(ctx, factor == 0 ? 0 : 1 / factor, params()[1]->data, variance_);
-      op_->forward_global(ctx, bottoms[0]->data, mean_, variance_, tops[0]->data);
+      op_->forward_global(ctx, bottoms[0]->data, mean_, variance_, after, tops[0]->data);
       return;
     }
-    op_->forward_batch(ctx, bottoms[0]->data, mean_, variance_, tops[0]->data);
-    const double count = static_cast<double>(op_.desc().images * op_.desc().inner);
-    ops::fill(ctx, 1, one_);
-    add_to_running(ctx, 1, mean_, params()[0]->data);
-    add_to_running(ctx, count > 1 ? static_cast<float>(count / (count - 1)) : 1, variance_,
-                   params()[1]->data);
-    add_to_running(ctx, 1, one_, params()[2]->data);
-    if (!in_place_) return;
-    kept_.reshape(tops[0]->shape());
-    ops::copy(ctx, tops[0]->data, kept_);
+    const ops::RunningSums running{&params()[0]->data, &params()[1]->data, &params()[2]->data,
+                                   param().batch_norm_param().moving_average_fraction()};
+    op_->forward_batch(ctx, bottoms[0]->data, mean_, variance_, running, after, tops[0]->data);
   }
 
   void backward(Context& ctx, Tops tops, const std::vector<bool>& propagate,
                 Bottoms bottoms) override {
-    if (!propagate[0]) return;
+    const ops::AfterNormBackward after{
+        .factor = scale_param(0), .g_factor = scale_gradient(0), .g_shift = scale_gradient(1)};
+    CHECK(!global_ || training() || after.g_factor.tensor == nullptr)
+        << name() << " keeps what it normalizes by running statistics in training only";
+    const Tensor* const bottom = global_ ? nullptr : &bottoms[0]->data;
+    const ops::NormInput input{keeps() ? &kept_ : bottom, keeps()};
+    Tensor* const gradient = propagate[0] ? &bottoms[0]->grad : nullptr;
+    if (gradient == nullptr && scale_ == nullptr) return;
     if (global_)
-      op_->backward_global(ctx, variance_, tops[0]->grad, bottoms[0]->grad);
+      op_->backward_global(ctx, input, mean_, variance_, tops[0]->grad, after, gradient);
     else
-      op_->backward_batch(ctx, in_place_ ? kept_ : bottoms[0]->data, in_place_, mean_, variance_,
-                          tops[0]->grad, bottoms[0]->grad);
+      op_->backward_batch(ctx, input, mean_, variance_, tops[0]->grad, after, gradient);
   }
 
  private:
@@ -98,17 +121,26 @@ class BatchNorm final : public Layer {
     ops::copy(ctx, sum, value);
     ops::scale(ctx, scale, value);
   }
-  void add_to_running(Context& ctx, float scale, const Tensor& value, Tensor& sum) const {
-    ops::scale(ctx, param().batch_norm_param().moving_average_fraction(), sum);
-    ops::axpy(ctx, scale, value, sum);
+
+  // Whether backward needs the normalized numbers from memory of the layer's own: where the top
+  // took the bottom's place, or the bottom is not kept.
+  bool keeps() const { return global_ ? scale_ != nullptr && training() : in_place_; }
+  const Tensor* scale_param(std::size_t i) const {
+    return scale_ != nullptr && i < scale_->params().size() ? &scale_->params()[i]->data : nullptr;
+  }
+  ops::SumInto scale_gradient(int i) const {
+    if (scale_param(static_cast<std::size_t>(i)) == nullptr || !scale_->param_propagates(i))
+      return {};
+    return {&scale_->params()[static_cast<std::size_t>(i)]->grad, true};
   }
 
   bool global_ = false, in_place_ = false;
+  // Layers whose work this one does.
+  const Layer* scale_ = nullptr;
+  std::optional<float> slope_;  // of a ReLU
   std::int64_t channels_ = 0;
   Tensor mean_, variance_;  // those that the last forward used
-  Tensor one_;
-  // the top as forward made it, when it took the bottom's place: later layers may change it there
-  Tensor kept_;
+  Tensor kept_;             // normalized numbers
   SelectedKernel<ops::BatchNormDesc, ops::BatchNormKernel> op_;
 };
 

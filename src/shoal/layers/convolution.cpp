@@ -23,12 +23,12 @@ class Convolution final : public ConvolutionBase {
     choose(ctx);
   }
 
-  bool take_over(Context& ctx, const LayerParameter& next) override {
-    const float slope = next.relu_param().negative_slope();
-    if (next.type() != "ReLU" || !(slope >= 0)) return false;
+  TakesOver take_over(Context& ctx, const Layer& next) override {
+    const float slope = next.param().relu_param().negative_slope();
+    if (next.param().type() != "ReLU" || !(slope >= 0)) return TakesOver::kNothing;
     desc_.relu = slope;
     choose(ctx);
-    return true;
+    return TakesOver::kForward;
   }
 
   void forward(Context& ctx, Bottoms bottoms, Tops tops) override {

@@ -55,20 +55,32 @@ void NetBuilder::build() {
 }
 
 void NetBuilder::fuse() {
-  for (const Fusion& fusion : find_fusions(param_)) {
-    Net::Wiring& wires = net_.wiring_[fusion.follower];
+  using TakesOver = Layer::TakesOver;
+  std::set<int> done;  // makers that left a layer to itself: those behind it are not theirs either
+  for (const auto& [maker, follower] : find_fusions(param_)) {
+    Net::Wiring &wires = net_.wiring_[follower], &own = net_.wiring_[maker];
     // the builder gave the follower a top of its own where the maker's numbers are still needed
-    if (wires.tops[0] != wires.bottoms[0]) continue;
-    Layer& maker = *net_.layers_[fusion.maker];
-    if (maker.take_over(net_.context_, net_.layers_[fusion.follower]->param()))
-      wires.fused_into = &maker;
+    const bool may = wires.tops[0] == wires.bottoms[0] && !done.contains(maker);
+    const TakesOver takes =
+        may ? net_.layers_[maker]->take_over(net_.context_, *net_.layers_[follower])
+            : TakesOver::kNothing;
+    if (takes == TakesOver::kNothing) {
+      done.insert(maker);
+      continue;
+    }
+    wires.fused_into = net_.layers_[maker].get();
+    wires.forward = -1;
+    if (takes != TakesOver::kBoth) continue;
+    wires.forward = wires.backward = maker;
+    own.forward = own.backward = -1;
   }
 }
 
 void NetBuilder::add_layer(const LayerParameter& layer) {
   const int index = static_cast<int>(net_.layers_.size());
   net_.layers_.push_back(make_layer(layer));
-  net_.wiring_.emplace_back();
+  Net::Wiring& wires = net_.wiring_.emplace_back();
+  wires.forward = wires.backward = index;
   connect_bottoms(index);
   connect_tops(index);
   check_arity(index);

@@ -10,13 +10,16 @@ namespace {
 // Types of layers whose kernels can apply the follower's function to their result.
 struct Pair {
   const char *maker, *follower;
+  bool more = false;  // and that of a layer behind it
 };
-constexpr Pair kPairs[] = {{"Convolution", "ReLU"}};
+constexpr Pair kPairs[] = {
+    {"Convolution", "ReLU"}, {"BatchNorm", "Scale", true}, {"BatchNorm", "ReLU"}};
 
-bool is_listed(const LayerParameter& maker, const LayerParameter& follower) {
-  return std::ranges::any_of(kPairs, [&](const Pair& pair) {
+const Pair* find_pair(const LayerParameter& maker, const LayerParameter& follower) {
+  const auto found = std::ranges::find_if(kPairs, [&](const Pair& pair) {
     return maker.type() == pair.maker && follower.type() == pair.follower;
   });
+  return found == std::end(kPairs) ? nullptr : found;
 }
 
 bool works_in_place(const LayerParameter& layer) {
@@ -27,13 +30,17 @@ bool works_in_place(const LayerParameter& layer) {
 
 std::vector<Fusion> find_fusions(const NetParameter& with_splits) {
   std::vector<Fusion> fusions;
-  std::map<std::string, int> makers;  // of each blob, the layer that wrote it last
+  // of each blob, the layer that wrote it last, or the one that can do that layer's work
+  std::map<std::string, int> makers;
   for (int i = 0; i < with_splits.layer_size(); ++i) {
     const LayerParameter& layer = with_splits.layer(i);
     if (works_in_place(layer) && makers.contains(layer.bottom(0))) {
       const int maker = makers.at(layer.bottom(0));
-      if (with_splits.layer(maker).top_size() == 1 && is_listed(with_splits.layer(maker), layer))
+      const Pair* const pair = find_pair(with_splits.layer(maker), layer);
+      if (pair != nullptr && with_splits.layer(maker).top_size() == 1) {
         fusions.push_back({.maker = maker, .follower = i});
+        if (pair->more) continue;
+      }
     }
     for (const std::string& top : layer.top()) makers[top] = i;
   }

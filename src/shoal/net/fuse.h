@@ -1,5 +1,4 @@
-// Finds layers whose forward pass the layer before them can do as well: a pure pass over the graph
-// of a net.
+// Finds layers whose work a layer before them can do as well: a pure pass over the graph of a net.
 #pragma once
 
 #include <vector>
@@ -8,8 +7,8 @@
 
 namespace shoal {
 
-// Two layers of a net by their indices: the forward of `follower` can be done by `maker`, which
-// makes the one blob that the follower works on in place.
+// Two layers of a net by their indices: the work of `follower` can be done by `maker`, which makes
+// the one blob that the follower works on in place.
 struct Fusion {
   int maker = 0, follower = 0;
   bool operator==(const Fusion&) const = default;
@@ -17,8 +16,9 @@ struct Fusion {
 
 // The pairs of `with_splits`, the result of insert_splits, in the order of the followers. A blob
 // has one taker there, so nothing but the follower sees what the maker made, and the blob keeps its
-// name. No layer is in two pairs. What a pair may consist of stands in a table in fuse.cpp; whether
-// the maker takes the work over is for Layer::take_over to say.
+// name. A maker may have several followers, one behind the other; no follower is in two pairs. What
+// a maker may be followed by stands in a table in fuse.cpp; whether it takes the work over is for
+// Layer::take_over to say.
 std::vector<Fusion> find_fusions(const NetParameter& with_splits);
 
 }  // namespace shoal

@@ -151,6 +151,13 @@ Result<float> Net::forward() {
   return sum_losses();
 }
 
+void Net::forward_at(int i) {
+  const int called = wiring_[static_cast<std::size_t>(i)].forward;
+  if (called < 0) return;
+  const Wiring& wires = wiring_[static_cast<std::size_t>(called)];
+  layers_[static_cast<std::size_t>(called)]->forward(context_, wires.bottoms, wires.tops);
+}
+
 // Fills the tops' gradients that no layer writes: the loss weight as it is scaled, or zeros.
 void Net::prepare_gradients(int i) {
   Wiring& wires = wiring_[static_cast<std::size_t>(i)];
@@ -288,8 +295,7 @@ std::string Net::find_non_finite() {
   may_record_ = false;  // backward follows what the layers do here
   std::string found;
   for (std::size_t i = 0; i < layers_.size() && found.empty(); ++i) {
-    if (!wiring_[i].bottoms.empty() && !wiring_[i].fused_into)
-      layers_[i]->forward(context_, wiring_[i].bottoms, wiring_[i].tops);
+    if (!wiring_[i].bottoms.empty()) forward_at(static_cast<int>(i));
     if (context_.take_failure()) break;
     for (const Blob* top : wiring_[i].tops)
       if (found.empty() && !is_finite(top->data))

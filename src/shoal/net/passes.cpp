@@ -23,8 +23,7 @@ Status Net::Passes::Forward::begin(int step) {
 }
 
 Status Net::Passes::Forward::work(int step) {
-  Wiring& wires = net_.wiring_[at(step)];
-  if (!wires.fused_into) net_.layers_[at(step)]->forward(net_.context_, wires.bottoms, wires.tops);
+  net_.forward_at(step);
   return net_.context_.failed() ? net_.failure_of(step) : Status();
 }
 
@@ -42,7 +41,11 @@ Status Net::Passes::Backward::work(int step) {
   if (!wires.needs_backward) return {};
   const int layer = static_cast<int>(at(step));
   net_.prepare_gradients(layer);
-  net_.layers_[at(step)]->backward(net_.context_, wires.tops, wires.propagate, wires.bottoms);
+  if (wires.backward >= 0) {
+    const Wiring& own = net_.wiring_[static_cast<std::size_t>(wires.backward)];
+    net_.layers_[static_cast<std::size_t>(wires.backward)]->backward(net_.context_, own.tops,
+                                                                     own.propagate, own.bottoms);
+  }
   return net_.context_.failed() ? net_.failure_of(layer) : Status();
 }
 

@@ -18,13 +18,19 @@ struct Net::Passes {
 
    protected:
     virtual std::size_t at(int step) const = 0;  // the layer's index
+    const Layer* called_at(int layer) const {
+      return layer < 0 ? nullptr : net_.layers_[static_cast<std::size_t>(layer)].get();
+    }
     Net& net_;
   };
 
   class Forward final : public Steps {
    public:
     using Steps::Steps;
-    bool replays(int step) const override { return net_.layers_[at(step)]->replays().forward; }
+    bool replays(int step) const override {
+      const Layer* const called = called_at(net_.wiring_[at(step)].forward);
+      return called == nullptr || called->replays().forward;
+    }
     Status begin(int step) override;
     Status work(int step) override;
     Status end(int step) override;
@@ -37,7 +43,10 @@ struct Net::Passes {
   class Backward final : public Steps {
    public:
     using Steps::Steps;
-    bool replays(int step) const override { return net_.layers_[at(step)]->replays().backward; }
+    bool replays(int step) const override {
+      const Layer* const called = called_at(net_.wiring_[at(step)].backward);
+      return called == nullptr || called->replays().backward;
+    }
     Status begin(int step) override;
     Status work(int step) override;
     Status end(int step) override;

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <optional>
 
+#include "shoal/ops/broadcast.h"
 #include "shoal/ops/op.h"
 #include "shoal/tensor/context.h"
 
@@ -39,24 +40,53 @@ struct BatchNormDesc {
   bool operator==(const BatchNormDesc&) const = default;
 };
 
+// Sums over batches, to which forward_batch adds: the sum becomes sum fraction + the batch's mean
+// (C), variance m / (m - 1) (C; m = N S, without the quotient if that is 1) and 1 (1).
+struct RunningSums {
+  Tensor *mean = nullptr, *variance = nullptr, *weight = nullptr;  // all or none
+  float fraction = 1;
+};
+
+// The end of the same pass, which makes y of the normalized numbers n: n factor + shift, then the
+// ReLU of that.
+struct AfterNorm {
+  const Tensor* factor = nullptr;  // (C); null: ones
+  const Tensor* shift = nullptr;   // (C); null: zeros
+  std::optional<float> slope;      // of the ReLU, 0 or more; none: no ReLU
+  Tensor* normalized = nullptr;    // n is written there too, unless null
+};
+
+// The part of AfterNorm that a backward pass does. dy is the gradient of the ReLU's bottom.
+struct AfterNormBackward {
+  const Tensor* factor = nullptr;  // (C); null: ones
+  SumInto g_factor, g_shift;       // as in scale_backward
+};
+
+// The input of a backward pass: x, or n if is_normalized.
+struct NormInput {
+  const Tensor* tensor = nullptr;  // null where nothing is needed
+  bool is_normalized = false;
+};
+
 // x and y may be one tensor, and dx and dy, if every call does so.
 class BatchNormKernel : public Kernel {
  public:
-  // With the batch's own mean and variance (biased), which are written to mean (C) and variance
-  // (C). Overwrites y.
+  // Normalizes with the batch's own mean and variance (biased), which are written to mean (C) and
+  // variance (C). Overwrites y.
   virtual void forward_batch(Context& ctx, const Tensor& x, Tensor& mean, Tensor& variance,
-                             Tensor& y) = 0;
-  // With the given ones. Overwrites y.
+                             RunningSums running, AfterNorm after, Tensor& y) = 0;
+  // Normalizes with the given ones. Overwrites y.
   virtual void forward_global(Context& ctx, const Tensor& x, const Tensor& mean,
-                              const Tensor& variance, Tensor& y) = 0;
-  // The gradient through forward_batch, from its x and the mean and variance it wrote, or (if
-  // x_is_normalized) from its y in the place of x. Overwrites dx.
-  virtual void backward_batch(Context& ctx, const Tensor& x, bool x_is_normalized,
-                              const Tensor& mean, const Tensor& variance, const Tensor& dy,
-                              Tensor& dx) = 0;
-  // The gradient through forward_global. Overwrites dx.
-  virtual void backward_global(Context& ctx, const Tensor& variance, const Tensor& dy,
-                               Tensor& dx) = 0;
+                              const Tensor& variance, AfterNorm after, Tensor& y) = 0;
+  // Overwrites dx, unless it is null, with the gradient through forward_batch, which wrote the mean
+  // and the variance.
+  virtual void backward_batch(Context& ctx, NormInput x, const Tensor& mean, const Tensor& variance,
+                              const Tensor& dy, AfterNormBackward after, Tensor* dx) = 0;
+  // Overwrites dx, unless it is null, with the gradient through forward_global. x is needed only
+  // for g_factor.
+  virtual void backward_global(Context& ctx, NormInput x, const Tensor& mean,
+                               const Tensor& variance, const Tensor& dy, AfterNormBackward after,
+                               Tensor* dx) = 0;
 };
 using BatchNormImpl = Impl<BatchNormDesc, BatchNormKernel>;
 

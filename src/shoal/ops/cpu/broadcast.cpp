@@ -6,6 +6,7 @@
 #include "shoal/base/log.h"
 #include "shoal/ops/cpu/pair_sums.h"
 #include "shoal/ops/cpu/parallel.h"
+#include "shoal/ops/cpu/sum_target.h"
 
 namespace shoal::ops::cpu {
 namespace {
@@ -37,22 +38,11 @@ void for_rows(Context& ctx, const BroadcastDims& s, Row row, Vector vector) {
 // numbers that stay in the first cache from the sums to the product
 constexpr std::int64_t kBlock = 2048;
 
-// A SumInto's numbers; fetched before threads start, since a tensor's bytes are made on first use.
-struct Target {
-  explicit Target(SumInto into)
-      : numbers(into.tensor != nullptr ? into.tensor->mut() : nullptr), add(into.add) {}
-  void put(std::int64_t d, double sum) const {
-    if (numbers != nullptr) numbers[d] = static_cast<float>(add ? numbers[d] + sum : sum);
-  }
-  float* numbers;
-  bool add;
-};
-
 // One call's pointers; x is g where no products are wanted.
 struct Backward {
   const float *g, *x, *factor;
   float* gx;
-  Target g_factor, g_shift;
+  SumTarget g_factor, g_shift;
   bool sums() const { return g_factor.numbers != nullptr || g_shift.numbers != nullptr; }
 };
 
@@ -178,8 +168,8 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
             .x = products ? x.in() : g.in(),
             .factor = factor.in(),
             .gx = gx != nullptr ? gx->mut() : nullptr,
-            .g_factor = Target(g_factor),
-            .g_shift = Target(g_shift)});
+            .g_factor = SumTarget(g_factor),
+            .g_shift = SumTarget(g_shift)});
 }
 
 void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, SumInto g_shift) {
@@ -189,8 +179,8 @@ void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, Su
             .x = g.in(),
             .factor = nullptr,
             .gx = nullptr,
-            .g_factor = Target({}),
-            .g_shift = Target(g_shift)});
+            .g_factor = SumTarget({}),
+            .g_shift = SumTarget(g_shift)});
 }
 
 }  // namespace shoal::ops::cpu

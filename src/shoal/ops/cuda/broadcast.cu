@@ -14,18 +14,6 @@ void check(const BroadcastDims& s, const Tensor& x, const Tensor& y, std::int64_
       << y.shape().str() << " and " << numbers << " numbers";
 }
 
-// A SumInto's numbers.
-struct Target {
-  Target(Context& ctx, SumInto into) : add(into.add) {
-    if (into.tensor != nullptr) numbers = add ? mut(ctx, *into.tensor) : write(ctx, *into.tensor);
-  }
-  __host__ __device__ void put(std::int64_t d, double sum) const {
-    if (numbers != nullptr) numbers[d] = static_cast<float>(add ? numbers[d] + sum : sum);
-  }
-  float* numbers = nullptr;
-  bool add;
-};
-
 }  // namespace
 
 void scale_and_shift(Context& ctx, const BroadcastDims& dims, const Tensor& x, const Tensor& factor,
@@ -66,7 +54,7 @@ void scale_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, co
   const float* const grad = read(ctx, g, order.layout);
   if (products) {
     const float* const in = read(ctx, x, order.layout);
-    const Target factors(ctx, g_factor), shifts(ctx, g_shift);
+    const SumTarget factors(ctx, g_factor), shifts(ctx, g_shift);
     sum_channels<TwoSums>(
         ctx, "scale's gradients", order.dims,
         [=] __host__ __device__(std::int64_t i, std::int64_t) {
@@ -91,7 +79,7 @@ void shift_backward(Context& ctx, const BroadcastDims& dims, const Tensor& g, Su
   check(dims, g, g, g_shift.tensor->count());
   const Order order(dims, g.layout());
   const float* const grad = read(ctx, g, order.layout);
-  const Target shifts(ctx, g_shift);
+  const SumTarget shifts(ctx, g_shift);
   sum_channels<double>(
       ctx, "shift's gradient", order.dims,
       [=] __host__ __device__(std::int64_t i, std::int64_t) { return double{grad[i]}; },

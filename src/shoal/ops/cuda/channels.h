@@ -27,6 +27,18 @@ struct Order {
   BroadcastDims dims;
 };
 
+// Where a kernel puts the sums that a caller asked for by SumInto.
+struct SumTarget {
+  SumTarget(Context& ctx, SumInto into) : add(into.add) {
+    if (into.tensor != nullptr) numbers = add ? mut(ctx, *into.tensor) : write(ctx, *into.tensor);
+  }
+  __host__ __device__ void put(std::int64_t d, double sum) const {
+    if (numbers != nullptr) numbers[d] = static_cast<float>(add ? numbers[d] + sum : sum);
+  }
+  float* numbers = nullptr;
+  bool add;
+};
+
 // For numbers with dim last: sums of pieces by one thread each, whose neighbours read neighbours,
 // and then the sums of these.
 template <class T, class Term, class Put>

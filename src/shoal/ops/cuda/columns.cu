@@ -2,6 +2,7 @@
 
 #include "shoal/base/log.h"
 #include "shoal/ops/cuda/launch.h"
+#include "shoal/ops/cuda/relu.h"
 
 namespace shoal::ops::cuda {
 namespace {
@@ -62,17 +63,12 @@ struct Windows {
 
 // The end of a convolution: bias and ReLU of one sum.
 struct Finish {
-  Finish(const ConvDesc& desc, const float* bias)
-      : bias(bias), has_relu(desc.relu.has_value()), slope(desc.relu.value_or(1)) {}
+  Finish(const ConvDesc& desc, const float* bias) : bias(bias), relu(desc.relu) {}
   __host__ __device__ float operator()(float sum, int output) const {
-    if (bias != nullptr) sum += bias[output];
-    if (!has_relu) return sum;
-    if (slope == 0) return sum < 0 ? 0.0f : sum;  // a NaN stays
-    return sum > 0 ? sum : slope * sum;
+    return relu(bias != nullptr ? sum + bias[output] : sum);
   }
   const float* bias;
-  bool has_relu;
-  float slope;
+  Relu relu;
 };
 
 }  // namespace
