@@ -22,9 +22,11 @@ constexpr const char* kFolder = "SHOAL_SUMS_GO_TO";  // set: this program is a r
 constexpr std::size_t kCounts[] = {1, 7, 1000, 300'001};
 constexpr int kClocks = 3;
 
+// Open MPI does not free everything: AddressSanitizer would end each rank with an error for that.
 std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& more) {
-  std::vector<std::string> words = {"/usr/bin/env",        "mpirun",         "-n", str(ranks),
-                                    "--allow-run-as-root", "--oversubscribe"};
+  std::vector<std::string> words = {
+      "/usr/bin/env", "ASAN_OPTIONS=detect_leaks=0", "mpirun",         "-n",
+      str(ranks),     "--allow-run-as-root",         "--oversubscribe"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
