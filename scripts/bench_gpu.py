@@ -19,8 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NETS = 'alexnet,googlenet,vgg16,resnet18,resnet50,cifar10_quick,lenet'
-SHOAL_PRECISIONS = ('FLOAT32', 'TF32')
-PRECISIONS = SHOAL_PRECISIONS + ('BFLOAT16',)
+PRECISIONS = ('FLOAT32', 'TF32', 'BFLOAT16')
 WARM_UPS = 5
 TOKEN = re.compile(r'\s+|#[^\n]*|(?P<string>"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|(?P<word>[\w.+-]+)|(?P<mark>[{}\[\]:,;])')
 
@@ -458,8 +457,7 @@ def bench_net(arguments, net, folder):
     shoal, pytorch = {p: [] for p in precisions}, {(p, v): [] for p in precisions for v in variants_of(arguments)}
     for _ in range(arguments.passes):
         for precision in precisions:
-            if precision in SHOAL_PRECISIONS:
-                shoal[precision].append(time_shoal(arguments, model, precision))
+            shoal[precision].append(time_shoal(arguments, model, precision))
         if not arguments.no_pytorch:
             for key, result in time_torch(arguments, model).items():
                 pytorch[key].append(result)
@@ -483,8 +481,7 @@ def arguments_of():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('build', nargs='?', default='build/release', help='a build folder, its tools, or a bundle')
     parser.add_argument('--nets', default=NETS, help='comma list of folders in models/')
-    parser.add_argument('--precisions', default=','.join(SHOAL_PRECISIONS),
-                        help=f'comma list of {", ".join(PRECISIONS)} (the last: PyTorch alone)')
+    parser.add_argument('--precisions', default='FLOAT32,TF32', help=f'comma list of {", ".join(PRECISIONS)}')
     parser.add_argument('--iterations', type=int, default=30, help='passes of a timing; the median counts')
     parser.add_argument('--passes', type=int, default=1, help='turns of Shoal and PyTorch; the median counts')
     parser.add_argument('--batch', type=int, help='instead of the batch that the net has')
