@@ -14,7 +14,7 @@ train() { # name, workers, iterations, lines of the solver
 net: "${NET:-examples/cifar10/batch_norm_net.prototxt}"
 test_iter: 100
 test_interval: 100000
-base_lr: ${RATE:-0.05}
+base_lr: ${RATE:-0.02}
 momentum: 0.9
 weight_decay: ${DECAY:-0.0005}
 lr_policy: "poly"
@@ -32,4 +32,4 @@ SOLVER
 
 train batch_100 1 $((500 * epochs)) ""
 updates=$((500 * epochs * 115 / 1600))
-train batch_1600 16 $updates "batch_scaling { rule: ${RULE:-SQRT} warmup_iterations: $((updates / 10)) base_batch: 100 }"
+train batch_1600 16 $updates "batch_scaling { rule: ${RULE:-LINEAR} warmup_iterations: $((updates * 7 / 100)) base_batch: 100 }"
