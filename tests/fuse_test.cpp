@@ -243,6 +243,19 @@ TEST(FuseTest, ParamsOfAScaleAreUsedAtItsTurn) {
     EXPECT_FLOAT_EQ(gradients[0][i], gradients[1][i]);
 }
 
+// Batch normalization's own top has at its turn what the last pass left there.
+TEST(FuseTest, NumbersThatAreNotFiniteAreTheScales) {
+  TestNet t(data("dim: 3 dim: 4 dim: 5 dim: 5") + conv() + norm("n") + scale("n") + relu_in("n") +
+                loss("n"),
+            TRAIN, {}, 1);
+  const auto layer =
+      std::ranges::find(t.net.layers(), "s", [](const auto& l) { return l->name(); });
+  std::ranges::fill((*layer)->params()[0]->data.host_mut(), 3e38f);
+  ASSERT_TRUE(t.net.forward().ok());
+  EXPECT_NE(t.net.find_non_finite().find("layer 's' (Scale)"), std::string::npos)
+      << t.net.find_non_finite();
+}
+
 TEST(FuseTest, ANegativeSlopeStaysALayerOfItsOwn) {
   TestNet t(data("dim: 2 dim: 3 dim: 9 dim: 9") + conv() + relu("c", "-0.5") + loss(), TRAIN, {},
             1);

@@ -295,6 +295,7 @@ std::string Net::find_non_finite() {
   may_record_ = false;  // backward follows what the layers do here
   std::string found;
   for (std::size_t i = 0; i < layers_.size() && found.empty(); ++i) {
+    if (wiring_[i].forward < 0) continue;  // its top is made later, or was made already
     if (!wiring_[i].bottoms.empty()) forward_at(static_cast<int>(i));
     if (context_.take_failure()) break;
     for (const Blob* top : wiring_[i].tops)
