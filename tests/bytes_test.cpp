@@ -56,13 +56,13 @@ TEST(Crc32c, StandardsExamples) {
   }
 }
 
-// Lengths around each step of both ways, from every alignment, continued from every crc.
+// Lengths around each step of all ways, from every alignment, continued from every crc.
 TEST(Crc32c, AllWaysAgree) {
   Random random(11);
   std::string bytes(40'000, '\0');
   for (char& b : bytes) b = static_cast<char>(random.word());
-  std::vector<std::size_t> lengths = {255,  256,   257,   767,   768,   769,   1536,
-                                      1543, 12287, 12288, 12289, 13056, 24576, 39'990};
+  std::vector<std::size_t> lengths = {255,  256,  257,   511,   512,   767,   768,   769,
+                                      1536, 1543, 12287, 12288, 12289, 13056, 24576, 39'990};
   for (std::size_t n = 0; n < 70; ++n) lengths.push_back(n);
   for (int i = 0; i < 100; ++i) lengths.push_back(random.below(39'990));
   for (const std::size_t length : lengths) {
@@ -72,6 +72,9 @@ TEST(Crc32c, AllWaysAgree) {
     ASSERT_EQ(crc32c(part, before), right) << length << " bytes";
     if (has_crc32c_instruction()) {
       ASSERT_EQ(crc32c_by_instruction(part, before), right) << length << " bytes";
+    }
+    if (has_crc32c_vectors()) {
+      ASSERT_EQ(crc32c_by_vectors(part, before), right) << length << " bytes";
     }
     const std::size_t cut = random.below(length + 1);
     ASSERT_EQ(crc32c(part.substr(cut), crc32c(part.substr(0, cut), before)), right)
