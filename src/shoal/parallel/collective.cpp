@@ -9,6 +9,10 @@
 namespace shoal::parallel {
 namespace {
 
+// Strips under way at one time: enough to keep a link busy while sums travel, and few enough that
+// what has just been summed is sent while a cache holds it.
+constexpr std::size_t kStripsAtOnce = 16;
+
 // Collects transfers.
 class Schedule {
  public:
@@ -186,7 +190,8 @@ void StepsDone::advance(const std::function<bool(const Step&)>& act) {
   unfinished_ = 0;
   for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
     std::size_t& next = next_[strip];
-    while (next < strips_[strip].size() && act(strips_[strip][next])) ++next;
+    while (unfinished_ < kStripsAtOnce && next < strips_[strip].size() && act(strips_[strip][next]))
+      ++next;
     unfinished_ += next < strips_[strip].size();
   }
 }

@@ -50,7 +50,8 @@ using Strip = std::vector<Step>;
 // By worker: the steps of each strip, in the order in which the worker carries them out.
 std::vector<std::vector<Strip>> steps_of(Way way, int workers, std::size_t count);
 
-// How far a worker has come in its steps. Strips do not wait for each other.
+// How far a worker has come in its steps. A few strips are under way at a time, and do not wait for
+// each other; the next one begins when one of them is done.
 class StepsDone {
  public:
   // `strips` outlive it. Nothing is to do before restart().
