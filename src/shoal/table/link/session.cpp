@@ -86,8 +86,11 @@ void Session::start(milliseconds deadline) {
   // batch.
   const int unsent = static_cast<int>(std::min<std::size_t>(options_.window / 2, 1u << 30));
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-  const tcp::endpoint other = socket_.remote_endpoint(ignored);
-  peer_.address = str(other);
+  // BBR, which many systems prefer, paces what need not leave memory. Every kernel has Reno.
+  constexpr std::string_view kReno = "reno";
+  if (is_within_machine())
+    ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
+  peer_.address = str(socket_.remote_endpoint(ignored));
   arm(deadline, &Session::late);
   if (std::optional<Message> first = handshake_.begin()) queue_.push_back(std::move(*first));
   write();
@@ -163,12 +166,8 @@ Status Session::hear(Message&& message) {
 
 // ---- memory ----
 
-// Both ends of a connection within a machine have one address.
 void Session::offer_memory() {
-  error_code error;
-  if (throttles_ || peer_.purpose != Purpose::kRows ||
-      socket_.local_endpoint(error).address() != socket_.remote_endpoint(error).address())
-    return;
+  if (throttles_ || peer_.purpose != Purpose::kRows || !is_within_machine()) return;
   if (options_.handover) queue_.push_back(options_.handover->offer());
 }
 

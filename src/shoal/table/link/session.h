@@ -76,6 +76,11 @@ class Session final : public Link,
   Status shake(const Message& message);
   Status open(std::optional<Message> welcome);
   Status hear(Message&& message);
+  // Both ends then have one address.
+  bool is_within_machine() const {
+    error_code error;
+    return socket_.local_endpoint(error).address() == socket_.remote_endpoint(error).address();
+  }
   void offer_memory();
   void fetch_memory(const Offer& offer);
   Status take_back(const Taken& taken) {
