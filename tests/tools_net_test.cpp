@@ -94,6 +94,32 @@ TEST_F(TrainTool, ANetIsSummedUpAndDrawn) {
   EXPECT_EQ(test::run_program({tool("draw_net"), net, folder_ + "/towers.bmp"}).code, 2);
 }
 
+// 2 x 3 numbers, 12 weights and 4 biases to 2 x 4: 24 multiply-adds forward and, for the params
+// alone, 24 backward; 30 numbers forward, 8 + 6 + 2 x 16 backward. The loss: 17, and 1 + 16 + 8.
+TEST_F(TrainTool, TheLeastTimeIsOfArithmeticOrOfMemory) {
+  const std::string net = folder_ + "/least.prototxt";
+  or_throw(write_file(net, R"(
+    layer { name: "in" type: "DummyData" top: "x" top: "y" dummy_data_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 4 } } }
+    layer { name: "ip" type: "InnerProduct" bottom: "x" top: "z" inner_product_param { num_output: 4 } }
+    layer { name: "loss" type: "EuclideanLoss" bottom: "z" bottom: "y" top: "l" })",
+                      Code::kData));
+  const auto run = [&](const char* flops, const char* bytes) {
+    return test::run_program({tool("time"), "--model=" + net, "--summary",
+                              str("--device_tflops=", flops), str("--device_gbytes=", bytes)});
+  };
+  EXPECT_HAS(run("1e-9", "1").out, "together 96.000 ms\n");
+  const Ran table = run("1", "1e-6");
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_HAS(table.out, " 24           120.000   184.000\n");
+  EXPECT_HAS(table.out, " 0            68.000   100.000\n");
+  EXPECT_HAS(table.out,
+             "least time at 1 TFLOP/s and 1e-06 GB/s: forward 188.000 ms, backward 284.000 ms, "
+             "together 472.000 ms\n");
+  const Ran half = run("1", "0");
+  EXPECT_EQ(half.code, 2);
+  EXPECT_HAS(half.err, "--device_tflops and --device_gbytes go together");
+}
+
 TEST_F(TrainTool, CaffeIsOneNameForAll) {
   const Ran ran =
       test::run_program({tool("caffe"), "train", "-solver", solver("c", "max_iter: 1")});

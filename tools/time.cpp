@@ -28,6 +28,12 @@ DEFINE_string(phase, "TRAIN", "TRAIN or TEST");
 DEFINE_int32(threads, 0, "threads for kernels; 0: OMP_NUM_THREADS or all cores");
 DEFINE_bool(forward_only, false, "no backward passes");
 DEFINE_bool(summary, false, "print the layers' shapes, params and multiply-adds, and time nothing");
+DEFINE_double(device_tflops, 0,
+              "with --summary: 10^12 additions and products a second of a device");
+DEFINE_double(
+    device_gbytes, 0,
+    "with it: 10^9 bytes a second that its memory reads and writes; prints the least time "
+    "of each layer and of a pass there");
 DEFINE_bool(
     explain_ops, false,
     "also print which implementation serves each layer, why the others do not, how often "
@@ -38,7 +44,7 @@ namespace {
 
 constexpr const char* kUsage =
     "time --model=FILE [--iterations=N] [--phase=TEST] [--forward_only] [--threads=N] [--gpu=0]\n"
-    "time --model=FILE --summary\n\n"
+    "time --model=FILE --summary [--device_tflops=N --device_gbytes=N]\n\n"
     "Runs a net forward and backward N times and prints the mean time of each layer, in "
     "milliseconds, beside the speed of a\n"
     "1024 x 1024 matrix product in the same process. One pass goes before that is not counted.";
@@ -158,6 +164,15 @@ void print_totals(Passes& passes, double total) {
   LOG(INFO) << "Total Time: " << total << " ms.";
 }
 
+std::optional<DeviceRates> rates_of_flags() {
+  if (FLAGS_device_tflops == 0 && FLAGS_device_gbytes == 0) return std::nullopt;
+  if (!(FLAGS_device_tflops > 0 && FLAGS_device_gbytes > 0) || !FLAGS_summary)
+    throw ConfigError(
+        Code::kUsage,
+        "--device_tflops and --device_gbytes go together, above 0, and with --summary");
+  return DeviceRates{.flops = 1e12 * FLAGS_device_tflops, .bytes = 1e9 * FLAGS_device_gbytes};
+}
+
 NetParameter net_to_time() {
   NetParameter param = read_net(FLAGS_model);
   set_state_of_flags(FLAGS_phase.empty() ? "TRAIN" : FLAGS_phase, *param.mutable_state());
@@ -171,13 +186,14 @@ int time_net(const std::vector<std::string>& words) {
   need_flag(FLAGS_model, "model");
   if (FLAGS_iterations < 1)
     throw ConfigError(Code::kUsage, "--iterations is ", FLAGS_iterations, "; it must be 1 or more");
+  const std::optional<DeviceRates> rates = rates_of_flags();
   const int threads = threads_to_use(FLAGS_threads);
   Context context(context_of_flags(threads));
   Net net(net_to_time(), context);
   for (const std::string& file : split(FLAGS_weights, ','))
     net.copy_weights(read_weights(file), file);
   if (FLAGS_summary) {
-    std::fputs(summary_of(net).c_str(), stdout);
+    std::fputs(summary_of(net, rates).c_str(), stdout);
     return 0;
   }
   if (FLAGS_explain_ops) explain_ops(net);

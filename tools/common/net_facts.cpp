@@ -93,6 +93,38 @@ std::string megabytes(std::size_t bytes) {
   return words;
 }
 
+std::string milliseconds(double seconds) {
+  char words[32];
+  std::snprintf(words, sizeof words, "%.3f", 1e3 * seconds);
+  return words;
+}
+
+// Columns of equal width, the first three to the left.
+std::string table_of(const std::vector<std::vector<std::string>>& lines) {
+  std::vector<std::size_t> widths(lines[0].size());
+  for (const auto& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  std::string text;
+  for (const auto& line : lines)
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const std::string blanks(widths[i] - line[i].size(), ' ');
+      text += (i < 3 ? line[i] + blanks : blanks + line[i]) + (i + 1 < line.size() ? "  " : "\n");
+    }
+  return text;
+}
+
+std::string words_of(const std::vector<LeastTime>& least, const DeviceRates& rates) {
+  LeastTime all;
+  for (const LeastTime& layer : least) {
+    all.forward += layer.forward;
+    all.backward += layer.backward;
+  }
+  return str("least time at ", rates.flops / 1e12, " TFLOP/s and ", rates.bytes / 1e9,
+             " GB/s: forward ", milliseconds(all.forward), " ms, backward ",
+             milliseconds(all.backward), " ms, together ", milliseconds(all.forward + all.backward),
+             " ms\n");
+}
+
 // One figure of the drawing, with several lines of text.
 std::string figure(const std::string& id, const std::vector<std::string>& lines,
                    const std::string& look) {
@@ -114,6 +146,7 @@ std::vector<LayerFacts> facts_of(const Net& net) {
     if (found == written.end()) continue;
     const LayerParameter& param = *found->second;
     LayerFacts& facts = all.emplace_back();
+    facts.index = static_cast<int>(i);
     facts.name = layer.name();
     facts.type = layer.type();
     facts.bottoms = {param.bottom().begin(), param.bottom().end()};
@@ -131,9 +164,11 @@ std::vector<LayerFacts> facts_of(const Net& net) {
   return all;
 }
 
-std::string summary_of(const Net& net) {
+std::string summary_of(const Net& net, const std::optional<DeviceRates>& rates) {
   const std::vector<LayerFacts> layers = facts_of(net);
   std::vector<std::vector<std::string>> lines{{"layer", "type", "tops", "params", "multiply-adds"}};
+  if (rates) lines[0].insert(lines[0].end(), {"least ms forward", "backward"});
+  const std::vector<LeastTime> least = rates ? least_times(net, *rates) : std::vector<LeastTime>();
   std::int64_t products = 0, numbers = 0, batch = 0;
   for (const LayerFacts& layer : layers) {
     lines.push_back({layer.name, layer.type + (layer.kernel.empty() ? "" : ", " + layer.kernel),
@@ -141,30 +176,24 @@ std::string summary_of(const Net& net) {
                      (layer.shares_with.empty() ? "" : "of " + layer.shares_with + " and ") +
                          grouped(layer.params),
                      grouped(layer.multiply_adds)});
+    if (rates)
+      for (const double seconds : {least[static_cast<std::size_t>(layer.index)].forward,
+                                   least[static_cast<std::size_t>(layer.index)].backward})
+        lines.back().push_back(milliseconds(seconds));
     products += layer.multiply_adds;
     numbers += layer.params;
   }
   if (!layers.empty() && !net.tops(0).empty() && net.tops(0)[0]->shape().axes() > 0)
     batch = net.tops(0)[0]->shape()[0];
-  std::vector<std::size_t> widths(lines[0].size());
-  for (const auto& line : lines)
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  std::string text;
-  for (const auto& line : lines) {
-    std::string row;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      const std::string blanks(widths[i] - line[i].size(), ' ');
-      row += (i < 3 ? line[i] + blanks : blanks + line[i]) + (i + 1 < line.size() ? "  " : "\n");
-    }
-    text += row;
-  }
   const NetMemory memory = net.memory();
+  std::string text = table_of(lines);
   text += str("params: ", grouped(numbers), " numbers, ", megabytes(memory.params),
               net.training() ? " with their gradients" : "",
               "\nmultiply-adds of a forward pass: ", grouped(products));
   if (batch > 0) text += str(", ", grouped(products / batch), " for each of ", batch, " items");
-  return text + str("\nmemory of blobs: ", megabytes(memory.blobs), " (",
-                    megabytes(memory.blobs_unshared), " if none shared it)\n");
+  text += str("\nmemory of blobs: ", megabytes(memory.blobs), " (",
+              megabytes(memory.blobs_unshared), " if none shared it)\n");
+  return rates ? text + words_of(least, *rates) : text;
 }
 
 std::string dot_of(const Net& net) {

@@ -2,15 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-namespace shoal {
+#include "common/least_time.h"
 
-class Net;
+namespace shoal {
 
 // A layer of the prototxt; those that the net inserted (splits) are left out.
 struct LayerFacts {
+  int index = 0;  // among the net's layers
   std::string name, type;
   std::vector<std::string> bottoms, tops;  // as the prototxt names them
   std::vector<std::string> shapes;         // of the tops: "64 x 20 x 24 x 24"
@@ -22,8 +24,9 @@ struct LayerFacts {
 std::vector<LayerFacts> facts_of(const Net& net);
 
 // A table of the layers, and what the net has in all: numbers, multiply-adds for an item of the
-// batch, planned memory. Params that layers share are counted once.
-std::string summary_of(const Net& net);
+// batch, planned memory. Params that layers share are counted once. With rates also the least times
+// of the layers and of a pass on such a device.
+std::string summary_of(const Net& net, const std::optional<DeviceRates>& rates);
 
 // The graph in the language of Graphviz: a box for each layer, with the layers that work in place
 // on its top, and an ellipse for each blob.
