@@ -205,6 +205,41 @@ TEST_P(CudaOps, BoxesAreTheCpus) {
     });
 }
 
+// Some channels of images are cut out and pasted without turning the images.
+TEST_P(CudaOps, BoxesOfChannelsKeepChannelsLast) {
+  for (const std::int64_t channels : {3, 1}) {
+    const Shape box{2, channels, 3, 4}, whole{2, 7, 3, 4};
+    const std::vector<std::int64_t> at{0, 2, 0, 0};
+    for (const bool of_box : {true, false}) {
+      const auto with = [=](auto&& op) {
+        return [=](Context& ctx, Ts& t) {
+          if (of_box)
+            put_channels_last(ctx, t[0], channels, 12);
+          else
+            put_channels_last(ctx, t[1], 7, 12);
+          op(ctx, t[0], t[1]);
+          if (of_box && channels == 1) return;  // which are in plain order, too
+          expect_channels_last(ctx, t[0], channels, 12);
+          expect_channels_last(ctx, t[1], 7, 12);
+        };
+      };
+      const std::vector<Start> both{drawn(box), drawn(whole)};
+      expect_same({
+          {"cut", both, with([=](Context& ctx, Tensor& b, Tensor& w) { ops::cut(ctx, w, at, b); })},
+          {"add_cut", both,
+           with([=](Context& ctx, Tensor& b, Tensor& w) { ops::add_cut(ctx, w, at, b); })},
+          {"paste", both,
+           with([=](Context& ctx, Tensor& b, Tensor& w) { ops::paste(ctx, b, w, at); })},
+      });
+    }
+  }
+  // a box of other places is cut in plain order
+  expect_same({{"places", {drawn({2, 3, 2, 4}), drawn({2, 7, 3, 4})}, [](Context& ctx, Ts& t) {
+                  put_channels_last(ctx, t[1], 7, 12);
+                  ops::paste(ctx, t[0], t[1], std::vector<std::int64_t>{0, 2, 1, 0});
+                }}});
+}
+
 // ---- reduce.h ----
 
 TEST_P(CudaOps, ReductionsAreTheCpus) {

@@ -9,6 +9,7 @@
 #include "shoal/parallel/replicas.h"
 #include "shoal/parallel/run.h"
 #include "support/device_training.h"
+#include "support/expect.h"
 #include "support/job.h"
 #include "support/layer_rig.h"
 #include "support/solver_rig.h"

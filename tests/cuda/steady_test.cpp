@@ -5,6 +5,9 @@
 
 #include "cuda/fake_cuda.h"
 #include "shoal/data/batch_copies.h"
+#include "shoal/net/net.h"
+#include "shoal/proto/io.h"
+#include "shoal/proto/net.pb.h"
 #include "shoal/solver/solver.h"
 #include "support/device_training.h"
 
@@ -37,6 +40,48 @@ TEST(CudaSteady, AnIterationAllocatesNothingAndWaitsForTheLossAndTheGradientsAlo
     }
     const std::int64_t batches = (fake_calls() - first).copies - 2 * kIterations;
     EXPECT_LE(std::abs(batches - kIterations), BatchCopies::kAhead) << "one copy a batch";
+  }
+}
+
+// The branches of an inception, joined and cut apart again: what is turned is what a chain of
+// convolutions turns.
+TEST(CudaSteady, ImagesKeepChannelsLastThroughConcatAndSlice) {
+  constexpr const char* kInception = R"(
+layer { name: "data" type: "DummyData" top: "x" top: "label"
+        dummy_data_param { shape { dim: 4 dim: 3 dim: 8 dim: 8 } shape { dim: 4 }
+                           data_filler { type: "gaussian" }
+                           data_filler { type: "constant" value: 1 } } }
+layer { name: "conv" type: "Convolution" bottom: "x" top: "conv"
+        convolution_param { num_output: 6 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "left" type: "Convolution" bottom: "conv" top: "left"
+        convolution_param { num_output: 5 kernel_size: 1 weight_filler { type: "xavier" } } }
+layer { name: "middle" type: "Pooling" bottom: "conv" top: "middle"
+        pooling_param { kernel_size: 3 pad: 1 } }
+layer { name: "right" type: "Convolution" bottom: "conv" top: "right"
+        convolution_param { num_output: 4 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "join" type: "Concat" bottom: "left" bottom: "middle" bottom: "right" top: "join" }
+layer { name: "relu" type: "ReLU" bottom: "join" top: "join" }
+layer { name: "part" type: "Slice" bottom: "join" top: "a" top: "b" slice_param { slice_point: 7 } }
+layer { name: "conv_a" type: "Convolution" bottom: "a" top: "conv_a"
+        convolution_param { num_output: 5 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "conv_b" type: "Convolution" bottom: "b" top: "conv_b"
+        convolution_param { num_output: 5 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "sum" type: "Eltwise" bottom: "conv_a" bottom: "conv_b" top: "sum" }
+layer { name: "ip" type: "InnerProduct" bottom: "sum" top: "ip"
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+)";
+  Context ctx({.device = &fake_gpu(), .seed = 3, .precision = Precision::kTf32});
+  NetParameter param = parse_net(kInception, "inception");
+  param.mutable_state()->set_phase(TRAIN);
+  Net net(param, ctx);
+  for (int pass = 0; pass < 3; ++pass) {
+    const std::int64_t before = ctx.stream()->conversions.reorders;
+    ASSERT_TRUE(net.forward().ok() && net.backward().ok());
+    if (pass > 0) {
+      EXPECT_EQ(ctx.stream()->conversions.reorders - before, 4)
+          << "the input, what ip reads, and the gradients of the sum's two parts";
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #include "shoal/ops/slice.h"
 
 #include "shoal/base/log.h"
+#include "shoal/ops/cuda/channels_last.h"
 #include "shoal/ops/cuda/elementary.h"
 #include "shoal/ops/cuda/launch.h"
 
@@ -52,27 +53,58 @@ class Box {
   std::int64_t start_ = 0;
 };
 
+// Whether the tensor has channels last, and the box all numbers of the whole but other channels: so
+// that it is a box in that order, too.
+bool is_of_channels(const Tensor& tensor, const Shape& box, const Shape& whole) {
+  const ChannelsLast* const last = as_channels_last(tensor.layout());
+  const Shape& shape = tensor.shape();
+  if (last == nullptr || shape.axes() < 3 || shape.count() == 0 || last->channels != shape[1] ||
+      shape.count() != shape[0] * last->channels * last->inner)
+    return false;
+  for (int axis = 0; axis < shape.axes(); ++axis)
+    if (axis != 1 && box[axis] != whole[axis]) return false;
+  return true;
+}
+
+// A box in the tensor round it, and the layouts of both.
+struct Places {
+  LayoutPtr box, whole;
+  Box places;
+};
+Places places_of(const Tensor& box, const Tensor& whole, Offset offset) {
+  const Shape &b = box.shape(), &w = whole.shape();
+  const Box plain(b, w, offset);
+  if (!is_of_channels(box, b, w) && !is_of_channels(whole, b, w)) return {nullptr, nullptr, plain};
+  const std::int64_t images = w[0], inner = w.count() / (images * w[1]);
+  const std::int64_t channels[] = {0, offset[1]};
+  return {channels_last(b[1], inner), channels_last(w[1], inner),
+          Box(Shape{images * inner, b[1]}, Shape{images * inner, w[1]}, channels)};
+}
+
 }  // namespace
 
 void cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
-  const Box box(y.shape(), x.shape(), from);
-  const float* const in = read(ctx, x);
-  float* const out = write(ctx, y);
+  const Places at = places_of(y, x, from);
+  const Box box = at.places;
+  const float* const in = read(ctx, x, at.whole);
+  float* const out = write(ctx, y, at.box);
   each(ctx, "cut", y.count(), [=] __host__ __device__(std::int64_t i) { out[i] = in[box(i)]; });
 }
 
 void add_cut(Context& ctx, const Tensor& x, Offset from, Tensor& y) {
-  const Box box(y.shape(), x.shape(), from);
-  const float* const in = read(ctx, x);
-  float* const out = mut(ctx, y);
+  const Places at = places_of(y, x, from);
+  const Box box = at.places;
+  const float* const in = read(ctx, x, at.whole);
+  float* const out = mut(ctx, y, at.box);
   each(ctx, "adding a cut", y.count(),
        [=] __host__ __device__(std::int64_t i) { out[i] += in[box(i)]; });
 }
 
 void paste(Context& ctx, const Tensor& x, Tensor& y, Offset to) {
-  const Box box(x.shape(), y.shape(), to);
-  const float* const in = read(ctx, x);
-  float* const out = mut(ctx, y);
+  const Places at = places_of(x, y, to);
+  const Box box = at.places;
+  const float* const in = read(ctx, x, at.box);
+  float* const out = mut(ctx, y, at.whole);
   each(ctx, "paste", x.count(), [=] __host__ __device__(std::int64_t i) { out[box(i)] = in[i]; });
 }
 
