@@ -61,7 +61,7 @@ $(filter $(BUILD)/unity/%,$(TEST_OBJ)): $(BUILD)/pch/tests.h.gch
 TABLE_LIB := $(patsubst %.cpp,$(BUILD)/%.o,$(call find_src,src/shoal/base src/shoal/optim src/shoal/table))
 TABLE_OBJ := $(patsubst %,$(BUILD)/tests/%.o,main $(addsuffix _test,bytes wire plan link link_parts link_faults simulated_link client client_retry codec shard shard_input scheme \
              scheme_vectors scheme_groups shared_memory link_memory drift_barrier esync coordinator coordinator_join coordinator_rounds coordinator_agreement \
-             coordinator_pace faults service service_start service_fault service_pace) $(addprefix support/,coordinator_rig faulty_link history job_over_tcp links messages places ports simulated_cluster simulated_worker draw_case))
+             coordinator_pace faults service service_start service_fault service_pace) $(addprefix support/,coordinator_rig faulty_link history job_over_tcp links messages places ports simulated_cluster simulated_worker draw_case unreliable_link))
 FUZZ_SRC := $(call find_src,src/shoal/base src/shoal/table/wire) src/shoal/table/plan.cpp src/shoal/table/coordinator/bodies.cpp src/shoal/optim/rule.cpp
 SAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=$(if $(filter asan,$@),address -fsanitize=undefined -fno-sanitize-recover=undefined,thread -Wno-tsan)
 

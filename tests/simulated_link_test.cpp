@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "support/unreliable_link.h"
+
 namespace shoal::table::simulated_link_test {
 namespace {
 
@@ -13,24 +15,21 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kPing = 32;  // bytes of its frame
 
-// A link whose ends write down what comes, as "clock@microseconds".
-struct Rig {
-  explicit Rig(const SimulatedLinkOptions& options, std::uint64_t seed = 1)
-      : link(time, options, Random(seed), end(0), end(1)) {}
-
-  SimulatedEnd end(std::size_t side) {
-    return {.received =
-                [this, side](const Message& message) {
-                  if (const auto* ping = std::get_if<Ping>(&message))
-                    heard[side].push_back(str(ping->clock, "@", time.now() / 1us));
-                  else
-                    heard[side].push_back("row");
-                },
-            .next = [this, side]() -> std::optional<Message> {
-              if (to_say[side] == 0) return std::nullopt;
-              return Ping{--to_say[side]};
-            },
-            .up = [this, side] { heard[side].push_back("up"); }};
+// The ends of a link, which write down what comes, as "clock@microseconds".
+struct Ends {
+  std::function<void(Message&&)> received(std::size_t side) {
+    return [this, side](const Message& message) {
+      if (const auto* ping = std::get_if<Ping>(&message))
+        heard[side].push_back(str(ping->clock, "@", time.now() / 1us));
+      else
+        heard[side].push_back("row");
+    };
+  }
+  std::function<std::optional<Message>()> next(std::size_t side) {
+    return [this, side]() -> std::optional<Message> {
+      if (to_say[side] == 0) return std::nullopt;
+      return Ping{--to_say[side]};
+    };
   }
   void run() {
     while (time.step()) {
@@ -40,7 +39,21 @@ struct Rig {
   VirtualTime time;
   std::vector<std::string> heard[2];
   Clock to_say[2] = {0, 0};
+};
+
+struct Rig : Ends {
+  explicit Rig(const SimulatedLinkOptions& options)
+      : link(time, options, Random(1), {received(0), next(0)}, {received(1), next(1)}) {}
   SimulatedLink link;
+};
+
+struct UnreliableRig : Ends {
+  explicit UnreliableRig(const UnreliableLinkOptions& options, std::uint64_t seed = 1)
+      : link(time, options, Random(seed), end(0), end(1)) {}
+  UnreliableEnd end(std::size_t side) {
+    return {received(side), next(side), [this, side] { heard[side].push_back("up"); }};
+  }
+  UnreliableLink link;
 };
 
 using Words = std::vector<std::string>;
@@ -91,13 +104,17 @@ TEST(VirtualTime, DoesWhatASortedListOfEventsDoes) {
 }
 
 TEST(SimulatedLink, BytesTakeTimeAndLatencyDoesNotAddUp) {
-  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4});  // a ping in 100 us
+  SimulatedPort out, in;
+  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4, .out = {&out}, .in = {&in}});
+  // a ping takes 100 us
   for (Clock clock = 1; clock <= 3; ++clock) rig.link.send(0, Ping{clock});
   rig.link.send(1, Ping{9});
   rig.run();
   EXPECT_EQ(rig.heard[1], (Words{"1@200", "2@300", "3@400"}));
   EXPECT_EQ(rig.heard[0], (Words{"9@200"}));
-  EXPECT_EQ(rig.link.counters(0).bytes, 3 * kPing);
+  EXPECT_EQ(out.bytes, 3 * kPing);
+  EXPECT_EQ(out.frames, 3u);
+  EXPECT_EQ(in.bytes, kPing) << "what the other end sent";
 }
 
 TEST(SimulatedLink, WhatIsSentGoesBeforeWhatIsTaken) {
@@ -109,6 +126,18 @@ TEST(SimulatedLink, WhatIsSentGoesBeforeWhatIsTaken) {
   EXPECT_EQ(rig.heard[1], (Words{"1@200", "7@300", "0@400"}));
 }
 
+TEST(SimulatedLink, OfWhatWaitsTheMostUrgentLeavesFirst) {
+  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4});
+  rig.link.send(0, Ping{1}, {.clock = 5});
+  rig.link.send(0, Ping{2}, {.clock = 5, .priority = 1});
+  rig.link.send(0, Ping{3}, {.clock = 5, .priority = 1});
+  rig.link.send(0, Ping{4}, {.clock = 5});
+  rig.link.send(0, Ping{5}, {.clock = 4, .priority = 2});
+  rig.link.send(0, Ping{6});
+  rig.run();
+  EXPECT_EQ(rig.heard[1], (Words{"1@200", "6@300", "5@400", "4@500", "2@600", "3@700"}));
+}
+
 TEST(SimulatedLink, TakesNoMoreThanItsWindow) {
   Rig rig({.latency = 100us, .window = 2 * kPing});
   rig.to_say[0] = 5;
@@ -116,28 +145,52 @@ TEST(SimulatedLink, TakesNoMoreThanItsWindow) {
   EXPECT_EQ(rig.to_say[0], 3);
   rig.run();
   EXPECT_EQ(rig.heard[1], (Words{"4@100", "3@100", "2@200", "1@200", "0@300"}));
+}
+
+TEST(UnreliableLink, WhatIsLateFillsTheWindowToo) {
+  UnreliableRig rig({.link = {.latency = 100us, .window = 2 * kPing}, .faults = {.reorder = 1}});
+  rig.to_say[0] = 5;
+  rig.link.wake(0);
+  rig.time.at(101us, [&] { EXPECT_EQ(rig.to_say[0], 3); });
+  rig.run();
+  EXPECT_EQ(rig.heard[1].size(), 5u);
   EXPECT_EQ(rig.link.counters(0).most_waiting, 2 * kPing);
+  for (Clock clock = 0; clock < 5; ++clock) rig.link.send(0, Ping{clock});
+  EXPECT_EQ(rig.link.counters(0).most_waiting, 5 * kPing);
+}
+
+// The numbers of the pings that were heard.
+Words clocks_of(const Words& heard) {
+  Words clocks;
+  for (const std::string& each : heard) clocks.push_back(each.substr(0, each.find('@')));
+  return clocks;
 }
 
 TEST(SimulatedLink, KeepsTheOrderWhateverTheJitter) {
-  Rig rig({.latency = 10us, .jitter = 1ms, .faults = {.delay = 0.5}});
-  for (Clock clock = 0; clock < 50; ++clock) rig.link.send(0, Ping{clock});
-  rig.run();
-  ASSERT_EQ(rig.heard[1].size(), 50u);
-  for (std::size_t i = 0; i < 50; ++i)
-    EXPECT_EQ(rig.heard[1][i].substr(0, rig.heard[1][i].find('@')), std::to_string(i));
+  Rig plain({.latency = 10us, .jitter = 1ms});
+  UnreliableRig delayed({.link = {.latency = 10us, .jitter = 1ms}, .faults = {.delay = 0.5}});
+  Words sent;
+  for (Clock clock = 0; clock < 50; ++clock) {
+    plain.link.send(0, Ping{clock});
+    delayed.link.send(0, Ping{clock});
+    sent.push_back(str(clock));
+  }
+  plain.run();
+  delayed.run();
+  EXPECT_EQ(clocks_of(plain.heard[1]), sent);
+  EXPECT_EQ(clocks_of(delayed.heard[1]), sent);
 }
 
-TEST(SimulatedLink, FaultsHappenAsOftenAsAskedFor) {
+TEST(UnreliableLink, FaultsHappenAsOftenAsAskedFor) {
   const struct {
-    SimulatedFaults faults;
+    LinkFaults faults;
     std::size_t least, most;
     bool ordered;
   } cases[] = {{{.lose = 0.5}, 400, 600, true},
                {{.repeat = 0.5}, 1400, 1600, false},
                {{.reorder = 0.5}, 1000, 1000, false}};
   for (const auto& each : cases) {
-    Rig rig({.latency = 10us, .faults = each.faults});
+    UnreliableRig rig({.link = {.latency = 10us}, .faults = each.faults});
     for (Clock clock = 1000; clock < 2000; ++clock) rig.link.send(0, Ping{clock});
     rig.run();
     EXPECT_GE(rig.heard[1].size(), each.least);
@@ -146,8 +199,9 @@ TEST(SimulatedLink, FaultsHappenAsOftenAsAskedFor) {
   }
 }
 
-TEST(SimulatedLink, ABreakLosesWhatIsOnItsWayAndWaits) {
-  Rig rig({.latency = 100us, .bandwidth = kPing * 1e4, .faults = {.down = 1ms}});
+TEST(UnreliableLink, ABreakLosesWhatIsOnItsWayAndWaits) {
+  UnreliableRig rig(
+      {.link = {.latency = 100us, .bandwidth = kPing * 1e4}, .faults = {.down = 1ms}});
   for (Clock clock = 1; clock <= 4; ++clock) rig.link.send(0, Ping{clock});
   rig.link.send(1, Ping{8});
   // 1 is there, 2 on its way, 3 leaving, 4 waiting; 8 is there
@@ -160,8 +214,8 @@ TEST(SimulatedLink, ABreakLosesWhatIsOnItsWayAndWaits) {
   EXPECT_EQ(rig.link.counters(0).resets, 1u);
 }
 
-TEST(SimulatedLink, DamageIsSeenAndBreaksTheConnection) {
-  Rig rig({.latency = 100us, .faults = {.damage = 1, .down = 1ms}});
+TEST(UnreliableLink, DamageIsSeenAndBreaksTheConnection) {
+  UnreliableRig rig({.link = {.latency = 100us}, .faults = {.damage = 1, .down = 1ms}});
   rig.link.send(0, Ping{1});
   rig.run();
   EXPECT_EQ(rig.heard[1], (Words{"up"}));
@@ -183,13 +237,12 @@ TEST(SimulatedLink, NumbersAreCopiedWhenTheyLeave) {
   EXPECT_EQ(heard, std::vector<float>(4, 1.f));
 }
 
-TEST(SimulatedLink, ASeedIsAHistory) {
+TEST(UnreliableLink, ASeedIsAHistory) {
   std::vector<Words> histories;
   for (const std::uint64_t seed : {5, 5, 6}) {
-    Rig rig({.latency = 10us,
-             .jitter = 1ms,
-             .faults = {.lose = 0.2, .repeat = 0.2, .reorder = 0.2, .reset = 0.02}},
-            seed);
+    UnreliableRig rig({.link = {.latency = 10us, .jitter = 1ms},
+                       .faults = {.lose = 0.2, .repeat = 0.2, .reorder = 0.2, .reset = 0.02}},
+                      seed);
     for (Clock clock = 0; clock < 100; ++clock)
       rig.time.at(clock * 1ms, [&rig, clock] { rig.link.send(0, Ping{clock}); });
     rig.run();

@@ -23,7 +23,7 @@ struct SumCase {
   int workers = 2;
   std::size_t count = 1;  // numbers of the vector
   Clock clocks = 1;
-  SimulatedLinkOptions network;
+  UnreliableLinkOptions network;
 };
 
 SumCase draw_sum(std::uint64_t seed) {
@@ -76,9 +76,9 @@ class Sums {
     std::uint64_t stream = 0;
     for (int worker = 0; worker < one_.workers; ++worker)
       for (int server = 0; server < one_.workers; ++server)
-        links_.push_back(
-            std::make_unique<SimulatedLink>(time_, one_.network, Random(seed, ++stream),
-                                            client_end(worker, server), shard_end(worker, server)));
+        links_.push_back(std::make_unique<UnreliableLink>(
+            time_, one_.network, Random(seed, ++stream), client_end(worker, server),
+            shard_end(worker, server)));
   }
   Sums(const Sums&) = delete;
 
@@ -192,10 +192,10 @@ class Sums {
   };
 
   RowId first_transfer() const { return static_cast<RowId>(1 + one_.workers); }
-  SimulatedLink& link(int worker, int server) {
+  UnreliableLink& link(int worker, int server) {
     return *links_[static_cast<std::size_t>(worker * one_.workers + server)];
   }
-  SimulatedEnd client_end(int worker, int server) {
+  UnreliableEnd client_end(int worker, int server) {
     Worker* const owner = workers_[static_cast<std::size_t>(worker)].get();
     return {.received =
                 [this, owner, server](Message&& message) {
@@ -210,7 +210,7 @@ class Sums {
                   owner->go_on();
                 }};
   }
-  SimulatedEnd shard_end(int worker, int server) {
+  UnreliableEnd shard_end(int worker, int server) {
     return {.received = [this, worker, server](Message&& message) {
       Outbox out;
       const Status handled =
@@ -230,7 +230,7 @@ class Sums {
   VirtualTime time_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::unique_ptr<SimulatedLink>> links_;  // of each worker to each server
+  std::vector<std::unique_ptr<UnreliableLink>> links_;  // of each worker to each server
   std::string wrong_;
 };
 

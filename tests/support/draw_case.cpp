@@ -102,13 +102,13 @@ void draw_next(Random& random, ClusterCase& one) {
 
 }  // namespace
 
-SimulatedLinkOptions draw_network(Random& random) {
-  SimulatedLinkOptions network;
-  network.latency = std::chrono::microseconds(10 + random.below(2000));
-  network.jitter = std::chrono::microseconds(random.below(3000));
+UnreliableLinkOptions draw_network(Random& random) {
+  UnreliableLinkOptions network;
+  network.link.latency = std::chrono::microseconds(10 + random.below(2000));
+  network.link.jitter = std::chrono::microseconds(random.below(3000));
   const double bandwidths[] = {0, 0, 1e5, 1e6};
-  network.bandwidth = bandwidths[random.below(4)];
-  network.window = 64 + random.below(2000);
+  network.link.bandwidth = bandwidths[random.below(4)];
+  network.link.window = 64 + random.below(2000);
   network.faults.lose = some(random, 0.2);
   network.faults.repeat = some(random, 0.3);
   network.faults.reorder = some(random, 0.3);
@@ -146,12 +146,12 @@ ClusterCase draw_case(std::uint64_t seed) {
 
 ClusterCase without_faults(ClusterCase one) {
   one.network.faults = {};
-  one.network.jitter = {};
+  one.network.link.jitter = {};
   return one;
 }
 
 std::string describe(const ClusterCase& one) {
-  const SimulatedFaults& faults = one.network.faults;
+  const LinkFaults& faults = one.network.faults;
   std::string stops;
   for (const Clock stop : one.stops) stops += str(stops.empty() ? "" : ",", stop);
   return str("seed ", one.seed, ": ", one.plan.scheme, ", clip ", one.plan.clip, ", ",

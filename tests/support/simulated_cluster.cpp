@@ -31,9 +31,9 @@ class Cluster {
   bool finished() const;
   SimulatedWorker::Surroundings surroundings(int worker) {
     return {job_, time_, history_,
-            [this, worker](int server) -> SimulatedLink& { return link(worker, server); }};
+            [this, worker](int server) -> UnreliableLink& { return link(worker, server); }};
   }
-  SimulatedLink& link(int worker, int server) {
+  UnreliableLink& link(int worker, int server) {
     return *links_[static_cast<std::size_t>(worker) * job_.plan.servers +
                    static_cast<std::size_t>(server)];
   }
@@ -45,7 +45,7 @@ class Cluster {
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;  // by worker, those of the plan
   std::vector<std::unique_ptr<SimulatedWorker>> former_;   // of the generation before
   // a worker's to each server, one after the other; the servers' to the adder
-  std::vector<std::unique_ptr<SimulatedLink>> links_, adders_;
+  std::vector<std::unique_ptr<UnreliableLink>> links_, adders_;
   std::map<std::pair<Generation, Clock>, std::vector<std::optional<double>>> norms_;
   std::vector<std::size_t> own_bytes_;  // of weights, by server
 };
@@ -85,7 +85,7 @@ void Cluster::connect() {
                    ? workers_[static_cast<std::size_t>(worker)].get()
                    : nullptr;
       };
-      SimulatedEnd client{
+      UnreliableEnd client{
           .received =
               [owner, server](const Message& message) {
                 if (owner()) owner()->received(server, message);
@@ -95,19 +95,19 @@ void Cluster::connect() {
               [owner, server] {
                 if (owner()) owner()->link_up(server);
               }};
-      SimulatedEnd shard{.received = [this, server, worker](const Message& message) {
+      UnreliableEnd shard{.received = [this, server, worker](const Message& message) {
         handle(server, worker, message);
       }};
-      links_.push_back(std::make_unique<SimulatedLink>(
+      links_.push_back(std::make_unique<UnreliableLink>(
           time_, job_.network, Random(job_.seed, ++stream), std::move(client), std::move(shard)));
     }
   }
   for (int server = 0; server < job_.plan.servers; ++server) {
-    SimulatedEnd shard{
+    UnreliableEnd shard{
         .received = [this, server](const Message& message) { handle(server, -1, message); }};
-    SimulatedEnd adder{
+    UnreliableEnd adder{
         .received = [this](const Message& message) { add(std::get<Norm>(message)); }};
-    adders_.push_back(std::make_unique<SimulatedLink>(
+    adders_.push_back(std::make_unique<UnreliableLink>(
         time_, job_.network, Random(job_.seed, ++stream), std::move(shard), std::move(adder)));
   }
 }
@@ -176,8 +176,8 @@ void Cluster::check_queues() {
     for (int server = 0; server < job_.plan.servers; ++server) {
       const std::size_t rows =
           own_bytes_[static_cast<std::size_t>(server)] + 64 * (job_.plan.rows.size() + 1);
-      const std::array<std::size_t, 2> most{job_.network.window + rows,
-                                            job_.network.window + 8 * rows};
+      const std::array<std::size_t, 2> most{job_.network.link.window + rows,
+                                            job_.network.link.window + 8 * rows};
       for (int from = 0; from < 2; ++from) {
         const std::size_t waited = link(worker, server).counters(from).most_waiting;
         if (waited <= most[static_cast<std::size_t>(from)]) continue;

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "shoal/base/random.h"
-#include "shoal/table/link/simulated.h"
 #include "shoal/table/types.h"
 #include "support/history.h"
+#include "support/unreliable_link.h"
 
 namespace shoal::table {
 
@@ -37,13 +37,13 @@ struct ClusterCase : Segment {
   // generation
   std::optional<Segment> next;
   Order order = Order::kPriority;
-  SimulatedLinkOptions network;
+  UnreliableLinkOptions network;
   Instant compute = std::chrono::milliseconds(2);  // of one row, up to
   std::chrono::milliseconds retry{100};
   Instant limit = std::chrono::seconds(120);  // the longest wait for a row (I6)
 };
 
-SimulatedLinkOptions draw_network(Random& random);
+UnreliableLinkOptions draw_network(Random& random);
 ClusterCase draw_case(std::uint64_t seed);
 // Returns the same job on a network without faults.
 ClusterCase without_faults(ClusterCase one);

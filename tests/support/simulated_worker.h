@@ -7,7 +7,6 @@
 
 #include "shoal/base/random.h"
 #include "shoal/table/client.h"
-#include "shoal/table/link/simulated.h"
 #include "support/history.h"
 #include "support/simulated_cluster.h"
 
@@ -25,7 +24,7 @@ class SimulatedWorker {
     const ClusterCase& job;
     VirtualTime& time;
     std::optional<History>& history;
-    std::function<SimulatedLink&(int server)> link;
+    std::function<UnreliableLink&(int server)> link;
   };
   SimulatedWorker(Surroundings around, int id);
   void read();  // asks for all rows
@@ -39,7 +38,7 @@ class SimulatedWorker {
  private:
   const ClusterCase& job() const { return around_.job; }
   Instant now() const { return around_.time.now(); }
-  SimulatedLink& link(int server) { return around_.link(server); }
+  UnreliableLink& link(int server) { return around_.link(server); }
   void forward();
   void backward(RowId behind);
   void push(RowId row);

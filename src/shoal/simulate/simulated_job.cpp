@@ -32,7 +32,8 @@ void SimulatedJob::join() {
           {.shard = std::make_unique<table::Shard>(number, options_.maker), .rank = rank});
       if (options_.dry) servers_.back().shard->count_only();
     }
-    ports_.push_back({{.bandwidth = process.bandwidth}, {.bandwidth = process.bandwidth}});
+    const double shared = cluster_.shared ? process.bandwidth : 0;
+    ports_.push_back({.out = {.bandwidth = shared}, .in = {.bandwidth = shared}});
     const table::JoinBody join{
         rank, process.worker, process.server, str("simulated ", rank), str("simulated:", rank), ""};
     std::vector<table::Dispatch> out;
@@ -46,33 +47,29 @@ void SimulatedJob::join() {
 
 // Messages within a process take no time.
 SimulatedLinkOptions SimulatedJob::between(std::uint32_t first, std::uint32_t second) {
-  SimulatedLinkOptions link;
-  link.as_messages = options_.dry || first == second;
-  link.latency = {};
-  if (first == second) return link;
+  Ports &here = ports_[first], &there = ports_[second];
+  if (first == second) return {.latency = {}, .copies = false, .out = {&here.local, &here.local}};
   const Process &a = cluster_.processes[first], &b = cluster_.processes[second];
-  link.latency = std::max(a.latency, b.latency);
-  link.jitter = std::max(a.jitter, b.jitter);
-  if (cluster_.shared) {
-    link.out = {&ports_[first].out, &ports_[second].out};
-    link.in = {&ports_[first].in, &ports_[second].in};
-  } else {
+  SimulatedLinkOptions link{.latency = std::max(a.latency, b.latency),
+                            .jitter = std::max(a.jitter, b.jitter),
+                            .copies = !options_.dry,
+                            .out = {&here.out, &there.out},
+                            .in = {&here.in, &there.in}};
+  if (!cluster_.shared)
     link.bandwidth = a.bandwidth > 0 && b.bandwidth > 0 ? std::min(a.bandwidth, b.bandwidth)
                                                         : std::max(a.bandwidth, b.bandwidth);
-  }
   return link;
 }
 
 SimulatedLink& SimulatedJob::link(int worker, int server) {
-  const std::size_t number = link_number(worker, server);
+  const std::size_t number = worker * servers_.size() + server;
   if (links_[number]) return *links_[number];
   SimulatedEnd client{
       .received = [this, worker,
                    server](Message&& m) { tables_[worker]->received(server, std::move(m)); },
-      .next = [this, worker, server]() { return tables_[worker]->next(server); }};
+      .next = [this, worker, server] { return tables_[worker]->next(server); }};
   SimulatedEnd shard{
-      .received = [this, worker, server](Message&& m) { arrived(server, worker, std::move(m)); },
-      .next = [this, number]() { return out_.pop(number); }};
+      .received = [this, worker, server](Message&& m) { arrived(server, worker, std::move(m)); }};
   links_[number] = std::make_unique<SimulatedLink>(
       time_, between(rank_of_worker_[worker], servers_[server].rank),
       Random(options_.seed, kFirstStream + number), std::move(client), std::move(shard));
@@ -81,10 +78,12 @@ SimulatedLink& SimulatedJob::link(int worker, int server) {
 
 void SimulatedJob::connect() {
   links_.resize(rank_of_worker_.size() * servers_.size());
-  out_ = MessageQueues(links_.size());
   for (std::uint32_t rank = 0; rank < cluster_.processes.size(); ++rank) {
     SimulatedLinkOptions line = between(rank, 0);
-    if (cluster_.coordinator_latency && rank != 0) line.latency = *cluster_.coordinator_latency;
+    if (rank == 0)
+      line.out = {};  // its traffic counts nowhere
+    else if (cluster_.coordinator_latency)
+      line.latency = *cluster_.coordinator_latency;
     SimulatedEnd process{.received = [this, rank](const Message& m) { hear(rank, m); }};
     SimulatedEnd coordinator{.received = [this, rank](const Message& m) { coordinate(rank, m); }};
     to_coordinator_.push_back(std::make_unique<SimulatedLink>(
@@ -118,10 +117,17 @@ void SimulatedJob::arrived(int server, int worker, Message&& message) {
 
 void SimulatedJob::handle(int server, int worker, const Message& message) {
   if (!this->status().ok()) return;
-  table::Shard& shard = *servers_[server].shard;
+  Server& here = servers_[server];
   table::Outbox out;
-  const Status status = shard.handle(worker, message, out);
-  dispatch(server, out);
+  const Status status = here.shard->handle(worker, message, out);
+  for (table::Outgoing& one : out) {
+    if (one.to == table::kCoordinator) {
+      to_coordinator_[here.rank]->send(0, std::move(one.message));
+      continue;
+    }
+    const table::Urgency urgency = urgency_of(one.message, *here.shard->plan());
+    link(one.to, server).send(1, std::move(one.message), urgency);
+  }
   if (!status.ok()) fail(status.error());
 }
 
@@ -143,23 +149,10 @@ Histogram SimulatedJob::version_staleness() const {
   return all;
 }
 
-void SimulatedJob::dispatch(int server, table::Outbox& out) {
-  Server& here = servers_[server];
-  for (table::Outgoing& one : out) {
-    if (one.to == table::kCoordinator) {
-      to_coordinator_[here.rank]->send(0, std::move(one.message));
-      continue;
-    }
-    out_.push(link_number(one.to, server), urgency_of(one.message, *here.shard->plan()),
-              std::move(one.message));
-    link(one.to, server).wake(1);
-  }
-}
-
 void SimulatedJob::coordinate(std::uint32_t rank, const Message& message) {
   std::vector<table::Dispatch> out;
   const Status status = coordinator_.handle(rank, message, time_.now(), out);
-  dispatch(out);
+  for (const table::Dispatch& one : out) to_coordinator_[one.rank]->send(1, one.message);
   if (!status.ok()) fail(status.error());
 }
 
@@ -200,30 +193,12 @@ table::ShardCounters SimulatedJob::counters() const {
 }
 
 table::Traffic SimulatedJob::traffic(int worker) const {
-  const std::uint32_t rank = rank_of_worker_[worker];
-  const int own_server = roster().processes[rank].server;
-  table::Traffic all;
-  const auto add = [&](const SimulatedLink& link, int own) {
-    const SimulatedLink::Counters &out = link.counters(own), &in = link.counters(1 - own);
-    all.bytes_sent += out.bytes;
-    all.frames_sent += out.frames;
-    all.bytes_received += in.bytes;
-    all.frames_received += in.frames;
-  };
-  const auto used = [&](int client, int server) {
-    return links_[link_number(client, server)].get();
-  };
-  for (int server = 0; server < servers(); ++server)
-    if (const SimulatedLink* link = used(worker, server); link && server != own_server)
-      add(*link, 0);
-  for (int client = 0; client < workers() && own_server >= 0; ++client) {
-    const SimulatedLink* const link = used(client, own_server);
-    if (link && client != worker) add(*link, 1);
-    if (link && client == worker)
-      all.local_bytes += link->counters(0).bytes + link->counters(1).bytes;
-  }
-  for (std::uint32_t other = 1; other < to_coordinator_.size(); ++other)
-    if (other == rank || rank == 0) add(*to_coordinator_[other], rank == 0 ? 1 : 0);
+  const auto& [out, in, local] = ports_[rank_of_worker_[worker]];
+  table::Traffic all{.bytes_sent = out.bytes,
+                     .bytes_received = in.bytes,
+                     .frames_sent = out.frames,
+                     .frames_received = in.frames,
+                     .local_bytes = local.bytes};
   if (const double bandwidth = process_of(worker).bandwidth; bandwidth > 0) {
     all.sending = to_instant(static_cast<double>(all.bytes_sent) / bandwidth);
     all.receiving = to_instant(static_cast<double>(all.bytes_received) / bandwidth);

@@ -7,7 +7,6 @@
 #include "shoal/base/mutex.h"
 #include "shoal/report/metrics.h"
 #include "shoal/simulate/cluster.h"
-#include "shoal/simulate/message_queues.h"
 #include "shoal/table/coordinator.h"
 #include "shoal/table/link/simulated.h"
 #include "shoal/table/shard.h"
@@ -48,11 +47,9 @@ class SimulatedJob {
   const Cluster& cluster() const { return cluster_; }
 
   void attach(int worker, SimulatedTable& table) { tables_[worker] = &table; }
-  // Says that a worker's next() has a message for the server.
-  void wake(int worker, int server) { link(worker, server).wake(0); }
-  void send(int worker, int server, table::Message message) {
-    link(worker, server).send(0, std::move(message));
-  }
+  // Between a worker, end 0, and a server. Made when it is first used: most pairs of a tree never
+  // are.
+  table::SimulatedLink& link(int worker, int server);
   void ask(int worker, table::Message message) {
     to_coordinator_[rank_of_worker_[worker]]->send(0, std::move(message));
   }
@@ -86,23 +83,15 @@ class SimulatedJob {
   };
   struct Ports {
     table::SimulatedPort out, in;
+    table::SimulatedPort local{};  // of both ways within the process, which take no time
   };
 
   void join();
   void connect();
   table::SimulatedLinkOptions between(std::uint32_t first, std::uint32_t second);
-  std::size_t link_number(int worker, int server) const {
-    return worker * servers_.size() + server;
-  }
-  // Made when it is first used: most pairs of a tree never are.
-  table::SimulatedLink& link(int worker, int server);
   void arrived(int server, int worker, table::Message&& message);
   void handle(int server, int worker, const table::Message& message);
-  void dispatch(int server, table::Outbox& out);
   void coordinate(std::uint32_t rank, const table::Message& message);
-  void dispatch(const std::vector<table::Dispatch>& out) {
-    for (const table::Dispatch& one : out) to_coordinator_[one.rank]->send(1, one.message);
-  }
   void hear(std::uint32_t rank, const table::Message& message);
 
   const Cluster cluster_;
@@ -113,7 +102,6 @@ class SimulatedJob {
   std::vector<SimulatedTable*> tables_;  // by worker
   std::vector<Server> servers_;
   std::vector<Ports> ports_;  // by rank
-  MessageQueues out_{0};      // of servers; as links_
   // from each worker to each server, worker by worker; null: not used yet
   std::vector<std::unique_ptr<table::SimulatedLink>> links_;
   std::vector<std::unique_ptr<table::SimulatedLink>> to_coordinator_;  // by rank

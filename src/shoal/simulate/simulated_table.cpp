@@ -109,7 +109,7 @@ void SimulatedTable::keep_time() {
     if (!client_) return;
     keep_time();
     for (int server = 0; server < job_.servers(); ++server)
-      if (client_->has_turns(server)) job_.wake(worker_, server);
+      if (client_->has_turns(server)) job_.link(worker_, server).wake(0);
   });
 }
 

@@ -39,7 +39,8 @@ class SimulatedTable final : public table::TableSession {
   // Tells all servers that this worker pushes nothing more.
   void retire(const table::Retire& retire) override {
     if (!client_) return;  // no server has heard of this worker
-    for (int server = 0; server < job_.servers(); ++server) job_.send(worker_, server, retire);
+    for (int server = 0; server < job_.servers(); ++server)
+      job_.link(worker_, server).send(0, retire);
   }
 
   int worker() const override { return worker_; }
@@ -108,7 +109,7 @@ class SimulatedTable final : public table::TableSession {
   }
   void know(table::RosterBody roster) override { rosters_.push_back(std::move(roster)); }
   void pump(int server) {
-    job_.wake(worker_, server);
+    job_.link(worker_, server).wake(0);
     keep_time();
   }
   void keep_time();
