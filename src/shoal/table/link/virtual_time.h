@@ -12,8 +12,9 @@
 
 namespace shoal::table {
 
-// A radix heap: events of the present instant, and behind them buckets of later ones. The number of
-// an event's bucket is that of the highest bit in which its instant differs from the present one.
+// A radix heap: a bucket with the events of the present instant, and behind it buckets of later
+// ones. The number of an event's bucket is how many bits its instant has up to the highest that
+// differs from the present one's.
 // So an event moves from bucket to bucket a few times, always to the end of one, and events of one
 // instant stay in their order. Source: Ahuja, Mehlhorn, Orlin and Tarjan (Journal of the ACM,
 // 1990).
@@ -26,7 +27,7 @@ class VirtualTime {
   void after(Instant delay, std::function<void()> work) { at(now_ + delay, std::move(work)); }
   // Goes on to the next thing and does it; false if there is none.
   bool step();
-  bool is_idle() const { return later_ == 0 && done_ == present_.size(); }
+  bool is_idle() const { return events_ == 0; }
 
  private:
   struct Event {
@@ -35,14 +36,13 @@ class VirtualTime {
   };
   using Events = std::vector<Event>;
 
-  Events& bucket_of(Instant when);
+  void put(Event&& event);
   void go_on();
 
-  Events present_;  // of now_, or before it; those before done_ are over
-  std::size_t done_ = 0;
-  std::array<Events, 64> buckets_;
-  std::size_t later_ = 0;  // events in buckets
-  Events moved_;           // no events: memory
+  std::array<Events, 65> buckets_;  // the first has those of now_
+  std::size_t done_ = 0;            // events of the first bucket that are over
+  std::size_t events_ = 0;          // that are not over
+  Events moved_;                    // no events: memory
   Instant now_{};
 };
 
