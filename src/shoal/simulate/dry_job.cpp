@@ -139,8 +139,9 @@ void DryJob::add_sum(const parallel::Bucket& bucket, const std::vector<std::size
     sum.reads[static_cast<std::size_t>(rows[i].reader)].push_back(row);
   }
   std::ranges::copy(rows, std::back_inserter(phase.plan.rows.edit()));
-  phase.slices[phase.slices.size() - sends[lowest]].expects.push_back(phase.sums.size());
-  phase.slices[sends[lowest]].starts.push_back(phase.sums.size());
+  const int number = static_cast<int>(phase.sums.size());
+  phase.slices[phase.slices.size() - sends[lowest]].expects = number;
+  phase.slices[sends[lowest]].starts = number;
   phase.sums.push_back(std::move(sum));
 }
 

@@ -47,7 +47,7 @@ class DryWorker final : public SimulatedWorker {
     pacer_.emplace(table_, task(), waits_, phase_->end);
     if (task().is_planned())
       pacer_->exchange_takes(or_throw(parallel::measure_exchange(table_, phase_->plan)));
-    get(phase_->all);
+    get(phase_->all, clock_);
     while ((clock_ != phase_->end || task().shared) && may_begin()) run_task();
     wait(phase_->all);
     for (const auto rows : {&DrySum::reads, &DrySum::writes})
@@ -59,7 +59,7 @@ class DryWorker final : public SimulatedWorker {
     if (!task().asks_early) wait(phase_->all);
     if (or_throw(pacer_->begin(clock_)) == Begin::kOver) return false;
     if (pacer_->start().reread && task().contribution != table::ContributionKind::kWeights) {
-      get(phase_->learning);
+      get(phase_->learning, clock_);
       wait(phase_->learning);
     }
     return true;
@@ -68,7 +68,7 @@ class DryWorker final : public SimulatedWorker {
   void run_task() {
     if (task().pull_first) {
       wait(phase_->all);
-      push(phase_->learning);
+      push(phase_->learning, clock_);
     }
     pacer_->task_begins();
     table::Verdict verdict = table::Verdict::kAnother;
@@ -76,7 +76,7 @@ class DryWorker final : public SimulatedWorker {
       step();
       if (pacer_->wanted() <= pacer_->steps()) verdict = or_throw(pacer_->judge(clock_));
     }
-    if (!task().pull_first) push(phase_->rest, verdict == table::Verdict::kDrop);
+    if (!task().pull_first) push(phase_->rest, clock_, verdict == table::Verdict::kDrop);
     ++clock_;
   }
 
@@ -97,23 +97,24 @@ class DryWorker final : public SimulatedWorker {
     if (slice_ == phase_->slices.end()) return table_.wake();
     const bool reads = pacer_->steps() == 0 && !task().pull_first;
     const table::Instant since = table_.now();
-    std::vector<RowId> needs = of_sums(expected(), &DrySum::reads);
-    if (reads) needs.insert(needs.end(), slice_->needs.begin(), slice_->needs.end());
-    for (const auto& rows : slice_->asks) needs.insert(needs.end(), rows.begin(), rows.end());
-    if (reads && slice_->needs_sums) add_all_sums(needs);
+    const DrySum* const sum = expected();
+    std::vector<RowId> needs;
+    const auto add = [&](const std::vector<RowId>& rows) {
+      needs.insert(needs.end(), rows.begin(), rows.end());
+    };
+    if (sum) add(sum->reads[own()]);
+    if (reads) add(slice_->needs);
+    for (const auto& rows : slice_->asks) add(rows);
+    if (reads && slice_->needs_sums) {
+      for (const DrySum& each : phase_->sums) add(each.reads[own()]);
+      for (const DrySlice& slice : phase_->slices)
+        for (const auto& rows : slice.asks) add(rows);
+    }
     // what a sum still writes leaves when the last that it reads arrives
-    table_.when_arrived(needs, [this, since] {
-      table_.when_arrived(of_sums(expected(), &DrySum::writes),
+    table_.when_arrived(needs, [this, since, sum] {
+      table_.when_arrived(sum ? sum->writes[own()] : std::vector<RowId>(),
                           [this, since] { begin_slice(since); });
     });
-  }
-
-  // The rows of all sums and factors.
-  void add_all_sums(std::vector<RowId>& rows) const {
-    for (const DrySum& sum : phase_->sums)
-      rows.insert(rows.end(), sum.reads[own()].begin(), sum.reads[own()].end());
-    for (const DrySlice& slice : phase_->slices)
-      for (const auto& some : slice.asks) rows.insert(rows.end(), some.begin(), some.end());
   }
 
   // All that the slice needs has arrived, for which the worker has waited since then.
@@ -121,13 +122,14 @@ class DryWorker final : public SimulatedWorker {
     const table::Instant from = table_.now();
     waits_.add(from - since);
     table_.figures.rows += to_seconds(from - since);
-    ask_for_factors();
-    for (const RowId row : of_sums(expected(), &DrySum::reads))
-      table_.get(row, clock_ + 1, table::Part::kWeights);
+    for (std::size_t worker = 0; worker < slice_->asks.size(); ++worker)
+      if (worker != own()) get(slice_->asks[worker], clock_ + 1);
+    if (const DrySum* const sum = expected()) get(sum->reads[own()], clock_ + 1);
     const bool is_last = pacer_->steps() + 1 == pacer_->wanted();
-    if (is_last) push(slice_->sends);
-    if (!slice_->tells.empty()) push(slice_->tells[own()]);
-    for (const std::size_t sum : is_last ? slice_->starts : std::vector<std::size_t>()) {
+    if (is_last) push(slice_->sends, clock_);
+    if (!slice_->tells.empty()) push(slice_->tells[own()], clock_);
+    if (is_last && slice_->starts >= 0) {
+      const auto sum = static_cast<std::size_t>(slice_->starts);
       sums_[sum].clock = clock_;
       sums_[sum].done.restart();
       go_on(sum);
@@ -140,32 +142,17 @@ class DryWorker final : public SimulatedWorker {
     });
   }
 
-  void ask_for_factors() {
-    for (std::size_t worker = 0; worker < slice_->asks.size(); ++worker)
-      for (const RowId row : slice_->asks[worker])
-        if (static_cast<int>(worker) != number_) table_.get(row, clock_ + 1, table::Part::kWeights);
-  }
-
   // ---- sums over all workers ----
-  // Those that the slice waits for, in the first step of a task.
-  std::vector<std::size_t> expected() const {
-    return pacer_->steps() == 0 ? slice_->expects : std::vector<std::size_t>();
+  // The one that the slice waits for, in the first step of a task; null: none.
+  const DrySum* expected() const {
+    if (pacer_->steps() > 0 || slice_->expects < 0) return nullptr;
+    return &phase_->sums[static_cast<std::size_t>(slice_->expects)];
   }
   void begin_sums() {
     sums_.clear();
     for (const DrySum& sum : phase_->sums)
       sums_.push_back({.clock = clock_, .done = parallel::StepsDone(sum.strips[own()])});
     if (!sums_.empty()) table_.on_arrival([this](RowId row) { arrived(row); });
-  }
-  // This worker's rows of some sums.
-  std::vector<RowId> of_sums(const std::vector<std::size_t>& sums,
-                             std::vector<std::vector<RowId>> DrySum::*rows) const {
-    std::vector<RowId> all;
-    for (const std::size_t sum : sums) {
-      const std::vector<RowId>& some = (phase_->sums[sum].*rows)[own()];
-      all.insert(all.end(), some.begin(), some.end());
-    }
-    return all;
   }
   void arrived(RowId row) {
     const auto& sums = phase_->sums;
@@ -183,10 +170,9 @@ class DryWorker final : public SimulatedWorker {
 
   std::size_t own() const { return static_cast<std::size_t>(number_); }
   void wait(std::span<const RowId> rows) { or_throw(waits_.wait(rows)); }
-  void get(std::span<const RowId> rows) {
-    for (const RowId row : rows) table_.get(row, clock_, table::Part::kWeights);
+  void get(std::span<const RowId> rows, table::Clock clock) {
+    for (const RowId row : rows) table_.get(row, clock, table::Part::kWeights);
   }
-  void push(std::span<const RowId> rows, bool empty = false) { push(rows, clock_, empty); }
   void push(std::span<const RowId> rows, table::Clock clock, bool empty = false) {
     for (const RowId row : rows) {
       const table::Push push{
