@@ -12,7 +12,6 @@
 namespace shoal::simulate {
 
 using parallel::Way;
-using table::RowId;
 
 DryJob::DryJob(const WorkerSetup& setup)
     : setup_(setup), recipe_(read_recipe(setup.spec.solver, setup.spec.name)) {
@@ -49,7 +48,7 @@ DryPhase DryJob::phase_of(Net& net, const parallel::Phase& given) const {
        .histories = local ? local->state().histories() : std::vector<Tensor*>(),
        .stays = gradients && parallel::is_alone(job.roster()),
        .replicated = parallel::replicated_by(ways)});
-  const table::Clock start = phases.empty() ? 0 : phases.back().end;
+  const Clock start = phases.empty() ? 0 : phases.back().end;
   DryPhase phase{
       .plan = parallel::plan_of(recipe_, map.rows(), job.roster(), start, {},
                                 {.name = name,

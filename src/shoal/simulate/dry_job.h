@@ -15,20 +15,20 @@ namespace shoal::simulate {
 
 // A sum over all workers, whose transfers are rows from `first` on.
 struct DrySum {
-  table::RowId first = 0;
+  RowId first = 0;
   // By worker: its steps, and the rows that it writes and reads.
   std::vector<std::vector<parallel::Strip>> strips;
-  std::vector<std::vector<table::RowId>> writes, reads;
+  std::vector<std::vector<RowId>> writes, reads;
 };
 
 // A slice of computation between two actions on the table.
 struct DrySlice {
-  std::vector<table::RowId> needs{};  // must have arrived before it, in a task's first step
-  std::vector<table::RowId> sends{};  // are pushed when it begins, in a task's last step
-  double share = 0;                   // its part of a step's time
+  std::vector<RowId> needs{};  // must have arrived before it, in a task's first step
+  std::vector<RowId> sends{};  // are pushed when it begins, in a task's last step
+  double share = 0;            // its part of a step's time
   // By worker, of a layer whose gradients travel as factors: the rows of its message. A slice that
   // asks for them needs the last ones before.
-  std::vector<std::vector<table::RowId>> asks{}, tells{};
+  std::vector<std::vector<RowId>> asks{}, tells{};
   // Of layers whose gradients the workers sum: the index of the sum that must be over before the
   // slice, and is then expected anew; and of the one that begins with it. -1: none.
   int expects = -1, starts = -1;
@@ -37,14 +37,14 @@ struct DrySlice {
 
 // The work of every worker in a phase.
 struct DryPhase {
-  table::Plan plan;
+  Plan plan;
   table::Task task;
   bool bounded = true;
   std::vector<DrySlice> slices;  // of a step
-  std::vector<table::RowId> all, learning;
-  std::vector<table::RowId> rest;  // the learning rows that no slice sends
+  std::vector<RowId> all, learning;
+  std::vector<RowId> rest;  // the learning rows that no slice sends
   std::vector<DrySum> sums;
-  table::Clock end = 0;  // the clock after its last task
+  Clock end = 0;  // the clock after its last task
 };
 
 // The same for every worker of the job. Throws ConfigError for what workers without numbers cannot
@@ -57,10 +57,10 @@ class DryJob {
   bool asks = false;   // workers ask the coordinator, in some phase
   double samples = 0;  // of an iteration
   // Returns what stands for the values of a row, which needs no copy.
-  std::span<float> row(const DryPhase& phase, table::RowId row) const {
+  std::span<float> row(const DryPhase& phase, RowId row) const {
     return std::span(*numbers_).first(phase.plan.rows[row].length);
   }
-  table::Values values(const DryPhase& phase, table::RowId row) const {
+  table::Values values(const DryPhase& phase, RowId row) const {
     return {this->row(phase, row), numbers_};
   }
 

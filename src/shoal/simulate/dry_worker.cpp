@@ -9,8 +9,6 @@
 namespace shoal::simulate {
 namespace {
 
-using table::RowId;
-
 class DryWorker final : public SimulatedWorker {
  public:
   DryWorker(const WorkerSetup& setup, int number, std::shared_ptr<DryJob> dry)
@@ -26,7 +24,7 @@ class DryWorker final : public SimulatedWorker {
       phase_ = &phase;
       run_phase();
       if (dry_->asks && !phase.bounded)
-        or_throw(table_.ask(table::Topic::kMeet, table::Clock{phase.plan.generation} << 32,
+        or_throw(table_.ask(table::Topic::kMeet, Clock{phase.plan.generation} << 32,
                             encode(table::Meeting::kEnd)));
       clock_ = phase.end;  // where workers share iterations: the mean of all
     }
@@ -96,7 +94,7 @@ class DryWorker final : public SimulatedWorker {
   void run_slices() {
     if (slice_ == phase_->slices.end()) return table_.wake();
     const bool reads = pacer_->steps() == 0 && !task().pull_first;
-    const table::Instant since = table_.now();
+    const Instant since = table_.now();
     const DrySum* const sum = expected();
     std::vector<RowId> needs;
     const auto add = [&](const std::vector<RowId>& rows) {
@@ -118,8 +116,8 @@ class DryWorker final : public SimulatedWorker {
   }
 
   // All that the slice needs has arrived, for which the worker has waited since then.
-  void begin_slice(table::Instant since) {
-    const table::Instant from = table_.now();
+  void begin_slice(Instant since) {
+    const Instant from = table_.now();
     waits_.add(from - since);
     table_.figures.rows += to_seconds(from - since);
     for (std::size_t worker = 0; worker < slice_->asks.size(); ++worker)
@@ -170,10 +168,10 @@ class DryWorker final : public SimulatedWorker {
 
   std::size_t own() const { return static_cast<std::size_t>(number_); }
   void wait(std::span<const RowId> rows) { or_throw(waits_.wait(rows)); }
-  void get(std::span<const RowId> rows, table::Clock clock) {
+  void get(std::span<const RowId> rows, Clock clock) {
     for (const RowId row : rows) table_.get(row, clock, table::Part::kWeights);
   }
-  void push(std::span<const RowId> rows, table::Clock clock, bool empty = false) {
+  void push(std::span<const RowId> rows, Clock clock, bool empty = false) {
     for (const RowId row : rows) {
       const table::Push push{
           .row = row,
@@ -188,14 +186,14 @@ class DryWorker final : public SimulatedWorker {
 
   const std::shared_ptr<DryJob> dry_;
   const DryPhase* phase_ = nullptr;
-  table::Clock clock_ = 0;
+  Clock clock_ = 0;
   parallel::RowWaits waits_{table_};
   std::optional<parallel::PacerClient> pacer_;
   double seconds_ = 0;                           // the time of this step
   std::vector<DrySlice>::const_iterator slice_;  // the next of this step
   // How far a sum of the phase has come, which may end after the iteration that began it.
   struct SumUnderWay {
-    table::Clock clock = 0;
+    Clock clock = 0;
     parallel::StepsDone done;
   };
   std::vector<SumUnderWay> sums_;

@@ -7,7 +7,6 @@
 
 namespace shoal::simulate {
 
-using table::Message;
 using table::SimulatedEnd;
 using table::SimulatedLink;
 using table::SimulatedLinkOptions;
@@ -92,7 +91,7 @@ void SimulatedJob::connect() {
   }
 }
 
-void SimulatedJob::install_plan(const table::Plan& plan, const table::Table::Source& initial) {
+void SimulatedJob::install_plan(const Plan& plan, const table::Table::Source& initial) {
   const auto messages = table::initial_of(plan, initial);
   for (int server = 0; server < servers(); ++server)
     for (const Message& message : messages[server]) {

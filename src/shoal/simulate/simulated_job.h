@@ -13,6 +13,11 @@
 
 namespace shoal::simulate {
 
+using table::Clock;
+using table::Message;
+using table::Plan;
+using table::RowId;
+
 class SimulatedTable;
 
 struct JobOptions {
@@ -50,13 +55,13 @@ class SimulatedJob {
   // Between a worker, end 0, and a server. Made when it is first used: most pairs of a tree never
   // are.
   table::SimulatedLink& link(int worker, int server);
-  void ask(int worker, table::Message message) {
+  void ask(int worker, Message message) {
     to_coordinator_[rank_of_worker_[worker]]->send(0, std::move(message));
   }
   // Creates the rows on the servers. This takes no virtual time, which begins with training.
-  void install_plan(const table::Plan& plan, const table::Table::Source& initial);
+  void install_plan(const Plan& plan, const table::Table::Source& initial);
 
-  int server_of(table::RowId row) const { return servers_[0].shard->plan()->rows[row].server; }
+  int server_of(RowId row) const { return servers_[0].shard->plan()->rows[row].server; }
   table::Shard& shard(int server) { return *servers_[server].shard; }
   // Counts of a worker's pushes on all servers, and of the reads that the server in the worker's
   // process has answered.
@@ -89,10 +94,10 @@ class SimulatedJob {
   void join();
   void connect();
   table::SimulatedLinkOptions between(std::uint32_t first, std::uint32_t second);
-  void arrived(int server, int worker, table::Message&& message);
-  void handle(int server, int worker, const table::Message& message);
-  void coordinate(std::uint32_t rank, const table::Message& message);
-  void hear(std::uint32_t rank, const table::Message& message);
+  void arrived(int server, int worker, Message&& message);
+  void handle(int server, int worker, const Message& message);
+  void coordinate(std::uint32_t rank, const Message& message);
+  void hear(std::uint32_t rank, const Message& message);
 
   const Cluster cluster_;
   const JobOptions options_;

@@ -2,10 +2,6 @@
 
 namespace shoal::simulate {
 
-using table::Clock;
-using table::Message;
-using table::RowId;
-
 void SimulatedTable::compute(Instant until) {
   enter();
   if (!status().ok() || until <= now()) return;
@@ -26,7 +22,7 @@ Status SimulatedTable::wait_until(const std::function<bool()>& done, double& acc
   return status();
 }
 
-Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
+Status SimulatedTable::create(const Plan& plan, const Source& initial,
                               const Destinations& destinations) {
   enter();
   if (!job_.options().dry || plan.generation > 0)
@@ -39,7 +35,7 @@ Status SimulatedTable::create(const table::Plan& plan, const Source& initial,
   return {};
 }
 
-void SimulatedTable::open(const table::Plan& plan, const Destinations& destinations) {
+void SimulatedTable::open(const Plan& plan, const Destinations& destinations) {
   answers_.begin(first(), paced(), bounded());
   client_ =
       std::make_unique<table::Client>(table::ClientOptions{.worker = worker_}, plan, destinations);

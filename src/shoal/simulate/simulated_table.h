@@ -33,9 +33,9 @@ class SimulatedTable final : public table::TableSession {
   // done() true calls wake().
   Status wait_until(const std::function<bool()>& done, double& account);
   // Calls `then` when these rows have arrived: at once if they have already.
-  void when_arrived(std::span<const table::RowId> rows, std::function<void()> then);
+  void when_arrived(std::span<const RowId> rows, std::function<void()> then);
   // From here on `arrived` is called for each row that arrives, before what waits for it goes on.
-  void on_arrival(std::function<void(table::RowId)> arrived) { arrived_ = std::move(arrived); }
+  void on_arrival(std::function<void(RowId)> arrived) { arrived_ = std::move(arrived); }
   // Tells all servers that this worker pushes nothing more.
   void retire(const table::Retire& retire) override {
     if (!client_) return;  // no server has heard of this worker
@@ -45,16 +45,15 @@ class SimulatedTable final : public table::TableSession {
 
   int worker() const override { return worker_; }
   const table::RosterBody& roster() const override { return rosters_.back(); }
-  Status create(const table::Plan& plan, const Source& initial,
-                const Destinations& destinations) override;
+  Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
   Status status() const override { return job_.status(); }
   void push(std::span<const table::Push> together) override;
-  void get(table::RowId row, table::Clock clock, table::Part part) override;
-  Status wait(std::span<const table::RowId> rows) override;
-  bool has(std::span<const table::RowId> rows) override {
+  void get(RowId row, Clock clock, table::Part part) override;
+  Status wait(std::span<const RowId> rows) override;
+  bool has(std::span<const RowId> rows) override {
     enter();
     return !client_ ||
-           std::ranges::all_of(rows, [this](table::RowId row) { return client_->arrived(row); });
+           std::ranges::all_of(rows, [this](RowId row) { return client_->arrived(row); });
   }
   std::vector<table::Answer> take_outputs() override {
     enter();
@@ -81,12 +80,10 @@ class SimulatedTable final : public table::TableSession {
   }
 
   // ---- the job's side ----
-  void received(int server, table::Message&& message);
-  std::optional<table::Message> next(int server) {
-    return client_ ? client_->next(server) : std::nullopt;
-  }
+  void received(int server, Message&& message);
+  std::optional<Message> next(int server) { return client_ ? client_->next(server) : std::nullopt; }
   // From the coordinator.
-  void heard(const table::Message& message) {
+  void heard(const Message& message) {
     if (std::optional<table::Ask> reply = answers_.hear(message)) job_.ask(worker_, *reply);
     if (!std::holds_alternative<table::NormTotal>(message)) wake();
   }
@@ -96,8 +93,8 @@ class SimulatedTable final : public table::TableSession {
   }
 
  private:
-  void open(const table::Plan& plan, const Destinations& destinations) override;
-  Status install(const table::Plan& plan, const Source& initial, const Destinations&) override {
+  void open(const Plan& plan, const Destinations& destinations) override;
+  Status install(const Plan& plan, const Source& initial, const Destinations&) override {
     job_.install_plan(plan, initial);
     return {};
   }
@@ -121,7 +118,7 @@ class SimulatedTable final : public table::TableSession {
   std::vector<bool> awaited_;   // by row
   std::size_t missing_ = 0;     // rows that are awaited
   std::function<void()> then_;  // when they have arrived
-  std::function<void(table::RowId)> arrived_;
+  std::function<void(RowId)> arrived_;
   Instant alarm_ = Instant::max();         // when the client is called next
   std::deque<table::RosterBody> rosters_;  // by generation
   table::PendingAnswers answers_;

@@ -86,9 +86,9 @@ class Evaluator {
   // Gives the net the params of the job: the servers' rows, and where each worker updates a param
   // itself, worker 0's. False: the rows do not exist yet.
   bool load(const Workers& workers) {
-    const table::Plan* const plan = job_.shard(0).plan();
+    const Plan* const plan = job_.shard(0).plan();
     const std::vector<float>& own = workers[0]->own_params();
-    table::RowId row = 0;   // a plan's first rows are those of the params, one after the other
+    RowId row = 0;          // a plan's first rows are those of the params, one after the other
     std::size_t begin = 0;  // of the param in `own`
     for (const NetParam& param : solver_.net().params()) {
       const std::span<float> all = param.blob->data.host_mut();
@@ -230,11 +230,11 @@ class Simulation {
   bool all_ended() const { return tally_.ended == workers_.size(); }
 
   std::int64_t updates() {
-    const table::Plan* plan = job_.shard(0).plan();
+    const Plan* plan = job_.shard(0).plan();
     if (plan == nullptr) return 0;
     const auto row = std::ranges::find(plan->rows, true, &table::Row::learns);
     if (row == plan->rows.end()) return tally_.iterations / job_.workers();  // workers update all
-    const auto id = static_cast<table::RowId>(row - plan->rows.begin());
+    const auto id = static_cast<RowId>(row - plan->rows.begin());
     const auto now = job_.shard(row->server).look(id);
     return now ? now->version : 0;
   }

@@ -91,7 +91,7 @@ class TrainingWorker final : public SimulatedWorker {
       return status;
     }
     void keep_own_params() {
-      const table::Plan* plan = worker_.setup_.job.shard(0).plan();
+      const Plan* plan = worker_.setup_.job.shard(0).plan();
       if (worker_.number_ != 0 || plan == nullptr || plan->rows.all().back().writer < 0) return;
       std::vector<float>& own = worker_.own_params_;
       own.clear();
