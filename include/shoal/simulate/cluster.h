@@ -8,7 +8,7 @@
 #include "shoal/table/placement.h"
 
 namespace shoal {
-class ClusterParameter;
+enum ComputeParameter_Distribution : int;
 }  // namespace shoal
 
 namespace shoal::simulate {
@@ -19,9 +19,8 @@ Instant to_instant(double seconds);
 
 // How long a worker computes.
 struct Compute {
-  enum class Distribution { kConstant, kUniform, kNormal, kLognormal, kExponential };
-  double mean = 0.1;  // seconds an iteration, divided by `speed`
-  Distribution distribution = Distribution::kConstant;
+  double mean = 0.1;                             // seconds an iteration, divided by `speed`
+  ComputeParameter_Distribution distribution{};  // CONSTANT
   double jitter = 0;
   std::vector<double> trace;  // seconds, by iteration; empty: they are drawn
   struct Slow {
@@ -43,7 +42,7 @@ struct Compute {
 
 struct Process {
   bool worker = true, server = false;
-  Compute compute;       // of a worker
+  Compute compute{};     // of a worker
   double bandwidth = 0;  // bytes a second, each way; 0: no limit
   Instant latency{}, jitter{};
   double seconds_per_byte = 0;  // how long a pushed byte keeps the server busy

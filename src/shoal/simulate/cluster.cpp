@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <sstream>
 #include <utility>
 
 #include "shoal/base/file.h"
@@ -39,8 +38,7 @@ class Reader {
            .compute = compute_of(workers)},
           workers.server_ns_per_byte(), "server_ns_per_byte");
     for (const ServersParameter& servers : param.server())
-      add(servers, {.worker = false, .server = true, .compute = {}}, servers.ns_per_byte(),
-          "ns_per_byte");
+      add(servers, {.worker = false, .server = true}, servers.ns_per_byte(), "ns_per_byte");
     if (cluster.workers() == 0) throw wrong("there is no worker: nobody trains");
     if (cluster.servers() == 0) throw wrong("there is no server: nobody holds the weights");
     return cluster;
@@ -64,7 +62,7 @@ class Reader {
     const ComputeParameter& param = workers.compute();
     if (!(param.speed() > 0)) throw wrong("speed is ", param.speed(), "; it must be above 0");
     Compute compute;
-    compute.distribution = static_cast<Compute::Distribution>(param.distribution());
+    compute.distribution = param.distribution();
     compute.jitter = not_negative(param.jitter(), "jitter");
     const bool bounded = param.distribution() == ComputeParameter::UNIFORM ||
                          param.distribution() == ComputeParameter::EXPONENTIAL;
@@ -99,9 +97,8 @@ class Reader {
 
   std::vector<double> read_trace(const std::string& path, double speed) const {
     std::vector<double> seconds;
-    std::istringstream in(or_throw(read_file(path)));
-    for (std::string line; std::getline(in, line);) {
-      if (line.empty() || line[0] == '#') continue;
+    for (const std::string& line : split(or_throw(read_file(path)), '\n')) {
+      if (line[0] == '#') continue;
       char* end = nullptr;
       const double ms = std::strtod(line.c_str(), &end);
       if (end == line.c_str() || !(ms >= 0))
@@ -116,8 +113,7 @@ class Reader {
   // Lines of `time`: "... conv1\tforward: 1.5 ms." and the same with backward.
   std::vector<Compute::Layer> read_layers(const std::string& path) const {
     std::vector<Compute::Layer> layers;
-    std::istringstream in(or_throw(read_file(path)));
-    for (std::string line; std::getline(in, line);) {
+    for (const std::string& line : split(or_throw(read_file(path)), '\n')) {
       for (const auto& [words, time] : {std::pair("\tforward: ", &Compute::Layer::forward),
                                         std::pair("\tbackward: ", &Compute::Layer::backward)}) {
         const std::size_t at = line.find(words);
@@ -162,17 +158,17 @@ table::Servers Cluster::known_servers() const {
 double Compute::draw(std::size_t n, Random& random) const {
   if (!trace.empty()) return trace[n % trace.size()];
   switch (distribution) {
-    case Distribution::kConstant: return mean;
-    case Distribution::kUniform:
+    case ComputeParameter::CONSTANT: return mean;
+    case ComputeParameter::UNIFORM:
       return mean * (1 - jitter + 2 * jitter * static_cast<double>(random.unit()));
-    case Distribution::kNormal:
+    case ComputeParameter::NORMAL:
       return std::max(0.1 * mean, mean * (1 + jitter * static_cast<double>(random.gaussian(0, 1))));
-    case Distribution::kLognormal: {
+    case ComputeParameter::LOGNORMAL: {
       const double variance = std::log(1 + jitter * jitter);
       return mean * std::exp(std::sqrt(variance) * static_cast<double>(random.gaussian(0, 1)) -
                              variance / 2);
     }
-    case Distribution::kExponential:
+    case ComputeParameter::EXPONENTIAL:
       return mean * (1 - jitter - jitter * std::log(1 - static_cast<double>(random.unit())));
   }
   return mean;
