@@ -72,12 +72,12 @@ struct Outcome {
   double seconds = 0;
   std::vector<Point> points;  // the last one is the end
   std::vector<WorkerFigures> workers;
-  table::ShardCounters counters;  // of all servers; staleness in clocks
+  // Of all servers: merges, contributions, dropped ones and staleness, in clocks.
+  table::ShardCounters counters;
   // [v]: how many pushes were v versions old when they were merged; the last: or more.
   std::vector<std::uint64_t> version_staleness;
   std::vector<float> weights;  // of all rows, at the end
   std::vector<std::string> warnings;
-  std::optional<double> reached;  // when the target was
 };
 
 // Simulates the solver with its schemes and phases. Throws ConfigError if solver, nets, scheme or

@@ -42,7 +42,6 @@ class ComputeSlots {
 class SimThread {
  public:
   explicit SimThread(ComputeSlots& slots) : slots_(slots) {}
-  SimThread(const SimThread&) = delete;
 
   // ---- the scheduler's side ----
   // Starts the thread, which runs `body`. It computes first.

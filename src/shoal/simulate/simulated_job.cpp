@@ -180,11 +180,9 @@ table::ShardCounters SimulatedJob::counters() const {
   table::ShardCounters all;
   for (const Server& server : servers_) {
     const table::ShardCounters one = server.shard->counters();
-    for (const auto counter : {&table::ShardCounters::merges, &table::ShardCounters::contributions,
-                               &table::ShardCounters::dropped, &table::ShardCounters::repeated,
-                               &table::ShardCounters::early, &table::ShardCounters::refused,
-                               &table::ShardCounters::parked})
-      all.*counter += one.*counter;
+    all.merges += one.merges;
+    all.contributions += one.contributions;
+    all.dropped += one.dropped;
     all.staleness.resize(std::max(all.staleness.size(), one.staleness.size()));
     add(one.staleness, all.staleness);
   }

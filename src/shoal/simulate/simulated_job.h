@@ -39,7 +39,6 @@ class SimulatedJob {
     join();
     connect();
   }
-  SimulatedJob(const SimulatedJob&) = delete;
 
   table::VirtualTime& time() { return time_; }
   const table::RosterBody& roster() const { return *coordinator_.roster(); }
@@ -66,8 +65,9 @@ class SimulatedJob {
   // Counts of a worker's pushes on all servers, and of the reads that the server in the worker's
   // process has answered.
   table::StalenessCounts staleness(int worker) const;
-  Histogram version_staleness() const;       // of the pushes of all workers
-  table::ShardCounters counters() const;     // of all shards together
+  Histogram version_staleness() const;  // of the pushes of all workers
+  // Of all shards together: merges, contributions, dropped ones and staleness.
+  table::ShardCounters counters() const;
   table::Traffic traffic(int worker) const;  // of its process
 
   // Ends the job with an error, unless it has one, and wakes all workers.

@@ -1,8 +1,6 @@
 // The Table of a simulated worker: its calls wait in virtual time, on a SimThread.
 #pragma once
 
-#include <deque>
-
 #include "shoal/simulate/sim_thread.h"
 #include "shoal/simulate/simulated_job.h"
 #include "shoal/simulate/simulation.h"
@@ -14,11 +12,7 @@ namespace shoal::simulate {
 class SimulatedTable final : public table::TableSession {
  public:
   SimulatedTable(SimulatedJob& job, int worker, SimThread& thread)
-      : TableSession(false, job.options().maker),
-        job_(job),
-        worker_(worker),
-        thread_(thread),
-        rosters_{job.roster()} {
+      : TableSession(false, job.options().maker), job_(job), worker_(worker), thread_(thread) {
     job.attach(worker, *this);
   }
 
@@ -44,7 +38,7 @@ class SimulatedTable final : public table::TableSession {
   }
 
   int worker() const override { return worker_; }
-  const table::RosterBody& roster() const override { return rosters_.back(); }
+  const table::RosterBody& roster() const override { return job_.roster(); }
   Status create(const Plan& plan, const Source& initial, const Destinations& destinations) override;
   Status status() const override { return job_.status(); }
   void push(std::span<const table::Push> together) override;
@@ -104,7 +98,7 @@ class SimulatedTable final : public table::TableSession {
   Status wait_to_hear(const Heard& done, const char*, const char*) override {
     return wait_until([&] { return done(answers_); }, figures.others);
   }
-  void know(table::RosterBody roster) override { rosters_.push_back(std::move(roster)); }
+  void know(table::RosterBody) override {}  // the job does
   void pump(int server) {
     job_.link(worker_, server).wake(0);
     keep_time();
@@ -119,8 +113,7 @@ class SimulatedTable final : public table::TableSession {
   std::size_t missing_ = 0;     // rows that are awaited
   std::function<void()> then_;  // when they have arrived
   std::function<void(RowId)> arrived_;
-  Instant alarm_ = Instant::max();         // when the client is called next
-  std::deque<table::RosterBody> rosters_;  // by generation
+  Instant alarm_ = Instant::max();  // when the client is called next
   table::PendingAnswers answers_;
   Instant left_at_{};  // when the thread last began to compute
   bool suspended_ = false;

@@ -37,7 +37,6 @@ class SimulatedWorker {
         table_(setup.job, number, thread_),
         random_(setup.options.seed, static_cast<std::uint64_t>(number)) {}
   virtual ~SimulatedWorker() = default;
-  SimulatedWorker(const SimulatedWorker&) = delete;
 
   // ---- called by the scheduler ----
   void start() {

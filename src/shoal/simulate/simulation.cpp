@@ -188,7 +188,6 @@ class Simulation {
       step += job_.process_of(worker).compute.mean / job_.workers();
     test_every_ = to_instant(step * param.test_interval());
   }
-  Simulation(const Simulation&) = delete;
   ~Simulation() { stop(); }
 
   Result<Outcome> run() {
@@ -288,7 +287,6 @@ class Simulation {
     for (const TestScore& score : point.scores)
       if (score.output == target.output && !value) value = score.mean;
     if (!value || (target.at_most ? *value > target.value : *value < target.value)) return;
-    outcome_.reached = point.seconds;
     outcome_.ending = str(target.output, " is ", *value);
   }
 

@@ -15,16 +15,16 @@ class TrainingWorker final : public SimulatedWorker {
     const SimulationOptions& options = setup.options;
     if (options.out.empty() && options.esync_logs.empty()) return;
     const table::SchemeSpec& scheme = setup.spec.phases[0].scheme;
-    parallel::RecorderOptions record;
-    record.metrics = options.out;
-    record.esync_logs = options.esync_logs;
-    record.run = {.scheme = scheme.words(),
-                  .worker = number,
-                  .workers = setup.job.workers(),
-                  .simulated = true};
-    record.local_steps =
+    const bool local_steps =
         or_throw(scheme.make())->contribution() != table::ContributionKind::kGradient;
-    recorder_.emplace(record, &table_, nullptr);
+    recorder_.emplace(parallel::RecorderOptions{.metrics = options.out,
+                                                .esync_logs = options.esync_logs,
+                                                .run = {.scheme = scheme.words(),
+                                                        .worker = number,
+                                                        .workers = setup.job.workers(),
+                                                        .simulated = true},
+                                                .local_steps = local_steps},
+                      &table_, nullptr);
     early_.emplace();
   }
 
