@@ -108,11 +108,9 @@ std::optional<Launched> numbered_by(const Numbering& names, const Variables& env
   Names needed = {names.rank, names.size};
   if (*names.port) needed.insert(needed.end(), {names.host, names.port});
   family.need(needed);
-  Launched launched{.source = {},
-                    .rank = family.number(names.rank, 0, kMostProcesses - 1),
+  Launched launched{.rank = family.number(names.rank, 0, kMostProcesses - 1),
                     .processes = family.size(names.size),
-                    .host = family.text(names.host),
-                    .role = {}};
+                    .host = family.text(names.host)};
   launched.source = str(names.name, " (", names.rank, ' ', launched.rank, " of ", names.size, ' ',
                         launched.processes, ")");
   if (*names.port) launched.port = family.port(names.port);
@@ -138,11 +136,9 @@ std::optional<Launched> dmlc(const Variables& environment) {
       {"DMLC_ROLE", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT"});
   const int workers = family.size("DMLC_NUM_WORKER"),
             servers = family.number("DMLC_NUM_SERVER", 0, kMostProcesses - workers);
-  Launched launched{.source = {},
-                    .processes = workers + servers,
+  Launched launched{.processes = workers + servers,
                     .host = family.text("DMLC_PS_ROOT_URI"),
                     .port = family.port("DMLC_PS_ROOT_PORT"),
-                    .role = {},
                     .interface = family.text("DMLC_INTERFACE"),
                     .advertise = family.text("DMLC_NODE_HOST")};
   if (family.sets({"PS_VERBOSE"})) launched.verbosity = family.number("PS_VERBOSE", 0, 9);
@@ -154,16 +150,16 @@ std::optional<Launched> dmlc(const Variables& environment) {
   const bool server = family.serves("DMLC_ROLE", "worker", "server");
   launched.role = server ? "server" : servers > 0 ? "worker" : "both";
   const std::string id = server ? "DMLC_SERVER_ID" : "DMLC_WORKER_ID";
-  const std::string sizes =
-      str(" of DMLC_NUM_WORKER ", workers, " and DMLC_NUM_SERVER ", servers, ")");
-  if (!family.sets({id})) {
-    launched.rank = launched.processes == 1 ? 0 : kRankByOrder;
-    launched.source = str("DMLC (a ", server ? "server" : "worker", sizes);
-    return launched;
+  std::string who = str("a ", server ? "server" : "worker");
+  if (family.sets({id})) {
+    const int index = family.number(id, 0, std::max(0, (server ? servers : workers) - 1));
+    launched.rank = (server ? workers : 0) + index;
+    who = str(id, ' ', index);
+  } else if (launched.processes > 1) {
+    launched.rank = kRankByOrder;
   }
-  const int index = family.number(id, 0, std::max(0, (server ? servers : workers) - 1));
-  launched.rank = (server ? workers : 0) + index;
-  launched.source = str("DMLC (", id, ' ', index, sizes);
+  launched.source =
+      str("DMLC (", who, " of DMLC_NUM_WORKER ", workers, " and DMLC_NUM_SERVER ", servers, ")");
   return launched;
 }
 
@@ -198,26 +194,22 @@ std::optional<Launched> paddle(const Variables& environment) {
 
 }  // namespace
 
-Result<std::optional<Launched>> launched_by(const Variables& environment) {
-  try {
-    for (const Numbering& names : kNumberings)
-      if (auto launched = numbered_by(names, environment)) return launched;
-    auto launched = dmlc(environment);
-    return launched ? launched : paddle(environment);
-  } catch (const ConfigError& error) {
-    return error.error();
-  }
+std::optional<Launched> launched_by(const Variables& environment) {
+  for (const Numbering& names : kNumberings)
+    if (auto launched = numbered_by(names, environment)) return launched;
+  auto launched = dmlc(environment);
+  return launched ? launched : paddle(environment);
 }
 
-Status read_master(const Variables& environment, Launched& launched) {
+void read_master(const Variables& environment, Launched& launched) {
   const Family family("", environment);
   const std::string host = family.text("MASTER_ADDR"), port = family.text("MASTER_PORT");
-  if (host.empty()) return {};
+  if (host.empty()) return;
   launched.host = host;
-  if (port.empty()) return {};
+  if (port.empty()) return;
   launched.port = number_in(port, 1, kMostPort).value_or(0);
-  if (launched.port > 0) return {};
-  return Error{Code::kUsage, str("MASTER_PORT is '", port, "', no port from 1 to ", kMostPort)};
+  if (launched.port == 0)
+    throw ConfigError(Code::kUsage, "MASTER_PORT is '", port, "', no port from 1 to ", kMostPort);
 }
 
 }  // namespace shoal::compat

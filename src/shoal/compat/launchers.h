@@ -18,11 +18,11 @@ using Variables = std::map<std::string, std::string>;
 inline constexpr int kRankByOrder = -1;
 
 struct Launched {
-  std::string source;  // "torchrun (RANK 1 of WORLD_SIZE 4)"
+  std::string source{};  // "torchrun (RANK 1 of WORLD_SIZE 4)"
   int rank = 0, processes = 1;
-  std::string host;  // of process 0, "" if the launcher does not say
-  int port = 0;      // and its port, 0 if the launcher does not say
-  std::string role;  // "worker", "server" or "both"; "" where the launcher has no roles
+  std::string host{};  // of process 0, "" if the launcher does not say
+  int port = 0;        // and its port, 0 if the launcher does not say
+  std::string role{};  // "worker", "server" or "both"; "" where the launcher has no roles
   // DMLC's: a network interface to listen on, and the address where others reach this process; ""
   // if not said
   std::string interface = "", advertise = "";
@@ -31,11 +31,12 @@ struct Launched {
 };
 
 // By the first family that has set something: torchrun, Open MPI, PMI, Slurm, Horovod, DMLC,
-// Paddle; nothing if none has. An empty variable counts as not set. Errors (kUsage): what it set is
-// not enough, or no number.
-Result<std::optional<Launched>> launched_by(const Variables& environment);
+// Paddle; nothing if none has. An empty variable counts as not set. Throws ConfigError (kUsage) if
+// what it set is not enough, or no number.
+std::optional<Launched> launched_by(const Variables& environment);
 
-// For launchers that do not say where process 0 is: what MASTER_ADDR and MASTER_PORT say.
-Status read_master(const Variables& environment, Launched& launched);
+// For launchers that do not say where process 0 is: what MASTER_ADDR and MASTER_PORT say. Throws
+// ConfigError (kUsage) if the port is none.
+void read_master(const Variables& environment, Launched& launched);
 
 }  // namespace shoal::compat

@@ -8,37 +8,37 @@
 namespace shoal::parallel {
 namespace {
 
-Error usage(const std::string& words) { return {Code::kUsage, words}; }
-
-// From flags and what a launcher said, one thing after the other.
+// From flags and what a launcher said, one thing after the other. Throws ConfigError for what is
+// wrong with them.
 class Finder {
  public:
   Finder(const PlaceFlags& flags, const compat::Variables& environment)
       : flags_(flags), environment_(environment) {}
 
-  Result<Place> find() {
-    if (!flags_.machinefile.empty()) {
-      Result<std::vector<Process>> machines =
-          parse_machinefile(flags_.machinefile_text, flags_.machinefile, flags_.format);
-      if (!machines.ok()) return machines.error();
-      place_.machines = std::move(machines).value();
-    }
-    for (const auto step :
-         {&Finder::find_rank, &Finder::check_size, &Finder::find_master, &Finder::find_role})
-      if (const Status status = (this->*step)(); !status.ok()) return status.error();
+  Place find() {
+    if (!flags_.machinefile.empty())
+      place_.machines =
+          or_throw(parse_machinefile(flags_.machinefile_text, flags_.machinefile, flags_.format));
+    find_rank();
+    check_size();
+    find_master();
+    find_role();
     return std::move(place_);
   }
 
  private:
+  template <class... Args>
+  [[noreturn]] static void fail(const Args&... args) {
+    throw ConfigError(Code::kUsage, args...);
+  }
+
   int of_machinefile() const { return static_cast<int>(place_.machines.size()); }
 
-  Status find_rank() {
+  void find_rank() {
     if (flags_.num_clients && *flags_.num_clients < 1)
-      return usage(str("--num_clients=", *flags_.num_clients, " is not at least 1"));
+      fail("--num_clients=", *flags_.num_clients, " is not at least 1");
     if (flags_.client_id) return rank_by_flag();
-    auto launched = compat::launched_by(environment_);
-    if (!launched.ok()) return launched.error();
-    launched_ = std::move(launched).value();
+    launched_ = compat::launched_by(environment_);
     if (launched_) {
       place_.rank = launched_->rank;
       place_.processes = launched_->processes;
@@ -48,73 +48,66 @@ class Finder {
       place_.verbosity = launched_->verbosity;
       place_.scheduler = launched_->scheduler;
       if (place_.rank == compat::kRankByOrder && of_machinefile() > 0)
-        return usage(str(flags_.machinefile, " says what each process is, and ", place_.source,
-                         " does not say which of them this one is: give --client_id"));
-      return {};
+        fail(flags_.machinefile, " says what each process is, and ", place_.source,
+             " does not say which of them this one is: give --client_id");
+      return;
     }
     place_.processes = of_machinefile() > 0 ? of_machinefile() : flags_.num_clients.value_or(1);
     if (place_.processes != 1) {
       const std::string what =
           of_machinefile() > 0 ? str(flags_.machinefile, " names ", place_.processes, " processes")
                                : str("--num_clients=", place_.processes);
-      return usage(what +
-                   ", and nothing says which of them this one is: give --client_id, or start it "
-                   "with a launcher (scripts/launch.py, "
-                   "torchrun, mpirun, srun)");
+      fail(what,
+           ", and nothing says which of them this one is: give --client_id, or start it "
+           "with a launcher (scripts/launch.py, "
+           "torchrun, mpirun, srun)");
     }
     place_.source =
         of_machinefile() > 0 ? "the only process of " + flags_.machinefile : "one process alone";
-    return {};
   }
 
-  Status rank_by_flag() {
+  void rank_by_flag() {
     if (!flags_.num_clients && of_machinefile() == 0)
-      return usage(
-          str("--client_id=", *flags_.client_id, " without --num_clients or --machinefile"));
+      fail("--client_id=", *flags_.client_id, " without --num_clients or --machinefile");
     place_.rank = *flags_.client_id;
     place_.processes = of_machinefile() > 0 ? of_machinefile() : *flags_.num_clients;
     place_.source = str("flags (--client_id ", place_.rank,
                         of_machinefile() > 0 ? " of " + flags_.machinefile + ", "
                                              : std::string(" of --num_clients "),
                         place_.processes, of_machinefile() > 0 ? " processes)" : ")");
-    return {};
   }
 
-  Status check_size() {
+  void check_size() {
     if (flags_.num_clients && *flags_.num_clients != place_.processes)
-      return usage(str("--num_clients=", *flags_.num_clients, ", but ", place_.processes,
-                       " processes by ", place_.source));
+      fail("--num_clients=", *flags_.num_clients, ", but ", place_.processes, " processes by ",
+           place_.source);
     if (of_machinefile() > 0 && of_machinefile() != place_.processes)
-      return usage(str(flags_.machinefile, " names ", of_machinefile(),
-                       " processes, but there are ", place_.processes, " by ", place_.source));
-    if (launched_ && place_.rank == compat::kRankByOrder) return {};
+      fail(flags_.machinefile, " names ", of_machinefile(), " processes, but there are ",
+           place_.processes, " by ", place_.source);
+    if (launched_ && place_.rank == compat::kRankByOrder) return;
     if (place_.rank < 0 || place_.rank >= place_.processes)
-      return usage(str("rank ", place_.rank, " is not from 0 to ", place_.processes - 1,
-                       "; it comes from ", place_.source));
-    return {};
+      fail("rank ", place_.rank, " is not from 0 to ", place_.processes - 1, "; it comes from ",
+           place_.source);
   }
 
-  Status find_master() {
+  void find_master() {
     if (!flags_.master.empty()) return master_by_flag();
     if (of_machinefile() > 0) {
       place_.master = address_text(place_.machines[0].host, place_.machines[0].port);
-      return {};
+      return;
     }
-    if (place_.processes == 1) return {};
-    if (launched_ && launched_->host.empty())
-      if (Status status = compat::read_master(environment_, *launched_); !status.ok())
-        return status;
+    if (place_.processes == 1) return;
+    if (launched_ && launched_->host.empty()) compat::read_master(environment_, *launched_);
     const std::string host = launched_ ? launched_->host : "";
     int port = launched_ ? launched_->port : 0;
     if (host.empty())
-      return usage(str("no address of process 0 is known; ", place_.source,
-                       " does not say it: give --master=host:port, or --machinefile"));
+      fail("no address of process 0 is known; ", place_.source,
+           " does not say it: give --master=host:port, or --machinefile");
     if (port == 0) port = flags_.port > 0 ? flags_.port : kDefaultPort;
     place_.master = address_text(host, port);
-    return {};
   }
 
-  Status master_by_flag() {
+  void master_by_flag() {
     const std::size_t colon = flags_.master.rfind(':');
     std::string host = flags_.master.substr(0, colon);
     const bool bracketed = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
@@ -122,22 +115,19 @@ class Finder {
                           ? std::nullopt
                           : number_in(flags_.master.substr(colon + 1), 1, compat::kMostPort);
     if (!port || host.empty() || (!bracketed && host.find(':') != std::string::npos))
-      return usage(str("--master=", flags_.master,
-                       " is not host:port (an IPv6 address stands in brackets)"));
+      fail("--master=", flags_.master, " is not host:port (an IPv6 address stands in brackets)");
     place_.master = flags_.master;
-    return {};
   }
 
-  Status find_role() {
+  void find_role() {
     if (of_machinefile() > 0)
       place_.role = place_.machines[static_cast<std::size_t>(place_.rank)].role;
     const bool by_launcher = of_machinefile() == 0 && launched_ && flags_.role.empty();
     const std::string& role = by_launcher ? launched_->role : flags_.role;
-    if (role.empty()) return {};
+    if (role.empty()) return;
     const std::optional<Role> known = role_named(role);
-    if (!known) return usage(str("--role=", role, " is none of worker, server, both"));
+    if (!known) fail("--role=", role, " is none of worker, server, both");
     place_.role = *known;
-    return {};
   }
 
   const PlaceFlags& flags_;
@@ -150,7 +140,11 @@ class Finder {
 
 Result<Place> find_place(const PlaceFlags& flags,
                          const std::map<std::string, std::string>& environment) {
-  return Finder(flags, environment).find();
+  try {
+    return Finder(flags, environment).find();
+  } catch (const ConfigError& error) {
+    return error.error();
+  }
 }
 
 }  // namespace shoal::parallel
