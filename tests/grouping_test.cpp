@@ -203,7 +203,7 @@ TEST(GroupingFiles, WithAddressesInMxnetGsOrderAreItsOwn) {
   EXPECT_EQ(compat::read_groups(files.groups).value(), text_of(groups));
   const auto machines =
       compat::machinefile_from_mxnetg(files.groups, "", files.data_sharding, kDefaultPort);
-  EXPECT_EQ(machines.value(),
+  EXPECT_EQ(machines,
             "0 10.10.10.9 29600 group=2 weight=0.2\n1 10.10.10.2 29600 group=1 weight=0.4\n2 "
             "10.10.10.10 29600 group=1 weight=0.4\n");
   EXPECT_FALSE(compat::grouping_files(groups, share_weights(groups, speeds),

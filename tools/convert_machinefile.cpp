@@ -27,9 +27,9 @@ int body(const std::vector<std::string>& words) {
               "convert_machinefile --hosts=FILE [--groups=FILE] [--data_sharding=FILE] [OUT]");
   if (FLAGS_hosts.empty() && FLAGS_groups.empty())
     throw ConfigError(Code::kUsage, "convert_machinefile needs --hosts=FILE or --groups=FILE");
-  const std::string machines = or_throw(
+  const std::string machines =
       compat::machinefile_from_mxnetg(content(FLAGS_groups), content(FLAGS_hosts),
-                                      content(FLAGS_data_sharding), parallel::kDefaultPort));
+                                      content(FLAGS_data_sharding), parallel::kDefaultPort);
   // whatever stands in the place of an address is said by the grammar's own words
   or_throw(parallel::parse_machinefile(machines, "the machinefile to be"));
   if (words.empty())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iomanip>
 #include <map>
 #include <numeric>
 #include <set>
@@ -139,12 +140,7 @@ class Conversion {
   }
 
   // Without the last digits, in which a difference of fractions has its rounding.
-  static std::string rounded(double value) {
-    std::ostringstream out;
-    out.precision(9);
-    out << value;
-    return std::move(out).str();
-  }
+  static std::string rounded(double value) { return str(std::setprecision(9), value); }
 
   std::map<std::string, int> groups_;   // line by address
   std::vector<std::string> addresses_;  // by rank
@@ -154,13 +150,9 @@ class Conversion {
 
 }  // namespace
 
-Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
-                                            std::string_view data_sharding, int port) {
-  try {
-    return Conversion().run(groups, hosts, data_sharding, port);
-  } catch (const ConfigError& error) {
-    return error.error();
-  }
+std::string machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
+                                    std::string_view data_sharding, int port) {
+  return Conversion().run(groups, hosts, data_sharding, port);
 }
 
 Result<std::string> read_groups(std::string_view text) {

@@ -14,11 +14,11 @@ namespace shoal::compat {
 // as strings, the largest first; groups are named by their lines, and shares of the data become
 // weights. The processes of an address have ports from `port` on. Without `hosts` (or with empty
 // ones) every address of `groups` is one process; `groups` and `data_sharding` may be empty. What
-// was passed over there is a comment. Errors (kUsage) name file and line: an address in no group,
-// or in a group alone, fewer or more shares than workers, shares that overlap. Whether an address
-// is one, the grammar of machinefiles says.
-Result<std::string> machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
-                                            std::string_view data_sharding, int port);
+// was passed over there is a comment. Throws ConfigError (kUsage), which names file and line: an
+// address in no group, or in a group alone, fewer or more shares than workers, shares that overlap.
+// Whether an address is one, the grammar of machinefiles says.
+std::string machinefile_from_mxnetg(std::string_view groups, std::string_view hosts,
+                                    std::string_view data_sharding, int port);
 
 // "0,2|1,3" of the lines of `groups`, a group a line, cut at blanks: numbers of workers; or
 // addresses, of which the i-th in the order of letters, of n, is worker n - 1 - i. An address is
