@@ -61,15 +61,10 @@ class MeanUpdater final : public ForwardingUpdater, public Checkpointed {
   Checkpointed& state() override { return *this; }
   std::optional<double> seconds_waited() const override { return 0; }
 
-  Status prepare_save() override { return {}; }
   std::vector<Tensor*> histories() override { return inner().state().histories(); }
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>&) override {
     started_at = iteration;
   }
-  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
-  void take_own_state(std::shared_ptr<const OwnState>) override {}
-  void put(RunState&) override {}
-  void take(const RunState&, const std::string&) override {}
 
   int refreshed = 0;
   std::int64_t started_at = -1;

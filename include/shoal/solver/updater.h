@@ -60,12 +60,13 @@ struct OwnState {
   virtual ~OwnState() = default;
 };
 
-// Saves and restores what updates depend on beside the params.
+// Saves and restores what updates depend on beside the params. By default that is nothing but the
+// histories, which are here.
 class Checkpointed {
  public:
   virtual ~Checkpointed() = default;
   // Fetches the histories if they are elsewhere. After settle().
-  virtual Status prepare_save() = 0;
+  virtual Status prepare_save() { return {}; }
   // The rule's first history of every param of the net, then its second: to save, or to restore
   // into. Null for a param whose rule is not this object's business.
   virtual std::vector<Tensor*> histories() = 0;
@@ -74,12 +75,12 @@ class Checkpointed {
   // own; empty if all start at `iteration`.
   virtual void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) = 0;
   // For another object of the same scheme to go on with; null if there is nothing. After settle().
-  virtual std::shared_ptr<const OwnState> own_state() = 0;
+  virtual std::shared_ptr<const OwnState> own_state() { return nullptr; }
   // After start_at(). Null: this member is new and begins with the team's params and zeros.
-  virtual void take_own_state(std::shared_ptr<const OwnState> own) = 0;
+  virtual void take_own_state(std::shared_ptr<const OwnState>) {}
   // Writes and reads what the chief's snapshot holds beside histories. take throws ConfigError.
-  virtual void put(RunState& run) = 0;
-  virtual void take(const RunState& run, const std::string& file) = 0;
+  virtual void put(RunState&) {}
+  virtual void take(const RunState&, const std::string& /*file*/) {}
 };
 
 // Called on the solver's thread. For each iteration, in this order:

@@ -137,7 +137,6 @@ class LocalStepsExchange final : public TableExchange {
     return false;
   }
 
-  Status prepare_save() override { return {}; }
   std::vector<Tensor*> histories() override { return local_->histories(); }
   void put(RunState& run) override {
     momentum_.put(run);

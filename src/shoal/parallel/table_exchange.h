@@ -40,11 +40,6 @@ class TableExchange : public Exchange {
   Status settle(Settle how) final;
   std::optional<double> seconds_waited() const final { return waits_.seconds(); }
   void start_at(std::int64_t iteration, const std::vector<std::int64_t>& all) override;
-  // By default a worker has nothing that the rows have not.
-  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
-  void take_own_state(std::shared_ptr<const OwnState>) override {}
-  void put(RunState&) override {}
-  void take(const RunState&, const std::string&) override {}
 
  protected:
   TableExchange(const TableSetup& setup, const RowExtras& extras);
@@ -57,12 +52,9 @@ class TableExchange : public Exchange {
   // After settle(kOwn): takes what other workers added since.
   virtual Status refresh() = 0;
   // All rows that were asked for have arrived, and the params are what they say.
-  virtual Status receive_all() { return receive(all_); }
+  virtual Status receive_all() = 0;
   // The rows of the plan behind those of the map.
-  virtual std::vector<table::Row> more_rows(table::RowId first) {
-    (void)first;
-    return {};
-  }
+  virtual std::vector<table::Row> more_rows(table::RowId first) = 0;
   // Where the weights of a row are to be written; called by the table's threads.
   virtual table::Destination destination(table::RowId row) = 0;
 

@@ -161,13 +161,8 @@ class LocalExchange final : public Exchange {
   Status settle(Settle) override { return {}; }
   std::optional<double> seconds_waited() const override { return {}; }
 
-  Status prepare_save() override { return {}; }
   std::vector<Tensor*> histories() override { return rule_.histories(); }
   void start_at(std::int64_t, const std::vector<std::int64_t>&) override {}
-  std::shared_ptr<const OwnState> own_state() override { return nullptr; }
-  void take_own_state(std::shared_ptr<const OwnState>) override {}
-  void put(RunState&) override {}
-  void take(const RunState&, const std::string&) override {}
 
  private:
   const TeamPolicy policy_;
