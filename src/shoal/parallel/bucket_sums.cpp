@@ -8,6 +8,7 @@
 #include "shoal/parallel/allreduce.h"
 #include "shoal/parallel/mpi_sum.h"
 #include "shoal/parallel/replicated_layers.h"
+#include "shoal/solver/net_params.h"
 
 namespace shoal::parallel {
 

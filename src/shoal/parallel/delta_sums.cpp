@@ -7,6 +7,7 @@
 #include "shoal/parallel/global_momentum.h"
 #include "shoal/proto/config_error.h"
 #include "shoal/proto/run.pb.h"
+#include "shoal/solver/net_params.h"
 
 namespace shoal::parallel {
 

@@ -4,13 +4,14 @@
 #include <iomanip>
 #include <sstream>
 
+#include "shoal/base/error.h"
 #include "shoal/base/number.h"
 #include "shoal/base/text.h"
 #include "shoal/net/net.h"
 #include "shoal/parallel/mpi_sum.h"
-#include "shoal/proto/config_error.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/net_params.h"
 #include "shoal/solver/recipe.h"
 
 namespace shoal::parallel {
@@ -110,8 +111,8 @@ std::optional<Way> way_of(Wanted wanted) {
 
 LayerSize size_of(const Net& net, int layer, int passes) {
   LayerSize size;
-  for (const NetParam& param : net.params())
-    if (param.layer == layer && param.lr_mult != 0) size.params += param.blob->data.count();
+  for (const std::size_t p : learning_of(net, layer))
+    size.params += net.params()[p].blob->data.count();
   if (const auto* of =
           dynamic_cast<const Factored*>(net.layers()[static_cast<std::size_t>(layer)].get())) {
     size.factors = of->factor_sizes();
@@ -133,15 +134,13 @@ constexpr double kClearly = 0.99;
 
 // Another way than the table, by which every layer can go.
 Way cheapest_sum(const LayerExchange& choice, const Rates& rates) {
-  std::optional<Way> best;
-  for (const Way way : kPredictedWays) {
-    const auto& cost = choice.costs[static_cast<std::size_t>(way)];
-    if (way == Way::kTable || !cost) continue;
-    if (!best ||
-        measure(*cost, rates) < measure(*choice.costs[static_cast<std::size_t>(*best)], rates))
+  Way best = Way::kTable;
+  for (const auto& [way, cost] : choice.costs) {
+    if (way == Way::kTable || way == Way::kMpi) continue;
+    if (best == Way::kTable || measure(cost, rates) < measure(choice.costs.at(best), rates))
       best = way;
   }
-  return best.value_or(Way::kTable);
+  return best;
 }
 
 // The norm for a clip is known at the servers or in every worker: all layers go by the table, or
@@ -174,19 +173,18 @@ void keep_together(std::vector<LayerExchange>& choices, const std::vector<std::o
 
 // Fills in the way that AUTO takes, and why.
 void choose(LayerExchange& choice, const Crowd& crowd, const Rates& rates) {
-  const auto& factors = choice.costs[static_cast<std::size_t>(Way::kFactors)];
   choice.way = Way::kTable;
   if (rates.bandwidth <= 0) {
+    const bool factors = choice.costs.contains(Way::kFactors);
     const bool fewer = factors && factors_are_fewer(*choice.size.factors, crowd);
     choice.way = fewer ? Way::kFactors : Way::kTable;
     choice.why = fewer ? "fewer numbers" : factors ? "more numbers as factors" : "";
     return;
   }
   choice.why = "least time";
-  for (const Way way : kPredictedWays) {
-    const auto& cost = choice.costs[static_cast<std::size_t>(way)];
+  for (const auto& [way, cost] : choice.costs) {
     const double limit = choice.cost().seconds() * (choice.way == Way::kTable ? kClearly : 1);
-    if (cost && cost->seconds() < limit) choice.way = way;
+    if (way != Way::kMpi && cost.seconds() < limit) choice.way = way;
   }
 }
 
@@ -220,7 +218,7 @@ std::vector<LayerExchange> choose_exchanges(const Net& net, const SolverParamete
       const std::string none = asked ? why_none(way, scheme) : "";
       const std::string reason = none.empty() ? why_not(way, net, i) : none;
       if (reason.empty() && (way == said || !has_many_rows(way, crowd)))
-        choice.costs[static_cast<std::size_t>(way)] = cost_of(way, choice.size, crowd, rates);
+        choice.costs[way] = cost_of(way, choice.size, crowd, rates);
       else if (!reason.empty() && way == said.value_or(Way::kFactors))
         why_no_other = reason;
       // of a whole net, the layers that cannot go so go by the table
@@ -265,13 +263,6 @@ bool needs_rates(const SolverParameter& solver) {
   const auto is_auto = [](const auto& one) { return one.way() == ExchangeParameter::AUTO; };
   return solver.has_exchange() && (is_auto(said) || std::ranges::any_of(said.layer(), is_auto)) &&
          !(said.has_bandwidth() && said.has_latency_ms() && said.has_multiply_adds());
-}
-
-std::vector<std::size_t> learning_of(const Net& net, int layer) {
-  std::vector<std::size_t> params;
-  for (std::size_t p = 0; p < net.params().size(); ++p)
-    if (net.params()[p].layer == layer && net.params()[p].lr_mult != 0) params.push_back(p);
-  return params;
 }
 
 std::vector<Bucket> buckets_of(const Net& net, const std::vector<Way>& ways, std::size_t enough) {
@@ -332,7 +323,7 @@ std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices
   if (ways.empty()) return "";
   double all = 0, table = 0;
   for (const LayerExchange& choice : choices) {
-    table += choice.costs[0]->numbers;
+    table += choice.costs.at(Way::kTable).numbers;
     all += choice.cost().numbers;
   }
   std::ostringstream out;
@@ -359,12 +350,16 @@ std::string table_of(const Net& net, const std::vector<LayerExchange>& choices,
   for (const LayerExchange& choice : choices) {
     out << std::left << std::setw(22) << name_of_layer(net, choice) << std::right;
     for (const Way way : kPredictedWays) {
-      const auto& cost = choice.costs[static_cast<std::size_t>(way)];
+      const auto known = choice.costs.find(way);
       std::ostringstream cell;
       cell << std::fixed << std::setprecision(3);
-      if (!cost) cell << "-";
-      if (cost) cell << megabytes(cost->numbers);
-      if (cost && timed) cell << " /" << std::setw(9) << cost->seconds() * 1e3;
+      if (known == choice.costs.end()) {
+        cell << "-";
+      } else {
+        const Cost& cost = known->second;
+        cell << megabytes(cost.numbers);
+        if (timed) cell << " /" << std::setw(9) << cost.seconds() * 1e3;
+      }
       out << std::setw(20) << cell.str();
     }
     out << "  " << name_of(choice.way) << ": " << choice.why << "\n";

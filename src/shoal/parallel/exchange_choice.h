@@ -1,7 +1,7 @@
 // Chooses, for each layer of a net, the way in which its gradients travel between workers. Pure.
 #pragma once
 
-#include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,9 +26,9 @@ struct LayerExchange {
   int layer = 0;
   Way way = Way::kTable;
   LayerSize size{};
-  std::array<std::optional<Cost>, kWays.size()> costs{};  // by way; none where it cannot go so
-  std::string why;                                        // "fewer numbers"
-  const Cost& cost() const { return *costs[static_cast<std::size_t>(way)]; }
+  std::map<Way, Cost> costs{};  // by way; none where it cannot go so
+  std::string why;              // "fewer numbers"
+  const Cost& cost() const { return costs.at(way); }
 };
 
 // For the layers with params that learn, in their order. AUTO is the way that takes the fewest
@@ -58,9 +58,6 @@ struct Bucket {
 // Neighbours in the order of backward with the same collective way go together until their bytes
 // are `enough`, so that a bucket's transfers are worth their latency. ways: by layer of the net.
 std::vector<Bucket> buckets_of(const Net& net, const std::vector<Way>& ways, std::size_t enough);
-
-// The params of a layer that learn: indices into net.params().
-std::vector<std::size_t> learning_of(const Net& net, int layer);
 
 // One line for the log, "" where all travel by the table; and a table with a line a layer.
 std::string summary_of(const Net& net, const std::vector<LayerExchange>& choices);

@@ -19,14 +19,6 @@ Tensors params_of(const Net& net, int layer) {
   return params;
 }
 
-// Of the params that the layer owns.
-Tensors gradients_of(const Net& net, int layer) {
-  Tensors gradients;
-  for (const NetParam& param : net.params())
-    if (param.layer == layer && param.lr_mult != 0) gradients.push_back(&param.blob->grad);
-  return gradients;
-}
-
 Tensors running_sums_of(const Net& net) {
   Tensors sums;
   for_each_running_sum(net, [&](Tensor& sum) { sums.push_back(&sum); });
@@ -95,8 +87,6 @@ class ThroughHost final : public ReplicaNumbers {
                              : offered_[r][static_cast<std::size_t>(layer)].tensors(),
           gradients_of(*nets_[0], layer));
   }
-  bool summed(int) override { return true; }
-  void finish(int) override {}
   void sum_running() override {
     for (std::size_t r = 1; r < nets_.size(); ++r) {
       Copies sums(running_sums_of(*nets_[r]));

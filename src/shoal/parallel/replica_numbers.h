@@ -24,8 +24,8 @@ class ReplicaNumbers {
   virtual void offer(int replica, int layer) = 0;
   virtual void sum(int layer) = 0;
   // Whether the sum has been made; finish() makes nets[0]'s later work come after it.
-  virtual bool summed(int layer) = 0;
-  virtual void finish(int layer) = 0;
+  virtual bool summed(int) { return true; }
+  virtual void finish(int) {}
   // No replica computes: makes nets[0]'s running sums the sums of all.
   virtual void sum_running() = 0;
 };

@@ -159,9 +159,8 @@ class Replicas final : public ForwardingUpdater {
       if (sums(first_, layer)) {
         if (!done(layer)) break;
         numbers_->finish(layer);
-        for (const NetParam& param : first_.params())
-          if (param.layer == layer && param.lr_mult != 0)
-            ops::scale(first_.context(), share(), param.blob->grad);
+        for (Tensor* gradient : gradients_of(first_, layer))
+          ops::scale(first_.context(), share(), *gradient);
       }
       summing_.pop_front();
       if (Status status = inner().after_backward(layer); !status.ok()) return status;

@@ -8,6 +8,7 @@
 #include "shoal/ops/vector.h"
 #include "shoal/proto/run.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/net_params.h"
 
 namespace shoal {
 namespace {
@@ -25,9 +26,8 @@ class LossScaling final : public ForwardingUpdater, private Checkpointed {
   }
 
   Status after_backward(int layer) override {
-    for (const NetParam& param : net_.params())
-      if (param.layer == layer && param.lr_mult != 0)
-        ops::scale(net_.context(), 1 / scale_, param.blob->grad);
+    for (Tensor* gradient : gradients_of(net_, layer))
+      ops::scale(net_.context(), 1 / scale_, *gradient);
     return inner().after_backward(layer);
   }
 

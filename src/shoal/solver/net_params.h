@@ -1,12 +1,30 @@
-// Finds params that no rule updates, and params that not every net of a solver has.
+// Finds the params of a layer that learn, params that no rule updates, and params that not every
+// net of a solver has.
 #pragma once
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "shoal/net/net.h"
 
 namespace shoal {
+
+// The params of a layer that learn: indices into net.params().
+inline std::vector<std::size_t> learning_of(const Net& net, int layer) {
+  std::vector<std::size_t> params;
+  for (std::size_t p = 0; p < net.params().size(); ++p)
+    if (net.params()[p].layer == layer && net.params()[p].lr_mult != 0) params.push_back(p);
+  return params;
+}
+
+// Their gradients.
+inline std::vector<Tensor*> gradients_of(const Net& net, int layer) {
+  std::vector<Tensor*> gradients;
+  for (const std::size_t p : learning_of(net, layer))
+    gradients.push_back(&net.params()[p].blob->grad);
+  return gradients;
+}
 
 // Whether a forward pass changes param i of the layer, and no rule does: a running mean, say.
 inline bool is_running_sum(const Net& net, std::size_t layer, std::size_t i) {
