@@ -253,8 +253,10 @@ struct Orders {
         if (beside) one->exchange.progress();
     }
     for (const auto& worker : workers) {
-      const Status applied = worker->exchange.apply_all(worker->waits);
-      ASSERT_TRUE(applied.ok()) << applied.error().message << words(order);
+      do {
+        const auto gathered = worker->exchange.gather_all(worker->waits);
+        ASSERT_TRUE(gathered.ok()) << gathered.error().message << words(order);
+      } while (worker->exchange.update_all(0));
       EXPECT_EQ(worker->weight(), workers[0]->weight()) << words(order);
     }
   }

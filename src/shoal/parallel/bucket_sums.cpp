@@ -14,10 +14,9 @@ namespace shoal::parallel {
 
 using table::RowId;
 
-BucketSums::BucketSums(const TableSetup& setup, std::size_t enough)
-    : net_(setup.net), table_(setup.table) {
+BucketSums::BucketSums(const TableSetup& setup) : net_(setup.net), table_(setup.table) {
   if (std::ranges::count(setup.ways, Way::kMpi) > 0) begin_mpi(setup.table, setup.options.name);
-  for (Bucket& bucket : buckets_of(net_, setup.ways, enough)) {
+  for (Bucket& bucket : buckets_of(net_, setup.ways, bucket_bytes(setup.options.rates))) {
     Part& part = parts_.emplace_back(Part{.bucket = std::move(bucket)});
     for (const int layer : part.bucket.layers) {
       const std::vector<std::size_t> own = learning_of(net_, layer);
@@ -60,9 +59,11 @@ table::Destination BucketSums::destination(RowId row) const {
   return part->sum->destination(row);
 }
 
-Status BucketSums::expect(std::size_t part, table::Clock clock, RowWaits& waits) {
-  parts_[part].complete = 0;
-  return parts_[part].sum->expect(clock, waits);
+Status BucketSums::expect(std::size_t of, table::Clock clock, RowWaits& waits) {
+  Part& part = parts_[of];
+  if (std::exchange(part.clock, clock) == clock) return {};
+  part.complete = 0;
+  return part.sum->expect(clock, waits);
 }
 
 // Calls write for all params, with their parts of the vector.
@@ -102,21 +103,16 @@ void BucketSums::progress() {
 }
 
 // While this worker waits it carries on all sums, since others wait for its part of them.
-Result<bool> BucketSums::finish(std::size_t of, RowWaits& waits) {
+Result<std::optional<float>> BucketSums::finish(std::size_t of, RowWaits& waits) {
   Part& part = parts_[of];
-  if (!std::exchange(part.is_under_way, false)) return false;
+  if (!std::exchange(part.is_under_way, false)) return std::optional<float>();
   part.sum->progress();
   while (!part.sum->is_done()) {
     if (Status status = part.sum->wait(waits); !status.ok()) return status.error();
     part.sum->progress();
     progress();
   }
-  return true;
-}
-
-float BucketSums::read(std::size_t part, const Read& read) {
-  each(parts_[part], read);
-  return parts_[part].sum->numbers().back();
+  return std::optional(part.sum->numbers().back());
 }
 
 }  // namespace shoal::parallel

@@ -16,9 +16,8 @@ namespace shoal::parallel {
 // All calls on the solver's thread, destination apart.
 class BucketSums {
  public:
-  // For the ways of a setup. enough: bytes of a bucket, as buckets_of has them. Throws ConfigError
-  // as begin_mpi does.
-  BucketSums(const TableSetup& setup, std::size_t enough);
+  // For the ways of a setup. Throws ConfigError as begin_mpi does.
+  explicit BucketSums(const TableSetup& setup);
 
   std::size_t size() const { return parts_.size(); }
   const Bucket& bucket(std::size_t part) const { return parts_[part].bucket; }
@@ -28,7 +27,7 @@ class BucketSums {
   std::vector<table::Row> rows(table::RowId first);
   table::Destination destination(table::RowId row) const;
 
-  // Once an iteration, before the first forward pass of the bucket: asks for what others send.
+  // Before a forward pass of the bucket's layers: asks for what others send, once a clock.
   Status expect(std::size_t part, table::Clock clock, RowWaits& waits);
   // Calls write(param, numbers) for each param of the layer that learns: an index into
   // net.params(), and where its numbers go. When all layers of the bucket are there, starts their
@@ -39,11 +38,11 @@ class BucketSums {
   void send_nothing();
   // Carries on all sums without waiting.
   void progress();
-  // Returns when the sum that was started is there; false: none was since the last call.
-  Result<bool> finish(std::size_t part, RowWaits& waits);
-  // Then: calls read(param, sum) for each param, and returns the sum of all counts.
-  using Read = std::function<void(std::size_t param, std::span<const float> sum)>;
-  float read(std::size_t part, const Read& read);
+  // Returns when the sum that was started is there: the sum of all counts; nothing: none was since
+  // the last call.
+  Result<std::optional<float>> finish(std::size_t part, RowWaits& waits);
+  // Then: calls read(param, sum) for each param.
+  void read(std::size_t part, const Write& read) { each(parts_[part], read); }
 
  private:
   struct Part {
@@ -51,6 +50,7 @@ class BucketSums {
     std::vector<std::size_t> params{};  // in the order of the vector
     std::unique_ptr<VectorSum> sum{};   // once there are rows
     table::RowId first = 0, end = 0;
+    table::Clock clock = -1;    // that was asked for last
     std::size_t complete = 0;   // layers of this iteration whose numbers are in the vector
     bool is_under_way = false;  // the sum has begun, and was not finished
   };

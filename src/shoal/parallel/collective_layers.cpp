@@ -1,14 +1,14 @@
-#include "shoal/parallel/collective_layers.h"
-
+// The layers whose gradients the workers sum among themselves, by a collective: each then applies
+// the same update to its own copy of the params.
 #include <algorithm>
-#include <cmath>
+#include <deque>
 #include <utility>
 
-#include "shoal/base/log.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
-#include "shoal/parallel/roster.h"
-#include "shoal/proto/config_error.h"
+#include "shoal/parallel/bucket_sums.h"
+#include "shoal/parallel/replicated_layers.h"
+#include "shoal/solver/net_params.h"
 
 namespace shoal::parallel {
 namespace {
@@ -19,101 +19,109 @@ Layers layers_of(const Net& net, const Bucket& bucket) {
   return layers;
 }
 
+class CollectiveLayers final : public ReplicatedLayers {
+ public:
+  explicit CollectiveLayers(const TableSetup& setup)
+      : ReplicatedLayers(collective_by(setup.ways)),
+        net_(setup.net),
+        scheme_(or_throw(setup.options.maker(setup.options.scheme))),
+        sums_(setup) {
+    for (std::size_t part = 0; part < sums_.size(); ++part)
+      parts_.emplace_back(setup, layers_of(net_, sums_.bucket(part)));
+  }
+
+  std::vector<Tensor*> histories() override {
+    std::vector<Tensor*> all;
+    for (Part& part : parts_) add_histories(part.rule.histories(), all);
+    return all;
+  }
+  std::vector<table::Row> rows(table::RowId first) override { return sums_.rows(first); }
+  table::Destination destination(table::RowId row) const override { return sums_.destination(row); }
+
+  Status before_forward(int layer, RowWaits& waits) override {
+    const std::size_t of = sums_.part_of(layer);
+    Part& part = parts_[of];
+    if (Status status = gather(of, waits); !status.ok()) return status;
+    update(part, 0);
+    part.rule.before_forward(layer);
+    part.clock = iteration();
+    part.rate = rate();
+    return sums_.expect(of, iteration(), waits);
+  }
+  bool is_finite(int layer) const override {
+    return ops::all_finite(net_.context(), gradients_of(net_, layer));
+  }
+  void send(int layer, float weight) override {
+    sums_.send(layer, weight, [&](std::size_t p, std::span<float> numbers) {
+      std::ranges::transform(net_.params()[p].blob->grad.host(), numbers.begin(),
+                             [weight](float number) { return weight * number; });
+    });
+  }
+  void send_nothing() override { sums_.send_nothing(); }
+  void progress() override { sums_.progress(); }
+  Result<double> gather_all(RowWaits& waits) override {
+    double squares = 0;
+    for (std::size_t part = 0; part < parts_.size(); ++part) {
+      if (Status status = gather(part, waits); !status.ok()) return status.error();
+      squares += parts_[part].rule.gradients().squares;
+    }
+    return squares;
+  }
+  bool update_all(double squares) override {
+    for (Part& part : parts_) update(part, squares);
+    return false;
+  }
+
+ private:
+  // The params of a bucket.
+  struct Part {
+    Part(const TableSetup& setup, const Layers& layers)
+        : rule(rule_of(setup, layers, setup.net.context())) {}
+
+    LocalRule rule;
+    table::Clock clock = -1;  // of the gradient that was asked for last
+    float rate = 0;           // of its update
+    bool is_due = false;      // the gradient is there, and the update is still to do
+  };
+
+  // Waits for the sum and makes it the gradient.
+  Status gather(std::size_t of, RowWaits& waits) {
+    const Result<std::optional<float>> weight = sums_.finish(of, waits);
+    if (!weight.ok()) return weight.error();
+    if (!weight.value()) return {};
+    Part& part = parts_[of];
+    const table::Merge merge = merge_of(*scheme_, part.clock, part.rate, {&*weight.value(), 1});
+    if (merge.take.empty()) {
+      part.rule.skip();
+      return {};
+    }
+    sums_.read(of, [&](std::size_t p, std::span<const float> sum) {
+      std::ranges::transform(sum, net_.params()[p].blob->grad.host_out().begin(),
+                             [&merge](float number) { return merge.scale * number; });
+    });
+    const Bucket& bucket = sums_.bucket(of);
+    for (const int layer : bucket.layers) part.rule.look(layer);
+    part.rate *= merge.rate_scale;
+    part.is_due = true;
+    return check_finite(
+        part.rule, str("the sum of all workers' gradients of clock ", part.clock, " for layer '",
+                       net_.layers()[static_cast<std::size_t>(bucket.layers.back())]->name(),
+                       "' or one that travels with it"));
+  }
+  static void update(Part& part, double squares) {
+    if (std::exchange(part.is_due, false)) part.rule.update(part.clock, part.rate, squares);
+  }
+
+  Net& net_;
+  const std::unique_ptr<table::Scheme> scheme_;  // how the gradients of a clock become one update
+  BucketSums sums_;
+  std::deque<Part> parts_;  // by bucket
+};
+
 }  // namespace
 
-CollectiveLayers::CollectiveLayers(const TableSetup& setup, std::size_t enough)
-    : ReplicatedLayers(collective_by(setup.ways)),
-      net_(setup.net),
-      scheme_(or_throw(setup.options.maker(setup.options.scheme))),
-      sums_(setup, enough) {
-  for (std::size_t part = 0; part < sums_.size(); ++part)
-    parts_.emplace_back(setup, layers_of(net_, sums_.bucket(part)));
-}
-
-std::vector<Tensor*> CollectiveLayers::histories() {
-  std::vector<Tensor*> all;
-  for (Part& part : parts_) add_histories(part.rule.histories(), all);
-  return all;
-}
-
-Status CollectiveLayers::before_forward(int layer, RowWaits& waits) {
-  const std::size_t of = sums_.part_of(layer);
-  Part& part = parts_[of];
-  if (Status status = gather(of, waits); !status.ok()) return status;
-  update(part, 0);
-  part.rule.before_forward(layer);
-  if (std::exchange(part.clock, iteration()) == iteration()) return {};
-  part.rate = rate();
-  return sums_.expect(of, iteration(), waits);
-}
-
-bool CollectiveLayers::is_finite(int layer) const {
-  std::vector<const Tensor*> gradients;
-  for (const std::size_t p : learning_of(net_, layer))
-    gradients.push_back(&net_.params()[p].blob->grad);
-  return ops::all_finite(net_.context(), gradients);
-}
-
-void CollectiveLayers::send(int layer, float weight) {
-  sums_.send(layer, weight, [&](std::size_t p, std::span<float> numbers) {
-    std::ranges::transform(net_.params()[p].blob->grad.host(), numbers.begin(),
-                           [weight](float number) { return weight * number; });
-  });
-}
-
-Status CollectiveLayers::gather(std::size_t part, RowWaits& waits) {
-  const Result<bool> finished = sums_.finish(part, waits);
-  if (!finished.ok()) return finished.error();
-  return finished.value() ? take(part) : Status();
-}
-
-Status CollectiveLayers::take(std::size_t of) {
-  Part& part = parts_[of];
-  const float weight = sums_.read(of, [](std::size_t, std::span<const float>) {});
-  const table::Merge merge = merge_of(*scheme_, part.clock, part.rate, {&weight, 1});
-  if (merge.take.empty()) {
-    part.rule.skip();
-    return {};
-  }
-  sums_.read(of, [&](std::size_t p, std::span<const float> sum) {
-    std::ranges::transform(sum, net_.params()[p].blob->grad.host_out().begin(),
-                           [&merge](float number) { return merge.scale * number; });
-  });
-  const Bucket& bucket = sums_.bucket(of);
-  for (const int layer : bucket.layers) part.rule.look(layer);
-  part.rate *= merge.rate_scale;
-  part.is_due = true;
-  if (const Gradients all = part.rule.gradients(); !all.finite || !std::isfinite(all.squares))
-    return Error{Code::kNonFinite,
-                 str("the sum of all workers' gradients of clock ", part.clock, " for layer '",
-                     net_.layers()[static_cast<std::size_t>(bucket.layers.back())]->name(),
-                     "' or one that travels with it holds a NaN or an infinity: its gradients have "
-                     "grown beyond all bounds")};
-  return {};
-}
-
-void CollectiveLayers::update(Part& part, double squares) {
-  if (std::exchange(part.is_due, false)) part.rule.update(part.clock, part.rate, squares);
-}
-
-Status CollectiveLayers::apply_all(RowWaits& waits) {
-  const Result<double> squares = gather_all(waits);
-  if (!squares.ok()) return squares.error();
-  update_all(0);
-  return {};
-}
-
-Result<double> CollectiveLayers::gather_all(RowWaits& waits) {
-  double squares = 0;
-  for (std::size_t part = 0; part < parts_.size(); ++part) {
-    if (Status status = gather(part, waits); !status.ok()) return status.error();
-    squares += parts_[part].rule.gradients().squares;
-  }
-  return squares;
-}
-
-void CollectiveLayers::update_all(double squares) {
-  for (Part& part : parts_) update(part, squares);
+std::unique_ptr<ReplicatedLayers> make_collective_layers(const TableSetup& setup) {
+  return std::make_unique<CollectiveLayers>(setup);
 }
 
 }  // namespace shoal::parallel

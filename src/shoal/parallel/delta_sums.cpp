@@ -1,11 +1,9 @@
 #include "shoal/parallel/delta_sums.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "shoal/net/net.h"
 #include "shoal/parallel/global_momentum.h"
-#include "shoal/proto/config_error.h"
 #include "shoal/proto/run.pb.h"
 #include "shoal/solver/net_params.h"
 
@@ -15,8 +13,7 @@ DeltaSums::DeltaSums(const TableSetup& setup)
     : layers_(collective_by(setup.ways)),
       task_(setup.scheme.task()),
       net_(setup.net),
-      sums_(setup, bucket_bytes(setup.options.rates)),
-      tasks_(sums_.size(), -1),
+      sums_(setup),
       is_unsent_(layers_.size()),
       from_(net_.params().size()),
       v_(from_.size()) {
@@ -34,7 +31,6 @@ Status DeltaSums::begin(int layer, table::Clock task, RowWaits& waits) {
   for (const std::size_t p : learning_of(net_, layer))
     std::ranges::copy(net_.params()[p].blob->data.host(), from_[p].begin());
   is_unsent_[static_cast<std::size_t>(layer)] = true;
-  if (std::exchange(tasks_[part], task) == task) return {};
   return sums_.expect(part, task, waits);
 }
 
@@ -60,12 +56,10 @@ Status DeltaSums::apply_all(RowWaits& waits) {
 
 // If no worker has learned anything the params are what all began with.
 Status DeltaSums::apply(std::size_t part, RowWaits& waits) {
-  const Result<bool> finished = sums_.finish(part, waits);
-  if (!finished.ok()) return finished.error();
-  if (!finished.value()) return {};
-  const float count = sums_.read(part, [](std::size_t, std::span<const float>) {});
-  if (count > 0)
-    sums_.read(part, [&](std::size_t p, std::span<const float> sum) { move(p, sum, 1 / count); });
+  const Result<std::optional<float>> count = sums_.finish(part, waits);
+  if (!count.ok()) return count.error();
+  if (const float all = count.value().value_or(0); all > 0)
+    sums_.read(part, [&](std::size_t p, std::span<const float> sum) { move(p, sum, 1 / all); });
   return {};
 }
 

@@ -50,7 +50,6 @@ class DeltaSums {
   const table::Task task_;
   Net& net_;
   BucketSums sums_;
-  std::vector<table::Clock> tasks_;           // by bucket: that it was asked for
   std::vector<bool> is_unsent_;               // by layer, in this task
   std::vector<std::vector<float>> from_, v_;  // by param
 };

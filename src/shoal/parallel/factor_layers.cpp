@@ -1,7 +1,6 @@
 #include "shoal/parallel/factor_layers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -9,7 +8,6 @@
 #include "shoal/base/numbers.h"
 #include "shoal/net/net.h"
 #include "shoal/ops/vector.h"
-#include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"
 
 namespace shoal::parallel {
@@ -156,12 +154,8 @@ Status FactorLayers::Part::sum(const table::Scheme& scheme) {
   rule.look(layer);
   rate *= merge.rate_scale;
   is_due = true;
-  if (const Gradients all = rule.gradients(); !all.finite || !std::isfinite(all.squares))
-    return Error{
-        Code::kNonFinite,
-        str("the gradient of layer '", name, "' that all workers' factors of clock ", clock,
-            " make holds a NaN or an infinity: its gradients have grown beyond all bounds")};
-  return {};
+  return check_finite(rule, str("the gradient of layer '", name,
+                                "' that all workers' factors of clock ", clock, " make"));
 }
 
 void FactorLayers::Part::update(double squares) {
@@ -283,12 +277,6 @@ void FactorLayers::send_nothing() {
   }
 }
 
-Status FactorLayers::apply_all(RowWaits& waits) {
-  for (const auto& part : parts_)
-    if (Status status = apply(*part, table::kUnbounded, waits); !status.ok()) return status;
-  return {};
-}
-
 Result<double> FactorLayers::gather_all(RowWaits& waits) {
   double squares = 0;
   for (const auto& part : parts_) {
@@ -299,12 +287,14 @@ Result<double> FactorLayers::gather_all(RowWaits& waits) {
   return squares;
 }
 
-void FactorLayers::update_all(double squares) {
+bool FactorLayers::update_all(double squares) {
+  bool are_left = false;
   for (const auto& part : parts_) {
     if (part->sent.empty()) continue;
-    part->update(squares);
-    part->sent.pop_front();
+    update(*part, squares);
+    are_left = are_left || !part->sent.empty();
   }
+  return are_left;
 }
 
 // The others' messages of the oldest clock in part.sent have been asked for.
@@ -343,11 +333,15 @@ void FactorLayers::progress() {
 Status FactorLayers::apply(Part& part, table::Clock end, RowWaits& waits) {
   while (!part.sent.empty() && part.sent.front().clock < end) {
     if (Status status = gather(part, waits); !status.ok()) return status;
-    part.update(0);
-    part.sent.pop_front();
-    if (!part.sent.empty()) ask(part, part.sent.front().clock);
+    update(part, 0);
   }
   return {};
+}
+
+void FactorLayers::update(Part& part, double squares) {
+  part.update(squares);
+  part.sent.pop_front();
+  if (!part.sent.empty()) ask(part, part.sent.front().clock);
 }
 
 }  // namespace shoal::parallel

@@ -6,7 +6,6 @@
 #include <deque>
 #include <future>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -41,9 +40,8 @@ class FactorLayers final : public ReplicatedLayers {
   bool is_finite(int layer) const override;
   void send(int layer, float weight) override;
   void send_nothing() override;
-  Status apply_all(RowWaits& waits) override;
   Result<double> gather_all(RowWaits& waits) override;
-  void update_all(double squares) override;
+  bool update_all(double squares) override;
 
  private:
   using Message = std::shared_ptr<table::Buffer>;
@@ -93,6 +91,8 @@ class FactorLayers final : public ReplicatedLayers {
   bool may_begin(const Part& part) const;
   // Waits for the gradient of the oldest in part.sent.
   Status gather(Part& part, RowWaits& waits);
+  // The update of the oldest.
+  void update(Part& part, double squares);
   // The updates of the clocks before `end`.
   Status apply(Part& part, table::Clock end, RowWaits& waits);
 

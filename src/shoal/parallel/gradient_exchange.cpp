@@ -6,10 +6,11 @@
 #include "shoal/net/net.h"
 #include "shoal/ops/update.h"
 #include "shoal/ops/vector.h"
-#include "shoal/parallel/collective_layers.h"
+#include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/factor_layers.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
+#include "shoal/solver/net_params.h"
 #include "shoal/table/scheme.h"
 
 namespace shoal::parallel {
@@ -26,7 +27,7 @@ Replicated replicated_of(const TableSetup& setup) {
   for (const Way way : setup.ways) factors.push_back(way == Way::kFactors);
   Replicated all;
   all.push_back(std::make_unique<FactorLayers>(setup, factors));
-  all.push_back(std::make_unique<CollectiveLayers>(setup, bucket_bytes(setup.options.rates)));
+  all.push_back(make_collective_layers(setup));
   return all;
 }
 
@@ -84,11 +85,8 @@ class GradientExchange final : public TableExchange {
       if (early_ && finite_) push_held();
       return {};
     }
-    std::vector<const Tensor*> gradients;
-    for (const NetParam& param : net_.params())
-      if (param.layer == layer && owns(layer) && param.lr_mult != 0)
-        gradients.push_back(&param.blob->grad);
-    finite_ = finite_ && ops::all_finite(net_.context(), gradients);
+    if (owns(layer))
+      finite_ = finite_ && ops::all_finite(net_.context(), gradients_of(net_, layer));
     for (const RowId row : map_.owned_by(layer))
       if (map_.rows()[row].learns) held_.push_back(row);
     if (early_ && finite_) push_held();
@@ -156,20 +154,18 @@ class GradientExchange final : public TableExchange {
     if (Status status = receive(all_); !status.ok()) return status;
     return update_replicated();
   }
-  // A clip takes the sums of all layers first, whose norm every worker then knows.
+  // The sums of all layers come first, whose norm every worker then knows, for a clip.
   Status update_replicated() {
-    double squares = 0;
-    for (const auto& one : replicated_) {
-      if (recipe_.clip < 0) {
-        if (Status status = one->apply_all(waits_); !status.ok()) return status;
-        continue;
+    for (bool are_left = true; are_left;) {
+      double squares = 0;
+      for (const auto& one : replicated_) {
+        const Result<double> part = one->gather_all(waits_);
+        if (!part.ok()) return part.error();
+        squares += part.value();
       }
-      const Result<double> part = one->gather_all(waits_);
-      if (!part.ok()) return part.error();
-      squares += part.value();
+      are_left = false;
+      for (const auto& one : replicated_) are_left = one->update_all(squares) || are_left;
     }
-    if (recipe_.clip >= 0)
-      for (const auto& one : replicated_) one->update_all(squares);
     return {};
   }
   std::vector<table::Row> more_rows(RowId first) override {
@@ -194,16 +190,14 @@ class GradientExchange final : public TableExchange {
     histories_.clear();
     for (int h = 0; h < optim::histories(recipe_.rule.rule); ++h)
       for (const NetParam& param : net_.params())
-        histories_.emplace_back(by_rows(param.layer) ? param.blob->shape() : Shape{0});
+        histories_.push_back(by_rows(param.layer) ? std::make_unique<Tensor>(param.blob->shape())
+                                                  : nullptr);
     fix_histories(pointers());
   }
 
   std::vector<Tensor*> pointers() {
     std::vector<Tensor*> all;
-    for (std::size_t i = 0; i < histories_.size(); ++i) {
-      const NetParam& param = net_.params()[i % net_.params().size()];
-      all.push_back(by_rows(param.layer) ? &histories_[i] : nullptr);
-    }
+    for (const auto& history : histories_) all.push_back(history.get());
     return all;
   }
 
@@ -251,8 +245,8 @@ class GradientExchange final : public TableExchange {
   std::vector<int> held_layers_;     // that other workers get, likewise
   std::vector<table::Push> pushes_;  // of them, while they are pushed
   // of the rule's history h and param i at h * params + i: from a restore until the first
-  // iteration, and for a save
-  std::vector<Tensor> histories_;
+  // iteration, and for a save; null where that is not by rows
+  std::vector<std::unique_ptr<Tensor>> histories_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "shoal/parallel/replicated_layers.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "shoal/base/log.h"
 #include "shoal/parallel/roster.h"
@@ -46,6 +47,12 @@ void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all) 
 LocalRule rule_of(const TableSetup& setup, const Layers& layers, Context& context) {
   return {read_recipe(setup.param, setup.options.name),
           setup.param.snapshot_diff() || setup.param.debug_info(), setup.net, context, layers};
+}
+
+Status check_finite(LocalRule& rule, const std::string& words) {
+  if (const Gradients all = rule.gradients(); all.finite && std::isfinite(all.squares)) return {};
+  return Error{Code::kNonFinite,
+               words + " holds a NaN or an infinity: its gradients have grown beyond all bounds"};
 }
 
 }  // namespace shoal::parallel

@@ -26,6 +26,10 @@ void add_histories(const std::vector<Tensor*>& some, std::vector<Tensor*>& all);
 // A rule for some layers alone, as the setup's solver has it; it computes with this context.
 LocalRule rule_of(const TableSetup& setup, const Layers& layers, Context& context);
 
+// Returns an error unless the gradients at which the rule has looked are finite. `words` say which
+// they are.
+Status check_finite(LocalRule& rule, const std::string& words);
+
 // The messages of a worker for these layers are rows of the table that it alone writes. All calls
 // on the solver's thread, destination apart; those with a layer for own layers only.
 class ReplicatedLayers {
@@ -34,7 +38,6 @@ class ReplicatedLayers {
   virtual ~ReplicatedLayers() = default;
   ReplicatedLayers(const ReplicatedLayers&) = delete;
 
-  const Layers& layers() const { return layers_; }
   bool owns(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
   // Of every param of the net, as Checkpointed says; null where the layer is another's. Empty
   // without layers.
@@ -61,13 +64,13 @@ class ReplicatedLayers {
   virtual void send_nothing() = 0;
   // Carries on what other workers have sent their part for. Does not wait.
   virtual void progress() {}
-  // Waits for the sums of all iterations so far and applies their updates.
-  virtual Status apply_all(RowWaits& waits) = 0;
-  // The two halves of that where the gradients of one iteration are clipped. Returns the sum of the
-  // squares of these layers' gradients, the same bits on all workers; then takes that of all
-  // layers.
+  // Waits for the sums of the oldest iteration whose updates were not applied. Returns the sum of
+  // the squares of these layers' gradients, the same bits on all workers; 0 unless they are
+  // clipped.
   virtual Result<double> gather_all(RowWaits& waits) = 0;
-  virtual void update_all(double squares) = 0;
+  // Then applies these updates; `squares` are those of all layers. Returns whether sums of a later
+  // iteration are left.
+  virtual bool update_all(double squares) = 0;
 
  protected:
   table::Clock iteration() const { return iteration_; }
@@ -78,5 +81,9 @@ class ReplicatedLayers {
   table::Clock iteration_ = -1;
   float rate_ = 0;
 };
+
+// The layers of a setup that go by a collective; its scheme takes the gradients of a clock
+// together, before the next iteration.
+std::unique_ptr<ReplicatedLayers> make_collective_layers(const TableSetup& setup);
 
 }  // namespace shoal::parallel
