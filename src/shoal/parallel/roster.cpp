@@ -38,6 +38,25 @@ std::vector<table::Clock> clocks_of(const table::RosterBody& roster) {
   return each(roster, &Member::worker, &Member::clock);
 }
 
+std::vector<double> bandwidths_of(const table::RosterBody& roster) {
+  return roster.generation > 0 ? each(roster, &Member::server, &Member::bandwidth)
+                               : std::vector<double>();
+}
+
+table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths) {
+  constexpr double kAlike = 1.25;
+  std::vector<double> known = bandwidths;
+  std::erase_if(known, [](double bandwidth) { return !(bandwidth > 0); });
+  if (known.empty()) return servers_of(roster);
+  const auto [slowest, swiftest] = std::ranges::minmax(known);
+  if (known.size() == bandwidths.size() && swiftest < kAlike * slowest) return servers_of(roster);
+  const std::vector<std::int32_t> workers = each(roster, &Member::server, &Member::worker);
+  std::vector<table::ServerSpeed> speeds;
+  for (std::size_t server = 0; server < bandwidths.size(); ++server)
+    speeds.push_back({.bandwidth = bandwidths[server], .has_worker = workers[server] >= 0});
+  return {std::move(speeds), workers_of(roster)};
+}
+
 table::Plan plan_of(const Recipe& recipe, std::span<const table::Row> rows,
                     const table::RosterBody& roster, table::Clock start,
                     const std::vector<table::Clock>& clocks, const WorkerOptions& options) {

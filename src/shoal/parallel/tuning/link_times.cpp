@@ -1,11 +1,11 @@
 #include "shoal/parallel/tuning/link_times.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
 
+#include "shoal/base/timer.h"
 #include "shoal/ops/gemm.h"
 #include "shoal/ops/vector.h"
 #include "shoal/parallel/plan.h"
@@ -18,29 +18,30 @@ using table::RowId;
 
 constexpr std::size_t kRowsEach = 4;  // on a server: a MiB
 constexpr int kProbers = 3;
-constexpr double kAlike = 1.25;
-
-const table::RosterBody::Process& process_of(const table::RosterBody& roster,
-                                             std::int32_t table::RosterBody::Process::*number,
-                                             std::size_t which) {
-  return *std::ranges::find(roster.processes, static_cast<std::int32_t>(which), number);
-}
 
 table::Plan rows_of(const table::RosterBody& roster, const std::string& scheme) {
   std::vector<table::Row> rows;
-  for (std::uint16_t server = 0; server < parallel::servers_of(roster); ++server)
+  for (std::uint16_t server = 0; server < servers_of(roster); ++server)
     rows.insert(rows.end(), kRowsEach, table::Row{.length = table::kRowFloats, .server = server});
   return plan_of(Recipe(), rows, roster, 0, clocks_of(roster),
                  {.scheme = scheme, .generation = roster.generation});
 }
 
-// Seconds of reading these rows as of this worker's first clock.
+// Seconds of a call.
+Result<double> time_of(const table::Table& table, const std::function<Status()>& call) {
+  const table::Instant start = table.now();
+  if (Status status = call(); !status.ok()) return status.error();
+  return to_seconds(table.now() - start);
+}
+
+// Of reading these rows as of this worker's first clock.
 Result<double> time_of_reading(table::Table& table, const table::Plan& plan,
                                std::span<const RowId> rows) {
-  const table::Instant start = table.now();
-  for (const RowId row : rows) table.get(row, plan.start_of(table.worker()), table::Part::kWeights);
-  if (Status status = table.wait(rows); !status.ok()) return status.error();
-  return std::chrono::duration<double>(table.now() - start).count();
+  return time_of(table, [&] {
+    for (const RowId row : rows)
+      table.get(row, plan.start_of(table.worker()), table::Part::kWeights);
+    return table.wait(rows);
+  });
 }
 
 class Probe {
@@ -50,11 +51,29 @@ class Probe {
         plan_(rows_of(table.roster(), scheme)),
         numbers_(plan_.rows.size(), std::vector<float>(table::kRowFloats)) {}
 
-  Status create() {
+  // Does what measure_servers says, but for the release.
+  Result<std::vector<double>> run(Team& team) {
     const auto numbers = [this](RowId row, table::Part) { return std::span<float>(numbers_[row]); };
-    return table_.create(plan_, numbers, numbers);
+    if (Status status = table_.create(plan_, numbers, numbers); !status.ok()) return status.error();
+    std::vector<double> fastest(plan_.servers);
+    for (int prober = 0; prober < std::min(kProbers, team.size()); ++prober) {
+      std::vector<double> seen(fastest.size());
+      for (const auto& process : table_.roster().processes) {
+        if (team.index() != prober || process.server < 0 || process.worker == prober) continue;
+        const auto server = static_cast<std::size_t>(process.server);
+        const Result<double> speed = measure(server);
+        if (!speed.ok()) return speed.error();
+        seen[server] = speed.value();
+      }
+      // of one number that is not 0, and nobody goes on before it is there
+      if (Status status = team.sum(seen); !status.ok()) return status.error();
+      for (std::size_t server = 0; server < seen.size(); ++server)
+        fastest[server] = std::max(fastest[server], seen[server]);
+    }
+    return fastest;
   }
 
+ private:
   // Bytes a second from a server: the most of some readings, or what one says that is long enough
   // for a hiccup not to matter.
   Result<double> measure(std::size_t server) {
@@ -75,7 +94,6 @@ class Probe {
            std::max(1e-9, least);
   }
 
- private:
   table::Table& table_;
   const table::Plan plan_;
   std::vector<std::vector<float>> numbers_;  // by row
@@ -114,46 +132,13 @@ Result<double> measure_exchange(table::Table& table, const table::Plan& plan) {
 
 Result<std::vector<double>> measure_servers(table::Table& table, Team& team,
                                             const std::string& scheme) {
-  const table::RosterBody& roster = table.roster();
-  const auto servers = static_cast<std::size_t>(parallel::servers_of(roster));
   Probe probe(table, scheme);
-  struct Released {  // before the numbers go
-    table::Table& table;
-    ~Released() {
-      if (!settled) table.release();
-    }
-    bool settled = false;
-  } released{table};
-  if (Status status = probe.create(); !status.ok()) return status.error();
-  std::vector<double> fastest(servers);
-  for (int prober = 0; prober < std::min(kProbers, team.size()); ++prober) {
-    std::vector<double> seen(servers);
-    const std::uint32_t own =
-        process_of(roster, &table::RosterBody::Process::worker, static_cast<std::size_t>(prober))
-            .rank;
-    for (std::size_t server = 0; server < servers && team.index() == prober; ++server) {
-      if (process_of(roster, &table::RosterBody::Process::server, server).rank == own) continue;
-      const Result<double> speed = probe.measure(server);
-      if (!speed.ok()) return speed.error();
-      seen[server] = speed.value();
-    }
-    // of one number that is not 0, and nobody goes on before it is there
-    if (Status status = team.sum(seen); !status.ok()) return status.error();
-    for (std::size_t server = 0; server < servers; ++server)
-      fastest[server] = std::max(fastest[server], seen[server]);
-  }
-  released.settled = true;
+  Result<std::vector<double>> fastest = probe.run(team);
+  if (!fastest.ok()) table.release();  // before the numbers go
   return fastest;
 }
 
 namespace {
-
-// Seconds of a call.
-Result<double> time_of(const table::Table& table, const std::function<Status()>& call) {
-  const table::Instant start = table.now();
-  if (Status status = call(); !status.ok()) return status.error();
-  return std::chrono::duration<double>(table.now() - start).count();
-}
 
 double measure_multiply_adds(const table::Table& table, const Context::Options& options) {
   constexpr std::int64_t kSide = 512;
@@ -212,31 +197,6 @@ Result<Rates> measure_rates(const table::Table& table, Team& team,
   if (team.index() == 1) said[2] = question.value() / 2;
   if (Status status = team.sum(said); !status.ok()) return status.error();
   return Rates{.bandwidth = said[0], .latency = said[2], .multiply_adds = said[1]};
-}
-
-std::vector<double> bandwidths_of(const table::RosterBody& roster) {
-  std::vector<double> bandwidths;
-  for (const auto& process : roster.processes)
-    if (process.server >= 0) bandwidths.push_back(process.bandwidth);
-  return roster.generation > 0 ? bandwidths : std::vector<double>();
-}
-
-table::Servers servers_of(const table::RosterBody& roster, const std::vector<double>& bandwidths) {
-  const int servers = parallel::servers_of(roster);
-  std::vector<double> known;
-  std::ranges::copy_if(bandwidths, std::back_inserter(known),
-                       [](double bandwidth) { return bandwidth > 0; });
-  if (known.empty()) return servers;
-  const auto [slowest, swiftest] = std::ranges::minmax(known);
-  if (known.size() == bandwidths.size() && swiftest < kAlike * slowest) return servers;
-  std::vector<table::ServerSpeed> speeds;
-  for (std::size_t server = 0; server < bandwidths.size(); ++server)
-    speeds.push_back(
-        {.bandwidth = bandwidths[server],
-         .busy = 0,
-         .has_worker =
-             process_of(roster, &table::RosterBody::Process::server, server).worker >= 0});
-  return {std::move(speeds), workers_of(roster)};
 }
 
 }  // namespace shoal::parallel
