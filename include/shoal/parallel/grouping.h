@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "shoal/table/scheme.h"
@@ -22,9 +21,8 @@ struct GroupingOptions {
 };
 
 struct Grouping {
-  Groups groups;              // the fastest first
-  std::vector<double> means;  // speeds, one a group
-  double index = 0;           // Calinski-Harabasz, 0 of one group
+  Groups groups;     // the fastest first
+  double index = 0;  // Calinski-Harabasz, 0 of one group
 };
 
 // The workers of `speeds` (above 0, in any unit; one at least), clustered: for every k from 2 to n

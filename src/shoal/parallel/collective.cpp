@@ -13,53 +13,38 @@ namespace {
 // what has just been summed is sent while a cache holds it.
 constexpr std::size_t kStripsAtOnce = 16;
 
-// Collects transfers.
-class Schedule {
- public:
-  void add(int round, int from, int to, std::size_t first, std::size_t end, bool adds) {
-    if (first < end)
-      transfers_.push_back({.round = round,
-                            .from = from,
-                            .to = to,
-                            .first = first,
-                            .count = end - first,
-                            .adds = adds});
-  }
-  std::vector<Transfer> in_order() && {
-    std::ranges::stable_sort(transfers_, {}, &Transfer::round);
-    return std::move(transfers_);
-  }
+using Transfers = std::vector<Transfer>;
 
- private:
-  std::vector<Transfer> transfers_;
-};
+void add(Transfers& all, int round, int from, int to, std::size_t first, std::size_t end,
+         bool adds) {
+  if (first < end) all.push_back({round, from, to, first, end - first, adds});
+}
 
 // The level of a worker in the tree; worker 0's is 0.
 int level_of(int worker) { return std::bit_width(static_cast<unsigned>(worker) + 1) - 1; }
 
-std::vector<Transfer> tree(int workers, std::size_t count) {
+void tree(Transfers& all, int workers, std::size_t count) {
   const int deepest = level_of(workers - 1);
-  Schedule schedule;
   for (int worker = 1; worker < workers; ++worker) {
     const int parent = (worker - 1) / 2, level = level_of(worker);
-    schedule.add(deepest - level, worker, parent, 0, count, true);
-    schedule.add(deepest + level - 1, parent, worker, 0, count, false);
+    add(all, deepest - level, worker, parent, 0, count, true);
+    add(all, deepest + level - 1, parent, worker, 0, count, false);
   }
-  return std::move(schedule).in_order();
+}
+
+// The first number of a part, of which there are as many as workers.
+std::size_t begin_of(int part, int workers, std::size_t count) {
+  return count * static_cast<std::size_t>(part) / static_cast<std::size_t>(workers);
 }
 
 // Part p is complete at worker p - 1, after it came past all others.
-std::vector<Transfer> ring(int workers, std::size_t count) {
-  const auto all = static_cast<std::size_t>(workers);
-  const auto begin = [&](std::size_t part) { return count * part / all; };
-  Schedule schedule;
+void ring(Transfers& all, int workers, std::size_t count) {
   for (int round = 0; round < 2 * (workers - 1); ++round)
     for (int worker = 0; worker < workers; ++worker) {
-      const auto part = static_cast<std::size_t>((worker - round + 2 * workers) % workers);
-      schedule.add(round, worker, (worker + 1) % workers, begin(part), begin(part + 1),
-                   round < workers - 1);
+      const int part = (worker - round + 2 * workers) % workers;
+      add(all, round, worker, (worker + 1) % workers, begin_of(part, workers, count),
+          begin_of(part + 1, workers, count), round < workers - 1);
     }
-  return std::move(schedule).in_order();
 }
 
 struct Range {
@@ -75,39 +60,34 @@ Range kept_by(int worker, int distance, int least, Range part) {
   return part;
 }
 
-std::vector<Transfer> halving_doubling(int workers, std::size_t count) {
+void halving_doubling(Transfers& all, int workers, std::size_t count) {
   const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(workers)));
   const int rounds = std::bit_width(static_cast<unsigned>(core)) - 1;
   const int last = 2 * rounds + 1;
-  Schedule schedule;
   for (int worker = core; worker < workers; ++worker) {
-    schedule.add(0, worker, worker - core, 0, count, true);
-    schedule.add(last, worker - core, worker, 0, count, false);
+    add(all, 0, worker, worker - core, 0, count, true);
+    add(all, last, worker - core, worker, 0, count, false);
   }
   for (int worker = 0; worker < core; ++worker)
     for (int round = 0; round < rounds; ++round) {
       const int distance = core >> (round + 1), partner = worker ^ distance;
       const Range given = kept_by(partner, core / 2, distance, {0, count}),
                   own = kept_by(worker, core / 2, distance, {0, count});
-      schedule.add(1 + round, worker, partner, given.first, given.end, true);
-      schedule.add(last - 1 - round, worker, partner, own.first, own.end, false);
+      add(all, 1 + round, worker, partner, given.first, given.end, true);
+      add(all, last - 1 - round, worker, partner, own.first, own.end, false);
     }
-  return std::move(schedule).in_order();
 }
 
 // Part p is summed at worker p. Workers begin with their neighbours, so that no worker is sent
 // everything at the same time.
-std::vector<Transfer> direct(int workers, std::size_t count) {
-  const auto all = static_cast<std::size_t>(workers);
-  const auto begin = [&](int part) { return count * static_cast<std::size_t>(part) / all; };
-  Schedule schedule;
+void direct(Transfers& all, int workers, std::size_t count) {
+  const auto begin = [&](int part) { return begin_of(part, workers, count); };
   for (int distance = 1; distance < workers; ++distance)
     for (int worker = 0; worker < workers; ++worker) {
       const int other = (worker + distance) % workers;
-      schedule.add(0, worker, other, begin(other), begin(other + 1), true);
-      schedule.add(1, worker, other, begin(worker), begin(worker + 1), false);
+      add(all, 0, worker, other, begin(other), begin(other + 1), true);
+      add(all, 1, worker, other, begin(worker), begin(worker + 1), false);
     }
-  return std::move(schedule).in_order();
 }
 
 // Fills in Step::together and Step::more.
@@ -125,10 +105,15 @@ void find_together(Strip& strip) {
 
 std::vector<Transfer> transfers_of(Way way, int workers, std::size_t count) {
   CHECK(is_collective(way) && workers > 0) << name_of(way) << " of " << workers << " workers";
-  if (workers == 1) return {};
-  if (way == Way::kTree) return tree(workers, count);
-  if (way == Way::kRing) return ring(workers, count);
-  return way == Way::kDirect ? direct(workers, count) : halving_doubling(workers, count);
+  Transfers all;
+  if (workers == 1) return all;
+  const auto schedule = way == Way::kTree     ? tree
+                        : way == Way::kRing   ? ring
+                        : way == Way::kDirect ? direct
+                                              : halving_doubling;
+  schedule(all, workers, count);
+  std::ranges::stable_sort(all, {}, &Transfer::round);
+  return all;
 }
 
 // Transfers are as long as rows of the table: two of them fill the window of a link, so that none

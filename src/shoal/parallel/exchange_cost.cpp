@@ -12,24 +12,6 @@ namespace {
 
 constexpr double kNumberBytes = sizeof(float);
 
-double table_numbers(std::int64_t params, const Crowd& crowd) {
-  return 2.0 * static_cast<double>(params) *
-         static_cast<double>(crowd.workers + crowd.servers - 2) /
-         static_cast<double>(crowd.servers);
-}
-
-double factor_numbers(const Factored::Sizes& sizes, const Crowd& crowd) {
-  return 2.0 * static_cast<double>(sizes.rows * (crowd.workers - 1)) *
-         static_cast<double>(sizes.outputs + sizes.inputs);
-}
-
-// Half of what is sent and received goes each way, and the ways do not wait for each other.
-void take_both_ways(Cost& cost, int messages, const Rates& rates) {
-  if (rates.bandwidth <= 0) return;
-  cost.link = cost.numbers / 2 * kNumberBytes / rates.bandwidth;
-  cost.latency = messages * rates.latency;
-}
-
 // MPI's library does what it likes: about as much as halving and doubling.
 Cost collective_cost(Way of, std::int64_t params, const Crowd& crowd, const Rates& rates) {
   const Way way = of == Way::kMpi ? Way::kHalvingDoubling : of;
@@ -81,21 +63,25 @@ Load load_of(Way way, int workers) {
 Cost cost_of(Way way, const LayerSize& size, const Crowd& crowd, const Rates& rates) {
   if (crowd.workers < 2) return {};
   if (is_collective(way)) return collective_cost(way, size.params, crowd, rates);
+  const bool by_table = way == Way::kTable;
+  CHECK(by_table || size.factors) << "a layer without factors";
+  const auto [rows, outputs, inputs] = size.factors.value_or(Factored::Sizes());
+  const auto workers = static_cast<double>(crowd.workers),
+             servers = static_cast<double>(crowd.servers);
   Cost cost;
-  if (way == Way::kTable) {
-    cost.numbers = table_numbers(size.params, crowd);
-    take_both_ways(cost, 2, rates);
-    return cost;
-  }
-  CHECK(size.factors) << "a layer without factors";
-  cost.numbers = factor_numbers(*size.factors, crowd);
-  take_both_ways(cost, 1, rates);
-  const auto& [rows, outputs, inputs] = *size.factors;
+  if (by_table)
+    cost.numbers = 2.0 * static_cast<double>(size.params) * (workers + servers - 2) / servers;
+  else
+    cost.numbers = 2.0 * static_cast<double>(rows * (crowd.workers - 1)) *
+                   static_cast<double>(outputs + inputs);
+  if (rates.bandwidth <= 0) return cost;
+  // half of what is sent and received goes each way, and the ways do not wait for each other
+  cost.link = cost.numbers / 2 * kNumberBytes / rates.bandwidth;
+  cost.latency = (by_table ? 2 : 1) * rates.latency;
   // each replica would multiply its own rows, beside the others
-  const double more = static_cast<double>(crowd.workers) - 1.0 / crowd.replicas;
-  if (rates.bandwidth > 0 && rates.multiply_adds > 0)
-    cost.product = more * static_cast<double>(rows * outputs) * static_cast<double>(inputs) /
-                   rates.multiply_adds;
+  if (!by_table && rates.multiply_adds > 0)
+    cost.product = (workers - 1.0 / crowd.replicas) * static_cast<double>(rows * outputs) *
+                   static_cast<double>(inputs) / rates.multiply_adds;
   return cost;
 }
 

@@ -5,10 +5,10 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <ranges>
 
 #include "shoal/base/error.h"
 #include "shoal/base/log.h"
-#include "shoal/base/text.h"
 
 namespace shoal::parallel {
 namespace {
@@ -97,13 +97,6 @@ bool good(std::span<const double> sorted, const Bounds& bounds, const GroupingOp
   return true;
 }
 
-double slowest_of(const std::vector<int>& group, std::span<const double> speeds) {
-  double slowest = std::numeric_limits<double>::infinity();
-  for (const int worker : group)
-    slowest = std::min(slowest, speeds[static_cast<std::size_t>(worker)]);
-  return slowest;
-}
-
 }  // namespace
 
 Grouping find_groups(std::span<const double> speeds, const GroupingOptions& options) {
@@ -128,13 +121,12 @@ Grouping find_groups(std::span<const double> speeds, const GroupingOptions& opti
     if (own >= index) best = *bounds, index = own;
   }
 
-  Grouping found{.groups = {}, .means = {}, .index = index};
+  Grouping found{.groups = {}, .index = index};
   for (std::size_t c = best.size() - 1; c-- > 0;) {
     std::vector<int> group(order.begin() + static_cast<std::ptrdiff_t>(best[c]),
                            order.begin() + static_cast<std::ptrdiff_t>(best[c + 1]));
     std::ranges::sort(group);
     found.groups.push_back(std::move(group));
-    found.means.push_back(mean_of(cluster(sorted, best, c)));
   }
   return found;
 }
@@ -163,9 +155,11 @@ bool worth_changing(std::span<const double> shares, std::span<const double> spee
 
 std::vector<double> share_weights(const Groups& groups, std::span<const double> speeds) {
   std::vector<double> weights(speeds.size());
+  const auto speed_of = [&](int worker) { return speeds[static_cast<std::size_t>(worker)]; };
   for (const std::vector<int>& group : groups)
     for (const int worker : group)
-      weights[static_cast<std::size_t>(worker)] = slowest_of(group, speeds);
+      weights[static_cast<std::size_t>(worker)] =
+          std::ranges::min(group | std::views::transform(speed_of));
   return weights;
 }
 

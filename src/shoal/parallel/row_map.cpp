@@ -7,34 +7,29 @@ namespace shoal::parallel {
 RowMap::RowMap(Net& net, const table::Servers& servers, const RowExtras& extra)
     : net_(net), owned_(net.layers().size()), needed_(net.layers().size()) {
   const auto params = net.params();
-  const auto is_sum = [&](const NetParam& param) {
-    return net.layers()[static_cast<std::size_t>(param.layer)]->default_lr_mult(param.index) == 0;
-  };
+  const auto layer_of = [&](std::size_t p) { return static_cast<std::size_t>(params[p].layer); };
   const auto is_replicated = [&](std::size_t p) {
-    return !extra.replicated.empty() && extra.replicated[static_cast<std::size_t>(params[p].layer)];
+    return !extra.replicated.empty() && extra.replicated[layer_of(p)];
   };
-  std::size_t total = 0;
-  const auto has_rows = [&](std::size_t p) {
-    return extra.layers.empty() || extra.layers[static_cast<std::size_t>(params[p].layer)];
-  };
+  // the params, then the histories: each with the param that it is of
+  std::vector<std::pair<std::size_t, Tensor*>> all;
   for (std::size_t p = 0; p < params.size(); ++p)
-    if (has_rows(p) && !is_replicated(p))
-      total += static_cast<std::size_t>(params[p].blob->data.count());
+    if (extra.layers.empty() || extra.layers[layer_of(p)]) all.emplace_back(p, nullptr);
   for (std::size_t h = 0; h < extra.histories.size(); ++h)
-    if (extra.histories[h] && !is_replicated(h % params.size()))
-      total += static_cast<std::size_t>(extra.histories[h]->count());
+    if (extra.histories[h]) all.emplace_back(h % params.size(), extra.histories[h]);
+  std::size_t total = 0;
+  for (const auto& [p, history] : all)
+    if (!is_replicated(p))
+      total += static_cast<std::size_t>((history ? *history : params[p].blob->data).count());
   const auto longest =
       static_cast<std::uint32_t>(extra.stays ? table::kMaxRowFloats : table::longest_row(total));
-  for (std::size_t p = 0; p < params.size(); ++p)
-    if (has_rows(p))
-      cut(p, nullptr,
-          !is_replicated(p) &&
-              (params[p].lr_mult != 0 || (extra.running_sums && is_sum(params[p]))),
-          total, servers, longest);
-  for (std::size_t h = 0; h < extra.histories.size(); ++h)
-    if (extra.histories[h] && params[h % params.size()].lr_mult != 0)
-      cut(h % params.size(), extra.histories[h], !is_replicated(h % params.size()), total, servers,
-          longest);
+  for (const auto& [p, history] : all) {
+    const NetParam& param = params[p];
+    if (history && param.lr_mult == 0) continue;
+    const bool is_sum = net.layers()[layer_of(p)]->default_lr_mult(param.index) == 0;
+    const bool learns = param.lr_mult != 0 || (extra.running_sums && is_sum);
+    cut(p, history, learns && !is_replicated(p), total, servers, longest);
+  }
   table::place(rows_, servers);
   find_needs();
 }
