@@ -195,7 +195,7 @@ TEST_F(GroupsBySpeed, StayIfLittleIsGained) {
 
 TEST_F(GroupsBySpeed, AnEpochOfTheDataIsTheUsualInterval) {
   parallel::RunOptions options;
-  options.epoch = [](const Share&) { return std::uint64_t{80}; };
+  options.records = [](const Share&) { return std::uint64_t{80}; };
   const auto even = [](int, int) { return 0.1; };
   const std::string by_speed =
       "max_iter: 40 scheme { type: 'grouped' group_by: SPEED profile_iterations: 5 staleness: 0 ";

@@ -203,7 +203,7 @@ parallel::RunOptions job_options(const TrainRequest& request, const JobFlags& fl
   options.measure_servers = request.placement == "measured";
   if (request.placement.empty()) options.bandwidths = parallel::server_bandwidths(place.machines);
   options.weights = worker_weights(flags, place);
-  options.epoch = [&request](const Share& share) {
+  options.records = [&request](const Share& share) {
     return epoch_of_job(records_for(request, share), share);
   };
   return options;

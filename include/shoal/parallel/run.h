@@ -27,18 +27,14 @@ namespace shoal::parallel {
 
 struct JobSpec;
 
-struct RunOptions {
+// The options of the run's solvers, and the run's own. Of SolverOptions a run takes device,
+// threads, action, observer and meter, and of share the replicas and the name of this process's
+// part of the data, whose it is the table says; it sets the others itself.
+struct RunOptions : SolverOptions {
   // a .solverstate to go on from, or ""; of a job the chief's counts
   std::string snapshot;
-  const Device* device = nullptr;  // as in SolverOptions
   // of the replicas but the first; empty: as `device`
   std::vector<const Device*> others{};
-  int threads = 1;  // that kernels may use
-  // replicas, and the name of this process's part of the data; whose it is the table says
-  Share share{};
-  std::function<Action()> action;  // as in SolverOptions
-  Observer* observer = nullptr;    // likewise
-  Meter* meter = nullptr;          // likewise
   // Before the first solver is built: what the processes compare. None of the team has begun.
   std::function<void(Team&, const Share&)> before;
   // A phase of this scheme ("local" without a table) begins at this iteration. The first time
@@ -47,7 +43,7 @@ struct RunOptions {
   // The first solver, before its first iteration, where the run goes on.
   std::function<void(Solver&)> opened;
   // Records that all workers go through in an epoch, for the log; 0: not known.
-  std::function<std::uint64_t(const Share&)> epoch;
+  std::function<std::uint64_t(const Share&)> records;
   // Where MXNet-G's files of the groups that were found go ("": nowhere), and whether the run ends
   // when they are.
   std::string groups_out, data_sharding_out;

@@ -41,6 +41,8 @@ inline constexpr const char* kProfile = "async";
 
 // The profile before a phase whose groups are searched for, until iteration `end` at most.
 Phase profile_of(const Phase& phase, std::int64_t end);
+// Whether groups are searched for in one of them.
+bool has_search(const std::vector<Phase>& phases);
 
 // The phases of a training, from the first iteration to max_iter (without one: once through
 // the list). A solver without a scheme has bsp. Of several, each has its iterations; the list

@@ -243,6 +243,10 @@ Phase profile_of(const Phase& phase, std::int64_t end) {
   return profile;
 }
 
+bool has_search(const std::vector<Phase>& phases) {
+  return std::ranges::any_of(phases, [](const Phase& phase) { return phase.search.has_value(); });
+}
+
 SolverParameter with_phase(SolverParameter param, const Phase& phase) {
   SolverParameter own;
   CHECK(google::protobuf::TextFormat::MergeFromString(phase.own, &own)) << phase.own;

@@ -14,7 +14,6 @@
 #include "shoal/parallel/tuning/link_times.h"
 #include "shoal/parallel/tuning/speed_tuner.h"
 #include "shoal/parallel/worker.h"
-#include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/table/placement.h"
 
@@ -40,23 +39,21 @@ SolverParameter::ShareBy shares_by(const SolverParameter& solver, const std::str
   return by;
 }
 
-std::optional<ShareSearch> share_search(const SolverParameter& solver,
+std::optional<GroupSearch> share_search(const SolverParameter& solver,
                                         SolverParameter::ShareBy by) {
-  if (by != SolverParameter::SPEED) return std::nullopt;
-  return ShareSearch{solver.has_share_interval() ? std::optional(solver.share_interval())
-                                                 : std::nullopt};
+  GroupSearch search;
+  if (solver.has_share_interval()) search.interval = solver.share_interval();
+  return by == SolverParameter::SPEED ? std::optional(search) : std::nullopt;
 }
 
 class TableMembership final : public JobMembership {
  public:
   TableMembership(const RunOptions& options, const JobSpec& spec, table::Table& table)
-      : options_(options),
+      : JobMembership(options, spec.name),
         spec_(spec),
-        name_(spec.name),
         table_(table),
         shares_by_(shares_by(spec.solver, spec.name, !options.weights.empty())),
-        tuner_(&table, options.meter, files(), share_search(spec.solver, shares_by_)),
-        share_(options.share),
+        tuner_(table, options.meter, files(), share_search(spec.solver, shares_by_)),
         generation_(table.roster().generation),
         joined_(table.roster().generation > 0) {
     take_roster();
@@ -64,8 +61,6 @@ class TableMembership final : public JobMembership {
     if (share_.suffix.empty()) share_.suffix = std::to_string(share_.client);
   }
 
-  Team* team() override { return team_.get(); }
-  const Share& share() const override { return share_; }
   std::vector<table::Clock> clocks() const override {
     return table_.roster().generation == generation_ && generation_ > 0
                ? clocks_of(table_.roster())
@@ -150,7 +145,7 @@ class TableMembership final : public JobMembership {
 
   void begin(const Solver& solver, const Phase& phase, std::int64_t phase_end) override {
     if (!team_->chief()) return;
-    const double records = options_.epoch ? static_cast<double>(options_.epoch(share_)) : 0;
+    const double records = options_.records ? static_cast<double>(options_.records(share_)) : 0;
     tuner_.begin(phase, share_,
                  {.records = records,
                   .items = solver.own_items(),
@@ -314,15 +309,11 @@ class TableMembership final : public JobMembership {
                    : str(", by the bandwidths of their links: ", join(bandwidths), " bytes/s"));
   }
 
-  const RunOptions& options_;
   const JobSpec& spec_;
-  const std::string name_;
   table::Table& table_;
   const SolverParameter::ShareBy shares_by_;
   SpeedTuner tuner_;
-  Share share_;
-  table::Generation generation_;  // of the plan
-  std::unique_ptr<Team> team_;
+  table::Generation generation_;        // of the plan
   std::vector<std::uint32_t> trained_;  // the ranks of the workers of the last segment
   bool joined_;                         // a job that was training, and has not begun itself
   bool links_are_new_ = false;          // the links were measured since the last segment

@@ -6,6 +6,7 @@
 
 #include "shoal/base/file.h"
 #include "shoal/base/text.h"
+#include "shoal/base/timer.h"
 #include "shoal/compat/mxnetg.h"
 
 namespace shoal::parallel {
@@ -48,10 +49,6 @@ double MeanTime::mean() const {
   return sum / static_cast<double>(times.size());
 }
 
-table::Instant Speedometer::now() const {
-  return table_ ? table_->now() : std::chrono::steady_clock::now().time_since_epoch();
-}
-
 void Speedometer::start(std::int64_t iteration) {
   times_ = busy_ = {};
   iterations_ = 0;
@@ -60,9 +57,9 @@ void Speedometer::start(std::int64_t iteration) {
 
 void Speedometer::mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) {
   constexpr double kLeast = 1e-9;  // a step takes more than nothing
-  if (mark == Mark::kBegin) begun_ = now(), rows_waited_ = rows_waited;
+  if (mark == Mark::kBegin) begun_ = table_.now(), rows_waited_ = rows_waited;
   if (mark == Mark::kEnd) {
-    const double seconds = std::chrono::duration<double>(now() - begun_).count();
+    const double seconds = to_seconds(table_.now() - begun_);
     times_.add(std::max(kLeast, seconds));
     busy_.add(std::max(kLeast, seconds - (rows_waited - rows_waited_)));
     ++iterations_;
@@ -103,17 +100,16 @@ Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupS
   return profile;
 }
 
-std::string numbers_text(std::span<const double> numbers) {
+std::string numbers_text(std::span<const double> numbers, const char* unit) {
   std::vector<std::string> words;
-  for (const double number : numbers) words.push_back(rounded(number));
+  for (const double number : numbers) words.push_back(rounded(number) + unit);
   return join(words);
 }
 
-std::string percent_text(std::span<const double> numbers) {
+std::string percent_text(std::vector<double> numbers) {
   const double all = std::accumulate(numbers.begin(), numbers.end(), 0.0);
-  std::vector<std::string> words;
-  for (const double number : numbers) words.push_back(rounded(100 * number / all) + "%");
-  return join(words);
+  for (double& number : numbers) number = 100 * number / all;
+  return numbers_text(numbers, "%");
 }
 
 std::string text_of(const Profile& profile) {

@@ -34,8 +34,8 @@ class MeanTime {
 // meter what it hears. Tests, snapshots and what else comes between iterations do not count.
 class Speedometer final : public Meter {
  public:
-  // `table` may be null; `next` too.
-  Speedometer(const table::Table* table, Meter* next) : table_(table), next_(next) {}
+  // `next` may be null.
+  Speedometer(const table::Table& table, Meter* next) : table_(table), next_(next) {}
   void start(std::int64_t iteration) override;
   void mark(Mark mark, std::int64_t iteration, double data_waited, double rows_waited) override;
   // Since start():
@@ -46,9 +46,7 @@ class Speedometer final : public Meter {
   double busy() const { return busy_.mean(); }
 
  private:
-  table::Instant now() const;
-
-  const table::Table* const table_;
+  const table::Table& table_;
   Meter* const next_;
   std::int64_t iterations_ = 0;
   MeanTime times_, busy_;
@@ -75,9 +73,9 @@ struct Profile {
 // worker that measured nothing, or left since the generation began, counts as slow as the slowest.
 Result<Profile> make_profile(Team& team, const MeasuredWorker& own, const GroupSearch& search);
 // "40.1, 20.2"
-std::string numbers_text(std::span<const double> numbers);
+std::string numbers_text(std::span<const double> numbers, const char* unit = "");
 // "67%, 33%", of their sum
-std::string percent_text(std::span<const double> numbers);
+std::string percent_text(std::vector<double> numbers);
 // "speeds 40.1, 20.2 items/s; 2 groups (Calinski-Harabasz index 812): 0|1", for the log.
 std::string text_of(const Profile& profile);
 

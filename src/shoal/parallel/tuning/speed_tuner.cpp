@@ -11,8 +11,8 @@ namespace shoal::parallel {
 void SpeedTuner::begin(const Phase& phase, const Share& share, const Ahead& ahead) {
   look_after_ = kNever;
   if (!phase.search && (!shares_ || share.clients == 1)) return;
-  const std::optional<std::int64_t> interval =
-      phase.search ? phase.search->interval : shares_->interval;
+  constexpr std::int64_t kFirst = 30;  // iterations before the first look at shares, at most
+  const std::optional<std::int64_t> interval = (phase.search ? phase.search : shares_)->interval;
   const bool first = !phase.search && std::exchange(looked_at_, share.clients) != share.clients;
   if (interval == 0 && !first) return;
   const std::vector<double>& weights = share.weights;
@@ -23,7 +23,7 @@ void SpeedTuner::begin(const Phase& phase, const Share& share, const Ahead& ahea
     look_after_ = *interval;
   else if (!interval && ahead.records > 0 && ahead.items > 0)
     look_after_ = std::max<std::int64_t>(1, std::llround(ahead.records * part / ahead.items));
-  if (first) look_after_ = std::min(look_after_, ShareSearch::kFirst);
+  if (first) look_after_ = std::min(look_after_, kFirst);
   if (look_after_ >= ahead.iterations) look_after_ = kNever;
 }
 

@@ -5,28 +5,19 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "shoal/parallel/phases.h"
 #include "shoal/parallel/tuning/profile.h"
 #include "shoal/tensor/context.h"
 
 namespace shoal::parallel {
 
-// How workers get their shares by speed, in phases whose groups are not searched for.
-struct ShareSearch {
-  static constexpr std::int64_t kFirst = 30;  // iterations before the first look, at most
-  // of the chief between two looks; not given: its part of an epoch; 0: one look only
-  std::optional<std::int64_t> interval{};
-};
-
 class SpeedTuner {
  public:
   // `table` and `next` as Speedometer has them. The chief writes `files` when groups are found, or
-  // others.
-  SpeedTuner(const table::Table* table, Meter* next, ProfileFiles files,
-             std::optional<ShareSearch> shares)
+  // others. `shares`: how workers get theirs by speed, in phases whose groups are not searched for.
+  SpeedTuner(const table::Table& table, Meter* next, ProfileFiles files,
+             std::optional<GroupSearch> shares)
       : speedometer_(table, next), files_(std::move(files)), shares_(shares) {}
   Meter& meter() { return speedometer_; }
   const Speedometer& speedometer() const { return speedometer_; }
@@ -69,7 +60,7 @@ class SpeedTuner {
 
   Speedometer speedometer_;
   const ProfileFiles files_;
-  const std::optional<ShareSearch> shares_;
+  const std::optional<GroupSearch> shares_;
   int looked_at_ = 0;  // workers of the segment that a look at their shares ended
   std::int64_t look_after_ = kNever;
   // seconds that an iteration waits for rows where nobody waits for other workers
