@@ -21,13 +21,15 @@ SolverParameter solver(const std::string& text) {
 }
 
 std::string phases(const std::string& text) {
-  const auto phases = phases_of(solver(text), "s");
-  if (!phases.ok()) return phases.error().message;
   std::string words;
   std::int64_t begin = 0;
-  for (const Phase& phase : phases.value())
-    words += str(words.empty() ? "" : "; ", phase.end - std::exchange(begin, phase.end), " ",
-                 phase.scheme.words());
+  try {
+    for (const Phase& phase : phases_of(solver(text), "s"))
+      words += str(words.empty() ? "" : "; ", phase.end - std::exchange(begin, phase.end), " ",
+                   phase.scheme.words());
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
   return words;
 }
 
@@ -151,10 +153,8 @@ TEST(SchemeWords, GroupsBySpeedHaveAProfileBeforeThem) {
             "8 async; 92 grouped staleness=2 weighting=none");
   EXPECT_EQ(phases("max_iter: 100 scheme { iterations: 20 } " + by_speed + "}"),
             "20 bsp; 30 async; 50 grouped staleness=2 weighting=none");
-  const auto list =
-      phases_of(solver("max_iter: 100 base_lr: 1 " + by_speed + "min_group_size: 2 base_lr: 0.5 }"),
-                "s")
-          .value();
+  const auto list = phases_of(
+      solver("max_iter: 100 base_lr: 1 " + by_speed + "min_group_size: 2 base_lr: 0.5 }"), "s");
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[0].search, std::nullopt);
   EXPECT_EQ(list[1].search, (GroupSearch{.profile = 30, .smallest = 2}));
@@ -177,6 +177,8 @@ TEST(SchemeWords, SayWhatIsSenselessOfGroupsBySpeed) {
        "profile_iterations is 0; it must be 1 or more"},
       {"scheme { type: 'grouped' group_by: SPEED min_group_size: 0 }",
        "min_group_size is 0; it must be 1 or more"},
+      {"scheme { type: 'grouped' group_by: SPEED regroup_interval: -1 }",
+       "regroup_interval is -1; it must be 0 or more"},
       {"scheme { type: 'grouped' group_by: SPEED payload: DELTA }", "grouped has no 'payload'"},
       {"max_iter: 30 scheme { type: 'grouped' group_by: SPEED }",
        "30 iterations by speed leave none to train in groups: profile_iterations is 30"},
@@ -212,8 +214,7 @@ std::string merged(const std::string& text, const SchemeFlags& flags) {
     return error.what();
   }
   std::string words;
-  for (const SchemeParameter& scheme : param.scheme())
-    words += spec_of(scheme, "s").value().words();
+  for (const SchemeParameter& scheme : param.scheme()) words += spec_of(scheme, "s").words();
   return words;
 }
 

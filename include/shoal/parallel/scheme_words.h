@@ -47,16 +47,16 @@ bool has_search(const std::vector<Phase>& phases);
 // The phases of a training, from the first iteration to max_iter (without one: once through
 // the list). A solver without a scheme has bsp. Of several, each has its iterations; the list
 // begins again when it is through, and its last phase ends early; the last in the list may have
-// none, and then lasts to the end. Neighbours that are the same are one phase. Errors (kConfig)
-// begin with `name`. Reads groups_file.
-Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name);
+// none, and then lasts to the end. Neighbours that are the same are one phase. Reads groups_file.
+// Throws ConfigError, whose words begin with `name`.
+std::vector<Phase> phases_of(const SolverParameter& param, const std::string& name);
 
 // Returns the solver's parameters during the phase. Those of JobSpec have their nets in them, which
 // a phase with a batch_size needs: without throws ConfigError.
 SolverParameter with_phase(SolverParameter param, const Phase& phase);
 
-// One scheme, without its iterations and what else a phase has of its own.
-Result<table::SchemeSpec> spec_of(const SchemeParameter& scheme, const std::string& name);
+// One scheme, without its iterations and what else a phase has of its own. Throws likewise.
+table::SchemeSpec spec_of(const SchemeParameter& scheme, const std::string& name);
 
 // Of a type, which prototxts may write "SSP".
 std::string in_lower_case(std::string word);

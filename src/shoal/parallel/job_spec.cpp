@@ -1,11 +1,11 @@
 #include "shoal/parallel/job_spec.h"
 
+#include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 
 #include <utility>
 
 #include "shoal/base/log.h"
-#include "shoal/proto/config_error.h"
 #include "shoal/proto/io.h"
 #include "shoal/proto/layers.pb.h"
 #include "shoal/proto/net.pb.h"
@@ -14,26 +14,21 @@
 namespace shoal::parallel {
 namespace {
 
+void clear_fields(google::protobuf::Message& message, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    message.GetReflection()->ClearField(&message, message.GetDescriptor()->FindFieldByName(name));
+}
+
 // Fields that may differ from machine to machine.
 void clear_paths(NetParameter& net) {
   for (LayerParameter& layer : *net.mutable_layer()) {
     layer.clear_blobs();
     if (layer.has_transform_param()) layer.mutable_transform_param()->clear_mean_file();
-    if (layer.has_data_param()) {
-      DataParameter& data = *layer.mutable_data_param();
-      for (const auto clear :
-           {&DataParameter::clear_source, &DataParameter::clear_mean_file,
-            &DataParameter::clear_backend, &DataParameter::clear_prefetch,
-            &DataParameter::clear_decode_threads, &DataParameter::clear_in_memory})
-        (data.*clear)();
-    }
-    if (layer.has_image_data_param()) {
-      ImageDataParameter& data = *layer.mutable_image_data_param();
-      for (const auto clear :
-           {&ImageDataParameter::clear_source, &ImageDataParameter::clear_mean_file,
-            &ImageDataParameter::clear_root_folder})
-        (data.*clear)();
-    }
+    if (layer.has_data_param())
+      clear_fields(*layer.mutable_data_param(),
+                   {"source", "mean_file", "backend", "prefetch", "decode_threads", "in_memory"});
+    if (layer.has_image_data_param())
+      clear_fields(*layer.mutable_image_data_param(), {"source", "mean_file", "root_folder"});
     if (layer.has_hdf5_data_param()) layer.mutable_hdf5_data_param()->clear_source();
   }
   clear_origins(net);
@@ -42,23 +37,17 @@ void clear_paths(NetParameter& net) {
 }  // namespace
 
 JobSpec read_job_spec(const SolverParameter& solver, const std::string& name) {
-  return {with_nets(solver, name), name, or_throw(phases_of(solver, name))};
+  return {with_nets(solver, name), name, phases_of(solver, name)};
 }
 
 std::string configuration_of(const JobSpec& spec) {
   SolverParameter same = spec.solver;
   NetParameter train = train_net_of(spec.solver, spec.name);
   std::vector<NetParameter> tests = test_nets_of(spec.solver, spec.name);
-  for (const auto clear :
-       {&SolverParameter::clear_net, &SolverParameter::clear_train_net,
-        &SolverParameter::clear_test_net, &SolverParameter::clear_net_param,
-        &SolverParameter::clear_train_net_param, &SolverParameter::clear_test_net_param,
-        &SolverParameter::clear_snapshot_prefix, &SolverParameter::clear_weights,
-        &SolverParameter::clear_solver_mode, &SolverParameter::clear_device_id,
-        &SolverParameter::clear_device_list, &SolverParameter::clear_precision,
-        &SolverParameter::clear_random_seed, &SolverParameter::clear_debug_info,
-        &SolverParameter::clear_snapshot_keep, &SolverParameter::clear_scheme})
-    (same.*clear)();
+  clear_fields(
+      same, {"net", "train_net", "test_net", "net_param", "train_net_param", "test_net_param",
+             "snapshot_prefix", "weights", "solver_mode", "device_id", "device_list", "precision",
+             "random_seed", "debug_info", "snapshot_keep", "scheme"});
   std::int64_t begin = 0;
   for (const Phase& phase : spec.phases) {
     SchemeParameter& scheme = *same.add_scheme();

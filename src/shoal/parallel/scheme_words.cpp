@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "shoal/base/file.h"
 #include "shoal/base/log.h"
 #include "shoal/base/text.h"
 #include "shoal/compat/mxnetg.h"
+#include "shoal/proto/fields.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 #include "shoal/solver/recipe.h"
@@ -23,23 +25,23 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 constexpr std::size_t kMostPhases = 100'000;
-// Of a phase, and of what comes before its scheme, not of the scheme.
-constexpr const char* kNotWords[] = {"type",
-                                     "iterations",
-                                     "base_lr",
-                                     "test_interval",
-                                     "momentum",
-                                     "weight_decay",
-                                     "iter_size",
-                                     "batch_size",
-                                     "groups_file",
-                                     "group_by",
-                                     "profile_iterations",
-                                     "min_group_size",
-                                     "regroup_interval"};
 // Fields of a phase that the solver has too, by the same names.
 constexpr const char* kOwn[] = {"base_lr", "test_interval", "momentum", "weight_decay",
                                 "iter_size"};
+// Others of a phase, and of what comes before its scheme, not of the scheme.
+constexpr const char* kNotWords[] = {"type",           "iterations",      "batch_size",
+                                     "groups_file",    "group_by",        "profile_iterations",
+                                     "min_group_size", "regroup_interval"};
+
+bool is_among(std::span<const char* const> names, const FieldDescriptor& field) {
+  return std::ranges::find(names, field.name()) != names.end();
+}
+
+std::vector<const FieldDescriptor*> fields_of(const Message& message) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  return fields;
+}
 
 std::string value_of(const Message& message, const FieldDescriptor* field) {
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING)
@@ -51,11 +53,9 @@ std::string value_of(const Message& message, const FieldDescriptor* field) {
 
 // Every field that is set, "staleness=2"; those of weighting as "weighting=inverse weighting_a=2".
 void append(const Message& message, const std::string& prefix, std::string& words) {
-  std::vector<const FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
+  for (const FieldDescriptor* field : fields_of(message)) {
     const std::string& name = field->name();
-    if (prefix.empty() && std::ranges::find(kNotWords, name) != std::end(kNotWords)) continue;
+    if (prefix.empty() && (is_among(kNotWords, *field) || is_among(kOwn, *field))) continue;
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
       append(message.GetReflection()->GetMessage(message, field), name, words);
     else
@@ -67,13 +67,14 @@ void append(const Message& message, const std::string& prefix, std::string& word
   }
 }
 
-Error wrong(const std::string& name, const std::string& what) {
-  return {Code::kConfig, str(name, ": ", what)};
+template <class... Args>
+ConfigError wrong(const std::string& name, const Args&... words) {
+  return ConfigError(Code::kConfig, name, ": ", words...);
 }
 
 // The list, again and again, until `total` iterations are had.
-Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t total,
-                                 const std::string& name) {
+std::vector<Phase> cycle(const std::vector<Phase>& list, std::int64_t total,
+                         const std::string& name) {
   std::vector<Phase> phases;
   std::int64_t end = 0;
   for (std::size_t i = 0; end < total; i = (i + 1) % list.size()) {
@@ -83,8 +84,8 @@ Result<std::vector<Phase>> cycle(const std::vector<Phase>& list, std::int64_t to
     if (phases.empty() || phases.back() != next) phases.push_back(std::move(next));
     phases.back().end = end;
     if (phases.size() > kMostPhases)
-      return wrong(name, str("the schemes make more than ", kMostPhases,
-                             " phases to max_iter; give them more iterations each"));
+      throw wrong(name, "the schemes make more than ", kMostPhases,
+                  " phases to max_iter; give them more iterations each");
   }
   return phases;
 }
@@ -99,55 +100,50 @@ std::string in_lower_case(std::string word) {
 
 namespace {
 
-// Returns the search that a scheme asks for, if there is one, or an error.
-Result<std::optional<GroupSearch>> search_of(const SchemeParameter& scheme,
-                                             const std::string& name) {
+// Returns the search that a scheme asks for, if there is one.
+std::optional<GroupSearch> search_of(const SchemeParameter& scheme, const std::string& name) {
   if (scheme.group_by() != SchemeParameter::SPEED) {
     const char* const field = scheme.has_min_group_size()       ? "min_group_size"
                               : scheme.has_profile_iterations() ? "profile_iterations"
                               : scheme.has_regroup_interval()   ? "regroup_interval"
                                                                 : nullptr;
-    if (field)
-      return wrong(name, str("scheme: ", field, " is of group_by: SPEED, which is not given"));
-    return std::optional<GroupSearch>();
+    if (field) throw wrong(name, "scheme: ", field, " is of group_by: SPEED, which is not given");
+    return std::nullopt;
   }
   if (in_lower_case(scheme.type()) != "grouped")
-    return wrong(name, str("scheme: group_by is of grouped, and the type is ", scheme.type()));
+    throw wrong(name, "scheme: group_by is of grouped, and the type is ", scheme.type());
   if (scheme.has_groups() || scheme.has_groups_file())
-    return wrong(name,
-                 str("scheme: group_by: SPEED finds the groups, and ",
-                     scheme.has_groups() ? "groups" : "groups_file", " says them; leave one out"));
+    throw wrong(name, "scheme: group_by: SPEED finds the groups, and ",
+                scheme.has_groups() ? "groups" : "groups_file", " says them; leave one out");
+  const auto check = [&](const char* field, std::int64_t number, int least) {
+    if (number < least)
+      throw wrong(name, "scheme: ", field, " is ", number, "; it must be ", least, " or more");
+    return number;
+  };
   GroupSearch search;
-  if (scheme.has_profile_iterations()) search.profile = scheme.profile_iterations();
-  if (search.profile < 1)
-    return wrong(name,
-                 str("scheme: profile_iterations is ", search.profile, "; it must be 1 or more"));
-  if (scheme.has_min_group_size() && scheme.min_group_size() < 1)
-    return wrong(
-        name, str("scheme: min_group_size is ", scheme.min_group_size(), "; it must be 1 or more"));
+  if (scheme.has_profile_iterations())
+    search.profile = check("profile_iterations", scheme.profile_iterations(), 1);
   if (scheme.has_min_group_size())
-    search.smallest = static_cast<std::size_t>(scheme.min_group_size());
-  if (scheme.has_regroup_interval()) search.interval = scheme.regroup_interval();
-  if (search.interval && *search.interval < 0)
-    return wrong(name,
-                 str("scheme: regroup_interval is ", *search.interval, "; it must be 0 or more"));
-  return std::optional(search);
+    search.smallest = static_cast<std::size_t>(check("min_group_size", scheme.min_group_size(), 1));
+  if (scheme.has_regroup_interval())
+    search.interval = check("regroup_interval", scheme.regroup_interval(), 0);
+  return search;
 }
 
 constexpr const char* kSomeGroups = "0";  // so that the other words can be read
 
 // Adds a phase of its own for each search.
-Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const std::string& name) {
+std::vector<Phase> with_profiles(const std::vector<Phase>& list, const std::string& name) {
   std::vector<Phase> phases;
   std::int64_t begin = 0;
   for (const Phase& phase : list) {
     const std::int64_t iterations = phase.end - std::exchange(begin, phase.end);
     if (phase.search && iterations > 0) {
       if (iterations <= phase.search->profile)
-        return wrong(name, str("scheme: ", iterations,
-                               " iterations by speed leave none to train in groups: "
-                               "profile_iterations is ",
-                               phase.search->profile));
+        throw wrong(name, "scheme: ", iterations,
+                    " iterations by speed leave none to train in groups: "
+                    "profile_iterations is ",
+                    phase.search->profile);
       phases.push_back(profile_of(phase, phase.end - iterations + phase.search->profile));
     }
     phases.push_back(phase);
@@ -157,27 +153,26 @@ Result<std::vector<Phase>> with_profiles(const std::vector<Phase>& list, const s
 
 }  // namespace
 
-Result<table::SchemeSpec> spec_of(const SchemeParameter& scheme, const std::string& name) {
+table::SchemeSpec spec_of(const SchemeParameter& scheme, const std::string& name) {
   SchemeParameter own = scheme;
   const auto search = search_of(scheme, name);
-  if (!search.ok()) return search.error();
-  if (search.value()) own.set_groups(kSomeGroups);
+  if (search) own.set_groups(kSomeGroups);
   if (own.has_groups_file()) {
     if (own.has_groups())
-      return wrong(name, "scheme: groups and groups_file are given; one is enough");
+      throw wrong(name, "scheme: groups and groups_file are given; one is enough");
     const auto text = read_file(own.groups_file(), Code::kConfig);
-    if (!text.ok()) return wrong(name, text.error().message);
+    if (!text.ok()) throw wrong(name, text.error().message);
     const auto groups = compat::read_groups(text.value());
     if (!groups.ok())
-      return wrong(name, str("groups_file ", own.groups_file(), ": ", groups.error().message));
+      throw wrong(name, "groups_file ", own.groups_file(), ": ", groups.error().message);
     own.set_groups(groups.value());
   }
   std::string words = in_lower_case(own.type());
   append(own, "", words);
   const auto made = table::make_scheme(words);
-  if (!made.ok()) return wrong(name, made.error().message);
+  if (!made.ok()) throw wrong(name, made.error().message);
   table::SchemeSpec spec = made.value()->spec();
-  if (search.value()) spec.groups.clear();
+  if (search) spec.groups.clear();
   return spec;
 }
 
@@ -185,20 +180,14 @@ namespace {
 
 std::string own_of(const SchemeParameter& scheme) {
   SchemeParameter own;
-  for (const char* name : kOwn) {
-    const FieldDescriptor* const field = SchemeParameter::descriptor()->FindFieldByName(name);
-    if (!scheme.GetReflection()->HasField(scheme, field)) continue;
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT)
-      own.GetReflection()->SetFloat(&own, field, scheme.GetReflection()->GetFloat(scheme, field));
-    else
-      own.GetReflection()->SetInt32(&own, field, scheme.GetReflection()->GetInt32(scheme, field));
-  }
+  for (const FieldDescriptor* field : fields_of(scheme))
+    if (is_among(kOwn, *field)) copy_field(scheme, *field, own, *field);
   return own.ShortDebugString();
 }
 
 }  // namespace
 
-Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::string& name) {
+std::vector<Phase> phases_of(const SolverParameter& param, const std::string& name) {
   std::vector<Phase> list;
   std::int64_t total = param.max_iter(), sum = 0;
   const int count = std::max(1, param.scheme_size());
@@ -206,23 +195,22 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
     const SchemeParameter& scheme =
         param.scheme_size() > 0 ? param.scheme(i) : SchemeParameter::default_instance();
     const std::string where = count > 1 ? str(name, ": scheme ", i + 1, " of ", count) : name;
-    auto spec = spec_of(scheme, where);
-    if (!spec.ok()) return spec.error();
+    table::SchemeSpec spec = spec_of(scheme, where);
     std::int64_t length = scheme.iterations();
-    if (length < 0) return wrong(where, str("iterations is ", length, "; a phase has 1 or more"));
+    if (length < 0) throw wrong(where, "iterations is ", length, "; a phase has 1 or more");
     if (length == 0 && i + 1 < count)
-      return wrong(
+      throw wrong(
           where,
           "it has no iterations; of several schemes all but the last need them, as their length");
     if (length == 0 && count > 1 && !param.has_max_iter())
-      return wrong(where, "it has no iterations, and the solver no max_iter that ends it");
+      throw wrong(where, "it has no iterations, and the solver no max_iter that ends it");
     if (length == 0) length = std::max<std::int64_t>(1, total - sum);
     if (length > std::numeric_limits<std::int32_t>::max())
-      return wrong(where, str("iterations is ", length, "; at most ",
-                              std::numeric_limits<std::int32_t>::max(), " are allowed"));
+      throw wrong(where, "iterations is ", length, "; at most ",
+                  std::numeric_limits<std::int32_t>::max(), " are allowed");
     sum += length;
-    list.push_back({sum, std::move(spec).value()});
-    list.back().search = search_of(scheme, where).value();
+    list.push_back({sum, std::move(spec)});
+    list.back().search = search_of(scheme, where);
     list.back().own = own_of(scheme);
     list.back().batch_size = scheme.batch_size();
   }
@@ -231,8 +219,7 @@ Result<std::vector<Phase>> phases_of(const SolverParameter& param, const std::st
     list[0].end = std::max<std::int64_t>(0, total);
     return with_profiles(list, name);
   }
-  const auto phases = cycle(list, total, name);
-  return phases.ok() ? with_profiles(phases.value(), name) : phases;
+  return with_profiles(cycle(list, total, name), name);
 }
 
 Phase profile_of(const Phase& phase, std::int64_t end) {
