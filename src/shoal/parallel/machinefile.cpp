@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "shoal/base/number.h"
@@ -215,11 +216,9 @@ class Machinefile {
   Machinefile(std::string_view text, const std::string& name, HostfileFormat format)
       : name_(name), format_(format) {
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-    for (int number = 1; !text.empty(); ++number) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      read_line(text.substr(0, end), number);
-      text.remove_prefix(std::min(end + 1, text.size()));
-    }
+    std::istringstream in{std::string(text)};
+    std::string line;
+    for (int number = 1; std::getline(in, line); ++number) read_line(line, number);
     if (errors_.empty() && lines_.empty()) errors_.push_back(name_ + ": names no machine");
     if (errors_.empty()) check_ids();
     if (errors_.empty()) make_processes();

@@ -112,15 +112,13 @@ std::string type_meant(const SchemeFlags& flags) {
                  {"max_steps", "esync"},
                  {"mode", "esync"},
                  {"compensation", "dc_asgd"}};
+  const auto is_given = [&](const char* field) {
+    return std::ranges::count(flags.fields, field, &SchemeFlag::field) > 0;
+  };
   for (const auto& owner : kOwners)
-    if (std::ranges::any_of(flags.fields,
-                            [&](const SchemeFlag& flag) { return flag.field == owner.field; }))
-      return owner.type;
+    if (is_given(owner.field)) return owner.type;
   if (!flags.staleness.empty()) return "ssp";
-  if (std::ranges::any_of(flags.fields,
-                          [](const SchemeFlag& flag) { return flag.field == "local_steps"; }))
-    return "local_steps";
-  return "bsp";
+  return is_given("local_steps") ? "local_steps" : "bsp";
 }
 
 // ---- the staleness ----

@@ -1,10 +1,10 @@
-#include <bit>
+#include <algorithm>
 #include <utility>
 
 #include "shoal/base/bytes.h"
-#include "shoal/base/log.h"
 #include "shoal/parallel/worker.h"
 #include "shoal/table/coordinator.h"
+#include "shoal/table/coordinator/members.h"
 
 namespace shoal::parallel {
 namespace {
@@ -28,23 +28,6 @@ Action action_of(Want want) {
   for (const auto& [action, known] : kWants)
     if (known == want) return action;
   return Action::kNone;
-}
-
-void put_number(std::string& out, double number) {
-  put_le(out, std::bit_cast<std::uint64_t>(number));
-}
-
-std::string bytes_of(std::span<const double> numbers) {
-  std::string bytes;
-  for (const double number : numbers) put_number(bytes, number);
-  return bytes;
-}
-
-std::vector<double> numbers_of(std::string_view bytes) {
-  std::vector<double> numbers;
-  for (; bytes.size() >= sizeof(double); bytes.remove_prefix(sizeof(double)))
-    numbers.push_back(std::bit_cast<double>(get_le<std::uint64_t>(bytes)));
-  return numbers;
 }
 
 Error broken(const char* what, std::size_t wanted, std::size_t found) {
@@ -89,12 +72,12 @@ class TableTeam final : public Team {
   }
 
   Status sum(std::span<double> numbers) override {
-    const Result<std::string> answer = table_.ask(Topic::kSum, rounds_++, bytes_of(numbers));
+    const Result<std::string> answer =
+        table_.ask(Topic::kSum, rounds_++, table::numbers_to_bytes(numbers));
     if (!answer.ok()) return answer.error();
     const std::size_t wanted = numbers.size() * sizeof(double);
     if (answer.value().size() != wanted) return broken("sum", wanted, answer.value().size());
-    std::size_t at = 0;
-    for (const double number : numbers_of(answer.value())) numbers[at++] = number;
+    std::ranges::copy(table::bytes_to_numbers(answer.value()), numbers.begin());
     return {};
   }
 
@@ -121,9 +104,8 @@ class TableTeam final : public Team {
   }
 
   void report(std::int64_t iteration, double weight, std::span<const double> numbers) override {
-    std::string body;
-    put_number(body, weight);
-    table_.tell(Topic::kOutputs, iteration, body + bytes_of(numbers));
+    table_.tell(Topic::kOutputs, iteration,
+                table::numbers_to_bytes({&weight, 1}) + table::numbers_to_bytes(numbers));
   }
 
   void note(std::int64_t iteration, const Times& times) override {
@@ -135,7 +117,8 @@ class TableTeam final : public Team {
   std::vector<Average> take_averages() override {
     std::vector<Average> averages;
     for (const table::Answer& answer : table_.take_outputs())
-      averages.push_back({answer.clock, numbers_of(answer.body)});
+      if (table::whole_numbers(answer.body))
+        averages.push_back({answer.clock, table::bytes_to_numbers(answer.body)});
     return averages;
   }
 
