@@ -1,6 +1,6 @@
 // Refuses solvers and schemes that do not fit each other.
+#include "shoal/base/error.h"
 #include "shoal/parallel/plan.h"
-#include "shoal/proto/config_error.h"
 #include "shoal/proto/solver.pb.h"
 
 namespace shoal::parallel {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shoal/proto/config_error.h"
+#include "shoal/base/error.h"
 #include "shoal/proto/run.pb.h"
 
 namespace shoal::parallel {

@@ -2,9 +2,9 @@
 #include "shoal/parallel/mpi_sum.h"
 
 #include "shoal/base/bytes.h"
+#include "shoal/base/error.h"
 #include "shoal/base/log.h"
 #include "shoal/base/mutex.h"
-#include "shoal/proto/config_error.h"
 
 #if SHOAL_MPI
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "shoal/base/log.h"
-#include "shoal/proto/config_error.h"
 #include "shoal/report/net_outputs.h"
 #include "shoal/solver/solver.h"
 

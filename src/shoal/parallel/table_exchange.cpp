@@ -4,10 +4,8 @@
 
 #include "shoal/base/log.h"
 #include "shoal/net/net.h"
-#include "shoal/ops/update.h"
 #include "shoal/parallel/exchange_choice.h"
 #include "shoal/parallel/plan.h"
-#include "shoal/proto/config_error.h"
 #include "shoal/proto/net.pb.h"
 #include "shoal/proto/solver.pb.h"
 
